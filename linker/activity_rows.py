@@ -2,16 +2,15 @@
 
 import numpy as np
 
-from ..schema.columns import Int64
+from ..schema.columns import CallRows, CommunicationRows, OpRows
 from ..schema.linked import Activities
 from .readers import DeviceTrace
 
 
-def activities_of(
-    device: DeviceTrace, call_row: Int64, op_row: Int64, communication_row: Int64, largest_id: int
-) -> Activities:
-    """Returns the table, with the rows of calls, ops and communications that were found for each; ids follow the
-    largest one of an op.
+def activities_of(device: DeviceTrace, call_row: CallRows, op_row: OpRows, largest_id: int = 0) -> Activities:
+    """Returns the activities with their launch calls and ops, yet without communications.
+
+    Their ids follow `largest_id`, the largest one of an op.
     """
     rows = device.activities
     return Activities(
@@ -28,5 +27,5 @@ def activities_of(
         bandwidth=rows.bandwidth,
         call_row=call_row,
         op_row=op_row,
-        communication_row=communication_row,
+        communication_row=CommunicationRows(np.full(len(rows.start), -1, np.int64)),
     )

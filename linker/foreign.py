@@ -1,9 +1,10 @@
-"""Reads linked traces whoever linked them: what another linker leaves out and the ops still tell is added."""
+"""Reads linked traces of any linker, and adds the communications that another one leaves out."""
 
 from dataclasses import replace
 
 import numpy as np
 
+from ..schema.columns import OpRows
 from ..schema.linked import LinkedTrace, op_parents, read_linked as read_linked_file
 from ..schema.progress import Advanced, unseen
 from .communication import (
@@ -19,22 +20,24 @@ from .readers import Role
 
 
 def read_linked(path: str, advanced: Advanced = unseen) -> LinkedTrace:
-    """Reads a linked trace, ours or chakra_trace_link's; `advanced` is told of the bytes. Raises DataError when it is
-    none.
+    """Reads a linked trace, ours or chakra_trace_link's. Raises DataError when the file is none.
+
+    `advanced` is called with the number of bytes read.
     """
     linked = read_linked_file(path, advanced)
     return linked if linked.communications else _with_communications(linked)
 
 
 def _with_communications(linked: LinkedTrace) -> LinkedTrace:
-    """With what its communication kernels did, as the `record_param_comms` ops around their launches recorded it."""
+    """Adds what its communication kernels did, as the `record_param_comms` ops around their launches recorded it."""
     ops, activities = linked.ops, linked.activities
-    collectives = collective_ops(ops, op_parents(ops), {role: {} for role in Role}, np.empty(0, np.int64))
-    found, row = link_communications(collectives, activities, ops, linked.calls, activities.call_row, activities.op_row)
+    no_device_ops = OpRows(np.empty(0, np.int64))
+    collectives = collective_ops(ops, op_parents(ops), {role: {} for role in Role}, no_device_ops)
+    recorded, row = link_communications(collectives, activities, linked.calls)
     unlisted: list[int] = []
     unreadable: list[int] = []
     groups = process_groups(groups_of_host(ops.name, ops.inputs, unreadable), unlisted)
-    communications = with_members(found, groups, -1, unlisted)
+    communications = with_members(recorded, groups, -1, unlisted)
     for what, rows in ((MANY_MEMBERS, unlisted), (UNREADABLE_GROUPS, unreadable)):
         if rows:
             linked.report.noted[what] = len(rows)

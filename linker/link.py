@@ -1,26 +1,31 @@
-"""Joins a host and a device trace of one process into a linked trace: matching, nesting, launches, communication,
-order.
-"""
+"""Joins a host and a device trace of one process into a linked trace."""
 
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
-from ..schema.columns import (
-    Int64,
-    Nesting,
-    RowMap,
-    nest,
-)
+from ..schema.columns import CallRows, CommunicationRows, DeviceOpRows, Nesting, OpRows, RowMap, nest
 from ..schema.errors import DataError
-from ..schema.linked import Calls, Communications, LinkedTrace, Ops, TraceInfo, on_host_clock
+from ..schema.linked import (
+    Activities,
+    Calls,
+    Communications,
+    LinkedTrace,
+    Ops,
+    ProcessGroup,
+    TraceInfo,
+    on_host_clock,
+)
+from ..schema.machine import MachineCalibration
 from ..schema.traces import NO_TENSORS, are_step_marks
 from .activity_rows import activities_of
 from .communication import (
     MANY_MEMBERS,
     UNREADABLE_GROUPS,
+    CollectiveOps,
     awaited_collectives,
     collective_ops,
     groups_of_host,
@@ -29,14 +34,20 @@ from .communication import (
     with_members,
 )
 from .contradictions import contradictions
-from .host_communication import host_communications, host_transfers, messages_in_flight, transfer_waits
-from .joined_ops import IN_CIRCLES, cut_circles, ops_of_both
+from .host_communication import (
+    Transfers,
+    host_communications,
+    host_transfers,
+    messages_in_flight,
+    transfer_waits,
+)
+from .joined_ops import IN_CIRCLES, cut_circles, join_ops
 from .link_report import report_of
 from .machine import machine_of
 from .matching import Match, enclosing_ops, external_ids_name_ops, launching_calls, launching_ops, match_ops
-from .modules import places_of
+from .modules import python_context
 from .readers import DeviceTrace, HostTrace, one_rank
-from .submissions import process_of
+from .submissions import Findings, process_of
 from .threads import thread_handoffs
 from .waits import Synchronisation, synchronise
 from .windows import EVERYTHING, TracePart, Window, cut, host_period, of_both, period_of, trace_start, whole
@@ -52,11 +63,18 @@ def link(
     allow_mismatch: bool = False,
     window: Window = EVERYTHING,
 ) -> LinkedTrace:
-    """Links two traces of one process. `rank` labels a trace that records none, and selects from a merged one.
+    """Links two traces of one process. The linked trace covers the time that both files cover.
 
-    The linked trace covers what both files do, and of that the `window`. Raises DataError when the two are not of one
-    run, or `rank` contradicts the recorded one, unless `allow_mismatch`, and where the window is not in the trace or
-    empty.
+    Args:
+        host: The host trace; without it the ops have no tensors.
+        device: The device trace.
+        rank: Labels a trace that records none, and selects one rank of a merged trace.
+        allow_mismatch: Links traces that do not fit together all the same.
+        window: The part of the run to keep.
+
+    Raises:
+        DataError: The two traces are not of one run, or `rank` contradicts the recorded one, unless `allow_mismatch`;
+            or the window is not in the trace, or empty.
     """
     device = one_rank(device, rank)
     if rank is not None and device.rank is not None and rank != device.rank and not allow_mismatch:
@@ -66,29 +84,28 @@ def link(
     match = match_ops(host, device, allow_mismatch) if host is not None else None
     device = messages_in_flight(device)
     nesting = nest(device.ops.thread, device.ops.start, device.ops.end, device.ops.event_index)
-    linked, sync, contradicting = _linked(
-        host if host is not None else HostTrace.without_nodes(), device, match, nesting, rank
-    )
-    linked = linked
-    part, remarks = _part(linked, device, match, window)
-    report = report_of(host, device, match, sync, linked, part, nesting.clipped)
-    report.remarks += contradicting
-    report.remarks += remarks if host is not None else [*remarks, _without_host(part.linked.ops)]
+    nodes = host if host is not None else HostTrace.without_nodes()
+    whole = _link_whole(nodes, device, match, nesting, rank)
+    part, remarks = _part(whole.linked, device, match, window)
+    report = report_of(host, device, match, whole.sync, whole.linked, part, nesting.clipped)
+    report.remarks += whole.contradictions + remarks
+    if host is None:
+        report.remarks.append(_without_host(part.linked.ops))
     if device.python is not None and not len(device.python.start):
         report.remarks.append(f"{device.path}: {NO_PYTHON}")
     return replace(part.linked, report=report)
 
 
 def _without_host(ops: Ops) -> str:
-    """Returns what is not known without a host trace."""
-    known = f"{int(ops.inputs.differ(NO_TENSORS).sum())} of {len(ops)} ops have shapes and types"
-    return f"no host trace: {known}, none the identity of its tensors, so nothing follows from data"
+    """Returns a sentence about what is not known without a host trace."""
+    with_shapes = f"{int(ops.inputs.differ(NO_TENSORS).sum())} of {len(ops)} ops have shapes and types"
+    return f"no host trace: {with_shapes}, none the identity of its tensors, so nothing follows from data"
 
 
 def _part(linked: LinkedTrace, device: DeviceTrace, match: Match | None, window: Window) -> tuple[TracePart, list[str]]:
-    """Returns what of the whole belongs to the window, and sentences about where it lies."""
+    """Returns the part of the whole trace that is in the window, and sentences about where it lies."""
     remarks, zero = [], trace_start(device)
-    held = of_both(linked)
+    shared = of_both(linked)
     covered = host_period(device, match) if match is not None else None
     if match is not None and match.places > 1:
         shorter, longer = ("device", "host") if match.host_is_longer else ("host", "device")
@@ -99,85 +116,155 @@ def _part(linked: LinkedTrace, device: DeviceTrace, match: Match | None, window:
         )
     period = period_of(device, window, covered or whole(device)) if window != EVERYTHING else covered
     if period is None:
-        return held, remarks
+        return shared, remarks
     if window != EVERYTHING:
         remarks.append(f"the window is from {period.in_words(zero)} of the trace")
-    part = cut(held.linked, period)
+    part = cut(shared.linked, period)
     if part.is_empty:
         raise DataError(f"{device.path}: nothing was recorded in the window, {period.in_words(zero)} of the trace")
     return part, remarks
 
 
-def _linked(
+class _HostSide(NamedTuple):
+    """The ops and calls of both traces, the op around each op, and the row of each op of the device trace."""
+
+    ops: Ops
+    op_parent: OpRows
+    device_op: OpRows
+    calls: Calls
+    cut_circles: int
+
+
+class _DeviceSide(NamedTuple):
+    """The activities, the communications that some of them did, and the ops that recorded these."""
+
+    activities: Activities
+    communications: Communications
+    collectives: CollectiveOps
+
+
+class _Whole(NamedTuple):
+    """All that both traces hold, how its waits were found, and in what the traces contradict each other."""
+
+    linked: LinkedTrace
+    sync: Synchronisation
+    contradictions: list[str]
+
+
+def _link_whole(
     host: HostTrace, device: DeviceTrace, match: Match | None, nesting: Nesting, rank: int | None
-) -> tuple[LinkedTrace, Synchronisation, list[str]]:
-    """Returns the whole of both traces, and what they contradict each other in."""
-    is_step = are_step_marks(device.ops.name)
-    call_op = enclosing_ops(device.calls, device.ops, nesting.end, nesting.parent, is_step)
-    call_row = launching_calls(device.activities, device.calls)
-    activity_op = launching_ops(
-        device.activities, call_row, call_op, device.ops, external_ids_name_ops(device.activities)
-    )
-    ops, device_op = ops_of_both(host, device.ops, match, nesting)
-    op_parent, outer = np.full(len(ops), -1, np.int64), RowMap(device_op)[nesting.parent]
-    op_parent[device_op] = outer
-    uncalled = cut_circles(ops, op_parent)
-    calls = Calls(
-        device.calls.name, device.calls.thread, device.calls.start, device.calls.end, device.calls.correlation,
-        RowMap(device_op)[call_op],
-    )  # fmt: skip
-    collectives = collective_ops(ops, op_parent, device.communication, device_op)
-    activity_op = RowMap(device_op)[activity_op]
-    communications, communication_row = link_communications(
-        collectives, device.activities, ops, calls, call_row, activity_op
-    )
-    activities = activities_of(device, call_row, activity_op, communication_row, int(ops.id.max(initial=0)))
-    awaited = awaited_collectives(collectives, ops, activities, communications)
+) -> _Whole:
+    call_op = enclosing_ops(device.calls, device.ops, nesting, are_step_marks(device.ops.name))
+    host_side = _host_side(host, device, match, nesting, call_op)
+    device_side = _device_side(device, host_side, call_op)
     info = _info(host, device, rank)
-    info.machine = machine_of(activities, calls, device.syncs)
-    contradicting = [one.sentence for one in contradictions(host, device, call_row, info.machine)]
-    shifted = on_host_clock(activities, info.machine)
-    sync = synchronise(process_of(device, calls, shifted, collectives, awaited, info.machine), device, info.machine)
-    impossible = (call_row >= 0) & (RowMap(calls.start)[call_row] > shifted.end)
-    sync.noted[ENDED_BEFORE].extend(call_row[impossible].tolist())
-    activities = replace(activities, call_row=np.where(impossible, -1, call_row))
-    sync.noted[IN_CIRCLES].extend([-1] * uncalled)
-    unresolved = [*sync.guessed.values(), sync.dropped["stream waits whose event was not found"]]
-    info.unresolved_waits = sum(map(len, unresolved))
-    unlisted = sync.noted[MANY_MEMBERS]
-    described = groups_of_host(host.name, host.inputs, sync.noted[UNREADABLE_GROUPS])
-    groups = process_groups([*described, *device.groups], unlisted)
-    transfers = host_transfers(ops, device, device_op)
-    on_host, host_row = host_communications(transfers, groups)
-    around = transfer_waits(transfers, calls)
-    sync.noted.update(around.noted)
-    ops.communication_row = np.where(host_row >= 0, host_row + len(communications), -1)
-    together = Communications.of(chain(communications, on_host))
+    info.machine = machine_of(device_side.activities, host_side.calls, device.syncs)
+    sentences = [each.sentence for each in contradictions(host, device, device_side.activities.call_row, info.machine)]
+    sync = _resolve_waits(device, host_side, device_side, info.machine)
+    info.unresolved_waits = _unresolved_count(sync)
+    activities = _without_late_launches(device_side.activities, host_side.calls, info.machine, sync.noted)
+    sync.noted[IN_CIRCLES].extend([-1] * host_side.cut_circles)
+    groups = _process_groups(host, device, sync.noted)
+    transfers = host_transfers(host_side.ops, device, host_side.device_op)
+    waits_for_transfers = transfer_waits(transfers, host_side.calls)
+    sync.noted.update(waits_for_transfers.noted)
     linked = LinkedTrace(
         info=info,
-        ops=ops,
-        calls=calls,
+        ops=host_side.ops,
+        calls=host_side.calls,
         activities=activities,
         device_waits=sync.device_waits,
         host_waits=sync.host_waits,
-        handoffs=thread_handoffs(ops, op_parent, calls, around.handoffs, transfers.threads),
-        communications=with_members(together, groups, device.world_size or -1, unlisted),
+        handoffs=thread_handoffs(
+            host_side.ops, host_side.op_parent, host_side.calls, waits_for_transfers.handoffs, transfers.threads
+        ),
+        communications=device_side.communications,
         groups=groups,
     )
-    return _with_modules(linked, device, op_parent), sync, contradicting
+    linked = _with_host_communications(linked, transfers)
+    linked.communications = with_members(
+        linked.communications, groups, device.world_size or -1, sync.noted[MANY_MEMBERS]
+    )
+    return _Whole(_with_modules(linked, device, host_side.op_parent), sync, sentences)
 
 
-def _with_modules(linked: LinkedTrace, device: DeviceTrace, op_parent: Int64) -> LinkedTrace:
-    """With the modules and functions that Python called, if its calls were read and there are any."""
+def _host_side(
+    host: HostTrace, device: DeviceTrace, match: Match | None, nesting: Nesting, call_op: DeviceOpRows
+) -> _HostSide:
+    """Joins the ops of both traces, and puts the calls in them. `call_op` is the op around each call."""
+    ops, device_op = join_ops(host, device.ops, match, nesting)
+    op_parent = OpRows(np.full(len(ops), -1, np.int64))
+    op_parent[device_op] = RowMap(device_op)[nesting.parent]
+    circles, calls = cut_circles(ops, op_parent), device.calls
+    op_row = RowMap(device_op)[call_op]
+    in_ops = Calls(calls.name, calls.thread, calls.start, calls.end, calls.correlation, op_row)
+    return _HostSide(ops, op_parent, device_op, in_ops, circles)
+
+
+def _device_side(device: DeviceTrace, host_side: _HostSide, call_op: DeviceOpRows) -> _DeviceSide:
+    """Ties the activities to their launch calls, to the ops around those, and to the recorded communications."""
+    ops, device_op = host_side.ops, host_side.device_op
+    call_row = launching_calls(device.activities, device.calls)
+    by_external_id = external_ids_name_ops(device.activities)
+    launching_op = launching_ops(device.activities, call_row, call_op, device.ops, by_external_id)
+    activities = activities_of(device, call_row, RowMap(device_op)[launching_op], int(ops.id.max(initial=0)))
+    collectives = collective_ops(ops, host_side.op_parent, device.communication, device_op)
+    communications, communication_row = link_communications(collectives, activities, host_side.calls)
+    return _DeviceSide(replace(activities, communication_row=communication_row), communications, collectives)
+
+
+def _resolve_waits(
+    device: DeviceTrace, host_side: _HostSide, device_side: _DeviceSide, machine: MachineCalibration
+) -> Synchronisation:
+    """Finds what each wait of the host and of the device is for."""
+    activities, communications, collectives = device_side
+    awaited = awaited_collectives(collectives, activities, communications)
+    on_clock = on_host_clock(activities, machine)
+    process = process_of(device, host_side.calls, on_clock, collectives, awaited, machine)
+    return synchronise(process, device, machine)
+
+
+def _unresolved_count(sync: Synchronisation) -> int:
+    unresolved = [*sync.guessed.values(), sync.dropped["stream waits whose event was not found"]]
+    return sum(map(len, unresolved))
+
+
+def _without_late_launches(
+    activities: Activities, calls: Calls, machine: MachineCalibration, noted: Findings
+) -> Activities:
+    """Returns the activities without launch calls that began after the activity had ended."""
+    call_row = activities.call_row
+    is_late = (call_row >= 0) & (RowMap(calls.start)[call_row] > on_host_clock(activities, machine).end)
+    noted[ENDED_BEFORE].extend(call_row[is_late].tolist())
+    return replace(activities, call_row=CallRows(np.where(is_late, -1, call_row)))
+
+
+def _process_groups(host: HostTrace, device: DeviceTrace, noted: Findings) -> list[ProcessGroup]:
+    """Returns the process groups that either trace describes."""
+    too_large = noted[MANY_MEMBERS]
+    described = groups_of_host(host.name, host.inputs, noted[UNREADABLE_GROUPS])
+    return process_groups([*described, *device.groups], too_large)
+
+
+def _with_host_communications(linked: LinkedTrace, transfers: Transfers) -> LinkedTrace:
+    """Adds the communications that ops did themselves, without the device."""
+    on_device = linked.communications
+    on_host, row = host_communications(transfers, linked.groups)
+    linked.ops.communication_row = CommunicationRows(np.where(row >= 0, row + len(on_device), -1))
+    return replace(linked, communications=Communications.of(chain(on_device, on_host)))
+
+
+def _with_modules(linked: LinkedTrace, device: DeviceTrace, op_parent: OpRows) -> LinkedTrace:
+    """Adds the modules and functions that Python called, if its calls were read and there are any."""
     if device.python is None or not len(device.python.start):
         return linked
     ops, calls, activities = linked.ops, linked.calls, linked.activities
-    places = places_of(device.python, ops, op_parent, calls)
-    module, function = places.of_activities(activities.call_row, activities.op_row)
+    context = python_context(device.python, ops, op_parent, calls)
+    module, function = context.of_activities(activities.call_row, activities.op_row)
     return replace(
         linked,
-        ops=replace(ops, module=places.op_module, python_function=places.op_function),
-        calls=replace(calls, module=places.call_module, python_function=places.call_function),
+        ops=replace(ops, module=context.op_module, python_function=context.op_function),
+        calls=replace(calls, module=context.call_module, python_function=context.call_function),
         activities=replace(activities, module=module, python_function=function),
     )
 
@@ -197,5 +284,5 @@ def _info(host: HostTrace, device: DeviceTrace, rank: int | None) -> TraceInfo:
         time=host.time,
         start_ts=host.start_ts,
         finish_ts=host.finish_ts,
-        devices={one: name for one, name in device.device_names.items() if one in device.activities.device},
+        devices={number: name for number, name in device.device_names.items() if number in device.activities.device},
     )

@@ -1,4 +1,4 @@
-"""What became of every row of both traces: in the linked trace, or dropped and why."""
+"""Reports what became of every row of both traces: in the linked trace, or dropped and why."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ KEPT_WITHOUT_TIMES = "host ops that the device trace does not hold (kept without
 
 
 class _Sizes(NamedTuple):
-    """How many ops the host trace holds, the device trace, and both; how many calls and activities."""
+    """The number of ops of the host trace, of the device trace and of both, and of calls and activities."""
 
     host_ops: int
     device_ops: int
@@ -36,8 +36,10 @@ def report_of(
     part: TracePart,
     clipped: int,
 ) -> LinkReport:
-    """Returns the report of a part of a linked trace. Its rows and those counted as outside the window add up to all
-    rows of both files.
+    """Returns the report of a part of a linked trace.
+
+    Its rows and those counted as outside the window add up to all rows of both files. `clipped` counts ops that were
+    cut to the end of the op around them.
     """
     activities, sizes = part.linked.activities, _sizes(part.linked)
     read: list[HostTrace | DeviceTrace] = [device] if host is None else [host, device]
@@ -53,9 +55,9 @@ def report_of(
     dropped = {KEPT_WITHOUT_TIMES: sizes.host_ops - sizes.matched} | _outside(device, whole, part) | part.lost
 
     def inside(findings: Findings) -> dict[str, int]:
-        # what belongs to no call (-1) is counted wherever the window is
-        here = np.append(part.calls, True)
-        return {what: int(here[rows].sum()) for what, rows in findings.items()}
+        # findings of no call (-1) count in every window
+        is_inside = np.append(part.calls, True)
+        return {what: int(is_inside[rows].sum()) for what, rows in findings.items()}
 
     return LinkReport(
         world_size=device.world_size or -1,
@@ -72,7 +74,7 @@ def report_of(
 
 
 def _in_first_group(linked: LinkedTrace) -> dict[str, int]:
-    """gloo does not record groups, which is a guess where there are several."""
+    """Counts the communications of the host, whose group is a guess where there are several: gloo does not record it."""
     several = len({tuple(group.ranks) for group in linked.groups}) > 1
     on_host = int((linked.ops.communication_row >= 0).sum())
     return {"communications of the host taken as of the default group": on_host} if several else {}
@@ -90,7 +92,7 @@ def _sizes(linked: LinkedTrace) -> _Sizes:
 
 
 def _outside(device: DeviceTrace, whole: LinkedTrace, part: TracePart) -> dict[str, int]:
-    """Returns what the part left out of each table."""
+    """Returns how many rows of each table are outside the part."""
     all_rows, kept, recorded = _sizes(whole), _sizes(part.linked), device.syncs.correlation
     has_call, inside = (np.isin(recorded, linked.calls.correlation) for linked in (whole, part.linked))
     has_call &= recorded != 0
@@ -105,7 +107,7 @@ def _outside(device: DeviceTrace, whole: LinkedTrace, part: TracePart) -> dict[s
 
 
 def _counted(*tables: Mapping[str, int]) -> dict[str, int]:
-    """Returns the counts of several tables in one, without zeros."""
+    """Returns the sums of several tables of counts, without zeros."""
     total = Counter[str]()
     for table in tables:
         total.update(table)

@@ -1,30 +1,35 @@
-"""Which communication each kernel of a communication library did: the recorded arguments around its launch, or those
-before it.
+"""Finds the communication that each kernel of a communication library did, by the recorded arguments around its launch.
 
-Several messages or collectives may be given to the library one by one and launched together, when their group ends: by
-one kernel that no `record_param_comms` is around.
+Several messages or collectives may be given to the library one by one and launched together, when their group ends, by
+one kernel that no `record_param_comms` is around: then the arguments recorded before the launch are its own.
 """
 
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from operator import itemgetter
+from operator import attrgetter
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
 from ...schema.columns import (
     ABSENT,
+    ActivityRows,
     Bool,
+    CallRows,
     Categorical,
+    CommunicationRows,
+    DeviceOpRows,
     Int64,
     Lookup,
+    OpRows,
     split_groups,
 )
 from ...schema.linked import Activities, Calls, Communication, Communications, Ops
 from ...schema.traces import integer, kineto
-from ..readers import RecordedActivities, Role
+from ..readers import Role
 from .process_groups import WAIT
 from .recorded_arguments import dtype_of, elements, from_device, from_host, merge
 
@@ -43,24 +48,24 @@ SINGLE = (WAIT, "init", BARRIER, COALESCED)
 
 
 def is_communication_kernel(names: Categorical) -> Bool:
-    """Returns activities whose kernel belongs to a communication library."""
+    """Returns which activities are kernels of a communication library, by their names."""
     return names.where(lambda name: bool(KERNEL.search(name)))
 
 
 @dataclass(slots=True)
 class CollectiveOps:
-    """The `record_param_comms` ops: their rows, each one's recorded arguments, and how to find the one around another
-    op.
+    """The `record_param_comms` ops ("records"): their rows, and the recorded arguments of each.
 
-    `number` is the place of each op in `rows`, -1 for other ops.
+    `parent` is the op around each op, `arguments` is what the device trace recorded by its own rows, and `device_row`
+    the row there of each op. `number` is the position of each op in `rows`, -1 for other ops.
     """
 
-    rows: Int64
+    rows: OpRows
     recorded: Communications
-    parent: Int64
+    parent: OpRows
     ops: Ops
     arguments: Mapping[Role, Mapping[int, kineto.Args]]
-    device_row: Int64
+    device_row: DeviceOpRows
     number: "memoryview[int]" = field(init=False)
 
     def __post_init__(self) -> None:
@@ -69,42 +74,39 @@ class CollectiveOps:
         self.number = number.data
 
     def around(self, op: int) -> int:
-        """Returns the nearest of them around an op (or itself), -1 for none."""
+        """Returns the innermost record around an op, or the op itself if it is one, -1 for none."""
         while op >= 0 and self.number[op] < 0:
             op = int(self.parent[op])
         return op
 
-    def around_each(self, ops: Int64) -> Int64:
+    def around_each(self, ops: Int64) -> OpRows:
         """Returns the same for many ops."""
-        return np.fromiter(map(self.around, ops.tolist()), np.int64, len(ops))
+        return OpRows(np.fromiter(map(self.around, ops.tolist()), np.int64, len(ops)))
 
-    def outer(self) -> Int64:
-        """Returns for each of them the nearest of them that it lies in, -1 for none."""
+    def outer(self) -> OpRows:
+        """Returns for each record the innermost other one around it, -1 for none."""
         return self.around_each(self.parent[self.rows])
 
     def of(self, op: int) -> Communication:
-        """Returns what is recorded of one of them."""
+        """Returns the arguments of a record."""
         return self.recorded[self.number[op]]
 
     def is_wait(self, op: int) -> bool:
-        """Returns whether one of them waits for others."""
+        """Returns whether a record is of waiting for a collective."""
         return self.of(op).name == WAIT
 
-    def told(self, op: int) -> Communication:
-        """Returns what is recorded around an op: by the nearest `record_param_comms`, completed by the annotations and
-        c10d ops around.
-        """
-        found, record = Communication(), self.around(op)
-        if record >= 0:
-            found = self.of(record)
-        while op >= 0 and not (found.name and found.dtype):
-            found = merge(found, self._annotation(op))
+    def recorded_around(self, op: int) -> Communication:
+        """Returns the arguments of the record around an op, completed by the annotations and c10d ops around it."""
+        record = self.around(op)
+        communication = self.of(record) if record >= 0 else Communication()
+        while op >= 0 and not (communication.name and communication.dtype):
+            communication = merge(communication, self._annotation(op))
             op = int(self.parent[op])
-        return found
+        return communication
 
     def _annotation(self, op: int) -> Communication:
-        """Returns what an op such as `nccl:all_reduce` tells: the collective's name, and its tensors if they are what
-        the rank puts in.
+        """Returns what an op such as `nccl:all_reduce` tells: the collective's name, and its tensors where they are
+        the rank's input.
         """
         ops = self.ops
         match = ANNOTATION.match(ops.name[op])
@@ -120,22 +122,23 @@ class CollectiveOps:
 
 
 def collective_ops(
-    ops: Ops, parent: Int64, arguments: Mapping[Role, Mapping[int, kineto.Args]], device_op: Int64
+    ops: Ops, parent: OpRows, arguments: Mapping[Role, Mapping[int, kineto.Args]], device_op: OpRows
 ) -> CollectiveOps:
-    """Collects the arguments of all communication ops, from the host trace completed by the device trace's `arguments`.
+    """Collects the arguments of all communication ops from the host trace, completed by the device trace's `arguments`.
 
-    `device_op` holds the row in `ops` of each op row of the device trace.
+    `device_op` is the row in `ops` of each op of the device trace.
     """
-    device_row = np.full(len(ops), -1, np.int64)
+    device_row = DeviceOpRows(np.full(len(ops), -1, np.int64))
     device_row[device_op] = np.arange(len(device_op))
-    rows = np.flatnonzero(ops.name.equal(RECORD))
+    rows = OpRows(np.flatnonzero(ops.name.equal(RECORD)))
 
     def recorded() -> Iterator[Communication]:
         for op in rows.tolist():
-            known = ops.recorded_by_host[op]
-            found = from_host(ops.inputs[op], ops.outputs[op], ops.extra.get(op, {})) if known else Communication()
+            by_host = Communication()
+            if ops.recorded_by_host[op]:
+                by_host = from_host(ops.inputs[op], ops.outputs[op], ops.extra.get(op, {}))
             args = arguments[Role.OP].get(int(device_row[op]))
-            yield merge(found, from_device(args)) if args else found
+            yield merge(by_host, from_device(args)) if args else by_host
 
     collectives = CollectiveOps(rows, Communications.of(recorded()), parent, ops, arguments, device_row)
     _name_barriers(collectives)
@@ -143,7 +146,7 @@ def collective_ops(
 
 
 def _name_barriers(collectives: CollectiveOps) -> None:
-    """A barrier is an all-reduce of one element, which some versions record too, in the barrier's own record."""
+    """Names the all-reduce of one element a barrier that some versions record within the record of a barrier."""
     is_barrier = np.array([name == BARRIER for name in collectives.recorded.texts("name")], np.bool_)
     if not is_barrier.any():
         return
@@ -153,108 +156,131 @@ def _name_barriers(collectives: CollectiveOps) -> None:
     collectives.recorded.rename(np.flatnonzero(is_barrier & ~named), BARRIER)
 
 
+class _Kernels(NamedTuple):
+    """Communication kernels by start. Each has the op that launched it, the launch call, and the record around them."""
+
+    row: ActivityRows
+    op: OpRows
+    call: CallRows
+    record: OpRows
+
+
 def link_communications(
-    collectives: CollectiveOps,
-    activities: RecordedActivities | Activities,
-    ops: Ops,
-    calls: Calls,
-    call_row: Int64,
-    activity_op: Int64,
-) -> tuple[Communications, Int64]:
-    """Yields the communications that ran on the device, and for each activity the position of its own (-1 for none).
+    collectives: CollectiveOps, activities: Activities, calls: Calls
+) -> tuple[Communications, CommunicationRows]:
+    """Returns the communications that ran on the device, and for each activity the row of its own, -1 for none.
 
     Kernels that one communication took share it. Arguments on the kernel itself come first, completed by those around
     the launch; a communication kernel without either keeps an empty record.
     """
-    position, of_record = np.full(len(activity_op), -1, np.int64), dict[int, int]()
-    of_library = activities.category.equal("collective_comm")
-    kernels = np.flatnonzero(is_communication_kernel(activities.name) | of_library)
-    kernels = kernels[np.argsort(activities.start[kernels], kind="stable")]
-    launching = activity_op[kernels]
-    around = collectives.around_each(launching)
-    together = _launched_together(collectives, ops, calls, call_row, kernels, launching, around)
+    kernels = _communication_kernels(collectives, activities)
+    launched_later = _launched_later(collectives, activities, calls, kernels)
+    communication_row = CommunicationRows(np.full(len(activities), -1, np.int64))
 
-    def linked() -> Iterator[Communication]:
-        count = 0
-        for row, op, record in zip(kernels.tolist(), launching.tolist(), around.tolist(), strict=True):
-            args, parts = collectives.arguments[Role.ACTIVITY].get(row), together.get(row, [])
+    def communications() -> Iterator[Communication]:
+        count, row_of_record = 0, dict[int, int]()
+        for kernel, op, record in zip(kernels.row.tolist(), kernels.op.tolist(), kernels.record.tolist(), strict=True):
+            parts = launched_later.get(kernel, [])
             known = record if record >= 0 else parts[0] if parts else -1
-            position[row] = of_record.setdefault(known, count) if known >= 0 else count
-            if position[row] == count:
-                told = _joined([*map(collectives.of, parts)]) if parts else collectives.told(op)
-                yield _completed(args, told) if args and not parts else told
+            row = row_of_record.setdefault(known, count) if known >= 0 else count
+            communication_row[kernel] = row
+            if row == count:
+                yield _joined([*map(collectives.of, parts)]) if parts else _recorded(collectives, kernel, op)
                 count += 1
 
-    return Communications.of(linked()), position
+    return Communications.of(communications()), communication_row
 
 
-def _completed(args: kineto.Args, told: Communication) -> Communication:
-    found = merge(from_device(args), told)
-    return msgspec.structs.replace(found, name=BARRIER) if told.name == BARRIER else found
+def _communication_kernels(collectives: CollectiveOps, activities: Activities) -> _Kernels:
+    of_library = activities.category.equal("collective_comm")
+    rows = np.flatnonzero(is_communication_kernel(activities.name) | of_library)
+    rows = ActivityRows(rows[np.argsort(activities.start[rows], kind="stable")])
+    op = OpRows(activities.op_row[rows])
+    return _Kernels(rows, op, CallRows(activities.call_row[rows]), collectives.around_each(op))
 
 
-def _launched_together(
-    collectives: CollectiveOps,
-    ops: Ops,
-    calls: Calls,
-    call_row: Int64,
-    kernels: Int64,
-    launching: Int64,
-    around: Int64,
+def _recorded(collectives: CollectiveOps, kernel: int, op: int) -> Communication:
+    """Returns the arguments on a kernel, completed by those recorded around the op that launched it."""
+    around, args = collectives.recorded_around(op), collectives.arguments[Role.ACTIVITY].get(kernel)
+    if not args:
+        return around
+    complete = merge(from_device(args), around)
+    return msgspec.structs.replace(complete, name=BARRIER) if around.name == BARRIER else complete
+
+
+def _launched_later(
+    collectives: CollectiveOps, activities: Activities, calls: Calls, kernels: _Kernels
 ) -> dict[int, list[int]]:
-    """Returns for kernels that were launched outside any record the records before, on their thread, that launched
-    nothing themselves.
+    """Returns for kernels that were launched outside any record, by activity row, the records that they belong to.
 
-    Any launch ends the group that they were given in. Further kernels of the same `launching` op belong to the same
-    records. `around` is the record around each launch.
+    These are the records before the launch, on its thread, since the launch before: any launch ends the group that
+    communications were given in. Further kernels of the same op belong to the same records.
     """
-    call, alone = call_row[kernels], np.bincount(call_row[call_row >= 0], minlength=len(calls)) == 1
-    # a call with several activities launches what was captured before, not what was just given
-    outside = (around < 0) & np.append(alone, False)[call]
-    if not outside.any():
-        return {}
-    rows, start = collectives.rows, ops.start[collectives.rows]
-    launched = np.array([*_with_outer(collectives, {*around.tolist()})], np.int64)
-    given = np.array([name not in SINGLE for name in collectives.recorded.texts("name")], np.bool_) & (start != ABSENT)
-    given &= ~np.isin(rows, launched) & ~np.isin(collectives.outer(), launched)
-    records, places = rows[given], np.flatnonzero(call >= 0)
-    thread = np.concatenate((ops.thread[records], calls.thread[call[places]]))
-    time = np.concatenate((start[given], calls.start[call[places]]))
-    record, place = np.full((2, len(thread)), -1)
-    record[: len(records)], place[len(records) :] = records, places
-    together: dict[int, list[int]] = {}
-    for events in split_groups(np.lexsort((record, time, thread)), thread):
-        before, last = list[int](), (-1, list[int]())
-        for op, at in zip(record[events].tolist(), place[events].tolist(), strict=True):
-            if op >= 0:
-                before.append(op)
+    is_outside = _is_launched_outside(collectives, activities, kernels)
+    records = _records_without_launch(collectives, kernels) if is_outside.any() else OpRows(np.empty(0, np.int64))
+    found: dict[int, list[int]] = {}
+    for events in _by_thread(collectives.ops, records, calls, kernels) if len(records) else ():
+        pending, previous_op, previous = list[int](), -1, list[int]()
+        for event in events:
+            if event.is_record:
+                pending.append(event.row)
                 continue
-            row, here = int(kernels[at]), int(launching[at])
-            if outside[at] and not _is_told(collectives, row):
-                together[row] = before or (last[1] if here >= 0 and here == last[0] else [])
-                last = (here, together[row])
-            before = []
-    return together
-
-
-def _is_told(collectives: CollectiveOps, row: int) -> bool:
-    args = collectives.arguments[Role.ACTIVITY].get(row)
-    return args is not None and str(args.collective or COALESCED) != COALESCED
-
-
-def _with_outer(collectives: CollectiveOps, records: set[int]) -> set[int]:
-    """Returns these records and all that they lie in."""
-    found = set[int]()
-    for op in records:
-        while op >= 0 and op not in found:
-            found.add(op)
-            op = collectives.around(int(collectives.parent[op]))
+            if is_outside[event.row]:
+                op = int(kernels.op[event.row])
+                previous = pending or (previous if 0 <= op == previous_op else [])
+                previous_op, found[int(kernels.row[event.row])] = op, previous
+            pending = []
     return found
 
 
+def _is_launched_outside(collectives: CollectiveOps, activities: Activities, kernels: _Kernels) -> Bool:
+    """Returns which kernels no record is around, neither on the kernel itself nor around its launch.
+
+    A call with several activities launches what was captured before, not what was just given.
+    """
+    launched = np.bincount(activities.call_row + 1, minlength=1)
+    is_outside: Bool = (kernels.record < 0) & (kernels.call >= 0) & (launched[kernels.call + 1] == 1)
+    for number in np.flatnonzero(is_outside).tolist():
+        args = collectives.arguments[Role.ACTIVITY].get(int(kernels.row[number]))
+        is_outside[number] = args is None or str(args.collective or COALESCED) == COALESCED
+    return is_outside
+
+
+def _records_without_launch(collectives: CollectiveOps, kernels: _Kernels) -> OpRows:
+    """Returns the records with times that no kernel was launched in, nor directly around them."""
+    launched = set[int]()
+    for op in set(kernels.record.tolist()):
+        while op >= 0 and op not in launched:
+            launched.add(op)
+            op = collectives.around(int(collectives.parent[op]))
+    with_launch, rows = np.array([*launched], np.int64), collectives.rows
+    is_grouped = np.array([name not in SINGLE for name in collectives.recorded.texts("name")], np.bool_)
+    has_launch = np.isin(rows, with_launch) | np.isin(collectives.outer(), with_launch)
+    return OpRows(rows[is_grouped & (collectives.ops.start[rows] != ABSENT) & ~has_launch])
+
+
+class _ThreadEvent(NamedTuple):
+    """What a thread did: a record, by its row, or the launch of a kernel, by its number among the kernels."""
+
+    is_record: bool
+    row: int
+
+
+def _by_thread(ops: Ops, records: OpRows, calls: Calls, kernels: _Kernels) -> Iterator[list[_ThreadEvent]]:
+    """Yields the records and the launches of each thread by time; launches come before records of the same time."""
+    launched = np.flatnonzero(kernels.call >= 0)
+    call, row = kernels.call[launched], np.concatenate((records, launched))
+    is_record = np.arange(len(row)) < len(records)
+    thread = np.concatenate((ops.thread[records], calls.thread[call]))
+    time = np.concatenate((ops.start[records], calls.start[call]))
+    for events in split_groups(np.lexsort((row, is_record, time, thread)), thread):
+        yield [*map(_ThreadEvent, is_record[events].tolist(), row[events].tolist())]
+
+
 def _joined(parts: list[Communication]) -> Communication:
-    """Communications that one kernel did as one: collectives of one kind as one of their summed sizes, messages side by
-    side.
+    """Returns the communications of one kernel as one.
+
+    Collectives of one kind become one of their summed sizes; messages stay side by side.
     """
     first = parts[0]
     if len({part.name for part in parts}) == 1 and not first.name.startswith(("send", "recv", "isend", "irecv")):
@@ -269,29 +295,35 @@ def _joined(parts: list[Communication]) -> Communication:
     return Communication(name=COALESCED, **shared, coalesced=parts)
 
 
-def awaited_collectives(
-    collectives: CollectiveOps, ops: Ops, activities: Activities, communications: Communications
-) -> Lookup:
+def awaited_collectives(collectives: CollectiveOps, activities: Activities, communications: Communications) -> Lookup:
     """Returns for `record_param_comms` ops that are waits the row of the activity whose completion they wait for.
 
-    A wait carries the sequence number of its collective; its group is often blank, so the latest collective with that
-    number, of its group if that is told, is it.
+    A wait carries the sequence number of its collective. Its group is often blank, so it waits for the latest
+    collective with that number, of its group if that is recorded.
     """
     group, sequence = communications.texts("group"), communications.numbers("sequence")
-    talking = np.flatnonzero((activities.communication_row >= 0) & (activities.op_row >= 0))
-    communication = activities.communication_row[talking]
-    launched: dict[int, list[tuple[int, int, str]]] = defaultdict(list)
-    own = zip(sequence[communication].tolist(), talking.tolist(), communication.tolist(), strict=True)
-    for number, row, place in own:
-        if number >= 0:
-            launched[number].append((int(ops.start[activities.op_row[row]]), row, group[place]))
-    found = []
+    communicating = np.flatnonzero((activities.communication_row >= 0) & (activities.op_row >= 0))
+    communication = activities.communication_row[communicating]
+    start = collectives.ops.start
+    launched: dict[int, list[_Launched]] = defaultdict(list)
+    for row, of_row in zip(communicating.tolist(), communication.tolist(), strict=True):
+        if sequence[of_row] >= 0:
+            launched[int(sequence[of_row])].append(_Launched(int(start[activities.op_row[row]]), row, group[of_row]))
+    pairs = []
     is_wait = [name == WAIT for name in collectives.recorded.texts("name")]
     for op in collectives.rows[is_wait].tolist():
-        wait, start = collectives.of(op), ops.start[op]
-        before = [one for one in launched.get(wait.sequence, []) if one[0] < start]
+        wait = collectives.of(op)
+        before = [launch for launch in launched.get(wait.sequence, []) if launch.op_start < start[op]]
         if before:
-            of_group = [one for one in before if one[2] == wait.group]
-            found.append((op, max(of_group or before, key=itemgetter(0))[1]))
-    waits, awaited = np.array(found, np.int64).reshape(-1, 2).T
+            of_group = [launch for launch in before if launch.group == wait.group]
+            pairs.append((op, max(of_group or before, key=attrgetter("op_start")).activity))
+    waits, awaited = np.array(pairs, np.int64).reshape(-1, 2).T
     return Lookup(waits, awaited)
+
+
+class _Launched(NamedTuple):
+    """A communicating activity, and when the op that launched it began."""
+
+    op_start: int
+    activity: int
+    group: str

@@ -31,8 +31,9 @@ FROM_ROOT, TO_ROOT = ("broadcast", "scatter"), ("reduce", "gather")
 def groups_of_host(
     names: Categorical, inputs: Sequence[bytes], unreadable: MutableSequence[int] | None = None
 ) -> Iterator[dict[str, Any]]:
-    """Yields what host ops of these names and inputs describe of process groups; for each description that is none -1
-    goes to `unreadable`.
+    """Yields the descriptions of process groups in host ops with these names and inputs.
+
+    For each description that cannot be read, -1 is added to `unreadable`.
     """
     nodes = np.flatnonzero(names.where(lambda name: GROUP_INIT in name))
     for node in nodes[np.argsort(names.codes[nodes], kind="stable")].tolist():
@@ -42,13 +43,13 @@ def groups_of_host(
 def process_groups(
     described: Iterable[dict[str, Any]], unlisted: MutableSequence[int] | None = None
 ) -> list[ProcessGroup]:
-    """Returns the groups that either trace describes, each name and rank list once. Without ranks it is 0 to size - 1.
+    """Returns the groups that either trace describes, each name and list of ranks once.
 
-    Those whose ranks are not recorded have LARGEST_JOB members in all; for each that has too many for that -1 goes to
-    `unlisted`.
+    A group without listed ranks has the ranks 0 to size - 1. All such groups together have at most LARGEST_JOB
+    members; for each group beyond that limit, -1 is added to `unlisted`.
     """
-    found: dict[tuple[str, tuple[int, ...]], ProcessGroup] = {}
-    room, seen = LARGEST_JOB, set[tuple[str, range]]()
+    groups: dict[tuple[str, tuple[int, ...]], ProcessGroup] = {}
+    budget, seen = LARGEST_JOB, set[tuple[str, range]]()
     for entry in described:
         size = integer(entry.get("group_size", entry.get("pg_size")), -1)
         name, ranks = name_of(entry.get("pg_name", "")), members(entry.get("ranks")) or regular_ranks(0, 1, size)
@@ -56,13 +57,13 @@ def process_groups(
             if (name, ranks) in seen:
                 continue
             seen.add((name, ranks))
-            if len(ranks) > room:
+            if len(ranks) > budget:
                 _note(unlisted)
                 continue
-            room -= len(ranks)
+            budget -= len(ranks)
         group = ProcessGroup(name, name_of(entry.get("pg_desc", "")), list(ranks), size)
-        found.setdefault((name, tuple(ranks)), group)
-    return list(found.values())
+        groups.setdefault((name, tuple(ranks)), group)
+    return list(groups.values())
 
 
 def _note(unlisted: MutableSequence[int] | None) -> None:
@@ -89,74 +90,71 @@ def with_members(
     world_size: int,
     unlisted: MutableSequence[int] | None = None,
 ) -> Communications:
-    """Returns the communications with the global ranks of their groups, where these can be told, and with those of
-    their peers and roots.
+    """Returns the communications with the global ranks of their groups, peers and roots, where these are known.
 
-    From the arguments, else from the one described group of that name and size; a group of the world's size is the
-    world, by its recorded size or the length of its split lists, and so is the only group of a trace that describes
-    none.
+    They are known from the arguments, else from the only described group of that name and size. A group of the world's
+    size, by its recorded size or the length of its split lists, is the world, and so is the only group of a trace that
+    describes none.
 
-    A few bytes may name very many ranks: all communications have LARGEST_JOB members, and MEMBERS_EACH for each of
-    them. Those that have too many for that keep their peers and lose their members; for each -1 goes to `unlisted`.
+    A few bytes may name very many ranks: all communications together have at most LARGEST_JOB members, and MEMBERS_EACH
+    for each of them. Communications beyond that limit keep their peers and lose their members; for each of them, -1 is
+    added to `unlisted`.
     """
     world = regular_ranks(0, 1, world_size)
     described: dict[str, list[ProcessGroup]] = defaultdict(list)
     for group in groups:
         described[group.name].append(group)
-    only = not groups and len({found.group for found in communications if found.name != WAIT}) == 1
+    only = not groups and len({each.group for each in communications if each.name != WAIT}) == 1
 
     @cache
     def described_ranks(name: str, sizes: frozenset[int]) -> Sequence[int]:
-        named = described.get(name, [])
-        fitting = [group for group in named if not sizes or len(group.ranks) in sizes] or named
-        if fitting:
-            lists = {tuple(group.ranks or world) for group in fitting}
-            return list(lists.pop()) if len(lists) == 1 else []
+        of_name = described.get(name, [])
+        of_size = [group for group in of_name if not sizes or len(group.ranks) in sizes] or of_name
+        if of_size:
+            rank_lists = {tuple(group.ranks or world) for group in of_size}
+            return list(rank_lists.pop()) if len(rank_lists) == 1 else []
         return world if world_size in sizes or only else []
 
-    def ranks_of(found: Communication) -> Sequence[int]:
-        sizes = frozenset({found.group_size, len(found.in_split), len(found.out_split)} - {-1, 0})
-        return found.ranks or described_ranks(found.group, sizes)
+    lists = _RankLists(LARGEST_JOB + MEMBERS_EACH * len(communications), unlisted)
 
-    lists = _Lists(LARGEST_JOB + MEMBERS_EACH * len(communications), unlisted)
-
-    def complete(found: Communication) -> Communication:
-        ranks = ranks_of(found)
-        known = [msgspec.structs.replace(part, ranks=part.ranks or ranks) for part in found.coalesced]
-        parts = [lists.written_out(_with_peer(part)) for part in known]
-        return lists.written_out(_with_peer(msgspec.structs.replace(found, ranks=ranks, coalesced=parts)))
+    def complete(each: Communication) -> Communication:
+        sizes = frozenset({each.group_size, len(each.in_split), len(each.out_split)} - {-1, 0})
+        ranks = each.ranks or described_ranks(each.group, sizes)
+        parts = [msgspec.structs.replace(part, ranks=part.ranks or ranks) for part in each.coalesced]
+        parts = [lists.write_out(_with_peer(part)) for part in parts]
+        return lists.write_out(_with_peer(msgspec.structs.replace(each, ranks=ranks, coalesced=parts)))
 
     return Communications.of(map(complete, communications))
 
 
-class _Lists:
-    """Writes ranges of ranks out, each once for all that have it, while there is room for so many members."""
+class _RankLists:
+    """Writes ranges of ranks out as lists, each once for all that share it, within a budget of members."""
 
-    def __init__(self, room: int, unlisted: MutableSequence[int] | None) -> None:
-        self._room, self._unlisted = room, unlisted
-        self._known: dict[range, list[int]] = {}
+    def __init__(self, budget: int, unlisted: MutableSequence[int] | None) -> None:
+        self._budget, self._unlisted = budget, unlisted
+        self._lists: dict[range, list[int]] = {}
 
-    def written_out(self, found: Communication) -> Communication:
-        ranks = found.ranks
-        if len(ranks) > self._room:
+    def write_out(self, communication: Communication) -> Communication:
+        ranks = communication.ranks
+        if len(ranks) > self._budget:
             _note(self._unlisted)
-            return msgspec.structs.replace(found, ranks=[])
-        self._room -= len(ranks)
+            return msgspec.structs.replace(communication, ranks=[])
+        self._budget -= len(ranks)
         if not isinstance(ranks, range):
-            return found
-        if ranks not in self._known:
-            self._known[ranks] = list(ranks)
-        return msgspec.structs.replace(found, ranks=self._known[ranks])
+            return communication
+        if ranks not in self._lists:
+            self._lists[ranks] = list(ranks)
+        return msgspec.structs.replace(communication, ranks=self._lists[ranks])
 
 
-def _with_peer(found: Communication) -> Communication:
-    """Returns the communication with the global rank of its peer or root, recorded by place in the group."""
-    if not 0 <= found.place < len(found.ranks):
-        return found
-    name, rank = found.name.lower().replace("_", ""), found.ranks[found.place]
-    if found.source < 0 and name.startswith(("recv", "irecv", *FROM_ROOT)):
-        return msgspec.structs.replace(found, source=rank)
+def _with_peer(each: Communication) -> Communication:
+    """Returns the communication with the global rank of its peer or root, which is recorded as a rank in the group."""
+    if not 0 <= each.place < len(each.ranks):
+        return each
+    name, rank = each.name.lower().replace("_", ""), each.ranks[each.place]
+    if each.source < 0 and name.startswith(("recv", "irecv", *FROM_ROOT)):
+        return msgspec.structs.replace(each, source=rank)
     to_root = name.startswith(TO_ROOT) and not name.startswith("reducescatter")
-    if found.target < 0 and (name.startswith(("send", "isend")) or to_root):
-        return msgspec.structs.replace(found, target=rank)
-    return found
+    if each.target < 0 and (name.startswith(("send", "isend")) or to_root):
+        return msgspec.structs.replace(each, target=rank)
+    return each

@@ -1,8 +1,8 @@
-"""What either trace records of one communication, whatever the version: named arguments, positional ones, tensors of an
-annotation.
+"""Reads the recorded arguments of one communication from either trace, of any version of PyTorch.
 
-Peers and roots are recorded in two ways: by their place in the group (positional arguments, "Rank") and by their global
-rank ("Src Rank", "Dst Rank"). `Communication.place` keeps the first until the group's members are known.
+They are named arguments, positional ones, or the tensors of an annotation. Peers and roots are recorded in two ways: by
+their rank in the group (positional arguments, "Rank") and by their global rank ("Src Rank", "Dst Rank").
+`Communication.place` keeps the rank in the group until the group's members are known.
 """
 
 import re
@@ -17,8 +17,9 @@ TENSOR_TYPE = re.compile(r"Tensor\((?!nullptr)([^()]*)\)")
 
 
 def from_device(args: kineto.Args) -> Communication:
-    """Returns the named arguments on a kernel or `record_param_comms` row of the device trace, without them what
-    `record_shapes` tells.
+    """Returns the named arguments on a kernel or `record_param_comms` row of the device trace.
+
+    Without named arguments it returns what the recorded shapes tell.
     """
     if args.collective is None and args.group_name is None:
         return _from_shapes(args)
@@ -43,11 +44,11 @@ def from_device(args: kineto.Args) -> Communication:
 
 
 def _from_shapes(args: kineto.Args) -> Communication:
-    """Returns the first tensors among an op's arguments are what the rank puts in."""
+    """Returns the first tensors among an op's arguments: they are the rank's input."""
     shapes, types = listed(args.input_dims), listed(args.input_types)
     for shape, kind in zip(shapes, types, strict=False):
         if kind == "TensorList" and shape:
-            return Communication(in_elements=integer(sum(_product(one) for one in shape), -1))
+            return Communication(in_elements=integer(sum(map(_product, shape)), -1))
         if kind and kind not in ("TensorList", "Scalar", "ScalarList"):
             return Communication(dtype=str(kind), in_elements=_product(shape))
     return Communication()
@@ -60,13 +61,13 @@ def _product(shape: Any) -> int:
     return integer(elements, -1)
 
 
-class _Positions(NamedTuple):
-    """The arguments of `record_param_comms` beside its tensors, -1 and empty where a version has none."""
+class _Positional(NamedTuple):
+    """The positional arguments of `record_param_comms` except tensors, -1 and empty where a version has none."""
 
     sequence: int
     group: str
     description: str
-    place: int
+    group_rank: int
     name: str
     in_split: list[int]
     out_split: list[int]
@@ -74,58 +75,56 @@ class _Positions(NamedTuple):
     group_size: int
 
 
-def _positions(values: list[Any], types: list[str]) -> _Positions:
-    """Returns up to 2.3 sequence, group and place are numbers in this order; later the first, and then both, are
-    tuples.
+def _positional(values: list[Any], types: list[str]) -> _Positional:
+    """Returns the positional arguments.
 
-    Behind the name and the two split lists stands the group's size, from 2.3 on after its first rank and their
-    distance.
+    Up to PyTorch 2.3, sequence, group and group rank are numbers in this order; later the first one, and then the first
+    two, are tuples. The name and two lists of splits follow, then the group's size, from 2.3 on after its first rank
+    and the stride of its ranks.
     """
     scalars = [(value, kind) for value, kind in zip(values, types, strict=False) if "Tensor(" not in kind]
-    named = next((at for at, (_, kind) in enumerate(scalars) if kind == "String"), len(scalars))
-    before = [integer(value, -1) for value, kind in scalars[:named] if kind == "Int"]
-    behind = [integer(value, -1) for value, kind in scalars[named:] if kind == "Int"]
+    name_at = next((at for at, (_, kind) in enumerate(scalars) if kind == "String"), len(scalars))
+    before = [integer(value, -1) for value, kind in scalars[:name_at] if kind == "Int"]
+    after = [integer(value, -1) for value, kind in scalars[name_at:] if kind == "Int"]
     tuples = [(_list(value), kind) for value, kind in scalars if kind.startswith("Tuple[")]
     sequence = next((value for value, kind in tuples if kind.startswith("Tuple[Int")), before)[:1]
     group = next((value for value, kind in tuples if kind.startswith("Tuple[String")), None)
     name, description = [*map(str, before[1:2] if group is None else group), "", ""][:2]
-    splits = [integers(value) for value, kind in scalars[named:] if kind.startswith("GenericList")]
-    size = behind[2] if len(behind) > 2 else behind[0] if len(behind) == 1 else -1
-    return _Positions(
+    splits = [integers(value) for value, kind in scalars[name_at:] if kind.startswith("GenericList")]
+    size = after[2] if len(after) > 2 else after[0] if len(after) == 1 else -1
+    return _Positional(
         sequence=integer(sequence[0], -1) if sequence else -1,
         group=name,
         description=description,
-        place=before[-1] if before else -1,
-        name=str(scalars[named][0]) if named < len(scalars) else "",
+        group_rank=before[-1] if before else -1,
+        name=str(scalars[name_at][0]) if name_at < len(scalars) else "",
         in_split=splits[0] if splits else [],
         out_split=splits[1] if len(splits) > 1 else [],
-        ranks=regular_ranks(behind[0], behind[1], size) if len(behind) > 2 else [],
+        ranks=regular_ranks(after[0], after[1], size) if len(after) > 2 else [],
         group_size=size,
     )
 
 
 def from_host(inputs: bytes, outputs: bytes, attributes: dict[str, Any]) -> Communication:
-    """Returns the arguments of a `record_param_comms` host node: named attributes where there are any, else the
-    positional inputs.
-    """
+    """Returns the arguments of a `record_param_comms` host node: its attributes, else its positional inputs."""
     values, kinds = argument_lists(inputs, "values", "types")
     types = [str(kind) for kind in kinds]
-    place = _positions(values, types)
-    size = integer(attributes.get("pg_size"), place.group_size)
+    positional = _positional(values, types)
+    size = integer(attributes.get("pg_size"), positional.group_size)
     first, stride = (integer(attributes.get(f"global_rank_{what}"), -1) for what in ("start", "stride"))
     return Communication(
-        name=str(attributes.get("collective_name", place.name)),
+        name=str(attributes.get("collective_name", positional.name)),
         dtype=str(attributes.get("dtype", "") or dtype_of(types) or dtype_of(outputs.decode())),
         in_elements=integer(attributes.get("in_msg_nelems"), elements(inputs)),
         out_elements=integer(attributes.get("out_msg_nelems"), elements(outputs)),
-        in_split=integers(attributes.get("in_split_size", place.in_split)),
-        out_split=integers(attributes.get("out_split_size", place.out_split)),
-        group=str(attributes.get("pg_name", place.group)),
-        description=str(attributes.get("pg_desc", place.description)),
+        in_split=integers(attributes.get("in_split_size", positional.in_split)),
+        out_split=integers(attributes.get("out_split_size", positional.out_split)),
+        group=str(attributes.get("pg_name", positional.group)),
+        description=str(attributes.get("pg_desc", positional.description)),
         group_size=size,
-        ranks=regular_ranks(first, stride, size) or place.ranks,
-        sequence=place.sequence,
-        place=_rank(place.place),
+        ranks=regular_ranks(first, stride, size) or positional.ranks,
+        sequence=positional.sequence,
+        place=_rank(positional.group_rank),
     )
 
 
@@ -134,7 +133,7 @@ def _list(value: Any) -> list[Any]:
 
 
 def merge(first: Communication, second: Communication) -> Communication:
-    """Returns what `first` knows, and what only `second` does."""
+    """Returns the fields of `first`, those that it lacks from `second`."""
     empty = Communication()
     chosen = {
         field: getattr(first, field) if getattr(first, field) != getattr(empty, field) else getattr(second, field)
@@ -149,7 +148,7 @@ def integers(value: Any) -> list[int]:
 
 
 def members(value: Any) -> list[int]:
-    """Returns the recorded ranks of a group; empty where they are no ranks."""
+    """Returns the recorded ranks of a group, empty where they are not valid ranks."""
     ranks = integers(value)
     usable = ranks and min(ranks) >= 0 and max(ranks) <= INT32_MAX and len(set(ranks)) == len(ranks)
     return ranks if usable else []
@@ -161,7 +160,7 @@ def _rank(value: Any) -> int:
 
 
 def regular_ranks(first: int, stride: int, size: int) -> Sequence[int]:
-    """Returns the members of a group whose ranks have one distance, as a range, empty where that is not recorded."""
+    """Returns the ranks of a group with a constant stride as a range, empty where it is not recorded."""
     stride = 1 if size == 1 and stride < 1 else stride
     regular = first >= 0 and stride > 0 and 0 < size <= LARGEST_JOB and first + stride * (size - 1) <= INT32_MAX
     return range(first, first + size * stride, stride) if regular else []
@@ -169,11 +168,11 @@ def regular_ranks(first: int, stride: int, size: int) -> Sequence[int]:
 
 def elements(text: bytes) -> int:
     """Returns the elements of all tensors in an op's arguments as the host trace writes them; -1 if there is none."""
-    counts = [int(found.group(3)) for found in TENSOR.finditer(text)]
+    counts = [int(tensor.group(3)) for tensor in TENSOR.finditer(text)]
     return integer(sum(counts), -1) if counts else -1
 
 
 def dtype_of(types: str | list[str]) -> str:
     """Returns the dtype of the first tensor among an op's types as the host trace writes them."""
-    found = TENSOR_TYPE.search(types if isinstance(types, str) else " ".join(types))
-    return found.group(1) if found else ""
+    tensor = TENSOR_TYPE.search(types if isinstance(types, str) else " ".join(types))
+    return tensor.group(1) if tensor else ""

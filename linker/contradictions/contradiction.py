@@ -1,10 +1,10 @@
-"""What is said of a contradiction."""
+"""A contradiction in a trace, as it is reported."""
 
 import msgspec
 
 
 class Contradiction(msgspec.Struct, frozen=True):
-    """File `path` says something that cannot be so: `what` and where, what it means for the result, and what to do."""
+    """Something in file `path` that cannot be right: what and where, its meaning for the result, and what to do."""
 
     path: str
     what: str
@@ -13,5 +13,5 @@ class Contradiction(msgspec.Struct, frozen=True):
 
     @property
     def sentence(self) -> str:
-        """All of it in one line."""
+        """The whole message, in one line."""
         return f"{self.path}: {self.what}; {self.meaning}; {self.advice}"

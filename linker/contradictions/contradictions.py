@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...schema.columns import Int64
+from ...schema.columns import CallRows, OpRows
 from ...schema.linked import Calls
 from ...schema.machine import MachineCalibration
 from ..activity_rows import activities_of
@@ -16,20 +16,20 @@ from .times import clock_apart, other_units, overlapping_activities
 
 
 def contradictions_in_traces(host: HostTrace | None, device: DeviceTrace) -> list[Contradiction]:
-    """Returns those of traces that are not linked yet. O(n log n)."""
+    """Returns the contradictions of traces that are not linked yet. O(n log n)."""
     calls, call_row = device.calls, launching_calls(device.activities, device.calls)
-    no_op, none = np.full(len(calls.start), -1), np.full(len(call_row), -1)
-    called = Calls(calls.name, calls.thread, calls.start, calls.end, calls.correlation, no_op)
-    machine = machine_of(activities_of(device, call_row, none, none, 0), called, device.syncs)
+    no_op, none = (OpRows(np.full(len(rows), -1, np.int64)) for rows in (calls.start, call_row))
+    in_no_op = Calls(calls.name, calls.thread, calls.start, calls.end, calls.correlation, no_op)
+    machine = machine_of(activities_of(device, call_row, none), in_no_op, device.syncs)
     return contradictions(host, device, call_row, machine)
 
 
 def contradictions(
-    host: HostTrace | None, device: DeviceTrace, call_row: Int64, machine: MachineCalibration
+    host: HostTrace | None, device: DeviceTrace, call_row: CallRows, machine: MachineCalibration
 ) -> list[Contradiction]:
-    """Returns what the traces cannot be right in together, or one of them by itself. O(n log n).
+    """Returns in what the two traces, or one of them alone, cannot be right. O(n log n).
 
-    Of several signs of one cause the plainest is said.
+    Of several signs of one cause only the plainest is returned.
 
     Args:
         host: The host trace, if there is one.
@@ -38,7 +38,7 @@ def contradictions(
         machine: What was measured of the clocks.
     """
     launched = bool((call_row >= 0).any())
-    found = (
+    by_cause = (
         rank_beyond_world(device)
         or groups_without_rank(host, device)
         or (other_rank(host, device) if host is not None else None),
@@ -50,4 +50,4 @@ def contradictions(
         ),
         (launched and (other_launches(device, call_row) or other_order(device, call_row))) or against_numbers(device),
     )
-    return [one for one in found if one]
+    return [each for each in by_cause if each]

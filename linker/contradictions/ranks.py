@@ -1,8 +1,6 @@
-"""Ranks that cannot be: beyond the world, outside the process's own groups, another one in the host trace than in the
-device trace.
+"""Finds ranks that cannot be right: beyond the world, outside the process's groups, or different in the two traces.
 
-Of a group only ranks that are listed one by one count: a first rank, a distance and a size describe irregular groups
-wrongly.
+Only groups whose ranks are listed one by one count: a first rank, a stride and a size describe irregular groups wrongly.
 """
 
 import re
@@ -16,17 +14,17 @@ from ..communication import RECORD, from_host, groups_of_host, members
 from ..readers import DeviceTrace, HostTrace, Role
 from .contradiction import Contradiction
 
-OWN_PLACE = re.compile(r"all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|barrier")
-"""Collectives that record the place of the process itself in the group; others record a root or a peer."""
+RECORDS_OWN_RANK = re.compile(r"all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|barrier")
+"""Collectives that record the group rank of the process itself; others record that of a root or peer."""
 TENSOR_DEVICE = re.compile(rb'"cuda:(\d+)"')
 CUDA_CALL = re.compile(r"^cu(da)?[A-Z]")
 RANKS_SHOWN = 8
 NODES_SEARCHED = 1 << 12
-"""A process mostly uses one device; so many nodes of its host trace name it, if any does."""
+"""Nodes of a host trace that are searched for the process's device; mostly it has only one."""
 
 
 def rank_beyond_world(device: DeviceTrace) -> Contradiction | None:
-    """Returns the recorded rank is none of the job's."""
+    """Checks whether the recorded rank is beyond the world size."""
     if device.rank is None or device.world_size is None or device.rank < device.world_size:
         return None
     what = (
@@ -39,22 +37,22 @@ def rank_beyond_world(device: DeviceTrace) -> Contradiction | None:
 
 
 def groups_without_rank(host: HostTrace | None, device: DeviceTrace) -> Contradiction | None:
-    """Returns the process communicates in groups that it is not a member of."""
+    """Checks whether the process communicates in groups that it is not a member of."""
     if device.rank is None:
         return None
-    used = _groups_used(device)
-    lists = _described(host, device) + Counter((name, ranks) for name, ranks in used if ranks)
-    of_group: dict[str, set[int]] = defaultdict(set)
+    uses = _groups_used(device)
+    lists = _described(host, device) + Counter((name, ranks) for name, ranks in uses if ranks)
+    members_of: dict[str, set[int]] = defaultdict(set)
     for name, ranks in lists:
-        of_group[name].update(ranks)
+        members_of[name].update(ranks)
     names = Counter[str]()
-    for (name, _), count in used.items():
+    for (name, _), count in uses.items():
         names[name] += count
-    foreign = sorted(name for name in names if of_group[name] and device.rank not in of_group[name])
+    foreign = sorted(name for name in names if members_of[name] and device.rank not in members_of[name])
     if not foreign:
         return None
     first = foreign[0]
-    ranks_in_words = ", ".join(map(str, sorted(of_group[first])[:RANKS_SHOWN]))
+    ranks_in_words = ", ".join(map(str, sorted(members_of[first])[:RANKS_SHOWN]))
     what = (
         f"rank {device.rank} communicates in {len(foreign)} of {len(names)} process groups that it is not in (the first: group {first!r} "
         f"of ranks {ranks_in_words}, {names[first]} times)"
@@ -66,14 +64,14 @@ def groups_without_rank(host: HostTrace | None, device: DeviceTrace) -> Contradi
 
 
 def _described(host: HostTrace | None, device: DeviceTrace) -> Counter[tuple[str, tuple[int, ...]]]:
-    """Returns the groups that either trace describes, with the ranks that it lists."""
+    """Returns the groups that either trace describes, with their listed ranks."""
     described = [*device.groups, *(groups_of_host(host.name, host.inputs) if host is not None else ())]
     groups = ((name_of(entry.get("pg_name", "")), tuple(members(entry.get("ranks")))) for entry in described)
     return Counter((name, ranks) for name, ranks in groups if ranks)
 
 
 def _groups_used(device: DeviceTrace) -> Counter[tuple[str, tuple[int, ...]]]:
-    """Returns how often the process communicates in each group, with the ranks listed there, () where none are."""
+    """Returns how often the process communicates in each group; the ranks are () where they are not listed."""
     texts = Counter(
         (name_of(args.group_name), str(args.group_ranks))
         for role in (Role.ACTIVITY, Role.OP)
@@ -87,9 +85,9 @@ def _groups_used(device: DeviceTrace) -> Counter[tuple[str, tuple[int, ...]]]:
 
 
 def other_rank(host: HostTrace, device: DeviceTrace) -> Contradiction | None:
-    """Returns by its collectives or its tensors the host trace is of another rank than the device trace.
+    """Checks whether the host trace, by its collectives or tensors, is of another rank than the device trace.
 
-    Traces of different processes are refused, or were asked for.
+    Traces of different processes are not checked: they were refused before, or allowed by the user.
     """
     if host.pid is not None and device.processes and host.pid not in device.processes:
         return None
@@ -103,29 +101,30 @@ def other_rank(host: HostTrace, device: DeviceTrace) -> Contradiction | None:
     is_cuda = any(CUDA_CALL.search(name) for name in device.calls.name.table)
     if not devices or not ran_on or not is_cuda or devices & ran_on:
         return None
-    own, other = (", ".join(map(str, sorted(numbers))) for numbers in (devices, ran_on))
-    what = f"its tensors are on device {own}, while all that {device.path} holds ran on device {other}"
+    of_host, of_device = (", ".join(map(str, sorted(numbers))) for numbers in (devices, ran_on))
+    what = f"its tensors are on device {of_host}, while all that {device.path} holds ran on device {of_device}"
     return Contradiction(host.path, what, meaning, advice)
 
 
 def _rank_of_host(host: HostTrace, device: DeviceTrace) -> int | None:
-    """Returns the rank that the host trace's collectives tell by the process's place in a group whose ranks are listed,
-    None if none does.
+    """Returns the rank of a host trace, None if unknown.
+
+    It is known from a collective that records the process's own group rank, in a group whose ranks are listed.
     """
     members_of = dict(_described(host, device).keys())
     for row in np.flatnonzero(host.name.equal(RECORD)).tolist():
-        found = from_host(host.inputs[row], host.outputs[row], host.extra.get(row, {}))
-        if found.place < 0 or not OWN_PLACE.search(found.name.lower()):
+        args = from_host(host.inputs[row], host.outputs[row], host.extra.get(row, {}))
+        if args.place < 0 or not RECORDS_OWN_RANK.search(args.name.lower()):
             continue
-        if found.group_size == device.world_size and found.place < found.group_size:
-            return found.place
-        ranks = members_of.get(found.group, ())
-        if len(ranks) == found.group_size and found.place < len(ranks):
-            return ranks[found.place]
+        if args.group_size == device.world_size and args.place < args.group_size:
+            return args.place
+        ranks = members_of.get(args.group, ())
+        if len(ranks) == args.group_size and args.place < len(ranks):
+            return ranks[args.place]
     return None
 
 
 def _devices_of_host(host: HostTrace) -> set[int]:
-    """Returns the numbers of the devices that tensors of the first nodes are on."""
+    """Returns the numbers of the devices that the tensors of the first nodes are on."""
     texts = chain(host.inputs[:NODES_SEARCHED], host.outputs[:NODES_SEARCHED])
     return {int(number) for text in texts for number in TENSOR_DEVICE.findall(text)}

@@ -1,29 +1,28 @@
-"""Device times that cannot be: in another unit than the host's, on a clock far from the host's, of activities that run
-all at once.
+"""Finds device times that cannot be right: in another unit, on another clock, or of activities that run all at once.
 
-A unit shows in three ways. Copies record their bandwidth beside their bytes, which tell how long each took. All starts
-together last a power of a thousand times as long as the launches, while the order of launches and waits does not allow
-that. And on a stream, which runs one activity at a time, several run for most of the time.
+A wrong unit shows in three ways. Copies record bytes and bandwidth, which give their lengths. All starts together span a
+power of a thousand times the time of the launches, though the order of launches and waits does not allow that. And on a
+stream, which runs one activity at a time, several run for most of the time.
 """
 
 import math
 
 import numpy as np
 
-from ...schema.columns import Int64, time_text
+from ...schema.columns import CallRows, Int64, time_text
 from ...schema.linked import stream_sorted
 from ...schema.machine import AGREEING, MachineCalibration
 from ..readers import DeviceTrace
 from .contradiction import Contradiction
 
 UNIT = 1_000
-"""Units of time are powers of a thousand apart."""
+"""The ratio of a unit of time to the next smaller one."""
 SECOND = 1_000_000_000
-"""ns, in which bandwidths count."""
+"""ns, as bandwidths are per second."""
 
 
-def other_units(device: DeviceTrace, call_row: Int64, machine: MachineCalibration) -> Contradiction | None:
-    """Returns device times are powers of a thousand longer or shorter than others that the trace records."""
+def other_units(device: DeviceTrace, call_row: CallRows, machine: MachineCalibration) -> Contradiction | None:
+    """Checks whether device times are a power of a thousand longer or shorter than other times of the trace."""
     copies, starts = _unit_of_copies(device), _unit_of_starts(device, call_row, machine)
     power = copies or starts
     if not power:
@@ -39,20 +38,22 @@ def other_units(device: DeviceTrace, call_row: Int64, machine: MachineCalibratio
 
 
 def _unit_of_copies(device: DeviceTrace) -> int:
-    """Returns by which power of UNIT copies last longer than their bytes and bandwidth say, 0 where most are right or
-    nothing is recorded.
+    """Returns the power of UNIT by which copies last longer than by their bytes and bandwidth.
+
+    It is 0 where most are right, and where nothing is recorded.
     """
     rows = device.activities
     length = rows.end - rows.start
-    told = np.flatnonzero((rows.size > 0) & (rows.bandwidth > 0) & (length > 0))
-    if not len(told):
+    copies = np.flatnonzero((rows.size > 0) & (rows.bandwidth > 0) & (length > 0))
+    if not len(copies):
         return 0
-    return _power(float(np.median(length[told] * (rows.bandwidth[told] / rows.size[told]))) / SECOND)
+    return _power(float(np.median(length[copies] * (rows.bandwidth[copies] / rows.size[copies]))) / SECOND)
 
 
-def _unit_of_starts(device: DeviceTrace, call_row: Int64, machine: MachineCalibration) -> int:
-    """Returns by which power of UNIT the starts of activities last longer than their launches, where these cannot have
-    been in that order.
+def _unit_of_starts(device: DeviceTrace, call_row: CallRows, machine: MachineCalibration) -> int:
+    """Returns the power of UNIT by which the starts of activities span more time than their launches.
+
+    It is 0 where the order of launches and waits allows that.
     """
     rows = np.flatnonzero(call_row >= 0)
     start, launch = device.activities.start[rows], device.calls.start[call_row[rows]]
@@ -71,10 +72,9 @@ def _power(ratio: float) -> int:
 
 
 def clock_apart(device: DeviceTrace, machine: MachineCalibration) -> Contradiction | None:
-    """Returns the device's clock is further from the host's than the recording is long, by the order of launches and
-    waits.
+    """Checks whether the clocks are further apart than the recording is long, by the order of launches and waits.
 
-    Activities that merely start long after their launches may have waited for earlier work.
+    Activities that only start long after their launches may have waited for earlier work.
     """
     first, last = _recording(device) if machine.clock_offset_ns else (0, 0)
     if abs(machine.clock_offset_ns) <= last - first:
@@ -86,17 +86,18 @@ def clock_apart(device: DeviceTrace, machine: MachineCalibration) -> Contradicti
 
 
 def _recording(device: DeviceTrace) -> tuple[int, int]:
-    """Returns from when to when ops and calls of the host were recorded."""
+    """Returns the first start and the last end of ops and calls of the host, ns."""
     tables = [table for table in (device.ops, device.calls) if len(table.start)]
     return min(int(table.start.min()) for table in tables), max(int(table.end.max()) for table in tables)
 
 
-def overlapping_activities(device: DeviceTrace, call_row: Int64) -> Contradiction | None:
-    """Returns streams on which several activities run for longer than one does. Those of a graph may run beside each
-    other.
+def overlapping_activities(device: DeviceTrace, call_row: CallRows) -> Contradiction | None:
+    """Checks whether several activities run on a stream for longer than one does.
+
+    Activities of a CUDA graph do not count: they may run at the same time.
     """
     rows = device.activities
-    of_graph = (rows.graph_node > 0) | (_launched_together(call_row) > 1)
+    of_graph = (rows.graph_node > 0) | (_launched_by_call(call_row) > 1)
     order = stream_sorted(rows)
     order = order[~of_graph[order] & (rows.stream[order] >= 0) & (rows.end[order] > rows.start[order])]
     if len(order) <= AGREEING:
@@ -108,11 +109,9 @@ def overlapping_activities(device: DeviceTrace, call_row: Int64) -> Contradictio
     in_time = np.lexsort((change, time, stream))
     running = np.cumsum(change[in_time])[:-1]
     lasts = np.diff(time[in_time])
-    alone, together = int(lasts[running == 1].sum()), int(lasts[running > 1].sum())
-    if together <= alone:
+    if int(lasts[running > 1].sum()) <= int(lasts[running == 1].sum()):
         return None
-    last = rows.end[order]
-    overlaps = (numbers[1:] == numbers[:-1]) & (rows.start[order][1:] < last[:-1])
+    overlaps = (numbers[1:] == numbers[:-1]) & (rows.start[order][1:] < rows.end[order][:-1])
     first = order[np.argmax(overlaps)]
     what = (
         f"{int(overlaps.sum())} of {len(order)} activities still run when the next of their stream begins (the first: correlation "
@@ -125,8 +124,8 @@ def overlapping_activities(device: DeviceTrace, call_row: Int64) -> Contradictio
     )
 
 
-def _launched_together(call_row: Int64) -> Int64:
-    """Returns for each activity how many its call launched, 1 for one without a call."""
+def _launched_by_call(call_row: CallRows) -> Int64:
+    """Returns for each activity how many activities its call launched, 1 for an activity without a call."""
     counts = np.bincount(call_row + 1)
     counts[0] = 1
     return counts[call_row + 1]

@@ -1,7 +1,6 @@
-"""Ties transfers of the host (gloo's annotations) to the c10d ops that requested them, one row per transfer.
+"""Ties transfers of the host (gloo's annotations) to the c10d ops that requested them.
 
-A request and its transfer are told by their record function ids, else by their order: gloo starts transfers in the
-order of requests.
+They belong together by their record function ids, else by their order: gloo starts transfers in the order of requests.
 """
 
 import re
@@ -12,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Bool, Int64
+from ...schema.columns import ABSENT, Bool, Int64, OpRows, RowMap
 from ...schema.linked import Ops
 from ...schema.traces import kineto
 from ..readers import DeviceTrace, Role
@@ -23,16 +22,22 @@ REQUEST = "c10d::"
 
 @dataclass
 class Transfers:
-    """Rows in `ops`, by start: the transfer as the device trace has it, the host trace's node of it (itself where
-    nothing else is one), and what requested it, -1 for unknown; `numbered` where record function ids tell that.
-    `recorded` is what the device trace tells of an op's arguments.
+    """Transfers by start.
+
+    Attributes:
+        ops: All ops of the process.
+        recorded: The arguments that the device trace recorded, by row of `ops`.
+        op: The transfer as the device trace has it.
+        node: The host trace's node of it, the transfer itself where there is no other.
+        request: The op that requested it, -1 for unknown.
+        numbered: Whether the request is known by record function ids.
     """
 
     ops: Ops
     recorded: Mapping[int, kineto.Args]
-    op: Int64
-    node: Int64
-    request: Int64
+    op: OpRows
+    node: OpRows
+    request: OpRows
     numbered: Bool
 
     def __len__(self) -> int:
@@ -41,90 +46,92 @@ class Transfers:
     @cached_property
     def threads(self) -> Int64:
         """The threads that transfer, lanes of messages included, but not those that request."""
-        asking = self.ops.thread[self.request[self.request >= 0]]
-        return np.setdiff1d(self.ops.thread[self.op], asking)
+        requesting = self.ops.thread[self.request[self.request >= 0]]
+        return np.setdiff1d(self.ops.thread[self.op], requesting)
 
     @cached_property
     def names(self) -> list[str]:
-        """What each transfer is called, without case and punctuation."""
+        """The name of each transfer, without case and punctuation."""
         return [plain(self.ops.name[op].removeprefix(TRANSFER)) for op in self.op.tolist()]
 
 
-def host_transfers(ops: Ops, device: DeviceTrace, device_op: Int64) -> Transfers:
-    """Returns the transfers that the device trace holds. O(n log n). `device_op` is the row in `ops` of each op row of
-    the device trace.
+def host_transfers(ops: Ops, device: DeviceTrace, device_op: OpRows) -> Transfers:
+    """Returns the transfers that the device trace holds. O(n log n).
+
+    `device_op` is the row in `ops` of each op of the device trace.
     """
-    transfers = _timed(ops, TRANSFER)
-    told = device.communication[Role.OP] if len(transfers) else {}
-    recorded = {int(device_op[row]): args for row, args in told.items()}
-    counterparts = _unmatched_counterparts(ops, transfers)
-    node = np.array([counterparts.get(op, op) for op in transfers.tolist()], np.int64)
-    made = ops.rf_id[node]
-    found = Transfers(ops, recorded, transfers, node, _by_number(ops, made), made > 0)
-    found.request[~found.numbered] = _by_order(found)[~found.numbered]
-    return found
+    op = _timed(ops, TRANSFER)
+    by_device_row = device.communication[Role.OP] if len(op) else {}
+    recorded = {int(device_op[row]): args for row, args in by_device_row.items()}
+    counterparts = _unmatched_counterparts(ops, op)
+    node = OpRows(np.array([counterparts.get(row, row) for row in op.tolist()], np.int64))
+    number = ops.rf_id[node]
+    transfers = Transfers(ops, recorded, op, node, _requests_by_number(ops, number), number > 0)
+    transfers.request[~transfers.numbered] = _requests_by_order(transfers)[~transfers.numbered]
+    return transfers
 
 
 def plain(name: str) -> str:
-    """Returns a name's letters in lower case, by which backends and ops are compared."""
+    """Returns the letters of a name in lower case, which backends and ops have in common."""
     return re.sub(r"[^a-z]", "", name.lower())
 
 
-def _timed(ops: Ops, prefix: str) -> Int64:
-    """Returns the ops of such names that the device trace holds, by their start."""
+def _timed(ops: Ops, prefix: str) -> OpRows:
+    """Returns the ops with such names that the device trace holds, by their start."""
     rows = _named(ops, prefix)
-    rows = rows[ops.start[rows] != ABSENT]
-    return np.asarray(rows[np.argsort(ops.start[rows], kind="stable")])
+    rows = OpRows(rows[ops.start[rows] != ABSENT])
+    return OpRows(rows[np.argsort(ops.start[rows], kind="stable")])
 
 
-def _named(ops: Ops, prefix: str) -> Int64:
-    return np.flatnonzero(ops.name.where(lambda name: name.startswith(prefix)))
+def _named(ops: Ops, prefix: str) -> OpRows:
+    return OpRows(np.flatnonzero(ops.name.where(lambda name: name.startswith(prefix))))
 
 
-def _unmatched_counterparts(ops: Ops, transfers: Int64) -> dict[int, int]:
-    """Returns the host trace's node of each transfer that nothing but order joins to one.
+def _unmatched_counterparts(ops: Ops, transfers: OpRows) -> dict[int, int]:
+    """Returns the host trace's node of each transfer that only order joins to one.
 
-    Up to 2.3 the host trace has it on the thread that asked, the device trace on the one that worked. Transfers start
-    in the order in which they were asked for.
+    Up to PyTorch 2.3 the host trace has it on the thread that requested it, the device trace on the one that did it.
+    Transfers start in the order of their requests.
     """
     nodes: dict[str, list[int]] = defaultdict(list)
-    lone: dict[str, list[int]] = defaultdict(list)
+    unmatched: dict[str, list[int]] = defaultdict(list)
     for op in _named(ops, TRANSFER).tolist():
         if ops.recorded_by_host[op] and ops.start[op] == ABSENT:
             nodes[ops.name[op]].append(op)
     for op in transfers.tolist():
         if not ops.recorded_by_host[op]:
-            lone[ops.name[op]].append(op)
-    found: dict[int, int] = {}
-    for name, started in lone.items():
+            unmatched[ops.name[op]].append(op)
+    counterparts: dict[int, int] = {}
+    for name, started in unmatched.items():
         if len(nodes[name]) == len(started):
-            found.update(zip(started, sorted(nodes[name], key=lambda op: int(ops.id[op])), strict=True))
-    return found
+            counterparts.update(zip(started, sorted(nodes[name], key=lambda op: int(ops.id[op])), strict=True))
+    return counterparts
 
 
-def _by_number(ops: Ops, made: Int64) -> Int64:
-    """Returns the last request with a smaller record function id than each transfer's: a request makes its transfers
-    before anything else.
+def _requests_by_number(ops: Ops, number: Int64) -> OpRows:
+    """Returns for each transfer's record function id the last request with a smaller one, -1 for none.
+
+    A request makes its transfers before anything else.
     """
-    asked = _named(ops, REQUEST)
-    asked = asked[ops.rf_id[asked] > 0]
-    asked = asked[np.argsort(ops.rf_id[asked], kind="stable")]
-    place = np.searchsorted(ops.rf_id[asked], made, side="right") - 1
-    return np.append(asked, -1)[np.where(made > 0, place, -1)]
+    requests = _named(ops, REQUEST)
+    requests = OpRows(requests[ops.rf_id[requests] > 0])
+    requests = OpRows(requests[np.argsort(ops.rf_id[requests], kind="stable")])
+    last = np.searchsorted(ops.rf_id[requests], number, side="right") - 1
+    return RowMap(requests)[np.where(number > 0, last, -1)]
 
 
-def _by_order(transfers: Transfers) -> Int64:
-    """Returns the earliest request of such a name that began before the transfer and that no other one belongs to."""
-    ops, asked = transfers.ops, _timed(transfers.ops, REQUEST).tolist()
-    names = {row: plain(ops.name[row].removeprefix(REQUEST)) for row in asked}
-    taken = set(transfers.request[transfers.numbered].tolist())
-    waiting: dict[str, deque[int]] = {
-        name: deque(row for row in asked if names[row].startswith(name) and row not in taken)
+def _requests_by_order(transfers: Transfers) -> OpRows:
+    """Returns for each transfer the earliest request of its name that began before it and has no other, -1 for none."""
+    ops, requests = transfers.ops, _timed(transfers.ops, REQUEST).tolist()
+    names = {row: plain(ops.name[row].removeprefix(REQUEST)) for row in requests}
+    numbered = set(transfers.request[transfers.numbered].tolist())
+    pending: dict[str, deque[int]] = {
+        name: deque(row for row in requests if names[row].startswith(name) and row not in numbered)
         for name in set(transfers.names)
     }
-    found = np.full(len(transfers), -1, np.int64)
-    for place, name in enumerate(transfers.names):
-        queue = waiting[name]
-        if not transfers.numbered[place] and queue and ops.start[queue[0]] <= ops.start[transfers.op[place]]:
-            found[place] = queue.popleft()
-    return found
+    request = OpRows(np.full(len(transfers), -1, np.int64))
+    for number, name in enumerate(transfers.names):
+        queue = pending[name]
+        if not transfers.numbered[number] and queue and ops.start[queue[0]] <= ops.start[transfers.op[number]]:
+            request[number] = queue.popleft()
+    return request

@@ -1,8 +1,8 @@
 """Puts messages of the host (gloo's sends and receives) on lanes of their own.
 
-Such a row begins where the message is asked for and ends where somebody has waited for it; the thread that it is
-recorded on does other things meanwhile. Lanes are negative thread numbers, as few as the messages of a thread need not
-to overlap.
+Such a row begins when the message is requested and ends when somebody has waited for it. The thread that it is recorded
+on does other things meanwhile. Lanes are negative thread numbers, as few as keep the messages of a thread from
+overlapping.
 """
 
 import heapq
@@ -18,7 +18,7 @@ FIRST_LANE = -2
 
 
 def messages_in_flight(device: DeviceTrace) -> DeviceTrace:
-    """Returns the trace with other threads for its messages. O(n + m log m) for m messages."""
+    """Returns the trace with its messages on lanes instead of threads. O(n + m log m) for m messages."""
     messages = np.flatnonzero(device.ops.name.where(lambda name: name.startswith(MESSAGES)))
     if not len(messages):
         return device
@@ -32,14 +32,14 @@ def _lanes(ops: RecordedOps, messages: Int64) -> Int64:
     thread, start, end = (column[messages] for column in (ops.thread, ops.start, ops.end))
     count = 0
     for rows in split_groups(np.lexsort((start, thread)), thread):
-        # lanes of this thread that carry a message, by when it ends, and those that do not, by number
-        taken: list[tuple[int, int]] = []
+        # lanes of this thread with a message, by the message's end, and those without one
+        busy: list[tuple[int, int]] = []
         free: list[int] = []
         for row, begin, until in zip(rows.tolist(), start[rows].tolist(), end[rows].tolist(), strict=True):
-            while taken and taken[0][0] <= begin:
-                heapq.heappush(free, heapq.heappop(taken)[1])
+            while busy and busy[0][0] <= begin:
+                heapq.heappush(free, heapq.heappop(busy)[1])
             lane = heapq.heappop(free) if free else count
             count = max(count, lane + 1)
-            heapq.heappush(taken, (until, lane))
+            heapq.heappush(busy, (until, lane))
             lanes[row] = FIRST_LANE - lane
     return lanes

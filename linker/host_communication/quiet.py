@@ -1,6 +1,6 @@
-"""The stretches of time in which a thread did nothing that is recorded.
+"""Finds the idle gaps of a thread: stretches of time in which it recorded no work.
 
-A thread may have waited where it is outside ops, and inside those that only annotate or wait.
+A thread may have waited outside ops, and inside ops that only annotate or wait.
 """
 
 from collections.abc import Callable
@@ -25,50 +25,49 @@ class Gap(NamedTuple):
 
 
 class IdleGaps:
-    """The quiet stretches of one thread, between the moments at which an op or a call begins or ends."""
+    """The idle gaps of one thread. It is idle or busy between two bounds: times at which an op or a call starts or
+    ends.
+    """
 
-    def __init__(self, ops: Ops, calls: Calls, mine: Int64, called: Int64) -> None:
-        start = np.concatenate((ops.start[mine], calls.start[called]))
-        end = np.concatenate((ops.end[mine], calls.end[called]))
-        one, nesting = np.zeros(len(start), np.int64), nest(np.zeros(len(start), np.int64), start, end)
-        self._cuts = np.unique(np.concatenate((start, nesting.end)))
-        middle = (self._cuts[:-1] + self._cuts[1:]) // 2
-        owner = innermost(np.zeros(len(middle), np.int64), middle, middle, one, start, nesting.end, nesting.parent)
-        # no owner, -1, is the last
-        quiet = np.array([*(_may_wait(ops, row) for row in mine.tolist()), *(False for _ in called), True])
-        self._quiet = np.concatenate(([True], quiet[owner], [True]))
+    def __init__(self, ops: Ops, calls: Calls, op_rows: Int64, call_rows: Int64) -> None:
+        start = np.concatenate((ops.start[op_rows], calls.start[call_rows]))
+        end = np.concatenate((ops.end[op_rows], calls.end[call_rows]))
+        thread, nesting = np.zeros(len(start), np.int64), nest(np.zeros(len(start), np.int64), start, end)
+        self._bounds = np.unique(np.concatenate((start, nesting.end)))
+        middle = (self._bounds[:-1] + self._bounds[1:]) // 2
+        span = innermost(np.zeros(len(middle), np.int64), middle, middle, thread, start, nesting.end, nesting.parent)
+        # the last is for -1, outside all ops and calls
+        may_wait = np.array([*(_may_wait(ops, row) for row in op_rows.tolist()), *(False for _ in call_rows), True])
+        self._is_idle = np.concatenate(([True], may_wait[span], [True]))
 
     def around(self, time: int) -> Gap:
-        """Returns the quiet stretch that `time` is in or the start of; nothing but that moment where the thread was
-        busy.
-        """
-        place = int(np.searchsorted(self._cuts, time, side="right"))
-        begin = int(self._cuts[place - 1]) if place else ABSENT
-        end = int(self._cuts[place]) if place < len(self._cuts) else FOREVER
-        return Gap(begin, end) if self._quiet[place] else Gap(time, time)
+        """Returns the gap that `time` is in or the start of, an empty one at `time` where the thread was busy."""
+        following = int(np.searchsorted(self._bounds, time, side="right"))
+        begin = int(self._bounds[following - 1]) if following else ABSENT
+        end = int(self._bounds[following]) if following < len(self._bounds) else FOREVER
+        return Gap(begin, end) if self._is_idle[following] else Gap(time, time)
 
     def waiting_for(self, end: int, since: int, until: int) -> Gap | None:
-        """Returns the longest stretch from `since` on that began before `until` and `end`, if it was a wait for what
-        ended then.
+        """Returns the gap in which the thread waited for what ended at `end`, None if it did not seem to wait.
 
-        It was if it ended neither later nor earlier than that by more than it is long, or if the thread did nothing
-        else in between.
+        This is the longest gap from `since` on that began before `until` and `end`. It was a wait if it ended neither
+        later nor earlier than `end` by more than its length, or if the thread did nothing else in between.
         """
-        first, last = np.searchsorted(self._cuts[:-1], (since, min(end + 1, until)))
-        lengths = np.where(self._quiet[first + 1 : last + 1], np.diff(self._cuts[first : last + 1]), 0)
+        first, last = np.searchsorted(self._bounds[:-1], (since, min(end + 1, until)))
+        lengths = np.where(self._is_idle[first + 1 : last + 1], np.diff(self._bounds[first : last + 1]), 0)
         if not lengths.any():
             return None
-        place = int(first + lengths.argmax())
-        pause = Gap(int(self._cuts[place]), int(self._cuts[place + 1]))
-        only = pause.begin == since and pause.end >= end
-        return pause if only or abs(pause.end - end) <= pause.end - pause.begin else None
+        longest = int(first + lengths.argmax())
+        gap = Gap(int(self._bounds[longest]), int(self._bounds[longest + 1]))
+        nothing_else = gap.begin == since and gap.end >= end
+        return gap if nothing_else or abs(gap.end - end) <= gap.end - gap.begin else None
 
 
-def quiet_threads(ops: Ops, calls: Calls) -> Callable[[int], IdleGaps]:
-    """Looks for the quiet stretches of each thread when they are first asked for. O(n log n) for all threads."""
+def idle_gaps(ops: Ops, calls: Calls) -> Callable[[int], IdleGaps]:
+    """Returns a function that finds the idle gaps of a thread when it is first asked. O(n log n) for all threads."""
     of_thread = rows_by_number(np.flatnonzero((ops.start != ABSENT) & ~are_step_marks(ops.name)), ops.thread)
-    called, none = rows_of_each(calls.thread), np.empty(0, np.int64)
-    return cache(lambda thread: IdleGaps(ops, calls, of_thread.get(thread, none), called.get(thread, none)))
+    calls_of, none = rows_of_each(calls.thread), np.empty(0, np.int64)
+    return cache(lambda thread: IdleGaps(ops, calls, of_thread.get(thread, none), calls_of.get(thread, none)))
 
 
 def _may_wait(ops: Ops, row: int) -> bool:

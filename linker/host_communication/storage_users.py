@@ -1,4 +1,4 @@
-"""Which ops use what others have written: the users of each storage, by time. Tensors are taken to be contiguous."""
+"""Finds the ops that use what others have written, by storage and time. Tensors are taken to be contiguous."""
 
 from bisect import bisect_left
 from collections import defaultdict
@@ -16,18 +16,18 @@ from .host_transfers import TRANSFER
 
 
 class Bytes(NamedTuple):
-    """A stretch of a storage."""
+    """A range of bytes of a storage."""
 
     begin: int
     end: int
 
 
-Stretches = Mapping[bytes, Bytes]
-"""By storage."""
+ByteRanges = Mapping[bytes, Bytes]
+"""A range of bytes for each storage."""
 
 
 class Use(NamedTuple):
-    """When an op, by row, begins to use some of a storage."""
+    """The use of some bytes of a storage by an op, and when the op starts (ns)."""
 
     start: int
     row: int
@@ -35,38 +35,38 @@ class Use(NamedTuple):
 
 
 class Users:
-    """The users of some storages."""
+    """The ops that use any of the storages that are `written`."""
 
-    def __init__(self, ops: Ops, of: Iterable[Stretches]) -> None:
-        storages = {storage for stretches in of for storage in stretches}
+    def __init__(self, ops: Ops, written: Iterable[ByteRanges]) -> None:
+        storages = {storage for ranges in written for storage in ranges}
         self._uses: dict[bytes, list[Use]] = defaultdict(list)
         uses = ~ops.op_schema.where(_is_view) & ~ops.name.where(lambda name: name.startswith(TRANSFER))
         rows = np.flatnonzero((ops.start != ABSENT) & ops.recorded_by_host & uses)
         for row in rows[np.argsort(ops.start[rows], kind="stable")].tolist() if storages else []:
-            for storage, used in stretches(ops.inputs[row]).items():
+            for storage, used in byte_ranges(ops.inputs[row]).items():
                 if storage in storages:
                     self._uses[storage].append(Use(int(ops.start[row]), row, used))
 
-    def first(self, written: Stretches, since: int) -> int:
-        """Returns the row of the first op from then on that uses any of what was written, -1 for none."""
-        found = (_first(self._uses[storage], some, since) for storage, some in written.items())
-        use = min((use for use in found if use is not None), default=None)
+    def first(self, written: ByteRanges, since: int) -> int:
+        """Returns the row of the first op from `since` (ns) on that uses any of what was written, -1 for none."""
+        of_each = (_first(self._uses[storage], range_, since) for storage, range_ in written.items())
+        use = min((use for use in of_each if use is not None), default=None)
         return -1 if use is None else use.row
 
 
-def stretches(arguments: bytes) -> Stretches:
-    """Returns what tensors among an op's arguments, as the host trace writes them, cover of their storages."""
+def byte_ranges(arguments: bytes) -> ByteRanges:
+    """Returns the bytes that the tensors among an op's arguments, as the host trace writes them, cover."""
     covered: dict[bytes, Bytes] = {}
-    for found in TENSOR.finditer(arguments):
-        offset, count, size = (int(found[group]) for group in (2, 3, 4))
-        some = Bytes(offset * size, (offset + count) * size)
-        known = covered.get(found[1], some)
-        covered[found[1]] = Bytes(min(known.begin, some.begin), max(known.end, some.end))
+    for tensor in TENSOR.finditer(arguments):
+        offset, count, size = (int(tensor[group]) for group in (2, 3, 4))
+        range_ = Bytes(offset * size, (offset + count) * size)
+        before = covered.get(tensor[1], range_)
+        covered[tensor[1]] = Bytes(min(before.begin, range_.begin), max(before.end, range_.end))
     return covered
 
 
 def _is_view(schema: str) -> bool:
-    """Returns whether an op only shows in another way what it is given."""
+    """Returns whether an op only returns a view of its input."""
     return "(a)" in schema and "!" not in schema
 
 

@@ -1,8 +1,8 @@
-"""Who waited for a transfer of the host: hand-offs from requests to transfers and from transfers to their waiters.
+"""Finds who waited for a transfer of the host: hand-offs from requests to transfers, and from transfers to waiters.
 
-gloo records no wait. A request may say that it blocks, a message's row ends when somebody has waited for it, and who
-uses what was transferred has waited before; else a thread that did nothing while the transfer ended is taken to have
-waited, which is timing alone.
+gloo records no waits. A request may record that it blocks, the row of a message ends when somebody has waited for it,
+and an op that uses what was transferred has waited before. Else a thread that was idle when the transfer ended is taken
+to have waited, which is known from timing alone.
 """
 
 from typing import NamedTuple
@@ -15,21 +15,21 @@ from ...schema.traces import FOREVER, argument_lists, listed, value_texts
 from ..threads import Wait
 from .host_transfers import REQUEST, Transfers, plain
 from .messages_in_flight import FIRST_LANE
-from .quiet import WAITS, Gap, quiet_threads
-from .storage_users import Stretches, Users, stretches
+from .quiet import WAITS, Gap, idle_gaps
+from .storage_users import ByteRanges, Users, byte_ranges
 
 WRITES_NOTHING = ("send", "barrier")
 
 
 class TransferWaits(NamedTuple):
-    """The hand-offs, and what could not be tied: no call stands for a transfer, so it is counted by a row of -1."""
+    """The hand-offs, and what stays unknown: a row of -1 for each, as no call belongs to a transfer."""
 
     handoffs: list[Wait]
     noted: dict[str, list[int]]
 
 
-class _Asked(NamedTuple):
-    """A transfer on a thread that its request is not on, by the rows of both."""
+class _Requested(NamedTuple):
+    """A transfer on another thread than its request; rows of ops."""
 
     op: int
     request: int
@@ -38,88 +38,86 @@ class _Asked(NamedTuple):
 
 def transfer_waits(transfers: Transfers, calls: Calls) -> TransferWaits:
     """Returns the waits around all transfers of a process, O(n log n) in ops and calls."""
-    around = _Around(transfers, calls)
-    begun = [around.begin(asked) for asked in around.asked]
-    awaited = [wait for wait in map(around.wait, around.asked) if wait is not None]
-    lost = {
+    waits = _Waits(transfers, calls)
+    begun = [waits.of_transfer(requested) for requested in waits.requested]
+    awaited = [wait for wait in map(waits.for_transfer, waits.requested) if wait is not None]
+    unknown = {
         "communications of the host whose request is unknown": int((~_is_timed(transfers)).sum()),
         "communications of the host that nobody was seen to wait for": len(begun) - len(awaited),
     }
-    return TransferWaits([*begun, *awaited], {what: [-1] * count for what, count in lost.items()})
+    return TransferWaits([*begun, *awaited], {what: [-1] * count for what, count in unknown.items()})
 
 
-class _Around:
-    """What the threads of a process did around its transfers."""
+class _Waits:
+    """The waits of the threads of a process around its transfers."""
 
     def __init__(self, transfers: Transfers, calls: Calls) -> None:
         self._transfers, self._ops, ops = transfers, transfers.ops, transfers.ops
-        told = _is_timed(transfers)
-        columns = (transfers.op[told].tolist(), transfers.request[told].tolist(), transfers.numbered[told].tolist())
-        rows = (_Asked(*row) for row in zip(*columns, strict=True))
-        self.asked = [row for row in rows if ops.thread[row.op] != ops.thread[row.request]]
-        self._written = {asked.request: _written(ops, asked.request) for asked in self.asked}
+        is_timed = _is_timed(transfers)
+        columns = (column[is_timed].tolist() for column in (transfers.op, transfers.request, transfers.numbered))
+        rows = (_Requested(*row) for row in zip(*columns, strict=True))
+        self.requested = [row for row in rows if ops.thread[row.op] != ops.thread[row.request]]
+        self._written = {requested.request: _written(ops, requested.request) for requested in self.requested}
         self._users = Users(ops, self._written.values())
-        self._quiet = quiet_threads(ops, calls)
+        self._gaps = idle_gaps(ops, calls)
 
-    def begin(self, asked: _Asked) -> Wait:
-        """Returns a transfer was asked for, and its thread became free; what it took to begin then is the thread's own
-        idle time.
+    def of_transfer(self, requested: _Requested) -> Wait:
+        """Returns the wait of a transfer's thread for the request, from when the thread was free.
+
+        Time between the request and the transfer is the thread's own idle time.
         """
-        giver, taker = self._thread(asked.request), self._thread(asked.op)
-        start = int(self._ops.start[asked.op])
-        made = min(self._end(asked.request), start)
-        free = min(self._quiet(taker).around(start - 1).begin, start)
-        found = Provenance.RECORD if asked.numbered else Provenance.CALL_ORDER
-        return Wait(giver, made, taker, max(made, free), free, found.value)
+        start = int(self._ops.start[requested.op])
+        requested_at = min(self._end(requested.request), start)
+        source, target = self._thread(requested.request), self._thread(requested.op)
+        free = min(self._gaps(target).around(start - 1).begin, start)
+        found = Provenance.RECORD if requested.numbered else Provenance.CALL_ORDER
+        return Wait(source, requested_at, target, max(requested_at, free), free, found.value)
 
-    def wait(self, asked: _Asked) -> Wait | None:
-        """Returns who went on after a transfer, by what is most certain of it."""
-        if _blocks(self._transfers, asked.request):
-            return self._blocked(asked)
-        return self._message(asked) if self._thread(asked.op) <= FIRST_LANE else self._later(asked)
+    def for_transfer(self, requested: _Requested) -> Wait | None:
+        """Returns the wait for a transfer, None for none: by the request, the message's end, or the first user."""
+        if _blocks(self._transfers, requested.request):
+            return self._of_blocking_request(requested)
+        if self._thread(requested.op) <= FIRST_LANE:
+            return self._for_message(requested)
+        return self._of_first_user(requested)
 
-    def _blocked(self, asked: _Asked) -> Wait:
-        """Returns the thread whose request says that it blocks did nothing from then on."""
-        thread = self._thread(asked.request)
-        return self._waited(asked.op, thread, self._quiet(thread).around(self._end(asked.request)), Provenance.RECORD)
+    def _of_blocking_request(self, requested: _Requested) -> Wait:
+        """Returns the wait of a thread whose request records that it blocks: it is idle from then on."""
+        thread = self._thread(requested.request)
+        gap = self._gaps(thread).around(self._end(requested.request))
+        return self._wait(requested.op, thread, gap, Provenance.RECORD)
 
-    def _message(self, asked: _Asked) -> Wait | None:
-        """Returns the row of a message ends with the wait for it, on the thread that asked for it if that did nothing
-        then.
+    def _for_message(self, requested: _Requested) -> Wait | None:
+        """Returns the wait that ends with a message's row, if the thread that requested it was idle then."""
+        thread = self._thread(requested.request)
+        gap = self._gaps(thread).around(self._end(requested.op))
+        since = max(gap.begin, self._end(requested.request))
+        return self._wait(requested.op, thread, Gap(since, gap.end), Provenance.RECORD) if since < gap.end else None
+
+    def _of_first_user(self, requested: _Requested) -> Wait | None:
+        """Returns the wait of the first user of what was transferred, or else of the thread that requested it, in an
+        idle gap; None where there is no gap.
         """
-        thread = self._thread(asked.request)
-        pause = self._quiet(thread).around(self._end(asked.op))
-        since = max(pause.begin, self._end(asked.request))
-        return self._waited(asked.op, thread, Gap(since, pause.end), Provenance.RECORD) if since < pause.end else None
-
-    def _later(self, asked: _Asked) -> Wait | None:
-        """Returns the first user of what was transferred must have waited; it, or else the thread that asked, did where
-        it did nothing.
-        """
-        made, end = self._end(asked.request), self._end(asked.op)
-        user = self._users.first(self._written[asked.request], made)
-        known = user >= 0
-        thread, found = (
-            self._thread(user if known else asked.request),
-            Provenance.RECORD if known else Provenance.TIMING,
-        )
-        used = self._used_from(user) if known else FOREVER
-        pause = self._quiet(thread).waiting_for(end, made, used)
-        if pause is None and known and end <= used:
-            pause = Gap(used, used)
-        return self._waited(asked.op, thread, pause, found) if pause is not None else None
+        since, end = self._end(requested.request), self._end(requested.op)
+        user = self._users.first(self._written[requested.request], since)
+        if user >= 0:
+            thread, found, used_at = self._thread(user), Provenance.RECORD, self._used_from(user)
+        else:
+            thread, found, used_at = self._thread(requested.request), Provenance.TIMING, FOREVER
+        gap = self._gaps(thread).waiting_for(end, since, used_at)
+        if gap is None and user >= 0 and end <= used_at:
+            gap = Gap(used_at, used_at)
+        return self._wait(requested.op, thread, gap, found) if gap is not None else None
 
     def _used_from(self, user: int) -> int:
-        """Returns from when on an op cannot but have what it uses."""
+        """Returns when an op must have what it uses, ns."""
         return self._end(user) if self._ops.name[user] == WAITS else int(self._ops.start[user])
 
-    def _waited(self, op: int, thread: int, pause: Gap, found: Provenance) -> Wait:
-        """Returns the thread did nothing from the begin of the pause to the transfer's end, or the pause's: a
-        transfer's row may end late.
-        """
+    def _wait(self, op: int, thread: int, gap: Gap, found: Provenance) -> Wait:
+        """Returns the wait from the start of the gap to the transfer's end, or to the gap's: a row may end late."""
         end = self._end(op)
-        until = max(pause.begin, min(end, pause.end))
-        return Wait(self._thread(op), min(end, until), thread, until, pause.begin, found.value)
+        until = max(gap.begin, min(end, gap.end))
+        return Wait(self._thread(op), min(end, until), thread, until, gap.begin, found.value)
 
     def _thread(self, op: int) -> int:
         return int(self._ops.thread[op])
@@ -134,21 +132,22 @@ def _is_timed(transfers: Transfers) -> Bool:
 
 
 def _blocks(transfers: Transfers, request: int) -> bool:
-    """Returns whether a request says that it is not asynchronous, the last truth value among its arguments. Before 2.6
-    most do not say.
+    """Returns whether a request records that it is not asynchronous: the last truth value among its arguments.
+
+    Before PyTorch 2.6 most do not record it.
     """
     ops, args = transfers.ops, transfers.recorded.get(request)
     if ops.recorded_by_host[request]:
         values, types = argument_lists(ops.inputs[request], "values", "types")
-        said = [value for value, kind in zip(values, types, strict=False) if kind == "Bool"]
+        flags = [value for value, kind in zip(values, types, strict=False) if kind == "Bool"]
     else:
         concrete = listed(args.concrete_inputs) if args else []
-        said = [text == "True" for text in concrete if text in ("True", "False")]
-    return said[-1:] == [False]
+        flags = [text == "True" for text in concrete if text in ("True", "False")]
+    return flags[-1:] == [False]
 
 
-def _written(ops: Ops, request: int) -> Stretches:
-    """Returns what a request writes: its first argument, unless it only sends or meets."""
+def _written(ops: Ops, request: int) -> ByteRanges:
+    """Returns the bytes that a request writes: its first argument, unless it sends or is a barrier."""
     first = next(iter(value_texts(ops.inputs[request])), b"")
     writes = not plain(ops.name[request].removeprefix(REQUEST)).startswith(WRITES_NOTHING)
-    return stretches(first) if writes else {}
+    return byte_ranges(first) if writes else {}

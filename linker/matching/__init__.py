@@ -1,4 +1,4 @@
-"""What belongs together in the two traces: host nodes and ops, launch calls and the activities that they launched."""
+"""Matches rows that belong together: host nodes and ops of the device trace, activities and their launch calls."""
 
 from .launches import (
     enclosing_ops as enclosing_ops,

@@ -1,4 +1,4 @@
-"""Aligns two sequences of op names that should be the same but for a few ops that only one side holds."""
+"""Aligns two sequences of op names that are the same except for a few ops that only one of them holds."""
 
 from typing import NamedTuple
 
@@ -7,13 +7,13 @@ import numpy as np
 from ...schema.columns import Bool, Int64
 
 LARGEST_DIFFERENCE = 2_000
-"""Edits after which two sequences are given up as different."""
+"""Edits from which on two sequences count as different."""
 ANCHOR = 24
-"""Names in a row by which a window is found."""
+"""Consecutive names by which the position of a sequence in a longer one is found."""
 
 
 class Alignment(NamedTuple):
-    """Equal-length positions into both sequences, and in how many places the shorter one would have fitted."""
+    """Positions in both sequences, pair by pair, and at how many places of the longer one the shorter one would fit."""
 
     left: Int64
     right: Int64
@@ -21,29 +21,28 @@ class Alignment(NamedTuple):
 
 
 def align_steps(left: Int64, right: Int64, marks_step: Bool) -> Alignment:
-    """Aligns ops some of whose names mark the steps of a job; `marks_step` says which names do.
+    """Aligns sequences in which some names mark the steps of a job; `marks_step` tells which names do.
 
-    Steps that both sequences mark tell iterations apart: what lies between two marks is aligned by itself, and what
-    comes before the first of them from its end on.
+    Steps that both sequences mark tell iterations apart: ops between two marks are aligned by themselves, and ops
+    before the first mark from the last one backwards.
     """
     rows = _without_single_marks(left, right, marks_step)
     marks = [np.flatnonzero(marks_step[side[kept]]) for side, kept in zip((left, right), rows, strict=True)]
-    stretches = zip(*(np.split(kept, marked) for kept, marked in zip(rows, marks, strict=True)), strict=True)
+    steps = zip(*(np.split(kept, marked) for kept, marked in zip(rows, marks, strict=True)), strict=True)
     pairs: list[tuple[Int64, Int64]] = []
-    for a, b in stretches:
-        backwards = slice(None, None, -1 if len(marks[0]) and not pairs else 1)
-        found = align(left[a][backwards], right[b][backwards])
-        pairs.append((a[backwards][found.left][backwards], b[backwards][found.right][backwards]))
+    for left_step, right_step in steps:
+        direction = slice(None, None, -1 if len(marks[0]) and not pairs else 1)
+        a, b = left_step[direction], right_step[direction]
+        alignment = align(left[a], right[b])
+        pairs.append((a[alignment.left][direction], b[alignment.right][direction]))
     left_row, right_row = (np.concatenate(side) for side in zip(*pairs, strict=True))
-    return Alignment(left_row, right_row, 1 if len(marks[0]) else found.places)
+    return Alignment(left_row, right_row, 1 if len(marks[0]) else alignment.places)
 
 
 def _without_single_marks(left: Int64, right: Int64, marks_step: Bool) -> tuple[Int64, Int64]:
-    """Returns the rows of both sides without the step marks that only one side has; without any marks if their order
-    differs.
-    """
-    both = np.intersect1d(left, right)
-    kept = [np.flatnonzero(~marks_step[side] | np.isin(side, both)) for side in (left, right)]
+    """Returns the rows of both sides without step marks that only one side has, without any if their order differs."""
+    shared = np.intersect1d(left, right)
+    kept = [np.flatnonzero(~marks_step[side] | np.isin(side, shared)) for side in (left, right)]
     marked = [side[rows][marks_step[side[rows]]] for side, rows in zip((left, right), kept, strict=True)]
     if not np.array_equal(marked[0], marked[1]):
         kept = [np.flatnonzero(~marks_step[side]) for side in (left, right)]
@@ -51,37 +50,38 @@ def _without_single_marks(left: Int64, right: Int64, marks_step: Bool) -> tuple[
 
 
 def align(left: Int64, right: Int64) -> Alignment:
-    """Returns positions at which `left` and `right` agree, in order; values are interned names.
+    """Returns the positions at which `left` and `right` agree, in order; values are interned names.
 
-    A shorter one that stands in the other word for word is found as a whole, at its first place. Otherwise the greedy
-    shortest edit script (Myers, "An O(ND) difference algorithm", 1986), O((n + m) D), stopped at LARGEST_DIFFERENCE
-    edits.
+    A shorter sequence that the other one contains as it is matches as a whole, at its first position. Otherwise this is
+    the greedy shortest edit script (Myers, "An O(ND) difference algorithm", 1986) of at most LARGEST_DIFFERENCE edits,
+    in O((n + m) D).
     """
     if not len(left) or not len(right):
         return Alignment(np.empty(0, np.int64), np.empty(0, np.int64), 1)
     if len(left) > len(right):
-        found = align(right, left)
-        return Alignment(found.right, found.left, found.places)
-    places = occurrences(left, right)
-    if len(places):
+        swapped = align(right, left)
+        return Alignment(swapped.right, swapped.left, swapped.places)
+    first_positions = occurrences(left, right)
+    if len(first_positions):
         positions = np.arange(len(left))
-        return Alignment(positions, positions + places[0], len(places))
+        return Alignment(positions, positions + first_positions[0], len(first_positions))
     first, last, count = _window(left, right)
     pairs = _common_subsequence(left.tolist(), right[first:last].tolist())
     return Alignment(pairs[:, 0], pairs[:, 1] + first, count)
 
 
 def _window(left: Int64, right: Int64) -> tuple[int, int, int]:
-    """Returns the stretch of a much longer `right` that `left` was taken from, found by the middle of `left`, and in
-    how many it would fit.
+    """Returns the range of a much longer `right` that `left` was taken from, and in how many ranges it would fit.
+
+    They are found by the middle of `left`.
     """
     middle = len(left) // 2
-    part = left[middle : middle + ANCHOR]
-    own, places = occurrences(part, left), occurrences(part, right)
-    first = places - middle
+    anchor = left[middle : middle + ANCHOR]
+    in_left, in_right = occurrences(anchor, left), occurrences(anchor, right)
+    first = in_right - middle
     first = first[(first >= -ANCHOR) & (first <= len(right) - len(left) + ANCHOR)]
-    # what stands several times in `left` stands as often in each stretch
-    count = max(1, min(len(first), len(places) - len(own) + 1))
+    # an anchor that occurs several times in `left` does so in each range
+    count = max(1, min(len(first), len(in_right) - len(in_left) + 1))
     if len(right) < 2 * len(left) or not len(first):
         return 0, len(right), count
     slack = min(len(left) // 10 + 8, LARGEST_DIFFERENCE // 4)
@@ -89,7 +89,7 @@ def _window(left: Int64, right: Int64) -> tuple[int, int, int]:
 
 
 def occurrences(part: Int64, whole: Int64) -> Int64:
-    """Returns every position at which `part` stands in `whole`; none for an empty part."""
+    """Returns every position at which `whole` contains `part`; none for an empty part."""
     if not 0 < len(part) <= len(whole):
         return np.empty(0, np.int64)
     candidates = np.arange(len(whole) - len(part) + 1)

@@ -1,54 +1,73 @@
-"""Joins activities to the calls that launched them, and calls to the ops around them."""
+"""Joins activities to the calls and ops that launched them, and calls to the ops around them."""
 
 import numpy as np
 
-from ...schema.columns import ROUNDING, TOLERANCE, Bool, Int64, innermost, within
+from ...schema.columns import (
+    ROUNDING,
+    TOLERANCE,
+    Bool,
+    CallRows,
+    DeviceOpRows,
+    Int64,
+    Nesting,
+    RowMap,
+    innermost,
+    within,
+)
 from ..readers import RecordedActivities, RecordedCalls, RecordedOps
 
 
-def launching_calls(activities: RecordedActivities, calls: RecordedCalls) -> Int64:
+def launching_calls(activities: RecordedActivities, calls: RecordedCalls) -> CallRows:
     """Returns for each activity the row of the call with its correlation, -1 for none.
 
-    Any runtime or driver call may launch, whatever its name, and may own several activities (graphs). Where a runtime
-    call and the driver call inside it share the correlation, the earlier one is the launch.
+    Any runtime or driver call may launch, whatever its name, and may launch several activities (graphs). Where a
+    runtime call and the driver call inside it share the correlation, the earlier one is the launch.
     """
     order = np.lexsort((calls.start, calls.correlation))
     order = order[calls.correlation[order] != 0]
+    return CallRows(_first_with(activities.correlation, calls.correlation, order))
+
+
+def _first_with(wanted: Int64, column: Int64, order: Int64) -> Int64:
+    """Returns for each wanted number the first of the rows `order` with it in the column, -1 for none.
+
+    `order` holds rows sorted by the column.
+    """
     if not len(order):
-        return np.full(len(activities.start), -1, np.int64)
-    place = np.minimum(np.searchsorted(calls.correlation[order], activities.correlation), len(order) - 1)
-    return np.where(calls.correlation[order[place]] == activities.correlation, order[place], -1)
+        return np.full(len(wanted), -1, np.int64)
+    row = order[np.minimum(np.searchsorted(column[order], wanted), len(order) - 1)]
+    return np.where(column[row] == wanted, row, -1)
 
 
 def launching_ops(
-    activities: RecordedActivities, call_row: Int64, call_op: Int64, ops: RecordedOps, external_ids: bool
-) -> Int64:
+    activities: RecordedActivities, call_row: CallRows, call_op: DeviceOpRows, ops: RecordedOps, external_ids: bool
+) -> DeviceOpRows:
     """Returns for each activity the row of the op that launched it, -1 for none.
 
-    It is the op around the call; for an activity without a call the op with its external id, where those are ids of
-    ops.
+    It is the op around the launch call. For an activity without a call it is the op with its external id, where
+    `external_ids` of activities are ids of ops.
     """
-    row = np.where(call_row >= 0, call_op[call_row], -1) if len(call_op) else np.full(len(call_row), -1, np.int64)
+    row = RowMap(call_op)[call_row]
     orphans = np.flatnonzero((call_row < 0) & (activities.external_id != 0))
-    if external_ids and len(orphans) and len(ops.start):
+    if external_ids and len(orphans):
         order = np.argsort(ops.external_id, kind="stable")
-        place = np.minimum(np.searchsorted(ops.external_id[order], activities.external_id[orphans]), len(order) - 1)
-        same = ops.external_id[order[place]] == activities.external_id[orphans]
-        row[orphans[same]] = order[place[same]]
+        row[orphans] = _first_with(activities.external_id[orphans], ops.external_id, order)
     return row
 
 
 def external_ids_name_ops(activities: RecordedActivities) -> bool:
-    """False in traces (until early 2024) where an activity's external id merely repeats the correlation and collides
-    with ops'.
+    """Returns whether external ids of activities are ids of ops.
+
+    Until early 2024 they merely repeat the correlation, and are ids of other ops by chance.
     """
     recorded: Bool = (activities.external_id != 0) & (activities.correlation != 0)
     return bool((activities.external_id[recorded] != activities.correlation[recorded]).any())
 
 
-def enclosing_ops(calls: RecordedCalls, ops: RecordedOps, op_end: Int64, op_parent: Int64, is_step: Bool) -> Int64:
-    """Returns for each call the row of the innermost op around it on its thread; step marks enclose everything and
-    launch nothing.
+def enclosing_ops(calls: RecordedCalls, ops: RecordedOps, nesting: Nesting, is_step: Bool) -> DeviceOpRows:
+    """Returns for each call the row of the innermost op around it on its thread, -1 for none.
+
+    Step marks do not count: they enclose everything and launch nothing. `nesting` is that of the ops.
     """
     real = np.flatnonzero(~is_step)
     row = innermost(
@@ -57,9 +76,9 @@ def enclosing_ops(calls: RecordedCalls, ops: RecordedOps, op_end: Int64, op_pare
         calls.end,
         ops.thread[real],
         ops.start[real],
-        op_end[real],
-        within(real, op_parent),
+        nesting.end[real],
+        within(real, nesting.parent),
         ROUNDING,
         TOLERANCE,
     )
-    return np.where(row >= 0, real[row], -1) if len(real) else row
+    return DeviceOpRows(RowMap(real)[row])

@@ -1,5 +1,6 @@
-"""Matches the host trace's ops to the device trace's, by record-function id where both have it, else by the order of
-names per thread.
+"""Matches the ops of the host trace to those of the device trace.
+
+They are matched by record function id where both traces have it, else by the order of names on each thread.
 """
 
 import re
@@ -13,6 +14,7 @@ from ...schema.columns import (
     ABSENT,
     Bool,
     Categorical,
+    DeviceOpRows,
     Int64,
     Interner,
     Table,
@@ -29,13 +31,20 @@ SMALLEST_AGREEMENT = 0.5
 
 @dataclass(slots=True, repr=False)
 class Match(Table):
-    """Row pairs that are the same op, how they were found, and matched ÷ the smaller side.
+    """Pairs of rows that are the same op.
 
-    `places` is in how many places of the other file the shorter one fits.
+    Attributes:
+        host_row: Rows of the host trace.
+        device_row: Rows of the device trace's ops.
+        by: How they were found.
+        agreement: Matched ops as a share of the smaller side.
+        misnamed: Ops of the same record function id with different names.
+        places: At how many positions of the longer trace the shorter one fits.
+        host_is_longer: Whether the host trace is the longer one.
     """
 
     host_row: Int64
-    device_row: Int64
+    device_row: DeviceOpRows
     by: str
     agreement: float
     misnamed: int
@@ -44,14 +53,14 @@ class Match(Table):
 
 
 def match_ops(host: HostTrace, device: DeviceTrace, allow_mismatch: bool = False) -> Match:
-    """Returns pairs the ops of two traces of one process.
+    """Matches the ops of two traces of one process.
 
-    Raises DataError when the pid differs, a side holds no op, or fewer than half of the smaller side's agree, unless
-    `allow_mismatch`.
+    Raises DataError when the process differs, a trace holds no op, or fewer than half of the smaller side's ops match,
+    unless `allow_mismatch`.
     """
     if host.pid is not None and device.processes and host.pid not in device.processes and not allow_mismatch:
         raise DataError(
-            f"{host.path}: process {host.pid} in the host trace, {_listing(device.processes)} in {device.path}; these two files "
+            f"{host.path}: process {host.pid} in the host trace, {_processes_in_words(device.processes)} in {device.path}; these two files "
             "are not of one run, pair them by process (--allow-mismatch links them all the same)"
         )
     candidates = np.flatnonzero(is_op(host))
@@ -72,18 +81,19 @@ def match_ops(host: HostTrace, device: DeviceTrace, allow_mismatch: bool = False
 
 
 def is_op(host: HostTrace) -> Bool:
-    """Returns host nodes that are ops."""
+    """Returns which host nodes are ops."""
     return are_ops(host.name)
 
 
 def are_ops(names: Categorical) -> Bool:
-    """Returns names of ops, not of process and thread nodes or process-group metadata, which no device trace holds."""
+    """Returns which names are of ops, not of process and thread nodes or process groups, which only host traces hold."""
     return ~names.where(lambda name: bool(ROOT_NODE.search(name)) or GROUP_INIT in name)
 
 
 def _by_record_function(host: HostTrace, ops: RecordedOps, candidates: Int64, names: "_Names") -> Match:
-    """Returns ids grow over a process's life: ops outside the range that both files hold have no counterpart and say
-    nothing against the pair.
+    """Matches ops by record function id.
+
+    Ids grow over a process's life, so ops outside the range of ids that both files hold do not count as unmatched.
     """
     host_rows = candidates[host.rf_id[candidates] > 0]
     device_rows = np.flatnonzero(ops.rf_id > 0)
@@ -91,20 +101,20 @@ def _by_record_function(host: HostTrace, ops: RecordedOps, candidates: Int64, na
     first, last = max(column.min() for column in ids), min(column.max() for column in ids)
     smaller = min(int(((column >= first) & (column <= last)).sum()) for column in ids)
     order = device_rows[np.argsort(ids[1], kind="stable")]
-    ordered = ops.rf_id[order]
-    place = np.minimum(np.searchsorted(ordered, ids[0]), len(order) - 1)
-    same = ordered[place] == ids[0]
-    host_row, device_row = host_rows[same], order[place[same]]
-    named = names.host[host_row] == names.device[device_row]
-    agreement = int(named.sum()) / max(1, smaller)
-    return Match(host_row[named], device_row[named], "record function id", agreement, int((~named).sum()), 1)
+    device_row = order[np.minimum(np.searchsorted(ops.rf_id[order], ids[0]), len(order) - 1)]
+    same = ops.rf_id[device_row] == ids[0]
+    host_row, device_row = host_rows[same], device_row[same]
+    same = names.host[host_row] == names.device[device_row]
+    agreement = int(same.sum()) / max(1, smaller)
+    return Match(host_row[same], DeviceOpRows(device_row[same]), "record function id", agreement, int((~same).sum()), 1)
 
 
 def _by_name_order(host: HostTrace, ops: RecordedOps, candidates: Int64, names: "_Names") -> Match:
-    """Returns both files hold a thread's ops in start order; threads are paired by how many names they have in common.
+    """Matches ops by the order of names on each thread.
 
-    One file may be a window of the other, or begin or end in its midst: the first thread, one with steps or else the
-    largest, says where.
+    Both files hold a thread's ops in order of their starts. Threads are paired by how many names they have in common.
+    One file may be a part of the other, or begin or end in its middle: the first thread, one with steps or else the
+    largest, tells where.
     """
     candidates = candidates[np.argsort(host.id[candidates], kind="stable")]
     order = thread_order(ops.thread, ops.start, ops.end, ops.event_index)
@@ -112,35 +122,35 @@ def _by_name_order(host: HostTrace, ops: RecordedOps, candidates: Int64, names: 
     of_thread = rows_by_number(candidates, host.tid)
     pairs = [(candidates[:0], order[:0])]
     overlap, places, host_is_longer = _Overlap(), 1, False
-    for number in _threads_in_turn(host.tid[candidates], names.marks_step_of_both(candidates)):
-        rows = of_thread[number]
-        inside = threads.take_most_alike(names.host[rows])
-        if inside is None:
+    for number in _threads_by_priority(host.tid[candidates], names.marks_step_of_both(candidates)):
+        nodes = of_thread[number]
+        rows = threads.take_most_alike(names.host[nodes])
+        if rows is None:
             continue
-        rows, inside = rows[overlap.holds_ids(host.id[rows])], inside[overlap.holds_times(ops.start[inside])]
-        found = align_steps(names.host[rows], names.device[inside], names.is_step_mark)
-        if len(pairs) == 1 and len(found.left):
-            overlap = _overlap(host.id[rows], ops.start[inside], ops.end[inside], found)
-            places, host_is_longer = found.places, len(rows) > len(inside)
-        pairs.append((rows[found.left], inside[found.right]))
+        nodes, rows = nodes[overlap.holds_ids(host.id[nodes])], rows[overlap.holds_times(ops.start[rows])]
+        alignment = align_steps(names.host[nodes], names.device[rows], names.is_step_mark)
+        if len(pairs) == 1 and len(alignment.left):
+            overlap = _overlap(host.id[nodes], ops.start[rows], ops.end[rows], alignment)
+            places, host_is_longer = alignment.places, len(nodes) > len(rows)
+        pairs.append((nodes[alignment.left], rows[alignment.right]))
     host_row, device_row = (np.concatenate(side) for side in zip(*pairs, strict=True))
     sides = [len(candidates), len(ops.start)]
     if names.marks_step_of_both(host_row).any():
         sides = [int(overlap.holds_ids(host.id[candidates]).sum()), int(overlap.holds_times(ops.start).sum())]
     agreement = len(host_row) / max(1, min(sides))
-    return Match(host_row, device_row, "order of names", agreement, 0, places, host_is_longer)
+    return Match(host_row, DeviceOpRows(device_row), "order of names", agreement, 0, places, host_is_longer)
 
 
-def _threads_in_turn(thread: Int64, marks_step: Bool) -> list[int]:
-    """Returns the threads of host nodes, those with steps first, and of these the largest."""
+def _threads_by_priority(thread: Int64, marks_step: Bool) -> list[int]:
+    """Returns the threads of host nodes: those with steps first, larger threads before smaller ones."""
     numbers, of_number, sizes = np.unique(thread, return_inverse=True, return_counts=True)
     steps = np.bincount(of_number, marks_step, len(numbers)) > 0
-    in_turn: list[int] = numbers[np.lexsort((-sizes, ~steps))].tolist()
-    return in_turn
+    threads: list[int] = numbers[np.lexsort((-sizes, ~steps))].tolist()
+    return threads
 
 
 class _Overlap(NamedTuple):
-    """Where the files overlap: from a host id and a device time up to others."""
+    """The range of host ids, and of times of the device trace (ns), in which the files overlap; ends are excluded."""
 
     first_id: int = ABSENT
     end_id: int = np.iinfo(np.int64).max
@@ -154,12 +164,13 @@ class _Overlap(NamedTuple):
         return (times >= self.start) & (times < self.end)
 
 
-def _overlap(ids: Int64, start: Int64, end: Int64, found: Alignment) -> _Overlap:
-    """Returns from the first op of an aligned thread that has a counterpart to the next that has none; ops around all
-    of it say nothing.
+def _overlap(ids: Int64, start: Int64, end: Int64, alignment: Alignment) -> _Overlap:
+    """Returns the overlap by an aligned thread: from its first matched op to the first op after the last matched one.
+
+    Ops that enclose all matched ones do not count.
     """
     everything = _Overlap()
-    (first, last), (begin, stop) = ((int(side.min()), int(side.max())) for side in (found.left, found.right))
+    (first, last), (begin, stop) = ((int(side.min()), int(side.max())) for side in (alignment.left, alignment.right))
     later = start[stop + 1 :][start[stop + 1 :] >= end[stop]]
     return _Overlap(
         int(ids[first]) if first else everything.first_id,
@@ -170,9 +181,7 @@ def _overlap(ids: Int64, start: Int64, end: Int64, found: Alignment) -> _Overlap
 
 
 class _AlikeThreads:
-    """The threads of the device trace, those that ran the same ops together: workers of a pool are compared once and
-    not one by one.
-    """
+    """The threads of the device trace, grouped by the ops that they ran: the workers of a pool are compared once."""
 
     def __init__(self, rows: dict[int, Int64], names: Int64) -> None:
         self._rows, self._names = rows, names
@@ -181,18 +190,17 @@ class _AlikeThreads:
             self._alike[np.sort(names[rows[number]]).tobytes()].append(number)
 
     def take_most_alike(self, names: Int64) -> Int64 | None:
-        """Returns the rows of the thread with most names in common, of several the one with the smallest number; None
-        if none has any.
+        """Removes the thread with most names in common, of several the one with the smallest number.
 
-        Nobody gets them again.
+        Returns its rows; None if no thread has a name in common.
         """
-        common = {same: _common(names, self._names[self._rows[numbers[-1]]]) for same, numbers in self._alike.items()}
-        most = max(common, key=lambda same: (common[same], -self._alike[same][-1]), default=None)
-        if most is None or not common[most]:
+        common = {key: _common(names, self._names[self._rows[numbers[-1]]]) for key, numbers in self._alike.items()}
+        best = max(common, key=lambda key: (common[key], -self._alike[key][-1]), default=None)
+        if best is None or not common[best]:
             return None
-        number = self._alike[most].pop()
-        if not self._alike[most]:
-            del self._alike[most]
+        number = self._alike[best].pop()
+        if not self._alike[best]:
+            del self._alike[best]
         return self._rows[number]
 
 
@@ -215,10 +223,10 @@ class _Names(NamedTuple):
 
 
 def _shared_names(host: Categorical, device: Categorical) -> _Names:
-    """Returns names after what Kineto does to them: quotes, backslashes, control characters."""
+    """Returns the names as Kineto writes them, which replaces quotes, backslashes and control characters."""
     table = Interner[str]()
-    both = [names.numbers(lambda name: table[_as_kineto_writes(name)], -1) for names in (host, device)]
-    return _Names(both[0], both[1], np.append(are_step_marks(Categorical.of(table)), False))
+    codes = [names.numbers(lambda name: table[_as_kineto_writes(name)], -1) for names in (host, device)]
+    return _Names(codes[0], codes[1], np.append(are_step_marks(Categorical.of(table)), False))
 
 
 def _as_kineto_writes(name: str) -> str:
@@ -227,6 +235,6 @@ def _as_kineto_writes(name: str) -> str:
     return name.replace('"', "'").replace("\\", "/")
 
 
-def _listing(numbers: list[int]) -> str:
+def _processes_in_words(numbers: list[int]) -> str:
     shown = ", ".join(map(str, numbers[:4]))
     return f"process {shown}" if len(numbers) == 1 else f"processes {shown}"

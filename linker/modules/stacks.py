@@ -1,6 +1,4 @@
-"""The stacks of Python's calls, of modules and of functions each for itself: which call is the innermost one around a
-span of a thread.
-"""
+"""Finds the innermost call of Python around each span of a thread, among calls of modules and among those of functions."""
 
 from typing import NamedTuple
 
@@ -14,7 +12,7 @@ SEPARATOR = "/"
 
 
 class Stack(NamedTuple):
-    """n calls, each with the row of the one around it (-1 for none), and what it is called: `text` of its `code`."""
+    """n calls, each with the row of the call around it (-1 for none) and its name, `text[code]`. Times are in ns."""
 
     thread: Int64
     start: Int64
@@ -23,7 +21,7 @@ class Stack(NamedTuple):
     code: Int64
     text: list[str]
 
-    def around(self, thread: Int64, start: Int64, end: Int64) -> Rows:
+    def enclosing(self, thread: Int64, start: Int64, end: Int64) -> Rows:
         """Returns for each span the row of the innermost call around it, -1 for none. O(n log n)."""
         if not len(self.start):
             return np.full(len(start), -1, np.int64)
@@ -31,25 +29,25 @@ class Stack(NamedTuple):
 
 
 class Paths:
-    """The paths of modules in each other, numbered as they come: `texts`. A module that calls itself stays where it is."""
+    """The paths of nested modules, numbered as they come: `texts`. A module that calls itself keeps its path."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
         self._number: dict[str, int] = {}
 
     def below(self, outer: Int64, name: Int64, names: list[str]) -> Int64:
-        """Returns for each pair the number of the path `names[name]` below path `outer`, -1 for below none."""
+        """Returns for each pair the number of the path of `names[name]` below the path `outer`, -1 for outermost."""
         if not len(outer):
             return outer
         pairs, which = np.unique(np.stack((outer, name)), axis=1, return_inverse=True)
-        numbers = [self.number(self._below(above, names[code])) for above, code in pairs.T.tolist()]
+        numbers = [self.number(self._below(path, names[code])) for path, code in pairs.T.tolist()]
         return np.array(numbers, np.int64)[which.reshape(-1)]
 
     def _below(self, outer: int, name: str) -> str:
         if outer < 0:
             return name
-        above = self.texts[outer]
-        return above if above.rpartition(SEPARATOR)[2] == name else f"{above}{SEPARATOR}{name}"
+        path = self.texts[outer]
+        return path if path.rpartition(SEPARATOR)[2] == name else f"{path}{SEPARATOR}{name}"
 
     def number(self, text: str) -> int:
         """Returns the number of a path, a new one for a new path."""
@@ -60,20 +58,20 @@ class Paths:
 
 
 def module_stack(rows: RecordedPython) -> Stack:
-    """Returns the calls of modules, each called by its path, as `Net_0/Sequential_0/Linear_2`."""
+    """Returns the calls of modules, named by their paths, as `Net_0/Sequential_0/Linear_2`."""
     calls, paths = _nested(rows, rows.name.where(lambda name: name.startswith(MODULE))), Paths()
     names = [name.removeprefix(MODULE) for name in calls.text]
-    code, waiting = np.full(len(calls.code), -1, np.int64), np.arange(len(calls.code))
-    while len(waiting):  # once per level
-        above = RowMap(code)[calls.parent[waiting]]
-        ready = (calls.parent[waiting] < 0) | (above >= 0)
-        code[waiting[ready]] = paths.below(above[ready], calls.code[waiting[ready]], names)
-        waiting = waiting[~ready]
+    code, unnamed = np.full(len(calls.code), -1, np.int64), np.arange(len(calls.code))
+    while len(unnamed):  # once per level
+        outer = RowMap(code)[calls.parent[unnamed]]
+        ready = (calls.parent[unnamed] < 0) | (outer >= 0)
+        code[unnamed[ready]] = paths.below(outer[ready], calls.code[unnamed[ready]], names)
+        unnamed = unnamed[~ready]
     return calls._replace(code=code, text=paths.texts)
 
 
 def function_stack(rows: RecordedPython) -> Stack:
-    """Returns the calls of functions, as `train.py(12): forward`."""
+    """Returns the calls of functions, named as `train.py(12): forward`."""
     return _nested(rows, ~rows.name.where(lambda name: name.startswith(MODULE)))
 
 

@@ -1,6 +1,4 @@
-"""Trace files in, columns of what was recorded out: host traces, device traces as Kineto JSON or rocpd databases, one
-rank of several.
-"""
+"""Reads trace files into columns: host traces, device traces as Kineto JSON or rocpd databases, merged traces."""
 
 from .categories import DEVICE_SIDE_WAITS as DEVICE_SIDE_WAITS, INSTANT as INSTANT, Role as Role, role_of as role_of
 from .device_rows import (

@@ -1,4 +1,4 @@
-"""What a row of the device trace is, by its category. Unknown categories are counted, never guessed at."""
+"""Tells the role of a row of the device trace by its category. Unknown categories are counted, never guessed."""
 
 import re
 from enum import Enum
@@ -6,7 +6,7 @@ from functools import lru_cache
 
 
 class Role(Enum):
-    """What a row of a device trace tells about."""
+    """What a row of a device trace is about."""
 
     OP = "op"
     CALL = "call"
@@ -44,18 +44,18 @@ _ROLES = {
 
 INSTANT = "cpu_instant_event"
 PYTHON = "python_function"
-_BULKY = {PYTHON: "X", INSTANT: "i"}
+_SKIPPED_PHASES = {PYTHON: "X", INSTANT: "i"}
 
 
 def skip_categories(*read: str) -> "re.Pattern[bytes] | None":
-    """Returns rows that files may hold millions of, Python's calls and allocations, as profilers write them, with the
-    comma behind.
+    """Returns a pattern of rows to skip: Python's calls and allocations, of which files may hold millions.
 
-    Not those of the categories that are `read`; None where all are.
+    It matches rows as profilers write them, with the comma after them. It does not match rows of the categories that
+    are `read`, and is None where all are.
     """
     rows = b"|".join(
         rb'"%b"\s*,\s*"cat"\s*:\s*"%b"' % (phase.encode(), category.encode())
-        for category, phase in _BULKY.items()
+        for category, phase in _SKIPPED_PHASES.items()
         if category not in read
     )
     if not rows:
@@ -68,16 +68,16 @@ def skip_categories(*read: str) -> "re.Pattern[bytes] | None":
 ROLE_OF_CATEGORY = {category: role for role, categories in _ROLES.items() for category in categories}
 
 ROLE_OF_ENDING = {"_runtime": Role.CALL, "_driver": Role.CALL}
-"""Vendors to come name the categories of their calls as all others do; that such a row is a call is no guess."""
+"""Roles by the end of a category: future vendors will name the categories of their calls as all others do."""
 
 ANNOTATIONS = ("user_annotation", "user")
 
 DEVICE_SIDE_WAITS = ("event_wait", "event_record")
-"""Rows of MTIA's device queues that record waiting, not work."""
+"""Names of rows in MTIA's device queues that record waiting, not work."""
 
 
 def role_of(category: str | None, name: str | None = "") -> Role:
-    """Returns the role of a row by its category, whatever its case; rows without one are bookkeeping of the viewer."""
+    """Returns the role of a row by its category in any case; rows without a category are bookkeeping of the viewer."""
     role = _role_of_category(category)
     return Role.DEVICE_WAIT if role is Role.ACTIVITY and name in DEVICE_SIDE_WAITS else role
 

@@ -1,4 +1,4 @@
-"""Drops rows of a device trace that are so far from the others that no recording holds both."""
+"""Drops rows of a device trace that are further from the others than any recording lasts."""
 
 from dataclasses import replace
 
@@ -13,10 +13,9 @@ WITHOUT_TIME = "device events without a usable time"
 
 
 def within_a_recording(device: DeviceTrace) -> DeviceTrace:
-    """Returns the trace without rows that begin more than LONGEST_RECORDING before or after its middle op or activity;
-    they are counted.
+    """Returns the trace without rows that begin more than LONGEST_RECORDING before or after its middle op or activity.
 
-    Sums and differences of times then stay in 64 bits, whatever is done with them.
+    The dropped rows are counted. Sums and differences of the remaining times fit 64 bits.
     """
     work = np.sort(np.concatenate((device.ops.start, device.activities.start)))
     if not len(work):

@@ -1,4 +1,4 @@
-"""Sorts the events of a device trace by role while the file is read, and keeps what each role's table needs."""
+"""Sorts the events of a device trace by role while the file is read, and keeps the columns of each role's table."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -29,13 +29,14 @@ RECORDING = "Trace"
 """The category of the profiler's own row, which lasts as long as it recorded."""
 BEGIN_AND_END = ("B", "E")
 LATEST = FOREVER - LONGEST_RECORDING
-"""What begins before it ends in 64 bits."""
+"""A row that begins earlier ends within 64 bits."""
 NO_DURATION = (None, b"", b"null")
 
 
 class DeviceEvents:
-    """The events of a file by role. `skipped` and `noted` count what `DeviceTrace` says of them, `labels` are (process,
-    text).
+    """The events of a file by role.
+
+    `skipped` and `noted` are those of `DeviceTrace`, `labels` are pairs of a process and its text.
     """
 
     def __init__(self, arguments: bool, modules: bool = False) -> None:
@@ -50,8 +51,9 @@ class DeviceEvents:
         self._exact = False
 
     def add(self, events: Sequence[kineto.Event], exactly: Callable[[], Sequence[Event]]) -> None:
-        """Adds a piece. Once a double lost ns, it and all later ones are read again by `exactly`, which decodes times
-        as text.
+        """Adds a piece of the file.
+
+        Once a double has lost ns, this and all later pieces are decoded again by `exactly`, with times as text.
         """
         if not events:
             return
@@ -71,18 +73,18 @@ class DeviceEvents:
             self._add(table, by_role[role])
 
     def ignore(self, count: int) -> None:
-        """Counts rows that were left out unread, as nobody needs them."""
+        """Counts rows that were skipped unread."""
         self.read += count
         self.ignored += count
 
     def _by_role(self, events: Sequence[Event]) -> dict[Role, list[Event]]:
         by_role: dict[Role, list[Event]] = {role: [] for role in Role}
-        takers: dict[str | None, Callable[[Event], None]] = {}
+        append_to: dict[str | None, Callable[[Event], None]] = {}
         for event in events:
             if event.ph == "X":
-                if event.cat not in takers:
-                    takers[event.cat] = _taker(event.cat, by_role)
-                takers[event.cat](event)
+                if event.cat not in append_to:
+                    append_to[event.cat] = _append_for(event.cat, by_role)
+                append_to[event.cat](event)
             elif event.ph in BEGIN_AND_END and role_of(event.cat) in TABLES:
                 self.skipped["device events whose begin and end are rows of their own"] += 1
             else:
@@ -108,14 +110,14 @@ class DeviceEvents:
         table.add(events, start, duration, self.noted)
 
 
-def _taker(category: str | None, by_role: dict[Role, list[Event]]) -> Callable[[Event], None]:
-    """Returns what puts a row of a category to those of its role."""
+def _append_for(category: str | None, by_role: dict[Role, list[Event]]) -> Callable[[Event], None]:
+    """Returns a function that appends a row of a category to the rows of its role."""
     role = role_of(category)
-    # of activities the name may tell another role
-    return by_role[role].append if role is not Role.ACTIVITY else partial(_take_by_name, by_role)
+    # the role of an activity may depend on its name
+    return by_role[role].append if role is not Role.ACTIVITY else partial(_append_by_name, by_role)
 
 
-def _take_by_name(by_role: dict[Role, list[Event]], event: Event) -> None:
+def _append_by_name(by_role: dict[Role, list[Event]], event: Event) -> None:
     by_role[role_of(event.cat, event.name)].append(event)
 
 
@@ -125,6 +127,6 @@ def _times(stamps: list[Any], exact: bool) -> ExactTimes:
     try:
         times = nanoseconds(stamps)
     except InexactTime:
-        # starts are exact here; only what is said to have lasted for centuries is not
+        # starts are exact here; only durations of centuries are not
         return exact_times([str(stamp).encode() for stamp in stamps])
     return ExactTimes(times, np.zeros(len(times), np.int64))

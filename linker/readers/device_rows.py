@@ -1,5 +1,6 @@
-"""A device trace in columns: host ops, runtime calls, device activities, synchronisation records. Times are int64 ns on
-its own clock.
+"""A device trace in columns: host ops, runtime calls, device activities, synchronisation records.
+
+Times are int64 ns on the trace's own clock.
 """
 
 from collections import Counter
@@ -15,10 +16,10 @@ from .categories import Role
 
 @dataclass(slots=True, repr=False)
 class RecordedOps(Table):
-    """Host ops and annotations as the device trace saw them. `rf_id` 0 and `sequence` -1 mean not recorded.
+    """Host ops and annotations as the device trace recorded them. `rf_id` 0 and `sequence` -1 mean not recorded.
 
-    `arguments` are JSON texts as the host trace has them, {"values", "shapes", "types"}; empty where not recorded or
-    not asked for.
+    `arguments` are JSON texts as the host trace has them, {"values", "shapes", "types"}; empty where they were not
+    recorded or not requested.
     """
 
     name: Categorical
@@ -50,8 +51,9 @@ class RecordedCalls(Table):
 
 @dataclass(slots=True, repr=False)
 class RecordedActivities(Table):
-    """Kernels, copies, sets and what other vendors call them. `size` is in bytes, `bandwidth` in bytes/s, -1 where not
-    recorded.
+    """Kernels, copies, sets and the like of other vendors.
+
+    `size` is in bytes, `bandwidth` in bytes/s, -1 where not recorded.
     """
 
     name: Categorical
@@ -96,8 +98,8 @@ class RecordedEvents(Table):
 
 @dataclass(slots=True, repr=False)
 class RecordedQueueEvents(Table):
-    """What device queues record of events: `stream` recorded number `sequence` (`awaited` -1), or waited for that of
-    stream `awaited`.
+    """Events on device queues: `stream` recorded number `sequence` (`awaited` -1), or waited for that number of stream
+    `awaited`.
     """
 
     device: Int64
@@ -110,9 +112,7 @@ class RecordedQueueEvents(Table):
 
 @dataclass(slots=True, repr=False)
 class RecordedPython(Table):
-    """Calls of Python as the profiler traced them: of modules, `nn.Module: Linear_0`, and of functions, `file.py(12):
-    forward`.
-    """
+    """Calls of Python: of modules, as `nn.Module: Linear_0`, and of functions, as `file.py(12): forward`."""
 
     name: Categorical
     process: Int64
@@ -128,12 +128,12 @@ def no_queue_events() -> RecordedQueueEvents:
 
 @dataclass(slots=True, repr=False)
 class DeviceTrace(SummaryRepr):
-    """One file's rows. Of the `read` rows of its list, `ignored` carry no work (flows, counters, names of threads).
+    """The rows of one file.
 
-    `skipped` counts by reason the rows that are in no table though they say something about work, `noted` those whose
-    reading took a decision; `remarks` are whole sentences about the file. `python` is None unless asked for. `merged`
-    says how to get each rank's own trace out of a merged one, `merge_marks` what else tells that the file is one.
-    `recording_start` is where viewers put 0.
+    Of the `read` rows of its list, `ignored` are about no work (flows, counters, names of threads). `skipped` counts,
+    by reason, rows about work that are in no table, `noted` rows whose reading took a decision; `remarks` are sentences
+    about the file. `python` is None unless requested. `merged` records what merging changed in each rank, `merge_marks`
+    are other signs of a merged trace. `recording_start` is the time (ns) that viewers show as 0.
     """
 
     path: str
@@ -161,7 +161,7 @@ class DeviceTrace(SummaryRepr):
     ignored: int = 0
 
     def summary(self) -> Summary:
-        """Returns which file it is, and how many rows of what it holds."""
+        """Returns the path of the file and the numbers of its rows."""
         ops, calls, activities = len(self.ops.start), len(self.calls.start), len(self.activities.start)
         lines = {
             "rows": format_counts({"ops": ops, "calls": calls, "activities": activities}),

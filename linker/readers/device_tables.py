@@ -1,6 +1,6 @@
-"""Makes the tables of a device trace from the columns of its events, one function per role.
+"""Makes the tables of a device trace from the columns of its events, one function per role. Times are in ns.
 
-`pad` tells which of `start` and `duration` lack the zeros before their ns.
+`pad` tells which of `start` and `duration` were written without the zeros before their ns.
 """
 
 import numpy as np
@@ -20,11 +20,11 @@ from .event_rows import EventRows
 
 ALL_STREAMS = (1 << 32) - 1
 BUILT_IN = "<built-in"
-"""How names of what is no Python begin; they hold addresses, which differ from run to run."""
+"""The start of names of functions that are not Python; they hold addresses, which differ from run to run."""
 
 
 def ops(rows: EventRows, pad: dict[str, bool]) -> RecordedOps:
-    """Returns the ops of the profiler, times in ns."""
+    """Returns the host ops and annotations."""
     start, end = rows.start_end(pad)
     category = rows.category.column()
     return RecordedOps(
@@ -44,7 +44,7 @@ def ops(rows: EventRows, pad: dict[str, bool]) -> RecordedOps:
 
 
 def calls(rows: EventRows, pad: dict[str, bool]) -> RecordedCalls:
-    """Runtime and driver calls, times in ns."""
+    """Returns the runtime and driver calls."""
     start, end = rows.start_end(pad)
     return RecordedCalls(
         name=rows.name.column(),
@@ -58,7 +58,7 @@ def calls(rows: EventRows, pad: dict[str, bool]) -> RecordedCalls:
 
 
 def activities(rows: EventRows, pad: dict[str, bool]) -> RecordedActivities:
-    """Returns what ran on devices, times in ns."""
+    """Returns the activities of devices."""
     start, end = rows.start_end(pad)
     category = rows.category.column()
     lowered = Categorical.of(name.lower() for name in category.table)
@@ -81,7 +81,7 @@ def activities(rows: EventRows, pad: dict[str, bool]) -> RecordedActivities:
 
 
 def syncs(rows: EventRows, pad: dict[str, bool]) -> RecordedSyncs:
-    """Returns the cuda_sync rows; streams are -1 where they stand for all."""
+    """Returns the cuda_sync rows; a stream of -1 means all or unknown."""
     start, end = rows.start_end(pad)
 
     def stream(name: str) -> Int64:
@@ -113,7 +113,7 @@ def event_records(rows: EventRows) -> RecordedEvents:
 
 
 def queue_events(rows: EventRows, pad: dict[str, bool]) -> RecordedQueueEvents:
-    """Returns what device queues recorded of waiting and signalling, times in ns."""
+    """Returns the waits and signals of device queues."""
     process, device = rows.column("process"), rows.column("device")
     start, end = rows.start_end(pad)
     return RecordedQueueEvents(
@@ -127,13 +127,13 @@ def queue_events(rows: EventRows, pad: dict[str, bool]) -> RecordedQueueEvents:
 
 
 def python(rows: EventRows, pad: dict[str, bool]) -> RecordedPython:
-    """Returns the calls of modules and of Python's functions, times in ns; those of built-in functions are left out."""
+    """Returns the calls of modules and of Python's functions, without calls of built-in functions."""
     start, end = rows.start_end(pad)
     names = rows.name.column()
     kept = ~names.where(lambda name: name.startswith(BUILT_IN))
     used, code = np.unique(names.codes[kept], return_inverse=True)
     return RecordedPython(
-        name=Categorical(code.reshape(-1).astype(np.int32), [names.table[one] for one in used.tolist()]),
+        name=Categorical(code.reshape(-1).astype(np.int32), [names.table[used_code] for used_code in used.tolist()]),
         process=rows.column("process")[kept],
         thread=rows.column("thread")[kept],
         start=start[kept],

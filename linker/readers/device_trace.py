@@ -1,7 +1,6 @@
-"""Reads a device trace (Kineto or rocpd) into columns: host ops, runtime calls, device activities, synchronisation
-records.
+"""Reads a device trace (Kineto or rocpd) into columns: ops, calls, activities, synchronisation records.
 
-Times are int64 ns on the trace's own clock. Rows are in file order, but for those of one start.
+Times are int64 ns on the trace's own clock. Rows are in file order, except those with equal starts.
 """
 
 import re
@@ -33,21 +32,27 @@ HOST_NODES = re.compile(rb'"nodes"\s*:\s*\[')
 def read_device_trace(
     path: str,
     strict: bool = False,
-    also: Callable[[bytes], object] | None = None,
+    tee: Callable[[bytes], object] | None = None,
     arguments: bool = False,
     advanced: Advanced = unseen,
-    needed: Sequence[str] = (),
+    keep_categories: Sequence[str] = (),
     modules: bool = False,
 ) -> DeviceTrace:
-    """Reads `path` (JSON, gzip and zstd accepted, or a rocpd database).
+    """Reads a device trace. What can be read of damaged JSON is used, and its remarks tell what was wrong.
 
-    Of damaged JSON what can be read is used, and what was wrong is said. Raises DataError when it is no such trace,
-    holds no usable event, or is a damaged database or, with `strict`, damaged at all.
+    Args:
+        path: JSON, maybe compressed with gzip or zstd, or a rocpd database.
+        strict: Refuses a damaged file.
+        tee: Called with the text of each list of events, for what linking does not need. It lacks Python's calls and
+            allocations, of which files may hold millions, unless their categories are in `keep_categories`.
+        arguments: Keeps the recorded arguments of ops, where there is no host trace.
+        advanced: Called with the number of bytes read.
+        keep_categories: Categories of rows that `tee` needs.
+        modules: Reads Python's calls, too, of which there may be more than of all other rows.
 
-    With `arguments` the ops keep what was recorded of theirs, for want of a host trace. With `modules` Python's calls
-    are read, too, which mostly are more than all else. `also` is given the text of each list of events that passes by,
-    so that what linking does not need can be read in the same pass; without the rows that files may hold millions of,
-    unless their category is `needed`. `advanced` is told of the bytes.
+    Raises:
+        DataError: The file is no such trace, holds no usable event, is a damaged database, or, with `strict`, is
+            damaged.
     """
     if is_database(path):
         return within_a_recording(read_rocpd(path))
@@ -55,15 +60,15 @@ def read_device_trace(
     events = DeviceEvents(arguments, modules)
     renamed = False
     with open_input(path, protected=True) as stream:
-        needless = None if strict else skip_categories(*needed, *([PYTHON] if modules else []))
+        skipped = None if strict else skip_categories(*keep_categories, *([PYTHON] if modules else []))
         reader: ArrayReader[kineto.Event] = ArrayReader(
-            stream, path, "traceEvents", kineto.Event, advanced, damage, needless
+            stream, path, "traceEvents", kineto.Event, advanced, damage, skipped
         )
         for piece, decoded in reader:
             renamed = renamed or (RENAMING in piece and RENAMED.search(piece) is not None)
             events.add(decoded, partial(decode, piece, list[kineto.ExactEvent], path))
-            if also is not None:
-                also(piece)
+            if tee is not None:
+                tee(piece)
     events.ignore(reader.left_out)
     if not reader.found:
         raise DataError(f"{path}: {_what_it_is(reader.document)}; expected a Kineto device trace, see --device-trace")

@@ -1,4 +1,4 @@
-"""What the top level of a device trace says of the process's place among others, and of the devices."""
+"""Reads the rank, world size, groups and device names from the top level of a device trace."""
 
 from typing import Any, NamedTuple
 
@@ -7,7 +7,7 @@ from ...schema.traces import FOREVER, integer, kineto
 
 
 class DistributedInfo(NamedTuple):
-    """Rank and world size are None where the file does not say them."""
+    """The process in its job; rank and world size are None where they are not recorded."""
 
     rank: int | None
     world_size: int | None
@@ -16,16 +16,14 @@ class DistributedInfo(NamedTuple):
 
 
 def device_names(top: kineto.DeviceFile) -> dict[int, str]:
-    """Returns the recorded names of devices by number, where both are told."""
-    listed = top.devices if isinstance(top.devices, list) else []
-    known = [(integer(one.get("id"), -1), one.get("name")) for one in listed if isinstance(one, dict)]
-    return {number: name for number, name in known if number >= 0 and isinstance(name, str) and name}
+    """Returns the recorded names of devices by number."""
+    devices = top.devices if isinstance(top.devices, list) else []
+    names = [(integer(device.get("id"), -1), device.get("name")) for device in devices if isinstance(device, dict)]
+    return {number: name for number, name in names if number >= 0 and isinstance(name, str) and name}
 
 
 def place_in_job(top: kineto.DeviceFile) -> DistributedInfo:
-    """Returns as the header of the file says; parts that are no ranks, no times, no numbers or no lists count as
-    missing.
-    """
+    """Returns what the top level of the file records; invalid values count as missing."""
     distributed = top.distributed or kineto.DistributedInfo()
     rank, world = integer(distributed.rank, -1), integer(distributed.world_size, -1)
     base_time = integer(top.base_time, 0)

@@ -1,4 +1,4 @@
-"""Drops duplicate rows of a device trace: those equal in everything that tells one row from another."""
+"""Drops duplicate rows of a device trace: rows that are equal in all columns that identify one."""
 
 import numpy as np
 
@@ -16,8 +16,8 @@ def without_duplicates(device: DeviceTrace) -> DeviceTrace:
     duplicates.
     """
     ops, calls, activities, syncs = device.ops, device.calls, device.activities, device.syncs
-    named = (ops.rf_id > 0) | (ops.external_id > 0) | (ops.event_index >= 0)
-    copied_ops = named & _repeated(
+    has_id = (ops.rf_id > 0) | (ops.external_id > 0) | (ops.event_index >= 0)
+    copied_ops = has_id & _repeated(
         ops.start, ops.end, ops.name.codes, ops.process, ops.thread, ops.rf_id, ops.external_id, ops.event_index
     )
     copied_calls = (calls.correlation != 0) & _repeated(
@@ -28,25 +28,25 @@ def without_duplicates(device: DeviceTrace) -> DeviceTrace:
         activities.stream, activities.correlation, activities.graph_node,
     )  # fmt: skip
     if not (activities.start % 1000).any():
-        copied_activities &= ~_among_others(activities.correlation, copied_activities)
+        copied_activities &= ~_launched_with_others(activities.correlation, copied_activities)
     copied_syncs = _repeated(
         syncs.start, syncs.end, syncs.kind.codes, syncs.process, syncs.device, syncs.stream, syncs.correlation,
         syncs.wait_stream, syncs.record_correlation, syncs.event,
     )  # fmt: skip
-    copies = [copied_ops, copied_calls, copied_activities, copied_syncs]
-    count = sum(int(copied.sum()) for copied in copies)
+    copied = {"ops": copied_ops, "calls": copied_calls, "activities": copied_activities, "syncs": copied_syncs}
+    count = sum(int(rows.sum()) for rows in copied.values())
     if not count:
         return device
     device.skipped[WHAT] += count
-    return select(device, *(~copied for copied in copies))
+    return select(device, **{name: ~rows for name, rows in copied.items()})
 
 
-def _repeated(start: Int64, *others: "Int64 | np.ndarray[tuple[int], np.dtype[np.int32]]") -> Bool:
-    """Returns the rows that equal an earlier one in every column."""
+def _repeated(start: Int64, *further: "Int64 | np.ndarray[tuple[int], np.dtype[np.int32]]") -> Bool:
+    """Returns which rows equal an earlier one in every column."""
     order = np.argsort(start, kind="stable")
     tied = np.flatnonzero(~is_group_start(start[order])) - 1
     rows = np.unique(np.concatenate((order[tied], order[tied + 1])))
-    columns = [column[rows] for column in (start, *others)]
+    columns = [column[rows] for column in (start, *further)]
     within = np.lexsort(columns[::-1])
     equal = np.ones(max(len(rows) - 1, 0), np.bool_)
     for column in columns:
@@ -56,7 +56,7 @@ def _repeated(start: Int64, *others: "Int64 | np.ndarray[tuple[int], np.dtype[np
     return repeated
 
 
-def _among_others(correlation: Int64, copied: Bool) -> Bool:
-    """Returns the rows that share their correlation with several rows that are no duplicates."""
+def _launched_with_others(correlation: Int64, copied: Bool) -> Bool:
+    """Returns which rows share their correlation with several rows that are no duplicates."""
     launched, count = np.unique(correlation[~copied], return_counts=True)
     return np.isin(correlation, launched[count > 1])

@@ -1,6 +1,4 @@
-"""Collects events of the device trace as columns, a piece of the file at a time: one `EventRows` for each role that
-linking uses.
-"""
+"""Collects the events of a device trace as columns, a piece of the file at a time: one `EventRows` for each role."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,11 +24,11 @@ Event = kineto.Event | kineto.ExactEvent
 
 NO_ARGS = kineto.Args()
 COMMUNICATION = ("record_param_comms", "nccl:", "rccl:", "hccl:", "xccl:", "ccl:", "mpi:", "ucc:", "gloo:", "c10d::")
-"""Ops whose tensors tell what is communicated, in versions that do not say it otherwise."""
+"""Prefixes of ops whose tensors are what is communicated, in versions that do not record arguments of communication."""
 LISTS = ("in_split", "out_split", "group_ranks")
 AT_ONCE = 1 << 16
 GIGA, FASTEST = 10**9, 10**9
-"""What makes bytes of GB; no memory moves more GB/s."""
+"""Bytes per GB, and GB/s that no memory reaches."""
 INTEGERS = {
     Role.OP: {"external_id": 0, "record_function_id": 0, "ev_idx": -1, "sequence": -1, "forward_thread": 0},
     Role.CALL: {"correlation": 0, "external_id": 0},
@@ -40,13 +38,11 @@ INTEGERS = {
     Role.EVENT_RECORD: {"correlation": 0, "stream": -1, "event": -1},
     Role.DEVICE_WAIT: dict.fromkeys(("device", "stream", "wait_stream", "queue_sequence"), -1),
 }
-"""The arguments that make up a table's columns, and what stands where a row lacks one."""
+"""The arguments that become columns of each role's table, and the values of missing ones."""
 
 
 class EventRows:
-    """The events of one role: `column` and the texts give what `add` was given, those of `arguments` only if they are
-    to be kept.
-    """
+    """The events of one role as columns; their arguments only with `keep_arguments`."""
 
     def __init__(self, role: Role, keep_arguments: bool = False) -> None:
         self.count = 0
@@ -58,7 +54,7 @@ class EventRows:
         self._columns: dict[str, IntegerBuilder] = defaultdict(IntegerBuilder)
 
     def add(self, events: Sequence[Event], start: ExactTimes, duration: ExactTimes, noted: Counter[str]) -> None:
-        """Adds events with their times (ns); decisions about them are counted in `noted`."""
+        """Adds events with their times (ns), and counts decisions about them in `noted`."""
         self.name.add([event.name or "" for event in events])
         self._columns["process"].add(identities([event.pid for event in events]))
         self._columns["thread"].add(identities([event.tid for event in events]))
@@ -83,15 +79,15 @@ class EventRows:
             self._columns["bandwidth"].add(_bytes_per_second([args.bandwidth for args in arguments]))
         for name, missing in INTEGERS[self._role].items():
             self._columns[name].add(integers([getattr(args, name) for args in arguments], missing))
-        named = {name for name in {event.name for event in events} if name and name.startswith(COMMUNICATION)}
-        talking = {
+        names = {name for name in {event.name for event in events} if name and name.startswith(COMMUNICATION)}
+        communicating = {
             row: args
             for row, (event, args) in enumerate(zip(events, arguments, strict=True), self.count)
-            if args.collective is not None or args.group_name is not None or event.name in named
+            if args.collective is not None or args.group_name is not None or event.name in names
         }
-        for args in talking.values():
+        for args in communicating.values():
             _read_lists(args, noted)
-        self.communication.add(talking)
+        self.communication.add(communicating)
         noted["ops still running when recording ended"] += sum(args.finished is False for args in arguments)
 
     def column(self, name: str) -> Int64:
@@ -99,15 +95,15 @@ class EventRows:
         return self._columns[name].column()
 
     def argument_column(self) -> Categorical:
-        """Returns the arguments of each event as JSON text, empty where they were not to be kept."""
+        """Returns the arguments of each event as JSON text, empty where they are not kept."""
         return self.arguments.column() if self._keep_arguments else Categorical(np.full(self.count, 0, np.int32), [""])
 
     def times(self, name: str) -> ExactTimes:
-        """Returns a column of times, with how many digits each was written."""
+        """Returns a column of times, and with how many digits each of them was written."""
         return ExactTimes(self.column(name), self.column(f"digits of {name}"))
 
     def start_end(self, pad: dict[str, bool]) -> tuple[Int64, Int64]:
-        """Starts and ends; `pad` tells which of `start` and `duration` were written without padding."""
+        """Returns starts and ends (ns); `pad` tells which of `start` and `duration` were written without padding."""
         start, duration = (
             with_padding(self.times(name)) if pad[name] else self.column(name) for name in ("start", "duration")
         )
@@ -115,14 +111,14 @@ class EventRows:
 
 
 def _bytes_per_second(values: Sequence[Any]) -> Int64:
-    """Returns from GB/s; -1 for what is no speed."""
+    """Returns bytes/s for values in GB/s, -1 for a value that is no speed."""
     speeds = np.array([value if type(value) in (int, float) else -1 for value in values], np.float64)
-    known = (speeds > 0) & (speeds < FASTEST)
-    return np.where(known, np.rint(np.where(known, speeds, 0) * GIGA), -1).astype(np.int64)
+    is_valid = (speeds > 0) & (speeds < FASTEST)
+    return np.where(is_valid, np.rint(np.where(is_valid, speeds, 0) * GIGA), -1).astype(np.int64)
 
 
 def _read_lists(args: kineto.Args, noted: Counter[str]) -> None:
-    """Puts lists in place of the texts that they are recorded as. Counts in `noted` what is no list."""
+    """Replaces the texts of recorded lists by lists. Counts those that cannot be read in `noted`."""
     for name in LISTS:
         numbers = integer_list(getattr(args, name))
         noted[UNREADABLE_LISTS] += numbers is None
@@ -130,10 +126,9 @@ def _read_lists(args: kineto.Args, noted: Counter[str]) -> None:
 
 
 def _argument_lists(args: kineto.Args, noted: Counter[str]) -> str:
-    """Returns an op's recorded arguments as JSON in the host trace's layout: values only of numbers, as text; nothing
-    where none are recorded.
+    """Returns an op's recorded arguments as JSON in the host trace's layout, an empty text where none are recorded.
 
-    Counts in `noted` what is no list.
+    Only numbers have values, as text. Counts in `noted` what is no list.
     """
     if not bytes(args.input_dims):
         return ""

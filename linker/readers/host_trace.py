@@ -1,6 +1,4 @@
-"""Reads a host trace (PyTorch Execution Trace, any schema) into columns. Node order is the file's; ids are looked up,
-never assumed.
-"""
+"""Reads a host trace (PyTorch Execution Trace, any schema) into columns. Nodes are in the order of the file."""
 
 import re
 from collections import Counter, defaultdict
@@ -44,7 +42,7 @@ from ...schema.traces import (
 
 NEWEST_SCHEMA = (1, 1, 1)
 INTEGERS = {"rf_id": 0, "fw_parent": 0, "seq_id": -1, "scope": 0, "tid": 0, "fw_tid": 0}
-"""Attributes that every node has, flat or in `attrs`, and what stands for one that is missing."""
+"""Attributes that every node has, as its members or in `attrs`, and the values of missing ones."""
 SCHEMA = "op_schema"
 WITHOUT_ID = "host nodes without an id of their own, given one"
 IN_CIRCLES = "host nodes whose parents go round in a circle, made outermost"
@@ -57,11 +55,11 @@ DEVICE_EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
 
 @dataclass(slots=True, repr=False)
 class HostTrace(Table):
-    """n nodes. `inputs` and `outputs` are the JSON texts {"values", "shapes", "types"} of each node's arguments.
+    """The nodes of a file. `inputs` and `outputs` are JSON texts {"values", "shapes", "types"} of their arguments.
 
-    `extra` holds, per row, the attributes that only some nodes have: those of `record_param_comms`, and kernel back
-    ends. `skipped` counts nodes that could not be read, `noted` those whose reading took a decision; `remarks` are
-    whole sentences about the file.
+    `extra` holds, by row, the attributes that only some nodes have: those of `record_param_comms`, and kernel back
+    ends. `skipped` counts nodes that could not be read, `noted` nodes whose reading took a decision; `remarks` are
+    sentences about the file.
     """
 
     path: str
@@ -92,23 +90,27 @@ class HostTrace(Table):
 
     @staticmethod
     def without_nodes() -> "HostTrace":
-        """Stands in where there is none."""
+        """Returns an empty trace, for linking without a host trace."""
         none, no_text = np.empty(0, np.int64), Categorical.of(())
         return HostTrace(
             "", "", None, "", 0, 0, none, none, no_text, no_text, *(none,) * 6, BytesColumn.of(()), BytesColumn.of(())
         )
 
     def summary(self) -> Summary:
-        """Returns which file it is, and how many nodes it holds."""
+        """Returns the path of the file and the number of its nodes."""
         return Summary(f"HostTrace: {self.path}, schema {self.schema}", {"nodes": f"{len(self):,}"})
 
 
 def read_host_trace(path: str, strict: bool = False, advanced: Advanced = unseen) -> HostTrace:
-    """Reads `path` (JSON; gzip and zstd accepted). Of a damaged file what can be read is used, and what was wrong is
-    said.
+    """Reads a host trace. What can be read of a damaged file is used, and its remarks tell what was wrong.
 
-    Raises DataError when it is no host trace, holds no node, or, with `strict`, is damaged. Memory is that of the
-    columns and one piece. `advanced` is told of the bytes.
+    Args:
+        path: JSON, maybe compressed with gzip or zstd.
+        strict: Refuses a damaged file.
+        advanced: Called with the number of bytes read.
+
+    Raises:
+        DataError: The file is no host trace, holds no node, or, with `strict`, is damaged.
     """
     damage = Damage(path, "host nodes", strict)
     nodes = _Nodes()
@@ -117,8 +119,9 @@ def read_host_trace(path: str, strict: bool = False, advanced: Advanced = unseen
         for _, piece in reader:
             nodes.add(piece)
     if not reader.found or reader.document.lstrip()[:1] == b"[":
-        found = _what_it_is(reader.document)
-        raise DataError(f"{path}: {found}; expected a PyTorch Execution Trace, see --host-trace and --device-trace")
+        raise DataError(
+            f"{path}: {_what_it_is(reader.document)}; expected a PyTorch Execution Trace, see --host-trace and --device-trace"
+        )
     if not len(nodes):
         seen = f" {damage.remarks[0].removeprefix(path + ': ')}" if damage.remarks else ""
         raise DataError(f"{path}: the host trace has no nodes; was anything recorded?{seen}")
@@ -136,9 +139,7 @@ def _what_it_is(document: bytes) -> str:
 
 
 def _schema_remarks(path: str, schema: str) -> list[str]:
-    """Returns a version newer than any known one is read by the rules of the newest: what matters is which keys are
-    there.
-    """
+    """Returns a remark on a schema newer than all known ones, which is read as the newest known one."""
     version = re.match(r"(\d+)\.(\d+)\.(\d+)", schema)
     if version and tuple(map(int, version.groups())) <= NEWEST_SCHEMA:
         return []
@@ -148,7 +149,7 @@ def _schema_remarks(path: str, schema: str) -> list[str]:
 
 
 class _Nodes:
-    """The nodes of the file as columns, piece by piece."""
+    """Collects the nodes of the file as columns, piece by piece."""
 
     def __init__(self) -> None:
         self._integers: dict[str, IntegerBuilder] = defaultdict(IntegerBuilder)
@@ -175,7 +176,7 @@ class _Nodes:
         self._outputs.add(usable_arguments(arguments[len(nodes) :], self._noted))
 
     def _attributes(self, nodes: list[host.Node]) -> dict[str, list[Any]]:
-        """Returns the values that every node has, flat or listed, by name; what only some nodes list goes to `extra`."""
+        """Returns the attributes that every node has, by name, and adds those that only some nodes have to `extra`."""
         columns, further = listed_attributes([node.attrs for node in nodes], ATTRIBUTES)
         for row, node in enumerate(nodes):
             if not node.attrs:
@@ -187,7 +188,7 @@ class _Nodes:
         return columns
 
     def _arguments(self, values: host.Raw, shapes: host.Raw, types: host.Raw) -> bytes:
-        """Returns the lists in one JSON object, however the version lays them out."""
+        """Returns the three lists as one JSON object, in the layout of any version."""
         text = bytes(values)
         if text[:1] == b"{":
             return text
@@ -201,8 +202,8 @@ class _Nodes:
             return self._integers[name].column()
 
         ids, parents, renumbered = _unique_ids(column("id"), column("parent"))
-        around = rows_in_circles(ids, parents)
-        parents[around] = -1
+        in_circles = rows_in_circles(ids, parents)
+        parents[in_circles] = -1
         pid = integer(top.pid, -1)
         return HostTrace(
             path=path,
@@ -224,12 +225,12 @@ class _Nodes:
             inputs=self._inputs.column(),
             outputs=self._outputs.column(),
             extra=self._extra.column(),
-            noted=self._noted + Counter({WITHOUT_ID: renumbered, IN_CIRCLES: len(around)}),
+            noted=self._noted + Counter({WITHOUT_ID: renumbered, IN_CIRCLES: len(in_circles)}),
         )
 
 
 def _clock(stamp: float | None) -> float:
-    """Returns a time in ms, 0 for none and for what no clock shows."""
+    """Returns a time in ms, 0 for none and for times beyond any clock."""
     return stamp if stamp is not None and abs(stamp) < FOREVER else 0
 
 
@@ -239,24 +240,24 @@ def _parent(node: host.Node) -> Any:
 
 
 def _unique_ids(ids: Int64, parents: Int64) -> tuple[Int64, Int64, int]:
-    """Returns ids of which each is there once and all are from 0 to LARGEST_ID: others get new ones, beyond the
-    largest. O(n log n).
+    """Returns unique ids from 0 to LARGEST_ID, the parents by these ids, and how many ids are new. O(n log n).
 
-    The children of an id out of this range follow it; those of an id that several nodes have stay with the first.
+    Ids out of range, and all but the first of equal ids, are replaced by new ones beyond the largest. Children follow a
+    parent whose id was out of range; children of equal ids stay with the first.
     """
     order = np.argsort(ids, kind="stable")
-    beyond = (ids < 0) | (ids > LARGEST_ID)
-    again = beyond.copy()
-    again[order[~is_group_start(ids[order])]] = True
-    if not again.any():
+    out_of_range = (ids < 0) | (ids > LARGEST_ID)
+    needs_new = out_of_range.copy()
+    needs_new[order[~is_group_start(ids[order])]] = True
+    if not needs_new.any():
         return ids, parents, 0
-    rows, outside = np.flatnonzero(again), np.flatnonzero(beyond)
-    largest = int(ids[~again].max(initial=0))
+    rows, moved_rows = np.flatnonzero(needs_new), np.flatnonzero(out_of_range)
+    largest = int(ids[~needs_new].max(initial=0))
     new = ids.copy()
     new[rows] = largest + 1 + np.arange(len(rows))
-    moved = dict(zip(ids[outside][::-1].tolist(), new[outside][::-1].tolist(), strict=True))
+    moved = dict(zip(ids[moved_rows][::-1].tolist(), new[moved_rows][::-1].tolist(), strict=True))
     moved.pop(ABSENT, None)
-    followed = np.isin(parents, list(moved))
+    has_moved_parent = np.isin(parents, list(moved))
     parents = parents.copy()
-    parents[followed] = [moved[parent] for parent in parents[followed].tolist()]
+    parents[has_moved_parent] = [moved[parent] for parent in parents[has_moved_parent].tolist()]
     return new, parents, len(rows)

@@ -1,6 +1,4 @@
-"""The arrows that a device trace draws from launch calls to activities. In a trace of one process no two threads start
-the same one.
-"""
+"""Counts flows from launch calls to activities that several threads start, as happens only in merged traces."""
 
 from collections.abc import Sequence
 
@@ -13,17 +11,17 @@ from .event_rows import Event
 LAUNCH = "ac2g"
 STARTS = "s"
 REPEATED = 0.1
-"""Share of arrows above which the file holds several processes: a process may use its ids anew."""
+"""Share of flows above which the file holds several processes: one process may use an id again."""
 
 
 class LaunchFlows:
-    """Where each arrow starts: its id, process and thread."""
+    """The starts of flows: id, process and thread."""
 
     def __init__(self) -> None:
         self._starts: list[Int64] = []
 
     def add(self, events: Sequence[Event]) -> None:
-        """Takes the events that start a flow from a launch."""
+        """Adds the events that start a flow from a launch."""
         starts = [event for event in events if event.ph == STARTS and event.cat == LAUNCH]
         columns = (
             integers([event.id for event in starts], -1),
@@ -33,7 +31,7 @@ class LaunchFlows:
         self._starts.append(np.stack(columns))
 
     def repeated(self) -> int:
-        """Returns how many arrows start once more, on another thread; 0 where that may be chance."""
+        """Returns how many flows start again on another thread, 0 where they are so few that it may be chance."""
         starts = np.unique(np.concatenate([np.empty((3, 0), np.int64), *self._starts], axis=1), axis=1)[0]
         count = len(starts) - len(np.unique(starts))
         return count if count > REPEATED * len(starts) else 0

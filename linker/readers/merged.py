@@ -1,7 +1,7 @@
-"""Recognises device traces in which several ranks were merged, before any work, and takes one rank's rows out of them.
+"""Recognises device traces in which several ranks were merged, and takes one rank's rows out of them.
 
-One process that drives several devices is no sign; one correlation launched by several processes is. Where the merging
-tool wrote down what it did to a rank, that is undone.
+A sign is one correlation launched by several processes; one process that drives several devices is none. What the
+merging tool recorded that it changed in a rank is undone.
 """
 
 import re
@@ -30,8 +30,8 @@ from .selection import select
 
 RANK = re.compile(r"\brank[ _:=#-]*(\d+)", re.IGNORECASE)
 REPEATED = 0.1
-"""Share of correlations on several calls, one after the other, above which a file holds copies: a driver call inside
-its runtime call shares the correlation too, but not the time.
+"""Share of correlations on several calls, one after the other, above which a file holds copies. A driver call inside its
+runtime call shares the correlation too, but they are at the same time.
 """
 OWN_FILES = "link each rank's own file"
 TIMES = ("start", "end")
@@ -41,49 +41,50 @@ Table = TypeVar("Table", RecordedOps, RecordedCalls, RecordedActivities, Recorde
 
 
 def ranks_of_processes(device: DeviceTrace) -> dict[int, set[int]]:
-    """Returns the ranks of each process or device of a merged trace that tells them, by record or label; several ranks
-    may show one device.
+    """Returns the ranks of each process or device of a merged trace, by its records or labels.
+
+    Several ranks may have the same device.
     """
-    found: defaultdict[int, set[int]] = defaultdict(set)
+    ranks: defaultdict[int, set[int]] = defaultdict(set)
     for record in device.merged:
         for process in record.processes:
-            found[process].add(record.rank)
+            ranks[process].add(record.rank)
     for process, text in () if device.merged else device.labels:
         if match := RANK.search(text):
-            found[process].add(int(match.group(1)))
-    return dict(found)
+            ranks[process].add(int(match.group(1)))
+    return dict(ranks)
 
 
 def one_rank(device: DeviceTrace, rank: int | None) -> DeviceTrace:
-    """Returns the trace itself if it is of one process; of a merged one the rows of `rank`, as its own file had them if
-    that is recorded.
+    """Returns the trace itself if it is of one process, the rows of `rank` if it is a merged one.
 
-    Raises DataError for a merged trace when `rank` is None or is not told in it. Linear in the rows, but for a sort.
+    The rows are as the rank's own file had them, where the trace records what merging changed. Raises DataError for a
+    merged trace when `rank` is None or not in it. Linear in the rows, but for a sort.
     """
     signs = merging_signs(device)
     if not signs:
         return device
     ranks = ranks_of_processes(device)
-    known = sorted(set().union(*ranks.values()))
+    labelled = sorted(set().union(*ranks.values()))
     listing = (
-        f"ranks {', '.join(map(str, known[:16]))}{' …' if len(known) > 16 else ''}"
-        if known
+        f"ranks {', '.join(map(str, labelled[:16]))}{' …' if len(labelled) > 16 else ''}"
+        if labelled
         else "ranks that it does not label"
     )
     if rank is None:
         raise DataError(
             f"{device.path}: several ranks merged into one trace, {listing} ({'; '.join(signs)}); {OWN_FILES}"
-            + (", or take one out with trace-link --rank N" if known else "")
+            + (", or take one out with trace-link --rank N" if labelled else "")
         )
-    if rank not in known:
+    if rank not in labelled:
         raise RequestError(f"{device.path}: rank {rank} is not in this merged trace, which holds {listing}")
-    taken = _taken(device, rank, ranks)
+    selected = _select_rank(device, rank, ranks)
     record = next((record for record in device.merged if record.rank == rank), None)
-    return _restored(taken, record) if record else taken
+    return _undo_merging(selected, record) if record else selected
 
 
 def merging_signs(device: DeviceTrace) -> list[str]:
-    """Returns what in the trace says that it holds several ranks, in words; empty for a trace of one."""
+    """Returns the signs, in words, that the trace holds several ranks; empty for a trace of one."""
     signs = list(device.merge_marks)
     ranks = set().union(*ranks_of_processes(device).values())
     if device.merged:
@@ -104,46 +105,51 @@ def merging_signs(device: DeviceTrace) -> list[str]:
     return signs
 
 
-def _taken(device: DeviceTrace, rank: int, ranks: dict[int, set[int]]) -> DeviceTrace:
-    """Returns the rows of a rank: those of processes and devices that are its own, and what its calls launched on
-    devices of nobody's own.
+def _select_rank(device: DeviceTrace, rank: int, ranks: dict[int, set[int]]) -> DeviceTrace:
+    """Returns the rows of processes and devices that only this rank has, and what its calls launched on other devices
+    that no single rank has.
     """
-    own = _processes(ranks, lambda of: of == {rank})
+    processes = _processes_of(ranks, lambda of: of == {rank})
     hosts = np.concatenate((device.ops.process, device.calls.process))
-    shared = hosts[np.isin(hosts, _processes(ranks, lambda of: rank in of and len(of) > 1))]
-    _check_told(device, rank, shared, "several ranks have the process")
-    calls = np.isin(device.calls.process, own)
-    activities, syncs = (
-        np.isin(table.process, own) | _launched(device, rank, ranks, calls, table)
-        for table in (device.activities, device.syncs)
+    shared = hosts[np.isin(hosts, _processes_of(ranks, lambda of: rank in of and len(of) > 1))]
+    _refuse_shared(device, rank, shared, "several ranks have the process")
+    tables = (
+        "ops",
+        "calls",
+        "activities",
+        "syncs",
+        "event_records",
+        *(("python",) if device.python is not None else ()),
     )
-    ops, records = np.isin(device.ops.process, own), np.isin(device.event_records.process, own)
-    python = None if device.python is None else np.isin(device.python.process, own)
-    taken = select(device, ops, calls, activities, syncs, records, python)
-    left_out = [f"{device.path}: what was left out of it is counted over all its ranks"] if +device.skipped else []
-    return replace(taken, rank=rank, labels=[], merged=[], merge_marks=[], remarks=device.remarks + left_out)
+    masks = {name: np.isin(getattr(device, name).process, processes) for name in tables}
+    for name in ("activities", "syncs"):
+        masks[name] |= _launched(device, rank, ranks, masks["calls"], getattr(device, name))
+    remarks = [f"{device.path}: what was left out of it is counted over all its ranks"] if +device.skipped else []
+    selected = select(device, **masks)
+    return replace(selected, rank=rank, labels=[], merged=[], merge_marks=[], remarks=device.remarks + remarks)
 
 
 def _launched(
     device: DeviceTrace, rank: int, ranks: dict[int, set[int]], calls: Bool, table: RecordedActivities | RecordedSyncs
 ) -> Bool:
-    """Returns the rows on devices of no single rank that these calls launched, where no others have the same
-    correlation.
+    """Returns which rows on devices of no single rank these calls launched.
+
+    Raises DataError where calls of other ranks have the same correlations.
     """
     correlation = device.calls.correlation
-    untold = ~np.isin(table.process, _processes(ranks, lambda of: len(of) == 1)) & (table.correlation != 0)
-    launched = untold & np.isin(table.correlation, correlation[calls])
-    elsewhere = table.process[launched & np.isin(table.correlation, correlation[~calls])]
-    _check_told(device, rank, elsewhere, "several ranks launched under the same correlations on device")
+    is_shared = ~np.isin(table.process, _processes_of(ranks, lambda of: len(of) == 1)) & (table.correlation != 0)
+    launched = is_shared & np.isin(table.correlation, correlation[calls])
+    ambiguous = table.process[launched & np.isin(table.correlation, correlation[~calls])]
+    _refuse_shared(device, rank, ambiguous, "several ranks launched under the same correlations on device")
     return np.asarray(launched)
 
 
-def _processes(ranks: dict[int, set[int]], wanted: Callable[[set[int]], bool]) -> Int64:
+def _processes_of(ranks: dict[int, set[int]], wanted: Callable[[set[int]], bool]) -> Int64:
     return np.array([process for process, of in ranks.items() if wanted(of)], np.int64)
 
 
-def _check_told(device: DeviceTrace, rank: int, processes: Int64, why: str) -> None:
-    """Raises DataError where there are rows of processes that may be any rank's."""
+def _refuse_shared(device: DeviceTrace, rank: int, processes: Int64, why: str) -> None:
+    """Raises DataError where any rows are of processes that may belong to several ranks."""
     if len(processes):
         listing = ", ".join(map(str, np.unique(processes).tolist()))
         raise DataError(
@@ -151,30 +157,30 @@ def _check_told(device: DeviceTrace, rank: int, processes: Int64, why: str) -> N
         )
 
 
-def _restored(device: DeviceTrace, record: MergedRank) -> DeviceTrace:
-    """Returns the rank's rows with the processes, times and ids of its own file, and what the top level of that said."""
-    own = decode(bytes(record.metadata), DeviceFile, f"{device.path}: metadata of rank {record.rank}")
+def _undo_merging(device: DeviceTrace, record: MergedRank) -> DeviceTrace:
+    """Returns the rank's rows with the processes, times and ids of its own file, and with the top level of that."""
+    top = decode(bytes(record.metadata), DeviceFile, f"{device.path}: metadata of rank {record.rank}")
     return replace(
         device,
-        **place_in_job(own)._asdict(),
-        device_names=device_names(own),
-        ops=_undone(device.ops, record),
-        calls=_undone(device.calls, record),
-        activities=_undone(device.activities, record),
-        syncs=_undone(device.syncs, record),
-        event_records=_undone(device.event_records, record),
-        python=None if device.python is None else _undone(device.python, record),
+        **place_in_job(top)._asdict(),
+        device_names=device_names(top),
+        ops=_undo_in(device.ops, record),
+        calls=_undo_in(device.calls, record),
+        activities=_undo_in(device.activities, record),
+        syncs=_undo_in(device.syncs, record),
+        event_records=_undo_in(device.event_records, record),
+        python=None if device.python is None else _undo_in(device.python, record),
         recording_start=None if device.recording_start is None else device.recording_start - record.time_shift_ns,
     )
 
 
-def _undone(table: Table, record: MergedRank) -> Table:
+def _undo_in(table: Table, record: MergedRank) -> Table:
     columns = {field.name: getattr(table, field.name) for field in fields(table)}
     texts = {name: column for name, column in columns.items() if isinstance(column, Categorical)}
     # without the texts of other ranks
     columns |= {name: Categorical.of(map(column.__getitem__, range(len(column)))) for name, column in texts.items()}
     columns |= {name: columns[name] - record.time_shift_ns for name in TIMES if name in columns}
-    columns |= {name: _own_ids(columns[name], record.id_offset) for name in IDS if name in columns}
+    columns |= {name: _without_offset(columns[name], record.id_offset) for name in IDS if name in columns}
     if "device" in columns:
         # rows that name no device are on that of their process
         of_process = columns["device"] == columns["process"]
@@ -182,17 +188,17 @@ def _undone(table: Table, record: MergedRank) -> Table:
     if "thread" in columns:
         columns["thread"] = _mapped(columns["thread"], record.threads)
     if "stream" in columns:
-        # a row that left a thread without a number, and tells no stream
+        # a row without a stream, whose number is that of a thread
         columns["stream"] = np.where(np.isin(columns["stream"], [*record.threads]), -1, columns["stream"])
     return type(table)(**columns | {"process": _mapped(columns["process"], record.processes)})
 
 
-def _own_ids(ids: Int64, offset: int) -> Int64:
+def _without_offset(ids: Int64, offset: int) -> Int64:
     moved = (ids > offset) & (ids <= offset + LARGEST_ID)
     return np.where(moved, ids - offset, ids)
 
 
-def _mapped(numbers: Int64, own: dict[int, int]) -> Int64:
-    """Returns the rank's own numbers; those that are in no map are its own already."""
-    different, rows = np.unique(numbers, return_inverse=True)
-    return np.array([own.get(number, number) for number in different.tolist()], np.int64)[rows]
+def _mapped(numbers: Int64, original: dict[int, int]) -> Int64:
+    """Returns the original numbers; merging left those unchanged that are in no map."""
+    distinct, rows = np.unique(numbers, return_inverse=True)
+    return np.array([original.get(number, number) for number in distinct.tolist()], np.int64)[rows]

@@ -1,6 +1,7 @@
-"""Reads both traces of a process at once: the host trace in a process of its own, as decoding holds the interpreter.
+"""Reads both traces of a process at the same time: the host trace in a second process, as decoding blocks the
+interpreter.
 
-What that process read comes back in a file without a name, whose columns are mapped and not copied.
+The second process returns its columns in a file without a name, which is mapped and not copied.
 """
 
 import gc
@@ -23,20 +24,20 @@ from .device_trace import read_device_trace
 from .host_trace import HostTrace, read_host_trace
 
 LARGE = 1 << 25
-"""Bytes of either trace, as text, from which on a second process takes less time than it saves."""
+"""Bytes of each trace, as text, from which on a second process saves more time than it takes."""
 COMPRESSED, RATIO = (".gz", ".zst"), 12
 ALIGNED, AT_ONCE = 64, 1 << 16
 
 
 class Traces(NamedTuple):
-    """The traces of one process; a host trace is not always there."""
+    """The traces of one process; the host trace may be missing."""
 
     host: HostTrace | None
     device: DeviceTrace
 
 
-class _Handed(NamedTuple):
-    """A pickled trace, and how many bytes of the file each of its columns has."""
+class _PickledTrace(NamedTuple):
+    """A pickled trace, and the sizes of its columns in the file, in bytes."""
 
     trace: bytes
     sizes: list[int]
@@ -50,18 +51,21 @@ def read_traces(
     advanced: Advanced = unseen,
     modules: bool = False,
 ) -> Traces:
-    """Reads both traces, as `read_host_trace` and `read_device_trace` do; `advanced` is told of the bytes of what is
-    read here.
+    """Reads both traces, as `read_host_trace` and `read_device_trace` do.
 
-    Side by side where both are large, there is a second core, and a `folder` for the columns is given.
+    They are read at the same time where both are large, there is a second core, and there is a `folder` for the columns.
+    `advanced` is called with the number of bytes read in this process.
     """
     if host is None or folder is None or not (os.access(folder, os.W_OK) and _is_worth_it(host, device)):
-        read = read_host_trace(host, strict, advanced) if host is not None else None
-        found = read_device_trace(device, strict, arguments=read is None, advanced=advanced, modules=modules)
-        return Traces(read, found)
+        host_trace = read_host_trace(host, strict, advanced) if host is not None else None
+        without_host = host_trace is None
+        return Traces(
+            host_trace,
+            read_device_trace(device, strict, arguments=without_host, advanced=advanced, modules=modules),
+        )
     note_input(host)
     with tempfile.TemporaryFile(dir=folder, prefix=".columns.") as columns:
-        # else modules would come from the folder that the command runs in, whatever is there
+        # modules must not come from the folder that the command runs in
         path = f"import sys; sys.path[:] = {sys.path!r}"
         program = f"{path}; from {__name__} import read_for_another; read_for_another()"
         command = [sys.executable, "-c", program, host, str(int(strict)), str(folder), str(columns.fileno())]
@@ -73,20 +77,20 @@ def read_traces(
             pass_fds=[columns.fileno()],
         ) as process:
             try:
-                seen = _device_or_error(device, strict, advanced, modules)
+                device_trace = _device_or_error(device, strict, advanced, modules)
                 answer = process.stdout.read() if process.stdout else b""
             except BaseException:
                 process.kill()
                 raise
-        # a process that did not end well had no memory: here there may be more now
-        other = _taken_over(answer, columns) if not process.returncode else read_host_trace(host, strict)
-    if isinstance(seen, DataError):
-        raise seen
-    return Traces(other, seen)
+        # a process that failed had no memory: there may be more now
+        host_trace = _unpickle(answer, columns) if not process.returncode else read_host_trace(host, strict)
+    if isinstance(device_trace, DataError):
+        raise device_trace
+    return Traces(host_trace, device_trace)
 
 
 def _device_or_error(path: str, strict: bool, advanced: Advanced, modules: bool) -> DeviceTrace | DataError:
-    """Returns the error is for later: if the host trace cannot be read, that is said first."""
+    """Returns the trace, or the error, which is raised later: an error of the host trace comes first."""
     try:
         return read_device_trace(path, strict, advanced=advanced, modules=modules)
     except DataError as error:
@@ -99,7 +103,7 @@ def _is_worth_it(*paths: str) -> bool:
 
 
 def _size(path: str) -> int:
-    """About how many bytes of text a file holds."""
+    """Returns the estimated number of bytes of text in a file."""
     try:
         size = 0 if path == STANDARD_STREAM else Path(path).stat().st_size
     except OSError:
@@ -107,52 +111,50 @@ def _size(path: str) -> int:
     return size * (RATIO if path.endswith(COMPRESSED) else 1)
 
 
-def _taken_over(answer: bytes, columns: IO[bytes]) -> HostTrace:
-    """Returns what the other process read, or the DataError that it ended with."""
-    handed = pickle.loads(answer)
-    if isinstance(handed, DataError):
-        raise handed
-    whole = mapped(columns) if any(handed.sizes) else memoryview(b"")
-    buffers, place = [], 0
-    for size in handed.sizes:
-        buffers.append(whole[place : place + size])
-        place += -(-size // ALIGNED) * ALIGNED
-    trace: HostTrace = pickle.loads(handed.trace, buffers=buffers)
+def _unpickle(answer: bytes, columns: IO[bytes]) -> HostTrace:
+    """Returns the trace that the second process read. Raises the DataError that it ended with."""
+    pickled = pickle.loads(answer)
+    if isinstance(pickled, DataError):
+        raise pickled
+    file = mapped(columns) if any(pickled.sizes) else memoryview(b"")
+    buffers, offset = [], 0
+    for size in pickled.sizes:
+        buffers.append(file[offset : offset + size])
+        offset += -(-size // ALIGNED) * ALIGNED
+    trace: HostTrace = pickle.loads(pickled.trace, buffers=buffers)
     return trace
 
 
-def _hand_over(trace: HostTrace, descriptor: int) -> _Handed:
+def _pickle(trace: HostTrace, descriptor: int) -> _PickledTrace:
     buffers: list[pickle.PickleBuffer] = []
     pickled = pickle.dumps(trace, 5, buffer_callback=buffers.append)
     sizes = []
     with open(descriptor, "wb", buffering=0) as file:
         for buffer in buffers:
-            rest = buffer.raw()
-            sizes.append(len(rest))
-            while rest:
-                rest = rest[file.write(rest[:AT_ONCE]) :]
+            unwritten = buffer.raw()
+            sizes.append(len(unwritten))
+            while unwritten:
+                unwritten = unwritten[file.write(unwritten[:AT_ONCE]) :]
             file.seek(-file.tell() % ALIGNED, os.SEEK_CUR)
         file.truncate()
-    return _Handed(pickled, sizes)
+    return _PickledTrace(pickled, sizes)
 
 
 def read_for_another() -> None:
-    """What the other process does: reads the trace that its arguments name, and writes to standard output what it hands
-    over.
-    """
+    """Runs in the second process: reads the trace that its arguments name, and writes the result to standard output."""
     path, strict, folder, descriptor = sys.argv[1:]
     with suppress(RuntimeError):  # there may be no more threads
         start_new_thread(_end_with_parent, ())
     gc.disable()
     try:
         with workspace_in(Path(folder)):
-            answer: _Handed | DataError = _hand_over(read_host_trace(path, bool(int(strict))), int(descriptor))
+            answer: _PickledTrace | DataError = _pickle(read_host_trace(path, bool(int(strict))), int(descriptor))
     except DataError as error:
         answer = error
     sys.stdout.buffer.write(pickle.dumps(answer))
 
 
 def _end_with_parent() -> None:
-    """Nobody writes to standard input, which ends when the parent does, killed or not."""
+    """Ends this process with its parent: nobody writes to standard input, which closes when the parent ends."""
     os.read(sys.stdin.fileno(), 1)
     os._exit(1)

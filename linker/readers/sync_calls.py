@@ -1,6 +1,4 @@
-"""Which runtime and driver calls record, await, query or free, by name. Launching is not among them: any call may
-launch.
-"""
+"""Tells by name which runtime and driver calls record, await, query or free. Any call may launch."""
 
 import re
 from enum import IntEnum

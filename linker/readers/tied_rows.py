@@ -1,8 +1,7 @@
-"""Puts rows that start at the same time into an order that they tell themselves: a graph depends on what a trace says,
-not on where.
+"""Sorts rows of equal starts by their other columns, so that a graph does not depend on their order in the file.
 
-All that orders rows does so by their start first, and leaves those of one start as they stand. Rows of other starts
-stay where they are, so that a file in the order of time, as profilers write it, costs one look.
+Whatever sorts rows later does so by start first, and keeps rows of equal starts in order. Rows of other starts keep their
+positions, so that a file in the order of time, as profilers write it, costs little.
 """
 
 from dataclasses import replace
@@ -23,17 +22,13 @@ KEYS = {
     "syncs": ("process", "correlation", "device", "stream", "wait_stream", "record_correlation", "event", "kind"),
     "queue_events": ("device", "stream", "awaited", "sequence"),
 }  # fmt: skip
-"""The columns that order rows of one start, by table. Of ops the longer one is outside; those of one length were
-numbered as they began.
-"""
+"""The columns by which rows of equal starts are sorted, after their length: longer ops enclose shorter ones."""
 ROLES = {"ops": Role.OP, "activities": Role.ACTIVITY}
 Table = RecordedOps | RecordedCalls | RecordedActivities | RecordedSyncs | RecordedQueueEvents
 
 
 def with_ties_in_order(device: DeviceTrace) -> DeviceTrace:
-    """Returns the trace with the rows of one start in the order of `KEYS`. O(n log n), linear where starts are nearly
-    in order.
-    """
+    """Returns the trace with rows of equal starts in the order of `KEYS`. O(n log n), linear if starts are nearly sorted."""
     tables, communication = dict[str, Any](), dict(device.communication)
     for name, keys in KEYS.items():
         table = getattr(device, name)
@@ -46,7 +41,7 @@ def with_ties_in_order(device: DeviceTrace) -> DeviceTrace:
 
 
 def _order(table: Table, keys: tuple[str, ...]) -> Int64 | None:
-    """Returns the rows in their new order, None where that is how they stand."""
+    """Returns the rows in their new order, None if it is the same."""
     start = table.start
     order = np.argsort(start, kind="stable")
     first = is_group_start(start[order])
@@ -56,24 +51,24 @@ def _order(table: Table, keys: tuple[str, ...]) -> Int64 | None:
     moved = rows[np.lexsort((*columns[::-1], -length, start[rows]))]
     if (moved == rows).all():
         return None
-    places = np.arange(len(start))
-    places[rows] = moved
-    return places
+    new_order = np.arange(len(start))
+    new_order[rows] = moved
+    return new_order
 
 
 def _numbers(column: Int64 | Categorical, rows: Int64) -> Int64:
-    """Returns numbers that order rows as their values do."""
+    """Returns numbers that sort the rows as their values do."""
     if not isinstance(column, Categorical):
         return column[rows]
     used, code = np.unique(column.codes[rows], return_inverse=True)
-    in_order = sorted(range(len(used)), key=lambda place: column.table[used[place]])
-    return np.argsort(np.array(in_order, np.int64))[code.reshape(-1)]
+    by_text = sorted(range(len(used)), key=lambda position: column.table[used[position]])
+    return np.argsort(np.array(by_text, np.int64))[code.reshape(-1)]
 
 
 def _moved(records: "JsonRecords[kineto.Args]", order: Int64) -> "JsonRecords[kineto.Args]":
-    """Returns the records of the same rows at their new places."""
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
-    rows = place[records.rows]
+    """Returns the records by the new numbers of their rows."""
+    new_row = np.empty(len(order), np.int64)
+    new_row[order] = np.arange(len(order))
+    rows = new_row[records.rows]
     by_row = np.argsort(rows)
     return JsonRecords(rows[by_row], records.texts.take(by_row), records.kind)

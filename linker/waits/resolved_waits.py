@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Categorical, Int64, RowBuilder
+from ...schema.columns import ABSENT, ActivityRows, CallRows, Categorical, Int64, RowBuilder
 from ...schema.linked import DeviceWaits, HostWaits, Provenance
 from ..submissions import Findings, Process
 from .implicit_host_waits import ImplicitHostWaits
@@ -73,7 +73,7 @@ class ResolvedWaits:
     def device_table(self) -> DeviceWaits:
         """Returns the waits between streams, in the order in which they were added."""
         source, target, code = self.of_device.columns()
-        return DeviceWaits(source, target, _provenance_column(code))
+        return DeviceWaits(ActivityRows(source), ActivityRows(target), _provenance_column(code))
 
     def host_table(self) -> HostWaits:
         """Returns the waits of the host, in the order in which they were added.
@@ -85,7 +85,8 @@ class ResolvedWaits:
         possible = (source < 0) | (submitted[source] <= self.process.calls.start[call])
         if not possible.all():
             self.dropped["host waits that contradict the order of launches"].extend(call[~possible].data)
-        return HostWaits(call[possible], source[possible], since[possible], _provenance_column(code[possible]))
+        rows = CallRows(call[possible]), ActivityRows(source[possible])
+        return HostWaits(*rows, since[possible], _provenance_column(code[possible]))
 
 
 def _provenance_column(code: Int64) -> Categorical:

@@ -1,4 +1,4 @@
-"""A part of a run: steps, a window of time or an annotation in, what belongs to the part and what carries into it out."""
+"""Cuts a part out of a run: steps, a window of time or an annotation."""
 
 from .cut import TracePart as TracePart, cut as cut, of_both as of_both
 from .windows import (

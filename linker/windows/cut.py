@@ -1,7 +1,7 @@
-"""Cuts a part out of a linked trace: what belongs to it, what is cut at its borders, and what no longer holds.
+"""Cuts a part out of a linked trace, and counts what is lost at its borders.
 
-The whole trace is linked before it is cut, so that a part keeps what only the whole tells: which event a wait is for,
-who called whom, which collective an op waits for.
+The whole trace is linked first, so that a part keeps what only the whole trace can tell: which event a wait is for,
+which op called which, which collective an op waits for.
 """
 
 from collections import Counter
@@ -23,8 +23,13 @@ LARGEST = np.iinfo(np.int64).max
 
 
 class TracePart(NamedTuple):
-    """A part, which calls of the whole are in it, by reason what was lost at its borders, and how many ops were cut
-    there.
+    """A part of a linked trace.
+
+    Attributes:
+        linked: The part.
+        calls: Which calls of the whole trace are in it.
+        lost: What was lost at its borders, counted by reason.
+        shortened: How many ops were cut at its borders.
     """
 
     linked: LinkedTrace
@@ -34,16 +39,14 @@ class TracePart(NamedTuple):
 
     @property
     def is_empty(self) -> bool:
-        """Nothing ran in it: step marks may be all there is."""
+        """Whether nothing ran in it, though there may be step marks."""
         ops = self.linked.ops
         ran = (ops.end > ops.start) & ~are_step_marks(ops.name)
         return not len(self.linked.activities) and not len(self.linked.calls) and not ran.any()
 
 
 def of_both(linked: LinkedTrace) -> TracePart:
-    """Returns the trace without the host ops that began before or after everything that the device trace holds, if
-    these are many.
-    """
+    """Returns the trace without the host ops before and after all that the device trace holds, if these are many."""
     calls, activities = (np.ones(len(table), np.bool_) for table in (linked.calls, linked.activities))
     ops = ~_beyond(linked.ops)
     part = linked if ops.all() else select_linked(linked, Kept(ops, calls, activities))
@@ -51,13 +54,13 @@ def of_both(linked: LinkedTrace) -> TracePart:
 
 
 def cut(linked: LinkedTrace, period: Period) -> TracePart:
-    """Returns the part of a trace that belongs to a period.
+    """Returns the part of a trace that belongs to a period. O(n log n).
 
-    A call belongs to the period it starts in, whole, even if it returns later: a thread's part of the period begins and
-    ends when the call that is running at the border returns. Ops that overlap that part are kept and cut to it.
-    Activities belong to their launch call, whenever they ran; those without a call to the time they started at. An
-    untimed op goes with the one before it by id. Waits and hand-offs between the part and the rest are lost: what they
-    held back starts as measured. O(n log n).
+    A call belongs to the period that it starts in, even if it returns later: a thread's part of the period begins and
+    ends when the call that runs at the border returns. Ops that overlap that part are kept and cut to it. Activities
+    belong to their launch call, whenever they ran; activities without a call to the time of their start. An op without
+    times goes with the op before it by id. Waits and hand-offs across the borders are lost: what they blocked starts as
+    measured.
     """
     parts = ThreadParts(linked.calls, period)
     calls = parts.starts(linked.calls.thread, linked.calls.start)
@@ -66,15 +69,15 @@ def cut(linked: LinkedTrace, period: Period) -> TracePart:
     ops, shortened = _shortened(part.ops, parts)
     waits, lost = part.host_waits, _crossing(linked, kept)
     info = copy(part.info)
-    info.carried = _carried(linked, kept)
-    over, lost["hand-overs across the borders of the window"] = _handoffs(part.handoffs, parts)
+    info.carried = _backlog(linked, kept)
+    handoffs, lost["hand-overs across the borders of the window"] = _handoffs(part.handoffs, parts)
     return TracePart(
         replace(
             part,
             info=info,
             ops=ops,
             host_waits=replace(waits, since=parts.since(part.calls.thread[waits.call_row], waits.since)),
-            handoffs=over,
+            handoffs=handoffs,
         ),
         calls,
         lost,
@@ -83,20 +86,20 @@ def cut(linked: LinkedTrace, period: Period) -> TracePart:
 
 
 def _ops(ops: Ops, parts: ThreadParts) -> Bool:
-    """Returns ops that overlap the part, the untimed ones that belong to it, and nodes that are no ops."""
+    """Returns which ops overlap the part or, without times, belong to it, and which nodes are no ops."""
     timed, first = ops.start != ABSENT, parts.first(ops.thread)
     kept = timed & (ops.start < parts.last(ops.thread)) & ((ops.end > first) | (ops.start >= first))
     untimed = ~timed & are_ops(ops.name)
-    known = np.flatnonzero(timed & ops.recorded_by_host) if untimed.any() else np.empty(0, np.int64)
-    known = known[np.argsort(ops.id[known], kind="stable")]
-    if len(known):
-        before = known[np.maximum(np.searchsorted(ops.id[known], ops.id[untimed]) - 1, 0)]
+    in_both = np.flatnonzero(timed & ops.recorded_by_host) if untimed.any() else np.empty(0, np.int64)
+    in_both = in_both[np.argsort(ops.id[in_both], kind="stable")]
+    if len(in_both):
+        before = in_both[np.maximum(np.searchsorted(ops.id[in_both], ops.id[untimed]) - 1, 0)]
         kept[untimed] = kept[before]
     return _with_callers(ops, kept | ~(timed | untimed))
 
 
 def _with_callers(ops: Ops, kept: Bool) -> Bool:
-    """Returns the kept ops and the untimed ones that called them."""
+    """Adds to the kept ops those without times that called them."""
     untimed = ops.start == ABSENT
     if not untimed.any():
         return kept
@@ -109,17 +112,17 @@ def _with_callers(ops: Ops, kept: Bool) -> Bool:
 
 
 def _beyond(ops: Ops) -> Bool:
-    """Returns the host ops before the first and after the last one that the device trace holds, which called none that
-    it holds.
+    """Returns which host ops are before the first or after the last one that the device trace holds, and called none
+    that it holds.
     """
-    held = ops.start != ABSENT
-    untimed = ~held & are_ops(ops.name)
-    held &= ops.recorded_by_host
-    if not held.any() or not untimed.any():
+    timed = ops.start != ABSENT
+    untimed = ~timed & are_ops(ops.name)
+    in_both = timed & ops.recorded_by_host
+    if not in_both.any() or not untimed.any():
         return np.zeros(len(ops), np.bool_)
-    first, last = ops.id.min(where=held, initial=LARGEST), ops.id.max(where=held, initial=ABSENT)
+    first, last = ops.id.min(where=in_both, initial=LARGEST), ops.id.max(where=in_both, initial=ABSENT)
     beyond = untimed & ((ops.id < first) | (ops.id > last))
-    if beyond.sum() <= SMALLEST_REST * (untimed.sum() + held.sum()):
+    if beyond.sum() <= SMALLEST_REST * (untimed.sum() + in_both.sum()):
         return np.zeros(len(ops), np.bool_)
     return ~_with_callers(ops, ~beyond)
 
@@ -143,44 +146,46 @@ def _shortened(ops: Ops, parts: ThreadParts) -> tuple[Ops, int]:
     child = child[shorter[parent[child]] & (ops.thread[parent[child]] == ops.thread[child])]
     inner = np.zeros(len(ops), np.int64)
     np.add.at(inner, parent[child], end[child] - start[child])
-    own = np.maximum(end - start - inner, 0)
-    return replace(ops, start=start, end=end, exclusive=np.where(shorter, own, ops.exclusive)), int(shorter.sum())
+    exclusive = np.where(shorter, np.maximum(end - start - inner, 0), ops.exclusive)
+    return replace(ops, start=start, end=end, exclusive=exclusive), int(shorter.sum())
 
 
-def _handoffs(over: ThreadHandoffs, parts: ThreadParts) -> tuple[ThreadHandoffs, int]:
+def _handoffs(handoffs: ThreadHandoffs, parts: ThreadParts) -> tuple[ThreadHandoffs, int]:
     """Returns the hand-offs inside the part, and how many others have an end or some of their waiting there."""
-    given = parts.ends(over.source_thread, over.source_time)
-    taken = parts.starts(over.target_thread, over.target_time)
-    waiting = (over.waiting_since != ABSENT) & (over.waiting_since < parts.last(over.target_thread))
-    waiting &= over.target_time > parts.first(over.target_thread)
-    kept = select_rows(over, given & taken)
-    inside = replace(kept, waiting_since=parts.since(kept.target_thread, kept.waiting_since))
-    return inside, int(((given | taken | waiting) & ~(given & taken)).sum())
+    source_inside = parts.ends(handoffs.source_thread, handoffs.source_time)
+    target_inside = parts.starts(handoffs.target_thread, handoffs.target_time)
+    waits_inside = (handoffs.waiting_since != ABSENT) & (handoffs.waiting_since < parts.last(handoffs.target_thread))
+    waits_inside &= handoffs.target_time > parts.first(handoffs.target_thread)
+    is_inside = source_inside & target_inside
+    kept = select_rows(handoffs, is_inside)
+    kept = replace(kept, waiting_since=parts.since(kept.target_thread, kept.waiting_since))
+    return kept, int(((source_inside | target_inside | waits_inside) & ~is_inside).sum())
 
 
-def _carried(linked: LinkedTrace, kept: Kept) -> dict[int, int]:
-    """Returns by id of the kept activities that followed others, on their stream or by a wait of it: when the last of
-    those had ended.
+def _backlog(linked: LinkedTrace, kept: Kept) -> dict[int, int]:
+    """Returns for kept activities that waited for work outside the part, by id, when the last of it ended (ns).
+
+    They waited for the activity before them on their stream, or because the stream was told to.
     """
     activities, waits = linked.activities, linked.device_waits
     before, outside = previous_on_stream(activities), ~kept.activities
     rows = np.flatnonzero(kept.activities & (before >= 0))
-    real = waits.source_row >= 0
-    source = np.concatenate((before[rows], waits.source_row[real]))
-    target = np.concatenate((rows, waits.target_row[real]))
+    has_source = waits.source_row >= 0
+    source = np.concatenate((before[rows], waits.source_row[has_source]))
+    target = np.concatenate((rows, waits.target_row[has_source]))
     crossing = outside[source] & kept.activities[target]
-    ended = np.full(len(activities), -1, np.int64)
-    np.maximum.at(ended, target[crossing], activities.end[source[crossing]])
-    held = np.flatnonzero(ended >= 0)
-    return dict(zip(activities.id[held].tolist(), ended[held].tolist(), strict=True))
+    until = np.full(len(activities), -1, np.int64)
+    np.maximum.at(until, target[crossing], activities.end[source[crossing]])
+    blocked = np.flatnonzero(until >= 0)
+    return dict(zip(activities.id[blocked].tolist(), until[blocked].tolist(), strict=True))
 
 
 def _crossing(linked: LinkedTrace, kept: Kept) -> Counter[str]:
-    """Returns how many waits have one end in the part."""
+    """Returns how many waits of the device and of the host have one end in the part and one outside."""
     device, host = linked.device_waits, linked.host_waits
-    real = host.source_row >= 0
+    has_source = host.source_row >= 0
     between = kept.activities[device.source_row] ^ kept.activities[device.target_row]
-    awaited = kept.activities[host.source_row[real]] ^ kept.calls[host.call_row[real]]
+    awaited = kept.activities[host.source_row[has_source]] ^ kept.calls[host.call_row[has_source]]
     return Counter(
         {
             "device waits across the borders of the window": int(between.sum()),

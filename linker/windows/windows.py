@@ -1,7 +1,7 @@
-"""Which part of a trace is linked: the time period that steps, an annotation or the clock give, and the one that both
-files cover.
+"""Finds the part of a trace to link: the period of steps, of an annotation or by the clock, and the one that both files
+cover.
 
-Spans that follow each other share no moment and leave none out between them.
+Periods that follow each other neither overlap nor leave a gap.
 """
 
 import re
@@ -17,9 +17,7 @@ from ..readers import DeviceTrace
 
 STEP = re.compile(re.escape(STEP_MARK) + r"(\d{1,18})$")
 SMALLEST_REST = 0.05
-"""Share of a file's ops before or after all that the other file holds, up to which they are single ops that got lost
-there.
-"""
+"""Up to this share of a file's ops may lie before or after all that the other file holds: these are single lost ops."""
 STEPS_NAMED = 8
 ALL = "all"
 OF_SEVERAL = re.compile(rf"(.+):(\d{{1,18}}|{ALL})", re.DOTALL)
@@ -32,13 +30,17 @@ class Period(NamedTuple):
     end: int
 
     def in_words(self, zero: int) -> str:
-        """Returns where it lies, counted from `zero`."""
+        """Returns start and end in µs after `zero` (ns)."""
         return " to ".join(f"{(time - zero) / 1000:.3f}" for time in self) + " µs"
 
 
 class Window(NamedTuple):
-    """The part that is asked for, by all that is given: steps from the first up to but without the second number, the
-    first or another annotation of a name, and two times in µs after the trace's start.
+    """The part of a trace that was requested; with several fields, what they have in common.
+
+    Attributes:
+        steps: The first step, and the one after the last.
+        annotation: The name of an annotation, `NAME:K` or `NAME:all`, see `annotation_period`.
+        clock: Start and end in µs after the trace's start.
     """
 
     steps: tuple[int, int] | None = None
@@ -50,9 +52,7 @@ EVERYTHING = Window()
 
 
 def period_of(device: DeviceTrace, window: Window, period: Period) -> Period:
-    """Returns the period that a window has in a trace, within another one. Raises DataError where the trace does not
-    hold what is asked for.
-    """
+    """Returns the period of a window, within another period. Raises DataError where the trace does not hold it."""
     if window.clock is not None:
         period = common(period, clock_span(device, *window.clock))
     if window.steps is not None:
@@ -63,27 +63,25 @@ def period_of(device: DeviceTrace, window: Window, period: Period) -> Period:
 
 
 def common(left: Period, right: Period) -> Period:
-    """Returns what two periods have in common; one that ends before it starts for nothing."""
+    """Returns the overlap of two periods; it ends before it starts where there is none."""
     return Period(max(left.start, right.start), min(left.end, right.end))
 
 
 def whole(device: DeviceTrace) -> Period:
-    """Returns from the first start to the last end of any row."""
+    """Returns the period from the first start to the last end of all rows."""
     tables = (device.ops, device.calls, device.activities)
     first = min(int(table.start.min(initial=FOREVER)) for table in tables)
     return Period(first, max(int(table.end.max(initial=NEVER)) for table in tables) + 1)
 
 
 def trace_start(device: DeviceTrace) -> int:
-    """Returns when recording began, where viewers put 0; the first start where the trace does not say it."""
+    """Returns when recording began (ns), which viewers show as 0; the first start where this is not recorded."""
     first = whole(device).start
     return first if device.recording_start is None else min(first, device.recording_start)
 
 
 def clock_span(device: DeviceTrace, begin: float, end: float) -> Period:
-    """Returns from `begin` to `end` µs after the trace's start. Raises DataError for a period that holds nothing of the
-    trace.
-    """
+    """Returns the period from `begin` to `end` µs after the trace's start. Raises DataError where nothing is in it."""
     trace, zero = whole(device), trace_start(device)
     period = Period(zero + round(begin * 1000), zero + round(end * 1000))
     if common(period, trace).start >= common(period, trace).end:
@@ -95,24 +93,23 @@ def clock_span(device: DeviceTrace, begin: float, end: float) -> Period:
 
 
 def step_span(device: DeviceTrace, first: int, end: int) -> Period:
-    """Returns the steps from number `first` up to but without `end`, by the ProfilerStep#N annotations.
+    """Returns the period of the steps from number `first` up to but without `end`, by the ProfilerStep#N annotations.
 
-    A step lasts until the next begins, the last until its own end. Raises DataError when one of them is not in the
-    trace.
+    A step lasts until the next begins, the last one until its own end. Raises DataError when a step is missing.
     """
     steps = _steps(device)
     missing = [number for number in range(first, min(end, first + len(steps) + 1)) if number not in steps]
     if missing or end <= first:
-        held = f"steps {_listing(steps)}" if steps else "no ProfilerStep#N annotation"
-        raise RequestError(f"{device.path}: no step {(missing or [first])[0]} to link; the trace holds {held}")
+        present = f"steps {_numbers_in_words(steps)}" if steps else "no ProfilerStep#N annotation"
+        raise RequestError(f"{device.path}: no step {(missing or [first])[0]} to link; the trace holds {present}")
     after = [period.start for number, period in steps.items() if number >= end and period.start > steps[end - 1].start]
     return Period(steps[first].start, min(after, default=steps[end - 1].end))
 
 
 def _steps(device: DeviceTrace) -> dict[int, Period]:
-    """Returns the steps by number; of one that several threads mark, the first mark."""
+    """Returns the steps by number; where several threads mark a step, the first mark counts."""
     names = device.ops.name
-    numbers = {code: int(found.group(1)) for code, name in enumerate(names.table) if (found := STEP.match(name))}
+    numbers = {code: int(match.group(1)) for code, name in enumerate(names.table) if (match := STEP.match(name))}
     rows = np.flatnonzero(names.where(lambda name: STEP.match(name) is not None))
     steps: dict[int, Period] = {}
     for row in rows[np.argsort(device.ops.start[rows], kind="stable")].tolist():
@@ -121,8 +118,8 @@ def _steps(device: DeviceTrace) -> dict[int, Period]:
     return steps
 
 
-def _listing(numbers: Iterable[int]) -> str:
-    """Returns numbers in words, those that follow each other as a range: 3 to 5, 9."""
+def _numbers_in_words(numbers: Iterable[int]) -> str:
+    """Returns numbers in words, consecutive ones as a range: 3 to 5, 9."""
     ranges: list[list[int]] = []
     for number in sorted(numbers):
         if ranges and number == ranges[-1][1] + 1:
@@ -134,30 +131,32 @@ def _listing(numbers: Iterable[int]) -> str:
 
 
 def annotation_period(device: DeviceTrace, name: str, within: Period) -> Period:
-    """Returns the annotation of that name that begins first in a period; `NAME:K` is the one that K others of it
-    precede, `NAME:all` from the first to the end of the last. Raises DataError when there is none.
+    """Returns the period of the first annotation of a name that begins within a period.
+
+    `NAME:K` is the one after K others of that name, `NAME:all` lasts from the first one to the end of the last. Raises
+    DataError when there is none.
     """
-    found = _annotations(device, name, within)
+    periods = _annotations(device, name, within)
     of_several = OF_SEVERAL.fullmatch(name)
-    if not found and of_several:
-        found, which = _annotations(device, of_several[1], within), of_several[2]
-        if which == ALL and found:
-            return Period(found[0].start, max(period.end for period in found))
-        if found and int(which) >= len(found):
+    if not periods and of_several:
+        periods, which = _annotations(device, of_several[1], within), of_several[2]
+        if which == ALL and periods:
+            return Period(periods[0].start, max(period.end for period in periods))
+        if periods and int(which) >= len(periods):
             raise RequestError(
-                f"{device.path}: {len(found)} annotations are named {of_several[1]!r} in that part of the trace, "
-                f"{of_several[1]}:0 to {of_several[1]}:{len(found) - 1}"
+                f"{device.path}: {len(periods)} annotations are named {of_several[1]!r} in that part of the trace, "
+                f"{of_several[1]}:0 to {of_several[1]}:{len(periods) - 1}"
             )
-        found = found[int(which) :] if found else []
-    if not found:
+        periods = periods[int(which) :] if periods else []
+    if not periods:
         raise RequestError(
-            f"{device.path}: no annotation named {name!r} in that part of the trace{_there(device, name, within)}"
+            f"{device.path}: no annotation named {name!r} in that part of the trace{_suggestion(device, name, within)}"
         )
-    return found[0]
+    return periods[0]
 
 
-def _there(device: DeviceTrace, name: str, within: Period) -> str:
-    """Suggests the annotation meant by a name that none has, as the end of a message."""
+def _suggestion(device: DeviceTrace, name: str, within: Period) -> str:
+    """Returns the nearest names of annotations, as the end of a message."""
     ops = device.ops
     begins = ops.annotation & (ops.start >= within.start) & (ops.start < within.end)
     codes, first = np.unique(ops.name.codes[begins], return_index=True)
@@ -166,7 +165,7 @@ def _there(device: DeviceTrace, name: str, within: Period) -> str:
 
 
 def _annotations(device: DeviceTrace, name: str, within: Period) -> list[Period]:
-    """Returns those of a name that begin in a period, in order of time, cut to it."""
+    """Returns the periods of the annotations of a name that begin within a period, in order of time, cut to it."""
     ops = device.ops
     rows = np.flatnonzero(
         ops.name.equal(name) & ops.annotation & (ops.start >= within.start) & (ops.start < within.end)
@@ -177,11 +176,9 @@ def _annotations(device: DeviceTrace, name: str, within: Period) -> list[Period]
 
 
 def host_period(device: DeviceTrace, match: Match) -> Period | None:
-    """Returns the part of a device trace that a host trace covers; None for all of it, but for single ops that got
-    lost.
+    """Returns the period of a device trace that a host trace covers, None for all of it except single lost ops.
 
-    It begins with the first op that both hold and lasts until the first one begins that the host trace, which was over,
-    does not hold.
+    It lasts from the first op that both traces hold until the first op that begins after the end of the host trace.
     """
     ops, matched = device.ops, np.zeros(len(device.ops.start), np.bool_)
     matched[match.device_row] = True

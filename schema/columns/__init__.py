@@ -21,12 +21,17 @@ from .byte_strings import (
 from .bytes_column import BytesColumn as BytesColumn
 from .column_types import (
     ABSENT as ABSENT,
+    ActivityRows as ActivityRows,
     Bool as Bool,
+    CallRows as CallRows,
     Categorical as Categorical,
+    CommunicationRows as CommunicationRows,
+    DeviceOpRows as DeviceOpRows,
     Int32 as Int32,
     Int64 as Int64,
     NodeIds as NodeIds,
     Ns as Ns,
+    OpRows as OpRows,
     Ragged as Ragged,
     Rows as Rows,
     Us as Us,

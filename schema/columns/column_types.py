@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import NewType
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,16 @@ Us = Int64
 """The same in whole µs."""
 Rows = Int64
 """A column of positions in another table, -1 for none."""
+OpRows = NewType("OpRows", Int64)
+"""Rows of the linked trace's ops, -1 for none."""
+DeviceOpRows = NewType("DeviceOpRows", Int64)
+"""Rows of the ops as the device trace holds them, -1 for none; `RowMap` turns them into `OpRows`."""
+CallRows = NewType("CallRows", Int64)
+"""Rows of the runtime and driver calls, -1 for none."""
+ActivityRows = NewType("ActivityRows", Int64)
+"""Rows of the device activities, -1 for none."""
+CommunicationRows = NewType("CommunicationRows", Int64)
+"""Rows of the communications, -1 for none."""
 NodeIds = Int64
 """A column of ids of a graph's nodes, as in its file; rows count from 0, ids of our own graphs from 1."""
 

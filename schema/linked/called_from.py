@@ -1,4 +1,4 @@
-"""For ops that another thread released, the op that did: as a linked file says it to readers that know no hand-overs."""
+"""Finds the op that released an op on another thread, for readers of linked files that do not know hand-overs."""
 
 from typing import NamedTuple
 
@@ -10,27 +10,28 @@ from .linked_trace import LinkedTrace, Ops
 
 
 class _ThreadOps(NamedTuple):
-    """A thread's ops by their start, of those that begin together the outermost first."""
+    """A thread's ops by start, outer ops before inner ones that start together."""
 
     row: Int64
     start: Int64
 
 
 def called_from(linked: LinkedTrace) -> SparseMember:
-    """Returns for ops that another thread released, the id of that thread's last op before."""
-    ops, over, threads = linked.ops, linked.handoffs, _ops_of_threads(linked.ops)
-    found: dict[int, int] = {}
-    columns = (over.source_thread, over.source_time, over.target_thread, over.target_time)
+    """Returns for ops that another thread released the id of that thread's last op before."""
+    ops, handoffs, threads = linked.ops, linked.handoffs, _ops_of_threads(linked.ops)
+    released_by: dict[int, int] = {}
+    columns = (handoffs.source_thread, handoffs.source_time, handoffs.target_thread, handoffs.target_time)
     for source, source_ns, target, target_ns in zip(*(column.tolist() for column in columns), strict=True):
         if not {source, target} <= threads.keys():
-            continue  # a part of a run may hold a hand-over between threads whose ops are all outside it
+            continue  # in a part of a run all ops of a thread may be outside
         before, released = threads[source], threads[target]
         last = int(np.searchsorted(before.start, source_ns)) - 1
         first = int(np.searchsorted(released.start, target_ns))
         if last >= 0 and first < len(released.row):
-            found[int(released.row[first])] = int(ops.id[before.row[last]])
-    rows = np.array(sorted(found), np.int64)
-    return SparseMember("inter_thread_dep", [integers(np.array([found[row] for row in rows.tolist()], np.int64))], rows)
+            released_by[int(released.row[first])] = int(ops.id[before.row[last]])
+    rows = np.array(sorted(released_by), np.int64)
+    ids = np.array([released_by[row] for row in rows.tolist()], np.int64)
+    return SparseMember("inter_thread_dep", [integers(ids)], rows)
 
 
 def _ops_of_threads(ops: Ops) -> dict[int, _ThreadOps]:

@@ -1,4 +1,4 @@
-"""Checks a linked trace that was read from a file, whose tables may contradict each other."""
+"""Checks that the tables of a linked trace from a file do not contradict each other."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -14,7 +14,7 @@ MOST_APART = 1 << 61
 
 
 def contradiction(linked: LinkedTrace) -> str:
-    """Returns what is wrong with the trace, in words; nothing where it is sound. O(n log n)."""
+    """Returns in words what is wrong with the trace, an empty text if nothing is. O(n log n)."""
     return next(_contradictions(linked), "")
 
 
@@ -30,7 +30,7 @@ def _contradictions(linked: LinkedTrace) -> Iterator[str]:
         ("communications", activities.communication_row, len(linked.communications)),
         ("communications", linked.ops.communication_row, len(linked.communications)),
         _codes("names of calls", calls.name),
-        *(_codes("places of calls", place) for place in (calls.module, calls.python_function) if place),
+        *(_codes("places of calls", column) for column in (calls.module, calls.python_function) if column),
     ):
         if (wrong := rows[(rows < -1) | (rows >= count)]).size:
             yield f"row {wrong[0]} of the {what} is referred to, and there are {count}"
@@ -38,9 +38,9 @@ def _contradictions(linked: LinkedTrace) -> Iterator[str]:
         yield "a call has no name"
     if (linked.host_waits.call_row < 0).any():
         yield "a wait of the host is in no call"
-    ids, often = np.unique(np.concatenate((linked.ops.id, activities.id)), return_counts=True)
-    if (often > 1).any():
-        yield f"{often[often > 1][0]} nodes have the id {ids[often > 1][0]}"
+    ids, count = np.unique(np.concatenate((linked.ops.id, activities.id)), return_counts=True)
+    if (count > 1).any():
+        yield f"{count[count > 1][0]} nodes have the id {ids[count > 1][0]}"
     if untimed := int((activities.start == ABSENT).sum()):
         yield f"{untimed} activities have no time"
     yield from _wrong_times(linked)
@@ -63,7 +63,7 @@ def _tables(linked: LinkedTrace) -> dict[str, Any]:
 
 
 def _columns(table: Any) -> list[Any]:
-    """Returns those with a value for each row; `extra` is only there for some."""
+    """Returns the columns with a value for each row, that is all but `extra`."""
     columns = [getattr(table, name) for name in table.__slots__ if name != "extra"]
     columns = [column for column in columns if column is not None]
     return [column.codes if isinstance(column, Categorical) else column for column in columns]
@@ -80,9 +80,9 @@ def _wrong_times(linked: LinkedTrace) -> Iterator[str]:
             yield f"{int((end < start).sum())} {name} end before they begin"
         first, last = min(first, int(start.min(initial=LATEST))), max(last, int(end.max(initial=-LATEST)))
     handoffs = linked.handoffs
-    for moments in (handoffs.source_time, handoffs.target_time, handoffs.waiting_since, linked.host_waits.since):
-        known = moments[moments != ABSENT]
-        first, last = min(first, int(known.min(initial=LATEST))), max(last, int(known.max(initial=-LATEST)))
+    for column in (handoffs.source_time, handoffs.target_time, handoffs.waiting_since, linked.host_waits.since):
+        times = column[column != ABSENT]
+        first, last = min(first, int(times.min(initial=LATEST))), max(last, int(times.max(initial=-LATEST)))
     # other linkers mix times since 1970 with others
     if last - first > MOST_APART:
         yield "its times are further apart than any clock shows"

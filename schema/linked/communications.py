@@ -1,6 +1,4 @@
-"""The recorded arguments of many communications as one column of rows of numbers: they are objects only while they are
-looked at.
-"""
+"""The recorded arguments of many communications as rows of numbers, which become objects only when they are accessed."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -20,10 +18,10 @@ IS_NUMBER = [isinstance(value, int) for value in msgspec.structs.astuple(Communi
 
 @dataclass(slots=True, eq=False)
 class Communications(Sequence[Communication]):
-    """Row i of `rows` has the fields of a communication, in their order: numbers as they are, of texts and lists the
-    place in `table`.
+    """Communications by row. Row i of `rows` has the fields of one, in order: numbers, or positions in `table` of texts
+    and lists.
 
-    Texts and lists are shared by the communications that have equal ones, so they are not to be changed.
+    Communications with equal texts and lists share them, so they must not be changed.
     """
 
     rows: Int64
@@ -38,8 +36,8 @@ class Communications(Sequence[Communication]):
     def __getitem__(self, row: slice) -> list[Communication]: ...
     def __getitem__(self, row: int | slice) -> Communication | list[Communication]:
         if isinstance(row, slice):
-            return [*map(self._one, self.rows[row].tolist())]
-        return self._one(self.rows[row].tolist())
+            return [*map(self._communication, self.rows[row].tolist())]
+        return self._communication(self.rows[row].tolist())
 
     def __iter__(self) -> Iterator[Communication]:
         for first in range(0, len(self), AT_ONCE):
@@ -55,57 +53,57 @@ class Communications(Sequence[Communication]):
         return self.rows[:, FIELDS.index(name)]
 
     def texts(self, name: str) -> list[str]:
-        """Returns what each has in a field that is a text."""
-        return [self.table[place] for place in self.numbers(name).tolist()]
+        """Returns the values of a field that is a text."""
+        return [self.table[position] for position in self.numbers(name).tolist()]
 
     def take(self, rows: Int64) -> "Communications":
         """Returns the given rows; texts and lists are shared."""
         return Communications(self.rows[rows], self.table)
 
     def rename(self, rows: Int64, name: str) -> None:
-        """Gives some of them another name."""
+        """Changes the name of the communications at these rows."""
         self.table.append(name)
         self.rows[rows, FIELDS.index("name")] = len(self.table) - 1
 
-    def _one(self, row: list[int]) -> Communication:
-        table = self.table
-        values: list[Any] = [number if own else table[number] for number, own in zip(row, IS_NUMBER, strict=True)]
+    def _communication(self, row: list[int]) -> Communication:
+        table, pairs = self.table, zip(row, IS_NUMBER, strict=True)
+        values: list[Any] = [number if is_number else table[number] for number, is_number in pairs]
         return Communication(*values)
 
     @staticmethod
     def of(records: Iterable[Communication]) -> "Communications":
-        """Returns the same as columns, which are on disk where columns go there."""
-        coming, once, pieces = iter(records), _Once(), IntegerBuilder()
-        while block := [*islice(coming, AT_ONCE)]:
-            pieces.add(np.array([*map(once.row, block)], np.int64).reshape(-1))
-        return Communications(pieces.column().reshape(-1, len(FIELDS)), once.table)
+        """Returns the communications as rows."""
+        records, interner, rows = iter(records), _ValueInterner(), IntegerBuilder()
+        while block := [*islice(records, AT_ONCE)]:
+            rows.add(np.array([*map(interner.row, block)], np.int64).reshape(-1))
+        return Communications(rows.column().reshape(-1, len(FIELDS)), interner.table)
 
 
-class _Once:
-    """Texts and lists by their places in `table`, where each stands once."""
+class _ValueInterner:
+    """Interns texts and lists: `table` holds each value once."""
 
     def __init__(self) -> None:
         self.table: list[Any] = []
-        self._places: dict[Any, int] = {}
+        self._positions: dict[Any, int] = {}
         self._of_list: dict[int, int] = {}
-        """By identity of the lists in the table, so that long ones that many share are not compared again."""
+        """Positions by identity of lists in the table, so that long shared lists are not compared again."""
 
     def row(self, record: Communication) -> list[int]:
-        """Returns the numbers that stand for a communication."""
-        values = msgspec.structs.astuple(record)
-        return [value if own else self._place(value) for value, own in zip(values, IS_NUMBER, strict=True)]
+        """Returns the row of a communication."""
+        pairs = zip(msgspec.structs.astuple(record), IS_NUMBER, strict=True)
+        return [value if is_number else self._position(value) for value, is_number in pairs]
 
-    def _place(self, value: Any) -> int:
-        place = self._of_list.get(id(value))
-        if place is None:
+    def _position(self, value: Any) -> int:
+        position = self._of_list.get(id(value))
+        if position is None:
             key = value if isinstance(value, str | range) else _key(value)
-            place = self._places.setdefault(key, len(self.table))
-            if place == len(self.table):
+            position = self._positions.setdefault(key, len(self.table))
+            if position == len(self.table):
                 self.table.append(value)
-                self._of_list[id(value)] = place
-        return place
+                self._of_list[id(value)] = position
+        return position
 
 
 def _key(values: Sequence[Any]) -> Any:
-    """Returns what is equal for equal lists; what is coalesced stands for itself."""
+    """Returns a key that is equal for equal lists; lists of coalesced communications are never equal."""
     return id(values) if values and isinstance(values[0], Communication) else tuple(values)

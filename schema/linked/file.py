@@ -1,9 +1,8 @@
-"""The linked trace as a file: JSON in the node layout of host schema 1.1.1, so that Chakra's converter reads it too,
-our tables beside.
+"""The linked trace as a file: JSON in the node layout of host schema 1.1.1, which Chakra's converter reads too.
 
-Op nodes carry `ts`, `inclusive_dur` and `exclusive_dur` in µs; activity nodes have `cat`. Calls, waits and hand-offs
-are tables of columns after the nodes, times in ns. A file without them, as chakra_trace_link writes it, is read too:
-its activities are taken to be launched at the end of their op or when they start, whichever is earlier.
+Op nodes have `ts`, `inclusive_dur` and `exclusive_dur` in µs; activity nodes have `cat`. Calls, waits and hand-offs are
+tables of columns after the nodes, times in ns. A file without these tables, as chakra_trace_link writes it, can be read
+too: its activities are taken to be launched at the end of their op or at their start, whichever is earlier.
 """
 
 from .layout import LinkedFile

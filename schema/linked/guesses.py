@@ -1,4 +1,4 @@
-"""Edges of a linked trace that are known from timing alone, and the trace without them."""
+"""Removes the edges of a linked trace that are known from timing alone."""
 
 from dataclasses import fields, replace
 from typing import Any, TypeVar
@@ -15,17 +15,18 @@ def guessed(found: Categorical) -> Bool:
 
 
 def without_guesses(linked: LinkedTrace) -> LinkedTrace:
-    """Returns the trace without waits and hand-offs that are known from timing alone; what they took for waiting is a
-    thread's own time again.
+    """Returns the trace without waits and hand-offs that are known from timing alone.
+
+    Their waiting time becomes the thread's own time again.
     """
     tables = {name: _certain(getattr(linked, name)) for name in ("device_waits", "host_waits", "handoffs")}
     return replace(linked, **tables)
 
 
 def _certain(table: Guessable) -> Guessable:
-    known = ~guessed(table.found)
-    columns: dict[str, Any] = {column.name: getattr(table, column.name) for column in fields(table)}
-    kept: dict[str, Any] = {
-        name: c.take(known) if isinstance(c, Categorical) else c[known] for name, c in columns.items()
-    }
-    return replace(table, **kept)
+    is_certain = ~guessed(table.found)
+    columns: dict[str, Any] = {}
+    for name in (field.name for field in fields(table)):
+        column = getattr(table, name)
+        columns[name] = column.take(is_certain) if isinstance(column, Categorical) else column[is_certain]
+    return replace(table, **columns)

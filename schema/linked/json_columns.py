@@ -16,9 +16,7 @@ FRACTIONS = Spans.of([f".{fraction:03d}".rstrip("0").rstrip(".").encode() for fr
 
 
 class Member(NamedTuple):
-    """The values that stand under a key in all rows, or in these (ascending). Each consists of the texts of all `parts`
-    side by side.
-    """
+    """The values of a key, in all rows or in these (ascending). Each value is the concatenation of all `parts`."""
 
     key: str
     parts: Sequence[Spans]
@@ -26,20 +24,20 @@ class Member(NamedTuple):
 
 
 class SparseMember(NamedTuple):
-    """A member of some of so many rows that they are written in blocks."""
+    """A member that only some rows have, of a table that is written in blocks."""
 
     key: str
     parts: Sequence[Spans]
     rows: Int64
 
     def within(self, block: slice) -> Member:
-        """Returns what it is in a block of the rows."""
+        """Returns the member for a block of the rows."""
         chosen = np.arange(*np.searchsorted(self.rows, (block.start, block.stop)))
         return Member(self.key, [part.take(chosen) for part in self.parts], self.rows[chosen] - block.start)
 
 
 def objects(members: Iterable[Member], count: int) -> bytes:
-    """Returns the texts of `count` objects with commas between; the first member must be in all of them."""
+    """Returns the texts of `count` objects, separated by commas. All objects must have the first member."""
     parts: list[tuple[Int64 | slice, Spans]] = []
     before = b"{"
     for member in members:
@@ -65,17 +63,17 @@ def texts(table: Iterable[str]) -> Spans:
 
 
 def microseconds(time: Int64) -> tuple[Spans, Spans, Spans]:
-    """Returns times in ns as µs: sign, whole and fraction, exact and without needless zeros."""
+    """Returns times in ns as µs: sign, whole and fraction, exact and without trailing zeros."""
     whole, fraction = np.divmod(np.abs(time), 1000)
     return SIGNS.take((time < 0).astype(np.int64)), integers(whole), FRACTIONS.take(fraction)
 
 
 def lists(key: str, row: Int64, value: Int64) -> SparseMember:
-    """Returns a list in each row that is there, of its values in the order given."""
+    """Returns a list for each row in `row`, of its values in their order."""
     order = np.argsort(row, kind="stable")
     rows, first, count = np.unique(row[order], return_index=True, return_counts=True)
     values, last = integers(value[order]), first + count - 1
-    # the values of a row stand side by side, with the commas between
+    # the values of a row are contiguous, with commas between them
     inner = Spans(
         values.source, values.starts[first], values.starts[last] + values.lengths[last] - values.starts[first]
     )

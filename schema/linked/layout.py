@@ -1,4 +1,4 @@
-"""The records of a linked file, as they stand in it and as they are read."""
+"""The records of a linked file."""
 
 from decimal import Decimal
 from typing import Annotated, NamedTuple
@@ -11,11 +11,11 @@ from .linked_trace import Communication, LinkReport, ProcessGroup, Provenance, T
 SCHEMA = "1.1.1-chakra.0.0.4"
 Raw = msgspec.Raw
 Position = Annotated[int, msgspec.Meta(ge=-1, lt=1 << 31)]
-"""A place in a list of texts, -1 for none."""
+"""A position in a list of texts, -1 for none."""
 
 
 class IntegerAttribute(NamedTuple):
-    """An attribute's name and type in the file, and what stands for one that is missing."""
+    """An attribute's name and type in the file, and the value of a missing one."""
 
     name: str
     type: str
@@ -30,7 +30,7 @@ INTEGER_ATTRIBUTES = (
     IntegerAttribute("tid", "uint64", 0),
     IntegerAttribute("fw_tid", "uint64", 0),
 )
-"""Those of an op that have a column, in the order of the file."""
+"""The attributes of an op that have a column, in the order of the file."""
 
 
 class Node(msgspec.Struct, gc=False):
@@ -62,7 +62,7 @@ class Node(msgspec.Struct, gc=False):
 
 
 class ExactNode(Node, gc=False):
-    """With decimal time stamps, for fractions that a double cannot hold."""
+    """A node with decimal time stamps, for fractions that a double cannot hold."""
 
     ts: Decimal | None = None  # type: ignore[assignment]
     inclusive_dur: Decimal | None = None  # type: ignore[assignment]
@@ -70,8 +70,9 @@ class ExactNode(Node, gc=False):
 
 
 class CallTable(msgspec.Struct, omit_defaults=True):
-    """Calls as columns: `name` is a position in `names`, `op` one in the nodes, `module` and `python_function` are
-    positions in `places`, -1 for none; times in ns.
+    """Calls as columns, times in ns. -1 means none.
+
+    `name` is a position in `names`, `op` the id of an op, `module` and `python_function` are positions in `places`.
     """
 
     names: list[str]
@@ -87,8 +88,8 @@ class CallTable(msgspec.Struct, omit_defaults=True):
 
 
 class WaitTable(msgspec.Struct):
-    """Device waits: `of` is an activity id; host waits: a row of the call table. `source` is an activity id, -1 for
-    none.
+    """Waits as columns. `of` is the id of an activity in device waits, a row of the call table in host waits; `source` is
+    the id of an activity, -1 for none.
     """
 
     of: list[Whole]
@@ -98,7 +99,7 @@ class WaitTable(msgspec.Struct):
 
 
 class HandoffTable(msgspec.Struct):
-    """Hand-offs between threads as columns, times in ns; `waiting_since_ns` is null for from the target's start."""
+    """Hand-offs between threads as columns, times in ns. `waiting_since_ns` is null if the target waited from its start."""
 
     source_thread: list[Whole]
     source_ns: list[Whole]

@@ -12,13 +12,16 @@ from typing import Annotated, Any
 import msgspec
 
 from ..columns import (
+    ActivityRows,
     Bool,
     BytesColumn,
+    CallRows,
     Categorical,
+    CommunicationRows,
     Int64,
     JsonRecords,
     Ns,
-    Rows,
+    OpRows,
     Summary,
     SummaryRepr,
     Table,
@@ -66,7 +69,7 @@ class Ops(Table):
     inputs: BytesColumn
     outputs: BytesColumn
     extra: JsonRecords[dict[str, Any]]
-    communication_row: Rows
+    communication_row: CommunicationRows
     module: Categorical | None = None
     python_function: Categorical | None = None
 
@@ -85,7 +88,7 @@ class Calls(Table):
     start: Ns
     end: Ns
     correlation: Int64
-    op_row: Rows
+    op_row: OpRows
     module: Categorical | None = None
     python_function: Categorical | None = None
 
@@ -112,9 +115,9 @@ class Activities(Table):
     graph_node: Int64
     size: Int64
     bandwidth: Int64
-    call_row: Rows
-    op_row: Rows
-    communication_row: Rows
+    call_row: CallRows
+    op_row: OpRows
+    communication_row: CommunicationRows
     module: Categorical | None = None
     python_function: Categorical | None = None
 
@@ -129,8 +132,8 @@ class DeviceWaits(Table):
     The source is -1 in a part of a trace that does not hold it.
     """
 
-    source_row: Rows
-    target_row: Rows
+    source_row: ActivityRows
+    target_row: ActivityRows
     found: Categorical
 
 
@@ -142,8 +145,8 @@ class HostWaits(Table):
     The host waits from `since` on, ABSENT for from the call's start (or from its launch, if it launches).
     """
 
-    call_row: Rows
-    source_row: Rows
+    call_row: CallRows
+    source_row: ActivityRows
     since: Ns
     found: Categorical
 

@@ -22,12 +22,12 @@ from ..traces import NO_TENSORS, Attr, InexactTime, integers, listed_attributes,
 from .layout import INTEGER_ATTRIBUTES, Node
 
 SCHEMA = "op_schema"
-PLACES = ("module", "python_function")
+PYTHON_COLUMNS = ("module", "python_function")
 ATTRIBUTE_NAMES = (*(attribute.name for attribute in INTEGER_ATTRIBUTES), SCHEMA)
 
 
 class NodeTable:
-    """Ops or activities: for each column what the pieces of the file have for it."""
+    """The columns of ops or activities, which grow piece by piece."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -35,7 +35,7 @@ class NodeTable:
         self._texts: dict[str, CategoricalBuilder] = defaultdict(CategoricalBuilder)
 
     def add(self, nodes: Sequence[Node], start: Int64, inclusive: Int64, exclusive: Int64) -> None:
-        """What ops and activities both have."""
+        """Adds the columns that ops and activities both have; times in ns."""
         self.count += len(nodes)
         end = np.where(start == ABSENT, ABSENT, start + np.where(inclusive == ABSENT, 0, inclusive))
         for name, times in (("start", start), ("end", end), ("exclusive", exclusive)):
@@ -63,7 +63,7 @@ class NodeTable:
 
 
 class LinkedNodes:
-    """The nodes of a file. `timed` tells whether any of them has a time."""
+    """The nodes of a file. `timed` tells whether any node has a time."""
 
     def __init__(self) -> None:
         self.ops, self.activities = NodeTable(), NodeTable()
@@ -72,24 +72,24 @@ class LinkedNodes:
         self.inputs, self.outputs = BytesColumnBuilder(), BytesColumnBuilder()
         self.extra: JsonRecordsBuilder[dict[str, Any]] = JsonRecordsBuilder(dict[str, Any])
         self.unusable = 0
-        """Inputs or outputs that are no lists."""
+        """How many inputs or outputs are no lists."""
         self.modules = False
         """Whether any node has a module or a Python function."""
         self.waits: list[tuple[int, int]] = []
-        """Rows of activities and the ids that they wait for."""
+        """Pairs of an activity's row and the id that it waits for."""
 
     def __len__(self) -> int:
         return self.ops.count + self.activities.count
 
-    def places(self, table: NodeTable) -> tuple[Categorical | None, Categorical | None]:
-        """Returns the module and the Python function of each row of a table; None where no node has any."""
+    def python_columns(self, table: NodeTable) -> tuple[Categorical | None, Categorical | None]:
+        """Returns the modules and the Python functions of a table's rows, None if no node has any."""
         if not self.modules:
             return None, None
-        module, function = (_without_empty(table.strings(name)) for name in PLACES)
+        module, function = (_without_empty(table.strings(name)) for name in PYTHON_COLUMNS)
         return module, function
 
     def add(self, nodes: Sequence[Node], exact: Callable[[], Sequence[Node]]) -> None:
-        """Adds a piece; `exact` decodes it again with exact times."""
+        """Adds a piece of the file; `exact` decodes it again with exact times."""
         try:
             times = _times(nodes)
         except InexactTime:
@@ -101,13 +101,13 @@ class LinkedNodes:
             (~is_activity, self.ops, self._add_ops),
             (is_activity, self.activities, self._add_activities),
         ):
-            chosen = list(compress(nodes, mask.tolist()))
-            add(chosen)
-            for name in PLACES:
-                texts = [getattr(node, name) for node in chosen]
+            selected = list(compress(nodes, mask.tolist()))
+            add(selected)
+            for name in PYTHON_COLUMNS:
+                texts = [getattr(node, name) for node in selected]
                 self.modules |= any(texts)
                 table.texts(name, [text or "" for text in texts])
-            table.add(chosen, *(column[mask] for column in times))
+            table.add(selected, *(column[mask] for column in times))
 
     def _add_ops(self, nodes: list[Node]) -> None:
         self._add_attributes([node.attrs for node in nodes])
@@ -124,12 +124,12 @@ class LinkedNodes:
         return text
 
     def _add_attributes(self, attributes: list[list[Attr]]) -> None:
-        """The ops' attributes as columns; those without a column stay in `extra`."""
+        """Adds the ops' attributes to their columns, those without a column to `extra`."""
         columns, further = listed_attributes(attributes, ATTRIBUTE_NAMES)
         for name, _, missing in INTEGER_ATTRIBUTES:
             self.ops.integers(name, integers(columns[name], missing))
         self.ops.texts(SCHEMA, [text if type(text) is str else "" for text in columns[SCHEMA]])
-        self.extra.add({self.ops.count + row: rest for row, rest in further.items()})
+        self.extra.add({self.ops.count + row: extra for row, extra in further.items()})
 
     def _add_activities(self, nodes: list[Node]) -> None:
         for name in ("device", "stream", "correlation", "graph_node", "size", "bandwidth", "call"):
@@ -140,23 +140,25 @@ class LinkedNodes:
 
 
 def _times(nodes: Sequence[Node]) -> list[Int64]:
-    """Starts, inclusive and exclusive durations in ns. Raises InexactTime."""
+    """Returns starts, inclusive and exclusive durations in ns. Raises InexactTime."""
     return [_nanoseconds([getattr(node, name) for node in nodes]) for name in ("ts", "inclusive_dur", "exclusive_dur")]
 
 
 def _nanoseconds(stamps: list[int | float | None]) -> Int64:
-    """Returns of µs stamps, ABSENT where there is none."""
+    """Returns times in ns for stamps in µs, ABSENT for none."""
     times = np.full(len(stamps), ABSENT, np.int64)
-    given = np.array([stamp is not None for stamp in stamps], np.bool_)
-    times[given] = nanoseconds([stamp for stamp in stamps if stamp is not None])
+    has_time = np.array([stamp is not None for stamp in stamps], np.bool_)
+    times[has_time] = nanoseconds([stamp for stamp in stamps if stamp is not None])
     return times
 
 
 def _without_empty(texts: Categorical) -> Categorical:
-    """With no text in place of an empty one."""
+    """Replaces empty texts by none (code -1)."""
     return Categorical(np.where(texts.where(bool), texts.codes, -1).astype(np.int32), texts.table)
 
 
 def _parent(node: Node) -> int:
-    above = node.ctrl_deps
-    return (above[0] if above else -1) if isinstance(above, list) else -1 if above is None else above
+    parent = node.ctrl_deps
+    if isinstance(parent, list):
+        return parent[0] if parent else -1
+    return -1 if parent is None else parent

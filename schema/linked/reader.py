@@ -4,7 +4,7 @@ from functools import partial
 
 import numpy as np
 
-from ..columns import ABSENT, Int64, rows_in_circles, rows_of
+from ..columns import ABSENT, CallRows, CommunicationRows, OpRows, rows_in_circles, rows_of
 from ..errors import DataError
 from ..io import open_input
 from ..progress import Advanced, unseen
@@ -17,8 +17,9 @@ from .nodes import LinkedNodes, NodeTable
 
 
 def read_linked(path: str, advanced: Advanced = unseen) -> LinkedTrace:
-    """Reads a linked trace, ours or chakra_trace_link's; `advanced` is told of the bytes. Raises DataError when it is
-    none.
+    """Reads a linked trace, ours or chakra_trace_link's. Raises DataError when the file is none.
+
+    `advanced` is called with the number of bytes read.
     """
     nodes = LinkedNodes()
     with open_input(path, protected=True) as stream:
@@ -45,12 +46,12 @@ def read_linked(path: str, advanced: Advanced = unseen) -> LinkedTrace:
 
 def _linked(path: str, top: LinkedFile, nodes: LinkedNodes) -> LinkedTrace:
     ops = _ops(nodes)
-    around = rows_in_circles(ops.id, ops.parent_id)
-    ops.parent_id[around] = -1
-    op_row = rows_of(ops.id, nodes.activities.column("parent_id"))
+    in_circles = rows_in_circles(ops.id, ops.parent_id)
+    ops.parent_id[in_circles] = -1
+    op_row = OpRows(rows_of(ops.id, nodes.activities.column("parent_id")))
     ours = top.calls is not None
     activities = _activities(nodes.activities, op_row, assumed=not ours)
-    activities.module, activities.python_function = nodes.places(nodes.activities)
+    activities.module, activities.python_function = nodes.python_columns(nodes.activities)
     report = top.link_report or LinkReport(host_ops=len(ops), activities=len(activities), linked=len(activities))
     if not ours:
         report.remarks.append(
@@ -58,8 +59,8 @@ def _linked(path: str, top: LinkedFile, nodes: LinkedNodes) -> LinkedTrace:
         )
     if nodes.unusable:
         report.remarks.append(f"{nodes.unusable} inputs or outputs of ops are no lists and left out")
-    if len(around):
-        report.remarks.append(f"parents that go round in a circle: {len(around)} ops became outermost")
+    if len(in_circles):
+        report.remarks.append(f"parents that go round in a circle: {len(in_circles)} ops became outermost")
     return LinkedTrace(
         info=top.trace or TraceInfo(schema=top.schema, pid=top.pid if top.pid is not None else -1, source_host=path),
         ops=ops,
@@ -78,7 +79,7 @@ def _linked(path: str, top: LinkedFile, nodes: LinkedNodes) -> LinkedTrace:
 
 def _ops(nodes: LinkedNodes) -> Ops:
     table = nodes.ops
-    thread, (module, function) = table.column("thread"), nodes.places(table)
+    thread, (module, function) = table.column("thread"), nodes.python_columns(table)
     return Ops(
         id=table.column("id"),
         parent_id=table.column("parent_id"),
@@ -92,14 +93,14 @@ def _ops(nodes: LinkedNodes) -> Ops:
         inputs=nodes.inputs.column(),
         outputs=nodes.outputs.column(),
         extra=nodes.extra.column(),
-        communication_row=table.column("communication"),
+        communication_row=CommunicationRows(table.column("communication")),
         **{attribute.name: table.column(attribute.name) for attribute in INTEGER_ATTRIBUTES},
         module=module,
         python_function=function,
     )
 
 
-def _activities(table: NodeTable, op_row: Int64, assumed: bool) -> Activities:
+def _activities(table: NodeTable, op_row: OpRows, assumed: bool) -> Activities:
     device, call = table.column("device"), table.column("call")
     if assumed:
         device, call = np.maximum(device, 0), np.where(op_row >= 0, np.arange(table.count), -1)
@@ -115,7 +116,7 @@ def _activities(table: NodeTable, op_row: Int64, assumed: bool) -> Activities:
         graph_node=table.column("graph_node"),
         size=table.column("size"),
         bandwidth=table.column("bandwidth"),
-        call_row=call,
+        call_row=CallRows(call),
         op_row=op_row,
-        communication_row=table.column("communication"),
+        communication_row=CommunicationRows(table.column("communication")),
     )

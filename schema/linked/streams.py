@@ -1,4 +1,4 @@
-"""The streams of a process, from the columns of what ran on them."""
+"""Finds the streams of a process from the columns of its activities."""
 
 from typing import NamedTuple, Protocol
 
@@ -8,7 +8,7 @@ from ..columns import Bool, Int64, group_ids, previous_in_group, rows_of_each
 
 
 class OnStreams(Protocol):
-    """What ran on which stream and when."""
+    """Activities, or other rows that ran on streams. Times are in ns."""
 
     device: Int64
     stream: Int64
@@ -27,7 +27,7 @@ def previous_on_stream(activities: OnStreams) -> Int64:
 
 
 class Streams(NamedTuple):
-    """The streams of a process: `number` is the place of each activity's stream in `device` and `stream`."""
+    """The streams of a process: `number` is the position of each activity's stream in `device` and `stream`."""
 
     device: Int64
     stream: Int64
@@ -35,21 +35,22 @@ class Streams(NamedTuple):
 
 
 def streams_of(activities: OnStreams) -> Streams:
-    """Returns the (device, stream) pairs in order, and which of them each activity ran on."""
+    """Returns the sorted pairs of device and stream, and the position of each activity's pair."""
     number = group_ids(activities.device, activities.stream)
     first = np.unique(number, return_index=True)[1]
     return Streams(activities.device[first], activities.stream[first], number)
 
 
 def took_over(activities: OnStreams, slack: int) -> Bool:
-    """Returns activities that started right when one on another stream of their device ended, as those do that waited
-    for room on a full device.
+    """Returns which activities started right when one on another stream of their device ended, within `slack` (ns).
+
+    Activities do so that waited for a slot on a full device.
     """
-    taken = np.zeros(len(activities.start), np.bool_)
-    for own in rows_of_each(activities.device).values():
-        by_end = own[np.argsort(activities.end[own], kind="stable")]
-        place = np.searchsorted(activities.end[by_end], activities.start[own] + slack, side="right") - 1
-        last = by_end[np.maximum(place, 0)]
-        soon = (place >= 0) & (activities.start[own] - activities.end[last] <= slack) & (last != own)
-        taken[own] = soon & (activities.stream[last] != activities.stream[own])
-    return taken
+    follows = np.zeros(len(activities.start), np.bool_)
+    for rows in rows_of_each(activities.device).values():
+        by_end = rows[np.argsort(activities.end[rows], kind="stable")]
+        position = np.searchsorted(activities.end[by_end], activities.start[rows] + slack, side="right") - 1
+        last = by_end[np.maximum(position, 0)]
+        is_soon = (position >= 0) & (activities.start[rows] - activities.end[last] <= slack) & (last != rows)
+        follows[rows] = is_soon & (activities.stream[last] != activities.stream[rows])
+    return follows

@@ -1,10 +1,8 @@
-"""Makes the tables of a linked trace from those beside the nodes of its file: calls, waits and hand-offs, by row
-instead of id.
-"""
+"""Makes the calls, waits and hand-offs of a linked trace from the tables of its file: rows instead of ids."""
 
 import numpy as np
 
-from ..columns import ABSENT, Categorical, Int64, rows_of
+from ..columns import ABSENT, ActivityRows, CallRows, Categorical, Int64, OpRows, rows_of
 from .layout import CallTable, HandoffTable, WaitTable
 from .linked_trace import Activities, Calls, DeviceWaits, HostWaits, Ops, Provenance, ThreadHandoffs
 
@@ -12,7 +10,7 @@ from .linked_trace import Activities, Calls, DeviceWaits, HostWaits, Ops, Proven
 def calls(table: CallTable, op_ids: Int64) -> Calls:
     """Returns the calls of the table; `op_ids` are the ids of the ops, by row."""
 
-    def place(codes: list[int] | None) -> Categorical | None:
+    def texts(codes: list[int] | None) -> Categorical | None:
         return None if codes is None else Categorical(np.array(codes, np.int32), table.places)
 
     return Calls(
@@ -21,67 +19,74 @@ def calls(table: CallTable, op_ids: Int64) -> Calls:
         start=np.array(table.start_ns, np.int64),
         end=np.array(table.end_ns, np.int64),
         correlation=np.array(table.correlation, np.int64),
-        op_row=_rows_or_none(op_ids, table.op),
-        module=place(table.module),
-        python_function=place(table.python_function),
+        op_row=OpRows(_rows_or_none(op_ids, table.op)),
+        module=texts(table.module),
+        python_function=texts(table.python_function),
     )
 
 
 def assumed_calls(activities: Activities, ops: Ops) -> Calls:
-    """Returns one launch per activity, at its op's end or its own start, the earlier one."""
+    """Returns one launch without length per activity, at its op's end or at its own start, whichever is earlier."""
     op, start = activities.op_row, activities.start
-    known = op >= 0
-    moment = start.copy()
-    moment[known] = np.maximum(np.minimum(ops.end[op[known]], start[known]), ops.start[op[known]])
-    thread = np.where(known, ops.thread[op], 0) if len(ops) else np.zeros(len(op), np.int64)
-    return Calls(Categorical.of("launch" for _ in op), thread, moment, moment.copy(), np.zeros(len(op), np.int64), op)
+    has_op = op >= 0
+    time = start.copy()
+    time[has_op] = np.maximum(np.minimum(ops.end[op[has_op]], start[has_op]), ops.start[op[has_op]])
+    thread = np.where(has_op, ops.thread[op], 0) if len(ops) else np.zeros(len(op), np.int64)
+    return Calls(Categorical.of("launch" for _ in op), thread, time, time.copy(), np.zeros(len(op), np.int64), op)
 
 
 def device_waits(table: WaitTable | None, sync_deps: list[tuple[int, int]], ids: Int64) -> DeviceWaits:
-    """Returns those of the table, else those that chakra_trace_link found: (activity row, awaited id) pairs; it lists
-    ids of ops, too.
+    """Returns the waits of the table, else those that chakra_trace_link found.
+
+    Args:
+        table: The table of the file, if it has one.
+        sync_deps: Pairs of an activity's row and an awaited id, which may be an op's; those do not count.
+        ids: The ids of the activities, by row.
     """
     if table:
-        found = Categorical.of(found.value for found in table.found)
-        return DeviceWaits(_rows_or_none(ids, table.source), _rows(ids, table.of), found)
-    target, source = np.array(sync_deps, np.int64).reshape(-1, 2).T
-    source = rows_of(ids, source)
-    known = source >= 0
-    return DeviceWaits(
-        source[known], target[known], Categorical.of(Provenance.RECORD.value for _ in range(known.sum()))
-    )
+        source, target = _rows_or_none(ids, table.source), _rows(ids, table.of)
+        return DeviceWaits(ActivityRows(source), ActivityRows(target), _provenance(table.found))
+    target, source_id = np.array(sync_deps, np.int64).reshape(-1, 2).T
+    source = rows_of(ids, source_id)
+    is_activity = source >= 0
+    found = _provenance([Provenance.RECORD] * int(is_activity.sum()))
+    return DeviceWaits(ActivityRows(source[is_activity]), ActivityRows(target[is_activity]), found)
 
 
 def host_waits(table: WaitTable | None, ids: Int64) -> HostWaits:
-    """Returns those of the table, none where the file has none; `ids` are those of the activities, by row."""
+    """Returns the waits of the table, none where the file has none; `ids` are those of the activities, by row."""
     table = table or WaitTable([], [], [])
     return HostWaits(
-        np.array(table.of, np.int64),
-        _rows_or_none(ids, table.source),
-        _column_of_times(table.since_ns),
-        Categorical.of(found.value for found in table.found),
+        CallRows(np.array(table.of, np.int64)),
+        ActivityRows(_rows_or_none(ids, table.source)),
+        _times(table.since_ns),
+        _provenance(table.found),
     )
 
 
 def thread_handoffs(table: HandoffTable | None) -> ThreadHandoffs:
-    """Returns those of the table, none where the file has none."""
+    """Returns the hand-offs of the table, none where the file has none."""
     table = table or HandoffTable([], [], [], [], [], [])
     return ThreadHandoffs(
         np.array(table.source_thread, np.int64),
         np.array(table.source_ns, np.int64),
         np.array(table.target_thread, np.int64),
         np.array(table.target_ns, np.int64),
-        _column_of_times(table.waiting_since_ns),
-        Categorical.of(found.value for found in table.found),
+        _times(table.waiting_since_ns),
+        _provenance(table.found),
     )
 
 
-def _column_of_times(times: list[int | None]) -> Int64:
+def _provenance(found: list[Provenance]) -> Categorical:
+    return Categorical.of(each.value for each in found)
+
+
+def _times(times: list[int | None]) -> Int64:
     return np.array([ABSENT if time is None else time for time in times], np.int64)
 
 
 def _rows(ids: Int64, wanted: list[int]) -> Int64:
-    """Returns the rows of these ids. Raises KeyError for one that is not there."""
+    """Returns the rows of these ids. Raises KeyError for an id that is not there."""
     rows = rows_of(ids, np.array(wanted, np.int64))
     if (missing := np.flatnonzero(rows < 0)).size:
         raise KeyError(wanted[missing[0]])
@@ -89,8 +94,8 @@ def _rows(ids: Int64, wanted: list[int]) -> Int64:
 
 
 def _rows_or_none(ids: Int64, wanted: list[int]) -> Int64:
-    """Returns as `_rows`, with -1 for a negative id."""
+    """Returns the rows of these ids, -1 for a negative id."""
     rows = np.full(len(wanted), -1, np.int64)
-    given = [place for place, identity in enumerate(wanted) if identity >= 0]
-    rows[given] = _rows(ids, [wanted[place] for place in given])
+    present = [row for row, identity in enumerate(wanted) if identity >= 0]
+    rows[present] = _rows(ids, [wanted[row] for row in present])
     return rows

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from ..columns import ABSENT, Categorical, Int64, JsonRecords, Spans, repeated
+from ..columns import ABSENT, Categorical, Int64, JsonRecords, RowMap, Spans, repeated
 from ..io import open_output
 from ..progress import Advanced, unseen
 from ..traces import NO_TENSORS, Attr
@@ -23,7 +23,10 @@ encoded = msgspec.json.encode
 
 
 def write_linked(linked: LinkedTrace, path: str, advanced: Advanced = unseen) -> None:
-    """Writes the file whole or not at all; a block of nodes is in memory at a time. `advanced` is told of the nodes."""
+    """Writes the file, whole or not at all, with a block of nodes in memory at a time.
+
+    `advanced` is called with the number of nodes written.
+    """
     info = linked.info
     head = {
         "schema": SCHEMA,
@@ -46,11 +49,11 @@ def write_linked(linked: LinkedTrace, path: str, advanced: Advanced = unseen) ->
 
 
 NO_ATTRIBUTES = encoded([*(Attr(*attribute) for attribute in INTEGER_ATTRIBUTES), Attr("op_schema", "string", "")])
-"""Those of activities."""
+"""The attributes of activities."""
 
 
 class _OpNodes:
-    """The members of the ops' nodes, in the order of the file."""
+    """Makes the members of the ops' nodes, in the order of the file."""
 
     def __init__(self, linked: LinkedTrace) -> None:
         self.ops = linked.ops
@@ -59,7 +62,7 @@ class _OpNodes:
         self.extra = _extra_attributes(linked.ops.extra)
         self.called_from = called_from(linked)
         self.awaited = _awaited_by_op(linked)
-        self.places = _Places(linked.ops)
+        self.python = _PythonMembers(linked.ops)
 
     def members(self, block: slice) -> Iterator[Member]:
         ops = self.ops
@@ -77,12 +80,12 @@ class _OpNodes:
         ):
             yield Member(key, microseconds(time), timed - block.start)
         yield Member("thread", [integers(ops.thread[timed])], timed - block.start)
-        yield _given("communication", ops.communication_row[block], -1)
+        yield _present("communication", ops.communication_row[block], -1)
         yield self.called_from.within(block)
         yield self.awaited.within(block)
         by_device = np.flatnonzero(~ops.recorded_by_host[block])
         yield Member("recorded_by", [repeated(b'"device"', len(by_device))], by_device)
-        yield from self.places.members(block)
+        yield from self.python.members(block)
 
     def _attributes(self, block: slice) -> Iterator[Spans]:
         ops, count = self.ops, block.stop - block.start
@@ -100,7 +103,7 @@ class _OpNodes:
 
 
 class _ActivityNodes:
-    """The members of the activities' nodes, in the order of the file."""
+    """Makes the members of the activities' nodes, in the order of the file."""
 
     def __init__(self, linked: LinkedTrace) -> None:
         self.linked = linked
@@ -110,7 +113,7 @@ class _ActivityNodes:
         self.awaited = _awaited_by_activity(linked)
         self.parent = op_parents(linked.ops)
         self.listing: dict[int, int] = {}
-        self.places = _Places(linked.activities)
+        self.python = _PythonMembers(linked.activities)
 
     def members(self, block: slice) -> Iterator[Member]:
         activities, count = self.linked.activities, block.stop - block.start
@@ -126,28 +129,29 @@ class _ActivityNodes:
         duration = microseconds(activities.end[block] - activities.start[block])
         yield Member("inclusive_dur", duration)
         yield Member("exclusive_dur", duration)
-        yield _given("device", activities.device[block], -1)
-        yield _given("stream", activities.stream[block], -1)
-        yield _given("correlation", activities.correlation[block], 0)
-        yield _given("graph_node", activities.graph_node[block], -1)
-        yield _given("size", activities.size[block], -1)
-        yield _given("bandwidth", activities.bandwidth[block], -1)
+        yield _present("device", activities.device[block], -1)
+        yield _present("stream", activities.stream[block], -1)
+        yield _present("correlation", activities.correlation[block], 0)
+        yield _present("graph_node", activities.graph_node[block], -1)
+        yield _present("size", activities.size[block], -1)
+        yield _present("bandwidth", activities.bandwidth[block], -1)
         yield Member("call", [integers(activities.call_row[block])])
         communication = activities.communication_row[block]
-        yield _given("communication", communication, -1)
-        talking = np.flatnonzero(communication >= 0)
-        yield Member("pg_name", [self.groups.take(communication[talking])], talking)
+        yield _present("communication", communication, -1)
+        communicating = np.flatnonzero(communication >= 0)
+        yield Member("pg_name", [self.groups.take(communication[communicating])], communicating)
         yield self.awaited.within(block)
-        yield from self.places.members(block)
+        yield from self.python.members(block)
 
     def _launching_op(self, op: Int64) -> tuple[Spans, Spans]:
-        known, none = np.flatnonzero(op >= 0), np.flatnonzero(op < 0)
-        ids = integers(self.linked.ops.id[op[known]])
-        return ids.placed(known, len(op)), repeated(b"null", len(none)).placed(none, len(op))
+        with_op, without_op = np.flatnonzero(op >= 0), np.flatnonzero(op < 0)
+        ids, nulls = integers(self.linked.ops.id[op[with_op]]), repeated(b"null", len(without_op))
+        return ids.placed(with_op, len(op)), nulls.placed(without_op, len(op))
 
     def _tensors(self, block: slice) -> list[bytes]:
-        """Returns the tensors of the communication op around a launch; Chakra's converter takes the size of a
-        collective from them.
+        """Returns the tensors of the communication ops around launches.
+
+        Chakra's converter takes the size of a collective from them.
         """
         activities, ops = self.linked.activities, self.linked.ops
         tensors = [NO_TENSORS] * (block.stop - block.start)
@@ -158,24 +162,27 @@ class _ActivityNodes:
         return tensors
 
     def _listing_tensors(self, op: int) -> int:
-        """Returns the op itself or the nearest one around it that lists a tensor, -1 for none; an op is passed once,
-        however many lie in it.
+        """Returns the op itself or the innermost one around it that lists a tensor, -1 for none.
+
+        Each op is visited once, however many are inside it.
         """
-        passed = []
+        visited = []
         while op >= 0 and op not in self.listing and A_TENSOR not in self.linked.ops.inputs[op]:
-            passed.append(op)
+            visited.append(op)
             op = int(self.parent[op])
-        found = self.listing.get(op, op)
-        self.listing.update(dict.fromkeys(passed, found))
-        return found
+        listing = self.listing.get(op, op)
+        self.listing.update(dict.fromkeys(visited, listing))
+        return listing
 
 
-class _Places:
-    """The modules and Python functions of the nodes that have some."""
+class _PythonMembers:
+    """Makes the members for modules and Python functions, of nodes that have them."""
 
     def __init__(self, table: Ops | Activities) -> None:
         columns = {"module": table.module, "python_function": table.python_function}
-        self.columns = [(name, one.codes, texts(one.table)) for name, one in columns.items() if one is not None]
+        self.columns = [
+            (name, column.codes, texts(column.table)) for name, column in columns.items() if column is not None
+        ]
 
     def members(self, block: slice) -> Iterator[Member]:
         for name, codes, table in self.columns:
@@ -187,15 +194,15 @@ def _blocks(nodes: _OpNodes | _ActivityNodes, count: int) -> list[tuple[_OpNodes
     return [(nodes, slice(start, min(start + NODES_AT_ONCE, count))) for start in range(0, count, NODES_AT_ONCE)]
 
 
-def _given(key: str, column: Int64, missing: int) -> Member:
+def _present(key: str, column: Int64, missing: int) -> Member:
     """Returns a member of the rows that have a value."""
     rows = np.flatnonzero(column != missing)
     return Member(key, [integers(column[rows])], rows)
 
 
 def _extra_attributes(extra: JsonRecords[dict[str, Any]]) -> SparseMember:
-    """Returns the further attributes of the ops that have some, as the list of all goes on with them."""
-    texts = [b"".join(b"," + encoded(_extra_attribute(*pair)) for pair in own.items()) for own in extra.values()]
+    """Returns the further attributes of ops that have some, as the rest of their lists of attributes."""
+    texts = [b"".join(b"," + encoded(_extra_attribute(*pair)) for pair in row.items()) for row in extra.values()]
     return SparseMember("", [Spans.of(texts)], extra.rows)
 
 
@@ -204,30 +211,30 @@ def _extra_attribute(name: str, value: Any) -> Attr:
 
 
 def _awaited_by_op(linked: LinkedTrace) -> SparseMember:
-    """Returns ids of the activities that each op's calls waited for."""
+    """Returns the ids of the activities that the calls of each op waited for."""
     waits = linked.host_waits
-    real = waits.source_row >= 0
-    op = linked.calls.op_row[waits.call_row[real]]
-    source = linked.activities.id[waits.source_row[real]]
+    has_source = waits.source_row >= 0
+    op = linked.calls.op_row[waits.call_row[has_source]]
+    source = linked.activities.id[waits.source_row[has_source]]
     return lists("sync_dep", op[op >= 0], source[op >= 0])
 
 
 def _awaited_by_activity(linked: LinkedTrace) -> SparseMember:
-    """Returns ids of the activities that each activity's stream was told to wait for."""
+    """Returns the ids of the activities that each activity waited for, because its stream was told to."""
     waits = linked.device_waits
-    real = waits.source_row >= 0
-    return lists("sync_dep", waits.target_row[real], linked.activities.id[waits.source_row[real]])
+    has_source = waits.source_row >= 0
+    return lists("sync_dep", waits.target_row[has_source], linked.activities.id[waits.source_row[has_source]])
 
 
 def _call_table(linked: LinkedTrace) -> CallTable:
     calls, ops = linked.calls, linked.ops
-    op = np.where(calls.op_row >= 0, ops.id[calls.op_row], -1) if len(ops) else calls.op_row
+    op = RowMap(ops.id)[calls.op_row]
     columns = (calls.name.codes, calls.thread, calls.start, calls.end, calls.correlation, op)
     table = CallTable(calls.name.table, *(column.tolist() for column in columns))
     if calls.module is not None and calls.python_function is not None:
-        places = Categorical.joined((calls.module, calls.python_function))
-        table.places = places.table
-        table.module, table.python_function = (half.tolist() for half in np.split(places.codes, [len(calls)]))
+        both = Categorical.joined((calls.module, calls.python_function))
+        table.places = both.table
+        table.module, table.python_function = (half.tolist() for half in np.split(both.codes, [len(calls)]))
     return table
 
 
@@ -242,20 +249,20 @@ def _host_wait_table(linked: LinkedTrace) -> WaitTable:
 
 
 def _ids(ids: Int64, rows: Int64) -> list[int]:
-    """Returns the ids of rows, -1 where there is none."""
-    found: list[int] = (np.where(rows >= 0, ids[rows], -1) if len(ids) else rows).tolist()
-    return found
+    """Returns the ids of rows, -1 for none."""
+    ids_or_none: list[int] = RowMap(ids)[rows].tolist()
+    return ids_or_none
 
 
 def _handoff_table(linked: LinkedTrace) -> HandoffTable:
-    over = linked.handoffs
+    handoffs = linked.handoffs
     return HandoffTable(
-        over.source_thread.tolist(),
-        over.source_time.tolist(),
-        over.target_thread.tolist(),
-        over.target_time.tolist(),
-        _times(over.waiting_since),
-        _found(over.found),
+        handoffs.source_thread.tolist(),
+        handoffs.source_time.tolist(),
+        handoffs.target_thread.tolist(),
+        handoffs.target_time.tolist(),
+        _times(handoffs.waiting_since),
+        _found(handoffs.found),
     )
 
 
@@ -277,4 +284,4 @@ TABLES: dict[str, Callable[[LinkedTrace], Any]] = {
     "trace": attrgetter("info"),
     "link_report": attrgetter("report"),
 }
-"""What stands in the file after the nodes."""
+"""The tables after the nodes."""

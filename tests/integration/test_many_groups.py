@@ -12,7 +12,7 @@ from execgraph.converter.device_time.delays import _busy
 from execgraph.converter.ranks import Calls, Group, Matching
 from execgraph.converter.scaling.group_use import group_uses
 from execgraph.converter.targets import separate_messages
-from execgraph.linker.host_communication.quiet import quiet_threads
+from execgraph.linker.host_communication.quiet import idle_gaps
 from execgraph.linker.modules import forward_ops
 from execgraph.linker.readers.rocpd.rows import _real_queues
 from execgraph.schema.columns import Categorical
@@ -61,7 +61,7 @@ def quiet_stretches(count: int) -> Work:
     called = format_counts(replace(calls(*[Called(30, 40)] * count), thread=np.arange(count)))
 
     def look() -> None:
-        quiet = quiet_threads(table, called)
+        quiet = idle_gaps(table, called)
         for thread in range(count):
             quiet(thread)
 

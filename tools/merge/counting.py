@@ -117,7 +117,7 @@ class _Rank:
         self._write_identity()
         self._write_rows()
         nesting = nest(trace.ops.thread, trace.ops.start, trace.ops.end, trace.ops.event_index)
-        around = enclosing_ops(trace.calls, trace.ops, nesting.end, nesting.parent, are_step_marks(trace.ops.name))
+        around = enclosing_ops(trace.calls, trace.ops, nesting, are_step_marks(trace.ops.name))
         self._edges("nested", "ops", "ops", nesting.parent)
         self._edges("calls", "ops", "calls", around)
         self._edges("launches", "calls", "activities", launching_calls(trace.activities, trace.calls))

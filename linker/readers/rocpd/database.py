@@ -1,7 +1,6 @@
-"""Opens a rocpd database (SQLite) that nobody vouches for: read-only, no extensions, views or virtual tables, no more
-rows than bytes.
+"""Opens an untrusted rocpd database (SQLite): read-only, no extensions, views or virtual tables, no more rows than bytes.
 
-It gives the tables as columns of integers, the texts, and the dialect that the file is written in.
+It returns tables as columns of integers, texts, and the dialect that the file is written in.
 """
 
 import re
@@ -30,22 +29,22 @@ LARGEST_VALUE = 1 << 24
 ROWS_AT_A_TIME, TEXTS_AT_A_TIME = 1 << 16, 1 << 10
 ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ}
 FUNCTIONS, PRAGMAS = {"coalesce", "like", "substr"}, {"table_xinfo"}
-"""What queries here need; all else is refused whoever asks, as the schema of the file could."""
+"""The functions that queries here need. All others are refused, as the schema of the file could call them."""
 GENERATED = (2, 3)
-"""What `table_xinfo` calls columns that are computed as they are read, or were when they were written."""
+"""The values by which `table_xinfo` marks columns that are computed when they are read or written."""
 STEPS_PER_BYTE, LEAST_STEPS, STEPS_BETWEEN_LOOKS = 100, 1 << 24, 1 << 18
-"""Steps of SQLite's machine that a query may take; those here take less than ten for each byte of the file."""
+"""Limits of steps of SQLite's virtual machine in a query. Queries here take less than ten for each byte of the file."""
 
 
 class Dialect(NamedTuple):
-    """Who writes such files, and the table in which API arguments stand."""
+    """The name of the format, and the table with the arguments of API calls."""
 
     name: str
     arguments: str
 
 
 def is_database(path: str) -> bool:
-    """Does the file start as SQLite databases do?"""
+    """Returns whether the file starts as SQLite databases do."""
     try:
         with Path(path).open("rb") as stream:
             return stream.read(len(MAGIC)) == MAGIC
@@ -63,22 +62,24 @@ class Database:
         log = _beside(file, "-wal")
         self._size = file.stat().st_size + (log.stat().st_size if log.exists() else 0)
         self._steps = 0
-        connection.set_progress_handler(self._look, STEPS_BETWEEN_LOOKS)
+        connection.set_progress_handler(self._is_too_long, STEPS_BETWEEN_LOOKS)
         # virtual tables have no page of their own
         self.tables = self._names("type = 'table' AND rootpage > 0")
         self.views = self._names("type = 'view'")
 
-    def _names(self, which: str) -> set[str]:
-        return {str(name) for rows in self.read(f"SELECT name FROM sqlite_master WHERE {which}") for (name,) in rows}
+    def _names(self, condition: str) -> set[str]:
+        query = f"SELECT name FROM sqlite_master WHERE {condition}"
+        return {str(name) for rows in self.read(query) for (name,) in rows}
 
-    def _look(self) -> bool:
-        """Returns whether the query that runs is to be stopped."""
+    def _is_too_long(self) -> bool:
+        """Returns whether the running query takes too many steps and must stop."""
         self._steps += STEPS_BETWEEN_LOOKS
         return self._steps > max(STEPS_PER_BYTE * self._size, LEAST_STEPS)
 
     def columns(self, table: str) -> set[str]:
-        """Returns the names of a table's columns; none of a table that is absent. Raises DataError where some are
-        computed, by the file's rules.
+        """Returns the names of a table's columns, none if the table is absent.
+
+        Raises DataError where a column is computed, by rules of the file.
         """
         if table not in self.tables:
             return set()
@@ -90,43 +91,40 @@ class Database:
         return {str(row[1]) for row in rows}
 
     def different(self, column: str, table: str, where: str = "TRUE") -> list[int]:
-        """Returns the different integers in a column, ascending, of the rows that a condition chooses."""
-        chosen = (
-            f"SELECT DISTINCT CAST({column} AS INTEGER) FROM {table} WHERE {column} NOT NULL AND {where} ORDER BY 1"
-        )
-        return [int(str(number)) for rows in self.read(chosen) for (number,) in rows]
+        """Returns the distinct integers in a column, ascending, of the rows that meet a condition."""
+        query = f"SELECT DISTINCT CAST({column} AS INTEGER) FROM {table} WHERE {column} NOT NULL AND {where} ORDER BY 1"
+        return [int(str(number)) for rows in self.read(query) for (number,) in rows]
 
     def integers(self, table: str, *columns: str) -> Int64:
-        """Returns the table in the order of its ids, shape (rows, columns); -1 for what is absent. A table that is
-        absent has no rows.
+        """Returns columns of a table in the order of its ids, shape (rows, columns).
+
+        Missing values and columns are -1; a table that is absent has no rows.
         """
-        known = self.columns(table)
-        if not known:
+        present = self.columns(table)
+        if not present:
             return np.empty((0, len(columns)), np.int64)
-        chosen = ", ".join(f'COALESCE(CAST("{name}" AS INTEGER), -1)' if name in known else "-1" for name in columns)
-        order = ' ORDER BY "id"' if "id" in known else ""
-        pieces = [np.array(rows, np.int64) for rows in self.read(f'SELECT {chosen} FROM "{table}"{order}')]
+        terms = (f'COALESCE(CAST("{name}" AS INTEGER), -1)' if name in present else "-1" for name in columns)
+        order = ' ORDER BY "id"' if "id" in present else ""
+        pieces = [np.array(rows, np.int64) for rows in self.read(f'SELECT {", ".join(terms)} FROM "{table}"{order}')]
         return np.concatenate(pieces) if pieces else np.empty((0, len(columns)), np.int64)
 
     def texts(self, table: str, ids: str) -> dict[int, str]:
-        """Returns the texts of a table of strings, by id, for the ids that the query `ids` gives."""
+        """Returns the texts of a table of strings, by id, for the ids that the query `ids` returns."""
         if not self.columns(table):
             return {}
         query = f'SELECT CAST(id AS INTEGER), substr(string, 1, {LONGEST_TEXT}) FROM "{table}" WHERE id IN ({ids})'
-        found, length = dict[int, str](), 0
+        texts, length = dict[int, str](), 0
         for rows in self.read(query, TEXTS_AT_A_TIME):
-            texts = {int(str(code)): str(text) for code, text in rows if text is not None}
-            # a column that was added has one text for all rows that were there
-            length += sum(map(len, texts.values()))
+            piece = {int(str(code)): str(text) for code, text in rows if text is not None}
+            # rows that are older than their column share one text
+            length += sum(map(len, piece.values()))
             if length > self._size:
                 raise DataError(f"{self.path}: damaged database, it has more text than bytes; copy it again")
-            found |= texts
-        return found
+            texts |= piece
+        return texts
 
     def read(self, query: str, at_a_time: int = ROWS_AT_A_TIME) -> Iterator[list[tuple[object, ...]]]:
-        """Yields the rows of a query in pieces, never more of them than the file has bytes, and in steps that follow
-        from those.
-        """
+        """Yields the rows of a query in pieces. Raises DataError for more rows, or steps, than the file's size explains."""
         self._steps = 0
         try:
             cursor, count = self._connection.execute(query), 0
@@ -136,7 +134,7 @@ class Database:
                     raise DataError(f"{self.path}: damaged database, it has more rows than bytes; copy it again")
                 yield rows
         except sqlite3.OperationalError as error:
-            if self._look():
+            if self._is_too_long():
                 raise DataError(
                     f"{self.path}: damaged database, to read it takes more steps than its size explains; copy it again"
                 ) from error
@@ -145,7 +143,7 @@ class Database:
 
 @contextmanager
 def opened(path: str) -> Iterator[Database]:
-    """The database under `path`. Whatever SQLite finds wrong with it while it is open becomes a DataError."""
+    """Opens the database at `path`. Errors of SQLite while it is open become a DataError."""
     file = Path(path).resolve()
     try:
         with _address(file) as address, closing(sqlite3.connect(address, uri=True)) as connection:
@@ -160,7 +158,7 @@ def opened(path: str) -> Iterator[Database]:
 
 
 def _distrust(connection: sqlite3.Connection) -> None:
-    """Switches off what the file itself could make SQLite do."""
+    """Disables what the schema of the file could make SQLite do."""
     connection.text_factory = lambda text: text.decode("utf-8", "replace")
     if sys.version_info >= (3, 11):
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LARGEST_VALUE)
@@ -171,23 +169,21 @@ def _distrust(connection: sqlite3.Connection) -> None:
 
 
 def _authorize(action: int, first: str | None, second: str | None, *_: str | None) -> int:
-    """SQLite's question whether a statement may do something."""
-    asked_for = {sqlite3.SQLITE_FUNCTION: (second, FUNCTIONS), sqlite3.SQLITE_PRAGMA: (first, PRAGMAS)}
-    name, known = asked_for.get(action, (None, set[str]()))
-    allowed = action in ALLOWED or (name is not None and name.lower() in known)
-    return sqlite3.SQLITE_OK if allowed else sqlite3.SQLITE_DENY
+    """Answers SQLite whether a statement may do something."""
+    allowed_names = {sqlite3.SQLITE_FUNCTION: (second, FUNCTIONS), sqlite3.SQLITE_PRAGMA: (first, PRAGMAS)}
+    name, allowed = allowed_names.get(action, (None, set[str]()))
+    is_allowed = action in ALLOWED or (name is not None and name.lower() in allowed)
+    return sqlite3.SQLITE_OK if is_allowed else sqlite3.SQLITE_DENY
 
 
 @contextmanager
 def _address(path: Path) -> Iterator[str]:
-    """An address under which nothing is written beside the file, and changes that its writer left in a log are not
-    overlooked.
-    """
+    """Yields an address for which SQLite writes nothing next to the file, and reads changes in the writer's log."""
     log = _beside(path, "-wal")
     if _holds_something(log) and not _beside(path, "-shm").exists():
         # SQLite would write an index of the log beside it
         with tempfile.TemporaryDirectory() as folder:
-            copies = [shutil.copy(one, folder) for one in (path, log)]
+            copies = [shutil.copy(file, folder) for file in (path, log)]
             yield Path(copies[0]).as_uri() + "?mode=ro"
     else:
         complete = not _holds_something(log) and not _holds_something(_beside(path, "-journal"))
@@ -203,17 +199,17 @@ def _holds_something(path: Path) -> bool:
 
 
 def is_merged(database: Database) -> bool:
-    """Returns several ranks merged into a database for counting."""
+    """Returns whether this is a database for counting, into which several ranks were merged."""
     return database.tables >= MERGED
 
 
 def is_rocpd(database: Database) -> bool:
-    """Returns some profiler's rocpd file, whether its schema is read here or not."""
+    """Returns whether this is a rocpd file of any profiler, even of a schema that cannot be read here."""
     return any(table.startswith("rocpd_") for table in database.tables)
 
 
 def dialect(database: Database) -> Dialect:
-    """Raises DataError for a database that is no rocpd one, or one of ROCm 7's schema, saying what it is."""
+    """Returns the format of the file. Raises DataError for other databases and for the schema of ROCm 7."""
     tables = database.tables
     by_guid = next((name for name in sorted(tables) if GUID_TABLE.fullmatch(name)), None)
     if by_guid:
@@ -240,9 +236,7 @@ def dialect(database: Database) -> Dialect:
 
 
 def processes(database: Database) -> list[int]:
-    """Returns the processes that were traced, ascending: those that the file says it is of, else those that launched,
-    else all with API rows.
-    """
+    """Returns the traced processes, ascending: those recorded as such, else those that launched, else all with calls."""
     recorded: list[int] = []
     if {"tag", "value"} <= database.columns("rocpd_metadata"):
         recorded = database.different("value", "rocpd_metadata", "tag = 'pid'")

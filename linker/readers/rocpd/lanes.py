@@ -1,4 +1,4 @@
-"""Puts ranges of unknown thread on lanes, as few as they need to nest."""
+"""Puts ranges of unknown threads on the smallest number of lanes on which they nest."""
 
 import heapq
 
@@ -9,37 +9,36 @@ from ....schema.traces import FOREVER
 
 
 def nesting_lanes(start: Int64, end: Int64) -> Int64:
-    """Returns for ranges sorted by start the first of the lanes 0, 1, … on which each nests in what is still open
-    there. O(n log n).
+    """Returns for ranges, sorted by start, the first of the lanes 0, 1, … on which each nests. O(n log n).
 
     >>> nesting_lanes(np.array([0, 1, 2, 9]), np.array([5, 3, 8, 10])).tolist()
     [0, 0, 1, 0]
     """
-    lane_of, room = np.zeros_like(start), _Room(len(start))
+    lane_of, latest_end = np.zeros_like(start), _LatestEnds(len(start))
     open_on: list[list[int]] = [[] for _ in range(len(start))]
-    # what is open on any lane, by its end
+    # open ranges on all lanes, by their ends
     opened: list[tuple[int, int]] = []
     for row, (begin, finish) in enumerate(zip(start.tolist(), end.tolist(), strict=True)):
         while opened and opened[0][0] <= begin:
             lane = heapq.heappop(opened)[1]
             open_on[lane].pop()
-            room.set(lane, open_on[lane][-1] if open_on[lane] else FOREVER)
-        lane_of[row] = lane = room.first(finish)
+            latest_end.set(lane, open_on[lane][-1] if open_on[lane] else FOREVER)
+        lane_of[row] = lane = latest_end.first(finish)
         open_on[lane].append(finish)
-        room.set(lane, finish)
+        latest_end.set(lane, finish)
         heapq.heappush(opened, (finish, lane))
     return lane_of
 
 
-class _Room:
-    """Until when a range may last that begins now, on each lane: a binary tree of the longest of every two."""
+class _LatestEnds:
+    """The latest end that a new range may have on each lane, as a binary tree of maxima."""
 
     def __init__(self, count: int) -> None:
         self._first_leaf = 1 << max(count - 1, 0).bit_length()
         self._until = [FOREVER] * (2 * self._first_leaf)
 
     def set(self, lane: int, until: int) -> None:
-        """Changes a lane."""
+        """Changes the latest end of a lane."""
         node = self._first_leaf + lane
         self._until[node] = until
         while node > 1:
@@ -47,7 +46,7 @@ class _Room:
             self._until[node] = max(self._until[2 * node], self._until[2 * node + 1])
 
     def first(self, until: int) -> int:
-        """Returns the lowest lane for a range that lasts so long; there is one."""
+        """Returns the lowest lane for a range that lasts until then; there always is one."""
         node = 1
         while node < self._first_leaf:
             node *= 2

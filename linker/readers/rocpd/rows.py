@@ -1,7 +1,7 @@
 """Reads a rocpd database (RPD's or rocm-trace-lite's) into the columns of a device trace.
 
-One activity per device op, one call per API row, roctx ranges as annotations; times are the file's own ns. What is no
-work is counted.
+Each device op becomes an activity, each API row a call, each roctx range an annotation; times are the file's own ns. Rows
+that are no work are counted.
 """
 
 import re
@@ -36,7 +36,7 @@ OPS_PER_QUEUE = 2
 
 
 class Links(NamedTuple):
-    """The launch links (op id, API id), and the API rows (id, pid) that they lead to."""
+    """The launch links (op id, API id), and the API rows (id, pid) that they refer to."""
 
     op: Int64
     api: Int64
@@ -52,11 +52,11 @@ class Ranges(NamedTuple):
 
 
 def read_rocpd(path: str) -> DeviceTrace:
-    """Reads a database; linear in its rows, but for sorts.
+    """Reads a database. It is linear in its rows, except for sorts.
 
-    Launch links are those of `rocpd_api_ops`; without them activities have no call. A stream is the hardware queue
-    where recorded, else the queue id. A file in which several processes launched is marked as merged. Raises DataError
-    for a database that is not of these dialects, is damaged, or holds nothing.
+    Launches are the links of `rocpd_api_ops`; without them activities have no call. A stream is the hardware queue
+    where it is recorded, else the queue id. A file in which several processes launched is marked as merged. Raises
+    DataError for a database of another format, a damaged one, or one without work.
     """
     skipped: Counter[str] = Counter()
     note_input(path)
@@ -99,10 +99,10 @@ NONE: Int64 = np.empty(0, np.int64)
 
 
 def _names(database: Database) -> dict[int, str]:
-    """Returns the texts that name ops and calls. API arguments, of which there are many, are left out."""
-    used = "SELECT description_id FROM rocpd_op UNION SELECT opType_id FROM rocpd_op"
+    """Returns the names of ops and calls, without the arguments of API calls, of which there are many."""
+    ids = "SELECT description_id FROM rocpd_op UNION SELECT opType_id FROM rocpd_op"
     api = " UNION SELECT apiName_id FROM rocpd_api" if "rocpd_api" in database.tables else ""
-    return database.texts("rocpd_string", used + api)
+    return database.texts("rocpd_string", ids + api)
 
 
 def _messages(database: Database, table: str, markers: Int64) -> dict[int, str]:
@@ -114,21 +114,19 @@ def _messages(database: Database, table: str, markers: Int64) -> dict[int, str]:
 
 
 def _hardware_queues(database: Database) -> dict[int, int]:
-    """Returns the hardware queue of each op that tells it."""
+    """Returns the hardware queue of ops, by id, where it is recorded."""
     if "completionSignal" not in database.columns("rocpd_op"):
         return {}
     signals = "CAST(id AS INTEGER), substr(completionSignal, 1, 256) FROM rocpd_op"
     query = f"SELECT {signals} WHERE id NOT NULL AND completionSignal LIKE '%hwq%'"
-    found = ((code, HARDWARE_QUEUE.search(str(text))) for rows in database.read(query) for code, text in rows)
-    return {int(str(code)): integer(queue.group(1), 0) for code, queue in found if queue}
+    queues = ((code, HARDWARE_QUEUE.search(str(text))) for rows in database.read(query) for code, text in rows)
+    return {int(str(code)): integer(queue.group(1), 0) for code, queue in queues if queue}
 
 
-def _named(codes: Int64, names: dict[int, str], otherwise: Int64) -> Categorical:
-    """Returns names by code; where one is empty, by the other code, as ops without a description are known by their
-    type.
-    """
-    pairs = zip(codes.tolist(), otherwise.tolist(), strict=True)
-    return Categorical.of(names.get(code) or names.get(other) or "unknown" for code, other in pairs)
+def _named(codes: Int64, names: dict[int, str], types: Int64) -> Categorical:
+    """Returns the names of codes; a row without one has that of its type."""
+    pairs = zip(codes.tolist(), types.tolist(), strict=True)
+    return Categorical.of(names.get(code) or names.get(kind) or "unknown" for code, kind in pairs)
 
 
 # calls and activities
@@ -151,11 +149,11 @@ def _activities(
     number, device, queue, start, end, name, kind = ops[work & timed].T
     launcher = _launchers(number, ops[:, 0], links, skipped)
     pairs = zip(number.tolist(), queue.tolist(), strict=True)
-    stream = np.array([queues.get(op, other) for op, other in pairs], np.int64)
+    stream = np.array([queues.get(op, queue_id) for op, queue_id in pairs], np.int64)
     return RecordedActivities(
         name=_named(name, names, kind),
         category=category.take(work & timed),
-        process=_owners(device, launcher, links, process),
+        process=_processes(device, launcher, links, process),
         device=device,
         stream=_real_queues(device, stream, skipped),
         start=start,
@@ -169,9 +167,9 @@ def _activities(
 
 
 def _categories(types: Int64, names: dict[int, str]) -> Categorical:
-    """Returns the category of every op, "" where its type is not known."""
-    known, rows = np.unique(types, return_inverse=True)
-    texts = [names.get(code, "") for code in known.tolist()]
+    """Returns the category of every op, "" where its type is unknown."""
+    distinct, rows = np.unique(types, return_inverse=True)
+    texts = [names.get(code, "") for code in distinct.tolist()]
     kinds = Categorical.of(next((kind for pattern, kind in KINDS if pattern.search(text)), "") for text in texts)
     return kinds.take(rows.astype(np.int64))
 
@@ -183,39 +181,40 @@ def _count_others(category: Categorical, types: Int64, names: dict[int, str], sk
         skipped[f"unknown opType {names.get(int(code), '')}".rstrip()] += int(count)
 
 
-def _launchers(number: Int64, every: Int64, links: Links, skipped: Counter[str]) -> Int64:
-    """Returns for each op, by its id, the API row that launched it, 0 for none; the first of several."""
+def _launchers(number: Int64, op_ids: Int64, links: Links, skipped: Counter[str]) -> Int64:
+    """Returns for each op id in `number` the API row that launched it, the first of several, 0 for none."""
     order = np.argsort(links.op, kind="stable")
     op, api = links.op[order], links.api[order]
-    skipped["launch links of ops that are not there"] += int((~np.isin(op, every)).sum())
+    skipped["launch links of ops that are not there"] += int((~np.isin(op, op_ids)).sum())
     skipped["launch links of ops that have one already"] += len(op) - len(np.unique(op))
-    place = np.searchsorted(op, number)
-    found = place < len(op)
-    found[found] = op[place[found]] == number[found]
+    link = np.searchsorted(op, number)
+    is_launched = link < len(op)
+    is_launched[is_launched] = op[link[is_launched]] == number[is_launched]
     launcher = np.zeros_like(number)
-    launcher[found] = api[place[found]]
+    launcher[is_launched] = api[link[is_launched]]
     return launcher
 
 
-def _owners(device: Int64, launcher: Int64, links: Links, process: int) -> Int64:
-    """Returns the process that launched each activity; where no API row tells, that of the file; where that is unknown,
-    the device.
+def _processes(device: Int64, launcher: Int64, links: Links, process: int) -> Int64:
+    """Returns the process that launched each activity.
+
+    An activity without a launch has the process of the file, or the device where that is unknown (`process` -1).
     """
-    owner = np.full_like(device, process) if process >= 0 else device.copy()
+    launching = np.full_like(device, process) if process >= 0 else device.copy()
     if len(links.caller):
-        place = np.minimum(np.searchsorted(links.caller, launcher), len(links.caller) - 1)
-        owner = np.where(links.caller[place] == launcher, links.pid[place], owner)
-    return owner
+        row = np.minimum(np.searchsorted(links.caller, launcher), len(links.caller) - 1)
+        launching = np.where(links.caller[row] == launcher, links.pid[row], launching)
+    return launching
 
 
 def _real_queues(device: Int64, queue: Int64, skipped: Counter[str]) -> Int64:
-    """Returns the queues, but 0 on devices where nearly every dispatch has a number of its own."""
+    """Returns the queues, 0 on devices where nearly every dispatch has a number of its own."""
     queue = queue.copy()
-    for mine in rows_of_each(device).values():
-        queues = len(np.unique(queue[mine]))
-        if queues > MANY_QUEUES and queues * OPS_PER_QUEUE > len(mine):
-            skipped["queue ids that number dispatches (their ops are on one stream)"] += len(mine)
-            queue[mine] = 0
+    for rows in rows_of_each(device).values():
+        queues = len(np.unique(queue[rows]))
+        if queues > MANY_QUEUES and queues * OPS_PER_QUEUE > len(rows):
+            skipped["queue ids that number dispatches (their ops are on one stream)"] += len(rows)
+            queue[rows] = 0
     return queue
 
 
@@ -227,7 +226,7 @@ def _api_ranges(api: Int64, messages: dict[int, str]) -> Ranges:
 
 
 def _op_ranges(ops: Int64, names: dict[int, str], process: int) -> Ranges:
-    """Ranges recorded as ops of no device: only the file tells their process, and nothing their thread."""
+    """Returns ranges recorded as ops of no device, whose process is that of the file and whose thread is unknown."""
     rows = ops[:, 1:5].copy()
     rows[:, 0], rows[:, 1] = process, -1
     return Ranges(rows, [names.get(code, "") for code in ops[:, 5].tolist()])
@@ -259,10 +258,9 @@ def _annotations(first: Ranges, second: Ranges, skipped: Counter[str]) -> Record
 
 
 def _mark_merged(trace: DeviceTrace, traced: list[int]) -> None:
-    """Says so where several processes were traced.
+    """Marks a trace of several processes as merged.
 
-    Launchers start ranks in the order of their processes, which labels those of whose ops it is known that they are
-    theirs.
+    Processes that launched are labelled as ranks, in ascending order, as launchers start them.
     """
     if len(traced) > 1:
         launched = trace.activities.correlation > 0

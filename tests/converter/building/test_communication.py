@@ -201,7 +201,7 @@ def awaited(*launched: tuple[int, Communication], waiting: Communication) -> dic
         op_row=column(*(op for op, _ in launched)),
     )
     recorded = CollectiveOps(column(5), Communications.of([waiting]), np.full(7, -1), table, {}, np.full(7, -1))
-    found = awaited_collectives(recorded, table, ran, Communications.of(found for _, found in launched))
+    found = awaited_collectives(recorded, ran, Communications.of(found for _, found in launched))
     return {5: found.get(5)} if 5 in found else {}
 
 

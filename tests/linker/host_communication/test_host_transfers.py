@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from execgraph.linker.host_communication import host_communications, host_transfers, messages_in_flight, transfer_waits
 from execgraph.linker.host_communication.host_transfers import Transfers
-from execgraph.linker.host_communication.quiet import WAITS, Gap, IdleGaps, quiet_threads
-from execgraph.linker.host_communication.storage_users import Bytes, Users, stretches
+from execgraph.linker.host_communication.quiet import WAITS, Gap, IdleGaps, idle_gaps
+from execgraph.linker.host_communication.storage_users import Bytes, Users, byte_ranges
 from execgraph.linker.host_communication.transfer_waits import TransferWaits
 from execgraph.linker.threads import Wait
 from execgraph.schema.columns import ABSENT
@@ -54,7 +54,7 @@ def waits(*rows: Op, numbered: bool = True) -> TransferWaits:
 
 
 def quiet(*rows: Op, called: tuple[Called, ...] = ()) -> IdleGaps:
-    return quiet_threads(ops(*rows), calls(*called))(0)
+    return idle_gaps(ops(*rows), calls(*called))(0)
 
 
 def test_a_thread_is_quiet_outside_ops_and_inside_those_that_only_annotate_or_wait() -> None:
@@ -111,7 +111,7 @@ def test_a_thread_that_did_nothing_else_waited_however_late_it_went_on() -> None
 
 
 def test_tensors_of_one_storage_cover_it_from_the_first_to_the_last_byte() -> None:
-    found = stretches(inputs(tensor(5, 2, 4), tensor(5, 1, 1), tensor(6, 0, 3, 2), tensor(5, 3, 2)))
+    found = byte_ranges(inputs(tensor(5, 2, 4), tensor(5, 1, 1), tensor(6, 0, 3, 2), tensor(5, 3, 2)))
     assert found == {b"5": Bytes(4, 24), b"6": Bytes(0, 6)}
 
 

@@ -63,7 +63,7 @@ def around(calls: list[CallRow], ops: list[OpRow], *steps: int) -> list[int]:
     table = op_rows(*ops)
     nesting = nest(table.thread, table.start, table.end)
     is_step = np.isin(np.arange(len(ops)), steps)
-    return enclosing_ops(call_rows(*calls), table, nesting.end, nesting.parent, is_step).tolist()
+    return enclosing_ops(call_rows(*calls), table, nesting, is_step).tolist()
 
 
 def test_the_innermost_op_on_the_thread_is_around_a_call() -> None:

@@ -87,6 +87,6 @@ def test_whatever_is_asked_for_all_else_is_read_alike(tmp_path: Path, modules: b
     rows = [{**row, "pid": 1, "tid": 1, "dur": 1} for row in (OP, CALL, allocation, OP, CALL, allocation, OP)]
     file = tmp_path / "trace.json"
     file.write_text(json.dumps({"traceEvents": rows}))
-    trace = read_device_trace(str(file), modules=modules, needed=needed)
+    trace = read_device_trace(str(file), modules=modules, keep_categories=needed)
     assert (trace.read, trace.ignored, len(trace.ops.start)) == (7, 4, 1)
     assert trace.python is None if not modules else len(trace.python.start) == 2

@@ -71,7 +71,7 @@ def _add_backward(linked: LinkedTrace, tree: Tree, code: Int64, annotations: Int
     nesting = nest(thread, start, end)
     stack = Stack(thread, start, nesting.end, nesting.parent, code[annotations], [])
     moment = over.source_time[called]
-    around = stack.around(over.source_thread[called], moment, moment)
+    around = stack.enclosing(over.source_thread[called], moment, moment)
     code[rows] = np.append(stack.code, -1)[around]
     below = nearest(forward >= 0, tree.parent)
     left = np.flatnonzero((code < 0) & (below >= 0))

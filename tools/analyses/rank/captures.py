@@ -65,7 +65,7 @@ def read_captures(path: str) -> list[Capture]:
     used.
     """
     names: dict[int, str] = {}
-    linked = link(None, read_device_trace(path, also=partial(_add_names, names)))
+    linked = link(None, read_device_trace(path, tee=partial(_add_names, names)))
     launch, count = np.unique(linked.activities.call_row, return_counts=True)
     alone = launch[(count == 1) & (launch >= 0)]
     alone = alone[np.argsort(linked.calls.start[alone], kind="stable")]

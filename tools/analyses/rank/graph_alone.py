@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ....converter.ranks import recorded_groups
-from ....schema.columns import Categorical, Int64
+from ....schema.columns import CallRows, Categorical, CommunicationRows, Int64, OpRows
 from ....schema.graph import DEVICE_NAME, CollectiveType, ExecutionGraph, NodeType
 from ....schema.linked import (
     Activities,
@@ -101,9 +101,9 @@ def _activities(graph: ExecutionGraph, rows: Int64, communication_row: Int64) ->
         graph_node=unknown,
         size=unknown,
         bandwidth=unknown,
-        call_row=unknown,
-        op_row=unknown,
-        communication_row=communication_row,
+        call_row=CallRows(unknown),
+        op_row=OpRows(unknown),
+        communication_row=CommunicationRows(communication_row),
         module=graph.texts("module").take(rows) if "module" in graph.attributes else None,
         python_function=graph.texts("python_function").take(rows) if "python_function" in graph.attributes else None,
     )

@@ -82,9 +82,9 @@ def read_recorded(
     pieces = [no_allocations()]
     whole = read_device_trace(
         path,
-        also=partial(_add, ranges, marks, pieces if memory else None),
+        tee=partial(_add, ranges, marks, pieces if memory else None),
         arguments=of_ops,
-        needed=(INSTANT,) if memory else (),
+        keep_categories=(INSTANT,) if memory else (),
         modules=modules,
     )
     device = one_rank(whole, rank)

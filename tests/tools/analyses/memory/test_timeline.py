@@ -135,7 +135,9 @@ def test_what_is_not_asked_for_is_not_read(tmp_path: Path) -> None:
     assert recorded is not None and len(recorded.allocations.time) == 0
     # all rows are counted, be they read or not
     device = str(tmp_path / "device.json")
-    assert read_device_trace(device).ignored == read_device_trace(device, needed=("cpu_instant_event",)).ignored
+    assert (
+        read_device_trace(device).ignored == read_device_trace(device, keep_categories=("cpu_instant_event",)).ignored
+    )
     assert Wanted(only=["temporal_breakdown"]).memory is False
 
 
