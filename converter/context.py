@@ -85,7 +85,7 @@ class ConversionContext:
         """
         activities, order = self.linked.activities, self.stream_sorted
         previous = self.stream_previous[order]
-        gap = of_name(self.linked.info.machine.gap, "").most
+        gap = of_name(self.linked.info.machine.gap, "").upper
         right_after = (previous >= 0) & (activities.start[order] - activities.end[previous] <= gap)
         first = ~right_after | (activities.call_row[order] >= 0)
         released = np.empty(len(order), np.int64)

@@ -98,7 +98,7 @@ def _dependencies(context: ConversionContext, options: Options) -> tuple[Edges, 
     if not options.inferred or (info.sync_records and not info.unresolved_waits):
         return edges, {}
     late = np.flatnonzero(device_time(context, edges, info.machine).delay > 0)
-    longest = of_name(info.machine.launch, "").most
+    longest = of_name(info.machine.launch, "").upper
     guesses, cut_off = inferred(context, late, longest)
     dropped = {CUT_OFF: cut_off} if cut_off else {}
     return deduplicated(Edges.joined([edges, guesses]), context.node_count), dropped

@@ -39,7 +39,7 @@ def _launches(context: ConversionContext) -> Iterator[list[int]]:
 def _inside(context: ConversionContext, members: list[int]) -> Iterator[Edge]:
     """Forks and joins between branches, by timing."""
     start, end, stream = context.linked.activities.start, context.activity_end, context.linked.activities.stream
-    prompt = of_name(context.linked.info.machine.gap, "").most
+    prompt = of_name(context.linked.info.machine.gap, "").upper
     kind = int(DependencyKind.EVENT_WAIT | DependencyKind.INFERRED)
     by_end = sorted(members, key=lambda row: (int(end[row]), int(start[row])))
     latest: dict[int, int] = {}

@@ -27,7 +27,7 @@ def inferred(context: ConversionContext, late: Int64, tolerance_ns: int) -> tupl
     found = source >= 0
     since = context.linked.activities.start[late[found]] - context.activity_end[source[found]]
     between = latency_stats(since, context.linked.info.machine.resolution_ns)
-    longest = max(tolerance_ns, between.most if between.count >= ENOUGH else 0)
+    longest = max(tolerance_ns, between.upper if between.count >= ENOUGH else 0)
     soon = np.flatnonzero(found)[since <= longest]
     kind = DependencyKind.EVENT_WAIT | DependencyKind.INFERRED
     return Edges.of(context.activity_node(source[soon]), context.activity_node(late[soon]), kind), cut_off

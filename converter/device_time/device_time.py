@@ -13,7 +13,7 @@ import numpy as np
 from ...schema.columns import Bool, Categorical, Int64, Table, rows_by_number
 from ...schema.graph import DependencyKind
 from ...schema.linked import took_over
-from ...schema.machine import MachineCalibration, Usuals, by_name, of_each
+from ...schema.machine import LatencyColumns, MachineCalibration, by_name, of_each
 from ...schema.traces import NEVER
 from ..context import ConversionContext, Edges
 
@@ -69,9 +69,9 @@ def device_time(
     by_launch = released.launched + launch.median >= released.freed + chain.median
     since_launch = np.maximum(activities.start - released.launched, 0)
     since_freed = np.where(released.freed > NEVER, np.maximum(activities.start - released.freed, 0), 0)
-    slack, usual = np.where(by_launch, since_launch, since_freed), Usuals(*_where(by_launch, launch, chain))
-    delay = np.where((slack > usual.most) | placed, np.maximum(slack - usual.median, 0), 0)
-    delay -= _in_turn(context, placed, delay, usual.most - usual.median)
+    slack, usual = np.where(by_launch, since_launch, since_freed), LatencyColumns(*_where(by_launch, launch, chain))
+    delay = np.where((slack > usual.upper) | placed, np.maximum(slack - usual.median, 0), 0)
+    delay -= _in_turn(context, placed, delay, usual.upper - usual.median)
     return DeviceTime(
         latency=np.where(by_launch, slack - delay, np.minimum(launch.median, since_launch)),
         gap=np.where(by_launch, np.minimum(chain.median, since_freed), slack - delay),
@@ -94,13 +94,13 @@ def _in_turn(context: ConversionContext, placed: Bool, delay: Int64, spread: Int
     return np.where(later <= spread, later, 0)
 
 
-def _where(chosen: Bool, first: Usuals, second: Usuals) -> tuple[Int64, Int64]:
-    return np.where(chosen, first.median, second.median), np.where(chosen, first.most, second.most)
+def _where(chosen: Bool, first: LatencyColumns, second: LatencyColumns) -> tuple[Int64, Int64]:
+    return np.where(chosen, first.median, second.median), np.where(chosen, first.upper, second.upper)
 
 
 def _usuals(
     context: ConversionContext, released: Release, machine: MachineCalibration, placed: Bool
-) -> tuple[Usuals, Usuals]:
+) -> tuple[LatencyColumns, LatencyColumns]:
     """Launch latency by API and gap by category, of activities of which it is certain which of the two held them."""
     activities, calls = context.linked.activities, context.linked.calls
     called = np.flatnonzero(activities.call_row >= 0)
@@ -112,7 +112,7 @@ def _usuals(
     after_call[called] = activities.start[called] >= calls.end[activities.call_row[called]]
     alone = ~placed & ~took_over(activities, context.slack)
     free = np.flatnonzero(after_call & alone & (released.freed <= released.launched))
-    waited = alone & (activities.start - released.launched > first.most)
+    waited = alone & (activities.start - released.launched > first.upper)
     queued = np.flatnonzero((name >= 0) & waited & (released.freed > NEVER))
     resolution = machine.resolution_ns
     launch = by_name(activities.start[free] - released.launched[free], names, free, resolution)

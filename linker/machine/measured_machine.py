@@ -25,10 +25,10 @@ def machine_of(activities: Activities, calls: Calls, syncs: RecordedSyncs) -> Ma
     )
     shifted = on_host_clock(activities, machine)
     machine.launch = _launches(shifted, calls, clock.resolution)
-    most = machine.launch[""].most if machine.launch else 0
+    most = machine.launch[""].upper if machine.launch else 0
     machine.gap = _gaps(shifted, calls, most, clock.resolution)
     awaited = awaited._replace(end=awaited.end + machine.clock_shift(awaited.end))
-    machine.wake = _wakes(calls, awaited, clock.resolution)
+    machine.sync_return_latency = _wakes(calls, awaited, clock.resolution)
     return machine
 
 

@@ -25,26 +25,26 @@ class TimingModel:
     def __init__(self, activities: Activities, calls: Calls, machine: MachineCalibration) -> None:
         self.timestamp_quantum_ns = ROUNDING if machine.resolution_ns == 1 else 2 * machine.resolution_ns
         self.clock_uncertainty_ns = (
-            machine.clock_error_ns + self.timestamp_quantum_ns + of_name(machine.wake, "").median
+            machine.clock_error_ns + self.timestamp_quantum_ns + of_name(machine.sync_return_latency, "").median
         )
-        self._wake, self._names = machine.wake, calls.name
+        self._wake, self._names = machine.sync_return_latency, calls.name
         before = previous_on_stream(activities)
         freed, due = np.full(len(activities), NEVER, np.int64), np.full(len(activities), NEVER, np.int64)
         follows = np.flatnonzero(before >= 0)
         ended = activities.end[before[follows]]
-        freed[follows], due[follows] = ended, ended + of_each(machine.gap, activities.category.take(follows)).most
+        freed[follows], due[follows] = ended, ended + of_each(machine.gap, activities.category.take(follows)).upper
         called = np.flatnonzero(activities.call_row >= 0)
         call = activities.call_row[called]
         freed[called] = np.maximum(freed[called], calls.start[call])
-        due[called] = np.maximum(due[called], calls.end[call] + of_each(machine.launch, calls.name.take(call)).most)
+        due[called] = np.maximum(due[called], calls.end[call] + of_each(machine.launch, calls.name.take(call)).upper)
         soonest = int((activities.start[called] - calls.start[call]).min(initial=FOREVER))
         self.ready_ns, self.expected_start_ns = freed.data, due.data
         self.max_clock_lead_ns = self.clock_uncertainty_ns + (max(soonest, 0) if soonest < FOREVER else 0)
-        self.gap = of_name(machine.gap, "").most
+        self.gap = of_name(machine.gap, "").upper
 
     def wake(self, call: int) -> int:
         """Returns how long after what it awaited a call of that name usually returns at most."""
-        return of_name(self._wake, self._names[call]).most
+        return of_name(self._wake, self._names[call]).upper
 
     def explained(self, activity: int, end: int, reach: int) -> None:
         """The activity is known to follow one that ended at `end`, usually within `max_reaction_ns`."""

@@ -164,7 +164,7 @@ def _prompt_bursts(
     """Bursts of a worker that had been idle and started right after the main thread fell quiet: it was called."""
     for burst in _bursts(number, main, worker, calling):
         idle = burst.since == ABSENT or burst.first - burst.since >= wake.median
-        if idle and burst.first - burst.quiet_from <= wake.most:
+        if idle and burst.first - burst.quiet_from <= wake.upper:
             yield burst
 
 
@@ -183,7 +183,7 @@ def _returns_by_timing(
     numbers, ends = numbers[order], ends[order]
     until = np.searchsorted(ends, end + TOLERANCE, side="right")
     last = np.minimum(np.append(ends, NEVER)[until - 1], end)
-    returned = calling.may_wait[1:-1] & long_enough & (np.maximum(begin, end - wake.most) < last)
+    returned = calling.may_wait[1:-1] & long_enough & (np.maximum(begin, end - wake.upper) < last)
     since = np.searchsorted(ends, last)
     for stretch in np.flatnonzero(returned).tolist():
         # of several that ended then the one with the smallest number

@@ -49,7 +49,7 @@ def blocking_copies(
     rows = rows[np.argsort(calls.start[activities.call_row[rows]], kind="stable")]
     call = activities.call_row[rows]
     # both are measured on the clocks of the trace, so that it does not matter by how much these are off
-    waited = activities.end[rows] + of_each(machine.wake, calls.name.take(call)).median
+    waited = activities.end[rows] + of_each(machine.sync_return_latency, calls.name.take(call)).median
     latency = of_each(machine.launch, calls.name.take(call)).median
     measured = calls.name.where(lambda name: of_name(machine.launch, name).count > 0)[call]
     brief = 0 if measured.all() else _brief(activities, calls)
@@ -111,7 +111,7 @@ def _unhindered(name: Int64, length: Int64, unhindered: Bool) -> tuple[Int64, In
     median, most = np.zeros((2, len(name)), np.int64)
     for mine in rows_of_each(name).values():
         free = latency_stats(length[mine[unhindered[mine]]] if unhindered[mine].any() else length[mine])
-        median[mine], most[mine] = free.median, free.most
+        median[mine], most[mine] = free.median, free.upper
     return median, most
 
 

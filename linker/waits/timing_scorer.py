@@ -52,7 +52,7 @@ class TimingScorer:
         ends[ends > start[:, None]] = NEVER
         latest = ends.max(axis=1, initial=NEVER)
         known = latest > np.asarray(self._evidence.ready_ns)[target]
-        return latency_stats(start[known] - latest[known]).most
+        return latency_stats(start[known] - latest[known]).upper
 
     def of(self, tails: Int64) -> Int64:
         """Returns the ends of activities, NEVER for -1."""

@@ -200,7 +200,7 @@ def test_a_single_thread_hands_nothing_over() -> None:
 # by timing
 
 
-MEDIAN, MOST = ANY_THREAD.median, ANY_THREAD.most
+MEDIAN, MOST = ANY_THREAD.median, ANY_THREAD.upper
 LATER = 1_000_000
 QUIET = Op("waiting", LATER, 2 * LATER, MAIN)
 BUSY = [Op("mine", number, number + 1, MAIN) for number in range(5)]
