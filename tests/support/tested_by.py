@@ -25,7 +25,7 @@ TESTED_BY = {
         converter/dependencies/event_wait converter/dependencies/evidence converter/dependencies/host_sync
         converter/dependencies/inferred
     """,
-    "converter/device_time/test_device_time.py": "converter/device_time/delays converter/device_time/device_room",
+    "converter/device_time/test_device_time.py": "converter/device_time/delays converter/device_time/concurrency_limit",
     "converter/edit/test_lanes.py": """
         converter/edit/lane_clocks converter/edit/uncovered_time converter/targets/control schema/columns/groups
     """,
@@ -48,8 +48,8 @@ TESTED_BY = {
     "converter/ranks/test_matching.py": "converter/ranks/clocks",
     "converter/scaling/test_plan.py": """
         converter/ranks/recorded_groups converter/scaling/copies converter/scaling/fits converter/scaling/group_use
-        converter/scaling/lengths converter/scaling/numbering converter/scaling/places converter/scaling/rank_facts
-        converter/scaling/roles converter/scaling/sizes
+        converter/scaling/group_numbering converter/scaling/lengths converter/scaling/rank_copies converter/scaling/rank_facts
+        converter/scaling/group_roles converter/scaling/sizes
     """,
     "converter/targets/goal/test_job.py": """
         converter/targets/goal/cpu_crossing converter/targets/goal/cpus converter/targets/goal/goal_file
