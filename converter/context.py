@@ -29,8 +29,8 @@ class Edges(NamedTuple):
         kinds = np.broadcast_to(np.asarray(kind, np.int64), len(source))
         return Edges(source[complete], target[complete], kinds[complete])
 
-    def where(self, chosen: Bool) -> "Edges":
-        """Returns the chosen edges; `chosen` has a value for each."""
+    def where(self, chosen: Bool | Int64) -> "Edges":
+        """Returns the edges that a mask or rows choose."""
         return Edges(*(column[chosen] for column in self))
 
     def renumbered(self, numbers: Int64) -> "Edges":

@@ -105,8 +105,8 @@ def graph_of(
 
 
 def _gap(edges: Edges, start: Int64, end: Int64, is_activity: Bool) -> Int64:
-    """Returns the time (ns) from the end of each activity's last dependency, or from the trace's start, to its own start;
-    ABSENT for other nodes.
+    """Returns the time (ns) from the end of each activity's last dependency, or from the trace's start, to its own
+    start; ABSENT for other nodes.
     """
     ready = np.full(len(start), start.min(initial=FOREVER))
     ready[edges.target] = NEVER
@@ -138,8 +138,8 @@ class _Columns:
         self._op_of_slice = np.where(context.timeline.is_wait, -1, context.timeline.op_row)
 
     def _spread(self, *parts: tuple[int, Int64], missing: int = ABSENT) -> Int64:
-        """Returns the values of `parts`, (number of the first node, a value for it and each following one), in graph order;
-        `missing` for other nodes.
+        """Returns the values of `parts`, (number of the first node, a value for it and each following one), in graph
+        order; `missing` for other nodes.
         """
         column = np.full(self.synthetic.node_count, missing, np.int64)
         for first, values in parts:
@@ -150,7 +150,9 @@ class _Columns:
         return self._spread((self.context.activities_from, values))
 
     def clock_shift(self) -> Int64:
-        """Returns what was added to the recorded time of each node: 0 but for activities, which have the device's clock."""
+        """Returns what was added to the recorded time of each node: 0 but for activities, which have the device's
+        clock.
+        """
         return self._spread((self.context.activities_from, self.context.clock_shift), missing=0)
 
     def delays(self) -> Int64:
@@ -238,8 +240,8 @@ class _Columns:
         return np.flatnonzero(self.order >= self._first_group)
 
     def tensors(self, unusable: Counter[str]) -> TensorText:
-        """Returns the tensors of each op, on its first slice, and of the metadata; counts in `unusable` those that cannot
-        be used.
+        """Returns the tensors of each op, on its first slice, and of the metadata; counts in `unusable` those that
+        cannot be used.
         """
         ops = self.context.linked.ops
         op_rows = self._spread((0, self._op_of_slice), (self._first_group, self.synthetic.groups), missing=-1)

@@ -35,8 +35,8 @@ class SyntheticNodes:
         return self.first + len(self.delays) + len(self.groups)
 
     def edges(self, context: ConversionContext) -> Edges:
-        """Returns edges that put each delay between the node that released its activity and the activity, and edges that
-        chain the metadata into a thread.
+        """Returns edges that put each delay between the node that released its activity and the activity, and edges
+        that chain the metadata into a thread.
         """
         delay = self.first + np.arange(len(self.delays), dtype=np.int64)
         group = self.first + len(self.delays) + np.arange(len(self.groups), dtype=np.int64)

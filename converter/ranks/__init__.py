@@ -24,7 +24,7 @@ from .calls import (
     graph_calls as graph_calls,
     recorded_calls as recorded_calls,
 )
-from .clocks import EVER as EVER, Attendance as Attendance, begin_of_ranks as begin_of_ranks
+from .clocks import EVER as EVER, MatchedTimes as MatchedTimes, begin_of_ranks as begin_of_ranks
 from .communication_summary import (
     CommunicationEntry as CommunicationEntry,
     CommunicationSummary as CommunicationSummary,

@@ -20,7 +20,7 @@ TESTED_BY = {
     "converter/building/test_communication.py": """
         converter/building/communication_columns linker/communication/communication schema/linked/communications
     """,
-    "converter/dependencies/test_tensor_flow.py": "converter/storages/named_ranges converter/storages/tensor_bytes",
+    "converter/dependencies/test_tensor_flow.py": "converter/storages/named_ranges",
     "converter/dependencies/test_waits_as_edges.py": """
         converter/dependencies/event_wait converter/dependencies/evidence converter/dependencies/host_sync
         converter/dependencies/inferred

@@ -52,7 +52,9 @@ FROM = 600_000
 
 
 def pair(at: int, row: int, end: int, second: int) -> tuple[list[Ran], list[Called]]:
-    """Two launches at a time; the first activity starts 2 µs after its call and ends at `end`, the `second` starts later."""
+    """Two launches at a time; the first activity starts 2 µs after its call and ends at `end`, the `second` starts
+    later.
+    """
     called = [Called(at, at + 1_000), Called(at + 2_000, at + 3_000)]
     return [Ran(at + 3_000, at + end, row), Ran(at + second, at + second + 2_000, row + 1)], called
 
@@ -248,7 +250,9 @@ def test_delays_are_counted_and_timed_by_cause() -> None:
 
 
 def in_turn(count: int, streams: int, late: int, gap: int = 0) -> ConcurrencyLimit:
-    """Activities of 1 µs, one after the other on streams in turn, the last ones `late`, each ready 500 ns before it started."""
+    """Activities of 1 µs, one after the other on streams in turn, the last ones `late`, each ready 500 ns before it
+    started.
+    """
     ran = [Ran((1_000 + gap) * n, (1_000 + gap) * n + 1_000, stream=n % streams) for n in range(count)]
     run, edges = run_of(ran, [])
     delay = np.array([500 if n >= count - late else 0 for n in range(count)], np.int64)

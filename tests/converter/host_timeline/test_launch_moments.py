@@ -1,4 +1,6 @@
-"""When a call handed its work to the device, told by which took its usual time: the host in launching or the device in starting."""
+"""When a call handed its work to the device, told by which took its usual time: the host in launching or the device in
+starting.
+"""
 
 import pytest
 from execgraph.converter.host_timeline.launch_moments import launch_moments
@@ -14,8 +16,9 @@ COPY = "cudaMemcpyAsync"
 def copies(
     latency: float, gap: float, *, held: bool = False, branched: bool = False, stalled: bool = False
 ) -> TraceBuilder:
-    """Six blocking copies on a free stream, then one that a kernel held up, or a graph's other branch, or whose call was long in
-    launching it."""
+    """Six blocking copies on a free stream, then one that a kernel held up, or a graph's other branch, or whose call
+    was long in launching it.
+    """
     t = TraceBuilder()
     for number in range(6):
         with t.op("aten::mm"):

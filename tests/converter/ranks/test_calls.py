@@ -1,4 +1,6 @@
-"""What a rank communicates, by hand-made records and graphs: its calls, what others have to know of it, and some ranks alone."""
+"""What a rank communicates, by hand-made records and graphs: its calls, what others have to know of it, and some ranks
+alone.
+"""
 
 import numpy as np
 import pytest
