@@ -1,6 +1,4 @@
-"""The context of a conversion, which the dependency rules look at: linked trace, host timeline, and one numbering for
-all nodes.
-"""
+"""The context of a conversion, from which the dependency rules read: linked trace, host timeline, node numbers."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,8 +13,9 @@ from .host_timeline import Timeline
 
 
 class Edges(NamedTuple):
-    """Finish-to-start dependencies between nodes: `target` starts after `source` has ended. `kind` is a DependencyKind
-    mask.
+    """Finish-to-start dependencies between nodes: each `target` starts after its `source` has ended.
+
+    Nodes are numbers of a ConversionContext or rows of a graph. `kind` is a DependencyKind mask.
     """
 
     source: Int64
@@ -25,14 +24,18 @@ class Edges(NamedTuple):
 
     @staticmethod
     def of(source: Int64, target: Int64, kind: int | Int64) -> "Edges":
-        """Returns edges of one kind, or of one each; pairs with a missing end (-1) are left out."""
-        real = (source >= 0) & (target >= 0)
+        """Returns edges of one kind, or with a kind each, without the pairs that lack an end (-1)."""
+        complete = (source >= 0) & (target >= 0)
         kinds = np.broadcast_to(np.asarray(kind, np.int64), len(source))
-        return Edges(source[real], target[real], kinds[real])
+        return Edges(source[complete], target[complete], kinds[complete])
 
-    def where(self, chosen: Bool) -> "Edges":
-        """Returns the chosen edges; `chosen` has a value for each."""
+    def where(self, chosen: Bool | Int64) -> "Edges":
+        """Returns the edges that a mask or rows choose."""
         return Edges(*(column[chosen] for column in self))
+
+    def renumbered(self, numbers: Int64) -> "Edges":
+        """Returns the edges between `numbers[source]` and `numbers[target]`."""
+        return Edges(numbers[self.source], numbers[self.target], self.kind)
 
     @staticmethod
     def joined(parts: "list[Edges]") -> "Edges":
@@ -42,10 +45,10 @@ class Edges(NamedTuple):
 
 @dataclass
 class ConversionContext:
-    """Nodes are numbered: the timeline's host nodes, then activities, then one `unrecorded host` node per activity
-    without a call.
+    """A linked trace, its host timeline, and the numbers of their nodes.
 
-    All times are on the host's clock.
+    Nodes are numbered from 0 on: the timeline's host nodes, the activities, and an `unrecorded host` node for each
+    activity without a call. All times are on the host's clock.
     """
 
     linked: LinkedTrace
@@ -74,18 +77,20 @@ class ConversionContext:
 
     @cached_property
     def unrecorded(self) -> Int64:
-        """Activities without a launch call, in the order in which they were released."""
+        """The rows of activities without a launch call, in the order in which they were released."""
         rows = np.flatnonzero(self.linked.activities.call_row < 0)
         return rows[np.lexsort((self.linked.activities.start[rows], self.released[rows]))]
 
     @cached_property
     def released(self) -> Int64:
-        """When activities without a launch call must have been with the device: at their start as measured, or, where
-        that right follows the end of the one before on the stream, when this one was.
+        """The latest time at which each activity without a launch call can have been submitted to the device.
+
+        That is its measured start. An activity that starts just after the previous one of its stream has ended was
+        submitted when the previous one was.
         """
         activities, order = self.linked.activities, self.stream_sorted
         previous = self.stream_previous[order]
-        gap = of_name(self.linked.info.machine.gap, "").most
+        gap = of_name(self.linked.info.machine.gap, "").upper
         right_after = (previous >= 0) & (activities.start[order] - activities.end[previous] <= gap)
         first = ~right_after | (activities.call_row[order] >= 0)
         released = np.empty(len(order), np.int64)
@@ -94,29 +99,30 @@ class ConversionContext:
 
     @property
     def slack(self) -> int:
-        """ns by which two device times that were one may differ as recorded: both start and length are cut or rounded."""
+        """ns by which two equal device times may differ as recorded: both start and length are truncated or rounded."""
         return max(2 * self.linked.info.machine.resolution_ns, 2)
 
     @cached_property
-    def carried(self) -> Int64 | None:
-        """In a part of a trace until when work from before it kept each activity's stream busy, -1 for not at all; None
-        in a whole one.
+    def backlog_until(self) -> Int64 | None:
+        """When the backlog of each activity's stream ended, -1 for none. None for a whole trace.
+
+        The backlog of a part of a trace is the work from before the part that kept the stream busy.
         """
         activities, info = self.linked.activities, self.linked.info
         if info.carried is None:
             return None
         ends = np.array([info.carried.get(number, -1) for number in activities.id.tolist()], np.int64)
         ends += info.machine.clock_shift(ends)
-        # what had ended when the part began held nothing up
+        # a backlog that had ended when the part began delayed nothing
         return np.where(ends > self.start_of_trace, ends, -1)
 
     @cached_property
     def launched(self) -> Int64:
-        """When the launch call of each activity began, its start where that was not recorded."""
+        """When the launch call of each activity began; the activity's own start where the call was not recorded."""
         activities, calls = self.linked.activities, self.linked.calls
-        called = activities.call_row >= 0
+        has_call = activities.call_row >= 0
         time = activities.start.copy()
-        time[called] = calls.start[activities.call_row[called]]
+        time[has_call] = calls.start[activities.call_row[has_call]]
         return time
 
     @cached_property
@@ -137,7 +143,7 @@ class ConversionContext:
 
     @cached_property
     def activity_end(self) -> Int64:
-        """Ends of activities, cut to the start of the next one on the stream where two really overlapped."""
+        """Ends of activities, cut at the start of the next one on the stream where the two overlap."""
         activities, following = self.linked.activities, self.stream_next
         return np.where(following >= 0, np.minimum(activities.end, activities.start[following]), activities.end)
 
@@ -161,6 +167,6 @@ class ConversionContext:
 
     @cached_property
     def op_parent(self) -> Int64:
-        """For each op the row of the op that called it, -1 for none with a time."""
+        """The row of the op that called each op, -1 for none or for one without a time."""
         parent = op_parents(self.linked.ops)
         return np.where(self.linked.ops.start[parent] == ABSENT, -1, parent)

@@ -1,5 +1,6 @@
-"""Turns a linked trace into an execution graph: cut the host timeline, apply the dependency rules, order the nodes,
-write columns.
+"""Turns a linked trace into an execution graph.
+
+The steps: cut the host timeline into nodes, apply the dependency rules, order the nodes, fill the columns.
 """
 
 from collections import Counter
@@ -15,10 +16,10 @@ from ..schema.graph import ROOM, ConvertReport, DependencyKind, ExecutionGraph
 from ..schema.linked import LinkedTrace, on_host_clock, without_guesses
 from ..schema.machine import of_name
 from ..schema.traces import GROUP_INIT
-from .building import BuiltGraph, SyntheticNodes, calling_slices, graph_of, with_synchronous_launches
+from .building import BuiltGraph, GraphEdges, SyntheticNodes, calling_slices, graph_of, with_synchronous_launches
 from .context import ConversionContext, Edges
 from .dependencies import CUT_OFF, RULES, inferred, launch
-from .device_time import ConcurrencyLimit, Delays, DeviceTime, by_cause, delays, device_room, device_time
+from .device_time import ConcurrencyLimit, Delays, DeviceTime, by_cause, concurrency_limit, delays, device_time
 from .edit import check, deduplicated, order_through_circles, without_host
 from .host_timeline import slice_host
 from .kernel_work import KernelWork
@@ -36,19 +37,25 @@ def convert(
 ) -> ExecutionGraph:
     """Returns the execution graph of one rank for the target in `options`. O(n log n) in ops, calls and activities.
 
-    Its `report` says what became of everything in the trace, its `changes` what was then made different for the target.
-    `groups` are the numbers of the job's communicator groups, by rank list, `work` that of the trace's kernels if it is
-    known already. Raises DataError where the trace holds nothing that the options leave.
+    The graph's `report` says what became of everything in the trace, its `changes` what was changed for the target.
+
+    Args:
+        linked: the linked trace.
+        options: how to convert; by default everything known is kept.
+        groups: the numbers of the job's communicator groups, by rank list.
+        work: the work of the trace's kernels, if it is already known.
+
+    Raises:
+        DataError: the options leave nothing of the trace.
     """
     options = options or Options()
     return lower_for_target(build_generic_graph(linked, options, work), options.target, groups)
 
 
 def build_generic_graph(linked: LinkedTrace, options: Options, work: KernelWork | None = None) -> ExecutionGraph:
-    """Returns the graph that `lower_for_target` makes the one for `options.target` from; until then it is a generic
-    one, and says so.
+    """Returns the generic graph from which `lower_for_target` makes the one for `options.target`.
 
-    For who has to see the graphs of all ranks first.
+    For callers that have to see the graphs of all ranks first.
     """
     linked = linked if options.inferred else without_guesses(linked)
     recorded = linked.activities
@@ -56,38 +63,30 @@ def build_generic_graph(linked: LinkedTrace, options: Options, work: KernelWork 
     shift = linked.activities.start - recorded.start
     context = ConversionContext(linked, slice_host(linked, options.shortest_slice), shift)
     edges, dropped = _dependencies(context, options)
-    time, room = _device_time(context, edges)
-    explained = delays(context, time, room)
+    time, limit = _device_time(context, edges)
+    explained = delays(context, time, limit)
     synthetic = SyntheticNodes(
         explained if options.delays else explained.none(), _group_nodes(context, options.target), context.node_count
     )
     if options.promote == "all":
         edges = deduplicated(with_synchronous_launches(context, edges), synthetic.node_count)
     edges = Edges.joined([edges, synthetic.edges(context)])
-    control = Edges.joined([launch(context), calling_slices(context)])
-    order, backward = order_through_circles(synthetic.start(context), Edges.joined([edges, control]))
-    if backward.any():
-        in_circles, in_control = np.split(backward, [len(edges.source)])
-        dropped = dropped | {IN_CIRCLES: int(in_circles.sum())}
-        edges, control = edges.where(~in_circles), control.where(~in_control)
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
-    edges = Edges(place[edges.source], place[edges.target], edges.kind)
-    control = Edges(place[control.source], place[control.target], control.kind)
-    check(edges, control, len(order))
-    built = graph_of(context, synthetic, time, order, edges, control, options, work)
+    graph_edges, in_circles = _ordered(context, synthetic, edges)
+    built = graph_of(context, synthetic, time, graph_edges, options, work)
     graph = built.graph
     if options.host:
-        graph.metadata |= {f"{ROOM}{device}": places for device, places in room.places.items()}
+        graph.metadata |= {f"{ROOM}{device}": slots for device, slots in limit.slots.items()}
     else:
         graph = without_host(graph)
-    graph.report = replace(_report(context, built._replace(graph=graph), explained), dropped=dropped | built.left_out)
+    dropped |= in_circles | built.unusable_arguments
+    graph.report = replace(_report(context, built._replace(graph=graph), explained), dropped=dropped)
     return graph
 
 
 def _dependencies(context: ConversionContext, options: Options) -> tuple[Edges, dict[str, int]]:
-    """Returns what the rules say, and where the trace does not tell all waits, what those tell that started late by
-    them; and what was not looked for, by reason.
+    """Returns the edges of all rules, and by reason the number of waits that were not searched for.
+
+    In a trace that does not record all waits, edges for activities that start late by the rules are inferred.
     """
     rules = [rule(context) for rule in RULES if rule.__name__ not in options.left_out]
     edges = Edges.joined(rules)
@@ -98,43 +97,60 @@ def _dependencies(context: ConversionContext, options: Options) -> tuple[Edges, 
     if not options.inferred or (info.sync_records and not info.unresolved_waits):
         return edges, {}
     late = np.flatnonzero(device_time(context, edges, info.machine).delay > 0)
-    longest = of_name(info.machine.launch, "").most
-    guesses, cut_off = inferred(context, late, longest)
+    guesses, cut_off = inferred(context, late, of_name(info.machine.launch, "").upper)
     dropped = {CUT_OFF: cut_off} if cut_off else {}
     return deduplicated(Edges.joined([edges, guesses]), context.node_count), dropped
 
 
+def _ordered(context: ConversionContext, synthetic: SyntheticNodes, edges: Edges) -> tuple[GraphEdges, dict[str, int]]:
+    """Returns the nodes in the order of the graph, with the edges between its rows, and how many data dependencies were
+    dropped as they form circles.
+    """
+    control = Edges.joined([launch(context), calling_slices(context)])
+    order, backward = order_through_circles(synthetic.start(context), Edges.joined([edges, control]))
+    dropped = {}
+    if backward.any():
+        in_circles, in_control = np.split(backward, [len(edges.source)])
+        dropped = {IN_CIRCLES: int(in_circles.sum())}
+        edges, control = edges.where(~in_circles), control.where(~in_control)
+    row_of = np.empty(len(order), np.int64)
+    row_of[order] = np.arange(len(order))
+    graph_edges = GraphEdges(order, edges.renumbered(row_of), control.renumbered(row_of))
+    check(graph_edges.data, graph_edges.control, len(order))
+    return graph_edges, dropped
+
+
 def _device_time(context: ConversionContext, edges: Edges) -> tuple[DeviceTime, ConcurrencyLimit]:
-    """Returns what of the time before each activity is usual, and what room the devices had; what waited for room tells
-    nothing of the usual.
+    """Returns the device time of all activities, and which of them waited for a slot of a full device.
+
+    Usual latencies and gaps are measured without the activities that waited for a slot.
     """
     machine = context.linked.info.machine
     time = device_time(context, edges, machine)
-    room = device_room(context, time)
-    return (device_time(context, edges, machine, room.placed) if room.places else time), room
+    limit = concurrency_limit(context, time)
+    return (device_time(context, edges, machine, limit.waited_for_slot) if limit.slots else time), limit
 
 
 def _group_nodes(context: ConversionContext, target: Target) -> Int64:
-    """Returns ops that only describe process groups; simulators read them from a file of their own, so only generic
-    graphs have them.
+    """Returns the rows of ops that only describe process groups, for a generic graph; simulators read these from a
+    separate file.
     """
-    ops = context.linked.ops
-    is_group = ops.name.where(lambda name: GROUP_INIT in name)
+    is_group = context.linked.ops.name.where(lambda name: GROUP_INIT in name)
     return np.flatnonzero(is_group) if target == GENERIC else np.empty(0, np.int64)
 
 
-def _report(context: ConversionContext, built: BuiltGraph, found: Delays) -> ConvertReport:
+def _report(context: ConversionContext, built: BuiltGraph, explained: Delays) -> ConvertReport:
     graph, communication, work, _ = built
     kinds = graph.attributes["data_dep_kinds"]
     values = kinds.values if isinstance(kinds, Ragged) else np.empty(0, np.int64)
-    counted = Counter[str]()
+    edges = Counter[str]()
     for kind in DependencyKind:
-        counted[kind.label] = int((values & int(kind) != 0).sum())
+        edges[kind.label] = int((values & int(kind) != 0).sum())
     overlap = context.linked.activities.end - context.activity_end
-    causes, time = by_cause(found)
+    causes, time = by_cause(explained)
     return ConvertReport(
         nodes=len(graph),
-        edges={name: count for name, count in counted.items() if count},
+        edges={name: count for name, count in edges.items() if count},
         host_slices=int((~graph.is_activity & ~graph.is_delay).sum()),
         activities=len(context.linked.activities),
         folded_slices=context.timeline.folded,

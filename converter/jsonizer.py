@@ -1,7 +1,7 @@
-"""Graph files to JSON and back, byte for byte, in pieces: memory does not grow with the file.
+"""Converts graph files to JSON and back, byte for byte, in pieces: memory does not grow with the file.
 
-The JSON is `{"metadata": {...}, "nodes": [...]}` with one node per line; any other layout of the same JSON is read as
-well.
+The JSON is `{"metadata": {...}, "nodes": [...]}` with one node per line; any other layout of the same JSON is read,
+too.
 """
 
 import io
@@ -33,13 +33,13 @@ from ..schema.recovery import BYTE_ORDER_MARK, ArrayReader, opening_of, with_pla
 
 T = TypeVar("T")
 Progress = Callable[[int], object]
-"""Is told how many more bytes of the input were read."""
+"""Called with the number of further bytes of the input that were read."""
 
 HEAD_SIZE = 1 << 20
 
 
 class Converted(NamedTuple):
-    """What was written: nodes, and bytes before compression; and what is odd in the graph, in sentences."""
+    """The number of nodes and of bytes (before compression) written, and sentences about oddities of the graph."""
 
     nodes: int
     bytes: int
@@ -65,8 +65,8 @@ def graph_to_json(source: str, target: str, progress: Progress) -> Converted:
                     size += out.write((b",\n" if nodes else b"\n") + text)
                     nodes += 1
             except WireError as error:
-                at = block.offset + error.at
-                raise DataError(f"{source}: cannot be converted: {error.what} at byte {at}") from error
+                position = block.offset + error.at
+                raise DataError(f"{source}: cannot be converted: {error.what} at byte {position}") from error
             progress(len(block.data))
         if not size:
             raise DataError(f"{source}: is empty; was the graph written to its end?")
@@ -75,8 +75,9 @@ def graph_to_json(source: str, target: str, progress: Progress) -> Converted:
 
 
 def _texts(block: FrameBlock, checks: MessageChecks) -> Iterator[bytes]:
-    """Yields the JSON texts of messages, of which a file's first one is the metadata. Raises WireError with a place in
-    the block.
+    """Yields the JSON texts of messages; the first one of a file is the metadata.
+
+    Raises WireError with a position in the block.
     """
     _check_lengths(block)
     for start, end in zip(block.starts.tolist(), block.ends.tolist(), strict=True):
@@ -98,31 +99,31 @@ def _check_lengths(block: FrameBlock) -> None:
 
 
 class _Document(msgspec.Struct, forbid_unknown_fields=True):
-    """A whole graph file's JSON, or that of its beginning with no nodes in it."""
+    """The JSON of a whole graph file, or of its beginning without nodes."""
 
     nodes: list[msgspec.Raw]
     metadata: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
 class _Remainder(msgspec.Struct, forbid_unknown_fields=True):
-    """The end of a graph file's JSON from the last block of nodes on; a second list of nodes in it is an unknown field."""
+    """The end of a graph file's JSON from the last block of nodes on. A second list of nodes is an unknown field."""
 
     last_nodes: list[msgspec.Raw]
     metadata: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
 def json_to_graph(source: str, target: str, progress: Progress) -> Converted:
-    """Writes the graph file that a JSON file stands for. O(bytes); nodes that come before the metadata wait in a
-    temporary file.
+    """Writes the graph file that a JSON file represents. O(bytes).
 
-    Raises DataError with the node at which the file stops being a graph's JSON.
+    Nodes that come before the metadata are stored in a temporary file. Raises DataError with the node at which the file
+    stops being a graph's JSON.
     """
     with open_input(source) as stream, open_output(target) as out:
-        head, rest = _split_before_nodes(stream, source)
+        head, nodes_in = _split_before_nodes(stream, source)
         with TemporaryFile() if head.metadata is msgspec.UNSET else nullcontext(out) as nodes_out:
             size = 0 if head.metadata is msgspec.UNSET else out.write(_metadata_frame(head.metadata, source))
             checks = MessageChecks()
-            count, node_bytes, remainder = _write_nodes(rest, source, nodes_out, progress, checks)
+            count, node_bytes, remainder = _write_nodes(nodes_in, source, nodes_out, progress, checks)
             if head.metadata is msgspec.UNSET:
                 size = out.write(_metadata_frame(remainder.metadata, source))
                 nodes_out.seek(0)
@@ -133,21 +134,19 @@ def json_to_graph(source: str, target: str, progress: Progress) -> Converted:
 
 
 def _split_before_nodes(stream: BinaryIO, source: str) -> tuple[_Document, BinaryIO]:
-    """Returns the document without its nodes and what stands after them, and a stream that begins with the list of
-    nodes.
-    """
+    """Returns the document without its nodes and what follows them, and a stream that begins with the list of nodes."""
     buffer = b""
     while more := read_bytes(stream, source, max(HEAD_SIZE, len(buffer))):
         buffer = with_plain_letters((buffer + more).removeprefix(BYTE_ORDER_MARK))
         if opening := opening_of(buffer, "nodes", ended=False):
             document = _decode(buffer[:opening] + b"]}", _Document, source)
-            rest = _Resumed(buffer[opening - 1 :], stream, source)
-            return document, cast(BinaryIO, io.BufferedReader(rest, HEAD_SIZE))
+            nodes_in = _Resumed(buffer[opening - 1 :], stream, source)
+            return document, cast(BinaryIO, io.BufferedReader(nodes_in, HEAD_SIZE))
     return _decode(buffer, _Document, source), io.BytesIO(b"[]}")
 
 
 class _Resumed(io.RawIOBase):
-    """The bytes that were read ahead and then the rest of the stream."""
+    """A stream of the bytes that were read ahead and then the rest of another stream."""
 
     def __init__(self, ahead: bytes, stream: BinaryIO, source: str) -> None:
         self._ahead = ahead
@@ -165,9 +164,9 @@ class _Resumed(io.RawIOBase):
 
 
 def _write_nodes(
-    rest: BinaryIO, source: str, out: IO[bytes], progress: Progress, checks: MessageChecks
+    nodes_in: BinaryIO, source: str, out: IO[bytes], progress: Progress, checks: MessageChecks
 ) -> tuple[int, int, _Remainder]:
-    """Writes all nodes as frames; returns their number, their bytes and what stands after them."""
+    """Writes all nodes as frames; returns their number, their bytes and the JSON after them."""
     count = size = 0
 
     def write(nodes: Iterable[msgspec.Raw]) -> None:
@@ -178,7 +177,7 @@ def _write_nodes(
             size += out.write(_frame(message))
             count += 1
 
-    reader: ArrayReader[msgspec.Raw] = ArrayReader(rest, source, "nodes", msgspec.Raw, progress)
+    reader: ArrayReader[msgspec.Raw] = ArrayReader(nodes_in, source, "nodes", msgspec.Raw, progress)
     for _, nodes in reader:
         write(nodes)
     remainder = _decode(b'{"last_nodes":' + reader.document, _Remainder, source)

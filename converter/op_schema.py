@@ -1,4 +1,4 @@
-"""What an op's schema, its signature as the host trace records it, says of the arguments, by position."""
+"""Arguments of an op by position, from its schema: the signature that the host trace records."""
 
 import re
 from functools import cache
@@ -9,7 +9,7 @@ COMMA = re.compile(r", (?![^\[\]]*\])")
 
 @cache
 def arguments(schema: str) -> tuple[str, ...]:
-    """Returns the arguments as they are declared; none without a schema.
+    """Returns the declarations of the arguments; none without a schema.
 
     >>> arguments("aten::mul.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)")
     ('Tensor self', 'Tensor other', 'Tensor(a!) out')
@@ -19,29 +19,29 @@ def arguments(schema: str) -> tuple[str, ...]:
 
 @cache
 def mutated(schema: str) -> tuple[int, ...]:
-    """Returns positions of the arguments that are marked as written.
+    """Returns the positions of the arguments that are marked as written.
 
     >>> mutated("aten::add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)")
     (0,)
     """
-    return tuple(place for place, argument in enumerate(arguments(schema)) if "!" in argument)
+    return tuple(index for index, argument in enumerate(arguments(schema)) if "!" in argument)
 
 
 @cache
 def only_written(schema: str) -> tuple[int, ...]:
-    """Returns positions of the arguments that take the results, what they hold before is not read: `out` and its like.
+    """Returns the positions of the arguments that only take results (such as `out`): their earlier content is not read.
 
     >>> only_written("aten::mul.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)")
     (2,)
     """
     declared = _declared(schema)
     positional = declared.index("*") if "*" in declared else len(declared)
-    return tuple(place for place in mutated(schema) if place >= positional)
+    return tuple(index for index in mutated(schema) if index >= positional)
 
 
 @cache
 def position(schema: str, name: str) -> int | None:
-    """Returns where the argument of this name stands, None for a schema without.
+    """Returns the position of the argument of this name, None for a schema without it.
 
     >>> position("aten::sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False) -> Tensor", "keepdim")
     2

@@ -12,15 +12,20 @@ RULE_NAMES = tuple(rule.__name__ for rule in RULES)
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to convert; the defaults keep everything that is known. Raises ValueError, naming option and value, for one
-    that does not exist.
+    """How to convert; the defaults keep everything that is known.
 
-    `target` is who runs the graph; for "goal" a job is built as a whole. With `promote` "sync" the host runs ahead of
-    the device as it did, with "all" it blocks on what it launched. `io` "none" leaves the ops' tensors out, `inferred`
-    False the edges that are known from timing alone, `host` False all but activities. Slices below `shortest_slice` ns
-    are folded. Without `delays` an activity starts when what is known of its dependencies allows. With `live_bytes`
-    nodes say how many bytes of tensors live meanwhile. Without the rules named in `left_out` the graph lacks their
-    edges, which shows what they are for.
+    Raises ValueError, naming option and value, for a value that does not exist.
+
+    Attributes:
+        target: the simulator; for "goal" a job is built as a whole.
+        promote: with "sync" the host runs ahead of the device as it did, with "all" it blocks on what it launches.
+        io: "none" omits the ops' tensors.
+        inferred: False omits edges that are known from timing alone.
+        host: False omits all nodes but activities.
+        shortest_slice: slices shorter than this many ns are folded into neighbours.
+        delays: without them an activity starts as soon as its known dependencies allow.
+        live_bytes: nodes have the bytes of tensors that are live meanwhile.
+        left_out: names of rules whose edges the graph lacks, to show what they are for.
 
     >>> Options(target="nonsense")
     Traceback (most recent call last):

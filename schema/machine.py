@@ -1,8 +1,7 @@
-"""What a trace says of the machine that it was recorded on: its clocks, and how long it usually takes to start what is
-ready.
+"""What a trace says of the machine that it was recorded on: the offset of its clocks, and its usual latencies.
 
-Every threshold in linking and converting follows from these measurements; what is not measured stands here with unit
-and evidence.
+Every threshold in linking and converting follows from these measurements. The constants here are what is not measured,
+with unit and evidence.
 """
 
 from typing import Annotated, NamedTuple
@@ -15,51 +14,46 @@ from .columns import Categorical, Int64, rows_of_each
 Nanoseconds = Annotated[int, msgspec.Meta(ge=-(1 << 62), le=1 << 62)]
 """A time whose sums with others fit a column."""
 OUTLYING = 4
-"""How many times the lower quartile a time may be, if it is longer than on any common machine, before something else is
-taken to have added to it.
-"""
+"""Times longer than this many lower quartiles are outliers, if they are also longer than `ANY_MACHINE.upper`."""
 LONGEST = 100_000
-"""ns: no machine takes longer to start what is ready (measured: 1 to 25 µs, gaps 0 to 20); what does waits for
-something.
-"""
+"""ns. No machine takes longer to start ready work (measured: 1 to 25 µs, gaps 0 to 20); longer times are waits."""
 AGREEING = 3
-"""So many activities must have started before their launch calls to speak against the clock; fewer are damage."""
+"""The clock is in doubt only if this many activities started before their launch calls; fewer are damaged records."""
 LAUNCHES = 0.5
-"""Of a name's calls this share must own activities for the others to have lost theirs; other APIs launch only at times.
-"""
+"""If this share of the calls of a name launched activities, the other calls of that name lost theirs."""
 CROWDED = 0.9
-"""Of the late activities that were ready when a device ran as many as ever this share must have started when one ended
-for it to be known as full,
+"""A device counts as full if this share of the activities that were ready while it ran as many as ever started just as
+another one ended,
 """
 BY_CHANCE = 0.01
-"""and this likely at most may it be that they did so by chance."""
+"""and if the probability that they did so by chance is at most this."""
 ENOUGH = 5
-"""So many times tell what is usual; of fewer nothing is known but what holds for all machines."""
+"""The statistics of a name need this many samples; with fewer the ones of all machines count."""
 FENCE = 3.0
-"""Spreads (interquartile ranges) above the upper quartile up to which a time counts as usual (Tukey's outer fence), and
-so do
+"""The upper limit of usual times: this many interquartile ranges above the upper quartile (Tukey's outer fence),
 """
 COMMON = 0.98
-"""of all times this share, whatever their spread."""
+"""or this quantile, if that is higher."""
 
 
-class LatencyStats(msgspec.Struct, frozen=True):
-    """How long something took in a trace, in ns: `median`, and `most`, beyond which it was not usual; measured `count`
-    times.
+class LatencyStats(msgspec.Struct, frozen=True, rename={"upper": "most"}):
+    """How long something usually took in a trace, in ns: the `median`, the `upper` limit of usual times, and the number
+    of samples.
     """
 
     median: Nanoseconds = 0
-    most: Nanoseconds = 0
+    upper: Nanoseconds = 0
     count: int = 0
 
 
-class MachineCalibration(msgspec.Struct, omit_defaults=True):
-    """What a trace says of the machine that it was recorded on. Times in ns.
+class MachineCalibration(msgspec.Struct, omit_defaults=True, rename={"sync_return_latency": "wake"}):
+    """Clock offset and latencies of the machine that a trace was recorded on, in ns.
 
-    Device times plus `clock_offset_ns`, growing by `clock_drift_ns` from `clock_from_ns` to `clock_until_ns`, are on
-    the host's clock; up to `clock_error_ns` they may still disagree. `launch` is the time from a call's launch to the
-    start on a free stream, by the call's name, `gap` that between chained activities, by category, `wake` that from an
-    awaited end to the end of the blocking call, by name; under "" over all.
+    Device times plus `clock_offset_ns`, growing by `clock_drift_ns` from `clock_from_ns` to `clock_until_ns`, are times
+    on the host's clock; the two may still differ by up to `clock_error_ns`. `launch` is the time from a launch call to
+    the start on a free stream, by the call's name; `gap` the time between chained activities, by category;
+    `sync_return_latency` the time from the end of the awaited work to the return of the blocking call, by the call's
+    name. The key "" holds the statistics over all names.
     """
 
     resolution_ns: Nanoseconds = 1
@@ -70,7 +64,7 @@ class MachineCalibration(msgspec.Struct, omit_defaults=True):
     clock_error_ns: Nanoseconds = 0
     launch: dict[str, LatencyStats] = {}
     gap: dict[str, LatencyStats] = {}
-    wake: dict[str, LatencyStats] = {}
+    sync_return_latency: dict[str, LatencyStats] = {}
 
     def clock_shift(self, time: Int64) -> Int64:
         """Returns what to add to device times for times on the host's clock."""
@@ -81,63 +75,63 @@ class MachineCalibration(msgspec.Struct, omit_defaults=True):
         return shift
 
 
-ANY_MACHINE = LatencyStats(median=2_000, most=10_000)
-"""Latencies and gaps of most machines (NVIDIA V100 to B200: 1 to 4 µs), where a trace does not tell its own."""
+ANY_MACHINE = LatencyStats(median=2_000, upper=10_000)
+"""Latencies and gaps of most machines (NVIDIA V100 to B200: 1 to 4 µs), for a trace that does not show its own."""
 SLOWEST = 25_000
-"""ns: the longest launch latency that was usual on any machine measured; few times beyond it are no machine's, but
-waits.
-"""
+"""ns: the longest usual launch latency of any machine measured. A few samples with a longer median are waits."""
 
 
-ANY_THREAD = LatencyStats(median=20_000, most=200_000)
-"""How long host threads take to wake one another, where a run does not show it: tens of µs, hundreds where cores are
-few.
+ANY_THREAD = LatencyStats(median=20_000, upper=200_000)
+"""How long host threads take to wake one another, for a run that does not show it: tens of µs, hundreds with few cores.
 """
 
 
 def latency_stats(times: Int64, resolution: int = 1) -> LatencyStats:
-    """Returns what is usual of `times` (ns), of which some are longer for other reasons than the machine.
+    """Returns the statistics of `times` (ns), without outliers, which include time that the machine did not cause.
 
     >>> latency_stats(np.array([1000, 1100, 1200, 1300, 90_000]))
-    LatencyStats(median=1150, most=1675, count=4)
+    LatencyStats(median=1150, upper=1675, count=4)
     """
     times = times[(times >= 0) & (times <= LONGEST)]
     if not len(times):
         return LatencyStats()
     low = float(np.quantile(times, 0.25, method="lower"))
-    own = times[times <= max(OUTLYING * low, ANY_MACHINE.most)]
-    first, median, third, most = np.quantile(own, (0.25, 0.5, 0.75, COMMON))
-    return LatencyStats(round(median), round(max(third + FENCE * (third - first), most, median + resolution)), len(own))
+    usual = times[times <= max(OUTLYING * low, ANY_MACHINE.upper)]
+    first, median, third, common = np.quantile(usual, (0.25, 0.5, 0.75, COMMON))
+    upper = max(third + FENCE * (third - first), common, median + resolution)
+    return LatencyStats(round(median), round(upper), len(usual))
 
 
 def by_name(times: Int64, names: Categorical, rows: Int64, resolution: int) -> dict[str, LatencyStats]:
-    """Returns what is usual over all times, under "", and of each name."""
+    """Returns the statistics of each name, and of all times under ""."""
     if not len(times):
         return {}
-    codes = names.codes[rows]
-    each = {names.table[code]: latency_stats(times[own], resolution) for code, own in rows_of_each(codes).items()}
-    return {"": latency_stats(times, resolution)} | each
+    groups = rows_of_each(names.codes[rows])
+    stats = {names.table[code]: latency_stats(times[group], resolution) for code, group in groups.items()}
+    return {"": latency_stats(times, resolution)} | stats
 
 
-class Usuals(NamedTuple):
-    """What is usual of each of some rows, in ns."""
+class LatencyColumns(NamedTuple):
+    """LatencyStats as columns, a row each; in ns."""
 
     median: Int64
-    most: Int64
+    upper: Int64
 
 
-def of_each(table: dict[str, LatencyStats], names: Categorical) -> Usuals:
-    """Returns for each row what is usual for its name."""
-    each = [of_name(table, name) for name in (*names.table, "")]
-    columns = np.array([(one.median, one.most) for one in each], np.int64)[names.codes]
-    return Usuals(columns[:, 0], columns[:, 1])
+def of_each(table: dict[str, LatencyStats], names: Categorical) -> LatencyColumns:
+    """Returns the statistics of each row's name."""
+    stats = [of_name(table, name) for name in (*names.table, "")]
+    columns = np.array([(latency.median, latency.upper) for latency in stats], np.int64)[names.codes]
+    return LatencyColumns(columns[:, 0], columns[:, 1])
 
 
 def of_name(table: dict[str, LatencyStats], name: str) -> LatencyStats:
-    """Returns what is usual for a name, over all where too few of it were measured. Where these are few, too, it is not
-    less than on most machines, and what is longer than on any does not count.
+    """Returns the statistics of a name, or those over all names where it has fewer than ENOUGH samples.
+
+    With few samples over all names, too, the upper limit is at least that of most machines, and a median beyond SLOWEST
+    does not count.
     """
-    known = [table.get(key, LatencyStats()) for key in (name, "")]
-    enough = next((found for found in known if found.count >= ENOUGH), None)
-    few = next((found for found in known if found.count and found.median <= SLOWEST), ANY_MACHINE)
-    return enough or LatencyStats(few.median, max(few.most, ANY_MACHINE.most), few.count)
+    candidates = [table.get(key, LatencyStats()) for key in (name, "")]
+    enough = next((stats for stats in candidates if stats.count >= ENOUGH), None)
+    few = next((stats for stats in candidates if stats.count and stats.median <= SLOWEST), ANY_MACHINE)
+    return enough or LatencyStats(few.median, max(few.upper, ANY_MACHINE.upper), few.count)

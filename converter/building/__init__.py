@@ -1,6 +1,6 @@
-"""From the timeline and the edges to an execution graph: synthetic nodes, attributes, communication."""
+"""Builds an execution graph from timeline and edges: synthetic nodes, attributes, communication."""
 
-from .attributes import BuiltGraph as BuiltGraph, graph_of as graph_of
+from .attributes import BuiltGraph as BuiltGraph, GraphEdges as GraphEdges, graph_of as graph_of
 from .calling_slices import calling_slices as calling_slices
 from .communication import bytes_per_element as bytes_per_element, meaning as meaning, peers as peers
 from .communication_columns import COALESCED as COALESCED, CommunicationColumns as CommunicationColumns

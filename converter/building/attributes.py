@@ -32,39 +32,41 @@ from .synthetic_nodes import SyntheticNodes
 LISTS_AT_ONCE = 1 << 11
 
 
+class GraphEdges(NamedTuple):
+    """The nodes of a graph in its order, and the dependencies between its rows; `order[row]` is a node's number."""
+
+    order: Int64
+    data: Edges
+    control: Edges
+
+
 class BuiltGraph(NamedTuple):
-    """A graph, and what became of the communication and of the work of kernels in it."""
+    """A graph, its communication and kernel work, and the number of unusable arguments of ops by reason."""
 
     graph: ExecutionGraph
     communication: CommunicationColumns
     work: KernelWork
-    left_out: dict[str, int]
-    """What of the ops' arguments is unusable, by reason."""
+    unusable_arguments: dict[str, int]
 
 
 def graph_of(
     context: ConversionContext,
     synthetic: SyntheticNodes,
     time: DeviceTime,
-    order: Int64,
-    edges: Edges,
-    control: Edges,
+    edges: GraphEdges,
     options: Options,
     work: KernelWork | None,
 ) -> BuiltGraph:
-    """Returns the graph whose i-th node is number `order[i]`.
-
-    `edges` and `control` are between positions in `order`; ids are positions + 1. `work` is found where it is not
-    given.
-    """
+    """Returns the graph with these nodes and edges; ids are rows + 1. `work` is computed if it is None."""
+    order = edges.order
     start, end = synthetic.start(context)[order], synthetic.end(context)[order]
     columns = _Columns(context, synthetic, order)
-    gap = _gap(edges, start, end, columns.is_activity)
+    gap = _gap(edges.data, start, end, columns.is_activity)
     communication = communication_columns(context.linked, len(order), columns.communications())
     communication.types[columns.group_nodes()] = NodeType.METADATA
     if work is None:
         work = kernel_work(context.linked, context.op_parent)
-    dependencies, kinds = _by_target(edges, len(order))
+    dependencies, kinds = _by_target(edges.data, len(order))
     recorded = start - columns.clock_shift()
     attributes = AttributeTable()
     attributes["is_cpu_op"] = columns.is_host.astype(np.int64)
@@ -89,22 +91,22 @@ def graph_of(
         name=synthetic.names(context).take(order),
         type=communication.types,
         data_deps=dependencies,
-        ctrl_deps=_by_target(control, len(order))[0],
+        ctrl_deps=_by_target(edges.control, len(order))[0],
         start_time_micros=recorded // 1000,
         duration_micros=np.zeros(len(order), np.int64),
         attributes=used(attributes) | {"data_dep_kinds": kinds},
         metadata=_metadata(context),
     )
-    left_out = Counter[str]()
+    unusable = Counter[str]()
     graph.duration_micros = whole_microseconds(end - start + np.where(gap == ABSENT, 0, gap), lanes_of(graph))
     if options.io == "full":
-        graph.tensors = columns.tensors(left_out)
-    return BuiltGraph(graph, communication, work, dict(+left_out))
+        graph.tensors = columns.tensors(unusable)
+    return BuiltGraph(graph, communication, work, dict(+unusable))
 
 
 def _gap(edges: Edges, start: Int64, end: Int64, is_activity: Bool) -> Int64:
-    """Returns for each activity the time between the end of its last dependency (none: the trace's start) and its
-    start, ABSENT for other nodes.
+    """Returns the time (ns) from the end of each activity's last dependency, or from the trace's start, to its own
+    start; ABSENT for other nodes.
     """
     ready = np.full(len(start), start.min(initial=FOREVER))
     ready[edges.target] = NEVER
@@ -112,31 +114,33 @@ def _gap(edges: Edges, start: Int64, end: Int64, is_activity: Bool) -> Int64:
     return np.where(is_activity, np.maximum(start - ready, 0), ABSENT)
 
 
-def _unless_equal(column: Int64, known: Int64) -> Int64:
-    """Returns the values that differ from those known, ABSENT elsewhere."""
-    return np.where(column == known, ABSENT, column)
+def _unless_equal(column: Int64, default: Int64) -> Int64:
+    """Returns the values that differ from `default`, ABSENT elsewhere."""
+    return np.where(column == default, ABSENT, column)
 
 
 def _by_target(edges: Edges, count: int) -> tuple[Ragged, Ragged]:
-    """Returns the ids that each node depends on, and the kinds."""
+    """Returns the ids on which each node depends, and the kinds of these dependencies."""
     order = np.lexsort((edges.source, edges.target))
     sources = Ragged.grouped(edges.target[order], edges.source[order] + 1, count)
     return sources, Ragged(sources.starts, edges.kind[order])
 
 
 class _Columns:
-    """Values of host ops, activities and synthetic nodes put into the order of ids."""
+    """Puts columns of host nodes, activities and synthetic nodes into the order of the graph."""
 
     def __init__(self, context: ConversionContext, synthetic: SyntheticNodes, order: Int64) -> None:
         self.context, self.synthetic, self.order = context, synthetic, order
         self.is_activity = (order >= context.activities_from) & (order < context.unrecorded_from)
         self._first_group = synthetic.first + len(synthetic.delays)
         self.is_host = ~self.is_activity & ((order < synthetic.first) | (order >= self._first_group))
-        # waits and idle time are no op's
-        self._own_op = np.where(context.timeline.is_wait, -1, context.timeline.op_row)
+        # waits and idle time belong to no op
+        self._op_of_slice = np.where(context.timeline.is_wait, -1, context.timeline.op_row)
 
     def _spread(self, *parts: tuple[int, Int64], missing: int = ABSENT) -> Int64:
-        """Returns the values of parts, each of the nodes from a number on; `missing` for other nodes."""
+        """Returns the values of `parts`, (number of the first node, a value for it and each following one), in graph
+        order; `missing` for other nodes.
+        """
         column = np.full(self.synthetic.node_count, missing, np.int64)
         for first, values in parts:
             column[first : first + len(values)] = values
@@ -146,7 +150,9 @@ class _Columns:
         return self._spread((self.context.activities_from, values))
 
     def clock_shift(self) -> Int64:
-        """Returns what was added to the recorded time of each node: activities have that of the device's clock."""
+        """Returns what was added to the recorded time of each node: 0 but for activities, which have the device's
+        clock.
+        """
         return self._spread((self.context.activities_from, self.context.clock_shift), missing=0)
 
     def delays(self) -> Int64:
@@ -157,18 +163,18 @@ class _Columns:
         return self._spread((0, self.context.timeline.thread), (self.context.unrecorded_from, synthetic))
 
     def _op_rows(self) -> Int64:
-        """Returns the op whose time a host node is, -1 for none."""
-        return self._spread((0, self._own_op), missing=-1)
+        """Returns the row of each host slice's op, -1 for none."""
+        return self._spread((0, self._op_of_slice), missing=-1)
 
     def host_attributes(self) -> Iterator[tuple[str, Column]]:
         ops, rows = self.context.linked.ops, self._op_rows()
         by_host = ops.recorded_by_host
         # an activity belongs to the op that launched it
         launches = self.context.activities_from, self.context.linked.activities.op_row
-        launched_by = self._spread((0, self._own_op), launches, missing=-1)
+        launched_by = self._spread((0, self._op_of_slice), launches, missing=-1)
 
         def spread(values: Int64, rows: Int64 = rows) -> Int64:
-            # what has no op (-1) finds the value at the end: none
+            # the row -1, of nodes without an op, takes the last value: ABSENT
             return np.append(values, ABSENT)[rows]
 
         schema = np.append(np.where(ops.op_schema.where(bool), ops.op_schema.codes, -1), -1)[rows]
@@ -183,7 +189,7 @@ class _Columns:
         yield "op_schema", Categorical(schema.astype(np.int32), ops.op_schema.table)
 
     def python_attributes(self) -> Iterator[tuple[str, Column]]:
-        """Yields the modules and functions of host nodes, by their op or call, and of activities."""
+        """Yields the columns of the modules and functions of host nodes, by their op or call, and of activities."""
         linked, timeline = self.context.linked, self.context.timeline
         for name in ("module", "python_function"):
             of_op, of_call, of_activity = (
@@ -193,8 +199,8 @@ class _Columns:
                 continue
             texts = Categorical.joined((of_op, of_call, of_activity))
             ops, calls, activities = np.split(texts.codes.astype(np.int64), np.cumsum([len(of_op), len(of_call)]))
-            called = np.append(calls, -1)[timeline.call_row]
-            of_host = np.where(self._own_op >= 0, np.append(ops, -1)[self._own_op], called)
+            of_called = np.append(calls, -1)[timeline.call_row]
+            of_host = np.where(self._op_of_slice >= 0, np.append(ops, -1)[self._op_of_slice], of_called)
             codes = self._spread((0, of_host), (self.context.activities_from, activities), missing=-1)
             yield name, Categorical(codes.astype(np.int32), texts.table)
 
@@ -208,56 +214,58 @@ class _Columns:
         yield "cat", Categorical(category.astype(np.int32), activities.category.table)
 
     def live_bytes(self) -> Iterator[tuple[str, Column]]:
-        found = most_live_bytes(self.context)
-        yield "live_bytes", self._spread((0, found.host), (self.context.activities_from, found.activities))
+        live = most_live_bytes(self.context)
+        yield "live_bytes", self._spread((0, live.host), (self.context.activities_from, live.activities))
 
     def communications(self) -> list[CommunicationNode]:
-        """Returns the nodes that communicate, in id order: activities, and of an op that does so on the host the
-        longest slice.
+        """Returns the nodes that communicate, in graph order: activities, and the longest slice of each host op that
+        does.
         """
-        linked, rows = self.context.linked, self._op_rows()
-        talking = self._spread((self.context.activities_from, linked.activities.communication_row), missing=-1)
-        kernel = self.order - self.context.activities_from
-        found = [
-            CommunicationNode(place, int(talking[place]), linked.activities.name[int(kernel[place])])
-            for place in np.flatnonzero(talking >= 0).tolist()
+        linked, op_rows = self.context.linked, self._op_rows()
+        of_activity = self._spread((self.context.activities_from, linked.activities.communication_row), missing=-1)
+        activity = self.order - self.context.activities_from
+        nodes = [
+            CommunicationNode(row, int(of_activity[row]), linked.activities.name[int(activity[row])])
+            for row in np.flatnonzero(of_activity >= 0).tolist()
         ]
-        slices = np.flatnonzero(rows >= 0)
-        slices = slices[linked.ops.communication_row[rows[slices]] >= 0]
+        slices = np.flatnonzero(op_rows >= 0)
+        slices = slices[linked.ops.communication_row[op_rows[slices]] >= 0]
         length = (self.synthetic.end(self.context) - self.synthetic.start(self.context))[self.order[slices]]
-        longest = {int(rows[place]): place for place in slices[np.argsort(length, kind="stable")].tolist()}
-        found += [CommunicationNode(place, int(linked.ops.communication_row[op]), "") for op, place in longest.items()]
-        return sorted(found)
+        longest = {int(op_rows[row]): row for row in slices[np.argsort(length, kind="stable")].tolist()}
+        nodes += [CommunicationNode(row, int(linked.ops.communication_row[op]), "") for op, row in longest.items()]
+        return sorted(nodes)
 
     def group_nodes(self) -> Int64:
-        """Returns positions of the process-group metadata."""
+        """Returns the rows of the process-group metadata."""
         return np.flatnonzero(self.order >= self._first_group)
 
-    def tensors(self, left_out: Counter[str]) -> TensorText:
-        """Returns the tensors of each op on its first slice, and of the metadata; adds to `left_out` what is unusable."""
+    def tensors(self, unusable: Counter[str]) -> TensorText:
+        """Returns the tensors of each op, on its first slice, and of the metadata; counts in `unusable` those that
+        cannot be used.
+        """
         ops = self.context.linked.ops
-        rows = self._spread((0, self._own_op), (self._first_group, self.synthetic.groups), missing=-1)
-        place = np.flatnonzero((_slice_numbers(self._op_rows()) == 0) | (self.order >= self._first_group))
-        inputs, outputs = ops.inputs.take(rows[place]), ops.outputs.take(rows[place])
+        op_rows = self._spread((0, self._op_of_slice), (self._first_group, self.synthetic.groups), missing=-1)
+        rows = np.flatnonzero((_slice_numbers(self._op_rows()) == 0) | (self.order >= self._first_group))
+        inputs, outputs = ops.inputs.take(op_rows[rows]), ops.outputs.take(op_rows[rows])
         has_lists = inputs.differ(NO_TENSORS) | outputs.differ(NO_TENSORS)
         return TensorText(
-            place[has_lists], *_texts(inputs.take(has_lists), left_out), *_texts(outputs.take(has_lists), left_out)
+            rows[has_lists], *_texts(inputs.take(has_lists), unusable), *_texts(outputs.take(has_lists), unusable)
         )
 
 
 def _slice_numbers(op_rows: Int64) -> Int64:
-    """Returns which slice of its op a node is, from 0; ABSENT for a node of no op."""
+    """Returns the number of each slice within its op, from 0; ABSENT for a node without an op."""
     return np.where(op_rows >= 0, cumcount(op_rows), ABSENT)
 
 
-def _texts(lists: BytesColumn, left_out: Counter[str]) -> list[BytesColumn]:
-    """Returns the texts of the values, shapes and types of each op's tensors."""
+def _texts(lists: BytesColumn, unusable: Counter[str]) -> list[BytesColumn]:
+    """Returns the values, shapes and types of each op's tensors as three columns of texts."""
     members = ArgumentTexts("values", "shapes", "types")
     parts = [BytesColumnBuilder() for _ in members.names]
     for start in range(0, len(lists), LISTS_AT_ONCE):
         for pieces, column in zip(parts, members.of(lists[start : start + LISTS_AT_ONCE]), strict=True):
             pieces.add(column)
-    left_out += members.left_out
+    unusable += members.left_out
     return [pieces.column() for pieces in parts]
 
 

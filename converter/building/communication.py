@@ -1,6 +1,4 @@
-"""What a recorded communication is to a simulator: node type, collective type and bytes, from tables of names and
-dtypes.
-"""
+"""The meaning of a recorded communication: node type, collective type and bytes, from tables of names and dtypes."""
 
 import re
 from typing import NamedTuple
@@ -12,7 +10,7 @@ LARGEST = (1 << 63) - 1
 
 
 class Meaning(NamedTuple):
-    """`type` is None for send and receive, which have none; `size` is in bytes."""
+    """What a communication is. `type` is None for send and receive; `size` is in bytes."""
 
     node: NodeType
     type: CollectiveType | None
@@ -37,7 +35,7 @@ _MESSAGES = (
     ("recv", NodeType.COMM_RECV),
     ("irecv", NodeType.COMM_RECV),
 )
-# in a kernel's name, where "gather" or "send" may stand for anything
+# in a kernel's name, where "gather" or "send" may mean anything
 _IN_KERNEL = (
     *_COLLECTIVES[:5],
     ("crossdevicereduce", CollectiveType.ALL_REDUCE),
@@ -59,7 +57,7 @@ BYTES_OF_DTYPE = {name: size for size, names in _BYTES.items() for name in names
 
 
 def bytes_per_element(dtype: str) -> int:
-    """Size of a dtype by any of the names PyTorch writes; 1 where the name is unknown.
+    """Returns the size of a dtype by any of the names that PyTorch writes; 1 for an unknown name.
 
     >>> bytes_per_element("c10::BFloat16"), bytes_per_element("Float8_e4m3fn"), bytes_per_element("long int")
     (2, 1, 8)
@@ -68,7 +66,7 @@ def bytes_per_element(dtype: str) -> int:
 
 
 def is_known_dtype(dtype: str) -> bool:
-    """Returns whether the size of such an element is known.
+    """Returns whether the element size of a dtype is known.
 
     >>> is_known_dtype("c10::BFloat16"), is_known_dtype("quantum")
     (True, False)
@@ -81,15 +79,14 @@ def _plain_dtype(dtype: str) -> str:
 
 
 def peers(recorded: Communication, node: NodeType, own_rank: int) -> tuple[int, int]:
-    """Global (source, destination) ranks of a send or receive, -1 where not recorded."""
+    """Returns the global (source, destination) ranks of a send or receive, -1 where not recorded."""
     return (own_rank, recorded.target) if node is NodeType.COMM_SEND else (recorded.source, own_rank)
 
 
 def meaning(recorded: Communication, kernel: str) -> Meaning | None:
-    """Returns what the communication is, by its recorded name, by the kernel's name as the last resort; None if neither
-    tells.
+    """Returns the meaning of a communication by its recorded name, or else by the kernel's name; None if neither tells.
 
-    Of coalesced messages it is the first receive, else the first send.
+    Coalesced messages are described by the first receive, or else the first send.
     """
     if recorded.coalesced:
         parts = [part for part in (meaning(part, "") for part in recorded.coalesced) if part]
@@ -103,14 +100,14 @@ def meaning(recorded: Communication, kernel: str) -> Meaning | None:
 
 
 def _kind(name: str) -> NodeType | CollectiveType | None:
-    """Returns by a name such as allreduce, _allgather_base, all_to_allv, nccl:recv or xccl::broadcast."""
+    """Returns the type for a name such as allreduce, _allgather_base, all_to_allv, nccl:recv or xccl::broadcast."""
     plain = re.sub(r"[^a-z0-9]", "", name.lower().rpartition(":")[2]).removeprefix("nccl")
-    found = (kind for prefix, kind in (*_MESSAGES, *_COLLECTIVES) if plain.startswith(prefix))
-    return next(found, None)
+    kinds = (kind for prefix, kind in (*_MESSAGES, *_COLLECTIVES) if plain.startswith(prefix))
+    return next(kinds, None)
 
 
 def _kind_of_kernel(kernel: str) -> NodeType | CollectiveType | None:
-    """Returns by the part of a kernel's name before its parameters."""
+    """Returns the type for the part of a kernel's name before its parameters."""
     name = re.split(r"[(<]", kernel.removeprefix("void "), maxsplit=1)[0]
     plain = re.sub(r"[^a-z0-9]", "", name.lower())
     kind = _kind(name) if "::" in name else None
@@ -118,15 +115,15 @@ def _kind_of_kernel(kernel: str) -> NodeType | CollectiveType | None:
 
 
 def _elements(recorded: Communication, kind: NodeType | CollectiveType) -> int:
-    """Returns the elements that the rank puts in, which decide how long a simulator takes; where they were not
-    recorded, those that come out.
+    """Returns the number of elements that the rank sends, on which the simulated time depends; by those that it
+    receives where the sent ones are not recorded.
     """
-    given, taken = max(recorded.in_elements, 0), max(recorded.out_elements, 0)
+    sent, received = max(recorded.in_elements, 0), max(recorded.out_elements, 0)
     members = len(recorded.ranks) or max(recorded.group_size, 1)
     if kind is NodeType.COMM_RECV:
-        return taken or given
+        return received or sent
     if kind in (CollectiveType.ALL_GATHER, CollectiveType.GATHER):
-        return given or taken // members
+        return sent or received // members
     if kind in (CollectiveType.REDUCE_SCATTER, CollectiveType.SCATTER):
-        return given or taken * members
-    return given or taken
+        return sent or received * members
+    return sent or received

@@ -1,4 +1,4 @@
-"""The attributes of communication nodes, from the recorded arguments; tags by which both ends of a message know it."""
+"""Attributes of communication nodes, from recorded arguments; with tags by which both ends identify a message."""
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -16,15 +16,14 @@ from .communication import Meaning, is_known_dtype, meaning, peers
 
 INTEGERS = ("comm_type", "comm_size", "comm_seq", "comm_src", "comm_dst", "comm_tag")
 COALESCED = {name: name.replace("comm", "coalesced") for name in ("comm_src", "comm_dst", "comm_tag", "comm_size")}
-"""Where several messages go with one kernel: the list that holds of all of them what the other attribute holds of one.
-"""
+"""For several messages of one kernel: the attribute that lists the values of all of them for each attribute of one."""
 
 
 class CommunicationNode(NamedTuple):
-    """A node that communicates: its position, the communication's row, the kernel's name."""
+    """A node that communicates: its row in the graph, the row of its communication, and the name of its kernel."""
 
-    node: int
     row: int
+    communication: int
     kernel: str
 
 
@@ -40,14 +39,16 @@ class Message(NamedTuple):
 
 
 Channel = tuple[tuple[int, ...], tuple[int, str], bool, int]
-"""Ranks and name of the group, which sort alike on all ranks, whether sent together with others, which takes another
-way, and the recorded tag.
+"""Ranks and name of the group, which sort alike on all ranks; whether the message is coalesced with others, which takes
+another path; and the recorded tag.
 """
 
 
 @dataclass(slots=True)
 class CommunicationColumns:
-    """What becomes of the communication of a trace of `count` nodes, and how much of it is of unknown type or dtype."""
+    """The communication attributes of a graph of `count` nodes, and how many communications have an unknown type or
+    dtype.
+    """
 
     count: int
     types: npt.NDArray[np.uint8]
@@ -57,42 +58,41 @@ class CommunicationColumns:
     unknown_dtypes: int = 0
 
 
-def communication_columns(linked: LinkedTrace, count: int, places: Sequence[CommunicationNode]) -> CommunicationColumns:
-    """Returns node types and attributes of `places`, which are in the order of their positions; other nodes are
-    computation. Linear, but for tags.
+def communication_columns(linked: LinkedTrace, count: int, nodes: Sequence[CommunicationNode]) -> CommunicationColumns:
+    """Returns node types and attributes of `nodes`, which are in graph order; other nodes are computation.
 
-    Kernels that one communication took share its bytes.
+    Kernels of one communication share its bytes. Linear, apart from tags.
     """
     columns = CommunicationColumns(count, np.full(count, NodeType.COMP, np.uint8))
     columns.integers = {name: np.full(count, ABSENT, np.int64) for name in INTEGERS}
-    kernels, nth = Counter(place.row for place in places), Counter[int]()
+    kernels, nth = Counter(node.communication for node in nodes), Counter[int]()
     group, members = np.full(count, -1, np.int32), np.zeros(count, np.int64)
     splits: dict[int, list[int]] = {}
     described = np.full(count, -1, np.int32)
     names, purposes, ranks, messages = dict[str, int](), dict[str, int](), list[int](), list[Message]()
     labels: defaultdict[tuple[int, ...], dict[str, str]] = defaultdict(dict)
-    for place in places:
-        recorded = linked.communications[place.row]
-        found = meaning(recorded, place.kernel)
-        if found is None:
+    for node in nodes:
+        recorded = linked.communications[node.communication]
+        decoded = meaning(recorded, node.kernel)
+        if decoded is None:
             columns.unknown_types += 1
             continue
-        columns.unknown_dtypes += found.size > 0 and not is_known_dtype(recorded.dtype)
-        columns.types[place.node] = found.node
-        share = _Share(nth[place.row], kernels[place.row])
-        nth[place.row] += 1
-        if found.type is None:
-            messages += _messages(recorded, found, place, linked.info.rank, share, labels)
+        columns.unknown_dtypes += decoded.size > 0 and not is_known_dtype(recorded.dtype)
+        columns.types[node.row] = decoded.node
+        share = _Share(nth[node.communication], kernels[node.communication])
+        nth[node.communication] += 1
+        if decoded.type is None:
+            messages += _messages(recorded, decoded, node, linked.info.rank, share, labels)
         else:
-            _collective(columns, place.node, recorded, found, share)
-            if split := split_bytes(recorded, found, share.of(found.size)):
-                splits[place.node] = split
+            _collective(columns, node.row, recorded, decoded, share)
+            if split := split_bytes(recorded, decoded, share.of(decoded.size)):
+                splits[node.row] = split
         if recorded.sequence >= 0:
-            columns.integers["comm_seq"][place.node] = recorded.sequence
-        group[place.node] = names.setdefault(recorded.group, len(names))
+            columns.integers["comm_seq"][node.row] = recorded.sequence
+        group[node.row] = names.setdefault(recorded.group, len(names))
         if recorded.description:
-            described[place.node] = purposes.setdefault(recorded.description, len(purposes))
-        members[place.node] = len(recorded.ranks)
+            described[node.row] = purposes.setdefault(recorded.description, len(purposes))
+        members[node.row] = len(recorded.ranks)
         ranks += recorded.ranks
     lists = _message_attributes(columns, messages)
     recorded_names = Categorical(group, list(names))
@@ -103,25 +103,25 @@ def communication_columns(linked: LinkedTrace, count: int, places: Sequence[Comm
         starts = np.concatenate(([0], np.cumsum(members))).astype(np.int64)
         columns.attributes["pg_ranks"] = Ragged(starts, np.array(ranks, np.int64))
     if splits:
-        node = np.repeat(list(splits), [len(split) for split in splits.values()])
+        split_node = np.repeat(list(splits), [len(split) for split in splits.values()])
         values = np.array([size for split in splits.values() for size in split], np.int64)
-        columns.attributes["comm_split"] = Ragged.grouped(node, values, count)
+        columns.attributes["comm_split"] = Ragged.grouped(split_node, values, count)
     return columns
 
 
-def split_bytes(recorded: Communication, found: Meaning, size: int) -> list[int]:
-    """Returns how many of `size` bytes an all-to-all sends to each member of its group; empty where that is not known.
+def split_bytes(recorded: Communication, decoded: Meaning, size: int) -> list[int]:
+    """Returns how many of `size` bytes an all-to-all sends to each member of its group; empty if that is not known.
     O(members).
     """
     split, rows = recorded.in_split, sum(recorded.in_split)
-    if found.type is not CollectiveType.ALL_TO_ALL or len(split) != len(recorded.ranks) or min(split, default=-1) < 0:
+    if decoded.type is not CollectiveType.ALL_TO_ALL or len(split) != len(recorded.ranks) or min(split, default=-1) < 0:
         return []
-    # splits may count rows
+    # the unit of splits may be rows
     return [size * part // rows for part in split] if rows else [0] * len(split)
 
 
 class _Share(NamedTuple):
-    """The part of a communication that the `nth` of several kernels does."""
+    """The share of one of several `kernels` of a communication, the `nth`."""
 
     nth: int
     kernels: int
@@ -131,11 +131,11 @@ class _Share(NamedTuple):
 
 
 def _collective(
-    columns: CommunicationColumns, node: int, recorded: Communication, found: Meaning, share: _Share
+    columns: CommunicationColumns, node: int, recorded: Communication, decoded: Meaning, share: _Share
 ) -> None:
-    """Type and size; the root of a collective that has one is its source or destination."""
-    columns.integers["comm_type"][node] = ABSENT if found.type is None else found.type
-    columns.integers["comm_size"][node] = share.of(found.size)
+    """Writes type and size; a root is the source or destination of the collective."""
+    columns.integers["comm_type"][node] = ABSENT if decoded.type is None else decoded.type
+    columns.integers["comm_size"][node] = share.of(decoded.size)
     for name, rank in (("comm_src", recorded.source), ("comm_dst", recorded.target)):
         if rank >= 0:
             columns.integers[name][node] = rank
@@ -143,27 +143,27 @@ def _collective(
 
 def _messages(
     recorded: Communication,
-    found: Meaning,
-    place: CommunicationNode,
-    own: int,
+    decoded: Meaning,
+    node: CommunicationNode,
+    own_rank: int,
     share: _Share,
     labels: dict[tuple[int, ...], dict[str, str]],
 ) -> list[Message]:
-    parts = [(part, meaning(part, "") or found) for part in recorded.parts]
+    parts = [(part, meaning(part, "") or decoded) for part in recorded.parts]
     messages = []
-    for part, meant in parts:
-        known, label = labels[tuple(part.ranks)], part.group
+    for part, part_decoded in parts:
+        numbered, label = labels[tuple(part.ranks)], part.group
         if ADDRESS.fullmatch(label):
-            label = known.setdefault(label, f"at address {len(known) + 1}")
+            label = numbered.setdefault(label, f"at address {len(numbered) + 1}")
         channel = (tuple(part.ranks), natural(label), bool(recorded.coalesced), part.tag)
-        source, target = peers(part, meant.node, own)
-        messages.append(Message(place.node, meant.node, source, target, share.of(meant.size), channel))
-    # the sends first: a simulator that runs them in turn must not wait before it has sent
+        source, target = peers(part, part_decoded.node, own_rank)
+        messages.append(Message(node.row, part_decoded.node, source, target, share.of(part_decoded.size), channel))
+    # sends first: a simulator that runs them in sequence must not wait before it has sent
     return sorted(messages, key=lambda message: message.type is NodeType.COMM_RECV)
 
 
 def _message_attributes(columns: CommunicationColumns, messages: Sequence[Message]) -> dict[str, Column]:
-    """Writes what is known of each node's messages: of the last one as of any, of several in lists."""
+    """Writes the attributes of each node's messages: of the last message, and lists for a node with several."""
     facts = {
         "comm_src": [message.source for message in messages],
         "comm_dst": [message.target for message in messages],
@@ -182,20 +182,21 @@ def _message_attributes(columns: CommunicationColumns, messages: Sequence[Messag
 
 
 def tags(messages: Sequence[Message]) -> list[int]:
-    """Returns a tag for each message of a rank, in the order in which they are issued, so that both ends give it the
-    same.
+    """Returns a tag for each message of a rank, in the order of issue, which is the same at both ends.
 
-    Messages from one rank to another are counted by channel, which both ends can do alone; where several channels join
-    two ranks, each has tags of its own.
+    Messages from one rank to another are counted by channel, which both ends can do independently. If several channels
+    join two ranks, each has its own tags.
     """
     channels: defaultdict[tuple[int, int], set[Channel]] = defaultdict(set)
     for message in messages:
         channels[message.source, message.target].add(message.channel)
-    place = {pair: {channel: at for at, channel in enumerate(sorted(found))} for pair, found in channels.items()}
-    seen, found = Counter[tuple[int, int, Channel]](), list[int]()
+    channel_number = {
+        pair: {channel: number for number, channel in enumerate(sorted(used))} for pair, used in channels.items()
+    }
+    counts, message_tags = Counter[tuple[int, int, Channel]](), list[int]()
     for message in messages:
         pair = message.source, message.target
         key = (*pair, message.channel)
-        found.append(seen[key] * len(place[pair]) + place[pair][message.channel])
-        seen[key] += 1
-    return found
+        message_tags.append(counts[key] * len(channel_number[pair]) + channel_number[pair][message.channel])
+        counts[key] += 1
+    return message_tags

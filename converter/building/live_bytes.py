@@ -1,4 +1,4 @@
-"""How many bytes of tensors live while a node runs, on the device that it runs on."""
+"""Bytes of tensors that are live while a node runs, on the device that it runs on."""
 
 from typing import NamedTuple
 
@@ -10,17 +10,17 @@ from ..storages import HOST, highest_within, lifetimes, live_bytes
 
 
 class LiveBytes(NamedTuple):
-    """Of each node of the host's timeline and of each activity; ABSENT where no tensor tells."""
+    """Bytes for each node of the host's timeline and each activity; ABSENT where no tensors are recorded."""
 
     host: Int64
     activities: Int64
 
 
 def most_live_bytes(context: ConversionContext) -> LiveBytes:
-    """Returns of slices of ops the most that live on the host meanwhile, of activities what lives on their device when
-    they are launched.
+    """Returns the most bytes that are live on the host during each slice of an op, and the bytes that are live on the
+    device when each activity is launched. O(n log n).
 
-    Memory is got and given back in the order of the host, which launches ahead of the device. O(n log n).
+    The host allocates and frees memory in its own order, ahead of the device.
     """
     storages, timeline = lifetimes(context.linked.ops), context.timeline
     host, activities = (np.full(count, ABSENT) for count in (len(timeline), len(context.linked.activities)))
@@ -28,18 +28,21 @@ def most_live_bytes(context: ConversionContext) -> LiveBytes:
     on_host = storages.where(storages.device == HOST)
     if len(on_host.storage):
         host[slices] = highest_within(live_bytes(on_host), timeline.start[slices], timeline.end[slices])
-    called = np.flatnonzero(context.linked.activities.call_row >= 0)
+    has_call = np.flatnonzero(context.linked.activities.call_row >= 0)
     device = _as_tensors_number(context.linked.activities.device, storages.device)
-    launched = rows_by_number(called, device)
+    launched = rows_by_number(has_call, device)
     for number, living in rows_by_number(np.flatnonzero(storages.device != HOST), storages.device).items():
         if (rows := launched.get(number)) is None:
             continue
-        steps = live_bytes(storages.where(living))
-        activities[rows] = highest_within(steps, context.launched[rows], context.launched[rows])
+        curve = live_bytes(storages.where(living))
+        activities[rows] = highest_within(curve, context.launched[rows], context.launched[rows])
     return LiveBytes(host, activities)
 
 
 def _as_tensors_number(device: Int64, of_tensors: Int64) -> Int64:
-    """PyTorch numbers the devices that a process sees, some profilers all of the machine: a single one is the same."""
+    """Returns the device numbers of activities as tensors number the devices.
+
+    PyTorch numbers the devices that a process sees, some profilers those of the machine. A single device is the same.
+    """
     ran, named = np.unique(device), np.unique(of_tensors[of_tensors != HOST])
     return np.broadcast_to(named, device.shape) if len(ran) == len(named) == 1 else device

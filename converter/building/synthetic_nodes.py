@@ -1,6 +1,4 @@
-"""Synthetic nodes, which stand for no host op and no activity of the run: delays of activities, and process-group
-metadata.
-"""
+"""Synthetic nodes, which are neither host work nor activities of the run: delays and process-group metadata."""
 
 from dataclasses import dataclass
 
@@ -20,12 +18,12 @@ DELAY_NAMES = {
     Delay.UNEXPLAINED: "delay: unexplained",
 }
 LOWEST = -(1 << 62)
-"""Of absurd thread numbers none is below this one."""
+"""Recorded thread numbers below this one, which are absurd, are ignored."""
 
 
 @dataclass(slots=True)
 class SyntheticNodes:
-    """Delays, and `groups`: op rows with metadata. Their nodes are numbered from `first` on, delays first."""
+    """Delays, and the rows of ops with metadata (`groups`). Their nodes are numbered from `first` on, delays first."""
 
     delays: Delays
     groups: Int64
@@ -37,8 +35,8 @@ class SyntheticNodes:
         return self.first + len(self.delays) + len(self.groups)
 
     def edges(self, context: ConversionContext) -> Edges:
-        """Returns each delay between what released its activity and that; the metadata one after the other, so that
-        they form a thread.
+        """Returns edges that put each delay between the node that released its activity and the activity, and edges
+        that chain the metadata into a thread.
         """
         delay = self.first + np.arange(len(self.delays), dtype=np.int64)
         group = self.first + len(self.delays) + np.arange(len(self.groups), dtype=np.int64)
@@ -52,28 +50,27 @@ class SyntheticNodes:
         )
 
     def start(self, context: ConversionContext) -> Int64:
-        """Returns measured start of every node, the synthetic ones included."""
+        """Returns the measured start of every node, synthetic ones included."""
         metadata = np.full(len(self.groups), context.start_of_trace)
         return np.concatenate((context.start, self.delays.start, metadata))
 
     def end(self, context: ConversionContext) -> Int64:
-        """Returns measured end of every node, the synthetic ones included."""
+        """Returns the measured end of every node, synthetic ones included."""
         metadata = np.full(len(self.groups), context.start_of_trace)
         return np.concatenate((context.end, self.delays.start + self.delays.length, metadata))
 
     def names(self, context: ConversionContext) -> Categorical:
-        """Returns names of all nodes, the synthetic ones included."""
-        own = [UNRECORDED] * len(context.unrecorded) + [
-            DELAY_NAMES[Delay(cause)] for cause in self.delays.cause.tolist()
-        ]
-        own += [context.linked.ops.name[row] for row in self.groups.tolist()]
+        """Returns the names of all nodes, synthetic ones included."""
+        names = [UNRECORDED] * len(context.unrecorded)
+        names += [DELAY_NAMES[Delay(cause)] for cause in self.delays.cause.tolist()]
+        names += [context.linked.ops.name[row] for row in self.groups.tolist()]
         return Categorical.joined(
-            (names_of(context.linked, context.timeline), context.linked.activities.name, Categorical.of(own))
+            (names_of(context.linked, context.timeline), context.linked.activities.name, Categorical.of(names))
         )
 
     def threads(self, context: ConversionContext) -> Int64:
-        """Thread numbers of the `unrecorded host` nodes, of delays (which have none) and metadata, below all recorded
-        ones.
+        """Returns the thread numbers of the `unrecorded host` nodes, of delays (ABSENT) and of metadata; they are below
+        all recorded ones.
         """
         lowest = max(min(0, int(context.timeline.thread.min(initial=0))), LOWEST)
         unrecorded = np.full(len(context.unrecorded), lowest - 1)

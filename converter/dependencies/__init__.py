@@ -1,7 +1,7 @@
-"""The rules that make the edges. Their names, read in order, explain the graph.
+"""The rules that make the edges of a graph.
 
-Each rule is a pure function from a conversion context to edges between its nodes. `inferred` looks afterwards at what
-starts late by them; what it leaves unexplained are delays.
+Each rule is a pure function from a conversion context to edges between its nodes. `inferred` runs after them, on the
+activities that start late by their edges. Lateness that remains becomes delays.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What is known from timing alone is marked inferred."""
+"""Marks edges that are known from timing alone as inferred."""
 
 import numpy as np
 
@@ -7,6 +7,6 @@ from ...schema.graph import DependencyKind
 from ...schema.linked import guessed
 
 
-def by_evidence(kind: DependencyKind, found: Categorical) -> Int64:
-    """Returns the kind of each edge, by how it was found."""
-    return np.where(guessed(found), int(kind | DependencyKind.INFERRED), int(kind))
+def by_evidence(kind: DependencyKind, evidence: Categorical) -> Int64:
+    """Returns the kind of each edge, with INFERRED where the evidence is timing."""
+    return np.where(guessed(evidence), int(kind | DependencyKind.INFERRED), int(kind))

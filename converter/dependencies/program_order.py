@@ -8,7 +8,7 @@ from ..context import ConversionContext, Edges
 
 
 def program_order(context: ConversionContext) -> Edges:
-    """Returns each host node after the previous one of its thread; the `unrecorded host` nodes are one thread."""
+    """Returns an edge to each host node from the previous one of its thread; `unrecorded host` nodes are one thread."""
     thread = context.timeline.thread
     rows = np.arange(len(thread), dtype=np.int64)
     same = ~is_group_start(thread)[1:]

@@ -10,7 +10,7 @@ from ..context import ConversionContext
 
 
 class StreamClocks:
-    """Per stream, the clock (last ended position on every stream) from each activity on that joined another stream."""
+    """For each stream, a clock (last ended position on every stream) from each activity that joined another stream on."""
 
     def __init__(self, context: ConversionContext) -> None:
         activities, order = context.linked.activities, context.stream_sorted
@@ -23,13 +23,13 @@ class StreamClocks:
         self._at: list[list[int]] = [[] for _ in counts]
         self._clocks: list[list[Int64]] = [[] for _ in counts]
 
-    def not_implied(self, candidates: list[tuple[int, int]], known: list[tuple[int, int]]) -> tuple[Int64, Int64]:
-        """Returns the candidates (source, target) that neither stream order, the known edges nor earlier candidates
-        imply.
+    def not_implied(self, candidates: list[tuple[int, int]], known_edges: list[tuple[int, int]]) -> tuple[Int64, Int64]:
+        """Returns the sources and targets of the candidates that neither stream order, known edges nor earlier
+        candidates imply.
 
-        One pass in the order in which targets started; O(edges × streams).
+        Takes one pass in the order in which targets started; O(edges × streams).
         """
-        edges = [(s, t, True) for s, t in known] + [(s, t, False) for s, t in candidates]
+        edges = [(s, t, True) for s, t in known_edges] + [(s, t, False) for s, t in candidates]
         # the latest writer first: it often implies the earlier ones
         edges.sort(key=lambda e: (self._start[e[1]], self._position[e[1]], not e[2], -self._start[e[0]]))
         kept = [(s, t) for s, t, is_known in edges if self._join(s, t) and not is_known]
@@ -37,11 +37,11 @@ class StreamClocks:
 
     def _clock(self, activity: int) -> Int64:
         stream = self._stream[activity]
-        place = bisect_right(self._at[stream], int(self._position[activity])) - 1
-        return self._clocks[stream][place] if place >= 0 else np.full(len(self._at), -1, np.int64)
+        index = bisect_right(self._at[stream], int(self._position[activity])) - 1
+        return self._clocks[stream][index] if index >= 0 else np.full(len(self._at), -1, np.int64)
 
     def _join(self, source: int, target: int) -> bool:
-        """Returns records that target follows source; False if that was known."""
+        """Records that target follows source; returns False if that was known."""
         stream, position = int(self._stream[source]), int(self._position[source])
         if stream == self._stream[target]:
             return bool(position >= self._position[target])

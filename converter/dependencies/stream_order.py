@@ -7,7 +7,7 @@ from ..context import ConversionContext, Edges
 
 
 def stream_order(context: ConversionContext) -> Edges:
-    """Returns each activity after the one before it on the same (device, stream), also where the two overlapped."""
+    """Returns an edge to each activity from the previous one on its (device, stream), even where the two overlap."""
     following = context.stream_next
     rows = np.arange(len(following), dtype=np.int64)
     return Edges.of(context.activity_node(rows), context.activity_node(following), DependencyKind.STREAM_ORDER)

@@ -1,9 +1,8 @@
-"""GPU-promoted data dependency: where op B reads a storage that op A's activities wrote, B's first activity follows A's
-last.
+"""Data dependencies of the device: if op B reads a storage that op A wrote, B's first activity follows A's last.
 
-Storages are followed by id and byte range in launch order. Written are an op's outputs, inputs that its schema marks
-(a!), and the buffers of an in-place collective, by the innermost op that lists them and whose subtree launched. An edge
-is made only where stream order and event waits do not imply it already.
+Storages are followed by id and byte range in launch order. An op writes its outputs, the inputs that its schema marks
+(a!), and the buffers of an in-place collective. The access belongs to the innermost op that lists the storage and whose
+subtree launched work. Edges that stream order and event waits imply are omitted.
 """
 
 from collections.abc import Sequence
@@ -18,7 +17,7 @@ from ...schema.linked import Ops, streams_of
 from ...schema.traces import TENSOR, value_texts
 from ..context import ConversionContext, Edges
 from ..op_schema import mutated
-from ..storages import HOST, Ranges, byte_ranges, named_ranges
+from ..storages import HOST, Ranges, named_ranges, strided_ranges
 from .event_wait import event_wait
 from .stream_clocks import StreamClocks
 
@@ -27,7 +26,7 @@ MOST_RANGES = 64
 
 
 class Accesses(NamedTuple):
-    """Columns of accesses: `op` reads or writes bytes [low, high) of a storage, all of them where `dense`."""
+    """Columns of accesses: `op` reads or writes bytes [low, high) of a storage, without holes where `dense`."""
 
     op: Int64
     storage: Int64
@@ -37,13 +36,13 @@ class Accesses(NamedTuple):
     dense: Bool
 
     def where(self, chosen: Int64) -> "Accesses":
-        """Returns the given accesses."""
+        """Returns the accesses at these rows."""
         op, storage, low, high = (column[chosen] for column in self[:4])
         return Accesses(op, storage, low, high, self.written[chosen], self.dense[chosen])
 
 
 class Writer(NamedTuple):
-    """The activity that last wrote bytes `low` up to but without `high` of a storage."""
+    """The activity that last wrote bytes [low, high) of a storage."""
 
     low: int
     high: int
@@ -51,7 +50,7 @@ class Writer(NamedTuple):
 
 
 def tensor_flow(context: ConversionContext) -> Edges:
-    """Data dependencies across streams. Linear in ops and tensors, but for sorts."""
+    """Returns data dependencies across streams. Linear in ops and tensors, apart from sorts."""
     empty = np.empty(0, np.int64)
     if len(streams_of(context.linked.activities).device) < 2:
         return Edges.of(empty, empty, DependencyKind.TENSOR_FLOW)
@@ -60,13 +59,13 @@ def tensor_flow(context: ConversionContext) -> Edges:
     accesses = _between_streams(context, tree, _accesses(context, np.flatnonzero(first >= 0)), first, last)
     pairs = _flows(context, _strided(context, accesses), first, last)
     waits = event_wait(context)
-    known = np.stack((waits.source, waits.target), axis=1) - context.activities_from
-    source, target = StreamClocks(context).not_implied(pairs, known.tolist())
+    known_edges = np.stack((waits.source, waits.target), axis=1) - context.activities_from
+    source, target = StreamClocks(context).not_implied(pairs, known_edges.tolist())
     return Edges.of(context.activity_node(source), context.activity_node(target), DependencyKind.TENSOR_FLOW)
 
 
 def _launch_rank(context: ConversionContext) -> Int64:
-    """Returns the place of each activity in the order of launches."""
+    """Returns the position of each activity in the order of launches."""
     activities = context.linked.activities
     rank = np.empty(len(activities), np.int64)
     rank[np.lexsort((activities.start, context.launched))] = np.arange(len(activities))
@@ -74,7 +73,7 @@ def _launch_rank(context: ConversionContext) -> Int64:
 
 
 def _subtree_activities(context: ConversionContext, tree: Tree) -> tuple[Int64, Int64]:
-    """Returns for each op the first and last activity launched by it and what it called, -1 for none."""
+    """Returns the first and last activity launched by each op and the ops that it called, -1 for none."""
     rank = _launch_rank(context)
     by_rank = np.append(np.argsort(rank), -1)
     owner = context.linked.activities.op_row
@@ -83,12 +82,12 @@ def _subtree_activities(context: ConversionContext, tree: Tree) -> tuple[Int64, 
     owned = owner >= 0
     np.minimum.at(first, owner[owned], rank[owned])
     np.maximum.at(last, owner[owned], rank[owned])
-    # an op that launched nothing finds the row at the end: none
+    # an op that launched nothing takes the last value: -1
     return by_rank[tree.subtree_least(first)], by_rank[tree.subtree_largest(last)]
 
 
 def _accesses(context: ConversionContext, launching: Int64) -> Accesses:
-    """Returns every storage range that launching ops name in their arguments; an op's reads stand before its writes."""
+    """Returns every storage range that launching ops name in their arguments; an op's reads come before its writes."""
     ops, rows = context.linked.ops, launching.tolist()
     read = _ranges(ops.inputs.at(rows))
     written = [_ranges(ops.outputs.at(rows)), _ranges(_changed_inputs(ops, rows))]
@@ -100,13 +99,13 @@ def _accesses(context: ConversionContext, launching: Int64) -> Accesses:
 
 def _ranges(texts: Sequence[bytes]) -> Ranges:
     """Returns the ranges of the device tensors in each text."""
-    found = named_ranges(texts)
-    return found.where(found.device != HOST)
+    ranges = named_ranges(texts)
+    return ranges.where(ranges.device != HOST)
 
 
 def _changed_inputs(ops: Ops, rows: list[int]) -> list[bytes]:
-    """Returns for each op the text of the inputs that it writes: those marked in its schema, or all buffers of an
-    in-place collective.
+    """Returns the text of the inputs that each op writes: those that its schema marks, or all buffers of an in-place
+    collective.
     """
     records = ops.name.equal(RECORD)[rows].tolist()
     marked = [mutated(schema) for schema in ops.op_schema.table] + [()]  # code -1 is the last: no schema
@@ -125,7 +124,9 @@ def _arguments(inputs: bytes, positions: tuple[int, ...]) -> bytes:
 
 
 def _between_streams(context: ConversionContext, tree: Tree, accesses: Accesses, first: Int64, last: Int64) -> Accesses:
-    """Without storages that only one stream touches (its order implies all), and accesses that a called op lists too."""
+    """Returns the accesses without those that a called op lists too, and without storages of a single stream, whose
+    order implies all.
+    """
     if not len(accesses.op):
         return accesses
     stream = streams_of(context.linked.activities).number
@@ -140,24 +141,26 @@ def _between_streams(context: ConversionContext, tree: Tree, accesses: Accesses,
 
 
 def _strided(context: ConversionContext, accesses: Accesses) -> Accesses:
-    """Returns the accesses with the reach of strided views, where strides are recorded; up to here tensors are taken to
-    be contiguous.
+    """Returns the accesses with the extent of strided views, where strides are recorded; contiguous tensors are assumed
+    before.
     """
     high, dense = accesses.high.copy(), accesses.dense.copy()
     rows_of: dict[tuple[int, int, int], list[int]] = {}
     keys = zip(accesses.op.tolist(), accesses.storage.tolist(), accesses.low.tolist(), strict=True)
     for row, key in enumerate(keys):
         rows_of.setdefault(key, []).append(row)
-    ops, known = context.linked.ops, cache(byte_ranges)
+    ops, ranges_of = context.linked.ops, cache(strided_ranges)
     for op in np.unique(accesses.op).tolist():
-        for reach in (*known(ops.inputs[op]), *known(ops.outputs[op])):
-            for row in rows_of.get((op, reach.storage, reach.low), ()):
-                high[row], dense[row] = reach.high, reach.dense
+        for extent in (*ranges_of(ops.inputs[op]), *ranges_of(ops.outputs[op])):
+            for row in rows_of.get((op, extent.storage, extent.low), ()):
+                high[row], dense[row] = extent.high, extent.dense
     return accesses._replace(high=high, dense=dense)
 
 
 def _flows(context: ConversionContext, accesses: Accesses, first: Int64, last: Int64) -> list[tuple[int, int]]:
-    """(writer, reader) activity pairs, from one pass over the accesses in launch order: an op reads before it writes."""
+    """Returns (writer, reader) activity pairs from one pass over the accesses in launch order; an op reads before it
+    writes.
+    """
     rank = _launch_rank(context)
     activity = np.where(accesses.written, last[accesses.op], first[accesses.op])
     order = np.lexsort((accesses.written, rank[activity]))
@@ -165,11 +168,11 @@ def _flows(context: ConversionContext, accesses: Accesses, first: Int64, last: I
     writers: dict[int, list[Writer]] = {}
     pairs: set[tuple[int, int]] = set()
     for storage, low, high, written, dense, by in zip(*(column[order].tolist() for column in columns), strict=True):
-        known = writers.setdefault(storage, [])
+        last_writers = writers.setdefault(storage, [])
         if written:
-            kept = [w for w in known if not dense or w.low < low or w.high > high][-MOST_RANGES:]
+            kept = [w for w in last_writers if not dense or w.low < low or w.high > high][-MOST_RANGES:]
             writers[storage] = [*kept, Writer(low, high, by)]
         else:
-            pairs |= {(w.activity, by) for w in known if w.low < high and low < w.high and w.activity != by}
+            pairs |= {(w.activity, by) for w in last_writers if w.low < high and low < w.high and w.activity != by}
     start, end = context.linked.activities.start, context.activity_end
     return [(source, target) for source, target in pairs if end[source] <= start[target]]

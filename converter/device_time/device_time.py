@@ -1,8 +1,7 @@
-"""Splits the time between an activity's release and its start into what is usual on this machine and what is delay.
+"""Splits the time between the release of an activity and its start into a usual part and a delay.
 
-An activity starts a launch latency after its launch and a gap after the activities that it follows, whichever comes
-later. Which of the two held it in the run is told by what is usual; the other one, which the run does not show, is
-taken as usual, too.
+An activity usually starts a launch latency after its launch, or a gap after the activities that it follows, whichever
+comes later. The later one is taken to have released it. The run does not show the other one, which is taken as usual.
 """
 
 from dataclasses import dataclass
@@ -13,17 +12,17 @@ import numpy as np
 from ...schema.columns import Bool, Categorical, Int64, Table, rows_by_number
 from ...schema.graph import DependencyKind
 from ...schema.linked import took_over
-from ...schema.machine import MachineCalibration, Usuals, by_name, of_each
+from ...schema.machine import LatencyColumns, MachineCalibration, by_name, of_each
 from ...schema.traces import NEVER
 from ..context import ConversionContext, Edges
 
 
 @dataclass(slots=True, repr=False)
 class DeviceTime(Table):
-    """Of each activity, in ns: the `latency` after its launch, the `gap` after what it follows on the device, and the
-    `delay` beyond.
+    """A row for each activity, in ns: the `latency` after its launch, the `gap` after its predecessors on the device,
+    and the `delay` beyond these.
 
-    The `delay` follows the node `after` (-1: none), the launch where `by_launch`.
+    The delay follows the node `after`, -1 for none. That node is the launch where `by_launch` is set.
     """
 
     latency: Int64
@@ -34,16 +33,25 @@ class DeviceTime(Table):
 
 
 class Release(NamedTuple):
-    """When, as measured, the launch of each activity was over and the last of the activities that it follows, NEVER
-    without any.
+    """The measured end of each activity's launch, and of the last of its predecessors on the device; NEVER for none."""
+
+    launched_ns: Int64
+    ready_ns: Int64
+
+
+class _Releaser(NamedTuple):
+    """A launch, or the predecessors on the device, of each activity: when it ended, how long before the activity's
+    start, and how long that usually takes.
     """
 
-    launched: Int64
-    freed: Int64
+    ended_ns: Int64
+    elapsed_ns: Int64
+    median: Int64
+    upper: Int64
 
 
 def release(context: ConversionContext, edges: Edges) -> Release:
-    """Returns by all edges that lead to activities."""
+    """Returns when the sources of the edges that lead to activities ended."""
     first, count = context.activities_from, len(context.linked.activities)
     to_activity = (edges.target >= first) & (edges.target < context.unrecorded_from)
     by_launch = (edges.kind & int(DependencyKind.LAUNCH)) != 0
@@ -52,81 +60,94 @@ def release(context: ConversionContext, edges: Edges) -> Release:
         ended = np.full(count, NEVER, np.int64)
         np.maximum.at(ended, edges.target[chosen] - first, context.end[edges.source[chosen]])
         columns.append(ended)
-    if context.carried is not None:
-        columns[1] = np.maximum(columns[1], np.where(context.carried >= 0, context.carried, NEVER))
+    if context.backlog_until is not None:
+        columns[1] = np.maximum(columns[1], np.where(context.backlog_until >= 0, context.backlog_until, NEVER))
     return Release(*columns)
 
 
 def device_time(
-    context: ConversionContext, edges: Edges, machine: MachineCalibration, placed: Bool | None = None
+    context: ConversionContext, edges: Edges, machine: MachineCalibration, waited_for_slot: Bool | None = None
 ) -> DeviceTime:
-    """Splits every activity's time since its release; `placed` are those that were ready and waited for room. O(n log
-    n).
+    """Splits the time of every activity since its release. O(n log n).
+
+    Activities that `waited_for_slot`, as a full device ran others, are late even if they took no longer than usual.
     """
-    placed = np.zeros(len(context.linked.activities), np.bool_) if placed is None else placed
-    activities, released = context.linked.activities, release(context, edges)
-    launch, chain = _usuals(context, released, machine, placed)
-    by_launch = released.launched + launch.median >= released.freed + chain.median
-    since_launch = np.maximum(activities.start - released.launched, 0)
-    since_freed = np.where(released.freed > NEVER, np.maximum(activities.start - released.freed, 0), 0)
-    slack, usual = np.where(by_launch, since_launch, since_freed), Usuals(*_where(by_launch, launch, chain))
-    delay = np.where((slack > usual.most) | placed, np.maximum(slack - usual.median, 0), 0)
-    delay -= _in_turn(context, placed, delay, usual.most - usual.median)
+    if waited_for_slot is None:
+        waited_for_slot = np.zeros(len(context.linked.activities), np.bool_)
+    launch, chain = _releasers(context, release(context, edges), machine, waited_for_slot)
+    by_launch = launch.ended_ns + launch.median >= chain.ended_ns + chain.median
+    later = _Releaser(*(np.where(by_launch, *columns) for columns in zip(launch, chain, strict=True)))
+    is_late = (later.elapsed_ns > later.upper) | waited_for_slot
+    delay = np.where(is_late, np.maximum(later.elapsed_ns - later.median, 0), 0)
+    delay -= _behind_others(context, waited_for_slot, delay, later.upper - later.median)
+    usual = later.elapsed_ns - delay
     return DeviceTime(
-        latency=np.where(by_launch, slack - delay, np.minimum(launch.median, since_launch)),
-        gap=np.where(by_launch, np.minimum(chain.median, since_freed), slack - delay),
+        latency=np.where(by_launch, usual, np.minimum(launch.median, launch.elapsed_ns)),
+        gap=np.where(by_launch, np.minimum(chain.median, chain.elapsed_ns), usual),
         delay=delay,
-        after=_last_source(context, edges, np.where(by_launch, released.launched, released.freed), by_launch),
+        after=_last_source(context, edges, later.ended_ns, by_launch),
         by_launch=by_launch,
     )
 
 
-def _in_turn(context: ConversionContext, placed: Bool, delay: Int64, spread: Int64) -> Int64:
-    """Returns how much later than usual, within the usual spread, what waited for room was ready, as those that started
-    before it were first.
+def _releasers(
+    context: ConversionContext, released: Release, machine: MachineCalibration, waited_for_slot: Bool
+) -> tuple[_Releaser, _Releaser]:
+    """Returns the launch and the predecessors of each activity; these with 0 ns elapsed where there are none."""
+    start = context.linked.activities.start
+    launched, ready = released
+    latency, gap = _usual_times(context, released, machine, waited_for_slot)
+    since_ready = np.where(ready > NEVER, np.maximum(start - ready, 0), 0)
+    return _Releaser(launched, np.maximum(start - launched, 0), *latency), _Releaser(ready, since_ready, *gap)
+
+
+def _behind_others(context: ConversionContext, waited_for_slot: Bool, delay: Int64, spread: Int64) -> Int64:
+    """Returns by how many ns of its delay each activity was not ready yet: those that wait for a slot of a full device
+    start in the order in which they became ready.
+
+    0 where that is beyond the usual `spread` of times.
     """
     activities, later = context.linked.activities, np.zeros(len(delay), np.int64)
-    on_full = np.flatnonzero(np.isin(activities.device, activities.device[placed]))
-    for own in rows_by_number(on_full, activities.device).values():
-        own = own[np.argsort(activities.start[own], kind="stable")]
-        ready = activities.start[own] - np.where(placed[own], delay[own], 0)
-        later[own] = np.maximum.accumulate(ready) - ready
+    on_full_device = np.flatnonzero(np.isin(activities.device, activities.device[waited_for_slot]))
+    for rows in rows_by_number(on_full_device, activities.device).values():
+        rows = rows[np.argsort(activities.start[rows], kind="stable")]
+        ready = activities.start[rows] - np.where(waited_for_slot[rows], delay[rows], 0)
+        later[rows] = np.maximum.accumulate(ready) - ready
     return np.where(later <= spread, later, 0)
 
 
-def _where(chosen: Bool, first: Usuals, second: Usuals) -> tuple[Int64, Int64]:
-    return np.where(chosen, first.median, second.median), np.where(chosen, first.most, second.most)
+def _usual_times(
+    context: ConversionContext, released: Release, machine: MachineCalibration, waited_for_slot: Bool
+) -> tuple[LatencyColumns, LatencyColumns]:
+    """Returns the usual launch latency by API and the usual gap by category, a row for each activity.
 
-
-def _usuals(
-    context: ConversionContext, released: Release, machine: MachineCalibration, placed: Bool
-) -> tuple[Usuals, Usuals]:
-    """Launch latency by API and gap by category, of activities of which it is certain which of the two held them."""
+    Both are measured on activities of which it is certain what released them, and the machine's where there are none.
+    """
     activities, calls = context.linked.activities, context.linked.calls
-    called = np.flatnonzero(activities.call_row >= 0)
-    name = np.full(len(activities), -1, np.int32)
-    name[called] = calls.name.codes[activities.call_row[called]]
-    names = Categorical(name, calls.name.table)
-    first = of_each(machine.launch, names)
+    start, has_call = activities.start, activities.call_row >= 0
+    call = activities.call_row[has_call]
+    api = Categorical(np.full(len(activities), -1, np.int32), calls.name.table)
+    api.codes[has_call] = calls.name.codes[call]
     after_call = np.zeros(len(activities), np.bool_)
-    after_call[called] = activities.start[called] >= calls.end[activities.call_row[called]]
-    alone = ~placed & ~took_over(activities, context.slack)
-    free = np.flatnonzero(after_call & alone & (released.freed <= released.launched))
-    waited = alone & (activities.start - released.launched > first.most)
-    queued = np.flatnonzero((name >= 0) & waited & (released.freed > NEVER))
-    resolution = machine.resolution_ns
-    launch = by_name(activities.start[free] - released.launched[free], names, free, resolution)
-    gaps = by_name(activities.start[queued] - released.freed[queued], activities.category, queued, resolution)
-    return of_each(launch or machine.launch, names), of_each(gaps or machine.gap, activities.category)
+    after_call[has_call] = start[has_call] >= calls.end[call]
+    has_slot = ~waited_for_slot & ~took_over(activities, context.slack)
+    since_launch = start - released.launched_ns
+    on_free_stream = np.flatnonzero(after_call & has_slot & (released.ready_ns <= released.launched_ns))
+    waited = has_slot & (since_launch > of_each(machine.launch, api).upper)
+    queued = np.flatnonzero((api.codes >= 0) & waited & (released.ready_ns > NEVER))
+    since_ready = start[queued] - released.ready_ns[queued]
+    latencies = by_name(since_launch[on_free_stream], api, on_free_stream, machine.resolution_ns)
+    gaps = by_name(since_ready, activities.category, queued, machine.resolution_ns)
+    return of_each(latencies or machine.launch, api), of_each(gaps or machine.gap, activities.category)
 
 
-def _last_source(context: ConversionContext, edges: Edges, ended: Int64, by_launch: Bool) -> Int64:
-    """Returns for each activity the node of its kind of release that ended last, at `ended`."""
+def _last_source(context: ConversionContext, edges: Edges, ended_ns: Int64, by_launch: Bool) -> Int64:
+    """Returns the node whose end, at `ended_ns`, released each activity; -1 for none in the trace."""
     first = context.activities_from
     to_activity = np.flatnonzero((edges.target >= first) & (edges.target < context.unrecorded_from))
     row, source = edges.target[to_activity] - first, edges.source[to_activity]
     is_launch = (edges.kind[to_activity] & int(DependencyKind.LAUNCH)) != 0
-    last = (is_launch == by_launch[row]) & (context.end[source] == ended[row])
-    after = np.full(len(ended), -1, np.int64)
+    last = (is_launch == by_launch[row]) & (context.end[source] == ended_ns[row])
+    after = np.full(len(ended_ns), -1, np.int64)
     after[row[last]] = source[last]
     return after

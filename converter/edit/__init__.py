@@ -1,4 +1,4 @@
-"""Changes to a graph's nodes and edges: order, lanes, nodes taken out with what depended on them kept in order."""
+"""Changes to the nodes and edges of a graph: order, lanes, removal of nodes that keeps what depended on them in order."""
 
 from .circles import order_through_circles as order_through_circles
 from .device_only import COMMUNICATION as COMMUNICATION, SILENT as SILENT, without_host as without_host

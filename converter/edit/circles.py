@@ -1,5 +1,6 @@
-"""Orders the nodes of a graph whose dependencies may go round in circles, as they can where a trace has many equal or
-exchanged times.
+"""Orders the nodes of a graph even if its dependencies form circles.
+
+Circles come from traces with many equal or swapped times.
 """
 
 import heapq
@@ -13,32 +14,32 @@ from ..context import Edges
 from .order import order_without_circles
 
 SURE = DependencyKind.PROGRAM_ORDER | DependencyKind.LAUNCH | DependencyKind.STREAM_ORDER
-"""What the order of calls tells; in a circle all else gives way to it."""
+"""Kinds of edges that follow from the order of calls; in a circle all other edges give way to them."""
 READY, SURELY_READY, STUCK = range(3)
 
 
 class Ordered(NamedTuple):
-    """All nodes in an order, and which edges do not point forward in it, as they go round in circles."""
+    """All nodes in an order, and which edges point backward in it, as they are part of a circle."""
 
     order: Int64
     backward: Bool
 
 
 def order_through_circles(start: Int64, edges: Edges) -> Ordered:
-    """Returns the topological order by start time where there is one, else one that breaks each circle somewhere. O((n
-    + e) log n).
+    """Returns the topological order by start time, or, if there are circles, an order that breaks each one somewhere.
+    O((n + e) log n).
     """
     order = order_without_circles(start, edges)
     if len(order) == len(start):
         return Ordered(order, np.zeros(len(edges.source), np.bool_))
     order = _by_readiness(start, edges)
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
-    return Ordered(order, place[edges.source] >= place[edges.target])
+    position = np.empty(len(order), np.int64)
+    position[order] = np.arange(len(order))
+    return Ordered(order, position[edges.source] >= position[edges.target])
 
 
 def _by_readiness(start: Int64, edges: Edges) -> Int64:
-    """Takes a node that is ready, else one that only unsure dependencies hold up, else any; of several the earliest,
+    """Takes a node that is ready, else one that waits for unsure dependencies only, else any; the earliest of several,
     then the first row.
     """
     count, by_source = len(start), np.argsort(edges.source, kind="stable")
@@ -61,10 +62,10 @@ def _by_readiness(start: Int64, edges: Edges) -> Int64:
             continue
         is_done[node] = True
         order.append(node)
-        for at in range(first[node], first[node + 1]):
-            dependent = dependents[at]
+        for index in range(first[node], first[node + 1]):
+            dependent = dependents[index]
             waiting[dependent] -= 1
-            surely[dependent] -= sure[at]
-            if not waiting[dependent] or (sure[at] and not surely[dependent]):
+            surely[dependent] -= sure[index]
+            if not waiting[dependent] or (sure[index] and not surely[dependent]):
                 heapq.heappush(heap, (readiness(dependent), time[dependent], dependent))
     return np.array(order, np.int64)

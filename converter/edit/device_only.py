@@ -1,9 +1,8 @@
-"""A graph without its host: activities alone, with every order that host nodes stood for and the host time that was not
-hidden.
+"""Graphs without their host: only activities, in the order that the host imposed, with the host time that delayed them.
 
-An order "awaited by the host, which then launched" becomes a dependency of kind host sync, unless others imply it. Host
-time that the device really waited for becomes `host_delay_ns` before the activity, so that a replay ends when the
-measured run did.
+"The host awaited an activity and then launched another one" becomes a dependency of kind host sync, unless other
+dependencies imply it. Host time for which the device really waited becomes `host_delay_ns` before the activity, so that
+a replay ends when the measured run did.
 """
 
 from collections.abc import Iterable, Iterator
@@ -30,27 +29,27 @@ def without_host(graph: ExecutionGraph) -> ExecutionGraph:
     """Returns the graph of the activities, and of communication that only the host recorded; without control
     dependencies and tensors.
 
-    `graph` must be in topological order and its streams chained, as convert makes it. O((n + e) · streams) at worst.
-    Raises DataError for a graph that holds none of these nodes.
+    The graph must be in topological order and its streams chained, as `convert` makes it. O((n + e) · streams) at
+    worst. Raises DataError for a graph without any of these nodes.
     """
     kept = (graph.is_activity & ~np.isin(graph.type, SILENT)) | np.isin(graph.type, COMMUNICATION)
     if not kept.any():
         raise DataError("the graph has no device activity, so nothing is left without the host; leave out --no-host")
     edges = data_edges(graph)
-    direct = Edges(*(column[kept[edges.source] & kept[edges.target]] for column in edges))
+    direct = edges.where(kept[edges.source] & kept[edges.target])
     source, target = _through_host(edges, kept, lanes_of(graph))
     edges = deduplicated(Edges.joined([direct, Edges.of(source, target, DependencyKind.HOST_SYNC)]), len(graph))
     device = edited_graph(graph, np.flatnonzero(kept), edges, NO_EDGES)
     device.tensors = None
     for name in ("latency_ns", "chain_gap_ns"):
-        # without launches there is one kind of dependency, and one gap
+        # without launches there is only one gap, that after dependencies
         device.attributes.pop(name, None)
     return _delayed(device, int(graph.start_ns[graph.type != NodeType.METADATA].min()))
 
 
 def _through_host(edges: Edges, kept: Bool, lane: Int64) -> tuple[Int64, Int64]:
-    """(source, target) rows of the orders between kept nodes that only paths over the others carry, without those
-    implied.
+    """Returns (source, target) rows of kept nodes that are ordered only by paths through removed nodes, without implied
+    pairs.
     """
     stream = np.full(len(lane), -1, np.int64)
     stream[kept] = group_ids(lane[kept])
@@ -59,15 +58,15 @@ def _through_host(edges: Edges, kept: Bool, lane: Int64) -> tuple[Int64, Int64]:
     columns = (edges.target[to_kept], edges.source[to_kept], kept[edges.source[to_kept]])
     pairs = [
         (source, target)
-        for target, rows in groupby(zip(*(column.tolist() for column in columns), strict=True), itemgetter(0))
-        for source in _not_implied(clocks, rows)
+        for target, group in groupby(zip(*(column.tolist() for column in columns), strict=True), itemgetter(0))
+        for source in _not_implied(clocks, group)
     ]
-    found = np.array(pairs, np.int64).reshape(-1, 2)
-    return found[:, 0], found[:, 1]
+    rows = np.array(pairs, np.int64).reshape(-1, 2)
+    return rows[:, 0], rows[:, 1]
 
 
 def _not_implied(clocks: list[Clock], sources: Iterable[tuple[int, int, bool]]) -> Iterator[int]:
-    """Yields of what host sources (target, row, is kept) know to have ended: the last rows of lanes, but for those that
+    """Yields the last rows of lanes that removed sources (target, row, is kept) know to have ended, without those that
     kept sources imply.
     """
     known = needed = (-1,) * len(clocks[0])
@@ -76,7 +75,7 @@ def _not_implied(clocks: list[Clock], sources: Iterable[tuple[int, int, bool]]) 
             known = joined(known, clocks[source])
         else:
             needed = joined(needed, clocks[source])
-    # the latest first: it often follows the others
+    # the latest row first, as it often follows the others
     for row, lane in sorted(((row, lane) for lane, row in enumerate(needed)), reverse=True):
         if row > known[lane]:
             known = joined(known, clocks[row])
@@ -84,8 +83,8 @@ def _not_implied(clocks: list[Clock], sources: Iterable[tuple[int, int, bool]]) 
 
 
 def _delayed(device: ExecutionGraph, start_of_trace: int) -> ExecutionGraph:
-    """Gives every activity the time between its dependencies' measured end (none: the trace's start) and its own start,
-    less its gap.
+    """Adds to each activity, as host delay, the measured time between the end of its dependencies (or the trace's
+    start) and its own start, less its gap.
     """
     start, gap, edges = device.start_ns, device.integers("gap_ns", 0), data_edges(device)
     released = np.full(len(device), NEVER)

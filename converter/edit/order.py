@@ -1,4 +1,4 @@
-"""Numbers the nodes in a topological order that follows the measured start times, and checks that the graph is sound."""
+"""Topological order of nodes that follows the measured start times, and checks that the edges of a graph are sound."""
 
 import heapq
 from collections.abc import Callable
@@ -14,7 +14,7 @@ NODES_SHOWN = 16
 
 
 def deduplicated(edges: Edges, count: int) -> Edges:
-    """Returns one edge per pair of nodes, its kinds united; sorted by target, then source."""
+    """Returns one edge per pair of nodes, with all its kinds, sorted by target, then source."""
     key = edges.target * count + edges.source
     order = np.argsort(key, kind="stable")
     key = key[order]
@@ -26,8 +26,8 @@ def deduplicated(edges: Edges, count: int) -> Edges:
 def topological_order(start: Int64, edges: Edges, names: Callable[[], Categorical] | None = None) -> Int64:
     """Returns node numbers in an order in which every edge points forward, by start time as far as that allows.
 
-    Ties in time, frequent in whole-µs traces, are settled in a few vectorised rounds; what is left, by a heap. Raises
-    DataError with the nodes of a cycle, by name where `names` tells them, if there is one.
+    Equal times, frequent in whole-µs traces, are settled in a few vectorised rounds, and by a heap if these do not
+    suffice. Raises DataError with the nodes of a cycle, named by `names`, if there is one.
     """
     order = order_without_circles(start, edges)
     if len(order) < len(start):
@@ -38,7 +38,7 @@ def topological_order(start: Int64, edges: Edges, names: Callable[[], Categorica
 
 
 def order_without_circles(start: Int64, edges: Edges) -> Int64:
-    """Returns the same order, which lacks the nodes on a cycle or behind one."""
+    """Returns the same order, without the nodes on a cycle or behind one."""
     order = _settle_ties(start, edges)
     return _by_heap(start, edges) if order is None else order
 
@@ -83,25 +83,27 @@ def _cycle(edges: Edges, ordered: Int64, names: Callable[[], Categorical] | None
     inside = ~np.isin(edges.source, ordered) & ~np.isin(edges.target, ordered)
     graph: nx.DiGraph[int] = nx.DiGraph(zip(edges.source[inside].tolist(), edges.target[inside].tolist(), strict=True))
     nodes = [source for source, _ in nx.find_cycle(graph)]
-    known = names() if names is not None else None
-    shown = [str(node) if known is None else f"{node} ({known[node]})" for node in [*nodes, nodes[0]]]
-    left_out = len(shown) - NODES_SHOWN
-    return " -> ".join([*shown[:NODES_SHOWN], f"and {left_out} more"] if left_out > 0 else shown)
+    texts = names() if names is not None else None
+    shown = [str(node) if texts is None else f"{node} ({texts[node]})" for node in [*nodes, nodes[0]]]
+    hidden = len(shown) - NODES_SHOWN
+    return " -> ".join([*shown[:NODES_SHOWN], f"and {hidden} more"] if hidden > 0 else shown)
 
 
 def check(edges: Edges, control: Edges, count: int) -> None:
     """Raises DataError unless every edge joins two nodes and points to a higher number, and none is there twice.
     Linear.
 
-    Forward edges only are what makes data and control dependencies together acyclic.
+    As all edges point forward, data and control dependencies together are acyclic.
     """
     for what, part in (("data", edges), ("control", control)):
         outside = (part.source < 0) | (part.target < 0) | (part.source >= count) | (part.target >= count)
         if outside.any():
             raise DataError(f"{int(outside.sum())} {what} dependencies point to no node")
         if (part.source >= part.target).any():
-            at = int(np.flatnonzero(part.source >= part.target)[0])
-            raise DataError(f"a {what} dependency points forward: node {part.target[at] + 1} on {part.source[at] + 1}")
+            first = int(np.flatnonzero(part.source >= part.target)[0])
+            raise DataError(
+                f"a {what} dependency points forward: node {part.target[first] + 1} on {part.source[first] + 1}"
+            )
     again = ~is_group_start(np.sort(edges.target * count + edges.source))
     if again.any():
         raise DataError(f"{int(again.sum())} dependencies are there twice")

@@ -1,4 +1,4 @@
-"""How much of a span of time no other span covers."""
+"""How much of a time span no other span covers."""
 
 import numpy as np
 
@@ -6,30 +6,30 @@ from ...schema.columns import Bool, Int64
 
 
 def alone(start: Int64, end: Int64, other_start: Int64, other_end: Int64) -> Int64:
-    """Returns how much of each span is covered by none of the others, nor by a span of its own kind that ended sooner.
+    """Returns how many ns of each span neither the other spans cover, nor spans of its own kind that ended sooner.
     O(n log n).
 
-    Spans 0–10 and 6–12, and 2–5 as another one: 7 are left of the first and 2 of the second.
+    For spans 0–10 and 6–12 and the other span 2–5, 7 are left of the first and 2 of the second.
     """
-    # on a clock that stands still while others are there, what is left are the spans among themselves
+    # on a clock that stops during other spans, only the spans themselves overlap
     begin = start - covered_until(start, other_start, other_end)
     stop = end - covered_until(end, other_start, other_end)
     order = np.lexsort((-start, end))
-    free, taken = np.empty(len(start), np.int64), list[tuple[int, int]]()
+    free, covered = np.empty(len(start), np.int64), list[tuple[int, int]]()
     for row, since, until in zip(order.tolist(), begin[order].tolist(), stop[order].tolist(), strict=True):
         left, opens = until - since, since
-        # the latest spans that this one overlaps become one with it
-        while taken and taken[-1][1] > since:
-            first, last = taken.pop()
+        # merge with the latest spans that this one overlaps
+        while covered and covered[-1][1] > since:
+            first, last = covered.pop()
             left -= last - max(first, since)
             opens = min(opens, first)
-        taken.append((opens, until))
+        covered.append((opens, until))
         free[row] = left
     return free
 
 
 def covered_until(time: Int64, start: Int64, end: Int64) -> Int64:
-    """Returns for how long before each time at least one of the spans was there.
+    """Returns for how many ns before each time at least one of the spans was running.
 
     >>> covered_until(np.array([3, 9]), np.array([2, 4, 8]), np.array([5, 6, 9])).tolist()
     [1, 5]
@@ -42,6 +42,6 @@ def covered_until(time: Int64, start: Int64, end: Int64) -> Int64:
     first, last = start[order][opens], reach[np.append(opens[1:], True)]
     length = last - first
     before = np.cumsum(length) - length
-    place = np.searchsorted(first, time, side="right") - 1
-    inside = np.minimum(time, last[place]) - first[place]
-    return np.where(place >= 0, before[place] + inside, 0)
+    span = np.searchsorted(first, time, side="right") - 1
+    inside = np.minimum(time, last[span]) - first[span]
+    return np.where(span >= 0, before[span] + inside, 0)

@@ -24,18 +24,18 @@ class Blocking:
     end: Int64
 
 
-def blocking_calls(linked: LinkedTrace, launched_at: Int64) -> Blocking:
-    """`launched_at` is when each call launched, ABSENT for those that launch nothing."""
+def blocking_calls(linked: LinkedTrace, submit_ns: Int64) -> Blocking:
+    """`submit_ns` is when each call launched, ABSENT for those that launch nothing."""
     waits, calls = linked.host_waits, linked.calls
-    call, group = np.unique(waits.call_row, return_inverse=True)
+    call, position = np.unique(waits.call_row, return_inverse=True)
     awaited = np.full(len(call), NEVER, np.int64)
-    real = waits.source_row >= 0
-    np.maximum.at(awaited, group[real], linked.activities.end[waits.source_row[real]])
-    launched = launched_at[call]
-    since = np.where(launched == ABSENT, calls.start[call], launched)
-    known = np.flatnonzero(waits.since != ABSENT)
-    np.minimum.at(since, group[known], waits.since[known])
+    has_source = waits.source_row >= 0
+    np.maximum.at(awaited, position[has_source], linked.activities.end[waits.source_row[has_source]])
+    submitted = submit_ns[call]
+    since = np.where(submitted == ABSENT, calls.start[call], submitted)
+    has_since = np.flatnonzero(waits.since != ABSENT)
+    np.minimum.at(since, position[has_since], waits.since[has_since])
     end = np.maximum(calls.end[call], since)
     until = np.clip(awaited, since, end)
     # a launch that waited for room is its op's own work from then on
-    return Blocking(call, since, until, np.where(since < launched, until, end))
+    return Blocking(call, since, until, np.where(since < submitted, until, end))

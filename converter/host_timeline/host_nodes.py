@@ -16,18 +16,18 @@ from .host_spans import HostSpans
 
 @dataclass(slots=True, repr=False)
 class HostNodes(Table):
-    """n nodes. `owner` is a row of `HostSpans`, -1 for idle time; `call` is what a node launches or waits by, -1 for
+    """n nodes. `span` is a row of `HostSpans`, -1 for idle time; `call` is what a node launches or waits by, -1 for
     none.
 
-    `moment` orders nodes of no length that stand at one time.
+    `order_ns` orders nodes of no length that stand at one time.
     """
 
     thread: Int64
     start: Int64
     end: Int64
-    moment: Int64
+    order_ns: Int64
     is_wait: Bool
-    owner: Int64
+    span: Int64
     call: Int64
 
     def __len__(self) -> int:
@@ -43,57 +43,59 @@ class HostNodes(Table):
         return HostNodes(*(np.concatenate([getattr(part, name) for part in parts]) for name in HostNodes.__slots__))
 
 
-def host_nodes(linked: LinkedTrace, owners: HostSpans, launched_at: Int64, blocking: Blocking) -> HostNodes:
-    """Returns all host nodes, by thread and in program order. `launched_at` is when each call launched, ABSENT for
+def host_nodes(linked: LinkedTrace, spans: HostSpans, submit_ns: Int64, blocking: Blocking) -> HostNodes:
+    """Returns all host nodes, by thread and in program order. `submit_ns` is when each call launched, ABSENT for
     other calls.
     """
-    work = _work(linked, owners, launched_at, blocking)
-    bare = _bare_launches(linked, owners, launched_at, work)
-    instant = _instant_communications(linked, owners, work)
-    nodes = HostNodes.joined([work, bare, instant, _waits(linked, owners, launched_at, blocking)])
+    work = _work(linked, spans, submit_ns, blocking)
+    bare = _bare_launches(linked, spans, submit_ns, work)
+    instant = _instant_communications(linked, spans, work)
+    nodes = HostNodes.joined([work, bare, instant, _waits(linked, spans, submit_ns, blocking)])
     nodes = HostNodes.joined([nodes, _beginnings(nodes, blocking)])
-    return nodes.take(np.lexsort((nodes.moment, nodes.end > nodes.start, nodes.start, nodes.thread)))
+    return nodes.take(np.lexsort((nodes.order_ns, nodes.end > nodes.start, nodes.start, nodes.thread)))
 
 
-def _work(linked: LinkedTrace, owners: HostSpans, launched_at: Int64, blocking: Blocking) -> HostNodes:
+def _work(linked: LinkedTrace, spans: HostSpans, submit_ns: Int64, blocking: Blocking) -> HostNodes:
     """Returns the stretches between two neighbouring cuts of a thread, without those in which it waited."""
-    calls, over = linked.calls, linked.handoffs
-    thread, time = _cuts(linked, owners, launched_at, blocking)
+    calls, handoffs = linked.calls, linked.handoffs
+    thread, time = _cuts(linked, spans, submit_ns, blocking)
     waited = _covered(thread, time, calls.thread[blocking.call], blocking.since, blocking.end)
-    idle = over.waiting_since != ABSENT
-    waited |= _covered(thread, time, over.target_thread[idle], over.waiting_since[idle], over.target_time[idle])
+    idle = handoffs.waiting_since != ABSENT
+    waited |= _covered(
+        thread, time, handoffs.target_thread[idle], handoffs.waiting_since[idle], handoffs.target_time[idle]
+    )
     is_last = is_group_start(thread)[1:]
     row = np.flatnonzero(~is_last & ~waited[:-1])
     thread, start, end = thread[row], time[row], time[row + 1]
-    owner = innermost(thread, start, end, owners.thread, owners.start, owners.end, owners.parent)
+    span = innermost(thread, start, end, spans.thread, spans.start, spans.end, spans.parent)
     none = np.full(len(row), -1, np.int64)
-    first, last = _extent(thread, owners, linked)
-    nodes = HostNodes(thread, start, end, start, np.zeros(len(row), np.bool_), owner, none)
+    first, last = _extent(thread, spans, linked)
+    nodes = HostNodes(thread, start, end, start, np.zeros(len(row), np.bool_), span, none)
     return nodes.take((start >= first) & (end <= last))
 
 
-def _cuts(linked: LinkedTrace, owners: HostSpans, launched_at: Int64, blocking: Blocking) -> tuple[Int64, Int64]:
+def _cuts(linked: LinkedTrace, spans: HostSpans, submit_ns: Int64, blocking: Blocking) -> tuple[Int64, Int64]:
     """Returns threads and times where a thread is cut, each once, by thread and time."""
-    calls, over = linked.calls, linked.handoffs
-    launch = np.flatnonzero(launched_at != ABSENT)
+    calls, handoffs = linked.calls, linked.handoffs
+    launch = np.flatnonzero(submit_ns != ABSENT)
     blocked = calls.thread[blocking.call]
-    idle = over.waiting_since != ABSENT
+    idle = handoffs.waiting_since != ABSENT
     cuts = (
-        (owners.thread, owners.start),
-        (owners.thread, owners.end),
-        (calls.thread[launch], launched_at[launch]),
+        (spans.thread, spans.start),
+        (spans.thread, spans.end),
+        (calls.thread[launch], submit_ns[launch]),
         (blocked, blocking.since),
         (blocked, blocking.until),
         (blocked, blocking.end),
-        (over.source_thread, over.source_time),
-        (over.target_thread, over.target_time),
-        (over.target_thread[idle], over.waiting_since[idle]),
+        (handoffs.source_thread, handoffs.source_time),
+        (handoffs.target_thread, handoffs.target_time),
+        (handoffs.target_thread[idle], handoffs.waiting_since[idle]),
     )
     thread, time = (np.concatenate(columns) for columns in zip(*cuts, strict=True))
     order = np.lexsort((time, thread))
     thread, time = thread[order], time[order]
-    fresh = is_group_start(thread, time)
-    return thread[fresh], time[fresh]
+    distinct = is_group_start(thread, time)
+    return thread[distinct], time[distinct]
 
 
 def _covered(thread: Int64, time: Int64, of_thread: Int64, since: Int64, until: Int64) -> Bool:
@@ -104,63 +106,65 @@ def _covered(thread: Int64, time: Int64, of_thread: Int64, since: Int64, until: 
     return np.cumsum(change)[: len(time)] > 0
 
 
-def _extent(thread: Int64, owners: HostSpans, linked: LinkedTrace) -> tuple[Int64, Int64]:
+def _extent(thread: Int64, spans: HostSpans, linked: LinkedTrace) -> tuple[Int64, Int64]:
     """Returns for each row when its thread's first op or call to it begins and its last work or hand-off ends: there is
     no idle time outside.
     """
-    over = linked.handoffs
-    numbers = np.unique(np.concatenate((owners.thread, over.source_thread, over.target_thread)))
-    first = np.full(len(numbers), FOREVER, np.int64)
-    last = np.full(len(numbers), NEVER, np.int64)
-    np.minimum.at(first, np.searchsorted(numbers, owners.thread), owners.start)
-    np.minimum.at(first, np.searchsorted(numbers, over.target_thread), over.target_time)
-    np.maximum.at(last, np.searchsorted(numbers, owners.thread), owners.end)
-    np.maximum.at(last, np.searchsorted(numbers, over.source_thread), over.source_time)
-    place = np.minimum(np.searchsorted(numbers, thread), max(len(numbers) - 1, 0))
-    return first[place], last[place]
+    handoffs = linked.handoffs
+    threads = np.unique(np.concatenate((spans.thread, handoffs.source_thread, handoffs.target_thread)))
+    first = np.full(len(threads), FOREVER, np.int64)
+    last = np.full(len(threads), NEVER, np.int64)
+    np.minimum.at(first, np.searchsorted(threads, spans.thread), spans.start)
+    np.minimum.at(first, np.searchsorted(threads, handoffs.target_thread), handoffs.target_time)
+    np.maximum.at(last, np.searchsorted(threads, spans.thread), spans.end)
+    np.maximum.at(last, np.searchsorted(threads, handoffs.source_thread), handoffs.source_time)
+    position = np.minimum(np.searchsorted(threads, thread), max(len(threads) - 1, 0))
+    return first[position], last[position]
 
 
-def _bare_launches(linked: LinkedTrace, owners: HostSpans, launched_at: Int64, work: HostNodes) -> HostNodes:
+def _bare_launches(linked: LinkedTrace, spans: HostSpans, submit_ns: Int64, work: HostNodes) -> HostNodes:
     """Returns a node of no length for each launch at whose moment no stretch of its own op ends; other stretches get
     their call here.
     """
     calls = linked.calls
-    launch = np.flatnonzero(launched_at != ABSENT)
+    launch = np.flatnonzero(submit_ns != ABSENT)
     if len(work):
         order = np.lexsort((work.end, work.thread))
-        place = places(work.thread[order], work.end[order], calls.thread[launch], launched_at[launch])
-        before = order[np.minimum(place, len(order) - 1)]
-        ends_there = (work.thread[before] == calls.thread[launch]) & (work.end[before] == launched_at[launch])
-        ends_there &= work.owner[before] == owners.of_call[launch]
+        position = places(work.thread[order], work.end[order], calls.thread[launch], submit_ns[launch])
+        before = order[np.minimum(position, len(order) - 1)]
+        ends_there = (work.thread[before] == calls.thread[launch]) & (work.end[before] == submit_ns[launch])
+        ends_there &= work.span[before] == spans.of_call[launch]
         work.call[before[ends_there]] = launch[ends_there]
         launch = launch[~ends_there]
-    moment, is_wait = launched_at[launch], np.zeros(len(launch), np.bool_)
-    return HostNodes(calls.thread[launch], moment, moment, calls.start[launch], is_wait, owners.of_call[launch], launch)
+    order_ns, is_wait = submit_ns[launch], np.zeros(len(launch), np.bool_)
+    return HostNodes(
+        calls.thread[launch], order_ns, order_ns, calls.start[launch], is_wait, spans.of_call[launch], launch
+    )
 
 
-def _instant_communications(linked: LinkedTrace, owners: HostSpans, work: HostNodes) -> HostNodes:
-    """Returns a node of no length for each op that communicates and has no stretch: other ranks wait for it."""
-    has_stretch = np.zeros(len(owners.start), np.bool_)
-    has_stretch[work.owner[work.owner >= 0]] = True
-    owner = np.flatnonzero(communicate(linked, owners.op_row) & ~has_stretch)
-    moment, none = owners.start[owner], np.full(len(owner), -1, np.int64)
-    return HostNodes(owners.thread[owner], moment, moment, moment, np.zeros(len(owner), np.bool_), owner, none)
+def _instant_communications(linked: LinkedTrace, spans: HostSpans, work: HostNodes) -> HostNodes:
+    """Returns a node of no length for each op that communicates and has no stretch, as other ranks wait for it."""
+    has_stretch = np.zeros(len(spans.start), np.bool_)
+    has_stretch[work.span[work.span >= 0]] = True
+    span = np.flatnonzero(communicate(linked, spans.op_row) & ~has_stretch)
+    start, none = spans.start[span], np.full(len(span), -1, np.int64)
+    return HostNodes(spans.thread[span], start, start, start, np.zeros(len(span), np.bool_), span, none)
 
 
 def communicate(linked: LinkedTrace, op_row: Int64) -> Bool:
     """Says which of the ops, -1 for none, communicate."""
-    found: Bool = np.append(linked.ops.communication_row, -1)[op_row] >= 0
-    return found
+    communicates: Bool = np.append(linked.ops.communication_row, -1)[op_row] >= 0
+    return communicates
 
 
-def _waits(linked: LinkedTrace, owners: HostSpans, launched_at: Int64, blocking: Blocking) -> HostNodes:
+def _waits(linked: LinkedTrace, spans: HostSpans, submit_ns: Int64, blocking: Blocking) -> HostNodes:
     call = blocking.call
     is_wait = np.ones(len(call), np.bool_)
     # of a call that launches and waits, the wait is the later node, unless it waited for room to launch
     begin = linked.calls.start[call]
-    moment = np.where(blocking.since < launched_at[call], begin - 1, np.maximum(begin + 1, blocking.since))
+    order_ns = np.where(blocking.since < submit_ns[call], begin - 1, np.maximum(begin + 1, blocking.since))
     return HostNodes(
-        linked.calls.thread[call], blocking.until, blocking.end, moment, is_wait, owners.of_call[call], call
+        linked.calls.thread[call], blocking.until, blocking.end, order_ns, is_wait, spans.of_call[call], call
     )
 
 
@@ -168,7 +172,7 @@ def _beginnings(nodes: HostNodes, blocking: Blocking) -> HostNodes:
     """Returns a node of no length where a thread begins with a wait: what it awaits does not say when the thread got
     there.
     """
-    order = np.lexsort((nodes.moment, nodes.start, nodes.thread))
+    order = np.lexsort((nodes.order_ns, nodes.start, nodes.thread))
     first = order[is_group_start(nodes.thread[order])]
     first = first[nodes.is_wait[first]]
     since = blocking.since[np.searchsorted(blocking.call, nodes.call[first])]

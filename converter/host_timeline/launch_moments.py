@@ -12,22 +12,22 @@ from ...schema.machine import LatencyStats, by_name, of_each
 from ...schema.traces import FOREVER, NEVER
 
 
-def launch_moments(linked: LinkedTrace) -> Int64:
+def submit_times(linked: LinkedTrace) -> Int64:
     """Returns for each call its end, or a launch latency before its first activity if that starts earlier; ABSENT if it
     has none.
     """
     calls, activities = linked.calls, linked.activities
     first = np.full(len(calls), FOREVER, np.int64)
-    called = activities.call_row >= 0
-    np.minimum.at(first, activities.call_row[called], activities.start[called])
+    has_call = activities.call_row >= 0
+    np.minimum.at(first, activities.call_row[has_call], activities.start[has_call])
     latency = of_each(linked.info.machine.launch, calls.name).median
-    moment = np.where(first < calls.end, np.maximum(first - latency, calls.start), calls.end)
-    launches = np.zeros(len(calls), np.bool_)
-    launches[activities.call_row[called]] = True
-    return _of_held_copies(linked, np.where(launches, moment, ABSENT))
+    submit_ns = np.where(first < calls.end, np.maximum(first - latency, calls.start), calls.end)
+    is_launch = np.zeros(len(calls), np.bool_)
+    is_launch[activities.call_row[has_call]] = True
+    return _with_late_copies(linked, np.where(is_launch, submit_ns, ABSENT))
 
 
-def _of_held_copies(linked: LinkedTrace, moment: Int64) -> Int64:
+def _with_late_copies(linked: LinkedTrace, submit_ns: Int64) -> Int64:
     """Returns the moments, but for copies that the device kept waiting; those launched as soon as copies of their kind
     do.
 
@@ -36,15 +36,15 @@ def _of_held_copies(linked: LinkedTrace, moment: Int64) -> Int64:
     """
     calls, activities = linked.calls, linked.activities
     row, call = _self_awaited(linked)
-    freed = _freed(linked)[row]
-    submission = moment[call] - calls.start[call]
-    free = freed <= calls.start[call]
-    kinds = by_name(submission[free], activities.name, row[free], linked.info.machine.resolution_ns)
-    usual = activities.name.take(row).numbers(lambda name: kinds.get(name, kinds.get("", LatencyStats())).median)
+    ready_ns = _ready_ns(linked)[row]
+    submission = submit_ns[call] - calls.start[call]
+    on_free_stream = ready_ns <= calls.start[call]
+    kinds = by_name(submission[on_free_stream], activities.name, row[on_free_stream], linked.info.machine.resolution_ns)
+    typical = activities.name.take(row).numbers(lambda name: kinds.get(name, kinds.get("", LatencyStats())).median)
     gap = of_each(linked.info.machine.gap, activities.category).median[row]
-    held = np.abs(activities.start[row] - freed - gap) < np.abs(submission - usual)
-    moment[call[held]] = np.minimum(moment[call], calls.start[call] + usual)[held]
-    return moment
+    is_device_late = np.abs(activities.start[row] - ready_ns - gap) < np.abs(submission - typical)
+    submit_ns[call[is_device_late]] = np.minimum(submit_ns[call], calls.start[call] + typical)[is_device_late]
+    return submit_ns
 
 
 def _self_awaited(linked: LinkedTrace) -> tuple[Int64, Int64]:
@@ -52,18 +52,20 @@ def _self_awaited(linked: LinkedTrace) -> tuple[Int64, Int64]:
     waits = linked.host_waits
     awaited = waits.source_row >= 0
     row, call = waits.source_row[awaited], waits.call_row[awaited]
-    own = linked.activities.call_row[row] == call
-    return row[own], call[own]
+    is_own = linked.activities.call_row[row] == call
+    return row[is_own], call[is_own]
 
 
-def _freed(linked: LinkedTrace) -> Int64:
+def _ready_ns(linked: LinkedTrace) -> Int64:
     """Returns when what each activity follows on its stream, and by waits of the stream, had ended; NEVER for nothing."""
     activities, waits = linked.activities, linked.device_waits
-    before = previous_on_stream(activities)
-    freed = np.where(before >= 0, _launch_ended(linked, before, activities.start), NEVER) if len(before) else before
-    real = waits.source_row >= 0
-    np.maximum.at(freed, waits.target_row[real], activities.end[waits.source_row[real]])
-    return freed
+    previous = previous_on_stream(activities)
+    ready_ns = (
+        np.where(previous >= 0, _launch_ended(linked, previous, activities.start), NEVER) if len(previous) else previous
+    )
+    has_source = waits.source_row >= 0
+    np.maximum.at(ready_ns, waits.target_row[has_source], activities.end[waits.source_row[has_source]])
+    return ready_ns
 
 
 def _launch_ended(linked: LinkedTrace, rows: Int64, by: Int64) -> Int64:

@@ -11,13 +11,14 @@ from ...schema.linked import ThreadHandoffs
 from .host_nodes import HostNodes
 
 
-def fold_short_slices(nodes: HostNodes, over: ThreadHandoffs, shortest: int, kept: Bool) -> HostNodes:
-    """Gives the time of slices under `shortest` ns to the next node of the thread, else to the one before, but for those `kept`.
+def fold_short_slices(nodes: HostNodes, handoffs: ThreadHandoffs, shortest: int, kept: Bool) -> HostNodes:
+    """Gives the time of slices under `shortest` ns, other than those `kept`, to the next node of the thread.
 
+    The last node of a thread gives it to the one before.
     A launch sits at its slice's end and never moves; a slice is not folded into a wait, nor over time in which the
     thread waited.
     """
-    fixed_start, fixed_end = _fixed_ends(nodes, over)
+    fixed_start, fixed_end = _fixed_ends(nodes, handoffs)
     short = ~kept & ~fixed_start & ~fixed_end & (nodes.end - nodes.start < shortest)
     if not short.any():
         return nodes
@@ -40,22 +41,22 @@ def fold_short_slices(nodes: HostNodes, over: ThreadHandoffs, shortest: int, kep
     return nodes.take(~(forward | backward))
 
 
-def _fixed_ends(nodes: HostNodes, over: ThreadHandoffs) -> tuple[Bool, Bool]:
+def _fixed_ends(nodes: HostNodes, handoffs: ThreadHandoffs) -> tuple[Bool, Bool]:
     """Returns nodes whose start must not move (waits, receivers of a hand-off) and whose end must not (launches, waits,
     givers).
     """
     start, end = nodes.is_wait.copy(), nodes.call >= 0
-    receivers = asof_forward(nodes.thread, nodes.start, over.target_thread, over.target_time)
-    givers = asof_backward(nodes.thread, nodes.end, over.source_thread, over.source_time)
-    start[receivers[receivers >= 0]] = True
-    end[givers[givers >= 0]] = True
+    targets = asof_forward(nodes.thread, nodes.start, handoffs.target_thread, handoffs.target_time)
+    sources = asof_backward(nodes.thread, nodes.end, handoffs.source_thread, handoffs.source_time)
+    start[targets[targets >= 0]] = True
+    end[sources[sources >= 0]] = True
     return start, end
 
 
 def _next_true(mask: Bool) -> Int64:
     """Returns for each position the next one (itself included) that is true, len(mask) for none."""
-    place = np.where(mask, np.arange(len(mask)), len(mask))
-    return np.minimum.accumulate(place[::-1])[::-1]
+    position = np.where(mask, np.arange(len(mask)), len(mask))
+    return np.minimum.accumulate(position[::-1])[::-1]
 
 
 def _last_true(mask: Bool) -> Int64:

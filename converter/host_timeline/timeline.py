@@ -13,7 +13,7 @@ from ...schema.linked import LinkedTrace
 from .blocking_calls import blocking_calls
 from .host_nodes import HostNodes, communicate, host_nodes
 from .host_spans import HostSpans, host_spans
-from .launch_moments import launch_moments
+from .launch_moments import submit_times
 from .short_slices import fold_short_slices
 
 IDLE = "host idle"
@@ -50,14 +50,14 @@ def slice_host(linked: LinkedTrace, shortest_ns: int) -> Timeline:
     """Returns the host side of a linked trace as nodes; slices shorter than `shortest_ns` are folded into a neighbour.
     O(n log n).
     """
-    ops, over = linked.ops, linked.handoffs
-    launched_at = launch_moments(linked)
-    owners = host_spans(linked)
-    every = host_nodes(linked, owners, launched_at, blocking_calls(linked, launched_at))
-    # what has no owner (-1) finds the last row: none
-    op_rows, call_rows = np.append(owners.op_row, -1), np.append(owners.call_row, -1)
-    nodes = fold_short_slices(every, over, shortest_ns, _communicating(linked, every, op_rows[every.owner]))
-    op, call = op_rows[nodes.owner], call_rows[nodes.owner]
+    ops, handoffs = linked.ops, linked.handoffs
+    submit_ns = submit_times(linked)
+    spans = host_spans(linked)
+    every = host_nodes(linked, spans, submit_ns, blocking_calls(linked, submit_ns))
+    # what has no span (-1) finds the last row: none
+    op_rows, call_rows = np.append(spans.op_row, -1), np.append(spans.call_row, -1)
+    nodes = fold_short_slices(every, handoffs, shortest_ns, _communicating(linked, every, op_rows[every.span]))
+    op, call = op_rows[nodes.span], call_rows[nodes.span]
     return Timeline(
         is_wait=nodes.is_wait,
         thread=nodes.thread,
@@ -65,10 +65,10 @@ def slice_host(linked: LinkedTrace, shortest_ns: int) -> Timeline:
         end=nodes.end,
         op_row=op,
         call_row=np.where(nodes.is_wait, nodes.call, call),
-        launch_node=_launchers(linked, nodes, owners, launched_at),
+        launch_node=_launchers(linked, nodes, spans, submit_ns),
         sync_node=_node_of_call(nodes, nodes.is_wait, len(linked.calls)),
-        handoff_source_node=asof_backward(nodes.thread, nodes.end, over.source_thread, over.source_time),
-        handoff_target_node=asof_forward(nodes.thread, nodes.start, over.target_thread, over.target_time),
+        handoff_source_node=asof_backward(nodes.thread, nodes.end, handoffs.source_thread, handoffs.source_time),
+        handoff_target_node=asof_forward(nodes.thread, nodes.start, handoffs.target_thread, handoffs.target_time),
         folded=len(every) - len(nodes),
         zero_length=int(((ops.start == ops.end) & (ops.start != ABSENT)).sum()),
     )
@@ -90,27 +90,27 @@ def _node_of_call(nodes: HostNodes, chosen: Bool, calls: int) -> Int64:
     return node
 
 
-def _launchers(linked: LinkedTrace, nodes: HostNodes, owners: HostSpans, launched_at: Int64) -> Int64:
+def _launchers(linked: LinkedTrace, nodes: HostNodes, spans: HostSpans, submit_ns: Int64) -> Int64:
     """Returns the node that launches for each call, -1 for calls that launch nothing."""
     launcher = _node_of_call(nodes, (nodes.call >= 0) & ~nodes.is_wait, len(linked.calls))
     # calls that launch at one moment from one op share its slice
-    sharing = np.flatnonzero((launched_at != ABSENT) & (launcher < 0))
+    sharing = np.flatnonzero((submit_ns != ABSENT) & (launcher < 0))
     if len(sharing):
         order = np.lexsort((nodes.end, nodes.thread))
-        moment = launched_at[sharing]
-        place = places(nodes.thread[order], nodes.end[order], linked.calls.thread[sharing], moment)
-        for call, first, time in zip(sharing.tolist(), place.tolist(), moment.tolist(), strict=True):
-            launcher[call] = _slice_ending_at(time, nodes, order, first, int(owners.of_call[call]))
+        shared_ns = submit_ns[sharing]
+        first_positions = places(nodes.thread[order], nodes.end[order], linked.calls.thread[sharing], shared_ns)
+        for call, first, time in zip(sharing.tolist(), first_positions.tolist(), shared_ns.tolist(), strict=True):
+            launcher[call] = _slice_ending_at(time, nodes, order, first, int(spans.of_call[call]))
     return launcher
 
 
-def _slice_ending_at(time: int, nodes: HostNodes, order: Int64, first: int, owner: int) -> int:
-    """Returns the slice of `owner` that ends at `time`; those of its thread that do stand in `order` from place `first`
+def _slice_ending_at(time: int, nodes: HostNodes, order: Int64, first: int, span: int) -> int:
+    """Returns the slice of `span` that ends at `time`; those of its thread that do stand in `order` from place `first`
     on.
     """
     while first < len(order) and nodes.end[order[first]] == time:
         row = int(order[first])
-        if nodes.owner[row] == owner and not nodes.is_wait[row]:
+        if nodes.span[row] == span and not nodes.is_wait[row]:
             return row
         first += 1
     return -1

@@ -67,13 +67,13 @@ class Sizes(NamedTuple):
 
 
 def _sizes(op: RecordedOp, layout: Layout) -> Sizes:
-    query, key, value = (list(op.shape(layout.query + place)) for place in range(3))
+    query, key, value = (list(op.shape(layout.query + offset)) for offset in range(3))
     if layout.lengths is not None and isinstance(op.argument(layout.lengths), Tensor):
         query, key, value = _of_one_length(op, layout.lengths, [shape[-3:] for shape in (query, key, value)])
     elif not len(query) == len(key) == len(value) == 4:
         raise Unknown("queries, keys and values")
     elif not layout.heads_first:
-        query, key, value = ([batch, heads, places, width] for batch, places, heads, width in (query, key, value))
+        query, key, value = ([batch, heads, positions, width] for batch, positions, heads, width in (query, key, value))
     batch, heads, queries, width = query
     if key[:1] + key[3:] != [batch, width] or value[:3] != key[:3] or not key[1] or heads % key[1]:
         raise Unknown("queries, keys and values that fit")
@@ -84,12 +84,12 @@ def _of_one_length(op: RecordedOp, lengths: int, shapes: list[list[int]]) -> lis
     """Shapes of sequences that lie one after the other, told if all are of one length. Raises Unknown."""
     sequences = op.shape(lengths, 1)[0] - 1
     longest, longest_key = op.argument(lengths + 2), op.argument(lengths + 3)
-    found = []
-    for shape, most in zip(shapes, (longest, longest_key, longest_key), strict=True):
-        if not isinstance(most, int) or len(shape) != 3 or shape[0] != sequences * most:
+    regular = []
+    for shape, length in zip(shapes, (longest, longest_key, longest_key), strict=True):
+        if not isinstance(length, int) or len(shape) != 3 or shape[0] != sequences * length:
             raise Unknown("lengths of sequences")
-        found.append([sequences, shape[1], most, shape[2]])
-    return found
+        regular.append([sequences, shape[1], length, shape[2]])
+    return regular
 
 
 def pairs(queries: int, keys: int, corner: str | None) -> int:
@@ -148,7 +148,7 @@ def _results(layout: Layout) -> Callable[[RecordedOp], list[Tensor]]:
 
 def _gradients(op: RecordedOp) -> list[Tensor]:
     """Returns those of query, key and value."""
-    return [Tensor.of(op.shape(place), op.tensor(place).item, NEW + place) for place in (1, 2, 3)]
+    return [Tensor.of(op.shape(position), op.tensor(position).item, NEW + position) for position in (1, 2, 3)]
 
 
 RULES = {

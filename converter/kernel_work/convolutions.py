@@ -57,12 +57,12 @@ def _forward(op: RecordedOp) -> int:
     return _applied(weight, x if _is_transposed(op) else result[0].shape)
 
 
-def _applied(weight: Shape, places: Shape) -> int:
+def _applied(weight: Shape, positions: Shape) -> int:
     """Returns the weight applied at each place of a tensor, which may lack the batch dimension."""
-    if len(places) not in (len(weight), len(weight) - 1):
+    if len(positions) not in (len(weight), len(weight) - 1):
         raise Unknown("a convolution's shapes")
-    batch = places[0] if len(places) == len(weight) else 1
-    return 2 * batch * prod(places[2 - len(weight) :]) * prod(weight)
+    batch = positions[0] if len(positions) == len(weight) else 1
+    return 2 * batch * prod(positions[2 - len(weight) :]) * prod(weight)
 
 
 def _is_transposed(op: RecordedOp) -> bool:
@@ -76,8 +76,8 @@ def _results(op: RecordedOp) -> list[Tensor]:
     if dimensions < 1 or len(x.shape) not in (len(weight), len(weight) - 1):
         raise Unknown("a convolution's shapes")
 
-    def each(place: int | None) -> tuple[int, ...]:
-        values = (0,) if place is None else op.integers(place)
+    def each(position: int | None) -> tuple[int, ...]:
+        values = (0,) if position is None else op.integers(position)
         return values * dimensions if len(values) == 1 else values
 
     stride, padding = each(layout.stride), each(layout.padding)
@@ -85,15 +85,16 @@ def _results(op: RecordedOp) -> list[Tensor]:
     more = each(layout.output_padding if transposed else None)
     if any(len(values) != dimensions for values in (stride, padding, dilation, more)) or 0 in stride:
         raise Unknown("a convolution's arguments")
-    places = x.shape[-dimensions:]
+    positions = x.shape[-dimensions:]
     reach = [step * (size - 1) for step, size in zip(dilation, weight[2:], strict=True)]
     if transposed:
         sizes = [
-            (n - 1) * s - 2 * p + r + o + 1 for n, s, p, r, o in zip(places, stride, padding, reach, more, strict=True)
+            (n - 1) * s - 2 * p + r + o + 1
+            for n, s, p, r, o in zip(positions, stride, padding, reach, more, strict=True)
         ]
         channels = weight[1] * _groups(op)
     else:
-        sizes = [(n + 2 * p - r - 1) // s + 1 for n, s, p, r in zip(places, stride, padding, reach, strict=True)]
+        sizes = [(n + 2 * p - r - 1) // s + 1 for n, s, p, r in zip(positions, stride, padding, reach, strict=True)]
         channels = weight[0]
     return [Tensor.of((*x.shape[: -dimensions - 1], channels, *sizes), x.item, NEW, x.dtype)]
 
@@ -123,8 +124,8 @@ def _gradients(op: RecordedOp) -> list[Tensor]:
     like = [op.tensor(1), op.tensor(2), Tensor.of(bias, op.tensor(0).item, 0)]
     return [
         Tensor.of(tensor.shape, tensor.item, NEW + number)
-        for number, (tensor, wanted) in enumerate(zip(like, mask, strict=False))
-        if wanted
+        for number, (tensor, is_asked_for) in enumerate(zip(like, mask, strict=False))
+        if is_asked_for
     ]
 
 

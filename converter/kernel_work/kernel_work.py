@@ -48,11 +48,11 @@ def kernel_work(linked: LinkedTrace, op_parent: Int64) -> KernelWork:
     operations[sized], moved[sized] = 0, (activities.size * both_ways)[sized]
     computing = activities.communication_row < 0
     length = (activities.end - activities.start).tolist()
-    told: list[tuple[int, int, int, int, int]] = []
+    rows_of_work: list[tuple[int, int, int, int, int]] = []
     for op, kernels, work in _works(linked, op_parent, computing & ~sized & (activities.op_row >= 0)):
         times, count = [length[kernel] for kernel in kernels], len(kernels)
         of_operations = [ABSENT] * count if work.operations is None else shares(work.operations, times)
-        told += zip(
+        rows_of_work += zip(
             kernels,
             of_operations,
             shares(work.bytes, times),
@@ -60,15 +60,15 @@ def kernel_work(linked: LinkedTrace, op_parent: Int64) -> KernelWork:
             [op] * count,
             strict=True,
         )
-    kernel, *columns = np.array(told, np.int64).reshape(-1, 5).T
+    kernel, *columns = np.array(rows_of_work, np.int64).reshape(-1, 5).T
     operations[kernel], moved[kernel], element[kernel], op_row[kernel] = columns
     return _counted(linked, KernelWork(operations, moved, element, op_row), computing)
 
 
-def _works(linked: LinkedTrace, op_parent: Int64, wanted: Bool) -> list[tuple[int, list[int], Work]]:
+def _works(linked: LinkedTrace, op_parent: Int64, chosen: Bool) -> list[tuple[int, list[int], Work]]:
     """Returns the ops whose work is known, the kernels of each, and the work."""
     of_op: defaultdict[int, list[int]] = defaultdict(list)
-    rows = np.flatnonzero(wanted)
+    rows = np.flatnonzero(chosen)
     # whole numbers are divided among kernels in the order of time, whatever that of the file
     rows = rows[np.lexsort([getattr(linked.activities, key)[rows] for key in ("correlation", "end", "start")])]
     for kernel, op in zip(rows.tolist(), linked.activities.op_row[rows].tolist(), strict=True):
@@ -76,8 +76,8 @@ def _works(linked: LinkedTrace, op_parent: Int64, wanted: Bool) -> list[tuple[in
     works = OpWorks(linked.ops)
     owner = owners(np.array(list(of_op), np.int64), op_parent, works)
     kernels: defaultdict[int, list[int]] = defaultdict(list)
-    for op, whose in owner.items():
-        kernels[whose] += of_op[op]
+    for op, owner_op in owner.items():
+        kernels[owner_op] += of_op[op]
     return [(op, kernels[op], work) for op, work in works.works(kernels).items()]
 
 

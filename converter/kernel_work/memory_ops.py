@@ -78,8 +78,8 @@ def _put(values: int, adds: Callable[[RecordedOp], bool]) -> Moved:
     return put
 
 
-def _values(op: RecordedOp, place: int) -> Tensor:
-    value = op.argument(place)
+def _values(op: RecordedOp, position: int) -> Tensor:
+    value = op.argument(position)
     if isinstance(value, Tensor):
         return value
     raise Unknown("values")
@@ -140,14 +140,14 @@ def _rules() -> dict[str, Rule]:
     for name, values in SCATTERS.items():
         accumulate = ACCUMULATE.get(name)
 
-        def adds(op: RecordedOp, place: int | None = accumulate) -> bool:
-            return place is not None and bool(op.argument(place))
+        def adds(op: RecordedOp, position: int | None = accumulate) -> bool:
+            return position is not None and bool(op.argument(position))
 
         rules[f"aten::{name}"] = Rule(SCATTER, _added(values, adds), _put(values, adds), not_told)
     for name, values in ADDING_SCATTERS.items():
         rules[f"aten::{name}"] = Rule(SCATTER, _added(values, _always), _put(values, _always), not_told)
-    for name, found in (("gather", _like_index), ("index_select", _index_selected), ("embedding", _embedded)):
-        rules[f"aten::{name}"] = Rule(GATHER, nothing, _picked, found)
+    for name, results_of in (("gather", _like_index), ("index_select", _index_selected), ("embedding", _embedded)):
+        rules[f"aten::{name}"] = Rule(GATHER, nothing, _picked, results_of)
     for name in ("index", "take", "take_along_dim", "_unsafe_index"):
         rules[f"aten::{name}"] = Rule(GATHER, nothing, _picked, not_told)
     for name in ("narrow_copy", "slice_copy", "select_copy"):

@@ -1,4 +1,4 @@
-"""The work of ops of a linked trace: told once for all ops that were recorded alike."""
+"""The work of ops of a linked trace, computed once for all ops that were recorded alike."""
 
 from collections.abc import Iterable
 
@@ -9,15 +9,15 @@ from .table import RULES, Work, work_of, work_of_triton
 
 AT_ONCE = 1 << 13
 BACKEND, TRITON, PREFIX = "kernel_backend", "triton", "triton_"
-"""The attribute of what a Triton kernel was launched as, its value, and how such ops are named."""
+"""The attribute that names the backend of a kernel, its value for Triton, and the prefix of the names of such ops."""
 
 
 class OpWorks:
-    """Asked for ops by row. By row, too, whether the table `has_rule` for an op, and a number of its `family`."""
+    """The work of ops, by row. `has_rule` is whether the table has a rule for each op, `family` a number of its family."""
 
     def __init__(self, ops: Ops) -> None:
         self._ops = ops
-        self._known: dict[tuple[str, str, bytes], Work | None] = {}
+        self._cache: dict[tuple[str, str, bytes], Work | None] = {}
         self._triton = ops.name.where(lambda name: name.startswith(PREFIX))
         self._triton[[row for row, attributes in ops.extra.items() if attributes.get(BACKEND) == TRITON]] = True
         families = {rule.family.name: number for number, rule in enumerate(RULES.values())}
@@ -27,25 +27,25 @@ class OpWorks:
 
     def works(self, rows: Iterable[int]) -> dict[int, Work]:
         """Returns the work of each of these ops that is known; all of them must have a rule."""
-        asked = [*rows]
-        found: dict[int, Work] = {}
-        for first in range(0, len(asked), AT_ONCE):
-            block = asked[first : first + AT_ONCE]
+        op_rows = [*rows]
+        known_works: dict[int, Work] = {}
+        for first in range(0, len(op_rows), AT_ONCE):
+            block = op_rows[first : first + AT_ONCE]
             arguments = zip(self._ops.inputs.at(block), self._ops.outputs.at(block), strict=True)
             works = (self._work(row, *texts) for row, texts in zip(block, arguments, strict=True))
-            found |= {row: work for row, work in zip(block, works, strict=True) if work is not None}
-        return found
+            known_works |= {row: work for row, work in zip(block, works, strict=True) if work is not None}
+        return known_works
 
     def _work(self, row: int, inputs: bytes, outputs: bytes) -> Work | None:
         ops = self._ops
         by_host = bool(ops.recorded_by_host[row])
         text = alike(inputs, outputs) if by_host else inputs
         key = ops.name[row], ops.op_schema[row] if by_host else "", text
-        if key not in self._known:
-            self._known[key] = self._told(row, *key)
-        return self._known[key]
+        if key not in self._cache:
+            self._cache[key] = self._parsed_work(row, *key)
+        return self._cache[key]
 
-    def _told(self, row: int, name: str, schema: str, text: bytes) -> Work | None:
+    def _parsed_work(self, row: int, name: str, schema: str, text: bytes) -> Work | None:
         try:
             by_host = self._ops.recorded_by_host[row]
             op = recorded_by_host(name, schema, text) if by_host else recorded_by_device(name, text)

@@ -94,61 +94,61 @@ class RecordedOp:
         """Returns the op with results that follow from its arguments."""
         return RecordedOp(self.name, self.schema, self.inputs, list(results))
 
-    def argument(self, place: int) -> Value:
+    def argument(self, index: int) -> Value:
         """Returns the argument at this position. Raises Unknown."""
-        if place >= len(self.inputs):
-            raise Unknown(f"argument {place}")
-        return self.inputs[place]
+        if index >= len(self.inputs):
+            raise Unknown(f"argument {index}")
+        return self.inputs[index]
 
-    def named(self, name: str, place: int | None = None) -> Value:
+    def named(self, name: str, index: int | None = None) -> Value:
         """Returns the argument that the schema names so; without a schema the one at this position, None without one."""
-        found = position(self.schema, name) if self.schema else place
+        found = position(self.schema, name) if self.schema else index
         return None if found is None else self.argument(found)
 
-    def tensor(self, place: int) -> Tensor:
+    def tensor(self, index: int) -> Tensor:
         """Returns the tensor at this position. Raises Unknown."""
-        value = self.argument(place)
+        value = self.argument(index)
         if not isinstance(value, Tensor):
-            raise Unknown(f"tensor {place}")
+            raise Unknown(f"tensor {index}")
         return value
 
-    def shape(self, place: int, dimensions: int | None = None) -> tuple[int, ...]:
+    def shape(self, index: int, dimensions: int | None = None) -> tuple[int, ...]:
         """Returns the extents of the tensor at this position, as many as asked for. Raises Unknown."""
-        shape = self.tensor(place).shape
+        shape = self.tensor(index).shape
         if dimensions is not None and len(shape) != dimensions:
-            raise Unknown(f"{dimensions} dimensions of tensor {place}")
+            raise Unknown(f"{dimensions} dimensions of tensor {index}")
         return shape
 
-    def tensors(self, place: int) -> list[Tensor]:
+    def tensors(self, index: int) -> list[Tensor]:
         """Returns the tensors of the list at this position; one tensor is a list of one. Raises Unknown."""
-        value = self.argument(place)
+        value = self.argument(index)
         if isinstance(value, Tensor):
             return [value]
         if not isinstance(value, list):
-            raise Unknown(f"tensors {place}")
+            raise Unknown(f"tensors {index}")
         return list(_tensors(value))
 
-    def integers(self, place: int) -> tuple[int, ...]:
+    def integers(self, index: int) -> tuple[int, ...]:
         """Returns the list of integers at this position; one integer is a list of one. Raises Unknown."""
-        value = self.argument(place)
+        value = self.argument(index)
         values = value if isinstance(value, list) else [value]
-        found = [item for item in values if isinstance(item, int)]
-        if len(found) < len(values):
-            raise Unknown(f"integers {place}")
-        return tuple(found)
+        numbers = [item for item in values if isinstance(item, int)]
+        if len(numbers) < len(values):
+            raise Unknown(f"integers {index}")
+        return tuple(numbers)
 
     @cached_property
     def read(self) -> list[Tensor]:
         """The arguments whose content the op may use: all but those that only take results. Raises Unknown."""
         taking = only_written(self.schema)
-        return self._moved([value for place, value in enumerate(self.inputs) if place not in taking])
+        return self._moved([value for index, value in enumerate(self.inputs) if index not in taking])
 
     @cached_property
     def written(self) -> list[Tensor]:
         """The results, and the arguments that the schema marks as written. Raises Unknown."""
         # what takes the results stands among them as it is afterwards; before it may have had another shape
         marked = set(mutated(self.schema)) - set(only_written(self.schema))
-        return self._moved([*self.results, *(value for place, value in enumerate(self.inputs) if place in marked)])
+        return self._moved([*self.results, *(value for index, value in enumerate(self.inputs) if index in marked)])
 
     def _moved(self, values: Sequence[Value]) -> list[Tensor]:
         """Returns the tensors among them; beside tensors on a device those of the host are arguments of the launch."""
@@ -179,8 +179,8 @@ def alike(inputs: bytes, outputs: bytes) -> bytes:
     """
     memory: dict[tuple[bytes, ...], int] = {}
 
-    def tensor(found: re.Match[bytes]) -> bytes:
-        storage, offset, elements, item, device = found.groups()
+    def tensor(match: re.Match[bytes]) -> bytes:
+        storage, offset, elements, item, device = match.groups()
         number = memory.setdefault((storage, offset, elements), len(memory))
         return b'{"memory":%d,"elements":%b,"item":%b,"device":"%b"}' % (number, elements, item, device)
 
@@ -209,12 +209,12 @@ def _host_values(text: bytes) -> list[Value]:
 def _lists(text: bytes, *names: str) -> list[list[Any]]:
     try:
         lists = msgspec.json.decode(text, type=TensorLists)
-        found = [msgspec.json.decode(getattr(lists, name)) for name in names]
+        lists_of_names = [msgspec.json.decode(getattr(lists, name)) for name in names]
     except (msgspec.DecodeError, RecursionError) as error:
         raise Unknown("arguments that are no lists") from error
-    if not all(isinstance(column, list) for column in found):
+    if not all(isinstance(column, list) for column in lists_of_names):
         raise Unknown("arguments that are no lists")
-    return found
+    return lists_of_names
 
 
 def _each_value(values: list[Any], shapes: Any, strides: Any) -> list[Value]:
@@ -260,10 +260,10 @@ def recorded_by_device(name: str, text: bytes) -> RecordedOp:
         raise Unknown("shapes")
     shown = [*values, *[""] * len(shapes)]
     parts = enumerate(zip(shown, shapes, types, strict=False))
-    return RecordedOp(name, "", [_device_value(place, *part) for place, part in parts], None)
+    return RecordedOp(name, "", [_device_value(index, *part) for index, part in parts], None)
 
 
-def _device_value(place: int, value: Any, shape: Any, kind: Any) -> Value:
+def _device_value(index: int, value: Any, shape: Any, kind: Any) -> Value:
     if kind == LIST:
         if not isinstance(shape, list) or not all(map(_are_extents, shape)):
             raise Unknown("a list's shapes")
@@ -273,7 +273,7 @@ def _device_value(place: int, value: Any, shape: Any, kind: Any) -> Value:
         return _literal(value)
     if not _are_extents(shape) or not isinstance(kind, str):
         raise Unknown("a tensor's shape")
-    return Tensor.of(tuple(shape), ITEM_SIZES.get(kind, UNKNOWN_SIZE), place, kind)
+    return Tensor.of(tuple(shape), ITEM_SIZES.get(kind, UNKNOWN_SIZE), index, kind)
 
 
 def _literal(text: Any) -> Value:

@@ -66,9 +66,9 @@ ADAPTIVE = "_adaptive_avg_pool2d _adaptive_avg_pool3d"
 POOLS_BACKWARD = " ".join(f"{name}_backward" for name in (*POOLS.split(), *ADAPTIVE.split()))
 
 
-def of_elements(steps: int, place: int = 0) -> Count:
+def of_elements(steps: int, position: int = 0) -> Count:
     """So many steps of each element of an argument, a tensor or a list of tensors."""
-    return lambda op: steps * sum(tensor.elements for tensor in op.tensors(place))
+    return lambda op: steps * sum(tensor.elements for tensor in op.tensors(position))
 
 
 def _batch_norm(op: RecordedOp) -> int:
@@ -88,7 +88,7 @@ def _reduced(op: RecordedOp) -> list[Tensor]:
     if any(not -len(x.shape) <= dimension < len(x.shape) for dimension in dimensions):
         raise Unknown("dimensions")
     gone = {dimension % len(x.shape) for dimension in dimensions} or set(range(len(x.shape)))
-    shape = tuple(extent for place, extent in enumerate(x.shape) if place not in gone)
+    shape = tuple(extent for axis, extent in enumerate(x.shape) if axis not in gone)
     name = op.name.partition("::")[2]
     if name in ("any", "all"):
         return [Tensor.of(shape, 1, NEW)]

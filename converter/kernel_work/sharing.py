@@ -18,30 +18,30 @@ def owners(launching: Int64, parent: Int64, works: OpWorks) -> dict[int, int]:
     none. Linear.
     """
     has_rule = works.has_rule[launching]
-    own = launching[has_rule]
-    families = works.family[own]
+    with_rule = launching[has_rule]
+    families = works.family[with_rule]
     # an op around others of its family has handed its work on to them
-    handed_on = np.zeros(len(own), np.bool_)
+    encloses_family = np.zeros(len(with_rule), np.bool_)
     for family in np.unique(families).tolist():
-        mine = families == family
-        handed_on[mine] = _around(own[mine], parent)[own[mine]]
-    found = {row: row for row in own[~handed_on].tolist()}
-    others, around, does_itself = launching[~has_rule], _around(own, parent), frozenset(found)
-    above = nearest(works.has_rule, parent)[others]
-    pairs = zip(others.tolist(), above.tolist(), strict=True)
-    found |= {row: owner for row, owner in pairs if owner in does_itself or (owner >= 0 and not around[owner])}
-    return found
+        of_family = families == family
+        encloses_family[of_family] = _enclosing(with_rule[of_family], parent)[with_rule[of_family]]
+    owner_of = {row: row for row in with_rule[~encloses_family].tolist()}
+    without_rule, encloses_ruled, workers = launching[~has_rule], _enclosing(with_rule, parent), frozenset(owner_of)
+    above = nearest(works.has_rule, parent)[without_rule]
+    pairs = zip(without_rule.tolist(), above.tolist(), strict=True)
+    owner_of |= {row: owner for row, owner in pairs if owner in workers or (owner >= 0 and not encloses_ruled[owner])}
+    return owner_of
 
 
-def _around(rows: Int64, parent: Int64) -> Bool:
+def _enclosing(rows: Int64, parent: Int64) -> Bool:
     """Returns which ops called one of these, directly or not."""
-    around = np.zeros(len(parent), np.bool_)
+    encloses = np.zeros(len(parent), np.bool_)
     above = parent[rows]
     while (above := np.unique(above[above >= 0])).size:
-        above = above[~around[above]]
-        around[above] = True
+        above = above[~encloses[above]]
+        encloses[above] = True
         above = parent[above]
-    return around
+    return encloses
 
 
 def shares(total: int, times: Sequence[int]) -> list[int]:
@@ -54,10 +54,10 @@ def shares(total: int, times: Sequence[int]) -> list[int]:
     if len(times) == 1:
         return [total]
     weights = [max(time, 1) for time in times]
-    whole, before, given, found = sum(weights), 0, 0, []
+    whole, before, given_before, parts = sum(weights), 0, 0, []
     for weight in weights:
         before += weight
         until = total * before // whole
-        found.append(until - given)
-        given = until
-    return found
+        parts.append(until - given_before)
+        given_before = until
+    return parts

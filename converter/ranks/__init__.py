@@ -1,15 +1,14 @@
-"""What several ranks of a job have in common: which of their communications are one, what they have to agree on, and
-graphs that keep it.
+"""What ranks of a job share: which calls are one collective or message, what the ranks agree on, and how graphs keep
+it.
 
-A rank's calls are columns of a few numbers for each collective and message (`graph_calls` of its graph,
-`recorded_calls` of the arguments in its traces), so that a job's ranks need not be in memory at once. `match` tells
-which calls of several ranks are one collective or message, `recognised` which groups are one.
+The calls of a rank are columns of a few numbers for each collective and message (`graph_calls` from its graph,
+`recorded_calls` from the arguments in its traces), so a job's ranks need not be in memory at once. `match` finds the
+calls of several ranks that are one collective or message, `recognised` the groups that are one. `begin_of_ranks` puts
+the ranks on one clock.
 
-`begin_of_ranks` puts the ranks on one clock.
-
-`communication_summary` is what other ranks have to know of a graph. `settled` adds the matches to those of all ranks;
-from them `common_order`, `common_sizes` and `unmatched` tell what each graph has to keep, and `order_collectives`,
-`resize_communication`, `compute_instead` and `restrict_to_ranks` make it so.
+`communication_summary` is what other ranks have to know of a graph, and `settled` numbers the matches of all summaries.
+From these, `common_order`, `common_sizes` and `unmatched` compute what each graph has to keep; `order_collectives`,
+`resize_communication`, `compute_instead` and `restrict_to_ranks` apply it.
 """
 
 from .applying import (
@@ -24,7 +23,7 @@ from .calls import (
     graph_calls as graph_calls,
     recorded_calls as recorded_calls,
 )
-from .clocks import EVER as EVER, Attendance as Attendance, begin_of_ranks as begin_of_ranks
+from .clocks import EVER as EVER, MatchedTimes as MatchedTimes, begin_of_ranks as begin_of_ranks
 from .communication_summary import (
     CommunicationEntry as CommunicationEntry,
     CommunicationSummary as CommunicationSummary,

@@ -1,6 +1,6 @@
-"""Makes one rank's graph keep what its job agreed on: an order of communication, sizes, what has no partner.
+"""Applies the agreement of a job to one rank's graph: order of communication, sizes, missing partners.
 
-Nodes are given by id. The graphs given stay as they are.
+Nodes are identified by id. The functions do not change the graphs that they take.
 """
 
 import dataclasses
@@ -14,11 +14,9 @@ from ..edit import control_edges, data_edges, deduplicated, edited_graph
 
 
 def order_collectives(graph: ExecutionGraph, order: Sequence[int]) -> ExecutionGraph:
-    """Returns the graph with each of these nodes after the one before it in `order`, by dependencies of kind
-    collective.
+    """Returns the graph with a dependency of kind collective between each two consecutive nodes of `order`.
 
-    Its ids are new where the order is against the old ones. Raises DataError if the order contradicts the graph's
-    dependencies.
+    Its ids change where they contradict the order. Raises DataError if the order contradicts the graph's dependencies.
     """
     rows = graph.rows_of(np.array(order, np.int64))
     chain = Edges.of(rows[:-1], rows[1:], DependencyKind.COLLECTIVE)
@@ -27,7 +25,7 @@ def order_collectives(graph: ExecutionGraph, order: Sequence[int]) -> ExecutionG
 
 
 def resize_communication(graph: ExecutionGraph, sizes: Mapping[int, int]) -> ExecutionGraph:
-    """Returns the graph with these bytes as the sizes of nodes."""
+    """Returns the graph with these sizes, in bytes, by node id."""
     size = graph.integers("comm_size")
     size[graph.rows_of(np.fromiter(sizes, np.int64, len(sizes)))] = list(sizes.values())
     return dataclasses.replace(graph, attributes={**graph.attributes, "comm_size": size})

@@ -1,4 +1,4 @@
-"""What one rank communicates as columns, from its graph or from the recorded arguments: small, where a graph is large."""
+"""The communication of one rank as columns, from its graph or its recorded arguments: small even for a large graph."""
 
 import hashlib
 from collections.abc import Iterable, Sequence
@@ -18,7 +18,7 @@ from .recorded_groups import recorded_groups
 SAME_SIZE = (
     CollectiveType.ALL_REDUCE, CollectiveType.REDUCE, CollectiveType.BROADCAST, CollectiveType.REDUCE_SCATTER, CollectiveType.BARRIER
 )  # fmt: skip
-"""Of which every member records the same bytes; the shards of others may differ."""
+"""Collectives of which every member records the same bytes; the shards of other types may differ."""
 ROOTED = (CollectiveType.BROADCAST, CollectiveType.REDUCE, CollectiveType.GATHER, CollectiveType.SCATTER)
 DIGEST_BYTES = 8
 
@@ -26,8 +26,8 @@ DIGEST_BYTES = 8
 class Call(NamedTuple):
     """A collective, or one end of a message, as a rank recorded it.
 
-    `row` is what the caller knows it by, `kind` a CollectiveType, `size` in bytes. Messages have no group, but source,
-    target and tag; -1 where something is not known.
+    `row` identifies it for the caller, `kind` is a CollectiveType, `size` is in bytes. A message has a source, target
+    and tag instead of a group. -1 is not known.
     """
 
     row: int
@@ -43,9 +43,7 @@ class Call(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """The columns of a rank's calls in the order in which they were issued; `group` is the place in `groups`, -1 for
-    messages.
-    """
+    """The calls of a rank as columns, in the order of issue; `group` is a position in `groups`, -1 for messages."""
 
     groups: list[Group]
     row: Int64
@@ -64,27 +62,27 @@ class Calls:
     @staticmethod
     def of(calls: Iterable[Call]) -> "Calls":
         """Returns the calls as columns; groups are numbered in the order in which they come first."""
-        place: dict[Group, int] = {}
+        numbers: dict[Group, int] = {}
         rows = [
-            (row, type_, place.setdefault(group, len(place)) if group else -1, *facts)
+            (row, type_, numbers.setdefault(group, len(numbers)) if group else -1, *facts)
             for row, type_, group, *facts in calls
         ]
-        return Calls(list(place), *np.array(rows, np.int64).reshape(-1, len(Call._fields)).T)
+        return Calls(list(numbers), *np.array(rows, np.int64).reshape(-1, len(Call._fields)).T)
 
     @property
     def is_placed(self) -> Bool:
-        """Of which it is known who takes part: by the ranks or name of their group, or both ends of the message."""
-        known = np.array([*(bool(group.ranks or group.name) for group in self.groups), False])
+        """Whether it is known who takes part: by the ranks or name of the group, or by both ends of the message."""
+        is_known = np.array([*(bool(group.ranks or group.name) for group in self.groups), False])
         message = self.type != NodeType.COMM_COLL
-        return np.asarray(np.where(message, np.minimum(self.source, self.target) >= 0, known[self.group]))
+        return np.asarray(np.where(message, np.minimum(self.source, self.target) >= 0, is_known[self.group]))
 
     def take(self, rows: Int64) -> "Calls":
-        """Returns those at these places."""
+        """Returns the calls at these positions."""
         columns = {name: getattr(self, name)[rows] for name in Call._fields}
         return replace(self, **columns)
 
     def done(self) -> dict[Group, str]:
-        """Returns for each group a digest of its collectives, by what all members have in common of them."""
+        """Returns a digest of the collectives of each group, by what all members have in common."""
         size = np.where(np.isin(self.kind, SAME_SIZE), self.size, 0)
         order = np.argsort(self.group, kind="stable")
         starts = np.searchsorted(self.group[order], np.arange(len(self.groups) + 1))
@@ -96,44 +94,43 @@ class Calls:
 
 
 def awaits_all(kind: Int64) -> Bool:
-    """Returns of which kinds no member can end before all have come: those without a root; not of messages and unknown
-    kinds, -1.
+    """Returns for which kinds no member can end before all have begun: those without a root; not for messages and
+    unknown kinds, -1.
     """
     return np.asarray((kind >= 0) & ~np.isin(kind, ROOTED))
 
 
-def recorded_calls(recorded: Sequence[Communication], kernels: Sequence[str], own: int) -> Calls:
-    """Returns the calls of rank `own` from the recorded arguments of each, and the kernel's name where these do not
-    tell; not of coalesced ones.
+def recorded_calls(recorded: Sequence[Communication], kernels: Sequence[str], own_rank: int) -> Calls:
+    """Returns the calls of a rank from the recorded arguments of each; by the kernel's name where these do not tell.
+
+    Coalesced messages are not separated.
     """
     names = GroupNames()
 
-    def call(row: int, found: Communication, kernel: str) -> Call:
-        meant = meaning(found, kernel)
-        if meant is not None and meant.type is None:
-            source, target = peers(found, meant.node, own)
-            return Call(row, meant.node, size=meant.size, source=source, target=target, tag=found.tag)
-        group = names.group_of(found.ranks, found.group, found.description)
-        kind, size = (-1, 0) if meant is None or meant.type is None else (int(meant.type), meant.size)
-        return Call(row, NodeType.COMM_COLL, group, kind, size, found.sequence)
+    def call(row: int, arguments: Communication, kernel: str) -> Call:
+        decoded = meaning(arguments, kernel)
+        if decoded is not None and decoded.type is None:
+            source, target = peers(arguments, decoded.node, own_rank)
+            return Call(row, decoded.node, size=decoded.size, source=source, target=target, tag=arguments.tag)
+        group = names.group_of(arguments.ranks, arguments.group, arguments.description)
+        kind, size = (-1, 0) if decoded is None or decoded.type is None else (int(decoded.type), decoded.size)
+        return Call(row, NodeType.COMM_COLL, group, kind, size, arguments.sequence)
 
     return Calls.of(call(row, *pair) for row, pair in enumerate(zip(recorded, kernels, strict=True)))
 
 
-def graph_calls(graph: ExecutionGraph, rows: Int64, own: int) -> Calls:
-    """Returns the calls of rank `own` in these rows of its graph; a node that carries several messages comes once for
-    each.
-    """
-    names, known = GroupNames(), recorded_groups(graph)
-    lists = [*known.lists, ()]
+def graph_calls(graph: ExecutionGraph, rows: Int64, own_rank: int) -> Calls:
+    """Returns the calls of a rank in these rows of its graph; a node with several messages comes once for each."""
+    names, groups = GroupNames(), recorded_groups(graph)
+    lists = [*groups.lists, ()]
     recorded, name, purpose = graph.texts("pg_recorded"), graph.texts("pg_name"), graph.texts("pg_desc")
     kind = graph.collective_types().tolist()
     size, sequence, tag = (
         graph.integers(f"comm_{what}", default).tolist() for what, default in (("size", 0), ("seq", -1), ("tag", 0))
     )
-    # a side that is not recorded is the node's own rank
-    source, target = graph.integers("comm_src", own).tolist(), graph.integers("comm_dst", own).tolist()
-    together = [graph.attributes.get(COALESCED[f"comm_{side}"]) for side in ("src", "dst", "tag")]
+    # the side that is not recorded is the node's own rank
+    source, target = graph.integers("comm_src", own_rank).tolist(), graph.integers("comm_dst", own_rank).tolist()
+    coalesced = [graph.attributes.get(COALESCED[f"comm_{side}"]) for side in ("src", "dst", "tag")]
     sizes = graph.attributes.get(COALESCED["comm_size"])
 
     @cache
@@ -143,14 +140,24 @@ def graph_calls(graph: ExecutionGraph, rows: Int64, own: int) -> Calls:
 
     def calls(row: int, node: NodeType) -> Iterable[Call]:
         if node is NodeType.COMM_COLL:
-            group = group_of(int(known.of_node[row]), recorded[row] or name[row], purpose[row])
+            group = group_of(int(groups.of_node[row]), recorded[row] or name[row], purpose[row])
             return [Call(row, node, group, kind[row], size[row], sequence[row])]
-        several = [column[row].tolist() for column in together if isinstance(column, Ragged)]
-        if len(several) < len(together) or not several[0]:
+        several = [column[row].tolist() for column in coalesced if isinstance(column, Ragged)]
+        if len(several) < len(coalesced) or not several[0]:
             return [Call(row, node, size=size[row], source=source[row], target=target[row], tag=tag[row])]
         carries = sizes[row].tolist() if isinstance(sizes, Ragged) else [0] * len(several[0])
         return [
-            Call(row, (NodeType.COMM_RECV, NodeType.COMM_SEND)[start == own], None, -1, carried, -1, start, end, label)
+            Call(
+                row,
+                (NodeType.COMM_RECV, NodeType.COMM_SEND)[start == own_rank],
+                None,
+                -1,
+                carried,
+                -1,
+                start,
+                end,
+                label,
+            )
             for start, end, label, carried in zip(*several, carries, strict=True)
         ]
 

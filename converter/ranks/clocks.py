@@ -1,8 +1,8 @@
-"""When each rank of a job began to record, on one clock, by the communication that they share.
+"""When each rank of a job began to record, on one clock, from the communication that ranks share.
 
-Clocks of different machines do not agree, but a collective ends at the same time on all its ranks: the median over
-those that two ranks share tells their clocks apart, within what is possible: nobody ends a collective that another one
-has not begun. Ranks that never meet, not even through others, begin together.
+Clocks of different machines differ, but a collective ends at the same time on all its ranks. The offset of two clocks
+is the median of the differences between ends that two ranks share, within the possible range: no member ends a
+collective that another one has not begun. Ranks that share nothing, not even through others, begin together.
 """
 
 from collections import defaultdict
@@ -15,11 +15,11 @@ from ...schema.columns import Bool, Int64
 EVER = np.iinfo(np.int64).max
 
 
-class Attendance(NamedTuple):
-    """A row for each member of each match, sorted by `matched`: the place of its rank, and its times since that rank's
-    first node.
+class MatchedTimes(NamedTuple):
+    """A row for each member of each match, sorted by `matched`: the position of its rank, and its times since that
+    rank's first node.
 
-    Members of `mutual` ones cannot end before all have come; a send may.
+    Members of `mutual` matches cannot end before all have begun; a send may.
     """
 
     rank: Int64
@@ -31,45 +31,49 @@ class Attendance(NamedTuple):
 
 
 class _Difference(NamedTuple):
-    """How much later than `rank` the `other` one began to record, by all they met in."""
+    """How many ns later than `rank` its `peer` began to record, by all their matches."""
 
     of_messages: bool
     rank: int
-    other: int
+    peer: int
     later_ns: int
 
 
-def begin_of_ranks(ranks: int, attendance: Attendance) -> Int64:
-    """Returns when each of so many ranks began, in ns, the earliest of those that meet at 0. O(m log m) in the rows."""
-    begin, together = np.zeros(ranks, np.int64), np.arange(ranks)
-    for _, rank, other, later in _differences(attendance):
-        if together[rank] != together[other]:
-            # what joins two sets of ranks that have met moves one of them
-            moved = together == together[other]
-            begin[moved] += begin[rank] + later - begin[other]
-            together[moved] = together[rank]
-    earliest = np.zeros(ranks, np.int64)
-    np.minimum.at(earliest, together, begin)
-    return begin - earliest[together]
-
-
-def _differences(attendance: Attendance) -> list[_Difference]:
-    """Returns one per two ranks that meet, of which one is the first member. Those by collectives come first: a send
-    may end before its receive.
+def begin_of_ranks(ranks: int, times: MatchedTimes) -> Int64:
+    """Returns when each of so many ranks began, in ns; the earliest of those that share matches is 0. O(m log m) in the
+    rows.
     """
-    rank, matched, start, end, is_message, mutual = attendance
+    begin, component = np.zeros(ranks, np.int64), np.arange(ranks)
+    for _, rank, peer, later in _differences(times):
+        if component[rank] != component[peer]:
+            # joining two components moves one of them
+            moved = component == component[peer]
+            begin[moved] += begin[rank] + later - begin[peer]
+            component[moved] = component[rank]
+    earliest = np.zeros(ranks, np.int64)
+    np.minimum.at(earliest, component, begin)
+    return begin - earliest[component]
+
+
+def _differences(times: MatchedTimes) -> list[_Difference]:
+    """Returns the difference of each first member of a match to each other member of it.
+
+    Differences by collectives come first, as a send may end before its receive.
+    """
+    rank, matched, start, end, is_message, mutual = times
     first = np.searchsorted(matched, matched)
-    least, most = np.where(mutual, start[first] - end, -EVER), np.where(mutual, end[first] - start, EVER)
-    found: dict[tuple[bool, int, int], list[tuple[int, int, int]]] = defaultdict(list)
-    for *pair, later, low, high in zip(
-        *(column.tolist() for column in (is_message, rank[first], rank, end[first] - end, least, most)), strict=True
-    ):
-        if pair[1] != pair[2]:
-            found[pair[0], pair[1], pair[2]].append((later, low, high))
-    return [_Difference(*pair, _later(np.array(seen))) for pair, seen in sorted(found.items())]
+    low, high = np.where(mutual, start[first] - end, -EVER), np.where(mutual, end[first] - start, EVER)
+    bounds: dict[tuple[bool, int, int], list[list[int]]] = defaultdict(list)
+    columns = (is_message, rank[first], rank, end[first] - end, low, high)
+    for of_messages, of_first, peer, *bound in zip(*(column.tolist() for column in columns), strict=True):
+        if of_first != peer:
+            bounds[of_messages, of_first, peer].append(bound)
+    return [_Difference(*pair, _later(np.array(rows))) for pair, rows in sorted(bounds.items())]
 
 
-def _later(seen: Int64) -> int:
-    """Returns the median of what each match says, moved to where it is possible for all of them, if that is anywhere."""
-    median, low, high = int(np.median(seen[:, 0])), int(seen[:, 1].max()), int(seen[:, 2].min())
+def _later(bounds: Int64) -> int:
+    """Returns the median of the first column, clipped to the highest lower and the lowest upper bound (the other two
+    columns) if these allow anything.
+    """
+    median, low, high = int(np.median(bounds[:, 0])), int(bounds[:, 1].max()), int(bounds[:, 2].min())
     return min(max(median, low), high) if low <= high else median

@@ -1,4 +1,4 @@
-"""Communication summary of one rank's graph: what the other ranks of the job have to know of it."""
+"""Summary of the communication of one rank's graph, for the other ranks of the job."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -20,9 +20,9 @@ UNKNOWN = -1
 class CommunicationEntry(NamedTuple):
     """One communication of a rank: `node` is its id, `collective` its CollectiveType, -1 for a message.
 
-    `matched` is the number that its counterparts on other ranks have too, -1 before it is settled, `members` how many
-    take part (0: not known). `end_ns` counts from the rank's first node, and it took `length_ns`. `follows` are places
-    of the rank's earlier entries that it depends on.
+    `matched` is the number of its match on all ranks, -1 before `settled`; `members` the number of members, 0 if not
+    known. `end_ns` counts from the rank's first node. `follows` are positions of earlier entries of the rank on which
+    it depends.
     """
 
     node: int
@@ -37,22 +37,21 @@ class CommunicationEntry(NamedTuple):
 
 
 class CommunicationSummary(NamedTuple):
-    """What a rank communicates, and the calls by which that is matched, one for each entry."""
+    """The communication of a rank, with the call of each entry, by which it is matched."""
 
     calls: Calls
     entries: list[CommunicationEntry]
 
 
 def communication_summary(graph: ExecutionGraph) -> CommunicationSummary:
-    """Returns the communication of a graph, which must be in topological order, by id. O((n + e) · streams that
-    communicate).
+    """Returns the communication of a graph, by id. O((n + e) · streams that communicate).
 
-    Messages that went together must be separate nodes. Without what has a member or peer that is not simulated (rank
-    -1): nobody else has to know of it.
+    The graph must be in topological order, with coalesced messages as separate nodes. Communication with a member or
+    peer that is not simulated (rank -1) is omitted, as no other rank has to know of it.
     """
     rows = np.flatnonzero(np.isin(graph.type, COMMUNICATION) & ~_leads_outside(graph))
     groups, world_size = recorded_groups(graph), graph.number("world_size", -1)
-    # the last is for nodes whose group is not known, -1
+    # the last size is for nodes whose group is not known, -1
     sizes = np.array([*map(len, groups.lists), max(world_size, 0)])[groups.of_node]
     columns = (
         graph.id,
@@ -64,21 +63,19 @@ def communication_summary(graph: ExecutionGraph) -> CommunicationSummary:
     )
     types = (NodeType(kind) for kind in graph.type[rows].tolist())
     facts = zip(types, *(column[rows].tolist() for column in columns), _follows(graph, rows), strict=True)
-    found = [
+    entries = [
         CommunicationEntry(node, kind, collective, UNKNOWN, members, size, end, length, follows)
         for kind, node, collective, members, size, end, length, follows in facts
     ]
-    return CommunicationSummary(graph_calls(graph, rows, graph.number("rank", -1)), found)
+    return CommunicationSummary(graph_calls(graph, rows, graph.number("rank", -1)), entries)
 
 
 def settled(summaries: Sequence[CommunicationSummary]) -> list[list[CommunicationEntry]]:
-    """Returns the entries of all ranks with the numbers of their matches, which a rank alone cannot know. O(n log n) in
-    all entries.
-    """
-    matched = match([own.calls for own in summaries]).matched
+    """Returns the entries of all ranks with the numbers of their matches. O(n log n) in all entries."""
+    matched = match([summary.calls for summary in summaries]).matched
     return [
-        [entry._replace(matched=number) for entry, number in zip(own.entries, numbers.tolist(), strict=True)]
-        for own, numbers in zip(summaries, matched, strict=True)
+        [entry._replace(matched=number) for entry, number in zip(summary.entries, numbers.tolist(), strict=True)]
+        for summary, numbers in zip(summaries, matched, strict=True)
     ]
 
 
@@ -91,15 +88,14 @@ def _leads_outside(graph: ExecutionGraph) -> Bool:
 
 
 def _follows(graph: ExecutionGraph, rows: Int64) -> list[tuple[int, ...]]:
-    """Returns for each of the rows the places, among them, of the last ones on every lane that it depends on."""
-    lane, own = np.full(len(graph), -1, np.int64), group_ids(lanes_of(graph)[rows])
-    lane[rows] = own
-    clocks = known_after(data_edges(graph), lane, int(own.max(initial=-1)) + 1)
-    place = {row: at for at, row in enumerate(rows.tolist())}
-    before = previous_in_group(np.argsort(own, kind="stable"), own).tolist()
-    return [
-        tuple(
-            sorted({at for at in (before[here], *(place.get(known, -1) for known in clocks[row])) if -1 < at != here})
-        )
-        for row, here in place.items()
-    ]
+    """Returns for each of the rows the positions, among them, of the last ones on every lane on which it depends."""
+    lane, lane_of_row = np.full(len(graph), -1, np.int64), group_ids(lanes_of(graph)[rows])
+    lane[rows] = lane_of_row
+    clocks = known_after(data_edges(graph), lane, int(lane_of_row.max(initial=-1)) + 1)
+    position = {row: index for index, row in enumerate(rows.tolist())}
+    before = previous_in_group(np.argsort(lane_of_row, kind="stable"), lane_of_row).tolist()
+    follows = []
+    for row, index in position.items():
+        sources = {before[index], *(position.get(source, -1) for source in clocks[row])}
+        follows.append(tuple(sorted(sources - {-1, index})))
+    return follows

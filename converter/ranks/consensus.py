@@ -1,8 +1,6 @@
-"""What the ranks of a job agree on, from the summaries of all of them: one order of communication, one size, who has no
-partner.
+"""What the ranks of a job agree on, from all their summaries: the order of communication, sizes, missing partners.
 
-There is one communication at a time per rank in the simulator, so members that come in different orders wait for each
-other for ever.
+The simulator runs one communication at a time per rank, so members that come in different orders deadlock.
 """
 
 import heapq
@@ -21,11 +19,11 @@ SHARDED = (CollectiveType.ALL_GATHER, CollectiveType.GATHER)
 
 
 def common_order(summaries: Summaries) -> list[list[int]]:
-    """Returns for each rank the ids of its communication nodes in an order that all ranks share and that keeps what
-    they depend on.
+    """Returns, for each rank, the ids of its communication nodes in an order that all ranks share and that keeps their
+    dependencies.
 
-    By when they ended, for which others wait, as far as dependencies allow. O(n log n) in all entries. Raises DataError
-    where the dependencies of different ranks contradict each other.
+    Communication is ordered by when it ended, as far as dependencies allow. O(n log n) in all entries. Raises DataError
+    if the dependencies of different ranks contradict each other.
     """
     # a message has two events, as its send does not wait for the receive; a collective has one
     events: dict[tuple[int, bool], int] = {}
@@ -34,47 +32,49 @@ def common_order(summaries: Summaries) -> list[list[int]]:
         for issued in summaries
     ]
     ended_ns, dependents = [0] * len(events), [list[int]() for _ in events]
-    for issued, own in zip(summaries, of_issue, strict=True):
-        for entry, event in zip(issued, own, strict=True):
+    for issued, rank_events in zip(summaries, of_issue, strict=True):
+        for entry, event in zip(issued, rank_events, strict=True):
             ended_ns[event] = max(ended_ns[event], entry.end_ns)
             for before in entry.follows:
-                dependents[own[before]].append(event)
+                dependents[rank_events[before]].append(event)
     for (matched, is_receive), event in events.items():
         if is_receive and (matched, False) in events:
             dependents[events[matched, False]].append(event)
-    place = _places(ended_ns, dependents, _words(summaries, of_issue))
+    positions = _positions(ended_ns, dependents, _words(summaries, of_issue))
     in_order = [
-        sorted((place[event], entry.node) for event, entry in zip(*pair, strict=True))
+        sorted((positions[event], entry.node) for event, entry in zip(*pair, strict=True))
         for pair in zip(of_issue, summaries, strict=True)
     ]
     return [[node for _, node in issued] for issued in in_order]
 
 
-def _places(ended_ns: list[int], dependents: list[list[int]], words: dict[int, str]) -> list[int]:
-    """Returns the place of each event in a topological order, the earliest of those possible first."""
+def _positions(ended_ns: list[int], dependents: list[list[int]], words: dict[int, str]) -> list[int]:
+    """Returns the position of each event in a topological order, the earliest ready event first."""
     unmet = [0] * len(ended_ns)
     for events in dependents:
         for event in events:
             unmet[event] += 1
     ready = [(ended_ns[event], event) for event, count in enumerate(unmet) if not count]
     heapq.heapify(ready)
-    place, placed = [-1] * len(ended_ns), 0
+    position, assigned = [-1] * len(ended_ns), 0
     while ready:
         _, event = heapq.heappop(ready)
-        place[event] = placed
-        placed += 1
+        position[event] = assigned
+        assigned += 1
         for dependent in dependents[event]:
             unmet[dependent] -= 1
             if not unmet[dependent]:
                 heapq.heappush(ready, (ended_ns[dependent], dependent))
-    if placed < len(place):
-        raise DataError(_contradiction(place, dependents, words))
-    return place
+    if assigned < len(position):
+        raise DataError(_contradiction(position, dependents, words))
+    return position
 
 
-def _contradiction(place: list[int], dependents: list[list[int]], words: dict[int, str]) -> str:
-    """Returns the circle that keeps events from a place: each has a dependency among them, so walking back ends in one."""
-    before = {after: event for event, found in enumerate(dependents) if place[event] < 0 for after in found}
+def _contradiction(position: list[int], dependents: list[list[int]], words: dict[int, str]) -> str:
+    """Returns a message about a circle of events. Each event without a position has a dependency without one, so
+    walking back ends in a circle.
+    """
+    before = {after: event for event, events in enumerate(dependents) if position[event] < 0 for after in events}
     event, walked = next(iter(before.values())), list[int]()
     while event not in walked:
         walked.append(event)
@@ -88,20 +88,20 @@ def _contradiction(place: list[int], dependents: list[list[int]], words: dict[in
 
 
 def _words(summaries: Summaries, of_issue: Sequence[Sequence[int]]) -> dict[int, str]:
-    """Returns each event by the first rank that takes part in it."""
+    """Returns a description of each event, by the first rank that takes part in it."""
     words: dict[int, str] = {}
-    for place, (issued, own) in enumerate(zip(summaries, of_issue, strict=True)):
-        for entry, event in zip(issued, own, strict=True):
+    for position, (issued, rank_events) in enumerate(zip(summaries, of_issue, strict=True)):
+        for entry, event in zip(issued, rank_events, strict=True):
             kind = entry.type if entry.collective < 0 else CollectiveType(entry.collective)
-            words.setdefault(event, f"{kind.name.lower()} (node {entry.node} of the rank at {place})")
+            words.setdefault(event, f"{kind.name.lower()} (node {entry.node} of the rank at {position})")
     return words
 
 
 def common_sizes(summaries: Summaries) -> list[dict[int, int]]:
-    """Returns for each rank, by node id, the bytes that all members of a collective should have, where the recorded
-    ones differ.
+    """Returns, for each rank, the bytes by node id that all members of a collective should have, where recorded ones
+    differ.
 
-    Shards that are gathered keep their sum, the largest decides else: the busiest member is how long the others wait.
+    Gathered shards keep their sum; otherwise the largest size counts, as the others wait for the busiest member.
     """
     sizes: defaultdict[int, list[int]] = defaultdict(list)
     for entry in (entry for issued in summaries for entry in issued):
@@ -121,7 +121,7 @@ def _common(sizes: list[int], sharded: bool) -> int:
 
 
 def unmatched(summaries: Summaries) -> list[list[int]]:
-    """Returns for each rank the ids of communication nodes that some counterpart lacks: they would wait for ever."""
+    """Returns, for each rank, the ids of communication nodes without all counterparts, which would wait for ever."""
     sides: defaultdict[int, set[tuple[int, NodeType]]] = defaultdict(set)
     for rank, issued in enumerate(summaries):
         for entry in issued:

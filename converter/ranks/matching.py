@@ -1,9 +1,9 @@
-"""Collective matching: which calls of several ranks are one collective or message. The only place that decides this.
+"""Collective matching: which calls of several ranks are one collective or message. Nothing else decides this.
 
-A collective is matched with what other ranks recorded in the same group, of the same type and with the same sequence
-number; where numbers are not recorded, or cannot be the same ones, in the same order. A send is matched with the
-receive of the same source, target and tag, in order. What a rank lacks, or what a rank that was not traced would have
-recorded, is missing: the others are matched all the same.
+A collective matches those that other ranks recorded in the same group, of the same type, with the same sequence number;
+or in the same order, where sequence numbers are not recorded or cannot be the same. A send matches the receive of the
+same source, target and tag, in order. A call that a rank lacks, or that was not traced, is missing from its match; the
+other calls match all the same.
 """
 
 from collections.abc import Sequence
@@ -17,16 +17,16 @@ from .calls import Calls
 from .groups import Group, recognised
 
 FEW = 4
-"""So many matches prove nothing."""
+"""So few matches prove nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Matching:
-    """For each rank: the place of each call's group in `groups`, -1 for messages, and the number of its match in
-    `matched`.
+    """The matches of the calls of all ranks. A match is one collective or message as its members recorded it.
 
-    A match is one collective or message as its members recorded it. Columns over matches: the sequence number by which
-    the members were matched, -1 where by order, and which one it is of those alike.
+    For each rank, `group` is the position of each call's group in `groups` (-1 for messages) and `matched` the number
+    of its match. Columns over matches: the sequence number by which the members were matched (-1 for by order), and the
+    occurrence among those alike.
     """
 
     groups: list[Group]
@@ -40,12 +40,12 @@ class Matching:
 
 
 def match(ranks: Sequence[Calls]) -> Matching:
-    """Matches the calls of all ranks. O(n log n) in the calls, by columns; graphs are not needed."""
-    lengths = [len(own) for own in ranks]
+    """Matches the calls of all ranks, by columns; graphs are not needed. O(n log n) in the calls."""
+    lengths = [len(calls) for calls in ranks]
     rank = np.repeat(np.arange(len(ranks)), lengths)
     groups, group = _groups(ranks)
     type_, kind, sequence, source, target, tag = (
-        np.concatenate([np.empty(0, np.int64), *(getattr(own, name) for own in ranks)])
+        np.concatenate([np.empty(0, np.int64), *(getattr(calls, name) for calls in ranks)])
         for name in ("type", "kind", "sequence", "source", "target", "tag")
     )
     message = type_ != NodeType.COMM_COLL
@@ -56,44 +56,44 @@ def match(ranks: Sequence[Calls]) -> Matching:
         (column, cumcount(rank, type_, group, kind, column, *ends))
         for column in (np.where(message, -1, sequence), unnumbered)
     )
-    taken = _more_meet(rank, group, kind, by_number, by_order)
-    number, nth = (np.where(taken, second, first) for first, second in zip(by_number, by_order, strict=True))
+    use_order = _order_matches_more(rank, group, kind, by_number, by_order)
+    number, nth = (np.where(use_order, second, first) for first, second in zip(by_number, by_order, strict=True))
     matched = group_ids(group, kind, number, *ends, nth)
     _, first = np.unique(matched, return_index=True)
     until = np.cumsum(lengths, dtype=np.int64).tolist()
     of_ranks = [slice(end - length, end) for end, length in zip(until, lengths, strict=True)]
     return Matching(
-        groups, [group[own] for own in of_ranks], [matched[own] for own in of_ranks], number[first], nth[first]
+        groups, [group[rows] for rows in of_ranks], [matched[rows] for rows in of_ranks], number[first], nth[first]
     )
 
 
 def _groups(ranks: Sequence[Calls]) -> tuple[list[Group], Int64]:
-    """Returns the groups of the job, and for each call of all ranks the place of its own."""
-    place: dict[Group, int] = {}
-    found = [np.empty(0, np.int64)]
-    for own, known in zip(ranks, recognised([own.done() for own in ranks]), strict=True):
-        # the last is for messages, -1
-        places = [*(place.setdefault(known[group], len(place)) for group in own.groups), -1]
-        found.append(np.array(places, np.int64)[own.group])
-    return list(place), np.concatenate(found)
+    """Returns the groups of the job, and the number of the group of each call of all ranks."""
+    numbers: dict[Group, int] = {}
+    columns = [np.empty(0, np.int64)]
+    for calls, group_of in zip(ranks, recognised([calls.done() for calls in ranks]), strict=True):
+        # the last number is for messages, whose group is -1
+        numbers_of_rank = [*(numbers.setdefault(group_of[group], len(numbers)) for group in calls.groups), -1]
+        columns.append(np.array(numbers_of_rank, np.int64)[calls.group])
+    return list(numbers), np.concatenate(columns)
 
 
-def _more_meet(
+def _order_matches_more(
     rank: Int64, group: Int64, kind: Int64, by_number: tuple[Int64, Int64], by_order: tuple[Int64, Int64]
 ) -> Bool:
-    """Returns which collectives are of groups where order finds many more matches of all ranks that use them than
-    numbers do.
+    """Returns the collectives of groups in which order finds many more complete matches than sequence numbers do.
 
-    Numbers tell more, as ranks may have begun to record at different ones, but where messages count too they differ.
+    Sequence numbers are more reliable, as ranks may have begun to record at different calls; but they differ between
+    ranks where messages count too.
     """
     numbers, order = (_complete(rank, group, group_ids(group, kind, *key)) for key in (by_number, by_order))
     return np.asarray((group >= 0) & (order > 2 * numbers + FEW)[group])
 
 
 def _complete(rank: Int64, group: Int64, key: Int64) -> Int64:
-    """Returns for each group how many keys all ranks have that use it; messages, of group -1, count for the last."""
+    """Returns how many keys of each group all its ranks have; messages, of group -1, count for the last group."""
     count = int(group.max(initial=-1)) + 2
-    own = group % count
-    users = np.bincount(np.unique(rank * count + own) % count, minlength=count)
-    _, first, known = np.unique(key, return_index=True, return_counts=True)
-    return np.bincount(own[first][known == users[own[first]]], minlength=count)
+    group_number = group % count
+    users = np.bincount(np.unique(rank * count + group_number) % count, minlength=count)
+    _, first, count_of_key = np.unique(key, return_index=True, return_counts=True)
+    return np.bincount(group_number[first][count_of_key == users[group_number[first]]], minlength=count)

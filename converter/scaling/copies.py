@@ -18,14 +18,14 @@ ENDS = ("comm_src", "comm_dst")
 ALL_RANKS = ""
 
 
-def resized(graph: ExecutionGraph, own: RankPlan) -> ExecutionGraph:
+def resized(graph: ExecutionGraph, plan: RankPlan) -> ExecutionGraph:
     """Returns the graph with the sizes and lengths that its collectives have in the scaled job; measured starts stay."""
     longer = np.zeros(len(graph), np.int64)
-    longer[own.row] = own.longer_ns
+    longer[plan.row] = plan.longer_ns
     size = graph.integers("comm_size")
-    size[own.row] = own.size
+    size[plan.row] = plan.size
     attributes: dict[str, Column] = {**graph.attributes, "duration_ns": graph.duration_ns + longer}
-    if len(own.row):
+    if len(plan.row):
         attributes["comm_size"] = size
     # what is cut off one is added to the next, so that sums stay right to 1 µs
     added = np.diff(np.rint(np.cumsum(longer) / 1000).astype(np.int64), prepend=0)
@@ -39,36 +39,36 @@ def copied(graph: ExecutionGraph, plan: ScalePlan, copy: int) -> ExecutionGraph:
 
     The metadata lists a group's ranks once, whatever its size. Tags stay: they tell messages between two ranks apart.
     """
-    own = plan.ranks[graph.number("rank", -1)]
-    places, renumbered = plan.places, plan.places.renumbered(copy)
+    rank_plan = plan.ranks[graph.number("rank", -1)]
+    copies, renumbered = plan.places, plan.places.renumbered(copy)
     names, lists = list[str](), dict[str, str]()
-    for ranks, is_joined in own.groups:
-        members = places.joined(ranks) if is_joined else places.of(ranks, copy)
-        is_world = len(members) == places.ranks and graph.metadata.get("target") == ASTRA_SIM
+    for ranks, is_joined in rank_plan.groups:
+        members = copies.joined(ranks) if is_joined else copies.of(ranks, copy)
+        is_world = len(members) == copies.ranks and graph.metadata.get("target") == ASTRA_SIM
         names.append(ALL_RANKS if is_world else str(plan.numbering.number(ranks, is_joined, copy)))
         lists[RANKS_OF_GROUP + names[-1]] = ranks_text(members)
     attributes = {name: column for name, column in graph.attributes.items() if name != "pg_ranks"}
     group = np.full(len(graph), -1, np.int64)
-    group[own.row] = own.group
+    group[rank_plan.row] = rank_plan.group
     attributes["pg_name"] = _names(graph, group, names)
-    of_first = np.array([is_joined for _, is_joined in own.groups] + [False], np.bool_)[group]
+    of_first = np.array([is_joined for _, is_joined in rank_plan.groups] + [False], np.bool_)[group]
     for name in ENDS:
         if name in attributes:
             column = graph.integers(name)
             # a root is one for all copies
             attributes[name] = np.where(
-                of_first, _renumbered(column, places.renumbered(0)), _renumbered(column, renumbered)
+                of_first, _renumbered(column, copies.renumbered(0)), _renumbered(column, renumbered)
             )
     for name in ("coalesced_src", "coalesced_dst"):
         if isinstance(ends := attributes.get(name), Ragged):
             attributes[name] = Ragged(ends.starts, renumbered[ends.values])
-    metadata = {**graph.metadata, "rank": int(renumbered[own.rank]), "world_size": places.ranks, **lists}
+    metadata = {**graph.metadata, "rank": int(renumbered[rank_plan.rank]), "world_size": copies.ranks, **lists}
     return dataclasses.replace(graph, attributes=attributes, metadata=metadata)
 
 
 def _renumbered(column: Int64, numbers: Int64) -> Int64:
-    known = (column >= 0) & (column < len(numbers))
-    return np.where(known, numbers[np.where(known, column, 0)], column)
+    is_rank = (column >= 0) & (column < len(numbers))
+    return np.where(is_rank, numbers[np.where(is_rank, column, 0)], column)
 
 
 def _names(graph: ExecutionGraph, group: Int64, names: list[str]) -> Categorical:

@@ -53,7 +53,7 @@ SOURCES = (
 )
 
 
-class Seen(NamedTuple):
+class GroupTransfer(NamedTuple):
     """A collective that was measured, and the number of its group."""
 
     transfer: Transfer
@@ -63,13 +63,15 @@ class Seen(NamedTuple):
 class Fits:
     """The fits to what was measured of a job; `given` latency and time per byte stand instead of fitted ones."""
 
-    def __init__(self, seen: Iterable[Seen], step_ns: float | None = None, byte_ns: float | None = None) -> None:
+    def __init__(
+        self, transfers: Iterable[GroupTransfer], step_ns: float | None = None, byte_ns: float | None = None
+    ) -> None:
         self._given = (step_ns, byte_ns)
         self._measured = defaultdict[Key, list[Transfer]](list)
-        for one, group in seen:
-            if one.ns > 0 and one.members > 1 and one.kind in RING:
-                for key in _keys(one.kind, group):
-                    self._measured[key].append(one)
+        for transfer, group in transfers:
+            if transfer.ns > 0 and transfer.members > 1 and transfer.kind in RING:
+                for key in _keys(transfer.kind, group):
+                    self._measured[key].append(transfer)
         self._lines: dict[tuple[Key, float], Line | None] = {}
 
     @property
@@ -84,18 +86,18 @@ class Fits:
         }
         if not measured:
             step_ns, byte_ns = self._given
-            return None if step_ns is None or byte_ns is None else _judged(Line(step_ns, byte_ns), "given", [])
+            return None if step_ns is None or byte_ns is None else _scored(Line(step_ns, byte_ns), "given", [])
         first, source = next(iter(measured.items()))
         if self.is_given:
             completed = _completed(self._measured[first], *self._given)
-            return _judged(completed, f"as given; {source}", self._measured[first])
+            return _scored(completed, f"as given; {source}", self._measured[first])
         for sure in (SURE, 0.0):
             for key, source in measured.items():
                 if line := self._solved(key, sure):
-                    return _judged(line, source, self._measured[key], tells_apart=sure > 0)
+                    return _scored(line, source, self._measured[key], tells_apart=sure > 0)
         # collectives of one size fit any line through them; this one has the least latency
         least = Line(*fitted_factors(_relative(self._measured[first])))
-        return _judged(least, measured[first], self._measured[first], tells_apart=False)
+        return _scored(least, measured[first], self._measured[first], tells_apart=False)
 
     def _solved(self, key: Key, sure: float) -> Line | None:
         if (key, sure) not in self._lines:
@@ -108,8 +110,8 @@ def _keys(kind: int, group: int) -> tuple[Key, ...]:
     return (kind, group), (kind, ANY), (ANY, group), (ANY, ANY)
 
 
-def _judged(line: Line, source: str, transfers: Sequence[Transfer], tells_apart: bool = True) -> Fit:
-    off = [abs(line.ns(cost_of(one)) / one.ns - 1) for one in transfers]
+def _scored(line: Line, source: str, transfers: Sequence[Transfer], tells_apart: bool = True) -> Fit:
+    off = [abs(line.ns(cost_of(transfer)) / transfer.ns - 1) for transfer in transfers]
     return Fit(line, source, len(transfers), round(100 * float(np.median(off)), 1) if off else 0.0, tells_apart)
 
 
@@ -120,18 +122,20 @@ def cost_of(transfer: Transfer) -> Cost:
 
 def _relative(transfers: Sequence[Transfer]) -> "np.ndarray[tuple[int, int], np.dtype[np.float64]]":
     """Returns a row of steps and bytes for each, over its measured time."""
-    costs = np.array([cost_of(one) for one in transfers], np.float64)
-    return np.asarray(costs / np.array([[one.ns] for one in transfers], np.float64))
+    costs = np.array([cost_of(transfer) for transfer in transfers], np.float64)
+    return np.asarray(costs / np.array([[transfer.ns] for transfer in transfers], np.float64))
 
 
 def _completed(transfers: Sequence[Transfer], step_ns: float | None, byte_ns: float | None) -> Line:
     """Returns the given line; of one factor alone with the other that fits best what is left."""
     step, byte = _relative(transfers).T
     if byte_ns is None:
-        rest = 1 - step * (step_ns or 0.0)
-        return Line(step_ns or 0.0, max(0.0, float(byte @ rest) / max(float(byte @ byte), 1e-300)))
-    rest = 1 - byte * byte_ns
-    return Line(max(0.0, float(step @ rest) / max(float(step @ step), 1e-300)) if step_ns is None else step_ns, byte_ns)
+        remainder = 1 - step * (step_ns or 0.0)
+        return Line(step_ns or 0.0, max(0.0, float(byte @ remainder) / max(float(byte @ byte), 1e-300)))
+    remainder = 1 - byte * byte_ns
+    return Line(
+        max(0.0, float(step @ remainder) / max(float(step @ step), 1e-300)) if step_ns is None else step_ns, byte_ns
+    )
 
 
 def _solved(transfers: Sequence[Transfer], sure: float) -> Line | None:
@@ -142,11 +146,11 @@ def _solved(transfers: Sequence[Transfer], sure: float) -> Line | None:
     scale = np.abs(relative).max(axis=0)
     if not scale.all():
         return None
-    columns, one = relative / scale, np.ones(len(relative))
-    found, _, rank, _ = np.linalg.lstsq(columns, one, rcond=1e-6)
+    columns, ones = relative / scale, np.ones(len(relative))
+    solution, _, rank, _ = np.linalg.lstsq(columns, ones, rcond=1e-6)
     if rank < 2:
         return None
-    left = float(((columns @ found - one) ** 2).sum()) / max(len(one) - 2, 1)
+    left = float(((columns @ solution - ones) ** 2).sum()) / max(len(ones) - 2, 1)
     error = np.sqrt(left * np.diag(np.linalg.inv(columns.T @ columns)))
-    step, byte = found / scale
-    return Line(float(step), float(byte)) if (found > sure * error).all() else None
+    step, byte = solution / scale
+    return Line(float(step), float(byte)) if (solution > sure * error).all() else None

@@ -16,10 +16,10 @@ class GroupNumbering(NamedTuple):
     separate: tuple[RankList, ...]
 
     @staticmethod
-    def of(places: RankCopies, groups: Iterable[tuple[RankList, bool]]) -> "GroupNumbering":
+    def of(copies: RankCopies, groups: Iterable[tuple[RankList, bool]]) -> "GroupNumbering":
         """Returns the numbering of groups by ranks and whether they are joined; with one copy that is the same."""
-        distinct = {(ranks, is_joined and places.copies > 1) for ranks, is_joined in groups if places.of(ranks, 0)}
-        lists = (sorted(ranks for ranks, is_joined in distinct if is_joined is wanted) for wanted in (True, False))
+        distinct = {(ranks, is_joined and copies.copies > 1) for ranks, is_joined in groups if copies.of(ranks, 0)}
+        lists = (sorted(ranks for ranks, is_joined in distinct if is_joined is joined) for joined in (True, False))
         return GroupNumbering(*map(tuple, lists))
 
     def number(self, ranks: RankList, is_joined: bool, copy: int) -> int:
@@ -29,11 +29,11 @@ class GroupNumbering(NamedTuple):
         return 1 + len(self.joined) + copy * len(self.separate) + self.separate.index(ranks)
 
 
-def all_groups(numbering: GroupNumbering, places: RankCopies) -> Iterator[tuple[RankList, int]]:
+def all_groups(numbering: GroupNumbering, copies: RankCopies) -> Iterator[tuple[RankList, int]]:
     """Yields every group of the scaled job that has several members, with its number."""
     for ranks in numbering.joined:
-        yield places.joined(ranks), numbering.number(ranks, True, 0)
-    for copy in range(places.copies):
+        yield copies.joined(ranks), numbering.number(ranks, True, 0)
+    for copy in range(copies.copies):
         for ranks in numbering.separate:
-            if len(members := places.of(ranks, copy)) > 1:
+            if len(members := copies.of(ranks, copy)) > 1:
                 yield members, numbering.number(ranks, False, copy)

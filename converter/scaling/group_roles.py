@@ -98,19 +98,21 @@ def _check(joined: Sequence[GroupUse], ranks: int) -> None:
                 f"{use.group.text} carries {kind}, whose parts depend on how many members there are: with more of them it is another "
                 "program; expert and tensor parallel groups keep their size"
             )
-    own = defaultdict[int, list[GroupUse]](list)
+    groups_of_rank = defaultdict[int, list[GroupUse]](list)
     for use in joined:
         for rank in use.members:
-            own[rank].append(use)
-    for one, other in dict.fromkeys(pair for uses in own.values() for pair in combinations(uses, 2)):
-        first, second = set(one.members), set(other.members)
+            groups_of_rank[rank].append(use)
+    for first_use, second_use in dict.fromkeys(
+        pair for uses in groups_of_rank.values() for pair in combinations(uses, 2)
+    ):
+        first, second = set(first_use.members), set(second_use.members)
         if not (first <= second or second <= first):
             raise DataError(
-                f"{one.group.text} and {other.group.text} are two dimensions of data parallelism, of which one can grow; "
+                f"{first_use.group.text} and {second_use.group.text} are two dimensions of data parallelism, of which one can grow; "
                 f"name it with {OPTION}"
             )
-    if left_out := sorted(set(range(ranks)) - set(own)):
+    if without_group := sorted(set(range(ranks)) - set(groups_of_rank)):
         raise DataError(
-            f"ranks {ranks_text(left_out)} are in no data-parallel group, so that their copies would have nothing to do with "
+            f"ranks {ranks_text(without_group)} are in no data-parallel group, so that their copies would have nothing to do with "
             f"each other; name their group with {OPTION}"
         )

@@ -52,8 +52,8 @@ def group_uses(facts: Sequence[RankFacts], matching: Matching) -> list[GroupUse]
     """Returns the use of each group of the matching. O(n log n) in the calls."""
     parts = defaultdict[int, list[_Part]](list)
     for rank, groups in zip(facts, matching.group, strict=True):
-        for number, own in rows_by_number(np.flatnonzero(groups >= 0), groups).items():
-            parts[number].append(_part(rank, own))
+        for number, rows in rows_by_number(np.flatnonzero(groups >= 0), groups).items():
+            parts[number].append(_part(rank, rows))
     return [_use(group, parts[number]) for number, group in enumerate(matching.groups)]
 
 
@@ -69,8 +69,8 @@ class _Part(NamedTuple):
     gathered: list[int]
 
 
-def _part(rank: RankFacts, own: Int64) -> _Part:
-    kind, size, inside = rank.calls.kind[own], rank.calls.size[own], rank.in_backward[own]
+def _part(rank: RankFacts, rows: Int64) -> _Part:
+    kind, size, inside = rank.calls.kind[rows], rank.calls.size[rows], rank.in_backward[rows]
     reduced, gathered = np.isin(kind, REDUCING), np.isin(kind, GATHERING)
     sizes = (size[chosen].tolist() for chosen in (reduced & inside, reduced & ~inside, gathered))
     return _Part(rank.work, set(np.unique(kind).tolist()), *sizes)

@@ -13,7 +13,7 @@ import numpy as np
 from ...schema.graph import NodeType
 from ..ranks import Matching
 from ..targets import RING, Transfer
-from .fits import Fit, Fits, Seen, cost_of
+from .fits import Fit, Fits, GroupTransfer, cost_of
 from .group_roles import GroupRole
 from .rank_facts import RankFacts
 from .sizes import shard
@@ -32,45 +32,50 @@ class Grown(NamedTuple):
     fit: Fit | None
 
 
-def measured(facts: Sequence[RankFacts], matching: Matching, roles: Sequence[GroupRole]) -> dict[int, Seen]:
+def measured(facts: Sequence[RankFacts], matching: Matching, roles: Sequence[GroupRole]) -> dict[int, GroupTransfer]:
     """Returns each collective by the number of its match. Its length is that of the member that came last, as all end
     together.
     """
-    found: dict[int, Seen] = {}
-    for own, groups, matched in zip(facts, matching.group, matching.matched, strict=True):
-        calls = own.calls
+    transfers: dict[int, GroupTransfer] = {}
+    for rank, groups, matched in zip(facts, matching.group, matching.matched, strict=True):
+        calls = rank.calls
         rows = np.flatnonzero((calls.type == NodeType.COMM_COLL) & (groups >= 0))
-        columns = (matched, groups, calls.kind, calls.size, own.length_ns)
+        columns = (matched, groups, calls.kind, calls.size, rank.length_ns)
         for number, group, kind, size, ns in zip(*(column[rows].tolist() for column in columns), strict=True):
-            known = found[number].transfer if number in found else Transfer(kind, 0, size, ns)
+            transfer = transfers[number].transfer if number in transfers else Transfer(kind, 0, size, ns)
             members = len(roles[group].use.members)
-            found[number] = Seen(Transfer(kind, members, max(size, known.size), min(ns, known.ns)), group)
-    return found
+            transfers[number] = GroupTransfer(
+                Transfer(kind, members, max(size, transfer.size), min(ns, transfer.ns)), group
+            )
+    return transfers
 
 
 def longer(
-    seen: Mapping[int, Seen], roles: Sequence[GroupRole], then: Sequence[int], fits: Fits
+    transfers: Mapping[int, GroupTransfer], roles: Sequence[GroupRole], new_members: Sequence[int], fits: Fits
 ) -> tuple[dict[int, int], list[Grown]]:
     """Returns by how many ns each collective, by the number of its match, takes longer if its group has other members
     then; by which fits.
     """
     counts = Counter(
-        (one.kind, group) for one, group in seen.values() if one.kind in RING and then[group] != one.members
+        (transfer.kind, group)
+        for transfer, group in transfers.values()
+        if transfer.kind in RING and new_members[group] != transfer.members
     )
     fit_of = {key: fits.of(*key) for key in counts}
-    added = {
-        number: _longer(one, shard(one.size, roles[group], one.kind, then[group]), then[group], fit, fits.is_given)
-        for number, (one, group) in seen.items()
-        if (fit := fit_of.get((one.kind, group)))
-    }
+    added: dict[int, int] = {}
+    for number, (transfer, group) in transfers.items():
+        if fit := fit_of.get((transfer.kind, group)):
+            size = shard(transfer.size, roles[group], transfer.kind, new_members[group])
+            added[number] = _longer(transfer, size, new_members[group], fit, fits.is_given)
     grown = [
-        Grown(kind, roles[group].use.group.text, count, len(roles[group].use.members), then[group], fit_of[kind, group])
+        Grown(kind, use.group.text, count, len(use.members), new_members[group], fit_of[kind, group])
         for (kind, group), count in sorted(counts.items())
+        for use in (roles[group].use,)
     ]
     return added, grown
 
 
-def _longer(one: Transfer, size: int, members: int, fit: Fit, is_given: bool) -> int:
-    before, after = fit.line.ns(cost_of(one)), fit.line.ns(RING[one.kind](members, size))
+def _longer(transfer: Transfer, size: int, members: int, fit: Fit, is_given: bool) -> int:
+    before, after = fit.line.ns(cost_of(transfer)), fit.line.ns(RING[transfer.kind](members, size))
     # of a group of one nothing was measured
-    return round((after if is_given or not before else one.ns * after / before) - one.ns)
+    return round((after if is_given or not before else transfer.ns * after / before) - transfer.ns)

@@ -83,19 +83,22 @@ def plan_scaling(facts: Sequence[RankFacts], growth: Growth) -> ScalePlan:
     roles = roles_of(group_uses(facts, matching), len(facts), growth.groups)
     _check_groups(roles, places)
     _check_messages(facts, places)
-    then = [len(places.joined(role.use.members) if role.joined else places.of(role.use.members, 0)) for role in roles]
-    seen = measured(facts, matching, roles)
+    new_members = [
+        len(places.joined(role.use.members) if role.joined else places.of(role.use.members, 0)) for role in roles
+    ]
+    transfers = measured(facts, matching, roles)
     byte_ns = None if growth.bandwidth_gb_s is None else 1e9 / GIB / growth.bandwidth_gb_s
-    added, grown = longer(seen, roles, then, Fits(seen.values(), growth.latency_ns, byte_ns))
+    added, grown = longer(transfers, roles, new_members, Fits(transfers.values(), growth.latency_ns, byte_ns))
     ranks, undivided = dict[int, RankPlan](), 0
-    for own, group, matched in zip(facts, matching.group, matching.matched, strict=True):
-        if own.rank in places.kept:
-            size, whole = sizes(own, group, roles, then)
+    for rank, group, matched in zip(facts, matching.group, matching.matched, strict=True):
+        if rank.rank in places.kept:
+            size, whole = sizes(rank, group, roles, new_members)
             undivided += whole
             longer_ns = np.array([added.get(number, 0) for number in matched.tolist()], np.int64)
-            ranks[own.rank] = _rank_plan(own, group, roles, size, longer_ns)
+            ranks[rank.rank] = _rank_plan(rank, group, roles, size, longer_ns)
     numbering = GroupNumbering.of(places, (group for plan in ranks.values() for group in plan.groups))
-    return ScalePlan(places, numbering, ranks, roles, grown, [one.transfer for one in seen.values()], undivided)
+    measured_transfers = [transfer for transfer, _ in transfers.values()]
+    return ScalePlan(places, numbering, ranks, roles, grown, measured_transfers, undivided)
 
 
 def _places(facts: Sequence[RankFacts], growth: Growth) -> RankCopies:
@@ -148,8 +151,8 @@ def _check_messages(facts: Sequence[RankFacts], places: RankCopies) -> None:
             raise DataError(f"the messages from rank {source} to rank {target} would lose one end; {ANOTHER}")
 
 
-def _rank_plan(own: RankFacts, group: Int64, roles: Sequence[GroupRole], size: Int64, longer_ns: Int64) -> RankPlan:
-    used, place = np.unique(group[group >= 0], return_inverse=True)
+def _rank_plan(rank: RankFacts, group: Int64, roles: Sequence[GroupRole], size: Int64, longer_ns: Int64) -> RankPlan:
+    used, group_number = np.unique(group[group >= 0], return_inverse=True)
     groups = tuple(OwnGroup(roles[number].use.members, bool(roles[number].joined)) for number in used.tolist())
     rows = np.flatnonzero(group >= 0)
-    return RankPlan(own.rank, groups, own.calls.row[rows], place.reshape(-1), size[rows], longer_ns[rows])
+    return RankPlan(rank.rank, groups, rank.calls.row[rows], group_number.reshape(-1), size[rows], longer_ns[rows])

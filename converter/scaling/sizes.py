@@ -27,21 +27,21 @@ def shard(size: int, role: GroupRole, kind: int, members: int) -> int:
     return -(-size * len(role.use.members) // members)
 
 
-def sizes(own: RankFacts, group: Int64, roles: list[GroupRole], then: list[int]) -> tuple[Int64, int]:
+def sizes(rank: RankFacts, group: Int64, roles: list[GroupRole], new_members: list[int]) -> tuple[Int64, int]:
     """Returns the size of each call then, and how many gather what is not known to be shards, so that they put in as
     much as before.
     """
-    size, undivided = own.calls.size.copy(), 0
+    size, undivided = rank.calls.size.copy(), 0
     # an all-gather of nothing, or of less than its data set is split into, never ends there
-    least = LEAST_BYTES if own.target == ASTRA_SIM else 1
-    gathering = np.flatnonzero((group >= 0) & np.isin(own.calls.kind, GATHERING))
+    least = LEAST_BYTES if rank.target == ASTRA_SIM else 1
+    gathering = np.flatnonzero((group >= 0) & np.isin(rank.calls.kind, GATHERING))
     for number, rows in rows_by_number(gathering, group).items():
         role = roles[number]
-        if then[number] == len(role.use.members):
+        if new_members[number] == len(role.use.members):
             continue
         if not role.use.scatters:
             undivided += len(rows)
         for row in rows.tolist():
             before = int(size[row])
-            size[row] = max(shard(before, role, int(own.calls.kind[row]), then[number]), min(before, least))
+            size[row] = max(shard(before, role, int(rank.calls.kind[row]), new_members[number]), min(before, least))
     return size, undivided

@@ -1,10 +1,10 @@
-"""From when to when each storage lives, as far as the ops tell that name it: from the start of the op that first has it
-among its results to the end of the last one that names it. What is named without having been made lives from the start
-of the recording.
+"""The time for which each storage lives, as far as the ops tell that name it.
 
-Ids of storages are used again once a storage is gone: an op that has one among its results, without being given it, has
-made a new one. Ops list again what the ops that they called made: of those that lie in each other the innermost has
-made it.
+A storage lives from the start of the op that first has it among its results to the end of the last op that names it.
+Storages that are named without having been made live from the start of the recording.
+
+Ids of storages are reused once a storage is freed: an op that has one among its results, but not among its inputs, has
+made a new storage. Ops also list what the ops they called made, so the innermost of nested ops has made it.
 """
 
 from typing import NamedTuple
@@ -16,13 +16,13 @@ from ...schema.linked import Ops
 from .named_ranges import Ranges, named_ranges
 
 AT_ONCE = 1 << 14
-"""Ops whose arguments are looked at together."""
+"""Number of ops whose arguments are parsed together."""
 BEFORE = -1
 
 
 class Lifetimes(NamedTuple):
-    """Storages in order of number, then time: on which device (HOST for the host), their bytes, from when to when they
-    live (ns), and the row of the op that made each, BEFORE for what was there before the recording.
+    """Storages in order of id, then time: their device (HOST for the host), size in bytes, lifetime in ns, and the row
+    of the op that made each, BEFORE if it existed before the recording.
     """
 
     storage: Int64
@@ -33,11 +33,11 @@ class Lifetimes(NamedTuple):
     op_row: Int64
 
     def where(self, chosen: Bool | Int64) -> "Lifetimes":
-        """Returns the chosen ones."""
+        """Returns the chosen storages."""
         return Lifetimes(*(column[chosen] for column in self))
 
 
-class Steps(NamedTuple):
+class ByteCurve(NamedTuple):
     """The bytes that live on a device: `value[i]` from `time[i]` (ns) on; times ascend."""
 
     time: Int64
@@ -45,7 +45,7 @@ class Steps(NamedTuple):
 
 
 class _Named(NamedTuple):
-    """Each time that an op names a storage: as one of its results (`made`), or as one that it was given."""
+    """A row for each op and storage that it names: as a result (`made`), or as an input."""
 
     op: Int64
     storage: Int64
@@ -59,14 +59,14 @@ class _Named(NamedTuple):
 
 
 def lifetimes(ops: Ops) -> Lifetimes:
-    """Returns the storages that timed ops name. O(n log n) in what they name."""
+    """Returns the storages that timed ops name. O(n log n) in the names."""
     timed = np.flatnonzero((ops.start != ABSENT) & ops.recorded_by_host)
     named = _named(ops, timed)
     start, end = ops.start[named.op], ops.end[named.op]
     makes = _makes(named, start, end)
-    # what an op is given it has from its start on, what it gives back at its end
-    moment = np.where(named.made & ~makes, end, start)
-    order = np.lexsort((~makes, moment, named.storage))
+    # inputs are there when an op starts, results that it did not make when it ends
+    time = np.where(named.made & ~makes, end, start)
+    order = np.lexsort((~makes, time, named.storage))
     named, makes, start, end = named.where(order), makes[order], start[order], end[order]
     first = np.flatnonzero(is_group_start(named.storage) | makes)
     if not len(first):
@@ -89,15 +89,15 @@ def lifetimes(ops: Ops) -> Lifetimes:
 def _named(ops: Ops, rows: Int64) -> _Named:
     none = np.empty(0, np.int64)
     parts = [_Named(none, none, none, none, np.empty(0, np.bool_))]
-    for at in range(0, len(rows), AT_ONCE):
-        some = rows[at : at + AT_ONCE]
-        given, results = (named_ranges(column.at(some)) for column in (ops.inputs, ops.outputs))
-        parts += [_whole_storages(some, ranges, made) for ranges, made in ((given, False), (results, True))]
+    for start in range(0, len(rows), AT_ONCE):
+        block = rows[start : start + AT_ONCE]
+        inputs, results = (named_ranges(column.at(block)) for column in (ops.inputs, ops.outputs))
+        parts += [_whole_storages(block, ranges, made) for ranges, made in ((inputs, False), (results, True))]
     return _Named(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
 def _whole_storages(rows: Int64, ranges: Ranges, made: bool) -> _Named:
-    """Returns each storage once for each op, with the bytes up to the last that is named."""
+    """Returns one row for each op and storage, with the bytes up to the last one that is named."""
     order = np.lexsort((-ranges.high, ranges.storage, ranges.row))
     order = order[is_group_start(ranges.row[order], ranges.storage[order])]
     chosen = Ranges(*(column[order] for column in ranges))
@@ -105,47 +105,52 @@ def _whole_storages(rows: Int64, ranges: Ranges, made: bool) -> _Named:
 
 
 def _makes(named: _Named, start: Int64, end: Int64) -> Bool:
-    """Returns where an op has a storage among its results that neither it was given nor an op in it has among its own."""
+    """Returns which rows make a storage: a result that is neither an input of the op nor a result of an op that it
+    called.
+    """
     order = np.lexsort((named.made, named.storage, named.op))
-    given = np.zeros(len(order), np.bool_)
-    given[order] = ~is_group_start(named.op[order], named.storage[order])
-    makes = named.made & ~given
+    is_given = np.zeros(len(order), np.bool_)
+    is_given[order] = ~is_group_start(named.op[order], named.storage[order])
+    makes = named.made & ~is_given
     rows = np.flatnonzero(makes)
     rows = rows[np.lexsort((-start[rows], end[rows], named.storage[rows]))]
-    # numbers of starts, and of storages, whose combinations do not leave 64 bits
+    # starts and storages as small numbers, whose combinations fit 64 bits
     number = np.unique(start[rows], return_inverse=True)[1].reshape(-1)
     group = np.cumsum(is_group_start(named.storage[rows])) * (len(rows) + 1)
     latest = np.maximum.accumulate(number + group)
-    around = np.append(False, latest[:-1] >= (number + group)[1:])[: len(rows)] & ~is_group_start(named.storage[rows])
-    makes[rows[around]] = False
+    encloses_another = np.append(False, latest[:-1] >= (number + group)[1:])[: len(rows)] & ~is_group_start(
+        named.storage[rows]
+    )
+    makes[rows[encloses_another]] = False
     return makes
 
 
-def live_bytes(storages: Lifetimes) -> Steps:
-    """Returns how many bytes of these storages live at the same time."""
+def live_bytes(storages: Lifetimes) -> ByteCurve:
+    """Returns how many bytes of these storages live at each time."""
     time = np.concatenate((storages.begin, storages.until))
     change = np.concatenate((storages.size, -storages.size))
-    moments, number = np.unique(time, return_inverse=True)
-    total = np.zeros(len(moments), np.int64)
+    times, number = np.unique(time, return_inverse=True)
+    total = np.zeros(len(times), np.int64)
     np.add.at(total, number.reshape(-1), change)
-    return Steps(moments, np.cumsum(total))
+    return ByteCurve(times, np.cumsum(total))
 
 
-def highest_within(steps: Steps, start: Int64, end: Int64) -> Int64:
-    """Returns the largest value from each start up to but without each end, for a span of no length that at its start.
+def highest_within(curve: ByteCurve, start: Int64, end: Int64) -> Int64:
+    """Returns the largest value from each start up to, but not including, each end; the value at the start for a span
+    of no length.
 
     O(n log n), however many spans overlap: maxima of 1, 2, 4, … values in a row, two of which make up each span.
     """
-    if not len(steps.time):
+    if not len(curve.time):
         return np.zeros(len(start), np.int64)
-    highest = np.concatenate(([0], steps.value))
-    first = np.searchsorted(steps.time, start, side="right")
-    count = np.maximum(np.searchsorted(steps.time, end, side="left") - first, 0) + 1
-    found = np.zeros(len(start), np.int64)
+    highest = np.concatenate(([0], curve.value))
+    first = np.searchsorted(curve.time, start, side="right")
+    count = np.maximum(np.searchsorted(curve.time, end, side="left") - first, 0) + 1
+    largest = np.zeros(len(start), np.int64)
     width, longest = 1, int(count.max(initial=0))
     while width <= longest:
         rows = np.flatnonzero((count >= width) & (count < 2 * width))
-        found[rows] = np.maximum(highest[first[rows]], highest[first[rows] + count[rows] - width])
+        largest[rows] = np.maximum(highest[first[rows]], highest[first[rows] + count[rows] - width])
         highest = np.maximum(highest[:-width], highest[width:])
         width *= 2
-    return found
+    return largest

@@ -1,19 +1,21 @@
-"""Which ranges of storages the tensors in ops' arguments cover. Tensors are taken to be contiguous."""
+"""Parses the tensors in ops' arguments: the bytes of storages that they cover, taken as contiguous or by their strides."""
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...schema.columns import Bool, Int64, Interner
-from ...schema.traces import TENSOR, integer
+from ...schema.traces import TENSOR, argument_lists, integer
 
 HOST, NOWHERE = -1, -2
 WITHOUT_NUMBER = {"cpu": HOST, "meta": NOWHERE}
+LARGEST = 1 << 62
+"""Bytes beyond which a view is damage."""
 
 
 class Ranges(NamedTuple):
-    """Text number `row` names bytes [low, high) of a storage on a device, HOST for the host."""
+    """Columns of tensors: the text number `row` names bytes [low, high) of a storage on a device, HOST for the host."""
 
     row: Int64
     storage: Int64
@@ -27,14 +29,16 @@ class Ranges(NamedTuple):
 
 
 def named_ranges(texts: Iterable[bytes]) -> Ranges:
-    """Returns the ranges of the tensors in each text, without those that are empty or have no storage."""
+    """Returns the ranges of the tensors in each text, taken as contiguous, without empty ones and those without a
+    storage.
+    """
     counts: list[int] = []
     codes: list[int] = []
-    # an op lists again what the ops around it list, and most tensors are used more than once
+    # an op lists the tensors of its enclosing ops again, and most tensors are used more than once
     distinct = Interner[tuple[bytes, ...]]()
-    for found in map(TENSOR.findall, texts):
-        counts.append(len(found))
-        codes += map(distinct.__getitem__, found)
+    for tensors in map(TENSOR.findall, texts):
+        counts.append(len(tensors))
+        codes += map(distinct.__getitem__, tensors)
     storage, offset, count, size = np.array([tensor[:4] for tensor in distinct], np.int64).reshape(-1, 4).T
     device = np.array([_device(tensor[4]) for tensor in distinct], np.int64)
     row, code = np.repeat(np.arange(len(counts)), np.array(counts, np.int64)), np.array(codes, np.int64)
@@ -43,6 +47,35 @@ def named_ranges(texts: Iterable[bytes]) -> Ranges:
 
 
 def _device(text: bytes) -> int:
-    """Returns the number in `"cuda:1"`; a name without one is that of the first device."""
+    """Returns the number in `"cuda:1"`; 0, the first device, for a name without one."""
     name = text.strip().strip(b'"').decode("utf-8", "replace")
     return WITHOUT_NUMBER[name] if name in WITHOUT_NUMBER else integer(name.partition(":")[2], 0)
+
+
+class StridedRange(NamedTuple):
+    """Bytes [low, high) of a storage; `dense` where none of them lies between the view's elements."""
+
+    storage: int
+    low: int
+    high: int
+    dense: bool
+
+
+def strided_ranges(lists: bytes) -> tuple[StridedRange, ...]:
+    """Returns the ranges of the tensors that an op's lists name with strides (schema 1.1.1 on); none without strides."""
+    return tuple(_strided_ranges(*argument_lists(lists, "values", "shapes", "strides")))
+
+
+def _strided_ranges(values: list[Any], shapes: list[Any], strides: list[Any]) -> Iterator[StridedRange]:
+    # arguments that the launch added have no strides
+    for value, shape, stride in zip(values, shapes, strides, strict=False):
+        if not (isinstance(value, list) and isinstance(shape, list) and isinstance(stride, list)):
+            continue
+        if len(value) == 6 and isinstance(value[5], str):
+            _, storage, offset, count, size, _ = value
+            if all(isinstance(number, int) for number in (*value[:5], *shape, *stride)) and count:
+                reach = 1 + sum((extent - 1) * step for extent, step in zip(shape, stride, strict=False))
+                if min(value[:5]) >= 0 and 0 < reach < LARGEST and (offset + reach) * size < LARGEST:
+                    yield StridedRange(storage, offset * size, (offset + reach) * size, reach <= count)
+        else:
+            yield from _strided_ranges(value, shape, stride)

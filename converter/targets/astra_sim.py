@@ -75,13 +75,13 @@ def for_astra_sim(
     data, control = spliced(data_edges(graph), silent), spliced(control_edges(graph), silent)
     played = edited_graph(graph, np.flatnonzero(~silent), data, control)
     played.metadata["target"] = "astra-sim"
-    known = recorded_groups(played)
+    groups_of_graph = recorded_groups(played)
     complete_messages(played)
     lowered = lower_collectives(played)
-    as_computation = compute_unplayable(played, known, world)
+    as_computation = compute_unplayable(played, groups_of_graph, world)
     padded = pad_all_gathers(played)
-    numbered = name_groups(played, known, groups, world)
-    unknown_groups = int(((played.type == NodeType.COMM_COLL) & (known.of_node < 0)).sum())
+    numbered = name_groups(played, groups_of_graph, groups, world)
+    unknown_groups = int(((played.type == NodeType.COMM_COLL) & (groups_of_graph.of_node < 0)).sum())
     played.attributes["is_cpu_op"] = np.where(np.isin(played.type, COMMUNICATION), 0, played.integers("is_cpu_op", 0))
     played.attributes = used(played.attributes) | {"data_dep_kinds": played.attributes["data_dep_kinds"]}
     played, delay_nodes = delays_before_communication(played)

@@ -37,8 +37,10 @@ def separate_messages(graph: ExecutionGraph) -> ExecutionGraph:
             values = separate.integers(name)
             values[row] = column.values
             separate.attributes[name] = values
-    own = graph.number("rank", -1)
-    separate.type[row] = np.where(separate.integers("comm_src")[row] == own, NodeType.COMM_SEND, NodeType.COMM_RECV)
+    own_rank = graph.number("rank", -1)
+    separate.type[row] = np.where(
+        separate.integers("comm_src")[row] == own_rank, NodeType.COMM_SEND, NodeType.COMM_RECV
+    )
     entry = np.arange(len(graph))
     entry[kernel[first]] = row[first]
     chain = Edges.of(row[:-1][~first[1:]], row[1:][~first[1:]], DependencyKind.STREAM_ORDER)
@@ -46,15 +48,15 @@ def separate_messages(graph: ExecutionGraph) -> ExecutionGraph:
     return edited_graph(separate, np.arange(len(separate)), Edges.joined([data, chain]), control)
 
 
-def _rows(graph: ExecutionGraph, of: Int64, added: Int64, kernels: Int64, entries: Int64) -> ExecutionGraph:
-    """Returns the graph's rows and, `added` after them, copies of the rows `of` without a duration; what passes before
-    moves to `entries`.
+def _rows(graph: ExecutionGraph, copied_rows: Int64, added: Int64, kernels: Int64, entries: Int64) -> ExecutionGraph:
+    """Returns the graph's rows and, `added` after them, copies of the rows `copied_rows` without a duration; what
+    passes before moves to `entries`.
     """
     # not with the lists of all messages of a kernel for each of its messages
-    several = COALESCED.values()
-    single = {name: column for name, column in graph.attributes.items() if name not in several}
+    coalesced = COALESCED.values()
+    single = {name: column for name, column in graph.attributes.items() if name not in coalesced}
     bare = dataclasses.replace(graph, attributes=single)
-    widened = rows_of_graph(bare, np.concatenate((np.arange(len(graph)), of)))
+    widened = rows_of_graph(bare, np.concatenate((np.arange(len(graph)), copied_rows)))
     attributes: dict[str, Column] = {**widened.attributes}
     duration = widened.duration_ns
     duration[added] = 0

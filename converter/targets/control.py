@@ -43,6 +43,6 @@ def _keys(source: Int64, target: Int64, count: int) -> Int64:
 
 def _among(keys: Int64, source: Int64, target: Int64, count: int) -> Bool:
     """Returns which pairs are among those of the sorted keys; none with a missing source (-1) is."""
-    wanted = _keys(source, target, count)
-    place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    return np.asarray((source >= 0) & (keys[place] == wanted))
+    pairs = _keys(source, target, count)
+    position = np.minimum(np.searchsorted(keys, pairs), len(keys) - 1)
+    return np.asarray((source >= 0) & (keys[position] == pairs))

@@ -36,17 +36,21 @@ def fitted_network(measured: Sequence[Transfer]) -> Network:
     """Returns the network that fits best, by least squares of relative errors; the default one where nothing was
     measured.
     """
-    known = [one for one in measured if one.ns > 0 and one.size > 0 and one.members > 1 and one.kind in STEPS]
-    fits = [_fit(known, direct) for direct in (True, False)]
-    return min(fits, key=lambda fit: fit.off_pct) if known else Network()
+    usable = [
+        transfer
+        for transfer in measured
+        if transfer.ns > 0 and transfer.size > 0 and transfer.members > 1 and transfer.kind in STEPS
+    ]
+    fits = [_fit(usable, direct) for direct in (True, False)]
+    return min(fits, key=lambda fit: fit.off_pct) if usable else Network()
 
 
 def _fit(measured: Sequence[Transfer], direct: bool) -> Network:
     if not measured:
         return Network()
     steps_of = STEPS | ({} if direct else {CollectiveType.ALL_TO_ALL: _ring_all_to_all})
-    cost = np.array([steps_of[one.kind](one.members, one.size) for one in measured], np.float64)
-    time = np.array([one.ns for one in measured], np.float64)
+    cost = np.array([steps_of[transfer.kind](transfer.members, transfer.size) for transfer in measured], np.float64)
+    time = np.array([transfer.ns for transfer in measured], np.float64)
     per_step, per_byte = fitted_factors(cost / time[:, None])
     off = np.abs(cost @ (per_step, per_byte) / time - 1)
     return Network(

@@ -27,18 +27,18 @@ def name_groups(
         graph.type == NodeType.COMM_COLL,
         np.isin(graph.type, (NodeType.COMM_SEND, NodeType.COMM_RECV)),
     )
-    used = [groups.lists[place] for place in np.unique(groups.of_node[collective]).tolist() if place >= 0]
-    own = dict.fromkeys(ranks for ranks in used if ranks != world and ranks in number_groups([ranks]))
-    numbers = number_groups(own) if numbers is None else numbers
-    if lacking := [ranks for ranks in own if ranks not in numbers]:
+    used = [groups.lists[number] for number in np.unique(groups.of_node[collective]).tolist() if number >= 0]
+    named = dict.fromkeys(ranks for ranks in used if ranks != world and ranks in number_groups([ranks]))
+    numbers = number_groups(named) if numbers is None else numbers
+    if lacking := [ranks for ranks in named if ranks not in numbers]:
         raise DataError(f"the communicator groups given lack the ranks {list(lacking[0])}; add that group to the file")
     if "pg_recorded" not in graph.attributes:
         graph.attributes["pg_recorded"] = graph.texts("pg_name")
-    names = [str(numbers.get(ranks, ALL_RANKS)) if ranks in own else ALL_RANKS for ranks in groups.lists] + [ALL_RANKS]
-    numbered = np.array([*(ranks in own or ranks == world for ranks in groups.lists), True])[groups.of_node]
+    names = [*(str(numbers[ranks]) if ranks in named else ALL_RANKS for ranks in groups.lists), ALL_RANKS]
+    numbered = np.array([*(ranks in named or ranks == world for ranks in groups.lists), True])[groups.of_node]
     which = np.where(collective, groups.of_node, -1)
     graph.attributes["pg_name"] = _texts(names, which, (collective & numbered) | messages)
-    return {ranks: numbers[ranks] for ranks in own}
+    return {ranks: numbers[ranks] for ranks in named}
 
 
 def _texts(texts: list[str], which: Int64, present: "np.ndarray[tuple[int], np.dtype[np.bool_]]") -> Categorical:

@@ -53,11 +53,13 @@ def _widened(graph: ExecutionGraph, late: Int64, wait: Int64, parts: tuple[str, 
     """
     widened = rows_of_graph(graph, np.concatenate((np.arange(len(graph)), late)))
     added = np.arange(len(graph), len(widened))
-    left = 0 if "gap_ns" in parts else graph.integers("gap_ns", 0)[late]
-    start = graph.start_ns[late] - left
-    own: dict[str, Int64 | int] = {"is_cpu_op": 0, "start_time_ns": start, "duration_ns": 0}
+    gap_before = 0 if "gap_ns" in parts else graph.integers("gap_ns", 0)[late]
+    start = graph.start_ns[late] - gap_before
+    values_of_new: dict[str, Int64 | int] = {"is_cpu_op": 0, "start_time_ns": start, "duration_ns": 0}
     for name, column in widened.attributes.items():
-        widened.attributes[name] = _blank(column, added, own.get(name, ABSENT)) if name not in PLACE else column
+        widened.attributes[name] = (
+            _blank(column, added, values_of_new.get(name, ABSENT)) if name not in PLACE else column
+        )
     for name in parts:
         widened.attributes[name] = _blank(widened.integers(name), late, ABSENT)
     widened.attributes["host_delay_ns"] = _blank(widened.integers("host_delay_ns"), added, wait)

@@ -12,15 +12,15 @@ def idle_rank(rank: int) -> ExecutionGraph:
     """Returns a graph of one computation of 1 µs, in roofline mode of what it takes to last at all: one without nodes
     does not run.
     """
-    one, none = np.ones(1, np.int64), Ragged.of([[]])
+    ones, no_dependencies = np.ones(1, np.int64), Ragged.of([[]])
     return ExecutionGraph(
-        id=one,
+        id=ones,
         name=Categorical.of(["no work"]),
         type=np.array([NodeType.COMP], np.uint8),
-        data_deps=none,
-        ctrl_deps=none,
-        start_time_micros=one * 0,
-        duration_micros=one,
-        attributes={"is_cpu_op": one * 0, "num_ops": one, "tensor_size": one * FIRST_BYTES},
+        data_deps=no_dependencies,
+        ctrl_deps=no_dependencies,
+        start_time_micros=ones * 0,
+        duration_micros=ones,
+        attributes={"is_cpu_op": ones * 0, "num_ops": ones, "tensor_size": ones * FIRST_BYTES},
         metadata={"rank": rank, "target": ASTRA_SIM},
     )

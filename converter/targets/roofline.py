@@ -51,8 +51,8 @@ def roofline_of(text: str) -> Roofline:
 
 def has_work(graph: ExecutionGraph) -> Bool:
     """Returns which computations of the device have known operations and bytes."""
-    known = (graph.integers("num_ops") != ABSENT) & (graph.integers("tensor_size") != ABSENT)
-    return np.asarray(computes(graph) & known)
+    has_both = (graph.integers("num_ops") != ABSENT) & (graph.integers("tensor_size") != ABSENT)
+    return np.asarray(computes(graph) & has_both)
 
 
 def computes(graph: ExecutionGraph) -> Bool:
@@ -67,16 +67,16 @@ def for_roofline(graph: ExecutionGraph, peaks: Roofline | None = None) -> int:
     What only moves bytes then takes the time of its bytes. Without `peaks` what lasts no time of its own, as a delay,
     takes none, and what is not known stays so. With them both get what takes `duration_micros` at either peak.
     """
-    computing, known = computes(graph), has_work(graph)
-    waits = computing & ~known & (graph.is_delay | (graph.duration_ns == 0))
-    if peaks or known.any():
+    computing, has_known_work = computes(graph), has_work(graph)
+    waits = computing & ~has_known_work & (graph.is_delay | (graph.duration_ns == 0))
+    if peaks or has_known_work.any():
         operations, moved = graph.integers("num_ops"), graph.integers("tensor_size")
-        filled = computing if peaks else known | waits
+        filled = computing if peaks else has_known_work | waits
         least = np.where(graph.data_deps.lengths() == 0, FIRST_BYTES, 1)
         if peaks:
             time = graph.duration_micros * 1000 + HALF_NS
-            operations = np.where(known, operations, (time * peaks.tflops * 1e3).astype(np.int64))
-            moved = np.where(known, moved, (time * peaks.memory_gb_s).astype(np.int64))
+            operations = np.where(has_known_work, operations, (time * peaks.tflops * 1e3).astype(np.int64))
+            moved = np.where(has_known_work, moved, (time * peaks.memory_gb_s).astype(np.int64))
         graph.attributes["num_ops"] = np.where(filled, np.maximum(operations, 1), operations)
         graph.attributes["tensor_size"] = np.where(filled, np.maximum(moved, least), moved)
-    return int((computing & ~known & ~waits).sum())
+    return int((computing & ~has_known_work & ~waits).sum())

@@ -70,10 +70,10 @@ def fitted_factors(relative: Factors) -> tuple[float, float]:
     """Returns the two factors, none below 0, that bring the sums of the rows (steps and bytes, each over the measured
     time) closest to 1.
     """
-    one = np.ones(len(relative))
-    both = np.linalg.lstsq(relative, one, rcond=None)[0]
+    ones = np.ones(len(relative))
+    both = np.linalg.lstsq(relative, ones, rcond=None)[0]
     if (both >= 0).all():
         return float(both[0]), float(both[1])
-    alone = (relative * one[:, None]).sum(axis=0) / np.maximum((relative**2).sum(axis=0), 1e-300)
-    left = ((relative * alone - 1) ** 2).sum(axis=0)
-    return (float(alone[0]), 0.0) if left[0] < left[1] else (0.0, float(alone[1]))
+    single = (relative * ones[:, None]).sum(axis=0) / np.maximum((relative**2).sum(axis=0), 1e-300)
+    error = ((relative * single - 1) ** 2).sum(axis=0)
+    return (float(single[0]), 0.0) if error[0] < error[1] else (0.0, float(single[1]))

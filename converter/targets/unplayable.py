@@ -32,10 +32,10 @@ def _collective_reasons(graph: ExecutionGraph, groups: Groups, rank: int, world:
     def in_group(facts: list[bool], unknown: bool) -> Bool:
         return np.asarray(collective & np.array([*facts, unknown])[groups.of_node])
 
-    alone, foreign = [len(ranks) < 2 for ranks in groups.lists], [-1 < rank not in ranks for ranks in groups.lists]
+    single, foreign = [len(ranks) < 2 for ranks in groups.lists], [-1 < rank not in ranks for ranks in groups.lists]
     outside = [world is not None and not simulated.issuperset(ranks) for ranks in groups.lists]
     return [
-        ("in a group of one", in_group(alone, world is not None and len(world) < 2)),
+        ("in a group of one", in_group(single, world is not None and len(world) < 2)),
         ("in a group without this rank", in_group(foreign, False)),
         ("in a group with ranks that are not simulated", in_group(outside, False)),
         ("of an unknown type", collective & ~np.isin(graph.integers("comm_type"), PLAYED)),
@@ -48,13 +48,13 @@ def _message_reasons(graph: ExecutionGraph, rank: int, world: RankList | None) -
     message, tag = is_send | is_receive, graph.integers("comm_tag", 0)
     source, destination = graph.integers("comm_src"), graph.integers("comm_dst")
     # a side that is not recorded is the node's own rank
-    own = np.where(is_send, source, destination)
-    own = np.where(own == ABSENT, rank, own)
+    own_side = np.where(is_send, source, destination)
+    own_side = np.where(own_side == ABSENT, rank, own_side)
     peer = np.where(is_send, destination, source)
     simulated = np.ones(len(graph), np.bool_) if world is None else np.isin(peer, world)
     return [
-        ("to or from a rank that is unknown or not simulated", message & ((peer < 0) | (own < 0))),
-        ("of another rank", message & (own != rank)),
+        ("to or from a rank that is unknown or not simulated", message & ((peer < 0) | (own_side < 0))),
+        ("of another rank", message & (own_side != rank)),
         ("to the rank itself", message & (peer == rank)),
         ("to or from a rank that is unknown or not simulated", message & ~simulated),
         ("with a tag out of range", message & ((tag < 0) | (tag > INT32_MAX))),

@@ -25,10 +25,10 @@ def machine_of(activities: Activities, calls: Calls, syncs: RecordedSyncs) -> Ma
     )
     shifted = on_host_clock(activities, machine)
     machine.launch = _launch_latencies(shifted, calls, clock.resolution)
-    max_launch_ns = machine.launch[""].most if machine.launch else 0
+    max_launch_ns = machine.launch[""].upper if machine.launch else 0
     machine.gap = _gaps(shifted, calls, max_launch_ns, clock.resolution)
     awaited = awaited._replace(end=awaited.end + machine.clock_shift(awaited.end))
-    machine.wake = _return_latencies(calls, awaited, clock.resolution)
+    machine.sync_return_latency = _return_latencies(calls, awaited, clock.resolution)
     return machine
 
 

@@ -26,28 +26,28 @@ class TimingModel:
     def __init__(self, activities: Activities, calls: Calls, machine: MachineCalibration) -> None:
         self.timestamp_quantum_ns = ROUNDING if machine.resolution_ns == 1 else 2 * machine.resolution_ns
         self.clock_uncertainty_ns = (
-            machine.clock_error_ns + self.timestamp_quantum_ns + of_name(machine.wake, "").median
+            machine.clock_error_ns + self.timestamp_quantum_ns + of_name(machine.sync_return_latency, "").median
         )
-        self._sync_return_latency, self._names = machine.wake, calls.name
+        self._sync_return_latency, self._names = machine.sync_return_latency, calls.name
         before = previous_on_stream(activities)
         ready, expected = np.full((2, len(activities)), NEVER, np.int64)
         follows = np.flatnonzero(before >= 0)
         ended = activities.end[before[follows]]
         ready[follows] = ended
-        expected[follows] = ended + of_each(machine.gap, activities.category.take(follows)).most
+        expected[follows] = ended + of_each(machine.gap, activities.category.take(follows)).upper
         called = np.flatnonzero(activities.call_row >= 0)
         call = activities.call_row[called]
-        launched = calls.end[call] + of_each(machine.launch, calls.name.take(call)).most
+        launched = calls.end[call] + of_each(machine.launch, calls.name.take(call)).upper
         ready[called] = np.maximum(ready[called], calls.start[call])
         expected[called] = np.maximum(expected[called], launched)
         shortest = int((activities.start[called] - calls.start[call]).min(initial=FOREVER))
         self.ready_ns, self.expected_start_ns = ready.data, expected.data
         self.max_clock_lead_ns = self.clock_uncertainty_ns + (max(shortest, 0) if shortest < FOREVER else 0)
-        self.max_gap_ns = of_name(machine.gap, "").most
+        self.max_gap_ns = of_name(machine.gap, "").upper
 
     def max_sync_return_ns(self, call: int) -> int:
         """Returns how long after the awaited end a call of that name usually returns at most."""
-        return of_name(self._sync_return_latency, self._names[call]).most
+        return of_name(self._sync_return_latency, self._names[call]).upper
 
     def add_dependency(self, activity: int, end: int, max_reaction_ns: int) -> None:
         """Adds that an activity follows one that ended at `end`, usually within `max_reaction_ns`."""

@@ -166,7 +166,7 @@ def _prompt_segments(
     """Yields the segments of a worker that was idle and started right after a gap of the main thread began."""
     for segment in _segments(thread, main, worker, calling):
         was_idle = segment.idle_since == ABSENT or segment.first - segment.idle_since >= latency.median
-        if was_idle and segment.first - segment.gap_start <= latency.most:
+        if was_idle and segment.first - segment.gap_start <= latency.upper:
             yield segment
 
 
@@ -189,7 +189,7 @@ def _returns_by_timing(
     threads, ends = threads[order], ends[order]
     until = np.searchsorted(ends, end + TOLERANCE, side="right")
     last = np.minimum(np.append(ends, NEVER)[until - 1], end)
-    returned = calling.may_wait[1:-1] & long_enough & (np.maximum(begin, end - latency.most) < last)
+    returned = calling.may_wait[1:-1] & long_enough & (np.maximum(begin, end - latency.upper) < last)
     since = np.searchsorted(ends, last)
     for gap in np.flatnonzero(returned).tolist():
         # if several workers ended then, the one with the smallest number returned

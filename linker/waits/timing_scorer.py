@@ -57,7 +57,7 @@ class TimingScorer:
         ends[ends > start[:, None]] = NEVER
         latest = ends.max(axis=1, initial=NEVER)
         explains = latest > np.asarray(self._timing.ready_ns)[target]
-        return latency_stats(start[explains] - latest[explains]).most
+        return latency_stats(start[explains] - latest[explains]).upper
 
     def ends(self, tails: Int64) -> Int64:
         """Returns the ends of activities, NEVER for -1."""

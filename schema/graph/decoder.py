@@ -80,27 +80,27 @@ def decode_nodes(nodes: Messages, tables: dict[str, TextTable], tensors: bool) -
     count = len(nodes.starts)
     fields = walk(nodes.data, nodes.starts, nodes.ends)
     is_attribute = (fields.number == Node.ATTR_FIELD_NUMBER) & (fields.wire == DELIMITED)
-    own, attributes = fields.where(~is_attribute), fields.where(is_attribute)
-    ids = _integers(own, Node.ID_FIELD_NUMBER, count)
+    node_fields, attributes = fields.where(~is_attribute), fields.where(is_attribute)
+    ids = _integers(node_fields, Node.ID_FIELD_NUMBER, count)
     columns, problems = _attributes(nodes, attributes, tables, ids)
     return NodeColumns(
         id=ids,
-        name=_names(nodes, own, tables["node name"]),
-        type=_types(nodes, own),
-        data_deps=_identifiers(nodes, own, Node.DATA_DEPS_FIELD_NUMBER),
-        ctrl_deps=_identifiers(nodes, own, Node.CTRL_DEPS_FIELD_NUMBER),
-        start_time_micros=_integers(own, Node.START_TIME_MICROS_FIELD_NUMBER, count),
-        duration_micros=_integers(own, Node.DURATION_MICROS_FIELD_NUMBER, count),
+        name=_names(nodes, node_fields, tables["node name"]),
+        type=_types(nodes, node_fields),
+        data_deps=_identifiers(nodes, node_fields, Node.DATA_DEPS_FIELD_NUMBER),
+        ctrl_deps=_identifiers(nodes, node_fields, Node.CTRL_DEPS_FIELD_NUMBER),
+        start_time_micros=_integers(node_fields, Node.START_TIME_MICROS_FIELD_NUMBER, count),
+        duration_micros=_integers(node_fields, Node.DURATION_MICROS_FIELD_NUMBER, count),
         attributes=columns,
-        tensors=_tensors(nodes, own) if tensors else None,
+        tensors=_tensors(nodes, node_fields) if tensors else None,
         problems=problems,
     )
 
 
 def _integers(fields: Fields, number: int, count: int) -> Int64:
-    given = fields.of(number, VARINT)
+    recorded = fields.of(number, VARINT)
     column = np.zeros(count, np.int64)
-    column[given.message] = given.value.view(np.int64)
+    column[recorded.message] = recorded.value.view(np.int64)
     return column
 
 
@@ -136,12 +136,12 @@ def _utf8_contents(nodes: Messages, fields: Fields) -> list[bytes]:
     return texts
 
 
-def _placed(texts: list[bytes], places: Int64, count: int) -> list[bytes]:
+def _spread(texts: list[bytes], rows: Int64, count: int) -> list[bytes]:
     """`count` texts, empty but for those at the places given."""
-    placed = [b""] * count
-    for place, text in zip(places.tolist(), texts, strict=True):
-        placed[place] = text
-    return placed
+    spread = [b""] * count
+    for row, text in zip(rows.tolist(), texts, strict=True):
+        spread[row] = text
+    return spread
 
 
 def _identifiers(nodes: Messages, fields: Fields, number: int) -> Ragged:
@@ -173,11 +173,11 @@ def _tensors(nodes: Messages, fields: Fields) -> TensorText | None:
         return None
     columns = []
     for side in sides:
-        inner = walk(nodes.data, side.start, side.end)
-        inner = inner._replace(message=np.searchsorted(rows, side.message[inner.message]))
+        fields_of_side = walk(nodes.data, side.start, side.end)
+        fields_of_side = fields_of_side._replace(message=np.searchsorted(rows, side.message[fields_of_side.message]))
         for part in TENSOR_PARTS:
-            given = inner.of(part, DELIMITED).last_given(len(rows))
-            columns.append(BytesColumn.of(_placed(_utf8_contents(nodes, given), given.message, len(rows))))
+            parts = fields_of_side.of(part, DELIMITED).last_given(len(rows))
+            columns.append(BytesColumn.of(_spread(_utf8_contents(nodes, parts), parts.message, len(rows))))
     return TensorText(rows, *columns)
 
 
@@ -188,9 +188,9 @@ def _attributes(
     another type.
     """
     names, values = _names_and_values(nodes, attributes)
-    known = np.full(len(attributes.message), len(ATTRIBUTES), np.uint8)
-    known[names.message] = known_attributes(nodes.data, names)
-    attribute = known[values.message]
+    attribute_number = np.full(len(attributes.message), len(ATTRIBUTES), np.uint8)
+    attribute_number[names.message] = known_attributes(nodes.data, names)
+    attribute = attribute_number[values.message]
     order = np.argsort(attribute, kind="stable")
     bounds = np.searchsorted(attribute[order], np.arange(len(ATTRIBUTES) + 1)).tolist()
     values = values._replace(message=attributes.message[values.message]).where(order)
@@ -198,27 +198,27 @@ def _attributes(
     problems: dict[str, NodeProblem] = {}
     for entry, first, last in zip(ATTRIBUTES, bounds[:-1], bounds[1:], strict=True):
         if first < last:
-            every = values.where(slice(first, last))
-            given = every.last_given(len(nodes.starts))
-            columns[entry.name] = _attribute(nodes, given, entry.value, tables[entry.name])
-            if len(given.message) < len(every.message):
-                again = np.bincount(every.message, minlength=len(ids)) > 1
+            all_values = values.where(slice(first, last))
+            last_values = all_values.last_given(len(nodes.starts))
+            columns[entry.name] = _attribute(nodes, last_values, entry.value, tables[entry.name])
+            if len(last_values.message) < len(all_values.message):
+                again = np.bincount(all_values.message, minlength=len(ids)) > 1
                 problems[f"nodes with {entry.name} more than once; the last one counts, write the graph again"] = (
                     node_problem(ids, again)
                 )
-            usable = USABLE[_shape_of(entry.value)][given.number]
+            usable = USABLE[_shape_of(entry.value)][last_values.number]
             if not usable.all():
                 wrong = f"{entry.name} that are no {entry.value}; they count as missing, write the graph again"
-                problems[wrong] = node_problem(ids, np.isin(np.arange(len(ids)), given.message[~usable]))
+                problems[wrong] = node_problem(ids, np.isin(np.arange(len(ids)), last_values.message[~usable]))
     return columns, problems
 
 
 def _names_and_values(nodes: Messages, attributes: Fields) -> tuple[Fields, Fields]:
     """Returns the name and value fields of attributes, whatever else these hold."""
     pairs = walk_pairs(nodes.data, attributes.start, attributes.end)
-    others = np.ones(len(attributes.message), np.bool_)
-    others[pairs.row] = False
-    rows = np.flatnonzero(others)
+    is_other = np.ones(len(attributes.message), np.bool_)
+    is_other[pairs.row] = False
+    rows = np.flatnonzero(is_other)
     inner = walk(nodes.data, attributes.start[rows], attributes.end[rows])
     inner = inner._replace(message=rows[inner.message])
     names = Fields.concatenated([pairs.name, inner.of(AttributeProto.NAME_FIELD_NUMBER, DELIMITED)])
@@ -233,16 +233,16 @@ def _attribute(nodes: Messages, values: Fields, kind: str, table: TextTable) -> 
     if kind.endswith("_list"):
         return _list_attribute(nodes, values)
     column = np.full(len(nodes.starts), ABSENT)
-    for integer, given in _by_kind(INTEGER_VALUES, values):
-        column[given.message] = integer.decode(given.value)
+    for integer, of_kind in _by_kind(INTEGER_VALUES, values):
+        column[of_kind.message] = integer.decode(of_kind.value)
     return column
 
 
 def _list_attribute(nodes: Messages, values: Fields) -> Ragged:
     rows, numbers = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    for integer, given in _by_kind(INTEGER_LISTS, values):
-        inner = walk(nodes.data, given.start, given.end)
-        inner = inner._replace(message=given.message[inner.message]).where(inner.number == LIST_VALUES)
+    for integer, of_kind in _by_kind(INTEGER_LISTS, values):
+        inner = walk(nodes.data, of_kind.start, of_kind.end)
+        inner = inner._replace(message=of_kind.message[inner.message]).where(inner.number == LIST_VALUES)
         lists = _repeated(nodes, inner, integer)
         rows.append(lists.rows())
         numbers.append(lists.values)

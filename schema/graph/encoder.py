@@ -116,8 +116,8 @@ def _tensor_field(number: int, tensor_rows: Int64, texts: Sequence[BytesColumn])
                 )
             content += delimited(tag(part, DELIMITED), [spans], spans.lengths > 0)
         present = np.add.reduce([spans.lengths for spans in content]) > 0
-        places, count = tensor_rows[first:last] - rows.start, rows.stop - rows.start
-        return [spans.placed(places, count) for spans in delimited(tag(number, DELIMITED), content, present)]
+        positions, count = tensor_rows[first:last] - rows.start, rows.stop - rows.start
+        return [spans.placed(positions, count) for spans in delimited(tag(number, DELIMITED), content, present)]
 
     return encode
 

@@ -66,8 +66,8 @@ def _decode(block: FrameBlock, tables: dict[str, TextTable], path: str, tensors:
         metadata = decode_metadata(messages.rows(slice(1)))
         graph = _with_unique_ids(decode_nodes(messages.rows(slice(1, None)), tables, tensors), path)
     except WireError as error:
-        at = block.offset + error.at
-        raise DataError(f"{path}: {no_graph(block.data)}: {error.what} at byte {at}") from error
+        position = block.offset + error.at
+        raise DataError(f"{path}: {no_graph(block.data)}: {error.what} at byte {position}") from error
     graph.metadata = metadata
     return graph
 
@@ -129,12 +129,16 @@ def _join_rows(columns: list[Ragged]) -> Ragged:
 
 def _join_tensors(parts: list[NodeColumns]) -> TensorText | None:
     offsets = np.cumsum([0, *map(len, parts[:-1])])
-    given = [(offset, part.tensors) for offset, part in zip(offsets, parts, strict=True) if part.tensors is not None]
-    if not given:
+    with_tensors = [
+        (offset, part.tensors) for offset, part in zip(offsets, parts, strict=True) if part.tensors is not None
+    ]
+    if not with_tensors:
         return None
-    rows = np.concatenate([offset + tensors.rows for offset, tensors in given])
+    rows = np.concatenate([offset + tensors.rows for offset, tensors in with_tensors])
     names = [name for name in TensorText.__slots__ if name != "rows"]
-    return TensorText(rows, *(BytesColumn.joined([getattr(tensors, name) for _, tensors in given]) for name in names))
+    return TensorText(
+        rows, *(BytesColumn.joined([getattr(tensors, name) for _, tensors in with_tensors]) for name in names)
+    )
 
 
 def _with_parallel_kinds(graph: NodeColumns, path: str) -> NodeColumns:
@@ -142,14 +146,14 @@ def _with_parallel_kinds(graph: NodeColumns, path: str) -> NodeColumns:
     kinds = graph.attributes.get("data_dep_kinds")
     if not isinstance(kinds, Ragged):
         return graph
-    dependencies, given = graph.data_deps.lengths(), kinds.lengths()
-    if (wrong := np.flatnonzero((given != dependencies) & (given > 0))).size:
+    dependencies, kind_counts = graph.data_deps.lengths(), kinds.lengths()
+    if (wrong := np.flatnonzero((kind_counts != dependencies) & (kind_counts > 0))).size:
         row = wrong[0]
         raise DataError(
-            f"{path}: node {graph.id[row]} has {given[row]} data_dep_kinds for {dependencies[row]} data_deps;"
+            f"{path}: node {graph.id[row]} has {kind_counts[row]} data_dep_kinds for {dependencies[row]} data_deps;"
             " there must be one for each, write the graph again"
         )
     values = np.zeros(len(graph.data_deps.values), np.int64)
-    values[np.repeat(given > 0, dependencies)] = kinds.values
+    values[np.repeat(kind_counts > 0, dependencies)] = kinds.values
     graph.attributes["data_dep_kinds"] = Ragged(graph.data_deps.starts, values)
     return graph

@@ -59,9 +59,9 @@ def read_frames(stream: BinaryIO, path: str) -> Iterator[FrameBlock]:
         if starts:
             block = FrameBlock(data, np.array(starts, np.int64), np.array(ends, np.int64), offset)
             if (empty := np.flatnonzero(block.starts == block.ends)).size > MOST_EMPTY:
-                at = offset + starts[empty[0]]
+                position = offset + starts[empty[0]]
                 raise DataError(
-                    f"{path}: is no execution graph: {empty.size} messages are empty, the first at byte {at}"
+                    f"{path}: is no execution graph: {empty.size} messages are empty, the first at byte {position}"
                 )
             yield block
             data, offset = data[ends[-1] :], offset + ends[-1]

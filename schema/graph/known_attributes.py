@@ -42,7 +42,7 @@ KNOWN_KEYS = _known_keys.where(KNOWN_PLACES)
 def known_attributes(data: Bytes, names: Fields) -> Int64:
     """Returns for each name its place in ATTRIBUTES, one past the last for a name that is not there."""
     keys = _name_keys(data, names.start, names.value.view(np.int64))
-    place = np.minimum(np.searchsorted(KNOWN_KEYS.mix, keys.mix), len(ATTRIBUTES) - 1)
-    found = KNOWN_KEYS.where(place)
-    same = (found.first == keys.first) & (found.second == keys.second) & (found.length == keys.length)
-    return np.where(same, KNOWN_PLACES[place], len(ATTRIBUTES))
+    position = np.minimum(np.searchsorted(KNOWN_KEYS.mix, keys.mix), len(ATTRIBUTES) - 1)
+    candidate = KNOWN_KEYS.where(position)
+    same = (candidate.first == keys.first) & (candidate.second == keys.second) & (candidate.length == keys.length)
+    return np.where(same, KNOWN_PLACES[position], len(ATTRIBUTES))

@@ -21,8 +21,8 @@ class NodeProblems:
 
     def add(self, nodes: NodeColumns) -> None:
         """Takes the next block."""
-        for what, found in nodes.problems.items():
-            self._note(what, found)
+        for what, problem in nodes.problems.items():
+            self._note(what, problem)
         self._note(NEGATIVE, node_problem(nodes.id, (nodes.duration_ns < 0) | (nodes.duration_micros < 0)))
         recorded = nodes.integers("comm_type", -1)
         self._note(NO_TYPE, node_problem(nodes.id, (recorded >= 0) & (nodes.collective_types() != recorded)))
@@ -36,14 +36,14 @@ class NodeProblems:
             DANGLING, node_problem(self._called.column(), rows_of(self._ids.column(), self._callers.column()) < 0)
         )
         return [
-            f"{path}: {found.affected} {what.replace(';', f' (the first: node {found.first_node});', 1)}"
-            for what, found in self._found.items()
+            f"{path}: {problem.affected} {what.replace(';', f' (the first: node {problem.first_node});', 1)}"
+            for what, problem in self._found.items()
         ]
 
-    def _note(self, what: str, found: NodeProblem) -> None:
-        if found.affected:
-            known = self._found.get(what, NodeProblem(0, found.first_node))
-            self._found[what] = NodeProblem(known.affected + found.affected, known.first_node)
+    def _note(self, what: str, problem: NodeProblem) -> None:
+        if problem.affected:
+            total = self._found.get(what, NodeProblem(0, problem.first_node))
+            self._found[what] = NodeProblem(total.affected + problem.affected, total.first_node)
 
 
 def node_problem(nodes: NodeIds, is_so: Bool) -> NodeProblem:

@@ -60,11 +60,11 @@ def test_a_trace_starts_with_its_first_host_work_or_activity() -> None:
 
 def test_in_a_part_what_had_ended_when_it_began_carried_nothing_into_it() -> None:
     run = run_of(CHAIN)
-    assert run.carried is None
+    assert run.backlog_until is None
     run = run_of(CHAIN)
     run.linked.info.carried = {0: 1_000, 1: 1_001}
-    assert run.carried is not None
-    assert run.carried.tolist() == [-1, 1_001, -1]
+    assert run.backlog_until is not None
+    assert run.backlog_until.tolist() == [-1, 1_001, -1]
 
 
 def test_the_op_that_called_an_op_is_found_by_its_id() -> None:

@@ -20,12 +20,12 @@ TESTED_BY = {
     "converter/building/test_communication.py": """
         converter/building/communication_columns linker/communication/communication schema/linked/communications
     """,
-    "converter/dependencies/test_tensor_flow.py": "converter/storages/named_ranges converter/storages/tensor_bytes",
+    "converter/dependencies/test_tensor_flow.py": "converter/storages/named_ranges",
     "converter/dependencies/test_waits_as_edges.py": """
         converter/dependencies/event_wait converter/dependencies/evidence converter/dependencies/host_sync
         converter/dependencies/inferred
     """,
-    "converter/device_time/test_device_time.py": "converter/device_time/delays converter/device_time/device_room",
+    "converter/device_time/test_device_time.py": "converter/device_time/delays converter/device_time/concurrency_limit",
     "converter/edit/test_lanes.py": """
         converter/edit/lane_clocks converter/edit/uncovered_time converter/targets/control schema/columns/groups
     """,
@@ -48,7 +48,7 @@ TESTED_BY = {
     "converter/ranks/test_matching.py": "converter/ranks/clocks",
     "converter/scaling/test_plan.py": """
         converter/ranks/recorded_groups converter/scaling/copies converter/scaling/fits converter/scaling/group_use
-        converter/scaling/lengths converter/scaling/group_numbering converter/scaling/rank_copies converter/scaling/rank_facts
+        converter/scaling/group_numbering converter/scaling/lengths converter/scaling/rank_copies converter/scaling/rank_facts
         converter/scaling/group_roles converter/scaling/sizes
     """,
     "converter/targets/goal/test_job.py": """

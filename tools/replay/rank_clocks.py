@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...converter.ranks import Attendance, awaits_all, begin_of_ranks
+from ...converter.ranks import MatchedTimes, awaits_all, begin_of_ranks
 from ...schema.columns import ABSENT, Bool, Int64
 from ...schema.graph import NodeType
 from .rendezvous import MatchedNodes
@@ -28,10 +28,10 @@ def on_one_clock(work: Workload, nodes: MatchedNodes) -> Workload:
     )
 
 
-def _attendance(work: Workload, nodes: MatchedNodes) -> Attendance:
+def _attendance(work: Workload, nodes: MatchedNodes) -> MatchedTimes:
     timed = work.is_timed[nodes.row]
     row = nodes.row[timed]
-    return Attendance(
+    return MatchedTimes(
         rank=work.ranks_of(row),
         matched=nodes.matched[timed],
         start_ns=work.measured_start_ns[row],

@@ -1,9 +1,8 @@
-"""Collectives as the messages of an algorithm: for each member what it sends and receives, and what of that must be
-over before.
+"""Collectives as messages: the sends and receives of each member under an algorithm, and what each has to follow.
 
-Members are known by their places, 0 to n − 1. Both ends list the messages between two members in one order. A message
-waits only for messages of earlier rounds, and both its ends are of the same round, so that nobody waits for ever,
-whether sends wait for their receives or not. What a reduction computes takes no time of its own.
+Members are numbered by their group ranks, 0 to n − 1. Both ends list the messages between two members in one order. A
+message waits only for messages of earlier rounds, and both its ends belong to the same round, so there is no deadlock,
+whether or not sends wait for their receives. The computation of a reduction takes no time of its own.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,9 +13,7 @@ Sizes = tuple[int, ...]
 
 
 class Step(NamedTuple):
-    """A message of `size` bytes that a member sends to or receives from its `peer`, after its steps of the numbers
-    `after`.
-    """
+    """A message of `size` bytes that a member sends to, or receives from, its `peer` after the member's steps `after`."""
 
     sends: bool
     peer: int
@@ -25,11 +22,13 @@ class Step(NamedTuple):
 
 
 class CollectiveMember(NamedTuple):
-    """A member's part: of so many `members` it is the one at `place`; bytes that each puts in, that each sends to each
-    in an all-to-all, the place of the root, and the longest message.
+    """A member of a collective of so many `members`.
+
+    `sizes` are the bytes that each member puts in, `shares` those that each sends to each in an all-to-all, `root` is a
+    group rank, and `chunk` the largest message in bytes.
     """
 
-    place: int
+    group_rank: int
     members: int
     sizes: Sizes
     shares: tuple[Sizes, ...] = ()
@@ -38,7 +37,7 @@ class CollectiveMember(NamedTuple):
 
 
 def pieces(size: int, chunk: int) -> Sizes:
-    """So many bytes as messages of `chunk` bytes, and one of the rest; none for no bytes.
+    """Returns the sizes of messages of up to `chunk` bytes that carry `size` bytes; none for no bytes.
 
     >>> pieces(10, 4), pieces(0, 4)
     ((4, 4, 2), ())
@@ -47,71 +46,73 @@ def pieces(size: int, chunk: int) -> Sizes:
 
 
 def blocks(size: int, count: int) -> Sizes:
-    """So many bytes as blocks that are alike but for one byte.
+    """Returns the sizes of `count` blocks of `size` bytes, which differ by at most one byte.
 
     >>> blocks(10, 4)
     (3, 3, 2, 2)
     """
-    return tuple(size // count + (place < size % count) for place in range(count))
+    return tuple(size // count + (number < size % count) for number in range(count))
 
 
-def all_reduce_ring(part: CollectiveMember) -> list[Step]:
-    """Blocks go round the ring twice but for one round each: n − 1 rounds add them up, n − 1 hand the sums on."""
-    return _ring(part, 2 * (part.members - 1), 0, blocks(max(part.sizes), part.members))
+def all_reduce_ring(member: CollectiveMember) -> list[Step]:
+    """Sends blocks round the ring: n − 1 rounds add them up, n − 1 rounds distribute the sums."""
+    return _ring(member, 2 * (member.members - 1), 0, blocks(max(member.sizes), member.members))
 
 
-def reduce_scatter_ring(part: CollectiveMember) -> list[Step]:
-    """Blocks go round in n − 1 rounds and are added up, so that each member's own comes last to it."""
-    return _ring(part, part.members - 1, -1, blocks(max(part.sizes), part.members))
+def reduce_scatter_ring(member: CollectiveMember) -> list[Step]:
+    """Sends blocks round the ring in n − 1 rounds that add them up; each member receives its own block last."""
+    return _ring(member, member.members - 1, -1, blocks(max(member.sizes), member.members))
 
 
-def all_gather_ring(part: CollectiveMember) -> list[Step]:
-    """Returns what each member puts in goes round in n − 1 rounds."""
-    return _ring(part, part.members - 1, 0, part.sizes)
+def all_gather_ring(member: CollectiveMember) -> list[Step]:
+    """Sends the data of each member round the ring in n − 1 rounds."""
+    return _ring(member, member.members - 1, 0, member.sizes)
 
 
-def broadcast_ring(part: CollectiveMember) -> list[Step]:
-    """Pieces go along the ring from the root to the member before it, each handed on as soon as it is there."""
-    place = (part.place - part.root) % part.members
-    source = _neighbour(part, -1) if place else None
-    return _handed_on(part, source, _neighbour(part, 1) if place < part.members - 1 else None, part.sizes[part.root])
+def broadcast_ring(member: CollectiveMember) -> list[Step]:
+    """Sends pieces along the ring from the root to the member before it; each is forwarded as soon as it has arrived."""
+    distance = (member.group_rank - member.root) % member.members
+    source = _neighbour(member, -1) if distance else None
+    return _forwarded(
+        member, source, _neighbour(member, 1) if distance < member.members - 1 else None, member.sizes[member.root]
+    )
 
 
-def reduce_ring(part: CollectiveMember) -> list[Step]:
-    """Returns a broadcast backwards: pieces are added up along the ring, from the member before the root to the root."""
-    place = (part.place - part.root) % part.members
-    source = _neighbour(part, 1) if place < part.members - 1 else None
-    return _handed_on(part, source, _neighbour(part, -1) if place else None, max(part.sizes))
+def reduce_ring(member: CollectiveMember) -> list[Step]:
+    """Adds up pieces along the ring to the root: a broadcast backwards."""
+    distance = (member.group_rank - member.root) % member.members
+    source = _neighbour(member, 1) if distance < member.members - 1 else None
+    return _forwarded(member, source, _neighbour(member, -1) if distance else None, max(member.sizes))
 
 
-def gather_direct(part: CollectiveMember) -> list[Step]:
-    """Returns every member sends what it puts in to the root."""
-    if part.place != part.root:
-        return _in_turn([(True, part.root, part.sizes[part.place])], part.chunk)
-    return _in_turn([(False, peer, part.sizes[peer]) for peer in _others(part)], part.chunk)
+def gather_direct(member: CollectiveMember) -> list[Step]:
+    """Sends the data of every member to the root."""
+    if member.group_rank != member.root:
+        return _message_steps([(True, member.root, member.sizes[member.group_rank])], member.chunk)
+    return _message_steps([(False, peer, member.sizes[peer]) for peer in _peers(member)], member.chunk)
 
 
-def scatter_direct(part: CollectiveMember) -> list[Step]:
-    """Returns the root sends every member its block of what it puts in."""
-    block = blocks(part.sizes[part.root], part.members)
-    if part.place != part.root:
-        return _in_turn([(False, part.root, block[part.place])], part.chunk)
-    return _in_turn([(True, peer, block[peer]) for peer in _others(part)], part.chunk)
+def scatter_direct(member: CollectiveMember) -> list[Step]:
+    """Sends every member its block of the root's data."""
+    block = blocks(member.sizes[member.root], member.members)
+    if member.group_rank != member.root:
+        return _message_steps([(False, member.root, block[member.group_rank])], member.chunk)
+    return _message_steps([(True, peer, block[peer]) for peer in _peers(member)], member.chunk)
 
 
-def all_to_all_pairwise(part: CollectiveMember) -> list[Step]:
-    """Returns in round k each member sends to the one k places on and receives from the one k places back."""
+def all_to_all_pairwise(member: CollectiveMember) -> list[Step]:
+    """Exchanges messages in n − 1 rounds: in round k each member sends to group rank + k and receives from − k."""
     steps: list[Step] = []
     before: tuple[int, ...] = ()
-    for distance in range(1, part.members):
+    for distance in range(1, member.members):
         last: list[int] = []
-        to, source = _neighbour(part, distance), _neighbour(part, -distance)
+        to, source = _neighbour(member, distance), _neighbour(member, -distance)
         for sends, peer, size in (
-            (True, to, part.shares[part.place][to]),
-            (False, source, part.shares[source][part.place]),
+            (True, to, member.shares[member.group_rank][to]),
+            (False, source, member.shares[source][member.group_rank]),
         ):
             after = before
-            for piece in pieces(size, part.chunk):
+            for piece in pieces(size, member.chunk):
                 steps.append(Step(sends, peer, piece, after))
                 after = (len(steps) - 1,)
             last += after if size else ()
@@ -119,46 +120,48 @@ def all_to_all_pairwise(part: CollectiveMember) -> list[Step]:
     return steps
 
 
-def barrier_dissemination(part: CollectiveMember) -> list[Step]:
-    """Returns in round k each member sends a byte 2^k places on: after ⌈log2 n⌉ rounds all know that all have come."""
+def barrier_dissemination(member: CollectiveMember) -> list[Step]:
+    """Sends a byte to group rank + 2^k in round k; after ⌈log2 n⌉ rounds all know that all have arrived."""
     steps: list[Step] = []
     after: tuple[int, ...] = ()
     distance = 1
-    while distance < part.members:
-        steps.append(Step(True, _neighbour(part, distance), 1, after))
-        steps.append(Step(False, _neighbour(part, -distance), 1, after))
+    while distance < member.members:
+        steps.append(Step(True, _neighbour(member, distance), 1, after))
+        steps.append(Step(False, _neighbour(member, -distance), 1, after))
         after = (len(steps) - 1,)
         distance *= 2
     return steps
 
 
-def all_reduce_doubling(part: CollectiveMember) -> list[Step]:
-    """Returns in round k each member of 2^m swaps all it has with the one whose place differs in bit k."""
+def all_reduce_doubling(member: CollectiveMember) -> list[Step]:
+    """Swaps all data, in round k, between the members of 2^m whose group ranks differ in bit k."""
     steps: list[Step] = []
-    held: list[int] = []
-    whole = pieces(max(part.sizes), part.chunk)
-    for bit in _bits(part.members):
-        held = _round(steps, part.place ^ bit, part.place ^ bit, whole, whole, held)
+    available: list[int] = []
+    whole = pieces(max(member.sizes), member.chunk)
+    for bit in _bits(member.members):
+        peer = member.group_rank ^ bit
+        available = _add_round(steps, _Round(peer, whole, peer, whole), available)
     return steps
 
 
-def all_gather_doubling(part: CollectiveMember) -> list[Step]:
-    """Returns the same; what is swapped doubles each time."""
+def all_gather_doubling(member: CollectiveMember) -> list[Step]:
+    """Swaps as `all_reduce_doubling` does; the data doubles in each round."""
     steps: list[Step] = []
     last: list[int] = []
-    for bit in _bits(part.members):
-        peer = part.place ^ bit
-        given, taken = (
-            pieces(sum(part.sizes[place & -bit : (place & -bit) + bit]), part.chunk) for place in (part.place, peer)
+    for bit in _bits(member.members):
+        peer = member.group_rank ^ bit
+        sent, received = (
+            pieces(sum(member.sizes[rank & -bit : (rank & -bit) + bit]), member.chunk)
+            for rank in (member.group_rank, peer)
         )
-        last = _round(steps, peer, peer, given, taken, last[-1:] * len(given))
+        last = _add_round(steps, _Round(peer, sent, peer, received), last[-1:] * len(sent))
         last = last or [number for number, step in enumerate(steps) if not step.sends]
     return steps
 
 
-def message(part: CollectiveMember) -> list[Step]:
-    """Returns from member 0 to member 1."""
-    return _in_turn([(part.place == 0, 1 - part.place, part.sizes[0])], part.chunk)
+def message(member: CollectiveMember) -> list[Step]:
+    """Sends from member 0 to member 1."""
+    return _message_steps([(member.group_rank == 0, 1 - member.group_rank, member.sizes[0])], member.chunk)
 
 
 ALGORITHMS: dict[str, Callable[[CollectiveMember], list[Step]]] = {
@@ -175,52 +178,63 @@ ALGORITHMS: dict[str, Callable[[CollectiveMember], list[Step]]] = {
     "barrier by dissemination": barrier_dissemination,
     "message": message,
 }
-"""By what the report calls them."""
+"""By their names in the report."""
 
 
 @lru_cache(maxsize=256)
-def steps_of(algorithm: str, part: CollectiveMember) -> tuple[list[Step], list[int]]:
-    """Returns a member's steps, and the numbers of those that no other one of them waits for: its part is over when
-    they are.
+def steps_of(algorithm: str, member: CollectiveMember) -> tuple[list[Step], list[int]]:
+    """Returns a member's steps, and the numbers of those for which no other step waits. When these are over, so is the
+    collective for the member.
     """
-    steps = ALGORITHMS[algorithm](part)
+    steps = ALGORITHMS[algorithm](member)
     awaited = {number for step in steps for number in step.after}
     return steps, [number for number in range(len(steps)) if number not in awaited]
 
 
-def _ring(part: CollectiveMember, rounds: int, first: int, sizes: Sizes) -> list[Step]:
-    """Returns in round k each member sends the block `first` − k places from its own one on, and gets the one before
-    that.
+def _ring(member: CollectiveMember, rounds: int, first: int, sizes: Sizes) -> list[Step]:
+    """Returns rounds in which each member sends a block to the next member and receives the block before it.
+
+    In round k the member sends block group rank + `first` − k.
     """
-    cut = [pieces(size, part.chunk) for size in sizes]
+    cut = [pieces(size, member.chunk) for size in sizes]
     steps: list[Step] = []
-    held: list[int] = []
+    available: list[int] = []
     for number in range(rounds):
-        block = (part.place + first - number) % part.members
-        right, left = _neighbour(part, 1), _neighbour(part, -1)
-        held = _round(steps, right, left, cut[block], cut[block - 1], held)
+        block = (member.group_rank + first - number) % member.members
+        exchange = _Round(_neighbour(member, 1), cut[block], _neighbour(member, -1), cut[block - 1])
+        available = _add_round(steps, exchange, available)
     return steps
 
 
-def _round(steps: list[Step], to: int, source: int, given: Sizes, taken: Sizes, held: Sequence[int]) -> list[int]:
-    """Adds a round in which pieces are sent, each after the receive of it in `held`, and others received in turn; the
-    numbers of these.
+class _Round(NamedTuple):
+    """A round of a member: the pieces that it sends to one peer and receives from another."""
+
+    to: int
+    sent: Sizes
+    source: int
+    received: Sizes
+
+
+def _add_round(steps: list[Step], exchange: _Round, available: Sequence[int]) -> list[int]:
+    """Adds the steps of a round and returns the numbers of its receives.
+
+    Each piece is sent after its own receive in `available`; pieces are received one after the other.
     """
-    for number, size in enumerate(given):
-        steps.append(Step(True, to, size, tuple(held[number : number + 1])))
+    for number, size in enumerate(exchange.sent):
+        steps.append(Step(True, exchange.to, size, tuple(available[number : number + 1])))
     received: list[int] = []
-    before = tuple(held[-1:])
-    for size in taken:
+    before = tuple(available[-1:])
+    for size in exchange.received:
         received.append(len(steps))
-        steps.append(Step(False, source, size, before))
+        steps.append(Step(False, exchange.source, size, before))
         before = (received[-1],)
     return received
 
 
-def _handed_on(part: CollectiveMember, source: int | None, to: int | None, size: int) -> list[Step]:
+def _forwarded(member: CollectiveMember, source: int | None, to: int | None, size: int) -> list[Step]:
     steps: list[Step] = []
     received: tuple[int, ...] = ()
-    for piece in pieces(size, part.chunk):
+    for piece in pieces(size, member.chunk):
         if source is not None:
             steps.append(Step(False, source, piece, received))
             received = (len(steps) - 1,)
@@ -229,8 +243,8 @@ def _handed_on(part: CollectiveMember, source: int | None, to: int | None, size:
     return steps
 
 
-def _in_turn(messages: Sequence[tuple[bool, int, int]], chunk: int) -> list[Step]:
-    """Returns the pieces of each message one after the other; different messages at once."""
+def _message_steps(messages: Sequence[tuple[bool, int, int]], chunk: int) -> list[Step]:
+    """Returns the pieces of each message, (sends, peer, bytes), one after the other; different messages at once."""
     steps: list[Step] = []
     for sends, peer, size in messages:
         after: tuple[int, ...] = ()
@@ -240,12 +254,12 @@ def _in_turn(messages: Sequence[tuple[bool, int, int]], chunk: int) -> list[Step
     return steps
 
 
-def _neighbour(part: CollectiveMember, distance: int) -> int:
-    return (part.place + distance) % part.members
+def _neighbour(member: CollectiveMember, distance: int) -> int:
+    return (member.group_rank + distance) % member.members
 
 
-def _others(part: CollectiveMember) -> list[int]:
-    return [place for place in range(part.members) if place != part.place]
+def _peers(member: CollectiveMember) -> list[int]:
+    return [peer for peer in range(member.members) if peer != member.group_rank]
 
 
 def _bits(count: int) -> list[int]:

@@ -1,7 +1,6 @@
-"""The cpus of a rank: one per host thread and stream, and as many as it takes for delays, which pass beside all work.
+"""The cpus of a rank: one per host thread and stream, and more for delays, which pass beside all work.
 
-A cpu runs one operation at a time, so that delays that pass at once need one each. Which do is taken from the measured
-run.
+A cpu runs one operation at a time, so delays that overlap in the measured run need a cpu each.
 """
 
 import heapq
@@ -15,14 +14,14 @@ from ....schema.graph import ExecutionGraph, NodeType
 from ...edit import lanes_of
 from .rank_communication import MeasuredTimes
 
-MOST = 256
+LARGEST_COUNT = 256
 """A cpu is eight bits in GOAL."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cpus:
-    """The cpu of each node (metadata: -1), what each cpu stands for, and the ones of lanes, which run in the order of
-    the nodes.
+    """The cpu of each node (-1 for metadata), the name of each cpu, and `lanes`, the number of the cpus before those of
+    delays; they run in the order of the nodes.
     """
 
     of_node: Int64
@@ -31,8 +30,9 @@ class Cpus:
 
 
 def cpus_of(graph: ExecutionGraph, times: MeasuredTimes, first: list[str]) -> Cpus:
-    """Returns the cpus of a graph, after those of the names `first`. O(n log n). Raises DataError where it takes more
-    than GOAL has.
+    """Returns the cpus of a graph, after those of the names `first`. O(n log n).
+
+    Raises DataError where the graph needs more cpus than GOAL has.
     """
     runs, delays = graph.type != NodeType.METADATA, graph.is_delay
     of_node = np.full(len(graph), -1, np.int64)
@@ -40,21 +40,21 @@ def cpus_of(graph: ExecutionGraph, times: MeasuredTimes, first: list[str]) -> Cp
     lane, head = _numbered(lanes_of(graph)[work])
     of_node[work] = len(first) + lane
     rows = np.flatnonzero(delays)
-    # one that follows nothing passes from the start of the run
+    # a delay without dependencies starts with the run
     released = np.where(graph.data_deps.lengths() > 0, times.start_ns, 0)
-    of_node[rows] = len(first) + len(head) + _beside_each_other(released[rows], times.end_ns[rows])
-    beside = int(of_node.max(initial=-1)) + 1 - len(first) - len(head)
-    names = [*first, *(_name(graph, row) for row in work[head].tolist()), *["delays"] * max(beside, 0)]
-    if len(names) > MOST:
+    of_node[rows] = len(first) + len(head) + _without_overlap(released[rows], times.end_ns[rows])
+    delay_cpus = int(of_node.max(initial=-1)) + 1 - len(first) - len(head)
+    names = [*first, *(_name(graph, row) for row in work[head].tolist()), *["delays"] * max(delay_cpus, 0)]
+    if len(names) > LARGEST_COUNT:
         raise DataError(
             f"the graph of rank {graph.metadata.get('rank', '?')} has {len(names)} threads, streams and delays at once, and GOAL"
-            f" knows {MOST} cpus; build a part of the trace, or without host (--no-host)"
+            f" knows {LARGEST_COUNT} cpus; build a part of the trace, or without host (--no-host)"
         )
     return Cpus(of_node, names, len(first) + len(head))
 
 
 def _numbered(lane: Int64) -> tuple[Int64, Int64]:
-    """Lanes numbered from 0 on, and the first place of each."""
+    """Returns the number of each lane, from 0 on, and the position at which each number comes first."""
     _, head, number = np.unique(lane, return_index=True, return_inverse=True)
     return number.astype(np.int64), head
 
@@ -70,15 +70,15 @@ def _number(graph: ExecutionGraph, name: str, row: int) -> str:
     return "?" if number == ABSENT else str(number)
 
 
-def _beside_each_other(start: Int64, end: Int64) -> Int64:
-    """Returns a number for each so that what overlaps has different ones; of those that are free the one that is so for
-    longest.
+def _without_overlap(start: Int64, end: Int64) -> Int64:
+    """Returns a number for each interval such that overlapping ones differ; the number that is free for longest is
+    reused first.
     """
-    number, taken = np.zeros(len(start), np.int64), list[tuple[int, int]]()
+    number, running = np.zeros(len(start), np.int64), list[tuple[int, int]]()
     for row in np.argsort(start, kind="stable").tolist():
-        if taken and taken[0][0] <= start[row]:
-            number[row] = heapq.heappop(taken)[1]
+        if running and running[0][0] <= start[row]:
+            number[row] = heapq.heappop(running)[1]
         else:
-            number[row] = len(taken)
-        heapq.heappush(taken, (int(end[row]), int(number[row])))
+            number[row] = len(running)
+        heapq.heappush(running, (int(end[row]), int(number[row])))
     return number

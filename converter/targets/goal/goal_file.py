@@ -1,4 +1,4 @@
-"""Writes the GOAL file of a job, rank after rank, and says what was done."""
+"""Writes the GOAL file of a job, rank after rank."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -20,8 +20,8 @@ MESSAGES_OF_LANES = "messages"
 
 @dataclass(slots=True)
 class GoalRank:
-    """A rank of the file: its number there and in the job, its node and GPU, when it began and had ended in the
-    measured run, on one clock of all ranks, what each cpu stands for, and how many operations it has by kind.
+    """A rank of the file: its number there and in the job, its node and GPU, when it began and ended in the measured
+    run on a clock of all ranks, the lane of each cpu, and the number of its operations by verb.
     """
 
     number: int
@@ -36,8 +36,8 @@ class GoalRank:
 
 @dataclass(slots=True)
 class GoalReport:
-    """What a GOAL file holds: its ranks, how its communication is done and what was lost, and the bytes that cross the
-    network.
+    """The ranks of a GOAL file, the number of its communications by how they are done, and the bytes sent to other
+    ranks.
     """
 
     ranks: list[GoalRank]
@@ -46,37 +46,38 @@ class GoalReport:
 
 
 def write_goal(path: str, ranks: int, read: Callable[[int], ExecutionGraph], options: GoalOptions) -> GoalReport:
-    """Writes the job whose graphs, one per rank, `read` gives by place, each twice; one of them at a time is in memory.
+    """Writes a job. `read` returns the graph of the rank at a position of the job, and is called twice for each, so
+    that one graph at a time is in memory.
 
-    The file is written whole or not at all. Raises DataError where the graphs are of no one job, or more than GOAL can
-    hold.
+    The file is written whole or not at all. Raises DataError where the graphs are not of one job, or hold more than
+    GOAL allows.
     """
-    job = job_of([rank_communication(read(place), place) for place in range(ranks)], options)
-    report = GoalReport([_rank(job, place, options) for place in range(ranks)], dict(sorted(job.counts.items())))
+    job = job_of([rank_communication(read(number), number) for number in range(ranks)], options)
+    report = GoalReport([_rank(job, number, options) for number in range(ranks)], dict(sorted(job.counts.items())))
     with open_output(path) as out:
         out.write(f"num_ranks {ranks}\n\n".encode())
-        for place in range(ranks):
-            operations, names = _operations(read(place), job, place, options)
-            report.ranks[place].cpus = names
-            report.ranks[place].operations = dict(Counter(one.verb for one in operations))
-            report.bytes_sent += sum(one.amount for one in operations if one.verb == "send" and one.peer != place)
-            out.writelines(line.encode() for line in lines(place, operations))
+        for number, rank in enumerate(report.ranks):
+            operations, rank.cpus = _operations(read(number), job, number, options)
+            rank.operations = dict(Counter(operation.verb for operation in operations))
+            report.bytes_sent += sum(
+                operation.amount for operation in operations if operation.verb == "send" and operation.peer != number
+            )
+            out.writelines(line.encode() for line in lines(number, operations))
     return report
 
 
 def _operations(
-    graph: ExecutionGraph, job: RecordedJob, place: int, options: GoalOptions
+    graph: ExecutionGraph, job: RecordedJob, number: int, options: GoalOptions
 ) -> tuple[list[Operation], list[str]]:
-    """Returns a rank's operations, and what its cpus are."""
+    """Returns the operations of a rank, and the names of its cpus."""
     times = measured_times(graph)
     crosses = options.simulator == "loggopsim"
     cpus = cpus_of(graph, times, [MESSAGES_OF_LANES] if crosses else [])
-    begin = int(job.begin_ns[place])
-    operations = rank_program(graph, times, cpus, RankStart(place, begin), rank_messages(job, place), options)
-    return (cross_by_messages(operations, place, cpus.lanes) if crosses else operations), cpus.names
+    start = RankStart(number, int(job.begin_ns[number]))
+    operations = rank_program(graph, times, cpus, start, rank_messages(job, number), options)
+    return (cross_by_messages(operations, number, cpus.lanes) if crosses else operations), cpus.names
 
 
-def _rank(job: RecordedJob, place: int, options: GoalOptions) -> GoalRank:
-    gpus = options.gpus_per_node or 1
-    times = int(job.begin_ns[place]), int(job.end_ns[place])
-    return GoalRank(place, job.ranks[place], place // gpus, place % gpus, *times)
+def _rank(job: RecordedJob, number: int, options: GoalOptions) -> GoalRank:
+    node, gpu = divmod(number, options.gpus_per_node or 1)
+    return GoalRank(number, job.ranks[number], node, gpu, int(job.begin_ns[number]), int(job.end_ns[number]))

@@ -9,11 +9,11 @@ from ....schema.choices import Algorithm, Simulator
 class GoalOptions:
     """How to write a job in GOAL.
 
-    With "recursive-doubling" all-reduces and all-gathers of 2^n members swap by doubling, the others go round a ring.
-    Messages are cut into pieces of `chunk_bytes`. `gpus_per_node` ranks that follow each other share a node, where
-    their messages have a nic of their own; 0 for one rank a node. With `measured_communication` members only meet, and
-    then take as long as measured. For the `simulator` "loggopsim" a cpu learns of another one's time by messages of the
-    rank to itself, "atlahs" has the time from `requires`.
+    With the algorithm "recursive-doubling" all-reduces and all-gathers of 2^n members use recursive doubling, all
+    others a ring. Messages are cut into pieces of `chunk_bytes`. Each `gpus_per_node` consecutive ranks share a node,
+    within which messages have a nic of their own; 0 is one rank per node. With `measured_communication` the members of
+    a collective only wait for each other and then take their measured time. The `simulator` "loggopsim" gets the time
+    of other cpus by messages of the rank to itself, "atlahs" by `requires`.
     """
 
     algorithm: Algorithm = "ring"

@@ -1,17 +1,16 @@
-"""Operations of a rank as GOAL knows them, and their lines."""
+"""GOAL operations of a rank, and their text."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 NETWORK, NODE, OWN = 0, 1, 2
-"""The nics: to other nodes, within the node, and of the rank's messages to itself."""
+"""The nics for messages to other nodes, within the node, and of the rank to itself."""
 
 
 class Operation(NamedTuple):
-    """A line of a rank: "calc" of so many ns, or "send" and "recv" of so many bytes; `after` are the operations that
-    must be over before.
+    """A "calc" of `amount` ns, or a "send" or "recv" of `amount` bytes.
 
-    One that follows at the start of others follows them as soon as they begin.
+    `after` are the operations that must be over before it; with `at_start` they need only have begun.
     """
 
     verb: str
@@ -25,17 +24,18 @@ class Operation(NamedTuple):
 
 
 def lines(rank: int, operations: Sequence[Operation]) -> Iterator[str]:
-    """Yields the text of a rank; labels are l and the operation's number."""
+    """Yields the lines of a rank; the label of an operation is l and its number."""
     yield f"rank {rank} {{\n"
-    for number, one in enumerate(operations):
-        if one.verb == "calc":
-            yield f"l{number}: calc {one.amount} cpu {one.cpu}\n"
+    for number, operation in enumerate(operations):
+        verb, amount, cpu, after, peer, tag, nic, at_start = operation
+        if verb == "calc":
+            yield f"l{number}: calc {amount} cpu {cpu}\n"
         else:
-            way = "to" if one.verb == "send" else "from"
-            yield f"l{number}: {one.verb} {one.amount}b {way} {one.peer} tag {one.tag} cpu {one.cpu} nic {one.nic}\n"
-        word = "irequires" if one.at_start else "requires"
-        for before in one.after:
-            yield f"l{number} {word} l{before}\n"
+            way = "to" if verb == "send" else "from"
+            yield f"l{number}: {verb} {amount}b {way} {peer} tag {tag} cpu {cpu} nic {nic}\n"
+        word = "irequires" if at_start else "requires"
+        for source in after:
+            yield f"l{number} {word} l{source}\n"
     yield "}\n"
 
 

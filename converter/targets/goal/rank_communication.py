@@ -1,4 +1,4 @@
-"""What the other ranks of a job have to know of one rank's graph before any of them is written."""
+"""The communication of one rank's graph, which the job needs from all ranks before any of them is written."""
 
 from typing import NamedTuple
 
@@ -12,9 +12,10 @@ from ...ranks import Calls, graph_calls
 
 
 class RankCommunication(NamedTuple):
-    """The calls of a rank, and a row each: times in ns since its first node, whether a host thread communicates, the
-    root, and what of an all-to-all goes to each member of its group (empty: not known). `end_ns` is when its last node
-    ended.
+    """The calls of a rank, with a row for each: times in ns since the rank's first node, whether a host thread
+    communicates, the root, and the bytes of an all-to-all for each member of its group (empty if not known).
+
+    `last_end_ns` is when the rank's last node ended.
     """
 
     rank: int
@@ -28,17 +29,17 @@ class RankCommunication(NamedTuple):
 
 
 class MeasuredTimes(NamedTuple):
-    """Of each node of a graph, in ns since the first one, on the host's clock."""
+    """When each node of a graph ran, in ns since the first one, on the host's clock."""
 
     start_ns: Int64
     end_ns: Int64
 
 
 def measured_times(graph: ExecutionGraph) -> MeasuredTimes:
-    """Returns when each node ran as measured; what is trimmed of a duration counts to the end."""
+    """Returns when each node ran as measured, including the overlap that was cut off its duration."""
     start = graph.start_ns + np.where(graph.is_activity, graph.number("clock_offset_ns", 0), 0)
     delay = graph.integers("host_delay_ns", 0)
-    # of a graph without host the first activity's host delay is the beginning
+    # a graph without host begins with the host delay of its first activity
     before = np.where((graph.data_deps.lengths() == 0) & (delay > 0), graph.integers("gap_ns", 0) + delay, 0)
     timed = graph.type != NodeType.METADATA
     first = int((start - before)[timed].min(initial=FOREVER)) if timed.any() else 0
@@ -46,9 +47,9 @@ def measured_times(graph: ExecutionGraph) -> MeasuredTimes:
     return MeasuredTimes(start - first, end - first)
 
 
-def rank_communication(graph: ExecutionGraph, place: int) -> RankCommunication:
-    """Returns what a graph communicates; its rank is `place` where the graph does not tell. O(n log n)."""
-    rank = graph.number("rank", place)
+def rank_communication(graph: ExecutionGraph, position: int) -> RankCommunication:
+    """Returns the communication of a graph; its rank is `position` where the graph has none. O(n log n)."""
+    rank = graph.number("rank", position)
     rows = np.flatnonzero(np.isin(graph.type, COMMUNICATION))
     calls = graph_calls(graph, rows[np.argsort(graph.id[rows], kind="stable")], rank)
     times, splits = measured_times(graph), graph.attributes.get("comm_split")

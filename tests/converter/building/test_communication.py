@@ -192,7 +192,9 @@ def test_every_channel_between_two_ranks_has_tags_of_its_own() -> None:
 
 
 def awaited(*launched: tuple[int, Communication], waiting: Communication) -> dict[int, int]:
-    """The activity that a wait at 50 is for; each of those launched is given by the row of its op, which starts at 10 times that."""
+    """The activity that a wait at 50 is for; each of those launched is given by the row of its op, which starts at 10
+    times that.
+    """
     table = ops(*(Op(start=10 * row, end=10 * row + 5) for row in range(5)), Op(start=50, end=55), Op(start=0, end=1))
     rows = np.arange(len(launched))
     ran = replace(

@@ -15,7 +15,9 @@ from support.runs import link_run
 
 
 def training() -> TraceBuilder:
-    """A weight of 64 bytes on the device; a batch of 16 on the host is copied there, multiplied, and the product summed."""
+    """A weight of 64 bytes on the device; a batch of 16 on the host is copied there, multiplied, and the product
+    summed.
+    """
     t = TraceBuilder()
     weight, batch = t.tensor((4, 4)), t.tensor((2, 2), device="cpu")
     moved, product, total = t.tensor((2, 2)), t.tensor((3, 4)), t.tensor((1,))

@@ -1,4 +1,6 @@
-"""The blocking reading of any run in which no launch overtook another: launching slices are replaced by what they launched."""
+"""The blocking reading of any run in which no launch overtook another: launching slices are replaced by what they
+launched.
+"""
 
 from collections import defaultdict
 

@@ -79,7 +79,9 @@ def test_threads_of_their_own_lie_below_all_recorded_ones() -> None:
 
 
 def blocking(ran: list[Ran], called: list[Called]) -> tuple[set[str], set[str]]:
-    """What dependencies are gone and which are new, where launches block: calls are 0, 1, … by their launches, activities k0, k1, …"""
+    """What dependencies are gone and which are new, where launches block: calls are 0, 1, … by their launches,
+    activities k0, k1, …
+    """
     run = run_of(ran, called)
     edges = Edges.joined([rule(run) for rule in RULES])
     name = {node: f"k{row}" for row, node in enumerate(run.activity_node(np.arange(len(ran))).tolist())}

@@ -16,7 +16,9 @@ def on(stream: int, start: int, end: int, name: str, call: int = 0) -> Ran:
 
 
 def order(*ran: Ran) -> Named:
-    """On a machine on which gaps of up to 700 ns are usual; the graph is launched by call 0, call 1 launches what is beside it."""
+    """On a machine on which gaps of up to 700 ns are usual; the graph is launched by call 0, call 1 launches what is
+    beside it.
+    """
     return edges_of(graph_launch, run_of(ran, CALLS))
 
 

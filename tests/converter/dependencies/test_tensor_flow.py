@@ -25,7 +25,9 @@ def write_then_read(
     written: tuple[int, ...] = (8, 8),
     reader_stream: int = 20,
 ) -> set[tuple[str, str]]:
-    """The flows of a writer on stream 7 and, well after its end, a reader elsewhere; `read` makes what is read of what was written."""
+    """The flows of a writer on stream 7 and, well after its end, a reader elsewhere; `read` makes what is read of what
+    was written.
+    """
     t = TraceBuilder(torch=torch)
     buffer = t.tensor(written)
     with t.op("aten::mm", outputs=[buffer]):

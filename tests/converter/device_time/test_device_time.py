@@ -11,8 +11,8 @@ from execgraph.converter.device_time import (
     Delays,
     DeviceTime,
     by_cause,
+    concurrency_limit,
     delays,
-    device_room,
     device_time,
 )
 from execgraph.converter.device_time.device_time import release
@@ -44,7 +44,7 @@ def split(
 
 def explained(ran: list[Ran], called: list[Called], carried: dict[int, int] | None = None) -> Delays:
     run, time = split(ran, called, carried)
-    return delays(run, time, device_room(run, time))
+    return delays(run, time, concurrency_limit(run, time))
 
 
 CALLS = [Called(0, 1_000), Called(2_000, 3_000)]
@@ -52,7 +52,9 @@ FROM = 600_000
 
 
 def pair(at: int, row: int, end: int, second: int) -> tuple[list[Ran], list[Called]]:
-    """Two launches at a time; the first activity starts 2 µs after its call and ends at `end`, the `second` starts later."""
+    """Two launches at a time; the first activity starts 2 µs after its call and ends at `end`, the `second` starts
+    later.
+    """
     called = [Called(at, at + 1_000), Called(at + 2_000, at + 3_000)]
     return [Ran(at + 3_000, at + end, row), Ran(at + second, at + second + 2_000, row + 1)], called
 
@@ -66,8 +68,8 @@ def last_of_seven(end: int, second: int) -> tuple[list[Ran], list[Called]]:
 def test_an_activity_is_released_by_its_launch_and_by_what_it_follows() -> None:
     run, edges = run_of([Ran(3_000, 9_000, 0), Ran(9_500, 12_000, 1)], CALLS)
     released = release(run, edges)
-    assert released.launched.tolist() == [1_000, 3_000]
-    assert released.freed.tolist() == [NEVER, 9_000]
+    assert released.launched_ns.tolist() == [1_000, 3_000]
+    assert released.ready_ns.tolist() == [NEVER, 9_000]
 
 
 def test_what_released_something_else_than_an_activity_releases_none() -> None:
@@ -84,10 +86,10 @@ def test_what_released_something_else_than_an_activity_releases_none() -> None:
 def test_in_a_part_of_a_trace_what_came_before_it_holds_activities_back() -> None:
     run, edges = run_of([Ran(9_500, 10_000, 0), Ran(10_500, 12_000, 1)], CALLS, {0: 9_000, 1: 8_000})
     released = release(run, edges)
-    assert released.launched.tolist() == [1_000, 3_000]
-    assert released.freed.tolist() == [9_000, 10_000]
+    assert released.launched_ns.tolist() == [1_000, 3_000]
+    assert released.ready_ns.tolist() == [9_000, 10_000]
     run, edges = run_of([Ran(9_500, 10_000, 0)], CALLS, {})
-    assert release(run, edges).freed.tolist() == [NEVER]
+    assert release(run, edges).ready_ns.tolist() == [NEVER]
 
 
 @pytest.mark.parametrize(
@@ -151,7 +153,7 @@ def test_a_late_activity_is_delayed_from_when_its_release_usually_had_passed(
     """A delay follows what released it, and begins as that ends."""
     ran, called = last_of_seven(end, 59_000)
     run, time = split(ran, called)
-    found = delays(run, time, device_room(run, time))
+    found = delays(run, time, concurrency_limit(run, time))
     released = 3_000 if by_launch else end
     assert found.cause.tolist() == [Delay.UNEXPLAINED]
     assert (found.activity.tolist(), found.by_launch.tolist()) == ([13], [by_launch])
@@ -162,10 +164,10 @@ def test_a_late_activity_is_delayed_from_when_its_release_usually_had_passed(
 def test_a_placed_activity_waited_for_room_whatever_is_usual() -> None:
     ran = [Ran(3_000, 9_000, 0), Ran(9_650, 12_000, 1)]
     run, edges = run_of(ran, CALLS)
-    placed = np.array([False, True])
-    time = device_time(run, edges, MACHINE, placed)
+    waited_for_slot = np.array([False, True])
+    time = device_time(run, edges, MACHINE, waited_for_slot)
     assert (time.gap[1], time.delay[1]) == (500, 150)
-    assert delays(run, time, ConcurrencyLimit({0: 1}, placed)).cause.tolist() == [Delay.CONTENTION]
+    assert delays(run, time, ConcurrencyLimit({0: 1}, waited_for_slot)).cause.tolist() == [Delay.CONTENTION]
 
 
 @pytest.mark.parametrize(("ended", "gap", "delay"), [(8_900, 600, 3_000), (8_800, 700, 3_000), (8_799, 500, 3_201)])
@@ -248,34 +250,36 @@ def test_delays_are_counted_and_timed_by_cause() -> None:
 
 
 def in_turn(count: int, streams: int, late: int, gap: int = 0) -> ConcurrencyLimit:
-    """Activities of 1 µs, one after the other on streams in turn, the last ones `late`, each ready 500 ns before it started."""
+    """Activities of 1 µs, one after the other on streams in turn, the last ones `late`, each ready 500 ns before it
+    started.
+    """
     ran = [Ran((1_000 + gap) * n, (1_000 + gap) * n + 1_000, stream=n % streams) for n in range(count)]
     run, edges = run_of(ran, [])
     delay = np.array([500 if n >= count - late else 0 for n in range(count)], np.int64)
-    return device_room(run, replace(device_time(run, edges, MACHINE), delay=delay))
+    return concurrency_limit(run, replace(device_time(run, edges, MACHINE), delay=delay))
 
 
 @pytest.mark.parametrize("gap", [-2, 0, 2])
 def test_a_device_on_which_late_activities_start_as_others_end_is_full(gap: int) -> None:
     """As far as times in whole ns tell: start and length are rounded, each by up to one."""
-    room = in_turn(9, 2, 5, gap)
-    assert room.places == {0: 1}
-    assert room.placed[1:].all()
+    limit = in_turn(9, 2, 5, gap)
+    assert limit.slots == {0: 1}
+    assert limit.waited_for_slot[1:].all()
 
 
 @pytest.mark.parametrize(
     ("streams", "late", "gap"), [(1, 5, 0), (2, 1, 0), (2, 0, 0), (2, 5, 3)], ids=["one stream", "one", "none", "gaps"]
 )
 def test_no_device_is_full_of_which_less_is_known(streams: int, late: int, gap: int) -> None:
-    room = in_turn(9, streams, late, gap)
-    assert (room.places, room.placed.any()) == ({}, False)
+    limit = in_turn(9, streams, late, gap)
+    assert (limit.slots, limit.waited_for_slot.any()) == ({}, False)
 
 
 def test_starts_as_others_end_prove_nothing_where_most_of_the_time_is_as_others_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(MACHINE, "resolution_ns", 200)
-    assert in_turn(9, 2, 5).places == {}
+    assert in_turn(9, 2, 5).slots == {}
 
 
 def test_what_delays_an_activity_after_earlier_work_had_ended_is_kept_beside_the_carry_in() -> None:

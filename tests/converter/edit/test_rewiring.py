@@ -1,4 +1,6 @@
-"""Leaving rows out of a graph and putting others in: dependencies stay what they were, against references that walk every path."""
+"""Leaving rows out of a graph and putting others in: dependencies stay what they were, against references that walk
+every path.
+"""
 
 import numpy as np
 import pytest

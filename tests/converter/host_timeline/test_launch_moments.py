@@ -1,7 +1,9 @@
-"""When a call handed its work to the device, told by which took its usual time: the host in launching or the device in starting."""
+"""When a call handed its work to the device, told by which took its usual time: the host in launching or the device in
+starting.
+"""
 
 import pytest
-from execgraph.converter.host_timeline.launch_moments import launch_moments
+from execgraph.converter.host_timeline.launch_moments import submit_times
 from execgraph.schema.columns import ABSENT
 from support.builder import TraceBuilder
 from support.builder.timeline import CALL_US
@@ -14,8 +16,9 @@ COPY = "cudaMemcpyAsync"
 def copies(
     latency: float, gap: float, *, held: bool = False, branched: bool = False, stalled: bool = False
 ) -> TraceBuilder:
-    """Six blocking copies on a free stream, then one that a kernel held up, or a graph's other branch, or whose call was long in
-    launching it."""
+    """Six blocking copies on a free stream, then one that a kernel held up, or a graph's other branch, or whose call
+    was long in launching it.
+    """
     t = TraceBuilder()
     for number in range(6):
         with t.op("aten::mm"):
@@ -42,7 +45,7 @@ def copies(
 def last_copy_launched_after(t: TraceBuilder) -> float:
     """µs from the start of the last copy's call to its launch."""
     linked = link_run(t)
-    calls, moments = linked.calls, launch_moments(linked)
+    calls, moments = linked.calls, submit_times(linked)
     row = max(row for row in range(len(calls)) if calls.name[row] == COPY)
     return float(moments[row] - calls.start[row]) / 1000
 
@@ -68,7 +71,7 @@ def test_a_kernel_is_launched_when_its_call_returns_at_the_latest() -> None:
         t.launch("early", 7, 30, call_duration=20, latency=10)
         t.launch("queued", 7, 30)
     linked = link_run(t)
-    after = (launch_moments(linked) - linked.calls.start) / 1000
+    after = (submit_times(linked) - linked.calls.start) / 1000
     assert after.tolist() == [10 - 2, CALL_US]  # 2 µs, as on most machines
 
 
@@ -77,4 +80,4 @@ def test_calls_that_launch_nothing_have_no_moment() -> None:
     with t.op("aten::mm"):
         t.call("cudaGetDevice")
         t.launch("kernel")
-    assert launch_moments(link_run(t)).tolist()[0] == ABSENT
+    assert submit_times(link_run(t)).tolist()[0] == ABSENT

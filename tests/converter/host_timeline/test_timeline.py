@@ -1,4 +1,6 @@
-"""The host timeline of runs made by hand, on a machine whose launches take 2 µs: every node, and which ones launch and wait."""
+"""The host timeline of runs made by hand, on a machine whose launches take 2 µs: every node, and which ones launch and
+wait.
+"""
 
 from dataclasses import replace
 
@@ -46,7 +48,9 @@ def test_behind_a_launch_nothing_is_folded_into_it() -> None:
 
 
 def test_nothing_is_folded_over_time_in_which_the_thread_waited() -> None:
-    """Of the call from 1,500 on until the activity's end the thread only waited; what ends before it and begins after it is short."""
+    """Of the call from 1,500 on until the activity's end the thread only waited; what ends before it and begins after
+    it is short.
+    """
     linked = linked_of(
         [Act(3_500, 5_000, call=0)],
         [Call(0, 1_000, 0), Call(1_200, 5_000, 0, "cudaStreamSynchronize")],

@@ -1,4 +1,6 @@
-"""Operations and bytes of single ops: as torch.utils.flop_counter counts them on a captured run, and as counted by hand."""
+"""Operations and bytes of single ops: as torch.utils.flop_counter counts them on a captured run, and as counted by
+hand.
+"""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,6 @@
-"""What a rank communicates, by hand-made records and graphs: its calls, what others have to know of it, and some ranks alone."""
+"""What a rank communicates, by hand-made records and graphs: its calls, what others have to know of it, and some ranks
+alone.
+"""
 
 import numpy as np
 import pytest
@@ -110,7 +112,7 @@ def test_recorded_arguments_tell_each_call_and_the_kernel_where_they_do_not() ->
         Communication("", "Float", 4, group="5", ranks=[0, 1]),
     ]
     kernels = ["", "", "ncclDevKernel_Broadcast_RING_LL(x)", "mine"]
-    assert rows(recorded_calls(recorded, kernels, own=2)) == [
+    assert rows(recorded_calls(recorded, kernels, own_rank=2)) == [
         Call(0, COLL, PAIR, CollectiveType.ALL_REDUCE, 16, 7),
         Call(1, SEND, None, -1, 16, -1, 2, 3, 9),
         Call(2, COLL, PAIR, CollectiveType.BROADCAST, 16),

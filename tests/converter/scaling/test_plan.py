@@ -25,7 +25,9 @@ KB = 1000
 
 
 class Rank(GraphBuilder):
-    """A rank of a job: a kernel, then what it is told, on one stream, one after the other; dependencies follow the stream."""
+    """A rank of a job: a kernel, then what it is told, on one stream, one after the other; dependencies follow the
+    stream.
+    """
 
     def __init__(self, rank: int, ranks: int, work: int = 50 * KB, kernel: str = "gemm") -> None:
         super().__init__(rank=rank, world_size=ranks, target="generic")
@@ -71,7 +73,9 @@ def scaled(graphs: Sequence[ExecutionGraph], copies: int = 2, **growth: Any) -> 
 
 
 def data_parallel(ranks: int = 2, sizes: Sequence[int] = (1_000_000, 4_000_000), late: int = 0) -> list[ExecutionGraph]:
-    """All-reduces of gradients among all ranks, 1 µs a step and 1 ns a byte; the others wait for the last rank, `late` ns each time."""
+    """All-reduces of gradients among all ranks, 1 µs a step and 1 ns a byte; the others wait for the last rank, `late`
+    ns each time.
+    """
     job = []
     for rank in range(ranks):
         one, waits = Rank(rank, ranks), 0 if rank == ranks - 1 else late
@@ -112,7 +116,9 @@ def test_copies_join_their_data_parallel_groups() -> None:
 
 
 def tensor_by_data(description: str = "") -> list[ExecutionGraph]:
-    """Pairs (0, 1) and (2, 3) that reduce activations both ways, and their replicas (0, 2) and (1, 3), which reduce gradients."""
+    """Pairs (0, 1) and (2, 3) that reduce activations both ways, and their replicas (0, 2) and (1, 3), which reduce
+    gradients.
+    """
     job = []
     for rank in range(4):
         one, pair, replicas = Rank(rank, 4), [rank // 2 * 2, rank // 2 * 2 + 1], [rank % 2, rank % 2 + 2]

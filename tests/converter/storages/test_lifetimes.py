@@ -1,11 +1,13 @@
-"""Storages live from the op that makes them to the last that names them, be numbers used again or results those of other ops."""
+"""Storages live from the op that makes them to the last that names them, be numbers used again or results those of
+other ops.
+"""
 
 import random
 from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
-from execgraph.converter.storages import HOST, Lifetimes, Steps, highest_within, lifetimes, live_bytes
+from execgraph.converter.storages import HOST, ByteCurve, Lifetimes, highest_within, lifetimes, live_bytes
 from execgraph.converter.storages.lifetimes import BEFORE
 from hypothesis import given, strategies as st
 from support.builder import TraceBuilder
@@ -167,19 +169,19 @@ def test_whatever_ops_make_and_use_each_storage_is_found(seed: int) -> None:
 
 
 def test_the_highest_of_a_span_of_no_length_is_what_is_there() -> None:
-    steps = Steps(np.array([10, 20]), np.array([5, 0]))
+    curve = ByteCurve(np.array([10, 20]), np.array([5, 0]))
     moments = np.array([9, 10, 15, 20])
-    assert highest_within(steps, moments, moments).tolist() == [0, 5, 5, 0]
+    assert highest_within(curve, moments, moments).tolist() == [0, 5, 5, 0]
 
 
 def test_the_highest_of_spans_of_any_length_that_overlap() -> None:
-    steps = Steps(np.arange(0, 200, 2), np.random.default_rng(3).integers(0, 1000, 100))
+    curve = ByteCurve(np.arange(0, 200, 2), np.random.default_rng(3).integers(0, 1000, 100))
     start, length = (column.reshape(-1) for column in np.meshgrid(np.arange(-3, 205), np.arange(70)))
     expected = [
         max(
-            [0, *steps.value[: np.searchsorted(steps.time, begin, side="right")]][-1:]
-            + steps.value[(steps.time > begin) & (steps.time < begin + lasts)].tolist()
+            [0, *curve.value[: np.searchsorted(curve.time, begin, side="right")]][-1:]
+            + curve.value[(curve.time > begin) & (curve.time < begin + lasts)].tolist()
         )
         for begin, lasts in zip(start.tolist(), length.tolist(), strict=True)
     ]
-    assert highest_within(steps, start, start + length).tolist() == expected
+    assert highest_within(curve, start, start + length).tolist() == expected

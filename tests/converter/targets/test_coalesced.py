@@ -1,4 +1,6 @@
-"""Messages that one kernel carried together, taken apart: a node each, in turn, with the kernel's time and dependencies."""
+"""Messages that one kernel carried together, taken apart: a node each, in turn, with the kernel's time and
+dependencies.
+"""
 
 import numpy as np
 from execgraph.converter.targets import separate_messages
@@ -11,7 +13,9 @@ NAMES = ("comm_src", "comm_dst", "comm_tag", "comm_size")
 
 
 def exchange(*messages: tuple[int, int, int, int], **metadata: int) -> ExecutionGraph:
-    """A kernel, one that carries these messages (source, destination, tag, bytes) 5 µs later for 20 µs, and one after it."""
+    """A kernel, one that carries these messages (source, destination, tag, bytes) 5 µs later for 20 µs, and one after
+    it.
+    """
     g = GraphBuilder(**metadata)
     first = g.activity("first", 0, 10_000)
     lists = {

@@ -15,7 +15,9 @@ SIMULATED = {
     (CollectiveType.ALL_GATHER, 8): 1_100_758,
     (CollectiveType.ALL_TO_ALL, 8): 20_533,
 }
-"""ns that ASTRA-sim takes for 16 MB, by type and ranks: a switch with 100 GB/s and 500 ns a link, rings, direct all-to-alls."""
+"""ns that ASTRA-sim takes for 16 MB, by type and ranks: a switch with 100 GB/s and 500 ns a link, rings, direct
+all-to-alls.
+"""
 
 
 def test_the_simulators_own_times_give_the_network_that_it_had() -> None:

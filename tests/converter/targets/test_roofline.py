@@ -15,7 +15,9 @@ V100 = Roofline(15.7, 900.0)
 
 
 def lasts_ns(graph: ExecutionGraph, peaks: Roofline) -> dict[str, int]:
-    """By name: operations over what the device does at most at so many operations per byte, in whole ns, as the simulator reckons."""
+    """By name: operations over what the device does at most at so many operations per byte, in whole ns, as the
+    simulator reckons.
+    """
     operations, moved = (graph.integers(name).astype(float) for name in ("num_ops", "tensor_size"))
     most = np.minimum(peaks.memory_gb_s * 1e9 * (operations / moved), peaks.tflops * 1e12)
     times = (operations / most * 1e9).astype(np.int64).tolist()

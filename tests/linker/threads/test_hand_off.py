@@ -203,7 +203,7 @@ def test_a_single_thread_has_no_hand_offs() -> None:
 # by timing
 
 
-MEDIAN, MOST = ANY_THREAD.median, ANY_THREAD.most
+MEDIAN, MOST = ANY_THREAD.median, ANY_THREAD.upper
 LATER = 1_000_000
 GAP = Op("waiting", LATER, 2 * LATER, MAIN)
 BUSY = [Op("mine", number, number + 1, MAIN) for number in range(5)]

@@ -1,6 +1,8 @@
-"""Collectives as messages: every member ends with all that it should have, nobody waits for ever, and no byte is sent twice.
+"""Collectives as messages: every member ends with all that it should have, nobody waits for ever, and no byte is sent
+twice.
 
-A message carries what its sender had when it could be sent at the earliest: what the member put in, and what came by the steps it follows.
+A message carries what its sender had when it could be sent at the earliest: what the member put in, and what came by
+the steps it follows.
 """
 
 from collections.abc import Callable, Sequence
@@ -95,9 +97,9 @@ def test_all_have_something_of_all(algorithm: str, data: st.DataObject) -> None:
 @given(data=st.data())
 def test_gathered_is_what_anybody_has(algorithm: str, data: st.DataObject) -> None:
     members = data.draw(parts(algorithm))
-    given_by = {part.place for part in members if part.sizes[part.place]}
+    given_by = {part.group_rank for part in members if part.sizes[part.group_rank]}
     for part, known in zip(members, known_at_the_end(algorithm, members), strict=True):
-        if algorithm.startswith("all") or part.place == part.root:
+        if algorithm.startswith("all") or part.group_rank == part.root:
             assert known >= given_by
 
 
@@ -119,20 +121,20 @@ def test_the_root_has_something_of_all_that_is_reduced(data: st.DataObject) -> N
 
 def received(part: CollectiveMember, size: Callable[[int], int]) -> int:
     """The sum over the other members."""
-    return sum(size(place) for place in range(part.members) if place != part.place)
+    return sum(size(place) for place in range(part.members) if place != part.group_rank)
 
 
 TAKES: dict[str, Callable[[CollectiveMember], int]] = {
     "all-gather by ring": lambda part: received(part, lambda place: part.sizes[place]),
     "all-gather by recursive doubling": lambda part: received(part, lambda place: part.sizes[place]),
-    "all-to-all pairwise": lambda part: received(part, lambda place: part.shares[place][part.place]),
+    "all-to-all pairwise": lambda part: received(part, lambda place: part.shares[place][part.group_rank]),
     # the sums so far of all blocks but the one that the member begins with
-    "reduce-scatter by ring": lambda part: part.sizes[0] - blocks(part.sizes[0], part.members)[part.place - 1],
-    "broadcast along the ring": lambda part: part.sizes[0] * (part.place != part.root),
+    "reduce-scatter by ring": lambda part: part.sizes[0] - blocks(part.sizes[0], part.members)[part.group_rank - 1],
+    "broadcast along the ring": lambda part: part.sizes[0] * (part.group_rank != part.root),
     "scatter, from the root to each": lambda part: (
-        blocks(part.sizes[0], part.members)[part.place] * (part.place != part.root)
+        blocks(part.sizes[0], part.members)[part.group_rank] * (part.group_rank != part.root)
     ),
-    "message": lambda part: part.sizes[0] * part.place,
+    "message": lambda part: part.sizes[0] * part.group_rank,
 }
 """How many bytes a member receives."""
 

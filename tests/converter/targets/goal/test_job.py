@@ -1,4 +1,6 @@
-"""Jobs in GOAL: who waits for whom, what a message needs, and that the measured run comes back when messages cost nothing."""
+"""Jobs in GOAL: who waits for whom, what a message needs, and that the measured run comes back when messages cost
+nothing.
+"""
 
 import tempfile
 from collections import Counter
@@ -129,7 +131,9 @@ def test_members_meet_and_take_the_shortest_measured_time_from_the_last_arrival_
 
 
 def test_a_rank_that_began_later_begins_later() -> None:
-    """Its clock begins 70 after the other one's, as both end the collective at once; what it does beside ends that much later."""
+    """Its clock begins 70 after the other one's, as both end the collective at once; what it does beside ends that much
+    later.
+    """
     g = GraphBuilder(rank=1)
     g.collective(10, 30, ranks=[0, 1], comm_type=CollectiveType.ALL_REDUCE, comm_size=4096)
     g.activity("beside", 0, 100, stream=8)
