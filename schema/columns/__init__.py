@@ -37,6 +37,7 @@ from .groups import (
     asof_forward as asof_forward,
     cumcount as cumcount,
     group_ids as group_ids,
+    group_sums as group_sums,
     is_group_start as is_group_start,
     places as places,
     previous_in_group as previous_in_group,

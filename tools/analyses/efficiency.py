@@ -21,6 +21,7 @@ from .rank import (
     Table,
     activity_classes,
     activity_rows,
+    integers,
     microseconds,
     per_rank,
     percentage,
@@ -167,7 +168,7 @@ def _by_step(rank: RankTrace, work: _Work) -> Table:
     known = np.array([number in work.peaks for _, number in rows], np.bool_)
     columns = [
         rank_column(rank.rank, len(rows)),
-        Column("device", "", np.array([number for _, number in rows], np.int64)),
+        integers("device", [number for _, number in rows]),
         Column("step", "", [steps.name[one] for one in of_step.tolist()]),
         microseconds("time", time),
         Column("operations", "", done),

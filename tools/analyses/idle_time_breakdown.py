@@ -8,7 +8,7 @@ it.
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64
+from ...schema.columns import Bool, Int64, group_sums
 from ...schema.linked import DeviceWaits, LinkedTrace, guessed, streams_of
 from ...schema.traces import NEVER
 from .rank import (
@@ -41,11 +41,9 @@ def _table(rank: RankTrace, options: Options) -> Table:
     causes, cause = _causes(linked, row, freed, category)
     keys = np.stack((lane, category, cause), axis=1)
     group, number = np.unique(keys, axis=0, return_inverse=True)
-    time, count = np.zeros((2, len(group)), np.int64)
-    np.add.at(time, number.reshape(-1), gap)
-    np.add.at(count, number.reshape(-1), 1)
-    whole = np.zeros(len(streams.device), np.int64)
-    np.add.at(whole, lane, gap)
+    number = number.reshape(-1)
+    time, count = group_sums(number, gap, len(group)), group_sums(number, 1, len(group))
+    whole = group_sums(lane, gap, len(streams.device))
     columns = [
         rank_column(rank.rank, len(group)),
         Column("device", "", streams.device[group[:, 0]]),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...schema.columns import Int64
+from ...schema.columns import Int64, group_sums
 from .rank import Column, Floats, microseconds
 
 
@@ -30,9 +30,7 @@ class Durations:
 
     def sums(self) -> Int64:
         """Returns the sum of each group."""
-        total = np.zeros(len(self.count), np.int64)
-        np.add.at(total, self.group, self.duration)
-        return total
+        return group_sums(self.group, self.duration, len(self.count))
 
     def means(self) -> Floats:
         """Returns the mean of each group."""

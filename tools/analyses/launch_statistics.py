@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64
+from ...schema.columns import Bool, Int64, group_sums
 from ...schema.linked import LinkedTrace
 from .rank import (
     ActivityClass,
@@ -19,6 +19,7 @@ from .rank import (
     RankTrace,
     Table,
     activity_classes,
+    integers,
     microseconds,
     per_rank,
     percentage,
@@ -61,8 +62,7 @@ def launches_of(linked: LinkedTrace) -> Launches:
     call, lane = np.unique(activities.call_row[row], return_inverse=True)
     order = sequence(Intervals(activities.start[row], activities.end[row]), lane)
     fresh = activities.end[row][order.row] - np.maximum(activities.start[row][order.row], order.busy_until)
-    device = np.zeros(len(call), np.int64)
-    np.add.at(device, order.lane, np.maximum(fresh, 0))
+    device = group_sums(order.lane, np.maximum(fresh, 0), len(call))
     first = row[order.row[np.searchsorted(order.lane, np.arange(len(call)))]] if len(row) else row
     delay = np.maximum(activities.start[first] - calls.end[call], 0)
     by_time = np.argsort(calls.start[call], kind="stable")
@@ -104,9 +104,7 @@ def _by_api(rank: RankTrace, found: Launches, flags: list[Bool], note: str) -> T
     count = np.bincount(number, minlength=len(codes)).astype(np.int64)
 
     def total(column: Int64 | Bool) -> Int64:
-        sums = np.zeros(len(codes), np.int64)
-        np.add.at(sums, number, column)
-        return sums
+        return group_sums(number, column, len(codes))
 
     longest = np.zeros(len(codes), np.int64)
     np.maximum.at(longest, number, found.delay)
@@ -134,7 +132,7 @@ def _delay_by_op(rank: RankTrace, found: Launches, late: Bool, note: str) -> Tab
     columns = [
         rank_column(rank.rank, len(codes)),
         Column("op", "", [names[code] for code in codes[order].tolist()]),
-        Column("launches", "", np.array([len(delays) for delays in told], np.int64)),
+        integers("launches", [len(delays) for delays in told]),
         microseconds("delay_mean", [delays.mean() for delays in told]),
         microseconds("delay_median", [np.median(delays) for delays in told]),
         microseconds("delay_max", [delays.max() for delays in told]),
@@ -150,8 +148,7 @@ def _short_kernels(rank: RankTrace) -> Table:
     duration = (activities.end - activities.start)[kernel]
     bucket = np.searchsorted(BUCKETS, duration, side="right") - 1
     count = np.bincount(bucket).astype(np.int64)
-    time = np.zeros(len(count), np.int64)
-    np.add.at(time, bucket, duration)
+    time = group_sums(bucket, duration, len(count))
     columns = [
         rank_column(rank.rank, len(count)),
         microseconds("from", BUCKETS[: len(count)]),

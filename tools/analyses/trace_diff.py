@@ -12,11 +12,17 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...schema.columns import ABSENT, Bool, Categorical, Int64, Tree
+from ...schema.columns import ABSENT, Bool, Categorical, Int64, Tree, group_sums
 from ...schema.linked import op_tree
 from .modules import ModuleTimes, module_difference
 from .ops import device_time_of_ops
-from .rank import Column, RankTrace, Table, microseconds
+from .rank import (
+    Column,
+    RankTrace,
+    Table,
+    integers,
+    microseconds,
+)
 
 OP, CALL, KERNEL = "op", "call", "kernel"
 STEP = re.compile(r"^(ProfilerStep#)\d+$")
@@ -104,15 +110,11 @@ class Summary:
             sums[0], sums[1], sums[2] = sums[0] + count, sums[1] + on_device, sums[2] + on_host
 
 
-def _grouped(keys: npt.NDArray[np.integer], *columns: Int64) -> Iterator[tuple[list[int], int, list[int]]]:
+def _grouped(keys: npt.NDArray[np.integer], *columns: Int64) -> Iterator[tuple[list[int], int, tuple[int, ...]]]:
     """Returns each distinct row of `keys`, how often it occurs, and the sums of the columns over its occurrences."""
     distinct, number = np.unique(keys, axis=0, return_inverse=True)
-    number = number.reshape(-1)
-    sums = np.zeros((len(distinct), len(columns)), np.int64)
-    for place, column in enumerate(columns):
-        np.add.at(sums[:, place], number, column)
-    counts = np.bincount(number, minlength=len(distinct))
-    return zip(distinct.tolist(), counts.tolist(), sums.tolist(), strict=True)
+    counts, *sums = (group_sums(number.reshape(-1), column, len(distinct)).tolist() for column in (1, *columns))
+    return zip(distinct.tolist(), counts, zip(*sums, strict=True), strict=True)
 
 
 def trace_diff(before: Iterable[RankTrace], after: Iterable[RankTrace]) -> Table:
@@ -155,7 +157,7 @@ def _tree(places: dict[CallTreeNode, int], one: Summary, other: Summary, note: s
     counts, device, host = np.moveaxis(sums.reshape(-1, 2, 3), 2, 0)
     keys = list(places)
     columns = [
-        Column("depth", "", np.array([depth for depth, _, _ in rows], np.int64)),
+        integers("depth", [depth for depth, _, _ in rows]),
         Column("kind", "", [keys[place].kind for _, place, _ in rows]),
         Column("name", "", [keys[place].name for _, place, _ in rows]),
         Column("category", "", _categories(counts)),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...schema.columns import Int64
+from ...schema.columns import Int64, group_sums
 from ...schema.graph import DependencyKind
 from .execution import Replay, Schedule
 from .node_class import NodeClass
@@ -118,7 +118,6 @@ def _wait_kind(reasons: Int64) -> Int64:
 
 def time_by_kind(pieces: Pieces) -> dict[str, int]:
     """Returns the path's ns by what they are spent on, longest first."""
-    total = np.zeros(len(KINDS), np.int64)
-    np.add.at(total, pieces.kind, pieces.time)
+    total = group_sums(pieces.kind, pieces.time, len(KINDS))
     order = np.argsort(-total, kind="stable").tolist()
-    return {KINDS[one]: int(total[one]) for one in order if total[one]}
+    return {KINDS[kind]: int(total[kind]) for kind in order if total[kind]}

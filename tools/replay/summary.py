@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from ...schema.columns import Int64
+from ...schema.columns import Int64, group_sums
 from ...schema.graph import DependencyKind
 from .answer import answer
 from .critical_path import pieces_of, time_by_kind
@@ -94,8 +94,7 @@ def busy_ns(replay: Replay) -> dict[str, int]:
     start, end = replay.start_ns[rows] + shift, replay.end_ns[rows] + shift
     covered = np.maximum.accumulate(end)
     busy = covered - np.maximum(start, np.concatenate((start[:1], covered[:-1])))
-    total = np.zeros(len(work.lanes), np.int64)
-    np.add.at(total, lane, np.maximum(busy, 0))
+    total = group_sums(lane, np.maximum(busy, 0), len(work.lanes))
     labels = work.rank_labels() if len(work.graphs) > 1 else None
     return {stream_label(work.lanes[one], labels): int(total[one]) for one in np.unique(lane).tolist()}
 

@@ -8,7 +8,7 @@ import orjson
 
 from ..analyses import Column, Table
 from .cells import kind, short_and_full
-from .rows import first, largest
+from .rows import largest
 
 ROOM = 4_500_000
 """Bytes that the rows of all tables take at most."""
@@ -40,7 +40,7 @@ def _within(table: Table, by: str, room: int) -> Embedded:
     # a value and its comma take two bytes at least
     rows = min(len(table), max(room // (2 * len(table.columns) or 1), FEWEST))
     while True:
-        held = largest(table, by, rows) if by else first(table, rows)
+        held = largest(table, by, rows) if by else table.take(slice(rows))
         made = orjson.dumps({"rows": rows, "columns": [_column(column) for column in held.columns]})
         if len(made) <= room or rows <= FEWEST:
             return Embedded(made, rows, by)

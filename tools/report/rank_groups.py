@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64
+from ...schema.columns import Int64
 from ..analyses import Column, Floats, Table
 from ..rank_rows import ranges
 
@@ -75,17 +75,7 @@ def of_ranks(table: Table, ranks: Collection[int]) -> Table:
     """Returns the rows of these ranks; a table without ranks as it is."""
     if all(column.name != "rank" for column in table.columns):
         return table
-    chosen = np.isin(np.asarray(table["rank"], np.int64), list(ranks))
-    return Table(
-        table.name, table.title, [_taken(column, chosen) for column in table.columns], table.note, table.details
-    )
-
-
-def _taken(column: Column, chosen: Bool) -> Column:
-    name, unit, values = column
-    if isinstance(values, list):
-        return Column(name, unit, [values[row] for row in np.flatnonzero(chosen).tolist()])
-    return Column(name, unit, values[chosen])
+    return table.take(np.isin(np.asarray(table["rank"], np.int64), list(ranks)))
 
 
 def groups_table(groups: Sequence[RankGroup], ranks: Table) -> Table:

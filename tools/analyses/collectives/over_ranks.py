@@ -10,9 +10,18 @@ from collections.abc import Sequence
 import numpy as np
 
 from ....converter.ranks import Group, ranks_of
-from ....schema.columns import Int64
 from ....schema.graph import CollectiveType
-from ..rank import Analysis, Column, Floats, Options, RankTrace, Table, microseconds, percentage
+from ..rank import (
+    Analysis,
+    Column,
+    Floats,
+    Options,
+    RankTrace,
+    Table,
+    integers,
+    microseconds,
+    percentage,
+)
 from .arrivals import Arrival, RankCollectives, collectives_of
 from .matched import MatchedCollective, group_label, matched
 from .waits import NAME, all_to_all, by_group, waits, waits_by_rank
@@ -42,12 +51,12 @@ def _over_ranks(parts: Sequence[RankCollectives], _: Options) -> Table:
     first = [arrivals[0] for arrivals in present]
     columns = [
         Column("group", "", [group_label(collective.group) for collective in collectives]),
-        Column("sequence", "", _integers([collective.sequence for collective in collectives])),
-        Column("repetition", "", _integers([collective.repetition for collective in collectives])),
+        integers("sequence", [collective.sequence for collective in collectives]),
+        integers("repetition", [collective.repetition for collective in collectives]),
         Column("collective", "", [arrival.name for arrival in first]),
         Column("dtype", "", [arrival.dtype for arrival in first]),
-        Column("members", "", _integers([arrival.members for arrival in first])),
-        Column("present", "", _integers([len(arrivals) for arrivals in present])),
+        integers("members", [arrival.members for arrival in first]),
+        integers("present", [len(arrivals) for arrivals in present]),
         Column("missing", "", [", ".join(map(str, ranks)) for ranks in missing]),
         *_figures(present),
     ]
@@ -82,7 +91,7 @@ def _by_size(columns: Sequence[Column], ranks: int) -> Table:
         Column("group", "", [group for group, _, _ in told]),
         Column("collective", "", [collective for _, collective, _ in told]),
         Column("size", "B", np.array([size for _, _, size in told], np.float64)),
-        Column("count", "", _integers([len(rows[key]) for key in told])),
+        integers("count", [len(rows[key]) for key in told]),
         Column("latency", "µs", np.array([_median(values["latency"][rows[key]]) for key in told], np.float64)),
         Column("bus_bandwidth", "GB/s", typical),
         Column("best_bandwidth", "GB/s", seen),
@@ -122,7 +131,7 @@ def _figures(present: list[list[Arrival]]) -> list[Column]:
         Column("size", "B", size),
         microseconds("latency", latency),
         microseconds("start_skew", skew),
-        Column("straggler", "", _integers(last)),
+        integers("straggler", last),
         Column("algorithm_bandwidth", "GB/s", bandwidth),
         Column("bus_bandwidth", "GB/s", bandwidth * share),
         Column("imbalance", "", _imbalance(present)),
@@ -164,16 +173,12 @@ def _missing_by_group(collectives: Sequence[MatchedCollective], missing: list[li
     )
     rows = sorted(lacking.items(), key=lambda item: (ranks_of(item[0][0].ranks), *item[0]))
     columns = [
-        Column("rank", "", _integers([rank for (_, rank), _ in rows])),
+        integers("rank", [rank for (_, rank), _ in rows]),
         Column("group", "", [group_label(group) for (group, _), _ in rows]),
-        Column("missing", "", _integers([count for _, count in rows])),
+        integers("missing", [count for _, count in rows]),
     ]
     note = "" if rows else "every rank recorded all collectives of its groups" if collectives else NO_COLLECTIVES
     return Table(f"{NAME}_missing", "Collectives that a member did not record", columns, note)
-
-
-def _integers(values: list[int]) -> Int64:
-    return np.array(values, np.int64)
 
 
 collectives_over_ranks = Analysis(NAME, _of_rank, _over_ranks)

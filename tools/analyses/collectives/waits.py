@@ -12,7 +12,13 @@ import numpy as np
 
 from ....converter.ranks import awaits_all, ranks_of
 from ....schema.graph import CollectiveType
-from ..rank import Column, Table, microseconds, percentage
+from ..rank import (
+    Column,
+    Table,
+    integers,
+    microseconds,
+    percentage,
+)
 from .arrivals import Arrival
 from .matched import MatchedCollective, group_label
 
@@ -31,9 +37,9 @@ def waits(collectives: Sequence[MatchedCollective], note: str) -> Table:
             often[one.rank, last.rank] += 1
     pairs = sorted(time, key=lambda pair: (-time[pair], pair))
     columns = [
-        Column("rank", "", np.array([rank for rank, _ in pairs], np.int64)),
-        Column("waits_for", "", np.array([last for _, last in pairs], np.int64)),
-        Column("collectives", "", np.array([often[pair] for pair in pairs], np.int64)),
+        integers("rank", [rank for rank, _ in pairs]),
+        integers("waits_for", [last for _, last in pairs]),
+        integers("collectives", [often[pair] for pair in pairs]),
         microseconds("time", [time[pair] for pair in pairs]),
     ]
     return Table(f"{NAME}_waits", "Who waits for whom", columns, note or ("" if pairs else NOBODY))
@@ -53,9 +59,9 @@ def waits_by_rank(collectives: Sequence[MatchedCollective], note: str) -> Table:
     ranks = sorted(came)
     shared = np.array([came[rank] for rank in ranks], np.int64)
     columns = [
-        Column("rank", "", np.array(ranks, np.int64)),
+        integers("rank", ranks),
         Column("collectives", "", shared),
-        Column("last", "", np.array([last_at[rank] for rank in ranks], np.int64)),
+        integers("last", [last_at[rank] for rank in ranks]),
         percentage("last_pct", [last_at[rank] for rank in ranks], shared),
         microseconds("waited", [waited[rank] for rank in ranks]),
         microseconds("awaited", [caused[rank] for rank in ranks]),
@@ -74,9 +80,9 @@ def by_group(collectives: Sequence[MatchedCollective], note: str) -> Table:
             exposed[one.rank, label] += one.exposed
     keys = sorted(often)
     columns = [
-        Column("rank", "", np.array([rank for rank, _ in keys], np.int64)),
+        integers("rank", [rank for rank, _ in keys]),
         Column("group", "", [group for _, group in keys]),
-        Column("collectives", "", np.array([often[key] for key in keys], np.int64)),
+        integers("collectives", [often[key] for key in keys]),
         microseconds("time", [time[key] for key in keys]),
         microseconds("exposed", [exposed[key] for key in keys]),
         percentage("exposed_pct", [exposed[key] for key in keys], [time[key] for key in keys]),
@@ -97,8 +103,8 @@ def all_to_all(collectives: Sequence[MatchedCollective]) -> Table:
     keys = sorted(bytes_)
     columns = [
         Column("group", "", [group for group, _, _ in keys]),
-        Column("source", "", np.array([source for _, source, _ in keys], np.int64)),
-        Column("destination", "", np.array([target for _, _, target in keys], np.int64)),
+        integers("source", [source for _, source, _ in keys]),
+        integers("destination", [target for _, _, target in keys]),
         Column("size", "B", np.array([bytes_[key] for key in keys], np.float64)),
     ]
     return Table(f"{NAME}_all_to_all", "What goes from rank to rank in all-to-alls", columns, "" if keys else NO_SPLITS)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ....schema.columns import Int64, Tree
+from ....schema.columns import Tree
 from ....schema.linked import LinkedTrace, op_tree
 from ..rank import (
     USER_SCOPE,
@@ -24,6 +24,7 @@ from ..rank import (
     RankTrace,
     Table,
     activity_classes,
+    integers,
 )
 
 KERNEL_LAUNCH = re.compile(r"Launch(Cooperative)?Kernel")
@@ -132,19 +133,15 @@ def _over_ranks(parts: Sequence[RankCounters], _: Options) -> Table:
     rows = [row for part in parts for row in part.measured]
     counters = list(dict.fromkeys(name for row in rows for name in row.counters))
     columns = [
-        Column("rank", "", _integers([row.rank for row in rows])),
+        integers("rank", [row.rank for row in rows]),
         Column("op_stack", "", [row.op_stack for row in rows]),
         Column("kernel", "", [row.kernel for row in rows]),
-        Column("correlation", "", _integers([row.correlation for row in rows])),
+        integers("correlation", [row.correlation for row in rows]),
         Column("flops", "", _numbers([flops(row.counters) for row in rows])),
         *(Column(name, "", _numbers([row.counters.get(name, np.nan) for row in rows])) for name in counters),
     ]
     notes = [f"rank {part.rank}: {part.note}" for part in parts if part.note and part.note != NO_RANGES]
     return Table(NAME, "CUPTI counters", columns, "; ".join(notes) if rows else NO_RANGES)
-
-
-def _integers(values: list[int]) -> Int64:
-    return np.array(values, np.int64)
 
 
 def _numbers(values: list[float]) -> Floats:

@@ -24,6 +24,7 @@ from ..rank import (
     Table,
     activity_classes,
     began_ns,
+    integers,
     intervals_of,
     microseconds,
     per_rank,
@@ -160,9 +161,9 @@ def _summary(rank: RankTrace, found: list[Counter], note: str) -> Table:
     mean, largest, median, high, active, at_limit = rows
     columns = [
         rank_column(rank.rank, len(found)),
-        Column("device", "", np.array([one.device for one in found], np.int64)),
+        integers("device", [one.device for one in found]),
         Column("counter", "", [one.name for one in found]),
-        Column("stream", "", np.array([one.stream for one in found], np.int64)),
+        integers("stream", [one.stream for one in found]),
         Column("mean", "", mean),
         Column("max", "", largest),
         Column("q50", "", median),

@@ -14,6 +14,7 @@ from ..rank import (
     RankTrace,
     Table,
     began_ns,
+    integers,
     microseconds,
     per_rank,
     percentage,
@@ -70,11 +71,11 @@ def _peaks(rank: RankTrace, curves: list[Curve], note: str) -> Table:
     time = np.array([one.time[one.peak] for one in curves], np.int64)
     columns = [
         rank_column(rank.rank, len(curves)),
-        Column("device", "", np.array([one.device for one in curves], np.int64)),
+        integers("device", [one.device for one in curves]),
         Column("step", "", _steps(rank.linked, time)),
         microseconds("ts", time - began_ns(rank.linked)),
-        Column("peak", BYTES, np.array([one.allocated[one.peak] for one in curves], np.int64)),
-        Column("before", BYTES, np.array([one.before for one in curves], np.int64)),
+        integers("peak", [one.allocated[one.peak] for one in curves], BYTES),
+        integers("before", [one.before for one in curves], BYTES),
         Column("reserved", BYTES, _whole(np.array([_largest(one) for one in curves], np.float64))),
         Column("known_by", "", [one.source for one in curves]),
     ]
@@ -108,11 +109,11 @@ def _live(rank: RankTrace, curves: list[Curve], note: str) -> Table:
     device, op, maker, blocks, size, whole = zip(*rows, strict=True) if rows else ((),) * 6
     columns = [
         rank_column(rank.rank, len(rows)),
-        Column("device", "", np.array(device, np.int64)),
+        integers("device", device),
         Column("op", "", [*op]),
         Column("got_by", "", [*maker]),
-        Column("blocks", "", np.array(blocks, np.int64)),
-        Column("size", BYTES, np.array(size, np.int64)),
+        integers("blocks", blocks),
+        integers("size", size, BYTES),
         percentage("pct", np.array(size, np.int64), np.array(whole, np.int64)),
     ]
     return Table(f"{NAME}_live", "What lives at the peak", columns, note)

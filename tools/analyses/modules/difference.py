@@ -4,7 +4,15 @@ from collections import defaultdict
 
 import numpy as np
 
-from ..rank import Column, Floats, RankTrace, Table, microseconds, with_modules
+from ..rank import (
+    Column,
+    Floats,
+    RankTrace,
+    Table,
+    integers,
+    microseconds,
+    with_modules,
+)
 from .modules import BY_ANNOTATION, NOTHING
 from .shares import shares
 from .tree import ModuleTree, module_tree
@@ -43,7 +51,7 @@ def module_difference(before: ModuleTimes, after: ModuleTimes) -> Table:
     on_device = bool(one[DEVICE].any() or other[DEVICE].any())
     place = DEVICE if on_device else HOST
     columns = [
-        Column("depth", "", np.array(tree.depth, np.int64)),
+        integers("depth", tree.depth),
         Column("name", "", tree.names),
         microseconds("difference", other[place] - one[place]),
         Column("count_a", "", one[COUNT].astype(np.int64)),

@@ -12,6 +12,7 @@ from ..rank import (
     Options,
     RankTrace,
     Table,
+    integers,
     microseconds,
     per_rank,
     percentage,
@@ -52,7 +53,7 @@ def _columns(tree: ModuleTree, own: Shares) -> list[Column]:
         tree.subtree(column) for column in (own.device, own.operations, own.path, own.host)
     )
     return [
-        Column("depth", "", np.array(tree.depth, np.int64)),
+        integers("depth", tree.depth),
         Column("name", "", tree.names),
         microseconds("device_self", own.device),
         microseconds("device_subtree", device),

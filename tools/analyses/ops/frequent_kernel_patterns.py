@@ -6,9 +6,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ....schema.columns import ABSENT, Int64
+from ....schema.columns import ABSENT, Int64, group_sums
 from ....schema.linked import LinkedTrace, op_tree
-from ..rank import USER_SCOPE, Column, Options, RankTrace, Table, microseconds, per_rank, rank_column
+from ..rank import (
+    USER_SCOPE,
+    Column,
+    Options,
+    RankTrace,
+    Table,
+    integers,
+    microseconds,
+    per_rank,
+    rank_column,
+)
 
 ARROW = " → "
 
@@ -80,10 +90,9 @@ def patterns_of(found: Occurrences, linked: LinkedTrace) -> Patterns:
 
 def pattern_times(found: Occurrences, patterns: Patterns, linked: LinkedTrace) -> Int64:
     """Returns the ns of all activities of each pattern."""
-    time = np.zeros(len(patterns.kernels), np.int64)
-    which = np.repeat(patterns.of_occurrence, np.diff(found.first))
-    np.add.at(time, which, (linked.activities.end - linked.activities.start)[found.activity])
-    return time
+    pattern = np.repeat(patterns.of_occurrence, np.diff(found.first))
+    duration = (linked.activities.end - linked.activities.start)[found.activity]
+    return group_sums(pattern, duration, len(patterns.kernels))
 
 
 def _table(rank: RankTrace, options: Options) -> Table:
@@ -91,16 +100,15 @@ def _table(rank: RankTrace, options: Options) -> Table:
     found = occurrences(linked, options.operator, options.longest_pattern)
     patterns = patterns_of(found, linked)
     activities, ops, device = linked.activities, linked.ops, pattern_times(found, patterns, linked)
-    count, host = np.zeros((2, len(patterns.kernels)), np.int64)
-    np.add.at(count, patterns.of_occurrence, 1)
-    np.add.at(host, patterns.of_occurrence, (ops.end - ops.start)[found.op_row])
+    count = group_sums(patterns.of_occurrence, 1, len(patterns.kernels))
+    host = group_sums(patterns.of_occurrence, (ops.end - ops.start)[found.op_row], len(count))
     order = np.lexsort((-device, -count))
     names, shown = activities.name.table, order.tolist()
     columns = [
         rank_column(rank.rank, len(order)),
         Column("operator", "", [ops.name.table[patterns.operator[one]] for one in shown]),
         Column("pattern", "", [ARROW.join(names[code] for code in patterns.kernels[one]) for one in shown]),
-        Column("length", "", np.array([len(patterns.kernels[one]) for one in shown], np.int64)),
+        integers("length", [len(patterns.kernels[one]) for one in shown]),
         Column("count", "", count[order]),
         microseconds("device_time", device[order]),
         microseconds("host_time", host[order]),

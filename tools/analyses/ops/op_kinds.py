@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ....schema.columns import Bool, Int32, Int64, Tree
+from ....schema.columns import Bool, Int32, Int64, Tree, group_ids, group_sums
 
 
 @dataclass(slots=True)
@@ -23,25 +23,17 @@ class OpKinds:
 
     def total(self, values: Int64) -> Int64:
         """Returns per kind the sum of what each of the n ops has by itself."""
-        return self._sums(self.number, values)
+        return group_sums(self.number, values, len(self.row))
 
     def total_once(self, values: Int64) -> Int64:
         """Returns per kind the sum of what each of the n ops has with all that it called, so that ops inside one of
         their kind add nothing.
         """
-        return self._sums(self.number[self.outermost], values[self.outermost])
-
-    def _sums(self, number: Int64, values: Int64) -> Int64:
-        sums = np.zeros(len(self.row), np.int64)
-        np.add.at(sums, number, values)
-        return sums
+        return group_sums(self.number[self.outermost], values[self.outermost], len(self.row))
 
 
 def op_kinds(tree: Tree, rows: Int64, *columns: Int32 | Int64) -> OpKinds:
     """Returns the kinds of the ops in these rows, which differ by any of these columns over all ops."""
-    kind = np.zeros(len(tree.parent), np.int64)
-    for column in columns:
-        values, code = np.unique(column, return_inverse=True)
-        kind = np.unique(kind * len(values) + code, return_inverse=True)[1]
+    kind = group_ids(*(column.astype(np.int64) for column in columns))
     _, first, number = np.unique(kind[rows], return_index=True, return_inverse=True)
     return OpKinds(rows[first], number, tree.is_outermost(kind)[rows])

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ....schema.columns import ABSENT, Int64, Tree
+from ....schema.columns import ABSENT, Int64, Tree, group_sums
 from ....schema.linked import LinkedTrace, op_tree
 from ..rank import (
     Column,
@@ -39,9 +39,8 @@ def device_time_of_ops(linked: LinkedTrace, tree: Tree | None = None) -> OpDevic
     ops, activities = linked.ops, linked.activities
     tree = tree or op_tree(ops)
     launched = np.flatnonzero(activities.op_row >= 0)
-    own, count = np.zeros((2, len(ops)), np.int64)
-    np.add.at(own, activities.op_row[launched], (activities.end - activities.start)[launched])
-    np.add.at(count, activities.op_row[launched], 1)
+    op_row, duration = activities.op_row[launched], (activities.end - activities.start)[launched]
+    own, count = group_sums(op_row, duration, len(ops)), group_sums(op_row, 1, len(ops))
     return OpDeviceTime(tree, own, tree.subtree_sums(own), tree.subtree_sums(count))
 
 

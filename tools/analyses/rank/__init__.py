@@ -44,6 +44,7 @@ from .table import (
     Column as Column,
     Floats as Floats,
     Table as Table,
+    integers as integers,
     microseconds as microseconds,
     percentage as percentage,
     rank_column as rank_column,

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ....schema.columns import Bool, Int64, is_group_start
+from ....schema.columns import Bool, Int64, group_sums, is_group_start
 
 
 class Intervals(NamedTuple):
@@ -58,9 +58,7 @@ def time_by_set(intervals: Intervals, kind: npt.NDArray[np.integer], kinds: int)
     running = np.zeros(len(order), np.int64)
     for one in range(kinds):
         running |= (np.cumsum(np.where(which == one, step, 0)) > 0).astype(np.int64) << one
-    total = np.zeros(1 << kinds, np.int64)
-    np.add.at(total, running[:-1], np.diff(time[order]))
-    return total
+    return group_sums(running[:-1], np.diff(time[order]), 1 << kinds)
 
 
 class Sequence(NamedTuple):

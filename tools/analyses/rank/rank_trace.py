@@ -19,7 +19,7 @@ from .began import began_ns
 from .captures import Capture
 from .recorded import Allocations, Recorded, read_recorded
 from .shapes import op_shapes
-from .table import Table, joined
+from .table import Table, concat
 
 
 @dataclass(slots=True)
@@ -102,7 +102,7 @@ def per_rank(name: str, table_of: Callable[[RankTrace, Options], Table]) -> Anal
         return rank.rank, table_of(rank, options)
 
     def over_ranks(parts: Sequence[tuple[int, Table]], _: Options) -> Table:
-        return joined(parts)
+        return concat(parts)
 
     return Analysis(name, of_rank, over_ranks)
 

@@ -4,14 +4,14 @@ or polars.
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import orjson
 
-from ....schema.columns import Categorical, Summary, SummaryRepr, to_pandas, to_polars
+from ....schema.columns import Bool, Categorical, Int64, Summary, SummaryRepr, to_pandas, to_polars
 from ...rank_rows import ranges
 
 Floats = npt.NDArray[np.float64]
@@ -27,6 +27,12 @@ class Column(NamedTuple):
     name: str
     unit: str
     values: Values
+
+    def take(self, rows: Int64 | Bool | slice) -> "Column":
+        """Returns the column of these rows."""
+        if isinstance(rows, slice) or not isinstance(self.values, list):
+            return self._replace(values=self.values[rows])
+        return self._replace(values=[self.values[row] for row in np.arange(len(self.values))[rows].tolist()])
 
 
 ROWS_AT_ONCE = 10_000
@@ -73,11 +79,13 @@ class Table(SummaryRepr):
         values = [_python_values(column.values) for column in self.columns]
         return [dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)]
 
+    def take(self, rows: Int64 | Bool | slice) -> "Table":
+        """Returns the table of these rows, with all details."""
+        return replace(self, columns=[column.take(rows) for column in self.columns])
+
     def pieces(self) -> Iterator["Table"]:
-        """Yields the same table in parts of so many rows, for what would be large row by row; none without rows."""
-        for first in range(0, len(self), ROWS_AT_ONCE):
-            columns = [Column(name, unit, values[first : first + ROWS_AT_ONCE]) for name, unit, values in self.columns]
-            yield Table(self.name, self.title, columns, self.note)
+        """Yields the table in pieces of ROWS_AT_ONCE rows, as rows take much more memory than columns."""
+        return (self.take(slice(first, first + ROWS_AT_ONCE)) for first in range(0, len(self), ROWS_AT_ONCE))
 
     def to_json(self) -> bytes:
         """Returns the rows as a JSON list; null for unknown numbers."""
@@ -127,25 +135,29 @@ def texts(name: str, strings: Categorical) -> Column:
     return Column(name, "", [table[code] for code in strings.codes.tolist()])
 
 
+def integers(name: str, values: Sequence[int], unit: str = "") -> Column:
+    """Returns a column of whole numbers."""
+    return Column(name, unit, np.array(values, np.int64))
+
+
 def rank_column(rank: int, count: int) -> Column:
     """Returns a column that says `count` times which rank."""
     return Column("rank", "", np.full(count, rank, np.int64))
 
 
-def joined(tables: Sequence[tuple[int, Table]]) -> Table:
-    """Returns the same table of several ranks, one below the other. A note says which ranks it is about where it is not
-    about all.
+def concat(tables: Sequence[tuple[int, Table]]) -> Table:
+    """Returns the table of several ranks, given as (rank, table), one below the other.
+
+    A note that only some ranks have begins with these ranks.
     """
     first = tables[0][1]
-    filled = [table for _, table in tables if len(table)] or [first]
-    columns = [_stacked([table.columns[place] for table in filled]) for place in range(len(first.columns))]
-    details = tuple(
-        joined([(rank, table.details[place]) for rank, table in tables]) for place in range(len(first.details))
-    )
-    return Table(first.name, first.title, columns, _notes(tables), details)
+    not_empty = [table.columns for _, table in tables if len(table)] or [first.columns]
+    columns = [_concat_columns(same) for same in zip(*not_empty, strict=True)]
+    details = zip(*([(rank, detail) for detail in table.details] for rank, table in tables), strict=True)
+    return Table(first.name, first.title, columns, _notes(tables), tuple(map(concat, details)))
 
 
-def _stacked(columns: Sequence[Column]) -> Column:
+def _concat_columns(columns: Sequence[Column]) -> Column:
     name, unit, values = columns[0]
     if isinstance(values, list):
         return Column(name, unit, [text for column in columns for text in column.values])

@@ -8,7 +8,7 @@ import numpy as np
 from ...analyses import Table
 from ...view import short_name
 from ..cells import shortened
-from ..rows import first_rows, largest_rows
+from ..rows import largest
 from .drawing import (
     LOGARITHMIC,
     POWERS,
@@ -56,7 +56,7 @@ def step_breakdown(table: Table) -> list[Chart]:
     parts = {"computation": "computation", "exposed_communication": "exposed communication", "rest": "idle and copies"}
     rows = [
         {**row, "place": place(row), "number": number, "part": label, "part_time": time}
-        for number, row in enumerate(first_rows(table, SHOWN_STEPS))
+        for number, row in enumerate(table.take(slice(SHOWN_STEPS)).rows())
         for name, label in parts.items()
         if (time := row.get(name, row["time"] - row["computation"] - row["exposed_communication"])) > 0
     ]
@@ -123,7 +123,7 @@ def launch_statistics(table: Table) -> list[Chart]:
     """Returns the launches with the longest delays, each a point; both axes are logarithmic."""
     rows = [
         {**row, "flags": row["flags"] or "none", "name": short_name(row["name"])}
-        for row in largest_rows(table, "delay", SHOWN_POINTS)
+        for row in largest(table, "delay", SHOWN_POINTS).rows()
     ]
     told = hover("name", "api", "rank", "stream", "host [µs]", "device [µs]", "delay [µs]", "flags")
     points = (
@@ -214,7 +214,7 @@ def collectives_over_ranks(table: Table) -> list[Chart]:
     """Returns how far apart members arrive, by the order of collectives, and the bandwidth by size."""
     rows = [
         {**row, "number": number, "last": f"rank {row['straggler']}"}
-        for number, row in enumerate(first_rows(table, SHOWN_POINTS))
+        for number, row in enumerate(table.take(slice(SHOWN_POINTS)).rows())
     ]
     told = hover("collective", "group", "sequence", "present", "last", "latency [µs]", "start_skew [µs]", "size [B]")
     base = alt.Chart(data(rows)).encode(tooltip=[*told, *hover("bus_bandwidth [GB/s]")])

@@ -3,7 +3,7 @@
 import altair as alt
 
 from ...analyses import Table
-from ..rows import Row, largest_rows
+from ..rows import Row, largest
 from .drawing import Chart, by_series, data, fields_of, hover, sized
 
 SHOWN_OPS = 1500
@@ -15,7 +15,7 @@ def efficiency(table: Table) -> list[Chart]:
 
     No chart where no op has both.
     """
-    named = [{**row, "limit": row["bound"] or "device not known"} for row in largest_rows(table, "time", SHOWN_OPS)]
+    named = [{**row, "limit": row["bound"] or "device not known"} for row in largest(table, "time", SHOWN_OPS).rows()]
     rows = [row for row in named if row["intensity"] and row["speed"]]
     if not rows:
         return []
