@@ -62,11 +62,11 @@ def absent_ranks(there: Iterable[int], count: int) -> dict[str, int]:
     }
 
 
-def ranges(numbers: Sequence[int]) -> str:
-    """Ascending numbers, runs of three and more as ranges.
+def ranges(numbers: Sequence[int], shortest: int = 3) -> str:
+    """Returns ascending numbers as text, runs of at least `shortest` as ranges.
 
-    >>> ranges([0, 1, 2, 5, 7, 8])
-    '0-2, 5, 7, 8'
+    >>> ranges([0, 1, 2, 5, 7, 8]), ranges([0, 1, 2, 5, 7, 8], shortest=2)
+    ('0-2, 5, 7, 8', '0-2, 5, 7-8')
     """
     runs: list[list[int]] = []
     for number in numbers:
@@ -74,4 +74,4 @@ def ranges(numbers: Sequence[int]) -> str:
             runs[-1].append(number)
         else:
             runs.append([number])
-    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs)
+    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) >= shortest else ", ".join(map(str, run)) for run in runs)

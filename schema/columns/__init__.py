@@ -52,6 +52,7 @@ from .intervals import (
     TOLERANCE as TOLERANCE,
     Intervals as Intervals,
     Nesting as Nesting,
+    busy_until as busy_until,
     innermost as innermost,
     nest as nest,
     thread_order as thread_order,

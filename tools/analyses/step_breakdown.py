@@ -4,19 +4,20 @@ out.
 
 import numpy as np
 
-from ...converter.edit import covered_until
-from ...schema.columns import Bool, Int64, rows_by_number, rows_of_each
+from ...schema.columns import Int64
 from ..replay import KINDS, NodeClass, pieces_of
 from .rank import (
     ActivityClass,
     BytesColumn,
     Column,
     Floats,
+    Intervals,
     Options,
     RankTrace,
     Steps,
     Table,
     activity_classes,
+    covered_time,
     microseconds,
     per_rank,
     percentage,
@@ -64,21 +65,14 @@ def _covered(rank: RankTrace, steps: Steps, step: Int64, device: Int64) -> tuple
     """Returns of each step and device the time in which anything ran, computation ran, and communication but no
     computation.
     """
-    activities, classes = rank.linked.activities, activity_classes(rank.linked.activities)
-    computes, talks = classes == ActivityClass.COMPUTATION, classes == ActivityClass.COMMUNICATION
-
-    def inside(chosen: Bool) -> Int64:
-        total = np.zeros(len(step), np.int64)
-        ran = rows_by_number(np.flatnonzero(chosen), activities.device)
-        for number, own in rows_of_each(device).items():
-            of = ran.get(number, own[:0])
-            spans = activities.start[of], activities.end[of]
-            until, since = (covered_until(times[step[own]], *spans) for times in (steps.end, steps.start))
-            total[own] = until - since
-        return total
-
-    computing = inside(computes)
-    return inside(np.ones(len(activities), np.bool_)), computing, inside(computes | talks) - computing
+    activities, spans = rank.linked.activities, Intervals(steps.start[step], steps.end[step])
+    classes = activity_classes(activities)
+    computes, communicates = classes == ActivityClass.COMPUTATION, classes == ActivityClass.COMMUNICATION
+    busy, computing, either = (
+        covered_time(activities, chosen, spans, device)
+        for chosen in (np.ones(len(activities), np.bool_), computes, computes | communicates)
+    )
+    return busy, computing, either - computing
 
 
 def _by_device(rank: RankTrace, steps: Steps) -> Floats:

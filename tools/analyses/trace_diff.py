@@ -69,7 +69,7 @@ class Summary:
         host, called, device = (rows.end - rows.start for rows in (ops, calls, activities))
         timed = np.flatnonzero(ops.start != ABSENT)
         self._add_items(OP, names.take(timed), shapes.take(timed), host[timed])
-        self._add_items(CALL, calls.name, Categorical(np.full(len(calls), -1, np.int32), []), called)
+        self._add_items(CALL, calls.name, Categorical.nulls(len(calls)), called)
         # one more than there are ops, for the row -1 of activities without one
         shape = Categorical(np.append(shapes.codes, -1)[activities.op_row].astype(np.int32), shapes.table)
         self._add_items(KERNEL, activities.name, shape, device)

@@ -5,14 +5,14 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from ...schema.columns import Int64, group_sums
+from ...schema.columns import Int64, busy_until, group_sums
 from ...schema.graph import DependencyKind
 from .answer import answer
 from .critical_path import pieces_of, time_by_kind
 from .execution import Replay
 from .node_class import NodeClass
 from .scaling import Scale
-from .workload import Lane, Workload, number_text
+from .workload import Workload, number_text
 
 STREAMS_SHOWN = 16
 IDLE = "host idle"
@@ -88,21 +88,18 @@ def busy_ns(replay: Replay) -> dict[str, int]:
     work = replay.work
     rows = np.flatnonzero(work.is_activity)
     rows = rows[np.lexsort((replay.start_ns[rows], work.lane[rows]))]
-    lane = work.lane[rows]
-    # streams are laid end to end, so that one running maximum of ends serves all of them
-    shift = lane * replay.makespan_ns
-    start, end = replay.start_ns[rows] + shift, replay.end_ns[rows] + shift
-    covered = np.maximum.accumulate(end)
-    busy = covered - np.maximum(start, np.concatenate((start[:1], covered[:-1])))
+    lane, start, end = work.lane[rows], replay.start_ns[rows], replay.end_ns[rows]
+    busy = end - np.maximum(start, busy_until(lane, start, end))
     total = group_sums(lane, np.maximum(busy, 0), len(work.lanes))
-    labels = work.rank_labels() if len(work.graphs) > 1 else None
-    return {stream_label(work.lanes[one], labels): int(total[one]) for one in np.unique(lane).tolist()}
+    ranks = _rank_prefixes(work)
+    streams = [work.lanes[number] for number in np.unique(lane).tolist()]
+    labels = [f"{ranks[it.rank]}{number_text(it.place)}/{number_text(it.stream)}" for it in streams]
+    return dict(zip(labels, total[np.unique(lane)].tolist(), strict=True))
 
 
-def stream_label(lane: Lane, ranks: list[str] | None) -> str:
-    """`device/stream`, or `rank/device/stream` where rank labels are given; `?` for what was not recorded."""
-    parts = [number_text(lane.place), number_text(lane.stream)]
-    return "/".join([ranks[lane.rank], *parts] if ranks else parts)
+def _rank_prefixes(work: Workload) -> list[str]:
+    """Returns what stands before a lane's name by rank: `RANK/`, nothing of a single rank."""
+    return [f"{label}/" for label in work.rank_labels()] if len(work.graphs) > 1 else [""]
 
 
 def describe(replay: Replay, summary: ReplaySummary, scale: Sequence[Scale] = ()) -> str:
@@ -134,7 +131,7 @@ def _threads(replay: Replay, whole_us: float) -> list[str]:
     work = replay.work
     idle = np.concatenate([graph.name.equal(IDLE) for graph in work.graphs])
     total = np.bincount(work.lane, np.where(idle, 0, work.duration_ns), len(work.lanes)) / 1000
-    ranks = [f"{label}/" for label in work.rank_labels()] if len(work.graphs) > 1 else [""]
+    ranks = _rank_prefixes(work)
     names = [f"{ranks[lane.rank]}{number_text(lane.place)}" for lane in work.lanes]
     order = np.argsort(-total, kind="stable")[:STREAMS_SHOWN].tolist()
     hidden = [f"  and {len(names) - STREAMS_SHOWN} more threads"] if len(names) > STREAMS_SHOWN else []

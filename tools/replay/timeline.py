@@ -15,7 +15,6 @@ from ...schema.columns import ABSENT, Int64, is_group_start, rows_by_number
 from ...schema.io import open_output
 from .execution import Replay
 from .node_class import NodeClass
-from .workload import Lane, number_text
 
 EVENTS_AT_ONCE = 10_000
 HOST = -1
@@ -71,19 +70,12 @@ def _track_names(replay: Replay, pid: int, process: Process) -> Iterator[bytes]:
     yield _metadata("process_sort_index", pid, 0, {"sort_index": pid})
     for tid, lane in enumerate(replay.work.lanes, start=1):
         if lane.rank == process.rank:
-            yield _metadata("thread_name", pid, tid, {"name": _track(lane)})
+            yield _metadata("thread_name", pid, tid, {"name": lane.label})
             yield _metadata("thread_sort_index", pid, tid, {"sort_index": tid})
 
 
 def _metadata(what: str, pid: int, tid: int, content: dict[str, str | int]) -> bytes:
     return orjson.dumps({"ph": "M", "name": what, "pid": pid, "tid": tid, "args": content})
-
-
-def _track(lane: Lane) -> str:
-    if lane.is_of_delays:
-        return "delays"
-    place = number_text(lane.place)
-    return f"device {place} stream {number_text(lane.stream)}" if lane.is_stream else f"thread {place}"
 
 
 def _events(replay: Replay, pid: int, process: Process, part: slice) -> Iterator[str]:

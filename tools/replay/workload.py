@@ -38,8 +38,17 @@ class Lane(NamedTuple):
 
     @property
     def is_of_delays(self) -> bool:
-        """Of all delays of a rank, which ran nowhere."""
+        """Whether it is the lane of all delays of a rank, which run nowhere."""
         return self.stream == HOST_THREAD and self.place == ABSENT
+
+    @property
+    def label(self) -> str:
+        """Its name for people: `thread 4711`, `device 0 stream 7` or `delays`."""
+        if self.is_of_delays:
+            return "delays"
+        if self.is_stream:
+            return f"device {number_text(self.place)} stream {number_text(self.stream)}"
+        return f"thread {number_text(self.place)}"
 
 
 def number_text(number: int) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ....converter.ranks import Group, match, ranks_of, ranks_text
+from ...rank_rows import ranges
 from .arrivals import Arrival, RankCollectives
 
 
@@ -36,11 +37,5 @@ def group_label(group: Group) -> str:
     >>> group_label(Group("0-3,8", "tp"))
     'tp (0-3, 8)'
     """
-    runs: list[list[int]] = []
-    for rank in ranks_of(group.ranks):
-        if runs and rank == runs[-1][-1] + 1:
-            runs[-1] = [runs[-1][0], rank]
-        else:
-            runs.append([rank])
-    listing = ", ".join("-".join(map(str, run)) for run in runs)
-    return f"{group.name} ({listing})".strip() if listing else group.name
+    ranks = ranges(ranks_of(group.ranks), shortest=2)
+    return f"{group.name} ({ranks})".strip() if ranks else group.name

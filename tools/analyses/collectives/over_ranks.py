@@ -41,10 +41,10 @@ def _of_rank(rank: RankTrace, _: Options) -> RankCollectives:
 
 def _over_ranks(parts: Sequence[RankCollectives], _: Options) -> Table:
     collectives = matched(parts)
-    unplaced = sum(part.unplaced for part in parts)
+    unmatched = sum(part.unmatched for part in parts)
     note = NO_COLLECTIVES if not collectives else ""
-    if unplaced:
-        note = f"{note or 'not in it'}: {unplaced} communications whose group is not known"
+    if unmatched:
+        note = f"{note or 'not in it'}: {unmatched} communications whose group is not known"
     present = [collective.arrivals for collective in collectives]
     note = "; ".join(filter(None, (note, _clocks(present))))
     missing = _missing(collectives, parts)

@@ -11,10 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ....schema.columns import Tree
 from ....schema.linked import LinkedTrace, op_tree
 from ..rank import (
-    USER_SCOPE,
     ActivityClass,
     Analysis,
     Column,
@@ -25,6 +23,7 @@ from ..rank import (
     Table,
     activity_classes,
     integers,
+    op_path,
 )
 
 KERNEL_LAUNCH = re.compile(r"Launch(Cooperative)?Kernel")
@@ -79,7 +78,7 @@ def _of_rank(rank: RankTrace, _: Options) -> RankCounters:
             measured += [Measured(rank.rank, "", one.name, -1, one.counters) for one in own]
             continue
         for one, launch in zip(own, launches, strict=True):
-            stack = _stack(rank.linked, tree, launch.op_row) if tree is not None else ""
+            stack = STACK.join(op_path(rank.linked, tree, launch.op_row)) if tree is not None else ""
             measured.append(Measured(rank.rank, stack, one.name, launch.correlation, one.counters))
     return RankCounters(rank.rank, measured, "; ".join(notes) if ranges else NO_RANGES)
 
@@ -116,11 +115,6 @@ def _mismatch(ranges: Sequence[ProfilerRange], launches: Sequence[Launch]) -> st
         if launch.kernel and one.name != launch.kernel:
             return f"range {number} is of {one.name}, launch {number} of {launch.kernel}"
     return ""
-
-
-def _stack(linked: LinkedTrace, tree: Tree, op_row: int) -> str:
-    ops = linked.ops
-    return STACK.join(ops.name[row] for row in tree.path(op_row) if ops.scope[row] != USER_SCOPE)
 
 
 def flops(counters: dict[str, float]) -> float:

@@ -7,7 +7,6 @@ import numpy as np
 from ....schema.columns import Int64, Tree
 from ....schema.linked import LinkedTrace, op_tree
 from ..rank import (
-    USER_SCOPE,
     Column,
     Floats,
     Options,
@@ -16,6 +15,7 @@ from ..rank import (
     began_ns,
     integers,
     microseconds,
+    op_path,
     per_rank,
     percentage,
     rank_column,
@@ -121,8 +121,8 @@ def _live(rank: RankTrace, curves: list[Curve], note: str) -> Table:
 
 def _named(linked: LinkedTrace, tree: Tree, row: int) -> tuple[str, str]:
     """Returns the outermost op around, annotations of the user aside, and the innermost, which got the memory."""
-    path = [one for one in tree.path(row) if linked.ops.scope[one] != USER_SCOPE]
-    return (linked.ops.name[path[0]], linked.ops.name[path[-1]]) if path else (NO_OP, "")
+    path = op_path(linked, tree, row)
+    return (path[0], path[-1]) if path else (NO_OP, "")
 
 
 NAME = "memory_timeline"

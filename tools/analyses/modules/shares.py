@@ -44,8 +44,9 @@ def shares(rank: RankTrace, linked: LinkedTrace, field: str, annotations: bool) 
     columns = [getattr(table, field) for table in (ops, calls, activities)]
     columns.append(_of_nodes(graph, field) if graph is not None else None)
     sizes = (len(ops), len(calls), len(activities), len(graph) if graph is not None else 0)
-    known = [_nothing(size) if column is None else column for column, size in zip(columns, sizes, strict=True)]
-    texts = Categorical.joined(known)
+    texts = Categorical.joined(
+        Categorical.nulls(size) if column is None else column for column, size in zip(columns, sizes, strict=True)
+    )
     if not texts.table:
         return NO_SHARES
     codes = np.where(texts.codes < 0, len(texts.table), texts.codes).astype(np.int64)
@@ -85,10 +86,6 @@ def _in_order(found: Shares, starts: Iterable[tuple[Int64, Int64]]) -> Shares:
     order = np.argsort(began, kind="stable")
     order = order[np.isfinite(began[order]) | (found.path[order] > 0)]
     return Shares([found.text[row] for row in order.tolist()], *(column[order] for column in found[1:]))
-
-
-def _nothing(count: int) -> Categorical:
-    return Categorical(np.full(count, -1, np.int32), [])
 
 
 def _counted(linked: LinkedTrace, annotations: bool) -> Bool:

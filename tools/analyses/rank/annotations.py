@@ -3,15 +3,17 @@ ops.
 """
 
 from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 
 from ....linker.modules import Paths, Stack, forward_ops
 from ....schema.columns import ABSENT, Bool, Categorical, Int64, Tree, asof_backward, nearest, nest
-from ....schema.linked import LinkedTrace, Ops, op_tree
+from ....schema.linked import Activities, Calls, LinkedTrace, Ops, op_tree
 from ....schema.traces import are_step_marks
 
 USER_SCOPE = 7
+TableT = TypeVar("TableT", Ops, Calls, Activities)
 
 
 def are_annotations(ops: Ops) -> Bool:
@@ -34,14 +36,19 @@ def with_modules(linked: LinkedTrace) -> LinkedTrace:
     of_ops = Categorical(np.append(code, -1).astype(np.int32), texts)
     return replace(
         linked,
-        ops=replace(ops, module=of_ops.take(np.arange(len(ops))), python_function=_none(len(ops))),
-        calls=replace(calls, module=of_ops.take(calls.op_row), python_function=_none(len(calls))),
-        activities=replace(activities, module=of_ops.take(activities.op_row), python_function=_none(len(activities))),
+        ops=_with_texts(ops, of_ops.take(np.arange(len(ops)))),
+        calls=_with_texts(calls, of_ops.take(calls.op_row)),
+        activities=_with_texts(activities, of_ops.take(activities.op_row)),
     )
 
 
-def _none(count: int) -> Categorical:
-    return Categorical(np.full(count, -1, np.int32), [])
+def _with_texts(table: TableT, module: Categorical) -> TableT:
+    return replace(table, module=module, python_function=Categorical.nulls(len(module)))
+
+
+def op_path(linked: LinkedTrace, tree: Tree, row: int) -> list[str]:
+    """Returns the names of an op and of the ops that enclose it, outermost first, without annotations of the user."""
+    return [linked.ops.name[op] for op in tree.path(row) if linked.ops.scope[op] != USER_SCOPE]
 
 
 def _annotations(linked: LinkedTrace) -> tuple[Int64, list[str]]:

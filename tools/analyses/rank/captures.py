@@ -16,7 +16,7 @@ from ....linker.readers import read_device_trace, select_rows
 from ....schema.columns import Bool, Categorical, Int64, nest, rows_by_number
 from ....schema.linked import Activities, LinkedTrace, op_tree
 from ....schema.traces import integer
-from .annotations import USER_SCOPE
+from .annotations import op_path
 from .classes import ActivityClass, activity_classes
 
 KERNEL, COPY, SET = "kernel", "copy", "set"
@@ -96,7 +96,7 @@ def _launched(linked: LinkedTrace, rows: Int64, names: dict[int, str]) -> list[L
     """Returns what these calls launched; `names` are those of kernels by correlation, for calls whose activities were
     not recorded.
     """
-    calls, activities, scope = linked.calls, linked.activities, linked.ops.scope
+    calls, activities = linked.calls, linked.activities
     called = np.flatnonzero(activities.call_row >= 0)[::-1]
     first = np.full(len(calls), -1)
     first[activities.call_row[called]] = called
@@ -106,7 +106,7 @@ def _launched(linked: LinkedTrace, rows: Int64, names: dict[int, str]) -> list[L
 
     @cache
     def path(op: int) -> str:
-        return STACK.join(linked.ops.name[row] for row in tree.path(op) if scope[row] != USER_SCOPE)
+        return STACK.join(op_path(linked, tree, op))
 
     return [
         Launched(kind, activities.name[row], int(activities.graph_node[row]), path(int(calls.op_row[call])))

@@ -5,6 +5,8 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
+from ....converter.edit import covered_until
+from ....schema.columns import Bool, Int64, rows_by_number, rows_of_each
 from ....schema.linked import Activities
 from ...replay import moves_memory
 from .intervals import Intervals
@@ -41,3 +43,15 @@ def activity_classes(activities: Activities) -> Codes:
 def intervals_of(activities: Activities) -> Intervals:
     """Returns when each activity ran."""
     return Intervals(activities.start, activities.end)
+
+
+def covered_time(activities: Activities, chosen: Bool, spans: Intervals, device: Int64 | None) -> Int64:
+    """Returns for each span how long (ns) at least one of the chosen activities of its device ran; None: of any device."""
+    covered = np.zeros(len(spans.start), np.int64)
+    rows = np.flatnonzero(chosen)
+    running = rows_by_number(rows, activities.device) if device is not None else {}
+    spans_by_device = rows_of_each(device) if device is not None else {None: np.arange(len(covered))}
+    for number, own in spans_by_device.items():
+        ran = intervals_of(activities).take(rows if number is None else running.get(number, rows[:0]))
+        covered[own] = covered_until(spans.end[own], *ran) - covered_until(spans.start[own], *ran)
+    return covered

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ....schema.columns import Bool, Categorical, Int64, NodeIds, Ns, Rows, is_group_start
+from ....schema.columns import Bool, Categorical, Int64, NodeIds, Ns, Rows, busy_until
 from ....schema.graph import DependencyKind
 from ...replay import Replay, Workload, critical_path, replay_ranks
 from ...view import LOOKS, lane_names, looks
@@ -82,21 +82,13 @@ def bars_of(rank: int, replay: Replay, begin_ns: int = 0) -> Bars:
         lane,
         start + begin_ns,
         end + begin_ns,
-        _alone(lane, start, end) + begin_ns,
+        np.clip(busy_until(lane, start, end), start, np.maximum(end, start)) + begin_ns,
         graph.name.take(order),
         looks(graph, work.node_class)[order],
         critical[order],
         graph.id[order],
         _arrows(work, order, path),
     )
-
-
-def _alone(lane: Int64, start: Ns, end: Ns) -> Ns:
-    """Returns when the bars before each on its lane have ended, from its own start to its own end."""
-    extent = int(end.max(initial=0)) + 1
-    latest = np.maximum.accumulate(end + lane * extent) - lane * extent
-    before = np.where(is_group_start(lane), 0, np.append(0, latest[:-1])[: len(latest)])
-    return np.clip(before, start, np.maximum(end, start))
 
 
 def _arrows(work: Workload, order: Rows, path: Rows) -> Arrows:
