@@ -30,8 +30,8 @@ NO_TIME = "nothing in the replayed run takes time"
 
 def _table(rank: RankTrace, _: Options) -> Table:
     replay = rank.replayed()
-    found = pieces_of(replay) if replay is not None else Pieces(*np.empty((4, 0), np.int64))
-    times = time_by_kind(found)
+    pieces = pieces_of(replay) if replay is not None else Pieces(*np.empty((4, 0), np.int64))
+    times = time_by_kind(pieces)
     note = NO_GRAPH if replay is None else trust(replay) if times else NO_TIME
     columns = [
         rank_column(rank.rank, len(times)),
@@ -39,34 +39,34 @@ def _table(rank: RankTrace, _: Options) -> Table:
         microseconds("time", list(times.values())),
         percentage("pct", list(times.values()), sum(times.values())),
     ]
-    return Table(NAME, "Critical path", columns, note, (_replays(rank, times), _nodes(rank, found, note)))
+    return Table(NAME, "Critical path", columns, note, (_replays(rank, times), _nodes(rank, pieces, note)))
 
 
 def _replays(rank: RankTrace, times: dict[str, int]) -> Table:
     """Returns a row, or none without a replay."""
-    made = [replay for replay in [rank.replayed()] if replay is not None]
-    error = [np.nan if replay.error_pct is None else replay.error_pct for replay in made]
+    replays = [replay for replay in [rank.replayed()] if replay is not None]
+    error = [np.nan if replay.error_pct is None else replay.error_pct for replay in replays]
     columns = [
-        rank_column(rank.rank, len(made)),
-        microseconds("measured", [replay.measured_ns for replay in made]),
-        microseconds("replayed", [replay.makespan_ns for replay in made]),
+        rank_column(rank.rank, len(replays)),
+        microseconds("measured", [replay.measured_ns for replay in replays]),
+        microseconds("replayed", [replay.makespan_ns for replay in replays]),
         Column("error", "%", np.array(error, np.float64)),
-        Column("explained", "%", np.array([explained_pct(replay, times) for replay in made], np.float64)),
+        Column("explained", "%", np.array([explained_pct(replay, times) for replay in replays], np.float64)),
     ]
-    return Table(f"{NAME}_replay", "The replay beside the measured run", columns, "" if made else NO_GRAPH)
+    return Table(f"{NAME}_replay", "The replay beside the measured run", columns, "" if replays else NO_GRAPH)
 
 
-def _nodes(rank: RankTrace, found: Pieces, note: str) -> Table:
+def _nodes(rank: RankTrace, pieces: Pieces, note: str) -> Table:
     graph = rank.graph
-    names = [graph.name[row] for row in found.row.tolist()] if graph is not None else []
+    names = [graph.name[row] for row in pieces.row.tolist()] if graph is not None else []
     columns = [
-        rank_column(rank.rank, len(found.row)),
-        Column("node", "", graph.id[found.row] if graph is not None else found.row),
+        rank_column(rank.rank, len(pieces.row)),
+        Column("node", "", graph.id[pieces.row] if graph is not None else pieces.row),
         Column("name", "", names),
-        Column("kind", "", [KINDS[one] for one in found.kind.tolist()]),
-        microseconds("start", found.start),
-        microseconds("time", found.time),
-        *(Column(name, "", _place(graph, name, found.row)) for name in ("device", "stream", "tid")),
+        Column("kind", "", [KINDS[kind] for kind in pieces.kind.tolist()]),
+        microseconds("start", pieces.start),
+        microseconds("time", pieces.time),
+        *(Column(name, "", _place(graph, name, pieces.row)) for name in ("device", "stream", "tid")),
     ]
     return Table(f"{NAME}_nodes", "The critical path, piece by piece", columns, note)
 
@@ -88,18 +88,18 @@ def to_networkx(replay: Replay) -> "nx.DiGraph[int]":
     work, graph = replay.work, replay.work.graphs[0]
     ids, cost = graph.id.tolist(), (work.wait_ns + work.duration_ns).tolist()
     critical = set(path_of(replay).row.tolist())
-    made: nx.DiGraph[int] = nx.DiGraph()
-    made.add_node(SOURCE, name="start", critical=True)
-    labels = [one.label for one in NodeClass]
+    digraph: nx.DiGraph[int] = nx.DiGraph()
+    digraph.add_node(SOURCE, name="start", critical=True)
+    labels = [node_class.label for node_class in NodeClass]
     columns = zip(ids, work.node_class.tolist(), work.wait_ns.tolist(), work.duration_ns.tolist(), strict=True)
     for row, (node, node_class, wait, duration) in enumerate(columns):
         values = {"name": graph.name[row], "class": labels[node_class], "wait_ns": wait, "duration_ns": duration}
-        made.add_node(node, **values, critical=row in critical)
+        digraph.add_node(node, **values, critical=row in critical)
     for source, target, lag in zip(work.source.tolist(), work.target.tolist(), work.lag_ns.tolist(), strict=True):
-        made.add_edge(ids[source], ids[target], weight=lag + cost[target])
+        digraph.add_edge(ids[source], ids[target], weight=lag + cost[target])
     for row in np.flatnonzero(np.bincount(work.target, minlength=len(work)) == 0).tolist():
-        made.add_edge(SOURCE, ids[row], weight=cost[row])
-    return made
+        digraph.add_edge(SOURCE, ids[row], weight=cost[row])
+    return digraph
 
 
 SOURCE = -1

@@ -55,14 +55,14 @@ def _work(rank: RankTrace, options: Options) -> _Work:
     """Returns from the traces; of a graph alone as its nodes say it."""
     activities = rank.linked.activities
     if len(rank.linked.ops) or rank.graph is None:
-        found = rank.work()
-        op_row, told = found.op_row, [found.operations, found.bytes, found.element]
+        kernel_work = rank.work()
+        op_row, columns = kernel_work.op_row, [kernel_work.operations, kernel_work.bytes, kernel_work.element]
     else:
         nodes = activity_rows(rank.graph)
-        told = [rank.graph.integers(name)[nodes] for name in ("num_ops", "tensor_size", "element_size")]
+        columns = [rank.graph.integers(name)[nodes] for name in ("num_ops", "tensor_size", "element_size")]
         op_row = np.full(len(nodes), -1)
     row = np.flatnonzero(activity_classes(activities) == ActivityClass.COMPUTATION)
-    kernels = Kernels(activities.name.take(row), activities.device[row], *(column[row] for column in told))
+    kernels = Kernels(activities.name.take(row), activities.device[row], *(column[row] for column in columns))
     op_row = np.where(op_row >= 0, op_row, activities.op_row)[row]
     peaks = device_peaks(_device_names(rank), options.peaks)
     return _Work(row, op_row, (activities.end - activities.start)[row], kernels, peaks)
@@ -77,14 +77,14 @@ def _device_names(rank: RankTrace) -> dict[int, str]:
 def _note(rank: RankTrace, work: _Work) -> str:
     if not len(work.row):
         return NO_KERNELS
-    known = (work.kernels.operations != ABSENT) & (work.kernels.bytes != ABSENT)
-    share = 100 * work.time[known].sum() / max(int(work.time.sum()), 1)
-    told = [f"the work of {known.sum():,} of {len(known):,} kernels is known, {share:.1f} % of their time"]
+    is_known = (work.kernels.operations != ABSENT) & (work.kernels.bytes != ABSENT)
+    share = 100 * work.time[is_known].sum() / max(int(work.time.sum()), 1)
+    notes = [f"the work of {is_known.sum():,} of {len(is_known):,} kernels is known, {share:.1f} % of their time"]
     names = _device_names(rank).items()
-    lacking = [f"{number} ({name or 'no name recorded'})" for number, name in names if number not in work.peaks]
-    if lacking:
-        told.append(f"no peak is known of device {', '.join(lacking)}: give --peak")
-    return "; ".join(told)
+    without_peak = [f"{number} ({name or 'no name recorded'})" for number, name in names if number not in work.peaks]
+    if without_peak:
+        notes.append(f"no peak is known of device {', '.join(without_peak)}: give --peak")
+    return "; ".join(notes)
 
 
 class _Groups(NamedTuple):
@@ -157,23 +157,23 @@ def _by_step(rank: RankTrace, work: _Work) -> Table:
     steps = steps_of(rank.linked)
     step, device = steps.of_activity[work.row], work.kernels.device
     order = np.lexsort((device, step))
-    own = split_groups(order[step[order] >= 0], step, device)
-    rows = [(int(step[chosen[0]]), int(device[chosen[0]])) for chosen in own]
+    groups = split_groups(order[step[order] >= 0], step, device)
+    rows = [(int(step[chosen[0]]), int(device[chosen[0]])) for chosen in groups]
     least = np.nan_to_num(least_time(work.kernels, work.peaks).compute)
     operations = np.where(work.kernels.operations == ABSENT, 0, work.kernels.operations)
-    of_step = np.array([one for one, _ in rows], np.int64)
+    of_step = np.array([number for number, _ in rows], np.int64)
     time = (steps.end - steps.start)[of_step]
-    done = np.array([operations[chosen].sum() for chosen in own], np.float64)
-    needed = np.array([least[chosen].sum() for chosen in own], np.float64)
-    known = np.array([number in work.peaks for _, number in rows], np.bool_)
+    done = np.array([operations[chosen].sum() for chosen in groups], np.float64)
+    least_seconds = np.array([least[chosen].sum() for chosen in groups], np.float64)
+    has_peak = np.array([number in work.peaks for _, number in rows], np.bool_)
     columns = [
         rank_column(rank.rank, len(rows)),
         integers("device", [number for _, number in rows]),
-        Column("step", "", [steps.name[one] for one in of_step.tolist()]),
+        Column("step", "", [steps.name[number] for number in of_step.tolist()]),
         microseconds("time", time),
         Column("operations", "", done),
         Column("speed", "TFLOP/s", np.divide(done, time, out=np.full(len(rows), np.nan), where=time > 0) / 1e3),
-        percentage("utilisation", np.where(known, needed * 1e9, np.nan), time),
+        percentage("utilisation", np.where(has_peak, least_seconds * 1e9, np.nan), time),
     ]
     return Table(f"{NAME}_by_step", "Model FLOPs utilisation by step", columns, "" if rows else NO_KERNELS)
 

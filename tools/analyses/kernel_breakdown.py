@@ -36,16 +36,20 @@ def set_label(classes: int) -> str:
 def _table(rank: RankTrace, options: Options) -> Table:
     activities = rank.linked.activities
     classes, intervals = activity_classes(activities), intervals_of(activities)
-    rows: list[tuple[int, int, int, int]] = []
-    for number, mine in rows_of_each(activities.device).items():
-        times = time_by_set(intervals.take(mine), classes[mine], len(LABELS))
+    table_rows: list[tuple[int, int, int, int]] = []
+    for number, rows in rows_of_each(activities.device).items():
+        times = time_by_set(intervals.take(rows), classes[rows], len(LABELS))
         times[0] = 0
-        rows += [(number, which, time, int(times.sum())) for which, time in enumerate(times.tolist()) if time]
-    device, which, time, busy = np.array(rows, np.int64).reshape(-1, 4).T
+        table_rows += [
+            (number, classes_at_once, time, int(times.sum()))
+            for classes_at_once, time in enumerate(times.tolist())
+            if time
+        ]
+    device, classes_at_once, time, busy = np.array(table_rows, np.int64).reshape(-1, 4).T
     columns = [
         rank_column(rank.rank, len(device)),
         Column("device", "", device),
-        Column("class", "", [set_label(one) for one in which.tolist()]),
+        Column("class", "", [set_label(classes_) for classes_ in classes_at_once.tolist()]),
         microseconds("time", time),
         percentage("pct", time, busy),
     ]
@@ -65,22 +69,22 @@ def _kernels(rank: RankTrace, top: int) -> Table:
     pairs, number = np.unique(pair, return_inverse=True)
     group_class, group_name = np.divmod(pairs, max(len(names.table), 1))
     total = np.bincount(number, duration, len(pairs)).astype(np.float64)
-    place = _ranked(group_class, total)
+    rank_in_class = _ranked(group_class, total)
     # in the order of the table: by class, then by place; `top` stands for all the others
-    cell = group_class * (top + 1) + np.minimum(place, top)
+    cell = group_class * (top + 1) + np.minimum(rank_in_class, top)
     cells, cell_of = np.unique(cell, return_inverse=True)
     label = np.full(len(cells), -1, np.int64)
-    label[cell_of[place < top]] = group_name[place < top]
-    found = Durations.of(duration, cell_of[number], len(cells))
-    count, sums, *rest = found.columns()
+    label[cell_of[rank_in_class < top]] = group_name[rank_in_class < top]
+    durations = Durations.of(duration, cell_of[number], len(cells))
+    count, sums, *statistics = durations.columns()
     by_class = np.bincount(classes, duration, len(ActivityClass))
     columns = [
         rank_column(rank.rank, len(cells)),
-        Column("class", "", [LABELS[one] for one in (cells // (top + 1)).tolist()]),
+        Column("class", "", [LABELS[code] for code in (cells // (top + 1)).tolist()]),
         Column("name", "", [names.table[code] if code >= 0 else OTHERS for code in label.tolist()]),
         sums,
-        percentage("pct", found.sums(), by_class[cells // (top + 1)]),
-        *rest,
+        percentage("pct", durations.sums(), by_class[cells // (top + 1)]),
+        *statistics,
         count,
     ]
     return Table(f"{NAME}_kernels", "Kernels by class", columns, "" if len(activities) else NO_ACTIVITIES)
@@ -90,9 +94,9 @@ def _ranked(group: Int64, total: Floats) -> Int64:
     """Returns the place of each within its group, the largest first."""
     order = np.lexsort((-total, group))
     first = np.searchsorted(group[order], group[order])
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order)) - first
-    return place
+    position = np.empty(len(order), np.int64)
+    position[order] = np.arange(len(order)) - first
+    return position
 
 
 NAME = "kernel_breakdown"

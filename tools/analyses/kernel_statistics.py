@@ -43,13 +43,13 @@ class Durations:
 
     def quantile(self, share: float) -> Floats:
         """Returns by linear interpolation between the two nearest, as numpy does it; NaN for a group of none."""
-        place = self.first + share * np.maximum(self.count - 1, 0)
-        below = np.floor(place).astype(np.int64)
+        position = self.first + share * np.maximum(self.count - 1, 0)
+        below = np.floor(position).astype(np.int64)
         above = np.minimum(below + 1, len(self.duration) - 1)
         if not len(self.duration):
             return np.full(len(self.count), np.nan)
         low, high = self.duration[np.minimum(below, above)], self.duration[above]
-        return np.where(self.count > 0, low + (place - below) * (high - low), np.nan)
+        return np.where(self.count > 0, low + (position - below) * (high - low), np.nan)
 
     def columns(self, quantiles: Sequence[float] = ()) -> list[Column]:
         """count, sum, mean, std, min, the quantiles (q05 …) and max, in µs."""

@@ -72,34 +72,34 @@ def launches_of(linked: LinkedTrace) -> Launches:
 
 
 def _table(rank: RankTrace, options: Options) -> Table:
-    activities, calls, found = rank.linked.activities, rank.linked.calls, launches_of(rank.linked)
-    flags = found.flags(options)
+    activities, calls, launches = rank.linked.activities, rank.linked.calls, launches_of(rank.linked)
+    flags = launches.flags(options)
     names = [", ".join(flag for bit, flag in enumerate(FLAGS) if mask >> bit & 1) for mask in range(1 << len(FLAGS))]
-    mask = sum((flag.astype(np.int64) << bit for bit, flag in enumerate(flags)), np.zeros(len(found.call), np.int64))
+    mask = sum((flag.astype(np.int64) << bit for bit, flag in enumerate(flags)), np.zeros(len(launches.call), np.int64))
     unlaunched = int((activities.call_row < 0).sum())
-    note = "" if len(found.call) else "no activity has a launch call" if len(activities) else NO_ACTIVITIES
+    note = "" if len(launches.call) else "no activity has a launch call" if len(activities) else NO_ACTIVITIES
     if unlaunched and not note:
         note = f"{unlaunched} of {len(activities)} activities have no launch call and are not in it"
     columns = [
-        rank_column(rank.rank, len(found.call)),
-        Column("on_device", "", activities.device[found.first]),
-        Column("stream", "", activities.stream[found.first]),
-        Column("correlation", "", calls.correlation[found.call]),
-        texts("api", calls.name.take(found.call)),
-        texts("name", activities.name.take(found.first)),
-        Column("activities", "", found.count),
-        microseconds("host", found.host),
-        microseconds("device", found.device),
-        microseconds("delay", found.delay),
-        Column("flags", "", [names[one] for one in mask.tolist()]),
+        rank_column(rank.rank, len(launches.call)),
+        Column("on_device", "", activities.device[launches.first]),
+        Column("stream", "", activities.stream[launches.first]),
+        Column("correlation", "", calls.correlation[launches.call]),
+        texts("api", calls.name.take(launches.call)),
+        texts("name", activities.name.take(launches.first)),
+        Column("activities", "", launches.count),
+        microseconds("host", launches.host),
+        microseconds("device", launches.device),
+        microseconds("delay", launches.delay),
+        Column("flags", "", [names[code] for code in mask.tolist()]),
     ]
-    by_op = _delay_by_op(rank, found, flags[LONG_DELAY], note)
-    details = (_by_api(rank, found, flags, note), by_op, _short_kernels(rank))
+    by_op = _delay_by_op(rank, launches, flags[LONG_DELAY], note)
+    details = (_by_api(rank, launches, flags, note), by_op, _short_kernels(rank))
     return Table(NAME, "Launch statistics", columns, note, details)
 
 
-def _by_api(rank: RankTrace, found: Launches, flags: list[Bool], note: str) -> Table:
-    api = rank.linked.calls.name.take(found.call)
+def _by_api(rank: RankTrace, launches: Launches, flags: list[Bool], note: str) -> Table:
+    api = rank.linked.calls.name.take(launches.call)
     codes, number = np.unique(api.codes, return_inverse=True)
     count = np.bincount(number, minlength=len(codes)).astype(np.int64)
 
@@ -107,35 +107,35 @@ def _by_api(rank: RankTrace, found: Launches, flags: list[Bool], note: str) -> T
         return group_sums(number, column, len(codes))
 
     longest = np.zeros(len(codes), np.int64)
-    np.maximum.at(longest, number, found.delay)
+    np.maximum.at(longest, number, launches.delay)
     columns = [
         rank_column(rank.rank, len(codes)),
         Column("api", "", [api.table[code] for code in codes.tolist()]),
         Column("launches", "", count),
-        microseconds("host", total(found.host)),
-        microseconds("device", total(found.device)),
+        microseconds("host", total(launches.host)),
+        microseconds("device", total(launches.device)),
         *(Column(flag.replace(" ", "_"), "", total(which)) for flag, which in zip(FLAGS, flags, strict=True)),
-        microseconds("delay_mean", total(found.delay) / count),
+        microseconds("delay_mean", total(launches.delay) / count),
         microseconds("delay_max", longest),
     ]
     return Table(f"{NAME}_by_api", "Launches by API", columns, note)
 
 
-def _delay_by_op(rank: RankTrace, found: Launches, late: Bool, note: str) -> Table:
+def _delay_by_op(rank: RankTrace, launches: Launches, late: Bool, note: str) -> Table:
     """Returns by the name of the op around the call, "" without one; the longest delay in all first."""
-    ops, row = rank.linked.ops, rank.linked.calls.op_row[found.call]
+    ops, row = rank.linked.ops, rank.linked.calls.op_row[launches.call]
     codes, number = np.unique(np.where(row >= 0, np.append(ops.name.codes, -1)[row], -1), return_inverse=True)
-    by_op = np.split(found.delay[np.argsort(number, kind="stable")], np.cumsum(np.bincount(number))[:-1])
+    by_op = np.split(launches.delay[np.argsort(number, kind="stable")], np.cumsum(np.bincount(number))[:-1])
     order = np.argsort([-delays.sum() for delays in by_op], kind="stable") if len(codes) else codes
-    told = [by_op[one] for one in order.tolist()]
+    delays_of = [by_op[position] for position in order.tolist()]
     names = [*ops.name.table, ""]
     columns = [
         rank_column(rank.rank, len(codes)),
         Column("op", "", [names[code] for code in codes[order].tolist()]),
-        integers("launches", [len(delays) for delays in told]),
-        microseconds("delay_mean", [delays.mean() for delays in told]),
-        microseconds("delay_median", [np.median(delays) for delays in told]),
-        microseconds("delay_max", [delays.max() for delays in told]),
+        integers("launches", [len(delays) for delays in delays_of]),
+        microseconds("delay_mean", [delays.mean() for delays in delays_of]),
+        microseconds("delay_median", [np.median(delays) for delays in delays_of]),
+        microseconds("delay_max", [delays.max() for delays in delays_of]),
         Column("long_delay", "", np.bincount(number, late, len(codes)).astype(np.int64)[order]),
     ]
     return Table(f"{NAME}_delay_by_op", "Launch delay by op", columns, note)

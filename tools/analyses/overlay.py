@@ -64,8 +64,8 @@ def critical_path_events(rank: RankTrace) -> Iterator[bytes]:
     replay, graph = rank.replayed(), rank.graph
     if replay is None or graph is None:
         return
-    found = pieces_of(replay)
-    kind_of = dict(zip(found.row.tolist(), found.kind.tolist(), strict=True))
+    pieces = pieces_of(replay)
+    kind_of = dict(zip(pieces.row.tolist(), pieces.kind.tolist(), strict=True))
     tid, device, stream = (graph.integers(name, -1).tolist() for name in ("tid", "device", "stream"))
     activity, start, duration = graph.is_activity.tolist(), graph.start_ns.tolist(), graph.duration_ns.tolist()
     shown = graph.is_activity | _within_rows(graph, rank.linked)
@@ -73,9 +73,9 @@ def critical_path_events(rank: RankTrace) -> Iterator[bytes]:
     for number, (source, target) in enumerate(itertools.pairwise(rows), FIRST_FLOW):
         ends = (("s", source, start[source] + max(duration[source] - 1, 0)), ("f", target, start[target]))
         for phase, row, time in ends:
-            place = (device[row], stream[row]) if activity[row] else (rank.linked.info.pid, tid[row])
+            track = (device[row], stream[row]) if activity[row] else (rank.linked.info.pid, tid[row])
             event: dict[str, Any] = {"ph": phase, "id": number, "cat": CRITICAL_PATH, "name": CRITICAL_PATH}
-            event |= {"pid": place[0], "tid": place[1], "ts": orjson.Fragment(microseconds(time))}
+            event |= {"pid": track[0], "tid": track[1], "ts": orjson.Fragment(microseconds(time))}
             extra = {"bp": "e", "args": {"kind": KINDS[kind_of[row]]}} if phase == "f" else {}
             yield orjson.dumps(event | extra)
 
@@ -85,11 +85,11 @@ def _within_rows(graph: ExecutionGraph, linked: LinkedTrace) -> Bool:
     thread, start = graph.integers("tid"), graph.start_ns
     end = start + np.maximum(graph.duration_ns - 1, 0)
     within = np.zeros(len(graph), np.bool_)
-    covered_on, none = _covered(linked), Intervals(start[:0], end[:0])
-    for one, rows in rows_by_number(np.flatnonzero(thread != ABSENT), thread).items():
-        covered = covered_on.get(one, none)
-        place = np.searchsorted(covered.start, start[rows], side="right") - 1
-        within[rows] = (place >= 0) & (end[rows] < np.append(covered.end, ABSENT)[place])
+    covered_on, nothing = _covered(linked), Intervals(start[:0], end[:0])
+    for number, rows in rows_by_number(np.flatnonzero(thread != ABSENT), thread).items():
+        covered = covered_on.get(number, nothing)
+        position = np.searchsorted(covered.start, start[rows], side="right") - 1
+        within[rows] = (position >= 0) & (end[rows] < np.append(covered.end, ABSENT)[position])
     return within
 
 
@@ -101,7 +101,7 @@ def _covered(linked: LinkedTrace) -> dict[int, Intervals]:
         np.concatenate((of_ops[timed], of_calls))
         for of_ops, of_calls in ((ops.thread, calls.thread), (ops.start, calls.start), (ops.end, calls.end))
     )
-    return {one: union(Intervals(start[rows], end[rows])) for one, rows in rows_of_each(thread).items()}
+    return {number: union(Intervals(start[rows], end[rows])) for number, rows in rows_of_each(thread).items()}
 
 
 def pattern_events(rank: RankTrace, options: Options | None = None) -> Iterator[bytes]:
@@ -112,19 +112,19 @@ def pattern_events(rank: RankTrace, options: Options | None = None) -> Iterator[
     thread.
     """
     options, linked = options or Options(), rank.linked
-    found = occurrences(linked, options.operator, options.longest_pattern)
-    patterns = patterns_of(found, linked)
-    number = _numbers(patterns, pattern_times(found, patterns, linked), options.top)
-    often = np.bincount(patterns.of_occurrence).tolist()
-    for row, one in zip(found.op_row.tolist(), patterns.of_occurrence.tolist(), strict=True):
-        if one not in number:
+    found_occurrences = occurrences(linked, options.operator, options.longest_pattern)
+    patterns = patterns_of(found_occurrences, linked)
+    number = _numbers(patterns, pattern_times(found_occurrences, patterns, linked), options.top)
+    count = np.bincount(patterns.of_occurrence).tolist()
+    for row, pattern in zip(found_occurrences.op_row.tolist(), patterns.of_occurrence.tolist(), strict=True):
+        if pattern not in number:
             continue
         start, end = int(linked.ops.start[row]), int(linked.ops.end[row])
         times = {"ts": orjson.Fragment(microseconds(start)), "dur": orjson.Fragment(microseconds(end - start))}
-        kernels = [linked.activities.name.table[code] for code in patterns.kernels[one]]
-        head = {"ph": "X", "cat": "kernel pattern", "name": f"pattern {number[one]}: {linked.ops.name[row]}"}
-        place = {"pid": f"kernel patterns {linked.info.pid}", "tid": int(linked.ops.thread[row])}
-        yield orjson.dumps(head | place | times | {"args": {"kernels": kernels, "count": often[one]}})
+        kernels = [linked.activities.name.table[code] for code in patterns.kernels[pattern]]
+        head = {"ph": "X", "cat": "kernel pattern", "name": f"pattern {number[pattern]}: {linked.ops.name[row]}"}
+        track = {"pid": f"kernel patterns {linked.info.pid}", "tid": int(linked.ops.thread[row])}
+        yield orjson.dumps(head | track | times | {"args": {"kernels": kernels, "count": count[pattern]}})
 
 
 def _numbers(patterns: Patterns, time: Int64, top: int) -> dict[int, int]:
@@ -133,4 +133,4 @@ def _numbers(patterns: Patterns, time: Int64, top: int) -> dict[int, int]:
     length = np.array([len(kernels) for kernels in patterns.kernels], np.int64)
     order = np.argsort(-time, kind="stable")
     worth = order[(count[order] >= RAREST_PATTERN) & (length[order] >= SHORTEST_PATTERN)]
-    return {one: place for place, one in enumerate(worth[:top].tolist(), 1)}
+    return {pattern: position for position, pattern in enumerate(worth[:top].tolist(), 1)}

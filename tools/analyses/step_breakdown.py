@@ -48,7 +48,7 @@ def _table(rank: RankTrace, _: Options) -> Table:
     columns = [
         rank_column(rank.rank, len(step)),
         Column("device", "", device),
-        Column("step", "", [steps.name[one] for one in step.tolist()]),
+        Column("step", "", [steps.name[number] for number in step.tolist()]),
         microseconds("time", length[step]),
         microseconds("busy", busy),
         microseconds("computation", computing),
@@ -103,10 +103,14 @@ def _outliers(length: Int64) -> BytesColumn:
 
 
 def _note(steps: Steps, length: Int64) -> str:
-    found = _outliers(length)
-    named = [f"{steps.name[row]} ({length[row] / 1000:,.0f} µs)" for row in np.flatnonzero(found != "").tolist()]
-    more = f" and {len(named) - SHOWN} more" if len(named) > SHOWN else ""
-    return f"unlike the median of {np.median(length) / 1000:,.0f} µs: {', '.join(named[:SHOWN])}{more}" if named else ""
+    outliers = _outliers(length)
+    outlying = [f"{steps.name[row]} ({length[row] / 1000:,.0f} µs)" for row in np.flatnonzero(outliers != "").tolist()]
+    more = f" and {len(outlying) - SHOWN} more" if len(outlying) > SHOWN else ""
+    return (
+        f"unlike the median of {np.median(length) / 1000:,.0f} µs: {', '.join(outlying[:SHOWN])}{more}"
+        if outlying
+        else ""
+    )
 
 
 NAME = "step_breakdown"

@@ -37,12 +37,14 @@ def device_times(rank: RankTrace) -> list[DeviceTime]:
     """Returns the times of each device of the rank; none without activities."""
     activities = rank.linked.activities
     computes, intervals = activity_classes(activities) == ActivityClass.COMPUTATION, intervals_of(activities)
-    found = []
-    for device, mine in rows_of_each(activities.device).items():
-        own = intervals.take(mine)
-        busy, compute = union(own).length(), union(own.take(computes[mine])).length()
-        found.append(DeviceTime(device, len(own.start), int(own.end.max() - own.start.min()), busy, compute))
-    return found
+    times = []
+    for device, rows in rows_of_each(activities.device).items():
+        of_device = intervals.take(rows)
+        busy, compute = union(of_device).length(), union(of_device.take(computes[rows])).length()
+        times.append(
+            DeviceTime(device, len(of_device.start), int(of_device.end.max() - of_device.start.min()), busy, compute)
+        )
+    return times
 
 
 def _table(rank: RankTrace, _: Options) -> Table:

@@ -125,17 +125,17 @@ def trace_diff(before: Iterable[RankTrace], after: Iterable[RankTrace]) -> Table
     each module.
     """
     places: dict[CallTreeNode, int] = {}
-    one, other = Summary(places), Summary(places)
-    for summary, ranks in ((one, before), (other, after)):
+    a, b = Summary(places), Summary(places)
+    for summary, ranks in ((a, before), (b, after)):
         for rank in ranks:
             summary.add(rank)
-    items = sorted(one.items.keys() | other.items.keys())
+    items = sorted(a.items.keys() | b.items.keys())
     counts, times = (
-        np.array([[run.items[item][place] for run in (one, other)] for item in items], np.int64).reshape(-1, 2)
-        for place in range(2)
+        np.array([[run.items[item][field] for run in (a, b)] for item in items], np.int64).reshape(-1, 2)
+        for field in range(2)
     )
     order = np.argsort(-np.abs(times[:, 1] - times[:, 0]), kind="stable")
-    counts, times, items = counts[order], times[order], [items[place] for place in order.tolist()]
+    counts, times, items = counts[order], times[order], [items[field] for field in order.tolist()]
     columns = [
         Column("kind", "", [item.kind for item in items]),
         Column("name", "", [item.name for item in items]),
@@ -147,13 +147,13 @@ def trace_diff(before: Iterable[RankTrace], after: Iterable[RankTrace]) -> Table
         microseconds("time_b", times[:, 1]),
     ]
     note = "" if items else "neither run has an op, a call or an activity"
-    details = _tree(places, one, other, note), module_difference(one.modules, other.modules)
+    details = _tree(places, a, b, note), module_difference(a.modules, b.modules)
     return Table(NAME, "Trace diff", columns, note, details)
 
 
-def _tree(places: dict[CallTreeNode, int], one: Summary, other: Summary, note: str) -> Table:
+def _tree(places: dict[CallTreeNode, int], a: Summary, b: Summary, note: str) -> Table:
     rows = list(_depth_first(places))
-    sums = np.array([[run.tree.get(place, (0, 0, 0)) for run in (one, other)] for _, place, _ in rows], np.int64)
+    sums = np.array([[run.tree.get(place, (0, 0, 0)) for run in (a, b)] for _, place, _ in rows], np.int64)
     counts, device, host = np.moveaxis(sums.reshape(-1, 2, 3), 2, 0)
     keys = list(places)
     columns = [

@@ -19,16 +19,18 @@ class MatchedCollective(NamedTuple):
 
 def matched(parts: Sequence[RankCollectives]) -> list[MatchedCollective]:
     """Returns by when the first of their members came."""
-    met = match([part.calls for part in parts])
-    found: dict[int, MatchedCollective] = {}
-    for part, groups, numbers in zip(parts, met.group, met.matched, strict=True):
+    matches = match([part.calls for part in parts])
+    by_number: dict[int, MatchedCollective] = {}
+    for part, groups, numbers in zip(parts, matches.group, matches.matched, strict=True):
         ends = zip(part.calls.source.tolist(), part.calls.target.tolist(), strict=True)
         for arrival, group, number, pair in zip(part.arrivals, groups.tolist(), numbers.tolist(), ends, strict=True):
-            if number not in found:
-                of = met.groups[group] if group >= 0 else Group(ranks_text(pair), "send/recv")
-                found[number] = MatchedCollective(of, int(met.sequence[number]), int(met.repetition[number]), [])
-            found[number].arrivals.append(arrival)
-    return sorted(found.values(), key=lambda collective: min(arrival.start for arrival in collective.arrivals))
+            if number not in by_number:
+                its_group = matches.groups[group] if group >= 0 else Group(ranks_text(pair), "send/recv")
+                by_number[number] = MatchedCollective(
+                    its_group, int(matches.sequence[number]), int(matches.repetition[number]), []
+                )
+            by_number[number].arrivals.append(arrival)
+    return sorted(by_number.values(), key=lambda collective: min(arrival.start for arrival in collective.arrivals))
 
 
 def group_label(group: Group) -> str:

@@ -80,25 +80,25 @@ def _by_size(columns: Sequence[Column], ranks: int) -> Table:
     rows: defaultdict[tuple[str, str, float], list[int]] = defaultdict(list)
     for row, key in enumerate(keys):
         rows[key].append(row)
-    told = sorted(rows)
-    bus = [values["bus_bandwidth"][rows[key]] for key in told]
-    typical = np.array([_median(found) for found in bus], np.float64)
+    groups = sorted(rows)
+    bus = [values["bus_bandwidth"][rows[key]] for key in groups]
+    typical = np.array([_median(bandwidths) for bandwidths in bus], np.float64)
     best: defaultdict[tuple[str, str], float] = defaultdict(lambda: np.nan)
-    for (group, collective, _), found in zip(told, bus, strict=True):
-        best[group, collective] = float(np.fmax(best[group, collective], np.fmax.reduce(found)))
-    seen = np.array([best[key[:2]] for key in told], np.float64)
-    result = [
-        Column("group", "", [group for group, _, _ in told]),
-        Column("collective", "", [collective for _, collective, _ in told]),
-        Column("size", "B", np.array([size for _, _, size in told], np.float64)),
-        integers("count", [len(rows[key]) for key in told]),
-        Column("latency", "µs", np.array([_median(values["latency"][rows[key]]) for key in told], np.float64)),
+    for (group, collective, _), bandwidths in zip(groups, bus, strict=True):
+        best[group, collective] = float(np.fmax(best[group, collective], np.fmax.reduce(bandwidths)))
+    best_bandwidth = np.array([best[key[:2]] for key in groups], np.float64)
+    by_size = [
+        Column("group", "", [group for group, _, _ in groups]),
+        Column("collective", "", [collective for _, collective, _ in groups]),
+        Column("size", "B", np.array([size for _, _, size in groups], np.float64)),
+        integers("count", [len(rows[key]) for key in groups]),
+        Column("latency", "µs", np.array([_median(values["latency"][rows[key]]) for key in groups], np.float64)),
         Column("bus_bandwidth", "GB/s", typical),
-        Column("best_bandwidth", "GB/s", seen),
-        percentage("of_best", typical, seen),
+        Column("best_bandwidth", "GB/s", best_bandwidth),
+        percentage("of_best", typical, best_bandwidth),
     ]
-    note = NO_COLLECTIVES if not told else ONE_RANK if ranks == 1 else ""
-    return Table(f"{NAME}_by_size", "Bandwidth of collectives by size", result, note)
+    note = NO_COLLECTIVES if not groups else ONE_RANK if ranks == 1 else ""
+    return Table(f"{NAME}_by_size", "Bandwidth of collectives by size", by_size, note)
 
 
 def _median(values: Floats) -> float:
@@ -108,12 +108,12 @@ def _median(values: Floats) -> float:
 
 def _clocks(present: list[list[Arrival]]) -> str:
     """Returns all members end at once; a remark where they do not even nearly, which only their clocks can explain."""
-    shared = [arrivals for arrivals in present if len(arrivals) > 1]
-    if not shared:
+    with_others = [arrivals for arrivals in present if len(arrivals) > 1]
+    if not with_others:
         return ""
-    ends = [[arrival.start + arrival.duration for arrival in arrivals] for arrivals in shared]
-    apart = float(np.median([max(one) - min(one) for one in ends]))
-    if apart <= np.median([min(arrival.duration for arrival in arrivals) for arrivals in shared]):
+    ends = [[arrival.start + arrival.duration for arrival in arrivals] for arrivals in with_others]
+    apart = float(np.median([max(of_one) - min(of_one) for of_one in ends]))
+    if apart <= np.median([min(arrival.duration for arrival in arrivals) for arrivals in with_others]):
         return ""
     return f"members end {apart / 1000:,.0f} µs apart (median): the ranks' clocks disagree, do not trust skews and stragglers"
 
@@ -122,7 +122,7 @@ def _figures(present: list[list[Arrival]]) -> list[Column]:
     """Size, times and bandwidths of each collective. A single arrival has no skew and nobody to wait for (-1)."""
     latency = np.array([min(arrival.duration for arrival in arrivals) for arrivals in present], np.float64)
     starts = [[arrival.start for arrival in arrivals] for arrivals in present]
-    skew = np.array([max(one) - min(one) if len(one) > 1 else np.nan for one in starts], np.float64)
+    skew = np.array([max(of_one) - min(of_one) if len(of_one) > 1 else np.nan for of_one in starts], np.float64)
     last = [max(arrivals, key=lambda arrival: arrival.start).rank if len(arrivals) > 1 else -1 for arrivals in present]
     size = np.array([max(arrival.size for arrival in arrivals) for arrivals in present], np.float64)
     bandwidth = np.divide(size, latency, out=np.full(len(size), np.nan), where=(latency > 0) & (size > 0))
@@ -152,17 +152,19 @@ def bus_share(kind: CollectiveType | None, members: int) -> float:
 def _imbalance(present: list[list[Arrival]]) -> Floats:
     """Returns the largest split over the mean one, of all members; NaN where none were recorded."""
     splits = [[split for arrival in arrivals for split in arrival.splits] for arrivals in present]
-    return np.array([max(one) * len(one) / sum(one) if sum(one) else np.nan for one in splits], np.float64)
+    return np.array([max(sizes) * len(sizes) / sum(sizes) if sum(sizes) else np.nan for sizes in splits], np.float64)
 
 
 def _missing(collectives: Sequence[MatchedCollective], parts: Sequence[RankCollectives]) -> list[list[int]]:
     """Returns for each collective the ranks that were given and belong to its group but did not record it."""
     members: dict[Group, set[int]] = defaultdict(set)
     for collective in collectives:
-        members[collective.group].update(ranks_of(collective.group.ranks) or (one.rank for one in collective.arrivals))
-    given = {part.rank for part in parts}
+        members[collective.group].update(
+            ranks_of(collective.group.ranks) or (arrival.rank for arrival in collective.arrivals)
+        )
+    ranks_read = {part.rank for part in parts}
     return [
-        sorted((members[collective.group] & given) - {one.rank for one in collective.arrivals})
+        sorted((members[collective.group] & ranks_read) - {arrival.rank for arrival in collective.arrivals})
         for collective in collectives
     ]
 

@@ -30,16 +30,16 @@ NO_SPLITS = "no all-to-all was recorded with what goes to each member"
 
 def waits(collectives: Sequence[MatchedCollective], note: str) -> Table:
     """Returns for each pair of ranks how long the one waited for the other, which came last, the longest first."""
-    time, often = Counter[tuple[int, int]](), Counter[tuple[int, int]]()
-    for last, early in _last_and_early(collectives):
-        for one in early:
-            time[one.rank, last.rank] += one.duration - last.duration
-            often[one.rank, last.rank] += 1
+    time, count = Counter[tuple[int, int]](), Counter[tuple[int, int]]()
+    for last, earlier in _last_and_early(collectives):
+        for arrival in earlier:
+            time[arrival.rank, last.rank] += arrival.duration - last.duration
+            count[arrival.rank, last.rank] += 1
     pairs = sorted(time, key=lambda pair: (-time[pair], pair))
     columns = [
         integers("rank", [rank for rank, _ in pairs]),
         integers("waits_for", [last for _, last in pairs]),
-        integers("collectives", [often[pair] for pair in pairs]),
+        integers("collectives", [count[pair] for pair in pairs]),
         microseconds("time", [time[pair] for pair in pairs]),
     ]
     return Table(f"{NAME}_waits", "Who waits for whom", columns, note or ("" if pairs else NOBODY))
@@ -50,12 +50,12 @@ def waits_by_rank(collectives: Sequence[MatchedCollective], note: str) -> Table:
     last.
     """
     came, last_at, waited, caused = Counter[int](), Counter[int](), Counter[int](), Counter[int]()
-    for last, early in _last_and_early(collectives):
-        came.update([last.rank, *(one.rank for one in early)])
+    for last, earlier in _last_and_early(collectives):
+        came.update([last.rank, *(arrival.rank for arrival in earlier)])
         last_at[last.rank] += 1
-        for one in early:
-            waited[one.rank] += one.duration - last.duration
-            caused[last.rank] += one.duration - last.duration
+        for arrival in earlier:
+            waited[arrival.rank] += arrival.duration - last.duration
+            caused[last.rank] += arrival.duration - last.duration
     ranks = sorted(came)
     shared = np.array([came[rank] for rank in ranks], np.int64)
     columns = [
@@ -71,18 +71,18 @@ def waits_by_rank(collectives: Sequence[MatchedCollective], note: str) -> Table:
 
 def by_group(collectives: Sequence[MatchedCollective], note: str) -> Table:
     """Returns for each rank and group the time of its communication, and what of it lies beside no computation."""
-    often, time, exposed = Counter[tuple[int, str]](), Counter[tuple[int, str]](), Counter[tuple[int, str]]()
+    count, time, exposed = Counter[tuple[int, str]](), Counter[tuple[int, str]](), Counter[tuple[int, str]]()
     for collective in collectives:
         label = group_label(collective.group)
-        for one in collective.arrivals:
-            often[one.rank, label] += 1
-            time[one.rank, label] += one.duration
-            exposed[one.rank, label] += one.exposed
-    keys = sorted(often)
+        for arrival in collective.arrivals:
+            count[arrival.rank, label] += 1
+            time[arrival.rank, label] += arrival.duration
+            exposed[arrival.rank, label] += arrival.exposed
+    keys = sorted(count)
     columns = [
         integers("rank", [rank for rank, _ in keys]),
         Column("group", "", [group for _, group in keys]),
-        integers("collectives", [often[key] for key in keys]),
+        integers("collectives", [count[key] for key in keys]),
         microseconds("time", [time[key] for key in keys]),
         microseconds("exposed", [exposed[key] for key in keys]),
         percentage("exposed_pct", [exposed[key] for key in keys], [time[key] for key in keys]),
@@ -95,11 +95,11 @@ def all_to_all(collectives: Sequence[MatchedCollective]) -> Table:
     bytes_ = defaultdict[tuple[str, int, int], int](int)
     for collective in collectives:
         ranks = ranks_of(collective.group.ranks)
-        for one in collective.arrivals:
-            if one.kind is CollectiveType.ALL_TO_ALL and len(one.splits) == len(ranks):
-                label, whole = group_label(collective.group), max(sum(one.splits), 1)
-                for target, split in zip(ranks, one.splits, strict=True):
-                    bytes_[label, one.rank, target] += one.size * split // whole
+        for arrival in collective.arrivals:
+            if arrival.kind is CollectiveType.ALL_TO_ALL and len(arrival.splits) == len(ranks):
+                label, total = group_label(collective.group), max(sum(arrival.splits), 1)
+                for target, split in zip(ranks, arrival.splits, strict=True):
+                    bytes_[label, arrival.rank, target] += arrival.size * split // total
     keys = sorted(bytes_)
     columns = [
         Column("group", "", [group for group, _, _ in keys]),
@@ -116,8 +116,8 @@ def _last_and_early(collectives: Sequence[MatchedCollective]) -> Iterator[tuple[
     """
     for collective in collectives:
         if (
-            all(one.kind in AWAITED for one in collective.arrivals)
-            and len({one.rank for one in collective.arrivals}) > 1
+            all(arrival.kind in AWAITED for arrival in collective.arrivals)
+            and len({arrival.rank for arrival in collective.arrivals}) > 1
         ):
-            last = min(collective.arrivals, key=lambda one: (one.duration, one.rank))
-            yield last, [one for one in collective.arrivals if one.rank != last.rank]
+            last = min(collective.arrivals, key=lambda arrival: (arrival.duration, arrival.rank))
+            yield last, [arrival for arrival in collective.arrivals if arrival.rank != last.rank]

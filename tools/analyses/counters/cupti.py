@@ -69,17 +69,17 @@ def _of_rank(rank: RankTrace, _: Options) -> RankCounters:
     tree = op_tree(rank.linked.ops) if ranges else None
     measured: list[Measured] = []
     notes = []
-    for device in sorted({one.device for one in ranges}):
-        own = [one for one in ranges if one.device == device]
-        launches = _launches(rank.linked, device, several=len({one.device for one in ranges}) > 1)
-        problem = _mismatch(own, launches)
+    for device in sorted({range_.device for range_ in ranges}):
+        device_ranges = [range_ for range_ in ranges if range_.device == device]
+        launches = _launches(rank.linked, device, several=len({range_.device for range_ in ranges}) > 1)
+        problem = _mismatch(device_ranges, launches)
         if problem:
             notes.append(f"device {device}: {problem}, so that no range could be attached to its op")
-            measured += [Measured(rank.rank, "", one.name, -1, one.counters) for one in own]
+            measured += [Measured(rank.rank, "", range_.name, -1, range_.counters) for range_ in device_ranges]
             continue
-        for one, launch in zip(own, launches, strict=True):
+        for range_, launch in zip(device_ranges, launches, strict=True):
             stack = STACK.join(op_path(rank.linked, tree, launch.op_row)) if tree is not None else ""
-            measured.append(Measured(rank.rank, stack, one.name, launch.correlation, one.counters))
+            measured.append(Measured(rank.rank, stack, range_.name, launch.correlation, range_.counters))
     return RankCounters(rank.rank, measured, "; ".join(notes) if ranges else NO_RANGES)
 
 
@@ -111,9 +111,9 @@ def _launches(linked: LinkedTrace, device: int, several: bool) -> list[Launch]:
 def _mismatch(ranges: Sequence[ProfilerRange], launches: Sequence[Launch]) -> str:
     if len(ranges) != len(launches):
         return f"{len(ranges)} ranges were recorded and {len(launches)} kernel launches"
-    for number, (one, launch) in enumerate(zip(ranges, launches, strict=True), 1):
-        if launch.kernel and one.name != launch.kernel:
-            return f"range {number} is of {one.name}, launch {number} of {launch.kernel}"
+    for number, (range_, launch) in enumerate(zip(ranges, launches, strict=True), 1):
+        if launch.kernel and range_.name != launch.kernel:
+            return f"range {number} is of {range_.name}, launch {number} of {launch.kernel}"
     return ""
 
 

@@ -33,10 +33,10 @@ class ModuleTimes:
         linked = with_modules(rank.linked)
         stands_in = linked is not rank.linked
         self.stands_in |= stands_in
-        alone = RankTrace(rank.rank, linked)
-        found = shares(alone, linked, "module", annotations=stands_in)
-        columns = (found.ops + found.activities, found.device, np.nan_to_num(found.host))
-        for text, *values in zip(found.text, *(column.tolist() for column in columns), strict=True):
+        rank_without_graph = RankTrace(rank.rank, linked)
+        sums = shares(rank_without_graph, linked, "module", annotations=stands_in)
+        columns = (sums.ops + sums.activities, sums.device, np.nan_to_num(sums.host))
+        for text, *values in zip(sums.text, *(column.tolist() for column in columns), strict=True):
             self.of[text] = [sum(pair) for pair in zip(self.of[text], values, strict=True)]
 
 
@@ -47,26 +47,26 @@ def module_difference(before: ModuleTimes, after: ModuleTimes) -> Table:
     texts = list(dict.fromkeys([*before.of, *after.of]))
     texts = texts if any(texts) else []
     tree, rows = module_tree(texts)
-    one, other = (_totals(tree, run, texts, rows) for run in (before, after))
-    on_device = bool(one[DEVICE].any() or other[DEVICE].any())
-    place = DEVICE if on_device else HOST
+    a, b = (_totals(tree, run, texts, rows) for run in (before, after))
+    on_device = bool(a[DEVICE].any() or b[DEVICE].any())
+    kind = DEVICE if on_device else HOST
     columns = [
         integers("depth", tree.depth),
         Column("name", "", tree.names),
-        microseconds("difference", other[place] - one[place]),
-        Column("count_a", "", one[COUNT].astype(np.int64)),
-        Column("count_b", "", other[COUNT].astype(np.int64)),
-        microseconds("device_time_a", one[DEVICE]),
-        microseconds("device_time_b", other[DEVICE]),
-        microseconds("host_time_a", one[HOST]),
-        microseconds("host_time_b", other[HOST]),
+        microseconds("difference", b[kind] - a[kind]),
+        Column("count_a", "", a[COUNT].astype(np.int64)),
+        Column("count_b", "", b[COUNT].astype(np.int64)),
+        microseconds("device_time_a", a[DEVICE]),
+        microseconds("device_time_b", b[DEVICE]),
+        microseconds("host_time_a", a[HOST]),
+        microseconds("host_time_b", b[HOST]),
         Column("path", "", tree.path),
     ]
     note = "" if texts else NOTHING
     if texts and (before.stands_in or after.stands_in):
         note = BY_ANNOTATION
-    what = "device" if on_device else "host"
-    return Table(NAME, f"Trace diff by module (difference of {what} time)", columns, note)
+    where = "device" if on_device else "host"
+    return Table(NAME, f"Trace diff by module (difference of {where} time)", columns, note)
 
 
 def _totals(tree: ModuleTree, run: ModuleTimes, texts: list[str], rows: list[int]) -> list[Floats]:

@@ -30,11 +30,11 @@ NOTHING = "nothing that ran tells its module"
 def _table(rank: RankTrace, _: Options) -> Table:
     linked = with_modules(rank.linked)
     stands_in = linked is not rank.linked
-    found = shares(rank, linked, "module", annotations=stands_in)
-    told = any(found.text)
-    note = (BY_ANNOTATION if told else NO_ANNOTATION) if stands_in else "" if told else NOTHING
-    tree, rows = module_tree(found.text) if told else module_tree([])
-    own = [_at(column, rows if told else [], len(tree.path)) for column in found[1:]]
+    sums = shares(rank, linked, "module", annotations=stands_in)
+    has_modules = any(sums.text)
+    note = (BY_ANNOTATION if has_modules else NO_ANNOTATION) if stands_in else "" if has_modules else NOTHING
+    tree, rows = module_tree(sums.text) if has_modules else module_tree([])
+    own = [_at(column, rows if has_modules else [], len(tree.path)) for column in sums[1:]]
     columns = [rank_column(rank.rank, len(tree.path)), *_columns(tree, Shares(tree.path, *own))]
     return Table(NAME, "Time by module", columns, note, (_by_function(rank, stands_in),))
 
@@ -73,22 +73,22 @@ def _columns(tree: ModuleTree, own: Shares) -> list[Column]:
 
 def _by_function(rank: RankTrace, stands_in: bool) -> Table:
     """Returns those with the most time on the device first, of a run of the host alone on the host."""
-    found = NO_SHARES if stands_in else shares(rank, rank.linked, "python_function", annotations=False)
-    known = np.array([bool(text) for text in found.text], np.bool_)
-    most = found.device if found.device.any() else found.host
-    order = np.argsort(-np.nan_to_num(most), kind="stable")
-    order = order[known[order]]
+    sums = NO_SHARES if stands_in else shares(rank, rank.linked, "python_function", annotations=False)
+    is_named = np.array([bool(text) for text in sums.text], np.bool_)
+    times = sums.device if sums.device.any() else sums.host
+    order = np.argsort(-np.nan_to_num(times), kind="stable")
+    order = order[is_named[order]]
     columns = [
         rank_column(rank.rank, len(order)),
-        Column("function", "", [found.text[row] for row in order.tolist()]),
-        microseconds("device", found.device[order]),
-        percentage("device_pct", found.device[order], found.device.sum()),
-        Column("operations", "", found.operations[order]),
-        microseconds("critical", found.path[order]),
-        percentage("critical_pct", found.path[order], found.path.sum()),
-        microseconds("host", found.host[order]),
-        Column("ops", "", found.ops[order].astype(np.int64)),
-        Column("activities", "", found.activities[order].astype(np.int64)),
+        Column("function", "", [sums.text[row] for row in order.tolist()]),
+        microseconds("device", sums.device[order]),
+        percentage("device_pct", sums.device[order], sums.device.sum()),
+        Column("operations", "", sums.operations[order]),
+        microseconds("critical", sums.path[order]),
+        percentage("critical_pct", sums.path[order], sums.path.sum()),
+        microseconds("host", sums.host[order]),
+        Column("ops", "", sums.ops[order].astype(np.int64)),
+        Column("activities", "", sums.activities[order].astype(np.int64)),
     ]
     note = "" if len(order) else "no calls of Python were read (--modules)" if stands_in else NOTHING
     return Table(f"{NAME}_by_function", "Time by Python function", columns, note)

@@ -36,15 +36,17 @@ class ModuleTree(NamedTuple):
 def module_tree(paths: Sequence[str]) -> tuple[ModuleTree, list[int]]:
     """Returns the tree of these paths, with those that modules between lack, and the row of each path in it."""
     below: dict[str, list[str]] = {"": []}
-    known: set[str] = set()
+    seen: set[str] = set()
     for path in paths:
         above = ""
-        for end in [*(place for place, letter in enumerate(path) if letter == SEPARATOR), len(path)] if path else []:
-            here = path[:end]
-            if here and here not in known:
-                known.add(here)
-                below.setdefault(above, []).append(here)
-            above = here
+        for end in (
+            [*(position for position, letter in enumerate(path) if letter == SEPARATOR), len(path)] if path else []
+        ):
+            prefix = path[:end]
+            if prefix and prefix not in seen:
+                seen.add(prefix)
+                below.setdefault(above, []).append(prefix)
+            above = prefix
     tree, row = ModuleTree([], [], []), dict[str, int]()
     pending = [("", -1, 0)] if "" in paths else []
     pending += [(path, -1, 0) for path in reversed(below[""])]

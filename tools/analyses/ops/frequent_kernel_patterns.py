@@ -49,14 +49,16 @@ def occurrences(linked: LinkedTrace, operator: str, longest: int) -> Occurrences
     begin = np.searchsorted(number[by_op], tree.first)
     count = np.searchsorted(number[by_op], tree.last) - begin
     named = ops.name.where(lambda name: operator in name)
-    wanted = named & tree.is_outermost(ops.name.codes) & (ops.scope != USER_SCOPE) & (ops.start != ABSENT) & (count > 0)
-    row = np.flatnonzero(wanted & (count <= longest))
+    is_operator = (
+        named & tree.is_outermost(ops.name.codes) & (ops.scope != USER_SCOPE) & (ops.start != ABSENT) & (count > 0)
+    )
+    row = np.flatnonzero(is_operator & (count <= longest))
     first = np.concatenate(([0], np.cumsum(count[row])))
-    which = np.repeat(np.arange(len(row)), count[row])
-    within = np.arange(len(which)) - first[which]
-    place = by_op[begin[row][which] + within]
-    place = place[np.lexsort((place, which))]
-    return Occurrences(row, in_order[place], first, int((wanted & (count > longest)).sum()))
+    occurrence = np.repeat(np.arange(len(row)), count[row])
+    within = np.arange(len(occurrence)) - first[occurrence]
+    position = by_op[begin[row][occurrence] + within]
+    position = position[np.lexsort((position, occurrence))]
+    return Occurrences(row, in_order[position], first, int((is_operator & (count > longest)).sum()))
 
 
 def _in_launch_order(linked: LinkedTrace) -> Int64:
@@ -76,11 +78,11 @@ class Patterns(NamedTuple):
     of_occurrence: Int64
 
 
-def patterns_of(found: Occurrences, linked: LinkedTrace) -> Patterns:
+def patterns_of(occurrences_: Occurrences, linked: LinkedTrace) -> Patterns:
     """Returns groups the occurrences of equal operators with equal sequences."""
-    kernel = linked.activities.name.codes[found.activity].astype(np.int32)
-    text, first = kernel.tobytes(), (kernel.itemsize * found.first).tolist()
-    names = linked.ops.name.codes[found.op_row].tolist()
+    kernel = linked.activities.name.codes[occurrences_.activity].astype(np.int32)
+    text, first = kernel.tobytes(), (kernel.itemsize * occurrences_.first).tolist()
+    names = linked.ops.name.codes[occurrences_.op_row].tolist()
     pairs: dict[tuple[int, bytes], int] = {}
     spans = zip(names, first[:-1], first[1:], strict=True)
     number = [pairs.setdefault((name, text[begin:end]), len(pairs)) for name, begin, end in spans]
@@ -88,39 +90,39 @@ def patterns_of(found: Occurrences, linked: LinkedTrace) -> Patterns:
     return Patterns([name for name, _ in pairs], kernels, np.array(number, np.int64))
 
 
-def pattern_times(found: Occurrences, patterns: Patterns, linked: LinkedTrace) -> Int64:
+def pattern_times(occurrences_: Occurrences, patterns: Patterns, linked: LinkedTrace) -> Int64:
     """Returns the ns of all activities of each pattern."""
-    pattern = np.repeat(patterns.of_occurrence, np.diff(found.first))
-    duration = (linked.activities.end - linked.activities.start)[found.activity]
+    pattern = np.repeat(patterns.of_occurrence, np.diff(occurrences_.first))
+    duration = (linked.activities.end - linked.activities.start)[occurrences_.activity]
     return group_sums(pattern, duration, len(patterns.kernels))
 
 
 def _table(rank: RankTrace, options: Options) -> Table:
     linked = rank.linked
-    found = occurrences(linked, options.operator, options.longest_pattern)
-    patterns = patterns_of(found, linked)
-    activities, ops, device = linked.activities, linked.ops, pattern_times(found, patterns, linked)
+    occurrences_ = occurrences(linked, options.operator, options.longest_pattern)
+    patterns = patterns_of(occurrences_, linked)
+    activities, ops, device = linked.activities, linked.ops, pattern_times(occurrences_, patterns, linked)
     count = group_sums(patterns.of_occurrence, 1, len(patterns.kernels))
-    host = group_sums(patterns.of_occurrence, (ops.end - ops.start)[found.op_row], len(count))
+    host = group_sums(patterns.of_occurrence, (ops.end - ops.start)[occurrences_.op_row], len(count))
     order = np.lexsort((-device, -count))
     names, shown = activities.name.table, order.tolist()
     columns = [
         rank_column(rank.rank, len(order)),
-        Column("operator", "", [ops.name.table[patterns.operator[one]] for one in shown]),
-        Column("pattern", "", [ARROW.join(names[code] for code in patterns.kernels[one]) for one in shown]),
-        integers("length", [len(patterns.kernels[one]) for one in shown]),
+        Column("operator", "", [ops.name.table[patterns.operator[pattern]] for pattern in shown]),
+        Column("pattern", "", [ARROW.join(names[code] for code in patterns.kernels[pattern]) for pattern in shown]),
+        integers("length", [len(patterns.kernels[pattern]) for pattern in shown]),
         Column("count", "", count[order]),
         microseconds("device_time", device[order]),
         microseconds("host_time", host[order]),
     ]
-    return Table(NAME, "Frequent kernel patterns", columns, _note(found, options))
+    return Table(NAME, "Frequent kernel patterns", columns, _note(occurrences_, options))
 
 
-def _note(found: Occurrences, options: Options) -> str:
-    if found.longer:
-        return f"{found.longer} operators that launched more than {options.longest_pattern} activities are not in it"
+def _note(occurrences_: Occurrences, options: Options) -> str:
+    if occurrences_.longer:
+        return f"{occurrences_.longer} operators that launched more than {options.longest_pattern} activities are not in it"
     named = f" with {options.operator!r} in its name" if options.operator else ""
-    return "" if len(found.op_row) else f"no operator{named} launched an activity"
+    return "" if len(occurrences_.op_row) else f"no operator{named} launched an activity"
 
 
 NAME = "frequent_kernel_patterns"

@@ -18,8 +18,8 @@ TableT = TypeVar("TableT", Ops, Calls, Activities)
 
 def are_annotations(ops: Ops) -> Bool:
     """Returns which ops are annotations of the user that have a time and do not mark a step."""
-    found: Bool = (ops.scope == USER_SCOPE) & (ops.start != ABSENT) & ~are_step_marks(ops.name)
-    return found
+    annotates: Bool = (ops.scope == USER_SCOPE) & (ops.start != ABSENT) & ~are_step_marks(ops.name)
+    return annotates
 
 
 def with_modules(linked: LinkedTrace) -> LinkedTrace:
@@ -58,8 +58,8 @@ def _annotations(linked: LinkedTrace) -> tuple[Int64, list[str]]:
     code = np.full(len(ops), -1, np.int64)
     for rows in tree.levels:
         code[rows] = np.append(code, -1)[tree.parent[rows]]
-        own = rows[annotates[rows]]
-        code[own] = paths.below(code[own], ops.name.codes[own].astype(np.int64), ops.name.table)
+        annotations = rows[annotates[rows]]
+        code[annotations] = paths.below(code[annotations], ops.name.codes[annotations].astype(np.int64), ops.name.table)
     if len(paths.texts):
         _add_backward(linked, tree, code, np.flatnonzero(annotates))
     return code, paths.texts
@@ -67,19 +67,19 @@ def _annotations(linked: LinkedTrace) -> tuple[Int64, list[str]]:
 
 def _add_backward(linked: LinkedTrace, tree: Tree, code: Int64, annotations: Int64) -> None:
     """Gives the backward pass its codes, where it has none."""
-    ops, over = linked.ops, linked.handoffs
+    ops, handoffs = linked.ops, linked.handoffs
     forward = forward_ops(ops)
     apart = (forward >= 0) & (ops.thread[forward] != ops.thread)
     rows = np.flatnonzero((code < 0) & np.isin(ops.thread, ops.thread[apart]) & (ops.start != ABSENT))
-    order = np.lexsort((over.target_time, over.target_thread))
-    last = asof_backward(over.target_thread[order], over.target_time[order], ops.thread[rows], ops.start[rows])
+    order = np.lexsort((handoffs.target_time, handoffs.target_thread))
+    last = asof_backward(handoffs.target_thread[order], handoffs.target_time[order], ops.thread[rows], ops.start[rows])
     rows, called = rows[last >= 0], order[last[last >= 0]]
     thread, start, end = (column[annotations] for column in (ops.thread, ops.start, ops.end))
     nesting = nest(thread, start, end)
     stack = Stack(thread, start, nesting.end, nesting.parent, code[annotations], [])
-    moment = over.source_time[called]
-    around = stack.around(over.source_thread[called], moment, moment)
-    code[rows] = np.append(stack.code, -1)[around]
-    below = nearest(forward >= 0, tree.parent)
-    left = np.flatnonzero((code < 0) & (below >= 0))
-    code[left] = code[forward[below[left]]]
+    call_time = handoffs.source_time[called]
+    enclosing = stack.around(handoffs.source_thread[called], call_time, call_time)
+    code[rows] = np.append(stack.code, -1)[enclosing]
+    nearest_forward = nearest(forward >= 0, tree.parent)
+    remaining = np.flatnonzero((code < 0) & (nearest_forward >= 0))
+    code[remaining] = code[forward[nearest_forward[remaining]]]

@@ -67,9 +67,9 @@ def read_captures(path: str) -> list[Capture]:
     names: dict[int, str] = {}
     linked = link(None, read_device_trace(path, also=partial(_add_names, names)))
     launch, count = np.unique(linked.activities.call_row, return_counts=True)
-    alone = launch[(count == 1) & (launch >= 0)]
-    alone = alone[np.argsort(linked.calls.start[alone], kind="stable")]
-    return [*_captures(linked, names), Capture(_launched(linked, alone, names), False)]
+    single = launch[(count == 1) & (launch >= 0)]
+    single = single[np.argsort(linked.calls.start[single], kind="stable")]
+    return [*_captures(linked, names), Capture(_launched(linked, single, names), False)]
 
 
 def _add_names(names: dict[int, str], text: bytes) -> None:
@@ -87,9 +87,9 @@ def captures_of(linked: LinkedTrace) -> list[Capture]:
 
 def _captures(linked: LinkedTrace, names: dict[int, str]) -> list[Capture]:
     rows = _launching(linked)
-    number = _captured_by(linked, rows)
-    captured = rows_by_number(np.flatnonzero(number >= 0), number)
-    return [Capture(_launched(linked, rows[own], names), True) for own in captured.values()]
+    capture = _captured_by(linked, rows)
+    captured = rows_by_number(np.flatnonzero(capture >= 0), capture)
+    return [Capture(_launched(linked, rows[launches], names), True) for launches in captured.values()]
 
 
 def _launched(linked: LinkedTrace, rows: Int64, names: dict[int, str]) -> list[Launched]:
@@ -134,13 +134,13 @@ def _captured_by(linked: LinkedTrace, rows: Int64) -> Int64:
     end.
     """
     calls = linked.calls
-    begins, ends = (np.flatnonzero(_named(calls.name, one)) for one in (BEGIN, END))
-    number = np.full(len(rows), -1, np.int64)
-    for one, begin in enumerate(begins[np.argsort(calls.start[begins], kind="stable")].tolist()):
+    begins, ends = (np.flatnonzero(_named(calls.name, number)) for number in (BEGIN, END))
+    capture = np.full(len(rows), -1, np.int64)
+    for number, begin in enumerate(begins[np.argsort(calls.start[begins], kind="stable")].tolist()):
         later = ends[(calls.thread[ends] == calls.thread[begin]) & (calls.start[ends] >= calls.end[begin])]
         until = calls.start[later].min() if len(later) else calls.end.max()
-        number[(calls.start[rows] >= calls.end[begin]) & (calls.start[rows] < until)] = one
-    return number
+        capture[(calls.start[rows] >= calls.end[begin]) & (calls.start[rows] < until)] = number
+    return capture
 
 
 def _named(names: Categorical, pattern: "re.Pattern[str]") -> Bool:

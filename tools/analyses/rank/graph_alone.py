@@ -45,16 +45,16 @@ REMARK = "an execution graph alone: launch calls and host ops are not known, nor
 def rank_of_graph(graph: ExecutionGraph) -> RankTrace:
     """Returns the rank of a graph, 0 where it records none. Activities last as recorded, with what was trimmed of them."""
     rows = activity_rows(graph)
-    talking = np.isin(graph.type[rows], COMMUNICATION_TYPES)
+    communicates = np.isin(graph.type[rows], COMMUNICATION_TYPES)
     linked = LinkedTrace(
         info=_info(graph.metadata),
         ops=_empty(Ops),
         calls=_empty(Calls),
-        activities=_activities(graph, rows, np.where(talking, np.cumsum(talking) - 1, -1)),
+        activities=_activities(graph, rows, np.where(communicates, np.cumsum(communicates) - 1, -1)),
         device_waits=_empty(DeviceWaits),
         host_waits=_empty(HostWaits),
         handoffs=_empty(ThreadHandoffs),
-        communications=_communications(graph, rows[talking]),
+        communications=_communications(graph, rows[communicates]),
         groups=[],
         report=LinkReport(activities=len(rows), remarks=[REMARK, *graph.remarks]),
     )
@@ -112,8 +112,8 @@ def _activities(graph: ExecutionGraph, rows: Int64, communication_row: Int64) ->
 def _communications(graph: ExecutionGraph, rows: Int64) -> list[Communication]:
     """Their sizes are known in bytes alone, as elements of no dtype count."""
     recorded, named, purpose = graph.texts("pg_recorded"), graph.texts("pg_name"), graph.texts("pg_desc")
-    known = recorded_groups(graph)
-    members = [*known.lists, ()]
+    groups = recorded_groups(graph)
+    members = [*groups.lists, ()]
     names = ("comm_type", "comm_size", "comm_seq", "comm_src", "comm_dst", "comm_tag")
     columns = (graph.integers(name, -1)[rows].tolist() for name in names)
     return [
@@ -122,7 +122,7 @@ def _communications(graph: ExecutionGraph, rows: Int64) -> list[Communication]:
             in_elements=size,
             group=recorded[row] or named[row],
             description=purpose[row],
-            ranks=list(members[known.of_node[row]]),
+            ranks=list(members[groups.of_node[row]]),
             sequence=sequence,
             source=source,
             target=target,
@@ -134,5 +134,5 @@ def _communications(graph: ExecutionGraph, rows: Int64) -> list[Communication]:
 
 def _name(node: int, kind: int) -> str:
     """Returns as recorded traces call it: `all_reduce`, `send`."""
-    known = node == NodeType.COMM_COLL and kind in CollectiveType.__members__.values()
-    return (CollectiveType(kind).name if known else NodeType(node).name.removeprefix("COMM_")).lower()
+    is_collective = node == NodeType.COMM_COLL and kind in CollectiveType.__members__.values()
+    return (CollectiveType(kind).name if is_collective else NodeType(node).name.removeprefix("COMM_")).lower()

@@ -80,17 +80,17 @@ def read_recorded(
     ranges: list[ProfilerRange] = []
     marks: dict[int, str] = {}
     pieces = [no_allocations()]
-    whole = read_device_trace(
+    every_rank = read_device_trace(
         path,
         also=partial(_add, ranges, marks, pieces if memory else None),
         arguments=of_ops,
         needed=(INSTANT,) if memory else (),
         modules=modules,
     )
-    device = one_rank(whole, rank)
-    ranges.sort(key=lambda one: (one.device, one.start))
-    found = Allocations(*(np.concatenate(columns) for columns in zip(*pieces, strict=True)))
-    return device, Recorded(ranges, _of_rank(found, whole, device, rank), marks)
+    device = one_rank(every_rank, rank)
+    ranges.sort(key=lambda range_: (range_.device, range_.start))
+    allocations = Allocations(*(np.concatenate(columns) for columns in zip(*pieces, strict=True)))
+    return device, Recorded(ranges, _of_rank(allocations, every_rank, device, rank), marks)
 
 
 class _Event(msgspec.Struct, gc=False):
@@ -149,8 +149,11 @@ def _add(
 
 def _add_marks(marks: dict[int, str], events: list[_Marked]) -> None:
     for event in events:
-        told = event.args or _Node()
-        node, mark = integer(told.node, 0), told.text if isinstance(told.text, str) else told.annotation
+        arguments = event.args or _Node()
+        node, mark = (
+            integer(arguments.node, 0),
+            arguments.text if isinstance(arguments.text, str) else arguments.annotation,
+        )
         if node > 0 and isinstance(mark, str):
             marks[node] = mark
 
@@ -183,16 +186,18 @@ def _arguments(event: _Event) -> dict[str, Any]:
 def _allocations(events: list[_Event]) -> Allocations:
     """Returns those that have a time and a size."""
     arguments = [_memory(event) for event in events]
-    device = integers([one.device for one in arguments], 0)
+    device = integers([memory.device for memory in arguments], 0)
     rows = Allocations(
         time=_times(events),
         process=identities([event.pid for event in events]),
         thread=identities([event.tid for event in events]),
-        device=np.where(integers([one.type for one in arguments], HOST_TYPE) == HOST_TYPE, HOST, np.maximum(device, 0)),
-        address=integers([one.address for one in arguments], 0),
-        size=integers([one.size for one in arguments], 0),
-        allocated=integers([one.allocated for one in arguments], -1),
-        reserved=integers([one.reserved for one in arguments], -1),
+        device=np.where(
+            integers([memory.type for memory in arguments], HOST_TYPE) == HOST_TYPE, HOST, np.maximum(device, 0)
+        ),
+        address=integers([memory.address for memory in arguments], 0),
+        size=integers([memory.size for memory in arguments], 0),
+        allocated=integers([memory.allocated for memory in arguments], -1),
+        reserved=integers([memory.reserved for memory in arguments], -1),
     )
     return rows.where((rows.time != ABSENT) & (rows.size != 0))
 
@@ -204,12 +209,12 @@ def _memory(event: _Event) -> _Memory:
         return _Memory()
 
 
-def _of_rank(found: Allocations, whole: DeviceTrace, device: DeviceTrace, rank: int | None) -> Allocations:
+def _of_rank(allocations: Allocations, every_rank: DeviceTrace, device: DeviceTrace, rank: int | None) -> Allocations:
     """Returns the rows of the rank's processes in order of time, of a merged trace with the times of its own."""
-    merged = next((record for record in whole.merged if record.rank == rank), None)
+    merged = next((record for record in every_rank.merged if record.rank == rank), None)
     if merged is not None:
-        own, time = [*merged.processes], found.time - merged.time_shift_ns
+        processes, time = [*merged.processes], allocations.time - merged.time_shift_ns
     else:
-        own, time = device.processes, found.time
-    rows = np.flatnonzero(np.isin(found.process, own))
-    return found._replace(time=time).where(rows[np.argsort(time[rows], kind="stable")])
+        processes, time = device.processes, allocations.time
+    rows = np.flatnonzero(np.isin(allocations.process, processes))
+    return allocations._replace(time=time).where(rows[np.argsort(time[rows], kind="stable")])

@@ -59,6 +59,6 @@ def _whole(linked: LinkedTrace, launched: Int64) -> Steps:
 def _launched(linked: LinkedTrace) -> Int64:
     """Returns when each activity was launched; its own start where no call is known."""
     activities, calls = linked.activities, linked.calls
-    launched, known = activities.start.copy(), activities.call_row >= 0
-    launched[known] = calls.start[activities.call_row[known]]
+    launched, has_call = activities.start.copy(), activities.call_row >= 0
+    launched[has_call] = calls.start[activities.call_row[has_call]]
     return launched
