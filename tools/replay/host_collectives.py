@@ -40,15 +40,15 @@ def ends(work: Workload, row: Int64, matched: Int64, first: int) -> Ends:
     order = np.lexsort((work.measured_start_ns[row], matched))
     member, group = row[order], matched[order]
     start, end, count = work.measured_start_ns[member], work.measured_end_ns[member], len(member)
-    held_by = _last_arrived(group, start, np.where(await_each_other(work, member), EVER, end))
+    last_arrival = _last_arrived(group, start, np.where(await_each_other(work, member), EVER, end))
     # what is made shorter or longer is so behind the last arrival too
     factor = work.duration_ns[member] / np.maximum(end - start, 1)
-    cost = np.rint(np.maximum(end - start[held_by], 0) * factor).astype(np.int64)
+    cost = np.rint(np.maximum(end - start[last_arrival], 0) * factor).astype(np.int64)
     arrived, ended = first + np.arange(count), first + count + np.arange(count)
     follows = np.flatnonzero(np.diff(group) == 0)
     finish_row = np.empty(count, np.int64)
     finish_row[order] = ended
-    source = np.concatenate((member, arrived[follows], arrived[held_by]))
+    source = np.concatenate((member, arrived[follows], arrived[last_arrival]))
     target = np.concatenate((arrived, arrived[follows + 1], ended))
     by_target = np.argsort(target, kind="stable")
     return Ends(
@@ -66,6 +66,6 @@ def _last_arrived(group: Int64, start: Int64, end: Int64) -> Int64:
     firsts = np.flatnonzero(np.append(True, np.diff(group) != 0))[: len(group)]
     last = np.arange(len(group))
     for begin, until in zip(firsts.tolist(), [*firsts[1:].tolist(), len(group)], strict=False):
-        before = begin - 1 + np.searchsorted(start[begin:until], end[begin:until], side="left")
-        last[begin:until] = np.maximum(last[begin:until], before)
+        arrived = begin - 1 + np.searchsorted(start[begin:until], end[begin:until], side="left")
+        last[begin:until] = np.maximum(last[begin:until], arrived)
     return last

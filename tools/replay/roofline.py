@@ -39,9 +39,9 @@ class LeastTime(NamedTuple):
 
     def bound_by(self, bound: Bound) -> Bool:
         """Returns which kernels are, of those of which both are known; what takes none of either is bound by nothing."""
-        known = (self.compute > 0) | (self.memory > 0)
+        takes_time = (self.compute > 0) | (self.memory > 0)
         chosen = self.compute > self.memory if bound is Bound.COMPUTE else self.compute <= self.memory
-        return np.asarray(known & chosen)
+        return np.asarray(takes_time & chosen)
 
 
 class Kernels(NamedTuple):
@@ -54,12 +54,12 @@ class Kernels(NamedTuple):
     element: Int64
 
 
-def device_peaks(names: Mapping[int, str], given: Mapping[str, float] | None = None) -> dict[int, Peak]:
-    """Returns the peak of each device by number, from its recorded name, with what is `given` by field of Peak instead;
+def device_peaks(names: Mapping[int, str], overrides: Mapping[str, float] | None = None) -> dict[int, Peak]:
+    """Returns the peak of each device by number, from its recorded name, with what is `overrides` by field of Peak instead;
     others are left out.
     """
-    known = {device: peak_of(name) or UNKNOWN_DEVICE for device, name in names.items()}
-    peaks = {device: peak._replace(**(given or {})) for device, peak in known.items()}
+    recorded = {device: peak_of(name) or UNKNOWN_DEVICE for device, name in names.items()}
+    peaks = {device: peak._replace(**(overrides or {})) for device, peak in recorded.items()}
     return {device: peak for device, peak in peaks.items() if peak != UNKNOWN_DEVICE}
 
 
@@ -78,21 +78,23 @@ def roofs(kernels: Kernels, peaks: Mapping[int, Peak]) -> tuple[Summary, Summary
     """
     compute, memory = np.full((2, len(kernels.device)), np.nan)
     tf32 = kernels.name.where(lambda name: TF32.search(name) is not None)
-    for number, own in rows_of_each(kernels.device).items():
+    for number, rows in rows_of_each(kernels.device).items():
         if (peak := peaks.get(number)) is None:
             continue
-        rate = peak.tflops(kernels.element[own])
+        rate = peak.tflops(kernels.element[rows])
         if peak.tf32:
-            rate = np.where(tf32[own] & (kernels.element[own] == 4), peak.tf32, rate)
-        compute[own], memory[own] = rate * 1e12, peak.memory * 1e9
+            rate = np.where(tf32[rows] & (kernels.element[rows] == 4), peak.tf32, rate)
+        compute[rows], memory[rows] = rate * 1e12, peak.memory * 1e9
     return np.where(compute > 0, compute, np.nan), np.where(memory > 0, memory, np.nan)
 
 
-def bound_by(graph: ExecutionGraph, classes: Classes, bound: Bound, given: Mapping[str, float] | None = None) -> Bool:
+def bound_by(
+    graph: ExecutionGraph, classes: Classes, bound: Bound, overrides: Mapping[str, float] | None = None
+) -> Bool:
     """Returns which nodes are computation bound so, as far as their work and their device are known."""
     device = graph.integers("device")
     numbers = np.unique(device[graph.is_activity]).tolist()
     names = {number: str(graph.metadata.get(f"{DEVICE_NAME}{number}", "")) for number in numbers}
     columns = (graph.integers(name) for name in ("num_ops", "tensor_size", "element_size"))
-    found = least_time(Kernels(graph.name, device, *columns), device_peaks(names, given))
-    return np.asarray(found.bound_by(bound) & (classes == NodeClass.COMPUTATION))
+    times = least_time(Kernels(graph.name, device, *columns), device_peaks(names, overrides))
+    return np.asarray(times.bound_by(bound) & (classes == NodeClass.COMPUTATION))

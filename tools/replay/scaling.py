@@ -50,7 +50,7 @@ class Scale(NamedTuple):
             return np.asarray(classes == self.target)
         if isinstance(self.target, Bound):
             return bound_by(graph, classes, self.target, self.peaks)
-        return graph.name.where(_found(self.target))
+        return graph.name.where(_contains(self.target))
 
 
 def parse_scale(spec: str) -> Scale:
@@ -100,35 +100,35 @@ def check_names(graphs: Sequence[ExecutionGraph], scale: Sequence[Scale]) -> Non
     """Raises RequestError for a regular expression that is found in no node's name: its answer would be that of the
     unchanged run.
     """
-    for one in scale:
-        if isinstance(one.target, re.Pattern) and not any(
-            graph.name.where(_found(one.target)).any() for graph in graphs
+    for change in scale:
+        if isinstance(change.target, re.Pattern) and not any(
+            graph.name.where(_contains(change.target)).any() for graph in graphs
         ):
-            word = one.target.pattern
-            hint = f"write class:{one.spec}" if word in SCALABLE else "trace-view and trace-report show the names"
-            raise RequestError(f"--scale {one.spec}: no node has {word!r} in its name: {hint}")
+            word = change.target.pattern
+            hint = f"write class:{change.spec}" if word in SCALABLE else "trace-view and trace-report show the names"
+            raise RequestError(f"--scale {change.spec}: no node has {word!r} in its name: {hint}")
 
 
-def _found(pattern: re.Pattern[str]) -> Callable[[str], bool]:
+def _contains(pattern: re.Pattern[str]) -> Callable[[str], bool]:
     return lambda name: bool(pattern.search(name))
 
 
 def node_factors(graphs: Sequence[ExecutionGraph], classes: Sequence[Classes], scale: Sequence[Scale]) -> list[Factors]:
     """Returns for each graph the factor of each node's duration; a scale that no node of any graph matches is said."""
     factors = [np.ones(len(graph)) for graph in graphs]
-    for one in scale:
+    for change in scale:
         matched = 0
         for graph, node_class, factor in zip(graphs, classes, factors, strict=True):
-            chosen = one.matches(graph, node_class)
-            factor[chosen] *= one.factor
+            chosen = change.matches(graph, node_class)
+            factor[chosen] *= change.factor
             matched += int(chosen.sum())
         if not matched:
             log.warning(
-                "warning: scale %r matches no node%s", one.spec, NO_BOUND if isinstance(one.target, Bound) else ""
+                "warning: scale %r matches no node%s", change.spec, NO_BOUND if isinstance(change.target, Bound) else ""
             )
     return factors
 
 
 def class_factor(scale: Sequence[Scale], node_class: NodeClass) -> float:
     """Returns the product of the factors given for a whole class."""
-    return math.prod(one.factor for one in scale if one.target == node_class)
+    return math.prod(change.factor for change in scale if change.target == node_class)

@@ -46,11 +46,11 @@ def simulated(graphs: Sequence[ExecutionGraph]) -> Simulated:
     """
     work = gather(graphs)
     ranks = {}
-    for place, (label, graph) in enumerate(zip(work.rank_labels(), graphs, strict=True)):
+    for position, (label, graph) in enumerate(zip(work.rank_labels(), graphs, strict=True)):
         if graph.metadata.get("target") != ASTRA_SIM:
             raise DataError(f"the graph of rank {label} is not for {ASTRA_SIM}; convert with --target {ASTRA_SIM}")
         finish = int(simulated_ends(graph).max(initial=0)) / 1000
-        of_rank = work.ranks_of(np.arange(len(work))) == place
+        of_rank = work.ranks_of(np.arange(len(work))) == position
         measured = int(work.measured_end_ns[of_rank].max(initial=0)) / 1000
         ranks[label] = SimulatedRank(finish, measured, 100 * (finish - measured) / measured if measured else 0.0)
     return Simulated(ASTRA_SIM, ranks, max((rank.error_pct for rank in ranks.values()), key=abs, default=0.0))
@@ -75,10 +75,10 @@ def simulated_ends(graph: ExecutionGraph) -> Int64:
     running: list[tuple[int, int]] = []
     free, end, now = [True] * 3, [-1] * count, 0
     while True:
-        for place in range(3):
-            if free[place] and ready[place]:
-                row = heapq.heappop(ready[place])
-                free[place] = False
+        for slot_number in range(3):
+            if free[slot_number] and ready[slot_number]:
+                row = heapq.heappop(ready[slot_number])
+                free[slot_number] = False
                 heapq.heappush(running, (now + length[row], row))
         if not running:
             break
@@ -100,10 +100,10 @@ def _slots(graph: ExecutionGraph) -> list[int]:
     return slots
 
 
-def describe_simulated(found: Simulated) -> str:
+def describe_simulated(result: Simulated) -> str:
     """Returns a line per rank, for people."""
     lines = [
         f"rank {label:<10}{rank.finish_us:>14,.1f} µs simulated{rank.measured_us:>14,.1f} µs measured  {rank.error_pct:+.2f} %"
-        for label, rank in found.ranks.items()
+        for label, rank in result.ranks.items()
     ]
-    return "\n".join([*lines, f"worst {found.worst_error_pct:+.2f} %, in {found.simulator}'s replay mode"])
+    return "\n".join([*lines, f"worst {result.worst_error_pct:+.2f} %, in {result.simulator}'s replay mode"])

@@ -69,8 +69,8 @@ def trust(replay: Replay) -> str:
     if replay.error_pct is None:
         return "there is no measured time to compare the replay with"
     explained = explained_pct(replay, time_by_kind(pieces_of(replay)))
-    told = f"the replay is {replay.error_pct:+.2f} % off the measured run and explains {explained:.1f} % of it"
-    return f"{told}: too far off to rely on" if abs(replay.error_pct) > RELIABLE_PCT else told
+    text = f"the replay is {replay.error_pct:+.2f} % off the measured run and explains {explained:.1f} % of it"
+    return f"{text}: too far off to rely on" if abs(replay.error_pct) > RELIABLE_PCT else text
 
 
 def start_error(replay: Replay) -> StartError:
@@ -93,7 +93,7 @@ def busy_ns(replay: Replay) -> dict[str, int]:
     total = group_sums(lane, np.maximum(busy, 0), len(work.lanes))
     ranks = _rank_prefixes(work)
     streams = [work.lanes[number] for number in np.unique(lane).tolist()]
-    labels = [f"{ranks[it.rank]}{number_text(it.place)}/{number_text(it.stream)}" for it in streams]
+    labels = [f"{ranks[it.rank]}{number_text(it.number)}/{number_text(it.stream)}" for it in streams]
     return dict(zip(labels, total[np.unique(lane)].tolist(), strict=True))
 
 
@@ -132,10 +132,14 @@ def _threads(replay: Replay, whole_us: float) -> list[str]:
     idle = np.concatenate([graph.name.equal(IDLE) for graph in work.graphs])
     total = np.bincount(work.lane, np.where(idle, 0, work.duration_ns), len(work.lanes)) / 1000
     ranks = _rank_prefixes(work)
-    names = [f"{ranks[lane.rank]}{number_text(lane.place)}" for lane in work.lanes]
+    names = [f"{ranks[lane.rank]}{number_text(lane.number)}" for lane in work.lanes]
     order = np.argsort(-total, kind="stable")[:STREAMS_SHOWN].tolist()
     hidden = [f"  and {len(names) - STREAMS_SHOWN} more threads"] if len(names) > STREAMS_SHOWN else []
-    return ["thread busy", *_shares([(names[one], float(total[one])) for one in order], whole_us), *hidden]
+    return [
+        "thread busy",
+        *_shares([(names[lane_number], float(total[lane_number])) for lane_number in order], whole_us),
+        *hidden,
+    ]
 
 
 def _shares(times_us: Sequence[tuple[str, float]], whole_us: float) -> list[str]:
@@ -147,8 +151,8 @@ def _counts(counts: dict[str, int]) -> str:
 
 
 def _node_counts(work: Workload) -> dict[str, int]:
-    found = np.bincount(work.node_class, minlength=len(NodeClass)).tolist()
-    return {node_class.label: found[node_class] for node_class in NodeClass}
+    counts = np.bincount(work.node_class, minlength=len(NodeClass)).tolist()
+    return {node_class.label: counts[node_class] for node_class in NodeClass}
 
 
 def _dependency_counts(kind: Int64) -> dict[str, int]:

@@ -80,14 +80,14 @@ def _metadata(what: str, pid: int, tid: int, content: dict[str, str | int]) -> b
 
 def _events(replay: Replay, pid: int, process: Process, part: slice) -> Iterator[str]:
     work, rows = replay.work, process.row[part]
-    graph, own_rows = work.graphs[process.rank], rows - work.first_row[process.rank]
+    graph, graph_rows = work.graphs[process.rank], rows - work.first_row[process.rank]
     columns = zip(
         (work.lane[rows] + 1).tolist(),
         process.start_ns[part].tolist(),
         process.duration_ns[part].tolist(),
-        graph.name.codes[own_rows].tolist(),
+        graph.name.codes[graph_rows].tolist(),
         work.node_class[rows].tolist(),
-        graph.id[own_rows].tolist(),
+        graph.id[graph_rows].tolist(),
         strict=True,
     )
     for tid, start, duration, name, node_class, node in columns:
@@ -99,13 +99,13 @@ def _events(replay: Replay, pid: int, process: Process, part: slice) -> Iterator
 
 def _live_bytes(replay: Replay, pid: int, process: Process) -> Iterator[str]:
     """Yields a counter for the host and for each device: the bytes that live whenever a node that tells them starts."""
-    graph, own_rows = replay.work.graphs[process.rank], process.row - replay.work.first_row[process.rank]
-    value, device = graph.integers("live_bytes")[own_rows], graph.integers("device", HOST)[own_rows]
-    told = np.flatnonzero(value != ABSENT)
-    told = told[np.argsort(process.start_ns[told], kind="stable")]
-    for place, rows in rows_by_number(told, device).items():
+    graph, graph_rows = replay.work.graphs[process.rank], process.row - replay.work.first_row[process.rank]
+    value, device = graph.integers("live_bytes")[graph_rows], graph.integers("device", HOST)[graph_rows]
+    recorded = np.flatnonzero(value != ABSENT)
+    recorded = recorded[np.argsort(process.start_ns[recorded], kind="stable")]
+    for number, rows in rows_by_number(recorded, device).items():
         rows = rows[is_group_start(value[rows])]
-        name = "live bytes of the host" if place == HOST else f"live bytes of device {place}"
+        name = "live bytes of the host" if number == HOST else f"live bytes of device {number}"
         for start, bytes_ in zip(process.start_ns[rows].tolist(), value[rows].tolist(), strict=True):
             yield f'{{"ph":"C","pid":{pid},"ts":{_us(start)},"name":"{name}","args":{{"bytes":{bytes_}}}}}'
 

@@ -36,10 +36,10 @@ def write_graphml(graph: ExecutionGraph, stream: IO[bytes]) -> None:
     for column in (graph.name, *graph.attributes.values()):
         if isinstance(column, Categorical):
             column.table = [NOT_XML.sub("?", text) for text in column.table]
-    handed = graph.to_networkx()
-    for *_, edge in handed.edges(data=True):
+    digraph = graph.to_networkx()
+    for *_, edge in digraph.edges(data=True):
         edge["reason"] = reasons(edge["kind"])
-    nx.write_graphml(handed, stream)
+    nx.write_graphml(digraph, stream)
 
 
 def write_dot(graph: ExecutionGraph, stream: IO[bytes]) -> None:

@@ -81,14 +81,14 @@ def _row_of(graph: ExecutionGraph, node: int) -> int:
 
 def _near(row: int, hops: int, work: Workload) -> Bool:
     """Returns which nodes are at most `hops` dependencies away from a row, in either direction."""
-    near = np.zeros(len(work), bool)
-    near[row] = True
+    is_near = np.zeros(len(work), bool)
+    is_near[row] = True
     for _ in range(hops):
-        neighbours = np.concatenate((work.target[near[work.source]], work.source[near[work.target]]))
-        if near[neighbours].all():
+        neighbours = np.concatenate((work.target[is_near[work.source]], work.source[is_near[work.target]]))
+        if is_near[neighbours].all():
             break
-        near[neighbours] = True
-    return near
+        is_near[neighbours] = True
+    return is_near
 
 
 def _extent(graph: ExecutionGraph, work: Workload) -> str:

@@ -24,8 +24,8 @@ def short_name(name: str) -> str:
 def _without_parameters(name: str) -> str:
     """Cuts the outermost brackets at the end, unless they hold a single word."""
     depth = 0
-    for place in range(len(name) - 1, 0, -1):
-        depth += (name[place] == ")") - (name[place] == "(")
+    for position in range(len(name) - 1, 0, -1):
+        depth += (name[position] == ")") - (name[position] == "(")
         if depth == 0:
-            return name if name[place] != "(" or ONE_WORD.fullmatch(name, place) else name[:place]
+            return name if name[position] != "(" or ONE_WORD.fullmatch(name, position) else name[:position]
     return name

@@ -77,9 +77,9 @@ class Scene(NamedTuple):
 
 
 def draw_lanes(
-    graph: ExecutionGraph, origin_ns: int, sought: int | None = None, time_us: tuple[float, float] | None = None
+    graph: ExecutionGraph, origin_ns: int, outlined: int | None = None, time_us: tuple[float, float] | None = None
 ) -> str:
-    """Returns the picture, times in µs from `origin_ns`; the node with the id `sought` is outlined. With a window it
+    """Returns the picture, times in µs from `origin_ns`; the node with the id `outlined` is outlined. With a window it
     ends where that does.
 
     Nodes without a recorded time are left out. Raises DataError where no node has one.
@@ -93,7 +93,7 @@ def draw_lanes(
         *_axis(scene),
         *_lanes(scene),
         '<g clip-path="url(#plot)">' if time_us else "<g>",
-        *_bars(scene, sought),
+        *_bars(scene, outlined),
         *_arrows(scene),
         "</g>",
         *_legend(scene),
@@ -113,9 +113,9 @@ def _scene(graph: ExecutionGraph, origin_ns: int, time_us: tuple[float, float] |
     first, last = float(start[drawn].min()), float(end[drawn].max())
     if time_us:
         first, last = max(first, time_us[0]), min(last, time_us[1])
-    lanes, often = np.unique(work.lane[drawn], return_counts=True)
+    lanes, count = np.unique(work.lane[drawn], return_counts=True)
     order = sorted(lanes.tolist(), key=lambda lane: (work.lanes[lane].is_stream, work.lanes[lane]))
-    width = min(max(NARROWEST, PER_NODE * int(often.max())), WIDEST)
+    width = min(max(NARROWEST, PER_NODE * int(count.max())), WIDEST)
     scale = (width - LEFT - RIGHT) / max(last - first, SHORTEST_US)
     rows = {lane: row for row, lane in enumerate(order)}
     look = looks(graph, work.node_class).tolist()
@@ -144,7 +144,7 @@ def _lanes(scene: Scene) -> Iterator[str]:
         yield f'<text x="{LEFT - 10}" y="{y + 4}" text-anchor="end">{names[lane]}</text>'
 
 
-def _bars(scene: Scene, sought: int | None) -> Iterator[str]:
+def _bars(scene: Scene, outlined: int | None) -> Iterator[str]:
     graph, work, names = scene.graph, scene.work, lane_names(scene.work)
     for row in scene.drawn:
         name, lane, begin = graph.name[row], int(work.lane[row]), scene.start[row]
@@ -154,19 +154,19 @@ def _bars(scene: Scene, sought: int | None) -> Iterator[str]:
         look = LOOKS[scene.look[row]]
         node = f"{look}, node {graph.id[row]}, {names[lane]}"
         title = f"<title>{_text(name)}\n{node}\n{begin:,.3f} µs + {lasts:,.3f} µs</title>"
-        marked = f"{look} sought" if graph.id[row] == sought else look
+        marked = f"{look} sought" if graph.id[row] == outlined else look
         yield f'<rect class="bar {marked}" x="{x:.2f}" y="{y}" width="{width:.2f}" height="{BAR}" rx="2">{title}</rect>'
-        seen_from = max(x, LEFT)
-        if fits := _shortened(short_name(name), x + width - seen_from):
-            yield f'<text class="inside" x="{seen_from + 4:.1f}" y="{y + BAR / 2 + 3.5}">{_text(fits)}</text>'
+        visible_from = max(x, LEFT)
+        if label := _shortened(short_name(name), x + width - visible_from):
+            yield f'<text class="inside" x="{visible_from + 4:.1f}" y="{y + BAR / 2 + 3.5}">{_text(label)}</text>'
 
 
 def looks(graph: ExecutionGraph, classes: Classes) -> Int64:
     """Returns for each node the position in LOOKS of how it is drawn."""
     host = classes == NodeClass.HOST
     waits = host & graph.name.where(lambda name: bool(WAITING.search(name)))
-    found = np.where(waits, LOOKS.index("waiting"), classes)
-    return np.where(host & graph.name.equal(IDLE), LOOKS.index("idle"), found).astype(np.int64)
+    positions = np.where(waits, LOOKS.index("waiting"), classes)
+    return np.where(host & graph.name.equal(IDLE), LOOKS.index("idle"), positions).astype(np.int64)
 
 
 def _shortened(name: str, width: float) -> str:
@@ -181,11 +181,11 @@ def _arrows(scene: Scene) -> Iterator[str]:
     for source, target, kind in zip(work.source.tolist(), work.target.tolist(), work.kind.tolist(), strict=True):
         if lane[source] == lane[target] or {lane[source], lane[target]} - scene.row_of.keys():
             continue
-        down = 1 if scene.y(lane[source]) < scene.y(lane[target]) else -1
-        x, y = scene.x(scene.end[source]), scene.y(lane[source]) + down * BAR / 2
-        to_x, to_y = scene.x(scene.start[target]), scene.y(lane[target]) - down * BAR / 2
-        curve = f"M{x:.1f} {y}C{x:.1f} {y + down * BEND} {to_x:.1f} {to_y - down * BEND} {to_x:.1f} {to_y}"
-        head = f"m-2.5 {-4 * down}l2.5 {4 * down} 2.5 {-4 * down}"
+        direction = 1 if scene.y(lane[source]) < scene.y(lane[target]) else -1
+        x, y = scene.x(scene.end[source]), scene.y(lane[source]) + direction * BAR / 2
+        to_x, to_y = scene.x(scene.start[target]), scene.y(lane[target]) - direction * BAR / 2
+        curve = f"M{x:.1f} {y}C{x:.1f} {y + direction * BEND} {to_x:.1f} {to_y - direction * BEND} {to_x:.1f} {to_y}"
+        head = f"m-2.5 {-4 * direction}l2.5 {4 * direction} 2.5 {-4 * direction}"
         yield f'<path class="{_kind_label(kind).replace(" ", "-")}" d="{curve}{head}"/>'
 
 
