@@ -1,4 +1,4 @@
-"""What changed durations would bring, in one sentence: how long the run would take then, and what limits the gain."""
+"""Says in one sentence how long the run would take with changed durations, and what limits the gain."""
 
 import re
 from collections.abc import Sequence
@@ -37,13 +37,13 @@ NAMES = (
     *(LIMITS.get(kind, kind if kind == NodeClass.COMMUNICATION.label else f"gaps ({kind})") for kind in KINDS),
     *(f"the {one.name.lower().replace('_', '-')}" for one in CollectiveType),
 )
-"""What the time of a critical path is spent on: by the place in KINDS, then by the type of collective."""
+"""What the time of a critical path is spent on: in the order of KINDS, then by the type of collective."""
 LEAST_SHARE_PCT = 5
-"""What takes less of the critical path hardly limits the gain."""
+"""A smaller share of the critical path than this hardly limits the gain."""
 
 
 def answer(replay: Replay, scale: Sequence[Scale]) -> str:
-    """Says what the run would take with these changes, compared with the measured time where there is one."""
+    """Returns how long the run would take with these changes, compared with the measured time if there is one."""
     before, after = replay.measured_ns, replay.makespan_ns
     texts = [time_text(time / 1000) for time in (before, after)]
     change_pct = 100 * (after - before) / before if before else 0.0
@@ -59,7 +59,7 @@ def answer(replay: Replay, scale: Sequence[Scale]) -> str:
 
 
 def _condition(scale: Sequence[Scale]) -> str:
-    """Returns what is changed, by how much it is."""
+    """Returns the condition: what would be changed, grouped by the factor."""
     subjects: dict[str, list[str]] = {}
     for change in scale:
         subjects.setdefault(_predicate(change.factor), []).append(_subject(change.target))
@@ -85,9 +85,7 @@ def _times(factor: float) -> str:
 
 
 def limit_of_gain(replay: Replay, scale: Sequence[Scale]) -> str:
-    """Returns what takes most of the critical path of what is as it was measured, and its share; nothing where that is
-    hardly any.
-    """
+    """Returns what the unchanged part of the critical path is mostly spent on, with its share; "" if that is small."""
     pieces, changed = pieces_of(replay), _is_changed(replay)
     kind = np.where(pieces.kind == NodeClass.COMMUNICATION, _communication(replay)[pieces.row], pieces.kind)
     is_changed = changed[pieces.row] & (pieces.kind < len(NodeClass))
@@ -103,7 +101,7 @@ def limit_of_gain(replay: Replay, scale: Sequence[Scale]) -> str:
 
 
 def _communication(replay: Replay) -> Int64:
-    """Returns for each row of the schedule the place in NAMES of the communication that it is."""
+    """Returns for each row of the schedule the position in NAMES of its kind of communication."""
     work = replay.work
     types = np.concatenate([graph.collective_types() for graph in work.graphs])
     collectives = np.flatnonzero(np.isin(types, list(CollectiveType)))
@@ -114,7 +112,7 @@ def _communication(replay: Replay) -> Int64:
 
 
 def _is_changed(replay: Replay) -> Bool:
-    """Returns which rows of the schedule last longer or shorter than measured; a collective does where a member does."""
+    """Returns which rows of the schedule have a changed duration; a collective has one if a member has."""
     work = replay.work
     measured = np.concatenate([graph.duration_ns for graph in work.graphs])
     nodes = np.flatnonzero(work.duration_ns != measured)

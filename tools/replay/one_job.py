@@ -1,4 +1,4 @@
-"""Whether graphs can be of one job: each of another rank, of one world, with communication that meets."""
+"""Checks whether graphs can be of one job: different ranks of one world size, whose collectives match."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from .rendezvous import communication_of
 
 
 def why_not_one_job(graphs: Sequence[ExecutionGraph]) -> str:
-    """Returns what tells that they are not, in words; empty where nothing does. O(n log n) in the communication nodes."""
+    """Returns why the graphs cannot be of one job, "" if they can. O(n log n) in the communication nodes."""
     ranks = [graph.number("rank", -1) for graph in graphs]
     twice = [rank for rank, count in Counter(ranks).items() if count > 1 and rank >= 0]
     if twice:
@@ -29,9 +29,7 @@ def why_not_one_job(graphs: Sequence[ExecutionGraph]) -> str:
 
 
 def _never_meeting(graphs: Sequence[ExecutionGraph], ranks: list[int]) -> tuple[int, int] | None:
-    """Returns the first rank that has collectives with other given ranks, and meets none of them in any; and how many
-    these are.
-    """
+    """Returns the first rank of whose collectives with other given ranks none matches, and how many these are."""
     if len(graphs) < 2 or -1 in ranks:
         return None
     calls = [communication_of(graph, position) for position, graph in enumerate(graphs)]

@@ -1,5 +1,5 @@
-"""Finds the nodes of several ranks' graphs that are one collective or message. What has no counterpart among these
-ranks is left out.
+"""Matches the nodes of several ranks' graphs that are one collective or message; nodes without a counterpart are left
+out.
 """
 
 from collections.abc import Sequence
@@ -15,8 +15,9 @@ from ...schema.graph import ExecutionGraph, NodeType
 
 @dataclass(slots=True)
 class MatchedNodes:
-    """Pairs (row, number of its match), sorted by match, of which there are `count`; rows count over all graphs, one
-    after the other.
+    """Pairs of a row and the number of its match, sorted by match; `count` is the number of matches.
+
+    Rows are numbered over all graphs, one after the other.
     """
 
     row: Int64
@@ -42,9 +43,8 @@ def rendezvous(graphs: Sequence[ExecutionGraph]) -> MatchedNodes:
 
 
 def communication_of(graph: ExecutionGraph, position: int) -> Calls:
-    """Returns the collectives and messages of a rank, in the order in which they were issued."""
-    # a send without a time of its own is part of a kernel that carried several messages, and its last one has the
-    # kernel's time
+    """Returns the collectives and messages of the graph at this position, in the order in which they were issued."""
+    # of a kernel that carries several messages only the last one has the kernel's duration, the others last 0 ns
     instant = (graph.type == NodeType.COMM_SEND) & (graph.duration_ns == 0)
     rows = np.flatnonzero(np.isin(graph.type, COMMUNICATION) & ~instant)
     by_id = rows[np.argsort(graph.id[rows], kind="stable")]

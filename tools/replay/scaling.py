@@ -1,7 +1,7 @@
-"""What-if factors by which durations of nodes are multiplied, written `REGEX=F`, `class:CLASS=F` or `bound:RESOURCE=F`.
+"""Factors for the durations of nodes in what-if replays: `REGEX=F`, `class:CLASS=F` or `bound:RESOURCE=F`.
 
-`bound:compute=0.5` asks for a device of twice the operations per second, `bound:memory=0.5` for one of twice the
-bandwidth. `class:host` covers idle time between ops too, but not the time of work that the trace did not record.
+`bound:compute=0.5` stands for a device with twice the operations per second, `bound:memory=0.5` for twice the
+bandwidth. `class:host` includes idle time between ops, but not work that the trace did not record.
 """
 
 import logging
@@ -33,10 +33,9 @@ NO_BOUND = ": no kernel of known work is bound so on a device of known peak; nam
 
 
 class Scale(NamedTuple):
-    """Multiplies the durations of one class of nodes, of what is bound by one resource, or of the nodes whose name
-    contains a match.
+    """Multiplies the durations of a class of nodes, of kernels that a resource limits, or of nodes by name.
 
-    `peaks` are the fields of Peak, of all devices, that count instead of the table's to tell what is bound by what.
+    `peaks` override fields of Peak, for all devices, where a resource is the target.
     """
 
     spec: str
@@ -45,7 +44,7 @@ class Scale(NamedTuple):
     peaks: Mapping[str, float] = {}
 
     def matches(self, graph: ExecutionGraph, classes: Classes) -> Bool:
-        """Returns which nodes of the graph it changes."""
+        """Returns which nodes of the graph are scaled."""
         if isinstance(self.target, NodeClass):
             return np.asarray(classes == self.target)
         if isinstance(self.target, Bound):
@@ -56,7 +55,7 @@ class Scale(NamedTuple):
 def parse_scale(spec: str) -> Scale:
     """Reads `REGEX=F`, `class:CLASS=F` or `bound:RESOURCE=F`, split at the last `=`.
 
-    Raises ValueError, saying what is wrong: no usable factor, an unknown class, a broken expression.
+    Raises ValueError for an unusable factor, an unknown class or resource, or a broken regular expression.
 
     >>> parse_scale("class:host=0.5").factor
     0.5
@@ -97,9 +96,7 @@ def _target(selector: str) -> NodeClass | Bound | re.Pattern[str]:
 
 
 def check_names(graphs: Sequence[ExecutionGraph], scale: Sequence[Scale]) -> None:
-    """Raises RequestError for a regular expression that is found in no node's name: its answer would be that of the
-    unchanged run.
-    """
+    """Raises RequestError for a regular expression that matches no node's name, as it would change nothing."""
     for change in scale:
         if isinstance(change.target, re.Pattern) and not any(
             graph.name.where(_contains(change.target)).any() for graph in graphs
@@ -114,7 +111,7 @@ def _contains(pattern: re.Pattern[str]) -> Callable[[str], bool]:
 
 
 def node_factors(graphs: Sequence[ExecutionGraph], classes: Sequence[Classes], scale: Sequence[Scale]) -> list[Factors]:
-    """Returns for each graph the factor of each node's duration; a scale that no node of any graph matches is said."""
+    """Returns for each graph the factor of each node's duration; warns of a scale that matches no node."""
     factors = [np.ones(len(graph)) for graph in graphs]
     for change in scale:
         matched = 0
@@ -130,5 +127,5 @@ def node_factors(graphs: Sequence[ExecutionGraph], classes: Sequence[Classes], s
 
 
 def class_factor(scale: Sequence[Scale], node_class: NodeClass) -> float:
-    """Returns the product of the factors given for a whole class."""
+    """Returns the product of the factors of a class of nodes."""
     return math.prod(change.factor for change in scale if change.target == node_class)

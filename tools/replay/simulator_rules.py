@@ -1,9 +1,9 @@
-"""How long ASTRA-sim's replay mode takes a rank: the graph played by that simulator's rules.
+"""Replays a graph by the rules of ASTRA-sim's replay mode, which tells when a rank finishes there.
 
-It runs one host node, one computation and one communication at a time, each for its `duration_micros`, as soon as all
-data and control dependencies have ended; of several that are ready it takes the one with the lowest id. Streams and
-threads do not count, and ranks do not wait for each other. Read from the generations of 2025-08 and 2026-03 and
-compared with them: the same to the ns, but for 1 ns per node of 0 µs, which either may take.
+The simulator runs one host node, one computation and one communication at a time, each for its `duration_micros`, when
+all its data and control dependencies have ended. Of several ready nodes it takes the one with the lowest id. Streams
+and threads do not count, and ranks do not wait for each other. Times agree to the ns with the versions of 2025-08 and
+2026-03, except for 1 ns per node of 0 µs.
 """
 
 import heapq
@@ -23,9 +23,7 @@ HOST, COMPUTATION, TRANSFER = range(3)
 
 
 class SimulatedRank(msgspec.Struct, frozen=True):
-    """When a rank finishes in the simulator, and when the run that was measured did, in µs from its start; `error_pct`
-    between the two.
-    """
+    """When a rank finishes in the simulator and in the measured run, in µs from its start, and the difference."""
 
     finish_us: float
     measured_us: float
@@ -33,7 +31,7 @@ class SimulatedRank(msgspec.Struct, frozen=True):
 
 
 class Simulated(msgspec.Struct, frozen=True):
-    """Every rank by its label, and how far the worst is off."""
+    """Every rank by its label, and the largest error."""
 
     simulator: str
     ranks: dict[str, SimulatedRank]
@@ -41,8 +39,9 @@ class Simulated(msgspec.Struct, frozen=True):
 
 
 def simulated(graphs: Sequence[ExecutionGraph]) -> Simulated:
-    """Returns what the simulator will say of each rank. O((n + e) log n). Raises DataError for a graph that is not for
-    it, or has a cycle.
+    """Returns when the simulator finishes each rank. O((n + e) log n).
+
+    Raises DataError for a graph of another target, or with a cycle.
     """
     work = gather(graphs)
     ranks = {}
@@ -57,7 +56,7 @@ def simulated(graphs: Sequence[ExecutionGraph]) -> Simulated:
 
 
 def simulated_ends(graph: ExecutionGraph) -> Int64:
-    """Returns when each node of a graph ends by these rules, in ns. Raises DataError where nodes never become ready."""
+    """Returns when each node of a graph ends in the simulator (ns). Raises DataError if nodes never become ready."""
     count, slot = len(graph), _slots(graph)
     data, control = data_edges(graph), control_edges(graph)
     edges = np.unique(

@@ -1,4 +1,4 @@
-"""The figures of a replay: the fields of `--json` as a record, and as text for one screen. Times in µs."""
+"""Summarises a replay as the fields of `--json` and as text for a terminal. Times are in µs."""
 
 from collections.abc import Sequence
 
@@ -17,11 +17,11 @@ from .workload import Workload, number_text
 STREAMS_SHOWN = 16
 IDLE = "host idle"
 RELIABLE_PCT = 1.0
-"""A replay further from the measured run says little of changed ones."""
+"""If a replay differs more from the measured run, replays with changes are not reliable."""
 
 
 class StartError(msgspec.Struct, frozen=True):
-    """How far the replayed starts of activities lie from the measured ones, either way."""
+    """Absolute differences between the replayed and the measured starts of activities."""
 
     median: float
     p95: float
@@ -29,9 +29,9 @@ class StartError(msgspec.Struct, frozen=True):
 
 
 class ReplaySummary(msgspec.Struct, frozen=True):
-    """The figures of a replay: times in µs, `error_pct` None without a measured time.
+    """The numbers of a replay in µs; `error_pct` is None without a measured time.
 
-    `busy_us` is by stream, `critical_path_us` by the kind of node or edge that the time was spent on.
+    `busy_us` is by stream, `critical_path_us` by kind of node or wait.
     """
 
     makespan_us: float
@@ -44,9 +44,7 @@ class ReplaySummary(msgspec.Struct, frozen=True):
 
 
 def summarise(replay: Replay) -> ReplaySummary:
-    """Returns the figures of a replay; critical_path_us sums up to makespan_us, explained_pct is what delays leave of
-    it. O(n log n) for sorts.
-    """
+    """Returns the summary of a replay, in which critical_path_us adds up to makespan_us. O(n log n)."""
     path = time_by_kind(pieces_of(replay))
     return ReplaySummary(
         makespan_us=replay.makespan_ns / 1000,
@@ -60,12 +58,12 @@ def summarise(replay: Replay) -> ReplaySummary:
 
 
 def explained_pct(replay: Replay, path: dict[str, int]) -> float:
-    """Returns what delays leave of the makespan, by the path's `time_by_kind`."""
+    """Returns the share of the makespan that known dependencies explain: all but the delays on the critical path."""
     return 100 - 100 * path.get(NodeClass.DELAY.label, 0) / max(replay.makespan_ns, 1)
 
 
 def trust(replay: Replay) -> str:
-    """Returns how far what follows from the replay can be relied on, in a few words."""
+    """Returns in a few words how reliable conclusions from the replay are."""
     if replay.error_pct is None:
         return "there is no measured time to compare the replay with"
     explained = explained_pct(replay, time_by_kind(pieces_of(replay)))
@@ -74,7 +72,7 @@ def trust(replay: Replay) -> str:
 
 
 def start_error(replay: Replay) -> StartError:
-    """Over all activities with a recorded start; zeros where there are none."""
+    """Returns the start errors of all activities with a recorded start; zeros if there are none."""
     work = replay.work
     timed = work.is_activity & work.is_timed
     error = np.abs(replay.start_ns[timed] - work.measured_start_ns[timed]) / 1000
@@ -84,7 +82,7 @@ def start_error(replay: Replay) -> StartError:
 
 
 def busy_ns(replay: Replay) -> dict[str, int]:
-    """Returns for each device stream the time in which one of its activities runs; a collective runs while it waits."""
+    """Returns the time (ns) in which each device stream runs an activity; waiting in a collective counts as running."""
     work = replay.work
     rows = np.flatnonzero(work.is_activity)
     rows = rows[np.lexsort((replay.start_ns[rows], work.lane[rows]))]
@@ -103,7 +101,7 @@ def _rank_prefixes(work: Workload) -> list[str]:
 
 
 def describe(replay: Replay, summary: ReplaySummary, scale: Sequence[Scale] = ()) -> str:
-    """Returns the summary as aligned text; of a changed run the answer comes last, in a sentence."""
+    """Returns the summary as aligned text, for a changed run with the answer in a sentence at the end."""
     starts, error = summary.start_error_us, summary.error_pct
     verdict = "" if error is None else f"  {error:+.2f} %"
     whole, busy, path = summary.makespan_us, list(summary.busy_us.items()), list(summary.critical_path_us.items())
@@ -125,9 +123,7 @@ def describe(replay: Replay, summary: ReplaySummary, scale: Sequence[Scale] = ()
 
 
 def _threads(replay: Replay, whole_us: float) -> list[str]:
-    """Returns what a run without a device has in place of streams: the host threads, the busiest first, without their
-    idle time.
-    """
+    """Returns lines for the host threads of a run without a device, the busiest first."""
     work = replay.work
     idle = np.concatenate([graph.name.equal(IDLE) for graph in work.graphs])
     total = np.bincount(work.lane, np.where(idle, 0, work.duration_ns), len(work.lanes)) / 1000
@@ -156,6 +152,6 @@ def _node_counts(work: Workload) -> dict[str, int]:
 
 
 def _dependency_counts(kind: Int64) -> dict[str, int]:
-    """Returns by kind; a dependency with several reasons counts under each."""
+    """Returns how many dependencies each reason has; one with several reasons counts for each."""
     counts = {bit.label: int((kind & bit != 0).sum()) for bit in DependencyKind}
     return counts | {"of unknown kind": int((kind == 0).sum())}

@@ -1,8 +1,8 @@
-"""Writes a replay as a Chrome trace for Perfetto: per rank the measured run and the replay as two processes.
+"""Writes a replay as a Chrome trace for Perfetto: for each rank the measured run and the replay as two processes.
 
-One track per host thread and device stream, and counters of live bytes where nodes tell them; both processes start at
-0. Written as it is made, in constant memory beside the columns. Nodes without a recorded time stand in the replay only,
-metadata in neither.
+Each has a track per host thread and device stream, and counters of live bytes if nodes record them, and starts at 0.
+Events are written as they are made, in constant memory besides the columns. Nodes without a recorded time are in the
+replay only, metadata nodes in neither.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ CATEGORIES = [node_class.label for node_class in NodeClass]
 
 
 class Process(NamedTuple):
-    """One process of the trace: the rows of a rank, when each of them ran, and the rank's table of names in JSON."""
+    """One process of the trace: a rank's rows with their start and duration, and its table of names as JSON strings."""
 
     name: str
     rank: int
@@ -33,7 +33,7 @@ class Process(NamedTuple):
 
 
 def write_timeline(replay: Replay, path: str) -> None:
-    """Writes the trace, whole or not at all; compressed where the name ends in .gz."""
+    """Writes the complete trace or nothing, compressed if the name ends in .gz."""
     with open_output(path) as stream:
         stream.write(b'{"displayTimeUnit": "ns", "traceEvents": [\n')
         # process 0 would be the kernel's idle task to Perfetto
@@ -51,7 +51,7 @@ def write_timeline(replay: Replay, path: str) -> None:
 def _processes(replay: Replay) -> Iterator[Process]:
     work = replay.work
     shown = work.node_class != NodeClass.METADATA
-    # the chain trims an activity to its successor's start, and so the measured track nests as a viewer wants it
+    # an activity is cut at the start of the next one on its stream, as viewers need events of a track to nest
     overlap = np.concatenate([graph.integers("overlap_ns", 0) for graph in work.graphs])
     measured = work.measured_end_ns - work.measured_start_ns - overlap
     bounds = [*work.first_row.tolist(), len(work)]
@@ -98,7 +98,7 @@ def _events(replay: Replay, pid: int, process: Process, part: slice) -> Iterator
 
 
 def _live_bytes(replay: Replay, pid: int, process: Process) -> Iterator[str]:
-    """Yields a counter for the host and for each device: the bytes that live whenever a node that tells them starts."""
+    """Yields counters of the host and of each device: the live bytes at the start of each node that records them."""
     graph, graph_rows = replay.work.graphs[process.rank], process.row - replay.work.first_row[process.rank]
     value, device = graph.integers("live_bytes")[graph_rows], graph.integers("device", HOST)[graph_rows]
     recorded = np.flatnonzero(value != ABSENT)

@@ -1,4 +1,4 @@
-"""A part of an execution graph to look at, as a graph of its own; nodes keep their ids."""
+"""Selects a part of an execution graph to look at, as a graph whose nodes keep their ids."""
 
 import dataclasses
 import re
@@ -13,15 +13,15 @@ from ...schema.graph import ExecutionGraph
 from ..replay import NodeClass, Workload, gather
 
 NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
-"""Characters that a name may hold and XML may not."""
+"""Characters that XML does not allow."""
 UNRECORDED = (NodeClass.UNRECORDED, NodeClass.METADATA, NodeClass.DELAY)
 
 
 class Selection(NamedTuple):
-    """What to look at; a node must meet every condition given.
+    """Conditions, which a selected node must all meet.
 
-    `around` is a node id: those at most `hops` dependencies away, either way. `streams` are numbers of device streams.
-    `time_us` is a window from the graph's first start, in which a node runs for at least an instant.
+    `around` is the id of a node: selected are nodes at most `hops` dependencies away, in either direction. `streams`
+    are numbers of device streams. `time_us` is a window, from the graph's first start, that a node must overlap.
     """
 
     around: int | None = None
@@ -31,8 +31,8 @@ class Selection(NamedTuple):
 
 
 class View(NamedTuple):
-    """The selected nodes as a graph, the start of the graph they are from, how many dependencies joined them to the
-    rest, and the window they were selected by, if any.
+    """The selected nodes as a graph, the first start of the whole graph, how many dependencies were cut, and the window
+    of the selection, if any.
     """
 
     graph: ExecutionGraph
@@ -42,7 +42,7 @@ class View(NamedTuple):
 
 
 def view(graph: ExecutionGraph, selection: Selection) -> View:
-    """Returns the part of the graph that is selected. O(n log n + hops · e). Raises DataError where no node is."""
+    """Returns the selected part of the graph. O(n log n + hops · e). Raises RequestError if no node is selected."""
     work = gather([graph])
     chosen = np.ones(len(graph), bool)
     if selection.around is not None:
@@ -117,5 +117,5 @@ def _is_chosen(graph: ExecutionGraph, ids: Int64, chosen: Bool) -> Bool:
 
 
 def _filtered(column: Ragged, kept: Bool, rows: Int64) -> Ragged:
-    """Returns the kept values of these rows."""
+    """Returns the values of these rows that `kept` marks."""
     return take_rows(Ragged.grouped(column.rows()[kept], column.values[kept], len(column)), rows)

@@ -1,4 +1,4 @@
-"""Shortens a kernel's recorded name to what people call it: no return type, no namespaces, no parameters."""
+"""Shortens a kernel's recorded name: without return type, namespaces and parameters."""
 
 import re
 
@@ -8,7 +8,7 @@ ONE_WORD = re.compile(r"\(\w+\)")
 
 
 def short_name(name: str) -> str:
-    """Returns the name without what C++ puts around it; names of ops, copies and what is no C++ stay as they are.
+    """Returns a C++ function's name without return type, namespaces and parameters; other names stay as they are.
 
     >>> short_name("void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>(int, float*)")
     'vectorized_elementwise_kernel<4, CUDAFunctor_add<float>>'

@@ -1,7 +1,7 @@
 """Draws an execution graph as SVG: threads and streams as lanes over time, dependencies between lanes as arrows.
 
-The order within a lane is that of time and has no arrows. Hovering a bar tells its node; colours follow the viewer's
-light or dark mode.
+Dependencies within a lane are not drawn. Hovering over a bar shows its node; colours follow the viewer's light or dark
+mode.
 """
 
 import html
@@ -22,15 +22,13 @@ from .kernel_names import short_name
 LEFT, TOP, RIGHT, LANE, BAR, FOOT, UNIT = 150, 34, 16, 46, 22, 34, 60
 NARROWEST, WIDEST, PER_NODE = 1200, 12_000, 14
 CHARACTER, THINNEST, BEND = 6.6, 0.6, 15
-"""Sizes in px: of the picture, of the first number's room beside its unit; of what a node of the busiest lane is given;
-of a letter, of a bar, of an arrow's bend.
+"""Sizes in px: margins, lanes, bars and the axis; the picture's width and that of a node of the busiest lane; a letter,
+the narrowest bar, an arrow's bend.
 """
 SHORTEST_US = 1e-3
 
 LOOKS = (*(node_class.label for node_class in NodeClass), "waiting", "idle")
-"""How nodes are drawn: as their class, or as waiting where the host does nothing but wait, or idle between what is
-recorded of it.
-"""
+"""How nodes are drawn: as their class, as waiting if the host only waits, or as idle between recorded host work."""
 ARROWS = (*(label for _, label in WAITS), "unknown")
 WAITING = re.compile(r"Synchronize")
 IDLE = "host idle"
@@ -47,9 +45,7 @@ path{fill:none}.launch{stroke:#a9b4c0;stroke-width:.7}.host-sync{stroke:#138a7e;
 
 
 class Scene(NamedTuple):
-    """What is drawn and where: `drawn` are rows of the graph, times are µs; px per µs from `first_us` on, a row per
-    lane.
-    """
+    """The drawn rows of the graph, their times in µs, and the scale: px per µs from `first_us` on, a row per lane."""
 
     graph: ExecutionGraph
     work: Workload
@@ -64,15 +60,15 @@ class Scene(NamedTuple):
 
     @property
     def bottom(self) -> int:
-        """Below the last lane, px."""
+        """The y of the end of the last lane, px."""
         return TOP + LANE * len(self.row_of)
 
     def x(self, time_us: float) -> float:
-        """Returns where a time is, px."""
+        """Returns the x of a time, px."""
         return LEFT + (time_us - self.first_us) * self.scale
 
     def y(self, lane: int) -> float:
-        """Returns the middle of a lane."""
+        """Returns the y of the middle of a lane, px."""
         return TOP + LANE * (self.row_of[lane] + 0.5)
 
 
@@ -103,7 +99,7 @@ def draw_lanes(
 
 
 def _scene(graph: ExecutionGraph, origin_ns: int, time_us: tuple[float, float] | None) -> Scene:
-    """Returns host threads above streams, each in order of number; wide enough for the busiest lane."""
+    """Lays out host threads above streams, each sorted by number, wide enough for the busiest lane."""
     work = gather([graph])
     drawn = np.flatnonzero(work.is_timed)
     if not len(drawn):
@@ -123,7 +119,7 @@ def _scene(graph: ExecutionGraph, origin_ns: int, time_us: tuple[float, float] |
 
 
 def _axis(scene: Scene) -> Iterator[str]:
-    """Round times, about one every 120 px."""
+    """Yields ticks at round times, about one every 120 px."""
     rough = 120 / scene.scale
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(power * digit for digit in (1, 2, 5, 10) if power * digit >= rough * 0.999)
@@ -170,13 +166,13 @@ def looks(graph: ExecutionGraph, classes: Classes) -> Int64:
 
 
 def _shortened(name: str, width: float) -> str:
-    """Returns what of the name fits into a bar, nothing if that is too little to tell it."""
+    """Returns the part of the name that fits into a bar, "" if that is too short to be recognised."""
     letters = int((width - 8) / CHARACTER)
     return name if len(name) <= letters else f"{name[: letters - 1]}…" if letters >= 6 else ""
 
 
 def _arrows(scene: Scene) -> Iterator[str]:
-    """Dependencies that lead from one lane to another, from the end of the one bar to the start of the other."""
+    """Yields an arrow for each dependency between lanes, from the end of its source to the start of its target."""
     work, lane = scene.work, scene.work.lane.tolist()
     for source, target, kind in zip(work.source.tolist(), work.target.tolist(), work.kind.tolist(), strict=True):
         if lane[source] == lane[target] or {lane[source], lane[target]} - scene.row_of.keys():
@@ -194,7 +190,7 @@ def _kind_label(kind: int) -> str:
 
 
 def _legend(scene: Scene) -> Iterator[str]:
-    """Yields the colours that occur, in a line at the top."""
+    """Yields a line of the colours and arrows that occur."""
     work = scene.work
     seen = {LOOKS[scene.look[row]] for row in scene.drawn}
     across = work.lane[work.source] != work.lane[work.target]
