@@ -53,8 +53,9 @@ class Kernels(NamedTuple):
 
 
 def device_peaks(names: Mapping[int, str], overrides: Mapping[str, float] | None = None) -> dict[int, Peak]:
-    """Returns the peak of each device by number, from its recorded name, with what is `overrides` by field of Peak instead;
-    others are left out.
+    """Returns the peak of each device by number, from its recorded name, with `overrides` of fields of Peak.
+
+    Devices without a known peak are left out.
     """
     recorded = {device: peak_of(name) or UNKNOWN_DEVICE for device, name in names.items()}
     peaks = {device: peak._replace(**(overrides or {})) for device, peak in recorded.items()}

@@ -70,12 +70,12 @@ class Recorded:
 
 
 def read_recorded(
-    path: str, rank: int | None = None, of_ops: bool = True, memory: bool = True, modules: bool = False
+    path: str, rank: int | None = None, *, of_ops: bool = True, memory: bool = True, modules: bool = False
 ) -> tuple[DeviceTrace, Recorded]:
-    """Returns a rank's device trace, with the arguments of its ops and Python's calls where asked for, and this,
-    allocations where asked for.
+    """Reads a rank's device trace, and in the same pass what linking does not need of it.
 
-    Raises DataError as reading and linking do.
+    With `of_ops` the arguments of ops are read, with `memory` allocations, with `modules` Python's calls. Raises
+    DataError as reading and linking do.
     """
     ranges: list[ProfilerRange] = []
     marks: dict[int, str] = {}
