@@ -1,6 +1,4 @@
-"""What the run's length consists of: the longest path through the execution graph under its replay, piece by piece, and
-how far that replay is off the measured run.
-"""
+"""The critical path of the run, which its length consists of, piece by piece, and the error of the replay behind it."""
 
 from typing import TYPE_CHECKING
 
@@ -43,7 +41,7 @@ def _table(rank: RankTrace, _: Options) -> Table:
 
 
 def _replays(rank: RankTrace, times: dict[str, int]) -> Table:
-    """Returns a row, or none without a replay."""
+    """Returns a table of one row, or none without a replay."""
     replays = [replay for replay in [rank.replayed()] if replay is not None]
     error = [np.nan if replay.error_pct is None else replay.error_pct for replay in replays]
     columns = [
@@ -79,8 +77,8 @@ def to_networkx(replay: Replay) -> "nx.DiGraph[int]":
     """Returns one rank's replay as a DiGraph to try changes on: nodes by id with `name`, `class`, `wait_ns`,
     `duration_ns`, `critical`.
 
-    Every edge weighs its lag and what its target costs (wait and duration), and edges from a node -1 start what waits
-    for nothing, so that `networkx.dag_longest_path_length` is the makespan and `networkx.dag_longest_path` the critical
+    The weight of an edge is its lag plus the wait and duration of its target. Nodes without dependencies have an edge
+    from a node -1. So `networkx.dag_longest_path_length` is the makespan and `networkx.dag_longest_path` the critical
     path, also after edits.
     """
     import networkx as nx
@@ -103,6 +101,6 @@ def to_networkx(replay: Replay) -> "nx.DiGraph[int]":
 
 
 SOURCE = -1
-"""The id of the node before all others, which no graph uses."""
+"""The id of the node before all others; no node of a graph has it."""
 NAME = "critical_path"
 critical_path = per_rank(NAME, _table)

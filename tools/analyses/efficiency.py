@@ -1,7 +1,6 @@
-"""What kernels reach of what their device can do: FLOP/s and bytes/s by op and shape, what limits them, utilisation by
-step.
+"""The efficiency of kernels: FLOP/s and bytes/s by op and shape against the device's peak, and utilisation by step.
 
-Only computation counts: copies and communication have bandwidths of their own (counters, collectives_over_ranks).
+Only computation counts: for copies and communication see counters and collectives_over_ranks.
 """
 
 from typing import NamedTuple
@@ -33,8 +32,8 @@ NO_KERNELS = "no kernel computes anything"
 
 
 class _Work(NamedTuple):
-    """The rank's computation: rows of its activities, which op's work each does (-1: no op's), its time (ns), and its
-    device's peak.
+    """The rank's computing activities: their rows, the op whose work each does (-1 for none), their time (ns), and the
+    peaks of the devices.
     """
 
     row: Int64
@@ -52,7 +51,7 @@ def _table(rank: RankTrace, options: Options) -> Table:
 
 
 def _work(rank: RankTrace, options: Options) -> _Work:
-    """Returns from the traces; of a graph alone as its nodes say it."""
+    """Returns the work computed from the traces, or of a graph alone the recorded work of its nodes."""
     activities = rank.linked.activities
     if len(rank.linked.ops) or rank.graph is None:
         kernel_work = rank.work()
@@ -69,7 +68,7 @@ def _work(rank: RankTrace, options: Options) -> _Work:
 
 
 def _device_names(rank: RankTrace) -> dict[int, str]:
-    """Returns of every device that ran something, "" where its name was not recorded."""
+    """Returns the name of every device that ran something, "" if it was not recorded."""
     devices = np.unique(rank.linked.activities.device).tolist()
     return {device: rank.linked.info.devices.get(device, "") for device in devices}
 
@@ -88,7 +87,7 @@ def _note(rank: RankTrace, work: _Work) -> str:
 
 
 class _Groups(NamedTuple):
-    """Kernels of the same op and shape: of each its group, of each group the label, the shape, and one of its kernels."""
+    """Kernels of the same op and shape: the group `number` of each, and for each group its label, shape and a kernel."""
 
     number: Int64
     label: list[str]
@@ -97,7 +96,7 @@ class _Groups(NamedTuple):
 
 
 def _by_op_and_shape(rank: RankTrace, work: _Work) -> _Groups:
-    """Returns those of one device and number format; kernels that no op launched go by their own names."""
+    """Groups kernels by device, op, shape and number format; kernels that no op launched go by their own names."""
     ops, names = rank.linked.ops, work.kernels.name
     shapes, of_op = rank.shapes(), work.op_row >= 0
     label, shape = names.codes + len(ops.name.table), np.full(len(work.row), -1)
@@ -151,9 +150,7 @@ def _bounds(kernels: Kernels, work: _Work) -> BytesColumn:
 
 
 def _by_step(rank: RankTrace, work: _Work) -> Table:
-    """Model FLOPs utilisation: the time that the operations of a step take at their formats' peaks, over the time that
-    the step took.
-    """
+    """Returns the model FLOPs utilisation: the time that a step's operations need at peak speed over the step's time."""
     steps = steps_of(rank.linked)
     step, device = steps.of_activity[work.row], work.kernels.device
     order = np.lexsort((device, step))

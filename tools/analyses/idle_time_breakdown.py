@@ -1,9 +1,7 @@
-"""Why each stream stood still between two activities: the host was late, the kernel took its time to start, or
-something else held it.
+"""Why each stream was idle between two activities: the host was late, the kernel launch took time, or other reasons.
 
-A gap is an activity's start minus the latest end of the earlier ones on its stream. It is *host wait* if the launch
-call began after that end, else *kernel wait* if it is short, else *other*, with its cause where the order of work tells
-it.
+A gap is the time from the latest end of the earlier activities on a stream to the start of the next. It is *host wait*
+if the launch call began after that end, else *kernel wait* if it is short, else *other*, with its cause if known.
 """
 
 import numpy as np
@@ -76,8 +74,9 @@ def _category(linked: LinkedTrace, row: Int64, free_from: Int64, gap: Int64, sho
 
 
 def _causes(linked: LinkedTrace, row: Int64, free_from: Int64, category: Int64) -> tuple[list[str], Int64]:
-    """Returns the causes by name, and for each gap the place of its own. Only *other* gaps have one, an event wait
-    before a host sync.
+    """Returns the names of causes, and the position of each gap's cause among them.
+
+    Only *other* gaps have a cause. An event wait goes before a host sync.
     """
     causes = [NO_CAUSE, HOST_SYNC]
     cause = np.where((category == OTHER) & _behind_host_sync(linked, row, free_from), 1, 0)
@@ -89,9 +88,7 @@ def _causes(linked: LinkedTrace, row: Int64, free_from: Int64, category: Int64) 
 
 
 def _awaited(linked: LinkedTrace, row: Int64, free_from: Int64) -> Int64:
-    """Returns the activity that each `row` had to wait for longest: by a stream wait event, and until after its stream
-    was free. -1 for none.
-    """
+    """Returns the activity of the longest stream wait of each `row` that ended after its stream was free, -1 for none."""
     waits, activities = linked.device_waits, linked.activities
     gap_of = np.full(len(activities), -1, np.int64)
     gap_of[row] = np.arange(len(row))
@@ -106,13 +103,15 @@ def _awaited(linked: LinkedTrace, row: Int64, free_from: Int64) -> Int64:
 
 
 def _known(waits: DeviceWaits) -> Bool:
-    """Waits that were recorded or follow from the order of calls, not those guessed from times."""
+    """Returns which waits were recorded or follow from the order of calls, and were not inferred from times."""
     return ~guessed(waits.found)
 
 
 def _behind_host_sync(linked: LinkedTrace, row: Int64, free_from: Int64) -> Bool:
-    """Returns whether the host was blocked until after the stream was free: the launch call itself where it is known to
-    wait, as copies may, else any blocking call that returned within the gap.
+    """Returns which gaps are due to a blocked host, which launched only after it returned from a wait.
+
+    That is the launch call itself if it waits, as copies may; without a launch call it is any blocking call that
+    returned within the gap.
     """
     calls, waits, activities = linked.calls, linked.host_waits, linked.activities
     start, call = activities.start[row], activities.call_row[row]

@@ -1,6 +1,4 @@
-"""What each device was busy with: the classes and their overlaps by one sweep, and the kernels of each class by total
-time.
-"""
+"""What each device was busy with: classes of activities and their overlaps, and the kernels of each class by time."""
 
 import numpy as np
 
@@ -29,7 +27,7 @@ NO_LENGTH = "no recorded activity lasts"
 
 
 def set_label(classes: int) -> str:
-    """Returns the classes whose bits are set, joined: what ran at once."""
+    """Returns the labels of the classes whose bits are set, which ran at once."""
     return " + ".join(label for bit, label in enumerate(LABELS) if classes >> bit & 1)
 
 
@@ -59,9 +57,7 @@ def _table(rank: RankTrace, options: Options) -> Table:
 
 
 def _kernels(rank: RankTrace, top: int) -> Table:
-    """Returns per class the `top` names by total time, and the rest as one row whose statistics are over all its
-    activities.
-    """
+    """Returns per class the `top` names by total time, and one row of statistics for all other names."""
     activities = rank.linked.activities
     classes, names = activity_classes(activities), activities.name
     duration = activities.end - activities.start
@@ -70,7 +66,7 @@ def _kernels(rank: RankTrace, top: int) -> Table:
     group_class, group_name = np.divmod(pairs, max(len(names.table), 1))
     total = np.bincount(number, duration, len(pairs)).astype(np.float64)
     rank_in_class = _ranked(group_class, total)
-    # in the order of the table: by class, then by place; `top` stands for all the others
+    # rows of the table by class, then by rank in it; rank `top` is for all other names
     cell = group_class * (top + 1) + np.minimum(rank_in_class, top)
     cells, cell_of = np.unique(cell, return_inverse=True)
     label = np.full(len(cells), -1, np.int64)
@@ -91,7 +87,7 @@ def _kernels(rank: RankTrace, top: int) -> Table:
 
 
 def _ranked(group: Int64, total: Floats) -> Int64:
-    """Returns the place of each within its group, the largest first."""
+    """Returns the rank of each total within its group, 0 for the largest."""
     order = np.lexsort((-total, group))
     first = np.searchsorted(group[order], group[order])
     position = np.empty(len(order), np.int64)

@@ -1,4 +1,4 @@
-"""How long each kernel takes, over all ranks and by rank: mean, spread and quantiles of the durations of one name."""
+"""The durations of each kernel name over all ranks and by rank: mean, standard deviation and quantiles."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -38,7 +38,8 @@ def _over_ranks(parts: Sequence[ActivityDurations], options: Options) -> Table:
 
 def _columns(every: ActivityDurations, options: Options, *, by_rank: bool) -> list[Column]:
     """Returns a row for each name and class, or each of every rank, the longest in total first."""
-    keys = [every.name.codes, every.activity_class.astype(np.int64), *([every.rank] if by_rank else [])]
+    keys: list[Int64] = [every.name.codes.astype(np.int64), every.activity_class.astype(np.int64)]
+    keys += [every.rank] if by_rank else []
     group, number = np.unique(np.stack(keys, axis=1), axis=0, return_inverse=True)
     number = number.reshape(-1)
     order = np.argsort(-np.bincount(number, every.duration, len(group)), kind="stable")

@@ -1,6 +1,4 @@
-"""Durations by group: how many, their sum, mean, standard deviation, extremes and quantiles, for all groups at once. n
-log n.
-"""
+"""Statistics of durations by group: count, sum, mean, standard deviation, extremes and quantiles. O(n log n)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +11,7 @@ from .rank import Column, Floats, microseconds
 
 @dataclass(slots=True)
 class Durations:
-    """ns by group (0 … `groups` - 1): sorted by group and then by length; `first[g]` is where group g begins."""
+    """Durations (ns) sorted by group and then by length; `first[g]` is the row where group g begins."""
 
     duration: Int64
     group: Int64
@@ -37,12 +35,12 @@ class Durations:
         return self.sums() / np.maximum(self.count, 1)
 
     def deviations(self) -> Floats:
-        """Returns the sample standard deviation (n - 1 below the line), 0 for a single one."""
+        """Returns the sample standard deviation (divided by n - 1) of each group, 0 for a single duration."""
         square = np.bincount(self.group, (self.duration - self.means()[self.group]) ** 2, len(self.count))
         return np.asarray(np.sqrt(square / np.maximum(self.count - 1, 1)))
 
     def quantile(self, share: float) -> Floats:
-        """Returns by linear interpolation between the two nearest, as numpy does it; NaN for a group of none."""
+        """Returns a quantile of each group, interpolated linearly as numpy does; NaN for an empty group."""
         position = self.first + share * np.maximum(self.count - 1, 0)
         below = np.floor(position).astype(np.int64)
         above = np.minimum(below + 1, len(self.duration) - 1)
@@ -52,7 +50,7 @@ class Durations:
         return np.where(self.count > 0, low + (position - below) * (high - low), np.nan)
 
     def columns(self, quantiles: Sequence[float] = ()) -> list[Column]:
-        """count, sum, mean, std, min, the quantiles (q05 …) and max, in µs."""
+        """Returns the columns count, sum, mean, std, min, the quantiles (q05 …) and max; times are in µs."""
         return [
             Column("count", "", self.count),
             microseconds("sum", self.sums()),

@@ -1,8 +1,7 @@
-"""Every launch: how long its call took the host, how long its work took the device, and how long the work waited to
-start.
+"""Every launch: the host's time for the call, the device's time for the work, and the delay between them.
 
-Any runtime or driver call that owns activities is a launch; a graph is one launch with many activities, of which the
-device's time is the union. Beside them how long kernels last, as short ones are often not worth their launch.
+Any runtime or driver call that owns activities is a launch. A graph is one launch with many activities; its device time
+is that of their union. There is also a histogram of kernel durations, as short kernels are often not worth a launch.
 """
 
 from dataclasses import dataclass
@@ -33,14 +32,12 @@ FLAGS = ("short", "slow call", "long delay")
 LONG_DELAY = 2
 NO_KERNELS = "no kernel ran"
 BUCKETS = 1000 * np.concatenate(([0], 1 << np.arange(53)))
-"""Where the durations (ns) of a bucket begin: 0, then the powers of two from 1 µs on, as far as 64 bits go."""
+"""The shortest duration (ns) of each bucket: 0, then the powers of two from 1 µs on."""
 
 
 @dataclass(slots=True)
 class Launches:
-    """n launches in order of their calls; times in ns. `first` is each one's earliest activity, `count` how many it
-    has.
-    """
+    """Launches in order of their calls; times are in ns. `first` is the earliest activity of each, `count` their number."""
 
     call: Int64
     first: Int64
@@ -122,7 +119,7 @@ def _by_api(rank: RankTrace, launches: Launches, flags: list[Bool], note: str) -
 
 
 def _delay_by_op(rank: RankTrace, launches: Launches, late: Bool, note: str) -> Table:
-    """Returns by the name of the op around the call, "" without one; the longest delay in all first."""
+    """Returns the delays by the name of the op that made the call, "" for none; the largest total first."""
     ops, row = rank.linked.ops, rank.linked.calls.op_row[launches.call]
     codes, number = np.unique(np.where(row >= 0, np.append(ops.name.codes, -1)[row], -1), return_inverse=True)
     by_op = np.split(launches.delay[np.argsort(number, kind="stable")], np.cumsum(np.bincount(number))[:-1])
@@ -142,7 +139,7 @@ def _delay_by_op(rank: RankTrace, launches: Launches, late: Bool, note: str) -> 
 
 
 def _short_kernels(rank: RankTrace) -> Table:
-    """Returns how many kernels last from one power of two µs to the next, up to the longest."""
+    """Returns a histogram of kernel durations: buckets from one power of two µs to the next, up to the longest."""
     activities = rank.linked.activities
     kernel = activity_classes(activities) != ActivityClass.MEMORY
     duration = (activities.end - activities.start)[kernel]

@@ -1,6 +1,4 @@
-"""How long each step took and what limited it: busy time, exposed communication, host or device, and which steps stand
-out.
-"""
+"""How long each step took and what limited it: busy time, exposed communication, host or device, and outliers."""
 
 import numpy as np
 
@@ -28,13 +26,11 @@ from .rank import (
 NO_STEPS = "no activity ran in a step"
 WORK = (NodeClass.COMPUTATION, NodeClass.COMMUNICATION, NodeClass.MEMORY)
 OF_DEVICE = (*(one.label for one in WORK), "stream order", "event wait", "collective")
-"""What of the critical path is the device's: its work, and its own waits for itself. All else waits for the host, or
-for nobody.
-"""
+"""The kinds of time on the critical path for which the device is the limit: its work, and its waits for other work."""
 SHOWN = 6
 FAR, LEAST = 5.0, 0.05
-"""A step stands out that is further from the median than so many times the median distance, and than this share of the
-median.
+"""A step is an outlier if it is more than FAR median absolute deviations, and more than LEAST of the median, away from
+the median.
 """
 
 
@@ -62,9 +58,7 @@ def _table(rank: RankTrace, _: Options) -> Table:
 
 
 def _covered(rank: RankTrace, steps: Steps, step: Int64, device: Int64) -> tuple[Int64, Int64, Int64]:
-    """Returns of each step and device the time in which anything ran, computation ran, and communication but no
-    computation.
-    """
+    """Returns for each step and device the time (ns) in which anything ran, computation, and communication alone."""
     activities, spans = rank.linked.activities, Intervals(steps.start[step], steps.end[step])
     classes = activity_classes(activities)
     computes, communicates = classes == ActivityClass.COMPUTATION, classes == ActivityClass.COMMUNICATION
@@ -76,7 +70,7 @@ def _covered(rank: RankTrace, steps: Steps, step: Int64, device: Int64) -> tuple
 
 
 def _by_device(rank: RankTrace, steps: Steps) -> Floats:
-    """Returns the share of each step that the device has of the critical path; NaN without a replay."""
+    """Returns the share (percent) of the critical path in each step that is the device's; NaN without a replay."""
     replay = rank.replayed()
     if replay is None or rank.graph is None or not replay.work.is_timed.any():
         return np.full(len(steps.name), np.nan)

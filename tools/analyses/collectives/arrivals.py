@@ -1,4 +1,4 @@
-"""What one rank brings to each collective that it was part of: what it was, when the rank came and how much it gave."""
+"""One rank's part in each of its collectives: what it was, when the rank arrived, and how many bytes it sent."""
 
 from typing import NamedTuple
 

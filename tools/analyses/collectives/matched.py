@@ -9,7 +9,7 @@ from .arrivals import Arrival, RankCollectives
 
 
 class MatchedCollective(NamedTuple):
-    """Who came to what, in the order of the ranks given."""
+    """A collective with the arrivals of its members, in the order of the ranks given."""
 
     group: Group
     sequence: int
@@ -18,7 +18,7 @@ class MatchedCollective(NamedTuple):
 
 
 def matched(parts: Sequence[RankCollectives]) -> list[MatchedCollective]:
-    """Returns by when the first of their members came."""
+    """Returns the collectives of all ranks in the order of their first arrivals."""
     matches = match([part.calls for part in parts])
     by_number: dict[int, MatchedCollective] = {}
     for part, groups, numbers in zip(parts, matches.group, matches.matched, strict=True):

@@ -1,5 +1,4 @@
-"""Each collective as all ranks together saw it: how long it took, who came last, what bandwidth it reached, who did not
-record it.
+"""Each collective over all its ranks: latency, start skew, straggler, bandwidth, and ranks that did not record it.
 
 Starts are compared on the traces' own clocks, which agree only within one machine.
 """
@@ -32,7 +31,7 @@ PARTS_OF_ALL = (
     CollectiveType.ALL_GATHER, CollectiveType.REDUCE_SCATTER, CollectiveType.REDUCE_SCATTER_BLOCK,
     CollectiveType.ALL_TO_ALL, CollectiveType.GATHER, CollectiveType.SCATTER,
 )  # fmt: skip
-"""Each member keeps the part that is its own."""
+"""Collectives of which each member keeps its own part, without sending it."""
 
 
 def _of_rank(rank: RankTrace, _: Options) -> RankCollectives:
@@ -72,9 +71,7 @@ def _over_ranks(parts: Sequence[RankCollectives], _: Options) -> Table:
 
 
 def _by_size(columns: Sequence[Column], ranks: int) -> Table:
-    """Returns what each kind of collective reaches for each group and size, beside the best that it reaches there at
-    any size.
-    """
+    """Returns the bandwidth of each collective by group and size, and the best bandwidth of any size."""
     values = {column.name: np.asarray(column.values) for column in columns}
     keys = list(zip(*(values[name].tolist() for name in ("group", "collective", "size")), strict=True))
     rows: defaultdict[tuple[str, str, float], list[int]] = defaultdict(list)
@@ -107,7 +104,7 @@ def _median(values: Floats) -> float:
 
 
 def _clocks(present: list[list[Arrival]]) -> str:
-    """Returns all members end at once; a remark where they do not even nearly, which only their clocks can explain."""
+    """Returns a remark if the members' ends are so far apart that their clocks must disagree, else ""."""
     with_others = [arrivals for arrivals in present if len(arrivals) > 1]
     if not with_others:
         return ""
@@ -119,7 +116,7 @@ def _clocks(present: list[list[Arrival]]) -> str:
 
 
 def _figures(present: list[list[Arrival]]) -> list[Column]:
-    """Size, times and bandwidths of each collective. A single arrival has no skew and nobody to wait for (-1)."""
+    """Returns columns of size, times and bandwidths. A collective with a single arrival has no skew and straggler -1."""
     latency = np.array([min(arrival.duration for arrival in arrivals) for arrivals in present], np.float64)
     starts = [[arrival.start for arrival in arrivals] for arrivals in present]
     skew = np.array([max(of_one) - min(of_one) if len(of_one) > 1 else np.nan for of_one in starts], np.float64)
@@ -139,8 +136,7 @@ def _figures(present: list[list[Arrival]]) -> list[Column]:
 
 
 def bus_share(kind: CollectiveType | None, members: int) -> float:
-    """Returns how much of the algorithm bandwidth each link carries, as nccl-tests count it: n members send what is not
-    for themselves.
+    """Returns the bus bandwidth as a multiple of the algorithm bandwidth, as nccl-tests define it.
 
     >>> bus_share(CollectiveType.ALL_REDUCE, 4), bus_share(CollectiveType.ALL_GATHER, 4), bus_share(None, 4)
     (1.5, 0.75, 1.0)
@@ -150,13 +146,13 @@ def bus_share(kind: CollectiveType | None, members: int) -> float:
 
 
 def _imbalance(present: list[list[Arrival]]) -> Floats:
-    """Returns the largest split over the mean one, of all members; NaN where none were recorded."""
+    """Returns the ratio of the largest split of any member to the mean one; NaN if none were recorded."""
     splits = [[split for arrival in arrivals for split in arrival.splits] for arrivals in present]
     return np.array([max(sizes) * len(sizes) / sum(sizes) if sum(sizes) else np.nan for sizes in splits], np.float64)
 
 
 def _missing(collectives: Sequence[MatchedCollective], parts: Sequence[RankCollectives]) -> list[list[int]]:
-    """Returns for each collective the ranks that were given and belong to its group but did not record it."""
+    """Returns for each collective the given ranks that belong to its group but did not record it."""
     members: dict[Group, set[int]] = defaultdict(set)
     for collective in collectives:
         members[collective.group].update(

@@ -1,8 +1,7 @@
-"""Who waits for whom in collectives, how much of their time is exposed, and what members of all-to-alls send each
-other.
+"""Who waits for whom in collectives, how much of their time is exposed, and what ranks send each other in all-to-alls.
 
-The members of a collective that no one leaves before all have come end together, so that the one that came last is in
-it for the shortest time and each other one waits for the difference: which holds whatever the ranks' clocks say.
+Members of a collective without a root all end at the same time. So the last one to arrive has the shortest duration,
+and each other member waits for the difference of durations, whatever the ranks' clocks show.
 """
 
 from collections import Counter, defaultdict
@@ -29,7 +28,7 @@ NO_SPLITS = "no all-to-all was recorded with what goes to each member"
 
 
 def waits(collectives: Sequence[MatchedCollective], note: str) -> Table:
-    """Returns for each pair of ranks how long the one waited for the other, which came last, the longest first."""
+    """Returns for each pair of ranks how long one waited for the other, which arrived last; the longest first."""
     time, count = Counter[tuple[int, int]](), Counter[tuple[int, int]]()
     for last, earlier in _last_and_early(collectives):
         for arrival in earlier:
@@ -46,9 +45,7 @@ def waits(collectives: Sequence[MatchedCollective], note: str) -> Table:
 
 
 def waits_by_rank(collectives: Sequence[MatchedCollective], note: str) -> Table:
-    """Returns for each rank how long it waited, how long others waited for it, and at how many collectives it came
-    last.
-    """
+    """Returns for each rank how long it waited, how long others waited for it, and how often it arrived last."""
     came, last_at, waited, caused = Counter[int](), Counter[int](), Counter[int](), Counter[int]()
     for last, earlier in _last_and_early(collectives):
         came.update([last.rank, *(arrival.rank for arrival in earlier)])
@@ -70,7 +67,7 @@ def waits_by_rank(collectives: Sequence[MatchedCollective], note: str) -> Table:
 
 
 def by_group(collectives: Sequence[MatchedCollective], note: str) -> Table:
-    """Returns for each rank and group the time of its communication, and what of it lies beside no computation."""
+    """Returns the communication time of each rank and group, and the part of it without computation beside it."""
     count, time, exposed = Counter[tuple[int, str]](), Counter[tuple[int, str]](), Counter[tuple[int, str]]()
     for collective in collectives:
         label = group_label(collective.group)
@@ -91,7 +88,7 @@ def by_group(collectives: Sequence[MatchedCollective], note: str) -> Table:
 
 
 def all_to_all(collectives: Sequence[MatchedCollective]) -> Table:
-    """Returns what each rank sends to each in all-to-alls whose splits were recorded, summed by group."""
+    """Returns the bytes that each rank sends to each other in all-to-alls with recorded splits, summed by group."""
     bytes_ = defaultdict[tuple[str, int, int], int](int)
     for collective in collectives:
         ranks = ranks_of(collective.group.ranks)
@@ -111,9 +108,7 @@ def all_to_all(collectives: Sequence[MatchedCollective]) -> Table:
 
 
 def _last_and_early(collectives: Sequence[MatchedCollective]) -> Iterator[tuple[Arrival, list[Arrival]]]:
-    """Yields of each collective that all must come to, the one that came last of those that recorded it, and the
-    others.
-    """
+    """Yields for each collective that ends only after all have arrived the last arrival and the earlier ones."""
     for collective in collectives:
         if (
             all(arrival.kind in AWAITED for arrival in collective.arrivals)

@@ -1,8 +1,7 @@
-"""What the hardware counted per kernel (CUPTI range profiler), with the op that launched it and the floating-point
-operations.
+"""Hardware counters of each kernel (CUPTI range profiler), with the op that launched it and its FLOP.
 
-The profiler records one range for each kernel and no times: the k-th range of a device is its k-th kernel launch. Where
-numbers or names disagree nothing is attached.
+The profiler records one range per kernel without times, so the k-th range of a device belongs to its k-th kernel
+launch. If counts or names disagree, no range is attached to an op.
 """
 
 import re
@@ -33,13 +32,13 @@ FLOPS = {
     for precision in "hfd"
     for operation, flops in OPERATIONS.items()
 }
-"""Operations that one instruction of each counter does; a fused multiply-add does two."""
+"""Floating-point operations per instruction that each counter counts; a fused multiply-add does two."""
 STACK = " > "
 NO_RANGES = "no hardware counters were recorded (cuda_profiler_range)"
 
 
 class Measured(NamedTuple):
-    """One kernel's counters; without a launch that it could be attached to `correlation` is -1 and `op_stack` empty."""
+    """The counters of a kernel; if its launch is unknown, `correlation` is -1 and `op_stack` is ""."""
 
     rank: int
     op_stack: str
@@ -49,7 +48,7 @@ class Measured(NamedTuple):
 
 
 class RankCounters(NamedTuple):
-    """What one rank's table is made of."""
+    """The counters of one rank's kernels, and why some could not be attached to ops."""
 
     rank: int
     measured: list[Measured]
@@ -57,7 +56,7 @@ class RankCounters(NamedTuple):
 
 
 class Launch(NamedTuple):
-    """A kernel launch; `kernel` is empty where the profiler kept no activities, as is usual."""
+    """A kernel launch; `kernel` is "" if the profiler recorded no activities, which is usual."""
 
     op_row: int
     correlation: int
@@ -84,10 +83,9 @@ def _of_rank(rank: RankTrace, _: Options) -> RankCounters:
 
 
 def _launches(linked: LinkedTrace, device: int, several: bool) -> list[Launch]:
-    """Returns the kernels launched on a device, in launch order: by its recorded kernels, else by the calls that launch
-    kernels.
+    """Returns the kernel launches of a device in order: from its recorded kernels, else from the launch calls.
 
-    Calls do not tell their device, so that they count only where ranges were recorded on a single one.
+    Calls do not record their device, so they are used only if ranges were recorded on a single device.
     """
     activities, calls = linked.activities, linked.calls
     kernels = (activities.device == device) & (activities.call_row >= 0)
@@ -118,7 +116,7 @@ def _mismatch(ranges: Sequence[ProfilerRange], launches: Sequence[Launch]) -> st
 
 
 def flops(counters: dict[str, float]) -> float:
-    """Floating-point operations outside tensor cores, NaN where none of their counters was recorded."""
+    """Returns the floating-point operations outside tensor cores, NaN if none of their counters was recorded."""
     known = [counters[name] * each for name, each in FLOPS.items() if name in counters]
     return sum(known) if known else float("nan")
 

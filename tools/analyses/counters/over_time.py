@@ -1,9 +1,8 @@
-"""What builds up over time: the work queued on each stream, and the bandwidth of the copies of each kind.
+"""Counters over time: the queue length of each stream, and the bandwidth of each kind of copy.
 
-A launch is in its stream's queue from the start of its call to the start of its first activity there; a graph is one
-entry. The bandwidth of a copy is the recorded one: the profiler takes it from exact times, of which a trace in whole µs
-keeps less. Where none was recorded it is bytes by length, of copies that are long enough for their length to be known
-to a tenth.
+A launch is in its stream's queue from the start of its call to the start of its first activity there; a graph launch
+counts once. The bandwidth of a copy is the recorded one, which the profiler computes from exact times. If none was
+recorded, it is bytes over duration, for copies that are long enough for the duration to be known to a tenth.
 """
 
 import re
@@ -37,12 +36,12 @@ ALL_STREAMS = -1
 COPY_KIND = re.compile(r"([HDP]to[HDPA])|(Host|Device)To(Host|Device)|(memset|fill)", re.IGNORECASE)
 OTHER_COPY = "copy"
 KNOWN_LENGTH = 10
-"""So many times the resolution of its times must a copy last for its bandwidth to be known from them, to a tenth."""
+"""A copy must last so many times the resolution of the trace's times for its bandwidth to be known to a tenth."""
 GIGA = 1e9
 
 
 class Counter(NamedTuple):
-    """A series of one device: of one stream, or of all (-1). Values are launches, or GB/s where `limit` is None."""
+    """A series of one stream of a device, or of all (-1). Values are launches, or GB/s if `limit` is None."""
 
     device: int
     name: str
@@ -52,9 +51,7 @@ class Counter(NamedTuple):
 
 
 def counters_of(rank: RankTrace, limit: int) -> list[Counter]:
-    """Returns the queue length of each stream that was launched to, and the bandwidth of each kind of copy whose bytes
-    were recorded.
-    """
+    """Returns the queue length of each stream with launches, and the bandwidth of each kind of copy with known bytes."""
     return [*_queues(rank.linked, limit), *_bandwidths(rank.linked)]
 
 
@@ -65,7 +62,7 @@ def _queues(linked: LinkedTrace, limit: int) -> list[Counter]:
     call, lane = activities.call_row[by_start], streams.number[by_start]
     first = is_group_start(call, lane)
     lane, issued = lane[first], linked.calls.start[call[first]]
-    # an activity that started before its call, by the clocks, was not queued
+    # an activity that seems to start before its call, as the clocks differ, was not queued
     queued = Intervals(issued, np.maximum(activities.start[by_start[first]], issued))
     queues = []
     for number, rows in rows_of_each(lane).items():
@@ -89,9 +86,7 @@ def _bandwidths(linked: LinkedTrace) -> list[Counter]:
 
 
 class _Copies(NamedTuple):
-    """Rows of the copies and sets whose bandwidth (GB/s) is known; how many have none, and how many of too short a
-    length.
-    """
+    """The copies and sets whose bandwidth (GB/s) is known, and how many lack bytes or are too short."""
 
     row: Int64
     speed: Floats
@@ -111,7 +106,7 @@ def _copies(linked: LinkedTrace) -> _Copies:
 
 
 def copy_kind(name: str) -> str:
-    """Returns from where to where a copy goes.
+    """Returns the direction of a copy.
 
     >>> copy_kind("Memcpy HtoD (Pageable -> Device)"), copy_kind("CopyDeviceToHost"), copy_kind("Memset (Device)")
     ('HtoD', 'DtoH', 'Memset')
@@ -175,9 +170,7 @@ def _summary(rank: RankTrace, counters_: list[Counter], note: str) -> Table:
 
 
 def _figures(counter: Counter) -> tuple[float, ...]:
-    """Mean, maximum, median and 95th percentile over the time between first and last change; time above 0 and at the
-    limit (ns).
-    """
+    """Returns the time-weighted mean, maximum, median and 95th percentile, and the time (ns) above 0 and at the limit."""
     value, limit = counter.series.value, counter.limit
     duration = np.diff(counter.series.time, append=counter.series.time[-1:])
     at_limit = float(duration[value >= limit].sum()) if limit is not None else np.nan
@@ -187,7 +180,7 @@ def _figures(counter: Counter) -> tuple[float, ...]:
 
 
 def _quantiles(value: Floats, duration: Int64, shares: tuple[float, ...]) -> list[float]:
-    """Returns the smallest value that is not exceeded for each share of the time."""
+    """Returns for each share the smallest value that is not exceeded for that share of the time."""
     order = np.argsort(value, kind="stable")
     until = np.cumsum(duration[order])
     position = np.searchsorted(until, np.array(shares) * until[-1])

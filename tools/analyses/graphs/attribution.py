@@ -1,9 +1,9 @@
-"""Finds the ops that a graph's kernels were captured from, in traces of captures, or what the program called them.
+"""Finds the ops that a graph's kernels were captured from, in traces of captures, or the program's own marks.
 
-Nodes of the graph tell where both traces recorded them: a node's number holds that of its graph, which another one has
-once the graph is made ready, and its place there, which stays. Else the whole sequence tells: as many launches of the
-same kinds, and of the same names where these were recorded. What ran before by itself is searched for the same names in
-a row.
+If both traces record graph nodes, these are compared: a node's number holds that of its graph, which changes when the
+graph is instantiated, and its position there, which does not. Else whole captures are compared: they must have as many
+launches of the same kinds, and of the same names if recorded. In launches outside of captures, such as warm-ups, the
+same sequence of names is searched.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,8 +17,10 @@ BY_NODE, BY_NAME, BY_ORDER, BY_MARK = "by node", "by name", "by order", "by mark
 
 
 class Attribution(NamedTuple):
-    """The ops of a graph's launches in their order, and how they were found, "" for not at all: then `agreeing`
-    launches in a row agree with the capture that comes nearest. `others` captures fit as well, and tell other ops.
+    """The ops of a graph's launches in their order, and how they were found, "" if they were not.
+
+    In the nearest capture the first `agreeing` launches agree. `others` is the number of captures that fit as well but
+    have other ops.
     """
 
     ops: list[str]
@@ -28,7 +30,7 @@ class Attribution(NamedTuple):
 
 
 def attribution(graph: Sequence[Launched], captures: Sequence[Capture]) -> Attribution:
-    """Returns the ops of a graph's launches, which stand in their order. O(launches of the graph and of the captures)."""
+    """Returns the ops of a graph's launches, in their order. O(launches of the graph and of the captures)."""
     for found_by, fitting in (
         (BY_NODE, _by_node(graph, captures)),
         (BY_NAME, _whole(graph, captures, named=True)),
@@ -43,9 +45,7 @@ def attribution(graph: Sequence[Launched], captures: Sequence[Capture]) -> Attri
 
 
 def by_mark(graph: Sequence[Launched], marks: Mapping[int, str]) -> Attribution | None:
-    """Returns what the program called the graph's nodes while it was captured, "" for those that it did not mark; None
-    where it marked none.
-    """
+    """Returns the marks that the program gave the graph's nodes during capture, "" for nodes without; None if all are."""
     ops = [marks.get(launch.node, "") for launch in graph]
     return Attribution(ops, BY_MARK) if any(ops) else None
 
@@ -70,7 +70,7 @@ def _whole(graph: Sequence[Launched], captures: Sequence[Capture], named: bool) 
 
 
 def _in_a_row(graph: Sequence[Launched], captures: Sequence[Capture]) -> Iterator[list[Launched]]:
-    """Yields by the search of Knuth, Morris and Pratt."""
+    """Yields the places where a graph's sequence of names occurs outside of captures (Knuth-Morris-Pratt search)."""
     names = [launch.name for launch in graph]
     back = _borders(names)
     for capture in captures:
@@ -84,7 +84,7 @@ def _in_a_row(graph: Sequence[Launched], captures: Sequence[Capture]) -> Iterato
 
 
 def _borders(names: list[str]) -> list[int]:
-    """Returns for each beginning of the sequence the longest shorter one that it ends with."""
+    """Returns for each prefix of the sequence the length of its longest border: a shorter prefix that it ends with."""
     borders = [0] * len(names)
     length = 0
     for position in range(1, len(names)):

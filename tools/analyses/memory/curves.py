@@ -1,6 +1,4 @@
-"""The bytes in use over time, by device: as the allocators recorded them, else by the lives of the storages that the
-host trace names.
-"""
+"""The bytes in use over time by device: as recorded by the allocators, else from the lifetimes of tensor storages."""
 
 from typing import NamedTuple
 
@@ -16,10 +14,11 @@ NONE = -1
 
 
 class Curve(NamedTuple):
-    """`allocated` bytes from each `time` (ns) on, on a device; `reserved` is NaN where that is not known.
+    """The `allocated` bytes of a device from each `time` (ns) on; `reserved` is NaN if unknown.
 
-    At the peak, which is at `peak`, live `live` bytes each, got by the op of the same place in `op_row` (-1 for none),
-    and `before` more that were there before the recording.
+    `peak` is the position of the maximum. `live` are the sizes of the blocks in use there, `op_row` the ops that
+    allocated them (-1 for none), `before` the bytes allocated before the recording. `skipped` allocations are of
+    allocators that do not report a total.
     """
 
     device: int
@@ -31,11 +30,11 @@ class Curve(NamedTuple):
     live: Int64
     op_row: Rows
     before: int
-    left_out: int = 0
+    skipped: int = 0
 
 
 def curves_of(rank: RankTrace) -> list[Curve]:
-    """Returns a curve for each device that anything is known of. O(n log n)."""
+    """Returns the curve of each device with known allocations. O(n log n)."""
     allocations = rank.recorded.allocations if rank.recorded is not None else None
     if allocations is not None and len(allocations.time):
         op_row = _ops_around(rank.linked, allocations)
@@ -45,9 +44,7 @@ def curves_of(rank: RankTrace) -> list[Curve]:
 
 
 def _recorded(rows: Allocations, op_row: Rows) -> Curve:
-    """Returns one device's rows in order of time. Some allocators report what they give but keep no total: these are
-    left out.
-    """
+    """Returns the curve of one device's allocations, without those of allocators that do not report a total."""
     freed = _freed(rows)
     total_missing = (rows.size > 0) & (rows.allocated >= 0) & (rows.allocated < rows.size)
     total_missing[freed[total_missing & (freed >= 0)]] = True
@@ -70,12 +67,12 @@ def _recorded(rows: Allocations, op_row: Rows) -> Curve:
         live=rows.size[live],
         op_row=op_row[live],
         before=max(int(allocated[peak]) - int(rows.size[live].sum()), 0),
-        left_out=int((~kept).sum()),
+        skipped=int((~kept).sum()),
     )
 
 
 def _freed(rows: Allocations) -> Rows:
-    """Returns for each block that was given the row at which it was taken back, -1 for none."""
+    """Returns for each allocation the row of its release, -1 for none."""
     order = np.lexsort((np.arange(len(rows.time)), rows.address))
     is_allocated = rows.size[order] > 0
     same_address = np.append(~is_group_start(rows.address[order])[1:], False)
@@ -86,7 +83,7 @@ def _freed(rows: Allocations) -> Rows:
 
 
 def _ops_around(linked: LinkedTrace, rows: Allocations) -> Rows:
-    """Returns the innermost op that ran on the thread of each row."""
+    """Returns the innermost op that was running on the thread of each allocation, -1 for none."""
     ops = linked.ops
     timed = np.flatnonzero(ops.start != ABSENT)
     position = np.full(len(ops) + 1, NONE)

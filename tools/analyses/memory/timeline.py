@@ -1,4 +1,4 @@
-"""The memory in use over time, its peak, and which ops hold it there."""
+"""The memory in use over time, its peak, and the ops that hold it there."""
 
 from collections import defaultdict
 
@@ -56,12 +56,12 @@ def _note(curves: list[Curve]) -> str:
         return NONE
     if curves[0].source != RECORDED:
         return BY_TENSORS
-    left_out = sum(curve.left_out for curve in curves)
-    return f"{left_out} allocations are of allocators that keep no total and are not in it" if left_out else ""
+    skipped = sum(curve.skipped for curve in curves)
+    return f"{skipped} allocations are of allocators that keep no total and are not in it" if skipped else ""
 
 
 def _steps(linked: LinkedTrace, time: Int64) -> list[str]:
-    """Returns the step that each moment lies in, "" before the first."""
+    """Returns the step that contains each time, "" before the first step."""
     steps = steps_of(linked)
     names = [*steps.name, ""]
     return [names[step] for step in (np.searchsorted(steps.start, time, side="right") - 1).tolist()]
@@ -83,7 +83,7 @@ def _peaks(rank: RankTrace, curves: list[Curve], note: str) -> Table:
 
 
 def _whole(values: Floats) -> Floats | Int64:
-    """Returns as whole numbers, if all are known."""
+    """Returns whole numbers if all values are known."""
     return values.astype(np.float64) if np.isnan(values).any() else values.astype(np.int64)
 
 
@@ -93,7 +93,7 @@ def _largest(curve: Curve) -> float:
 
 
 def _live(rank: RankTrace, curves: list[Curve], note: str) -> Table:
-    """Returns what lived at each peak, by the op that it is of, the largest first."""
+    """Returns the memory in use at each peak by op, the largest first."""
     tree = op_tree(rank.linked.ops) if curves else None
     rows: list[tuple[int, str, str, int, int, int]] = []
     for curve in curves:
@@ -120,7 +120,7 @@ def _live(rank: RankTrace, curves: list[Curve], note: str) -> Table:
 
 
 def _named(linked: LinkedTrace, tree: Tree, row: int) -> tuple[str, str]:
-    """Returns the outermost op around, annotations of the user aside, and the innermost, which got the memory."""
+    """Returns the names of the outermost enclosing op and of the innermost, which allocated the memory."""
     path = op_path(linked, tree, row)
     return (path[0], path[-1]) if path else (NO_OP, "")
 

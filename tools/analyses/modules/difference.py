@@ -22,7 +22,7 @@ COUNT, DEVICE, HOST = range(3)
 
 
 class ModuleTimes:
-    """Of one run by path of a module: how many ops and activities are its own, ns of the device, ns of the host."""
+    """The sums of one run by module path: number of ops and activities, device time (ns), host time (ns)."""
 
     def __init__(self) -> None:
         self.of: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
@@ -41,8 +41,9 @@ class ModuleTimes:
 
 
 def module_difference(before: ModuleTimes, after: ModuleTimes) -> Table:
-    """Returns a row for each module of either run, with all that is in it, depth first; of runs of the host alone the
-    difference is the host's.
+    """Returns a row for each module of either run, including the modules in it, depth first.
+
+    The difference is of device time, or of host time if nothing ran on a device.
     """
     texts = list(dict.fromkeys([*before.of, *after.of]))
     texts = texts if any(texts) else []

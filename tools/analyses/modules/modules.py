@@ -1,6 +1,4 @@
-"""What each module of the model takes: itself, and with the modules in it, whose calls count once; and each Python
-function.
-"""
+"""The time of each module of the model, by itself and with the modules in it, and of each Python function."""
 
 from collections.abc import Sequence
 
@@ -40,9 +38,7 @@ def _table(rank: RankTrace, _: Options) -> Table:
 
 
 def _at(column: Floats, rows: Sequence[int], count: int) -> Floats:
-    """Returns the values of texts in the rows of a tree, of which others have nothing of their own; NaN where nothing
-    is known.
-    """
+    """Returns the column with its values at these rows of a tree and 0 elsewhere; NaN everywhere if no value is known."""
     values = np.full(count, np.nan if np.isnan(column).all() else 0.0)
     values[rows] = column[: len(rows)]
     return values
@@ -72,7 +68,7 @@ def _columns(tree: ModuleTree, own: Shares) -> list[Column]:
 
 
 def _by_function(rank: RankTrace, stands_in: bool) -> Table:
-    """Returns those with the most time on the device first, of a run of the host alone on the host."""
+    """Returns the Python functions, the most device time first, or host time if nothing ran on a device."""
     sums = NO_SHARES if stands_in else shares(rank, rank.linked, "python_function", annotations=False)
     is_named = np.array([bool(text) for text in sums.text], np.bool_)
     times = sums.device if sums.device.any() else sums.host

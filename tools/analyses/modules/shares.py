@@ -1,4 +1,4 @@
-"""Sums by what Python was doing: device time, operations, critical path, host time of each module or each function."""
+"""Device time, operations, critical path and host time of each module or Python function."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -16,8 +16,8 @@ from ..rank import USER_SCOPE, Floats, RankTrace, are_annotations
 
 
 class Shares(NamedTuple):
-    """n texts in the order in which they came first, "" for none, and what is each one's own: ns of the device,
-    operations, ns of the critical path, ns of the host, ops, activities. NaN where it is not known.
+    """Modules or functions in the order of their first starts, "" for none, with sums of their own: device time (ns),
+    operations, critical path (ns), host time (ns), ops and activities. Unknown sums are NaN.
     """
 
     text: list[str]
@@ -33,12 +33,11 @@ NO_SHARES = Shares([], *np.empty((6, 0)))
 
 
 def shares(rank: RankTrace, linked: LinkedTrace, field: str, annotations: bool) -> Shares:
-    """Returns the shares by `field`, `module` or `python_function`, of `linked`; `annotations` are ops only if they are
-    what is counted by.
+    """Returns the sums by `field`, which is `module` or `python_function`.
 
-    What an op takes without those that it called is its module's host time, as is a call outside of ops. On the
-    critical path idle time of the host belongs to the innermost module that the ops before and after it on its thread
-    are both in.
+    `annotations` count as ops only where they stand for modules. The host time of a module is that of its ops without
+    the ops that they call, and of calls outside of ops. Host idle time on the critical path belongs to the innermost
+    module that contains both the op before and the op after it on the thread.
     """
     ops, calls, activities, graph = linked.ops, linked.calls, linked.activities, rank.graph
     columns = [getattr(table, field) for table in (ops, calls, activities)]
@@ -59,7 +58,7 @@ def shares(rank: RankTrace, linked: LinkedTrace, field: str, annotations: bool) 
 
     host = summed(of_op[op], ops.exclusive[op])
     host += summed(of_call[call], nest(calls.thread[call], calls.start[call], calls.end[call]).exclusive)
-    # a graph knows the work of its nodes, which takes long to find
+    # the nodes of a graph record their work, which takes long to compute
     if graph is not None and columns[-1] is not None:
         of_worker, work = of_node, graph.integers("num_ops")
     else:
@@ -79,7 +78,7 @@ def shares(rank: RankTrace, linked: LinkedTrace, field: str, annotations: bool) 
 
 
 def _in_order(sums: Shares, starts: Iterable[tuple[Int64, Int64]]) -> Shares:
-    """Returns those of which there is anything, in the order of their first starts, given as pairs of codes and times."""
+    """Sorts the sums by first start and drops those of nothing; `starts` are pairs of codes and times."""
     first_start = np.full(len(sums.text), np.inf)
     for code, start in starts:
         np.minimum.at(first_start, code, start)
@@ -104,8 +103,9 @@ def _path(rank: RankTrace, of_node: Int64, count: int) -> Floats:
 
 
 def _of_nodes(graph: ExecutionGraph, field: str) -> Categorical | None:
-    """Returns the texts of the graph's nodes, idle time and what annotations do themselves with those around them; None
-    where it tells none.
+    """Returns the text of each node of the graph, None if it has none.
+
+    Idle time and annotations get the common path of the nodes before and after them.
     """
     if field not in graph.attributes:
         return None
@@ -123,7 +123,7 @@ def _of_nodes(graph: ExecutionGraph, field: str) -> Categorical | None:
 
 
 def _with_common(texts: Categorical, before: Rows, gap: Rows, after: Rows) -> Categorical:
-    """With what the texts before and after each gap have in common in the gap, if they have anything."""
+    """Returns the texts with the common path of the rows before and after each gap in the gap, if there is one."""
     code_of = {text: code for code, text in enumerate(texts.table)}
     table, codes = [*texts.table], texts.codes.copy()
     pairs, pair = np.unique(np.stack((codes[before], codes[after]), axis=1), axis=0, return_inverse=True)
@@ -140,7 +140,7 @@ def _with_common(texts: Categorical, before: Rows, gap: Rows, after: Rows) -> Ca
 
 
 def common_path(first: str, second: str) -> str:
-    """Returns the path of the innermost module that both are in, "" for none.
+    """Returns the path of the innermost module that contains both, "" for none.
 
     >>> common_path("Net_0/Block_1/Linear_2", "Net_0/Block_1/GELU_0")
     'Net_0/Block_1'

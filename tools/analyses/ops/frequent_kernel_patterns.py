@@ -1,6 +1,4 @@
-"""Which sequences of kernels recur: for every operator whose name contains a text, what was launched in its subtree, in
-launch order.
-"""
+"""Recurring sequences of kernels: what each operator and the ops that it calls launch, in launch order."""
 
 from typing import NamedTuple
 
@@ -24,8 +22,8 @@ ARROW = " → "
 
 
 class Occurrences(NamedTuple):
-    """n operators and what each launched: `activity` rows in launch order, `first[i]` … `first[i + 1]` - 1 those of
-    operator i. `longer` counts the operators that launched more than wanted.
+    """Operators and the activities that each launched, in launch order: those of operator i are at `first[i]` up to
+    `first[i + 1]` - 1. `longer` is the number of operators with more activities than the limit.
     """
 
     op_row: Int64
@@ -35,12 +33,10 @@ class Occurrences(NamedTuple):
 
 
 def occurrences(linked: LinkedTrace, operator: str, longest: int) -> Occurrences:
-    """Returns of every op whose name contains `operator` (annotations are no operators) what its subtree launched, up
-    to `longest` activities.
+    """Returns what each op whose name contains `operator` launched with its subtree, up to `longest` activities.
 
-    An op inside one of its own name is a part of that one's work, as where an op is dispatched again.
-
-    Linear in the activities times how many of these ops stand around each, but for sorting.
+    Annotations do not count as operators, nor do ops within an op of the same name, as dispatched again. Besides
+    sorting, linear in the activities times the number of operators that enclose each.
     """
     ops, tree = linked.ops, op_tree(linked.ops)
     in_order = _in_launch_order(linked)
@@ -62,7 +58,7 @@ def occurrences(linked: LinkedTrace, operator: str, longest: int) -> Occurrences
 
 
 def _in_launch_order(linked: LinkedTrace) -> Int64:
-    """Returns the rows of the activities that an op launched; one without a call counts from its op's start."""
+    """Returns the activities with an op, by the start of the launch call, or of the op if the call is unknown."""
     ops, activities, calls = linked.ops, linked.activities, linked.calls
     row = np.flatnonzero(activities.op_row >= 0)
     call, issued = activities.call_row[row], ops.start[activities.op_row[row]]
@@ -71,7 +67,7 @@ def _in_launch_order(linked: LinkedTrace) -> Int64:
 
 
 class Patterns(NamedTuple):
-    """The distinct (operator, kernels) pairs by the codes of their names, and for each occurrence the place of its own."""
+    """The distinct pairs of operator and kernels, as codes of names, and for each occurrence the position of its pair."""
 
     operator: list[int]
     kernels: list[tuple[int, ...]]
@@ -79,7 +75,7 @@ class Patterns(NamedTuple):
 
 
 def patterns_of(occurrences_: Occurrences, linked: LinkedTrace) -> Patterns:
-    """Returns groups the occurrences of equal operators with equal sequences."""
+    """Groups the occurrences of the same operator with the same sequence of kernels."""
     kernel = linked.activities.name.codes[occurrences_.activity].astype(np.int32)
     text, first = kernel.tobytes(), (kernel.itemsize * occurrences_.first).tolist()
     names = linked.ops.name.codes[occurrences_.op_row].tolist()
@@ -91,7 +87,7 @@ def patterns_of(occurrences_: Occurrences, linked: LinkedTrace) -> Patterns:
 
 
 def pattern_times(occurrences_: Occurrences, patterns: Patterns, linked: LinkedTrace) -> Int64:
-    """Returns the ns of all activities of each pattern."""
+    """Returns the device time (ns) of each pattern, summed over its occurrences."""
     pattern = np.repeat(patterns.of_occurrence, np.diff(occurrences_.first))
     duration = (linked.activities.end - linked.activities.start)[occurrences_.activity]
     return group_sums(pattern, duration, len(patterns.kernels))

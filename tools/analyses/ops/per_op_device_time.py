@@ -1,4 +1,4 @@
-"""How much device time each host op owns: itself, and with everything that it called. O(1) per look-up, O(n) in all."""
+"""The device time of each host op: of what it launched itself, and with everything that it called. O(n)."""
 
 from dataclasses import dataclass
 
@@ -24,9 +24,7 @@ NO_OPS = "no activity was launched by a recorded host op"
 
 @dataclass(slots=True)
 class OpDeviceTime:
-    """Of each of the n ops: the summed ns of the activities it launched itself and of those of its subtree; how many
-    the latter are.
-    """
+    """For each op the device time (ns) of its own activities and of those of its subtree, and the latter's number."""
 
     tree: Tree
     own: Int64
@@ -87,8 +85,9 @@ def _by_shape(rank: RankTrace, device_time: OpDeviceTime, rows: Int64, note: str
 
 
 def _sums(device_time: OpDeviceTime, kinds: OpKinds, rows: Int64) -> tuple[Int64, list[Column]]:
-    """Returns the kinds with the longest first, and what they own; ops inside an op of their kind count for `self`
-    only.
+    """Returns the order of the kinds, the longest subtree first, and their sums in that order.
+
+    Ops within an op of the same kind count for `self` only.
     """
     subtree = kinds.total_once(device_time.subtree[rows])
     order = np.argsort(-subtree, kind="stable")

@@ -1,4 +1,4 @@
-"""A rank as the analyses see it: its traces or its graph in, columns, ops as a tree, classes of activities, tables out."""
+"""What all analyses share: a rank's linked trace and graph, classes of activities, intervals, steps and tables."""
 
 from .annotations import (
     USER_SCOPE as USER_SCOPE,

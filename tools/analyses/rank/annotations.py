@@ -1,6 +1,4 @@
-"""What stands in for modules where Python's calls are not known: the annotations of the user (record_function) around
-ops.
-"""
+"""Uses the annotations of the user (record_function) that enclose ops as modules, if Python's calls are unknown."""
 
 from dataclasses import replace
 from typing import TypeVar
@@ -17,17 +15,16 @@ TableT = TypeVar("TableT", Ops, Calls, Activities)
 
 
 def are_annotations(ops: Ops) -> Bool:
-    """Returns which ops are annotations of the user that have a time and do not mark a step."""
+    """Returns which ops are annotations of the user with a time, without those that mark steps."""
     annotates: Bool = (ops.scope == USER_SCOPE) & (ops.start != ABSENT) & ~are_step_marks(ops.name)
     return annotates
 
 
 def with_modules(linked: LinkedTrace) -> LinkedTrace:
-    """Returns the trace itself if it tells modules, else with the annotations around each op in their place, as
-    `step/forward`.
+    """Returns the trace itself if it has modules, else with the annotations that enclose each op as its module path.
 
-    An op of a worker of the backward pass that is in none belongs to what is open on the thread that called the worker,
-    else to that of the forward op that it differentiates.
+    An op of the backward pass that no annotation encloses has the annotations that are open on the thread that called
+    its worker thread, else those of the forward op that it differentiates.
     """
     if linked.activities.module is not None or not len(linked.ops):
         return linked
@@ -52,7 +49,7 @@ def op_path(linked: LinkedTrace, tree: Tree, row: int) -> list[str]:
 
 
 def _annotations(linked: LinkedTrace) -> tuple[Int64, list[str]]:
-    """Returns for each op the path of the annotations around it, -1 for none, and the paths."""
+    """Returns for each op the position of the path of its enclosing annotations, -1 for none, and the paths."""
     ops, tree, paths = linked.ops, op_tree(linked.ops), Paths()
     annotates = are_annotations(ops)
     code = np.full(len(ops), -1, np.int64)
@@ -66,7 +63,7 @@ def _annotations(linked: LinkedTrace) -> tuple[Int64, list[str]]:
 
 
 def _add_backward(linked: LinkedTrace, tree: Tree, code: Int64, annotations: Int64) -> None:
-    """Gives the backward pass its codes, where it has none."""
+    """Fills in the codes of ops of the backward pass that have none."""
     ops, handoffs = linked.ops, linked.handoffs
     forward = forward_ops(ops)
     apart = (forward >= 0) & (ops.thread[forward] != ops.thread)

@@ -1,4 +1,4 @@
-"""What a device activity is: computation, communication or memory, one class each, and the streams it can run on."""
+"""Classes of device activities (computation, communication or memory), and how long some of them cover spans of time."""
 
 from enum import IntEnum
 
@@ -23,7 +23,7 @@ class ActivityClass(IntEnum):
 
     @property
     def label(self) -> str:
-        """In words."""
+        """The name in lower case."""
         return self.name.lower()
 
 
@@ -31,8 +31,8 @@ LABELS = tuple(one.label for one in ActivityClass)
 
 
 def activity_classes(activities: Activities) -> Codes:
-    """Returns the ActivityClass of each of the n activities: communication by its recorded arguments or library, memory
-    by category or name.
+    """Returns the ActivityClass of each activity: communication by recorded arguments or library, memory by category or
+    name.
     """
     classes = np.full(len(activities), ActivityClass.COMPUTATION, np.uint8)
     classes[moves_memory(activities.name, activities.category)] = ActivityClass.MEMORY

@@ -1,6 +1,4 @@
-"""A device trace and, in the same pass, what linking does not need of it: hardware counters, what was allocated, and
-how the program marked the nodes of graphs.
-"""
+"""Reads a device trace, and in the same pass hardware counters, allocations and the program's marks of graph nodes."""
 
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,13 +14,11 @@ from ....schema.traces import identities, identity, integer, integers, nanosecon
 PROFILER_RANGE = "cuda_profiler_range"
 MEMORY = "[memory]"
 HOST_TYPE, HOST = 0, -1
-"""How PyTorch numbers the type of the host, and the number that it has here."""
+"""PyTorch's number for the device type of the host, and the device number of the host here."""
 
 
 class ProfilerRange(NamedTuple):
-    """What the hardware counted during one kernel, or during a range that the user chose; `start` (ns) only tells the
-    order.
-    """
+    """The hardware counters of one kernel, or of a range that the user chose; `start` (ns) only gives the order."""
 
     name: str
     device: int
@@ -31,10 +27,9 @@ class ProfilerRange(NamedTuple):
 
 
 class Allocations(NamedTuple):
-    """What allocators gave (`size` in bytes) and took back (below 0), in order of time (ns); `device` is -1 for the
-    host.
+    """Allocations (`size` in bytes) and releases (`size` below 0) in order of time (ns); `device` is -1 for the host.
 
-    After it `allocated` bytes were given and `reserved` held in all; -1 where that was not recorded.
+    `allocated` and `reserved` are the totals (bytes) after each; -1 if not recorded.
     """
 
     time: Int64
@@ -58,9 +53,9 @@ def no_allocations() -> Allocations:
 
 @dataclass(slots=True)
 class Recorded:
-    """What a device trace records beside work and waits.
+    """What a device trace records besides work and waits.
 
-    `marks` tells by node of a graph what the program called it while it was captured: PyTorch's `mark_kernels`, which
+    `marks` are texts by graph node that the program gave during capture with PyTorch's `mark_kernels`, and that
     `torch.cuda._annotate_cuda_graph_trace` writes into the trace.
     """
 
@@ -115,7 +110,7 @@ class _Memory(msgspec.Struct, gc=False):
 
 
 class _Node(msgspec.Struct, gc=False):
-    """The arguments of an activity of a graph, with what PyTorch adds to them where it was marked with a text."""
+    """The arguments of an activity of a graph, with those that PyTorch adds if it was marked."""
 
     node: Any = msgspec.field(name="graph node id", default=None)
     text: Any = msgspec.field(name="str", default=None)
@@ -135,7 +130,7 @@ MEMORY_ARGUMENTS = msgspec.json.Decoder(_Memory)
 def _add(
     ranges: list[ProfilerRange], marks: dict[int, str], allocations: list[Allocations] | None, text: bytes
 ) -> None:
-    """Most lists of events hold none of these and are not decoded a second time."""
+    """Adds the records in a list of events; most lists hold none and are not decoded a second time."""
     if any(mark in text for mark in MARKS):
         _add_marks(marks, NODES.decode(text))
     wants_memory = allocations is not None and MEMORY.encode() in text
@@ -176,7 +171,7 @@ def _times(events: list[_Event]) -> Int64:
 
 
 def _arguments(event: _Event) -> dict[str, Any]:
-    """Returns an event's arguments; none where they are not what they should be."""
+    """Returns an event's arguments; none if they are malformed."""
     try:
         return msgspec.json.decode(event.args, type=dict[str, Any])
     except msgspec.DecodeError:
@@ -184,7 +179,7 @@ def _arguments(event: _Event) -> dict[str, Any]:
 
 
 def _allocations(events: list[_Event]) -> Allocations:
-    """Returns those that have a time and a size."""
+    """Returns the allocations that have a time and a size."""
     arguments = [_memory(event) for event in events]
     device = integers([memory.device for memory in arguments], 0)
     rows = Allocations(
@@ -210,7 +205,7 @@ def _memory(event: _Event) -> _Memory:
 
 
 def _of_rank(allocations: Allocations, every_rank: DeviceTrace, device: DeviceTrace, rank: int | None) -> Allocations:
-    """Returns the rows of the rank's processes in order of time, of a merged trace with the times of its own."""
+    """Returns the allocations of the rank's processes in order of time; a merged trace's times are moved back."""
     merged = next((record for record in every_rank.merged if record.rank == rank), None)
     if merged is not None:
         processes, time = [*merged.processes], allocations.time - merged.time_shift_ns

@@ -1,6 +1,4 @@
-"""The typed table that every analysis gives: named columns with units, rows at the user's choice as dicts, JSON, pandas
-or polars.
-"""
+"""The table that every analysis returns: named columns with units, as rows of dicts, JSON, pandas or polars."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -20,9 +18,7 @@ Values = npt.NDArray[Any] | list[str]
 
 
 class Column(NamedTuple):
-    """`values` are numbers, booleans or texts, one per row; NaN where a number is unknown. `unit` is "" for plain
-    numbers and texts.
-    """
+    """A named column of numbers (NaN if unknown), booleans or texts. `unit` is "" for plain numbers and texts."""
 
     name: str
     unit: str
@@ -30,9 +26,12 @@ class Column(NamedTuple):
 
     def take(self, rows: Int64 | Bool | slice) -> "Column":
         """Returns the column of these rows."""
-        if isinstance(rows, slice) or not isinstance(self.values, list):
-            return self._replace(values=self.values[rows])
-        return self._replace(values=[self.values[row] for row in np.arange(len(self.values))[rows].tolist()])
+        values = self.values
+        if not isinstance(values, list):
+            return self._replace(values=values[rows])
+        if isinstance(rows, slice):
+            return self._replace(values=values[rows])
+        return self._replace(values=[values[row] for row in np.arange(len(values))[rows].tolist()])
 
 
 ROWS_AT_ONCE = 10_000
@@ -40,9 +39,8 @@ ROWS_AT_ONCE = 10_000
 
 @dataclass(slots=True, repr=False)
 class Table(SummaryRepr):
-    """The result of an analysis: `name` in snake case, columns of equal length, and what a reader must know in `note`.
-
-    A table without rows says in `note` why. `details` are further tables of the same analysis, named `NAME_…`.
+    """The result of an analysis: columns of equal length, and in `note` what a reader must know, or why there are no
+    rows. `details` are further tables of the same analysis, named `NAME_…`.
     """
 
     name: str
@@ -55,7 +53,7 @@ class Table(SummaryRepr):
         return len(self.columns[0].values) if self.columns else 0
 
     def summary(self) -> Summary:
-        """Returns what it is about, its columns with their units, and its note."""
+        """Returns the title, the columns with their units, and the note."""
         columns = ", ".join(f"{name} [{unit}]" if unit else name for name, unit, _ in self.columns)
         lines = {"columns": columns} | ({"note": self.note} if self.note else {})
         return Summary(f"{self.title} ({self.name}): {len(self):,} rows", lines)
@@ -68,7 +66,7 @@ class Table(SummaryRepr):
         raise KeyError(name)
 
     def with_details(self) -> Iterator["Table"]:
-        """This table and those beside it."""
+        """Yields this table and its details."""
         yield self
         for table in self.details:
             yield from table.with_details()
@@ -92,7 +90,7 @@ class Table(SummaryRepr):
         return b"".join(self.json_pieces())
 
     def json_pieces(self) -> Iterator[bytes]:
-        """Yields the same in pieces."""
+        """Yields the text of `to_json` in pieces."""
         separator = b"["
         for piece in self.pieces():
             yield separator + orjson.dumps(piece.rows())[1:-1]
@@ -124,7 +122,7 @@ def microseconds(name: str, ns: npt.NDArray[np.number] | Sequence[int]) -> Colum
 
 
 def percentage(name: str, part: npt.ArrayLike, whole: npt.ArrayLike) -> Column:
-    """Returns a column of shares in percent; NaN where the whole is 0."""
+    """Returns a column of shares in percent; NaN if the whole is 0."""
     part, whole = np.broadcast_arrays(np.asarray(part, np.float64), np.asarray(whole, np.float64))
     return Column(name, "%", np.divide(100 * part, whole, out=np.full(part.shape, np.nan), where=whole != 0))
 
@@ -141,7 +139,7 @@ def integers(name: str, values: Sequence[int], unit: str = "") -> Column:
 
 
 def rank_column(rank: int, count: int) -> Column:
-    """Returns a column that says `count` times which rank."""
+    """Returns a column `rank` of `count` equal values."""
     return Column("rank", "", np.full(count, rank, np.int64))
 
 
