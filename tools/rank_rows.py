@@ -20,9 +20,9 @@ def rank_rows(headings: Sequence[str], rows: Iterable[tuple[str, ...]], alike: C
     rows = list(rows)
     if len(rows) > MOST_ROWS:
         groups: defaultdict[tuple[str, ...], list[tuple[str, ...]]] = defaultdict(list)
-        same = [place for place, heading in enumerate(headings) if heading in alike]
+        same = [position for position, heading in enumerate(headings) if heading in alike]
         for row in rows:
-            groups[tuple(row[place] for place in same)].append(row)
+            groups[tuple(row[position] for position in same)].append(row)
         rows = [_shared(group) for group in groups.values()]
     shown = [tuple(map(in_one_line, row)) for row in (headings, *rows)]
     widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
@@ -48,25 +48,25 @@ def _from_to(cells: tuple[str, ...]) -> str:
     return f"{low}–{high}"
 
 
-def absent_ranks(there: Iterable[int], count: int) -> dict[str, int]:
+def absent_ranks(ranks: Iterable[int], count: int) -> dict[str, int]:
     """Returns the runs of ranks from 0 to count - 1 that are absent, and how many ranks each has; a file may claim any
     count.
 
     >>> absent_ranks([7, 1], 10**9)
     {'0': 1, '2-6': 5, '8-999999999': 999999992}
     """
-    known = sorted({rank for rank in there if 0 <= rank < count})
-    runs = ((last + 1, after - 1) for last, after in pairwise([-1, *known, max(count, 0)]))
+    recorded = sorted({rank for rank in ranks if 0 <= rank < count})
+    runs = ((last + 1, after - 1) for last, after in pairwise([-1, *recorded, max(count, 0)]))
     return {
         f"{first}-{last}" if last > first else str(first): last - first + 1 for first, last in runs if last >= first
     }
 
 
-def ranges(numbers: Sequence[int]) -> str:
-    """Ascending numbers, runs of three and more as ranges.
+def ranges(numbers: Sequence[int], shortest: int = 3) -> str:
+    """Returns ascending numbers as text, runs of at least `shortest` as ranges.
 
-    >>> ranges([0, 1, 2, 5, 7, 8])
-    '0-2, 5, 7, 8'
+    >>> ranges([0, 1, 2, 5, 7, 8]), ranges([0, 1, 2, 5, 7, 8], shortest=2)
+    ('0-2, 5, 7, 8', '0-2, 5, 7-8')
     """
     runs: list[list[int]] = []
     for number in numbers:
@@ -74,4 +74,4 @@ def ranges(numbers: Sequence[int]) -> str:
             runs[-1].append(number)
         else:
             runs.append([number])
-    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs)
+    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) >= shortest else ", ".join(map(str, run)) for run in runs)

@@ -120,7 +120,7 @@ class GraphOrder:
         self.node = self._nodes(rank, machine, graph)
         self.activity = np.full(len(graph), -1, np.int64)
         self.activity[self.node[self.node >= 0]] = np.flatnonzero(self.node >= 0)
-        numbers = {lane.place: number for number, lane in enumerate(work.lanes) if not lane.is_stream}
+        numbers = {lane.number: number for number, lane in enumerate(work.lanes) if not lane.is_stream}
         self.lane = np.array([numbers.get(tid, -1) for tid in tids], np.int64)
         self.thread = np.full(len(work.lanes), -1, np.int64)
         self.thread[self.lane[self.lane >= 0]] = np.flatnonzero(self.lane >= 0)

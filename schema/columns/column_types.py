@@ -75,6 +75,11 @@ class Categorical(SummaryRepr):
         return Categorical(self.codes[rows], self.table)
 
     @staticmethod
+    def nulls(count: int) -> "Categorical":
+        """Returns a column of rows without a text."""
+        return Categorical(np.full(count, -1, np.int32), [])
+
+    @staticmethod
     def joined(columns: "Iterable[Categorical]") -> "Categorical":
         """Returns the rows of all columns, one column after the other."""
         place: dict[str, int] = {}

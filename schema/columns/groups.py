@@ -56,6 +56,17 @@ def group_ids(*columns: Int64) -> Int64:
     return number.astype(np.int64)
 
 
+def group_sums(group: Numbers, values: Numbers | Bool | int, count: int) -> Int64:
+    """Returns the exact sum of the values of each of the groups 0 … count - 1.
+
+    >>> group_sums(np.array([1, 0, 1]), np.array([5, 7, 9]), 3).tolist()
+    [7, 14, 0]
+    """
+    sums = np.zeros(count, np.int64)
+    np.add.at(sums, group, values)
+    return sums
+
+
 def split_groups(order: Int64, *columns: Numbers) -> list[Int64]:
     """Returns the rows of each group; `order` holds the rows sorted by group."""
     first = np.flatnonzero(is_group_start(*(column[order] for column in columns)))

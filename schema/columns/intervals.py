@@ -98,6 +98,22 @@ def _without_children(start: Int64, end: Int64, parent: Int64) -> Int64:
     return left
 
 
+def busy_until(lane: Int64, start: Int64, end: Int64) -> Int64:
+    """Returns for each interval the latest end of the earlier ones on its lane, for the first of a lane its own start.
+
+    Rows are sorted by lane (0, 1, …).
+
+    >>> busy_until(np.array([0, 0, 0, 1]), np.array([1, 3, 4, 2]), np.array([9, 5, 6, 4])).tolist()
+    [1, 9, 9, 2]
+    """
+    if not len(lane):
+        return start
+    # lanes are laid end to end, so that one running maximum serves all of them
+    origin, extent = int(start.min()), int(end.max() - start.min()) + 1
+    latest = np.maximum.accumulate(end - origin + lane * extent) - lane * extent + origin
+    return np.where(is_group_start(lane), start, np.append(start[:1], latest[:-1]))
+
+
 def innermost(
     thread: Int64,
     start: Int64,

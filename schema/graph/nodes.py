@@ -146,7 +146,7 @@ class NodeColumns(Table):
     def texts(self, attribute: str) -> Categorical:
         """Returns the string column of an attribute, code -1 where a node does not have it."""
         column = self.attributes.get(attribute)
-        return column if isinstance(column, Categorical) else Categorical(np.full(len(self), -1, np.int32), [])
+        return column if isinstance(column, Categorical) else Categorical.nulls(len(self))
 
     def number(self, name: str, missing: int) -> int:
         """Returns the whole number of up to 62 bits, so that sums of two fit a column, that the metadata has under a

@@ -1,6 +1,4 @@
-"""What the run's length consists of: the longest path through the execution graph under its replay, piece by piece, and
-how far that replay is off the measured run.
-"""
+"""The critical path of the run, which its length consists of, piece by piece, and the error of the replay behind it."""
 
 from typing import TYPE_CHECKING
 
@@ -30,8 +28,8 @@ NO_TIME = "nothing in the replayed run takes time"
 
 def _table(rank: RankTrace, _: Options) -> Table:
     replay = rank.replayed()
-    found = pieces_of(replay) if replay is not None else Pieces(*np.empty((4, 0), np.int64))
-    times = time_by_kind(found)
+    pieces = pieces_of(replay) if replay is not None else Pieces(*np.empty((4, 0), np.int64))
+    times = time_by_kind(pieces)
     note = NO_GRAPH if replay is None else trust(replay) if times else NO_TIME
     columns = [
         rank_column(rank.rank, len(times)),
@@ -39,34 +37,34 @@ def _table(rank: RankTrace, _: Options) -> Table:
         microseconds("time", list(times.values())),
         percentage("pct", list(times.values()), sum(times.values())),
     ]
-    return Table(NAME, "Critical path", columns, note, (_replays(rank, times), _nodes(rank, found, note)))
+    return Table(NAME, "Critical path", columns, note, (_replays(rank, times), _nodes(rank, pieces, note)))
 
 
 def _replays(rank: RankTrace, times: dict[str, int]) -> Table:
-    """Returns a row, or none without a replay."""
-    made = [replay for replay in [rank.replayed()] if replay is not None]
-    error = [np.nan if replay.error_pct is None else replay.error_pct for replay in made]
+    """Returns a table of one row, or none without a replay."""
+    replays = [replay for replay in [rank.replayed()] if replay is not None]
+    error = [np.nan if replay.error_pct is None else replay.error_pct for replay in replays]
     columns = [
-        rank_column(rank.rank, len(made)),
-        microseconds("measured", [replay.measured_ns for replay in made]),
-        microseconds("replayed", [replay.makespan_ns for replay in made]),
+        rank_column(rank.rank, len(replays)),
+        microseconds("measured", [replay.measured_ns for replay in replays]),
+        microseconds("replayed", [replay.makespan_ns for replay in replays]),
         Column("error", "%", np.array(error, np.float64)),
-        Column("explained", "%", np.array([explained_pct(replay, times) for replay in made], np.float64)),
+        Column("explained", "%", np.array([explained_pct(replay, times) for replay in replays], np.float64)),
     ]
-    return Table(f"{NAME}_replay", "The replay beside the measured run", columns, "" if made else NO_GRAPH)
+    return Table(f"{NAME}_replay", "The replay beside the measured run", columns, "" if replays else NO_GRAPH)
 
 
-def _nodes(rank: RankTrace, found: Pieces, note: str) -> Table:
+def _nodes(rank: RankTrace, pieces: Pieces, note: str) -> Table:
     graph = rank.graph
-    names = [graph.name[row] for row in found.row.tolist()] if graph is not None else []
+    names = [graph.name[row] for row in pieces.row.tolist()] if graph is not None else []
     columns = [
-        rank_column(rank.rank, len(found.row)),
-        Column("node", "", graph.id[found.row] if graph is not None else found.row),
+        rank_column(rank.rank, len(pieces.row)),
+        Column("node", "", graph.id[pieces.row] if graph is not None else pieces.row),
         Column("name", "", names),
-        Column("kind", "", [KINDS[one] for one in found.kind.tolist()]),
-        microseconds("start", found.start),
-        microseconds("time", found.time),
-        *(Column(name, "", _place(graph, name, found.row)) for name in ("device", "stream", "tid")),
+        Column("kind", "", [KINDS[kind] for kind in pieces.kind.tolist()]),
+        microseconds("start", pieces.start),
+        microseconds("time", pieces.time),
+        *(Column(name, "", _place(graph, name, pieces.row)) for name in ("device", "stream", "tid")),
     ]
     return Table(f"{NAME}_nodes", "The critical path, piece by piece", columns, note)
 
@@ -79,8 +77,8 @@ def to_networkx(replay: Replay) -> "nx.DiGraph[int]":
     """Returns one rank's replay as a DiGraph to try changes on: nodes by id with `name`, `class`, `wait_ns`,
     `duration_ns`, `critical`.
 
-    Every edge weighs its lag and what its target costs (wait and duration), and edges from a node -1 start what waits
-    for nothing, so that `networkx.dag_longest_path_length` is the makespan and `networkx.dag_longest_path` the critical
+    The weight of an edge is its lag plus the wait and duration of its target. Nodes without dependencies have an edge
+    from a node -1. So `networkx.dag_longest_path_length` is the makespan and `networkx.dag_longest_path` the critical
     path, also after edits.
     """
     import networkx as nx
@@ -88,21 +86,21 @@ def to_networkx(replay: Replay) -> "nx.DiGraph[int]":
     work, graph = replay.work, replay.work.graphs[0]
     ids, cost = graph.id.tolist(), (work.wait_ns + work.duration_ns).tolist()
     critical = set(path_of(replay).row.tolist())
-    made: nx.DiGraph[int] = nx.DiGraph()
-    made.add_node(SOURCE, name="start", critical=True)
-    labels = [one.label for one in NodeClass]
+    digraph: nx.DiGraph[int] = nx.DiGraph()
+    digraph.add_node(SOURCE, name="start", critical=True)
+    labels = [node_class.label for node_class in NodeClass]
     columns = zip(ids, work.node_class.tolist(), work.wait_ns.tolist(), work.duration_ns.tolist(), strict=True)
     for row, (node, node_class, wait, duration) in enumerate(columns):
         values = {"name": graph.name[row], "class": labels[node_class], "wait_ns": wait, "duration_ns": duration}
-        made.add_node(node, **values, critical=row in critical)
+        digraph.add_node(node, **values, critical=row in critical)
     for source, target, lag in zip(work.source.tolist(), work.target.tolist(), work.lag_ns.tolist(), strict=True):
-        made.add_edge(ids[source], ids[target], weight=lag + cost[target])
+        digraph.add_edge(ids[source], ids[target], weight=lag + cost[target])
     for row in np.flatnonzero(np.bincount(work.target, minlength=len(work)) == 0).tolist():
-        made.add_edge(SOURCE, ids[row], weight=cost[row])
-    return made
+        digraph.add_edge(SOURCE, ids[row], weight=cost[row])
+    return digraph
 
 
 SOURCE = -1
-"""The id of the node before all others, which no graph uses."""
+"""The id of the node before all others; no node of a graph has it."""
 NAME = "critical_path"
 critical_path = per_rank(NAME, _table)

@@ -1,7 +1,6 @@
-"""What kernels reach of what their device can do: FLOP/s and bytes/s by op and shape, what limits them, utilisation by
-step.
+"""The efficiency of kernels: FLOP/s and bytes/s by op and shape against the device's peak, and utilisation by step.
 
-Only computation counts: copies and communication have bandwidths of their own (counters, collectives_over_ranks).
+Only computation counts: for copies and communication see counters and collectives_over_ranks.
 """
 
 from typing import NamedTuple
@@ -21,6 +20,7 @@ from .rank import (
     Table,
     activity_classes,
     activity_rows,
+    integers,
     microseconds,
     per_rank,
     percentage,
@@ -32,8 +32,8 @@ NO_KERNELS = "no kernel computes anything"
 
 
 class _Work(NamedTuple):
-    """The rank's computation: rows of its activities, which op's work each does (-1: no op's), its time (ns), and its
-    device's peak.
+    """The rank's computing activities: their rows, the op whose work each does (-1 for none), their time (ns), and the
+    peaks of the devices.
     """
 
     row: Int64
@@ -51,24 +51,24 @@ def _table(rank: RankTrace, options: Options) -> Table:
 
 
 def _work(rank: RankTrace, options: Options) -> _Work:
-    """Returns from the traces; of a graph alone as its nodes say it."""
+    """Returns the work computed from the traces, or of a graph alone the recorded work of its nodes."""
     activities = rank.linked.activities
     if len(rank.linked.ops) or rank.graph is None:
-        found = rank.work()
-        op_row, told = found.op_row, [found.operations, found.bytes, found.element]
+        kernel_work = rank.work()
+        op_row, columns = kernel_work.op_row, [kernel_work.operations, kernel_work.bytes, kernel_work.element]
     else:
         nodes = activity_rows(rank.graph)
-        told = [rank.graph.integers(name)[nodes] for name in ("num_ops", "tensor_size", "element_size")]
+        columns = [rank.graph.integers(name)[nodes] for name in ("num_ops", "tensor_size", "element_size")]
         op_row = np.full(len(nodes), -1)
     row = np.flatnonzero(activity_classes(activities) == ActivityClass.COMPUTATION)
-    kernels = Kernels(activities.name.take(row), activities.device[row], *(column[row] for column in told))
+    kernels = Kernels(activities.name.take(row), activities.device[row], *(column[row] for column in columns))
     op_row = np.where(op_row >= 0, op_row, activities.op_row)[row]
     peaks = device_peaks(_device_names(rank), options.peaks)
     return _Work(row, op_row, (activities.end - activities.start)[row], kernels, peaks)
 
 
 def _device_names(rank: RankTrace) -> dict[int, str]:
-    """Returns of every device that ran something, "" where its name was not recorded."""
+    """Returns the name of every device that ran something, "" if it was not recorded."""
     devices = np.unique(rank.linked.activities.device).tolist()
     return {device: rank.linked.info.devices.get(device, "") for device in devices}
 
@@ -76,18 +76,18 @@ def _device_names(rank: RankTrace) -> dict[int, str]:
 def _note(rank: RankTrace, work: _Work) -> str:
     if not len(work.row):
         return NO_KERNELS
-    known = (work.kernels.operations != ABSENT) & (work.kernels.bytes != ABSENT)
-    share = 100 * work.time[known].sum() / max(int(work.time.sum()), 1)
-    told = [f"the work of {known.sum():,} of {len(known):,} kernels is known, {share:.1f} % of their time"]
+    is_known = (work.kernels.operations != ABSENT) & (work.kernels.bytes != ABSENT)
+    share = 100 * work.time[is_known].sum() / max(int(work.time.sum()), 1)
+    notes = [f"the work of {is_known.sum():,} of {len(is_known):,} kernels is known, {share:.1f} % of their time"]
     names = _device_names(rank).items()
-    lacking = [f"{number} ({name or 'no name recorded'})" for number, name in names if number not in work.peaks]
-    if lacking:
-        told.append(f"no peak is known of device {', '.join(lacking)}: give --peak")
-    return "; ".join(told)
+    without_peak = [f"{number} ({name or 'no name recorded'})" for number, name in names if number not in work.peaks]
+    if without_peak:
+        notes.append(f"no peak is known of device {', '.join(without_peak)}: give --peak")
+    return "; ".join(notes)
 
 
 class _Groups(NamedTuple):
-    """Kernels of the same op and shape: of each its group, of each group the label, the shape, and one of its kernels."""
+    """Kernels of the same op and shape: the group `number` of each, and for each group its label, shape and a kernel."""
 
     number: Int64
     label: list[str]
@@ -96,7 +96,7 @@ class _Groups(NamedTuple):
 
 
 def _by_op_and_shape(rank: RankTrace, work: _Work) -> _Groups:
-    """Returns those of one device and number format; kernels that no op launched go by their own names."""
+    """Groups kernels by device, op, shape and number format; kernels that no op launched go by their own names."""
     ops, names = rank.linked.ops, work.kernels.name
     shapes, of_op = rank.shapes(), work.op_row >= 0
     label, shape = names.codes + len(ops.name.table), np.full(len(work.row), -1)
@@ -150,29 +150,27 @@ def _bounds(kernels: Kernels, work: _Work) -> BytesColumn:
 
 
 def _by_step(rank: RankTrace, work: _Work) -> Table:
-    """Model FLOPs utilisation: the time that the operations of a step take at their formats' peaks, over the time that
-    the step took.
-    """
+    """Returns the model FLOPs utilisation: the time that a step's operations need at peak speed over the step's time."""
     steps = steps_of(rank.linked)
     step, device = steps.of_activity[work.row], work.kernels.device
     order = np.lexsort((device, step))
-    own = split_groups(order[step[order] >= 0], step, device)
-    rows = [(int(step[chosen[0]]), int(device[chosen[0]])) for chosen in own]
+    groups = split_groups(order[step[order] >= 0], step, device)
+    rows = [(int(step[chosen[0]]), int(device[chosen[0]])) for chosen in groups]
     least = np.nan_to_num(least_time(work.kernels, work.peaks).compute)
     operations = np.where(work.kernels.operations == ABSENT, 0, work.kernels.operations)
-    of_step = np.array([one for one, _ in rows], np.int64)
+    of_step = np.array([number for number, _ in rows], np.int64)
     time = (steps.end - steps.start)[of_step]
-    done = np.array([operations[chosen].sum() for chosen in own], np.float64)
-    needed = np.array([least[chosen].sum() for chosen in own], np.float64)
-    known = np.array([number in work.peaks for _, number in rows], np.bool_)
+    done = np.array([operations[chosen].sum() for chosen in groups], np.float64)
+    least_seconds = np.array([least[chosen].sum() for chosen in groups], np.float64)
+    has_peak = np.array([number in work.peaks for _, number in rows], np.bool_)
     columns = [
         rank_column(rank.rank, len(rows)),
-        Column("device", "", np.array([number for _, number in rows], np.int64)),
-        Column("step", "", [steps.name[one] for one in of_step.tolist()]),
+        integers("device", [number for _, number in rows]),
+        Column("step", "", [steps.name[number] for number in of_step.tolist()]),
         microseconds("time", time),
         Column("operations", "", done),
         Column("speed", "TFLOP/s", np.divide(done, time, out=np.full(len(rows), np.nan), where=time > 0) / 1e3),
-        percentage("utilisation", np.where(known, needed * 1e9, np.nan), time),
+        percentage("utilisation", np.where(has_peak, least_seconds * 1e9, np.nan), time),
     ]
     return Table(f"{NAME}_by_step", "Model FLOPs utilisation by step", columns, "" if rows else NO_KERNELS)
 

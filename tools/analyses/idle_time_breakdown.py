@@ -1,14 +1,12 @@
-"""Why each stream stood still between two activities: the host was late, the kernel took its time to start, or
-something else held it.
+"""Why each stream was idle between two activities: the host was late, the kernel launch took time, or other reasons.
 
-A gap is an activity's start minus the latest end of the earlier ones on its stream. It is *host wait* if the launch
-call began after that end, else *kernel wait* if it is short, else *other*, with its cause where the order of work tells
-it.
+A gap is the time from the latest end of the earlier activities on a stream to the start of the next. It is *host wait*
+if the launch call began after that end, else *kernel wait* if it is short, else *other*, with its cause if known.
 """
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64
+from ...schema.columns import Bool, Int64, group_sums
 from ...schema.linked import DeviceWaits, LinkedTrace, guessed, streams_of
 from ...schema.traces import NEVER
 from .rank import (
@@ -36,22 +34,20 @@ def _table(rank: RankTrace, options: Options) -> Table:
     order = sequence(intervals_of(activities), streams.number)
     gap = activities.start[order.row] - order.busy_until
     idle = gap > 0
-    row, lane, freed, gap = order.row[idle], order.lane[idle], order.busy_until[idle], gap[idle]
-    category = _category(linked, row, freed, gap, round(1000 * options.kernel_wait_us))
-    causes, cause = _causes(linked, row, freed, category)
+    row, lane, free_from, gap = order.row[idle], order.lane[idle], order.busy_until[idle], gap[idle]
+    category = _category(linked, row, free_from, gap, round(1000 * options.kernel_wait_us))
+    causes, cause = _causes(linked, row, free_from, category)
     keys = np.stack((lane, category, cause), axis=1)
     group, number = np.unique(keys, axis=0, return_inverse=True)
-    time, count = np.zeros((2, len(group)), np.int64)
-    np.add.at(time, number.reshape(-1), gap)
-    np.add.at(count, number.reshape(-1), 1)
-    whole = np.zeros(len(streams.device), np.int64)
-    np.add.at(whole, lane, gap)
+    number = number.reshape(-1)
+    time, count = group_sums(number, gap, len(group)), group_sums(number, 1, len(group))
+    whole = group_sums(lane, gap, len(streams.device))
     columns = [
         rank_column(rank.rank, len(group)),
         Column("device", "", streams.device[group[:, 0]]),
         Column("stream", "", streams.stream[group[:, 0]]),
-        Column("category", "", [CATEGORIES[one] for one in group[:, 1].tolist()]),
-        Column("cause", "", [causes[one] for one in group[:, 2].tolist()]),
+        Column("category", "", [CATEGORIES[code] for code in group[:, 1].tolist()]),
+        Column("cause", "", [causes[code] for code in group[:, 2].tolist()]),
         microseconds("idle", time),
         percentage("share", time, whole[group[:, 0]]),
         Column("gaps", "", count),
@@ -70,62 +66,63 @@ def _note(linked: LinkedTrace, row: Int64) -> str:
     )
 
 
-def _category(linked: LinkedTrace, row: Int64, freed: Int64, gap: Int64, short: int) -> Int64:
+def _category(linked: LinkedTrace, row: Int64, free_from: Int64, gap: Int64, short: int) -> Int64:
     call = linked.activities.call_row[row]
     called = np.full(len(row), NEVER)
     called[call >= 0] = linked.calls.start[call[call >= 0]]
-    return np.where(called > freed, HOST_WAIT, np.where(gap < short, KERNEL_WAIT, OTHER))
+    return np.where(called > free_from, HOST_WAIT, np.where(gap < short, KERNEL_WAIT, OTHER))
 
 
-def _causes(linked: LinkedTrace, row: Int64, freed: Int64, category: Int64) -> tuple[list[str], Int64]:
-    """Returns the causes by name, and for each gap the place of its own. Only *other* gaps have one, an event wait
-    before a host sync.
+def _causes(linked: LinkedTrace, row: Int64, free_from: Int64, category: Int64) -> tuple[list[str], Int64]:
+    """Returns the names of causes, and the position of each gap's cause among them.
+
+    Only *other* gaps have a cause. An event wait goes before a host sync.
     """
     causes = [NO_CAUSE, HOST_SYNC]
-    cause = np.where((category == OTHER) & _behind_host_sync(linked, row, freed), 1, 0)
-    awaited = _awaited(linked, row, freed)
-    held = np.flatnonzero((category == OTHER) & (awaited >= 0))
-    streams, number = np.unique(linked.activities.stream[awaited[held]], return_inverse=True)
-    cause[held] = len(causes) + number
+    cause = np.where((category == OTHER) & _behind_host_sync(linked, row, free_from), 1, 0)
+    awaited = _awaited(linked, row, free_from)
+    waiting = np.flatnonzero((category == OTHER) & (awaited >= 0))
+    streams, number = np.unique(linked.activities.stream[awaited[waiting]], return_inverse=True)
+    cause[waiting] = len(causes) + number
     return causes + [f"event wait on stream {stream}" for stream in streams.tolist()], cause
 
 
-def _awaited(linked: LinkedTrace, row: Int64, freed: Int64) -> Int64:
-    """Returns the activity that each `row` had to wait for longest: by a stream wait event, and until after its stream
-    was free. -1 for none.
-    """
+def _awaited(linked: LinkedTrace, row: Int64, free_from: Int64) -> Int64:
+    """Returns the activity of the longest stream wait of each `row` that ended after its stream was free, -1 for none."""
     waits, activities = linked.device_waits, linked.activities
-    place = np.full(len(activities), -1, np.int64)
-    place[row] = np.arange(len(row))
-    known = _known(waits) & (waits.source_row >= 0) & (place[waits.target_row] >= 0)
-    source, gap = waits.source_row[known], place[waits.target_row[known]]
-    late = activities.end[source] > freed[gap]
+    gap_of = np.full(len(activities), -1, np.int64)
+    gap_of[row] = np.arange(len(row))
+    is_known = _known(waits) & (waits.source_row >= 0) & (gap_of[waits.target_row] >= 0)
+    source, gap = waits.source_row[is_known], gap_of[waits.target_row[is_known]]
+    late = activities.end[source] > free_from[gap]
     source, gap = source[late], gap[late]
     by_end = np.argsort(activities.end[source], kind="stable")
-    found = np.full(len(row), -1, np.int64)
-    found[gap[by_end]] = source[by_end]
-    return found
+    awaited = np.full(len(row), -1, np.int64)
+    awaited[gap[by_end]] = source[by_end]
+    return awaited
 
 
 def _known(waits: DeviceWaits) -> Bool:
-    """Waits that were recorded or follow from the order of calls, not those guessed from times."""
+    """Returns which waits were recorded or follow from the order of calls, and were not inferred from times."""
     return ~guessed(waits.found)
 
 
-def _behind_host_sync(linked: LinkedTrace, row: Int64, freed: Int64) -> Bool:
-    """Returns whether the host was blocked until after the stream was free: the launch call itself where it is known to
-    wait, as copies may, else any blocking call that returned within the gap.
+def _behind_host_sync(linked: LinkedTrace, row: Int64, free_from: Int64) -> Bool:
+    """Returns which gaps are due to a blocked host, which launched only after it returned from a wait.
+
+    That is the launch call itself if it waits, as copies may; without a launch call it is any blocking call that
+    returned within the gap.
     """
     calls, waits, activities = linked.calls, linked.host_waits, linked.activities
     start, call = activities.start[row], activities.call_row[row]
     waiting, source = waits.call_row[waits.source_row >= 0], waits.source_row[waits.source_row >= 0]
-    other = activities.call_row[source] != waiting
+    is_other = activities.call_row[source] != waiting
     awaited = np.full(len(calls) + 1, NEVER)
-    np.maximum.at(awaited, waiting[other], activities.end[source[other]])
-    own = (call >= 0) & (awaited[call] > freed) & (awaited[call] <= start)
+    np.maximum.at(awaited, waiting[is_other], activities.end[source[is_other]])
+    call_waits = (call >= 0) & (awaited[call] > free_from) & (awaited[call] <= start)
     returned = np.sort(calls.end[np.unique(waits.call_row)])
-    within = np.searchsorted(returned, start, side="right") > np.searchsorted(returned, freed, side="right")
-    return own | ((call < 0) & within)
+    within = np.searchsorted(returned, start, side="right") > np.searchsorted(returned, free_from, side="right")
+    return call_waits | ((call < 0) & within)
 
 
 idle_time_breakdown = per_rank("idle_time_breakdown", _table)

@@ -1,6 +1,4 @@
-"""What each device was busy with: the classes and their overlaps by one sweep, and the kernels of each class by total
-time.
-"""
+"""What each device was busy with: classes of activities and their overlaps, and the kernels of each class by time."""
 
 import numpy as np
 
@@ -29,23 +27,27 @@ NO_LENGTH = "no recorded activity lasts"
 
 
 def set_label(classes: int) -> str:
-    """Returns the classes whose bits are set, joined: what ran at once."""
+    """Returns the labels of the classes whose bits are set, which ran at once."""
     return " + ".join(label for bit, label in enumerate(LABELS) if classes >> bit & 1)
 
 
 def _table(rank: RankTrace, options: Options) -> Table:
     activities = rank.linked.activities
     classes, intervals = activity_classes(activities), intervals_of(activities)
-    rows: list[tuple[int, int, int, int]] = []
-    for number, mine in rows_of_each(activities.device).items():
-        times = time_by_set(intervals.take(mine), classes[mine], len(LABELS))
+    table_rows: list[tuple[int, int, int, int]] = []
+    for number, rows in rows_of_each(activities.device).items():
+        times = time_by_set(intervals.take(rows), classes[rows], len(LABELS))
         times[0] = 0
-        rows += [(number, which, time, int(times.sum())) for which, time in enumerate(times.tolist()) if time]
-    device, which, time, busy = np.array(rows, np.int64).reshape(-1, 4).T
+        table_rows += [
+            (number, classes_at_once, time, int(times.sum()))
+            for classes_at_once, time in enumerate(times.tolist())
+            if time
+        ]
+    device, classes_at_once, time, busy = np.array(table_rows, np.int64).reshape(-1, 4).T
     columns = [
         rank_column(rank.rank, len(device)),
         Column("device", "", device),
-        Column("class", "", [set_label(one) for one in which.tolist()]),
+        Column("class", "", [set_label(classes_) for classes_ in classes_at_once.tolist()]),
         microseconds("time", time),
         percentage("pct", time, busy),
     ]
@@ -55,9 +57,7 @@ def _table(rank: RankTrace, options: Options) -> Table:
 
 
 def _kernels(rank: RankTrace, top: int) -> Table:
-    """Returns per class the `top` names by total time, and the rest as one row whose statistics are over all its
-    activities.
-    """
+    """Returns per class the `top` names by total time, and one row of statistics for all other names."""
     activities = rank.linked.activities
     classes, names = activity_classes(activities), activities.name
     duration = activities.end - activities.start
@@ -65,34 +65,34 @@ def _kernels(rank: RankTrace, top: int) -> Table:
     pairs, number = np.unique(pair, return_inverse=True)
     group_class, group_name = np.divmod(pairs, max(len(names.table), 1))
     total = np.bincount(number, duration, len(pairs)).astype(np.float64)
-    place = _ranked(group_class, total)
-    # in the order of the table: by class, then by place; `top` stands for all the others
-    cell = group_class * (top + 1) + np.minimum(place, top)
+    rank_in_class = _ranked(group_class, total)
+    # rows of the table by class, then by rank in it; rank `top` is for all other names
+    cell = group_class * (top + 1) + np.minimum(rank_in_class, top)
     cells, cell_of = np.unique(cell, return_inverse=True)
     label = np.full(len(cells), -1, np.int64)
-    label[cell_of[place < top]] = group_name[place < top]
-    found = Durations.of(duration, cell_of[number], len(cells))
-    count, sums, *rest = found.columns()
+    label[cell_of[rank_in_class < top]] = group_name[rank_in_class < top]
+    durations = Durations.of(duration, cell_of[number], len(cells))
+    count, sums, *statistics = durations.columns()
     by_class = np.bincount(classes, duration, len(ActivityClass))
     columns = [
         rank_column(rank.rank, len(cells)),
-        Column("class", "", [LABELS[one] for one in (cells // (top + 1)).tolist()]),
+        Column("class", "", [LABELS[code] for code in (cells // (top + 1)).tolist()]),
         Column("name", "", [names.table[code] if code >= 0 else OTHERS for code in label.tolist()]),
         sums,
-        percentage("pct", found.sums(), by_class[cells // (top + 1)]),
-        *rest,
+        percentage("pct", durations.sums(), by_class[cells // (top + 1)]),
+        *statistics,
         count,
     ]
     return Table(f"{NAME}_kernels", "Kernels by class", columns, "" if len(activities) else NO_ACTIVITIES)
 
 
 def _ranked(group: Int64, total: Floats) -> Int64:
-    """Returns the place of each within its group, the largest first."""
+    """Returns the rank of each total within its group, 0 for the largest."""
     order = np.lexsort((-total, group))
     first = np.searchsorted(group[order], group[order])
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order)) - first
-    return place
+    position = np.empty(len(order), np.int64)
+    position[order] = np.arange(len(order)) - first
+    return position
 
 
 NAME = "kernel_breakdown"

@@ -1,4 +1,4 @@
-"""How long each kernel takes, over all ranks and by rank: mean, spread and quantiles of the durations of one name."""
+"""The durations of each kernel name over all ranks and by rank: mean, standard deviation and quantiles."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -11,50 +11,47 @@ from .rank import LABELS, Analysis, Codes, Column, Options, RankTrace, Table, ac
 from .temporal_breakdown import NO_ACTIVITIES
 
 
-class RankDurations(NamedTuple):
-    """The durations (ns) of one rank's activities, with their names and classes."""
+class ActivityDurations(NamedTuple):
+    """The rank, name, class and duration (ns) of each activity."""
 
-    rank: int
+    rank: Int64
     name: Categorical
     activity_class: Codes
     duration: Int64
 
 
-def _of_rank(rank: RankTrace, _: Options) -> RankDurations:
+def _of_rank(rank: RankTrace, _: Options) -> ActivityDurations:
     activities = rank.linked.activities
-    return RankDurations(rank.rank, activities.name, activity_classes(activities), activities.end - activities.start)
+    ranks, duration = np.full(len(activities), rank.rank), activities.end - activities.start
+    return ActivityDurations(ranks, activities.name, activity_classes(activities), duration)
 
 
-def _over_ranks(parts: Sequence[RankDurations], options: Options) -> Table:
-    names = Categorical.joined(part.name for part in parts)
-    duration = np.concatenate([part.duration for part in parts])
-    classes = np.concatenate([part.activity_class for part in parts]).astype(np.int64)
-    rank = np.repeat([part.rank for part in parts], [len(part.duration) for part in parts])
-    keys = np.stack((names.codes, classes, rank), axis=1)
+def _over_ranks(parts: Sequence[ActivityDurations], options: Options) -> Table:
+    rank, classes, duration = (
+        np.concatenate([getattr(part, field) for part in parts]) for field in ("rank", "activity_class", "duration")
+    )
+    every = ActivityDurations(rank, Categorical.joined(part.name for part in parts), classes, duration)
     note = "" if len(duration) else NO_ACTIVITIES
-    by_rank = _table(f"{NAME}_by_rank", keys, 3, names.table, duration, options, note)
-    table = _table(NAME, keys, 2, names.table, duration, options, note)
-    table.details = (by_rank,)
-    return table
+    by_rank = Table(f"{NAME}_by_rank", f"{TITLE} by rank", _columns(every, options, by_rank=True), note)
+    return Table(NAME, TITLE, _columns(every, options, by_rank=False), note, (by_rank,))
 
 
-def _table(name: str, keys: Int64, depth: int, names: list[str], duration: Int64, options: Options, note: str) -> Table:
-    """Returns one row for each distinct (name, class) or (name, class, rank), the first `depth` keys; the longest in
-    total first.
-    """
-    group, number = np.unique(keys[:, :depth], axis=0, return_inverse=True)
+def _columns(every: ActivityDurations, options: Options, *, by_rank: bool) -> list[Column]:
+    """Returns a row for each name and class, or each of every rank, the longest in total first."""
+    keys: list[Int64] = [every.name.codes.astype(np.int64), every.activity_class.astype(np.int64)]
+    keys += [every.rank] if by_rank else []
+    group, number = np.unique(np.stack(keys, axis=1), axis=0, return_inverse=True)
     number = number.reshape(-1)
-    order = np.argsort(-np.bincount(number, duration, len(group)), kind="stable")
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
+    order = np.argsort(-np.bincount(number, every.duration, len(group)), kind="stable")
+    position = np.empty(len(order), np.int64)
+    position[order] = np.arange(len(order))
     group = group[order]
-    columns = [
-        *([Column("rank", "", group[:, 2])] if depth == 3 else []),
-        Column("name", "", [names[code] for code in group[:, 0].tolist()]),
-        Column("class", "", [LABELS[one] for one in group[:, 1].tolist()]),
-        *Durations.of(duration, place[number], len(group)).columns(options.quantiles),
+    return [
+        *([Column("rank", "", group[:, 2])] if by_rank else []),
+        Column("name", "", [every.name.table[code] for code in group[:, 0].tolist()]),
+        Column("class", "", [LABELS[number] for number in group[:, 1].tolist()]),
+        *Durations.of(every.duration, position[number], len(group)).columns(options.quantiles),
     ]
-    return Table(name, TITLE + (" by rank" if depth == 3 else ""), columns, note)
 
 
 NAME, TITLE = "kernel_duration_distribution", "Kernel duration distribution"

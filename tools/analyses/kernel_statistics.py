@@ -1,19 +1,17 @@
-"""Durations by group: how many, their sum, mean, standard deviation, extremes and quantiles, for all groups at once. n
-log n.
-"""
+"""Statistics of durations by group: count, sum, mean, standard deviation, extremes and quantiles. O(n log n)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from ...schema.columns import Int64
+from ...schema.columns import Int64, group_sums
 from .rank import Column, Floats, microseconds
 
 
 @dataclass(slots=True)
 class Durations:
-    """ns by group (0 … `groups` - 1): sorted by group and then by length; `first[g]` is where group g begins."""
+    """Durations (ns) sorted by group and then by length; `first[g]` is the row where group g begins."""
 
     duration: Int64
     group: Int64
@@ -30,31 +28,29 @@ class Durations:
 
     def sums(self) -> Int64:
         """Returns the sum of each group."""
-        total = np.zeros(len(self.count), np.int64)
-        np.add.at(total, self.group, self.duration)
-        return total
+        return group_sums(self.group, self.duration, len(self.count))
 
     def means(self) -> Floats:
         """Returns the mean of each group."""
         return self.sums() / np.maximum(self.count, 1)
 
     def deviations(self) -> Floats:
-        """Returns the sample standard deviation (n - 1 below the line), 0 for a single one."""
+        """Returns the sample standard deviation (divided by n - 1) of each group, 0 for a single duration."""
         square = np.bincount(self.group, (self.duration - self.means()[self.group]) ** 2, len(self.count))
         return np.asarray(np.sqrt(square / np.maximum(self.count - 1, 1)))
 
     def quantile(self, share: float) -> Floats:
-        """Returns by linear interpolation between the two nearest, as numpy does it; NaN for a group of none."""
-        place = self.first + share * np.maximum(self.count - 1, 0)
-        below = np.floor(place).astype(np.int64)
+        """Returns a quantile of each group, interpolated linearly as numpy does; NaN for an empty group."""
+        position = self.first + share * np.maximum(self.count - 1, 0)
+        below = np.floor(position).astype(np.int64)
         above = np.minimum(below + 1, len(self.duration) - 1)
         if not len(self.duration):
             return np.full(len(self.count), np.nan)
         low, high = self.duration[np.minimum(below, above)], self.duration[above]
-        return np.where(self.count > 0, low + (place - below) * (high - low), np.nan)
+        return np.where(self.count > 0, low + (position - below) * (high - low), np.nan)
 
     def columns(self, quantiles: Sequence[float] = ()) -> list[Column]:
-        """count, sum, mean, std, min, the quantiles (q05 …) and max, in µs."""
+        """Returns the columns count, sum, mean, std, min, the quantiles (q05 …) and max; times are in µs."""
         return [
             Column("count", "", self.count),
             microseconds("sum", self.sums()),

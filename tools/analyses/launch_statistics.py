@@ -1,15 +1,14 @@
-"""Every launch: how long its call took the host, how long its work took the device, and how long the work waited to
-start.
+"""Every launch: the host's time for the call, the device's time for the work, and the delay between them.
 
-Any runtime or driver call that owns activities is a launch; a graph is one launch with many activities, of which the
-device's time is the union. Beside them how long kernels last, as short ones are often not worth their launch.
+Any runtime or driver call that owns activities is a launch. A graph is one launch with many activities; its device time
+is that of their union. There is also a histogram of kernel durations, as short kernels are often not worth a launch.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64
+from ...schema.columns import Bool, Int64, group_sums
 from ...schema.linked import LinkedTrace
 from .rank import (
     ActivityClass,
@@ -19,6 +18,7 @@ from .rank import (
     RankTrace,
     Table,
     activity_classes,
+    integers,
     microseconds,
     per_rank,
     percentage,
@@ -32,14 +32,12 @@ FLAGS = ("short", "slow call", "long delay")
 LONG_DELAY = 2
 NO_KERNELS = "no kernel ran"
 BUCKETS = 1000 * np.concatenate(([0], 1 << np.arange(53)))
-"""Where the durations (ns) of a bucket begin: 0, then the powers of two from 1 µs on, as far as 64 bits go."""
+"""The shortest duration (ns) of each bucket: 0, then the powers of two from 1 µs on."""
 
 
 @dataclass(slots=True)
 class Launches:
-    """n launches in order of their calls; times in ns. `first` is each one's earliest activity, `count` how many it
-    has.
-    """
+    """Launches in order of their calls; times are in ns. `first` is the earliest activity of each, `count` their number."""
 
     call: Int64
     first: Int64
@@ -61,8 +59,7 @@ def launches_of(linked: LinkedTrace) -> Launches:
     call, lane = np.unique(activities.call_row[row], return_inverse=True)
     order = sequence(Intervals(activities.start[row], activities.end[row]), lane)
     fresh = activities.end[row][order.row] - np.maximum(activities.start[row][order.row], order.busy_until)
-    device = np.zeros(len(call), np.int64)
-    np.add.at(device, order.lane, np.maximum(fresh, 0))
+    device = group_sums(order.lane, np.maximum(fresh, 0), len(call))
     first = row[order.row[np.searchsorted(order.lane, np.arange(len(call)))]] if len(row) else row
     delay = np.maximum(activities.start[first] - calls.end[call], 0)
     by_time = np.argsort(calls.start[call], kind="stable")
@@ -72,86 +69,83 @@ def launches_of(linked: LinkedTrace) -> Launches:
 
 
 def _table(rank: RankTrace, options: Options) -> Table:
-    activities, calls, found = rank.linked.activities, rank.linked.calls, launches_of(rank.linked)
-    flags = found.flags(options)
+    activities, calls, launches = rank.linked.activities, rank.linked.calls, launches_of(rank.linked)
+    flags = launches.flags(options)
     names = [", ".join(flag for bit, flag in enumerate(FLAGS) if mask >> bit & 1) for mask in range(1 << len(FLAGS))]
-    mask = sum((flag.astype(np.int64) << bit for bit, flag in enumerate(flags)), np.zeros(len(found.call), np.int64))
+    mask = sum((flag.astype(np.int64) << bit for bit, flag in enumerate(flags)), np.zeros(len(launches.call), np.int64))
     unlaunched = int((activities.call_row < 0).sum())
-    note = "" if len(found.call) else "no activity has a launch call" if len(activities) else NO_ACTIVITIES
+    note = "" if len(launches.call) else "no activity has a launch call" if len(activities) else NO_ACTIVITIES
     if unlaunched and not note:
         note = f"{unlaunched} of {len(activities)} activities have no launch call and are not in it"
     columns = [
-        rank_column(rank.rank, len(found.call)),
-        Column("on_device", "", activities.device[found.first]),
-        Column("stream", "", activities.stream[found.first]),
-        Column("correlation", "", calls.correlation[found.call]),
-        texts("api", calls.name.take(found.call)),
-        texts("name", activities.name.take(found.first)),
-        Column("activities", "", found.count),
-        microseconds("host", found.host),
-        microseconds("device", found.device),
-        microseconds("delay", found.delay),
-        Column("flags", "", [names[one] for one in mask.tolist()]),
+        rank_column(rank.rank, len(launches.call)),
+        Column("on_device", "", activities.device[launches.first]),
+        Column("stream", "", activities.stream[launches.first]),
+        Column("correlation", "", calls.correlation[launches.call]),
+        texts("api", calls.name.take(launches.call)),
+        texts("name", activities.name.take(launches.first)),
+        Column("activities", "", launches.count),
+        microseconds("host", launches.host),
+        microseconds("device", launches.device),
+        microseconds("delay", launches.delay),
+        Column("flags", "", [names[code] for code in mask.tolist()]),
     ]
-    by_op = _delay_by_op(rank, found, flags[LONG_DELAY], note)
-    details = (_by_api(rank, found, flags, note), by_op, _short_kernels(rank))
+    by_op = _delay_by_op(rank, launches, flags[LONG_DELAY], note)
+    details = (_by_api(rank, launches, flags, note), by_op, _short_kernels(rank))
     return Table(NAME, "Launch statistics", columns, note, details)
 
 
-def _by_api(rank: RankTrace, found: Launches, flags: list[Bool], note: str) -> Table:
-    api = rank.linked.calls.name.take(found.call)
+def _by_api(rank: RankTrace, launches: Launches, flags: list[Bool], note: str) -> Table:
+    api = rank.linked.calls.name.take(launches.call)
     codes, number = np.unique(api.codes, return_inverse=True)
     count = np.bincount(number, minlength=len(codes)).astype(np.int64)
 
     def total(column: Int64 | Bool) -> Int64:
-        sums = np.zeros(len(codes), np.int64)
-        np.add.at(sums, number, column)
-        return sums
+        return group_sums(number, column, len(codes))
 
     longest = np.zeros(len(codes), np.int64)
-    np.maximum.at(longest, number, found.delay)
+    np.maximum.at(longest, number, launches.delay)
     columns = [
         rank_column(rank.rank, len(codes)),
         Column("api", "", [api.table[code] for code in codes.tolist()]),
         Column("launches", "", count),
-        microseconds("host", total(found.host)),
-        microseconds("device", total(found.device)),
+        microseconds("host", total(launches.host)),
+        microseconds("device", total(launches.device)),
         *(Column(flag.replace(" ", "_"), "", total(which)) for flag, which in zip(FLAGS, flags, strict=True)),
-        microseconds("delay_mean", total(found.delay) / count),
+        microseconds("delay_mean", total(launches.delay) / count),
         microseconds("delay_max", longest),
     ]
     return Table(f"{NAME}_by_api", "Launches by API", columns, note)
 
 
-def _delay_by_op(rank: RankTrace, found: Launches, late: Bool, note: str) -> Table:
-    """Returns by the name of the op around the call, "" without one; the longest delay in all first."""
-    ops, row = rank.linked.ops, rank.linked.calls.op_row[found.call]
+def _delay_by_op(rank: RankTrace, launches: Launches, late: Bool, note: str) -> Table:
+    """Returns the delays by the name of the op that made the call, "" for none; the largest total first."""
+    ops, row = rank.linked.ops, rank.linked.calls.op_row[launches.call]
     codes, number = np.unique(np.where(row >= 0, np.append(ops.name.codes, -1)[row], -1), return_inverse=True)
-    by_op = np.split(found.delay[np.argsort(number, kind="stable")], np.cumsum(np.bincount(number))[:-1])
+    by_op = np.split(launches.delay[np.argsort(number, kind="stable")], np.cumsum(np.bincount(number))[:-1])
     order = np.argsort([-delays.sum() for delays in by_op], kind="stable") if len(codes) else codes
-    told = [by_op[one] for one in order.tolist()]
+    delays_of = [by_op[position] for position in order.tolist()]
     names = [*ops.name.table, ""]
     columns = [
         rank_column(rank.rank, len(codes)),
         Column("op", "", [names[code] for code in codes[order].tolist()]),
-        Column("launches", "", np.array([len(delays) for delays in told], np.int64)),
-        microseconds("delay_mean", [delays.mean() for delays in told]),
-        microseconds("delay_median", [np.median(delays) for delays in told]),
-        microseconds("delay_max", [delays.max() for delays in told]),
+        integers("launches", [len(delays) for delays in delays_of]),
+        microseconds("delay_mean", [delays.mean() for delays in delays_of]),
+        microseconds("delay_median", [np.median(delays) for delays in delays_of]),
+        microseconds("delay_max", [delays.max() for delays in delays_of]),
         Column("long_delay", "", np.bincount(number, late, len(codes)).astype(np.int64)[order]),
     ]
     return Table(f"{NAME}_delay_by_op", "Launch delay by op", columns, note)
 
 
 def _short_kernels(rank: RankTrace) -> Table:
-    """Returns how many kernels last from one power of two µs to the next, up to the longest."""
+    """Returns a histogram of kernel durations: buckets from one power of two µs to the next, up to the longest."""
     activities = rank.linked.activities
     kernel = activity_classes(activities) != ActivityClass.MEMORY
     duration = (activities.end - activities.start)[kernel]
     bucket = np.searchsorted(BUCKETS, duration, side="right") - 1
     count = np.bincount(bucket).astype(np.int64)
-    time = np.zeros(len(count), np.int64)
-    np.add.at(time, bucket, duration)
+    time = group_sums(bucket, duration, len(count))
     columns = [
         rank_column(rank.rank, len(count)),
         microseconds("from", BUCKETS[: len(count)]),

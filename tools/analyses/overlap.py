@@ -25,15 +25,15 @@ NO_COMMUNICATION = "no communication on the device was recorded"
 def _table(rank: RankTrace, _: Options) -> Table:
     activities = rank.linked.activities
     classes, intervals = activity_classes(activities), intervals_of(activities)
-    talking, working = (
-        rows_by_number(np.flatnonzero(classes == one), activities.device)
-        for one in (ActivityClass.COMMUNICATION, ActivityClass.COMPUTATION)
+    communicating, working = (
+        rows_by_number(np.flatnonzero(classes == activity_class), activities.device)
+        for activity_class in (ActivityClass.COMMUNICATION, ActivityClass.COMPUTATION)
     )
-    devices, none = np.array([*talking], np.int64), np.empty(0, np.int64)
+    devices, no_rows = np.array([*communicating], np.int64), np.empty(0, np.int64)
     whole, hidden = np.zeros((2, len(devices)), np.int64)
-    for place, (device, rows) in enumerate(talking.items()):
-        talk, work = union(intervals.take(rows)), union(intervals.take(working.get(device, none)))
-        whole[place], hidden[place] = talk.length(), intersection(talk, work)
+    for position, (device, rows) in enumerate(communicating.items()):
+        communication, computation = union(intervals.take(rows)), union(intervals.take(working.get(device, no_rows)))
+        whole[position], hidden[position] = communication.length(), intersection(communication, computation)
     columns = [
         rank_column(rank.rank, len(devices)),
         Column("device", "", devices),

@@ -1,5 +1,4 @@
-"""What a rank's analyses add to its device trace in Perfetto: counters, the critical path as arrows, marks of kernel
-patterns.
+"""Events to add to a rank's device trace in Perfetto: counters, the critical path as arrows, marks of kernel patterns.
 
 Events are JSON objects in Chrome's trace format; times are on the device trace's own clock.
 """
@@ -24,13 +23,13 @@ from .rank import Intervals, Options, RankTrace, union
 
 CRITICAL_PATH = "critical path"
 FIRST_FLOW = 1 << 40
-"""Flow ids of the critical path begin here, beyond any correlation."""
+"""The first flow id of the critical path, above any correlation id."""
 SHORTEST_PATTERN, RAREST_PATTERN = 2, 2
-"""A mark is worth its place over several kernels that come again."""
+"""The least kernels and occurrences of a pattern that is marked."""
 
 
 def overlay_events(rank: RankTrace, options: Options | None = None) -> Iterator[bytes]:
-    """Returns all that there is to add to the rank's device trace."""
+    """Returns all events to add to the rank's device trace."""
     return itertools.chain(
         counter_events(rank, options), memory_events(rank), critical_path_events(rank), pattern_events(rank, options)
     )
@@ -46,7 +45,7 @@ def counter_events(rank: RankTrace, options: Options | None = None) -> Iterator[
 
 
 def memory_events(rank: RankTrace) -> Iterator[bytes]:
-    """Yields a counter track of the bytes in use, of each device on its process, of the host on that of the rank."""
+    """Yields a counter track of the bytes in use: of each device on its process, of the host on the rank's process."""
     for curve in curves_of(rank):
         pid = rank.linked.info.pid if curve.device == HOST else curve.device
         head = f'{{"ph":"C","name":"memory in use","pid":{pid},"ts":'
@@ -55,17 +54,15 @@ def memory_events(rank: RankTrace) -> Iterator[bytes]:
 
 
 def critical_path_events(rank: RankTrace) -> Iterator[bytes]:
-    """Yields an arrow from each node of the critical path to the next one, from where the one ended to where the other
-    began, as measured.
+    """Yields an arrow from the measured end of each node of the critical path to the measured start of the next.
 
-    Nothing without a graph. Nodes that the device trace shows no row for, such as idle time of the host, are passed
-    over.
+    There are none without a graph. Nodes that have no event in the device trace, such as host idle time, are skipped.
     """
     replay, graph = rank.replayed(), rank.graph
     if replay is None or graph is None:
         return
-    found = pieces_of(replay)
-    kind_of = dict(zip(found.row.tolist(), found.kind.tolist(), strict=True))
+    pieces = pieces_of(replay)
+    kind_of = dict(zip(pieces.row.tolist(), pieces.kind.tolist(), strict=True))
     tid, device, stream = (graph.integers(name, -1).tolist() for name in ("tid", "device", "stream"))
     activity, start, duration = graph.is_activity.tolist(), graph.start_ns.tolist(), graph.duration_ns.tolist()
     shown = graph.is_activity | _within_rows(graph, rank.linked)
@@ -73,23 +70,23 @@ def critical_path_events(rank: RankTrace) -> Iterator[bytes]:
     for number, (source, target) in enumerate(itertools.pairwise(rows), FIRST_FLOW):
         ends = (("s", source, start[source] + max(duration[source] - 1, 0)), ("f", target, start[target]))
         for phase, row, time in ends:
-            place = (device[row], stream[row]) if activity[row] else (rank.linked.info.pid, tid[row])
+            track = (device[row], stream[row]) if activity[row] else (rank.linked.info.pid, tid[row])
             event: dict[str, Any] = {"ph": phase, "id": number, "cat": CRITICAL_PATH, "name": CRITICAL_PATH}
-            event |= {"pid": place[0], "tid": place[1], "ts": orjson.Fragment(microseconds(time))}
+            event |= {"pid": track[0], "tid": track[1], "ts": orjson.Fragment(microseconds(time))}
             extra = {"bp": "e", "args": {"kind": KINDS[kind_of[row]]}} if phase == "f" else {}
             yield orjson.dumps(event | extra)
 
 
 def _within_rows(graph: ExecutionGraph, linked: LinkedTrace) -> Bool:
-    """Returns which host nodes lie within an op or a call of their thread, on which an arrow can end."""
+    """Returns which host nodes lie within an op or a call of their thread, as Perfetto attaches arrows to these."""
     thread, start = graph.integers("tid"), graph.start_ns
     end = start + np.maximum(graph.duration_ns - 1, 0)
     within = np.zeros(len(graph), np.bool_)
-    covered_on, none = _covered(linked), Intervals(start[:0], end[:0])
-    for one, rows in rows_by_number(np.flatnonzero(thread != ABSENT), thread).items():
-        covered = covered_on.get(one, none)
-        place = np.searchsorted(covered.start, start[rows], side="right") - 1
-        within[rows] = (place >= 0) & (end[rows] < np.append(covered.end, ABSENT)[place])
+    covered_on, nothing = _covered(linked), Intervals(start[:0], end[:0])
+    for number, rows in rows_by_number(np.flatnonzero(thread != ABSENT), thread).items():
+        covered = covered_on.get(number, nothing)
+        position = np.searchsorted(covered.start, start[rows], side="right") - 1
+        within[rows] = (position >= 0) & (end[rows] < np.append(covered.end, ABSENT)[position])
     return within
 
 
@@ -101,36 +98,34 @@ def _covered(linked: LinkedTrace) -> dict[int, Intervals]:
         np.concatenate((of_ops[timed], of_calls))
         for of_ops, of_calls in ((ops.thread, calls.thread), (ops.start, calls.start), (ops.end, calls.end))
     )
-    return {one: union(Intervals(start[rows], end[rows])) for one, rows in rows_of_each(thread).items()}
+    return {number: union(Intervals(start[rows], end[rows])) for number, rows in rows_of_each(thread).items()}
 
 
 def pattern_events(rank: RankTrace, options: Options | None = None) -> Iterator[bytes]:
-    """Yields a mark over each operator whose kernels form one of the `top` patterns, by device time, of several kernels
-    that come again.
+    """Yields a mark over each operator that launched one of the `top` patterns of recurring kernels, by device time.
 
-    It is named by the pattern's number, from the longest in total on. The marks have a track of their own for each
-    thread.
+    Marks are named by the pattern's number, 1 for the longest total time, on a track of their own for each thread.
     """
     options, linked = options or Options(), rank.linked
-    found = occurrences(linked, options.operator, options.longest_pattern)
-    patterns = patterns_of(found, linked)
-    number = _numbers(patterns, pattern_times(found, patterns, linked), options.top)
-    often = np.bincount(patterns.of_occurrence).tolist()
-    for row, one in zip(found.op_row.tolist(), patterns.of_occurrence.tolist(), strict=True):
-        if one not in number:
+    pattern_occurrences = occurrences(linked, options.operator, options.longest_pattern)
+    patterns = patterns_of(pattern_occurrences, linked)
+    number = _numbers(patterns, pattern_times(pattern_occurrences, patterns, linked), options.top)
+    count = np.bincount(patterns.of_occurrence).tolist()
+    for row, pattern in zip(pattern_occurrences.op_row.tolist(), patterns.of_occurrence.tolist(), strict=True):
+        if pattern not in number:
             continue
         start, end = int(linked.ops.start[row]), int(linked.ops.end[row])
         times = {"ts": orjson.Fragment(microseconds(start)), "dur": orjson.Fragment(microseconds(end - start))}
-        kernels = [linked.activities.name.table[code] for code in patterns.kernels[one]]
-        head = {"ph": "X", "cat": "kernel pattern", "name": f"pattern {number[one]}: {linked.ops.name[row]}"}
-        place = {"pid": f"kernel patterns {linked.info.pid}", "tid": int(linked.ops.thread[row])}
-        yield orjson.dumps(head | place | times | {"args": {"kernels": kernels, "count": often[one]}})
+        kernels = [linked.activities.name.table[code] for code in patterns.kernels[pattern]]
+        head = {"ph": "X", "cat": "kernel pattern", "name": f"pattern {number[pattern]}: {linked.ops.name[row]}"}
+        track = {"pid": f"kernel patterns {linked.info.pid}", "tid": int(linked.ops.thread[row])}
+        yield orjson.dumps(head | track | times | {"args": {"kernels": kernels, "count": count[pattern]}})
 
 
 def _numbers(patterns: Patterns, time: Int64, top: int) -> dict[int, int]:
-    """Returns the patterns that are marked, and the number of each."""
+    """Returns the number of each pattern that is marked."""
     count = np.bincount(patterns.of_occurrence, minlength=len(patterns.kernels))
     length = np.array([len(kernels) for kernels in patterns.kernels], np.int64)
     order = np.argsort(-time, kind="stable")
     worth = order[(count[order] >= RAREST_PATTERN) & (length[order] >= SHORTEST_PATTERN)]
-    return {one: place for place, one in enumerate(worth[:top].tolist(), 1)}
+    return {pattern: position for position, pattern in enumerate(worth[:top].tolist(), 1)}

@@ -1,22 +1,21 @@
-"""How long each step took and what limited it: busy time, exposed communication, host or device, and which steps stand
-out.
-"""
+"""How long each step took and what limited it: busy time, exposed communication, host or device, and outliers."""
 
 import numpy as np
 
-from ...converter.edit import covered_until
-from ...schema.columns import Bool, Int64, rows_by_number, rows_of_each
+from ...schema.columns import Int64
 from ..replay import KINDS, NodeClass, pieces_of
 from .rank import (
     ActivityClass,
     BytesColumn,
     Column,
     Floats,
+    Intervals,
     Options,
     RankTrace,
     Steps,
     Table,
     activity_classes,
+    covered_time,
     microseconds,
     per_rank,
     percentage,
@@ -27,13 +26,11 @@ from .rank import (
 NO_STEPS = "no activity ran in a step"
 WORK = (NodeClass.COMPUTATION, NodeClass.COMMUNICATION, NodeClass.MEMORY)
 OF_DEVICE = (*(one.label for one in WORK), "stream order", "event wait", "collective")
-"""What of the critical path is the device's: its work, and its own waits for itself. All else waits for the host, or
-for nobody.
-"""
+"""The kinds of time on the critical path for which the device is the limit: its work, and its waits for other work."""
 SHOWN = 6
 FAR, LEAST = 5.0, 0.05
-"""A step stands out that is further from the median than so many times the median distance, and than this share of the
-median.
+"""A step is an outlier if it is more than FAR median absolute deviations, and more than LEAST of the median, away from
+the median.
 """
 
 
@@ -47,7 +44,7 @@ def _table(rank: RankTrace, _: Options) -> Table:
     columns = [
         rank_column(rank.rank, len(step)),
         Column("device", "", device),
-        Column("step", "", [steps.name[one] for one in step.tolist()]),
+        Column("step", "", [steps.name[number] for number in step.tolist()]),
         microseconds("time", length[step]),
         microseconds("busy", busy),
         microseconds("computation", computing),
@@ -61,28 +58,19 @@ def _table(rank: RankTrace, _: Options) -> Table:
 
 
 def _covered(rank: RankTrace, steps: Steps, step: Int64, device: Int64) -> tuple[Int64, Int64, Int64]:
-    """Returns of each step and device the time in which anything ran, computation ran, and communication but no
-    computation.
-    """
-    activities, classes = rank.linked.activities, activity_classes(rank.linked.activities)
-    computes, talks = classes == ActivityClass.COMPUTATION, classes == ActivityClass.COMMUNICATION
-
-    def inside(chosen: Bool) -> Int64:
-        total = np.zeros(len(step), np.int64)
-        ran = rows_by_number(np.flatnonzero(chosen), activities.device)
-        for number, own in rows_of_each(device).items():
-            of = ran.get(number, own[:0])
-            spans = activities.start[of], activities.end[of]
-            until, since = (covered_until(times[step[own]], *spans) for times in (steps.end, steps.start))
-            total[own] = until - since
-        return total
-
-    computing = inside(computes)
-    return inside(np.ones(len(activities), np.bool_)), computing, inside(computes | talks) - computing
+    """Returns for each step and device the time (ns) in which anything ran, computation, and communication alone."""
+    activities, spans = rank.linked.activities, Intervals(steps.start[step], steps.end[step])
+    classes = activity_classes(activities)
+    computes, communicates = classes == ActivityClass.COMPUTATION, classes == ActivityClass.COMMUNICATION
+    busy, computing, either = (
+        covered_time(activities, chosen, spans, device)
+        for chosen in (np.ones(len(activities), np.bool_), computes, computes | communicates)
+    )
+    return busy, computing, either - computing
 
 
 def _by_device(rank: RankTrace, steps: Steps) -> Floats:
-    """Returns the share of each step that the device has of the critical path; NaN without a replay."""
+    """Returns the share (percent) of the critical path in each step that is the device's; NaN without a replay."""
     replay = rank.replayed()
     if replay is None or rank.graph is None or not replay.work.is_timed.any():
         return np.full(len(steps.name), np.nan)
@@ -109,10 +97,14 @@ def _outliers(length: Int64) -> BytesColumn:
 
 
 def _note(steps: Steps, length: Int64) -> str:
-    found = _outliers(length)
-    named = [f"{steps.name[row]} ({length[row] / 1000:,.0f} µs)" for row in np.flatnonzero(found != "").tolist()]
-    more = f" and {len(named) - SHOWN} more" if len(named) > SHOWN else ""
-    return f"unlike the median of {np.median(length) / 1000:,.0f} µs: {', '.join(named[:SHOWN])}{more}" if named else ""
+    outliers = _outliers(length)
+    outlying = [f"{steps.name[row]} ({length[row] / 1000:,.0f} µs)" for row in np.flatnonzero(outliers != "").tolist()]
+    more = f" and {len(outlying) - SHOWN} more" if len(outlying) > SHOWN else ""
+    return (
+        f"unlike the median of {np.median(length) / 1000:,.0f} µs: {', '.join(outlying[:SHOWN])}{more}"
+        if outlying
+        else ""
+    )
 
 
 NAME = "step_breakdown"

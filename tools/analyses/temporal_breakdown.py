@@ -1,4 +1,4 @@
-"""Where each device's time went: computing, busy with something else, or idle, between its first and its last activity."""
+"""How each device spent the time from its first to its last activity: computing, busy with other work, or idle."""
 
 from typing import NamedTuple
 
@@ -24,7 +24,7 @@ NO_ACTIVITIES = "no device activity was recorded"
 
 
 class DeviceTime(NamedTuple):
-    """ns of one device: `busy` is the union of its activities, `compute` that of its computation."""
+    """Times (ns) of one device: `busy` is the union of its activities, `compute` that of its computation."""
 
     device: int
     activities: int
@@ -34,15 +34,17 @@ class DeviceTime(NamedTuple):
 
 
 def device_times(rank: RankTrace) -> list[DeviceTime]:
-    """Returns the times of each device of the rank; none without activities."""
+    """Returns the times of each device with activities."""
     activities = rank.linked.activities
     computes, intervals = activity_classes(activities) == ActivityClass.COMPUTATION, intervals_of(activities)
-    found = []
-    for device, mine in rows_of_each(activities.device).items():
-        own = intervals.take(mine)
-        busy, compute = union(own).length(), union(own.take(computes[mine])).length()
-        found.append(DeviceTime(device, len(own.start), int(own.end.max() - own.start.min()), busy, compute))
-    return found
+    times = []
+    for device, rows in rows_of_each(activities.device).items():
+        of_device = intervals.take(rows)
+        busy, compute = union(of_device).length(), union(of_device.take(computes[rows])).length()
+        times.append(
+            DeviceTime(device, len(of_device.start), int(of_device.end.max() - of_device.start.min()), busy, compute)
+        )
+    return times
 
 
 def _table(rank: RankTrace, _: Options) -> Table:

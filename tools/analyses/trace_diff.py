@@ -1,7 +1,7 @@
-"""Compares two runs, by name and shape and by call path, so that a moved or fused kernel shows where.
+"""Compares two runs by name and shape and by call path, which shows where a kernel was moved or fused.
 
-Runs may have any number of ranks, which are summed; they are read rank by rank. Times are host time of ops and
-of calls of the runtime, and device time of kernels.
+Runs may have any number of ranks, which are read one by one and summed. Times are host time for ops and runtime calls,
+device time for kernels.
 """
 
 import re
@@ -12,11 +12,17 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...schema.columns import ABSENT, Bool, Categorical, Int64, Tree
+from ...schema.columns import ABSENT, Bool, Categorical, Int64, Tree, group_sums
 from ...schema.linked import op_tree
 from .modules import ModuleTimes, module_difference
 from .ops import device_time_of_ops
-from .rank import Column, RankTrace, Table, microseconds
+from .rank import (
+    Column,
+    RankTrace,
+    Table,
+    integers,
+    microseconds,
+)
 
 OP, CALL, KERNEL = "op", "call", "kernel"
 STEP = re.compile(r"^(ProfilerStep#)\d+$")
@@ -25,7 +31,7 @@ ROOT = -1
 
 
 class Item(NamedTuple):
-    """What is compared over both runs: ops, runtime calls or kernels of one name and shape; calls have none."""
+    """The ops, runtime calls or kernels of one name and shape; calls have no shape."""
 
     kind: str
     name: str
@@ -33,7 +39,7 @@ class Item(NamedTuple):
 
 
 class CallTreeNode(NamedTuple):
-    """A node of the merged call tree: what it is called below which other place."""
+    """A node of the merged call tree: its kind and name below the node number `above`."""
 
     above: int
     kind: str
@@ -41,14 +47,13 @@ class CallTreeNode(NamedTuple):
 
 
 class Summary:
-    """What one run consists of; each value is a list of sums: count and time of items, count, device and host time of
-    places.
+    """The sums of one run: count and time by item; count, device time and host time by node of the call tree.
 
-    `places` is shared between the runs that are compared.
+    The numbers of the tree's nodes, `nodes`, are shared by the runs that are compared.
     """
 
-    def __init__(self, places: dict[CallTreeNode, int]) -> None:
-        self.places = places
+    def __init__(self, nodes: dict[CallTreeNode, int]) -> None:
+        self.nodes = nodes
         self.items: dict[Item, list[int]] = defaultdict(lambda: [0, 0])
         self.tree: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0])
         self.modules = ModuleTimes()
@@ -63,77 +68,74 @@ class Summary:
         host, called, device = (rows.end - rows.start for rows in (ops, calls, activities))
         timed = np.flatnonzero(ops.start != ABSENT)
         self._add_items(OP, names.take(timed), shapes.take(timed), host[timed])
-        self._add_items(CALL, calls.name, Categorical(np.full(len(calls), -1, np.int32), []), called)
-        # one more than there are ops, for the row -1 of activities without one
+        self._add_items(CALL, calls.name, Categorical.nulls(len(calls)), called)
+        # one more than there are ops, for op_row -1 of activities without an op
         shape = Categorical(np.append(shapes.codes, -1)[activities.op_row].astype(np.int32), shapes.table)
         self._add_items(KERNEL, activities.name, shape, device)
-        place = self._op_places(tree, names, ops.start != ABSENT)
+        node = self._op_nodes(tree, names, ops.start != ABSENT)
         subtree = device_time_of_ops(linked, tree).subtree
-        self._add_places(place[timed], subtree[timed], host[timed])
-        below = np.append(place, ROOT)
-        at_call = self._places_below(CALL, below[calls.op_row], calls.name)
-        self._add_places(at_call, np.zeros(len(calls), np.int64), called)
-        leaf = self._places_below(KERNEL, below[activities.op_row], activities.name)
-        self._add_places(leaf, device, np.zeros(len(leaf), np.int64))
+        self._add_nodes(node[timed], subtree[timed], host[timed])
+        below = np.append(node, ROOT)
+        at_call = self._nodes_below(CALL, below[calls.op_row], calls.name)
+        self._add_nodes(at_call, np.zeros(len(calls), np.int64), called)
+        leaf = self._nodes_below(KERNEL, below[activities.op_row], activities.name)
+        self._add_nodes(leaf, device, np.zeros(len(leaf), np.int64))
 
     def _add_items(self, kind: str, name: Categorical, shape: Categorical, time: Int64) -> None:
-        for (code, which), count, total in _grouped(np.stack((name.codes, shape.codes), axis=1), time):
-            item = Item(kind, name.table[code], shape.table[which] if which >= 0 else "")
+        for (name_code, code), count, total in _grouped(np.stack((name.codes, shape.codes), axis=1), time):
+            item = Item(kind, name.table[name_code], shape.table[code] if code >= 0 else "")
             self.items[item][0] += count
             self.items[item][1] += total[0]
 
-    def _op_places(self, tree: Tree, names: Categorical, timed: Bool) -> Int64:
-        """Returns the place of each op; nodes without times, as threads are, are left out of the paths."""
-        place = np.full(len(timed), ROOT, np.int64)
+    def _op_nodes(self, tree: Tree, names: Categorical, timed: Bool) -> Int64:
+        """Returns the tree node of each op; ops without times, such as threads, are not in the paths."""
+        node = np.full(len(timed), ROOT, np.int64)
         for rows in tree.levels:
-            above = np.where(tree.parent[rows] >= 0, place[tree.parent[rows]], ROOT)
-            here = timed[rows]
-            place[rows] = above
-            place[rows[here]] = self._places_below(OP, above[here], names.take(rows[here]))
-        return place
+            parents = np.where(tree.parent[rows] >= 0, node[tree.parent[rows]], ROOT)
+            is_timed = timed[rows]
+            node[rows] = parents
+            node[rows[is_timed]] = self._nodes_below(OP, parents[is_timed], names.take(rows[is_timed]))
+        return node
 
-    def _places_below(self, kind: str, above: Int64, name: Categorical) -> Int64:
-        pairs, number = np.unique(np.stack((above, name.codes.astype(np.int64)), axis=1), axis=0, return_inverse=True)
-        keys = (CallTreeNode(upper, kind, name.table[code]) for upper, code in pairs.tolist())
-        known = [self.places.setdefault(key, len(self.places)) for key in keys]
-        return np.array(known, np.int64)[number.reshape(-1)]
+    def _nodes_below(self, kind: str, parents: Int64, name: Categorical) -> Int64:
+        pairs, number = np.unique(np.stack((parents, name.codes.astype(np.int64)), axis=1), axis=0, return_inverse=True)
+        keys = (CallTreeNode(above, kind, name.table[code]) for above, code in pairs.tolist())
+        numbers = [self.nodes.setdefault(key, len(self.nodes)) for key in keys]
+        return np.array(numbers, np.int64)[number.reshape(-1)]
 
-    def _add_places(self, place: Int64, device: Int64, host: Int64) -> None:
-        for (which,), count, (on_device, on_host) in _grouped(place[:, None], device, host):
-            sums = self.tree[which]
+    def _add_nodes(self, node: Int64, device: Int64, host: Int64) -> None:
+        for (number,), count, (on_device, on_host) in _grouped(node[:, None], device, host):
+            sums = self.tree[number]
             sums[0], sums[1], sums[2] = sums[0] + count, sums[1] + on_device, sums[2] + on_host
 
 
-def _grouped(keys: npt.NDArray[np.integer], *columns: Int64) -> Iterator[tuple[list[int], int, list[int]]]:
-    """Returns each distinct row of `keys`, how often it occurs, and the sums of the columns over its occurrences."""
+def _grouped(keys: npt.NDArray[np.integer], *columns: Int64) -> Iterator[tuple[list[int], int, tuple[int, ...]]]:
+    """Returns each distinct row of `keys`, its number of occurrences, and the sums of the columns over these."""
     distinct, number = np.unique(keys, axis=0, return_inverse=True)
     number = number.reshape(-1)
-    sums = np.zeros((len(distinct), len(columns)), np.int64)
-    for place, column in enumerate(columns):
-        np.add.at(sums[:, place], number, column)
-    counts = np.bincount(number, minlength=len(distinct))
-    return zip(distinct.tolist(), counts.tolist(), sums.tolist(), strict=True)
+    counts = group_sums(number, 1, len(distinct)).tolist()
+    sums = (group_sums(number, column, len(distinct)).tolist() for column in columns)
+    return zip(distinct.tolist(), counts, zip(*sums, strict=True), strict=True)
 
 
 def trace_diff(before: Iterable[RankTrace], after: Iterable[RankTrace]) -> Table:
-    """Ops, runtime calls and kernels of two runs (a: `before`, b: `after`) by name and shape, the largest difference
-    first.
+    """Compares ops, runtime calls and kernels of two runs (a: `before`, b: `after`), the largest difference first.
 
-    The detail `trace_diff_tree` has one row for each call path of either run, depth first, `trace_diff_modules` one for
+    The detail `trace_diff_tree` has a row for each call path of either run, depth first, `trace_diff_modules` a row for
     each module.
     """
-    places: dict[CallTreeNode, int] = {}
-    one, other = Summary(places), Summary(places)
-    for summary, ranks in ((one, before), (other, after)):
+    nodes: dict[CallTreeNode, int] = {}
+    a, b = Summary(nodes), Summary(nodes)
+    for summary, ranks in ((a, before), (b, after)):
         for rank in ranks:
             summary.add(rank)
-    items = sorted(one.items.keys() | other.items.keys())
+    items = sorted(a.items.keys() | b.items.keys())
     counts, times = (
-        np.array([[run.items[item][place] for run in (one, other)] for item in items], np.int64).reshape(-1, 2)
-        for place in range(2)
+        np.array([[run.items[item][field] for run in (a, b)] for item in items], np.int64).reshape(-1, 2)
+        for field in range(2)
     )
     order = np.argsort(-np.abs(times[:, 1] - times[:, 0]), kind="stable")
-    counts, times, items = counts[order], times[order], [items[place] for place in order.tolist()]
+    counts, times, items = counts[order], times[order], [items[field] for field in order.tolist()]
     columns = [
         Column("kind", "", [item.kind for item in items]),
         Column("name", "", [item.name for item in items]),
@@ -145,19 +147,19 @@ def trace_diff(before: Iterable[RankTrace], after: Iterable[RankTrace]) -> Table
         microseconds("time_b", times[:, 1]),
     ]
     note = "" if items else "neither run has an op, a call or an activity"
-    details = _tree(places, one, other, note), module_difference(one.modules, other.modules)
+    details = _tree(nodes, a, b, note), module_difference(a.modules, b.modules)
     return Table(NAME, "Trace diff", columns, note, details)
 
 
-def _tree(places: dict[CallTreeNode, int], one: Summary, other: Summary, note: str) -> Table:
-    rows = list(_depth_first(places))
-    sums = np.array([[run.tree.get(place, (0, 0, 0)) for run in (one, other)] for _, place, _ in rows], np.int64)
+def _tree(nodes: dict[CallTreeNode, int], a: Summary, b: Summary, note: str) -> Table:
+    rows = list(_depth_first(nodes))
+    sums = np.array([[run.tree.get(node, (0, 0, 0)) for run in (a, b)] for _, node, _ in rows], np.int64)
     counts, device, host = np.moveaxis(sums.reshape(-1, 2, 3), 2, 0)
-    keys = list(places)
+    keys = list(nodes)
     columns = [
-        Column("depth", "", np.array([depth for depth, _, _ in rows], np.int64)),
-        Column("kind", "", [keys[place].kind for _, place, _ in rows]),
-        Column("name", "", [keys[place].name for _, place, _ in rows]),
+        integers("depth", [depth for depth, _, _ in rows]),
+        Column("kind", "", [keys[node].kind for _, node, _ in rows]),
+        Column("name", "", [keys[node].name for _, node, _ in rows]),
         Column("category", "", _categories(counts)),
         microseconds("difference", device[:, 1] - device[:, 0]),
         *_counts(counts),
@@ -170,17 +172,17 @@ def _tree(places: dict[CallTreeNode, int], one: Summary, other: Summary, note: s
     return Table(f"{NAME}_tree", "Trace diff by call path (difference of device time)", columns, note)
 
 
-def _depth_first(places: dict[CallTreeNode, int]) -> Iterator[tuple[int, int, str]]:
-    """(depth, place, path) of every place, each after the one above it."""
-    below: dict[int, list[int]] = defaultdict(list)
-    for key, place in places.items():
-        below[key.above].append(place)
-    names = [key.name for key in places]
-    pending = [(0, place, names[place]) for place in reversed(below[ROOT])]
+def _depth_first(nodes: dict[CallTreeNode, int]) -> Iterator[tuple[int, int, str]]:
+    """Yields (depth, node, path) of every node of the call tree, each after its parent."""
+    children: dict[int, list[int]] = defaultdict(list)
+    for key, node in nodes.items():
+        children[key.above].append(node)
+    names = [key.name for key in nodes]
+    pending = [(0, node, names[node]) for node in reversed(children[ROOT])]
     while pending:
-        depth, place, path = pending.pop()
-        yield depth, place, path
-        pending += [(depth + 1, child, f"{path}{PATH}{names[child]}") for child in reversed(below[place])]
+        depth, node, path = pending.pop()
+        yield depth, node, path
+        pending += [(depth + 1, child, f"{path}{PATH}{names[child]}") for child in reversed(children[node])]
 
 
 def _counts(counts: Int64) -> list[Column]:

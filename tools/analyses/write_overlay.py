@@ -1,7 +1,4 @@
-"""Adds events to a device trace, as one trace for Perfetto.
-
-The original's text is copied as it streams through, and the new events stand before its own.
-"""
+"""Adds events to a device trace, for Perfetto. The original is copied as a stream, with the new events first."""
 
 import zlib
 from collections.abc import Iterable
@@ -15,9 +12,9 @@ PIECE = 1 << 20
 
 
 def write_overlay(original: str, output: str, events: Iterable[bytes]) -> None:
-    """Copies the trace and puts `events` (JSON objects) into it, in constant memory; the output is whole or not at all.
+    """Copies the trace with `events` (JSON objects) added, in constant memory; the output is complete or not written.
 
-    Raises DataError where the original has no array of events or is damaged inside its compression.
+    Raises DataError if the original has no array of events or its compression is damaged.
     """
     with open_input(original, protected=True) as source, open_output(output) as target:
         try:
@@ -35,14 +32,14 @@ def _copy(original: str, source: BinaryIO, target: IO[bytes], events: Iterable[b
         text = with_plain_letters(text + piece)
         opening = opening_of(text, "traceEvents", ended=len(piece) < PIECE)
     target.write(text[:opening])
-    rest = text[opening:].lstrip()
-    while not rest and (piece := source.read(PIECE)):
-        rest = piece.lstrip()
+    remaining = text[opening:].lstrip()
+    while not remaining and (piece := source.read(PIECE)):
+        remaining = piece.lstrip()
     separator = b"\n"
     for event in events:
         target.write(separator + event)
         separator = b",\n"
-    target.write(b"" if separator == b"\n" or rest.startswith(b"]") else separator)
-    target.write(rest)
+    target.write(b"" if separator == b"\n" or remaining.startswith(b"]") else separator)
+    target.write(remaining)
     while piece := source.read(PIECE):
         target.write(piece)

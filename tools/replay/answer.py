@@ -1,4 +1,4 @@
-"""What changed durations would bring, in one sentence: how long the run would take then, and what limits the gain."""
+"""Says in one sentence how long the run would take with changed durations, and what limits the gain."""
 
 import re
 from collections.abc import Sequence
@@ -37,32 +37,32 @@ NAMES = (
     *(LIMITS.get(kind, kind if kind == NodeClass.COMMUNICATION.label else f"gaps ({kind})") for kind in KINDS),
     *(f"the {one.name.lower().replace('_', '-')}" for one in CollectiveType),
 )
-"""What the time of a critical path is spent on: by the place in KINDS, then by the type of collective."""
+"""What the time of a critical path is spent on: in the order of KINDS, then by the type of collective."""
 LEAST_SHARE_PCT = 5
-"""What takes less of the critical path hardly limits the gain."""
+"""A smaller share of the critical path than this hardly limits the gain."""
 
 
 def answer(replay: Replay, scale: Sequence[Scale]) -> str:
-    """Says what the run would take with these changes, compared with the measured time where there is one."""
+    """Returns how long the run would take with these changes, compared with the measured time if there is one."""
     before, after = replay.measured_ns, replay.makespan_ns
-    told = [time_text(time / 1000) for time in (before, after)]
-    change = 100 * (after - before) / before if before else 0.0
+    texts = [time_text(time / 1000) for time in (before, after)]
+    change_pct = 100 * (after - before) / before if before else 0.0
     if not before:
-        outcome = f"take {told[1]}"
-    elif told[0] == told[1]:
-        outcome = f"still take {told[1]}"
+        outcome = f"take {texts[1]}"
+    elif texts[0] == texts[1]:
+        outcome = f"still take {texts[1]}"
     else:
-        share = f"{abs(change):.0f}" if abs(change) >= 10 else f"{abs(change):.1f}"
-        outcome = f"take {told[1]} instead of {told[0]}, {share} % {'less' if change < 0 else 'more'}"
-    limit = limit_of_gain(replay, scale) if all(one.factor < 1 for one in scale) else ""
+        share = f"{abs(change_pct):.0f}" if abs(change_pct) >= 10 else f"{abs(change_pct):.1f}"
+        outcome = f"take {texts[1]} instead of {texts[0]}, {share} % {'less' if change_pct < 0 else 'more'}"
+    limit = limit_of_gain(replay, scale) if all(change_.factor < 1 for change_ in scale) else ""
     return f"If {_condition(scale)}, the run would {outcome}{limit and f': what limits the gain is {limit}'}."
 
 
 def _condition(scale: Sequence[Scale]) -> str:
-    """Returns what is changed, by how much it is."""
+    """Returns the condition: what would be changed, grouped by the factor."""
     subjects: dict[str, list[str]] = {}
-    for one in scale:
-        subjects.setdefault(_predicate(one.factor), []).append(_subject(one.target))
+    for change in scale:
+        subjects.setdefault(_predicate(change.factor), []).append(_subject(change.target))
     return " and ".join(f"{' and '.join(names)} {predicate}" for predicate, names in subjects.items())
 
 
@@ -85,13 +85,11 @@ def _times(factor: float) -> str:
 
 
 def limit_of_gain(replay: Replay, scale: Sequence[Scale]) -> str:
-    """Returns what takes most of the critical path of what is as it was measured, and its share; nothing where that is
-    hardly any.
-    """
+    """Returns what the unchanged part of the critical path is mostly spent on, with its share; "" if that is small."""
     pieces, changed = pieces_of(replay), _is_changed(replay)
     kind = np.where(pieces.kind == NodeClass.COMMUNICATION, _communication(replay)[pieces.row], pieces.kind)
     is_changed = changed[pieces.row] & (pieces.kind < len(NodeClass))
-    if NodeClass.HOST in {one.target for one in scale}:
+    if NodeClass.HOST in {change.target for change in scale}:
         is_changed |= pieces.kind == KINDS.index(HOST_DELAY)
     total = np.bincount(kind[~is_changed], pieces.time[~is_changed], len(NAMES))
     largest = int(total.argmax())
@@ -103,18 +101,18 @@ def limit_of_gain(replay: Replay, scale: Sequence[Scale]) -> str:
 
 
 def _communication(replay: Replay) -> Int64:
-    """Returns for each row of the schedule the place in NAMES of the communication that it is."""
+    """Returns for each row of the schedule the position in NAMES of its kind of communication."""
     work = replay.work
     types = np.concatenate([graph.collective_types() for graph in work.graphs])
     collectives = np.flatnonzero(np.isin(types, list(CollectiveType)))
-    found = np.full(len(replay.schedule.end_ns), int(NodeClass.COMMUNICATION))
+    names = np.full(len(replay.schedule.end_ns), int(NodeClass.COMMUNICATION))
     for rows in (collectives, replay.schedule.finish_row[collectives]):
-        found[rows] = len(KINDS) + types[collectives]
-    return found
+        names[rows] = len(KINDS) + types[collectives]
+    return names
 
 
 def _is_changed(replay: Replay) -> Bool:
-    """Returns which rows of the schedule last longer or shorter than measured; a collective does where a member does."""
+    """Returns which rows of the schedule have a changed duration; a collective has one if a member has."""
     work = replay.work
     measured = np.concatenate([graph.duration_ns for graph in work.graphs])
     nodes = np.flatnonzero(work.duration_ns != measured)

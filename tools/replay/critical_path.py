@@ -1,14 +1,14 @@
-"""The critical path of a replay: the chain of nodes and waits that its makespan consists of.
+"""The critical path of a replay: the chain of nodes and waits that determines its makespan.
 
-Walked back from the node that ends last, through the dependency that each node waited for longest; the pieces sum up to
-the makespan exactly.
+It goes back from the node that ends last, through the dependency that each node waited for longest. The times of its
+pieces add up to the makespan exactly.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from ...schema.columns import Int64
+from ...schema.columns import Int64, group_sums
 from ...schema.graph import DependencyKind
 from .execution import Replay, Schedule
 from .node_class import NodeClass
@@ -23,20 +23,22 @@ WAITS = (
     (DependencyKind.STREAM_ORDER, "stream order"),
     (DependencyKind.PROGRAM_ORDER, "program order"),
 )
-"""What a gap behind a dependency is called; of several reasons the first here, as it is the most telling."""
+"""The label of the wait after a dependency, by its reason. Of several reasons the first here, the most specific, counts.
+"""
 
 GAP, HOST_DELAY, MEASURED_START = "gap", "host delay", "measured start"
 KINDS = (*(one.label for one in NodeClass), *(label for _, label in WAITS), GAP, HOST_DELAY, MEASURED_START)
-"""What time on the path is spent on: a node's own by its class, in the order of NodeClass; the wait before it by what
-was waited for, a gap where that is not said; time that a device's work waited for the host, left out of the graph; and
-time up to a start without any cause.
+"""What time on the path is spent on. First come the classes of nodes, in the order of NodeClass, then waits by reason, a
+gap where none is recorded, the wait of device work for host work that is not in the graph, and a start that depends on
+nothing.
 """
 
 
 @dataclass(slots=True)
 class CriticalPath:
-    """Schedule rows in order of time, and for each the dependency (its index) that it waited for, -1 for the first and
-    for those that waited for room on their device.
+    """Rows of the schedule in order of time, and the index of the dependency that each waited for.
+
+    It is -1 for the first row and for rows that waited for a slot of their device.
     """
 
     row: Int64
@@ -44,37 +46,37 @@ class CriticalPath:
 
 
 def critical_path(replay: Replay) -> CriticalPath:
-    """Returns the chain that ends last; O(n + e). Where several dependencies end at once, the first listed counts."""
+    """Returns the chain that ends last, in O(n + e). Of dependencies that end at the same time the first counts."""
     schedule = replay.schedule
     if not len(schedule.end_ns):
         return CriticalPath(*np.empty((2, 0), np.int64))
     binding = _binding_dependencies(schedule)
-    before = np.where(binding < 0, -1, schedule.source[binding] if len(schedule.source) else -1)
-    before = np.where(schedule.place_of >= 0, schedule.place_of, before).tolist()
+    previous = np.where(binding < 0, -1, schedule.source[binding] if len(schedule.source) else -1)
+    previous = np.where(schedule.slot_after >= 0, schedule.slot_after, previous).tolist()
     rows = []
     row = int(schedule.end_ns.argmax())
     while row >= 0:
         rows.append(row)
-        row = before[row]
+        row = previous[row]
     path = np.array(rows[::-1], np.int64)
     return CriticalPath(path, binding[path])
 
 
 def _binding_dependencies(schedule: Schedule) -> Int64:
-    """Returns for each row the first dependency that ends when the row becomes ready, -1 for rows without dependencies."""
+    """Returns for each row the first dependency that it waited for until it was ready, -1 without dependencies."""
     ready = schedule.end_ns - schedule.cost_ns
-    held = np.flatnonzero(schedule.end_ns[schedule.source] + schedule.lag_ns == ready[schedule.target])
-    rows, first = np.unique(schedule.target[held], return_index=True)
+    is_binding = np.flatnonzero(schedule.end_ns[schedule.source] + schedule.lag_ns == ready[schedule.target])
+    rows, first = np.unique(schedule.target[is_binding], return_index=True)
     binding = np.full(len(ready), -1)
-    binding[rows] = held[first]
-    binding[schedule.place_of >= 0] = -1
+    binding[rows] = is_binding[first]
+    binding[schedule.slot_after >= 0] = -1
     return binding
 
 
 @dataclass(slots=True)
 class Pieces:
-    """The path in order of time: piece i is of the schedule row `row`, of `kind` (a place in KINDS), from `start` on,
-    `time` ns long.
+    """The path in order of time: of each piece the row of the schedule, the kind as position in KINDS, and start and
+    length in ns.
     """
 
     row: Int64
@@ -84,41 +86,39 @@ class Pieces:
 
 
 def pieces_of(replay: Replay) -> Pieces:
-    """Returns the pieces that the path consists of; they fill the replayed makespan without a gap and without overlap.
-    Linear.
+    """Returns the pieces of the critical path, which fill the makespan without gap or overlap. O(n + e).
 
-    A node contributes the wait before it, by what was waited for, and its own time, by its class; what several ranks do
-    together is a piece of its own.
+    A node contributes the wait before it, by its reason, and its own time, by its class. A transfer between ranks is a
+    piece of its own.
     """
     work, path = replay.work, critical_path(replay)
-    own = path.row < len(work)
-    mine, waited = path.row[own], own & (path.dependency >= 0)
-    alone = replay.schedule.finish_row[mine] == mine
+    is_node = path.row < len(work)
+    nodes, waited = path.row[is_node], is_node & (path.dependency >= 0)
+    ends_itself = replay.schedule.finish_row[nodes] == nodes
     kind, time = np.zeros((2, len(path.row), 4), np.int64)
     kind[waited, 0] = _wait_kind(work.kind[path.dependency[waited]])
     time[waited, 0] = work.lag_ns[path.dependency[waited]]
     kind[:, 1], kind[:, 2] = KINDS.index(HOST_DELAY), KINDS.index(MEASURED_START)
-    time[own, 1] = work.host_delay_ns[mine]
-    time[own, 2] = np.where(path.dependency[own] < 0, work.wait_ns[mine] - work.host_delay_ns[mine], 0)
+    time[is_node, 1] = work.host_delay_ns[nodes]
+    time[is_node, 2] = np.where(path.dependency[is_node] < 0, work.wait_ns[nodes] - work.host_delay_ns[nodes], 0)
     kind[:, 3] = KINDS.index(NodeClass.COMMUNICATION.label)
-    kind[own, 3] = work.node_class[mine]
-    time[own, 3] = np.where(alone, work.duration_ns[mine], 0)
-    time[~own, 3] = replay.schedule.cost_ns[path.row[~own]]
+    kind[is_node, 3] = work.node_class[nodes]
+    time[is_node, 3] = np.where(ends_itself, work.duration_ns[nodes], 0)
+    time[~is_node, 3] = replay.schedule.cost_ns[path.row[~is_node]]
     kind, time = kind.reshape(-1), time.reshape(-1)
     start, kept = np.cumsum(time) - time, time != 0
     return Pieces(np.repeat(path.row, 4)[kept], kind[kept], start[kept], time[kept])
 
 
 def _wait_kind(reasons: Int64) -> Int64:
-    found = np.full(len(reasons), KINDS.index(GAP))
+    kinds = np.full(len(reasons), KINDS.index(GAP))
     for bit, label in reversed(WAITS):
-        found[reasons & bit != 0] = KINDS.index(label)
-    return found
+        kinds[reasons & bit != 0] = KINDS.index(label)
+    return kinds
 
 
 def time_by_kind(pieces: Pieces) -> dict[str, int]:
-    """Returns the path's ns by what they are spent on, longest first."""
-    total = np.zeros(len(KINDS), np.int64)
-    np.add.at(total, pieces.kind, pieces.time)
+    """Returns the path's time (ns) by kind, the longest first."""
+    total = group_sums(pieces.kind, pieces.time, len(KINDS))
     order = np.argsort(-total, kind="stable").tolist()
-    return {KINDS[one]: int(total[one]) for one in order if total[one]}
+    return {KINDS[kind]: int(total[kind]) for kind in order if total[kind]}

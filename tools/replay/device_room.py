@@ -1,6 +1,6 @@
-"""Replays on devices that run only so many activities at once.
+"""Replays on devices that run a limited number of activities at once.
 
-What is ready first takes a place first, and the place that is free first; without a free one it starts when one is.
+The activity that is ready first takes the slot that is free first, and waits for it if none is free.
 """
 
 import heapq
@@ -13,8 +13,9 @@ from .workload import Workload
 
 
 class Problem(NamedTuple):
-    """A row costs `cost_ns` after the latest end of its sources, each `lag_ns` later; dependencies are sorted by
-    target.
+    """Rows with costs and dependencies: a row ends `cost_ns` after the latest of its sources' ends plus `lag_ns`.
+
+    Dependencies are sorted by target.
     """
 
     source: Int64
@@ -23,25 +24,25 @@ class Problem(NamedTuple):
     cost_ns: Int64
 
 
-def ends_with_room(problem: Problem, work: Workload) -> tuple[Int64, Int64]:
-    """Returns the end of each row, and the row whose place it had to wait for, -1 for none. O((n + e) log n)."""
+def ends_with_limited_slots(problem: Problem, work: Workload) -> tuple[Int64, Int64]:
+    """Returns the end of each row, and the row whose slot it had to wait for, -1 for none. O((n + e) log n)."""
     source, target, lag, cost = problem
     count = len(cost)
     by_source = np.argsort(source, kind="stable")
-    after = Ragged.grouped(source[by_source], target[by_source], count)
-    starts, values, lags = after.starts.tolist(), after.values.tolist(), lag[by_source].tolist()
+    dependents = Ragged.grouped(source[by_source], target[by_source], count)
+    starts, values, lags = dependents.starts.tolist(), dependents.values.tolist(), lag[by_source].tolist()
     unmet, costs = np.bincount(target, minlength=count).tolist(), cost.tolist()
-    place = [*work.place.tolist(), *[-1] * (count - len(work))]
-    free = [[(0, -1)] * place.at_once for place in work.places]
-    ready, end, held_by = [0] * count, [0] * count, [-1] * count
+    pool = [*work.slot_pool.tolist(), *[-1] * (count - len(work))]
+    free_slots = [[(0, -1)] * slots.limit for slots in work.slot_pools]
+    ready, end, slot_after = [0] * count, [0] * count, [-1] * count
     heap, begun = list[tuple[int, int]](), bytearray(count)
-    # none for what takes no place, the last, and for devices whose clock tells the order
-    ties = [*(_Ties(4 * one.cut_off_ns) if one.cut_off_ns else None for one in work.places), None]
+    # None for devices whose clock tells the order, and last for rows that take no slot
+    ties = [*(_Ties(4 * slots.cut_off_ns) if slots.cut_off_ns else None for slots in work.slot_pools), None]
 
     def release(row: int) -> None:
         heapq.heappush(heap, (ready[row], row))
-        if tied := ties[place[row]]:
-            tied.add(ready[row], row)
+        if pool_ties := ties[pool[row]]:
+            pool_ties.add(ready[row], row)
 
     for row in range(count):
         if not unmet[row]:
@@ -50,44 +51,42 @@ def ends_with_room(problem: Problem, work: Workload) -> tuple[Int64, Int64]:
         begin, row = heapq.heappop(heap)
         if begun[row]:
             continue
-        device = place[row]
-        if (tied := ties[device]) and (first := tied.first(begin)) != row:
-            # this one is next again, after the lowest of its ties
+        device = pool[row]
+        if (pool_ties := ties[device]) and (first := pool_ties.first(begin)) != row:
+            # of rows that are ready at the same time the lowest goes first; this one is popped again after it
             heapq.heappush(heap, (begin, row))
             begin, row = ready[first], first
         begun[row] = True
         if device >= 0:
-            until, before = free[device][0]
-            if until > begin:
-                begin, held_by[row] = until, before
+            free_from, last_row = free_slots[device][0]
+            if free_from > begin:
+                begin, slot_after[row] = free_from, last_row
         ended = end[row] = begin + costs[row]
         if device >= 0:
-            heapq.heapreplace(free[device], (ended + work.places[device].cut_off_ns, row))
-        for at in range(starts[row], starts[row + 1]):
-            follower = values[at]
-            ready[follower] = max(ready[follower], ended + lags[at])
+            heapq.heapreplace(free_slots[device], (ended + work.slot_pools[device].cut_off_ns, row))
+        for edge in range(starts[row], starts[row + 1]):
+            follower = values[edge]
+            ready[follower] = max(ready[follower], ended + lags[edge])
             unmet[follower] -= 1
             if not unmet[follower]:
                 release(follower)
-    return np.array(end, np.int64), np.array(held_by, np.int64)
+    return np.array(end, np.int64), np.array(slot_after, np.int64)
 
 
 class _Ties:
-    """What is ready on a device, for the choice of what was ready at one time as far as its clock tells: up to `apart`
-    ns later.
-    """
+    """The ready rows of a device, of which those ready within `resolution_ns` count as ready at the same time."""
 
-    def __init__(self, apart: int) -> None:
-        self._apart = apart
+    def __init__(self, resolution_ns: int) -> None:
+        self._resolution_ns = resolution_ns
         self._later: list[tuple[int, int]] = []
         self._tied: list[int] = []
 
     def add(self, ready: int, row: int) -> None:
-        """Adds a row that is ready from then on."""
+        """Adds a row with the time at which it is ready."""
         heapq.heappush(self._later, (ready, row))
 
     def first(self, begin: int) -> int:
-        """Takes out what started first in the measured run, the lowest row; `begin` is when the first of all is ready."""
-        while self._later and self._later[0][0] <= begin + self._apart:
+        """Takes out the lowest row of those ready at `begin`, when the first is: it started first in the measured run."""
+        while self._later and self._later[0][0] <= begin + self._resolution_ns:
             heapq.heappush(self._tied, heapq.heappop(self._later)[1])
         return heapq.heappop(self._tied)

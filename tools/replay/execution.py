@@ -1,8 +1,8 @@
-"""Replays execution graphs: when every node starts and ends if only data dependencies hold it up.
+"""Replays execution graphs: computes when every node starts and ends if it waits for nothing but its dependencies.
 
 A node starts when its last dependency has ended and its gap has passed. Over several ranks a collective starts when the
-last member arrives and lasts the shortest measured duration among its members; members on hosts end each for itself.
-Times are int64 ns from the run's start.
+last member arrives, and lasts as long as the shortest measured duration of its members; on hosts each member ends by
+itself. Times are int64 ns from the run's start.
 """
 
 import logging
@@ -29,7 +29,7 @@ from ...schema.columns import (
 )
 from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph
-from .device_room import Problem, ends_with_room
+from .device_room import Problem, ends_with_limited_slots
 from .host_collectives import ends, meet_on_hosts
 from .node_class import NodeClass
 from .rank_clocks import on_one_clock
@@ -44,14 +44,13 @@ RANKS_NAMED = 8
 
 @dataclass(slots=True, repr=False)
 class Schedule(SummaryRepr):
-    """The run as an earliest-start problem: `end_ns` of a row is the latest end of its sources, each with its `lag_ns`,
-    plus `cost_ns`.
+    """The run as an earliest-start problem: a row ends `cost_ns` after the latest of its sources' ends plus `lag_ns`.
 
-    A row that had to wait for room on its device takes the place of the row `place_of`, -1 for none.
+    A row that waited for a slot of its device takes that of the row `slot_after`, -1 for none.
 
-    The first rows are the nodes. Communication that meets only arrives there; one more row per match stands for the
-    transfer, one per node in several matches for their end, two per member of matches on hosts, and `finish_row` says
-    for each node which row ends it.
+    The first rows are the nodes. For matched communication these are its arrival only. The transfer is a row per match;
+    a node in several matches has one more row for the last of them, a member of a match on hosts two more. `finish_row`
+    is the row whose end is that of the node.
     """
 
     source: Rows
@@ -60,7 +59,7 @@ class Schedule(SummaryRepr):
     cost_ns: Ns
     end_ns: Ns
     finish_row: Rows
-    place_of: Rows
+    slot_after: Rows
 
 
 @dataclass(slots=True, repr=False)
@@ -80,7 +79,7 @@ class Replay(SummaryRepr):
         return 100 * (self.makespan_ns - self.measured_ns) / self.measured_ns if self.measured_ns else None
 
     def summary(self) -> Summary:
-        """Returns how many nodes of how many ranks, and how long they take."""
+        """Returns the number of nodes and ranks, and how long the run takes, measured and replayed."""
         error = "" if self.error_pct is None else f", {self.error_pct:+.2f} %"
         lines = {"measured": microseconds(self.measured_ns), "replayed": f"{microseconds(self.makespan_ns)}{error}"}
         ranks = len(self.work.graphs)
@@ -95,7 +94,7 @@ class Replay(SummaryRepr):
         return to_pandas(self._frame())
 
     def to_polars(self) -> Any:
-        """Returns the same as a polars.DataFrame; ImportError where polars is not installed."""
+        """Returns the table of `to_pandas` as a polars.DataFrame; ImportError where polars is not installed."""
         return to_polars(self._frame())
 
     def _frame(self) -> dict[str, Values]:
@@ -123,15 +122,15 @@ def replay(graph: ExecutionGraph, scale: Sequence[Scale] = ()) -> Replay:
 def replay_ranks(graphs: Sequence[ExecutionGraph], scale: Sequence[Scale] = ()) -> Replay:
     """Replays several ranks together; the rows of the result are the graphs' rows, one graph after the other.
 
-    Their clocks are compared by what ends on several ranks, so that each begins when it did. Members of a group whose
-    graphs are not given are not waited for. A send and its receive meet like a collective. O(n + e) in time and memory.
-    Raises DataError, naming where each rank stands, when nodes never become ready.
+    The ranks' clocks are aligned by the collectives that they share. Members of a group whose graphs are not given are
+    not waited for. A send waits for its receive as members of a collective wait for each other. O(n + e) in time and
+    memory. Raises DataError if nodes never become ready, with the node at which each rank is stuck.
     """
     return next(replays(graphs, [scale]))
 
 
 def replays(graphs: Sequence[ExecutionGraph], changes: Iterable[Sequence[Scale]]) -> Iterator[Replay]:
-    """Yields the same with each change; what these replays have in common is gathered once."""
+    """Yields a replay of the ranks with each of the changes, for which their columns are gathered once."""
     members = rendezvous(graphs)
     work = on_one_clock(gather(graphs), members)
     if work.missing_dependencies:
@@ -154,14 +153,14 @@ def _schedule(work: Workload, members: MatchedNodes) -> Schedule:
     on_hosts = meet_on_hosts(work, members)
     host_row, host_matched = members.row[on_hosts], members.matched[on_hosts]
     members = replace(members, row=members.row[~on_hosts], matched=members.matched[~on_hosts])
-    nodes, met = len(work), len(work) + members.count
+    nodes, first_several = len(work), len(work) + members.count
     finish_row = np.arange(nodes)
     finish_row[members.row] = nodes + members.matched
     # a kernel that carries several messages ends with the last of them
     several = np.flatnonzero(np.bincount(members.row, minlength=nodes) > 1)
-    count = met + len(several)
-    finish_row[several] = np.arange(met, count)
-    last = np.flatnonzero(finish_row[members.row] >= met)
+    count = first_several + len(several)
+    finish_row[several] = np.arange(first_several, count)
+    last = np.flatnonzero(finish_row[members.row] >= first_several)
     last = last[np.argsort(members.row[last], kind="stable")]
     hosts = ends(work, host_row, host_matched, count)
     finish_row[host_row] = hosts.finish_row
@@ -172,8 +171,8 @@ def _schedule(work: Workload, members: MatchedNodes) -> Schedule:
     np.minimum.at(transfer, members.matched, work.duration_ns[members.row])
     transfer[np.bincount(members.matched, minlength=members.count) == 0] = 0
     cost = np.concatenate((work.wait_ns + work.duration_ns, transfer, np.zeros(len(several), np.int64), hosts.cost_ns))
-    met_rows = finish_row[:nodes] != np.arange(nodes)
-    cost[:nodes][met_rows] = work.wait_ns[met_rows]
+    ends_elsewhere = finish_row[:nodes] != np.arange(nodes)
+    cost[:nodes][ends_elsewhere] = work.wait_ns[ends_elsewhere]
     order = topological_order(source, target, len(cost))
     if len(order) < len(cost):
         ready = np.zeros(len(cost), bool)
@@ -181,23 +180,23 @@ def _schedule(work: Workload, members: MatchedNodes) -> Schedule:
         raise DataError(_never_ready(work, np.flatnonzero(~ready[finish_row])))
     problem = Problem(source, target, lag, cost)
     try:
-        end, place_of = _ends(order, problem, work)
+        end, slot_after = _ends(order, problem, work)
     except OverflowError as error:
         raise DataError(
             "the times of the graphs add up to more than any clock shows; convert the traces again"
         ) from error
-    return Schedule(*problem, end, finish_row, place_of)
+    return Schedule(*problem, end, finish_row, slot_after)
 
 
 def _ends(order: Rows, problem: Problem, work: Workload) -> tuple[Int64, Rows]:
-    """Returns when each row ends, and whose place it takes."""
-    if work.place.max(initial=-1) >= 0:
-        return ends_with_room(problem, work)
+    """Returns when each row ends, and the row whose slot it waited for, -1 for none."""
+    if work.slot_pool.max(initial=-1) >= 0:
+        return ends_with_limited_slots(problem, work)
     return earliest_ends(order, problem), np.full(len(problem.cost_ns), -1)
 
 
 def topological_order(source: Int64, target: Int64, count: int) -> Rows:
-    """Returns rows with every source before its targets; rows on a cycle or behind one are missing. O(count + edges)."""
+    """Returns the rows with every source before its targets, without rows on a cycle or behind one. O(n + e)."""
     if np.all(source < target):
         return np.arange(count)
     by_source = np.argsort(source, kind="stable")
@@ -215,15 +214,16 @@ def topological_order(source: Int64, target: Int64, count: int) -> Rows:
 
 
 def earliest_ends(order: Rows, problem: Problem) -> Int64:
-    """Returns for each row the latest end of its sources plus their lag, 0 without any, plus its cost. The `order` has
-    sources before targets.
+    """Returns when each row ends: its cost after the latest of its sources' ends plus lag, or after 0 without sources.
+
+    `order` has every source before its targets.
     """
     source, target, lag, cost = problem
-    place = np.empty(len(cost), np.int64)
-    place[order] = np.arange(len(cost))
-    in_order = np.argsort(place[target], kind="stable")
-    end, took = _numbers(cost), lag + cost[target]
-    for before, row, after in zip(*(_numbers(column[in_order]) for column in (source, target, took)), strict=True):
+    position = np.empty(len(cost), np.int64)
+    position[order] = np.arange(len(cost))
+    in_order = np.argsort(position[target], kind="stable")
+    end, delay = _numbers(cost), lag + cost[target]
+    for before, row, after in zip(*(_numbers(column[in_order]) for column in (source, target, delay)), strict=True):
         ends = end[before] + after
         if ends > end[row]:
             end[row] = ends
@@ -231,30 +231,30 @@ def earliest_ends(order: Rows, problem: Problem) -> Int64:
 
 
 def _numbers(column: Int64) -> "array[int]":
-    """Returns a column for loops over its numbers: as fast as a list, in a fifth of its memory."""
+    """Returns an array to loop over: as fast as a list, in a fifth of its memory."""
     return array("q", np.ascontiguousarray(column, np.int64).tobytes())
 
 
 def _never_ready(work: Workload, stuck: Int64) -> str:
-    """Returns where each rank stands still: the first, by id, of its nodes that never end."""
+    """Returns the message that names for each rank the first node, by id, that never becomes ready."""
     ids = np.concatenate([graph.id for graph in work.graphs])[stuck]
     ranks = np.searchsorted(work.first_row, stuck, side="right") - 1
     by_rank = np.lexsort((ids, ranks))
     firsts = stuck[by_rank][np.unique(ranks[by_rank], return_index=True)[1]]
-    named = [_standing(work, row) for row in firsts[:RANKS_NAMED].tolist()]
+    ranks_shown = [_standing(work, row) for row in firsts[:RANKS_NAMED].tolist()]
     more = [f"and {len(firsts) - RANKS_NAMED} more ranks"] if len(firsts) > RANKS_NAMED else []
     remedy = (
         "its dependencies form a cycle, convert the trace again"
         if len(work.graphs) == 1
         else "the ranks issue their collectives in different orders, or one has a cycle; check that all are of one run"
     )
-    return f"{len(stuck)} of {len(work)} nodes never become ready: {', '.join(named + more)}; {remedy}"
+    return f"{len(stuck)} of {len(work)} nodes never become ready: {', '.join(ranks_shown + more)}; {remedy}"
 
 
 def _standing(work: Workload, row: int) -> str:
     rank = work.rank_of(row)
-    graph, own_row = work.graphs[rank], row - int(work.first_row[rank])
-    node = f"node {graph.id[own_row]} ({graph.name[own_row]})"
+    graph, graph_row = work.graphs[rank], row - int(work.first_row[rank])
+    node = f"node {graph.id[graph_row]} ({graph.name[graph_row]})"
     if work.node_class[row] == NodeClass.COMMUNICATION:
-        node += f" of group {graph.texts('pg_name')[own_row] or '?'}"
+        node += f" of group {graph.texts('pg_name')[graph_row] or '?'}"
     return f"rank {work.rank_labels()[rank]} at {node}" if len(work.graphs) > 1 else node

@@ -1,7 +1,7 @@
-"""What ends the transfers of hosts (gloo) that are one collective or message of several ranks.
+"""Ends of collectives and messages between host threads (gloo), of which each member ends by itself.
 
-gloo's members of a collective end each for itself: by as long as measured after the last one had arrived, or, in what
-has a root and in messages, after the last of those that had arrived before it ended.
+A member ends as long after the last arrival as measured. In messages and collectives with a root it counts from the
+last of the arrivals that came before its measured end.
 """
 
 from typing import NamedTuple
@@ -16,8 +16,8 @@ from .workload import Workload
 
 
 class Ends(NamedTuple):
-    """Rows of a schedule beside the nodes: dependencies of them, sorted by target, what each costs, and the one that
-    ends each member.
+    """Rows that are added to a schedule: their dependencies, sorted by target, their costs, and for each member the row
+    whose end is its end.
     """
 
     source: Int64
@@ -27,28 +27,28 @@ class Ends(NamedTuple):
 
 
 def meet_on_hosts(work: Workload, nodes: MatchedNodes) -> Bool:
-    """Returns which of the pairs are of a match all of whose members ran on a host thread at a recorded time."""
+    """Returns which pairs belong to a match whose members all ran on host threads, at recorded times."""
     elsewhere = ~work.is_timed[nodes.row] | work.is_activity[nodes.row]
     return np.asarray(np.bincount(nodes.matched[elsewhere], minlength=nodes.count)[nodes.matched] == 0)
 
 
 def ends(work: Workload, row: Int64, matched: Int64, first: int) -> Ends:
-    """Returns the ends of the members `row` of each match, in rows from `first` on. O(n log n).
+    """Returns the rows, numbered from `first` on, for the members `row` of the matches `matched`. O(n log n).
 
-    Per member there is a row for it and those before it having arrived, and a row for its end.
+    Each member has two: one for its arrival and all earlier ones, one for its end.
     """
     order = np.lexsort((work.measured_start_ns[row], matched))
     member, group = row[order], matched[order]
     start, end, count = work.measured_start_ns[member], work.measured_end_ns[member], len(member)
-    held_by = _last_arrived(group, start, np.where(await_each_other(work, member), EVER, end))
-    # what is made shorter or longer is so behind the last arrival too
+    last_arrival = _last_arrived(group, start, np.where(await_each_other(work, member), EVER, end))
+    # a changed duration changes the time after the last arrival by the same factor
     factor = work.duration_ns[member] / np.maximum(end - start, 1)
-    cost = np.rint(np.maximum(end - start[held_by], 0) * factor).astype(np.int64)
+    cost = np.rint(np.maximum(end - start[last_arrival], 0) * factor).astype(np.int64)
     arrived, ended = first + np.arange(count), first + count + np.arange(count)
     follows = np.flatnonzero(np.diff(group) == 0)
     finish_row = np.empty(count, np.int64)
     finish_row[order] = ended
-    source = np.concatenate((member, arrived[follows], arrived[held_by]))
+    source = np.concatenate((member, arrived[follows], arrived[last_arrival]))
     target = np.concatenate((arrived, arrived[follows + 1], ended))
     by_target = np.argsort(target, kind="stable")
     return Ends(
@@ -60,12 +60,13 @@ def ends(work: Workload, row: Int64, matched: Int64, first: int) -> Ends:
 
 
 def _last_arrived(group: Int64, start: Int64, end: Int64) -> Int64:
-    """Returns for each member, sorted by match and start, the last of its match that had arrived before it ended,
-    itself at least.
+    """Returns for each member the last of its match that arrived before it ended, at least itself.
+
+    Members are sorted by match and start.
     """
     firsts = np.flatnonzero(np.append(True, np.diff(group) != 0))[: len(group)]
     last = np.arange(len(group))
     for begin, until in zip(firsts.tolist(), [*firsts[1:].tolist(), len(group)], strict=False):
-        before = begin - 1 + np.searchsorted(start[begin:until], end[begin:until], side="left")
-        last[begin:until] = np.maximum(last[begin:until], before)
+        arrived = begin - 1 + np.searchsorted(start[begin:until], end[begin:until], side="left")
+        last[begin:until] = np.maximum(last[begin:until], arrived)
     return last

@@ -13,13 +13,12 @@ from ...schema.traces import MEMORY_CATEGORIES
 Classes = npt.NDArray[np.uint8]
 
 UNRECORDED_WORK = ("unrecorded host",)
-"""Host nodes for what the trace did not record. `host idle` is not one: it is mostly Python at work between ops."""
+"""Names of host nodes for unrecorded work. `host idle` is not among them: it is mostly Python running between ops."""
 
 COMMUNICATION_TYPES = (NodeType.COMM_SEND, NodeType.COMM_RECV, NodeType.COMM_COLL)
 MEMORY_TYPES = (NodeType.MEM_LOAD, NodeType.MEM_STORE)
 MEMORY_NAME = re.compile(r"__amd_rocclr_(copy|fill)Buffer|MEMORY_COPY_|dma_request$")
-"""Copies and sets that are recorded like kernels: ROCm's runtime does them by kernels of its own, MTIA by DMA requests.
-"""
+"""Names of copies and sets that are recorded as kernels: ROCm's runtime launches kernels for them, MTIA DMA requests."""
 
 
 class NodeClass(IntEnum):
@@ -35,7 +34,7 @@ class NodeClass(IntEnum):
 
     @property
     def label(self) -> str:
-        """In words."""
+        """The name in lower case."""
         return self.name.lower()
 
 

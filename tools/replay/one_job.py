@@ -1,4 +1,4 @@
-"""Whether graphs can be of one job: each of another rank, of one world, with communication that meets."""
+"""Checks whether graphs can be of one job: different ranks of one world size, whose collectives match."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -11,36 +11,34 @@ from .rendezvous import communication_of
 
 
 def why_not_one_job(graphs: Sequence[ExecutionGraph]) -> str:
-    """Returns what tells that they are not, in words; empty where nothing does. O(n log n) in the communication nodes."""
+    """Returns why the graphs cannot be of one job, "" if they can. O(n log n) in the communication nodes."""
     ranks = [graph.number("rank", -1) for graph in graphs]
     twice = [rank for rank, count in Counter(ranks).items() if count > 1 and rank >= 0]
     if twice:
         return f"{len([rank for rank in ranks if rank == twice[0]])} graphs are of rank {twice[0]}"
     worlds = {graph.number("world_size", -1): rank for graph, rank in zip(graphs, ranks, strict=True)}
-    known = sorted(set(worlds) - {-1})
-    if len(known) > 1:
-        return f"rank {worlds[known[0]]} is of {known[0]} ranks, rank {worlds[known[1]]} of {known[1]}"
-    alone = _never_meeting(graphs, ranks)
+    sizes = sorted(set(worlds) - {-1})
+    if len(sizes) > 1:
+        return f"rank {worlds[sizes[0]]} is of {sizes[0]} ranks, rank {worlds[sizes[1]]} of {sizes[1]}"
+    unmatched = _never_meeting(graphs, ranks)
     return (
-        f"of {alone[1]:,} collectives of rank {alone[0]} with other ranks that are given none meets theirs"
-        if alone
+        f"of {unmatched[1]:,} collectives of rank {unmatched[0]} with other ranks that are given none meets theirs"
+        if unmatched
         else ""
     )
 
 
 def _never_meeting(graphs: Sequence[ExecutionGraph], ranks: list[int]) -> tuple[int, int] | None:
-    """Returns the first rank that has collectives with other given ranks, and meets none of them in any; and how many
-    these are.
-    """
+    """Returns the first rank of whose collectives with other given ranks none matches, and how many these are."""
     if len(graphs) < 2 or -1 in ranks:
         return None
-    calls = [communication_of(graph, place) for place, graph in enumerate(graphs)]
-    found, given = match(calls), set(ranks)
-    shared = np.array([len(given.intersection(ranks_of(group.ranks))) > 1 for group in found.groups], np.bool_)
-    rank_of_match = [np.unique(matched) for matched in found.matched]
-    met = np.bincount(np.concatenate(rank_of_match), minlength=len(found)) > 1
-    for rank, group, matched in zip(ranks, found.group, found.matched, strict=True):
-        own = matched[(group >= 0) & shared[np.maximum(group, 0)]] if len(shared) else matched[:0]
-        if len(own) and not met[own].any():
-            return rank, len(own)
+    calls = [communication_of(graph, position) for position, graph in enumerate(graphs)]
+    matches, ranks_read = match(calls), set(ranks)
+    shared = np.array([len(ranks_read.intersection(ranks_of(group.ranks))) > 1 for group in matches.groups], np.bool_)
+    rank_of_match = [np.unique(matched) for matched in matches.matched]
+    met = np.bincount(np.concatenate(rank_of_match), minlength=len(matches)) > 1
+    for rank, group, matched in zip(ranks, matches.group, matches.matched, strict=True):
+        own_matches = matched[(group >= 0) & shared[np.maximum(group, 0)]] if len(shared) else matched[:0]
+        if len(own_matches) and not met[own_matches].any():
+            return rank, len(own_matches)
     return None

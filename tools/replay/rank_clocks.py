@@ -12,10 +12,9 @@ from .workload import Workload
 
 
 def on_one_clock(work: Workload, nodes: MatchedNodes) -> Workload:
-    """Returns the workload with the measured times of each rank, and the waits that count from its start, moved to
-    where it began.
+    """Returns the workload with each rank's measured times, and waits from its start, moved to when the rank began.
 
-    O(m log m) in the nodes that meet, besides the columns.
+    O(m log m) in the m matched nodes, plus O(n).
     """
     rows = np.arange(len(work))
     begin = begin_of_ranks(len(work.graphs), _attendance(work, nodes))[work.ranks_of(rows)]
@@ -42,7 +41,7 @@ def _attendance(work: Workload, nodes: MatchedNodes) -> MatchedTimes:
 
 
 def await_each_other(work: Workload, row: Int64) -> Bool:
-    """Returns which of the nodes are of collectives that no member can end before all have come: those without a root."""
+    """Returns which nodes are of collectives that end only after all members have arrived: those without a root."""
     kind = np.concatenate([graph.collective_types() for graph in work.graphs])[row]
     types = np.concatenate([graph.type for graph in work.graphs])[row]
     return np.asarray((types == NodeType.COMM_COLL) & awaits_all(kind))

@@ -1,5 +1,5 @@
-"""Finds the nodes of several ranks' graphs that are one collective or message. What has no counterpart among these
-ranks is left out.
+"""Matches the nodes of several ranks' graphs that are one collective or message; nodes without a counterpart are left
+out.
 """
 
 from collections.abc import Sequence
@@ -15,8 +15,9 @@ from ...schema.graph import ExecutionGraph, NodeType
 
 @dataclass(slots=True)
 class MatchedNodes:
-    """Pairs (row, number of its match), sorted by match, of which there are `count`; rows count over all graphs, one
-    after the other.
+    """Pairs of a row and the number of its match, sorted by match; `count` is the number of matches.
+
+    Rows are numbered over all graphs, one after the other.
     """
 
     row: Int64
@@ -26,26 +27,25 @@ class MatchedNodes:
 
 def rendezvous(graphs: Sequence[ExecutionGraph]) -> MatchedNodes:
     """Matches collectives and messages over ranks; O(n log n) in the communication nodes."""
-    calls = [communication_of(graph, place) for place, graph in enumerate(graphs)] if len(graphs) > 1 else []
-    found = match(calls)
+    calls = [communication_of(graph, position) for position, graph in enumerate(graphs)] if len(graphs) > 1 else []
+    matches = match(calls)
     first_row = np.cumsum([0, *map(len, graphs)])
     row = np.concatenate(
-        [np.empty(0, np.int64), *(own.row + first for own, first in zip(calls, first_row, strict=False))]
+        [np.empty(0, np.int64), *(of_graph.row + first for of_graph, first in zip(calls, first_row, strict=False))]
     )
-    rank = np.repeat(np.arange(len(calls)), [len(own) for own in calls])
-    matched = np.concatenate([np.empty(0, np.int64), *found.matched])
-    ranks = np.bincount(np.unique(matched * len(graphs) + rank) // len(graphs), minlength=len(found))
+    rank = np.repeat(np.arange(len(calls)), [len(of_graph) for of_graph in calls])
+    matched = np.concatenate([np.empty(0, np.int64), *matches.matched])
+    ranks = np.bincount(np.unique(matched * len(graphs) + rank) // len(graphs), minlength=len(matches))
     order = np.argsort(matched, kind="stable")
     order = order[ranks[matched[order]] > 1]
     _, number = np.unique(matched[order], return_inverse=True)
     return MatchedNodes(row[order], number, int((ranks > 1).sum()))
 
 
-def communication_of(graph: ExecutionGraph, place: int) -> Calls:
-    """Returns the collectives and messages of a rank, in the order in which they were issued."""
-    # a send without a time of its own is part of a kernel that carried several messages, and its last one has the
-    # kernel's time
+def communication_of(graph: ExecutionGraph, position: int) -> Calls:
+    """Returns the collectives and messages of the graph at this position, in the order in which they were issued."""
+    # of a kernel that carries several messages only the last one has the kernel's duration, the others last 0 ns
     instant = (graph.type == NodeType.COMM_SEND) & (graph.duration_ns == 0)
     rows = np.flatnonzero(np.isin(graph.type, COMMUNICATION) & ~instant)
     by_id = rows[np.argsort(graph.id[rows], kind="stable")]
-    return graph_calls(graph, by_id, graph.number("rank", place))
+    return graph_calls(graph, by_id, graph.number("rank", position))

@@ -1,8 +1,8 @@
-"""What limits a kernel on its device, by the roofline model: operations, or the bytes that they need.
+"""Tells what limits a kernel on its device by the roofline model: operations, or the bytes that it moves.
 
-A kernel that does more operations per byte than the device can do while it moves one is bound by compute, else by
-memory (Williams, Waterman and Patterson, Roofline, 2009). Measured time is not asked: a kernel far below its roof is
-limited by something else besides.
+A kernel with more operations per byte than the ratio of the device's peaks is compute-bound, else memory-bound
+(Williams, Waterman and Patterson, Roofline, 2009). Measured time does not count: a kernel far below its roof is also
+limited by something else.
 """
 
 import re
@@ -19,7 +19,7 @@ from .node_class import Classes, NodeClass
 
 UNKNOWN_DEVICE = Peak(*[0.0] * len(Peak._fields))
 TF32 = re.compile(r"tf32|xf32|_s1688|_s161616|tensorop_s\d", re.IGNORECASE)
-"""How cuBLAS, CUTLASS, cuDNN and hipBLASLt call kernels that take fp32 operands to the matrix engines."""
+"""How cuBLAS, CUTLASS, cuDNN and hipBLASLt name kernels that compute with fp32 operands on the matrix engines."""
 
 
 class Bound(Enum):
@@ -30,22 +30,20 @@ class Bound(Enum):
 
 
 class LeastTime(NamedTuple):
-    """The seconds that each of n kernels takes at least for its operations and for its bytes; NaN where work or peak is
-    not known.
-    """
+    """The least seconds that each kernel needs for its operations and for its bytes; NaN if work or peak is unknown."""
 
     compute: Summary
     memory: Summary
 
     def bound_by(self, bound: Bound) -> Bool:
-        """Returns which kernels are, of those of which both are known; what takes none of either is bound by nothing."""
-        known = (self.compute > 0) | (self.memory > 0)
+        """Returns which kernels this resource limits, where both times are known and one is above 0."""
+        takes_time = (self.compute > 0) | (self.memory > 0)
         chosen = self.compute > self.memory if bound is Bound.COMPUTE else self.compute <= self.memory
-        return np.asarray(known & chosen)
+        return np.asarray(takes_time & chosen)
 
 
 class Kernels(NamedTuple):
-    """What tells the work of n kernels, by columns; numbers are ABSENT where not known."""
+    """The work of kernels by columns: `element` is the size of an element in bytes. Unknown numbers are ABSENT."""
 
     name: Categorical
     device: Int64
@@ -54,45 +52,46 @@ class Kernels(NamedTuple):
     element: Int64
 
 
-def device_peaks(names: Mapping[int, str], given: Mapping[str, float] | None = None) -> dict[int, Peak]:
-    """Returns the peak of each device by number, from its recorded name, with what is `given` by field of Peak instead;
-    others are left out.
+def device_peaks(names: Mapping[int, str], overrides: Mapping[str, float] | None = None) -> dict[int, Peak]:
+    """Returns the peak of each device by number, from its recorded name, with `overrides` of fields of Peak.
+
+    Devices without a known peak are left out.
     """
-    known = {device: peak_of(name) or UNKNOWN_DEVICE for device, name in names.items()}
-    peaks = {device: peak._replace(**(given or {})) for device, peak in known.items()}
+    recorded = {device: peak_of(name) or UNKNOWN_DEVICE for device, name in names.items()}
+    peaks = {device: peak._replace(**(overrides or {})) for device, peak in recorded.items()}
     return {device: peak for device, peak in peaks.items() if peak != UNKNOWN_DEVICE}
 
 
 def least_time(kernels: Kernels, peaks: Mapping[int, Peak]) -> LeastTime:
-    """Returns what the peak of each kernel's device leaves it, for its number format. O(n log n)."""
+    """Returns the least time of each kernel at the peaks of its device for its number format. O(n log n)."""
     compute, memory = roofs(kernels, peaks)
     operations = np.where(kernels.operations != ABSENT, kernels.operations, np.nan)
     moved = np.where(kernels.bytes != ABSENT, kernels.bytes, np.nan)
-    # no operations take no time, even of a format that the device lacks
+    # 0 operations take no time, even in a format that the device does not have
     return LeastTime(np.where(operations == 0, 0.0, operations / compute), np.where(moved == 0, 0.0, moved / memory))
 
 
 def roofs(kernels: Kernels, peaks: Mapping[int, Peak]) -> tuple[Summary, Summary]:
-    """Returns for each kernel the FLOP/s and the bytes/s that its device can do at most for its number format; NaN
-    where not known.
-    """
+    """Returns for each kernel its device's peak FLOP/s for its number format, and peak bytes/s; NaN if unknown."""
     compute, memory = np.full((2, len(kernels.device)), np.nan)
     tf32 = kernels.name.where(lambda name: TF32.search(name) is not None)
-    for number, own in rows_of_each(kernels.device).items():
+    for number, rows in rows_of_each(kernels.device).items():
         if (peak := peaks.get(number)) is None:
             continue
-        rate = peak.tflops(kernels.element[own])
+        rate = peak.tflops(kernels.element[rows])
         if peak.tf32:
-            rate = np.where(tf32[own] & (kernels.element[own] == 4), peak.tf32, rate)
-        compute[own], memory[own] = rate * 1e12, peak.memory * 1e9
+            rate = np.where(tf32[rows] & (kernels.element[rows] == 4), peak.tf32, rate)
+        compute[rows], memory[rows] = rate * 1e12, peak.memory * 1e9
     return np.where(compute > 0, compute, np.nan), np.where(memory > 0, memory, np.nan)
 
 
-def bound_by(graph: ExecutionGraph, classes: Classes, bound: Bound, given: Mapping[str, float] | None = None) -> Bool:
-    """Returns which nodes are computation bound so, as far as their work and their device are known."""
+def bound_by(
+    graph: ExecutionGraph, classes: Classes, bound: Bound, overrides: Mapping[str, float] | None = None
+) -> Bool:
+    """Returns which nodes are computation that this resource limits, as far as work and device are known."""
     device = graph.integers("device")
     numbers = np.unique(device[graph.is_activity]).tolist()
     names = {number: str(graph.metadata.get(f"{DEVICE_NAME}{number}", "")) for number in numbers}
     columns = (graph.integers(name) for name in ("num_ops", "tensor_size", "element_size"))
-    found = least_time(Kernels(graph.name, device, *columns), device_peaks(names, given))
-    return np.asarray(found.bound_by(bound) & (classes == NodeClass.COMPUTATION))
+    times = least_time(Kernels(graph.name, device, *columns), device_peaks(names, overrides))
+    return np.asarray(times.bound_by(bound) & (classes == NodeClass.COMPUTATION))

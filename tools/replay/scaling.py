@@ -1,7 +1,7 @@
-"""What-if factors by which durations of nodes are multiplied, written `REGEX=F`, `class:CLASS=F` or `bound:RESOURCE=F`.
+"""Factors for the durations of nodes in what-if replays: `REGEX=F`, `class:CLASS=F` or `bound:RESOURCE=F`.
 
-`bound:compute=0.5` asks for a device of twice the operations per second, `bound:memory=0.5` for one of twice the
-bandwidth. `class:host` covers idle time between ops too, but not the time of work that the trace did not record.
+`bound:compute=0.5` stands for a device with twice the operations per second, `bound:memory=0.5` for twice the
+bandwidth. `class:host` includes idle time between ops, but not work that the trace did not record.
 """
 
 import logging
@@ -33,10 +33,9 @@ NO_BOUND = ": no kernel of known work is bound so on a device of known peak; nam
 
 
 class Scale(NamedTuple):
-    """Multiplies the durations of one class of nodes, of what is bound by one resource, or of the nodes whose name
-    contains a match.
+    """Multiplies the durations of a class of nodes, of kernels that a resource limits, or of nodes by name.
 
-    `peaks` are the fields of Peak, of all devices, that count instead of the table's to tell what is bound by what.
+    `peaks` override fields of Peak, for all devices, where a resource is the target.
     """
 
     spec: str
@@ -45,18 +44,18 @@ class Scale(NamedTuple):
     peaks: Mapping[str, float] = {}
 
     def matches(self, graph: ExecutionGraph, classes: Classes) -> Bool:
-        """Returns which nodes of the graph it changes."""
+        """Returns which nodes of the graph are scaled."""
         if isinstance(self.target, NodeClass):
             return np.asarray(classes == self.target)
         if isinstance(self.target, Bound):
             return bound_by(graph, classes, self.target, self.peaks)
-        return graph.name.where(_found(self.target))
+        return graph.name.where(_contains(self.target))
 
 
 def parse_scale(spec: str) -> Scale:
     """Reads `REGEX=F`, `class:CLASS=F` or `bound:RESOURCE=F`, split at the last `=`.
 
-    Raises ValueError, saying what is wrong: no usable factor, an unknown class, a broken expression.
+    Raises ValueError for an unusable factor, an unknown class or resource, or a broken regular expression.
 
     >>> parse_scale("class:host=0.5").factor
     0.5
@@ -97,38 +96,36 @@ def _target(selector: str) -> NodeClass | Bound | re.Pattern[str]:
 
 
 def check_names(graphs: Sequence[ExecutionGraph], scale: Sequence[Scale]) -> None:
-    """Raises RequestError for a regular expression that is found in no node's name: its answer would be that of the
-    unchanged run.
-    """
-    for one in scale:
-        if isinstance(one.target, re.Pattern) and not any(
-            graph.name.where(_found(one.target)).any() for graph in graphs
+    """Raises RequestError for a regular expression that matches no node's name, as it would change nothing."""
+    for change in scale:
+        if isinstance(change.target, re.Pattern) and not any(
+            graph.name.where(_contains(change.target)).any() for graph in graphs
         ):
-            word = one.target.pattern
-            hint = f"write class:{one.spec}" if word in SCALABLE else "trace-view and trace-report show the names"
-            raise RequestError(f"--scale {one.spec}: no node has {word!r} in its name: {hint}")
+            word = change.target.pattern
+            hint = f"write class:{change.spec}" if word in SCALABLE else "trace-view and trace-report show the names"
+            raise RequestError(f"--scale {change.spec}: no node has {word!r} in its name: {hint}")
 
 
-def _found(pattern: re.Pattern[str]) -> Callable[[str], bool]:
+def _contains(pattern: re.Pattern[str]) -> Callable[[str], bool]:
     return lambda name: bool(pattern.search(name))
 
 
 def node_factors(graphs: Sequence[ExecutionGraph], classes: Sequence[Classes], scale: Sequence[Scale]) -> list[Factors]:
-    """Returns for each graph the factor of each node's duration; a scale that no node of any graph matches is said."""
+    """Returns for each graph the factor of each node's duration; warns of a scale that matches no node."""
     factors = [np.ones(len(graph)) for graph in graphs]
-    for one in scale:
+    for change in scale:
         matched = 0
         for graph, node_class, factor in zip(graphs, classes, factors, strict=True):
-            chosen = one.matches(graph, node_class)
-            factor[chosen] *= one.factor
+            chosen = change.matches(graph, node_class)
+            factor[chosen] *= change.factor
             matched += int(chosen.sum())
         if not matched:
             log.warning(
-                "warning: scale %r matches no node%s", one.spec, NO_BOUND if isinstance(one.target, Bound) else ""
+                "warning: scale %r matches no node%s", change.spec, NO_BOUND if isinstance(change.target, Bound) else ""
             )
     return factors
 
 
 def class_factor(scale: Sequence[Scale], node_class: NodeClass) -> float:
-    """Returns the product of the factors given for a whole class."""
-    return math.prod(one.factor for one in scale if one.target == node_class)
+    """Returns the product of the factors of a class of nodes."""
+    return math.prod(change.factor for change in scale if change.target == node_class)

@@ -1,9 +1,9 @@
-"""How long ASTRA-sim's replay mode takes a rank: the graph played by that simulator's rules.
+"""Replays a graph by the rules of ASTRA-sim's replay mode, which tells when a rank finishes there.
 
-It runs one host node, one computation and one communication at a time, each for its `duration_micros`, as soon as all
-data and control dependencies have ended; of several that are ready it takes the one with the lowest id. Streams and
-threads do not count, and ranks do not wait for each other. Read from the generations of 2025-08 and 2026-03 and
-compared with them: the same to the ns, but for 1 ns per node of 0 µs, which either may take.
+The simulator runs one host node, one computation and one communication at a time, each for its `duration_micros`, when
+all its data and control dependencies have ended. Of several ready nodes it takes the one with the lowest id. Streams
+and threads do not count, and ranks do not wait for each other. Times agree to the ns with the versions of 2025-08 and
+2026-03, except for 1 ns per node of 0 µs.
 """
 
 import heapq
@@ -23,9 +23,7 @@ HOST, COMPUTATION, TRANSFER = range(3)
 
 
 class SimulatedRank(msgspec.Struct, frozen=True):
-    """When a rank finishes in the simulator, and when the run that was measured did, in µs from its start; `error_pct`
-    between the two.
-    """
+    """When a rank finishes in the simulator and in the measured run, in µs from its start, and the difference."""
 
     finish_us: float
     measured_us: float
@@ -33,7 +31,7 @@ class SimulatedRank(msgspec.Struct, frozen=True):
 
 
 class Simulated(msgspec.Struct, frozen=True):
-    """Every rank by its label, and how far the worst is off."""
+    """Every rank by its label, and the largest error."""
 
     simulator: str
     ranks: dict[str, SimulatedRank]
@@ -41,23 +39,24 @@ class Simulated(msgspec.Struct, frozen=True):
 
 
 def simulated(graphs: Sequence[ExecutionGraph]) -> Simulated:
-    """Returns what the simulator will say of each rank. O((n + e) log n). Raises DataError for a graph that is not for
-    it, or has a cycle.
+    """Returns when the simulator finishes each rank. O((n + e) log n).
+
+    Raises DataError for a graph of another target, or with a cycle.
     """
     work = gather(graphs)
     ranks = {}
-    for place, (label, graph) in enumerate(zip(work.rank_labels(), graphs, strict=True)):
+    for position, (label, graph) in enumerate(zip(work.rank_labels(), graphs, strict=True)):
         if graph.metadata.get("target") != ASTRA_SIM:
             raise DataError(f"the graph of rank {label} is not for {ASTRA_SIM}; convert with --target {ASTRA_SIM}")
         finish = int(simulated_ends(graph).max(initial=0)) / 1000
-        of_rank = work.ranks_of(np.arange(len(work))) == place
+        of_rank = work.ranks_of(np.arange(len(work))) == position
         measured = int(work.measured_end_ns[of_rank].max(initial=0)) / 1000
         ranks[label] = SimulatedRank(finish, measured, 100 * (finish - measured) / measured if measured else 0.0)
     return Simulated(ASTRA_SIM, ranks, max((rank.error_pct for rank in ranks.values()), key=abs, default=0.0))
 
 
 def simulated_ends(graph: ExecutionGraph) -> Int64:
-    """Returns when each node of a graph ends by these rules, in ns. Raises DataError where nodes never become ready."""
+    """Returns when each node of a graph ends in the simulator (ns). Raises DataError if nodes never become ready."""
     count, slot = len(graph), _slots(graph)
     data, control = data_edges(graph), control_edges(graph)
     edges = np.unique(
@@ -75,10 +74,10 @@ def simulated_ends(graph: ExecutionGraph) -> Int64:
     running: list[tuple[int, int]] = []
     free, end, now = [True] * 3, [-1] * count, 0
     while True:
-        for place in range(3):
-            if free[place] and ready[place]:
-                row = heapq.heappop(ready[place])
-                free[place] = False
+        for slot_number in range(3):
+            if free[slot_number] and ready[slot_number]:
+                row = heapq.heappop(ready[slot_number])
+                free[slot_number] = False
                 heapq.heappush(running, (now + length[row], row))
         if not running:
             break
@@ -100,10 +99,10 @@ def _slots(graph: ExecutionGraph) -> list[int]:
     return slots
 
 
-def describe_simulated(found: Simulated) -> str:
+def describe_simulated(result: Simulated) -> str:
     """Returns a line per rank, for people."""
     lines = [
         f"rank {label:<10}{rank.finish_us:>14,.1f} µs simulated{rank.measured_us:>14,.1f} µs measured  {rank.error_pct:+.2f} %"
-        for label, rank in found.ranks.items()
+        for label, rank in result.ranks.items()
     ]
-    return "\n".join([*lines, f"worst {found.worst_error_pct:+.2f} %, in {found.simulator}'s replay mode"])
+    return "\n".join([*lines, f"worst {result.worst_error_pct:+.2f} %, in {result.simulator}'s replay mode"])

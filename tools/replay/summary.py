@@ -1,27 +1,27 @@
-"""The figures of a replay: the fields of `--json` as a record, and as text for one screen. Times in µs."""
+"""Summarises a replay as the fields of `--json` and as text for a terminal. Times are in µs."""
 
 from collections.abc import Sequence
 
 import msgspec
 import numpy as np
 
-from ...schema.columns import Int64
+from ...schema.columns import Int64, busy_until, group_sums
 from ...schema.graph import DependencyKind
 from .answer import answer
 from .critical_path import pieces_of, time_by_kind
 from .execution import Replay
 from .node_class import NodeClass
 from .scaling import Scale
-from .workload import Lane, Workload, number_text
+from .workload import Workload, number_text
 
 STREAMS_SHOWN = 16
 IDLE = "host idle"
 RELIABLE_PCT = 1.0
-"""A replay further from the measured run says little of changed ones."""
+"""If a replay differs more from the measured run, replays with changes are not reliable."""
 
 
 class StartError(msgspec.Struct, frozen=True):
-    """How far the replayed starts of activities lie from the measured ones, either way."""
+    """Absolute differences between the replayed and the measured starts of activities."""
 
     median: float
     p95: float
@@ -29,9 +29,9 @@ class StartError(msgspec.Struct, frozen=True):
 
 
 class ReplaySummary(msgspec.Struct, frozen=True):
-    """The figures of a replay: times in µs, `error_pct` None without a measured time.
+    """The numbers of a replay in µs; `error_pct` is None without a measured time.
 
-    `busy_us` is by stream, `critical_path_us` by the kind of node or edge that the time was spent on.
+    `busy_us` is by stream, `critical_path_us` by kind of node or wait.
     """
 
     makespan_us: float
@@ -44,9 +44,7 @@ class ReplaySummary(msgspec.Struct, frozen=True):
 
 
 def summarise(replay: Replay) -> ReplaySummary:
-    """Returns the figures of a replay; critical_path_us sums up to makespan_us, explained_pct is what delays leave of
-    it. O(n log n) for sorts.
-    """
+    """Returns the summary of a replay, in which critical_path_us adds up to makespan_us. O(n log n)."""
     path = time_by_kind(pieces_of(replay))
     return ReplaySummary(
         makespan_us=replay.makespan_ns / 1000,
@@ -60,21 +58,21 @@ def summarise(replay: Replay) -> ReplaySummary:
 
 
 def explained_pct(replay: Replay, path: dict[str, int]) -> float:
-    """Returns what delays leave of the makespan, by the path's `time_by_kind`."""
+    """Returns the share of the makespan that known dependencies explain: all but the delays on the critical path."""
     return 100 - 100 * path.get(NodeClass.DELAY.label, 0) / max(replay.makespan_ns, 1)
 
 
 def trust(replay: Replay) -> str:
-    """Returns how far what follows from the replay can be relied on, in a few words."""
+    """Returns in a few words how reliable conclusions from the replay are."""
     if replay.error_pct is None:
         return "there is no measured time to compare the replay with"
     explained = explained_pct(replay, time_by_kind(pieces_of(replay)))
-    told = f"the replay is {replay.error_pct:+.2f} % off the measured run and explains {explained:.1f} % of it"
-    return f"{told}: too far off to rely on" if abs(replay.error_pct) > RELIABLE_PCT else told
+    text = f"the replay is {replay.error_pct:+.2f} % off the measured run and explains {explained:.1f} % of it"
+    return f"{text}: too far off to rely on" if abs(replay.error_pct) > RELIABLE_PCT else text
 
 
 def start_error(replay: Replay) -> StartError:
-    """Over all activities with a recorded start; zeros where there are none."""
+    """Returns the start errors of all activities with a recorded start; zeros if there are none."""
     work = replay.work
     timed = work.is_activity & work.is_timed
     error = np.abs(replay.start_ns[timed] - work.measured_start_ns[timed]) / 1000
@@ -84,30 +82,26 @@ def start_error(replay: Replay) -> StartError:
 
 
 def busy_ns(replay: Replay) -> dict[str, int]:
-    """Returns for each device stream the time in which one of its activities runs; a collective runs while it waits."""
+    """Returns the time (ns) in which each device stream runs an activity; waiting in a collective counts as running."""
     work = replay.work
     rows = np.flatnonzero(work.is_activity)
     rows = rows[np.lexsort((replay.start_ns[rows], work.lane[rows]))]
-    lane = work.lane[rows]
-    # streams are laid end to end, so that one running maximum of ends serves all of them
-    shift = lane * replay.makespan_ns
-    start, end = replay.start_ns[rows] + shift, replay.end_ns[rows] + shift
-    covered = np.maximum.accumulate(end)
-    busy = covered - np.maximum(start, np.concatenate((start[:1], covered[:-1])))
-    total = np.zeros(len(work.lanes), np.int64)
-    np.add.at(total, lane, np.maximum(busy, 0))
-    labels = work.rank_labels() if len(work.graphs) > 1 else None
-    return {stream_label(work.lanes[one], labels): int(total[one]) for one in np.unique(lane).tolist()}
+    lane, start, end = work.lane[rows], replay.start_ns[rows], replay.end_ns[rows]
+    busy = end - np.maximum(start, busy_until(lane, start, end))
+    total = group_sums(lane, np.maximum(busy, 0), len(work.lanes))
+    ranks = _rank_prefixes(work)
+    streams = [work.lanes[number] for number in np.unique(lane).tolist()]
+    labels = [f"{ranks[it.rank]}{number_text(it.number)}/{number_text(it.stream)}" for it in streams]
+    return dict(zip(labels, total[np.unique(lane)].tolist(), strict=True))
 
 
-def stream_label(lane: Lane, ranks: list[str] | None) -> str:
-    """`device/stream`, or `rank/device/stream` where rank labels are given; `?` for what was not recorded."""
-    parts = [number_text(lane.place), number_text(lane.stream)]
-    return "/".join([ranks[lane.rank], *parts] if ranks else parts)
+def _rank_prefixes(work: Workload) -> list[str]:
+    """Returns what stands before a lane's name by rank: `RANK/`, nothing of a single rank."""
+    return [f"{label}/" for label in work.rank_labels()] if len(work.graphs) > 1 else [""]
 
 
 def describe(replay: Replay, summary: ReplaySummary, scale: Sequence[Scale] = ()) -> str:
-    """Returns the summary as aligned text; of a changed run the answer comes last, in a sentence."""
+    """Returns the summary as aligned text, for a changed run with the answer in a sentence at the end."""
     starts, error = summary.start_error_us, summary.error_pct
     verdict = "" if error is None else f"  {error:+.2f} %"
     whole, busy, path = summary.makespan_us, list(summary.busy_us.items()), list(summary.critical_path_us.items())
@@ -129,17 +123,19 @@ def describe(replay: Replay, summary: ReplaySummary, scale: Sequence[Scale] = ()
 
 
 def _threads(replay: Replay, whole_us: float) -> list[str]:
-    """Returns what a run without a device has in place of streams: the host threads, the busiest first, without their
-    idle time.
-    """
+    """Returns lines for the host threads of a run without a device, the busiest first."""
     work = replay.work
     idle = np.concatenate([graph.name.equal(IDLE) for graph in work.graphs])
     total = np.bincount(work.lane, np.where(idle, 0, work.duration_ns), len(work.lanes)) / 1000
-    ranks = [f"{label}/" for label in work.rank_labels()] if len(work.graphs) > 1 else [""]
-    names = [f"{ranks[lane.rank]}{number_text(lane.place)}" for lane in work.lanes]
+    ranks = _rank_prefixes(work)
+    names = [f"{ranks[lane.rank]}{number_text(lane.number)}" for lane in work.lanes]
     order = np.argsort(-total, kind="stable")[:STREAMS_SHOWN].tolist()
     hidden = [f"  and {len(names) - STREAMS_SHOWN} more threads"] if len(names) > STREAMS_SHOWN else []
-    return ["thread busy", *_shares([(names[one], float(total[one])) for one in order], whole_us), *hidden]
+    return [
+        "thread busy",
+        *_shares([(names[lane_number], float(total[lane_number])) for lane_number in order], whole_us),
+        *hidden,
+    ]
 
 
 def _shares(times_us: Sequence[tuple[str, float]], whole_us: float) -> list[str]:
@@ -151,11 +147,11 @@ def _counts(counts: dict[str, int]) -> str:
 
 
 def _node_counts(work: Workload) -> dict[str, int]:
-    found = np.bincount(work.node_class, minlength=len(NodeClass)).tolist()
-    return {node_class.label: found[node_class] for node_class in NodeClass}
+    counts = np.bincount(work.node_class, minlength=len(NodeClass)).tolist()
+    return {node_class.label: counts[node_class] for node_class in NodeClass}
 
 
 def _dependency_counts(kind: Int64) -> dict[str, int]:
-    """Returns by kind; a dependency with several reasons counts under each."""
+    """Returns how many dependencies each reason has; one with several reasons counts for each."""
     counts = {bit.label: int((kind & bit != 0).sum()) for bit in DependencyKind}
     return counts | {"of unknown kind": int((kind == 0).sum())}

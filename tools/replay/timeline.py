@@ -1,8 +1,8 @@
-"""Writes a replay as a Chrome trace for Perfetto: per rank the measured run and the replay as two processes.
+"""Writes a replay as a Chrome trace for Perfetto: for each rank the measured run and the replay as two processes.
 
-One track per host thread and device stream, and counters of live bytes where nodes tell them; both processes start at
-0. Written as it is made, in constant memory beside the columns. Nodes without a recorded time stand in the replay only,
-metadata in neither.
+Each has a track per host thread and device stream, and counters of live bytes if nodes record them, and starts at 0.
+Events are written as they are made, in constant memory besides the columns. Nodes without a recorded time are in the
+replay only, metadata nodes in neither.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,6 @@ from ...schema.columns import ABSENT, Int64, is_group_start, rows_by_number
 from ...schema.io import open_output
 from .execution import Replay
 from .node_class import NodeClass
-from .workload import Lane, number_text
 
 EVENTS_AT_ONCE = 10_000
 HOST = -1
@@ -23,7 +22,7 @@ CATEGORIES = [node_class.label for node_class in NodeClass]
 
 
 class Process(NamedTuple):
-    """One process of the trace: the rows of a rank, when each of them ran, and the rank's table of names in JSON."""
+    """One process of the trace: a rank's rows with their start and duration, and its table of names as JSON strings."""
 
     name: str
     rank: int
@@ -34,7 +33,7 @@ class Process(NamedTuple):
 
 
 def write_timeline(replay: Replay, path: str) -> None:
-    """Writes the trace, whole or not at all; compressed where the name ends in .gz."""
+    """Writes the complete trace or nothing, compressed if the name ends in .gz."""
     with open_output(path) as stream:
         stream.write(b'{"displayTimeUnit": "ns", "traceEvents": [\n')
         # process 0 would be the kernel's idle task to Perfetto
@@ -52,7 +51,7 @@ def write_timeline(replay: Replay, path: str) -> None:
 def _processes(replay: Replay) -> Iterator[Process]:
     work = replay.work
     shown = work.node_class != NodeClass.METADATA
-    # the chain trims an activity to its successor's start, and so the measured track nests as a viewer wants it
+    # an activity is cut at the start of the next one on its stream, as viewers need events of a track to nest
     overlap = np.concatenate([graph.integers("overlap_ns", 0) for graph in work.graphs])
     measured = work.measured_end_ns - work.measured_start_ns - overlap
     bounds = [*work.first_row.tolist(), len(work)]
@@ -71,7 +70,7 @@ def _track_names(replay: Replay, pid: int, process: Process) -> Iterator[bytes]:
     yield _metadata("process_sort_index", pid, 0, {"sort_index": pid})
     for tid, lane in enumerate(replay.work.lanes, start=1):
         if lane.rank == process.rank:
-            yield _metadata("thread_name", pid, tid, {"name": _track(lane)})
+            yield _metadata("thread_name", pid, tid, {"name": lane.label})
             yield _metadata("thread_sort_index", pid, tid, {"sort_index": tid})
 
 
@@ -79,23 +78,16 @@ def _metadata(what: str, pid: int, tid: int, content: dict[str, str | int]) -> b
     return orjson.dumps({"ph": "M", "name": what, "pid": pid, "tid": tid, "args": content})
 
 
-def _track(lane: Lane) -> str:
-    if lane.is_of_delays:
-        return "delays"
-    place = number_text(lane.place)
-    return f"device {place} stream {number_text(lane.stream)}" if lane.is_stream else f"thread {place}"
-
-
 def _events(replay: Replay, pid: int, process: Process, part: slice) -> Iterator[str]:
     work, rows = replay.work, process.row[part]
-    graph, own_rows = work.graphs[process.rank], rows - work.first_row[process.rank]
+    graph, graph_rows = work.graphs[process.rank], rows - work.first_row[process.rank]
     columns = zip(
         (work.lane[rows] + 1).tolist(),
         process.start_ns[part].tolist(),
         process.duration_ns[part].tolist(),
-        graph.name.codes[own_rows].tolist(),
+        graph.name.codes[graph_rows].tolist(),
         work.node_class[rows].tolist(),
-        graph.id[own_rows].tolist(),
+        graph.id[graph_rows].tolist(),
         strict=True,
     )
     for tid, start, duration, name, node_class, node in columns:
@@ -106,14 +98,14 @@ def _events(replay: Replay, pid: int, process: Process, part: slice) -> Iterator
 
 
 def _live_bytes(replay: Replay, pid: int, process: Process) -> Iterator[str]:
-    """Yields a counter for the host and for each device: the bytes that live whenever a node that tells them starts."""
-    graph, own_rows = replay.work.graphs[process.rank], process.row - replay.work.first_row[process.rank]
-    value, device = graph.integers("live_bytes")[own_rows], graph.integers("device", HOST)[own_rows]
-    told = np.flatnonzero(value != ABSENT)
-    told = told[np.argsort(process.start_ns[told], kind="stable")]
-    for place, rows in rows_by_number(told, device).items():
+    """Yields counters of the host and of each device: the live bytes at the start of each node that records them."""
+    graph, graph_rows = replay.work.graphs[process.rank], process.row - replay.work.first_row[process.rank]
+    value, device = graph.integers("live_bytes")[graph_rows], graph.integers("device", HOST)[graph_rows]
+    recorded = np.flatnonzero(value != ABSENT)
+    recorded = recorded[np.argsort(process.start_ns[recorded], kind="stable")]
+    for number, rows in rows_by_number(recorded, device).items():
         rows = rows[is_group_start(value[rows])]
-        name = "live bytes of the host" if place == HOST else f"live bytes of device {place}"
+        name = "live bytes of the host" if number == HOST else f"live bytes of device {number}"
         for start, bytes_ in zip(process.start_ns[rows].tolist(), value[rows].tolist(), strict=True):
             yield f'{{"ph":"C","pid":{pid},"ts":{_us(start)},"name":"{name}","args":{{"bytes":{bytes_}}}}}'
 

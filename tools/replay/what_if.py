@@ -1,4 +1,4 @@
-"""Graphs of all ranks and changes to their durations in, what that would bring to the whole run out, by replay."""
+"""Predicts the run time of a job with changed durations, by replaying the graphs of all its ranks."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from .scaling import parse_scale
 
 
 class WhatIf(NamedTuple):
-    """The run replayed as it was, and with the changes; rows of both are the graphs' rows, one graph after the other."""
+    """The replays of the run without and with changes; their rows are those of the graphs, one after the other."""
 
     before: Replay
     after: Replay
@@ -26,12 +26,12 @@ class WhatIf(NamedTuple):
 
 
 def what_if(graphs: Sequence[ExecutionGraph], changes: Mapping[str, float]) -> WhatIf:
-    """Returns what the run of these ranks would take if durations were multiplied by factors.
+    """Replays these ranks as measured, and with durations multiplied by factors. O(n + e) each.
 
-    A key of `changes` is what `--scale` takes before the `=`: a regular expression, searched in the names of nodes,
-    `class:` with host, computation, communication, memory or delay, or `bound:` with compute or memory. Its factor is 0
-    or more, and factors of one node multiply. Two replays, O(n + e) each. Raises ValueError for a change that cannot be
-    made, DataError where nodes never become ready.
+    A key of `changes` is the part before the `=` of `--scale`: a regular expression that is searched in the names of
+    nodes, `class:` with host, computation, communication, memory or delay, or `bound:` with compute or memory. Factors
+    are 0 or more; several factors of a node multiply. Raises ValueError for an invalid change, DataError if nodes never
+    become ready.
     """
     scales = [parse_scale(f"{selector}={factor}") for selector, factor in changes.items()]
     return WhatIf(replay_ranks(graphs), replay_ranks(graphs, scales))

@@ -18,17 +18,17 @@ from .node_class import Classes, NodeClass, node_classes
 from .scaling import Scale, class_factor, node_factors
 
 START = "start_time_ns"
-LENGTHS = [one.name for one in ATTRIBUTES if one.unit == "ns" and one.name != START]
+LENGTHS = [attribute.name for attribute in ATTRIBUTES if attribute.unit == "ns" and attribute.name != START]
 LENGTHS_IN_A_SUM = 2
 HOST_THREAD = ABSENT + 1
 """Stands for the stream of a lane that is a host thread; ABSENT stands for a stream that was not recorded."""
 
 
 class Lane(NamedTuple):
-    """A host thread (`place` is its tid) or a device stream (`place` is its device) of the `rank`-th graph."""
+    """A host thread (`number` is its tid) or a device stream (`number` is its device) of the `rank`-th graph."""
 
     rank: int
-    place: int
+    number: int
     stream: int
 
     @property
@@ -38,8 +38,17 @@ class Lane(NamedTuple):
 
     @property
     def is_of_delays(self) -> bool:
-        """Of all delays of a rank, which ran nowhere."""
-        return self.stream == HOST_THREAD and self.place == ABSENT
+        """Whether it is the lane of all delays of a rank, which run nowhere."""
+        return self.stream == HOST_THREAD and self.number == ABSENT
+
+    @property
+    def label(self) -> str:
+        """Its name for people: `thread 4711`, `device 0 stream 7` or `delays`."""
+        if self.is_of_delays:
+            return "delays"
+        if self.is_stream:
+            return f"device {number_text(self.number)} stream {number_text(self.stream)}"
+        return f"thread {number_text(self.number)}"
 
 
 def number_text(number: int) -> str:
@@ -48,23 +57,24 @@ def number_text(number: int) -> str:
 
 
 class DeviceSlots(NamedTuple):
-    """How many activities a device runs at once, and how much longer each takes its place than was recorded."""
+    """How many activities a device runs at once, and for how much longer than recorded (ns) each keeps its slot."""
 
-    at_once: int
+    limit: int
     cut_off_ns: int
 
 
 @dataclass(slots=True, repr=False)
 class Columns(Table):
-    """n nodes and e dependencies: `source` before `target`, rows, sorted by target.
+    """n nodes and e dependencies; `source` and `target` are rows of nodes, dependencies are sorted by target.
 
-    A node follows each of its dependencies by `lag_ns` at least, an activity its launch by a latency and others by a
-    gap, and lies `wait_ns` behind all: the host delay in front of it (`host_delay_ns`, included). Without dependencies
-    that counts from the rank's start: the measured start for the first node of a lane, else nothing, so that a missing
-    dependency shows. Measured times are ABSENT where none were recorded, and on the host's clock.
+    A node starts at least `lag_ns` after the end of each dependency: an activity a launch latency after its launch, a
+    gap after others. After all of them it waits for `wait_ns` more, which is the host delay before it
+    (`host_delay_ns`). The wait of a node without dependencies counts from the rank's start: it is the measured start
+    for the first node of a lane, else 0, so that a missing dependency shows. Measured times are on the host's clock,
+    ABSENT where none was recorded.
 
-    Where durations are changed and a device has room for some activities only, `place` is the position in a Workload's
-    `places` of how many, -1 for what takes no place.
+    Where durations are changed and a device runs a limited number of activities at once, `slot_pool` is the position of
+    the device in the Workload's `slot_pools`; it is -1 for nodes that take no slot.
     """
 
     node_class: Classes
@@ -78,7 +88,7 @@ class Columns(Table):
     target: Rows
     kind: Int64
     lag_ns: Ns
-    place: Int64
+    slot_pool: Int64
 
 
 @dataclass(slots=True, repr=False)
@@ -88,7 +98,7 @@ class Workload(Columns):
     graphs: Sequence[ExecutionGraph]
     lanes: list[Lane]
     first_row: Rows
-    places: list[DeviceSlots]
+    slot_pools: list[DeviceSlots]
     missing_dependencies: int
 
     def __len__(self) -> int:
@@ -111,7 +121,7 @@ class Workload(Columns):
         return np.asarray(on_stream & (self.node_class != NodeClass.METADATA))
 
     def rank_of(self, row: int) -> int:
-        """Returns the place in `graphs` of the graph that a row is of."""
+        """Returns the position in `graphs` of a row's graph."""
         return int(np.searchsorted(self.first_row, row, side="right")) - 1
 
     def ranks_of(self, rows: Int64) -> Int64:
@@ -119,29 +129,29 @@ class Workload(Columns):
         return np.searchsorted(self.first_row, rows, side="right").astype(np.int64) - 1
 
     def rank_labels(self) -> list[str]:
-        """Returns the recorded ranks, or the order of the graphs where these do not tell them apart."""
+        """Returns the recorded ranks, or the graphs' positions if a rank is missing or occurs twice."""
         recorded = [str(graph.metadata.get("rank", "")) for graph in self.graphs]
         if "" not in recorded and len(set(recorded)) == len(recorded):
             return recorded
-        return [str(place) for place in range(len(self.graphs))]
+        return [str(position) for position in range(len(self.graphs))]
 
 
 def gather(graphs: Sequence[ExecutionGraph]) -> Workload:
-    """Returns the nodes of all graphs; time and memory linear in nodes and dependencies.
+    """Returns the nodes and dependencies of all graphs, in O(n + e) time and memory.
 
-    Raises DataError where a graph's times are beyond any clock.
+    Raises DataError if times of a graph are so large that sums of them may overflow.
     """
-    for place, graph in enumerate(graphs):
-        _check_times(graph, place)
+    for position, graph in enumerate(graphs):
+        _check_times(graph, position)
     lanes: list[Lane] = []
     ranks: list[Columns] = []
-    places: list[DeviceSlots] = []
-    missing = 0
+    slot_pools: list[DeviceSlots] = []
+    missing_dependencies = 0
     first_row = np.cumsum([0] + [len(graph) for graph in graphs])
     for rank, graph in enumerate(graphs):
-        lane, lane_places = _lanes(graph)
+        lane, own_lanes = _lanes(graph)
         columns = _rank_columns(graph, lane)
-        missing += len(graph.data_deps.values) - len(columns.source)
+        missing_dependencies += len(graph.data_deps.values) - len(columns.source)
         ranks.append(
             replace(
                 columns,
@@ -150,24 +160,31 @@ def gather(graphs: Sequence[ExecutionGraph]) -> Workload:
                 target=columns.target + first_row[rank],
             )
         )
-        lanes += [Lane(rank, place, stream) for place, stream in lane_places]
-        places += device_slots(graph).values()
-    joined = {field.name: np.concatenate([getattr(rank, field.name) for rank in ranks]) for field in fields(Columns)}
+        lanes += [Lane(rank, number, stream) for number, stream in own_lanes]
+        slot_pools += device_slots(graph).values()
+    columns_of_all = {
+        field.name: np.concatenate([getattr(rank, field.name) for rank in ranks]) for field in fields(Columns)
+    }
     return Workload(
-        **joined, graphs=graphs, lanes=lanes, first_row=first_row[:-1], places=places, missing_dependencies=missing
+        **columns_of_all,
+        graphs=graphs,
+        lanes=lanes,
+        first_row=first_row[:-1],
+        slot_pools=slot_pools,
+        missing_dependencies=missing_dependencies,
     )
 
 
-def _check_times(graph: ExecutionGraph, place: int) -> None:
-    """Sums of a start and a few lengths must stay in 64 bits, and so must all that one lane does."""
+def _check_times(graph: ExecutionGraph, position: int) -> None:
+    """Raises DataError unless a start plus a few durations, and all durations of a lane, add up within 64 bits."""
     starts = graph.start_time_micros * 1e3, graph.integers(START, 0)
     lengths = graph.duration_micros * 1e3, *(graph.integers(name, 0) for name in LENGTHS)
-    largest = [*(np.abs(some.astype(np.float64)).max(initial=0) for some in starts)]
-    largest += [LENGTHS_IN_A_SUM * np.abs(some.astype(np.float64)).max(initial=0) for some in lengths]
+    largest = [*(np.abs(column.astype(np.float64)).max(initial=0) for column in starts)]
+    largest += [LENGTHS_IN_A_SUM * np.abs(column.astype(np.float64)).max(initial=0) for column in lengths]
     worked = np.where(graph.is_delay, 0, np.abs(graph.duration_ns.astype(np.float64)))
     largest += [np.bincount(_lanes(graph)[0], worked).max(initial=0)]
     if max(largest) > FOREVER:
-        what = f"the graph of rank {graph.number('rank', place)} has times beyond any clock"
+        what = f"the graph of rank {graph.number('rank', position)} has times beyond any clock"
         raise DataError(f"{what}; convert the trace again")
 
 
@@ -181,15 +198,16 @@ def _rank_columns(graph: ExecutionGraph, lane: Int64) -> Columns:
     heads[_first_of_lane(lane, start)] = True
     host_delay = np.where(rooted & ~heads, 0, delay)
     wait = np.where(rooted, np.where(heads, start, 0), host_delay)
-    lag, nowhere = _lags(graph, target, kind), np.full(len(graph), -1)
+    lag, no_pool = _lags(graph, target, kind), np.full(len(graph), -1)
     return Columns(
-        node_class, lane, start, end, wait, host_delay, graph.duration_ns, source, target, kind, lag, nowhere
+        node_class, lane, start, end, wait, host_delay, graph.duration_ns, source, target, kind, lag, no_pool
     )
 
 
 def scaled(work: Workload, scale: Sequence[Scale]) -> Workload:
-    """Returns the workload as it was measured with changed durations. In the run as it was, what waited for room waited
-    as long as measured.
+    """Returns the measured workload with changed durations.
+
+    Nodes that wait for a slot of their device then do so in the replay, instead of for as long as measured.
     """
     graphs = work.graphs
     factor = np.concatenate(node_factors(graphs, np.split(work.node_class, work.first_row[1:]), scale))
@@ -197,48 +215,44 @@ def scaled(work: Workload, scale: Sequence[Scale]) -> Workload:
     # what was cut off is in the gaps, and scales with the duration
     cut_off = np.concatenate([np.where(graph.is_activity, _cut_off(graph), 0) for graph in graphs])
     duration = np.maximum(np.rint((work.duration_ns + cut_off) * factor - cut_off).astype(np.int64), 0)
-    place = _places(graphs, work.node_class) if bool((factor != 1).any()) else work.place
-    if place.max(initial=-1) >= 0:
-        # the replay itself keeps waiting what there is no room for
+    slot_pool = _slot_pools(graphs, work.node_class) if bool((factor != 1).any()) else work.slot_pool
+    if slot_pool.max(initial=-1) >= 0:
+        # the replay itself makes nodes wait for a free slot
         duration[np.concatenate([graph.integers("delay", 0) for graph in graphs]) == Delay.CONTENTION] = 0
     wait = work.wait_ns + host_delay - work.host_delay_ns
-    return replace(work, wait_ns=wait, host_delay_ns=host_delay, duration_ns=duration, place=place)
+    return replace(work, wait_ns=wait, host_delay_ns=host_delay, duration_ns=duration, slot_pool=slot_pool)
 
 
 def device_slots(graph: ExecutionGraph) -> dict[int, DeviceSlots]:
-    """Returns what room each device had, of devices that were full."""
+    """Returns the slots of each device that was full at some time."""
     devices = np.unique(graph.integers("device")).tolist()
-    known = ((device, graph.number(f"{ROOM}{device}", 0)) for device in devices)
-    return {device: DeviceSlots(count, _cut_off(graph)) for device, count in known if count > 0}
+    limits = ((device, graph.number(f"{ROOM}{device}", 0)) for device in devices)
+    return {device: DeviceSlots(count, _cut_off(graph)) for device, count in limits if count > 0}
 
 
 def _cut_off(graph: ExecutionGraph) -> int:
-    """Returns by how many ns a recorded duration is too short on average: where times are in whole µs the rest was cut
-    off.
-    """
+    """Returns by how many ns recorded durations are too short on average, as traces in whole µs cut off the fraction."""
     return graph.number("resolution_ns", 1) // 2
 
 
-def _places(graphs: Sequence[ExecutionGraph], node_class: Classes) -> Int64:
-    """Returns of what takes a place on a device that was full the position of the device among all such, -1 elsewhere."""
-    places, before = [], 0
+def _slot_pools(graphs: Sequence[ExecutionGraph], node_class: Classes) -> Int64:
+    """Returns for each node the number of the full device whose slots it takes, counted over all ranks; -1 for none."""
+    pools, first_pool = [], 0
     for graph in graphs:
-        place, device = np.full(len(graph), -1), graph.integers("device")
-        full = {number: position for position, number in enumerate(device_slots(graph), before)}
-        before += len(full)
-        for number, own in rows_by_number(np.flatnonzero(graph.is_activity), device).items():
-            if number in full:
-                place[own] = full[number]
-        places.append(place)
-    place = np.concatenate(places)
-    place[node_class == NodeClass.COMMUNICATION] = -1
-    return place
+        pool, device = np.full(len(graph), -1), graph.integers("device")
+        pool_of = {number: position for position, number in enumerate(device_slots(graph), first_pool)}
+        first_pool += len(pool_of)
+        for number, rows in rows_by_number(np.flatnonzero(graph.is_activity), device).items():
+            if number in pool_of:
+                pool[rows] = pool_of[number]
+        pools.append(pool)
+    pool = np.concatenate(pools)
+    pool[node_class == NodeClass.COMMUNICATION] = -1
+    return pool
 
 
 def _lags(graph: ExecutionGraph, target: Int64, kind: Int64) -> Int64:
-    """Returns for each dependency the time that passes after its end: the launch latency of the target, or its gap
-    after others.
-    """
+    """Returns for each dependency the time (ns) from its end to its target: a launch latency, or the gap after others."""
     gap = graph.integers("gap_ns", 0)
     launched, chained = (graph.integers(name) for name in ("latency_ns", "chain_gap_ns"))
     launched, chained = (np.where(column == ABSENT, gap, column) for column in (launched, chained))
@@ -246,8 +260,9 @@ def _lags(graph: ExecutionGraph, target: Int64, kind: Int64) -> Int64:
 
 
 def _measured(graph: ExecutionGraph, node_class: Classes, before: Int64) -> tuple[Int64, Int64]:
-    """Recorded start and end, ABSENT for nodes without a recorded time, from the first start on, or as much `before` it
-    as is known.
+    """Returns the recorded start and end (ns) of each node, ABSENT where no time was recorded.
+
+    They count from the first start, or from up to `before` ns earlier if a node is known to have waited that long.
     """
     recorded = (graph.integers("start_time_ns") != ABSENT) | (graph.start_time_micros > 0)
     recorded &= node_class != NodeClass.METADATA
@@ -259,14 +274,14 @@ def _measured(graph: ExecutionGraph, node_class: Classes, before: Int64) -> tupl
 
 
 def _lanes(graph: ExecutionGraph) -> tuple[Int64, list[tuple[int, int]]]:
-    """Returns for each node the number of its lane, and for each lane its place and stream."""
+    """Returns for each node the number of its lane, and for each lane its thread or device and its stream."""
     activity = graph.is_activity
     thread = np.where(graph.is_delay, ABSENT, graph.integers("tid", 0))
-    place = np.where(activity, graph.integers("device"), thread)
+    number = np.where(activity, graph.integers("device"), thread)
     stream = np.where(activity, graph.integers("stream"), HOST_THREAD)
-    lane = group_ids(place, stream)
+    lane = group_ids(number, stream)
     first = np.unique(lane, return_index=True)[1]
-    return lane, list(zip(place[first].tolist(), stream[first].tolist(), strict=True))
+    return lane, list(zip(number[first].tolist(), stream[first].tolist(), strict=True))
 
 
 def _first_of_lane(lane: Int64, start: Int64) -> Int64:

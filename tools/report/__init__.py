@@ -1,7 +1,13 @@
 """Reports on runs for people: one HTML page, tables on the terminal, CSV and JSON."""
 
 from .files import overlay_path as overlay_path, print_tables as print_tables, write_csv as write_csv
-from .inputs import Sources as Sources, find_sources as find_sources, of_ranks as of_ranks, read_ranks as read_ranks
+from .inputs import (
+    ReadOptions as ReadOptions,
+    Sources as Sources,
+    find_sources as find_sources,
+    of_ranks as of_ranks,
+    read_ranks as read_ranks,
+)
 from .page import render as render
 from .report import Wanted as Wanted, report_on as report_on, report_on_diff as report_on_diff
 from .text import report_text as report_text

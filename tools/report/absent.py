@@ -18,12 +18,12 @@ def absent(tables: Iterable[Table], on_device: bool) -> dict[str, list[str]]:
     """Returns the titles of the tables without rows by the reason why; details that lack it with their table are not
     named.
     """
-    found: dict[str, dict[str, str]] = {}
+    titles_by_reason: dict[str, dict[str, str]] = {}
     for table in tables:
         if len(table):
             continue
-        known = on_device or table.name.startswith(OF_HOST)
-        titles = found.setdefault(table.note or NO_ROWS if known else NO_DEVICE, {})
+        is_possible = on_device or table.name.startswith(OF_HOST)
+        titles = titles_by_reason.setdefault(table.note or NO_ROWS if is_possible else NO_DEVICE, {})
         if not any(table.name.startswith(f"{name}_") for name in titles):
             titles[table.name] = table.title
-    return {reason: [*titles.values()] for reason, titles in found.items()}
+    return {reason: [*titles.values()] for reason, titles in titles_by_reason.items()}

@@ -70,8 +70,8 @@ def cell(value: Any, column: str = "", unit: str = "") -> str:
 
 def short_and_full(text: str) -> str | list[str]:
     """Returns a text of at most LONGEST letters as it is shown and in full, or once where that is the same."""
-    shown, full = shortened(cell(text), LONGEST), shortened(text, LONGEST)
-    return full if shown == full else [shown, full]
+    short, full = shortened(cell(text), LONGEST), shortened(text, LONGEST)
+    return full if short == full else [short, full]
 
 
 def shortened(text: str, letters: int) -> str:

@@ -75,9 +75,9 @@ class Page:
     def add(self, name: str, charts: list[Chart], half: bool = False) -> list[str]:
         """Returns the charts' elements, on the whole page or on half of it."""
         names = [f"{name}-{number}" for number in range(len(charts))]
-        for one, chart in zip(names, charts, strict=True):
+        for element, chart in zip(names, charts, strict=True):
             spec = chart.to_dict(validate=False)  # that takes longer than all analyses
-            self.specs[one] = {**spec, "config": {**spec["config"], **HALF}} if half else spec
+            self.specs[element] = {**spec, "config": {**spec["config"], **HALF}} if half else spec
         return names
 
     def section(self, section: Section) -> ShownSection | None:
@@ -85,14 +85,17 @@ class Page:
         tables = [table for table in map(self.report.shown, section.tables) if table is not None]
         if not tables:
             return None
-        filled = [table for table in tables if len(table)]
+        not_empty = [table for table in tables if len(table)]
         charts = [
-            one for table in filled if table.name in CHARTS for one in self.add(table.name, CHARTS[table.name](table))
+            element
+            for table in not_empty
+            if table.name in CHARTS
+            for element in self.add(table.name, CHARTS[table.name](table))
         ]
-        shown = [self.table(table, section.tables[table.name]) for table in filled]
+        shown = [self.table(table, section.tables[table.name]) for table in not_empty]
         title = self.report.tables[section.name].title
         reads = section.reads.format(options=self.report.options)
-        modules = next((module_tree(table) for table in filled if table.name == MODULES), None)
+        modules = next((module_tree(table) for table in not_empty if table.name == MODULES), None)
         return ShownSection(section.name, section.label, title, reads, charts, shown, tables[0].note, modules)
 
     def table(self, table: Table, by: str = "") -> str:
@@ -101,10 +104,10 @@ class Page:
         return table.name
 
 
-def _shown(table: Table, held: Embedded) -> ShownTable:
+def _shown(table: Table, embedded_rows: Embedded) -> ShownTable:
     headings = [(heading(column.name, column.unit), not isinstance(column.values, list)) for column in table.columns]
-    by = heading(held.by, "") if held.rows < len(table) else ""
-    return ShownTable(table.name, table.title, headings, held.rows, len(table), by)
+    by = heading(embedded_rows.by, "") if embedded_rows.rows < len(table) else ""
+    return ShownTable(table.name, table.title, headings, embedded_rows.rows, len(table), by)
 
 
 def drawn(report: Report) -> str:
@@ -130,8 +133,8 @@ def _drawn(report: Report) -> str:
         "timeline": report.timeline,
         "packed": packed,
         "ranks": page.table(groups_table(report.groups, report.ranks) if report.groups else report.ranks),
-        "sections": [one for one in sections if one.tables],
-        "empty": absent((report.tables[one.name] for one in sections if not one.tables), report.on_device),
+        "sections": [section for section in sections if section.tables],
+        "empty": absent((report.tables[section.name] for section in sections if not section.tables), report.on_device),
         "notes": report.notes,
         "words": WORDS,
     }
@@ -145,7 +148,7 @@ def _drawn(report: Report) -> str:
             _text("page.js"),
         )
     ]
-    held = embedded(page.tables, min(ROOM, LARGEST - len(packed) - len(specs) - len(scripts[0])))
+    embedded_tables = embedded(page.tables, min(ROOM, LARGEST - len(packed) - len(specs) - len(scripts[0])))
     environment = jinja2.Environment(
         autoescape=True,
         trim_blocks=True,
@@ -160,8 +163,8 @@ def _drawn(report: Report) -> str:
         library=scripts[0],
         scripts=scripts[1:],
         specs=specs,
-        tables={name: _shown(table, held[name]) for name, (table, _) in page.tables.items()},
-        rows="{" + ",".join(f'"{name}":{_in_script(one.json)}' for name, one in held.items()) + "}",
+        tables={name: _shown(table, embedded_tables[name]) for name, (table, _) in page.tables.items()},
+        rows="{" + ",".join(f'"{name}":{_in_script(section.json)}' for name, section in embedded_tables.items()) + "}",
         few=FEW,
     )
 

@@ -8,7 +8,7 @@ import orjson
 
 from ..analyses import Column, Table
 from .cells import kind, short_and_full
-from .rows import first, largest
+from .rows import largest
 
 ROOM = 4_500_000
 """Bytes that the rows of all tables take at most."""
@@ -29,22 +29,22 @@ def embedded(tables: Mapping[str, tuple[Table, str]], room: int = ROOM) -> dict[
 
     The small ones are whole, the large ones share equally what these leave.
     """
-    found: dict[str, Embedded] = {}
-    for name, (table, by) in sorted(tables.items(), key=lambda one: len(one[1][0]) * len(one[1][0].columns)):
-        found[name] = _within(table, by, room // (len(tables) - len(found)))
-        room -= len(found[name].json)
-    return found
+    by_name: dict[str, Embedded] = {}
+    for name, (table, by) in sorted(tables.items(), key=lambda item: len(item[1][0]) * len(item[1][0].columns)):
+        by_name[name] = _within(table, by, room // (len(tables) - len(by_name)))
+        room -= len(by_name[name].json)
+    return by_name
 
 
 def _within(table: Table, by: str, room: int) -> Embedded:
     # a value and its comma take two bytes at least
     rows = min(len(table), max(room // (2 * len(table.columns) or 1), FEWEST))
     while True:
-        held = largest(table, by, rows) if by else first(table, rows)
-        made = orjson.dumps({"rows": rows, "columns": [_column(column) for column in held.columns]})
-        if len(made) <= room or rows <= FEWEST:
-            return Embedded(made, rows, by)
-        rows = max(int(0.9 * rows * room / len(made)), FEWEST)
+        chosen = largest(table, by, rows) if by else table.take(slice(rows))
+        json = orjson.dumps({"rows": rows, "columns": [_column(column) for column in chosen.columns]})
+        if len(json) <= room or rows <= FEWEST:
+            return Embedded(json, rows, by)
+        rows = max(int(0.9 * rows * room / len(json)), FEWEST)
 
 
 def _column(column: Column) -> dict[str, Any]:

@@ -49,10 +49,10 @@ def write_csv(tables: Iterable[Table], folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise DataError(f"{folder}: cannot be made a folder ({error.strerror or error})") from error
-    with locked(folder / f"{WAITING}.lock", str(folder)), fresh_folder(folder / WAITING) as made:
-        names = [f"{table.name}.csv" for table in map(partial(_write_table, made), with_notes(tables))]
+    with locked(folder / f"{WAITING}.lock", str(folder)), fresh_folder(folder / WAITING) as waiting:
+        names = [f"{table.name}.csv" for table in map(partial(_write_table, waiting), with_notes(tables))]
         for name in names:
-            put_in_place(made / name, folder / name)
+            put_in_place(waiting / name, folder / name)
 
 
 def _write_table(folder: Path, table: Table) -> Table:

@@ -34,25 +34,27 @@ from ..rank_rows import ranges
 TITLED, DIGITS = 3, 20
 GIVE = f"give {TRACE_OR_GRAPH.to_give}"
 MADE = (InputKind.LINKED, InputKind.GRAPH)
-"""What traces were made into; of a folder the first that it holds is used, where it holds no device trace."""
+"""What is made from traces. Of a folder without device traces, the first of these kinds that it holds is used."""
 DIFF = "compare two runs with --diff"
 REPORTED = (InputKind.HOST, InputKind.DEVICE, InputKind.MERGED, InputKind.COUNTED, *MADE)
 
 
 class Source(NamedTuple):
-    """The files of one rank: a device trace and its host trace, or what was made of them. `rank` None: what is
-    recorded; `told` is the rank as far as it shows before all is read.
+    """The files of one rank: a device trace and its host trace, or the linked trace or graph made of them.
+
+    `rank` replaces the recorded one unless it is None; `known_rank` is the rank as far as it is known without reading
+    the whole file.
     """
 
     path: Path
     host: Path | None = None
     rank: int | None = None
     kind: InputKind = InputKind.DEVICE
-    told: int | None = None
+    known_rank: int | None = None
 
 
 class Sources(NamedTuple):
-    """What was given in short, one source per rank, and a line about everything that was left out or is odd."""
+    """A short title of the inputs, a source per rank, and notes about files that were left out or are unusual."""
 
     title: str
     ranks: list[Source]
@@ -60,7 +62,7 @@ class Sources(NamedTuple):
 
 
 def find_sources(paths: Sequence[Path], progress: Progress = unwatched) -> Sources:
-    """Returns what the paths hold. Raises DataError where one cannot be used or all of them hold no trace of a run."""
+    """Returns the ranks in these files and folders. Raises DataError if one cannot be used or there is no rank."""
     names = [path.name for path in sorted((path.resolve() for path in paths), key=_numbers_by_value)]
     more = f" and {len(names) - TITLED} more" if len(names) > TITLED else ""
     sources, files = Sources(", ".join(names[:TITLED]) + more, [], []), []
@@ -70,43 +72,51 @@ def find_sources(paths: Sequence[Path], progress: Progress = unwatched) -> Sourc
         else:
             files.append(path)
     _add_files(files, sources)
-    # so that the order in which files are given makes no difference where they tell their ranks
-    sources.ranks.sort(key=lambda source: (source.told is None, source.told or 0))
+    # by rank, so that the order of the files makes no difference
+    sources.ranks.sort(key=lambda source: (source.known_rank is None, source.known_rank or 0))
     if not sources.ranks:
         reasons = sources.notes or [", ".join(map(str, files))]
         raise DataError(f"{reasons[0]}: nothing to report on; {GIVE}")
     return sources
 
 
-def of_ranks(sources: Sources, wanted: Collection[int]) -> Sources:
-    """Returns the sources of these ranks. Raises DataError where one of them is not there."""
+def of_ranks(sources: Sources, chosen: Collection[int]) -> Sources:
+    """Returns the sources of these ranks. Raises RequestError if one of them is missing."""
     ranks = [
-        source._replace(told=place, rank=place) if source.told is None else source
-        for place, source in enumerate(sources.ranks)
+        source._replace(known_rank=position, rank=position) if source.known_rank is None else source
+        for position, source in enumerate(sources.ranks)
     ]
-    missing = sorted(set(wanted) - {source.told for source in ranks})
+    missing = sorted(set(chosen) - {source.known_rank for source in ranks})
     if missing:
-        there = ranges(sorted(source.told for source in ranks if source.told is not None))
-        raise RequestError(f"{sources.title}: rank {ranges(missing)} is not among the ranks there, {there}")
-    return sources._replace(ranks=[source for source in ranks if source.told in wanted])
+        available = ranges(sorted(source.known_rank for source in ranks if source.known_rank is not None))
+        raise RequestError(f"{sources.title}: rank {ranges(missing)} is not among the ranks there, {available}")
+    return sources._replace(ranks=[source for source in ranks if source.known_rank in chosen])
+
+
+class ReadOptions(NamedTuple):
+    """What to read of each rank: its graph, the part in `window`, the recorded allocations, and Python's calls."""
+
+    graphs: bool = True
+    window: Window = EVERYTHING
+    memory: bool = False
+    modules: bool = False
+
+
+EVERY_GRAPH = ReadOptions()
 
 
 def read_ranks(
-    sources: list[Source],
-    graphs: bool = True,
-    advanced: Advanced = unseen,
-    window: Window = EVERYTHING,
-    memory: bool = False,
-    modules: bool = False,
+    sources: list[Source], options: ReadOptions = EVERY_GRAPH, advanced: Advanced = unseen
 ) -> Iterator[RankTrace]:
-    """Yields each source as a rank, or a part of it, with its graph unless told otherwise, and if told so with the
-    recorded allocations and with Python's calls. `advanced` is told of each of the READ_STAGES of a rank.
+    """Yields the rank of each source; `advanced` is called after each of the READ_STAGES of a rank.
 
-    Raises DataError where a file cannot be used or two are of one rank.
+    Raises DataError if a file cannot be used or two are of one rank.
     """
     seen: dict[int, Path] = {}
     for source in sources:
-        rank = _read(source, len(sources) == 1, graphs, advanced, window, memory, modules)
+        rank = _read(source, options, advanced)
+        if rank.linked.info.rank < 0:
+            rank.rank = _unrecorded_rank(source, is_single=len(sources) == 1)
         if rank.rank in seen:
             raise DataError(
                 f"{source.path}: is of rank {rank.rank} like {seen[rank.rank]}; give the files of one run, --diff compares two"
@@ -115,10 +125,8 @@ def read_ranks(
         yield rank
 
 
-def _read(
-    source: Source, alone: bool, graphs: bool, advanced: Advanced, window: Window, memory: bool, modules: bool
-) -> RankTrace:
-    """Returns a rank that is not recorded is the one that is told, or 0 of what is alone."""
+def _read(source: Source, options: ReadOptions, advanced: Advanced) -> RankTrace:
+    graphs, window, memory, modules = options
     if window != EVERYTHING and source.kind in MADE:
         raise DataError(
             f"{source.path}: of {source.kind.value} no part can be taken; give the traces, or link that part"
@@ -126,69 +134,80 @@ def _read(
     if source.kind is InputKind.LINKED:
         linked = read_linked(str(source.path))
         rank = RankTrace(linked.info.rank, linked, graph_of(linked) if graphs else None)
-        advanced(READ_STAGES)
     elif source.kind is InputKind.GRAPH:
         rank = rank_of_graph(ExecutionGraph.read(str(source.path), tensors=False))
-        advanced(READ_STAGES)
     else:
         host = str(source.host) if source.host else None
-        rank = read_rank(str(source.path), host, source.rank, graphs, window, memory, modules, advanced)
-    if rank.linked.info.rank < 0:
-        if source.told is None and not alone:
-            raise DataError(
-                f"{source.path}: records no rank and its name has none; rename it to …rank<N>{source.path.suffix}"
-            )
-        rank.rank = source.told or 0
+        return read_rank(
+            str(source.path),
+            host,
+            source.rank,
+            graph=graphs,
+            window=window,
+            memory=memory,
+            modules=modules,
+            advanced=advanced,
+        )
+    advanced(READ_STAGES)
     return rank
+
+
+def _unrecorded_rank(source: Source, *, is_single: bool) -> int:
+    """Returns the rank that the file's name tells, or 0 of a single file. Raises DataError if there is none."""
+    if source.known_rank is None and not is_single:
+        raise DataError(
+            f"{source.path}: records no rank and its name has none; rename it to …rank<N>{source.path.suffix}"
+        )
+    return source.known_rank or 0
 
 
 def _add_folder(folder: Path, sources: Sources, progress: Progress) -> None:
     try:
         pairs = find_pairs(folder, lambda _: False, progress, otherwise=DIFF)
     except NoDeviceTraceError:
-        made = _made_from_traces(folder)
-        if not made:
+        converted = _made_from_traces(folder)
+        if not converted:
             raise
-        sources.ranks.extend(made)
+        sources.ranks.extend(converted)
         return
     for pair in pairs.ranks:
         host = folder / pair.host if pair.host else None
         sources.ranks.append(
-            Source(folder / pair.device, host, None if pair.records_rank else pair.rank, told=pair.rank)
+            Source(folder / pair.device, host, None if pair.records_rank else pair.rank, known_rank=pair.rank)
         )
         sources.notes.extend(pair.notes)
     sources.notes.extend([*pairs.failures, *pairs.notes])
 
 
 def _numbers_by_value(path: Path) -> list[str]:
-    """Paths compare by these like their texts, but numbers in them by value."""
+    """Returns a key that sorts paths as texts, but the numbers in them by value."""
     return [part.zfill(DIGITS) if part.isdecimal() else part for part in re.split(r"(\d+)", path.as_posix())]
 
 
 def _made_from_traces(folder: Path) -> list[Source]:
-    """Returns in the order of their names, numbers in them by value."""
-    found: dict[InputKind, list[Source]] = defaultdict(list)
+    """Returns the linked traces, or else the graphs, in a folder, in the order of their names."""
+    by_kind: dict[InputKind, list[Source]] = defaultdict(list)
     paths = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
     for path in sorted(paths, key=_numbers_by_value):
         with suppress(DataError):  # what is no trace need not be readable
-            seen = recognise(path)
-            told = rank_in_name(path.name) if seen.rank is None else seen.rank
-            found[seen.kind].append(Source(path, kind=seen.kind, told=told))
-    return next((found[kind] for kind in MADE if found[kind]), [])
+            recognised = recognise(path)
+            rank = rank_in_name(path.name) if recognised.rank is None else recognised.rank
+            by_kind[recognised.kind].append(Source(path, kind=recognised.kind, known_rank=rank))
+    return next((by_kind[kind] for kind in MADE if by_kind[kind]), [])
 
 
 def _add_files(files: list[Path], sources: Sources) -> None:
-    found: dict[InputKind, list[Trace]] = {kind: [] for kind in InputKind}
+    by_kind: dict[InputKind, list[Trace]] = {kind: [] for kind in InputKind}
     for path in files:
         kind, pid, rank = recognise(path)
         if kind not in REPORTED:
             raise DataError(instead(path, kind, TRACE_OR_GRAPH))
-        told = rank_in_name(path.name, pid) if rank is None else rank
-        found[kind].append(Trace(str(path), pid, told, rank is not None))
+        known_rank = rank_in_name(path.name, pid) if rank is None else rank
+        by_kind[kind].append(Trace(str(path), pid, known_rank, rank is not None))
     devices, merged, hosts = (
-        found[InputKind.DEVICE],
-        found[InputKind.MERGED] + found[InputKind.COUNTED],
-        found[InputKind.HOST],
+        by_kind[InputKind.DEVICE],
+        by_kind[InputKind.MERGED] + by_kind[InputKind.COUNTED],
+        by_kind[InputKind.HOST],
     )
     host_of = hosts_of(devices + merged, hosts)
     ranks = assign_ranks(devices, communicating(host_of), otherwise=DIFF)
@@ -197,7 +216,9 @@ def _add_files(files: list[Path], sources: Sources) -> None:
     sources.notes.extend(ranks.notes)
     for device in ranks.traces + merged:
         host = host_of.get(device.name)
-        sources.ranks.append(Source(Path(device.name), Path(host) if host else None, told=device.rank))
+        sources.ranks.append(Source(Path(device.name), Path(host) if host else None, known_rank=device.rank))
     used = set(host_of.values())
     sources.notes.extend(f"{host.name}: has no device trace; not used" for host in hosts if host.name not in used)
-    sources.ranks.extend(Source(Path(one.name), kind=kind, told=one.rank) for kind in MADE for one in found[kind])
+    sources.ranks.extend(
+        Source(Path(trace.name), kind=kind, known_rank=trace.rank) for kind in MADE for trace in by_kind[kind]
+    )

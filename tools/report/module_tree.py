@@ -19,7 +19,7 @@ class Branch(NamedTuple):
     name: str
     path: str
     share: float
-    told: list[str]
+    cells: list[str]
     open: bool
     inner: "list[Branch]"
 
@@ -47,32 +47,34 @@ def module_tree(table: Table) -> ModuleTree:
     }  # fmt: skip
     rows = table.rows()
     several = len({row["rank"] for row in rows}) > 1
-    whole: dict[int, float] = {}
+    total_of_rank: dict[int, float] = {}
     for row in rows:
         if row["depth"] == 0:
-            whole[row["rank"]] = whole.get(row["rank"], 0.0) + (row[f"{time}_subtree"] or 0.0)
+            total_of_rank[row["rank"]] = total_of_rank.get(row["rank"], 0.0) + (row[f"{time}_subtree"] or 0.0)
     above: list[list[Branch]] = [[]]
     for row in _largest(rows, f"{time}_subtree"):
-        depth, total = row["depth"], whole[row["rank"]]
+        depth, total = row["depth"], total_of_rank[row["rank"]]
         row["share"] = 100 * (row[f"{time}_subtree"] or 0.0) / total if total else 0.0
         row["gflop"] = None if row["operations_subtree"] is None else row["operations_subtree"] / 1e9
-        told = [cell(row[name], name, unit) for name, unit in columns.values()]
+        cells = [cell(row[name], name, unit) for name, unit in columns.values()]
         name = f"rank {row['rank']} · {row['name']}" if several and not depth else row["name"]
-        branch = Branch(name, row["path"], row["share"], told, depth < OPEN_TO and not several, [])
+        branch = Branch(name, row["path"], row["share"], cells, depth < OPEN_TO and not several, [])
         above[depth].append(branch)
         above[depth + 1 :] = [branch.inner]
-    used = [place for place, _ in enumerate(columns) if any(branch.told[place] for branch in above[0])]
-    return ModuleTree([[*columns][place] for place in used], [_only(branch, used) for branch in above[0]])
+    not_empty = [position for position, _ in enumerate(columns) if any(branch.cells[position] for branch in above[0])]
+    return ModuleTree(
+        [[*columns][position] for position in not_empty], [_only(branch, not_empty) for branch in above[0]]
+    )
 
 
 def _largest(rows: list[dict[str, Any]], column: str) -> Iterator[dict[str, Any]]:
     """Yields as many as are shown, in their order: what a module is in is no smaller, and comes before it."""
     sizes = np.array([row[column] or 0.0 for row in rows], np.float64)
-    for place in sorted(np.argsort(-sizes, kind="stable")[:MOST].tolist()):
-        yield rows[place]
+    for position in sorted(np.argsort(-sizes, kind="stable")[:MOST].tolist()):
+        yield rows[position]
 
 
-def _only(branch: Branch, used: list[int]) -> Branch:
+def _only(branch: Branch, columns: list[int]) -> Branch:
     """Returns the branch with what is told of any."""
-    inner = [_only(one, used) for one in branch.inner]
-    return branch._replace(told=[branch.told[place] for place in used], inner=inner)
+    inner = [_only(child, columns) for child in branch.inner]
+    return branch._replace(cells=[branch.cells[position] for position in columns], inner=inner)

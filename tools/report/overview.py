@@ -35,21 +35,23 @@ def figures(tables: Tables) -> list[Figure]:
     ranks, replays = _rows(tables, "ranks"), _rows(tables, "critical_path_replay")
     devices = [row for row in _rows(tables, "temporal_breakdown") if row["span"]]
     overlap = _rows(tables, "communication_computation_overlap")
-    found = [Figure(cell(len(ranks)), "ranks")] if ranks else []
+    figures_ = [Figure(cell(len(ranks)), "ranks")] if ranks else []
     if replays:
-        found.append(_over_ranks("measured run", [row["measured"] for row in replays], time_text))
+        figures_.append(_over_ranks("measured run", [row["measured"] for row in replays], time_text))
     if devices:
-        found.append(_over_ranks("device busy", [100 - row["idle_pct"] for row in devices], _percent))
-        found.append(_over_ranks("computing", [row["compute_pct"] for row in devices], _percent))
-        found.append(_over_ranks("idle", [row["idle_pct"] for row in devices], _percent))
+        figures_.append(_over_ranks("device busy", [100 - row["idle_pct"] for row in devices], _percent))
+        figures_.append(_over_ranks("computing", [row["compute_pct"] for row in devices], _percent))
+        figures_.append(_over_ranks("idle", [row["idle_pct"] for row in devices], _percent))
     if overlap:
-        found.append(_over_ranks("exposed communication", [row["exposed_communication"] for row in overlap], time_text))
+        figures_.append(
+            _over_ranks("exposed communication", [row["exposed_communication"] for row in overlap], time_text)
+        )
     if devices:
-        found.append(Figure(cell(sum(row["activities"] for row in devices)), "device activities"))
+        figures_.append(Figure(cell(sum(row["activities"] for row in devices)), "device activities"))
     elif _without_devices(ranks):
-        found.append(Figure(cell(sum(row["host_ops"] for row in ranks)), "host ops"))
-        found.append(Figure("none", "device activities"))
-    return found
+        figures_.append(Figure(cell(sum(row["host_ops"] for row in ranks)), "host ops"))
+        figures_.append(Figure("none", "device activities"))
+    return figures_
 
 
 def _of_two_runs(tables: Tables) -> list[Figure]:
@@ -79,8 +81,8 @@ def _over_ranks(label: str, values: list[float], text: Any) -> Figure:
 
 def findings(tables: Tables) -> list[str]:
     """Sentences, each from one analysis that has something to say."""
-    said = (_ran, _host_alone, _heaviest, _hidden, _idle, _limit, _path, _straggler, _differs)
-    return [sentence for say in said for sentence in say(tables)]
+    sources = (_ran, _host_alone, _heaviest, _hidden, _idle, _limit, _path, _straggler, _differs)
+    return [sentence for source in sources for sentence in source(tables)]
 
 
 def _ran(tables: Tables) -> Iterator[str]:
@@ -88,7 +90,9 @@ def _ran(tables: Tables) -> Iterator[str]:
         return
     ranks, devices = _rows(tables, "ranks"), _rows(tables, "temporal_breakdown")
     count = _sums(_rows(tables, "kernel_breakdown_kernels"), "class", "count")
-    parts = [_counted(count[one], *words) for one, words in WORK.items() if one in count]
+    parts = [
+        _counted(count[activity_class], *words) for activity_class, words in WORK.items() if activity_class in count
+    ]
     ops = sum(row["host_ops"] for row in ranks)
     ran = [f"{', '.join(parts)} ran on {_counted(len(devices), 'device')}"] if parts else []
     ran += [f"{_counted(ops, 'host op')} on {_counted(len(ranks), 'rank')}"] if ops else []
@@ -112,8 +116,8 @@ def _without_devices(ranks: list[Row]) -> bool:
     return bool(ranks) and not any(row["activities"] for row in ranks)
 
 
-def _counted(number: float, one: str, several: str = "") -> str:
-    return f"{number:,.0f} {one if number == 1 else several or one + 's'}"
+def _counted(number: float, singular: str, plural: str = "") -> str:
+    return f"{number:,.0f} {singular if number == 1 else plural or singular + 's'}"
 
 
 def _limit(tables: Tables) -> Iterator[str]:

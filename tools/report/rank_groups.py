@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64
+from ...schema.columns import Int64
 from ..analyses import Column, Floats, Table
 from ..rank_rows import ranges
 
@@ -39,18 +39,21 @@ def rank_groups(tables: Mapping[str, Table]) -> list[RankGroup]:
     ranks = np.unique(np.asarray(tables["ranks"]["rank"], np.int64))
     if len(ranks) <= MANY:
         return []
-    found = _features(ranks, tables)
-    distance = np.abs(found - np.median(found, axis=0)).max(axis=1)
+    features = _features(ranks, tables)
+    distance = np.abs(features - np.median(features, axis=0)).max(axis=1)
     chosen = [int(distance.argmin())]
-    nearest, of = np.full(len(ranks), np.inf), np.zeros(len(ranks), np.int64)
+    nearest, group_of = np.full(len(ranks), np.inf), np.zeros(len(ranks), np.int64)
     while True:
-        distance = np.abs(found - found[chosen[-1]]).max(axis=1)
-        of = np.where(distance < nearest, len(chosen) - 1, of)
+        distance = np.abs(features - features[chosen[-1]]).max(axis=1)
+        group_of = np.where(distance < nearest, len(chosen) - 1, group_of)
         nearest = np.minimum(nearest, distance)
         if nearest.max() <= ALIKE or len(chosen) == MOST:
             break
         chosen.append(int(nearest.argmax()))
-    groups = [RankGroup(int(ranks[one]), ranks[of == number].tolist()) for number, one in enumerate(chosen)]
+    groups = [
+        RankGroup(int(ranks[chosen_rank]), ranks[group_of == number].tolist())
+        for number, chosen_rank in enumerate(chosen)
+    ]
     return sorted(groups, key=lambda group: -len(group.ranks))
 
 
@@ -75,17 +78,7 @@ def of_ranks(table: Table, ranks: Collection[int]) -> Table:
     """Returns the rows of these ranks; a table without ranks as it is."""
     if all(column.name != "rank" for column in table.columns):
         return table
-    chosen = np.isin(np.asarray(table["rank"], np.int64), list(ranks))
-    return Table(
-        table.name, table.title, [_taken(column, chosen) for column in table.columns], table.note, table.details
-    )
-
-
-def _taken(column: Column, chosen: Bool) -> Column:
-    name, unit, values = column
-    if isinstance(values, list):
-        return Column(name, unit, [values[row] for row in np.flatnonzero(chosen).tolist()])
-    return Column(name, unit, values[chosen])
+    return table.take(np.isin(np.asarray(table["rank"], np.int64), list(ranks)))
 
 
 def groups_table(groups: Sequence[RankGroup], ranks: Table) -> Table:
@@ -94,8 +87,8 @@ def groups_table(groups: Sequence[RankGroup], ranks: Table) -> Table:
     by_rank = {group.rank: group.ranks for group in groups}
     members = [by_rank[rank] for rank in np.asarray(shown["rank"]).tolist()]
     added = [
-        Column("stands_for", "", np.array([len(one) for one in members], np.int64)),
-        Column("ranks", "", [ranges(one) for one in members]),
+        Column("stands_for", "", np.array([len(group_ranks) for group_ranks in members], np.int64)),
+        Column("ranks", "", [ranges(group_ranks) for group_ranks in members]),
     ]
     columns = [shown.columns[0], *added, *shown.columns[1:]]
     return Table(ranks.name, "Ranks that stand for those like them", columns, ranks.note)
@@ -106,5 +99,5 @@ def in_words(groups: Sequence[RankGroup]) -> str:
     count = sum(len(group.ranks) for group in groups)
     if len(groups) == 1:
         return f"All {count:,} ranks spend their time alike; rank {groups[0].rank} is shown for them."
-    said = ", ".join(f"rank {group.rank} for {len(group.ranks):,}" for group in groups)
-    return f"Of {count:,} ranks some are shown for those that spend their time like them: {said}."
+    parts = ", ".join(f"rank {group.rank} for {len(group.ranks):,}" for group in groups)
+    return f"Of {count:,} ranks some are shown for those that spend their time like them: {parts}."

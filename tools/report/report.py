@@ -1,6 +1,4 @@
-"""Collects all that is shown of a run in one pass over its ranks; of these only the graphs are kept, to replay them
-together.
-"""
+"""Analyses a run in one pass over its ranks, of which only the graphs are kept, to replay them together."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,7 +14,7 @@ from ..analyses import ANALYSES, READ_STAGES, Column, Options, RankTrace, Table,
 from ..rank_rows import ranges
 from ..replay import Replay, Scale
 from .files import lay_over, overlay_path
-from .inputs import Sources, read_ranks
+from .inputs import ReadOptions, Sources, read_ranks
 from .rank_groups import MANY, RankGroup, of_ranks, rank_groups
 from .timeline import Timeline, timeline
 from .what_if import classes_twice_as_fast, unchanged, what_if
@@ -25,7 +23,7 @@ RANKS_DRAWN, SHOWN_FIRST = 8, 3000
 OF_GRAPHS = {"critical_path", "step_breakdown", "modules"}
 """The analyses that need the execution graph."""
 OF_MEMORY = "memory_timeline"
-"""The one that needs the recorded allocations."""
+"""The analysis that needs the recorded allocations."""
 NO_DIFF = replace(trace_diff((), ()), note="compares two runs, with --diff A B", details=())
 
 
@@ -34,10 +32,10 @@ DEFAULT = Options()
 
 @dataclass(slots=True)
 class Report:
-    """The tables by name, the ranks as a table, and what a reader should know about the inputs.
+    """The tables by name, a table of the ranks, and notes about the inputs.
 
-    A page shows besides: timelines of some ranks, and what the run would take if one class of work were twice as fast.
-    Of many ranks it shows those that stand for a group.
+    For the page there are also timelines of some ranks, and the effect of making each class of work twice as fast. Of
+    many ranks the page shows those that represent a group.
     """
 
     title: str
@@ -55,17 +53,17 @@ class Report:
         return bool(np.any(np.asarray(self.ranks["activities"])))
 
     def shown(self, name: str) -> Table | None:
-        """Returns a table as a page shows it, None where it was not asked for: of many ranks only those that stand for
-        others.
-        """
+        """Returns a table as the page shows it, of many ranks only those that represent a group; None if there is none."""
         table = self.tables.get(name)
         return of_ranks(table, [group.rank for group in self.groups]) if table and self.groups else table
 
 
 class Wanted(NamedTuple):
-    """What to make of a run: the analyses named in `only`, or all; its replay with `scales`; what a page draws; and,
-    where `perfetto` names a file, the device trace with what the analyses add to it. `options` are those of the
-    analyses, `window` the part of each rank, and with `modules` Python's calls are read, too.
+    """What to make of a run: the analyses named in `only`, or all; its replay with `scales`; what a page draws; and, if
+    `perfetto` names a file, the device trace with what the analyses add to it.
+
+    `options` are those of the analyses, `window` is the part of each rank to read; with `modules` Python's calls are
+    read, too.
     """
 
     only: Sequence[str] | None = None
@@ -77,25 +75,27 @@ class Wanted(NamedTuple):
     modules: bool = False
 
     @property
-    def graphs(self) -> bool:
-        """Graphs take longest to make."""
-        return self.page or bool(self.scales or self.perfetto) or self.only is None or bool(OF_GRAPHS & set(self.only))
+    def memory(self) -> bool:
+        """Whether allocations are needed, of which files may hold millions."""
+        return bool(self.perfetto) or self.only is None or OF_MEMORY in self.only
 
     @property
-    def memory(self) -> bool:
-        """Files may hold millions of allocations."""
-        return bool(self.perfetto) or self.only is None or OF_MEMORY in self.only
+    def to_read(self) -> ReadOptions:
+        """What to read of each rank; graphs, which take longest to make, only if they are needed."""
+        of_graphs = self.only is None or OF_GRAPHS & set(self.only)
+        graphs = self.page or bool(self.scales or self.perfetto or of_graphs)
+        return ReadOptions(graphs, self.window, self.memory, self.modules)
 
 
 ALL_OF_IT = Wanted()
 
 
 def report_on(sources: Sources, wanted: Wanted = ALL_OF_IT, progress: Progress = unwatched) -> Report:
-    """Analyses the sources. Raises DataError where a file cannot be used, ValueError for a name that no analysis has."""
+    """Analyses the sources. Raises DataError if a file cannot be used, ValueError for the name of an unknown analysis."""
     seen = _Seen(wanted, len(sources.ranks))
     analyses = len(ANALYSES if wanted.only is None else wanted.only)
     stages = Stages(progress, "reading and analysing", (READ_STAGES + analyses) * len(sources.ranks))
-    read = read_ranks(sources.ranks, wanted.graphs, stages.advanced, wanted.window, wanted.memory, wanted.modules)
+    read = read_ranks(sources.ranks, wanted.to_read, stages.advanced)
     tables = analyse(seen.passing(read), wanted.only, wanted.options, stages.advanced)
     if wanted.only is None:
         tables[NO_DIFF.name] = NO_DIFF
@@ -109,8 +109,8 @@ def report_on(sources: Sources, wanted: Wanted = ALL_OF_IT, progress: Progress =
 
 
 def _add_pictures(report: Report, sources: Sources, seen: "_Seen", progress: Progress) -> None:
-    """Of many ranks those that are shown are read once more: which ones was not known while they passed, and all take
-    too much memory.
+    """Adds timelines and what-if results. Of many ranks those that are shown are read again: all take too much memory,
+    and which ones represent groups is known only after all were analysed.
     """
     report.groups = rank_groups(report.tables | {"ranks": report.ranks})
     if report.groups:
@@ -118,7 +118,7 @@ def _add_pictures(report: Report, sources: Sources, seen: "_Seen", progress: Pro
         chosen = [sources.ranks[order.index(group.rank)]._replace(rank=group.rank) for group in report.groups]
         window, seen = seen.wanted.window, _Seen(Wanted(), len(chosen))
         stages = Stages(progress, "reading what is drawn", READ_STAGES * len(chosen))
-        for _ in seen.passing(read_ranks(chosen, True, stages.advanced, window)):
+        for _ in seen.passing(read_ranks(chosen, ReadOptions(window=window), stages.advanced)):
             pass
     report.timeline = timeline(seen.replays, SHOWN_FIRST)
     before = unchanged(seen.graphs, [*seen.replays.values()])
@@ -133,30 +133,23 @@ def report_on_diff(
     window: Window = EVERYTHING,
     modules: bool = False,
 ) -> Report:
-    """Returns what differs between two runs, or that part of both; with `modules` Python's calls are read, too.
+    """Compares two runs, or that part of both; with `modules` Python's calls are read, too.
 
-    Raises DataError where a file cannot be used.
+    Raises DataError if a file cannot be used.
     """
-    seen = tuple(_Seen(Wanted(page=False), len(sources.ranks)) for sources in (before, after))
-    pairs = zip(seen, (before, after), strict=True)
     stages = Stages(progress, "reading both runs", READ_STAGES * (len(before.ranks) + len(after.ranks)))
-    ranks = [
-        one.passing(read_ranks(sources.ranks, False, stages.advanced, window, modules=modules))
-        for one, sources in pairs
-    ]
-    tables = {table.name: table for table in trace_diff(*ranks).with_details()}
-    notes = [
-        f"{run}: {note}"
-        for run, one, sources in zip("AB", seen, (before, after), strict=True)
-        for note in sources.notes + one.notes()
-    ]
-    facts = [fact for one in seen for fact in one.facts]
-    runs = [run for run, one in zip("AB", seen, strict=True) for _ in one.facts]
-    return Report(f"{before.title} → {after.title}", tables, _ranks_table(facts, runs), notes)
+    options = ReadOptions(False, window, modules=modules)
+    runs = [(run, it, _Seen(Wanted(page=False), len(it.ranks))) for run, it in (("A", before), ("B", after))]
+    diff = trace_diff(*(seen.passing(read_ranks(it.ranks, options, stages.advanced)) for _, it, seen in runs))
+    tables = {table.name: table for table in diff.with_details()}
+    notes = [f"{run}: {note}" for run, it, seen in runs for note in it.notes + seen.notes()]
+    facts = [fact for *_, seen in runs for fact in seen.facts]
+    ranks = _ranks_table(facts, [run for run, _, seen in runs for _ in seen.facts])
+    return Report(f"{before.title} → {after.title}", tables, ranks, notes)
 
 
 class _Seen:
-    """What is taken from ranks while they pass by on their way to the analyses."""
+    """Collects graphs, replays and facts of ranks on their way to the analyses."""
 
     def __init__(self, wanted: Wanted, ranks: int) -> None:
         self.wanted, self.ranks = wanted, ranks
@@ -179,11 +172,11 @@ class _Seen:
             yield rank
 
     def notes(self) -> list[str]:
-        """Returns the remarks of the linker, each once, with the ranks that it is about."""
+        """Returns each remark of the linker once, with the ranks that have it."""
         ranks: dict[str, list[int]] = {}
         for rank, remark in self.remarks:
             ranks.setdefault(remark, []).append(rank)
-        return [f"rank {ranges(sorted(of))}: {remark}" for remark, of in ranks.items()]
+        return [f"rank {ranges(sorted(of_ranks_))}: {remark}" for remark, of_ranks_ in ranks.items()]
 
 
 FACTS = (
@@ -203,7 +196,10 @@ def _facts(rank: RankTrace) -> tuple[int | str, ...]:
 
 
 def _ranks_table(facts: list[tuple[int | str, ...]], runs: list[str] | None = None) -> Table:
-    """Returns a row per rank; of two runs with a column that tells which."""
+    """Returns a row per rank, with the column `run` if there are two runs."""
     columns = zip(FACTS, zip(*facts, strict=True), strict=True)
-    made = [Column(name, "", list(map(str, of)) if name in FILES else np.array(of, np.int64)) for name, of in columns]
-    return Table("ranks", "What was recorded", [*([Column("run", "", runs)] if runs else []), *made])
+    columns_ = [
+        Column(name, "", list(map(str, values)) if name in FILES else np.array(values, np.int64))
+        for name, values in columns
+    ]
+    return Table("ranks", "What was recorded", [*([Column("run", "", runs)] if runs else []), *columns_])

@@ -38,9 +38,11 @@ def unchanged(graphs: Sequence[ExecutionGraph], replays: Sequence[Replay] = ()) 
 
 def classes_twice_as_fast(graphs: Sequence[ExecutionGraph], before: Unchanged) -> Table:
     """Returns the same for half the duration of each class of nodes that the graphs have."""
-    present = {NodeClass(one) for graph in graphs for one in np.unique(node_classes(graph)).tolist()}
+    present = {NodeClass(node_class) for graph in graphs for node_class in np.unique(node_classes(graph)).tolist()}
     changes = {
-        label: [parse_scale(f"class:{label}={TWICE_AS_FAST}")] for label, one in SCALABLE.items() if one in present
+        label: [parse_scale(f"class:{label}={TWICE_AS_FAST}")]
+        for label, node_class in SCALABLE.items()
+        if node_class in present
     }
     return _table(graphs, changes, before)
 
@@ -70,6 +72,6 @@ def _note(replay: Replay) -> str:
     """
     graphs = replay.work.graphs
     world = max(graph.number("world_size", 0) for graph in graphs)
-    alone = f"{len(graphs)} of {world:,} ranks, without waiting for the others" if len(graphs) < world else ""
-    together = f"{len(graphs)} ranks, which wait for each other" if len(graphs) > 1 else ""
-    return "; ".join(filter(None, [alone or together, trust(replay)]))
+    isolated = f"{len(graphs)} of {world:,} ranks, without waiting for the others" if len(graphs) < world else ""
+    joint = f"{len(graphs)} ranks, which wait for each other" if len(graphs) > 1 else ""
+    return "; ".join(filter(None, [isolated or joint, trust(replay)]))

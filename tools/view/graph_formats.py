@@ -1,6 +1,4 @@
-"""Execution graphs as GraphML, for networkx, yEd and Gephi, and as DOT, for Graphviz; nodes by id, edges with the
-reasons they have.
-"""
+"""Writes execution graphs as GraphML, for networkx, yEd and Gephi, and as DOT, for Graphviz."""
 
 from collections import defaultdict
 from typing import IO
@@ -19,7 +17,7 @@ FILL = {
 
 
 def reasons(kind: int) -> str:
-    """Returns why a dependency exists, in words.
+    """Returns the reasons of a dependency as text.
 
     >>> reasons(DependencyKind.LAUNCH | DependencyKind.STREAM_ORDER)
     'launch, stream order'
@@ -28,22 +26,23 @@ def reasons(kind: int) -> str:
 
 
 def write_graphml(graph: ExecutionGraph, stream: IO[bytes]) -> None:
-    """The graph with all attributes of its nodes; edges have `kind`, the bit mask, and `reason`. What XML cannot hold
-    becomes ?.
+    """Writes the graph with all attributes of its nodes; edges have `kind`, a bit mask, and `reason`.
+
+    Characters that XML does not allow become ?.
     """
     import networkx as nx  # slow to load
 
     for column in (graph.name, *graph.attributes.values()):
         if isinstance(column, Categorical):
             column.table = [NOT_XML.sub("?", text) for text in column.table]
-    handed = graph.to_networkx()
-    for *_, edge in handed.edges(data=True):
+    digraph = graph.to_networkx()
+    for *_, edge in digraph.edges(data=True):
         edge["reason"] = reasons(edge["kind"])
-    nx.write_graphml(handed, stream)
+    nx.write_graphml(digraph, stream)
 
 
 def write_dot(graph: ExecutionGraph, stream: IO[bytes]) -> None:
-    """The graph with a cluster per host thread and device stream, coloured by what nodes do."""
+    """Writes the graph with a cluster per host thread and device stream, nodes coloured by class."""
     work = gather([graph])
     names = lane_names(work)
     ids, lanes = graph.id.tolist(), defaultdict(list)

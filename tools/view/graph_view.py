@@ -1,4 +1,4 @@
-"""A part of an execution graph to look at, as a graph of its own; nodes keep their ids."""
+"""Selects a part of an execution graph to look at, as a graph whose nodes keep their ids."""
 
 import dataclasses
 import re
@@ -10,18 +10,18 @@ from ...converter.edit import rows_of_graph, take_rows
 from ...schema.columns import Bool, Int64, Ragged
 from ...schema.errors import RequestError
 from ...schema.graph import ExecutionGraph
-from ..replay import Lane, NodeClass, Workload, gather, number_text
+from ..replay import NodeClass, Workload, gather
 
 NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
-"""Characters that a name may hold and XML may not."""
+"""Characters that XML does not allow."""
 UNRECORDED = (NodeClass.UNRECORDED, NodeClass.METADATA, NodeClass.DELAY)
 
 
 class Selection(NamedTuple):
-    """What to look at; a node must meet every condition given.
+    """Conditions, which a selected node must all meet.
 
-    `around` is a node id: those at most `hops` dependencies away, either way. `streams` are numbers of device streams.
-    `time_us` is a window from the graph's first start, in which a node runs for at least an instant.
+    `around` is the id of a node: selected are nodes at most `hops` dependencies away, in either direction. `streams`
+    are numbers of device streams. `time_us` is a window, from the graph's first start, that a node must overlap.
     """
 
     around: int | None = None
@@ -31,8 +31,8 @@ class Selection(NamedTuple):
 
 
 class View(NamedTuple):
-    """The selected nodes as a graph, the start of the graph they are from, how many dependencies joined them to the
-    rest, and the window they were selected by, if any.
+    """The selected nodes as a graph, the first start of the whole graph, how many dependencies were cut, and the window
+    of the selection, if any.
     """
 
     graph: ExecutionGraph
@@ -42,11 +42,11 @@ class View(NamedTuple):
 
 
 def view(graph: ExecutionGraph, selection: Selection) -> View:
-    """Returns the part of the graph that is selected. O(n log n + hops · e). Raises DataError where no node is."""
+    """Returns the selected part of the graph. O(n log n + hops · e). Raises RequestError if no node is selected."""
     work = gather([graph])
     chosen = np.ones(len(graph), bool)
     if selection.around is not None:
-        chosen &= _near(_row_of(graph, selection.around), selection.hops, work.source, work.target, len(graph))
+        chosen &= _near(_row_of(graph, selection.around), selection.hops, work)
     if selection.streams:
         chosen &= graph.is_activity & np.isin(graph.integers("stream"), selection.streams)
     origin = int(graph.start_ns[work.is_timed].min()) if work.is_timed.any() else 0
@@ -55,27 +55,21 @@ def view(graph: ExecutionGraph, selection: Selection) -> View:
         chosen &= work.is_timed & (work.measured_start_ns <= last * 1000) & (work.measured_end_ns >= first * 1000)
     rows = np.flatnonzero(chosen)
     if not len(rows):
-        raise RequestError(f"none of the {len(graph):,} nodes is selected; {_what_there_is(graph, work)}")
+        raise RequestError(f"none of the {len(graph):,} nodes is selected; {_extent(graph, work)}")
     cut = int((chosen[work.source] != chosen[work.target]).sum())
     return View(_part(graph, rows, chosen), origin, cut, selection.time_us)
 
 
 def lane_names(work: Workload) -> list[str]:
-    """Returns the lanes as people know them: `thread 4711`, `device 0 stream 7`, `delays`, or `unrecorded host` of a
-    thread without recorded nodes.
+    """Returns the lanes' labels: `thread 4711`, or `unrecorded host 4711` where no node of the thread was recorded,
+    `device 0 stream 7`, `delays`.
     """
     recorded = np.zeros(len(work.lanes), bool)
     recorded[work.lane[~np.isin(work.node_class, UNRECORDED)]] = True
-    return [_lane_name(lane, known) for lane, known in zip(work.lanes, recorded.tolist(), strict=True)]
-
-
-def _lane_name(lane: Lane, recorded: bool) -> str:
-    if lane.is_of_delays:
-        return "delays"
-    place = number_text(lane.place)
-    if lane.is_stream:
-        return f"device {place} stream {number_text(lane.stream)}"
-    return f"{'thread' if recorded else 'unrecorded host'} {place}"
+    return [
+        lane.label if is_recorded else lane.label.replace("thread", "unrecorded host")
+        for lane, is_recorded in zip(work.lanes, recorded.tolist(), strict=True)
+    ]
 
 
 def _row_of(graph: ExecutionGraph, node: int) -> int:
@@ -85,18 +79,19 @@ def _row_of(graph: ExecutionGraph, node: int) -> int:
     return row
 
 
-def _near(row: int, hops: int, source: Int64, target: Int64, count: int) -> Bool:
-    near = np.zeros(count, bool)
-    near[row] = True
+def _near(row: int, hops: int, work: Workload) -> Bool:
+    """Returns which nodes are at most `hops` dependencies away from a row, in either direction."""
+    is_near = np.zeros(len(work), bool)
+    is_near[row] = True
     for _ in range(hops):
-        found = np.concatenate((target[near[source]], source[near[target]]))
-        if near[found].all():
+        neighbours = np.concatenate((work.target[is_near[work.source]], work.source[is_near[work.target]]))
+        if is_near[neighbours].all():
             break
-        near[found] = True
-    return near
+        is_near[neighbours] = True
+    return is_near
 
 
-def _what_there_is(graph: ExecutionGraph, work: Workload) -> str:
+def _extent(graph: ExecutionGraph, work: Workload) -> str:
     streams = np.unique(graph.integers("stream")[graph.is_activity]).tolist()
     length = work.measured_end_ns[work.is_timed].max(initial=0)
     return f"streams are {', '.join(map(str, streams)) or 'none'}, the graph lasts {length / 1000:,.0f} µs"
@@ -122,5 +117,5 @@ def _is_chosen(graph: ExecutionGraph, ids: Int64, chosen: Bool) -> Bool:
 
 
 def _filtered(column: Ragged, kept: Bool, rows: Int64) -> Ragged:
-    """Returns the kept values of these rows."""
+    """Returns the values of these rows that `kept` marks."""
     return take_rows(Ragged.grouped(column.rows()[kept], column.values[kept], len(column)), rows)

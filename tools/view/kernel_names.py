@@ -1,4 +1,4 @@
-"""Shortens a kernel's recorded name to what people call it: no return type, no namespaces, no parameters."""
+"""Shortens a kernel's recorded name: without return type, namespaces and parameters."""
 
 import re
 
@@ -8,7 +8,7 @@ ONE_WORD = re.compile(r"\(\w+\)")
 
 
 def short_name(name: str) -> str:
-    """Returns the name without what C++ puts around it; names of ops, copies and what is no C++ stay as they are.
+    """Returns a C++ function's name without return type, namespaces and parameters; other names stay as they are.
 
     >>> short_name("void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>(int, float*)")
     'vectorized_elementwise_kernel<4, CUDAFunctor_add<float>>'
@@ -24,8 +24,8 @@ def short_name(name: str) -> str:
 def _without_parameters(name: str) -> str:
     """Cuts the outermost brackets at the end, unless they hold a single word."""
     depth = 0
-    for place in range(len(name) - 1, 0, -1):
-        depth += (name[place] == ")") - (name[place] == "(")
+    for position in range(len(name) - 1, 0, -1):
+        depth += (name[position] == ")") - (name[position] == "(")
         if depth == 0:
-            return name if name[place] != "(" or ONE_WORD.fullmatch(name, place) else name[:place]
+            return name if name[position] != "(" or ONE_WORD.fullmatch(name, position) else name[:position]
     return name

@@ -1,7 +1,7 @@
 """Draws an execution graph as SVG: threads and streams as lanes over time, dependencies between lanes as arrows.
 
-The order within a lane is that of time and has no arrows. Hovering a bar tells its node; colours follow the viewer's
-light or dark mode.
+Dependencies within a lane are not drawn. Hovering over a bar shows its node; colours follow the viewer's light or dark
+mode.
 """
 
 import html
@@ -22,15 +22,13 @@ from .kernel_names import short_name
 LEFT, TOP, RIGHT, LANE, BAR, FOOT, UNIT = 150, 34, 16, 46, 22, 34, 60
 NARROWEST, WIDEST, PER_NODE = 1200, 12_000, 14
 CHARACTER, THINNEST, BEND = 6.6, 0.6, 15
-"""Sizes in px: of the picture, of the first number's room beside its unit; of what a node of the busiest lane is given;
-of a letter, of a bar, of an arrow's bend.
+"""Sizes in px: margins, lanes, bars and the axis; the picture's width and that of a node of the busiest lane; a letter,
+the narrowest bar, an arrow's bend.
 """
 SHORTEST_US = 1e-3
 
 LOOKS = (*(node_class.label for node_class in NodeClass), "waiting", "idle")
-"""How nodes are drawn: as their class, or as waiting where the host does nothing but wait, or idle between what is
-recorded of it.
-"""
+"""How nodes are drawn: as their class, as waiting if the host only waits, or as idle between recorded host work."""
 ARROWS = (*(label for _, label in WAITS), "unknown")
 WAITING = re.compile(r"Synchronize")
 IDLE = "host idle"
@@ -47,9 +45,7 @@ path{fill:none}.launch{stroke:#a9b4c0;stroke-width:.7}.host-sync{stroke:#138a7e;
 
 
 class Scene(NamedTuple):
-    """What is drawn and where: `drawn` are rows of the graph, times are µs; px per µs from `first_us` on, a row per
-    lane.
-    """
+    """The drawn rows of the graph, their times in µs, and the scale: px per µs from `first_us` on, a row per lane."""
 
     graph: ExecutionGraph
     work: Workload
@@ -64,22 +60,22 @@ class Scene(NamedTuple):
 
     @property
     def bottom(self) -> int:
-        """Below the last lane, px."""
+        """The y of the end of the last lane, px."""
         return TOP + LANE * len(self.row_of)
 
     def x(self, time_us: float) -> float:
-        """Returns where a time is, px."""
+        """Returns the x of a time, px."""
         return LEFT + (time_us - self.first_us) * self.scale
 
     def y(self, lane: int) -> float:
-        """Returns the middle of a lane."""
+        """Returns the y of the middle of a lane, px."""
         return TOP + LANE * (self.row_of[lane] + 0.5)
 
 
 def draw_lanes(
-    graph: ExecutionGraph, origin_ns: int, sought: int | None = None, time_us: tuple[float, float] | None = None
+    graph: ExecutionGraph, origin_ns: int, outlined: int | None = None, time_us: tuple[float, float] | None = None
 ) -> str:
-    """Returns the picture, times in µs from `origin_ns`; the node with the id `sought` is outlined. With a window it
+    """Returns the picture, times in µs from `origin_ns`; the node with the id `outlined` is outlined. With a window it
     ends where that does.
 
     Nodes without a recorded time are left out. Raises DataError where no node has one.
@@ -93,7 +89,7 @@ def draw_lanes(
         *_axis(scene),
         *_lanes(scene),
         '<g clip-path="url(#plot)">' if time_us else "<g>",
-        *_bars(scene, sought),
+        *_bars(scene, outlined),
         *_arrows(scene),
         "</g>",
         *_legend(scene),
@@ -103,7 +99,7 @@ def draw_lanes(
 
 
 def _scene(graph: ExecutionGraph, origin_ns: int, time_us: tuple[float, float] | None) -> Scene:
-    """Returns host threads above streams, each in order of number; wide enough for the busiest lane."""
+    """Lays out host threads above streams, each sorted by number, wide enough for the busiest lane."""
     work = gather([graph])
     drawn = np.flatnonzero(work.is_timed)
     if not len(drawn):
@@ -113,9 +109,9 @@ def _scene(graph: ExecutionGraph, origin_ns: int, time_us: tuple[float, float] |
     first, last = float(start[drawn].min()), float(end[drawn].max())
     if time_us:
         first, last = max(first, time_us[0]), min(last, time_us[1])
-    lanes, often = np.unique(work.lane[drawn], return_counts=True)
+    lanes, count = np.unique(work.lane[drawn], return_counts=True)
     order = sorted(lanes.tolist(), key=lambda lane: (work.lanes[lane].is_stream, work.lanes[lane]))
-    width = min(max(NARROWEST, PER_NODE * int(often.max())), WIDEST)
+    width = min(max(NARROWEST, PER_NODE * int(count.max())), WIDEST)
     scale = (width - LEFT - RIGHT) / max(last - first, SHORTEST_US)
     rows = {lane: row for row, lane in enumerate(order)}
     look = looks(graph, work.node_class).tolist()
@@ -123,7 +119,7 @@ def _scene(graph: ExecutionGraph, origin_ns: int, time_us: tuple[float, float] |
 
 
 def _axis(scene: Scene) -> Iterator[str]:
-    """Round times, about one every 120 px."""
+    """Yields ticks at round times, about one every 120 px."""
     rough = 120 / scene.scale
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(power * digit for digit in (1, 2, 5, 10) if power * digit >= rough * 0.999)
@@ -144,7 +140,7 @@ def _lanes(scene: Scene) -> Iterator[str]:
         yield f'<text x="{LEFT - 10}" y="{y + 4}" text-anchor="end">{names[lane]}</text>'
 
 
-def _bars(scene: Scene, sought: int | None) -> Iterator[str]:
+def _bars(scene: Scene, outlined: int | None) -> Iterator[str]:
     graph, work, names = scene.graph, scene.work, lane_names(scene.work)
     for row in scene.drawn:
         name, lane, begin = graph.name[row], int(work.lane[row]), scene.start[row]
@@ -154,38 +150,38 @@ def _bars(scene: Scene, sought: int | None) -> Iterator[str]:
         look = LOOKS[scene.look[row]]
         node = f"{look}, node {graph.id[row]}, {names[lane]}"
         title = f"<title>{_text(name)}\n{node}\n{begin:,.3f} µs + {lasts:,.3f} µs</title>"
-        marked = f"{look} sought" if graph.id[row] == sought else look
+        marked = f"{look} sought" if graph.id[row] == outlined else look
         yield f'<rect class="bar {marked}" x="{x:.2f}" y="{y}" width="{width:.2f}" height="{BAR}" rx="2">{title}</rect>'
-        seen_from = max(x, LEFT)
-        if fits := _shortened(short_name(name), x + width - seen_from):
-            yield f'<text class="inside" x="{seen_from + 4:.1f}" y="{y + BAR / 2 + 3.5}">{_text(fits)}</text>'
+        visible_from = max(x, LEFT)
+        if label := _shortened(short_name(name), x + width - visible_from):
+            yield f'<text class="inside" x="{visible_from + 4:.1f}" y="{y + BAR / 2 + 3.5}">{_text(label)}</text>'
 
 
 def looks(graph: ExecutionGraph, classes: Classes) -> Int64:
     """Returns for each node the position in LOOKS of how it is drawn."""
     host = classes == NodeClass.HOST
     waits = host & graph.name.where(lambda name: bool(WAITING.search(name)))
-    found = np.where(waits, LOOKS.index("waiting"), classes)
-    return np.where(host & graph.name.equal(IDLE), LOOKS.index("idle"), found).astype(np.int64)
+    positions = np.where(waits, LOOKS.index("waiting"), classes)
+    return np.where(host & graph.name.equal(IDLE), LOOKS.index("idle"), positions).astype(np.int64)
 
 
 def _shortened(name: str, width: float) -> str:
-    """Returns what of the name fits into a bar, nothing if that is too little to tell it."""
+    """Returns the part of the name that fits into a bar, "" if that is too short to be recognised."""
     letters = int((width - 8) / CHARACTER)
     return name if len(name) <= letters else f"{name[: letters - 1]}…" if letters >= 6 else ""
 
 
 def _arrows(scene: Scene) -> Iterator[str]:
-    """Dependencies that lead from one lane to another, from the end of the one bar to the start of the other."""
+    """Yields an arrow for each dependency between lanes, from the end of its source to the start of its target."""
     work, lane = scene.work, scene.work.lane.tolist()
     for source, target, kind in zip(work.source.tolist(), work.target.tolist(), work.kind.tolist(), strict=True):
         if lane[source] == lane[target] or {lane[source], lane[target]} - scene.row_of.keys():
             continue
-        down = 1 if scene.y(lane[source]) < scene.y(lane[target]) else -1
-        x, y = scene.x(scene.end[source]), scene.y(lane[source]) + down * BAR / 2
-        to_x, to_y = scene.x(scene.start[target]), scene.y(lane[target]) - down * BAR / 2
-        curve = f"M{x:.1f} {y}C{x:.1f} {y + down * BEND} {to_x:.1f} {to_y - down * BEND} {to_x:.1f} {to_y}"
-        head = f"m-2.5 {-4 * down}l2.5 {4 * down} 2.5 {-4 * down}"
+        direction = 1 if scene.y(lane[source]) < scene.y(lane[target]) else -1
+        x, y = scene.x(scene.end[source]), scene.y(lane[source]) + direction * BAR / 2
+        to_x, to_y = scene.x(scene.start[target]), scene.y(lane[target]) - direction * BAR / 2
+        curve = f"M{x:.1f} {y}C{x:.1f} {y + direction * BEND} {to_x:.1f} {to_y - direction * BEND} {to_x:.1f} {to_y}"
+        head = f"m-2.5 {-4 * direction}l2.5 {4 * direction} 2.5 {-4 * direction}"
         yield f'<path class="{_kind_label(kind).replace(" ", "-")}" d="{curve}{head}"/>'
 
 
@@ -194,7 +190,7 @@ def _kind_label(kind: int) -> str:
 
 
 def _legend(scene: Scene) -> Iterator[str]:
-    """Yields the colours that occur, in a line at the top."""
+    """Yields a line of the colours and arrows that occur."""
     work = scene.work
     seen = {LOOKS[scene.look[row]] for row in scene.drawn}
     across = work.lane[work.source] != work.lane[work.target]

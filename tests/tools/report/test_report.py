@@ -17,8 +17,8 @@ from execgraph.schema.linked import write_linked
 from execgraph.tools.analyses import ANALYSES, Column, Table, analyse, rank_of_graph
 from execgraph.tools.commands import trace_report
 from execgraph.tools.replay import KINDS, parse_scale
-from execgraph.tools.report import find_sources, overview, page, read_ranks, report_on
-from execgraph.tools.report.rows import first_rows, largest_rows
+from execgraph.tools.report import ReadOptions, find_sources, overview, page, read_ranks, report_on
+from execgraph.tools.report.rows import largest
 from execgraph.tools.report.text import as_text
 from execgraph.tools.report.what_if import what_if
 from execgraph.tools.report.words import WORDS
@@ -159,7 +159,7 @@ def test_files_of_a_run_are_named_in_one_order_wherever_they_are(data: Path, tmp
     there = shutil.copytree(data / "training", tmp_path / folder)
     sources = find_sources([there / f"{kind}_rank{rank}.json.gz" for rank in (1, 0) for kind in ("host", "device")])
     assert sources.title == "device_rank0.json.gz, device_rank1.json.gz, host_rank0.json.gz and 1 more"
-    assert [source.told for source in sources.ranks] == [0, 1]
+    assert [source.known_rank for source in sources.ranks] == [0, 1]
 
 
 def test_ranks_are_read_side_by_side_each_with_its_host_trace(data: Path) -> None:
@@ -168,7 +168,7 @@ def test_ranks_are_read_side_by_side_each_with_its_host_trace(data: Path) -> Non
         ("device_rank0.json.gz", "host_rank0.json.gz"),
         ("device_rank1.json.gz", "host_rank1.json.gz"),
     ]
-    assert [rank.rank for rank in read_ranks(sources.ranks, graphs=False)] == [0, 1]
+    assert [rank.rank for rank in read_ranks(sources.ranks, ReadOptions(graphs=False))] == [0, 1]
 
 
 def test_a_host_trace_without_its_device_trace_is_said(
@@ -425,9 +425,9 @@ def table_of(count: int) -> Table:
 
 
 def test_long_tables_are_shown_in_part_and_say_so() -> None:
-    assert [row["name"] for row in first_rows(table_of(20), 2)] == ["n0", "n1"]
-    assert [row["name"] for row in largest_rows(table_of(20), "time", 3)] == ["n6", "n13", "n5"]
-    assert largest_rows(table_of(3), "time", 9)[-1] == {"name": "n0", "time": None}
+    assert [row["name"] for row in table_of(20).take(slice(2)).rows()] == ["n0", "n1"]
+    assert [row["name"] for row in largest(table_of(20), "time", 3).rows()] == ["n6", "n13", "n5"]
+    assert largest(table_of(3), "time", 9).rows()[-1] == {"name": "n0", "time": None}
     assert as_text(
         table_of(20), rows=2
     ) == "T\n  name  time [µs]\n  n0             \n  n1          1.0\n  … 18 more rows".replace("n0             ", "n0")

@@ -153,7 +153,7 @@ def test_markup_in_names_is_text_in_dot_and_graphml(tmp_path: Path) -> None:
 
 
 def test_the_picture_has_a_bar_per_node_and_an_arrow_per_edge_between_lanes() -> None:
-    tree = ElementTree.fromstring(draw_lanes(training_step(), 1000, sought=3))
+    tree = ElementTree.fromstring(draw_lanes(training_step(), 1000, outlined=3))
     bars = [bar for bar in tree.iter(f"{SVG}rect") if "bar" in bar.get("class", "").split()]
     arrows = [arrow.get("class") for arrow in tree.iter(f"{SVG}path") if "C" in arrow.get("d", "")]
     assert len(bars) == 7

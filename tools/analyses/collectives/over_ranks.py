@@ -1,5 +1,4 @@
-"""Each collective as all ranks together saw it: how long it took, who came last, what bandwidth it reached, who did not
-record it.
+"""Each collective over all its ranks: latency, start skew, straggler, bandwidth, and ranks that did not record it.
 
 Starts are compared on the traces' own clocks, which agree only within one machine.
 """
@@ -10,9 +9,18 @@ from collections.abc import Sequence
 import numpy as np
 
 from ....converter.ranks import Group, ranks_of
-from ....schema.columns import Int64
 from ....schema.graph import CollectiveType
-from ..rank import Analysis, Column, Floats, Options, RankTrace, Table, microseconds, percentage
+from ..rank import (
+    Analysis,
+    Column,
+    Floats,
+    Options,
+    RankTrace,
+    Table,
+    integers,
+    microseconds,
+    percentage,
+)
 from .arrivals import Arrival, RankCollectives, collectives_of
 from .matched import MatchedCollective, group_label, matched
 from .waits import NAME, all_to_all, by_group, waits, waits_by_rank
@@ -23,7 +31,7 @@ PARTS_OF_ALL = (
     CollectiveType.ALL_GATHER, CollectiveType.REDUCE_SCATTER, CollectiveType.REDUCE_SCATTER_BLOCK,
     CollectiveType.ALL_TO_ALL, CollectiveType.GATHER, CollectiveType.SCATTER,
 )  # fmt: skip
-"""Each member keeps the part that is its own."""
+"""Collectives of which each member keeps its own part, without sending it."""
 
 
 def _of_rank(rank: RankTrace, _: Options) -> RankCollectives:
@@ -32,22 +40,22 @@ def _of_rank(rank: RankTrace, _: Options) -> RankCollectives:
 
 def _over_ranks(parts: Sequence[RankCollectives], _: Options) -> Table:
     collectives = matched(parts)
-    unplaced = sum(part.unplaced for part in parts)
+    unmatched = sum(part.unmatched for part in parts)
     note = NO_COLLECTIVES if not collectives else ""
-    if unplaced:
-        note = f"{note or 'not in it'}: {unplaced} communications whose group is not known"
+    if unmatched:
+        note = f"{note or 'not in it'}: {unmatched} communications whose group is not known"
     present = [collective.arrivals for collective in collectives]
     note = "; ".join(filter(None, (note, _clocks(present))))
     missing = _missing(collectives, parts)
     first = [arrivals[0] for arrivals in present]
     columns = [
         Column("group", "", [group_label(collective.group) for collective in collectives]),
-        Column("sequence", "", _integers([collective.sequence for collective in collectives])),
-        Column("repetition", "", _integers([collective.repetition for collective in collectives])),
+        integers("sequence", [collective.sequence for collective in collectives]),
+        integers("repetition", [collective.repetition for collective in collectives]),
         Column("collective", "", [arrival.name for arrival in first]),
         Column("dtype", "", [arrival.dtype for arrival in first]),
-        Column("members", "", _integers([arrival.members for arrival in first])),
-        Column("present", "", _integers([len(arrivals) for arrivals in present])),
+        integers("members", [arrival.members for arrival in first]),
+        integers("present", [len(arrivals) for arrivals in present]),
         Column("missing", "", [", ".join(map(str, ranks)) for ranks in missing]),
         *_figures(present),
     ]
@@ -63,33 +71,31 @@ def _over_ranks(parts: Sequence[RankCollectives], _: Options) -> Table:
 
 
 def _by_size(columns: Sequence[Column], ranks: int) -> Table:
-    """Returns what each kind of collective reaches for each group and size, beside the best that it reaches there at
-    any size.
-    """
+    """Returns the bandwidth of each collective by group and size, and the best bandwidth of any size."""
     values = {column.name: np.asarray(column.values) for column in columns}
     keys = list(zip(*(values[name].tolist() for name in ("group", "collective", "size")), strict=True))
     rows: defaultdict[tuple[str, str, float], list[int]] = defaultdict(list)
     for row, key in enumerate(keys):
         rows[key].append(row)
-    told = sorted(rows)
-    bus = [values["bus_bandwidth"][rows[key]] for key in told]
-    typical = np.array([_median(found) for found in bus], np.float64)
+    groups = sorted(rows)
+    bus = [values["bus_bandwidth"][rows[key]] for key in groups]
+    typical = np.array([_median(bandwidths) for bandwidths in bus], np.float64)
     best: defaultdict[tuple[str, str], float] = defaultdict(lambda: np.nan)
-    for (group, collective, _), found in zip(told, bus, strict=True):
-        best[group, collective] = float(np.fmax(best[group, collective], np.fmax.reduce(found)))
-    seen = np.array([best[key[:2]] for key in told], np.float64)
-    result = [
-        Column("group", "", [group for group, _, _ in told]),
-        Column("collective", "", [collective for _, collective, _ in told]),
-        Column("size", "B", np.array([size for _, _, size in told], np.float64)),
-        Column("count", "", _integers([len(rows[key]) for key in told])),
-        Column("latency", "µs", np.array([_median(values["latency"][rows[key]]) for key in told], np.float64)),
+    for (group, collective, _), bandwidths in zip(groups, bus, strict=True):
+        best[group, collective] = float(np.fmax(best[group, collective], np.fmax.reduce(bandwidths)))
+    best_bandwidth = np.array([best[key[:2]] for key in groups], np.float64)
+    by_size = [
+        Column("group", "", [group for group, _, _ in groups]),
+        Column("collective", "", [collective for _, collective, _ in groups]),
+        Column("size", "B", np.array([size for _, _, size in groups], np.float64)),
+        integers("count", [len(rows[key]) for key in groups]),
+        Column("latency", "µs", np.array([_median(values["latency"][rows[key]]) for key in groups], np.float64)),
         Column("bus_bandwidth", "GB/s", typical),
-        Column("best_bandwidth", "GB/s", seen),
-        percentage("of_best", typical, seen),
+        Column("best_bandwidth", "GB/s", best_bandwidth),
+        percentage("of_best", typical, best_bandwidth),
     ]
-    note = NO_COLLECTIVES if not told else ONE_RANK if ranks == 1 else ""
-    return Table(f"{NAME}_by_size", "Bandwidth of collectives by size", result, note)
+    note = NO_COLLECTIVES if not groups else ONE_RANK if ranks == 1 else ""
+    return Table(f"{NAME}_by_size", "Bandwidth of collectives by size", by_size, note)
 
 
 def _median(values: Floats) -> float:
@@ -98,22 +104,22 @@ def _median(values: Floats) -> float:
 
 
 def _clocks(present: list[list[Arrival]]) -> str:
-    """Returns all members end at once; a remark where they do not even nearly, which only their clocks can explain."""
-    shared = [arrivals for arrivals in present if len(arrivals) > 1]
-    if not shared:
+    """Returns a remark if the members' ends are so far apart that their clocks must disagree, else ""."""
+    with_others = [arrivals for arrivals in present if len(arrivals) > 1]
+    if not with_others:
         return ""
-    ends = [[arrival.start + arrival.duration for arrival in arrivals] for arrivals in shared]
-    apart = float(np.median([max(one) - min(one) for one in ends]))
-    if apart <= np.median([min(arrival.duration for arrival in arrivals) for arrivals in shared]):
+    ends = [[arrival.start + arrival.duration for arrival in arrivals] for arrivals in with_others]
+    apart = float(np.median([max(of_one) - min(of_one) for of_one in ends]))
+    if apart <= np.median([min(arrival.duration for arrival in arrivals) for arrivals in with_others]):
         return ""
     return f"members end {apart / 1000:,.0f} µs apart (median): the ranks' clocks disagree, do not trust skews and stragglers"
 
 
 def _figures(present: list[list[Arrival]]) -> list[Column]:
-    """Size, times and bandwidths of each collective. A single arrival has no skew and nobody to wait for (-1)."""
+    """Returns columns of size, times and bandwidths. A collective with a single arrival has no skew and straggler -1."""
     latency = np.array([min(arrival.duration for arrival in arrivals) for arrivals in present], np.float64)
     starts = [[arrival.start for arrival in arrivals] for arrivals in present]
-    skew = np.array([max(one) - min(one) if len(one) > 1 else np.nan for one in starts], np.float64)
+    skew = np.array([max(of_one) - min(of_one) if len(of_one) > 1 else np.nan for of_one in starts], np.float64)
     last = [max(arrivals, key=lambda arrival: arrival.start).rank if len(arrivals) > 1 else -1 for arrivals in present]
     size = np.array([max(arrival.size for arrival in arrivals) for arrivals in present], np.float64)
     bandwidth = np.divide(size, latency, out=np.full(len(size), np.nan), where=(latency > 0) & (size > 0))
@@ -122,7 +128,7 @@ def _figures(present: list[list[Arrival]]) -> list[Column]:
         Column("size", "B", size),
         microseconds("latency", latency),
         microseconds("start_skew", skew),
-        Column("straggler", "", _integers(last)),
+        integers("straggler", last),
         Column("algorithm_bandwidth", "GB/s", bandwidth),
         Column("bus_bandwidth", "GB/s", bandwidth * share),
         Column("imbalance", "", _imbalance(present)),
@@ -130,8 +136,7 @@ def _figures(present: list[list[Arrival]]) -> list[Column]:
 
 
 def bus_share(kind: CollectiveType | None, members: int) -> float:
-    """Returns how much of the algorithm bandwidth each link carries, as nccl-tests count it: n members send what is not
-    for themselves.
+    """Returns the bus bandwidth as a multiple of the algorithm bandwidth, as nccl-tests define it.
 
     >>> bus_share(CollectiveType.ALL_REDUCE, 4), bus_share(CollectiveType.ALL_GATHER, 4), bus_share(None, 4)
     (1.5, 0.75, 1.0)
@@ -141,19 +146,21 @@ def bus_share(kind: CollectiveType | None, members: int) -> float:
 
 
 def _imbalance(present: list[list[Arrival]]) -> Floats:
-    """Returns the largest split over the mean one, of all members; NaN where none were recorded."""
+    """Returns the ratio of the largest split of any member to the mean one; NaN if none were recorded."""
     splits = [[split for arrival in arrivals for split in arrival.splits] for arrivals in present]
-    return np.array([max(one) * len(one) / sum(one) if sum(one) else np.nan for one in splits], np.float64)
+    return np.array([max(sizes) * len(sizes) / sum(sizes) if sum(sizes) else np.nan for sizes in splits], np.float64)
 
 
 def _missing(collectives: Sequence[MatchedCollective], parts: Sequence[RankCollectives]) -> list[list[int]]:
-    """Returns for each collective the ranks that were given and belong to its group but did not record it."""
+    """Returns for each collective the given ranks that belong to its group but did not record it."""
     members: dict[Group, set[int]] = defaultdict(set)
     for collective in collectives:
-        members[collective.group].update(ranks_of(collective.group.ranks) or (one.rank for one in collective.arrivals))
-    given = {part.rank for part in parts}
+        members[collective.group].update(
+            ranks_of(collective.group.ranks) or (arrival.rank for arrival in collective.arrivals)
+        )
+    ranks_read = {part.rank for part in parts}
     return [
-        sorted((members[collective.group] & given) - {one.rank for one in collective.arrivals})
+        sorted((members[collective.group] & ranks_read) - {arrival.rank for arrival in collective.arrivals})
         for collective in collectives
     ]
 
@@ -164,16 +171,12 @@ def _missing_by_group(collectives: Sequence[MatchedCollective], missing: list[li
     )
     rows = sorted(lacking.items(), key=lambda item: (ranks_of(item[0][0].ranks), *item[0]))
     columns = [
-        Column("rank", "", _integers([rank for (_, rank), _ in rows])),
+        integers("rank", [rank for (_, rank), _ in rows]),
         Column("group", "", [group_label(group) for (group, _), _ in rows]),
-        Column("missing", "", _integers([count for _, count in rows])),
+        integers("missing", [count for _, count in rows]),
     ]
     note = "" if rows else "every rank recorded all collectives of its groups" if collectives else NO_COLLECTIVES
     return Table(f"{NAME}_missing", "Collectives that a member did not record", columns, note)
-
-
-def _integers(values: list[int]) -> Int64:
-    return np.array(values, np.int64)
 
 
 collectives_over_ranks = Analysis(NAME, _of_rank, _over_ranks)

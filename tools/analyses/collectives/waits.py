@@ -1,8 +1,7 @@
-"""Who waits for whom in collectives, how much of their time is exposed, and what members of all-to-alls send each
-other.
+"""Who waits for whom in collectives, how much of their time is exposed, and what ranks send each other in all-to-alls.
 
-The members of a collective that no one leaves before all have come end together, so that the one that came last is in
-it for the shortest time and each other one waits for the difference: which holds whatever the ranks' clocks say.
+Members of a collective without a root all end at the same time. So the last one to arrive has the shortest duration,
+and each other member waits for the difference of durations, whatever the ranks' clocks show.
 """
 
 from collections import Counter, defaultdict
@@ -12,7 +11,13 @@ import numpy as np
 
 from ....converter.ranks import awaits_all, ranks_of
 from ....schema.graph import CollectiveType
-from ..rank import Column, Table, microseconds, percentage
+from ..rank import (
+    Column,
+    Table,
+    integers,
+    microseconds,
+    percentage,
+)
 from .arrivals import Arrival
 from .matched import MatchedCollective, group_label
 
@@ -23,39 +28,37 @@ NO_SPLITS = "no all-to-all was recorded with what goes to each member"
 
 
 def waits(collectives: Sequence[MatchedCollective], note: str) -> Table:
-    """Returns for each pair of ranks how long the one waited for the other, which came last, the longest first."""
-    time, often = Counter[tuple[int, int]](), Counter[tuple[int, int]]()
-    for last, early in _last_and_early(collectives):
-        for one in early:
-            time[one.rank, last.rank] += one.duration - last.duration
-            often[one.rank, last.rank] += 1
+    """Returns for each pair of ranks how long one waited for the other, which arrived last; the longest first."""
+    time, count = Counter[tuple[int, int]](), Counter[tuple[int, int]]()
+    for last, earlier in _last_and_early(collectives):
+        for arrival in earlier:
+            time[arrival.rank, last.rank] += arrival.duration - last.duration
+            count[arrival.rank, last.rank] += 1
     pairs = sorted(time, key=lambda pair: (-time[pair], pair))
     columns = [
-        Column("rank", "", np.array([rank for rank, _ in pairs], np.int64)),
-        Column("waits_for", "", np.array([last for _, last in pairs], np.int64)),
-        Column("collectives", "", np.array([often[pair] for pair in pairs], np.int64)),
+        integers("rank", [rank for rank, _ in pairs]),
+        integers("waits_for", [last for _, last in pairs]),
+        integers("collectives", [count[pair] for pair in pairs]),
         microseconds("time", [time[pair] for pair in pairs]),
     ]
     return Table(f"{NAME}_waits", "Who waits for whom", columns, note or ("" if pairs else NOBODY))
 
 
 def waits_by_rank(collectives: Sequence[MatchedCollective], note: str) -> Table:
-    """Returns for each rank how long it waited, how long others waited for it, and at how many collectives it came
-    last.
-    """
+    """Returns for each rank how long it waited, how long others waited for it, and how often it arrived last."""
     came, last_at, waited, caused = Counter[int](), Counter[int](), Counter[int](), Counter[int]()
-    for last, early in _last_and_early(collectives):
-        came.update([last.rank, *(one.rank for one in early)])
+    for last, earlier in _last_and_early(collectives):
+        came.update([last.rank, *(arrival.rank for arrival in earlier)])
         last_at[last.rank] += 1
-        for one in early:
-            waited[one.rank] += one.duration - last.duration
-            caused[last.rank] += one.duration - last.duration
+        for arrival in earlier:
+            waited[arrival.rank] += arrival.duration - last.duration
+            caused[last.rank] += arrival.duration - last.duration
     ranks = sorted(came)
     shared = np.array([came[rank] for rank in ranks], np.int64)
     columns = [
-        Column("rank", "", np.array(ranks, np.int64)),
+        integers("rank", ranks),
         Column("collectives", "", shared),
-        Column("last", "", np.array([last_at[rank] for rank in ranks], np.int64)),
+        integers("last", [last_at[rank] for rank in ranks]),
         percentage("last_pct", [last_at[rank] for rank in ranks], shared),
         microseconds("waited", [waited[rank] for rank in ranks]),
         microseconds("awaited", [caused[rank] for rank in ranks]),
@@ -64,19 +67,19 @@ def waits_by_rank(collectives: Sequence[MatchedCollective], note: str) -> Table:
 
 
 def by_group(collectives: Sequence[MatchedCollective], note: str) -> Table:
-    """Returns for each rank and group the time of its communication, and what of it lies beside no computation."""
-    often, time, exposed = Counter[tuple[int, str]](), Counter[tuple[int, str]](), Counter[tuple[int, str]]()
+    """Returns the communication time of each rank and group, and the part of it without computation beside it."""
+    count, time, exposed = Counter[tuple[int, str]](), Counter[tuple[int, str]](), Counter[tuple[int, str]]()
     for collective in collectives:
         label = group_label(collective.group)
-        for one in collective.arrivals:
-            often[one.rank, label] += 1
-            time[one.rank, label] += one.duration
-            exposed[one.rank, label] += one.exposed
-    keys = sorted(often)
+        for arrival in collective.arrivals:
+            count[arrival.rank, label] += 1
+            time[arrival.rank, label] += arrival.duration
+            exposed[arrival.rank, label] += arrival.exposed
+    keys = sorted(count)
     columns = [
-        Column("rank", "", np.array([rank for rank, _ in keys], np.int64)),
+        integers("rank", [rank for rank, _ in keys]),
         Column("group", "", [group for _, group in keys]),
-        Column("collectives", "", np.array([often[key] for key in keys], np.int64)),
+        integers("collectives", [count[key] for key in keys]),
         microseconds("time", [time[key] for key in keys]),
         microseconds("exposed", [exposed[key] for key in keys]),
         percentage("exposed_pct", [exposed[key] for key in keys], [time[key] for key in keys]),
@@ -85,33 +88,31 @@ def by_group(collectives: Sequence[MatchedCollective], note: str) -> Table:
 
 
 def all_to_all(collectives: Sequence[MatchedCollective]) -> Table:
-    """Returns what each rank sends to each in all-to-alls whose splits were recorded, summed by group."""
+    """Returns the bytes that each rank sends to each other in all-to-alls with recorded splits, summed by group."""
     bytes_ = defaultdict[tuple[str, int, int], int](int)
     for collective in collectives:
         ranks = ranks_of(collective.group.ranks)
-        for one in collective.arrivals:
-            if one.kind is CollectiveType.ALL_TO_ALL and len(one.splits) == len(ranks):
-                label, whole = group_label(collective.group), max(sum(one.splits), 1)
-                for target, split in zip(ranks, one.splits, strict=True):
-                    bytes_[label, one.rank, target] += one.size * split // whole
+        for arrival in collective.arrivals:
+            if arrival.kind is CollectiveType.ALL_TO_ALL and len(arrival.splits) == len(ranks):
+                label, total = group_label(collective.group), max(sum(arrival.splits), 1)
+                for target, split in zip(ranks, arrival.splits, strict=True):
+                    bytes_[label, arrival.rank, target] += arrival.size * split // total
     keys = sorted(bytes_)
     columns = [
         Column("group", "", [group for group, _, _ in keys]),
-        Column("source", "", np.array([source for _, source, _ in keys], np.int64)),
-        Column("destination", "", np.array([target for _, _, target in keys], np.int64)),
+        integers("source", [source for _, source, _ in keys]),
+        integers("destination", [target for _, _, target in keys]),
         Column("size", "B", np.array([bytes_[key] for key in keys], np.float64)),
     ]
     return Table(f"{NAME}_all_to_all", "What goes from rank to rank in all-to-alls", columns, "" if keys else NO_SPLITS)
 
 
 def _last_and_early(collectives: Sequence[MatchedCollective]) -> Iterator[tuple[Arrival, list[Arrival]]]:
-    """Yields of each collective that all must come to, the one that came last of those that recorded it, and the
-    others.
-    """
+    """Yields for each collective that ends only after all have arrived the last arrival and the earlier ones."""
     for collective in collectives:
         if (
-            all(one.kind in AWAITED for one in collective.arrivals)
-            and len({one.rank for one in collective.arrivals}) > 1
+            all(arrival.kind in AWAITED for arrival in collective.arrivals)
+            and len({arrival.rank for arrival in collective.arrivals}) > 1
         ):
-            last = min(collective.arrivals, key=lambda one: (one.duration, one.rank))
-            yield last, [one for one in collective.arrivals if one.rank != last.rank]
+            last = min(collective.arrivals, key=lambda arrival: (arrival.duration, arrival.rank))
+            yield last, [arrival for arrival in collective.arrivals if arrival.rank != last.rank]

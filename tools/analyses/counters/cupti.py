@@ -1,8 +1,7 @@
-"""What the hardware counted per kernel (CUPTI range profiler), with the op that launched it and the floating-point
-operations.
+"""Hardware counters of each kernel (CUPTI range profiler), with the op that launched it and its FLOP.
 
-The profiler records one range for each kernel and no times: the k-th range of a device is its k-th kernel launch. Where
-numbers or names disagree nothing is attached.
+The profiler records one range per kernel without times, so the k-th range of a device belongs to its k-th kernel
+launch. If counts or names disagree, no range is attached to an op.
 """
 
 import re
@@ -11,10 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ....schema.columns import Int64, Tree
 from ....schema.linked import LinkedTrace, op_tree
 from ..rank import (
-    USER_SCOPE,
     ActivityClass,
     Analysis,
     Column,
@@ -24,6 +21,8 @@ from ..rank import (
     RankTrace,
     Table,
     activity_classes,
+    integers,
+    op_path,
 )
 
 KERNEL_LAUNCH = re.compile(r"Launch(Cooperative)?Kernel")
@@ -33,13 +32,13 @@ FLOPS = {
     for precision in "hfd"
     for operation, flops in OPERATIONS.items()
 }
-"""Operations that one instruction of each counter does; a fused multiply-add does two."""
+"""Floating-point operations per instruction that each counter counts; a fused multiply-add does two."""
 STACK = " > "
 NO_RANGES = "no hardware counters were recorded (cuda_profiler_range)"
 
 
 class Measured(NamedTuple):
-    """One kernel's counters; without a launch that it could be attached to `correlation` is -1 and `op_stack` empty."""
+    """The counters of a kernel; if its launch is unknown, `correlation` is -1 and `op_stack` is ""."""
 
     rank: int
     op_stack: str
@@ -49,7 +48,7 @@ class Measured(NamedTuple):
 
 
 class RankCounters(NamedTuple):
-    """What one rank's table is made of."""
+    """The counters of one rank's kernels, and why some could not be attached to ops."""
 
     rank: int
     measured: list[Measured]
@@ -57,7 +56,7 @@ class RankCounters(NamedTuple):
 
 
 class Launch(NamedTuple):
-    """A kernel launch; `kernel` is empty where the profiler kept no activities, as is usual."""
+    """A kernel launch; `kernel` is "" if the profiler recorded no activities, which is usual."""
 
     op_row: int
     correlation: int
@@ -69,25 +68,24 @@ def _of_rank(rank: RankTrace, _: Options) -> RankCounters:
     tree = op_tree(rank.linked.ops) if ranges else None
     measured: list[Measured] = []
     notes = []
-    for device in sorted({one.device for one in ranges}):
-        own = [one for one in ranges if one.device == device]
-        launches = _launches(rank.linked, device, several=len({one.device for one in ranges}) > 1)
-        problem = _mismatch(own, launches)
+    for device in sorted({range_.device for range_ in ranges}):
+        device_ranges = [range_ for range_ in ranges if range_.device == device]
+        launches = _launches(rank.linked, device, several=len({range_.device for range_ in ranges}) > 1)
+        problem = _mismatch(device_ranges, launches)
         if problem:
             notes.append(f"device {device}: {problem}, so that no range could be attached to its op")
-            measured += [Measured(rank.rank, "", one.name, -1, one.counters) for one in own]
+            measured += [Measured(rank.rank, "", range_.name, -1, range_.counters) for range_ in device_ranges]
             continue
-        for one, launch in zip(own, launches, strict=True):
-            stack = _stack(rank.linked, tree, launch.op_row) if tree is not None else ""
-            measured.append(Measured(rank.rank, stack, one.name, launch.correlation, one.counters))
+        for range_, launch in zip(device_ranges, launches, strict=True):
+            stack = STACK.join(op_path(rank.linked, tree, launch.op_row)) if tree is not None else ""
+            measured.append(Measured(rank.rank, stack, range_.name, launch.correlation, range_.counters))
     return RankCounters(rank.rank, measured, "; ".join(notes) if ranges else NO_RANGES)
 
 
 def _launches(linked: LinkedTrace, device: int, several: bool) -> list[Launch]:
-    """Returns the kernels launched on a device, in launch order: by its recorded kernels, else by the calls that launch
-    kernels.
+    """Returns the kernel launches of a device in order: from its recorded kernels, else from the launch calls.
 
-    Calls do not tell their device, so that they count only where ranges were recorded on a single one.
+    Calls do not record their device, so they are used only if ranges were recorded on a single device.
     """
     activities, calls = linked.activities, linked.calls
     kernels = (activities.device == device) & (activities.call_row >= 0)
@@ -111,19 +109,14 @@ def _launches(linked: LinkedTrace, device: int, several: bool) -> list[Launch]:
 def _mismatch(ranges: Sequence[ProfilerRange], launches: Sequence[Launch]) -> str:
     if len(ranges) != len(launches):
         return f"{len(ranges)} ranges were recorded and {len(launches)} kernel launches"
-    for number, (one, launch) in enumerate(zip(ranges, launches, strict=True), 1):
-        if launch.kernel and one.name != launch.kernel:
-            return f"range {number} is of {one.name}, launch {number} of {launch.kernel}"
+    for number, (range_, launch) in enumerate(zip(ranges, launches, strict=True), 1):
+        if launch.kernel and range_.name != launch.kernel:
+            return f"range {number} is of {range_.name}, launch {number} of {launch.kernel}"
     return ""
 
 
-def _stack(linked: LinkedTrace, tree: Tree, op_row: int) -> str:
-    ops = linked.ops
-    return STACK.join(ops.name[row] for row in tree.path(op_row) if ops.scope[row] != USER_SCOPE)
-
-
 def flops(counters: dict[str, float]) -> float:
-    """Floating-point operations outside tensor cores, NaN where none of their counters was recorded."""
+    """Returns the floating-point operations outside tensor cores, NaN if none of their counters was recorded."""
     known = [counters[name] * each for name, each in FLOPS.items() if name in counters]
     return sum(known) if known else float("nan")
 
@@ -132,19 +125,15 @@ def _over_ranks(parts: Sequence[RankCounters], _: Options) -> Table:
     rows = [row for part in parts for row in part.measured]
     counters = list(dict.fromkeys(name for row in rows for name in row.counters))
     columns = [
-        Column("rank", "", _integers([row.rank for row in rows])),
+        integers("rank", [row.rank for row in rows]),
         Column("op_stack", "", [row.op_stack for row in rows]),
         Column("kernel", "", [row.kernel for row in rows]),
-        Column("correlation", "", _integers([row.correlation for row in rows])),
+        integers("correlation", [row.correlation for row in rows]),
         Column("flops", "", _numbers([flops(row.counters) for row in rows])),
         *(Column(name, "", _numbers([row.counters.get(name, np.nan) for row in rows])) for name in counters),
     ]
     notes = [f"rank {part.rank}: {part.note}" for part in parts if part.note and part.note != NO_RANGES]
     return Table(NAME, "CUPTI counters", columns, "; ".join(notes) if rows else NO_RANGES)
-
-
-def _integers(values: list[int]) -> Int64:
-    return np.array(values, np.int64)
 
 
 def _numbers(values: list[float]) -> Floats:

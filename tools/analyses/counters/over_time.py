@@ -1,9 +1,8 @@
-"""What builds up over time: the work queued on each stream, and the bandwidth of the copies of each kind.
+"""Counters over time: the queue length of each stream, and the bandwidth of each kind of copy.
 
-A launch is in its stream's queue from the start of its call to the start of its first activity there; a graph is one
-entry. The bandwidth of a copy is the recorded one: the profiler takes it from exact times, of which a trace in whole µs
-keeps less. Where none was recorded it is bytes by length, of copies that are long enough for their length to be known
-to a tenth.
+A launch is in its stream's queue from the start of its call to the start of its first activity there; a graph launch
+counts once. The bandwidth of a copy is the recorded one, which the profiler computes from exact times. If none was
+recorded, it is bytes over duration, for copies that are long enough for the duration to be known to a tenth.
 """
 
 import re
@@ -24,6 +23,7 @@ from ..rank import (
     Table,
     activity_classes,
     began_ns,
+    integers,
     intervals_of,
     microseconds,
     per_rank,
@@ -36,12 +36,12 @@ ALL_STREAMS = -1
 COPY_KIND = re.compile(r"([HDP]to[HDPA])|(Host|Device)To(Host|Device)|(memset|fill)", re.IGNORECASE)
 OTHER_COPY = "copy"
 KNOWN_LENGTH = 10
-"""So many times the resolution of its times must a copy last for its bandwidth to be known from them, to a tenth."""
+"""A copy must last so many times the resolution of the trace's times for its bandwidth to be known to a tenth."""
 GIGA = 1e9
 
 
 class Counter(NamedTuple):
-    """A series of one device: of one stream, or of all (-1). Values are launches, or GB/s where `limit` is None."""
+    """A series of one stream of a device, or of all (-1). Values are launches, or GB/s if `limit` is None."""
 
     device: int
     name: str
@@ -51,9 +51,7 @@ class Counter(NamedTuple):
 
 
 def counters_of(rank: RankTrace, limit: int) -> list[Counter]:
-    """Returns the queue length of each stream that was launched to, and the bandwidth of each kind of copy whose bytes
-    were recorded.
-    """
+    """Returns the queue length of each stream with launches, and the bandwidth of each kind of copy with known bytes."""
     return [*_queues(rank.linked, limit), *_bandwidths(rank.linked)]
 
 
@@ -64,33 +62,31 @@ def _queues(linked: LinkedTrace, limit: int) -> list[Counter]:
     call, lane = activities.call_row[by_start], streams.number[by_start]
     first = is_group_start(call, lane)
     lane, issued = lane[first], linked.calls.start[call[first]]
-    # an activity that started before its call, by the clocks, was not queued
+    # an activity that seems to start before its call, as the clocks differ, was not queued
     queued = Intervals(issued, np.maximum(activities.start[by_start[first]], issued))
-    found = []
+    queues = []
     for number, rows in rows_of_each(lane).items():
-        own = queued.take(rows)
-        series = running_sum(own, np.ones(len(own.start)))
-        found.append(Counter(int(streams.device[number]), QUEUE_LENGTH, int(streams.stream[number]), series, limit))
-    return found
+        of_stream = queued.take(rows)
+        series = running_sum(of_stream, np.ones(len(of_stream.start)))
+        queues.append(Counter(int(streams.device[number]), QUEUE_LENGTH, int(streams.stream[number]), series, limit))
+    return queues
 
 
 def _bandwidths(linked: LinkedTrace) -> list[Counter]:
     activities, copies = linked.activities, _copies(linked)
     row, speed = copies.row, copies.speed
     intervals = intervals_of(activities).take(row)
-    named = np.array([copy_kind(name) for name in activities.name.table] or [""])
-    kinds, kind = np.unique(named[activities.name.codes[row]], return_inverse=True)
-    found = []
-    for mine in rows_of_each(group_ids(activities.device[row], kind)).values():
-        device, name = int(activities.device[row[mine[0]]]), str(kinds[kind[mine[0]]])
-        found.append(Counter(device, name, ALL_STREAMS, running_sum(intervals.take(mine), speed[mine]), None))
-    return found
+    kind_of_name = np.array([copy_kind(name) for name in activities.name.table] or [""])
+    kinds, kind = np.unique(kind_of_name[activities.name.codes[row]], return_inverse=True)
+    bandwidths = []
+    for rows in rows_of_each(group_ids(activities.device[row], kind)).values():
+        device, name = int(activities.device[row[rows[0]]]), str(kinds[kind[rows[0]]])
+        bandwidths.append(Counter(device, name, ALL_STREAMS, running_sum(intervals.take(rows), speed[rows]), None))
+    return bandwidths
 
 
 class _Copies(NamedTuple):
-    """Rows of the copies and sets whose bandwidth (GB/s) is known; how many have none, and how many of too short a
-    length.
-    """
+    """The copies and sets whose bandwidth (GB/s) is known, and how many lack bytes or are too short."""
 
     row: Int64
     speed: Floats
@@ -103,43 +99,43 @@ def _copies(linked: LinkedTrace) -> _Copies:
     row = np.flatnonzero(activity_classes(activities) == ActivityClass.MEMORY)
     length = (activities.end - activities.start)[row]
     size, recorded = activities.size[row], activities.bandwidth[row]
-    told = (length > 0) & ((size >= 0) | (recorded > 0))
-    known = told & ((recorded > 0) | (length >= KNOWN_LENGTH * linked.info.machine.resolution_ns))
+    has_bandwidth = (length > 0) & ((size >= 0) | (recorded > 0))
+    is_known = has_bandwidth & ((recorded > 0) | (length >= KNOWN_LENGTH * linked.info.machine.resolution_ns))
     speed = np.where(recorded > 0, recorded / GIGA, size / np.maximum(length, 1))
-    return _Copies(row[known], speed[known], int((~told).sum()), int((told & ~known).sum()))
+    return _Copies(row[is_known], speed[is_known], int((~has_bandwidth).sum()), int((has_bandwidth & ~is_known).sum()))
 
 
 def copy_kind(name: str) -> str:
-    """Returns from where to where a copy goes.
+    """Returns the direction of a copy.
 
     >>> copy_kind("Memcpy HtoD (Pageable -> Device)"), copy_kind("CopyDeviceToHost"), copy_kind("Memset (Device)")
     ('HtoD', 'DtoH', 'Memset')
     """
-    found = COPY_KIND.search(name)
-    if found is None:
+    match = COPY_KIND.search(name)
+    if match is None:
         return OTHER_COPY
-    short, source, target, _ = found.groups()
+    short, source, target, _ = match.groups()
     return short or (f"{source[0].upper()}to{target[0].upper()}" if source else "Memset")
 
 
 def _table(rank: RankTrace, options: Options) -> Table:
-    found = counters_of(rank, options.queue_limit)
-    lengths = [len(one.series.time) for one in found]
-    time = np.concatenate([one.series.time for one in found] or [np.empty(0, np.int64)])
+    counters_ = counters_of(rank, options.queue_limit)
+    lengths = [len(counter.series.time) for counter in counters_]
+    time = np.concatenate([counter.series.time for counter in counters_] or [np.empty(0, np.int64)])
     columns = [
         rank_column(rank.rank, sum(lengths)),
-        Column("device", "", np.repeat([one.device for one in found], lengths).astype(np.int64)),
-        Column("counter", "", [one.name for one in found for _ in range(len(one.series.time))]),
-        Column("stream", "", np.repeat([one.stream for one in found], lengths).astype(np.int64)),
+        Column("device", "", np.repeat([counter.device for counter in counters_], lengths).astype(np.int64)),
+        Column("counter", "", [counter.name for counter in counters_ for _ in range(len(counter.series.time))]),
+        Column("stream", "", np.repeat([counter.stream for counter in counters_], lengths).astype(np.int64)),
         microseconds("ts", time - began_ns(rank.linked)),
-        Column("value", "", np.concatenate([one.series.value for one in found] or [np.empty(0)])),
+        Column("value", "", np.concatenate([counter.series.value for counter in counters_] or [np.empty(0)])),
     ]
-    note = _note(rank, found)
-    return Table(NAME, "Queue length and copy bandwidth (GB/s)", columns, note, (_summary(rank, found, note),))
+    note = _note(rank, counters_)
+    return Table(NAME, "Queue length and copy bandwidth (GB/s)", columns, note, (_summary(rank, counters_, note),))
 
 
-def _note(rank: RankTrace, found: list[Counter]) -> str:
-    if not found:
+def _note(rank: RankTrace, counters_: list[Counter]) -> str:
+    if not counters_:
         return "nothing was launched and no copy's bytes were recorded"
     copies, resolution = _copies(rank.linked), rank.linked.info.machine.resolution_ns
     count = len(copies.row) + copies.unknown + copies.short
@@ -155,14 +151,14 @@ def _note(rank: RankTrace, found: list[Counter]) -> str:
     return "; ".join(notes)
 
 
-def _summary(rank: RankTrace, found: list[Counter], note: str) -> Table:
-    rows = np.array([_figures(one) for one in found], np.float64).reshape(-1, 6).T
+def _summary(rank: RankTrace, counters_: list[Counter], note: str) -> Table:
+    rows = np.array([_figures(counter) for counter in counters_], np.float64).reshape(-1, 6).T
     mean, largest, median, high, active, at_limit = rows
     columns = [
-        rank_column(rank.rank, len(found)),
-        Column("device", "", np.array([one.device for one in found], np.int64)),
-        Column("counter", "", [one.name for one in found]),
-        Column("stream", "", np.array([one.stream for one in found], np.int64)),
+        rank_column(rank.rank, len(counters_)),
+        integers("device", [counter.device for counter in counters_]),
+        Column("counter", "", [counter.name for counter in counters_]),
+        integers("stream", [counter.stream for counter in counters_]),
         Column("mean", "", mean),
         Column("max", "", largest),
         Column("q50", "", median),
@@ -174,24 +170,22 @@ def _summary(rank: RankTrace, found: list[Counter], note: str) -> Table:
 
 
 def _figures(counter: Counter) -> tuple[float, ...]:
-    """Mean, maximum, median and 95th percentile over the time between first and last change; time above 0 and at the
-    limit (ns).
-    """
+    """Returns the time-weighted mean, maximum, median and 95th percentile, and the time (ns) above 0 and at the limit."""
     value, limit = counter.series.value, counter.limit
-    held = np.diff(counter.series.time, append=counter.series.time[-1:])
-    at_limit = float(held[value >= limit].sum()) if limit is not None else np.nan
-    mean = float(value @ held) / max(int(held.sum()), 1)
-    median, high = _quantiles(value, held, (0.5, 0.95))
-    return mean, float(value.max()), median, high, float(held[value > 0].sum()), at_limit
+    duration = np.diff(counter.series.time, append=counter.series.time[-1:])
+    at_limit = float(duration[value >= limit].sum()) if limit is not None else np.nan
+    mean = float(value @ duration) / max(int(duration.sum()), 1)
+    median, high = _quantiles(value, duration, (0.5, 0.95))
+    return mean, float(value.max()), median, high, float(duration[value > 0].sum()), at_limit
 
 
-def _quantiles(value: Floats, held: Int64, shares: tuple[float, ...]) -> list[float]:
-    """Returns the smallest value that is not exceeded for each share of the time."""
+def _quantiles(value: Floats, duration: Int64, shares: tuple[float, ...]) -> list[float]:
+    """Returns for each share the smallest value that is not exceeded for that share of the time."""
     order = np.argsort(value, kind="stable")
-    until = np.cumsum(held[order])
-    place = np.searchsorted(until, np.array(shares) * until[-1])
-    found: list[float] = value[order][np.minimum(place, len(order) - 1)].tolist()
-    return found
+    until = np.cumsum(duration[order])
+    position = np.searchsorted(until, np.array(shares) * until[-1])
+    quantiles: list[float] = value[order][np.minimum(position, len(order) - 1)].tolist()
+    return quantiles
 
 
 NAME = "counters"

@@ -1,8 +1,8 @@
-"""What CUDA and HIP graphs do each time they are launched: one table of graphs, one of their kernels by place, over all
-launches, and one of the ops that these were captured from, where a trace tells.
+"""Launches of CUDA and HIP graphs: a table of graphs, one of their kernels by place over all launches, and one of the
+ops that these were captured from, if a trace of the capture was given.
 
-A graph is told by what it runs: launches that ran activities of the same names in the same places are of one. Within a
-launch activities stand by the node of the graph that they are, where that was recorded, else by stream and start.
+Launches that ran activities of the same names in the same order are of one graph. The activities of a launch are sorted
+by the node of the graph, if recorded, else by stream and start.
 """
 
 import itertools
@@ -34,8 +34,8 @@ NO_CAPTURE = "no trace of the captures was given (--capture-trace)"
 
 
 class _Launches(NamedTuple):
-    """The activities of graph launches, `row`, launch after launch; of each its launch, graph and place in it, all from
-    0.
+    """The activities of graph launches, launch after launch: the row of each, its launch, graph and place in it, all
+    numbered from 0, and the row of the call.
     """
 
     row: Int64
@@ -79,9 +79,7 @@ def _table(rank: RankTrace, options: Options) -> Table:
 
 
 def _attributed(linked: LinkedTrace, found: _Launches, options: Options, marks: Mapping[int, str]) -> list[Attribution]:
-    """Returns of each graph the ops behind its places, by its first launch: from captures, else as the program marked
-    its nodes.
-    """
+    """Returns for each graph the ops of its places, by its first launch: from captures, else from the program's marks."""
     graphs, first = np.unique(found.graph, return_index=True)
     captures = [*options.captures, *captures_of(linked)] if len(graphs) else []
     kinds, activities = kinds_of(linked.activities), linked.activities
@@ -95,7 +93,7 @@ def _attributed(linked: LinkedTrace, found: _Launches, options: Options, marks: 
         told = attribution(launches, captures)
         by_start = np.argsort(activities.start[rows], kind="stable")
         if not told.found and (by_start[1:] < by_start[:-1]).any():
-            # several streams without nodes: what was captured first started first
+            # several streams without graph nodes: assume that launches started in the order of their capture
             again = attribution([launches[one] for one in by_start.tolist()], captures)
             ops = dict(zip(by_start.tolist(), again.ops, strict=True))
             told = max(told, again._replace(ops=[ops[one] for one in range(len(rows))]), key=lambda one: one.agreeing)
@@ -104,7 +102,7 @@ def _attributed(linked: LinkedTrace, found: _Launches, options: Options, marks: 
 
 
 def _note(ops: list[Attribution]) -> str:
-    """Returns which graphs' ops are not known, or not for certain."""
+    """Returns which graphs' ops are unknown or uncertain."""
     notes = []
     for graph, one in enumerate(ops):
         if not one.found:
@@ -123,7 +121,7 @@ def _note(ops: list[Attribution]) -> str:
 
 
 def _by_op(rank: RankTrace, found: _Launches, ops: list[Attribution], note: str) -> Table:
-    """Returns the time of what was captured from each op, over all launches."""
+    """Returns the time of the kernels captured from each op, over all launches."""
     activities = rank.linked.activities
     lasted = (activities.end - activities.start)[found.row]
     names = [
@@ -183,7 +181,7 @@ def _by_place(rank: RankTrace, found: _Launches, ops: list[Attribution], note: s
 
 
 def _launches(linked: LinkedTrace) -> _Launches:
-    """O(n log n) in activities."""
+    """Finds the activities of graph launches; O(n log n) in activities."""
     activities = linked.activities
     call, node = activities.call_row, activities.graph_node
     row = np.flatnonzero(call >= 0)
@@ -200,7 +198,7 @@ def _launches(linked: LinkedTrace) -> _Launches:
 
 
 def _span(start: Int64, end: Int64, launch: Int64) -> Int64:
-    """Returns from the first start to the last end of each launch."""
+    """Returns the time (ns) from the first start to the last end of each launch."""
     if not len(launch):
         return start
     first = np.unique(launch, return_index=True)[1]

@@ -1,6 +1,4 @@
-"""The bytes in use over time, by device: as the allocators recorded them, else by the lives of the storages that the
-host trace names.
-"""
+"""The bytes in use over time by device: as recorded by the allocators, else from the lifetimes of tensor storages."""
 
 from typing import NamedTuple
 
@@ -16,10 +14,11 @@ NONE = -1
 
 
 class Curve(NamedTuple):
-    """`allocated` bytes from each `time` (ns) on, on a device; `reserved` is NaN where that is not known.
+    """The `allocated` bytes of a device from each `time` (ns) on; `reserved` is NaN if unknown.
 
-    At the peak, which is at `peak`, live `live` bytes each, got by the op of the same place in `op_row` (-1 for none),
-    and `before` more that were there before the recording.
+    `peak` is the position of the maximum. `live` are the sizes of the blocks in use there, `op_row` the ops that
+    allocated them (-1 for none), `before` the bytes allocated before the recording. `skipped` allocations are of
+    allocators that do not report a total.
     """
 
     device: int
@@ -31,31 +30,29 @@ class Curve(NamedTuple):
     live: Int64
     op_row: Rows
     before: int
-    left_out: int = 0
+    skipped: int = 0
 
 
 def curves_of(rank: RankTrace) -> list[Curve]:
-    """Returns a curve for each device that anything is known of. O(n log n)."""
-    found = rank.recorded.allocations if rank.recorded is not None else None
-    if found is not None and len(found.time):
-        op_row = _ops_around(rank.linked, found)
-        return [_recorded(found.where(own), op_row[own]) for own in rows_of_each(found.device).values()]
+    """Returns the curve of each device with known allocations. O(n log n)."""
+    allocations = rank.recorded.allocations if rank.recorded is not None else None
+    if allocations is not None and len(allocations.time):
+        op_row = _ops_around(rank.linked, allocations)
+        return [_recorded(allocations.where(rows), op_row[rows]) for rows in rows_of_each(allocations.device).values()]
     storages = lifetimes(rank.linked.ops)
-    return [_by_tensors(storages.where(own)) for own in rows_of_each(storages.device).values()]
+    return [_by_tensors(storages.where(rows)) for rows in rows_of_each(storages.device).values()]
 
 
 def _recorded(rows: Allocations, op_row: Rows) -> Curve:
-    """Returns one device's rows in order of time. Some allocators report what they give but keep no total: these are
-    left out.
-    """
+    """Returns the curve of one device's allocations, without those of allocators that do not report a total."""
     freed = _freed(rows)
     total_missing = (rows.size > 0) & (rows.allocated >= 0) & (rows.allocated < rows.size)
     total_missing[freed[total_missing & (freed >= 0)]] = True
     kept = ~total_missing
     if not kept.any():
         kept = np.ones(len(kept), np.bool_)
-    place = np.cumsum(kept) - 1
-    freed = np.where(freed >= 0, place[freed], len(place))[kept]
+    position = np.cumsum(kept) - 1
+    freed = np.where(freed >= 0, position[freed], len(position))[kept]
     rows, op_row = rows.where(kept), op_row[kept]
     allocated = rows.allocated if (rows.allocated >= 0).all() else np.cumsum(rows.size)
     peak = int(np.argmax(allocated))
@@ -70,39 +67,39 @@ def _recorded(rows: Allocations, op_row: Rows) -> Curve:
         live=rows.size[live],
         op_row=op_row[live],
         before=max(int(allocated[peak]) - int(rows.size[live].sum()), 0),
-        left_out=int((~kept).sum()),
+        skipped=int((~kept).sum()),
     )
 
 
 def _freed(rows: Allocations) -> Rows:
-    """Returns for each block that was given the row at which it was taken back, -1 for none."""
+    """Returns for each allocation the row of its release, -1 for none."""
     order = np.lexsort((np.arange(len(rows.time)), rows.address))
-    given = rows.size[order] > 0
-    same = np.append(~is_group_start(rows.address[order])[1:], False)
-    pair = given & same & np.append(~given[1:], False)
-    found = np.full(len(order), NONE)
-    found[order[pair]] = order[np.flatnonzero(pair) + 1]
-    return found
+    is_allocated = rows.size[order] > 0
+    same_address = np.append(~is_group_start(rows.address[order])[1:], False)
+    pair = is_allocated & same_address & np.append(~is_allocated[1:], False)
+    freed_at = np.full(len(order), NONE)
+    freed_at[order[pair]] = order[np.flatnonzero(pair) + 1]
+    return freed_at
 
 
 def _ops_around(linked: LinkedTrace, rows: Allocations) -> Rows:
-    """Returns the innermost op that ran on the thread of each row."""
+    """Returns the innermost op that was running on the thread of each allocation, -1 for none."""
     ops = linked.ops
     timed = np.flatnonzero(ops.start != ABSENT)
-    place = np.full(len(ops) + 1, NONE)
-    place[timed] = np.arange(len(timed))
-    parent = place[op_tree(ops).parent[timed]]
+    position = np.full(len(ops) + 1, NONE)
+    position[timed] = np.arange(len(timed))
+    parent = position[op_tree(ops).parent[timed]]
     thread, start, end = (column[timed] for column in (ops.thread, ops.start, ops.end))
-    found = innermost(rows.thread, rows.time, rows.time, thread, start, end, parent)
-    return np.append(timed, NONE)[found]
+    interval = innermost(rows.thread, rows.time, rows.time, thread, start, end, parent)
+    return np.append(timed, NONE)[interval]
 
 
 def _by_tensors(storages: Lifetimes) -> Curve:
     steps = live_bytes(storages)
     peak = int(np.argmax(steps.value))
-    moment = steps.time[peak]
-    at_peak = storages.where((storages.begin <= moment) & (moment < storages.until))
-    made = at_peak.op_row >= 0
+    peak_time = steps.time[peak]
+    at_peak = storages.where((storages.begin <= peak_time) & (peak_time < storages.until))
+    was_made = at_peak.op_row >= 0
     return Curve(
         device=int(storages.device[0]),
         source=BY_TENSORS,
@@ -110,7 +107,7 @@ def _by_tensors(storages: Lifetimes) -> Curve:
         allocated=steps.value,
         reserved=np.full(len(steps.time), np.nan),
         peak=peak,
-        live=at_peak.size[made],
-        op_row=at_peak.op_row[made],
-        before=int(at_peak.size[~made].sum()),
+        live=at_peak.size[was_made],
+        op_row=at_peak.op_row[was_made],
+        before=int(at_peak.size[~was_made].sum()),
     )

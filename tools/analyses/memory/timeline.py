@@ -1,4 +1,4 @@
-"""The memory in use over time, its peak, and which ops hold it there."""
+"""The memory in use over time, its peak, and the ops that hold it there."""
 
 from collections import defaultdict
 
@@ -7,14 +7,15 @@ import numpy as np
 from ....schema.columns import Int64, Tree
 from ....schema.linked import LinkedTrace, op_tree
 from ..rank import (
-    USER_SCOPE,
     Column,
     Floats,
     Options,
     RankTrace,
     Table,
     began_ns,
+    integers,
     microseconds,
+    op_path,
     per_rank,
     percentage,
     rank_column,
@@ -33,15 +34,15 @@ BYTES = "B"
 
 def _table(rank: RankTrace, _: Options) -> Table:
     curves = curves_of(rank)
-    lengths = [len(one.time) for one in curves]
+    lengths = [len(curve.time) for curve in curves]
     time, allocated, reserved = (
-        np.concatenate([getattr(one, name) for one in curves] or [np.empty(0, np.int64)])
+        np.concatenate([getattr(curve, name) for curve in curves] or [np.empty(0, np.int64)])
         for name in ("time", "allocated", "reserved")
     )
     note = _note(curves)
     columns = [
         rank_column(rank.rank, sum(lengths)),
-        Column("device", "", np.repeat([one.device for one in curves], lengths).astype(np.int64)),
+        Column("device", "", np.repeat([curve.device for curve in curves], lengths).astype(np.int64)),
         Column("step", "", _steps(rank.linked, time)),
         microseconds("ts", time - began_ns(rank.linked)),
         Column("allocated", BYTES, allocated),
@@ -55,34 +56,34 @@ def _note(curves: list[Curve]) -> str:
         return NONE
     if curves[0].source != RECORDED:
         return BY_TENSORS
-    left_out = sum(one.left_out for one in curves)
-    return f"{left_out} allocations are of allocators that keep no total and are not in it" if left_out else ""
+    skipped = sum(curve.skipped for curve in curves)
+    return f"{skipped} allocations are of allocators that keep no total and are not in it" if skipped else ""
 
 
 def _steps(linked: LinkedTrace, time: Int64) -> list[str]:
-    """Returns the step that each moment lies in, "" before the first."""
+    """Returns the step that contains each time, "" before the first step."""
     steps = steps_of(linked)
     names = [*steps.name, ""]
-    return [names[place] for place in (np.searchsorted(steps.start, time, side="right") - 1).tolist()]
+    return [names[step] for step in (np.searchsorted(steps.start, time, side="right") - 1).tolist()]
 
 
 def _peaks(rank: RankTrace, curves: list[Curve], note: str) -> Table:
-    time = np.array([one.time[one.peak] for one in curves], np.int64)
+    time = np.array([curve.time[curve.peak] for curve in curves], np.int64)
     columns = [
         rank_column(rank.rank, len(curves)),
-        Column("device", "", np.array([one.device for one in curves], np.int64)),
+        integers("device", [curve.device for curve in curves]),
         Column("step", "", _steps(rank.linked, time)),
         microseconds("ts", time - began_ns(rank.linked)),
-        Column("peak", BYTES, np.array([one.allocated[one.peak] for one in curves], np.int64)),
-        Column("before", BYTES, np.array([one.before for one in curves], np.int64)),
-        Column("reserved", BYTES, _whole(np.array([_largest(one) for one in curves], np.float64))),
-        Column("known_by", "", [one.source for one in curves]),
+        integers("peak", [curve.allocated[curve.peak] for curve in curves], BYTES),
+        integers("before", [curve.before for curve in curves], BYTES),
+        Column("reserved", BYTES, _whole(np.array([_largest(curve) for curve in curves], np.float64))),
+        Column("known_by", "", [curve.source for curve in curves]),
     ]
     return Table(f"{NAME}_peak", "Peaks of memory", columns, note)
 
 
 def _whole(values: Floats) -> Floats | Int64:
-    """Returns as whole numbers, if all are known."""
+    """Returns whole numbers if all values are known."""
     return values.astype(np.float64) if np.isnan(values).any() else values.astype(np.int64)
 
 
@@ -92,36 +93,36 @@ def _largest(curve: Curve) -> float:
 
 
 def _live(rank: RankTrace, curves: list[Curve], note: str) -> Table:
-    """Returns what lived at each peak, by the op that it is of, the largest first."""
+    """Returns the memory in use at each peak by op, the largest first."""
     tree = op_tree(rank.linked.ops) if curves else None
     rows: list[tuple[int, str, str, int, int, int]] = []
-    for one in curves:
-        held: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
-        named = {row: _named(rank.linked, tree, row) for row in np.unique(one.op_row).tolist()} if tree else {}
-        for row, size in zip(one.op_row.tolist(), one.live.tolist(), strict=True):
-            held[named[row]][0] += 1
-            held[named[row]][1] += size
-        peak = int(one.allocated[one.peak])
-        found = [(one.device, *names, blocks, size, peak) for names, (blocks, size) in held.items()]
-        found += [(one.device, BEFORE, "", 0, one.before, peak)] if one.before else []
-        rows += sorted(found, key=lambda row: -row[4])
-    device, op, maker, blocks, size, whole = zip(*rows, strict=True) if rows else ((),) * 6
+    for curve in curves:
+        by_op: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
+        named = {row: _named(rank.linked, tree, row) for row in np.unique(curve.op_row).tolist()} if tree else {}
+        for row, size in zip(curve.op_row.tolist(), curve.live.tolist(), strict=True):
+            by_op[named[row]][0] += 1
+            by_op[named[row]][1] += size
+        peak = int(curve.allocated[curve.peak])
+        live = [(curve.device, *names, blocks, size, peak) for names, (blocks, size) in by_op.items()]
+        live += [(curve.device, BEFORE, "", 0, curve.before, peak)] if curve.before else []
+        rows += sorted(live, key=lambda row: -row[4])
+    device, op, maker, blocks, size, totals = zip(*rows, strict=True) if rows else ((),) * 6
     columns = [
         rank_column(rank.rank, len(rows)),
-        Column("device", "", np.array(device, np.int64)),
+        integers("device", device),
         Column("op", "", [*op]),
         Column("got_by", "", [*maker]),
-        Column("blocks", "", np.array(blocks, np.int64)),
-        Column("size", BYTES, np.array(size, np.int64)),
-        percentage("pct", np.array(size, np.int64), np.array(whole, np.int64)),
+        integers("blocks", blocks),
+        integers("size", size, BYTES),
+        percentage("pct", np.array(size, np.int64), np.array(totals, np.int64)),
     ]
     return Table(f"{NAME}_live", "What lives at the peak", columns, note)
 
 
 def _named(linked: LinkedTrace, tree: Tree, row: int) -> tuple[str, str]:
-    """Returns the outermost op around, annotations of the user aside, and the innermost, which got the memory."""
-    path = [one for one in tree.path(row) if linked.ops.scope[one] != USER_SCOPE]
-    return (linked.ops.name[path[0]], linked.ops.name[path[-1]]) if path else (NO_OP, "")
+    """Returns the names of the outermost enclosing op and of the innermost, which allocated the memory."""
+    path = op_path(linked, tree, row)
+    return (path[0], path[-1]) if path else (NO_OP, "")
 
 
 NAME = "memory_timeline"

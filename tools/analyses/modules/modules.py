@@ -1,6 +1,4 @@
-"""What each module of the model takes: itself, and with the modules in it, whose calls count once; and each Python
-function.
-"""
+"""The time of each module of the model, by itself and with the modules in it, and of each Python function."""
 
 from collections.abc import Sequence
 
@@ -12,6 +10,7 @@ from ..rank import (
     Options,
     RankTrace,
     Table,
+    integers,
     microseconds,
     per_rank,
     percentage,
@@ -29,19 +28,17 @@ NOTHING = "nothing that ran tells its module"
 def _table(rank: RankTrace, _: Options) -> Table:
     linked = with_modules(rank.linked)
     stands_in = linked is not rank.linked
-    found = shares(rank, linked, "module", annotations=stands_in)
-    told = any(found.text)
-    note = (BY_ANNOTATION if told else NO_ANNOTATION) if stands_in else "" if told else NOTHING
-    tree, rows = module_tree(found.text) if told else module_tree([])
-    own = [_at(column, rows if told else [], len(tree.path)) for column in found[1:]]
+    sums = shares(rank, linked, "module", annotations=stands_in)
+    has_modules = any(sums.text)
+    note = (BY_ANNOTATION if has_modules else NO_ANNOTATION) if stands_in else "" if has_modules else NOTHING
+    tree, rows = module_tree(sums.text) if has_modules else module_tree([])
+    own = [_at(column, rows if has_modules else [], len(tree.path)) for column in sums[1:]]
     columns = [rank_column(rank.rank, len(tree.path)), *_columns(tree, Shares(tree.path, *own))]
     return Table(NAME, "Time by module", columns, note, (_by_function(rank, stands_in),))
 
 
 def _at(column: Floats, rows: Sequence[int], count: int) -> Floats:
-    """Returns the values of texts in the rows of a tree, of which others have nothing of their own; NaN where nothing
-    is known.
-    """
+    """Returns the column with its values at these rows of a tree and 0 elsewhere; NaN everywhere if no value is known."""
     values = np.full(count, np.nan if np.isnan(column).all() else 0.0)
     values[rows] = column[: len(rows)]
     return values
@@ -52,7 +49,7 @@ def _columns(tree: ModuleTree, own: Shares) -> list[Column]:
         tree.subtree(column) for column in (own.device, own.operations, own.path, own.host)
     )
     return [
-        Column("depth", "", np.array(tree.depth, np.int64)),
+        integers("depth", tree.depth),
         Column("name", "", tree.names),
         microseconds("device_self", own.device),
         microseconds("device_subtree", device),
@@ -71,23 +68,23 @@ def _columns(tree: ModuleTree, own: Shares) -> list[Column]:
 
 
 def _by_function(rank: RankTrace, stands_in: bool) -> Table:
-    """Returns those with the most time on the device first, of a run of the host alone on the host."""
-    found = NO_SHARES if stands_in else shares(rank, rank.linked, "python_function", annotations=False)
-    known = np.array([bool(text) for text in found.text], np.bool_)
-    most = found.device if found.device.any() else found.host
-    order = np.argsort(-np.nan_to_num(most), kind="stable")
-    order = order[known[order]]
+    """Returns the Python functions, the most device time first, or host time if nothing ran on a device."""
+    sums = NO_SHARES if stands_in else shares(rank, rank.linked, "python_function", annotations=False)
+    is_named = np.array([bool(text) for text in sums.text], np.bool_)
+    times = sums.device if sums.device.any() else sums.host
+    order = np.argsort(-np.nan_to_num(times), kind="stable")
+    order = order[is_named[order]]
     columns = [
         rank_column(rank.rank, len(order)),
-        Column("function", "", [found.text[row] for row in order.tolist()]),
-        microseconds("device", found.device[order]),
-        percentage("device_pct", found.device[order], found.device.sum()),
-        Column("operations", "", found.operations[order]),
-        microseconds("critical", found.path[order]),
-        percentage("critical_pct", found.path[order], found.path.sum()),
-        microseconds("host", found.host[order]),
-        Column("ops", "", found.ops[order].astype(np.int64)),
-        Column("activities", "", found.activities[order].astype(np.int64)),
+        Column("function", "", [sums.text[row] for row in order.tolist()]),
+        microseconds("device", sums.device[order]),
+        percentage("device_pct", sums.device[order], sums.device.sum()),
+        Column("operations", "", sums.operations[order]),
+        microseconds("critical", sums.path[order]),
+        percentage("critical_pct", sums.path[order], sums.path.sum()),
+        microseconds("host", sums.host[order]),
+        Column("ops", "", sums.ops[order].astype(np.int64)),
+        Column("activities", "", sums.activities[order].astype(np.int64)),
     ]
     note = "" if len(order) else "no calls of Python were read (--modules)" if stands_in else NOTHING
     return Table(f"{NAME}_by_function", "Time by Python function", columns, note)

@@ -1,4 +1,4 @@
-"""Sums by what Python was doing: device time, operations, critical path, host time of each module or each function."""
+"""Device time, operations, critical path and host time of each module or Python function."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -16,8 +16,8 @@ from ..rank import USER_SCOPE, Floats, RankTrace, are_annotations
 
 
 class Shares(NamedTuple):
-    """n texts in the order in which they came first, "" for none, and what is each one's own: ns of the device,
-    operations, ns of the critical path, ns of the host, ops, activities. NaN where it is not known.
+    """Modules or functions in the order of their first starts, "" for none, with sums of their own: device time (ns),
+    operations, critical path (ns), host time (ns), ops and activities. Unknown sums are NaN.
     """
 
     text: list[str]
@@ -33,19 +33,19 @@ NO_SHARES = Shares([], *np.empty((6, 0)))
 
 
 def shares(rank: RankTrace, linked: LinkedTrace, field: str, annotations: bool) -> Shares:
-    """Returns the shares by `field`, `module` or `python_function`, of `linked`; `annotations` are ops only if they are
-    what is counted by.
+    """Returns the sums by `field`, which is `module` or `python_function`.
 
-    What an op takes without those that it called is its module's host time, as is a call outside of ops. On the
-    critical path idle time of the host belongs to the innermost module that the ops before and after it on its thread
-    are both in.
+    `annotations` count as ops only where they stand for modules. The host time of a module is that of its ops without
+    the ops that they call, and of calls outside of ops. Host idle time on the critical path belongs to the innermost
+    module that contains both the op before and the op after it on the thread.
     """
     ops, calls, activities, graph = linked.ops, linked.calls, linked.activities, rank.graph
     columns = [getattr(table, field) for table in (ops, calls, activities)]
     columns.append(_of_nodes(graph, field) if graph is not None else None)
     sizes = (len(ops), len(calls), len(activities), len(graph) if graph is not None else 0)
-    known = [_nothing(size) if column is None else column for column, size in zip(columns, sizes, strict=True)]
-    texts = Categorical.joined(known)
+    texts = Categorical.joined(
+        Categorical.nulls(size) if column is None else column for column, size in zip(columns, sizes, strict=True)
+    )
     if not texts.table:
         return NO_SHARES
     codes = np.where(texts.codes < 0, len(texts.table), texts.codes).astype(np.int64)
@@ -58,37 +58,33 @@ def shares(rank: RankTrace, linked: LinkedTrace, field: str, annotations: bool) 
 
     host = summed(of_op[op], ops.exclusive[op])
     host += summed(of_call[call], nest(calls.thread[call], calls.start[call], calls.end[call]).exclusive)
-    # a graph knows the work of its nodes, which takes long to find
+    # the nodes of a graph record their work, which takes long to compute
     if graph is not None and columns[-1] is not None:
-        worked, work = of_node, graph.integers("num_ops")
+        of_worker, work = of_node, graph.integers("num_ops")
     else:
-        worked, work = of_activity, rank.work().operations
+        of_worker, work = of_activity, rank.work().operations
     unknown = np.full(count, np.nan)
-    found = Shares(
+    sums = Shares(
         [*texts.table, ""],
         device=summed(of_activity, activities.end - activities.start),
-        operations=summed(worked, np.where(work == ABSENT, 0, work)) if (work != ABSENT).any() else unknown,
+        operations=summed(of_worker, np.where(work == ABSENT, 0, work)) if (work != ABSENT).any() else unknown,
         path=_path(rank, of_node, count) if columns[-1] is not None else unknown,
         host=host if len(ops) else unknown,
         ops=summed(of_op[op]),
         activities=summed(of_activity),
     )
     starts = (of_op[op], ops.start[op]), (of_call, calls.start), (of_activity, activities.start)
-    return _in_order(found, starts)
+    return _in_order(sums, starts)
 
 
-def _in_order(found: Shares, starts: Iterable[tuple[Int64, Int64]]) -> Shares:
-    """Returns those of which there is anything, in the order of their first starts, given as pairs of codes and times."""
-    began = np.full(len(found.text), np.inf)
+def _in_order(sums: Shares, starts: Iterable[tuple[Int64, Int64]]) -> Shares:
+    """Sorts the sums by first start and drops those of nothing; `starts` are pairs of codes and times."""
+    first_start = np.full(len(sums.text), np.inf)
     for code, start in starts:
-        np.minimum.at(began, code, start)
-    order = np.argsort(began, kind="stable")
-    order = order[np.isfinite(began[order]) | (found.path[order] > 0)]
-    return Shares([found.text[row] for row in order.tolist()], *(column[order] for column in found[1:]))
-
-
-def _nothing(count: int) -> Categorical:
-    return Categorical(np.full(count, -1, np.int32), [])
+        np.minimum.at(first_start, code, start)
+    order = np.argsort(first_start, kind="stable")
+    order = order[np.isfinite(first_start[order]) | (sums.path[order] > 0)]
+    return Shares([sums.text[row] for row in order.tolist()], *(column[order] for column in sums[1:]))
 
 
 def _counted(linked: LinkedTrace, annotations: bool) -> Bool:
@@ -107,8 +103,9 @@ def _path(rank: RankTrace, of_node: Int64, count: int) -> Floats:
 
 
 def _of_nodes(graph: ExecutionGraph, field: str) -> Categorical | None:
-    """Returns the texts of the graph's nodes, idle time and what annotations do themselves with those around them; None
-    where it tells none.
+    """Returns the text of each node of the graph, None if it has none.
+
+    Idle time and annotations get the common path of the nodes before and after them.
     """
     if field not in graph.attributes:
         return None
@@ -116,39 +113,39 @@ def _of_nodes(graph: ExecutionGraph, field: str) -> Categorical | None:
     order = np.lexsort((np.arange(len(graph)), thread))
     order = order[thread[order] != ABSENT]
     between = (graph.name.equal(IDLE) | (graph.integers("scope") == USER_SCOPE))[order]
-    place = np.arange(len(order))
-    before = np.maximum.accumulate(np.where(between, -1, place))
-    after = np.minimum.accumulate(np.where(between, len(order), place)[::-1])[::-1]
-    gap = place[between & (before >= 0) & (after < len(order))]
+    position = np.arange(len(order))
+    before = np.maximum.accumulate(np.where(between, -1, position))
+    after = np.minimum.accumulate(np.where(between, len(order), position)[::-1])[::-1]
+    gap = position[between & (before >= 0) & (after < len(order))]
     before, gap, after = (order[rows] for rows in (before[gap], gap, after[gap]))
-    same = (thread[before] == thread[gap]) & (thread[gap] == thread[after])
-    return _with_common(texts, before[same], gap[same], after[same])
+    on_thread = (thread[before] == thread[gap]) & (thread[gap] == thread[after])
+    return _with_common(texts, before[on_thread], gap[on_thread], after[on_thread])
 
 
 def _with_common(texts: Categorical, before: Rows, gap: Rows, after: Rows) -> Categorical:
-    """With what the texts before and after each gap have in common in the gap, if they have anything."""
-    place = {text: code for code, text in enumerate(texts.table)}
+    """Returns the texts with the common path of the rows before and after each gap in the gap, if there is one."""
+    code_of = {text: code for code, text in enumerate(texts.table)}
     table, codes = [*texts.table], texts.codes.copy()
-    pairs, which = np.unique(np.stack((codes[before], codes[after]), axis=1), axis=0, return_inverse=True)
-    found = []
-    for one, other in pairs.tolist():
-        text = common_path(texts.table[one], texts.table[other]) if min(one, other) >= 0 else ""
-        if text and text not in place:
-            place[text] = len(table)
+    pairs, pair = np.unique(np.stack((codes[before], codes[after]), axis=1), axis=0, return_inverse=True)
+    new_codes = []
+    for a, b in pairs.tolist():
+        text = common_path(texts.table[a], texts.table[b]) if min(a, b) >= 0 else ""
+        if text and text not in code_of:
+            code_of[text] = len(table)
             table.append(text)
-        found.append(place[text] if text else -1)
-    common = np.array(found, np.int32)[which.reshape(-1)]
+        new_codes.append(code_of[text] if text else -1)
+    common = np.array(new_codes, np.int32)[pair.reshape(-1)]
     codes[gap] = np.where(common >= 0, common, codes[gap])
     return Categorical(codes, table)
 
 
-def common_path(one: str, other: str) -> str:
-    """Returns the path of the innermost module that both are in, "" for none.
+def common_path(first: str, second: str) -> str:
+    """Returns the path of the innermost module that contains both, "" for none.
 
     >>> common_path("Net_0/Block_1/Linear_2", "Net_0/Block_1/GELU_0")
     'Net_0/Block_1'
     """
-    parts = zip(one.split(SEPARATOR), other.split(SEPARATOR), strict=False)
+    parts = zip(first.split(SEPARATOR), second.split(SEPARATOR), strict=False)
     kept = []
     for a, b in parts:
         if a != b:

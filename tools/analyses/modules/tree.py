@@ -7,13 +7,11 @@ from ....linker.modules import SEPARATOR
 from ..rank import Floats
 
 OUTSIDE = "outside of modules"
-"""How the row of what is in no module is called; its path is empty."""
+"""The name of the row for everything outside of modules; its path is empty."""
 
 
 class ModuleTree(NamedTuple):
-    """n modules, each behind the one that it is in: their paths, the row of the one around each (-1 for none), how deep
-    they lie.
-    """
+    """Modules, each after its parent: their paths, the rows of their parents (-1 for none) and their depths."""
 
     path: list[str]
     parent: list[int]
@@ -34,17 +32,19 @@ class ModuleTree(NamedTuple):
 
 
 def module_tree(paths: Sequence[str]) -> tuple[ModuleTree, list[int]]:
-    """Returns the tree of these paths, with those that modules between lack, and the row of each path in it."""
+    """Returns the tree of these paths and of all their parents, and the row of each path in it."""
     below: dict[str, list[str]] = {"": []}
-    known: set[str] = set()
+    seen: set[str] = set()
     for path in paths:
         above = ""
-        for end in [*(place for place, letter in enumerate(path) if letter == SEPARATOR), len(path)] if path else []:
-            here = path[:end]
-            if here and here not in known:
-                known.add(here)
-                below.setdefault(above, []).append(here)
-            above = here
+        for end in (
+            [*(position for position, letter in enumerate(path) if letter == SEPARATOR), len(path)] if path else []
+        ):
+            prefix = path[:end]
+            if prefix and prefix not in seen:
+                seen.add(prefix)
+                below.setdefault(above, []).append(prefix)
+            above = prefix
     tree, row = ModuleTree([], [], []), dict[str, int]()
     pending = [("", -1, 0)] if "" in paths else []
     pending += [(path, -1, 0) for path in reversed(below[""])]

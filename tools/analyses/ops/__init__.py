@@ -1,6 +1,4 @@
-"""Host ops: what they cost the host, what device time they own, and which kernels they launch over and over. A rank in,
-tables out.
-"""
+"""Host ops: their host time, their device time, and the sequences of kernels that they launch repeatedly."""
 
 from .frequent_kernel_patterns import (
     Patterns as Patterns,

@@ -1,21 +1,29 @@
-"""Which sequences of kernels recur: for every operator whose name contains a text, what was launched in its subtree, in
-launch order.
-"""
+"""Recurring sequences of kernels: what each operator and the ops that it calls launch, in launch order."""
 
 from typing import NamedTuple
 
 import numpy as np
 
-from ....schema.columns import ABSENT, Int64
+from ....schema.columns import ABSENT, Int64, group_sums
 from ....schema.linked import LinkedTrace, op_tree
-from ..rank import USER_SCOPE, Column, Options, RankTrace, Table, microseconds, per_rank, rank_column
+from ..rank import (
+    USER_SCOPE,
+    Column,
+    Options,
+    RankTrace,
+    Table,
+    integers,
+    microseconds,
+    per_rank,
+    rank_column,
+)
 
 ARROW = " → "
 
 
 class Occurrences(NamedTuple):
-    """n operators and what each launched: `activity` rows in launch order, `first[i]` … `first[i + 1]` - 1 those of
-    operator i. `longer` counts the operators that launched more than wanted.
+    """Operators and the activities that each launched, in launch order: those of operator i are at `first[i]` up to
+    `first[i + 1]` - 1. `longer` is the number of operators with more activities than the limit.
     """
 
     op_row: Int64
@@ -25,12 +33,10 @@ class Occurrences(NamedTuple):
 
 
 def occurrences(linked: LinkedTrace, operator: str, longest: int) -> Occurrences:
-    """Returns of every op whose name contains `operator` (annotations are no operators) what its subtree launched, up
-    to `longest` activities.
+    """Returns what each op whose name contains `operator` launched with its subtree, up to `longest` activities.
 
-    An op inside one of its own name is a part of that one's work, as where an op is dispatched again.
-
-    Linear in the activities times how many of these ops stand around each, but for sorting.
+    Annotations do not count as operators, nor do ops within an op of the same name, as dispatched again. Besides
+    sorting, linear in the activities times the number of operators that enclose each.
     """
     ops, tree = linked.ops, op_tree(linked.ops)
     in_order = _in_launch_order(linked)
@@ -39,18 +45,20 @@ def occurrences(linked: LinkedTrace, operator: str, longest: int) -> Occurrences
     begin = np.searchsorted(number[by_op], tree.first)
     count = np.searchsorted(number[by_op], tree.last) - begin
     named = ops.name.where(lambda name: operator in name)
-    wanted = named & tree.is_outermost(ops.name.codes) & (ops.scope != USER_SCOPE) & (ops.start != ABSENT) & (count > 0)
-    row = np.flatnonzero(wanted & (count <= longest))
+    is_operator = (
+        named & tree.is_outermost(ops.name.codes) & (ops.scope != USER_SCOPE) & (ops.start != ABSENT) & (count > 0)
+    )
+    row = np.flatnonzero(is_operator & (count <= longest))
     first = np.concatenate(([0], np.cumsum(count[row])))
-    which = np.repeat(np.arange(len(row)), count[row])
-    within = np.arange(len(which)) - first[which]
-    place = by_op[begin[row][which] + within]
-    place = place[np.lexsort((place, which))]
-    return Occurrences(row, in_order[place], first, int((wanted & (count > longest)).sum()))
+    occurrence = np.repeat(np.arange(len(row)), count[row])
+    within = np.arange(len(occurrence)) - first[occurrence]
+    position = by_op[begin[row][occurrence] + within]
+    position = position[np.lexsort((position, occurrence))]
+    return Occurrences(row, in_order[position], first, int((is_operator & (count > longest)).sum()))
 
 
 def _in_launch_order(linked: LinkedTrace) -> Int64:
-    """Returns the rows of the activities that an op launched; one without a call counts from its op's start."""
+    """Returns the activities with an op, by the start of the launch call, or of the op if the call is unknown."""
     ops, activities, calls = linked.ops, linked.activities, linked.calls
     row = np.flatnonzero(activities.op_row >= 0)
     call, issued = activities.call_row[row], ops.start[activities.op_row[row]]
@@ -59,18 +67,18 @@ def _in_launch_order(linked: LinkedTrace) -> Int64:
 
 
 class Patterns(NamedTuple):
-    """The distinct (operator, kernels) pairs by the codes of their names, and for each occurrence the place of its own."""
+    """The distinct pairs of operator and kernels, as codes of names, and for each occurrence the position of its pair."""
 
     operator: list[int]
     kernels: list[tuple[int, ...]]
     of_occurrence: Int64
 
 
-def patterns_of(found: Occurrences, linked: LinkedTrace) -> Patterns:
-    """Returns groups the occurrences of equal operators with equal sequences."""
-    kernel = linked.activities.name.codes[found.activity].astype(np.int32)
-    text, first = kernel.tobytes(), (kernel.itemsize * found.first).tolist()
-    names = linked.ops.name.codes[found.op_row].tolist()
+def patterns_of(occurrences_: Occurrences, linked: LinkedTrace) -> Patterns:
+    """Groups the occurrences of the same operator with the same sequence of kernels."""
+    kernel = linked.activities.name.codes[occurrences_.activity].astype(np.int32)
+    text, first = kernel.tobytes(), (kernel.itemsize * occurrences_.first).tolist()
+    names = linked.ops.name.codes[occurrences_.op_row].tolist()
     pairs: dict[tuple[int, bytes], int] = {}
     spans = zip(names, first[:-1], first[1:], strict=True)
     number = [pairs.setdefault((name, text[begin:end]), len(pairs)) for name, begin, end in spans]
@@ -78,41 +86,39 @@ def patterns_of(found: Occurrences, linked: LinkedTrace) -> Patterns:
     return Patterns([name for name, _ in pairs], kernels, np.array(number, np.int64))
 
 
-def pattern_times(found: Occurrences, patterns: Patterns, linked: LinkedTrace) -> Int64:
-    """Returns the ns of all activities of each pattern."""
-    time = np.zeros(len(patterns.kernels), np.int64)
-    which = np.repeat(patterns.of_occurrence, np.diff(found.first))
-    np.add.at(time, which, (linked.activities.end - linked.activities.start)[found.activity])
-    return time
+def pattern_times(occurrences_: Occurrences, patterns: Patterns, linked: LinkedTrace) -> Int64:
+    """Returns the device time (ns) of each pattern, summed over its occurrences."""
+    pattern = np.repeat(patterns.of_occurrence, np.diff(occurrences_.first))
+    duration = (linked.activities.end - linked.activities.start)[occurrences_.activity]
+    return group_sums(pattern, duration, len(patterns.kernels))
 
 
 def _table(rank: RankTrace, options: Options) -> Table:
     linked = rank.linked
-    found = occurrences(linked, options.operator, options.longest_pattern)
-    patterns = patterns_of(found, linked)
-    activities, ops, device = linked.activities, linked.ops, pattern_times(found, patterns, linked)
-    count, host = np.zeros((2, len(patterns.kernels)), np.int64)
-    np.add.at(count, patterns.of_occurrence, 1)
-    np.add.at(host, patterns.of_occurrence, (ops.end - ops.start)[found.op_row])
+    occurrences_ = occurrences(linked, options.operator, options.longest_pattern)
+    patterns = patterns_of(occurrences_, linked)
+    activities, ops, device = linked.activities, linked.ops, pattern_times(occurrences_, patterns, linked)
+    count = group_sums(patterns.of_occurrence, 1, len(patterns.kernels))
+    host = group_sums(patterns.of_occurrence, (ops.end - ops.start)[occurrences_.op_row], len(count))
     order = np.lexsort((-device, -count))
     names, shown = activities.name.table, order.tolist()
     columns = [
         rank_column(rank.rank, len(order)),
-        Column("operator", "", [ops.name.table[patterns.operator[one]] for one in shown]),
-        Column("pattern", "", [ARROW.join(names[code] for code in patterns.kernels[one]) for one in shown]),
-        Column("length", "", np.array([len(patterns.kernels[one]) for one in shown], np.int64)),
+        Column("operator", "", [ops.name.table[patterns.operator[pattern]] for pattern in shown]),
+        Column("pattern", "", [ARROW.join(names[code] for code in patterns.kernels[pattern]) for pattern in shown]),
+        integers("length", [len(patterns.kernels[pattern]) for pattern in shown]),
         Column("count", "", count[order]),
         microseconds("device_time", device[order]),
         microseconds("host_time", host[order]),
     ]
-    return Table(NAME, "Frequent kernel patterns", columns, _note(found, options))
+    return Table(NAME, "Frequent kernel patterns", columns, _note(occurrences_, options))
 
 
-def _note(found: Occurrences, options: Options) -> str:
-    if found.longer:
-        return f"{found.longer} operators that launched more than {options.longest_pattern} activities are not in it"
+def _note(occurrences_: Occurrences, options: Options) -> str:
+    if occurrences_.longer:
+        return f"{occurrences_.longer} operators that launched more than {options.longest_pattern} activities are not in it"
     named = f" with {options.operator!r} in its name" if options.operator else ""
-    return "" if len(found.op_row) else f"no operator{named} launched an activity"
+    return "" if len(occurrences_.op_row) else f"no operator{named} launched an activity"
 
 
 NAME = "frequent_kernel_patterns"

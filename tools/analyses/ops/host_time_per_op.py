@@ -1,7 +1,6 @@
-"""How long ops kept the host, by name and thread and by name and input shapes: with all that they called, and without
-the ops among it.
+"""The host time of ops by name and thread, and by name and input shapes, with and without the ops that they call.
 
-It needs no device, so that it is what a run on the CPU alone consists of.
+It does not need a device, so it is the main table of a run on the CPU.
 """
 
 import numpy as np
@@ -40,8 +39,9 @@ def _table(rank: RankTrace, _: Options) -> Table:
 
 
 def _times(ops: Ops, kinds: OpKinds, rows: Int64) -> tuple[Int64, list[Column]]:
-    """Returns the kinds with the most time of their own first, and their times; ops inside an op of their kind add
-    nothing to `total`.
+    """Returns the order of the kinds, the most self time first, and their times in that order.
+
+    Ops within an op of the same kind do not add to `total`.
     """
     length, count, own = (ops.end - ops.start)[rows], kinds.count(), kinds.total(ops.exclusive[rows])
     order = np.argsort(-own, kind="stable")

@@ -1,16 +1,16 @@
-"""Ops of one kind, as of one name and shape, and sums over them."""
+"""Groups ops into kinds, such as those of one name and shape, and sums over them."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from ....schema.columns import Bool, Int32, Int64, Tree
+from ....schema.columns import Bool, Int32, Int64, Tree, group_ids, group_sums
 
 
 @dataclass(slots=True)
 class OpKinds:
-    """m kinds of n ops: the `row` of one op of each kind, each op's `number` of its kind, and whether it lies in no op
-    of its kind.
+    """Kinds of ops: the `row` of one op of each kind; for each op the `number` of its kind, and whether it is
+    `outermost`, in no other op of its kind.
     """
 
     row: Int64
@@ -22,26 +22,16 @@ class OpKinds:
         return np.bincount(self.number, minlength=len(self.row)).astype(np.int64)
 
     def total(self, values: Int64) -> Int64:
-        """Returns per kind the sum of what each of the n ops has by itself."""
-        return self._sums(self.number, values)
+        """Returns the sum of the ops' values by kind."""
+        return group_sums(self.number, values, len(self.row))
 
     def total_once(self, values: Int64) -> Int64:
-        """Returns per kind the sum of what each of the n ops has with all that it called, so that ops inside one of
-        their kind add nothing.
-        """
-        return self._sums(self.number[self.outermost], values[self.outermost])
-
-    def _sums(self, number: Int64, values: Int64) -> Int64:
-        sums = np.zeros(len(self.row), np.int64)
-        np.add.at(sums, number, values)
-        return sums
+        """Returns the sum by kind of values that include called ops: ops within an op of their kind do not add."""
+        return group_sums(self.number[self.outermost], values[self.outermost], len(self.row))
 
 
 def op_kinds(tree: Tree, rows: Int64, *columns: Int32 | Int64) -> OpKinds:
-    """Returns the kinds of the ops in these rows, which differ by any of these columns over all ops."""
-    kind = np.zeros(len(tree.parent), np.int64)
-    for column in columns:
-        values, code = np.unique(column, return_inverse=True)
-        kind = np.unique(kind * len(values) + code, return_inverse=True)[1]
+    """Returns the kinds of the ops in these rows: ops that are equal in all columns, which are over all ops."""
+    kind = group_ids(*(column.astype(np.int64) for column in columns))
     _, first, number = np.unique(kind[rows], return_index=True, return_inverse=True)
     return OpKinds(rows[first], number, tree.is_outermost(kind)[rows])

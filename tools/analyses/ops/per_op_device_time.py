@@ -1,10 +1,10 @@
-"""How much device time each host op owns: itself, and with everything that it called. O(1) per look-up, O(n) in all."""
+"""The device time of each host op: of what it launched itself, and with everything that it called. O(n)."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from ....schema.columns import ABSENT, Int64, Tree
+from ....schema.columns import ABSENT, Int64, Tree, group_sums
 from ....schema.linked import LinkedTrace, op_tree
 from ..rank import (
     Column,
@@ -24,9 +24,7 @@ NO_OPS = "no activity was launched by a recorded host op"
 
 @dataclass(slots=True)
 class OpDeviceTime:
-    """Of each of the n ops: the summed ns of the activities it launched itself and of those of its subtree; how many
-    the latter are.
-    """
+    """For each op the device time (ns) of its own activities and of those of its subtree, and the latter's number."""
 
     tree: Tree
     own: Int64
@@ -39,16 +37,15 @@ def device_time_of_ops(linked: LinkedTrace, tree: Tree | None = None) -> OpDevic
     ops, activities = linked.ops, linked.activities
     tree = tree or op_tree(ops)
     launched = np.flatnonzero(activities.op_row >= 0)
-    own, count = np.zeros((2, len(ops)), np.int64)
-    np.add.at(own, activities.op_row[launched], (activities.end - activities.start)[launched])
-    np.add.at(count, activities.op_row[launched], 1)
+    op_row, duration = activities.op_row[launched], (activities.end - activities.start)[launched]
+    own, count = group_sums(op_row, duration, len(ops)), group_sums(op_row, 1, len(ops))
     return OpDeviceTime(tree, own, tree.subtree_sums(own), tree.subtree_sums(count))
 
 
 def _table(rank: RankTrace, _: Options) -> Table:
-    ops, found = rank.linked.ops, device_time_of_ops(rank.linked)
+    ops, device_time = rank.linked.ops, device_time_of_ops(rank.linked)
     # threads and the process are nodes too, without times
-    rows = np.flatnonzero((found.count > 0) & (ops.start != ABSENT))
+    rows = np.flatnonzero((device_time.count > 0) & (ops.start != ABSENT))
     rows = rows[np.argsort(ops.start[rows], kind="stable")]
     note = "" if len(rows) else NO_OPS
     columns = [
@@ -57,26 +54,26 @@ def _table(rank: RankTrace, _: Options) -> Table:
         texts("name", ops.name.take(rows)),
         Column("thread", "", ops.thread[rows]),
         microseconds("start", ops.start[rows] - began_ns(rank.linked)),
-        microseconds("self", found.own[rows]),
-        microseconds("subtree", found.subtree[rows]),
-        Column("count", "", found.count[rows]),
+        microseconds("self", device_time.own[rows]),
+        microseconds("subtree", device_time.subtree[rows]),
+        Column("count", "", device_time.count[rows]),
     ]
-    details = (_by_name(rank, found, rows, note), _by_shape(rank, found, rows, note))
+    details = (_by_name(rank, device_time, rows, note), _by_shape(rank, device_time, rows, note))
     return Table(NAME, "Device time per op", columns, note, details)
 
 
-def _by_name(rank: RankTrace, found: OpDeviceTime, rows: Int64, note: str) -> Table:
+def _by_name(rank: RankTrace, device_time: OpDeviceTime, rows: Int64, note: str) -> Table:
     names = rank.linked.ops.name
-    kinds = op_kinds(found.tree, rows, names.codes)
-    order, sums = _sums(found, kinds, rows)
+    kinds = op_kinds(device_time.tree, rows, names.codes)
+    order, sums = _sums(device_time, kinds, rows)
     columns = [rank_column(rank.rank, len(order)), texts("name", names.take(kinds.row[order])), *sums]
     return Table(f"{NAME}_by_name", "Device time per op name", columns, note)
 
 
-def _by_shape(rank: RankTrace, found: OpDeviceTime, rows: Int64, note: str) -> Table:
+def _by_shape(rank: RankTrace, device_time: OpDeviceTime, rows: Int64, note: str) -> Table:
     names, shapes = rank.linked.ops.name, rank.shapes()
-    kinds = op_kinds(found.tree, rows, names.codes, shapes.codes)
-    order, sums = _sums(found, kinds, rows)
+    kinds = op_kinds(device_time.tree, rows, names.codes, shapes.codes)
+    order, sums = _sums(device_time, kinds, rows)
     first = kinds.row[order]
     columns = [
         rank_column(rank.rank, len(order)),
@@ -87,17 +84,18 @@ def _by_shape(rank: RankTrace, found: OpDeviceTime, rows: Int64, note: str) -> T
     return Table(f"{NAME}_by_shape", "Device time per op name and input shapes", columns, note)
 
 
-def _sums(found: OpDeviceTime, kinds: OpKinds, rows: Int64) -> tuple[Int64, list[Column]]:
-    """Returns the kinds with the longest first, and what they own; ops inside an op of their kind count for `self`
-    only.
+def _sums(device_time: OpDeviceTime, kinds: OpKinds, rows: Int64) -> tuple[Int64, list[Column]]:
+    """Returns the order of the kinds, the longest subtree first, and their sums in that order.
+
+    Ops within an op of the same kind count for `self` only.
     """
-    subtree = kinds.total_once(found.subtree[rows])
+    subtree = kinds.total_once(device_time.subtree[rows])
     order = np.argsort(-subtree, kind="stable")
     return order, [
         Column("ops", "", kinds.count()[order]),
-        microseconds("self", kinds.total(found.own[rows])[order]),
+        microseconds("self", kinds.total(device_time.own[rows])[order]),
         microseconds("subtree", subtree[order]),
-        Column("count", "", kinds.total_once(found.count[rows])[order]),
+        Column("count", "", kinds.total_once(device_time.count[rows])[order]),
     ]
 
 

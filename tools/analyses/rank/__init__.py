@@ -1,6 +1,11 @@
-"""A rank as the analyses see it: its traces or its graph in, columns, ops as a tree, classes of activities, tables out."""
+"""What all analyses share: a rank's linked trace and graph, classes of activities, intervals, steps and tables."""
 
-from .annotations import USER_SCOPE as USER_SCOPE, are_annotations as are_annotations, with_modules as with_modules
+from .annotations import (
+    USER_SCOPE as USER_SCOPE,
+    are_annotations as are_annotations,
+    op_path as op_path,
+    with_modules as with_modules,
+)
 from .began import began_ns as began_ns
 from .captures import (
     KERNEL as KERNEL,
@@ -15,6 +20,7 @@ from .classes import (
     ActivityClass as ActivityClass,
     Codes as Codes,
     activity_classes as activity_classes,
+    covered_time as covered_time,
     intervals_of as intervals_of,
 )
 from .graph_alone import activity_rows as activity_rows, rank_of_graph as rank_of_graph
@@ -44,6 +50,7 @@ from .table import (
     Column as Column,
     Floats as Floats,
     Table as Table,
+    integers as integers,
     microseconds as microseconds,
     percentage as percentage,
     rank_column as rank_column,

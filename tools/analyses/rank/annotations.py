@@ -1,31 +1,30 @@
-"""What stands in for modules where Python's calls are not known: the annotations of the user (record_function) around
-ops.
-"""
+"""Uses the annotations of the user (record_function) that enclose ops as modules, if Python's calls are unknown."""
 
 from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 
 from ....linker.modules import Paths, Stack, forward_ops
 from ....schema.columns import ABSENT, Bool, Categorical, Int64, Tree, asof_backward, nearest, nest
-from ....schema.linked import LinkedTrace, Ops, op_tree
+from ....schema.linked import Activities, Calls, LinkedTrace, Ops, op_tree
 from ....schema.traces import are_step_marks
 
 USER_SCOPE = 7
+TableT = TypeVar("TableT", Ops, Calls, Activities)
 
 
 def are_annotations(ops: Ops) -> Bool:
-    """Returns which ops are annotations of the user that have a time and do not mark a step."""
-    found: Bool = (ops.scope == USER_SCOPE) & (ops.start != ABSENT) & ~are_step_marks(ops.name)
-    return found
+    """Returns which ops are annotations of the user with a time, without those that mark steps."""
+    annotates: Bool = (ops.scope == USER_SCOPE) & (ops.start != ABSENT) & ~are_step_marks(ops.name)
+    return annotates
 
 
 def with_modules(linked: LinkedTrace) -> LinkedTrace:
-    """Returns the trace itself if it tells modules, else with the annotations around each op in their place, as
-    `step/forward`.
+    """Returns the trace itself if it has modules, else with the annotations that enclose each op as its module path.
 
-    An op of a worker of the backward pass that is in none belongs to what is open on the thread that called the worker,
-    else to that of the forward op that it differentiates.
+    An op of the backward pass that no annotation encloses has the annotations that are open on the thread that called
+    its worker thread, else those of the forward op that it differentiates.
     """
     if linked.activities.module is not None or not len(linked.ops):
         return linked
@@ -34,45 +33,50 @@ def with_modules(linked: LinkedTrace) -> LinkedTrace:
     of_ops = Categorical(np.append(code, -1).astype(np.int32), texts)
     return replace(
         linked,
-        ops=replace(ops, module=of_ops.take(np.arange(len(ops))), python_function=_none(len(ops))),
-        calls=replace(calls, module=of_ops.take(calls.op_row), python_function=_none(len(calls))),
-        activities=replace(activities, module=of_ops.take(activities.op_row), python_function=_none(len(activities))),
+        ops=_with_texts(ops, of_ops.take(np.arange(len(ops)))),
+        calls=_with_texts(calls, of_ops.take(calls.op_row)),
+        activities=_with_texts(activities, of_ops.take(activities.op_row)),
     )
 
 
-def _none(count: int) -> Categorical:
-    return Categorical(np.full(count, -1, np.int32), [])
+def _with_texts(table: TableT, module: Categorical) -> TableT:
+    return replace(table, module=module, python_function=Categorical.nulls(len(module)))
+
+
+def op_path(linked: LinkedTrace, tree: Tree, row: int) -> list[str]:
+    """Returns the names of an op and of the ops that enclose it, outermost first, without annotations of the user."""
+    return [linked.ops.name[op] for op in tree.path(row) if linked.ops.scope[op] != USER_SCOPE]
 
 
 def _annotations(linked: LinkedTrace) -> tuple[Int64, list[str]]:
-    """Returns for each op the path of the annotations around it, -1 for none, and the paths."""
+    """Returns for each op the position of the path of its enclosing annotations, -1 for none, and the paths."""
     ops, tree, paths = linked.ops, op_tree(linked.ops), Paths()
     annotates = are_annotations(ops)
     code = np.full(len(ops), -1, np.int64)
     for rows in tree.levels:
         code[rows] = np.append(code, -1)[tree.parent[rows]]
-        own = rows[annotates[rows]]
-        code[own] = paths.below(code[own], ops.name.codes[own].astype(np.int64), ops.name.table)
+        annotations = rows[annotates[rows]]
+        code[annotations] = paths.below(code[annotations], ops.name.codes[annotations].astype(np.int64), ops.name.table)
     if len(paths.texts):
         _add_backward(linked, tree, code, np.flatnonzero(annotates))
     return code, paths.texts
 
 
 def _add_backward(linked: LinkedTrace, tree: Tree, code: Int64, annotations: Int64) -> None:
-    """Gives the backward pass its codes, where it has none."""
-    ops, over = linked.ops, linked.handoffs
+    """Fills in the codes of ops of the backward pass that have none."""
+    ops, handoffs = linked.ops, linked.handoffs
     forward = forward_ops(ops)
     apart = (forward >= 0) & (ops.thread[forward] != ops.thread)
     rows = np.flatnonzero((code < 0) & np.isin(ops.thread, ops.thread[apart]) & (ops.start != ABSENT))
-    order = np.lexsort((over.target_time, over.target_thread))
-    last = asof_backward(over.target_thread[order], over.target_time[order], ops.thread[rows], ops.start[rows])
+    order = np.lexsort((handoffs.target_time, handoffs.target_thread))
+    last = asof_backward(handoffs.target_thread[order], handoffs.target_time[order], ops.thread[rows], ops.start[rows])
     rows, called = rows[last >= 0], order[last[last >= 0]]
     thread, start, end = (column[annotations] for column in (ops.thread, ops.start, ops.end))
     nesting = nest(thread, start, end)
     stack = Stack(thread, start, nesting.end, nesting.parent, code[annotations], [])
-    moment = over.source_time[called]
-    around = stack.enclosing(over.source_thread[called], moment, moment)
-    code[rows] = np.append(stack.code, -1)[around]
-    below = nearest(forward >= 0, tree.parent)
-    left = np.flatnonzero((code < 0) & (below >= 0))
-    code[left] = code[forward[below[left]]]
+    call_time = handoffs.source_time[called]
+    enclosing = stack.enclosing(handoffs.source_thread[called], call_time, call_time)
+    code[rows] = np.append(stack.code, -1)[enclosing]
+    nearest_forward = nearest(forward >= 0, tree.parent)
+    remaining = np.flatnonzero((code < 0) & (nearest_forward >= 0))
+    code[remaining] = code[forward[nearest_forward[remaining]]]

@@ -1,4 +1,4 @@
-"""When a rank's recording begins, from which the moments in its tables count."""
+"""The start of a rank's recording, from which the times in its tables count."""
 
 from ....schema.columns import ABSENT
 from ....schema.linked import LinkedTrace
@@ -6,10 +6,9 @@ from ....schema.traces import are_step_marks
 
 
 def began_ns(linked: LinkedTrace) -> int:
-    """Returns when the first op, call or activity started (ns), as the timeline of its graph begins; 0 where there is
-    none.
+    """Returns the start (ns) of the first op, call or activity, where the timeline of its graph begins; 0 without any.
 
-    The mark of a step counts for nothing: it starts just before what is in it.
+    Step marks do not count, as they start just before the first op in them.
     """
     ops = linked.ops
     worked = ops.start[(ops.start != ABSENT) & ~are_step_marks(ops.name)]

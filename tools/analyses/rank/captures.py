@@ -1,7 +1,7 @@
-"""What ops launched while a graph was captured, or before it was: the way from a graph's kernels back to ops.
+"""The launches during the capture of a graph, or before it, which lead from a graph's kernels back to ops.
 
-While a stream captures, launches run nothing: the trace holds the calls and their ops, but no kernels, whose names only
-some profilers write beside the call (ROCm). Warm-ups run the same kernels one by one: they hold the names.
+During capture, launches do not run: the trace holds the calls and their ops but no kernels, and only some profilers
+(ROCm) record the kernel's name with the call. Warm-ups run the same kernels one by one, so their names are recorded.
 """
 
 import re
@@ -16,7 +16,7 @@ from ....linker.readers import read_device_trace, select_rows
 from ....schema.columns import Bool, Categorical, Int64, nest, rows_by_number
 from ....schema.linked import Activities, LinkedTrace, op_tree
 from ....schema.traces import integer
-from .annotations import USER_SCOPE
+from .annotations import op_path
 from .classes import ActivityClass, activity_classes
 
 KERNEL, COPY, SET = "kernel", "copy", "set"
@@ -28,8 +28,8 @@ OF_COPY = re.compile("memcpy", re.IGNORECASE)
 
 
 class Launched(NamedTuple):
-    """One launch: KERNEL, COPY or SET, what it runs by name and node of a graph ("" and -1 where not recorded), and the
-    ops around.
+    """One launch: KERNEL, COPY or SET, the name of what it runs and its graph node ("" and -1 if not recorded), and the
+    path of the enclosing ops.
     """
 
     kind: str
@@ -39,9 +39,7 @@ class Launched(NamedTuple):
 
 
 class Capture(NamedTuple):
-    """Launches in their order: all of one graph (`whole`), or those that ran by themselves, among which a graph's may
-    be.
-    """
+    """Launches in their order: those of one captured graph (`whole`), or all launches outside of captures."""
 
     launches: list[Launched]
     whole: bool
@@ -61,15 +59,13 @@ NAMED = re.compile(rb'"kernel"\s*:')
 
 
 def read_captures(path: str) -> list[Capture]:
-    """Returns the captures of a device trace, and what was launched beside them. Raises DataError where it cannot be
-    used.
-    """
+    """Returns the captures of a device trace, and the launches beside them. Raises DataError if it cannot be used."""
     names: dict[int, str] = {}
     linked = link(None, read_device_trace(path, tee=partial(_add_names, names)))
     launch, count = np.unique(linked.activities.call_row, return_counts=True)
-    alone = launch[(count == 1) & (launch >= 0)]
-    alone = alone[np.argsort(linked.calls.start[alone], kind="stable")]
-    return [*_captures(linked, names), Capture(_launched(linked, alone, names), False)]
+    single = launch[(count == 1) & (launch >= 0)]
+    single = single[np.argsort(linked.calls.start[single], kind="stable")]
+    return [*_captures(linked, names), Capture(_launched(linked, single, names), False)]
 
 
 def _add_names(names: dict[int, str], text: bytes) -> None:
@@ -87,16 +83,14 @@ def captures_of(linked: LinkedTrace) -> list[Capture]:
 
 def _captures(linked: LinkedTrace, names: dict[int, str]) -> list[Capture]:
     rows = _launching(linked)
-    number = _captured_by(linked, rows)
-    captured = rows_by_number(np.flatnonzero(number >= 0), number)
-    return [Capture(_launched(linked, rows[own], names), True) for own in captured.values()]
+    capture = _captured_by(linked, rows)
+    captured = rows_by_number(np.flatnonzero(capture >= 0), capture)
+    return [Capture(_launched(linked, rows[launches], names), True) for launches in captured.values()]
 
 
 def _launched(linked: LinkedTrace, rows: Int64, names: dict[int, str]) -> list[Launched]:
-    """Returns what these calls launched; `names` are those of kernels by correlation, for calls whose activities were
-    not recorded.
-    """
-    calls, activities, scope = linked.calls, linked.activities, linked.ops.scope
+    """Returns the launches of these calls; `names` are kernel names by correlation id, for calls without activities."""
+    calls, activities = linked.calls, linked.activities
     called = np.flatnonzero(activities.call_row >= 0)[::-1]
     first = np.full(len(calls), -1)
     first[activities.call_row[called]] = called
@@ -106,7 +100,7 @@ def _launched(linked: LinkedTrace, rows: Int64, names: dict[int, str]) -> list[L
 
     @cache
     def path(op: int) -> str:
-        return STACK.join(linked.ops.name[row] for row in tree.path(op) if scope[row] != USER_SCOPE)
+        return STACK.join(op_path(linked, tree, op))
 
     return [
         Launched(kind, activities.name[row], int(activities.graph_node[row]), path(int(calls.op_row[call])))
@@ -122,7 +116,7 @@ def _launched(linked: LinkedTrace, rows: Int64, names: dict[int, str]) -> list[L
 
 
 def _launching(linked: LinkedTrace) -> Int64:
-    """Returns the calls that launch, by start; of a runtime call and the driver's call in it the first."""
+    """Returns the launch calls by start, without driver calls within runtime calls."""
     calls = linked.calls
     rows = np.flatnonzero(_named(calls.name, LAUNCH))
     rows = rows[nest(calls.thread[rows], calls.start[rows], calls.end[rows]).parent < 0]
@@ -130,17 +124,18 @@ def _launching(linked: LinkedTrace) -> Int64:
 
 
 def _captured_by(linked: LinkedTrace, rows: Int64) -> Int64:
-    """Returns which capture each launch is of, from 0 on, -1 for none: from a thread's begin of a capture to its next
-    end.
+    """Returns the number of each launch's capture, from 0 on, -1 for none.
+
+    A capture lasts from a thread's begin call to its next end call.
     """
     calls = linked.calls
-    begins, ends = (np.flatnonzero(_named(calls.name, one)) for one in (BEGIN, END))
-    number = np.full(len(rows), -1, np.int64)
-    for one, begin in enumerate(begins[np.argsort(calls.start[begins], kind="stable")].tolist()):
+    begins, ends = (np.flatnonzero(_named(calls.name, number)) for number in (BEGIN, END))
+    capture = np.full(len(rows), -1, np.int64)
+    for number, begin in enumerate(begins[np.argsort(calls.start[begins], kind="stable")].tolist()):
         later = ends[(calls.thread[ends] == calls.thread[begin]) & (calls.start[ends] >= calls.end[begin])]
         until = calls.start[later].min() if len(later) else calls.end.max()
-        number[(calls.start[rows] >= calls.end[begin]) & (calls.start[rows] < until)] = one
-    return number
+        capture[(calls.start[rows] >= calls.end[begin]) & (calls.start[rows] < until)] = number
+    return capture
 
 
 def _named(names: Categorical, pattern: "re.Pattern[str]") -> Bool:
@@ -148,7 +143,7 @@ def _named(names: Categorical, pattern: "re.Pattern[str]") -> Bool:
 
 
 def kinds_of(activities: Activities) -> list[str]:
-    """KERNEL, COPY or SET for each activity."""
+    """Returns KERNEL, COPY or SET for each activity."""
     memory = activity_classes(activities) == ActivityClass.MEMORY
     kinds: list[str] = np.where(memory, np.where(_named(activities.name, OF_SET), SET, COPY), KERNEL).tolist()
     return kinds

@@ -1,10 +1,12 @@
-"""What a device activity is: computation, communication or memory, one class each, and the streams it can run on."""
+"""Classes of device activities (computation, communication or memory), and how long some of them cover spans of time."""
 
 from enum import IntEnum
 
 import numpy as np
 import numpy.typing as npt
 
+from ....converter.edit import covered_until
+from ....schema.columns import Bool, Int64, rows_by_number, rows_of_each
 from ....schema.linked import Activities
 from ...replay import moves_memory
 from .intervals import Intervals
@@ -21,7 +23,7 @@ class ActivityClass(IntEnum):
 
     @property
     def label(self) -> str:
-        """In words."""
+        """The name in lower case."""
         return self.name.lower()
 
 
@@ -29,8 +31,8 @@ LABELS = tuple(one.label for one in ActivityClass)
 
 
 def activity_classes(activities: Activities) -> Codes:
-    """Returns the ActivityClass of each of the n activities: communication by its recorded arguments or library, memory
-    by category or name.
+    """Returns the ActivityClass of each activity: communication by recorded arguments or library, memory by category or
+    name.
     """
     classes = np.full(len(activities), ActivityClass.COMPUTATION, np.uint8)
     classes[moves_memory(activities.name, activities.category)] = ActivityClass.MEMORY
@@ -41,3 +43,15 @@ def activity_classes(activities: Activities) -> Codes:
 def intervals_of(activities: Activities) -> Intervals:
     """Returns when each activity ran."""
     return Intervals(activities.start, activities.end)
+
+
+def covered_time(activities: Activities, chosen: Bool, spans: Intervals, device: Int64 | None) -> Int64:
+    """Returns for each span how long (ns) at least one of the chosen activities of its device ran; None: of any device."""
+    covered = np.zeros(len(spans.start), np.int64)
+    rows = np.flatnonzero(chosen)
+    running = rows_by_number(rows, activities.device) if device is not None else {}
+    spans_by_device = rows_of_each(device) if device is not None else {None: np.arange(len(covered))}
+    for number, own in spans_by_device.items():
+        ran = intervals_of(activities).take(rows if number is None else running.get(number, rows[:0]))
+        covered[own] = covered_until(spans.end[own], *ran) - covered_until(spans.start[own], *ran)
+    return covered

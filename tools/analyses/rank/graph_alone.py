@@ -1,6 +1,6 @@
-"""A rank for the analyses from its execution graph alone: activities and communication, no ops and no calls.
+"""Makes a rank for the analyses from its execution graph: with activities and communication, without ops and calls.
 
-What needs ops or calls then has no rows and says so.
+Analyses that need ops or calls then return no rows and say so.
 """
 
 from dataclasses import fields
@@ -43,18 +43,18 @@ REMARK = "an execution graph alone: launch calls and host ops are not known, nor
 
 
 def rank_of_graph(graph: ExecutionGraph) -> RankTrace:
-    """Returns the rank of a graph, 0 where it records none. Activities last as recorded, with what was trimmed of them."""
+    """Returns the rank of a graph, 0 if none is recorded. Activities have their recorded, untrimmed durations."""
     rows = activity_rows(graph)
-    talking = np.isin(graph.type[rows], COMMUNICATION_TYPES)
+    communicates = np.isin(graph.type[rows], COMMUNICATION_TYPES)
     linked = LinkedTrace(
         info=_info(graph.metadata),
         ops=_empty(Ops),
         calls=_empty(Calls),
-        activities=_activities(graph, rows, np.where(talking, np.cumsum(talking) - 1, -1)),
+        activities=_activities(graph, rows, np.where(communicates, np.cumsum(communicates) - 1, -1)),
         device_waits=_empty(DeviceWaits),
         host_waits=_empty(HostWaits),
         handoffs=_empty(ThreadHandoffs),
-        communications=_communications(graph, rows[talking]),
+        communications=_communications(graph, rows[communicates]),
         groups=[],
         report=LinkReport(activities=len(rows), remarks=[REMARK, *graph.remarks]),
     )
@@ -62,7 +62,7 @@ def rank_of_graph(graph: ExecutionGraph) -> RankTrace:
 
 
 def activity_rows(graph: ExecutionGraph) -> Int64:
-    """Returns the nodes that are the rank's activities, in their order."""
+    """Returns the rows of the nodes that are activities."""
     return np.flatnonzero(graph.is_activity & (graph.type != NodeType.METADATA))
 
 
@@ -110,10 +110,10 @@ def _activities(graph: ExecutionGraph, rows: Int64, communication_row: Int64) ->
 
 
 def _communications(graph: ExecutionGraph, rows: Int64) -> list[Communication]:
-    """Their sizes are known in bytes alone, as elements of no dtype count."""
+    """Returns the communications of these nodes. Their sizes are in bytes, which count as elements without a dtype."""
     recorded, named, purpose = graph.texts("pg_recorded"), graph.texts("pg_name"), graph.texts("pg_desc")
-    known = recorded_groups(graph)
-    members = [*known.lists, ()]
+    groups = recorded_groups(graph)
+    members = [*groups.lists, ()]
     names = ("comm_type", "comm_size", "comm_seq", "comm_src", "comm_dst", "comm_tag")
     columns = (graph.integers(name, -1)[rows].tolist() for name in names)
     return [
@@ -122,7 +122,7 @@ def _communications(graph: ExecutionGraph, rows: Int64) -> list[Communication]:
             in_elements=size,
             group=recorded[row] or named[row],
             description=purpose[row],
-            ranks=list(members[known.of_node[row]]),
+            ranks=list(members[groups.of_node[row]]),
             sequence=sequence,
             source=source,
             target=target,
@@ -133,6 +133,6 @@ def _communications(graph: ExecutionGraph, rows: Int64) -> list[Communication]:
 
 
 def _name(node: int, kind: int) -> str:
-    """Returns as recorded traces call it: `all_reduce`, `send`."""
-    known = node == NodeType.COMM_COLL and kind in CollectiveType.__members__.values()
-    return (CollectiveType(kind).name if known else NodeType(node).name.removeprefix("COMM_")).lower()
+    """Returns the name that traces record: `all_reduce`, `send`."""
+    is_collective = node == NodeType.COMM_COLL and kind in CollectiveType.__members__.values()
+    return (CollectiveType(kind).name if is_collective else NodeType(node).name.removeprefix("COMM_")).lower()

@@ -1,7 +1,6 @@
-"""Arithmetic of time intervals by columns: unions, intersections, time by what runs at once, ends so far. Times are
-int64 ns.
+"""Arithmetic of time intervals (int64 ns) by columns: unions, intersections, time by what runs at once, running sums.
 
-Intervals are half open; an interval of no length covers nothing. Every pass is n log n.
+Intervals are half open; an interval of no length covers nothing. Every function is O(n log n).
 """
 
 from typing import NamedTuple
@@ -9,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ....schema.columns import Bool, Int64, is_group_start
+from ....schema.columns import Bool, Int64, busy_until, group_sums
 
 
 class Intervals(NamedTuple):
@@ -19,7 +18,7 @@ class Intervals(NamedTuple):
     end: Int64
 
     def take(self, rows: Int64 | Bool) -> "Intervals":
-        """Returns the given intervals."""
+        """Returns the intervals in these rows."""
         return Intervals(self.start[rows], self.end[rows])
 
     def length(self) -> int:
@@ -28,7 +27,7 @@ class Intervals(NamedTuple):
 
 
 def union(intervals: Intervals) -> Intervals:
-    """Returns the time that any of the intervals covers, as disjoint intervals in order."""
+    """Returns the time that at least one of the intervals covers, as disjoint intervals in order of time."""
     order = np.argsort(intervals.start, kind="stable")
     start, latest = intervals.start[order], np.maximum.accumulate(intervals.end[order])
     fresh = np.append(True, start[1:] > latest[:-1])[: len(order)]
@@ -36,36 +35,34 @@ def union(intervals: Intervals) -> Intervals:
     return Intervals(start[first], latest[np.append(first[1:] - 1, len(order) - 1)[: len(first)]])
 
 
-def intersection(one: Intervals, other: Intervals) -> int:
-    """Returns the time that both cover; each must be disjoint in itself."""
-    time = np.concatenate((one.start, one.end, other.start, other.end))
-    step = np.repeat([1, -1, 1, -1], [len(one.start)] * 2 + [len(other.start)] * 2)
+def intersection(a: Intervals, b: Intervals) -> int:
+    """Returns for how long both `a` and `b` cover the time; the intervals of each must not overlap."""
+    time = np.concatenate((a.start, a.end, b.start, b.end))
+    step = np.repeat([1, -1, 1, -1], [len(a.start)] * 2 + [len(b.start)] * 2)
     order = np.argsort(time, kind="stable")
     running = np.cumsum(step[order])
     return int(np.diff(time[order])[running[:-1] == 2].sum())
 
 
 def time_by_set(intervals: Intervals, kind: npt.NDArray[np.integer], kinds: int) -> Int64:
-    """Returns how long which kinds ran at once: element m is the time in which exactly the kinds whose bits m has were
-    running.
+    """Returns how long each set of kinds ran at once: element m is the time in which exactly the kinds of the bits set
+    in m ran.
 
-    Element 0 is the time inside the extent of the intervals in which nothing ran.
+    Element 0 is the time between the first start and the last end in which nothing ran.
     """
     time = np.concatenate((intervals.start, intervals.end))
     order = np.argsort(time, kind="stable")
     step = np.repeat([1, -1], len(intervals.start))[order]
-    which = np.concatenate((kind, kind))[order]
+    kind = np.concatenate((kind, kind))[order]
     running = np.zeros(len(order), np.int64)
-    for one in range(kinds):
-        running |= (np.cumsum(np.where(which == one, step, 0)) > 0).astype(np.int64) << one
-    total = np.zeros(1 << kinds, np.int64)
-    np.add.at(total, running[:-1], np.diff(time[order]))
-    return total
+    for bit in range(kinds):
+        running |= (np.cumsum(np.where(kind == bit, step, 0)) > 0).astype(np.int64) << bit
+    return group_sums(running[:-1], np.diff(time[order]), 1 << kinds)
 
 
 class Sequence(NamedTuple):
-    """Intervals by lane and start: `row` is where each came from, `lane` its lane, `busy_until` the latest end among
-    the earlier ones of its lane, for the first of a lane its own start.
+    """Intervals sorted by lane and start: the `row` of each among the given ones, its `lane`, and in `busy_until` the
+    latest end of the earlier ones on its lane, for the first of a lane its own start.
     """
 
     row: Int64
@@ -74,16 +71,9 @@ class Sequence(NamedTuple):
 
 
 def sequence(intervals: Intervals, lane: Int64) -> Sequence:
-    """Returns the intervals of each lane (0, 1, …) one after the other, with the end that each could have followed."""
+    """Sorts the intervals by lane (0, 1, …) and start, and returns until when each lane was busy before each."""
     order = np.lexsort((intervals.end, intervals.start, lane))
-    start, end, lane = intervals.start[order], intervals.end[order], lane[order]
-    if not len(order):
-        return Sequence(order, lane, start)
-    # lanes are laid end to end, so that one running maximum serves all of them
-    origin, extent = int(start.min()), int(end.max() - start.min()) + 1
-    latest = np.maximum.accumulate(end - origin + lane * extent) - lane * extent + origin
-    first = is_group_start(lane)
-    return Sequence(order, lane, np.where(first, start, np.append(start[:1], latest[:-1])))
+    return Sequence(order, lane[order], busy_until(lane[order], *intervals.take(order)))
 
 
 class Series(NamedTuple):

@@ -1,4 +1,4 @@
-"""What an analysis takes: one rank's linked trace with its graph and replay, and the options that all analyses share."""
+"""The input of an analysis: one rank's linked trace with its graph and replay, and the options of all analyses."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,15 +19,15 @@ from .began import began_ns
 from .captures import Capture
 from .recorded import Allocations, Recorded, read_recorded
 from .shapes import op_shapes
-from .table import Table, joined
+from .table import Table, concat
 
 
 @dataclass(slots=True)
 class RankTrace:
-    """One rank. `graph` and `recorded` may be absent: the analyses that need them then say so and give no rows.
+    """One rank. Without `graph` or `recorded`, the analyses that need them return no rows and say so.
 
-    `replay` is of `graph` alone; where it is absent the first analysis that needs it makes it. `path` is that of the
-    device trace, if the rank was read from one.
+    `replay` is the replay of `graph` alone, made when it is first needed. `path` is that of the device trace, "" if the
+    rank was not read from one.
     """
 
     rank: int
@@ -46,13 +46,13 @@ class RankTrace:
         return self.replay
 
     def shapes(self) -> Categorical:
-        """Returns the shapes of each op's inputs, told once."""
+        """Returns the shapes of each op's inputs, computed once."""
         if self._shapes is None:
             self._shapes = op_shapes(self.linked.ops)
         return self._shapes
 
     def work(self) -> KernelWork:
-        """Returns what each activity computes and moves, told once."""
+        """Returns the operations and bytes of each activity, computed once."""
         if self._work is None:
             self._work = kernel_work(self.linked, op_tree(self.linked.ops).parent)
         return self._work
@@ -60,11 +60,11 @@ class RankTrace:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Thresholds in µs and choices of what is shown.
+    """Thresholds of the analyses (times in µs) and how much they show.
 
-    `operator` is the text that an operator's name must contain to be searched for kernel patterns; patterns of more
-    than `longest_pattern` kernels are counted, not shown. `peaks` are fields of Peak that count instead of the table's,
-    for all devices. In `captures` the ops behind launched graphs are looked for, beside those in a rank's own trace.
+    Kernel patterns are searched in operators whose name contains `operator`; patterns of more than `longest_pattern`
+    kernels are only counted. `peaks` override fields of Peak for all devices. The ops behind launched graphs are looked
+    up in `captures` and in the rank's own trace.
     """
 
     kernel_wait_us: float = 30
@@ -80,9 +80,9 @@ class Options:
 
 
 class Analysis(NamedTuple):
-    """`of_rank` takes what is needed out of one rank, `over_ranks` makes the table from all ranks' parts.
+    """An analysis in two steps: `of_rank` extracts what it needs of a rank, `over_ranks` makes the table of all ranks.
 
-    So ranks can come one at a time: only the parts of the earlier ones stay in memory.
+    So ranks can be read one at a time, and only the extracted parts stay in memory.
     """
 
     name: str
@@ -90,57 +90,64 @@ class Analysis(NamedTuple):
     over_ranks: Callable[[Sequence[Any], Options], Table]
 
     def __call__(self, ranks: Iterable[RankTrace], options: Options | None = None) -> Table:
-        """Returns the table over all ranks, of which there must be one."""
+        """Returns the table over all ranks, of which there must be at least one."""
         options = options or Options()
         return self.over_ranks([self.of_rank(rank, options) for rank in ranks], options)
 
 
 def per_rank(name: str, table_of: Callable[[RankTrace, Options], Table]) -> Analysis:
-    """Returns an analysis that looks at each rank alone; the ranks' tables stand one below the other."""
+    """Returns an analysis of each rank by itself; the table is those of the ranks one below the other."""
 
     def of_rank(rank: RankTrace, options: Options) -> tuple[int, Table]:
         return rank.rank, table_of(rank, options)
 
     def over_ranks(parts: Sequence[tuple[int, Table]], _: Options) -> Table:
-        return joined(parts)
+        return concat(parts)
 
     return Analysis(name, of_rank, over_ranks)
 
 
 def graph_of(linked: LinkedTrace, work: KernelWork | None = None) -> ExecutionGraph:
-    """Returns the execution graph, with this work of its kernels if that is known, and without the tensors of its
-    nodes: no analysis reads them, and they are most of it.
+    """Converts a trace to its execution graph without tensors, which no analysis reads and which are most of a graph.
 
-    Where the trace tells no modules, annotations stand in for them.
+    `work` is that of its kernels, if it is known already. A trace without modules has annotations in their place.
     """
     return convert(with_modules(linked), ConvertOptions(io="none"), work=work)
 
 
 READ_STAGES = 4
-"""Both traces are read, linked, and made into a graph."""
+"""The host trace is read, the device trace is read, both are linked, and converted to a graph."""
 
 
 def read_rank(
     device_path: str,
     host_path: str | None = None,
     rank: int | None = None,
+    *,
     graph: bool = True,
     window: Window = EVERYTHING,
     memory: bool = True,
     modules: bool = False,
     advanced: Advanced = unseen,
 ) -> RankTrace:
-    """Returns one rank, or a part of it, from its files, with its graph and the recorded allocations unless told
-    otherwise.
+    """Reads and links the traces of one rank, or of the part of it in `window`, and converts them to a graph.
 
-    Raises DataError where they cannot be used.
+    Args:
+        device_path: The device trace.
+        host_path: The host trace, if there is one.
+        rank: The rank, where the trace does not record one (else 0), or of a merged trace.
+        graph: Whether to make the execution graph.
+        window: The part of the trace to keep.
+        memory: Whether to read the recorded allocations.
+        modules: Whether to read Python's calls, which tell the module of each op.
+        advanced: Called after each of the READ_STAGES.
 
-    With `modules` Python's calls are read, too, which tell the module of each op. A trace that records no rank is rank
-    0 unless `rank` says which. `advanced` is told of each of the READ_STAGES.
+    Raises:
+        DataError: The files cannot be used.
     """
     host = read_host_trace(host_path) if host_path else None
     advanced(1)
-    device, recorded = read_recorded(device_path, rank, host is None, memory, modules)
+    device, recorded = read_recorded(device_path, rank, of_ops=host is None, memory=memory, modules=modules)
     advanced(1)
     linked = link(host, device, rank, window=window)
     advanced(1)
@@ -154,6 +161,6 @@ def read_rank(
 
 
 def _within(allocations: Allocations, linked: LinkedTrace) -> Allocations:
-    """Returns those in the time that a part of a trace takes on the host."""
+    """Returns the allocations between the first start and the last end on the host of a part of a trace."""
     first, last = began_ns(linked), max(int(table.end.max(initial=NEVER)) for table in (linked.ops, linked.calls))
     return allocations.where((allocations.time >= first) & (allocations.time <= last))

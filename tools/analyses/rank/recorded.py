@@ -1,6 +1,4 @@
-"""A device trace and, in the same pass, what linking does not need of it: hardware counters, what was allocated, and
-how the program marked the nodes of graphs.
-"""
+"""Reads a device trace, and in the same pass hardware counters, allocations and the program's marks of graph nodes."""
 
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,13 +14,11 @@ from ....schema.traces import identities, identity, integer, integers, nanosecon
 PROFILER_RANGE = "cuda_profiler_range"
 MEMORY = "[memory]"
 HOST_TYPE, HOST = 0, -1
-"""How PyTorch numbers the type of the host, and the number that it has here."""
+"""PyTorch's number for the device type of the host, and the device number of the host here."""
 
 
 class ProfilerRange(NamedTuple):
-    """What the hardware counted during one kernel, or during a range that the user chose; `start` (ns) only tells the
-    order.
-    """
+    """The hardware counters of one kernel, or of a range that the user chose; `start` (ns) only gives the order."""
 
     name: str
     device: int
@@ -31,10 +27,9 @@ class ProfilerRange(NamedTuple):
 
 
 class Allocations(NamedTuple):
-    """What allocators gave (`size` in bytes) and took back (below 0), in order of time (ns); `device` is -1 for the
-    host.
+    """Allocations (`size` in bytes) and releases (`size` below 0) in order of time (ns); `device` is -1 for the host.
 
-    After it `allocated` bytes were given and `reserved` held in all; -1 where that was not recorded.
+    `allocated` and `reserved` are the totals (bytes) after each; -1 if not recorded.
     """
 
     time: Int64
@@ -58,9 +53,9 @@ def no_allocations() -> Allocations:
 
 @dataclass(slots=True)
 class Recorded:
-    """What a device trace records beside work and waits.
+    """What a device trace records besides work and waits.
 
-    `marks` tells by node of a graph what the program called it while it was captured: PyTorch's `mark_kernels`, which
+    `marks` are texts by graph node that the program gave during capture with PyTorch's `mark_kernels`, and that
     `torch.cuda._annotate_cuda_graph_trace` writes into the trace.
     """
 
@@ -70,27 +65,27 @@ class Recorded:
 
 
 def read_recorded(
-    path: str, rank: int | None = None, of_ops: bool = True, memory: bool = True, modules: bool = False
+    path: str, rank: int | None = None, *, of_ops: bool = True, memory: bool = True, modules: bool = False
 ) -> tuple[DeviceTrace, Recorded]:
-    """Returns a rank's device trace, with the arguments of its ops and Python's calls where asked for, and this,
-    allocations where asked for.
+    """Reads a rank's device trace, and in the same pass what linking does not need of it.
 
-    Raises DataError as reading and linking do.
+    With `of_ops` the arguments of ops are read, with `memory` allocations, with `modules` Python's calls. Raises
+    DataError as reading and linking do.
     """
     ranges: list[ProfilerRange] = []
     marks: dict[int, str] = {}
     pieces = [no_allocations()]
-    whole = read_device_trace(
+    every_rank = read_device_trace(
         path,
         tee=partial(_add, ranges, marks, pieces if memory else None),
         arguments=of_ops,
         keep_categories=(INSTANT,) if memory else (),
         modules=modules,
     )
-    device = one_rank(whole, rank)
-    ranges.sort(key=lambda one: (one.device, one.start))
-    found = Allocations(*(np.concatenate(columns) for columns in zip(*pieces, strict=True)))
-    return device, Recorded(ranges, _of_rank(found, whole, device, rank), marks)
+    device = one_rank(every_rank, rank)
+    ranges.sort(key=lambda range_: (range_.device, range_.start))
+    allocations = Allocations(*(np.concatenate(columns) for columns in zip(*pieces, strict=True)))
+    return device, Recorded(ranges, _of_rank(allocations, every_rank, device, rank), marks)
 
 
 class _Event(msgspec.Struct, gc=False):
@@ -115,7 +110,7 @@ class _Memory(msgspec.Struct, gc=False):
 
 
 class _Node(msgspec.Struct, gc=False):
-    """The arguments of an activity of a graph, with what PyTorch adds to them where it was marked with a text."""
+    """The arguments of an activity of a graph, with those that PyTorch adds if it was marked."""
 
     node: Any = msgspec.field(name="graph node id", default=None)
     text: Any = msgspec.field(name="str", default=None)
@@ -135,7 +130,7 @@ MEMORY_ARGUMENTS = msgspec.json.Decoder(_Memory)
 def _add(
     ranges: list[ProfilerRange], marks: dict[int, str], allocations: list[Allocations] | None, text: bytes
 ) -> None:
-    """Most lists of events hold none of these and are not decoded a second time."""
+    """Adds the records in a list of events; most lists hold none and are not decoded a second time."""
     if any(mark in text for mark in MARKS):
         _add_marks(marks, NODES.decode(text))
     wants_memory = allocations is not None and MEMORY.encode() in text
@@ -149,8 +144,11 @@ def _add(
 
 def _add_marks(marks: dict[int, str], events: list[_Marked]) -> None:
     for event in events:
-        told = event.args or _Node()
-        node, mark = integer(told.node, 0), told.text if isinstance(told.text, str) else told.annotation
+        arguments = event.args or _Node()
+        node, mark = (
+            integer(arguments.node, 0),
+            arguments.text if isinstance(arguments.text, str) else arguments.annotation,
+        )
         if node > 0 and isinstance(mark, str):
             marks[node] = mark
 
@@ -173,7 +171,7 @@ def _times(events: list[_Event]) -> Int64:
 
 
 def _arguments(event: _Event) -> dict[str, Any]:
-    """Returns an event's arguments; none where they are not what they should be."""
+    """Returns an event's arguments; none if they are malformed."""
     try:
         return msgspec.json.decode(event.args, type=dict[str, Any])
     except msgspec.DecodeError:
@@ -181,18 +179,20 @@ def _arguments(event: _Event) -> dict[str, Any]:
 
 
 def _allocations(events: list[_Event]) -> Allocations:
-    """Returns those that have a time and a size."""
+    """Returns the allocations that have a time and a size."""
     arguments = [_memory(event) for event in events]
-    device = integers([one.device for one in arguments], 0)
+    device = integers([memory.device for memory in arguments], 0)
     rows = Allocations(
         time=_times(events),
         process=identities([event.pid for event in events]),
         thread=identities([event.tid for event in events]),
-        device=np.where(integers([one.type for one in arguments], HOST_TYPE) == HOST_TYPE, HOST, np.maximum(device, 0)),
-        address=integers([one.address for one in arguments], 0),
-        size=integers([one.size for one in arguments], 0),
-        allocated=integers([one.allocated for one in arguments], -1),
-        reserved=integers([one.reserved for one in arguments], -1),
+        device=np.where(
+            integers([memory.type for memory in arguments], HOST_TYPE) == HOST_TYPE, HOST, np.maximum(device, 0)
+        ),
+        address=integers([memory.address for memory in arguments], 0),
+        size=integers([memory.size for memory in arguments], 0),
+        allocated=integers([memory.allocated for memory in arguments], -1),
+        reserved=integers([memory.reserved for memory in arguments], -1),
     )
     return rows.where((rows.time != ABSENT) & (rows.size != 0))
 
@@ -204,12 +204,12 @@ def _memory(event: _Event) -> _Memory:
         return _Memory()
 
 
-def _of_rank(found: Allocations, whole: DeviceTrace, device: DeviceTrace, rank: int | None) -> Allocations:
-    """Returns the rows of the rank's processes in order of time, of a merged trace with the times of its own."""
-    merged = next((record for record in whole.merged if record.rank == rank), None)
+def _of_rank(allocations: Allocations, every_rank: DeviceTrace, device: DeviceTrace, rank: int | None) -> Allocations:
+    """Returns the allocations of the rank's processes in order of time; a merged trace's times are moved back."""
+    merged = next((record for record in every_rank.merged if record.rank == rank), None)
     if merged is not None:
-        own, time = [*merged.processes], found.time - merged.time_shift_ns
+        processes, time = [*merged.processes], allocations.time - merged.time_shift_ns
     else:
-        own, time = device.processes, found.time
-    rows = np.flatnonzero(np.isin(found.process, own))
-    return found._replace(time=time).where(rows[np.argsort(time[rows], kind="stable")])
+        processes, time = device.processes, allocations.time
+    rows = np.flatnonzero(np.isin(allocations.process, processes))
+    return allocations._replace(time=time).where(rows[np.argsort(time[rows], kind="stable")])

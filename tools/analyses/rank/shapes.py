@@ -1,4 +1,4 @@
-"""The input shapes of host ops as text, as either trace recorded them."""
+"""The input shapes of host ops as text, from the host trace or the device trace."""
 
 import msgspec
 
@@ -10,7 +10,7 @@ NO_SHAPES = "[]"
 
 
 def op_shapes(ops: Ops) -> Categorical:
-    """Returns for each op the JSON list of its inputs' shapes, such as `[[4,8],[]]`; empty where it has none."""
+    """Returns the shapes of each op's inputs as a JSON list, such as `[[4,8],[]]`; "" if it has none."""
     decode = msgspec.json.Decoder(TensorLists).decode
     texts = (bytes(decode(inputs).shapes).decode().replace(" ", "") for inputs in ops.inputs)
     return Categorical.of("" if text == NO_SHAPES else text for text in texts)

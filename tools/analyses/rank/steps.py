@@ -1,4 +1,4 @@
-"""The steps of a rank, by the profiler's marks, and which activity is of which step."""
+"""The steps of a rank by the profiler's marks, and the step of each activity."""
 
 from typing import NamedTuple
 
@@ -12,10 +12,11 @@ WHOLE_RUN = "whole run"
 
 
 class Steps(NamedTuple):
-    """n steps in order of time: their names, when each began and ended (ns), and of each activity the step that
-    launched it, -1 for none.
+    """Steps in order of time: their names, starts and ends (ns), and for each activity the step that launched it, -1
+    for none.
 
-    A step ends when its mark has ended and all that it launched; it begins there, where its own mark began earlier.
+    A step ends when its mark and everything that it launched have ended. It starts with its mark, but not before the
+    end of the step before it.
     """
 
     name: list[str]
@@ -25,9 +26,7 @@ class Steps(NamedTuple):
 
 
 def steps_of(linked: LinkedTrace) -> Steps:
-    """Returns the steps of the marks `ProfilerStep#N`, of a trace without any the whole run as one; none of a trace
-    without activities.
-    """
+    """Returns the steps marked by `ProfilerStep#N`; without marks the whole run is one step, without activities none."""
     launched = _launched(linked)
     marks = np.flatnonzero(are_step_marks(linked.ops.name) & (linked.ops.start != ABSENT))
     marks = marks[np.argsort(linked.ops.start[marks], kind="stable")]
@@ -57,8 +56,8 @@ def _whole(linked: LinkedTrace, launched: Int64) -> Steps:
 
 
 def _launched(linked: LinkedTrace) -> Int64:
-    """Returns when each activity was launched; its own start where no call is known."""
+    """Returns the start (ns) of each activity's launch call, or of the activity if the call is unknown."""
     activities, calls = linked.activities, linked.calls
-    launched, known = activities.start.copy(), activities.call_row >= 0
-    launched[known] = calls.start[activities.call_row[known]]
+    launched, has_call = activities.start.copy(), activities.call_row >= 0
+    launched[has_call] = calls.start[activities.call_row[has_call]]
     return launched

@@ -1,17 +1,15 @@
-"""The typed table that every analysis gives: named columns with units, rows at the user's choice as dicts, JSON, pandas
-or polars.
-"""
+"""The table that every analysis returns: named columns with units, as rows of dicts, JSON, pandas or polars."""
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import orjson
 
-from ....schema.columns import Categorical, Summary, SummaryRepr, to_pandas, to_polars
+from ....schema.columns import Bool, Categorical, Int64, Summary, SummaryRepr, to_pandas, to_polars
 from ...rank_rows import ranges
 
 Floats = npt.NDArray[np.float64]
@@ -20,13 +18,20 @@ Values = npt.NDArray[Any] | list[str]
 
 
 class Column(NamedTuple):
-    """`values` are numbers, booleans or texts, one per row; NaN where a number is unknown. `unit` is "" for plain
-    numbers and texts.
-    """
+    """A named column of numbers (NaN if unknown), booleans or texts. `unit` is "" for plain numbers and texts."""
 
     name: str
     unit: str
     values: Values
+
+    def take(self, rows: Int64 | Bool | slice) -> "Column":
+        """Returns the column of these rows."""
+        values = self.values
+        if not isinstance(values, list):
+            return self._replace(values=values[rows])
+        if isinstance(rows, slice):
+            return self._replace(values=values[rows])
+        return self._replace(values=[values[row] for row in np.arange(len(values))[rows].tolist()])
 
 
 ROWS_AT_ONCE = 10_000
@@ -34,9 +39,8 @@ ROWS_AT_ONCE = 10_000
 
 @dataclass(slots=True, repr=False)
 class Table(SummaryRepr):
-    """The result of an analysis: `name` in snake case, columns of equal length, and what a reader must know in `note`.
-
-    A table without rows says in `note` why. `details` are further tables of the same analysis, named `NAME_…`.
+    """The result of an analysis: columns of equal length, and in `note` what a reader must know, or why there are no
+    rows. `details` are further tables of the same analysis, named `NAME_…`.
     """
 
     name: str
@@ -49,7 +53,7 @@ class Table(SummaryRepr):
         return len(self.columns[0].values) if self.columns else 0
 
     def summary(self) -> Summary:
-        """Returns what it is about, its columns with their units, and its note."""
+        """Returns the title, the columns with their units, and the note."""
         columns = ", ".join(f"{name} [{unit}]" if unit else name for name, unit, _ in self.columns)
         lines = {"columns": columns} | ({"note": self.note} if self.note else {})
         return Summary(f"{self.title} ({self.name}): {len(self):,} rows", lines)
@@ -62,7 +66,7 @@ class Table(SummaryRepr):
         raise KeyError(name)
 
     def with_details(self) -> Iterator["Table"]:
-        """This table and those beside it."""
+        """Yields this table and its details."""
         yield self
         for table in self.details:
             yield from table.with_details()
@@ -73,18 +77,20 @@ class Table(SummaryRepr):
         values = [_python_values(column.values) for column in self.columns]
         return [dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)]
 
+    def take(self, rows: Int64 | Bool | slice) -> "Table":
+        """Returns the table of these rows, with all details."""
+        return replace(self, columns=[column.take(rows) for column in self.columns])
+
     def pieces(self) -> Iterator["Table"]:
-        """Yields the same table in parts of so many rows, for what would be large row by row; none without rows."""
-        for first in range(0, len(self), ROWS_AT_ONCE):
-            columns = [Column(name, unit, values[first : first + ROWS_AT_ONCE]) for name, unit, values in self.columns]
-            yield Table(self.name, self.title, columns, self.note)
+        """Yields the table in pieces of ROWS_AT_ONCE rows, as rows take much more memory than columns."""
+        return (self.take(slice(first, first + ROWS_AT_ONCE)) for first in range(0, len(self), ROWS_AT_ONCE))
 
     def to_json(self) -> bytes:
         """Returns the rows as a JSON list; null for unknown numbers."""
         return b"".join(self.json_pieces())
 
     def json_pieces(self) -> Iterator[bytes]:
-        """Yields the same in pieces."""
+        """Yields the text of `to_json` in pieces."""
         separator = b"["
         for piece in self.pieces():
             yield separator + orjson.dumps(piece.rows())[1:-1]
@@ -116,7 +122,7 @@ def microseconds(name: str, ns: npt.NDArray[np.number] | Sequence[int]) -> Colum
 
 
 def percentage(name: str, part: npt.ArrayLike, whole: npt.ArrayLike) -> Column:
-    """Returns a column of shares in percent; NaN where the whole is 0."""
+    """Returns a column of shares in percent; NaN if the whole is 0."""
     part, whole = np.broadcast_arrays(np.asarray(part, np.float64), np.asarray(whole, np.float64))
     return Column(name, "%", np.divide(100 * part, whole, out=np.full(part.shape, np.nan), where=whole != 0))
 
@@ -127,25 +133,29 @@ def texts(name: str, strings: Categorical) -> Column:
     return Column(name, "", [table[code] for code in strings.codes.tolist()])
 
 
+def integers(name: str, values: Sequence[int], unit: str = "") -> Column:
+    """Returns a column of whole numbers."""
+    return Column(name, unit, np.array(values, np.int64))
+
+
 def rank_column(rank: int, count: int) -> Column:
-    """Returns a column that says `count` times which rank."""
+    """Returns a column `rank` of `count` equal values."""
     return Column("rank", "", np.full(count, rank, np.int64))
 
 
-def joined(tables: Sequence[tuple[int, Table]]) -> Table:
-    """Returns the same table of several ranks, one below the other. A note says which ranks it is about where it is not
-    about all.
+def concat(tables: Sequence[tuple[int, Table]]) -> Table:
+    """Returns the table of several ranks, given as (rank, table), one below the other.
+
+    A note that only some ranks have begins with these ranks.
     """
     first = tables[0][1]
-    filled = [table for _, table in tables if len(table)] or [first]
-    columns = [_stacked([table.columns[place] for table in filled]) for place in range(len(first.columns))]
-    details = tuple(
-        joined([(rank, table.details[place]) for rank, table in tables]) for place in range(len(first.details))
-    )
-    return Table(first.name, first.title, columns, _notes(tables), details)
+    not_empty = [table.columns for _, table in tables if len(table)] or [first.columns]
+    columns = [_concat_columns(same) for same in zip(*not_empty, strict=True)]
+    details = zip(*([(rank, detail) for detail in table.details] for rank, table in tables), strict=True)
+    return Table(first.name, first.title, columns, _notes(tables), tuple(map(concat, details)))
 
 
-def _stacked(columns: Sequence[Column]) -> Column:
+def _concat_columns(columns: Sequence[Column]) -> Column:
     name, unit, values = columns[0]
     if isinstance(values, list):
         return Column(name, unit, [text for column in columns for text in column.values])

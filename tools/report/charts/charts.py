@@ -8,7 +8,7 @@ import numpy as np
 from ...analyses import Table
 from ...view import short_name
 from ..cells import shortened
-from ..rows import first_rows, largest_rows
+from ..rows import largest
 from .drawing import (
     LOGARITHMIC,
     POWERS,
@@ -56,19 +56,19 @@ def step_breakdown(table: Table) -> list[Chart]:
     parts = {"computation": "computation", "exposed_communication": "exposed communication", "rest": "idle and copies"}
     rows = [
         {**row, "place": place(row), "number": number, "part": label, "part_time": time}
-        for number, row in enumerate(first_rows(table, SHOWN_STEPS))
+        for number, row in enumerate(table.take(slice(SHOWN_STEPS)).rows())
         for name, label in parts.items()
         if (time := row.get(name, row["time"] - row["computation"] - row["exposed_communication"])) > 0
     ]
-    told = hover("step", "place", "part", "part_time [µs]", "time [µs]", "bound", "outlier")
+    tooltip = hover("step", "place", "part", "part_time [µs]", "time [µs]", "bound", "outlier")
     bars = (
-        alt.Chart(data(rows, "number", *fields_of(told)))
+        alt.Chart(data(rows, "number", *fields_of(tooltip)))
         .mark_bar()
         .encode(
             alt.X("number:O", title="steps in order", axis=alt.Axis(labels=False, ticks=False)),
             alt.Y("part_time:Q", title="time [µs]", stack="zero", axis=alt.Axis(tickCount=5)),
             by_label(parts.values()),
-            tooltip=told,
+            tooltip=tooltip,
         )
     )
     return [sized(bars, 170)]
@@ -98,9 +98,11 @@ def kernel_breakdown_kernels(table: Table) -> list[Chart]:
 def kernel_duration_distribution(table: Table) -> list[Chart]:
     """Returns a box from quartile to quartile, a line from the 5th to the 95th percentile, a tick at the median."""
     rows = largest_names(table.rows(), "sum")
-    told = ("min [µs]", "q05 [µs]", "q25 [µs]", "q50 [µs]", "q75 [µs]", "q95 [µs]", "max [µs]")
+    quantiles = ("min [µs]", "q05 [µs]", "q25 [µs]", "q50 [µs]", "q75 [µs]", "q95 [µs]", "max [µs]")
     order = alt.EncodingSortField("sum", order="descending")
-    base = alt.Chart(data(rows)).encode(alt.Y("short:N", title=None, sort=order), tooltip=hover("name", "count", *told))
+    base = alt.Chart(data(rows)).encode(
+        alt.Y("short:N", title=None, sort=order), tooltip=hover("name", "count", *quantiles)
+    )
     axis = alt.X("q05:Q", scale=LOGARITHMIC, axis=POWERS, title="duration [µs], logarithmic")
     whisker = base.mark_rule(color="var(--muted)").encode(axis, x2="q95:Q")
     box = base.mark_bar(height=12, color="var(--computation)").encode(alt.X("q25:Q"), x2="q75:Q")
@@ -123,17 +125,17 @@ def launch_statistics(table: Table) -> list[Chart]:
     """Returns the launches with the longest delays, each a point; both axes are logarithmic."""
     rows = [
         {**row, "flags": row["flags"] or "none", "name": short_name(row["name"])}
-        for row in largest_rows(table, "delay", SHOWN_POINTS)
+        for row in largest(table, "delay", SHOWN_POINTS).rows()
     ]
-    told = hover("name", "api", "rank", "stream", "host [µs]", "device [µs]", "delay [µs]", "flags")
+    tooltip = hover("name", "api", "rank", "stream", "host [µs]", "device [µs]", "delay [µs]", "flags")
     points = (
-        alt.Chart(data(rows, *fields_of(told)))
+        alt.Chart(data(rows, *fields_of(tooltip)))
         .mark_circle(size=36, opacity=0.6)
         .encode(
             alt.X("device:Q", scale=LOGARITHMIC, axis=POWERS, title="duration on the device [µs], logarithmic"),
             alt.Y("delay:Q", scale=LOGARITHMIC, axis=POWERS, title="delay after the call [µs]"),
             by_series("flags"),
-            tooltip=told,
+            tooltip=tooltip,
         )
     )
     return [sized(points, 240)]
@@ -153,11 +155,11 @@ def launch_statistics_short_kernels(table: Table) -> list[Chart]:
         {
             "duration": f"{begin:,.0f} to {end:,.0f}",
             "begin": begin,
-            "kernels": kernels[own].sum(),
-            "time": time[own].sum(),
+            "kernels": kernels[in_bucket].sum(),
+            "time": time[in_bucket].sum(),
         }
         for begin, end in sorted(set(zip(first.tolist(), last.tolist(), strict=True)))
-        for own in [first == begin]
+        for in_bucket in [first == begin]
     ]
     bars = (
         alt.Chart(data(rows))
@@ -175,7 +177,7 @@ def counters(table: Table) -> list[Chart]:
     """Returns the queue lengths and the bandwidths of copies, a lane for each series."""
     ranks, time, value = (np.asarray(table[name]) for name in ("rank", "ts", "value"))
     keys = list(zip(ranks.tolist(), table["device"], table["counter"], table["stream"], strict=True))
-    first = [place for place in range(len(keys)) if place == 0 or keys[place] != keys[place - 1]]
+    first = [row for row in range(len(keys)) if row == 0 or keys[row] != keys[row - 1]]
     queues: dict[str, Steps] = {}
     copies: dict[str, Steps] = {}
     for begin, end in zip(first, [*first[1:], len(keys)], strict=True):
@@ -214,10 +216,10 @@ def collectives_over_ranks(table: Table) -> list[Chart]:
     """Returns how far apart members arrive, by the order of collectives, and the bandwidth by size."""
     rows = [
         {**row, "number": number, "last": f"rank {row['straggler']}"}
-        for number, row in enumerate(first_rows(table, SHOWN_POINTS))
+        for number, row in enumerate(table.take(slice(SHOWN_POINTS)).rows())
     ]
-    told = hover("collective", "group", "sequence", "present", "last", "latency [µs]", "start_skew [µs]", "size [B]")
-    base = alt.Chart(data(rows)).encode(tooltip=[*told, *hover("bus_bandwidth [GB/s]")])
+    tooltip = hover("collective", "group", "sequence", "present", "last", "latency [µs]", "start_skew [µs]", "size [B]")
+    base = alt.Chart(data(rows)).encode(tooltip=[*tooltip, *hover("bus_bandwidth [GB/s]")])
     skew = base.mark_bar(minBandSize=2).encode(
         alt.X("number:O", title="collectives in order", axis=alt.Axis(labels=False, ticks=False)),
         alt.Y("start_skew:Q", title="first to last arrival [µs]", axis=alt.Axis(tickCount=5)),
@@ -271,15 +273,15 @@ def trace_diff(table: Table) -> list[Chart]:
     for row in rows:
         row["label"] = f"{row['kind']} {shortened(short_name(row['name']), 48)} {shortened(row['shape'], 24)}".strip()
     present = {row["part"] for row in rows}
-    told = ("count_a", "count_b", "time_a [µs]", "time_b [µs]", "difference [µs]")
+    fields = ("count_a", "count_b", "time_a [µs]", "time_b [µs]", "difference [µs]")
     bars = (
         alt.Chart(data(rows))
         .mark_bar(height={"band": 0.7})
         .encode(
             alt.X("difference:Q", title="B less A [µs]", axis=alt.Axis(tickCount=6)),
             alt.Y("label:N", title=None, sort=None),
-            by_label(one for one in CATEGORIES if one in present),
-            tooltip=hover("kind", "name", "shape", "category", *told),
+            by_label(category for category in CATEGORIES if category in present),
+            tooltip=hover("kind", "name", "shape", "category", *fields),
         )
     )
     return [sized(bars, per_value(rows, "label", 24))]

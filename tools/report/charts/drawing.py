@@ -70,9 +70,9 @@ def _hover(field: str, bracket: str, unit: str) -> alt.Tooltip:
     return alt.Tooltip(f"{field}:Q", title=title, format=NUMBER) if bracket else alt.Tooltip(f"{field}:N", title=title)
 
 
-def fields_of(told: list[alt.Tooltip]) -> list[str]:
+def fields_of(tooltips: list[alt.Tooltip]) -> list[str]:
     """Returns the fields that a hover shows."""
-    return [str(one["shorthand"]).partition(":")[0] for one in told]
+    return [str(tooltip["shorthand"]).partition(":")[0] for tooltip in tooltips]
 
 
 def sized(chart: Chart, height: int) -> Chart:
@@ -89,17 +89,17 @@ def stacked(rows: Sequence[Row], labels: Iterable[str], y: str, x: str, title: s
     """Horizontal bars of parts, stacked in the order of `labels`; rows hold `y`, `x` and `part`."""
     present = {row["part"] for row in rows}
     order = {label: number for number, label in enumerate(label for label in labels if label in present)}
-    told = hover(y, "part", *more)
+    tooltips = hover(y, "part", *more)
     ordered = [{**row, "order": order[row["part"]]} for row in rows]
     bars = (
-        alt.Chart(data(ordered, x, "order", *fields_of(told)))
+        alt.Chart(data(ordered, x, "order", *fields_of(tooltips)))
         .mark_bar(height={"band": 0.72})
         .encode(
             alt.X(f"{x}:Q", title=title, stack="zero", axis=alt.Axis(tickCount=6)),
             alt.Y(f"{y}:N", title=None, sort=None),
             by_label(order),
             alt.Order("order:Q"),
-            tooltip=told,
+            tooltip=tooltips,
         )
     )
     return sized(bars, per_value(rows, y, 34))
@@ -108,8 +108,8 @@ def stacked(rows: Sequence[Row], labels: Iterable[str], y: str, x: str, title: s
 def ranked(rows: Sequence[Row], x: str, title: str, *more: str, labels: Iterable[str] = ()) -> Chart:
     """Horizontal bars of names, the longest on top: the mean over ranks as a bar and, of several, each rank as a tick."""
     order = alt.EncodingSortField(x, op="max", order="descending")
-    told = hover("name", "rank", f"{x} [{title.rpartition('[')[2]}", *more)
-    fields = ["short", *(["part"] if labels else []), *fields_of(told)]
+    tooltips = hover("name", "rank", f"{x} [{title.rpartition('[')[2]}", *more)
+    fields = ["short", *(["part"] if labels else []), *fields_of(tooltips)]
     base = alt.Chart(data(rows, *fields)).encode(alt.Y("short:N", title=None, sort=order))
     bars = base.mark_bar(height={"band": 0.7}, color="var(--computation)").encode(
         alt.X(f"mean({x}):Q", title=title, stack=None, axis=alt.Axis(tickCount=6)),
@@ -118,8 +118,8 @@ def ranked(rows: Sequence[Row], x: str, title: str, *more: str, labels: Iterable
     if labels:
         bars = bars.encode(by_label(labels))
     if len({row["rank"] for row in rows}) == 1:
-        return sized(bars.encode(alt.X(f"{x}:Q", title=title), tooltip=told), per_value(rows, "short", 22))
-    ticks = base.mark_tick(color="var(--ink)", thickness=2, height=12).encode(alt.X(f"{x}:Q"), tooltip=told)
+        return sized(bars.encode(alt.X(f"{x}:Q", title=title), tooltip=tooltips), per_value(rows, "short", 22))
+    ticks = base.mark_tick(color="var(--ink)", thickness=2, height=12).encode(alt.X(f"{x}:Q"), tooltip=tooltips)
     return sized(alt.layer(bars, ticks), per_value(rows, "short", 22))
 
 

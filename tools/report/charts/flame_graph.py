@@ -42,7 +42,7 @@ def _of_rank(rows: list[Row], time: str) -> Chart | None:
     shown = [bar for bar in shown if bar["to"] - bar["from"] > NARROWEST * whole]
     if not shown:
         return None
-    told = hover("path", "time [µs]", "of_all [%]", "self [µs]", "critical_pct [%]", "ops []", "activities []")
+    tooltip = hover("path", "time [µs]", "of_all [%]", "self [µs]", "critical_pct [%]", "ops []", "activities []")
     base = alt.Chart(
         data(
             [{**bar, "of_all": 100 * bar["time"] / whole, "self": bar[f"{time}_self"]} for bar in shown],
@@ -60,20 +60,20 @@ def _of_rank(rows: list[Row], time: str) -> Chart | None:
             "activities",
         )
     )
-    place = alt.Y("depth:O", title=None, axis=None)
+    y = alt.Y("depth:O", title=None, axis=None)
     scale = alt.Scale(domain=[0, whole], nice=False)
     boxes = base.mark_rect(stroke="var(--paper)", fillOpacity=0.45).encode(
         alt.X("from:Q", title=None, scale=scale, axis=alt.Axis(tickCount=6, grid=False)),
-        place,
+        y,
         alt.Color("kind:N", scale=alt.Scale(range=SERIES), legend=None),
         x2="to:Q",
-        tooltip=told,
+        tooltip=tooltip,
     )
     letters = f"(datum.to - datum.from) / {whole} * width / {LETTER} - 2"
     names = (
         base.transform_calculate(label=f"{letters} > 2 ? truncate(datum.name, {letters}) : ''")
         .mark_text(align="left", dx=4, fontSize=11.5, color="var(--ink)", clip=True)
-        .encode(alt.X("from:Q", scale=scale), place, alt.Text("label:N"), tooltip=told)
+        .encode(alt.X("from:Q", scale=scale), y, alt.Text("label:N"), tooltip=tooltip)
     )
     return sized(alt.layer(boxes, names), MODULE * (1 + max(bar["depth"] for bar in shown)))
 

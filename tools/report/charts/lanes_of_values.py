@@ -22,7 +22,7 @@ def series(lanes: dict[str, Steps], title: str, unit: str) -> Chart:
     """Returns all lanes on one scale, whose upper end is in the title."""
     names = list(lanes)
     highest = max(float(value.max()) for _, value in lanes.values()) or 1.0
-    most = max(SHOWN_STEPS // len(lanes), FEWEST_STEPS)
+    most_steps = max(SHOWN_STEPS // len(lanes), FEWEST_STEPS)
     field = f"value [{unit}]"
     rows = [
         {
@@ -30,11 +30,11 @@ def series(lanes: dict[str, Steps], title: str, unit: str) -> Chart:
             "from": start,
             "to": end,
             "value": height,
-            "base": place,
-            "top": place - FILLED * height / highest,
+            "base": position,
+            "top": position - FILLED * height / highest,
         }
-        for place, name in enumerate(names, 1)
-        for start, end, height in _shown(*lanes[name], most)
+        for position, name in enumerate(names, 1)
+        for start, end, height in _shown(*lanes[name], most_steps)
     ]
     axis = alt.Axis(
         values=list(range(1, len(names) + 1)), labelExpr=f"{orjson.dumps(names).decode()}[datum.value - 1]", grid=True
@@ -59,17 +59,17 @@ def series(lanes: dict[str, Steps], title: str, unit: str) -> Chart:
     return sized(bars, lane * len(names))
 
 
-def _shown(time: Floats, value: Floats, most: int) -> list[tuple[float, float, float]]:
-    """(from, to, value) where the value is not 0; of more than `most` steps the highest in each interval of time."""
-    kept = _steps(time, value, most)
+def _shown(time: Floats, value: Floats, most_steps: int) -> list[tuple[float, float, float]]:
+    """(from, to, value) where the value is not 0; of more than `most_steps` steps the highest in each interval of time."""
+    kept = _steps(time, value, most_steps)
     ends = np.append(time[kept][1:], time[-1:])
     shown = (value[kept] > 0) & (ends > time[kept])
     return list(zip(time[kept][shown].tolist(), ends[shown].tolist(), value[kept][shown].tolist(), strict=True))
 
 
-def _steps(time: Floats, value: Floats, most: int) -> Int64:
-    if len(time) <= most:
+def _steps(time: Floats, value: Floats, most_steps: int) -> Int64:
+    if len(time) <= most_steps:
         return np.arange(len(time))
-    interval = np.searchsorted(np.linspace(time[0], time[-1], most), time)
+    interval = np.searchsorted(np.linspace(time[0], time[-1], most_steps), time)
     order = np.lexsort((-value, interval))
     return np.sort(order[np.unique(interval[order], return_index=True)[1]])

@@ -21,27 +21,29 @@ def memory_timeline(table: Table) -> list[Chart]:
     """Returns a curve for each device, those with the highest peaks, but none that would be flat beside them; of a long
     one the highest value in each stretch.
     """
-    ranks, devices, allocated = (np.asarray(table[name]) for name in ("rank", "device", "allocated"))
-    places, number = np.unique(np.stack([ranks, devices], axis=1), axis=0, return_inverse=True)
+    ranks, device, allocated = (np.asarray(table[name]) for name in ("rank", "device", "allocated"))
+    devices_, number = np.unique(np.stack([ranks, device], axis=1), axis=0, return_inverse=True)
     number = number.reshape(-1)
-    peaks = np.zeros(len(places), np.int64)
+    peaks = np.zeros(len(devices_), np.int64)
     np.maximum.at(peaks, number, allocated)
     chosen = [
-        one for one in np.argsort(-peaks, kind="stable")[:SHOWN_CURVES].tolist() if peaks[one] >= FLAT * peaks.max()
+        curve
+        for curve in np.argsort(-peaks, kind="stable")[:SHOWN_CURVES].tolist()
+        if peaks[curve] >= FLAT * peaks.max()
     ]
-    return [_curve(table, np.flatnonzero(number == one), *places[one].tolist()) for one in chosen]
+    return [_curve(table, np.flatnonzero(number == curve), *devices_[curve].tolist()) for curve in chosen]
 
 
 def _curve(table: Table, rows: Int64, rank: int, device: int) -> Chart:
-    where = f"rank {rank} · {'host' if device == HOST else f'device {device}'}"
+    label = f"rank {rank} · {'host' if device == HOST else f'device {device}'}"
     value = np.asarray(table["allocated"])[rows]
     kept = rows[_kept(value)]
     points = _points(table, kept)
-    told = hover("place", "ts [µs]", "allocated [MB]", "reserved [MB]", "step")
-    base = alt.Chart(data([{"place": where, **row} for row in points])).encode(
-        alt.X("ts:Q", title="time [µs]", axis=alt.Axis(tickCount=8, grid=False)), tooltip=told
+    tooltip = hover("place", "ts [µs]", "allocated [MB]", "reserved [MB]", "step")
+    base = alt.Chart(data([{"place": label, **row} for row in points])).encode(
+        alt.X("ts:Q", title="time [µs]", axis=alt.Axis(tickCount=8, grid=False)), tooltip=tooltip
     )
-    axis = alt.Y("allocated:Q", title=f"{where} [MB]", axis=alt.Axis(tickCount=5))
+    axis = alt.Y("allocated:Q", title=f"{label} [MB]", axis=alt.Axis(tickCount=5))
     area = base.mark_area(
         interpolate="step-after", line={"color": "var(--computation)"}, color="var(--computation)", fillOpacity=0.35
     ).encode(axis)
@@ -54,8 +56,8 @@ def _curve(table: Table, rows: Int64, rank: int, device: int) -> Chart:
         layers.append(rule.encode(alt.X("ts:Q"), tooltip=hover("step", "ts [µs]")))
     highest = max(points, key=lambda row: row["allocated"])
     peak = alt.Chart(
-        data([{"place": where, **highest, "label": f"peak {highest['allocated']:,.1f} MB"}], name="peak")
-    ).encode(alt.X("ts:Q"), alt.Y("allocated:Q"), tooltip=told)
+        data([{"place": label, **highest, "label": f"peak {highest['allocated']:,.1f} MB"}], name="peak")
+    ).encode(alt.X("ts:Q"), alt.Y("allocated:Q"), tooltip=tooltip)
     layers += [
         peak.mark_point(color="var(--ink)", filled=True, size=60),
         peak.mark_text(align="left", dx=8, dy=-6, color="var(--ink)").encode(text="label:N"),
@@ -66,8 +68,13 @@ def _curve(table: Table, rows: Int64, rank: int, device: int) -> Chart:
 def _points(table: Table, rows: Int64) -> list[Row]:
     reserved = np.asarray(table["reserved"], np.float64)[rows] / MEGA
     return [
-        {"ts": ts, "allocated": used / MEGA, "reserved": None if held != held else held, "step": table["step"][row]}
-        for row, ts, used, held in zip(
+        {
+            "ts": ts,
+            "allocated": used / MEGA,
+            "reserved": None if kept_bytes != kept_bytes else kept_bytes,
+            "step": table["step"][row],
+        }
+        for row, ts, used, kept_bytes in zip(
             rows.tolist(),
             np.asarray(table["ts"])[rows].tolist(),
             np.asarray(table["allocated"])[rows].tolist(),

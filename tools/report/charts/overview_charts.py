@@ -27,8 +27,8 @@ def _of_devices(kernels: Table, devices: Table) -> Chart:
     for row in rows:
         total[row["place"], row["part"]] = total.get((row["place"], row["part"]), 0) + row["time"]
     summed: list[Row] = [
-        {"place": where, "part": part, "time": time, "share": 100 * time / (span[where] or 1)}
-        for (where, part), time in total.items()
+        {"place": device, "part": part, "time": time, "share": 100 * time / (span[device] or 1)}
+        for (device, part), time in total.items()
     ]
     return stacked(summed, SPENT, "place", "time", "time [µs]", "time [µs]", "share [%]")
 

@@ -3,7 +3,7 @@
 import altair as alt
 
 from ...analyses import Table
-from ..rows import Row, largest_rows
+from ..rows import Row, largest
 from .drawing import Chart, by_series, data, fields_of, hover, sized
 
 SHOWN_OPS = 1500
@@ -15,11 +15,11 @@ def efficiency(table: Table) -> list[Chart]:
 
     No chart where no op has both.
     """
-    named = [{**row, "limit": row["bound"] or "device not known"} for row in largest_rows(table, "time", SHOWN_OPS)]
+    named = [{**row, "limit": row["bound"] or "device not known"} for row in largest(table, "time", SHOWN_OPS).rows()]
     rows = [row for row in named if row["intensity"] and row["speed"]]
     if not rows:
         return []
-    told = hover(
+    tooltip = hover(
         "op", "shape", "rank", "kernels", "time [µs]", "intensity [FLOP/B]", "speed [TFLOP/s]", "speed_pct [%]",
         "bandwidth [GB/s]", "bandwidth_pct [%]", "limit",
     )  # fmt: skip
@@ -34,13 +34,13 @@ def efficiency(table: Table) -> list[Chart]:
         alt.Y("speed:Q", scale=scale, title="TFLOP/s, logarithmic", axis=alt.Axis(format="~g", tickCount=6)),
     )
     points = (
-        alt.Chart(data(rows, *fields_of(told)))
+        alt.Chart(data(rows, *fields_of(tooltip)))
         .mark_circle(opacity=0.6)
         .encode(
             *axes,
             alt.Size("time:Q", legend=None, scale=alt.Scale(range=[20, 500])),
             by_series("limit", "limited by"),
-            tooltip=told,
+            tooltip=tooltip,
         )
     )
     roofs = _roofs(rows)

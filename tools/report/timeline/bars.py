@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ....schema.columns import Bool, Categorical, Int64, NodeIds, Ns, Rows, is_group_start
+from ....schema.columns import Bool, Categorical, Int64, NodeIds, Ns, Rows, busy_until
 from ....schema.graph import DependencyKind
 from ...replay import Replay, Workload, critical_path, replay_ranks
 from ...view import LOOKS, lane_names, looks
@@ -55,9 +55,9 @@ def began(replays: Sequence[Replay]) -> Ns:
     """
     if len(replays) < 2:
         return np.zeros(len(replays), np.int64)
-    together = replay_ranks([replay.work.graphs[0] for replay in replays]).work
-    start = np.where(together.is_timed, together.measured_start_ns, np.iinfo(np.int64).max)
-    first = np.minimum.reduceat(start, together.first_row)
+    joint = replay_ranks([replay.work.graphs[0] for replay in replays]).work
+    start = np.where(joint.is_timed, joint.measured_start_ns, np.iinfo(np.int64).max)
+    first = np.minimum.reduceat(start, joint.first_row)
     return np.asarray(first - first.min())
 
 
@@ -65,11 +65,14 @@ def bars_of(rank: int, replay: Replay, begin_ns: int = 0) -> Bars:
     """Returns a rank whose first node started at `begin_ns`. O(n log n)."""
     work = replay.work
     graph, timed = work.graphs[0], np.flatnonzero(work.is_timed)
-    drawn = sorted(np.unique(work.lane[timed]).tolist(), key=lambda one: (work.lanes[one].is_stream, work.lanes[one]))
-    place = np.full(len(work.lanes), -1)
-    place[drawn] = range(len(drawn))
-    order = timed[np.lexsort((work.measured_start_ns[timed], place[work.lane[timed]]))]
-    lane, start, end = (column[order] for column in (place[work.lane], work.measured_start_ns, work.measured_end_ns))
+    drawn = sorted(
+        np.unique(work.lane[timed]).tolist(),
+        key=lambda number: (work.lanes[number].is_stream, work.lanes[number]),
+    )
+    position = np.full(len(work.lanes), -1)
+    position[drawn] = range(len(drawn))
+    order = timed[np.lexsort((work.measured_start_ns[timed], position[work.lane[timed]]))]
+    lane, start, end = (column[order] for column in (position[work.lane], work.measured_start_ns, work.measured_end_ns))
     path = critical_path(replay).row
     path = path[path < len(work)]
     path = path[work.is_timed[path]]
@@ -78,25 +81,17 @@ def bars_of(rank: int, replay: Replay, begin_ns: int = 0) -> Bars:
     names = lane_names(work)
     return Bars(
         rank,
-        [f"rank {rank} · {names[one]}" for one in drawn],
+        [f"rank {rank} · {names[lane_number]}" for lane_number in drawn],
         lane,
         start + begin_ns,
         end + begin_ns,
-        _alone(lane, start, end) + begin_ns,
+        np.clip(busy_until(lane, start, end), start, np.maximum(end, start)) + begin_ns,
         graph.name.take(order),
         looks(graph, work.node_class)[order],
         critical[order],
         graph.id[order],
         _arrows(work, order, path),
     )
-
-
-def _alone(lane: Int64, start: Ns, end: Ns) -> Ns:
-    """Returns when the bars before each on its lane have ended, from its own start to its own end."""
-    extent = int(end.max(initial=0)) + 1
-    latest = np.maximum.accumulate(end + lane * extent) - lane * extent
-    before = np.where(is_group_start(lane), 0, np.append(0, latest[:-1])[: len(latest)])
-    return np.clip(before, start, np.maximum(end, start))
 
 
 def _arrows(work: Workload, order: Rows, path: Rows) -> Arrows:
@@ -115,8 +110,12 @@ def lane_times(bars: Bars) -> list[Row]:
     cell = bars.lane * len(LOOKS) + bars.look
     total = np.bincount(cell, bars.end_ns - bars.alone_ns)
     return [
-        {"lane": bars.lanes[place // len(LOOKS)], "kind": LOOKS[place % len(LOOKS)], "time": float(total[place]) / 1000}
-        for place in np.flatnonzero(total).tolist()
+        {
+            "lane": bars.lanes[number // len(LOOKS)],
+            "kind": LOOKS[number % len(LOOKS)],
+            "time": float(total[number]) / 1000,
+        }
+        for number in np.flatnonzero(total).tolist()
     ]
 
 

@@ -29,14 +29,14 @@ class Packed(NamedTuple):
     text: str
 
 
-def packed(columns: Mapping[str, Int64], after: bytes = b"") -> Packed:
+def packed(columns: Mapping[str, Int64], suffix: bytes = b"") -> Packed:
     """Returns the columns, and bytes that follow them."""
     shapes, parts = dict[str, tuple[int, int]](), list[bytes]()
     for name, values in columns.items():
         planes = _planes(values)
         shapes[name] = len(values), len(planes)
         parts.append(planes.tobytes())
-    return Packed(shapes, base64.b64encode(zlib.compress(b"".join([*parts, after]), LEVEL)).decode())
+    return Packed(shapes, base64.b64encode(zlib.compress(b"".join([*parts, suffix]), LEVEL)).decode())
 
 
 def _planes(values: Int64) -> npt.NDArray[np.uint8]:

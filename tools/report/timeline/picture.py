@@ -36,8 +36,8 @@ def strips(bars: Bars, length_ns: int) -> list[Strip]:
     everything: Bool = np.ones(len(bars), bool)
     sums = summarised(bars, everything, length_ns, STRETCHES)
     share = np.zeros((len(bars.lanes), len(STACKED), STRETCHES))
-    place: Int64 = np.array([STACKED.index(look) for look in LOOKS])[sums.kind // 2]
-    np.add.at(share, (sums.lane, place), sums.time_ns / sums.width_ns)
+    layer: Int64 = np.array([STACKED.index(look) for look in LOOKS])[sums.kind // 2]
+    np.add.at(share, (sums.lane, layer), sums.time_ns / sums.width_ns)
     return [Strip(bars.rank, lane, share[number]) for number, lane in enumerate(bars.lanes)]
 
 
@@ -57,7 +57,7 @@ def picture(drawn: Sequence[Strip], length_ns: int) -> str:
         for look, low, high in zip(STACKED, below, tops, strict=True):
             if (high > low).any():
                 parts.append(f'<path style="fill:var(--{look})" d="{_area(bottom, low.tolist(), high.tolist())}"/>')
-    spent = [look for place, look in enumerate(STACKED) if any(strip.share[place].any() for strip in shown)]
+    spent = [look for layer, look in enumerate(STACKED) if any(strip.share[layer].any() for strip in shown)]
     legend = " ".join(f'<tspan style="fill:var(--{look})">■</tspan> {look}' for look in spent)
     more = f", {len(drawn) - LANES} more lanes are not drawn" if len(drawn) > LANES else ""
     parts.append(f'<text x="0" y="{height - 5}">0 to {length_ns / 1000:,.0f} µs{more}: {legend}</text></svg>')
@@ -67,10 +67,10 @@ def picture(drawn: Sequence[Strip], length_ns: int) -> str:
 def _area(bottom: float, low: list[float], high: list[float]) -> str:
     """Returns a rectangle for each run of stretches that are alike."""
     drawn, begin = list[str](), 0
-    for place in range(1, STRETCHES + 1):
-        if place == STRETCHES or (low[place], high[place]) != (low[begin], high[begin]):
+    for stretch in range(1, STRETCHES + 1):
+        if stretch == STRETCHES or (low[stretch], high[stretch]) != (low[begin], high[begin]):
             if high[begin] > low[begin]:
-                tall, wide = high[begin] - low[begin], STEP * (place - begin)
+                tall, wide = high[begin] - low[begin], STEP * (stretch - begin)
                 drawn.append(f"M{STEP * begin} {bottom - low[begin]:g}v{-tall:.3g}h{wide}v{tall:.3g}z")
-            begin = place
+            begin = stretch
     return "".join(drawn)

@@ -61,8 +61,8 @@ def summarised(bars: Bars, chosen: Bool, length_ns: int, finest: int) -> Summary
     # of a bar in one stretch all, of others what lies in their first and last
     head = np.where(within, end - start, (first % count + 1) * width - start)
     tail = np.where(within, 0, end - last % count * width)
-    whole = np.cumsum(np.bincount(np.minimum(first + 1, size - 1), ~within, size) - np.bincount(last, ~within, size))
-    time = np.bincount(first, head, size) + np.bincount(last, tail, size) + whole * width
+    covered = np.cumsum(np.bincount(np.minimum(first + 1, size - 1), ~within, size) - np.bincount(last, ~within, size))
+    time = np.bincount(first, head, size) + np.bincount(last, tail, size) + covered * width
     began = key * count + np.minimum(bars.start_ns[chosen] // width, count - 1)
     shape = len(keys), count
     return Summary(

@@ -13,7 +13,7 @@ from ...replay import Replay
 from ...view import LOOKS
 from ..cells import short_and_full
 from .bars import Bars, Row, bars_of, began, lane_times, timed
-from .detail import around_the_path, detailed, order_of_detail
+from .detail import detailed, order_of_detail, window_around_path
 from .packed import Packed, packed
 from .picture import Strip, picture, strips
 from .summary import Summary, kinds, summarised
@@ -39,14 +39,14 @@ class Timeline(NamedTuple):
     window: tuple[float, float]
     whole: tuple[float, float]
     bars: int
-    told: int
+    shown: int
     coarsest: float
     json: bytes
     picture: str
     lane_times: list[Row]
 
 
-class Told(NamedTuple):
+class PackedRank(NamedTuple):
     """A rank on the page: what it unpacks, how many bars are told, and the stretch in which the others are summed up, 0
     for none.
     """
@@ -63,63 +63,65 @@ def timeline(replays: Mapping[int, Replay], around: int, room: int = ROOM) -> Ti
     The small ranks are told whole, the large ones share equally what these leave; the largest says what is seen first.
     One rank at a time, linear in bars but for sorting.
     """
-    known = timed(replays)
-    if not known:
+    timed_replays = timed(replays)
+    if not timed_replays:
         return None
-    begin = dict(zip(known, began([*known.values()]).tolist(), strict=True))
-    length = max(int(one.work.measured_end_ns.max()) + begin[rank] for rank, one in known.items())
-    told, drawn, times, count = dict[int, Told](), list[Strip](), dict[int, list[Row]](), 0
-    *others, last = sorted(known, key=lambda rank: (len(known[rank].work), -rank))
-    largest = bars_of(last, known[last], begin[last])
-    window = around_the_path(largest, around // len(known))
-    for rank in (*others, last):
-        bars = largest if rank == last else bars_of(rank, known[rank], begin[rank])
-        told[rank] = told_within(bars, length, window, room // (len(known) - len(told)))
-        room, count = room - len(told[rank].json), count + len(bars)
+    begin = dict(zip(timed_replays, began([*timed_replays.values()]).tolist(), strict=True))
+    length = max(int(item.work.measured_end_ns.max()) + begin[rank] for rank, item in timed_replays.items())
+    packed_ranks, drawn, times, count = dict[int, PackedRank](), list[Strip](), dict[int, list[Row]](), 0
+    *smaller, last = sorted(timed_replays, key=lambda rank: (len(timed_replays[rank].work), -rank))
+    largest = bars_of(last, timed_replays[last], begin[last])
+    window = window_around_path(largest, around // len(timed_replays))
+    for rank in (*smaller, last):
+        bars = largest if rank == last else bars_of(rank, timed_replays[rank], begin[rank])
+        packed_ranks[rank] = packed_within(bars, length, window, room // (len(timed_replays) - len(packed_ranks)))
+        room, count = room - len(packed_ranks[rank].json), count + len(bars)
         drawn += strips(bars, length)
         times[rank] = lane_times(bars)
-    ranks = sorted(told)
+    ranks = sorted(packed_ranks)
     meta = {"length": length, "window": window, "looks": LOOKS}
-    json = b'{"meta":' + orjson.dumps(meta) + b',"ranks":[' + b",".join(told[rank].json for rank in ranks) + b"]}"
+    json = (
+        b'{"meta":' + orjson.dumps(meta) + b',"ranks":[' + b",".join(packed_ranks[rank].json for rank in ranks) + b"]}"
+    )
     return Timeline(
         ranks,
         (window[0] / 1000, window[1] / 1000),
         (min(begin.values()) / 1000, length / 1000),
         count,
-        sum(one.bars for one in told.values()),
-        max(one.width_ns for one in told.values()) / 1000,
+        sum(item.bars for item in packed_ranks.values()),
+        max(item.width_ns for item in packed_ranks.values()) / 1000,
         json,
         picture(sorted(drawn, key=lambda strip: strip.rank), length),
         [row for rank in ranks for row in times[rank]],
     )
 
 
-def told_within(bars: Bars, length_ns: int, window_ns: tuple[int, int], room: int) -> Told:
+def packed_within(bars: Bars, length_ns: int, window_ns: tuple[int, int], room: int) -> PackedRank:
     """Returns as many bars as about `room` bytes hold, of a run of `length_ns`, all in the window among them if that
     leaves half of the room.
     """
-    most, order = room // LEAST, None
+    bar_count, order = room // LEAST, None
     while True:
-        if len(bars) <= most:
+        if len(bars) <= bar_count:
             chosen = np.ones(len(bars), bool)
         else:
-            order = order or order_of_detail(bars, window_ns, most)
-            chosen = detailed(bars, order, most)
+            order = order or order_of_detail(bars, window_ns, bar_count)
+            chosen = detailed(bars, order, bar_count)
         sums = None if chosen.all() else _sums(bars, ~chosen, length_ns, room // SUMS)
-        made = _json(bars, chosen, sums)
-        if len(made) <= room or most <= FEWEST:
-            return Told(made, int(chosen.sum()), sums.width_ns if sums else 0)
+        json = _json(bars, chosen, sums)
+        if len(json) <= room or bar_count <= FEWEST:
+            return PackedRank(json, int(chosen.sum()), sums.width_ns if sums else 0)
         # the sums keep their size, and fewer bars compress less well
-        left = (room - room // SUMS) / (len(made) - (room // SUMS if sums else 0))
-        most = max(min(int(0.97 * most * left), int(chosen.sum()) - 1), FEWEST)
+        share = (room - room // SUMS) / (len(json) - (room // SUMS if sums else 0))
+        bar_count = max(min(int(0.97 * bar_count * share), int(chosen.sum()) - 1), FEWEST)
 
 
 def _sums(bars: Bars, chosen: Bool, length_ns: int, room: int) -> Summary:
     """Returns in stretches so short that they just fit."""
-    found = summarised(bars, chosen, length_ns, FINEST)
-    while found.filled.sum() * OF_CELL > room and found.time_ns.shape[1] > 1:
-        found = found.coarser()
-    return found
+    sums = summarised(bars, chosen, length_ns, FINEST)
+    while sums.filled.sum() * OF_CELL > room and sums.time_ns.shape[1] > 1:
+        sums = sums.coarser()
+    return sums
 
 
 def _json(bars: Bars, chosen: Bool, sums: Summary | None) -> bytes:
@@ -129,19 +131,23 @@ def _json(bars: Bars, chosen: Bool, sums: Summary | None) -> bytes:
     columns |= _arrow_columns(bars, chosen)
     if sums:
         columns |= _sum_columns(sums)
-    made = packed(columns, orjson.dumps([short_and_full(text) for text in texts]))
-    told = np.bincount(bars.lane[chosen], minlength=len(bars.lanes)).tolist()
+    packed_columns = packed(columns, orjson.dumps([short_and_full(text) for text in texts]))
+    shown = np.bincount(bars.lane[chosen], minlength=len(bars.lanes)).tolist()
     summed = np.bincount(bars.lane[~chosen], minlength=len(bars.lanes)).tolist()
     return orjson.dumps(
-        {"rank": bars.rank, "lanes": [*zip(bars.lanes, told, summed, strict=True)]} | _described(made, sums)
+        {"rank": bars.rank, "lanes": [*zip(bars.lanes, shown, summed, strict=True)]} | _described(packed_columns, sums)
     )
 
 
-def _described(made: Packed, sums: Summary | None) -> dict[str, Any]:
+def _described(packed_columns: Packed, sums: Summary | None) -> dict[str, Any]:
     rows = sums.filled.sum(axis=1).tolist() if sums else []
     keys = [*zip(sums.lane.tolist(), sums.kind.tolist(), rows, strict=True)] if sums else []
     width, count = (sums.width_ns, sums.time_ns.shape[1]) if sums else (0, 0)
-    return {"columns": made.columns, "sums": {"width": width, "count": count, "keys": keys}, "data": made.text}
+    return {
+        "columns": packed_columns.columns,
+        "sums": {"width": width, "count": count, "keys": keys},
+        "data": packed_columns.text,
+    }
 
 
 def _bar_columns(bars: Bars, chosen: Bool) -> dict[str, Int64]:
@@ -165,9 +171,9 @@ def _arrow_columns(bars: Bars, chosen: Bool) -> dict[str, Int64]:
     source.
     """
     source, target, is_step = bars.arrows
-    told = chosen[source] & chosen[target]
+    is_shown = chosen[source] & chosen[target]
     row = np.cumsum(chosen) - 1
-    source, target, is_step = row[source[told]], row[target[told]], is_step[told]
+    source, target, is_step = row[source[is_shown]], row[target[is_shown]], is_step[is_shown]
     order = np.lexsort((source, target))
     return {
         "target": np.diff(target[order], prepend=0),

@@ -16,11 +16,11 @@ from execgraph.tools.replay import replay
 from execgraph.tools.report import find_sources, read_ranks
 from execgraph.tools.report.timeline import timeline
 from execgraph.tools.report.timeline.bars import Arrows, Bars, bars_of
-from execgraph.tools.report.timeline.detail import around_the_path, detailed, order_of_detail
+from execgraph.tools.report.timeline.detail import detailed, order_of_detail, window_around_path
 from execgraph.tools.report.timeline.packed import packed
 from execgraph.tools.report.timeline.picture import LANES, STACKED, STRETCHES, picture, strips
 from execgraph.tools.report.timeline.summary import KINDS, Summary, kinds, summarised
-from execgraph.tools.report.timeline.timeline import told_within
+from execgraph.tools.report.timeline.timeline import packed_within
 from execgraph.tools.view import LOOKS
 from hypothesis import given, strategies as st
 from support.graphs import LAUNCH, GraphBuilder, rank_with_collective, training_step
@@ -260,10 +260,10 @@ def test_a_long_run_is_shown_first_around_the_longest_piece_of_its_critical_path
     for number in range(100):
         g.host("long" if number == 70 else "op", 10 * number, 9 if number == 70 else 2)
     found = bars(g.build())
-    start, end = around_the_path(found, 10)
+    start, end = window_around_path(found, 10)
     within = (found.start_ns <= end) & (found.end_ns >= start)
     assert 5 <= within.sum() <= 15 and within[70] and start > 600 and end < 800
-    assert around_the_path(found, 100) == (0, 992)
+    assert window_around_path(found, 100) == (0, 992)
 
 
 def test_told_are_the_window_the_longest_of_each_name_and_then_of_each_lane() -> None:
@@ -283,7 +283,7 @@ def test_told_are_the_window_the_longest_of_each_name_and_then_of_each_lane() ->
 def test_what_is_told_and_what_is_summed_is_all_there_is(count: int, seed: int, room: int) -> None:
     found = many_bars(count, seed)
     length = int(found.end_ns.max())
-    made = told_within(found, length, (0, 0), room)
+    made = packed_within(found, length, (0, 0), room)
     rank = json.loads(made.json)
     told, sums = read_bars(rank), read_sums(rank)
     spent = Counter[tuple[str, str]]()
@@ -308,7 +308,7 @@ def test_what_is_told_and_what_is_summed_is_all_there_is(count: int, seed: int, 
 @pytest.mark.parametrize("room", [30_000, 60_000, 200_000])
 def test_a_rank_takes_no_more_room_than_it_has_and_makes_use_of_it(room: int) -> None:
     found = many_bars(100_000)
-    made = told_within(found, int(found.end_ns.max()), (0, 1000), room)
+    made = packed_within(found, int(found.end_ns.max()), (0, 1000), room)
     assert 0.6 * room < len(made.json) <= room
     assert made.bars < 100_000
 
@@ -326,7 +326,7 @@ def test_small_ranks_are_told_whole_and_leave_their_room_to_the_large_ones() -> 
     assert found is not None and len(found.json) < 41_000
     large, small, other = (one["lanes"][0][1] for one in json.loads(found.json)["ranks"])
     assert small == 50 < large < 8000 and other == pytest.approx(large, rel=0.5)
-    assert found.told == large + small + other and found.bars == 16_050 and found.coarsest > 0
+    assert found.shown == large + small + other and found.bars == 16_050 and found.coarsest > 0
 
 
 def test_a_short_rank_does_not_make_the_first_view_all_of_a_long_one() -> None:
@@ -345,7 +345,7 @@ def test_arrows_lead_between_told_bars() -> None:
         call = g.host("call", 100 * number, 10 + number % 50)
         g.activity("kernel", 100 * number + 60, 5 + number % 30, after=[(call, LAUNCH)])
     found = bars(g.build())
-    rank = json.loads(told_within(found, int(found.end_ns.max()), (0, 0), 6000).json)
+    rank = json.loads(packed_within(found, int(found.end_ns.max()), (0, 0), 6000).json)
     columns, _ = numbers(rank["data"], rank["columns"])
     told = read_bars(rank)
     targets = np.cumsum(columns["target"]).tolist()
