@@ -34,11 +34,11 @@ class Peak(NamedTuple):
         >>> PEAKS[3].peak.tflops(np.array([2, 4, 0])).tolist()
         [312.0, 19.5, 0.0]
         """
-        known = np.zeros(max(FORMATS) + 1)
+        peaks = np.zeros(max(FORMATS) + 1)
         for size, formats in FORMATS.items():
-            known[size] = next(filter(None, (getattr(self, one) for one in formats)), 0.0)
-        inside = (element >= 0) & (element < len(known))
-        return np.where(inside, known[np.where(inside, element, 0)], 0.0)
+            peaks[size] = next(filter(None, (getattr(self, name) for name in formats)), 0.0)
+        inside = (element >= 0) & (element < len(peaks))
+        return np.where(inside, peaks[np.where(inside, element, 0)], 0.0)
 
 
 class Device(NamedTuple):

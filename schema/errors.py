@@ -34,7 +34,7 @@ def nearest(word: str, known: Iterable[str], listed: bool = True) -> str:
     >>> print(f"unknown target 'x'{nearest('x', ['generic', 'astra-sim'])}")
     unknown target 'x': choose from generic, astra-sim
     """
-    spelled = {one.lower(): one for one in known}
+    spelled = {choice.lower(): choice for choice in known}
     if like := difflib.get_close_matches(word.lower(), spelled, 1):
         return f": did you mean {spelled[like[0]]!r}?"
     if not listed or not spelled:

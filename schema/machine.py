@@ -105,9 +105,11 @@ def latency_stats(times: Int64, resolution: int = 1) -> LatencyStats:
     if not len(times):
         return LatencyStats()
     low = float(np.quantile(times, 0.25, method="lower"))
-    own = times[times <= max(OUTLYING * low, ANY_MACHINE.most)]
-    first, median, third, most = np.quantile(own, (0.25, 0.5, 0.75, COMMON))
-    return LatencyStats(round(median), round(max(third + FENCE * (third - first), most, median + resolution)), len(own))
+    usual = times[times <= max(OUTLYING * low, ANY_MACHINE.most)]
+    first, median, third, common = np.quantile(usual, (0.25, 0.5, 0.75, COMMON))
+    return LatencyStats(
+        round(median), round(max(third + FENCE * (third - first), common, median + resolution)), len(usual)
+    )
 
 
 def by_name(times: Int64, names: Categorical, rows: Int64, resolution: int) -> dict[str, LatencyStats]:
@@ -115,7 +117,7 @@ def by_name(times: Int64, names: Categorical, rows: Int64, resolution: int) -> d
     if not len(times):
         return {}
     codes = names.codes[rows]
-    each = {names.table[code]: latency_stats(times[own], resolution) for code, own in rows_of_each(codes).items()}
+    each = {names.table[code]: latency_stats(times[part], resolution) for code, part in rows_of_each(codes).items()}
     return {"": latency_stats(times, resolution)} | each
 
 
@@ -129,7 +131,7 @@ class Usuals(NamedTuple):
 def of_each(table: dict[str, LatencyStats], names: Categorical) -> Usuals:
     """Returns for each row what is usual for its name."""
     each = [of_name(table, name) for name in (*names.table, "")]
-    columns = np.array([(one.median, one.most) for one in each], np.int64)[names.codes]
+    columns = np.array([(stats.median, stats.most) for stats in each], np.int64)[names.codes]
     return Usuals(columns[:, 0], columns[:, 1])
 
 
@@ -137,7 +139,7 @@ def of_name(table: dict[str, LatencyStats], name: str) -> LatencyStats:
     """Returns what is usual for a name, over all where too few of it were measured. Where these are few, too, it is not
     less than on most machines, and what is longer than on any does not count.
     """
-    known = [table.get(key, LatencyStats()) for key in (name, "")]
-    enough = next((found for found in known if found.count >= ENOUGH), None)
-    few = next((found for found in known if found.count and found.median <= SLOWEST), ANY_MACHINE)
+    candidates = [table.get(key, LatencyStats()) for key in (name, "")]
+    enough = next((stats for stats in candidates if stats.count >= ENOUGH), None)
+    few = next((stats for stats in candidates if stats.count and stats.median <= SLOWEST), ANY_MACHINE)
     return enough or LatencyStats(few.median, max(few.most, ANY_MACHINE.most), few.count)

@@ -20,9 +20,9 @@ def rank_rows(headings: Sequence[str], rows: Iterable[tuple[str, ...]], alike: C
     rows = list(rows)
     if len(rows) > MOST_ROWS:
         groups: defaultdict[tuple[str, ...], list[tuple[str, ...]]] = defaultdict(list)
-        same = [place for place, heading in enumerate(headings) if heading in alike]
+        same = [index for index, heading in enumerate(headings) if heading in alike]
         for row in rows:
-            groups[tuple(row[place] for place in same)].append(row)
+            groups[tuple(row[index] for index in same)].append(row)
         rows = [_shared(group) for group in groups.values()]
     shown = [tuple(map(in_one_line, row)) for row in (headings, *rows)]
     widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
@@ -55,8 +55,8 @@ def absent_ranks(there: Iterable[int], count: int) -> dict[str, int]:
     >>> absent_ranks([7, 1], 10**9)
     {'0': 1, '2-6': 5, '8-999999999': 999999992}
     """
-    known = sorted({rank for rank in there if 0 <= rank < count})
-    runs = ((last + 1, after - 1) for last, after in pairwise([-1, *known, max(count, 0)]))
+    present = sorted({rank for rank in there if 0 <= rank < count})
+    runs = ((last + 1, after - 1) for last, after in pairwise([-1, *present, max(count, 0)]))
     return {
         f"{first}-{last}" if last > first else str(first): last - first + 1 for first, last in runs if last >= first
     }

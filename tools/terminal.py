@@ -21,7 +21,7 @@ def plain(text: str) -> str:
     >>> print(plain("gemm\x1b[2J\r\u202e"))
     gemm\x1b[2J\r\u202e
     """
-    return ACTING.sub(lambda found: ascii(found[0])[1:-1], text)
+    return ACTING.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
 def in_one_line(text: str) -> str:
@@ -73,4 +73,4 @@ def print_json(pieces: Iterable[bytes]) -> None:
 
 def plain_json(json: bytes) -> bytes:
     """JSON in UTF-8 with escapes, as JSON has them, for what acts on a terminal."""
-    return ACTING_UTF8.sub(lambda found: b"\\u%04x" % ord(found[0].decode()), json)
+    return ACTING_UTF8.sub(lambda match: b"\\u%04x" % ord(match[0].decode()), json)

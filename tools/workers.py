@@ -84,7 +84,7 @@ def _by_workers(
         while working:
             for worker in cast(list[Connection], wait(working)):
                 try:
-                    said = worker.recv()
+                    message = worker.recv()
                 except (EOFError, OSError):
                     process, task = working.pop(worker)
                     worker.close()
@@ -95,14 +95,14 @@ def _by_workers(
                         if waiting:
                             _begin(working)
                     continue
-                if isinstance(said, int):
-                    advanced(said)
+                if isinstance(message, int):
+                    advanced(message)
                     continue
                 process, task = working[worker]
                 working[worker] = process, waiting[0] if waiting else None
                 worker.send((function, waiting.popleft()) if waiting else None)
                 if task is not None:
-                    yield task, said.outcome
+                    yield task, message.outcome
 
 
 class _Ready(NamedTuple):
@@ -169,12 +169,12 @@ def _work(parent: Connection) -> None:
         except Exception as error:  # what came out cannot be sent
             parent.send(_Ready(error))
         try:
-            given = parent.recv()
+            message = parent.recv()
         except (EOFError, OSError):
             return
-        if given is None:
+        if message is None:
             return
-        function, task = given
+        function, task = message
         ready = _Ready(_outcome(partial(function, task)))
 
 

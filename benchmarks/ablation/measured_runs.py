@@ -53,10 +53,10 @@ def measured_runs(folder: Path) -> Iterator[MeasuredRun]:
 
     Raises DataError where a trace cannot be linked.
     """
-    found = find_traces([folder], lambda _: False)
-    for below in sorted({Path(device.name).parent for device in found.devices}):
+    files = find_traces([folder], lambda _: False)
+    for below in sorted({Path(device.name).parent for device in files.devices}):
         devices, hosts = (
-            [trace for trace in traces if Path(trace.name).parent == below] for traces in (found.devices, found.hosts)
+            [trace for trace in traces if Path(trace.name).parent == below] for traces in (files.devices, files.hosts)
         )
         host_of = hosts_of(devices, hosts)
         for device in sorted(devices, key=lambda trace: trace.name):

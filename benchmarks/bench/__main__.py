@@ -162,8 +162,8 @@ def _generate(folder: Path, job: Sequence[str], first_alone: bool) -> None:
     new.mkdir(parents=True, exist_ok=True)
     _run_alone(new, *GENERATE, *JOB, *job, "--output-dir", ".", "--quiet")
     kept = [new / Path(name).name for name in (HOST, DEVICE)] if first_alone else [*new.glob("*_rank*")]
-    for other in {*new.iterdir()}.difference(kept):
-        other.unlink()
+    for outdated in {*new.iterdir()}.difference(kept):
+        outdated.unlink()
     new.rename(folder / TRACES)
 
 
@@ -173,15 +173,15 @@ def _run_alone(folder: Path, *arguments: str) -> tuple[bytes, int]:
     """
     command = [sys.executable, *arguments]
     with (
-        tempfile.TemporaryFile() as said,
-        subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=said) as process,
+        tempfile.TemporaryFile() as messages,
+        subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=messages) as process,
     ):
         output = process.stdout.read() if process.stdout else b""
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode:
-            said.seek(0)
-            lines = said.read().decode(errors="replace").splitlines() or ["it said nothing"]
+            messages.seek(0)
+            lines = messages.read().decode(errors="replace").splitlines() or ["it said nothing"]
             raise DataError(f"{' '.join(arguments)} in {folder} ended with {process.returncode}: {lines[-1]}")
     return output, usage.ru_maxrss * PEAK_UNIT
 

@@ -140,8 +140,8 @@ def changes_table(old: Benchmark, new: Benchmark) -> Table:
                 peak = _change(was.peak_bytes / MB, result.peak_bytes / MB, ".0f")
                 rows.append([f"{size.name} {result.work}", *seconds, *peak])
     header = ["", "s before", "now", "change", "peak MB before", "now", "change"]
-    other = "" if old.machine == new.machine else f"; before on another machine, {old.machine}"
-    return Table(f"{old.commit or 'before'} -> {new.commit or 'now'}{other}", header, rows)
+    machines = "" if old.machine == new.machine else f"; before on another machine, {old.machine}"
+    return Table(f"{old.commit or 'before'} -> {new.commit or 'now'}{machines}", header, rows)
 
 
 def _change(before: float, now: float, digits: str) -> tuple[str, str, str]:

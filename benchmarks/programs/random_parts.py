@@ -88,11 +88,11 @@ def _graph(draft: Draft) -> Part:
     streams of its own.
     """
     random, number, stream, host = draft.random, draft.number(), draft.stream(), draft.host_us()
-    own = (stream, *random.sample(GRAPH_STREAMS, random.randint(0, len(GRAPH_STREAMS))))
+    streams = (stream, *random.sample(GRAPH_STREAMS, random.randint(0, len(GRAPH_STREAMS))))
     nodes = []
-    for place in range(random.randint(2, 8)):
-        kernel, after = random.choice(OPS)[1], tuple(random.sample(range(place), min(place, 2)))
-        nodes.append((kernel, random.choice(own) if place else stream, draft.kernel_us(), after))
+    for index in range(random.randint(2, 8)):
+        kernel, after = random.choice(OPS)[1], tuple(random.sample(range(index), min(index, 2)))
+        nodes.append((kernel, random.choice(streams) if index else stream, draft.kernel_us(), after))
 
     def write(rank: Rank, script: Script) -> None:
         if number not in rank.graphs:

@@ -120,8 +120,8 @@ def join_parts(parts: Sequence[tuple[Int64 | slice, Spans]], count: int) -> Span
     buffer = np.empty(int(lengths.sum()), np.uint8)
     for copied in sources.values():
         first, size = (np.concatenate(column) for column in zip(*(part[1:] for _, part, _ in copied), strict=True))
-        place = np.concatenate([starts[rows] + before for rows, _, before in copied])
-        copy_spans(Spans(copied[0][1].source, first, size), buffer, place)
+        positions = np.concatenate([starts[rows] + before for rows, _, before in copied])
+        copy_spans(Spans(copied[0][1].source, first, size), buffer, positions)
     return Spans(buffer, starts, lengths)
 
 

@@ -67,12 +67,12 @@ class BytesColumn(Sequence[bytes]):
 
     def differ(self, text: bytes) -> Bool:
         """Returns which rows have another text than this one."""
-        found: Bool = np.not_equal(self.length, len(text))
-        alike = np.flatnonzero(~found)
+        differs: Bool = np.not_equal(self.length, len(text))
+        alike = np.flatnonzero(~differs)
         for first in range(0, len(alike), AT_ONCE):
             rows = alike[first : first + AT_ONCE]
-            found[rows] = [one != text for one in self.at(rows)]
-        return found
+            differs[rows] = [stored != text for stored in self.at(rows)]
+        return differs
 
     def spans(self, rows: slice) -> Spans:
         """Returns the rows as a column for what copies bytes."""
@@ -106,9 +106,9 @@ class BytesColumn(Sequence[bytes]):
         >>> BytesColumn.of([b"[1]", b"[]", b"[1]"])[1:]
         [b'[]', b'[1]']
         """
-        listed, places = [*texts], Interner[bytes]()
-        code = places.codes(listed, len(listed))
-        length = np.fromiter(map(len, places), np.int64, len(places))
+        listed, distinct = [*texts], Interner[bytes]()
+        code = distinct.codes(listed, len(listed))
+        length = np.fromiter(map(len, distinct), np.int64, len(distinct))
         start = np.cumsum(length) - length
         part = np.zeros(len(code), np.int32)
-        return BytesColumn([b"".join(places)], part, start[code], length[code].astype(np.int32))
+        return BytesColumn([b"".join(distinct)], part, start[code], length[code].astype(np.int32))

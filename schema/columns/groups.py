@@ -19,11 +19,11 @@ def is_group_start(*columns: Numbers) -> Bool:
     return first
 
 
-def within(mine: Rows, parent: Rows) -> Rows:
-    """Returns for each of the rows `mine` the place of its parent among them, -1 where that is none of them."""
-    place = np.full(len(parent), -1, np.int64)
-    place[mine] = np.arange(len(mine))
-    return RowMap(place)[parent[mine]]
+def within(rows: Rows, parent: Rows) -> Rows:
+    """Returns for each of the rows `rows` the place of its parent among them, -1 where that is none of them."""
+    position = np.full(len(parent), -1, np.int64)
+    position[rows] = np.arange(len(rows))
+    return RowMap(position)[parent[rows]]
 
 
 def cumcount(*columns: Int64) -> Int64:
@@ -34,9 +34,9 @@ def cumcount(*columns: Int64) -> Int64:
     """
     order = np.lexsort(columns)
     first = np.flatnonzero(is_group_start(*(column[order] for column in columns)))
-    found = np.empty(len(order), np.int64)
-    found[order] = np.arange(len(order)) - np.repeat(first, np.diff(np.append(first, len(order))))
-    return found
+    counts = np.empty(len(order), np.int64)
+    counts[order] = np.arange(len(order)) - np.repeat(first, np.diff(np.append(first, len(order))))
+    return counts
 
 
 def previous_in_group(order: Int64, *columns: Int64) -> Int64:
@@ -86,15 +86,15 @@ def places(of_group: Int64, of_value: Int64, group: Int64, value: Int64, side: S
     """Before (or, to the right, after) which of the rows, sorted by group and value, each (group, value) belongs; 0 for
     no such group.
     """
-    found = np.zeros(len(group), np.int64)
+    positions = np.zeros(len(group), np.int64)
     first = np.flatnonzero(is_group_start(of_group))
     bounds, numbers = np.append(first, len(of_group)), of_group[first]
-    for mine in split_groups(np.argsort(group, kind="stable"), group):
-        place = int(np.searchsorted(numbers, group[mine[0]]))
-        if place < len(numbers) and numbers[place] == group[mine[0]]:
-            begin, end = bounds[place], bounds[place + 1]
-            found[mine] = begin + np.searchsorted(of_value[begin:end], value[mine], side)
-    return found
+    for rows in split_groups(np.argsort(group, kind="stable"), group):
+        index = int(np.searchsorted(numbers, group[rows[0]]))
+        if index < len(numbers) and numbers[index] == group[rows[0]]:
+            begin, end = bounds[index], bounds[index + 1]
+            positions[rows] = begin + np.searchsorted(of_value[begin:end], value[rows], side)
+    return positions
 
 
 def asof_backward(of_group: Int64, of_value: Int64, group: Int64, value: Int64) -> Int64:

@@ -92,9 +92,9 @@ class _Sweep:
 def _without_children(start: Int64, end: Int64, parent: Int64) -> Int64:
     """Returns what is left of the length of each interval without those that it encloses."""
     length = end - start
-    inside, own = parent >= 0, length.copy()
-    np.subtract.at(own, parent[inside], length[inside])
-    left: Int64 = np.maximum(own, 0)
+    inside, remaining = parent >= 0, length.copy()
+    np.subtract.at(remaining, parent[inside], length[inside])
+    left: Int64 = np.maximum(remaining, 0)
     return left
 
 
@@ -129,12 +129,12 @@ class Intervals:
 
     def innermost(self, thread: Int64, start: Int64, end: Int64, rounding: int = 0, tolerance: int = 0) -> Int64:
         """Returns for each span what the function of that name says."""
-        found = self._row[asof_backward(self._thread, self._start, thread, start)]
-        strict = _climb(found, end - rounding, self._end, self._parent)
+        candidates = self._row[asof_backward(self._thread, self._start, thread, start)]
+        strict = _climb(candidates, end - rounding, self._end, self._parent)
         if not tolerance:
             return strict
         until = np.maximum(end - tolerance, start + 1)
-        loose = _climb(np.where(strict < 0, found, -1), until, self._end, self._parent)
+        loose = _climb(np.where(strict < 0, candidates, -1), until, self._end, self._parent)
         return np.where(strict >= 0, strict, loose)
 
 

@@ -61,7 +61,7 @@ def _with(value: Any, moved: dict[int, Any]) -> Any:
     if not changed:
         return value
     if isinstance(value, list):
-        return [changed.get(place, old) for place, old in enumerate(value)]
+        return [changed.get(index, old) for index, old in enumerate(value)]
     return {**value, **changed} if isinstance(value, dict) else replace(value, **changed)
 
 

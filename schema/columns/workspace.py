@@ -49,11 +49,11 @@ def unnamed_file(folder: Path) -> IO[bytes]:
 
 def append(file: IO[bytes], content: Buffer) -> None:
     """Writes all of the content where the file stands. Raises OSError where there is no room."""
-    rest = memoryview(content)
-    while rest:
+    remaining = memoryview(content)
+    while remaining:
         # written in small pieces it comes back in small pieces: Linux brings at once what was written at once, up to 2
         # MB
-        rest = rest[file.write(rest[:WRITTEN_AT_ONCE]) :]
+        remaining = remaining[file.write(remaining[:WRITTEN_AT_ONCE]) :]
 
 
 def mapped(file: IO[bytes]) -> npt.NDArray[np.uint8]:

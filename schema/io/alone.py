@@ -99,8 +99,8 @@ def _holder(path: Path) -> str:
     named = ""
     with contextlib.suppress(OSError), path.open("rb") as file:
         named = file.read(LONGEST).decode("utf-8", "replace")
-    said = named or "another process"
-    return said if fcntl else f"{said} (remove {path} if that has ended)"
+    holder = named or "another process"
+    return holder if fcntl else f"{holder} (remove {path} if that has ended)"
 
 
 @contextlib.contextmanager

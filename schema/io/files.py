@@ -139,8 +139,8 @@ def state_of(path: Path) -> tuple[int, ...]:
         return ()
 
 
-def _state(found: os.stat_result) -> tuple[int, ...]:
-    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns) if stat.S_ISREG(found.st_mode) else ()
+def _state(status: os.stat_result) -> tuple[int, ...]:
+    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns) if stat.S_ISREG(status.st_mode) else ()
 
 
 def _largest_content(path: str, compressed_as: bytes) -> int:
@@ -163,10 +163,10 @@ def bytes_of(text: str) -> int:
     >>> bytes_of("20G") == 20 * 1024**3
     True
     """
-    found = SIZE.fullmatch(text)
-    if found is None or not int(found[1]):
+    match = SIZE.fullmatch(text)
+    if match is None or not int(match[1]):
         raise DataError(f"{text} is no size such as 300M or 20G")
-    return int(found[1]) << 10 * UNITS.index(found[2].upper() or " ")
+    return int(match[1]) << 10 * UNITS.index(match[2].upper() or " ")
 
 
 @contextlib.contextmanager

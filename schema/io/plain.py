@@ -24,6 +24,6 @@ class _Plain(io.RawIOBase):
         return True
 
     def write(self, content: Any) -> int:
-        text = ACTING.sub(lambda found: f"\\u{ord(found[0]):04x}", self._decode(bytes(content)))
+        text = ACTING.sub(lambda match: f"\\u{ord(match[0]):04x}", self._decode(bytes(content)))
         self._stream.write(text.encode())
         return len(content)

@@ -17,5 +17,5 @@ def with_plain_letters(text: bytes) -> bytes:
     return ESCAPE.sub(_letter, text) if NEEDLESS.search(text) else text
 
 
-def _letter(found: "re.Match[bytes]") -> bytes:
-    return bytes.fromhex(found[1].decode()) if found[1] else found[0]
+def _letter(match: "re.Match[bytes]") -> bytes:
+    return bytes.fromhex(match[1].decode()) if match[1] else match[0]

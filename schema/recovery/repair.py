@@ -70,16 +70,16 @@ def mend(text: bytes) -> Mended:
         text = text.decode("utf-8", "replace").encode()
         repairs.add(ENCODING)
 
-    def token(found: "re.Match[bytes]") -> bytes:
-        kind, whole = found.lastgroup, found.group()
+    def token(match: "re.Match[bytes]") -> bytes:
+        kind, literal = match.lastgroup, match.group()
         if kind in ("value", "text"):
-            return (found["lead"] or b"") + b'"' + _sound_text(found[kind], repairs) + b'"'
+            return (match["lead"] or b"") + b'"' + _sound_text(match[kind], repairs) + b'"'
         if kind == "number":
-            return _sound_number(whole, repairs)
+            return _sound_number(literal, repairs)
         if kind == "word":
-            if whole not in WORDS or WORDS[whole] != whole:
+            if literal not in WORDS or WORDS[literal] != literal:
                 repairs.add(NUMBERS)
-            return WORDS.get(whole, b"null")
+            return WORDS.get(literal, b"null")
         repairs.add(COMMAS)
         return b":null" if kind == "void" else b""
 
@@ -93,12 +93,12 @@ def _sound_text(body: bytes, repairs: set[str]) -> bytes:
     if SWALLOWED.search(body):
         return body
 
-    def character(found: "re.Match[bytes]") -> bytes:
-        kind = found.lastgroup or ""
+    def character(match: "re.Match[bytes]") -> bytes:
+        kind = match.lastgroup or ""
         if kind == "valid":
-            return found.group()
+            return match.group()
         repairs.add(KIND[kind])
-        return FIX.get(kind) or b"\\u%04x" % found.group()[0]
+        return FIX.get(kind) or b"\\u%04x" % match.group()[0]
 
     return IN_TEXT.sub(character, body)
 
@@ -120,17 +120,17 @@ def known_keys(text: bytes, keys: tuple[str, ...]) -> dict[str, Any]:
 
     Of a key that stands there several times the first readable value. Of a long text only the ends are looked at.
     """
-    decoder, found = json.JSONDecoder(strict=False), {}
+    decoder, values = json.JSONDecoder(strict=False), {}
     ends = text if len(text) <= 2 * END else text[:END] + b"," + text[-END:]
     document = mend(ends).text.decode("utf-8", "replace")
     for key in keys:
-        for place in islice(re.finditer(rf'"{re.escape(key)}"\s*:\s*', document), PLACES_TRIED):
+        for match in islice(re.finditer(rf'"{re.escape(key)}"\s*:\s*', document), PLACES_TRIED):
             try:
-                found[key] = decoder.raw_decode(document, place.end())[0]
+                values[key] = decoder.raw_decode(document, match.end())[0]
                 break
             except (ValueError, RecursionError):
                 continue
-    return found
+    return values
 
 
 def refusal(decoder: "msgspec.json.Decoder[Any]", text: bytes) -> Exception | None:

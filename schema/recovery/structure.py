@@ -75,21 +75,21 @@ def opening_of(text: bytes, key: str, ended: bool) -> int | None:
     """
     if only := re.match(rb"\s*\[", text):
         return only.end()
-    found = np.array([one.end() for one in re.finditer(rb'"%b"\s*:\s*\[' % key.encode(), text)], np.int64)
-    outermost = found[_depths_before(text, found) == WITHIN_TOP_LEVEL]
+    ends = np.array([match.end() for match in re.finditer(rb'"%b"\s*:\s*\[' % key.encode(), text)], np.int64)
+    outermost = ends[_depths_before(text, ends) == WITHIN_TOP_LEVEL]
     if len(outermost) and _is_json(text[: outermost[0]] + b"]}"):
         return int(outermost[0])
-    return int(found[0]) if len(found) and (ended or not is_sound(text)) else None
+    return int(ends[0]) if len(ends) and (ended or not is_sound(text)) else None
 
 
-def _depths_before(text: bytes, places: Int64) -> Int64:
+def _depths_before(text: bytes, positions: Int64) -> Int64:
     """Returns how many brackets are open before each of the places, which ascend and are not 0."""
-    found = np.zeros(len(places), np.int64)
-    if len(places):
-        for first, block, _, depths in _blocks(text[: places[-1]]):
-            here = slice(*np.searchsorted(places, (first + 1, first + len(block) + 1)))
-            found[here] = depths[places[here] - first - 1]
-    return found
+    depth_at = np.zeros(len(positions), np.int64)
+    if len(positions):
+        for first, block, _, depths in _blocks(text[: positions[-1]]):
+            here = slice(*np.searchsorted(positions, (first + 1, first + len(block) + 1)))
+            depth_at[here] = depths[positions[here] - first - 1]
+    return depth_at
 
 
 def is_sound(text: bytes) -> bool:

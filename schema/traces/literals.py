@@ -63,5 +63,5 @@ def integer_list(value: Any) -> list[int] | None:
 def _numbers(value: Any) -> list[int] | None:
     if isinstance(value, dict):
         return sorted(integer(key, -1) for key in value)
-    is_list = isinstance(value, list | tuple) and all(isinstance(one, int | float) for one in value)
-    return [integer(one, -1) for one in value] if is_list else None
+    is_list = isinstance(value, list | tuple) and all(isinstance(number, int | float) for number in value)
+    return [integer(number, -1) for number in value] if is_list else None

@@ -21,8 +21,8 @@ def integer(value: Any, missing: int) -> int:
     (7, 31, -1, 7, -1)
     """
     if isinstance(value, str):
-        found = NUMBER.search(value)
-        value = int(found.group(), 16 if found.group()[:2].lower() == "0x" else 10) if found else None
+        match = NUMBER.search(value)
+        value = int(match.group(), 16 if match.group()[:2].lower() == "0x" else 10) if match else None
     if not isinstance(value, int | float) or not -LARGEST < value < LARGEST:
         return missing
     return int(value)

@@ -63,8 +63,8 @@ def plain_escapes(text: bytes) -> bytes:
     return ESCAPES.sub(_plain_escape, text) if b"\\" in text else text
 
 
-def _plain_escape(found: "re.Match[bytes]") -> bytes:
-    text = found.group()
+def _plain_escape(match: "re.Match[bytes]") -> bytes:
+    text = match.group()
     if text == rb"\/":
         return b"/"
     return msgspec.json.encode(msgspec.json.decode(b'"%b"' % text))[1:-1] if text.startswith(rb"\u") else text

@@ -79,11 +79,11 @@ def exact_times(texts: Sequence[bytes]) -> ExactTimes:
 
 
 def _exact_time(text: bytes) -> tuple[int, int]:
-    found = DECIMAL_TEXT.fullmatch(text)
-    if found is None:
+    match = DECIMAL_TEXT.fullmatch(text)
+    if match is None:
         return _nanoseconds(text.decode("utf-8", "replace")), -1
-    sign, whole, fraction = found.groups(b"")
-    time = int(whole) * 1000 + int(fraction.ljust(3, b"0"))
+    sign, integer_part, fraction = match.groups(b"")
+    time = int(integer_part) * 1000 + int(fraction.ljust(3, b"0"))
     return (-time if sign else time) if time < FOREVER else ABSENT, len(fraction)
 
 

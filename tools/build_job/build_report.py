@@ -158,8 +158,8 @@ def read_report(path: Path) -> BuildReport | None:
 def table(ranks: Iterable[RankSummary], unchanged: set[int]) -> str:
     """Returns a line per rank, of many ranks one for those alike; those of `unchanged` were up to date."""
     ranks = list(ranks)
-    most = max((rank.comms.kernels for rank in ranks if rank.comms), default=0)
-    rows = (_row(rank, UP_TO_DATE if rank.rank in unchanged else rank.status, most) for rank in ranks)
+    most_kernels = max((rank.comms.kernels for rank in ranks if rank.comms), default=0)
+    rows = (_row(rank, UP_TO_DATE if rank.rank in unchanged else rank.status, most_kernels) for rank in ranks)
     return "\n".join([*rank_rows(HEADINGS, rows, alike=("", "status")), *_dropped(ranks)])
 
 

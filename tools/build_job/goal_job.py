@@ -23,7 +23,7 @@ def write_goal_job(made: Path, folder: Path, report: BuildReport) -> None:
         report.goal = write_goal(
             str(made / GOAL_FILE),
             len(files),
-            lambda place: ExecutionGraph.read(files[place], tensors=False),
+            lambda index: ExecutionGraph.read(files[index], tensors=False),
             report.options.goal,
         )
     except DataError as error:

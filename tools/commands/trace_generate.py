@@ -43,7 +43,7 @@ def _parser() -> CommandParser:
         f"{NAME} ddp --ranks 2 --steps 3 -o traces --scale class:communication=2",
         reads=False,
     )
-    job = parser.add_inputs("JOB", "one of the jobs above", "--job", most=1, choices=PRESETS, title="the job")
+    job = parser.add_inputs("JOB", "one of the jobs above", "--job", max_count=1, choices=PRESETS, title="the job")
     for name, what in SIZES.items():
         job.add_argument(f"--{name}", type=int, metavar="N", help=f"{what} (default: the job's own)")
     job.add_argument(

@@ -51,7 +51,7 @@ def _parser() -> CommandParser:
         f"{NAME} graphs -o graphs-64 --data-parallel 16",
     )
     parser.add_inputs(
-        "GRAPHS", "the folder with the graphs of all ranks, as trace-build writes them", "--input-dir", most=1
+        "GRAPHS", "the folder with the graphs of all ranks, as trace-build writes them", "--input-dir", max_count=1
     )
     changed = parser.add_argument_group("the other job")
     changed.add_argument("--data-parallel", type=count, metavar="K", help="so many copies of the job")

@@ -35,13 +35,13 @@ def findings_of(process: Inspection) -> Iterator[Finding]:
     advice = "what can be read is used: copy or record it again" if process.damaged else "nothing to do"
     for remark in process.remarks:
         yield Finding(WRONG if process.damaged else NOTE, [process.name], _without_folders(process, remark), advice)
-    for one in process.contradictions or ():
-        what = _without_folders(process, f"{one.path}: {one.what}; {one.meaning}")
-        yield Finding(WRONG, [process.name], what, one.advice)
+    for contradiction in process.contradictions or ():
+        what = _without_folders(process, f"{contradiction.path}: {contradiction.what}; {contradiction.meaning}")
+        yield Finding(WRONG, [process.name], what, contradiction.advice)
     for rule in (merged_ranks,) if process.merged else RULES:
-        found = rule(process)
-        if found:
-            yield found
+        finding = rule(process)
+        if finding:
+            yield finding
 
 
 def merged_ranks(process: Inspection) -> Finding:
@@ -218,5 +218,5 @@ def _file(path: str) -> str:
 
 def _rank_named(path: str) -> int | None:
     """Returns the rank that a file's name spells out; a bare number may be anything."""
-    found = (pattern.search(_file(path)) for pattern in RANK_SPELT)
-    return next((int(rank.group(1)) for rank in found if rank), None)
+    matches = (pattern.search(_file(path)) for pattern in RANK_SPELT)
+    return next((int(rank.group(1)) for rank in matches if rank), None)

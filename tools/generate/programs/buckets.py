@@ -32,14 +32,14 @@ class Buckets:
         bucket = number // self._per_bucket
         members = self._shapes[bucket * self._per_bucket : (bucket + 1) * self._per_bucket]
         size = sum((inputs + 1) * outputs for inputs, outputs in members)
-        whole = self._process.tensor(f"bucket {self._communicator.stream} {bucket}", size)
+        flat = self._process.tensor(f"bucket {self._communicator.stream} {bucket}", size)
 
         def on_gradient(script: Script, parameter: Tensor, gradient: Tensor) -> None:
             offset = self._filled.get(bucket, 0)
             self._filled[bucket] = offset + parameter.numel
-            self._scale(script, parameter, gradient, whole, offset)
-            if self._filled[bucket] == whole.numel:
-                self._works.append(self._communicator.all_reduce(script, whole))
+            self._scale(script, parameter, gradient, flat, offset)
+            if self._filled[bucket] == flat.numel:
+                self._works.append(self._communicator.all_reduce(script, flat))
 
         return on_gradient
 

@@ -82,8 +82,8 @@ def _pipelined(process: Process, stage: Stage, buckets: Sequence[Buckets]) -> It
 def _stage(process: Process, stage: Stage, x: Tensor, micro: int, buckets: Sequence[Buckets]) -> Tensor:
     """This rank's share of the layers for one micro-batch; the last stage's ends in the loss."""
     width = process.size.hidden
-    for place, layer in enumerate(stage.layers(process.size.layers)):
-        on_gradient = hook_of(next(iter(buckets), None), place)
+    for index, layer in enumerate(stage.layers(process.size.layers)):
+        on_gradient = hook_of(next(iter(buckets), None), index)
         y = linear(process, f"layers.{layer}", x, width, on_gradient, result=f"layers.{layer} of {micro}")
         x = relu(process, f"relu {layer} of {micro}", y)
     return mse_loss(process, x, process.tensor("target", *x.shape)) if stage.is_last else x

@@ -81,25 +81,25 @@ class Process:
 
     def tensor(self, name: str, *shape: int, dtype: str = "float", device: str | None = None) -> Tensor:
         """Returns the tensor of that name, allocated when it is first asked for."""
-        known = self._tensors.get(name)
-        if known is None:
+        existing = self._tensors.get(name)
+        if existing is None:
             self._storages += 1
             where = self.device if device is None else device
             strides = _contiguous(shape)
-            known = Tensor(len(self._tensors), self._storages, shape, strides, 0, dtype, where)
-            self._tensors[name] = known
-        return known
+            existing = Tensor(len(self._tensors), self._storages, shape, strides, 0, dtype, where)
+            self._tensors[name] = existing
+        return existing
 
     def view(
         self, name: str, of: Tensor, *shape: int, strides: tuple[int, ...] | None = None, offset: int = 0
     ) -> Tensor:
         """Returns a tensor on the storage of another one."""
-        known = self._tensors.get(name)
-        if known is None:
+        existing = self._tensors.get(name)
+        if existing is None:
             order = _contiguous(shape) if strides is None else strides
-            known = of._replace(id=len(self._tensors), shape=shape, strides=order, offset=offset)
-            self._tensors[name] = known
-        return known
+            existing = of._replace(id=len(self._tensors), shape=shape, strides=order, offset=offset)
+            self._tensors[name] = existing
+        return existing
 
     def gradient(self, of: Tensor) -> Tensor:
         """Returns the gradient of a tensor, of the same shape."""

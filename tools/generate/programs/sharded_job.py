@@ -43,12 +43,13 @@ class Shards:
 
     def _unit(self, layer: int, inputs: int, outputs: int) -> Unit:
         process, ranks = self._process, len(self._communicator.group.ranks)
-        own = -(-(inputs + 1) * outputs // ranks)
-        whole = process.tensor(f"unit {layer}", own * ranks)
-        process.view(f"layers.{layer}.weight", whole, outputs, inputs)
-        process.view(f"layers.{layer}.bias", whole, outputs, offset=inputs * outputs)
-        shard, gradients = process.tensor(f"shard {layer}", own), process.tensor(f"gradients {layer}", own * ranks)
-        return Unit(whole, shard, gradients, process.tensor(f"shard of gradients {layer}", own))
+        shard_size = -(-(inputs + 1) * outputs // ranks)
+        full = process.tensor(f"unit {layer}", shard_size * ranks)
+        process.view(f"layers.{layer}.weight", full, outputs, inputs)
+        process.view(f"layers.{layer}.bias", full, outputs, offset=inputs * outputs)
+        shard = process.tensor(f"shard {layer}", shard_size)
+        gradients = process.tensor(f"gradients {layer}", shard_size * ranks)
+        return Unit(full, shard, gradients, process.tensor(f"shard of gradients {layer}", shard_size))
 
     def gather(self, script: Script, layer: int) -> None:
         """Begins to gather a layer, if it is there and not on its way."""

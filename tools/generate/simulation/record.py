@@ -155,9 +155,9 @@ class RankRun:
 
     def period(self) -> "TimeSpan":
         """Returns from the first start to the last end of an op, call or activity, step annotations aside."""
-        own = ~np.array([op.is_step for op in self.op_table], bool)[as_numpy(self.ops.op)]
-        starts = [as_numpy(self.ops.start)[own], as_numpy(self.calls.start), as_numpy(self.activities.start)]
-        ends = [as_numpy(self.ops.end)[own], as_numpy(self.calls.end), as_numpy(self.activities.end)]
+        is_op = ~np.array([op.is_step for op in self.op_table], bool)[as_numpy(self.ops.op)]
+        starts = [as_numpy(self.ops.start)[is_op], as_numpy(self.calls.start), as_numpy(self.activities.start)]
+        ends = [as_numpy(self.ops.end)[is_op], as_numpy(self.calls.end), as_numpy(self.activities.end)]
         return TimeSpan(
             min((int(times.min()) for times in starts if len(times)), default=0),
             max((int(times.max()) for times in ends if len(times)), default=0),

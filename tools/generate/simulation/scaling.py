@@ -23,11 +23,11 @@ class Factors:
 
     def of(self, name: str, kind: str) -> float:
         """Returns the product of all factors that apply to a name of a class, 1 if none does."""
-        known = self._known.get((name, kind))
-        if known is None:
-            applying = (one.factor for one in self._scale if _applies(one, name, kind))
-            known = self._known[name, kind] = math.prod(applying, start=1.0)
-        return known
+        factor = self._known.get((name, kind))
+        if factor is None:
+            applying = (scaled.factor for scaled in self._scale if _applies(scaled, name, kind))
+            factor = self._known[name, kind] = math.prod(applying, start=1.0)
+        return factor
 
 
 def _applies(scale: Scale, name: str, kind: str) -> bool:

@@ -87,12 +87,12 @@ class Simulation:
         """Puts a thread among those that can go on."""
         heapq.heappush(self.ready, (thread.time, thread.number, thread))
 
-    def host_ns(self, thread: Thread, alone: str, ns: int) -> int:
-        """Returns how long host work lasts. It belongs to the innermost open op, and goes by the name `alone` where
+    def host_ns(self, thread: Thread, name: str, ns: int) -> int:
+        """Returns how long host work lasts. It belongs to the innermost open op, and goes by the name `name` where
         there is none.
         """
         factor = thread.factors[-1] if thread.factors else None
-        return round(ns * (self.factors.of(alone, HOST) if factor is None else factor))
+        return round(ns * (self.factors.of(name, HOST) if factor is None else factor))
 
     def call(self, thread: Thread, name: str, ns: int) -> int:
         """Returns records a call that starts now and lasts `ns` if nothing holds it up; returns its row."""

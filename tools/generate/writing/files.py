@@ -44,11 +44,11 @@ def write_traces(
     files = []
     for rank in run.ranks:
         who = identify(run.job, rank.rank)
-        own = RankFiles(target / f"host_rank{rank.rank}{suffix}", target / f"device_rank{rank.rank}{suffix}")
-        write_host_trace(rank, who, str(own.host))
+        paths = RankFiles(target / f"host_rank{rank.rank}{suffix}", target / f"device_rank{rank.rank}{suffix}")
+        write_host_trace(rank, who, str(paths.host))
         write_device_trace(
-            rank, who, run.job.machine, str(own.device), SyncRecords(sync_records, resolved_events), stacks
+            rank, who, run.job.machine, str(paths.device), SyncRecords(sync_records, resolved_events), stacks
         )
-        files.append(own)
+        files.append(paths)
     write_truth(run, str(target / "truth.json"), makespans or {})
     return files
