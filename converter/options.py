@@ -12,19 +12,25 @@ RULE_NAMES = tuple(rule.__name__ for rule in RULES)
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to convert; the defaults keep everything that is known. Raises ValueError, naming option and value, for one
-    that does not exist.
-
-    `target` is who runs the graph; for "goal" a job is built as a whole. With `promote` "sync" the host runs ahead of
-    the device as it did, with "all" it blocks on what it launched. `io` "none" leaves the ops' tensors out, `inferred`
-    False the edges that are known from timing alone, `host` False all but activities. Slices below `shortest_slice` ns
-    are folded. Without `delays` an activity starts when what is known of its dependencies allows. With `live_bytes`
-    nodes say how many bytes of tensors live meanwhile. Without the rules named in `left_out` the graph lacks their
-    edges, which shows what they are for.
+    """How to convert; the defaults keep everything that is known.
 
     >>> Options(target="nonsense")
     Traceback (most recent call last):
     ValueError: Options: target is 'nonsense', not one of 'generic', 'astra-sim', 'goal'
+
+    Attributes:
+        target: Who runs the graph; for "goal" a job is built as a whole.
+        promote: With "sync" the host runs ahead of the device as it did, with "all" it blocks on what it launched.
+        io: With "none" the graph lacks the tensors of the ops.
+        inferred: Whether to keep edges that are known from timing alone.
+        host: Whether to keep what is not a device activity.
+        shortest_slice: Shorter slices of host time (ns) are folded into their neighbours.
+        delays: Whether delays stay in the graph; else an activity starts as soon as its known dependencies allow.
+        live_bytes: Whether nodes say how many bytes of tensors live while they run.
+        left_out: Rules whose edges the graph lacks, which shows what they are for.
+
+    Raises:
+        ValueError: An option has a value that does not exist; the text names both.
     """
 
     target: Target = "generic"

@@ -19,8 +19,14 @@ from .readers import Role
 
 
 def read_linked(path: str, advanced: Advanced = unseen) -> LinkedTrace:
-    """Reads a linked trace, ours or chakra_trace_link's; `advanced` is told of the bytes. Raises DataError when it is
-    none.
+    """Reads a linked trace, written by `write_linked` or by chakra_trace_link.
+
+    Args:
+        path: The file to read.
+        advanced: Is called with the number of bytes read since the last call.
+
+    Raises:
+        DataError: The file is no linked trace.
     """
     linked = read_linked_file(path, advanced)
     return linked if linked.communications else _with_communications(linked)

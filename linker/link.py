@@ -52,11 +52,27 @@ def link(
     allow_mismatch: bool = False,
     window: Window = EVERYTHING,
 ) -> LinkedTrace:
-    """Links two traces of one process. `rank` labels a trace that records none, and selects from a merged one.
+    """Links the host trace and the device trace of one process.
 
-    The linked trace covers what both files do, and of that the `window`. Raises DataError when the two are not of one
-    run, or `rank` contradicts the recorded one, unless `allow_mismatch`, and where the window is not in the trace or
-    empty.
+    The linked trace covers the time that both files cover, and of that the `window`.
+
+    >>> from execgraph import read_device_trace, read_host_trace
+    >>> folder = "tests/data/training"
+    >>> host = read_host_trace(f"{folder}/host_rank0.json.gz")
+    >>> len(link(host, read_device_trace(f"{folder}/device_rank0.json.gz")).activities) > 0
+    True
+
+    Args:
+        host: The host trace; None to build from the device trace alone.
+        device: The device trace.
+        rank: The rank of traces that record none; of a device trace that was merged from several ranks, the one to
+            link.
+        allow_mismatch: Whether to link traces that seem to be of different runs or ranks.
+        window: The part of the traces to link.
+
+    Raises:
+        DataError: The two are not of one run or `rank` contradicts the recorded one, without `allow_mismatch`; or the
+            window is not in the trace, or nothing was recorded in it.
     """
     device = one_rank(device, rank)
     if rank is not None and device.rank is not None and rank != device.rank and not allow_mismatch:

@@ -39,15 +39,23 @@ def read_device_trace(
     needed: Sequence[str] = (),
     modules: bool = False,
 ) -> DeviceTrace:
-    """Reads `path` (JSON, gzip and zstd accepted, or a rocpd database).
+    """Reads a device trace: JSON, gzip or zstd of it, or a rocpd database.
 
-    Of damaged JSON what can be read is used, and what was wrong is said. Raises DataError when it is no such trace,
-    holds no usable event, or is a damaged database or, with `strict`, damaged at all.
+    Of damaged JSON everything that can be read is used; the trace's `remarks` say what was wrong.
 
-    With `arguments` the ops keep what was recorded of theirs, for want of a host trace. With `modules` Python's calls
-    are read, too, which mostly are more than all else. `also` is given the text of each list of events that passes by,
-    so that what linking does not need can be read in the same pass; without the rows that files may hold millions of,
-    unless their category is `needed`. `advanced` is told of the bytes.
+    Args:
+        path: The file to read.
+        strict: Whether to refuse a damaged file.
+        also: Is given the text of each list of events as it is read, so that what linking does not need can be read
+            in the same pass; without the rows that files may hold millions of, unless their category is `needed`.
+        arguments: Whether the ops keep their recorded arguments, for use without a host trace.
+        advanced: Is called with the number of bytes read since the last call.
+        needed: The categories of rows that `also` needs although files may hold millions of them.
+        modules: Whether to read Python's calls, too. Most traces that have them hold more of these than of all else.
+
+    Raises:
+        DataError: The file is no device trace, holds no usable event, or is a damaged database; or it is damaged at
+            all, with `strict`.
     """
     if is_database(path):
         return within_a_recording(read_rocpd(path))

@@ -57,11 +57,11 @@ DEVICE_EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
 
 @dataclass(slots=True, repr=False)
 class HostTrace(Table):
-    """n nodes. `inputs` and `outputs` are the JSON texts {"values", "shapes", "types"} of each node's arguments.
+    """A host trace of n nodes. `inputs` and `outputs` are the JSON texts {"values", "shapes", "types"} of their arguments.
 
     `extra` holds, per row, the attributes that only some nodes have: those of `record_param_comms`, and kernel back
-    ends. `skipped` counts nodes that could not be read, `noted` those whose reading took a decision; `remarks` are
-    whole sentences about the file.
+    ends. `skipped` counts nodes that could not be read, `noted` decisions that the reader took; `remarks` are whole
+    sentences about the file.
     """
 
     path: str
@@ -92,7 +92,7 @@ class HostTrace(Table):
 
     @staticmethod
     def without_nodes() -> "HostTrace":
-        """Stands in where there is none."""
+        """Returns an empty trace, for a device trace that has no host trace."""
         none, no_text = np.empty(0, np.int64), Categorical.of(())
         return HostTrace(
             "", "", None, "", 0, 0, none, none, no_text, no_text, *(none,) * 6, BytesColumn.of(()), BytesColumn.of(())
@@ -104,11 +104,18 @@ class HostTrace(Table):
 
 
 def read_host_trace(path: str, strict: bool = False, advanced: Advanced = unseen) -> HostTrace:
-    """Reads `path` (JSON; gzip and zstd accepted). Of a damaged file what can be read is used, and what was wrong is
-    said.
+    """Reads a host trace: JSON, or gzip or zstd of it.
 
-    Raises DataError when it is no host trace, holds no node, or, with `strict`, is damaged. Memory is that of the
-    columns and one piece. `advanced` is told of the bytes.
+    Of a damaged file everything that can be read is used; the trace's `remarks` say what was wrong. Memory is that of
+    the columns and one piece of the file.
+
+    Args:
+        path: The file to read.
+        strict: Whether to refuse a damaged file.
+        advanced: Is called with the number of bytes read since the last call.
+
+    Raises:
+        DataError: The file is no host trace or holds no node; or it is damaged, with `strict`.
     """
     damage = Damage(path, "host nodes", strict)
     nodes = _Nodes()

@@ -23,7 +23,13 @@ encoded = msgspec.json.encode
 
 
 def write_linked(linked: LinkedTrace, path: str, advanced: Advanced = unseen) -> None:
-    """Writes the file whole or not at all; a block of nodes is in memory at a time. `advanced` is told of the nodes."""
+    """Writes a linked trace, the file whole or not at all.
+
+    Args:
+        linked: The linked trace.
+        path: The file to write.
+        advanced: Is called with the number of nodes written since the last call.
+    """
     info = linked.info
     head = {
         "schema": SCHEMA,

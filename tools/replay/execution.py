@@ -80,7 +80,7 @@ class Replay(SummaryRepr):
         return 100 * (self.makespan_ns - self.measured_ns) / self.measured_ns if self.measured_ns else None
 
     def summary(self) -> Summary:
-        """Returns how many nodes of how many ranks, and how long they take."""
+        """Returns how many nodes of how many ranks were replayed, and how long they take."""
         error = "" if self.error_pct is None else f", {self.error_pct:+.2f} %"
         lines = {"measured": microseconds(self.measured_ns), "replayed": f"{microseconds(self.makespan_ns)}{error}"}
         ranks = len(self.work.graphs)
@@ -113,19 +113,36 @@ class Replay(SummaryRepr):
 
 
 def replay(graph: ExecutionGraph, scale: Sequence[Scale] = ()) -> Replay:
-    """Replays one rank's graph; row r of the result is row r of the graph.
+    """Replays the graph of one rank. O(n + e) in time and memory.
 
-    O(n + e) in time and memory. Raises DataError where dependencies form a cycle.
+    Args:
+        graph: The graph to replay.
+        scale: Changes to the durations of nodes.
+
+    Returns:
+        The replay, whose row r is row r of the graph.
+
+    Raises:
+        DataError: Dependencies form a cycle.
     """
     return replay_ranks([graph], scale)
 
 
 def replay_ranks(graphs: Sequence[ExecutionGraph], scale: Sequence[Scale] = ()) -> Replay:
-    """Replays several ranks together; the rows of the result are the graphs' rows, one graph after the other.
+    """Replays the graphs of several ranks together. O(n + e) in time and memory.
 
-    Their clocks are compared by what ends on several ranks, so that each begins when it did. Members of a group whose
-    graphs are not given are not waited for. A send and its receive meet like a collective. O(n + e) in time and memory.
-    Raises DataError, naming where each rank stands, when nodes never become ready.
+    The ranks' clocks are aligned by what ends on several ranks, so that each rank begins when it did. Members of a
+    group whose graphs are missing are not waited for. A send and its receive meet like the members of a collective.
+
+    Args:
+        graphs: A graph per rank.
+        scale: Changes to the durations of nodes.
+
+    Returns:
+        The replay, whose rows are those of the graphs, one graph after the other.
+
+    Raises:
+        DataError: Some nodes never become ready; the text says where each rank stops.
     """
     return next(replays(graphs, [scale]))
 
