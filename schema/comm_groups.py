@@ -28,7 +28,7 @@ IGNORED = "empty"
 
 
 def number_groups(rank_lists: Iterable[Sequence[int]]) -> dict[RankList, int]:
-    """Returns numbers every distinct rank list from 1 on: larger groups first, then by their ranks.
+    """Numbers every distinct rank list from 1 on: larger groups first, then by their ranks.
 
     The result depends on nothing but the set of lists, so every rank that knows all of them numbers them alike. A list
     in another order is another group (another ring). Groups of one talk to nobody and get no number, nor do groups with

@@ -1,5 +1,4 @@
-"""What devices can do at most, by their recorded names: dense floating-point operations by number format, and bytes of
-memory traffic.
+"""Peaks of devices by recorded name: dense floating-point operations by number format, and memory traffic.
 
 From the datasheets, without sparsity and at boost clock, of NVIDIA's V100, T4, A100, A10, A30, A40, L4, L40S, H100,
 H200, B200 and RTX and of AMD's Instinct line. Matrix engines' rates, as those are what matrix products and attention

@@ -1,5 +1,4 @@
-"""What a trace says of the machine that it was recorded on: its clocks, and how long it usually takes to start what is
-ready.
+"""Calibration of the machine that recorded a trace: its clocks, and its usual latencies.
 
 Every threshold in linking and converting follows from these measurements; what is not measured stands here with unit
 and evidence.
@@ -44,9 +43,7 @@ COMMON = 0.98
 
 
 class LatencyStats(msgspec.Struct, frozen=True):
-    """How long something took in a trace, in ns: `median`, and `most`, beyond which it was not usual; measured `count`
-    times.
-    """
+    """How long something took in a trace (ns): the median, `most`, the longest usual time, and the sample count."""
 
     median: Nanoseconds = 0
     most: Nanoseconds = 0
@@ -136,9 +133,7 @@ def of_each(table: dict[str, LatencyStats], names: Categorical) -> Usuals:
 
 
 def of_name(table: dict[str, LatencyStats], name: str) -> LatencyStats:
-    """Returns what is usual for a name, over all where too few of it were measured. Where these are few, too, it is not
-    less than on most machines, and what is longer than on any does not count.
-    """
+    """Returns the latencies of a name, or of all names if it has too few; few ones count only as on common machines."""
     candidates = [table.get(key, LatencyStats()) for key in (name, "")]
     enough = next((stats for stats in candidates if stats.count >= ENOUGH), None)
     few = next((stats for stats in candidates if stats.count and stats.median <= SLOWEST), ANY_MACHINE)

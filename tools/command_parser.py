@@ -1,6 +1,4 @@
-"""How every command reads its command line: inputs by position, `-o`, the options that all commands have, wrong usage
-in one line.
-"""
+"""Command lines: inputs by position, `-o`, the options that all commands have, wrong usage in one line."""
 
 import argparse
 import glob
@@ -56,8 +54,7 @@ class CommandParser(argparse.ArgumentParser):
         choices: Iterable[str] | None = None,
         title: str = "input",
     ) -> OptionGroup:
-        """Adds what the command reads, by position or after one of the older option `spellings`; returns the group of
-        options on it.
+        """Adds the inputs, by position or after one of the older `spellings`; returns the group of options on them.
 
         One is required `unless` the option of that name is given. The parsed options have the paths as `inputs`, with
         wildcards that no shell has expanded replaced by what they match.
@@ -84,9 +81,7 @@ class CommandParser(argparse.ArgumentParser):
         return group
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Reads the arguments, by default the process's; ends the process where they are wrong or a shell asked for
-        completions.
-        """
+        """Reads the arguments, by default the process's; ends the process on wrong usage and for completions."""
         if self._reads:
             _add_limit(self)
         _add_common_options(self)

@@ -11,8 +11,7 @@ LONGEST = 32
 
 
 def rank_rows(headings: Sequence[str], rows: Iterable[tuple[str, ...]], alike: Collection[str]) -> list[str]:
-    """Returns a line for each row, whose first cell is the rank; the last column is set to the left, the others to the
-    right.
+    """Returns a line per row, whose first cell is the rank; the last column is left-aligned, the others right-aligned.
 
     Of more than MOST_ROWS rows those that agree in the columns named in `alike` share a line: their ranks, and from
     where to where their other cells go.
@@ -49,8 +48,7 @@ def _from_to(cells: tuple[str, ...]) -> str:
 
 
 def absent_ranks(there: Iterable[int], count: int) -> dict[str, int]:
-    """Returns the runs of ranks from 0 to count - 1 that are absent, and how many ranks each has; a file may claim any
-    count.
+    """Returns the runs of absent ranks below `count`, and how many ranks each has; a file may claim any count.
 
     >>> absent_ranks([7, 1], 10**9)
     {'0': 1, '2-6': 5, '8-999999999': 999999992}

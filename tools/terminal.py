@@ -1,6 +1,4 @@
-"""What goes out to people's terminals and to standard output. Names come from files, files from strangers, and
-terminals obey what they are sent: nothing that acts on one leaves here as it is.
-"""
+"""Output to terminals and standard output without control characters: names come from files, which may be hostile."""
 
 import logging
 import re
@@ -64,9 +62,7 @@ def print_text(text: str) -> None:
 
 
 def print_json(pieces: Iterable[bytes]) -> None:
-    """JSON on standard output, piece by piece, with escapes for what acts on a terminal. Raises DataError like
-    `print_text`.
-    """
+    """Prints JSON piece by piece, with control characters escaped. Raises DataError like `print_text`."""
     with open_output(STANDARD_STREAM) as stream:
         stream.writelines(map(plain_json, pieces))
 

@@ -82,9 +82,7 @@ def _row(ablation: Ablation, runs: Sequence[MeasuredRun], base: list[float], cha
 
 
 def _answers(programs: int, tried: Sequence[Ablation]) -> dict[str, tuple[list[float], list[float]]]:
-    """Returns for each ablation the errors, in %, of the jobs as they were measured, and of all changed ones; traces
-    hold all records.
-    """
+    """Returns for each ablation the errors (%) of the measured jobs and of the changed ones."""
     errors: dict[str, tuple[list[float], list[float]]] = {ablation.without: ([], []) for ablation in tried}
     for name, seed in progress([*_jobs(programs)], "simulating", unit="job"):
         job = build_job(name, steps=STEPS, seed=seed, ranks=min(2, ranks_of(name, seed)))

@@ -27,9 +27,7 @@ class MeasuredRun(NamedTuple):
         return 100 * (makespan - self.span_ns) / max(self.span_ns, 1)
 
     def row(self) -> list[str]:
-        """Returns what a table says of it: sizes, replay error, explained share, waits by how they are known, and
-        delays.
-        """
+        """Returns the table row: sizes, replay error, explained share, waits by how they are known, and delays."""
         graph = convert(self.linked)
         report, summary = self.linked.report, summarise(replay(graph))
         delays = graph.report.delays_us if graph.report is not None else {}

@@ -109,8 +109,7 @@ def _pairs(edges: Edges) -> tuple[Int64, Int64]:
 
 
 class GraphOrder:
-    """The nodes of a graph of that run, found by activity (`node`, -1 where the trace did not show it; back by
-    `activity`) and by thread (`lane`; by `thread`).
+    """A graph's nodes by activity (`node`, -1 if the trace lacks it; back by `activity`) and thread (`lane`, `thread`).
 
     Times count from the run's start. Raises DataError where the graph does not hold each activity once and as the trace
     shows it.

@@ -35,9 +35,7 @@ class PartialOrder:
         return clock
 
     def holds(self, before: Int64, after: Int64) -> Bool:
-        """Returns whether each point of `after` has to come after its counterpart in `before`; a point that is missing
-        (-1) has not.
-        """
+        """Returns whether each point of `after` has to come after its counterpart in `before`; False if one is -1."""
         is_before = self._clock[after, self._lane[before]] >= self._position[before]
         return np.asarray(is_before & (before >= 0) & (after >= 0))
 

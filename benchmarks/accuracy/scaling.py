@@ -1,5 +1,4 @@
-"""Measures how right scaled jobs are: simulated jobs are traced on a few ranks, scaled, and replayed; the simulator
-plays them on as many.
+"""Measures the error of scaled jobs: traces of a few ranks are scaled and replayed; the simulator runs the truth.
 
 The traces of a few ranks show neither how the network behaves among many nor what holds up single ranks by chance: a
 thread that loses its core for a millisecond holds all ranks up, and among many one is always held. So machines are
@@ -146,9 +145,7 @@ def _figures(scaled: Scaled) -> dict[str, Any]:
 
 
 def _table(results: Sequence[Scaled]) -> Iterator[str]:
-    """Yields per job, ranks traced and kind of machine a row; per ranks scaled to the largest error, and without
-    scaling that to the most.
-    """
+    """Yields a row per job, ranks traced and kind of machine: the largest errors per ranks scaled to, and unscaled."""
     rows = []
     for job, ranks, kind in dict.fromkeys(scaled.traced[:3] for scaled in results):
         same_job = [scaled for scaled in results if scaled.traced[:3] == (job, ranks, kind)]

@@ -1,5 +1,4 @@
-"""Writes results of measuring jobs as markdown: how far answers are off by job and group, and which dependencies are
-right.
+"""Tables of the errors of answers by job and group, and of which dependencies are right, in markdown.
 
 A group is a kind of job on a kind of machine. What is allowed of a variant of the traces holds for each group by
 itself.
@@ -73,9 +72,7 @@ class Case(NamedTuple):
 
 
 class Group(NamedTuple):
-    """All cases of a group of jobs with one variant of traces; what the graphs say of the job as it ran counts by
-    itself.
-    """
+    """All changed cases of a group of jobs with one variant of traces, and the unchanged ones."""
 
     name: str
     variant: Variant
@@ -97,9 +94,7 @@ class Group(NamedTuple):
 
     @property
     def allowed(self) -> Allowed:
-        """Fewer have to be close where devices are full: which of two goes first that are ready within a µs decides
-        what follows.
-        """
+        """The share that must be close; smaller on full devices, where ties within a µs decide the order."""
         crowded = self.changed[0].subject.machine.at_once is not None
         return CROWDED if crowded and self.variant.allowed == RECORDED else self.variant.allowed
 
@@ -150,9 +145,7 @@ def _group_row(group: Group) -> list[str]:
 
 
 def job_tables(results: Sequence[Result]) -> Iterator[str]:
-    """Yields per group of named jobs and variant a table of the largest errors: a job per row, a kind of question per
-    column.
-    """
+    """Yields a table of the largest errors per group and variant: a row per job, a column per kind of question."""
     answers_of: defaultdict[tuple[str, Variant], defaultdict[str, list[Answer]]]
     answers_of = defaultdict(lambda: defaultdict(list))
     for result in results:

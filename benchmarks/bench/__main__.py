@@ -138,9 +138,7 @@ def _markdown(benchmark: Benchmark) -> str:
 
 
 def _measured(size: Size, folder: Path, job: Sequence[str], runs: int) -> Size:
-    """Runs every work in turn, `runs` times, on an input of that size, which is generated in the folder if it is not
-    there.
-    """
+    """Runs every work `runs` times on an input of that size, which is generated in the folder if it is missing."""
     if not (folder / TRACES).exists():
         _generate(folder, job, size.ranks == 1)
     size.input_bytes = sum(trace.stat().st_size for trace in (folder / TRACES).iterdir())
@@ -168,9 +166,7 @@ def _generate(folder: Path, job: Sequence[str], first_alone: bool) -> None:
 
 
 def _run_alone(folder: Path, *arguments: str) -> tuple[bytes, int]:
-    """Runs Python with these arguments in a fresh process that works in `folder`; its output and its peak memory in
-    bytes.
-    """
+    """Runs Python in a fresh process that works in `folder`; returns its output and its peak memory in bytes."""
     command = [sys.executable, *arguments]
     with (
         tempfile.TemporaryFile() as messages,

@@ -52,7 +52,7 @@ class Draft:
         """Collectives that nothing waits for yet."""
 
     def number(self) -> int:
-        """Returns numbers results, events and all else that has to be told apart."""
+        """Numbers results, events and all else that has to be told apart."""
         self._numbers += 1
         return self._numbers
 

@@ -1,4 +1,4 @@
-"""Columns on their way, a piece of the file at a time. Where there is a workspace, what has come goes there at once."""
+"""Builders of columns, which take one piece of a file at a time and move what they have to the workspace, if any."""
 
 from array import array
 from collections.abc import Sequence

@@ -1,6 +1,4 @@
-"""Columns of byte strings that are Python objects only while they are looked at: their bytes stand together in a few
-buffers.
-"""
+"""Columns of byte strings whose bytes lie together in a few buffers; a Python object is made only when one is read."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -22,9 +20,7 @@ BUFFERS_FROM = 5
 
 @dataclass(slots=True, eq=False, repr=False)
 class BytesColumn(Sequence[bytes]):
-    """Row i is `length[i]` bytes from `start[i]` on in the buffer of its `part`. Buffers are shared by what is taken or
-    joined.
-    """
+    """Row i is `length[i]` bytes from `start[i]` on in buffer `part[i]`. Taken and joined columns share buffers."""
 
     parts: list[Buffer]
     part: Int32

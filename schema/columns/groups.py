@@ -12,7 +12,7 @@ Side = Literal["left", "right"]
 
 
 def is_group_start(*columns: Numbers) -> Bool:
-    """Returns of rows sorted by group, which are the first of theirs."""
+    """Returns which of the rows, sorted by group, are the first of their group."""
     first = np.ones(len(columns[0]), np.bool_)
     if len(first):
         first[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
@@ -20,7 +20,7 @@ def is_group_start(*columns: Numbers) -> Bool:
 
 
 def within(rows: Rows, parent: Rows) -> Rows:
-    """Returns for each of the rows `rows` the place of its parent among them, -1 where that is none of them."""
+    """Returns for each of `rows` the index of its parent among them, -1 if the parent is not one of them."""
     position = np.full(len(parent), -1, np.int64)
     position[rows] = np.arange(len(rows))
     return RowMap(position)[parent[rows]]
@@ -63,8 +63,7 @@ def split_groups(order: Int64, *columns: Numbers) -> list[Int64]:
 
 
 def rows_by_number(rows: Int64, column: Numbers) -> dict[int, Int64]:
-    """Returns those of the rows that have each of the numbers in a column, the numbers ascending. O(n log n) for
-    however many numbers.
+    """Returns the rows of each number in a column, the numbers ascending. O(n log n) for however many numbers.
 
     >>> rows_by_number(np.array([0, 1, 3]), np.array([7, 5, 5, 7]))
     {5: array([1]), 7: array([0, 3])}
@@ -83,9 +82,7 @@ def rows_of_each(column: Numbers) -> dict[int, Int64]:
 
 
 def places(of_group: Int64, of_value: Int64, group: Int64, value: Int64, side: Side = "left") -> Int64:
-    """Before (or, to the right, after) which of the rows, sorted by group and value, each (group, value) belongs; 0 for
-    no such group.
-    """
+    """`np.searchsorted` within groups: where each (group, value) belongs in the sorted rows; 0 for no such group."""
     positions = np.zeros(len(group), np.int64)
     first = np.flatnonzero(is_group_start(of_group))
     bounds, numbers = np.append(first, len(of_group)), of_group[first]
@@ -98,16 +95,12 @@ def places(of_group: Int64, of_value: Int64, group: Int64, value: Int64, side: S
 
 
 def asof_backward(of_group: Int64, of_value: Int64, group: Int64, value: Int64) -> Int64:
-    """Returns for each (group, value) the last of the rows, sorted by group and value, that is in the group and not
-    above; -1 for none.
-    """
+    """Returns for each (group, value) the last row of the group that is not above, -1 for none; rows are sorted."""
     return _if_in_group(places(of_group, of_value, group, value, "right") - 1, of_group, group)
 
 
 def asof_forward(of_group: Int64, of_value: Int64, group: Int64, value: Int64) -> Int64:
-    """Returns for each (group, value) the first of the rows, sorted by group and value, that is in the group and not
-    below; -1 for none.
-    """
+    """Returns for each (group, value) the first row of the group that is not below, -1 for none; rows are sorted."""
     return _if_in_group(places(of_group, of_value, group, value), of_group, group)
 
 

@@ -14,9 +14,7 @@ from .interner import rows_of
 
 
 def parent_rows(ids: Int64, parent_ids: Int64) -> Rows:
-    """Returns for each row the row that has its parent's id, -1 for none and for a row that is its own parent. O(n log
-    n).
-    """
+    """Returns the row of each row's parent id, -1 for none and for a row that is its own parent. O(n log n)."""
     rows = rows_of(ids, parent_ids)
     rows[rows == np.arange(len(rows))] = -1
     return rows

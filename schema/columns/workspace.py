@@ -62,10 +62,9 @@ def mapped(file: IO[bytes]) -> npt.NDArray[np.uint8]:
 
 
 def to_workspace(columns: Sequence[Any]) -> list[Any]:
-    """Moves those of the columns (arrays and byte strings) that are large, and not in a table's file yet, to one new
-    file.
+    """Moves large columns (arrays and byte strings) that are not in a table's file yet to one new file.
 
-    Returns the columns in the same order, of which moved ones are views of the file.
+    Returns the columns in the same order; moved ones are views of the file.
     """
     folder = _folder.get()
     large = {id(column): column for column in columns if _belongs_there(column)} if folder is not None else {}

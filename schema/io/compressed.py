@@ -28,16 +28,12 @@ ENOUGH = 10
 
 
 def gunzipped(raw: io.BufferedReader, limit: int, path: str) -> BinaryIO:
-    """Returns the content of the gzip members in `raw`, one after the other. What goes on after `limit` bytes is a
-    DataError.
-    """
+    """Returns the content of the gzip members in `raw`; more than `limit` bytes are a DataError."""
     return _read_ahead(_Gunzip(raw, limit, path), raw)
 
 
 class _Gunzip(GzipFile):
-    """Inflated by isal, about three times as fast; from damage on by zlib, which gives out more of what comes before
-    it.
-    """
+    """Inflates with isal, about three times as fast; from damage on with zlib, which recovers more before it."""
 
     def __init__(self, raw: io.BufferedReader, limit: int, path: str) -> None:
         super().__init__(fileobj=raw)
@@ -87,9 +83,7 @@ def check_size(size: int, limit: int, path: str) -> None:
 
 
 def unzstd(raw: io.BufferedReader, limit: int, path: str) -> BinaryIO:
-    """Returns the content of the zstd frames in `raw`. What goes on after `limit` bytes is a DataError, as is a Python
-    without what reads zstd.
-    """
+    """Returns the content of the zstd frames in `raw`; more than `limit` bytes or no zstd library is a DataError."""
     require("zstd", path)
     import zstandard
 
@@ -123,9 +117,7 @@ def _read_ahead(stream: GzipFile | io.BufferedReader, raw: io.BufferedReader) ->
 
 
 class _Ahead(io.RawIOBase):
-    """A stream that a thread reads ahead. To decompress takes no interpreter, so it takes no time beside a reader that
-    has much to do.
-    """
+    """A stream that a thread reads ahead: decompression releases the interpreter, so it costs a busy reader no time."""
 
     def __init__(self, stream: GzipFile | io.BufferedReader) -> None:
         self._stream = stream

@@ -1,6 +1,4 @@
-"""What was wrong with one file when it was read: rows that were lost, rows that were mended, and where the first of
-each stood.
-"""
+"""The damage of one file: rows that were lost, rows that were mended, and where the first of each was."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -13,9 +11,7 @@ CUT_OFF = "cut off by the end of the file"
 
 @dataclass(slots=True)
 class DamageCount:
-    """One kind of damage: how often, in how many bytes, and the first place (byte of the decompressed file) with its
-    error.
-    """
+    """One kind of damage: rows, bytes, and the position (byte of the decompressed file) and error of the first one."""
 
     rows: int
     bytes: int
@@ -25,9 +21,7 @@ class DamageCount:
 
 @dataclass(slots=True)
 class Damage:
-    """The damage of one file, whose elements are called `rows` ("device events"). With `strict` the first of it is a
-    DataError.
-    """
+    """The damage of one file, whose elements are called `rows` ("device events"); any raises DataError if `strict`."""
 
     path: str
     rows: str

@@ -1,5 +1,4 @@
-"""Takes the elements of an array out of damaged JSON text, one by one, and mends those that do not decode where that
-helps.
+"""Takes the elements of an array out of damaged JSON text and mends those that do not decode.
 
 Where another element may start is guessed by the first key of the first element: of `[{"a":1},{"a":2` the starts are at
 1 and 9. The text up to the next start is an element if it decodes; if it only lacks its end, that start was part of a
@@ -40,9 +39,7 @@ CLOSED = re.compile(rb'\}[\s,]*\](?=\s*(?:,\s*"[^"\\]{1,64}"\s*:|\}\s*\Z|\Z))')
 
 
 class Elements:
-    """Takes elements out of the text of an array whose elements begin like the first one. `decoder` decodes a list of
-    them.
-    """
+    """Takes elements that begin like the first one out of the text of an array; `decoder` decodes a list of them."""
 
     def __init__(self, decoder: "msgspec.json.Decoder[Any]", damage: Damage) -> None:
         self.damage = damage
@@ -51,8 +48,8 @@ class Elements:
         self._start: re.Pattern[bytes] | None = None
 
     def take(self, text: bytes, at: int, last: bool, sound: bool = False) -> tuple[list[bytes], int]:
-        """Returns the elements of a text that stands at byte `at`, and how much of it is done with. It may be `sound`
-        JSON of the wrong kind.
+        """Returns the elements of a text at byte `at`, and how much of it is done; it may be `sound` JSON of another
+        kind.
 
         The last element is left, as it may go on; with `last` it is taken as well, and only what follows the array's
         end is left.
@@ -69,9 +66,7 @@ class Elements:
         return texts + element, done + used
 
     def _starts(self, text: bytes) -> list[int]:
-        """Returns where elements may start: where the first element's first key comes again, else after any closing
-        brace.
-        """
+        """Returns where elements may start: where the first element's first key recurs, else after any closing brace."""
         if self._start is None and (first := FIRST_KEY.search(text)):
             # the brace first: what begins with a byte is searched for several times as fast
             self._start = re.compile(rb"\{(?<![^\s,\[}\0]\{)\s*" + first.group(1) + rb"\s*:")
@@ -112,9 +107,7 @@ class Elements:
             self.damage.mend(COMMAS, at, len(separator))
 
     def _next_start(self, text: bytes, starts: list[int], index: int) -> tuple[int, bool]:
-        """Returns the place in `starts` of the one after the element, 0 if it does not decode; and whether there was
-        text enough to tell.
-        """
+        """Returns the index of the start after this element, 0 if it does not decode, and whether the text sufficed."""
         for after in range(index + 1, index + 1 + JOINS):
             if after >= len(starts):
                 return 0, False
@@ -192,9 +185,7 @@ class Elements:
 
     @staticmethod
     def _candidates(text: bytes, ends: list[int]) -> Iterator[tuple[bytes, int]]:
-        """Yields what the last element may be: the text up to each of the ends, and where the bracket after that
-        stands.
-        """
+        """Yields what the last element may be: the text up to each end, and where the bracket after that is."""
         for end in ends:
             yield text[:end].strip(BLANK), text.find(b"]", end) if end < len(text) else end
 

@@ -175,9 +175,7 @@ class ArrayReader(Generic[T]):
             )
 
     def _take_exactly(self) -> Iterator[tuple[bytes, list[T]]]:
-        """Yields the same where an element holds what looks like others' starts, or is damaged. One that goes on is
-        left.
-        """
+        """Yields elements where one is damaged or holds what looks like starts of others; leaves one that goes on."""
         sound = is_sound(self._opening + self._buffer)
         commas: list[int] = structure_of(self._buffer).commas.tolist() if sound else []
         if commas and (piece := self._decoded(self._buffer[: commas[-1]])) is not None:

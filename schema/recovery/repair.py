@@ -60,9 +60,7 @@ class Mended(NamedTuple):
 
 
 def mend(text: bytes) -> Mended:
-    """Returns the text of one JSON value with what is known to go wrong put right; whether it is JSON now, a decoder
-    has to tell.
-    """
+    """Returns the text of one JSON value with known faults put right; it need not be JSON even then."""
     repairs: set[str] = set()
     try:
         text.decode()
@@ -87,9 +85,7 @@ def mend(text: bytes) -> Mended:
 
 
 def _sound_text(body: bytes, repairs: set[str]) -> bytes:
-    """Returns the body of a text with everything escaped that must be; left as it is where a quote is missing rather
-    than one too many.
-    """
+    """Returns the body of a text with all needed escapes; unchanged if a quote is missing rather than superfluous."""
     if SWALLOWED.search(body):
         return body
 
@@ -115,8 +111,7 @@ def _sound_number(text: bytes, repairs: set[str]) -> bytes:
 
 
 def known_keys(text: bytes, keys: tuple[str, ...]) -> dict[str, Any]:
-    """Returns the values of those keys, wherever they stand in a text that is no JSON as a whole; mended where they
-    must be.
+    """Returns the values of the keys, wherever they are in a text that is no JSON as a whole, mended if needed.
 
     Of a key that stands there several times the first readable value. Of a long text only the ends are looked at.
     """

@@ -36,8 +36,7 @@ TOO_LARGE = "tensors whose numbers are too large"
 
 
 def usable_arguments(texts: Sequence[bytes], skipped: Counter[str]) -> Sequence[bytes]:
-    """Returns the arguments of many ops, each an object with the members of `TensorLists`, with an empty list for what
-    cannot be used of them.
+    """Returns ops' arguments, objects with the members of `TensorLists`, with empty lists for unusable members.
 
     Counts that in `skipped`, by reason.
 
@@ -102,9 +101,7 @@ def _is_list(text: msgspec.Raw) -> bool:
 
 
 class ArgumentTexts:
-    """The texts of `members` of many ops' arguments, a block of them at a time; `left_out` counts what is unusable, by
-    reason.
-    """
+    """The texts of `members` of ops' arguments, a block of ops at a time; `left_out` counts unusable ones by reason."""
 
     def __init__(self, *members: str) -> None:
         self.names, self._decode = members, msgspec.json.Decoder(list[TensorLists]).decode

@@ -8,9 +8,7 @@ from .host import Attr
 
 
 class ListedAttributes(NamedTuple):
-    """Of each node, by name, the value of a known attribute, None where it lists none; `further` has the other
-    attributes by row.
-    """
+    """Known attributes of each node by name, None where it lists none; `further` has other attributes by row."""
 
     columns: dict[str, list[Any]]
     further: dict[int, dict[str, Any]]

@@ -21,8 +21,7 @@ FAILURES = (ValueError, SyntaxError, TypeError, MemoryError, RecursionError, msg
 
 
 def literal(text: str) -> Any:
-    """Returns what a text stands for in JSON or, as PyTorch 2.1 writes, in Python's notation; None for what stands for
-    nothing.
+    """Returns the value of a text in JSON or, as PyTorch 2.1 writes, Python's notation; None if it is neither.
 
     >>> literal('[{"ranks": [0, 1]}]'), literal("{0: 'a', 1: (True, None)}"), literal("[{[]: 1}]"), literal("[" * 5000)
     ([{'ranks': [0, 1]}], {0: 'a', 1: (True, None)}, None, None)

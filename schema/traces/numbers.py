@@ -41,9 +41,7 @@ def json_value(text: bytes | msgspec.Raw) -> Any:
 
 
 def identity(value: Any) -> int:
-    """Returns the number of a process or thread; a name in its place, as merging tools write it, becomes a negative
-    number of its own.
-    """
+    """Returns the number of a process or thread; a name in its place becomes a negative number of its own."""
     if isinstance(value, str) and not re.fullmatch(r"\s*-?\d+\s*", value):
         return -2 - zlib.crc32(value.encode())
     return integer(value, -1)

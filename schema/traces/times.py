@@ -38,8 +38,7 @@ class ExactTimes(NamedTuple):
 
 
 def nanoseconds(stamps: Sequence[Stamp]) -> Int64:
-    """Returns µs stamps as int64 ns: whole µs × 1000 plus the rounded fraction; ABSENT where there is none or it is no
-    number.
+    """Returns stamps in µs as int64 ns, the fraction rounded; ABSENT for missing stamps and for no numbers.
 
     Raises InexactTime when a double among them has lost ns.
     """
@@ -88,8 +87,7 @@ def _exact_time(text: bytes) -> tuple[int, int]:
 
 
 def lacks_padding(column: Iterable[ExactTimes]) -> bool:
-    """Was a file's column, given in pieces, written as `µs.ns` without zeros before the ns, 5 ns as .5, as traces of
-    March 2024 were?
+    """Returns whether a column has `µs.ns` without padding zeros, 5 ns as .5, as traces of March 2024 do.
 
     Such a column has fractions of one or two digits, and none of several digits that begins with 0, as a tenth of any
     others do.

@@ -1,6 +1,4 @@
-"""Builds one rank's graph file and a small summary from its pair of traces, in a process of its own, here or on another
-machine.
-"""
+"""Builds the graph file and a small summary of one rank from its traces, in a process of its own."""
 
 import os
 import pickle
@@ -35,8 +33,10 @@ from .rank_comms import summarise_rank
 
 
 class RankTask(NamedTuple):
-    """A pair below `folder`, the place of its graph file, where the graph waits for those of all ranks, all ranks of
-    the build, what an earlier one with the same options said of this one, and which part of the traces to build.
+    """A pair of traces below `folder` to build a rank from, and where its graph goes.
+
+    The graph waits at `waiting` until all `ranks` are built. `earlier` is what the last build with the same options
+    said of this rank.
     """
 
     folder: Path

@@ -57,8 +57,7 @@ class RankSummary(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class BuildReport(msgspec.Struct):
-    """A build of all ranks. `failures` and `notes` are about traces that no rank could be given; `skipped` counts other
-    files by kind.
+    """A build of all ranks. `failures` and `notes` are about traces without a rank; `skipped` counts other files.
 
     `disagreements` are what ranks contradict each other in, `absences` what a rank lacks that others have. `network` is
     what the measured communication fits, for simulators, `goal` what the file of the target "goal" holds. `groups` is

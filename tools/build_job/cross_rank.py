@@ -18,9 +18,7 @@ UNSENT = "rank {1} receives {2} × {3} that rank {0} did not send"
 
 
 class Disagreement(NamedTuple):
-    """Two ranks that differ in a group, in the order of two groups, or (without one) in messages; `what` says how, and
-    who else does.
-    """
+    """Two ranks that differ in a group, the order of two groups, or (without a group) in messages; `what` says how."""
 
     ranks: tuple[int, int]
     groups: tuple[Group, ...]
@@ -28,9 +26,7 @@ class Disagreement(NamedTuple):
 
 
 class Findings(NamedTuple):
-    """Disagreements that a simulator would hang or lie on, what is merely absent, and what each rank calls the groups
-    of the job.
-    """
+    """Disagreements that stop or mislead a simulator, notes on what is absent, and each rank's names of the groups."""
 
     disagreements: list[Disagreement]
     notes: list[str]
@@ -38,9 +34,7 @@ class Findings(NamedTuple):
 
 
 def verify(ranks: Mapping[int, RankComms], world_size: int) -> Findings:
-    """Returns what the ranks' summaries disagree on. Linear in the summaries; members squared, but by columns, only for
-    all-to-alls.
-    """
+    """Returns what the ranks' summaries disagree on. Linear in them; for all-to-alls quadratic in the members."""
     members: dict[Group, dict[int, GroupSummary]] = defaultdict(dict)
     present = sorted(ranks)
     used = [{summary.group: summary.common for summary in ranks[rank].groups} for rank in present]
@@ -59,9 +53,7 @@ def verify(ranks: Mapping[int, RankComms], world_size: int) -> Findings:
 def _in_group(
     group: Group, summaries: Mapping[int, GroupSummary], ranks: Mapping[int, RankComms]
 ) -> list[Disagreement]:
-    """Returns who is silent and whose collectives differ; where all are the same, whose order, or whose shards and
-    splits do not fit.
-    """
+    """Returns the first kind of difference: silent ranks, other collectives, another order, or shards and splits."""
     disagreements = list(_silent(group, summaries, ranks))
     issued = {rank: (summary.collectives, summary.common) for rank, summary in summaries.items()}
     disagreements += _deviating(
@@ -106,9 +98,7 @@ def _against_numbers(group: Group, summaries: Mapping[int, GroupSummary]) -> Ite
 
 
 def _shards(group: Group, summaries: Mapping[int, GroupSummary]) -> Iterator[Disagreement]:
-    """Yields members whose shards differ are right if all shards together make up the whole, which takes all members to
-    tell.
-    """
+    """Yields ranks whose shards differ, if all members are there and the shards do not add up to the whole."""
     whole_sum = next(iter(summaries.values())).whole_sum
     if (
         len(summaries) < len(ranks_of(group.ranks))
@@ -141,9 +131,7 @@ def _splits(group: Group, summaries: Mapping[int, GroupSummary]) -> Iterator[Dis
 def _orders(
     ranks: Mapping[int, RankComms], names: Mapping[int, Mapping[Group, Group]], disagreeing: set[Group]
 ) -> Iterator[Disagreement]:
-    """Yields members of two groups that issue the collectives of both in different orders; not those that already
-    differ in one.
-    """
+    """Yields ranks that issue the collectives of two groups in another order; not of groups that differ already."""
     digests_by_groups: dict[tuple[Group, Group], dict[int, str]] = defaultdict(dict)
     for rank, comms in sorted(ranks.items()):
         for first, second, digest in comms.orders:
@@ -156,9 +144,7 @@ def _orders(
 
 
 def _messages(ranks: Mapping[int, RankComms]) -> Iterator[Disagreement]:
-    """Sends that are not received and receives that were not sent, between ranks that are there; one for each two of
-    them.
-    """
+    """Yields one disagreement per pair of present ranks with sends or receives that have no counterpart."""
     sent, received = Counter[str](), Counter[str]()
     for comms in ranks.values():
         sent.update(comms.sent)
@@ -175,7 +161,7 @@ def _messages(ranks: Mapping[int, RankComms]) -> Iterator[Disagreement]:
 
 
 def _overlapping(ranks: Mapping[int, RankComms]) -> Iterator[Disagreement]:
-    """Ranks whose host threads communicate several times at once: no order of that can be told, let alone one that other ranks share."""
+    """Yields ranks whose host threads run several communications at once, so that their order is unknown."""
     for rank, comms in ranks.items():
         another = next((another for another in ranks if another != rank), None)
         if comms.overlapping and another is not None:

@@ -12,9 +12,7 @@ Side = Issued | None
 
 
 def first_difference(disagreement: Disagreement, issued_by: Callable[[int], Sequence[Issued]]) -> str:
-    """Returns the first collective on which two ranks differ, with both sides; what the summaries say where none is
-    found.
-    """
+    """Returns the first collective in which two ranks differ, with both sides; else what their summaries say."""
     if not disagreement.groups:
         return disagreement.what
     left, right = (

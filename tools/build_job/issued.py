@@ -14,9 +14,7 @@ RECORD, ANNOTATION = "record_param_comms", "nccl:"
 
 
 class Issued(NamedTuple):
-    """One collective or message of a rank and the op that asked for it; the group of a message, or one not known, is
-    None.
-    """
+    """One collective or message of a rank and the op that asked for it; `group` is None for messages and if unknown."""
 
     node: NodeType
     group: Group | None
@@ -39,8 +37,7 @@ def issued_by(linked: LinkedTrace) -> list[Issued]:
 
 
 def _in_order(linked: LinkedTrace) -> list[tuple[int, str]]:
-    """Places in `linked.communications`, each with the name of the op that asked for it, in the order in which they
-    were issued.
+    """Returns rows of `linked.communications` in the order of issue, each with the name of the op that asked for it.
 
     Where an activity has no launch call, in the order in which they started.
     """

@@ -57,9 +57,7 @@ are done.
 
 
 class BuiltJob(NamedTuple):
-    """The report, the ranks whose graph was up to date, and sentences about what earlier builds left that cannot be
-    used.
-    """
+    """The report, the ranks whose graph was up to date, and sentences about what earlier builds left."""
 
     report: BuildReport
     unchanged: set[int]
@@ -76,8 +74,7 @@ def build(
     progress: Progress = unwatched,
     allow_mismatch: bool = False,
 ) -> BuiltJob:
-    """Builds OUT/graph.N.et for every rank N whose traces are among `inputs`, a folder or several files and folders,
-    and OUT/report.json; for GOAL OUT/job.goal, too.
+    """Builds OUT/graph.N.et for every rank N among `inputs`, and OUT/report.json; for GOAL OUT/job.goal, too.
 
     `window` is the part of each rank's traces to build. With `anew`, ranks that are up to date are built too. With
     `allow_mismatch`, traces that tell no rank and do not seem to be of one job are ranks of one. Raises DataError when
@@ -174,7 +171,7 @@ def _tasks(
 
 
 def _first_step(tasks: dict[int, RankTask], run: Runner, progress: Progress) -> dict[int, RankResult]:
-    """Returns each rank by itself."""
+    """Builds each rank by itself."""
     results: dict[int, RankResult] = {}
     lists: dict[RankList, RankList] = {}
     stages = Stages(progress, "building ranks", BUILD_STAGES * len(tasks))
@@ -194,10 +191,9 @@ def _finish(
     run: Runner,
     progress: Progress,
 ) -> tuple[Network | None, FileContent | None]:
-    """Returns the second step: numbers of groups, and for simulators one order of communication, for the ranks that do
-    not have them yet.
+    """Runs the second step: group numbers, and for simulators one order of communication, for ranks that lack them.
 
-    The network that the communication fits, and the file of groups; the earlier ones where nothing changed.
+    Returns the network that the communication fits, and the file of groups; the earlier ones where nothing changed.
     """
     built = {rank for rank, result in results.items() if result.summary.status == BUILT}
     unchanged = {rank for rank in built if results[rank].unchanged}
@@ -239,9 +235,7 @@ def _finish(
 
 
 def _sharing(result: RankResult, lists: dict[RankList, RankList]) -> RankResult:
-    """Returns the result with each list of ranks the one that equals it in `lists`: thousands of ranks know the same
-    ones.
-    """
+    """Returns the result with equal lists of ranks shared through `lists`: thousands of ranks know the same ones."""
     if result.communicates is None:
         return result
     groups = [lists.setdefault(ranks, ranks) for ranks in result.communicates.groups]
@@ -254,9 +248,7 @@ def _numbers_stand(rank: Communicates, numbers: dict[RankList, int]) -> bool:
 
 
 def _compare_ranks(report: BuildReport, tasks: dict[int, RankTask]) -> None:
-    """Adds to the report what the ranks that were built disagree on; the first ones are looked up in the ranks' traces
-    again.
-    """
+    """Adds the ranks' disagreements to the report; the first ones are looked up in the traces again."""
     comms = {rank.rank: rank.comms for rank in report.ranks if rank.comms}
     world = max((rank.link.world_size for rank in report.ranks if rank.link), default=-1)
     findings = verify(comms, world)

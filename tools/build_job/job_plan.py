@@ -1,5 +1,4 @@
-"""The plan that all ranks of a build have to keep before a simulator runs them together, from what each knows of its
-own graph.
+"""The plan that the ranks' graphs keep so that a simulator can run them together.
 
 Groups get their numbers when those of all ranks are known. For a simulator with one communication at a time, sizes and
 the order of communication are made the same on all members too, and what lacks a partner becomes computation.
@@ -26,9 +25,7 @@ from ...schema.graph import ExecutionGraph
 
 
 class Communicates(NamedTuple):
-    """What the second step needs to know of a rank's graph: the rank lists of its groups, and for simulators all it
-    communicates.
-    """
+    """What the second step needs of a rank's graph: rank lists of its groups, for simulators its communication."""
 
     groups: list[RankList]
     summary: CommunicationSummary
@@ -44,9 +41,7 @@ class JobPlan(NamedTuple):
 
 
 def look_up(graph: ExecutionGraph, target: Target) -> Communicates:
-    """Returns what the other ranks have to know of a graph; for simulators of one that is seen as one of the job's
-    ranks.
-    """
+    """Returns what other ranks need to know of a graph; for simulators the graph is already one of the job's ranks."""
     summary = communication_summary(graph) if target == ASTRA_SIM else CommunicationSummary(Calls.of([]), [])
     return Communicates(recorded_groups(graph).lists, summary)
 

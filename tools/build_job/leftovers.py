@@ -46,9 +46,7 @@ def graph_names(report: BuildReport) -> list[str]:
 
 
 def remove_stale(folder: Path, earlier: BuildReport | None, report: BuildReport, graphs: dict[int, Path]) -> list[str]:
-    """Removes what is in the folder and not of the build of this report, whose ranks' graphs belong to `graphs`; says
-    so of each graph.
-    """
+    """Removes what this build did not write; `graphs` are the paths by rank. Returns a sentence per removed graph."""
     removed = [
         *_removed_ranks(folder, earlier, {path.name for path in graphs.values()}),
         *_failed_ranks(report, graphs),
@@ -78,7 +76,7 @@ def _removed_ranks(folder: Path, earlier: BuildReport | None, names: set[str]) -
 
 
 def _failed_ranks(report: BuildReport, graphs: dict[int, Path]) -> Iterator[str]:
-    """Removes the graphs that stand where those of ranks would that failed."""
+    """Removes earlier graphs of ranks that failed now."""
     for rank in report.ranks:
         graph = graphs[rank.rank]
         if rank.status == FAILED and graph.is_file():

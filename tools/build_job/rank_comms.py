@@ -42,8 +42,7 @@ MULTIPLIER = 0x9E3779B97F4A7C15
 
 
 class GroupSummary(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a rank issued in a group. `common` is a digest of what all members must have in common, in order, `shards`
-    of the rest.
+    """What a rank issued in a group: a digest of what members must have in common, in order, and one of their `shards`.
 
     `shard_sum` adds up over the members to `whole_sum` if shards fit. `sends` and `expects` are digests of all-to-alls,
     four bytes a member; empty where splits are unknown. `against_numbers` counts collectives whose sequence number is
@@ -206,9 +205,7 @@ def _orders(groups: Sequence[Group], in_order: Sequence[Group]) -> list[tuple[in
 
 
 def _sharing_ranks(members: Sequence[Int64]) -> list[tuple[int, int]]:
-    """Returns every two groups, by number, that share several ranks. Linear in the members, of which a trace may claim
-    a million.
-    """
+    """Returns every two groups, by number, that share several ranks. Linear in the members."""
     group = np.repeat(np.arange(len(members)), [len(ranks) for ranks in members])
     rank = np.concatenate(members)
     if not len(rank):

@@ -25,9 +25,7 @@ COMMANDS = {
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
-    """Runs the command that the first argument names with the others. Never returns: exit 2 where there is no such
-    command.
-    """
+    """Runs the command that the first argument names; exits with 2 if there is no such command."""
     words = list(sys.argv[1:] if argv is None else argv)
     words[:1] = [word.removeprefix(PREFIX) for word in words[:1]]
     completed = _being_completed()

@@ -30,9 +30,7 @@ log = logging.getLogger("execgraph")
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Runs trace-build with these arguments, by default those of the process, and ends it: 0 done, 1 a rank failed, 2
-    wrong usage.
-    """
+    """Runs trace-build and ends the process: 0 done, 1 a rank failed, 2 wrong usage."""
     parser = _parser()
     options = parser.parse_args(arguments)
     if options.incomplete_groups == "keep" and options.target != ASTRA_SIM:

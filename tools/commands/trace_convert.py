@@ -25,9 +25,7 @@ OPS_SHOWN = 3
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Runs trace-convert with these arguments, by default those of the process, and ends it: 0 done, 1 unusable data, 2
-    wrong usage.
-    """
+    """Runs trace-convert and ends the process: 0 done, 1 unusable data, 2 wrong usage."""
     parser = CommandParser(
         "trace-convert",
         "Turns a linked trace into an execution graph.",
@@ -59,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def add_graph_options(contents: OptionGroup) -> None:
-    """Adds what a graph is made for and holds, which is asked of one and of those of all ranks alike."""
+    """Adds the options on what a graph is made for and holds, which trace-build has, too."""
     contents.add_argument("--target", choices=TARGETS, default=TARGETS[0], help=TARGET_HELP)
     contents.add_argument(
         "--promote",
@@ -134,7 +132,7 @@ def _convert(options: argparse.Namespace) -> None:
 
 
 def _work(report: "ConvertReport") -> str:
-    """Returns of how many kernels operations and bytes are known, and the ops of most of the others."""
+    """Returns how many kernels have known work, and the ops of most of the others."""
     lacking = report.kernels_without_work
     count = report.kernels_with_work + sum(lacking.values())
     shares = f"of {report.kernels_with_work} of {count} computing activities known, {report.time_with_work_pct:.1f} % of their time"

@@ -21,9 +21,7 @@ log = logging.getLogger("execgraph")
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
-    """Runs trace-generate with these arguments, by default those of the process, and ends it: 0 done, 1 nothing
-    written, 2 wrong usage.
-    """
+    """Runs trace-generate and ends the process: 0 done, 1 nothing written, 2 wrong usage."""
     parser = _parser()
     arguments = parser.parse_args(argv)
     try:

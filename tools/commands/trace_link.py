@@ -22,9 +22,7 @@ log = logging.getLogger("execgraph")
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Runs trace-link with these arguments, by default those of the process, and ends it: 0 done, 1 unusable data, 2
-    wrong usage.
-    """
+    """Runs trace-link and ends the process: 0 done, 1 unusable data, 2 wrong usage."""
     parser = CommandParser(
         NAME,
         "Joins the host trace and the device trace that the PyTorch profiler wrote of one process.",

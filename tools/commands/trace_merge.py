@@ -1,6 +1,4 @@
-"""The command trace-merge: merges the device traces of all ranks into one trace for Perfetto or one database for
-counting.
-"""
+"""The command trace-merge: merges the device traces of all ranks, for Perfetto or into a database for counting."""
 
 import argparse
 import logging
@@ -25,9 +23,7 @@ log = logging.getLogger("execgraph")
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Runs trace-merge with these arguments, by default those of the process, and ends it: 0 done, 1 unusable data, 2
-    wrong usage.
-    """
+    """Runs trace-merge and ends the process: 0 done, 1 unusable data, 2 wrong usage."""
     parser = CommandParser(
         NAME,
         "Merges the device traces of all ranks (Kineto or rocpd) into one file: .json or .json.gz to look at in Perfetto, with a\n"

@@ -41,9 +41,7 @@ log = logging.getLogger("execgraph")
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
-    """Runs trace-replay with these arguments, by default those of the process, and ends it: 0 done, 1 unusable data, 2
-    wrong usage.
-    """
+    """Runs trace-replay and ends the process: 0 done, 1 unusable data, 2 wrong usage."""
     parser = CommandParser(
         NAME,
         "Replays execution graphs along their data dependencies and compares with the measured run.",

@@ -41,9 +41,7 @@ log = logging.getLogger("execgraph")
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
-    """Runs trace-report with these arguments, by default those of the process, and ends it: 0 done, 1 unusable data, 2
-    wrong usage.
-    """
+    """Runs trace-report and ends the process: 0 done, 1 unusable data, 2 wrong usage."""
     parser = _parser()
     arguments = parser.parse_args(argv)
     arguments.paths = [Path(path) for path in arguments.inputs]

@@ -30,9 +30,7 @@ log = logging.getLogger("execgraph")
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
-    """Runs trace-scale with these arguments, by default those of the process, and ends it: 0 done, 1 unusable data, 2
-    wrong usage.
-    """
+    """Runs trace-scale and ends the process: 0 done, 1 unusable data, 2 wrong usage."""
     parser = _parser()
     arguments = parser.parse_args(argv)
     asked = [name for name in REFUSED if getattr(arguments, name.removeprefix("--").replace("-", "_")) is not None]

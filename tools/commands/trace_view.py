@@ -22,9 +22,7 @@ log = logging.getLogger("execgraph")
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
-    """Runs trace-view with these arguments, by default those of the process, and ends it: 0 done, 1 unusable data, 2
-    wrong usage.
-    """
+    """Runs trace-view and ends the process: 0 done, 1 unusable data, 2 wrong usage."""
     parser = CommandParser(
         NAME,
         "Writes an execution graph or a part of it for viewing: lanes over time as .svg, for Graphviz as .dot, or with all\n"

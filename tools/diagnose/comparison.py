@@ -53,7 +53,7 @@ def _other_steps(processes: Sequence[Inspection]) -> Iterator[Finding]:
 
 
 def _missing_collectives(processes: Sequence[Inspection]) -> Iterator[Finding]:
-    """Yields groups of known members in which not all of those that are here recorded equally many, and the same ones."""
+    """Yields groups whose members here recorded different numbers of collectives, or different ones."""
     here = {process.rank: process for process in processes if process.rank is not None}
     groups: dict[tuple[int, ...], dict[int, GroupCount]] = defaultdict(dict)
     for rank, process in here.items():
@@ -75,9 +75,7 @@ def _collectives(group: GroupCount) -> str:
 
 
 def _ranks(processes: Sequence[Inspection]) -> Iterator[Finding]:
-    """Yields what the other commands say of traces whose ranks are unknown or the same. Raises DataError where they are
-    of no job.
-    """
+    """Yields traces whose rank is unknown or not unique. Raises DataError if they are of different jobs."""
     if len(processes) == 1:
         yield from filter(None, map(no_rank, processes))
     communicating = {process.device for process in processes if process.collectives}

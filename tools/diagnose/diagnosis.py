@@ -61,7 +61,7 @@ def _leave_out_merged(files: TraceFiles, paths: Sequence[Path]) -> None:
 
 
 def _processes(files: TraceFiles) -> list[ProcessFiles]:
-    """Returns pairs by process; then those that only their ranks or loneliness put together, which the findings judge."""
+    """Returns pairs by process, then pairs by rank or because each is the only one left, which the findings judge."""
     host_of = hosts_of(files.devices, files.hosts)
     devices = [trace for trace in files.devices if trace.name not in host_of]
     hosts = [trace for trace in files.hosts if trace.name not in set(host_of.values())]

@@ -26,9 +26,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 def findings_of(process: Inspection) -> Iterator[Finding]:
-    """Yields what the rules say of one process. A process whose files cannot be read, or are of several ranks, says
-    only that.
-    """
+    """Yields what the rules find in one process; only that, if its files cannot be read or are of several ranks."""
     if process.error:
         yield Finding(WRONG, [process.name], process.error, "record it again, or leave the file out")
         return
@@ -51,7 +49,7 @@ def merged_ranks(process: Inspection) -> Finding:
 
 
 def other_process(process: Inspection) -> Finding | None:
-    """Returns ops have the same names on all ranks of a job: only process and rank tell a swap."""
+    """Finds swapped files: ops have the same names on all ranks of a job, so only process and rank show it."""
     if process.host_process is None or not process.processes or process.host_process in process.processes:
         return None
     recorded = ", ".join(map(str, process.processes[:4]))

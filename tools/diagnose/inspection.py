@@ -70,9 +70,7 @@ class GroupCount(msgspec.Struct, frozen=True):
 
 
 class Inspection(msgspec.Struct):
-    """What the files of one process hold. `host_ops` are those of the host trace, `ops` those that the device trace
-    saw.
-    """
+    """What the files of one process hold; `host_ops` counts ops of the host trace, `ops` those of the device trace."""
 
     device: str = ""
     host: str = ""
@@ -223,8 +221,9 @@ def _top_kernels(device: DeviceTrace, kernels: Bool) -> list[KernelTime]:
 
 
 def _groups(device: DeviceTrace) -> tuple[list[GroupCount], int]:
-    """Returns the collectives that the kernels' recorded arguments tell, by the members of their group; no sends and
-    receives. And how many communications and groups have more members than are listed.
+    """Counts recorded collectives by the members of their group, without sends and receives.
+
+    Also returns how many communications and groups have more members than are listed.
     """
     unlisted: list[int] = []
     recorded = [*map(from_device, device.communication[Role.ACTIVITY].values())]

@@ -21,9 +21,7 @@ LONGEST_NAME = 110
 
 
 def report(diagnosis: Diagnosis, every_process: bool = False) -> str:
-    """Returns the processes, versions, longest kernels (with `every_process` of each), what graphs would lack, and the
-    findings.
-    """
+    """Returns processes, versions, longest kernels (with `every_process`, of each), what graphs lack, and findings."""
     processes = diagnosis.processes
     if not processes:
         return "\n".join(in_one_line(f"{finding.severity:<6} {in_words(finding)}") for finding in diagnosis.findings)

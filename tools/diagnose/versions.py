@@ -1,6 +1,4 @@
-"""What wrote a trace: the versions that stand at the beginning of a device trace, and the PyTorch that a host schema
-belongs to.
-"""
+"""Versions of what wrote a trace: those recorded in a device trace, and the PyTorch that fits a host schema."""
 
 import json
 import re

@@ -11,8 +11,7 @@ MOST_UNREADABLE = 100
 
 
 def objects_in(text: str, at: int = 0) -> Iterator[dict[str, Any]]:
-    """Yields the outermost complete objects of the text from a place on, up to the hundredth place where none can be
-    read.
+    """Yields the outermost complete objects from a position on; gives up after a hundred that cannot be read.
 
     >>> list(objects_in('"b": 1}, {"c": {}}, {"d": {"e": 2}, "f":'))
     [{'c': {}}, {'e': 2}]

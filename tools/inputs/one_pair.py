@@ -1,6 +1,4 @@
-"""The files of one process that a command line names, in any order or by their folder: which is the host trace, which
-the device trace.
-"""
+"""Tells the host trace from the device trace among the files of one process on a command line, or in a folder."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,8 +21,7 @@ class OnePair(NamedTuple):
 
 
 def find_pair(inputs: Sequence[str], rank: int | None = None) -> OnePair:
-    """Tells the host trace from the device trace among one or two files, or finds both in a folder; of several ranks
-    there `rank` chooses.
+    """Returns the host and the device trace among one or two files, or in a folder, where `rank` chooses.
 
     Standard input is the device trace, and so is what is no trace at all: its reader says what is wrong with it. Raises
     RequestError where the files are two of one kind or a folder holds several ranks, DataError where one cannot be

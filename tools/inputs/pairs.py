@@ -34,9 +34,7 @@ Key = Callable[[Trace], tuple[Hashable, ...]]
 
 @dataclass(slots=True)
 class Pairs:
-    """A pair per rank in their order, traces that cannot be built, traces that nothing matches, the other files by
-    kind.
-    """
+    """A pair per rank in their order, traces that cannot be built, notes on unmatched ones, and other files by kind."""
 
     ranks: list[Pair] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
@@ -57,8 +55,7 @@ def find_pairs(
     allow_mismatch: bool = False,
     otherwise: str = "",
 ) -> Pairs:
-    """Returns pairs the traces in `folder` and below, or `among` files and folders there; hidden files and those for
-    which `is_output` holds are not looked at.
+    """Pairs the traces below `folder`, or `among` files there; skips hidden files and the build's own outputs.
 
     Raises DataError when there is no such folder, it holds no device trace, or, as `assign_ranks` has it, the ranks of
     none can be told. Reads a few hundred KB of each file.
@@ -100,8 +97,7 @@ def _below(folder: Path, traces: list[Trace]) -> list[Trace]:
 
 
 def hosts_of(devices: list[Trace], hosts: list[Trace]) -> dict[str, str]:
-    """Returns the host trace of each device trace that has one: each key pairs those that are alone on their side in
-    having it.
+    """Returns the host trace of each device trace that has one: the only two traces that share a key.
 
     Containers give one pid to many processes, so a key may need more than the pid. Where both pids are known they
     agree.

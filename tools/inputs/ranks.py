@@ -34,9 +34,7 @@ class RankTrace(NamedTuple):
 
 
 class AssignedRanks(NamedTuple):
-    """The traces of which each is the only one of its rank, by rank; a line for each that cannot be used, or that was
-    numbered.
-    """
+    """The only traces of their ranks, by rank; a line for each trace that cannot be used or was numbered."""
 
     traces: list[Trace]
     failures: list[str]
@@ -70,9 +68,7 @@ def assign_ranks(
 
 
 def by_rank(devices: Sequence[Trace], host_of: Mapping[str, str]) -> tuple[list[RankTrace], list[str]]:
-    """Returns the device traces by rank, in order, and a line for each that was numbered. Raises DataError where one
-    cannot be used.
-    """
+    """Returns device traces by rank, and a line for each that was numbered. Raises DataError if one cannot be used."""
     traces, failures, notes = assign_ranks(devices, communicating(host_of))
     if failures:
         raise DataError("; ".join(failures))
@@ -80,9 +76,7 @@ def by_rank(devices: Sequence[Trace], host_of: Mapping[str, str]) -> tuple[list[
 
 
 def communicating(host_of: Mapping[str, str], folder: Path = Path()) -> Communicates:
-    """Returns whether a device trace below `folder`, or its host trace, records that its process communicates. Reads up
-    to where it does.
-    """
+    """Returns a function that says whether a device trace below `folder`, or its host trace, records communication."""
 
     def look(trace: Trace) -> bool:
         paths = (trace.name, host_of.get(trace.name))
@@ -92,9 +86,7 @@ def communicating(host_of: Mapping[str, str], folder: Path = Path()) -> Communic
 
 
 def _pieces(path: Path) -> Iterator[bytes]:
-    """Yields what the file holds, with the end of each piece again before the next one; of a damaged one what comes
-    before the damage.
-    """
+    """Yields a file's content up to any damage, in pieces that overlap by LONGEST_SIGN bytes."""
     text = b""
     with open_input(str(path)) as stream:
         while True:
@@ -114,9 +106,7 @@ def _numbered(devices: Sequence[Trace]) -> list[Trace]:
 
 
 def _check_one_job(devices: Sequence[Trace], communicates: Communicates, allow_mismatch: bool, otherwise: str) -> None:
-    """Raises DataError where traces that tell no rank are windows of one process, or nothing shows that they are of one
-    job.
-    """
+    """Raises DataError if traces without a rank are windows of one process, or may be of several jobs."""
     of_process: dict[int | None, list[Trace]] = defaultdict(list)
     for trace in devices:
         of_process[trace.pid].append(trace)

@@ -70,9 +70,7 @@ class Recognised(NamedTuple):
 
 
 def recognise(path: Path) -> Recognised:
-    """Returns what the file is, by content. Raises DataError when it cannot be read, is empty, or is damaged from its
-    start on.
-    """
+    """Tells what a file is, by content. Raises DataError if it is empty, damaged at the start or cannot be read."""
     if is_database(str(path)):
         return _of_database(path)
     with open_input(str(path)) as stream:

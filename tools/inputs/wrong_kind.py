@@ -21,8 +21,7 @@ LOOKED_AT = 32
 
 @contextmanager
 def reading(path: str | None, expected: InputKind, here: Mapping[InputKind, str] | None = None) -> Iterator[None]:
-    """Where the block cannot read `path`, and it is of another kind than the wanted one, the DataError says that
-    instead.
+    """Explains in the DataError of the block that `path` is of another kind than expected, if it is.
 
     `here` is how this command wants files of other kinds that it takes, as "as --host-trace". What is no file, as
     standard input, can be read once only, and is left alone.
@@ -41,9 +40,7 @@ def reading(path: str | None, expected: InputKind, here: Mapping[InputKind, str]
 
 
 def wrong_kind(path: Path, expected: InputKind, here: Mapping[InputKind, str] | None = None) -> str:
-    """Returns what the file or folder is, in a sentence; nothing where it is of the wanted kind, or cannot be looked
-    at.
-    """
+    """Returns a sentence on what the file or folder is; "" if it is of the expected kind or cannot be read."""
     if path.is_dir():
         remedy = instead_of_folder(path, expected) or f"give {USES[expected].to_give}"
         return f"{path} is a folder, not {USES[expected].name}: {remedy}"
@@ -58,9 +55,7 @@ def wrong_kind(path: Path, expected: InputKind, here: Mapping[InputKind, str] | 
 
 
 def instead(path: str | Path, kind: InputKind, expected: Use, here: Mapping[InputKind, str] | None = None) -> str:
-    """Returns what the file is, what was wanted, and what to do: "x.json is a linked trace, not a graph: pass it to
-    trace-convert".
-    """
+    """Returns the sentence: "x.json is a linked trace, not a graph: pass it to trace-convert"."""
     use = USES[kind]
     remedy = f"pass it to {use.taken_by}" if use.taken_by else f"give {expected.to_give}"
     if here and kind in here:

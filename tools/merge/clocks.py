@@ -46,9 +46,7 @@ def collective_ends(trace: DeviceTrace) -> Ends:
 
 
 def comparable(ranks: Mapping[int, Ends]) -> dict[int, Shared]:
-    """Returns the ends of each rank that may be those of other ranks. Without recorded numbers only ranks that saw
-    equally many saw the same.
-    """
+    """Returns the ends that ranks may share; without recorded numbers only ranks with equally many share any."""
     matches = match([issued.calls for issued in ranks.values()])
     shared_by_rank: dict[int, Shared] = {}
     for (rank, issued), groups, matched in zip(ranks.items(), matches.group, matches.matched, strict=True):
@@ -63,9 +61,7 @@ def comparable(ranks: Mapping[int, Ends]) -> dict[int, Shared]:
 
 
 def clock_corrections(ranks: Mapping[int, Shared]) -> dict[int, int]:
-    """Returns ns to add to each rank's clock, at least 0. A rank that shares no collective with others keeps its clock
-    as it is to theirs.
-    """
+    """Returns ns (0 or more) to add to each rank's clock; a rank that shares no collective keeps its clock."""
     members: dict[Hashable, list[int]] = defaultdict(list)
     for rank, groups in sorted(ranks.items()):
         for group in groups:

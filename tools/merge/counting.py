@@ -69,9 +69,7 @@ CREATE INDEX activities_of_device ON activities (rank, device, stream, start_ns)
 
 
 def merge_for_counting(ranks: Sequence[RankTrace], output: str, progress: Progress = unwatched) -> MergeReport:
-    """Writes the database, whole or not at all; memory is that of one rank. Raises DataError for a trace that cannot be
-    read.
-    """
+    """Writes the database, whole or not at all, with one rank in memory. Raises DataError if a trace cannot be read."""
     job = survey(ranks, progress)
     report = MergeReport(output, notes=[*job.notes])
     with _written_beside(output) as connection:

@@ -147,7 +147,7 @@ class RankRows:
         return msgspec.Raw(str(moved).encode() if moved.is_finite() else time)
 
     def _unique_id(self, recorded: msgspec.Raw) -> msgspec.Raw:
-        """Returns ids from 1 to LARGEST_ID move; 0 and less mean that there is none."""
+        """Moves ids from 1 to LARGEST_ID; 0 and less mean that there is none."""
         value = json_value(recorded)
         number = integer(value, 0) if isinstance(value, int | float | str) else 0
         if not 0 < number <= LARGEST_ID:

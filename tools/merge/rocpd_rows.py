@@ -17,9 +17,7 @@ ROWS_AT_A_TIME = 1 << 14
 
 
 def chrome_rows(trace: DeviceTrace) -> Iterator[bytes]:
-    """Yields the rows in pieces, each a JSON list: annotations, calls, activities, and the flows between the latter
-    two.
-    """
+    """Yields JSON lists of rows: annotations, calls, activities, and the flows between calls and activities."""
     rows = _rows(trace)
     while piece := list(islice(rows, ROWS_AT_A_TIME)):
         yield msgspec.json.encode(piece)
@@ -50,9 +48,7 @@ def _rows(trace: DeviceTrace) -> Iterator[dict[str, object]]:
 
 
 def _lanes(trace: DeviceTrace) -> dict[tuple[int, int], int]:
-    """Returns the thread on which a stream is shown: its number, or where viewers cannot show that, its rank among the
-    device's streams.
-    """
+    """Returns the thread id that shows a stream: its number, or if viewers cannot show that, its device index."""
     streams = streams_of(trace.activities)
     keys = list(zip(streams.device.tolist(), streams.stream.tolist(), strict=True))
     shown = all(0 <= stream < FIRST_LANE for _, stream in keys)

@@ -1,5 +1,4 @@
-"""Merges the device traces of all ranks into one Chrome trace for Perfetto, from which each rank's own trace can be
-taken again.
+"""Merges the device traces of all ranks into one Chrome trace, from which each rank's trace can be taken again.
 
 Every row is kept. Memory is that of one rank's columns and one piece of its file, however many ranks there are.
 """
@@ -29,9 +28,7 @@ T = TypeVar("T")
 
 
 def merge_for_viewing(ranks: Sequence[RankTrace], output: str, progress: Progress = unwatched) -> MergeReport:
-    """Writes the merged trace (.gz compresses). Raises DataError for a trace that cannot be read, and leaves nothing
-    then.
-    """
+    """Writes the merged trace (.gz compresses), or nothing. Raises DataError if a trace cannot be read."""
     job = survey(ranks, progress)
     report, records = MergeReport(output, notes=[*job.notes]), []
     with open_output(output) as out:

@@ -34,8 +34,7 @@ Runner = Callable[[Callable[[Any], Any], Sequence[Any]], Generator[tuple[Any, An
 def scale(
     input_dir: Path, output_dir: Path, growth: Growth, run: Runner, progress: Progress = unwatched
 ) -> ScaleReport:
-    """Writes OUT/graph.N.et for each rank N of the scaled job, OUT/comm_groups.json and OUT/scale.json; for ASTRA-sim
-    its configuration.
+    """Writes the scaled job: OUT/graph.N.et per rank, comm_groups.json and scale.json; for ASTRA-sim its configuration.
 
     Raises DataError where the input is no whole job, the growth would make it another program, `output_dir` is not
     empty, or another process is scaling into it.

@@ -15,9 +15,7 @@ LARGEST_NUMBER = 2_147
 
 
 class GroupLine(msgspec.Struct, frozen=True):
-    """A group as the traced job has it, why the copies join theirs (empty where they do not), and its members before
-    and then.
-    """
+    """A group of the traced job, why the copies join theirs ("" if they do not), and its members before and after."""
 
     group: str
     joined: str

@@ -40,9 +40,7 @@ def _replicated_experts(ranks: int) -> tuple[Group, ...]:
 
 
 class Preset(NamedTuple):
-    """A job's program, its size unless told otherwise, its host threads, and its process groups for a number of
-    ranks.
-    """
+    """A job's program, its default size, its host threads, and its process groups for a number of ranks."""
 
     program: Program
     size: Size

@@ -1,6 +1,4 @@
-"""Jobs whose layers are split over ranks: each is a generator that writes one rank's program and yields after each
-step.
-"""
+"""Jobs whose layers are split over ranks: generators of one rank's program that yield after each step."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -43,9 +41,7 @@ def pipeline(process: Process) -> Iterator[None]:
 
 
 def pipeline_dp(process: Process) -> Iterator[None]:
-    """Pipeline parallel in two stages, data parallel: replicas of a stage all-reduce their gradients with the last
-    micro-batch.
-    """
+    """Pipeline of two stages, data parallel: replicas all-reduce their gradients with the last micro-batch."""
     stage = Stage(process.rank % STAGES, STAGES)
     layers = len(stage.layers(process.size.layers))
     yield from _pipelined(process, stage, replica_buckets(process, STAGES, REPLICAS, layers))

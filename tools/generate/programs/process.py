@@ -36,9 +36,7 @@ class Size(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node of the autograd graph: its name, the number of its forward op (-1: none), what it gets, what it does,
-    and the hook that follows it.
-    """
+    """A node of the autograd graph: name, number of its forward op (-1: none), input, action, and the hook after it."""
 
     name: str
     sequence: int
@@ -119,7 +117,7 @@ class Process:
         return self._sequence - 1
 
     def next_communication(self, channel: tuple[object, ...]) -> int:
-        """Returns numbers the communications of a group, or the messages from one rank to another, from 1."""
+        """Numbers the communications of a group, or the messages from one rank to another, from 1."""
         self._communications[channel] = self._communications.get(channel, 0) + 1
         return self._communications[channel]
 

@@ -1,5 +1,4 @@
-"""Fully sharded data parallel: a rank holds a shard of each layer's parameters, gathers a layer to use it and gives it
-up after.
+"""Fully sharded data parallel: a rank holds a shard of each layer and gathers a layer only while it uses it.
 
 As FullyShardedDataParallel runs it: the next layer is gathered while one computes, and the gradients of a layer go out
 as shards.
@@ -21,9 +20,7 @@ HEAD = 4
 
 
 class Unit(NamedTuple):
-    """The parameters of a layer as one tensor, padded to whole shards, this rank's shard of it, and the gradients of
-    both.
-    """
+    """A layer's parameters as one tensor padded to whole shards, this rank's shard, and the gradients of both."""
 
     whole: Tensor
     shard: Tensor
@@ -93,9 +90,7 @@ class Shards:
 
 
 def sharded(process: Process) -> Iterator[None]:
-    """Sharded data parallel: a layer is all-gathered before it is used, its gradients are reduce-scattered after,
-    prefetched.
-    """
+    """Sharded data parallel: layers are all-gathered before use, gradients reduce-scattered after, prefetched."""
     size = process.size
     widths = [*[size.hidden] * size.layers, max(1, size.hidden // HEAD)]
     shards = Shards(Communicator(process, world(size.ranks), STREAM), [(size.hidden, width) for width in widths])

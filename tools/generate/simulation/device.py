@@ -82,9 +82,7 @@ class Stream:
         return (*tail, *self.waits.values(), *self.branches)
 
     def oldest_in_queue(self) -> tuple[Running, Running | None] | None:
-        """Returns the launch that has to start before another one fits into the queue, if the queue may be full, and
-        the one before it.
-        """
+        """Returns, if the queue may be full, the launch that has to start before another fits, and its predecessor."""
         return self.queue[0] if len(self.queue) == QUEUE_LIMIT else None
 
     def append(self, activity: Running) -> None:

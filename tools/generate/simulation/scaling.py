@@ -7,8 +7,7 @@ from ...replay import Bound, NodeClass, Scale, parse_scale
 
 
 class Factors:
-    """Looks factors up by name and class; `scale` has `class:NAME` or a regular expression as keys, and factors
-    multiply.
+    """Factors by name and class: `scale` has `class:NAME` or a regular expression as keys; factors multiply.
 
     Raises ValueError for a class, an expression or a factor that is none.
 

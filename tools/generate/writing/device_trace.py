@@ -55,18 +55,14 @@ KERNEL_SHAPE = (
 
 
 class SyncRecords(NamedTuple):
-    """Whether CUPTI records synchronisation (`on`), and whether its records know where an event was recorded
-    (`resolved`).
-    """
+    """Whether CUPTI records synchronisation (`on`), and where events were recorded (`resolved`)."""
 
     on: bool = True
     resolved: bool = True
 
 
 class _Seen(NamedTuple):
-    """A rank's run and how its profiler sees it: rows in the machine's resolution, the device's clock, which activities
-    are shown.
-    """
+    """A rank's run as its profiler sees it: the machine's resolution, the device's clock, the activities shown."""
 
     run: RankRun
     who: Identity
@@ -84,8 +80,7 @@ class _Seen(NamedTuple):
 def write_device_trace(
     run: RankRun, who: Identity, machine: Machine, path: str, sync: SyncRecords, stacks: int = 0
 ) -> None:
-    """Writes the trace in pieces, in time linear in the events, with so many of Python's calls (`stacks`) for each op
-    called.
+    """Writes the trace in pieces, in time linear in the events, with `stacks` calls of Python per called op.
 
     Raises DataError when the file cannot be written.
     """
@@ -168,9 +163,7 @@ def _calls_and_activities(seen: _Seen, sync: SyncRecords) -> Iterator[str]:
 
 
 def _linked_ops(run: RankRun) -> "array[int]":
-    """Returns for each op the innermost one around it, itself included, that is no annotation: what device rows are
-    linked to.
-    """
+    """Returns for each op the innermost enclosing one (or itself) that is no annotation, for links of device rows."""
     linked = array("q", bytes(8 * len(run.ops)))
     for row, parent in enumerate(run.ops.parent):
         if not run.op_table[run.ops.op[row]].annotation:

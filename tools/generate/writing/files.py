@@ -29,8 +29,7 @@ def write_traces(
     compress: bool = False,
     makespans: Mapping[str, int] | None = None,
 ) -> list[RankFiles]:
-    """Writes `host_rank{N}.json`, `device_rank{N}.json` (with .gz if compressed) and `truth.json` and returns their
-    paths by rank.
+    """Writes the host and device trace of each rank (.gz if compressed) and truth.json; returns paths by rank.
 
     Without `sync_records` the device trace has no cuda_sync rows; without `resolved_events` these do not know where
     an event was recorded, as from CUDA 12.9 on. With `stacks` it has so many of Python's calls for each op that Python
