@@ -35,18 +35,20 @@ def convert(
     groups: Mapping[RankList, int] | None = None,
     work: KernelWork | None = None,
 ) -> ExecutionGraph:
-    """Returns the execution graph of one rank for the target in `options`. O(n log n) in ops, calls and activities.
+    """Converts a linked trace into the execution graph of one rank. O(n log n) in ops, calls and activities.
 
-    The graph's `report` says what became of everything in the trace, its `changes` what was changed for the target.
+    The graph's `report` says what became of everything in the trace, its `changes` what was then made different for
+    the target.
 
     Args:
-        linked: the linked trace.
-        options: how to convert; by default everything known is kept.
-        groups: the numbers of the job's communicator groups, by rank list.
-        work: the work of the trace's kernels, if it is already known.
+        linked: The linked trace.
+        options: How to convert; by default everything that is known is kept.
+        groups: The numbers of the job's communicator groups, by rank list; by default they follow from this rank
+            alone.
+        work: The work of the trace's kernels, if it is known already.
 
     Raises:
-        DataError: the options leave nothing of the trace.
+        DataError: The trace holds nothing that the options keep.
     """
     options = options or Options()
     return lower_for_target(build_generic_graph(linked, options, work), options.target, groups)

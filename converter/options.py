@@ -14,22 +14,23 @@ RULE_NAMES = tuple(rule.__name__ for rule in RULES)
 class Options:
     """How to convert; the defaults keep everything that is known.
 
-    Raises ValueError, naming option and value, for a value that does not exist.
-
-    Attributes:
-        target: the simulator; for "goal" a job is built as a whole.
-        promote: with "sync" the host runs ahead of the device as it did, with "all" it blocks on what it launches.
-        io: "none" omits the ops' tensors.
-        inferred: False omits edges that are known from timing alone.
-        host: False omits all nodes but activities.
-        shortest_slice: slices shorter than this many ns are folded into neighbours.
-        delays: without them an activity starts as soon as its known dependencies allow.
-        live_bytes: nodes have the bytes of tensors that are live meanwhile.
-        left_out: names of rules whose edges the graph lacks, to show what they are for.
-
     >>> Options(target="nonsense")
     Traceback (most recent call last):
     ValueError: Options: target is 'nonsense', not one of 'generic', 'astra-sim', 'goal'
+
+    Attributes:
+        target: Who runs the graph; for "goal" a job is built as a whole.
+        promote: With "sync" the host runs ahead of the device as it did, with "all" it blocks on what it launched.
+        io: With "none" the graph lacks the tensors of the ops.
+        inferred: Whether to keep edges that are known from timing alone.
+        host: Whether to keep what is not a device activity.
+        shortest_slice: Shorter slices of host time (ns) are folded into their neighbours.
+        delays: Whether delays stay in the graph; else an activity starts as soon as its known dependencies allow.
+        live_bytes: Whether nodes say how many bytes of tensors live while they run.
+        left_out: Rules whose edges the graph lacks, which shows what they are for.
+
+    Raises:
+        ValueError: An option has a value that does not exist; the text names both.
     """
 
     target: Target = "generic"

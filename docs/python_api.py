@@ -17,7 +17,7 @@ HEAD = """# Python API
 
 Made by `make docs` from the docstrings; a test compares. What `import execgraph` gives; [Python](python.md) shows how it goes together.
 """
-ROOMS = {
+PACKAGES = {
     "tools.capture": "Recording traces",
     "linker": "Traces and linking",
     "converter": "Converting",
@@ -28,28 +28,28 @@ ROOMS = {
 
 def page() -> str:
     """docs/python-api.md."""
-    found: dict[str, list[str]] = {room: [] for room in ROOMS}
+    entries: dict[str, list[str]] = {package: [] for package in PACKAGES}
     for name in execgraph.__all__:
-        one = getattr(execgraph, name)
-        [room] = (room for room in ROOMS if one.__module__.startswith(f"execgraph.{room}."))
-        found[room].append(f"### {name}\n\n{described(name, one)}")
-    return HEAD + "".join(f"\n## {ROOMS[room]}\n\n" + "\n".join(told) for room, told in found.items())
+        value = getattr(execgraph, name)
+        [package] = (package for package in PACKAGES if value.__module__.startswith(f"execgraph.{package}."))
+        entries[package].append(f"### {name}\n\n{described(name, value)}")
+    return HEAD + "".join(f"\n## {PACKAGES[package]}\n\n" + "\n".join(texts) for package, texts in entries.items())
 
 
-def described(name: str, one: Any) -> str:
+def described(name: str, value: Any) -> str:
     """A function, or a class with what it offers beside its columns."""
-    if not inspect.isclass(one):
-        return f"{signature(name, one)}\n{prose(one)}"
-    if issubclass(one, Enum):
-        members = "".join(f"- `{member.name}` = {member.value}\n" for member in one)
-        return f"{prose(one)}\n{members}"
-    methods = "".join(f"\n#### {name}.{method}\n\n{text}" for method, text in offered(name, one))
-    return prose(one) + fields(one) + methods
+    if not inspect.isclass(value):
+        return f"{signature(name, value)}\n{prose(value)}"
+    if issubclass(value, Enum):
+        members = "".join(f"- `{member.name}` = {member.value}\n" for member in value)
+        return f"{prose(value)}\n{members}"
+    methods = "".join(f"\n#### {name}.{method}\n\n{text}" for method, text in offered(name, value))
+    return prose(value) + fields(value) + methods
 
 
-def offered(name: str, one: type) -> Iterator[tuple[str, str]]:
+def offered(name: str, cls: type) -> Iterator[tuple[str, str]]:
     """The public methods and properties that a class, or one of this project that it is made of, defines."""
-    defined = {method: value for base in own_classes(one) for method, value in vars(base).items()}
+    defined = {method: value for base in own_classes(cls) for method, value in vars(base).items()}
     for method, value in sorted(defined.items()):
         if method.startswith("_"):
             continue
@@ -59,41 +59,53 @@ def offered(name: str, one: type) -> Iterator[tuple[str, str]]:
             yield method, f"{signature(f'{name}.{method}', function)}\n{prose(function)}"
 
 
-def own_classes(one: type) -> list[type]:
+def own_classes(value: type) -> list[type]:
     """A class and its bases, those of this project, from the base on."""
-    return [base for base in reversed(one.__mro__) if base.__module__.startswith("execgraph")]
+    return [base for base in reversed(value.__mro__) if base.__module__.startswith("execgraph")]
 
 
 def signature(name: str, function: Any) -> str:
     """As it is called, in a block; types as they stand in the code."""
     written = parsed(function)
-    given = re.sub(r"^(self|cls)(, )?", "", ast.unparse(written.args))
-    return f"```text\n{name}({given}) -> {ast.unparse(written.returns).strip(QUOTE)}\n```\n"
+    arguments = re.sub(r"^(self|cls)(, )?", "", ast.unparse(written.args))
+    return f"```text\n{name}({arguments}) -> {ast.unparse(written.returns).strip(QUOTE)}\n```\n"
 
 
-def fields(one: type) -> str:
+def fields(value: type) -> str:
     """The columns of a record, with their types as they stand in the code."""
-    written = (line for base in own_classes(one) for line in parsed(base).body if isinstance(line, ast.AnnAssign))
-    found = {ast.unparse(line.target): ast.unparse(line.annotation) for line in written}
-    told = ", ".join(f"`{name}: {kind}`" for name, kind in found.items() if not name.startswith("_"))
-    return f"\nFields: {told}.\n" if told else ""
+    written = (line for base in own_classes(value) for line in parsed(base).body if isinstance(line, ast.AnnAssign))
+    kinds = {ast.unparse(line.target): ast.unparse(line.annotation) for line in written}
+    listed = ", ".join(f"`{name}: {kind}`" for name, kind in kinds.items() if not name.startswith("_"))
+    return f"\nFields: {listed}.\n" if listed else ""
 
 
-def parsed(one: Any) -> Any:
+def parsed(value: Any) -> Any:
     """The code of a function or class."""
-    return ast.parse(textwrap.dedent(inspect.getsource(one))).body[0]
+    return ast.parse(textwrap.dedent(inspect.getsource(value))).body[0]
 
 
-INDENTED, EXAMPLE = r"^ {4}.+(?:\n+ {4}.+)*", r"^>>> .+(?:\n.+)*"
+EXAMPLE = r"^>>> .+(?:\n.+)*"
+SECTION = r"^(Args|Attributes|Example|Raises|Returns):\n((?:(?: {4}.*)?\n)*)"
+HEADINGS = {"Args": "Arguments"}
 
 
-def prose(one: Any) -> str:
-    """The docstring; what is indented in it, and examples, as blocks."""
-    text = inspect.cleandoc(inspect.getdoc(one) or "")
-    for language, pattern in (("text", INDENTED), ("pycon", EXAMPLE)):
-        fenced = f"```{language}\n{{}}\n```"
-        text = re.sub(pattern, lambda found, fenced=fenced: fenced.format(textwrap.dedent(found[0])), text, flags=re.M)
-    return f"{text}\n"
+def prose(value: Any) -> str:
+    """The docstring; examples as blocks, the arguments and exceptions as lists."""
+    text = inspect.cleandoc(inspect.getdoc(value) or "")
+    text = re.sub(EXAMPLE, r"```pycon\n\g<0>\n```", text, flags=re.M)
+    return re.sub(SECTION, section, f"{text}\n", flags=re.M)
+
+
+def section(match: "re.Match[str]") -> str:
+    """A section of a docstring, such as its arguments."""
+    heading, text = match[1], textwrap.dedent(match[2])
+    blank = "\n" if text.endswith("\n\n") else ""
+    if heading == "Example":
+        return f"```text\n{text.strip()}\n```\n{blank}"
+    if heading != "Returns":
+        text = re.sub(r"\n +", " ", text)
+        text = re.sub(r"^(\w+): ", r"- `\1`: ", text, flags=re.M)
+    return f"{HEADINGS.get(heading, heading)}:\n\n{text.strip()}\n{blank}"
 
 
 if __name__ == "__main__":

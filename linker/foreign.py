@@ -20,9 +20,14 @@ from .readers import Role
 
 
 def read_linked(path: str, advanced: Advanced = unseen) -> LinkedTrace:
-    """Reads a linked trace, ours or chakra_trace_link's. Raises DataError when the file is none.
+    """Reads a linked trace, written by `write_linked` or by chakra_trace_link.
 
-    `advanced` is called with the number of bytes read.
+    Args:
+        path: The file to read.
+        advanced: Is called with the number of bytes read since the last call.
+
+    Raises:
+        DataError: The file is no linked trace.
     """
     linked = read_linked_file(path, advanced)
     return linked if linked.communications else _with_communications(linked)

@@ -63,18 +63,27 @@ def link(
     allow_mismatch: bool = False,
     window: Window = EVERYTHING,
 ) -> LinkedTrace:
-    """Links two traces of one process. The linked trace covers the time that both files cover.
+    """Links the host trace and the device trace of one process.
+
+    The linked trace covers the time that both files cover, and of that the `window`.
+
+    >>> from execgraph import read_device_trace, read_host_trace
+    >>> folder = "tests/data/training"
+    >>> host = read_host_trace(f"{folder}/host_rank0.json.gz")
+    >>> len(link(host, read_device_trace(f"{folder}/device_rank0.json.gz")).activities) > 0
+    True
 
     Args:
-        host: The host trace; without it the ops have no tensors.
+        host: The host trace; None to build from the device trace alone.
         device: The device trace.
-        rank: Labels a trace that records none, and selects one rank of a merged trace.
-        allow_mismatch: Links traces that do not fit together all the same.
-        window: The part of the run to keep.
+        rank: The rank of traces that record none; of a device trace that was merged from several ranks, the one to
+            link.
+        allow_mismatch: Whether to link traces that seem to be of different runs or ranks.
+        window: The part of the traces to link.
 
     Raises:
-        DataError: The two traces are not of one run, or `rank` contradicts the recorded one, unless `allow_mismatch`;
-            or the window is not in the trace, or empty.
+        DataError: The two are not of one run or `rank` contradicts the recorded one, without `allow_mismatch`; or the
+            window is not in the trace, or nothing was recorded in it.
     """
     device = one_rank(device, rank)
     if rank is not None and device.rank is not None and rank != device.rank and not allow_mismatch:

@@ -1,6 +1,4 @@
-"""The words that options of graphs take: they are here so that a command line knows them without loading what they
-choose among.
-"""
+"""The values of options on graphs, here so that a command line knows them without loading what they choose."""
 
 from typing import Final, Literal, get_args
 

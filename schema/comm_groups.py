@@ -28,7 +28,7 @@ IGNORED = "empty"
 
 
 def number_groups(rank_lists: Iterable[Sequence[int]]) -> dict[RankList, int]:
-    """Returns numbers every distinct rank list from 1 on: larger groups first, then by their ranks.
+    """Numbers every distinct rank list from 1 on: larger groups first, then by their ranks.
 
     The result depends on nothing but the set of lists, so every rank that knows all of them numbers them alike. A list
     in another order is another group (another ring). Groups of one talk to nobody and get no number, nor do groups with
@@ -51,9 +51,16 @@ def natural(name: str) -> tuple[int, str]:
 
 
 def read_groups(path: str) -> dict[RankList, int]:
-    """Returns the number of each rank list of a communicator-group file; of several numbers for one list the smallest.
+    """Reads a communicator-group file.
 
-    Raises DataError, naming the key, when simulators could not use the file.
+    Args:
+        path: The file to read.
+
+    Returns:
+        The number of each rank list; the smallest, where the file has several for one list.
+
+    Raises:
+        DataError: Simulators could not use the file; the text names the key.
     """
     with open_input(path) as stream:
         try:
@@ -69,7 +76,15 @@ def read_groups(path: str) -> dict[RankList, int]:
 
 
 def write_groups(path: str, groups: Mapping[RankList, int]) -> None:
-    """Writes the communicator-group file, by number. Raises DataError when simulators could not use it."""
+    """Writes a communicator-group file, in the order of the numbers.
+
+    Args:
+        path: The file to write.
+        groups: The number of each rank list, from 1 on.
+
+    Raises:
+        DataError: Simulators could not use the file.
+    """
     for ranks, number in groups.items():
         _number(str(number), path)
         _check_ranks(ranks, f"{path}: group {number}")

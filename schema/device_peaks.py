@@ -1,5 +1,4 @@
-"""What devices can do at most, by their recorded names: dense floating-point operations by number format, and bytes of
-memory traffic.
+"""Peaks of devices by recorded name: dense floating-point operations by number format, and memory traffic.
 
 From the datasheets, without sparsity and at boost clock, of NVIDIA's V100, T4, A100, A10, A30, A40, L4, L40S, H100,
 H200, B200 and RTX and of AMD's Instinct line. Matrix engines' rates, as those are what matrix products and attention
@@ -34,11 +33,11 @@ class Peak(NamedTuple):
         >>> PEAKS[3].peak.tflops(np.array([2, 4, 0])).tolist()
         [312.0, 19.5, 0.0]
         """
-        known = np.zeros(max(FORMATS) + 1)
+        peaks = np.zeros(max(FORMATS) + 1)
         for size, formats in FORMATS.items():
-            known[size] = next(filter(None, (getattr(self, one) for one in formats)), 0.0)
-        inside = (element >= 0) & (element < len(known))
-        return np.where(inside, known[np.where(inside, element, 0)], 0.0)
+            peaks[size] = next(filter(None, (getattr(self, name) for name in formats)), 0.0)
+        inside = (element >= 0) & (element < len(peaks))
+        return np.where(inside, peaks[np.where(inside, element, 0)], 0.0)
 
 
 class Device(NamedTuple):

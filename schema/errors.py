@@ -1,6 +1,4 @@
-"""The exceptions for data that cannot be used and for requests that the data cannot answer, and what to suggest
-instead.
-"""
+"""The exceptions for unusable data and for requests that the data cannot answer, and suggestions of nearest words."""
 
 import difflib
 from collections.abc import Iterable
@@ -20,21 +18,18 @@ class DataError(Exception):
 
 
 class RequestError(DataError):
-    """A request that cannot be met as it is put, such as for a rank that no file holds: wrong usage, though only the
-    data show it.
-    """
+    """A request that the data cannot meet, such as for a rank that no file holds: wrong usage."""
 
 
 def nearest(word: str, known: Iterable[str], listed: bool = True) -> str:
-    """Says what to write instead of an unknown word, as the end of a message: the word most like it, or else those that
-    are known.
+    """Returns the end of a message on an unknown word: the most similar known word, or else all of them.
 
     >>> print(f"unknown target 'astrasim'{nearest('astrasim', ['generic', 'astra-sim'])}")
     unknown target 'astrasim': did you mean 'astra-sim'?
     >>> print(f"unknown target 'x'{nearest('x', ['generic', 'astra-sim'])}")
     unknown target 'x': choose from generic, astra-sim
     """
-    spelled = {one.lower(): one for one in known}
+    spelled = {choice.lower(): choice for choice in known}
     if like := difflib.get_close_matches(word.lower(), spelled, 1):
         return f": did you mean {spelled[like[0]]!r}?"
     if not listed or not spelled:

@@ -79,9 +79,7 @@ def _unusable_path(error: Exception) -> str:
 
 @contextmanager
 def no_garbage_collection() -> Iterator[None]:
-    """Leaves the garbage collector off: records and columns form no cycles, and to look for some takes a sixth of the
-    time.
-    """
+    """Turns the garbage collector off: records and columns form no cycles, and looking takes a sixth of the time."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -92,16 +90,14 @@ def no_garbage_collection() -> Iterator[None]:
 
 
 def print_json(summary: dict[str, Any]) -> None:
-    """The summary as one JSON object on stdout."""
+    """Prints the summary as one JSON object on stdout."""
     import orjson
 
     terminal.print_json([orjson.dumps(summary, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS), b"\n"])
 
 
 def progress(items: Iterable[T], what: str, total: int | None = None, unit: str = "it") -> Iterable[T]:
-    """`items`, with a progress bar on stderr while they are consumed, only when stderr is a terminal, and not with
-    --quiet.
-    """
+    """Yields `items` with a progress bar on stderr, if that is a terminal and without --quiet."""
     tqdm = _tqdm()
     with step(what):
         yield from tqdm(
@@ -111,7 +107,7 @@ def progress(items: Iterable[T], what: str, total: int | None = None, unit: str 
 
 @contextmanager
 def progress_bar(what: str, total: int | None = None, unit: str = "B") -> Iterator["tqdm[NoReturn]"]:
-    """A progress bar for work that is not an iteration; call `update(n)` on it."""
+    """Shows a progress bar for work that is not an iteration; call `update(n)` on it."""
     tqdm = _tqdm()
     with (
         step(what),
@@ -134,7 +130,7 @@ def step(what: str) -> Iterator[None]:
 
 
 def _tqdm() -> "type[tqdm[Any]]":
-    """Returns its bars, without the thread that looks after them, for which there may be no room."""
+    """Returns tqdm's class without its monitor thread, for which there may be no room."""
     from tqdm import tqdm
 
     tqdm.monitor_interval = 0
@@ -142,5 +138,5 @@ def _tqdm() -> "type[tqdm[Any]]":
 
 
 def _no_bars() -> bool | None:
-    """Returns as tqdm takes it: None to look whether stderr is a terminal."""
+    """Returns tqdm's `disable`: True with --quiet, else None, which asks whether stderr is a terminal."""
     return True if logging.getLogger().level >= logging.ERROR else None

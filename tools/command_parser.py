@@ -1,6 +1,4 @@
-"""How every command reads its command line: inputs by position, `-o`, the options that all commands have, wrong usage
-in one line.
-"""
+"""Command lines: inputs by position, `-o`, the options that all commands have, wrong usage in one line."""
 
 import argparse
 import glob
@@ -52,17 +50,16 @@ class CommandParser(argparse.ArgumentParser):
         help: str,
         *spellings: str,
         unless: str = "",
-        most: int = sys.maxsize,
+        max_count: int = sys.maxsize,
         choices: Iterable[str] | None = None,
         title: str = "input",
     ) -> OptionGroup:
-        """Adds what the command reads, by position or after one of the older option `spellings`; returns the group of
-        options on it.
+        """Adds the inputs, by position or after one of the older `spellings`; returns the group of options on them.
 
         One is required `unless` the option of that name is given. The parsed options have the paths as `inputs`, with
         wildcards that no shell has expanded replaced by what they match.
         """
-        self._input, self._unless, self._most = metavar, unless, most
+        self._input, self._unless, self._most = metavar, unless, max_count
         group = self.add_argument_group(title)
         group.add_argument("inputs", nargs="*", choices=choices, metavar=metavar, help=help)
         if spellings:
@@ -84,9 +81,7 @@ class CommandParser(argparse.ArgumentParser):
         return group
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Reads the arguments, by default the process's; ends the process where they are wrong or a shell asked for
-        completions.
-        """
+        """Reads the arguments, by default the process's; ends the process on wrong usage and for completions."""
         if self._reads:
             _add_limit(self)
         _add_common_options(self)
@@ -116,32 +111,32 @@ class CommandParser(argparse.ArgumentParser):
 
     def _short_usage(self) -> str:
         named = self._input and (self._input if self._most == 1 else f"{self._input} ...")
-        positional = next((str(one.metavar) for one in self._actions if not one.option_strings), "")
+        positional = next((str(action.metavar) for action in self._actions if not action.option_strings), "")
         return " ".join(
             filter(None, [self.prog, named or positional, self._output and f"-o {self._output}", "[options]"])
         )
 
     def _inputs(self, options: argparse.Namespace) -> list[str]:
-        given = [*getattr(options, "named_inputs", ()), *options.inputs]
-        inputs = [path for one in given for path in _expanded(one)]
+        values = [*getattr(options, "named_inputs", ()), *options.inputs]
+        inputs = [path for value in values for path in _expanded(value)]
         if not inputs and not getattr(options, self._unless, None):
             self.error(f"no input given: name {self._input}, as in: {self._example}")
         if len(inputs) > self._most:
             more = ["…"] * (len(inputs) > INPUTS_NAMED)
             names = ", ".join([*inputs[:INPUTS_NAMED], *more])
-            wanted = "one input" if self._most == 1 else f"at most {self._most} inputs"
-            self.error(f"{self.prog} reads {wanted}, not {len(inputs)}: {names}")
+            limit = "one input" if self._most == 1 else f"at most {self._most} inputs"
+            self.error(f"{self.prog} reads {limit}, not {len(inputs)}: {names}")
         return inputs
 
     def _refuse_unknown_options(self, words: Sequence[str]) -> None:
         """Comes before all else: a mistyped option leaves what it stands for missing, and that is not the mistake."""
-        known = self._option_string_actions
+        actions = self._option_string_actions
         for word in words:
             name = word.partition("=")[0]
             if word == "--":
                 return
-            if name.startswith("--") and name not in known:
-                shown = [option for option, action in known.items() if action.help != argparse.SUPPRESS]
+            if name.startswith("--") and name not in actions:
+                shown = [option for option, action in actions.items() if action.help != argparse.SUPPRESS]
                 self.error(f"unknown option {name}{nearest(name, shown, listed=False)}")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
@@ -174,7 +169,7 @@ class CommandParser(argparse.ArgumentParser):
 def _files(options: argparse.Namespace, names: Iterable[str]) -> list[Path]:
     """Returns the files among the values of these options that exist."""
     values = [getattr(options, name, None) or () for name in names]
-    paths = [one for value in values for one in ([value] if isinstance(value, (str, Path)) else value)]
+    paths = [file for value in values for file in ([value] if isinstance(value, (str, Path)) else value)]
     # Path.is_file fails for names that are too long
     return [path for path in map(Path, paths) if os.path.isfile(path)]  # noqa: PTH113
 
@@ -253,6 +248,6 @@ def output_as(*endings: str) -> Callable[[str], str]:
 
 def without_leading_word(arguments: Sequence[str] | None) -> list[str]:
     """Drops the sub-command that Chakra's tools want before their options (`PyTorch`)."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    is_word = len(given) > 1 and given[0].lower() == "pytorch" and given[1].startswith("-")
-    return given[1:] if is_word else given
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    is_word = len(words) > 1 and words[0].lower() == "pytorch" and words[1].startswith("-")
+    return words[1:] if is_word else words

@@ -1,6 +1,4 @@
-"""How a command ends before its work is done: SIGTERM and SIGHUP are what Ctrl-C is, and what cannot stop by itself is
-stopped.
-"""
+"""How a command ends early: SIGTERM and SIGHUP act as Ctrl-C, and what cannot stop by itself is stopped."""
 
 import atexit
 import os

@@ -11,8 +11,7 @@ LONGEST = 32
 
 
 def rank_rows(headings: Sequence[str], rows: Iterable[tuple[str, ...]], alike: Collection[str]) -> list[str]:
-    """Returns a line for each row, whose first cell is the rank; the last column is set to the left, the others to the
-    right.
+    """Returns a line per row, whose first cell is the rank; the last column is left-aligned, the others right-aligned.
 
     Of more than MOST_ROWS rows those that agree in the columns named in `alike` share a line: their ranks, and from
     where to where their other cells go.
@@ -20,9 +19,9 @@ def rank_rows(headings: Sequence[str], rows: Iterable[tuple[str, ...]], alike: C
     rows = list(rows)
     if len(rows) > MOST_ROWS:
         groups: defaultdict[tuple[str, ...], list[tuple[str, ...]]] = defaultdict(list)
-        same = [position for position, heading in enumerate(headings) if heading in alike]
+        same = [index for index, heading in enumerate(headings) if heading in alike]
         for row in rows:
-            groups[tuple(row[position] for position in same)].append(row)
+            groups[tuple(row[index] for index in same)].append(row)
         rows = [_shared(group) for group in groups.values()]
     shown = [tuple(map(in_one_line, row)) for row in (headings, *rows)]
     widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
@@ -48,15 +47,14 @@ def _from_to(cells: tuple[str, ...]) -> str:
     return f"{low}–{high}"
 
 
-def absent_ranks(ranks: Iterable[int], count: int) -> dict[str, int]:
-    """Returns the runs of ranks from 0 to count - 1 that are absent, and how many ranks each has; a file may claim any
-    count.
+def absent_ranks(there: Iterable[int], count: int) -> dict[str, int]:
+    """Returns the runs of absent ranks below `count`, and how many ranks each has; a file may claim any count.
 
     >>> absent_ranks([7, 1], 10**9)
     {'0': 1, '2-6': 5, '8-999999999': 999999992}
     """
-    recorded = sorted({rank for rank in ranks if 0 <= rank < count})
-    runs = ((last + 1, after - 1) for last, after in pairwise([-1, *recorded, max(count, 0)]))
+    present = sorted({rank for rank in there if 0 <= rank < count})
+    runs = ((last + 1, after - 1) for last, after in pairwise([-1, *present, max(count, 0)]))
     return {
         f"{first}-{last}" if last > first else str(first): last - first + 1 for first, last in runs if last >= first
     }

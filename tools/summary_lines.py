@@ -1,6 +1,4 @@
-"""How the lines of a summary look: a title, then what it says. docs/summary-lines.md explains every title; a test
-compares.
-"""
+"""The lines of a summary: a title, then the text. docs/summary-lines.md explains every title; a test compares."""
 
 from collections.abc import Mapping
 

@@ -1,6 +1,4 @@
-"""What goes out to people's terminals and to standard output. Names come from files, files from strangers, and
-terminals obey what they are sent: nothing that acts on one leaves here as it is.
-"""
+"""Output to terminals and standard output without control characters: names come from files, which may be hostile."""
 
 import logging
 import re
@@ -21,7 +19,7 @@ def plain(text: str) -> str:
     >>> print(plain("gemm\x1b[2J\r\u202e"))
     gemm\x1b[2J\r\u202e
     """
-    return ACTING.sub(lambda found: ascii(found[0])[1:-1], text)
+    return ACTING.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
 def in_one_line(text: str) -> str:
@@ -64,13 +62,11 @@ def print_text(text: str) -> None:
 
 
 def print_json(pieces: Iterable[bytes]) -> None:
-    """JSON on standard output, piece by piece, with escapes for what acts on a terminal. Raises DataError like
-    `print_text`.
-    """
+    """Prints JSON piece by piece, with control characters escaped. Raises DataError like `print_text`."""
     with open_output(STANDARD_STREAM) as stream:
         stream.writelines(map(plain_json, pieces))
 
 
 def plain_json(json: bytes) -> bytes:
     """JSON in UTF-8 with escapes, as JSON has them, for what acts on a terminal."""
-    return ACTING_UTF8.sub(lambda found: b"\\u%04x" % ord(found[0].decode()), json)
+    return ACTING_UTF8.sub(lambda match: b"\\u%04x" % ord(match[0].decode()), json)

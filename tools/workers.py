@@ -47,8 +47,7 @@ def stage_done() -> None:
 def in_processes(
     function: Callable[[Task], Result], tasks: Sequence[Task], jobs: int, advanced: Advanced = unseen
 ) -> Generator[tuple[Task, Result | Exception], None, None]:
-    """Runs the tasks in up to `jobs` processes, so many at a time; a single one in this process, as it need not wait
-    for another.
+    """Runs the tasks in up to `jobs` processes; a single task runs in this process.
 
     Where the system gives fewer processes there are fewer, and without any the tasks run here. `advanced` is told how
     many more stages tasks say are done.
@@ -73,8 +72,7 @@ def in_processes(
 def _by_workers(
     function: Callable[[Task], Result], waiting: deque[Task], jobs: int, advanced: Advanced, lost: list[Task]
 ) -> Generator[tuple[Task, Result | Exception], None, None]:
-    """Takes tasks from `waiting`, as long as a worker begins, and yields what became of them; adds those whose worker
-    died to `lost`.
+    """Runs the tasks of `waiting` on a worker and yields the outcomes; adds tasks whose worker died to `lost`.
 
     What Python has for this waits for ever where a process has no room for one more thread.
     """
@@ -84,7 +82,7 @@ def _by_workers(
         while working:
             for worker in cast(list[Connection], wait(working)):
                 try:
-                    said = worker.recv()
+                    message = worker.recv()
                 except (EOFError, OSError):
                     process, task = working.pop(worker)
                     worker.close()
@@ -95,14 +93,14 @@ def _by_workers(
                         if waiting:
                             _begin(working)
                     continue
-                if isinstance(said, int):
-                    advanced(said)
+                if isinstance(message, int):
+                    advanced(message)
                     continue
                 process, task = working[worker]
                 working[worker] = process, waiting[0] if waiting else None
                 worker.send((function, waiting.popleft()) if waiting else None)
                 if task is not None:
-                    yield task, said.outcome
+                    yield task, message.outcome
 
 
 class _Ready(NamedTuple):
@@ -148,9 +146,7 @@ def _begin(working: _Working) -> bool:
 
 @contextmanager
 def _sparing_descriptors() -> Iterator[None]:
-    """What is opened in the block leaves some descriptors for the work of this process. Raises OSError where that
-    cannot be.
-    """
+    """Keeps some descriptors free for this process while the block opens others; OSError if there are too few."""
     with ExitStack() as spared:
         for _ in range(SPARED):
             spared.callback(os.close, os.open(os.devnull, os.O_RDONLY))
@@ -169,20 +165,19 @@ def _work(parent: Connection) -> None:
         except Exception as error:  # what came out cannot be sent
             parent.send(_Ready(error))
         try:
-            given = parent.recv()
+            message = parent.recv()
         except (EOFError, OSError):
             return
-        if given is None:
+        if message is None:
             return
-        function, task = given
+        function, task = message
         ready = _Ready(_outcome(partial(function, task)))
 
 
 def on_cluster(
     function: Callable[[Task], Result], tasks: Sequence[Task], address: str
 ) -> Generator[tuple[Task, Result | Exception], None, None]:
-    """Runs the tasks on the Dask cluster whose scheduler listens at `address`; its workers see the same files under the
-    same paths.
+    """Runs the tasks on the Dask cluster with the scheduler at `address`; its workers see the same paths.
 
     Raises DataError when the package distributed is missing or no scheduler answers.
     """
@@ -223,9 +218,7 @@ def _outcome(result: Callable[[], Result]) -> Result | Exception:
 
 @contextmanager
 def _deaf_to_interrupts() -> Iterator[None]:
-    """Processes that are started in the block never hear what a terminal says to all, not even before they can leave it
-    to their parent.
-    """
+    """Makes processes that start in the block ignore terminal interrupts, from their first moment on."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
@@ -239,9 +232,7 @@ def _deaf_to_interrupts() -> Iterator[None]:
 
 
 def _prepare_worker(parent: Connection) -> None:
-    """Workers tell the stages that they have done, draw no progress bars, leave Ctrl-C to their parent, clean up when
-    told to stop, and do not outlive it.
-    """
+    """Sets a worker up: it reports stages, shows no progress, ignores Ctrl-C, and ends with its parent."""
     _advanced.set(parent.send)
     sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115
     for number in FROM_TERMINALS:

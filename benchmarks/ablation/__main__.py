@@ -70,30 +70,28 @@ def _measure(arguments: argparse.Namespace) -> None:
         "p95 %",
         "worst %",
     ]
-    rows = [_row(one, runs, *changed[one.without]) for one in progress(tried, "replaying", unit="rule")]
+    rows = [_row(ablation, runs, *changed[ablation.without]) for ablation in progress(tried, "replaying", unit="rule")]
     print("What leaving a rule out costs\n", *markdown(head, rows), sep="\n")
 
 
-def _row(one: Ablation, runs: Sequence[MeasuredRun], base: list[float], changed: list[float]) -> list[str]:
-    real = max((abs(run.error_pct(one.options)) for run in runs), default=None)
+def _row(ablation: Ablation, runs: Sequence[MeasuredRun], base: list[float], changed: list[float]) -> list[str]:
+    real = max((abs(run.error_pct(ablation.options)) for run in runs), default=None)
     within = 100 * sum(error <= 1 for error in changed) / len(changed)
     figures = (real, max(base), within, float(np.quantile(changed, 0.95)), max(changed))
-    return [one.without, *("–" if figure is None else f"{figure:.2f}" for figure in figures)]
+    return [ablation.without, *("–" if figure is None else f"{figure:.2f}" for figure in figures)]
 
 
 def _answers(programs: int, tried: Sequence[Ablation]) -> dict[str, tuple[list[float], list[float]]]:
-    """Returns for each ablation the errors, in %, of the jobs as they were measured, and of all changed ones; traces
-    hold all records.
-    """
-    found: dict[str, tuple[list[float], list[float]]] = {one.without: ([], []) for one in tried}
+    """Returns for each ablation the errors (%) of the measured jobs and of the changed ones."""
+    errors: dict[str, tuple[list[float], list[float]]] = {ablation.without: ([], []) for ablation in tried}
     for name, seed in progress([*_jobs(programs)], "simulating", unit="job"):
         job = build_job(name, steps=STEPS, seed=seed, ranks=min(2, ranks_of(name, seed)))
         linked, outcomes = linked_of(simulate(job), VARIANTS[0]), true_outcomes(job)
-        for one in tried:
-            base, *changed = answers([convert(of_rank, one.options) for of_rank in linked], outcomes)
-            found[one.without][0].append(abs(base.error_pct))
-            found[one.without][1].extend(abs(answer.error_pct) for answer in changed)
-    return found
+        for ablation in tried:
+            base, *changed = answers([convert(of_rank, ablation.options) for of_rank in linked], outcomes)
+            errors[ablation.without][0].append(abs(base.error_pct))
+            errors[ablation.without][1].extend(abs(answer.error_pct) for answer in changed)
+    return errors
 
 
 def _jobs(programs: int) -> Iterator[tuple[str, int]]:

@@ -27,9 +27,7 @@ class MeasuredRun(NamedTuple):
         return 100 * (makespan - self.span_ns) / max(self.span_ns, 1)
 
     def row(self) -> list[str]:
-        """Returns what a table says of it: sizes, replay error, explained share, waits by how they are known, and
-        delays.
-        """
+        """Returns the table row: sizes, replay error, explained share, waits by how they are known, and delays."""
         graph = convert(self.linked)
         report, summary = self.linked.report, summarise(replay(graph))
         delays = graph.report.delays_us if graph.report is not None else {}
@@ -53,10 +51,10 @@ def measured_runs(folder: Path) -> Iterator[MeasuredRun]:
 
     Raises DataError where a trace cannot be linked.
     """
-    found = find_traces([folder], lambda _: False)
-    for below in sorted({Path(device.name).parent for device in found.devices}):
+    files = find_traces([folder], lambda _: False)
+    for below in sorted({Path(device.name).parent for device in files.devices}):
         devices, hosts = (
-            [trace for trace in traces if Path(trace.name).parent == below] for traces in (found.devices, found.hosts)
+            [trace for trace in traces if Path(trace.name).parent == below] for traces in (files.devices, files.hosts)
         )
         host_of = hosts_of(devices, hosts)
         for device in sorted(devices, key=lambda trace: trace.name):

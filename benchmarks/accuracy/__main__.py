@@ -72,15 +72,15 @@ def _measure(arguments: argparse.Namespace) -> int:
 
 def _measured(chosen: list[Subject]) -> list[Result]:
     """Returns the results in the order of the subjects, each measured in one of as many processes as there are cores."""
-    found: dict[Subject, list[Result]] = {}
+    results_of: dict[Subject, list[Result]] = {}
     running = in_processes(measure, chosen, os.cpu_count() or 1)
     for subject, outcome in progress(running, "measuring", total=len(chosen), unit="job"):
         if isinstance(outcome, DataError):
             raise DataError(f"{subject}: {outcome}") from outcome
         if isinstance(outcome, Exception):
             raise outcome
-        found[subject] = outcome
-    return [result for subject in chosen for result in found[subject]]
+        results_of[subject] = outcome
+    return [result for subject in chosen for result in results_of[subject]]
 
 
 def _figures(results: Sequence[Result], measured: Sequence[Group]) -> dict[str, Any]:

@@ -52,8 +52,10 @@ class TrueOrder:
     """
 
     def __init__(self, rank: RankRun, machine: Machine) -> None:
-        ops, calls, activities, over = rank.ops, rank.calls, rank.activities, rank.handoffs
-        threads = 1 + max(max(column, default=0) for column in (ops.thread, calls.thread, over.source, over.target))
+        ops, calls, activities, handoffs = rank.ops, rank.calls, rank.activities, rank.handoffs
+        threads = 1 + max(
+            max(column, default=0) for column in (ops.thread, calls.thread, handoffs.source, handoffs.target)
+        )
         _, stream = np.unique(as_numpy(activities.stream), return_inverse=True)
         on_stream = threads + stream.reshape(-1)
         # of the points of a lane at one time the earlier ones here come first
@@ -61,18 +63,20 @@ class TrueOrder:
             (as_numpy(calls.thread), as_numpy(calls.end)),
             (on_stream, as_numpy(activities.end)),
             (as_numpy(ops.thread), as_numpy(ops.end)),
-            (as_numpy(over.target), as_numpy(over.taken)),
-            (as_numpy(over.source), as_numpy(over.given)),
+            (as_numpy(handoffs.target), as_numpy(handoffs.taken)),
+            (as_numpy(handoffs.source), as_numpy(handoffs.given)),
             (as_numpy(ops.thread), as_numpy(ops.start)),
             (on_stream, as_numpy(activities.start)),
             (as_numpy(calls.thread), as_numpy(calls.start)),
         ]
         lane, time = (np.concatenate(columns) for columns in zip(*blocks, strict=True))
         by_lane = np.lexsort((time, lane))
-        place = np.empty(len(by_lane), np.int64)
-        place[by_lane] = np.arange(len(by_lane))
+        position = np.empty(len(by_lane), np.int64)
+        position[by_lane] = np.arange(len(by_lane))
         bounds = np.cumsum([len(block) for block, _ in blocks])[:-1]
-        self.call_end, self.ended, _, self.taken, self.given, _, self.started, self.call_start = np.split(place, bounds)
+        self.call_end, self.ended, _, self.taken, self.given, _, self.started, self.call_start = np.split(
+            position, bounds
+        )
         source, target = self._edges(rank, lane[by_lane])
         written = Rows(machine.whole_us).cut(time[by_lane])
         self.order = PartialOrder(lane[by_lane], written, written, source, target)
@@ -105,8 +109,7 @@ def _pairs(edges: Edges) -> tuple[Int64, Int64]:
 
 
 class GraphOrder:
-    """The nodes of a graph of that run, found by activity (`node`, -1 where the trace did not show it; back by
-    `activity`) and by thread (`lane`; by `thread`).
+    """A graph's nodes by activity (`node`, -1 if the trace lacks it; back by `activity`) and thread (`lane`, `thread`).
 
     Times count from the run's start. Raises DataError where the graph does not hold each activity once and as the trace
     shows it.
@@ -130,12 +133,12 @@ class GraphOrder:
         numbers = np.array([correlation(call) for call in rank.activities.call], np.int64)
         written = Rows(machine.whole_us).cut(machine.clock(rank.rank).read(as_numpy(rank.activities.start)))
         ran = [column[rows] for column in (written, as_numpy(rank.activities.stream), numbers)]
-        held = [column[nodes] for column in (self.begin, graph.integers("stream"), graph.integers("correlation"))]
-        ran_order, held_order = np.lexsort([rows, *ran]), np.lexsort([graph.id[nodes], *held])
-        if not np.array_equal(np.array(ran)[:, ran_order], np.array(held)[:, held_order]):
+        in_graph = [column[nodes] for column in (self.begin, graph.integers("stream"), graph.integers("correlation"))]
+        ran_order, graph_order = np.lexsort([rows, *ran]), np.lexsort([graph.id[nodes], *in_graph])
+        if not np.array_equal(np.array(ran)[:, ran_order], np.array(in_graph)[:, graph_order]):
             raise DataError(f"the graph's {len(nodes)} activities are not the {len(rows)} in the trace of the run")
         node = np.full(len(numbers), -1, np.int64)
-        node[rows[ran_order]] = nodes[held_order]
+        node[rows[ran_order]] = nodes[graph_order]
         return node
 
     def edges(self, kind: int) -> tuple[Int64, Int64]:
@@ -150,24 +153,26 @@ def dependency_accuracy(job: Job, rank: RankRun, graph: ExecutionGraph) -> dict[
     O((n + e) lanes). Raises DataError where the graph is of another run.
     """
     machine = job.machine
-    true, known = TrueOrder(rank, machine), GraphOrder(rank, machine, identify(job, rank.rank).tids, graph)
+    true, derived = TrueOrder(rank, machine), GraphOrder(rank, machine, identify(job, rank.rank).tids, graph)
     on_host = CUT_NS if machine.whole_us else 0
     clocks_apart = abs(machine.clock(rank.rank).read(rank.period().end) - rank.period().end)
     return {
-        **_across_streams(rank, true, known),
-        **_host_waits(rank, true, known, on_host + clocks_apart),
-        **_handoffs(rank, true, known, on_host),
+        **_across_streams(rank, true, derived),
+        **_host_waits(rank, true, derived, on_host + clocks_apart),
+        **_handoffs(rank, true, derived, on_host),
     }
 
 
-def _across_streams(rank: RankRun, true: TrueOrder, known: GraphOrder) -> dict[str, Tally]:
+def _across_streams(rank: RankRun, true: TrueOrder, derived: GraphOrder) -> dict[str, Tally]:
     """Returns what a CUDA graph orders between its streams stands in no trace, so it is told apart."""
     stream = as_numpy(rank.activities.stream)
-    source, target = (known.activity[rows] for rows in known.edges(ACROSS_STREAMS))
+    source, target = (derived.activity[rows] for rows in derived.edges(ACROSS_STREAMS))
     between = (source >= 0) & (target >= 0) & (stream[source] != stream[target])
     holds = true.order.holds(true.ended[source[between]], true.started[target[between]])
     waits, branches = (
-        known.order.holds(known.node[before], known.node[after])[(known.node[before] >= 0) & (known.node[after] >= 0)]
+        derived.order.holds(derived.node[before], derived.node[after])[
+            (derived.node[before] >= 0) & (derived.node[after] >= 0)
+        ]
         for before, after in map(_pairs, (rank.event_waits, rank.graph_order))
     )
     return {
@@ -176,31 +181,31 @@ def _across_streams(rank: RankRun, true: TrueOrder, known: GraphOrder) -> dict[s
     }
 
 
-def _host_waits(rank: RankRun, true: TrueOrder, known: GraphOrder, tolerance: int) -> dict[str, Tally]:
-    awaited, waiting = known.edges(DependencyKind.HOST_SYNC)
+def _host_waits(rank: RankRun, true: TrueOrder, derived: GraphOrder, tolerance: int) -> dict[str, Tally]:
+    awaited, waiting = derived.edges(DependencyKind.HOST_SYNC)
     # a launch that waited for room goes on after its wait
-    returned = true.from_then(known.thread[known.work.lane[waiting]], known.end[waiting], tolerance)
-    holds = true.order.holds(true.ended[known.activity[awaited]], returned)
+    returned = true.from_then(derived.thread[derived.work.lane[waiting]], derived.end[waiting], tolerance)
+    holds = true.order.holds(true.ended[derived.activity[awaited]], returned)
     call, activity = _pairs(rank.host_waits)
-    held = known.node[activity] >= 0
-    call, activity = call[held], activity[held]
+    has_node = derived.node[activity] >= 0
+    call, activity = call[has_node], activity[has_node]
     thread, end = as_numpy(rank.calls.thread)[call], as_numpy(rank.calls.end)[call]
-    waits = known.order.holds(known.node[activity], known.order.last_ended(known.lane[thread], end + tolerance))
+    waits = derived.order.holds(derived.node[activity], derived.order.last_ended(derived.lane[thread], end + tolerance))
     return {"host for device": Tally(len(holds), _count(~holds), len(waits), _count(~waits))}
 
 
-def _handoffs(rank: RankRun, true: TrueOrder, known: GraphOrder, tolerance: int) -> dict[str, Tally]:
+def _handoffs(rank: RankRun, true: TrueOrder, derived: GraphOrder, tolerance: int) -> dict[str, Tally]:
     """Returns a hand-off that no thread had to wait for leaves no trace, so it is told apart."""
-    source, target = known.edges(DependencyKind.HAND_OVER)
-    gave = true.by_then(known.thread[known.work.lane[source]], known.end[source], tolerance)
-    took = true.from_then(known.thread[known.work.lane[target]], known.begin[target], tolerance)
+    source, target = derived.edges(DependencyKind.HAND_OVER)
+    gave = true.by_then(derived.thread[derived.work.lane[source]], derived.end[source], tolerance)
+    took = true.from_then(derived.thread[derived.work.lane[target]], derived.begin[target], tolerance)
     holds = true.order.holds(gave, took)
-    over = rank.handoffs
-    giver = known.order.last_ended(known.lane[as_numpy(over.source)], as_numpy(over.given) - tolerance)
-    taker = known.order.first_begun(known.lane[as_numpy(over.target)], as_numpy(over.taken) + tolerance)
+    handoffs = rank.handoffs
+    giver = derived.order.last_ended(derived.lane[as_numpy(handoffs.source)], as_numpy(handoffs.given) - tolerance)
+    taker = derived.order.first_begun(derived.lane[as_numpy(handoffs.target)], as_numpy(handoffs.taken) + tolerance)
     # a thread that does nothing before or after has nothing to be ordered
-    missing = (giver >= 0) & (taker >= 0) & ~known.order.holds(giver, taker)
-    waited = as_numpy(over.waited) > 0
+    missing = (giver >= 0) & (taker >= 0) & ~derived.order.holds(giver, taker)
+    waited = as_numpy(handoffs.waited) > 0
     return {
         "between threads": Tally(len(holds), _count(~holds), _count(waited), _count(missing & waited)),
         "between threads, no wait": Tally(needed=_count(~waited), missing=_count(missing & ~waited)),

@@ -16,13 +16,11 @@ STEPS = 4
 
 
 def subjects(jobs: Sequence[str], seeds: int, programs: int) -> list[Subject]:
-    """Returns every job with every seed, those whose ranks communicate with several numbers of ranks, and random
-    programs; each on the default machine and on one of its own.
-    """
+    """Returns every job with every seed and number of ranks, and random programs, each on two machines."""
     sizes = {job: RANKS if JOBS[job].size.ranks > 1 else (1,) for job in jobs}
     named = [Subject(job, ranks, seed) for job in sizes for ranks in sizes[job] for seed in range(seeds)]
     random = [Subject(RANDOM, ranks_of(RANDOM, seed), seed) for seed in range(programs)]
-    return [one for kind in (named, random) for one in (*kind, *map(_on_drawn_machine, kind))]
+    return [subject for kind in (named, random) for subject in (*kind, *map(_on_drawn_machine, kind))]
 
 
 def _on_drawn_machine(subject: Subject) -> Subject:

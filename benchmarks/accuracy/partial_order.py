@@ -35,11 +35,9 @@ class PartialOrder:
         return clock
 
     def holds(self, before: Int64, after: Int64) -> Bool:
-        """Returns whether each point of `after` has to come after its counterpart in `before`; a point that is missing
-        (-1) has not.
-        """
-        known = self._clock[after, self._lane[before]] >= self._position[before]
-        return np.asarray(known & (before >= 0) & (after >= 0))
+        """Returns whether each point of `after` has to come after its counterpart in `before`; False if one is -1."""
+        is_before = self._clock[after, self._lane[before]] >= self._position[before]
+        return np.asarray(is_before & (before >= 0) & (after >= 0))
 
     def last_ended(self, lane: Int64, time: Int64) -> Int64:
         """Returns for each lane and time the last point that had ended by then, -1 for none and for no lane (-1)."""
@@ -53,5 +51,5 @@ class PartialOrder:
         """Returns for each lane and time the first point that began then or later, -1 for none."""
         return self._rows_at(asof_forward(self._lane[self._by_lane], self._begin[self._by_lane], lane, time))
 
-    def _rows_at(self, place: Int64) -> Int64:
-        return np.append(self._by_lane, -1)[place]
+    def _rows_at(self, position: Int64) -> Int64:
+        return np.append(self._by_lane, -1)[position]

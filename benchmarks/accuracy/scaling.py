@@ -1,5 +1,4 @@
-"""Measures how right scaled jobs are: simulated jobs are traced on a few ranks, scaled, and replayed; the simulator
-plays them on as many.
+"""Measures the error of scaled jobs: traces of a few ranks are scaled and replayed; the simulator runs the truth.
 
 The traces of a few ranks show neither how the network behaves among many nor what holds up single ranks by chance: a
 thread that loses its core for a millisecond holds all ranks up, and among many one is always held. So machines are
@@ -94,8 +93,8 @@ def measure(traced: Traced) -> list[Scaled]:
 def _scaled_ns(graphs: Sequence[ExecutionGraph], ranks: int) -> int:
     """Returns the makespan of the scaled job. All copies are alike, so that one of them shows it."""
     plan = plan_scaling([rank_facts(graph) for graph in graphs], Growth(ranks // len(graphs)))
-    one = [copied(resized(graph, plan.ranks[rank]), plan, 0) for rank, graph in enumerate(graphs)]
-    return replay_ranks(one).makespan_ns
+    scaled = [copied(resized(graph, plan.ranks[rank]), plan, 0) for rank, graph in enumerate(graphs)]
+    return replay_ranks(scaled).makespan_ns
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
@@ -123,14 +122,14 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
 
 def _measure(arguments: argparse.Namespace) -> int:
     machines = [(UNDISTURBED, 0), *((kind, seed) for kind in (DRAWN, STALLING) for seed in range(arguments.machines))]
-    chosen = [Traced(job, ranks, *one) for job in arguments.jobs for ranks in FROM[job] for one in machines]
-    found: dict[Traced, list[Scaled]] = {}
+    chosen = [Traced(job, ranks, *machine) for job in arguments.jobs for ranks in FROM[job] for machine in machines]
+    results_of: dict[Traced, list[Scaled]] = {}
     running = partial(in_processes, jobs=os.cpu_count() or 1)(measure, chosen)
     for traced, outcome in progress(running, "measuring", total=len(chosen), unit="job"):
         if isinstance(outcome, Exception):
             raise outcome
-        found[traced] = outcome
-    results = [scaled for traced in chosen for scaled in found[traced]]
+        results_of[traced] = outcome
+    results = [scaled for traced in chosen for scaled in results_of[traced]]
     if arguments.json:
         print_json({"scaled": [*map(_figures, results)]})
     else:
@@ -146,14 +145,12 @@ def _figures(scaled: Scaled) -> dict[str, Any]:
 
 
 def _table(results: Sequence[Scaled]) -> Iterator[str]:
-    """Yields per job, ranks traced and kind of machine a row; per ranks scaled to the largest error, and without
-    scaling that to the most.
-    """
+    """Yields a row per job, ranks traced and kind of machine: the largest errors per ranks scaled to, and unscaled."""
     rows = []
     for job, ranks, kind in dict.fromkeys(scaled.traced[:3] for scaled in results):
-        own = [scaled for scaled in results if scaled.traced[:3] == (job, ranks, kind)]
-        errors = [[scaled.error_pct for scaled in own if scaled.ranks == to] for to in TO]
-        unscaled = max((scaled.unscaled_error_pct for scaled in own if scaled.ranks == TO[-1]), key=abs)
+        same_job = [scaled for scaled in results if scaled.traced[:3] == (job, ranks, kind)]
+        errors = [[scaled.error_pct for scaled in same_job if scaled.ranks == to] for to in TO]
+        unscaled = max((scaled.unscaled_error_pct for scaled in same_job if scaled.ranks == TO[-1]), key=abs)
         cells = [f"{max(of, key=abs):+.2f}" if of else "" for of in errors]
         rows.append([job, str(ranks), kind, *cells, f"{unscaled:+.1f}"])
     yield "Largest error of the makespan in %, scaled from the ranks that were traced\n"

@@ -1,5 +1,4 @@
-"""Writes results of measuring jobs as markdown: how far answers are off by job and group, and which dependencies are
-right.
+"""Tables of the errors of answers by job and group, and of which dependencies are right, in markdown.
 
 A group is a kind of job on a kind of machine. What is allowed of a variant of the traces holds for each group by
 itself.
@@ -73,9 +72,7 @@ class Case(NamedTuple):
 
 
 class Group(NamedTuple):
-    """All cases of a group of jobs with one variant of traces; what the graphs say of the job as it ran counts by
-    itself.
-    """
+    """All changed cases of a group of jobs with one variant of traces, and the unchanged ones."""
 
     name: str
     variant: Variant
@@ -97,9 +94,7 @@ class Group(NamedTuple):
 
     @property
     def allowed(self) -> Allowed:
-        """Fewer have to be close where devices are full: which of two goes first that are ready within a µs decides
-        what follows.
-        """
+        """The share that must be close; smaller on full devices, where ties within a µs decide the order."""
         crowded = self.changed[0].subject.machine.at_once is not None
         return CROWDED if crowded and self.variant.allowed == RECORDED else self.variant.allowed
 
@@ -117,22 +112,22 @@ class Group(NamedTuple):
 
 def groups(results: Sequence[Result]) -> list[Group]:
     """Returns the groups in the order in which they were measured, with each variant that gave answers."""
-    found: dict[tuple[str, Variant], Group] = {}
+    by_key: dict[tuple[str, Variant], Group] = {}
     for result in results:
         key = result.subject.group, result.variant
-        group = found.setdefault(key, Group(*key, [], []))
+        group = by_key.setdefault(key, Group(*key, [], []))
         for answer in result.answers:
             of_kind = group.as_measured if answer.change.kind == BASE else group.changed
             of_kind.append(Case(result.subject, answer))
-    return [group for group in found.values() if group.changed]
+    return [group for group in by_key.values() if group.changed]
 
 
 def group_tables(measured: Sequence[Group]) -> Iterator[str]:
     """Yields per group a table of its errors, a variant per row."""
     head = ["traces", "cases", "within 1 %", "within 3 %", "median", "p95", "worst", "as measured", "allowed"]
-    for name, own in _by_name(measured).items():
+    for name, same_name in _by_name(measured).items():
         yield f"Error of the makespan in %, {name}\n"
-        yield from markdown(head, [_group_row(group) for group in own])
+        yield from markdown(head, [_group_row(group) for group in same_name])
 
 
 def _by_name(measured: Sequence[Group]) -> dict[str, list[Group]]:
@@ -150,24 +145,24 @@ def _group_row(group: Group) -> list[str]:
 
 
 def job_tables(results: Sequence[Result]) -> Iterator[str]:
-    """Yields per group of named jobs and variant a table of the largest errors: a job per row, a kind of question per
-    column.
-    """
-    given: defaultdict[tuple[str, Variant], defaultdict[str, list[Answer]]]
-    given = defaultdict(lambda: defaultdict(list))
+    """Yields a table of the largest errors per group and variant: a row per job, a column per kind of question."""
+    answers_of: defaultdict[tuple[str, Variant], defaultdict[str, list[Answer]]]
+    answers_of = defaultdict(lambda: defaultdict(list))
     for result in results:
         if result.subject.job != RANDOM:
-            given[result.subject.group, result.variant][result.subject.name] += result.answers
-    for (group, variant), of in given.items():
+            answers_of[result.subject.group, result.variant][result.subject.name] += result.answers
+    for (group, variant), answers_of_job in answers_of.items():
         yield f"Largest error of the makespan in %, {group}, {variant.name}\n"
-        rows = [[job, *map(_number, _worst_errors(answers))] for job, answers in of.items()]
+        rows = [[job, *map(_number, _worst_errors(answers))] for job, answers in answers_of_job.items()]
         yield from markdown(["job", *KINDS, "any", "any start"], rows)
 
 
-def _worst_errors(given: list[Answer]) -> list[float | None]:
+def _worst_errors(answers: list[Answer]) -> list[float | None]:
     """Returns the columns of a job: per kind of question, over all, and how far any activity's start is off."""
-    kinds = [max((abs(one.error_pct) for one in given if one.change.kind == kind), default=None) for kind in KINDS]
-    return [*kinds, max(abs(one.error_pct) for one in given), max(one.start_error_pct for one in given)]
+    kinds = [
+        max((abs(answer.error_pct) for answer in answers if answer.change.kind == kind), default=None) for kind in KINDS
+    ]
+    return [*kinds, max(abs(answer.error_pct) for answer in answers), max(answer.start_error_pct for answer in answers)]
 
 
 def dependency_tables(results: Sequence[Result]) -> Iterator[str]:
@@ -185,8 +180,8 @@ def dependency_tables(results: Sequence[Result]) -> Iterator[str]:
 
 
 def _tally_row(tally: Tally) -> list[str]:
-    held = [str(tally.edges), str(tally.false), _number(tally.precision_pct)]
-    return [*held, str(tally.needed), str(tally.missing), _number(tally.recall_pct)]
+    figures = [str(tally.edges), str(tally.false), _number(tally.precision_pct)]
+    return [*figures, str(tally.needed), str(tally.missing), _number(tally.recall_pct)]
 
 
 def markdown(head: list[str], rows: list[list[str]]) -> Iterator[str]:

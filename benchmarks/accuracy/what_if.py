@@ -74,9 +74,7 @@ CHANGES = (
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a job turned out: its makespan, and when the activities in its traces started after it did, by rank, stream
-    and place there.
-    """
+    """A job's makespan, and when the activities in its traces started, by rank, stream and position there."""
 
     makespan_ns: int
     start_ns: Int64
@@ -84,9 +82,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """How long the changed job takes, how long it does by its graphs, and by how much the start of any activity is off
-    then.
-    """
+    """How long the changed job takes in truth and by its graphs, and the largest error of an activity's start."""
 
     change: Change
     true_ns: int

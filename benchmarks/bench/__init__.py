@@ -1,3 +1,1 @@
-"""How fast and in how much memory: commands on generated traces of growing size, against the least that any reader
-needs.
-"""
+"""Time and memory of the commands on generated traces of growing size, next to the least that any reader needs."""

@@ -140,9 +140,7 @@ def _markdown(benchmark: Benchmark) -> str:
 
 
 def _measured(size: Size, folder: Path, job: Sequence[str], runs: int) -> Size:
-    """Runs every work in turn, `runs` times, on an input of that size, which is generated in the folder if it is not
-    there.
-    """
+    """Runs every work `runs` times on an input of that size, which is generated in the folder if it is missing."""
     if not (folder / TRACES).exists():
         _generate(folder, job, size.ranks == 1)
     size.input_bytes = sum(trace.stat().st_size for trace in (folder / TRACES).iterdir())
@@ -164,27 +162,25 @@ def _generate(folder: Path, job: Sequence[str], first_alone: bool) -> None:
     new.mkdir(parents=True, exist_ok=True)
     _run_alone(new, *GENERATE, *JOB, *job, "--output-dir", ".", "--quiet")
     kept = [new / Path(name).name for name in (HOST, DEVICE)] if first_alone else [*new.glob("*_rank*")]
-    for other in {*new.iterdir()}.difference(kept):
-        other.unlink()
+    for outdated in {*new.iterdir()}.difference(kept):
+        outdated.unlink()
     new.rename(folder / TRACES)
 
 
 def _run_alone(folder: Path, *arguments: str) -> tuple[bytes, int]:
-    """Runs Python with these arguments in a fresh process that works in `folder`; its output and its peak memory in
-    bytes.
-    """
+    """Runs Python in a fresh process that works in `folder`; returns its output and its peak memory in bytes."""
     command = [sys.executable, *arguments]
     with (
-        tempfile.TemporaryFile() as said,
-        subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=said) as process,
+        tempfile.TemporaryFile() as messages,
+        subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=messages) as process,
     ):
         with watched(process.pid) as peak:
             output = process.stdout.read() if process.stdout else b""
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode:
-            said.seek(0)
-            lines = said.read().decode(errors="replace").splitlines() or ["it said nothing"]
+            messages.seek(0)
+            lines = messages.read().decode(errors="replace").splitlines() or ["it said nothing"]
             raise DataError(f"{' '.join(arguments)} in {folder} ended with {process.returncode}: {lines[-1]}")
     return output, peak.bytes or resident_bytes(usage)
 

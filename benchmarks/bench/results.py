@@ -1,6 +1,4 @@
-"""What the benchmark measured, as records that are saved, and as tables: of one size, and of what changed since another
-run.
-"""
+"""The benchmark's results: as records that are saved, and as tables of one size or of changes since another run."""
 
 import statistics
 from collections.abc import Iterator, Sequence
@@ -30,9 +28,7 @@ class Result(msgspec.Struct):
 
 
 class Size(msgspec.Struct):
-    """All works on an input, and what that holds: one rank of about `megabytes`, or a job of small `ranks`, of 0
-    megabytes.
-    """
+    """All works on one input: one rank of about `megabytes`, or a job of small `ranks` (0 megabytes)."""
 
     megabytes: int
     input_bytes: int
@@ -101,9 +97,7 @@ def size_table(size: Size, smallest: Size) -> Table:
 
 
 def build_share(size: Size) -> str:
-    """Returns a line on what building a rank at once takes of the time of its two steps apart; nothing where one was
-    not measured.
-    """
+    """Returns a line that compares building a rank with its two steps apart; nothing if one was not measured."""
     works = [size.result(work) for work in ("build", "link", "convert")]
     times = [result.median for result in works if result]
     return (
@@ -140,8 +134,8 @@ def changes_table(old: Benchmark, new: Benchmark) -> Table:
                 peak = _change(was.peak_bytes / MB, result.peak_bytes / MB, ".0f")
                 rows.append([f"{size.name} {result.work}", *seconds, *peak])
     header = ["", "s before", "now", "change", "peak MB before", "now", "change"]
-    other = "" if old.machine == new.machine else f"; before on another machine, {old.machine}"
-    return Table(f"{old.commit or 'before'} -> {new.commit or 'now'}{other}", header, rows)
+    machines = "" if old.machine == new.machine else f"; before on another machine, {old.machine}"
+    return Table(f"{old.commit or 'before'} -> {new.commit or 'now'}{machines}", header, rows)
 
 
 def _change(before: float, now: float, digits: str) -> tuple[str, str, str]:

@@ -110,11 +110,11 @@ def _convert_floor() -> Callable[[], Counts]:
 
 
 def _write_as_much_as(path: str) -> None:
-    whole, rest = divmod(Path(path).stat().st_size, len(PIECE))
+    pieces, remainder = divmod(Path(path).stat().st_size, len(PIECE))
     with Path("floor").open("wb") as out:
-        for _ in range(whole):
+        for _ in range(pieces):
             out.write(PIECE)
-        out.write(PIECE[:rest])
+        out.write(PIECE[:remainder])
 
 
 def _link_and_convert() -> Callable[[], Counts]:

@@ -52,7 +52,7 @@ class Draft:
         """Collectives that nothing waits for yet."""
 
     def number(self) -> int:
-        """Returns numbers results, events and all else that has to be told apart."""
+        """Numbers results, events and all else that has to be told apart."""
         self._numbers += 1
         return self._numbers
 
@@ -73,9 +73,9 @@ class Draft:
         """Returns how long a host op takes by itself."""
         return self._between(*self._host_us)
 
-    def _between(self, least: float, most: float) -> float:
+    def _between(self, low: float, high: float) -> float:
         """Any order of magnitude is as likely as any other."""
-        return math.exp(self.random.uniform(math.log(least), math.log(most)))
+        return math.exp(self.random.uniform(math.log(low), math.log(high)))
 
     def has_waited(self, stream: int, results: Sequence[int]) -> None:
         """From now on a stream may read these results."""

@@ -41,10 +41,10 @@ def _parts(draft: Draft, count: int) -> list[Part]:
     A program has much of some kinds and little of others.
     """
     weights = [weight * draft.random.choice((0, 1, 1, 3)) + 0.01 for weight in KINDS.values()]
-    own = [work_on(draft, stream) for stream in draft.streams]
+    of_streams = [work_on(draft, stream) for stream in draft.streams]
     kinds = draft.random.choices([*KINDS], weights, k=count)
     drawn = [part for kind in kinds for part in (kind(draft), *_waits(draft, SHARE_AWAITED))]
-    parts = [*own, *drawn, *_waits(draft, 1.0)]
+    parts = [*of_streams, *drawn, *_waits(draft, 1.0)]
     return [fork(draft.streams), *parts, join(draft.streams)] if draft.joined else parts
 
 

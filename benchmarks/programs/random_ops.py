@@ -44,9 +44,7 @@ def draw_nest(draft: Draft, depth: int, launches: bool = True) -> Nest:
 
 
 def work_on(draft: Draft, stream: int, source: int | None = None) -> Part:
-    """Returns an op whose kernels write a result and read `source`, or else any result of the stream or of those that
-    it has waited for.
-    """
+    """Returns an op whose kernels read `source`, or else any result that the stream may read, and write a result."""
     nest, idle, number = draw_nest(draft, draft.random.randint(1, 3)), draft.host_us() / 3, draft.number()
     if source is None:
         source = draft.random.choice(draft.readable[stream] or [number])

@@ -1,5 +1,4 @@
-"""What random programs are made of: work, events between streams, CUDA graphs, waits of the host, a backward pass,
-collectives.
+"""The parts of random programs: work, events, CUDA graphs, host waits, a backward pass, collectives.
 
 Each kind takes a draft, draws what it needs and returns the part, which writes its instructions for a rank and a step.
 No part waits for what a later one does, and storages are ordered across streams as PyTorch orders them.
@@ -19,9 +18,7 @@ GRAPH_STREAMS = (40, 44)
 
 
 def _hand_off(draft: Draft) -> Part:
-    """Returns one stream waits for another, now and then through a third one that has nothing to do itself, and goes on
-    with what that wrote.
-    """
+    """Makes one stream wait for another, now and then through a third one, and go on with what that wrote."""
     source, target = draft.two_streams()
     through = draft.random.choice((target, target, draft.stream()))
     event, onwards, recorded = f"event {draft.number()}", f"event {draft.number()}", tuple(draft.readable[source])
@@ -84,15 +81,13 @@ def join(streams: tuple[int, ...]) -> Part:
 
 
 def _graph(draft: Draft) -> Part:
-    """Returns a CUDA graph of two to eight kernels: it begins on the stream that it is launched on, and may go on on
-    streams of its own.
-    """
+    """Returns a CUDA graph of two to eight kernels on the launching stream and perhaps some others."""
     random, number, stream, host = draft.random, draft.number(), draft.stream(), draft.host_us()
-    own = (stream, *random.sample(GRAPH_STREAMS, random.randint(0, len(GRAPH_STREAMS))))
+    streams = (stream, *random.sample(GRAPH_STREAMS, random.randint(0, len(GRAPH_STREAMS))))
     nodes = []
-    for place in range(random.randint(2, 8)):
-        kernel, after = random.choice(OPS)[1], tuple(random.sample(range(place), min(place, 2)))
-        nodes.append((kernel, random.choice(own) if place else stream, draft.kernel_us(), after))
+    for index in range(random.randint(2, 8)):
+        kernel, after = random.choice(OPS)[1], tuple(random.sample(range(index), min(index, 2)))
+        nodes.append((kernel, random.choice(streams) if index else stream, draft.kernel_us(), after))
 
     def write(rank: Rank, script: Script) -> None:
         if number not in rank.graphs:
@@ -107,9 +102,7 @@ def _graph(draft: Draft) -> Part:
 
 
 def _backward(draft: Draft) -> Part:
-    """Forward ops, then a backward pass on the autograd thread, in which anything may happen that happens in a forward
-    one.
-    """
+    """Returns forward ops, then a backward pass on the autograd thread with the same kinds of instructions."""
     inside = (device_ops, device_ops, host_ops, _hand_off, read_scalar, await_event)
     forward = [device_ops(draft) for _ in range(draft.random.randint(1, 4))]
     behind = [draft.random.choice(inside)(draft) for _ in forward]

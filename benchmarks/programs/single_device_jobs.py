@@ -1,5 +1,4 @@
-"""Jobs without communication for what training does beside the usual: copies ahead, CUDA graphs, a data loader, each
-kind of wait.
+"""Jobs without communication: copies ahead, CUDA graphs, a data loader, each kind of wait.
 
 Each is a generator that writes one rank's program and yields after each step.
 """
@@ -63,7 +62,7 @@ def upload(process: Process, buffer: Tensor, stream: int) -> None:
 
 
 def prefetch(process: Process) -> Iterator[None]:
-    """Yields the next batch is copied on a side stream into one of two buffers while a step computes from the other."""
+    """The next batch is copied on a side stream into one of two buffers while a step computes from the other."""
     main = process.main
     buffers = [batch(process, f"batch {i}") for i in range(2)]
     for step in steps(process):
@@ -86,9 +85,7 @@ def prefetch(process: Process) -> Iterator[None]:
 
 
 def graph(process: Process) -> Iterator[None]:
-    """Yields a CUDA graph of forward and backward on two streams, fed by copies on a third; optimizer and loss are
-    eager.
-    """
+    """A CUDA graph of forward and backward on two streams, fed by copies on a third; optimizer and loss are eager."""
     main = process.main
     static, loss = batch(process), process.tensor("loss")
     nodes = captured(process)

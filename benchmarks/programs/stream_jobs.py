@@ -1,5 +1,4 @@
-"""Jobs about streams: chains of waits over several of them, loops that ask for an event, copies of pageable memory,
-full queues.
+"""Jobs about streams: chains of waits, loops that query an event, copies of pageable memory, full queues.
 
 Each is a generator that writes one rank's program and yields after each step.
 """
@@ -39,9 +38,7 @@ STAGED = 64 * 1024
 
 
 def streams(process: Process) -> Iterator[None]:
-    """Chains over three streams, an event that two streams wait for, a stream that waits for two, and one that only
-    hands on.
-    """
+    """Chains over three streams: one event for two waits, one wait for two streams, one stream that only passes on."""
     main = process.main
     x, y, z = batch(process, "x"), batch(process, "y"), batch(process, "z")
     for step in steps(process):
@@ -95,9 +92,7 @@ def pageable_activity(size: int) -> Activity:
 
 
 def pageable(process: Process) -> Iterator[None]:
-    """Batches come from pageable memory: the call returns when the last piece was staged; small copies are staged at
-    once.
-    """
+    """Batches from pageable memory: the call returns when the last piece is staged; small copies are staged at once."""
     main = process.main
     x, labels = batch(process), process.tensor("labels", process.size.tokens, dtype="long int")
     for step in steps(process):

@@ -128,12 +128,12 @@ def no_queue_events() -> RecordedQueueEvents:
 
 @dataclass(slots=True, repr=False)
 class DeviceTrace(SummaryRepr):
-    """The rows of one file.
+    """The rows of a device trace. Of the `read` rows of its list, `ignored` carry no work (flows, counters, thread names).
 
-    Of the `read` rows of its list, `ignored` are about no work (flows, counters, names of threads). `skipped` counts,
-    by reason, rows about work that are in no table, `noted` rows whose reading took a decision; `remarks` are sentences
-    about the file. `python` is None unless requested. `merged` records what merging changed in each rank, `merge_marks`
-    are other signs of a merged trace. `recording_start` is the time (ns) that viewers show as 0.
+    `skipped` counts by reason the rows about work that are in no table, `noted` decisions that the reader took;
+    `remarks` are whole sentences about the file. `python` is None unless asked for. `merged` says how to get each rank's
+    own trace out of a merged one, `merge_marks` what else shows that ranks were merged. `recording_start` is the time
+    that viewers show as 0.
     """
 
     path: str

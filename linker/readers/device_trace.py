@@ -38,21 +38,24 @@ def read_device_trace(
     keep_categories: Sequence[str] = (),
     modules: bool = False,
 ) -> DeviceTrace:
-    """Reads a device trace. What can be read of damaged JSON is used, and its remarks tell what was wrong.
+    """Reads a device trace: JSON, gzip or zstd of it, or a rocpd database.
+
+    Of damaged JSON everything that can be read is used; the trace's `remarks` say what was wrong.
 
     Args:
-        path: JSON, maybe compressed with gzip or zstd, or a rocpd database.
-        strict: Refuses a damaged file.
-        tee: Called with the text of each list of events, for what linking does not need. It lacks Python's calls and
-            allocations, of which files may hold millions, unless their categories are in `keep_categories`.
-        arguments: Keeps the recorded arguments of ops, where there is no host trace.
-        advanced: Called with the number of bytes read.
-        keep_categories: Categories of rows that `tee` needs.
-        modules: Reads Python's calls, too, of which there may be more than of all other rows.
+        path: The file to read.
+        strict: Whether to refuse a damaged file.
+        tee: Is given the text of each list of events as it is read, so that what linking does not need can be read
+            in the same pass; without the rows that files may hold millions of, unless their category is
+            in `keep_categories`.
+        arguments: Whether the ops keep their recorded arguments, for use without a host trace.
+        advanced: Is called with the number of bytes read since the last call.
+        keep_categories: The categories of rows that `tee` needs although files may hold millions of them.
+        modules: Whether to read Python's calls, too. Most traces that have them hold more of these than of all else.
 
     Raises:
-        DataError: The file is no such trace, holds no usable event, is a damaged database, or, with `strict`, is
-            damaged.
+        DataError: The file is no device trace, holds no usable event, or is a damaged database; or it is damaged at
+            all, with `strict`.
     """
     if is_database(path):
         return within_a_recording(read_rocpd(path))

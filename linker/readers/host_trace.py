@@ -55,10 +55,10 @@ DEVICE_EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
 
 @dataclass(slots=True, repr=False)
 class HostTrace(Table):
-    """The nodes of a file. `inputs` and `outputs` are JSON texts {"values", "shapes", "types"} of their arguments.
+    """A host trace of n nodes. `inputs` and `outputs` are the JSON texts {"values", "shapes", "types"} of their arguments.
 
-    `extra` holds, by row, the attributes that only some nodes have: those of `record_param_comms`, and kernel back
-    ends. `skipped` counts nodes that could not be read, `noted` nodes whose reading took a decision; `remarks` are
+    `extra` holds, per row, the attributes that only some nodes have: those of `record_param_comms`, and kernel back
+    ends. `skipped` counts nodes that could not be read, `noted` decisions that the reader took; `remarks` are whole
     sentences about the file.
     """
 
@@ -90,7 +90,7 @@ class HostTrace(Table):
 
     @staticmethod
     def without_nodes() -> "HostTrace":
-        """Returns an empty trace, for linking without a host trace."""
+        """Returns an empty trace, for a device trace that has no host trace."""
         none, no_text = np.empty(0, np.int64), Categorical.of(())
         return HostTrace(
             "", "", None, "", 0, 0, none, none, no_text, no_text, *(none,) * 6, BytesColumn.of(()), BytesColumn.of(())
@@ -102,15 +102,18 @@ class HostTrace(Table):
 
 
 def read_host_trace(path: str, strict: bool = False, advanced: Advanced = unseen) -> HostTrace:
-    """Reads a host trace. What can be read of a damaged file is used, and its remarks tell what was wrong.
+    """Reads a host trace: JSON, or gzip or zstd of it.
+
+    Of a damaged file everything that can be read is used; the trace's `remarks` say what was wrong. Memory is that of
+    the columns and one piece of the file.
 
     Args:
-        path: JSON, maybe compressed with gzip or zstd.
-        strict: Refuses a damaged file.
-        advanced: Called with the number of bytes read.
+        path: The file to read.
+        strict: Whether to refuse a damaged file.
+        advanced: Is called with the number of bytes read since the last call.
 
     Raises:
-        DataError: The file is no host trace, holds no node, or, with `strict`, is damaged.
+        DataError: The file is no host trace or holds no node; or it is damaged, with `strict`.
     """
     damage = Damage(path, "host nodes", strict)
     nodes = _Nodes()

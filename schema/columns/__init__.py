@@ -1,6 +1,6 @@
 """Columns of numpy arrays: texts, ragged rows, byte strings, groups of rows, intervals, trees.
 
-Every other package builds on these. Also here: how what is large shows itself in a few lines, and data frames of columns.
+Every other package builds on these. Also here: short reprs of large records, and data frames of columns.
 """
 
 from .builders import (

@@ -1,4 +1,4 @@
-"""Columns on their way, a piece of the file at a time. Where there is a workspace, what has come goes there at once."""
+"""Builders of columns, which take one piece of a file at a time and move what they have to the workspace, if any."""
 
 from array import array
 from collections.abc import Sequence
@@ -148,7 +148,7 @@ class BytesColumnBuilder:
         """Returns all texts, in order."""
         buffers = self._content.buffers()
         begins: Int64 = np.cumsum([0, *map(len, buffers)])[:-1]
-        place, size = self._start.column(), self._length.column()
-        part = np.maximum(np.searchsorted(begins, place, side="right") - 1, 0)
-        start = place - np.append(begins, 0)[part]
+        position, size = self._start.column(), self._length.column()
+        part = np.maximum(np.searchsorted(begins, position, side="right") - 1, 0)
+        start = position - np.append(begins, 0)[part]
         return BytesColumn(buffers, part.astype(np.int32), start, size.astype(np.int32))

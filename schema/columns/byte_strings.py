@@ -25,7 +25,7 @@ class Spans(NamedTuple):
         return Spans(self.source, self.starts[rows], self.lengths[rows])
 
     def placed(self, rows: Int64 | slice, count: int) -> "Spans":
-        """`count` rows that are empty but for these."""
+        """Returns `count` rows that are empty except for these."""
         starts, lengths = np.zeros(count, np.int64), np.zeros(count, np.int64)
         starts[rows], lengths[rows] = self.starts, self.lengths
         return Spans(self.source, starts, lengths)
@@ -51,7 +51,7 @@ def repeated(text: bytes, count: int) -> Spans:
 
 
 def first_not_utf8(texts: Spans) -> int | None:
-    """Returns the place of the first text that is not UTF-8, None if all are."""
+    """Returns the row of the first text that is not UTF-8, None if all are."""
     count = len(texts.starts)
     # a character cannot go on across a line end, so the joined text is valid only if each text is
     lines = join([texts, repeated(b"\n", count)], count)
@@ -108,7 +108,7 @@ def join(columns: Iterable[Spans], count: int) -> Spans:
 
 
 def join_parts(parts: Sequence[tuple[Int64 | slice, Spans]], count: int) -> Spans:
-    """`count` rows, each the concatenation of what the parts have for it; a part says which rows it has something for."""
+    """Returns `count` rows that join what the parts have for them; a part names the rows that it has."""
     lengths = np.zeros(count, np.int64)
     # those from one source are copied together
     sources: dict[int, list[tuple[Int64 | slice, Spans, Int64]]] = {}
@@ -120,8 +120,8 @@ def join_parts(parts: Sequence[tuple[Int64 | slice, Spans]], count: int) -> Span
     buffer = np.empty(int(lengths.sum()), np.uint8)
     for copied in sources.values():
         first, size = (np.concatenate(column) for column in zip(*(part[1:] for _, part, _ in copied), strict=True))
-        place = np.concatenate([starts[rows] + before for rows, _, before in copied])
-        copy_spans(Spans(copied[0][1].source, first, size), buffer, place)
+        positions = np.concatenate([starts[rows] + before for rows, _, before in copied])
+        copy_spans(Spans(copied[0][1].source, first, size), buffer, positions)
     return Spans(buffer, starts, lengths)
 
 

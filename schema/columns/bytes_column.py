@@ -1,6 +1,4 @@
-"""Columns of byte strings that are Python objects only while they are looked at: their bytes stand together in a few
-buffers.
-"""
+"""Columns of byte strings whose bytes lie together in a few buffers; a Python object is made only when one is read."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -22,9 +20,7 @@ BUFFERS_FROM = 5
 
 @dataclass(slots=True, eq=False, repr=False)
 class BytesColumn(Sequence[bytes]):
-    """Row i is `length[i]` bytes from `start[i]` on in the buffer of its `part`. Buffers are shared by what is taken or
-    joined.
-    """
+    """Row i is `length[i]` bytes from `start[i]` on in buffer `part[i]`. Taken and joined columns share buffers."""
 
     parts: list[Buffer]
     part: Int32
@@ -67,12 +63,12 @@ class BytesColumn(Sequence[bytes]):
 
     def differ(self, text: bytes) -> Bool:
         """Returns which rows have another text than this one."""
-        found: Bool = np.not_equal(self.length, len(text))
-        alike = np.flatnonzero(~found)
+        differs: Bool = np.not_equal(self.length, len(text))
+        alike = np.flatnonzero(~differs)
         for first in range(0, len(alike), AT_ONCE):
             rows = alike[first : first + AT_ONCE]
-            found[rows] = [one != text for one in self.at(rows)]
-        return found
+            differs[rows] = [stored != text for stored in self.at(rows)]
+        return differs
 
     def spans(self, rows: slice) -> Spans:
         """Returns the rows as a column for what copies bytes."""
@@ -106,9 +102,9 @@ class BytesColumn(Sequence[bytes]):
         >>> BytesColumn.of([b"[1]", b"[]", b"[1]"])[1:]
         [b'[]', b'[1]']
         """
-        listed, places = [*texts], Interner[bytes]()
-        code = places.codes(listed, len(listed))
-        length = np.fromiter(map(len, places), np.int64, len(places))
+        listed, distinct = [*texts], Interner[bytes]()
+        code = distinct.codes(listed, len(listed))
+        length = np.fromiter(map(len, distinct), np.int64, len(distinct))
         start = np.cumsum(length) - length
         part = np.zeros(len(code), np.int32)
-        return BytesColumn([b"".join(places)], part, start[code], length[code].astype(np.int32))
+        return BytesColumn([b"".join(distinct)], part, start[code], length[code].astype(np.int32))

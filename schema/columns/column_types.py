@@ -82,11 +82,11 @@ class Categorical(SummaryRepr):
     @staticmethod
     def joined(columns: "Iterable[Categorical]") -> "Categorical":
         """Returns the rows of all columns, one column after the other."""
-        place: dict[str, int] = {}
+        code_of: dict[str, int] = {}
         # one more than the table has, for the code -1 of rows without a text
-        tables = ((c.codes, [*(place.setdefault(text, len(place)) for text in c.table), -1]) for c in columns)
+        tables = ((c.codes, [*(code_of.setdefault(text, len(code_of)) for text in c.table), -1]) for c in columns)
         codes = [np.array(table, np.int32)[code] for code, table in tables]
-        return Categorical(np.concatenate(codes), list(place))
+        return Categorical(np.concatenate(codes), list(code_of))
 
     @staticmethod
     def of(texts: Iterable[str]) -> "Categorical":

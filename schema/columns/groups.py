@@ -12,18 +12,18 @@ Side = Literal["left", "right"]
 
 
 def is_group_start(*columns: Numbers) -> Bool:
-    """Returns of rows sorted by group, which are the first of theirs."""
+    """Returns which of the rows, sorted by group, are the first of their group."""
     first = np.ones(len(columns[0]), np.bool_)
     if len(first):
         first[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
     return first
 
 
-def within(mine: Rows, parent: Rows) -> Rows:
-    """Returns for each of the rows `mine` the place of its parent among them, -1 where that is none of them."""
-    place = np.full(len(parent), -1, np.int64)
-    place[mine] = np.arange(len(mine))
-    return RowMap(place)[parent[mine]]
+def within(rows: Rows, parent: Rows) -> Rows:
+    """Returns for each of `rows` the index of its parent among them, -1 if the parent is not one of them."""
+    position = np.full(len(parent), -1, np.int64)
+    position[rows] = np.arange(len(rows))
+    return RowMap(position)[parent[rows]]
 
 
 def cumcount(*columns: Int64) -> Int64:
@@ -34,9 +34,9 @@ def cumcount(*columns: Int64) -> Int64:
     """
     order = np.lexsort(columns)
     first = np.flatnonzero(is_group_start(*(column[order] for column in columns)))
-    found = np.empty(len(order), np.int64)
-    found[order] = np.arange(len(order)) - np.repeat(first, np.diff(np.append(first, len(order))))
-    return found
+    counts = np.empty(len(order), np.int64)
+    counts[order] = np.arange(len(order)) - np.repeat(first, np.diff(np.append(first, len(order))))
+    return counts
 
 
 def previous_in_group(order: Int64, *columns: Int64) -> Int64:
@@ -74,8 +74,7 @@ def split_groups(order: Int64, *columns: Numbers) -> list[Int64]:
 
 
 def rows_by_number(rows: Int64, column: Numbers) -> dict[int, Int64]:
-    """Returns those of the rows that have each of the numbers in a column, the numbers ascending. O(n log n) for
-    however many numbers.
+    """Returns the rows of each number in a column, the numbers ascending. O(n log n) for however many numbers.
 
     >>> rows_by_number(np.array([0, 1, 3]), np.array([7, 5, 5, 7]))
     {5: array([1]), 7: array([0, 3])}
@@ -94,31 +93,25 @@ def rows_of_each(column: Numbers) -> dict[int, Int64]:
 
 
 def places(of_group: Int64, of_value: Int64, group: Int64, value: Int64, side: Side = "left") -> Int64:
-    """Before (or, to the right, after) which of the rows, sorted by group and value, each (group, value) belongs; 0 for
-    no such group.
-    """
-    found = np.zeros(len(group), np.int64)
+    """`np.searchsorted` within groups: where each (group, value) belongs in the sorted rows; 0 for no such group."""
+    positions = np.zeros(len(group), np.int64)
     first = np.flatnonzero(is_group_start(of_group))
     bounds, numbers = np.append(first, len(of_group)), of_group[first]
-    for mine in split_groups(np.argsort(group, kind="stable"), group):
-        place = int(np.searchsorted(numbers, group[mine[0]]))
-        if place < len(numbers) and numbers[place] == group[mine[0]]:
-            begin, end = bounds[place], bounds[place + 1]
-            found[mine] = begin + np.searchsorted(of_value[begin:end], value[mine], side)
-    return found
+    for rows in split_groups(np.argsort(group, kind="stable"), group):
+        index = int(np.searchsorted(numbers, group[rows[0]]))
+        if index < len(numbers) and numbers[index] == group[rows[0]]:
+            begin, end = bounds[index], bounds[index + 1]
+            positions[rows] = begin + np.searchsorted(of_value[begin:end], value[rows], side)
+    return positions
 
 
 def asof_backward(of_group: Int64, of_value: Int64, group: Int64, value: Int64) -> Int64:
-    """Returns for each (group, value) the last of the rows, sorted by group and value, that is in the group and not
-    above; -1 for none.
-    """
+    """Returns for each (group, value) the last row of the group that is not above, -1 for none; rows are sorted."""
     return _if_in_group(places(of_group, of_value, group, value, "right") - 1, of_group, group)
 
 
 def asof_forward(of_group: Int64, of_value: Int64, group: Int64, value: Int64) -> Int64:
-    """Returns for each (group, value) the first of the rows, sorted by group and value, that is in the group and not
-    below; -1 for none.
-    """
+    """Returns for each (group, value) the first row of the group that is not below, -1 for none; rows are sorted."""
     return _if_in_group(places(of_group, of_value, group, value), of_group, group)
 
 

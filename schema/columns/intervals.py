@@ -22,9 +22,7 @@ STEPS = 32
 
 @dataclass(slots=True, repr=False)
 class Nesting(Table):
-    """n intervals: the row of the innermost interval around each (-1 for none), ends cut to the parent's end, and own
-    time (ns).
-    """
+    """The row of each interval's parent (-1 for none), ends cut to the parent's end, and own time (ns)."""
 
     parent: Int64
     end: Int64
@@ -43,8 +41,7 @@ def thread_order(thread: Int64, start: Int64, end: Int64, tie: Int64 | None = No
 
 
 def nest(thread: Int64, start: Int64, end: Int64, tie: Int64 | None = None) -> Nesting:
-    """Nests the intervals of each thread; an interval that outlasts its parent is cut, and counted if by more than
-    TOLERANCE.
+    """Nests the intervals of each thread; cuts those that outlast their parent, and counts cuts above TOLERANCE.
 
     The parent is the last earlier interval that, itself cut, has not ended. O(n log n): a sort, and one sweep.
     """
@@ -92,9 +89,9 @@ class _Sweep:
 def _without_children(start: Int64, end: Int64, parent: Int64) -> Int64:
     """Returns what is left of the length of each interval without those that it encloses."""
     length = end - start
-    inside, own = parent >= 0, length.copy()
-    np.subtract.at(own, parent[inside], length[inside])
-    left: Int64 = np.maximum(own, 0)
+    inside, remaining = parent >= 0, length.copy()
+    np.subtract.at(remaining, parent[inside], length[inside])
+    left: Int64 = np.maximum(remaining, 0)
     return left
 
 
@@ -125,8 +122,7 @@ def innermost(
     rounding: int = 0,
     tolerance: int = 0,
 ) -> Int64:
-    """Returns for each span (thread, start, end) the row of the innermost of the nested intervals `of_…` that encloses
-    it, -1 for none.
+    """Returns the row of the innermost of the nested intervals `of_…` around each (thread, start, end), -1 for none.
 
     A span may outlast the interval by `rounding` ns; one that outlasts every interval around its start by up to
     `tolerance` ns belongs to the innermost of them.
@@ -145,19 +141,17 @@ class Intervals:
 
     def innermost(self, thread: Int64, start: Int64, end: Int64, rounding: int = 0, tolerance: int = 0) -> Int64:
         """Returns for each span what the function of that name says."""
-        found = self._row[asof_backward(self._thread, self._start, thread, start)]
-        strict = _climb(found, end - rounding, self._end, self._parent)
+        candidates = self._row[asof_backward(self._thread, self._start, thread, start)]
+        strict = _climb(candidates, end - rounding, self._end, self._parent)
         if not tolerance:
             return strict
         until = np.maximum(end - tolerance, start + 1)
-        loose = _climb(np.where(strict < 0, found, -1), until, self._end, self._parent)
+        loose = _climb(np.where(strict < 0, candidates, -1), until, self._end, self._parent)
         return np.where(strict >= 0, strict, loose)
 
 
 def _climb(row: Int64, end: Int64, of_end: Int64, parent: Int64) -> Int64:
-    """Follows parents until one lasts to `end`. O(n log n), as what is nested deeper than usual goes up twice as far
-    each time.
-    """
+    """Follows parents until one lasts to `end`. O(n log n): each round climbs twice as far as the one before."""
     row = row.copy()
     active = np.flatnonzero(row >= 0)
     for _ in range(STEPS):

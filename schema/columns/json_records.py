@@ -23,10 +23,10 @@ class JsonRecords(Mapping[int, Record], Generic[Record]):
     kind: Any
 
     def __getitem__(self, row: int) -> Record:
-        place = int(np.searchsorted(self.rows, row))
-        if place == len(self.rows) or self.rows[place] != row:
+        index = int(np.searchsorted(self.rows, row))
+        if index == len(self.rows) or self.rows[index] != row:
             raise KeyError(row)
-        record: Record = msgspec.json.decode(self.texts[place], type=self.kind)
+        record: Record = msgspec.json.decode(self.texts[index], type=self.kind)
         return record
 
     def __iter__(self) -> Iterator[int]:
@@ -37,8 +37,8 @@ class JsonRecords(Mapping[int, Record], Generic[Record]):
 
     def take(self, kept: Bool) -> "JsonRecords[Record]":
         """Returns the records of the kept rows, by their places among these."""
-        own = kept[self.rows]
-        return JsonRecords((np.cumsum(kept) - 1)[self.rows[own]], self.texts.take(own), self.kind)
+        is_kept = kept[self.rows]
+        return JsonRecords((np.cumsum(kept) - 1)[self.rows[is_kept]], self.texts.take(is_kept), self.kind)
 
     @staticmethod
     def of(records: Mapping[int, Record], kind: Any) -> "JsonRecords[Record]":

@@ -21,17 +21,17 @@ class Lookup:
 
     def get(self, key: int) -> int:
         """Returns the value of a key, -1 for none."""
-        place = self._place(key)
-        return self._values[place] if place >= 0 else -1
+        index = self._place(key)
+        return self._values[index] if index >= 0 else -1
 
     def of(self, keys: Int64) -> Int64:
         """Returns the value of each key, -1 for none."""
-        known, values = np.asarray(self._keys), np.asarray(self._values)
-        if not len(known):
+        sorted_keys, values = np.asarray(self._keys), np.asarray(self._values)
+        if not len(sorted_keys):
             return np.full(len(keys), -1, np.int64)
-        place = np.minimum(np.searchsorted(known, keys), len(known) - 1)
-        return np.where(known[place] == keys, values[place], -1)
+        index = np.minimum(np.searchsorted(sorted_keys, keys), len(sorted_keys) - 1)
+        return np.where(sorted_keys[index] == keys, values[index], -1)
 
     def _place(self, key: int) -> int:
-        place = bisect_left(self._keys, key)
-        return place if place < len(self._keys) and self._keys[place] == key else -1
+        index = bisect_left(self._keys, key)
+        return index if index < len(self._keys) and self._keys[index] == key else -1

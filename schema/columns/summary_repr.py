@@ -13,8 +13,7 @@ class Summary(NamedTuple):
 
 
 class SummaryRepr:
-    """A record whose repr is a few lines however large it is; a dataclass of columns of one length unless it has other
-    `summary`.
+    """A record whose repr is a few lines however large it is: by default the length of its columns.
 
     Dataclasses need `repr=False`, or they list all their rows.
     """

@@ -11,8 +11,7 @@ from .workspace import to_workspace, workspace_folder
 
 
 class Table(SummaryRepr):
-    """A dataclass of columns. Whoever makes one need not think of memory: its constructor moves large columns to the
-    workspace.
+    """A dataclass of columns whose constructor moves large columns to the workspace.
 
     Columns that are there already stay where they are, so that `dataclasses.replace` moves only what is new.
     """
@@ -61,14 +60,12 @@ def _with(value: Any, moved: dict[int, Any]) -> Any:
     if not changed:
         return value
     if isinstance(value, list):
-        return [changed.get(place, old) for place, old in enumerate(value)]
+        return [changed.get(index, old) for index, old in enumerate(value)]
     return {**value, **changed} if isinstance(value, dict) else replace(value, **changed)
 
 
 def _parts(value: Any) -> dict[Any, Any]:
-    """Returns what a column or record is made of: its fields, or the buffers of a list. Tables within it have moved
-    theirs.
-    """
+    """Returns the parts of a column or record: its fields, or the buffers of a list; not tables, which moved theirs."""
     if is_dataclass(value) and not isinstance(value, type | Table):
         return {field.name: getattr(value, field.name) for field in fields(value)}
     if isinstance(value, list) and value and isinstance(value[0], bytes | memoryview):

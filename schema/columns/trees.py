@@ -14,9 +14,7 @@ from .interner import rows_of
 
 
 def parent_rows(ids: Int64, parent_ids: Int64) -> Rows:
-    """Returns for each row the row that has its parent's id, -1 for none and for a row that is its own parent. O(n log
-    n).
-    """
+    """Returns the row of each row's parent id, -1 for none and for a row that is its own parent. O(n log n)."""
     rows = rows_of(ids, parent_ids)
     rows[rows == np.arange(len(rows))] = -1
     return rows
@@ -43,12 +41,12 @@ def nearest(chosen: Bool, parent: Rows) -> Rows:
     >>> nearest(np.array([True, False, False, False]), np.array([-1, 0, 1, -1])).tolist()
     [0, 0, 0, -1]
     """
-    found = np.where(chosen, np.arange(len(parent)), -1)
+    rows = np.where(chosen, np.arange(len(parent)), -1)
     above = np.where(chosen, -1, parent)
-    while (climbing := np.flatnonzero((found < 0) & (above >= 0))).size:
-        found[climbing] = found[above[climbing]]
+    while (climbing := np.flatnonzero((rows < 0) & (above >= 0))).size:
+        rows[climbing] = rows[above[climbing]]
         above[climbing] = above[above[climbing]]
-    return found
+    return rows
 
 
 @dataclass(slots=True)
@@ -79,23 +77,23 @@ class Tree:
             first[rows] = elder - eldest + np.where(above >= 0, first[above] + 1, 0)
         return Tree(parent, levels, first, first + size)
 
-    def subtree_sums(self, own: Int64) -> Int64:
+    def subtree_sums(self, values: Int64) -> Int64:
         """Returns for each row the sum of a column over its subtree."""
-        return self._subtrees(np.add, own)
+        return self._subtrees(np.add, values)
 
-    def subtree_least(self, own: Int64) -> Int64:
+    def subtree_least(self, values: Int64) -> Int64:
         """Returns for each row the smallest value of a column in its subtree."""
-        return self._subtrees(np.minimum, own)
+        return self._subtrees(np.minimum, values)
 
-    def subtree_largest(self, own: Int64) -> Int64:
+    def subtree_largest(self, values: Int64) -> Int64:
         """Returns for each row the largest value of a column in its subtree."""
-        return self._subtrees(np.maximum, own)
+        return self._subtrees(np.maximum, values)
 
-    def _subtrees(self, of_two: np.ufunc, own: Int64) -> Int64:
-        found = own.copy()
+    def _subtrees(self, of_two: np.ufunc, values: Int64) -> Int64:
+        totals = values.copy()
         for rows in reversed(self.levels[1:]):
-            of_two.at(found, self.parent[rows], found[rows])
-        return found
+            of_two.at(totals, self.parent[rows], totals[rows])
+        return totals
 
     def is_outermost(self, kind: Int32 | Int64) -> Bool:
         """Returns which rows lie in no row of their own kind, by a number from 0 on for each."""
@@ -112,16 +110,16 @@ class Tree:
         width = len(self.parent) + 1
         keys = np.append(np.sort(kind * width + self.first[row]), np.iinfo(np.int64).max)
         following = keys[np.searchsorted(keys, kind * width + self.first[row], side="right")]
-        found: Bool = following < kind * width + self.last[row]
-        return found
+        encloses: Bool = following < kind * width + self.last[row]
+        return encloses
 
     def path(self, row: int) -> list[int]:
         """Returns the rows from the root to a row, itself included; none for -1."""
-        found = []
+        rows = []
         while row >= 0:
-            found.append(row)
+            rows.append(row)
             row = int(self.parent[row])
-        return found[::-1]
+        return rows[::-1]
 
 
 def _levels(parent: Rows, start: Int64) -> list[Rows]:

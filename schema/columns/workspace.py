@@ -49,11 +49,11 @@ def unnamed_file(folder: Path) -> IO[bytes]:
 
 def append(file: IO[bytes], content: Buffer) -> None:
     """Writes all of the content where the file stands. Raises OSError where there is no room."""
-    rest = memoryview(content)
-    while rest:
+    remaining = memoryview(content)
+    while remaining:
         # written in small pieces it comes back in small pieces: Linux brings at once what was written at once, up to 2
         # MB
-        rest = rest[file.write(rest[:WRITTEN_AT_ONCE]) :]
+        remaining = remaining[file.write(remaining[:WRITTEN_AT_ONCE]) :]
 
 
 def mapped(file: IO[bytes]) -> npt.NDArray[np.uint8]:
@@ -62,10 +62,9 @@ def mapped(file: IO[bytes]) -> npt.NDArray[np.uint8]:
 
 
 def to_workspace(columns: Sequence[Any]) -> list[Any]:
-    """Moves those of the columns (arrays and byte strings) that are large, and not in a table's file yet, to one new
-    file.
+    """Moves large columns (arrays and byte strings) that are not in a table's file yet to one new file.
 
-    Returns the columns in the same order, of which moved ones are views of the file.
+    Returns the columns in the same order; moved ones are views of the file.
     """
     folder = _folder.get()
     large = {id(column): column for column in columns if _belongs_there(column)} if folder is not None else {}

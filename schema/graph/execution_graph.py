@@ -48,7 +48,7 @@ __all__ = [
 
 @dataclass(slots=True)
 class ConvertReport:
-    """What the graph holds, and what it could not: counts, and µs where the name says so."""
+    """What the graph holds, and what was dropped: counts, and µs where the name says so."""
 
     nodes: int = 0
     edges: dict[str, int] = field(default_factory=dict)
@@ -71,9 +71,7 @@ class ConvertReport:
 
 @dataclass(slots=True)
 class TargetChanges:
-    """What was made different for a target: nodes by reason, µs where the name says so, without zeros; and remarks in
-    words.
-    """
+    """What was changed for a target: how many nodes by reason (µs where the name says so), and sentences about it."""
 
     counts: dict[str, float] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
@@ -81,9 +79,9 @@ class TargetChanges:
 
 @dataclass(slots=True, repr=False)
 class ExecutionGraph(NodeColumns):
-    """One rank's execution graph.
+    """The execution graph of one rank.
 
-    One that was just made has a `report` of what became of the trace, and `changes` that were then made for its target.
+    A graph that was just made has a `report` of what became of the trace, and the `changes` that were made for its target.
     """
 
     report: ConvertReport | None = None
@@ -91,8 +89,14 @@ class ExecutionGraph(NodeColumns):
 
     @staticmethod
     def read(path: str, tensors: bool = True) -> "ExecutionGraph":
-        """Reads a .et file (gzip accepted), its tensors only if asked to. Raises DataError with the byte at which it
-        stops being one.
+        """Reads a .et file (gzip accepted).
+
+        Args:
+            path: The file to read.
+            tensors: Whether to read the tensors of ops, too.
+
+        Raises:
+            DataError: The file is no graph; the text says from which byte on.
         """
         columns = read_columns(path, tensors)
         return ExecutionGraph(**{field.name: getattr(columns, field.name) for field in fields(columns)})
@@ -102,7 +106,7 @@ class ExecutionGraph(NodeColumns):
         write_columns(self, path)
 
     def summary(self) -> Summary:
-        """Returns of which run it is, its nodes and dependencies, and how long the run took as measured."""
+        """Returns which run it is of, how many nodes and dependencies it has, and how long the run took as measured."""
         rank, target = self.metadata.get("rank", "unknown"), self.metadata.get("target", "")
         delays, activities = int(self.is_delay.sum()), int(self.is_activity.sum())
         nodes = {"host": len(self) - activities - delays, "activities": activities, "delays": delays}
@@ -143,8 +147,9 @@ class ExecutionGraph(NodeColumns):
         return columns | {"data_deps": self.data_deps, "ctrl_deps": self.ctrl_deps}
 
     def to_networkx(self) -> "nx.DiGraph[int]":
-        """Returns a networkx DiGraph: nodes by id with name, type and attributes, edges source -> dependent with
-        `kind`.
+        """Returns a networkx DiGraph.
+
+        Nodes are known by id and have name, type and attributes; edges go from source to dependent and have `kind`.
         """
         import networkx as nx
 

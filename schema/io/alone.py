@@ -21,8 +21,7 @@ LONGEST = 200
 
 @contextlib.contextmanager
 def locked(path: Path, what: str) -> Iterator[None]:
-    """While the block runs the file `path` is there, names this process, and is locked by the system, which lets go of
-    it in any ending.
+    """Holds the lock file `path`, which names this process, while the block runs; the system frees it in any ending.
 
     Raises DataError, which says who works on `what`, where another process holds it. Where the system has no such locks
     a file that is there and names a process counts as held, and a killed one leaves it behind.
@@ -99,15 +98,13 @@ def _holder(path: Path) -> str:
     named = ""
     with contextlib.suppress(OSError), path.open("rb") as file:
         named = file.read(LONGEST).decode("utf-8", "replace")
-    said = named or "another process"
-    return said if fcntl else f"{said} (remove {path} if that has ended)"
+    holder = named or "another process"
+    return holder if fcntl else f"{holder} (remove {path} if that has ended)"
 
 
 @contextlib.contextmanager
 def in_use(descriptor: int) -> Iterator[None]:
-    """While the block runs `remove_abandoned` of other processes spares the file, also when its descriptor is closed by
-    then.
-    """
+    """Keeps `remove_abandoned` of other processes from removing the file while the block runs, open or closed."""
     if fcntl is None:
         yield
         return
@@ -121,9 +118,7 @@ def in_use(descriptor: int) -> Iterator[None]:
 
 
 def remove_abandoned(folder: Path, name: re.Pattern[str]) -> None:
-    """Removes the files of such names that no process has in use any more. Where the system cannot tell it removes
-    none.
-    """
+    """Removes files of such names that no process uses any more; none if the system cannot tell."""
     if fcntl is None:
         return
     with contextlib.suppress(OSError):

@@ -27,21 +27,17 @@ ENOUGH = 10
 """Times a limit that was passed, which is named as one to try."""
 
 
-def gunzipped(raw: io.BufferedReader, most: int, path: str) -> BinaryIO:
-    """Returns the content of the gzip members in `raw`, one after the other. What goes on after `most` bytes is a
-    DataError.
-    """
-    return _read_ahead(_Gunzip(raw, most, path), raw)
+def gunzipped(raw: io.BufferedReader, limit: int, path: str) -> BinaryIO:
+    """Returns the content of the gzip members in `raw`; more than `limit` bytes are a DataError."""
+    return _read_ahead(_Gunzip(raw, limit, path), raw)
 
 
 class _Gunzip(GzipFile):
-    """Inflated by isal, about three times as fast; from damage on by zlib, which gives out more of what comes before
-    it.
-    """
+    """Inflates with isal, about three times as fast; from damage on with zlib, which recovers more before it."""
 
-    def __init__(self, raw: io.BufferedReader, most: int, path: str) -> None:
+    def __init__(self, raw: io.BufferedReader, limit: int, path: str) -> None:
         super().__init__(fileobj=raw)
-        self._raw_input, self._most, self._path, self._given = raw, most, path, 0
+        self._raw_input, self._most, self._path, self._given = raw, limit, path, 0
         self._fast: Any = None
         if raw.seekable():
             with suppress(ImportError):
@@ -76,33 +72,31 @@ class _Gunzip(GzipFile):
         return None
 
 
-def check_size(size: int, most: int, path: str) -> None:
+def check_size(size: int, limit: int, path: str) -> None:
     """Raises DataError for a file that is more when it is decompressed than is read of it, saying how to read more."""
-    if size > most:
-        enough = -(-most * ENOUGH // 1024**3)
+    if size > limit:
+        enough = -(-limit * ENOUGH // 1024**3)
         raise DataError(
-            f"{path}: decompresses to more than {most / 1024**2:,.1f} MB, the limit for a file of its size; if you trust it, raise the "
+            f"{path}: decompresses to more than {limit / 1024**2:,.1f} MB, the limit for a file of its size; if you trust it, raise the "
             f"limit: --max-size {enough}G"
         )
 
 
-def unzstd(raw: io.BufferedReader, most: int, path: str) -> BinaryIO:
-    """Returns the content of the zstd frames in `raw`. What goes on after `most` bytes is a DataError, as is a Python
-    without what reads zstd.
-    """
+def unzstd(raw: io.BufferedReader, limit: int, path: str) -> BinaryIO:
+    """Returns the content of the zstd frames in `raw`; more than `limit` bytes or no zstd library is a DataError."""
     require("zstd", path)
     import zstandard
 
     decompressor = zstandard.ZstdDecompressor(max_window_size=LARGEST_WINDOW)
     reader = decompressor.stream_reader(raw, AT_A_TIME, read_across_frames=True)
-    return _read_ahead(io.BufferedReader(_Unzstd(reader, zstandard.ZstdError, most, path), PIECE), raw)
+    return _read_ahead(io.BufferedReader(_Unzstd(reader, zstandard.ZstdError, limit, path), PIECE), raw)
 
 
 class _Unzstd(io.RawIOBase):
     """zstandard's reader with damage as an OSError, as other streams have it."""
 
-    def __init__(self, reader: Any, error: type[Exception], most: int, path: str) -> None:
-        self._reader, self._error, self._most, self._path, self._given = reader, error, most, path, 0
+    def __init__(self, reader: Any, error: type[Exception], limit: int, path: str) -> None:
+        self._reader, self._error, self._most, self._path, self._given = reader, error, limit, path, 0
 
     def readable(self) -> bool:
         return True
@@ -123,9 +117,7 @@ def _read_ahead(stream: GzipFile | io.BufferedReader, raw: io.BufferedReader) ->
 
 
 class _Ahead(io.RawIOBase):
-    """A stream that a thread reads ahead. To decompress takes no interpreter, so it takes no time beside a reader that
-    has much to do.
-    """
+    """A stream that a thread reads ahead: decompression releases the interpreter, so it costs a busy reader no time."""
 
     def __init__(self, stream: GzipFile | io.BufferedReader) -> None:
         self._stream = stream

@@ -50,9 +50,7 @@ _inputs: ContextVar[dict[tuple[int, ...], str] | None] = ContextVar("inputs", de
 
 @contextlib.contextmanager
 def protecting_inputs() -> Iterator[None]:
-    """Within the block no output replaces a protected file that was read in it: that is a RequestError of
-    `open_output`.
-    """
+    """Makes `open_output` raise RequestError for a protected file that was read in the block."""
     token = _inputs.set({})
     try:
         yield
@@ -107,9 +105,7 @@ def _standard_input() -> io.BufferedReader:
 
 
 class _Watched(io.FileIO):
-    """A file that is an error at its end where somebody wrote to it since it was opened: what was read is neither the
-    old nor the new.
-    """
+    """A file that raises at its end if somebody wrote to it since it was opened."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
@@ -139,14 +135,12 @@ def state_of(path: Path) -> tuple[int, ...]:
         return ()
 
 
-def _state(found: os.stat_result) -> tuple[int, ...]:
-    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns) if stat.S_ISREG(found.st_mode) else ()
+def _state(status: os.stat_result) -> tuple[int, ...]:
+    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns) if stat.S_ISREG(status.st_mode) else ()
 
 
 def _largest_content(path: str, compressed_as: bytes) -> int:
-    """Returns the most bytes that a file may decompress to: as was asked for, or far beyond what traces do, as a small
-    file that fills a machine is no trace.
-    """
+    """Returns the most bytes that a file may decompress to: the limit asked for, or far beyond any trace."""
     asked = os.environ.get(MAX_SIZE)
     if asked:
         return bytes_of(asked)
@@ -163,17 +157,15 @@ def bytes_of(text: str) -> int:
     >>> bytes_of("20G") == 20 * 1024**3
     True
     """
-    found = SIZE.fullmatch(text)
-    if found is None or not int(found[1]):
+    match = SIZE.fullmatch(text)
+    if match is None or not int(match[1]):
         raise DataError(f"{text} is no size such as 300M or 20G")
-    return int(found[1]) << 10 * UNITS.index(found[2].upper() or " ")
+    return int(match[1]) << 10 * UNITS.index(match[2].upper() or " ")
 
 
 @contextlib.contextmanager
 def decompressing_at_most(size: str | None) -> Iterator[None]:
-    """Within the block this process, and those that it starts, read files that decompress to `size`, such as 20G; None
-    changes nothing.
-    """
+    """Sets the most bytes to decompress to, such as 20G, in this process and those it starts; None changes nothing."""
     before = os.environ.get(MAX_SIZE)
     if size is not None:
         os.environ[MAX_SIZE] = size
@@ -235,9 +227,7 @@ def _replace(made: Path, target: Path) -> None:
 
 
 def folder_beside(path: str) -> Path:
-    """Returns where what is needed while an output is made may stand: the output's folder, the system's for temporary
-    files if it has none.
-    """
+    """Returns the folder for temporary files of an output: the output's, or else the system's."""
     target = Path(path).resolve()
     return Path(tempfile.gettempdir()) if path == STANDARD_STREAM or _is_special(target) else target.parent
 
@@ -274,9 +264,7 @@ def _beside(target: Path) -> Iterator[IO[bytes]]:
 
 
 def _unnamed(folder: Path) -> int | None:
-    """Returns a file in the folder that has no name yet, so that it goes with a process that is killed; None where the
-    system has no such files.
-    """
+    """Returns an open file without a name, which a killed process leaves no trace of; None if the system has none."""
     try:
         return os.open(folder, os.O_TMPFILE | os.O_WRONLY, 0o666) if Path("/proc/self/fd").is_dir() else None
     except (AttributeError, OSError):

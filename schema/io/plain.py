@@ -10,9 +10,7 @@ ACTING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e
 
 
 def plain_on_terminals(stream: IO[bytes]) -> IO[bytes]:
-    """Returns the stream; where it is a terminal with an escape, as JSON has it, for all that would act there, and for
-    what is no text.
-    """
+    """Returns the stream; a terminal gets JSON escapes for control characters and for what is no text."""
     return cast(IO[bytes], _Plain(stream)) if stream.isatty() else stream
 
 
@@ -24,6 +22,6 @@ class _Plain(io.RawIOBase):
         return True
 
     def write(self, content: Any) -> int:
-        text = ACTING.sub(lambda found: f"\\u{ord(found[0]):04x}", self._decode(bytes(content)))
+        text = ACTING.sub(lambda match: f"\\u{ord(match[0]):04x}", self._decode(bytes(content)))
         self._stream.write(text.encode())
         return len(content)

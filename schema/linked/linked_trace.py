@@ -265,7 +265,7 @@ class LinkedTrace(SummaryRepr):
     report: LinkReport = field(default_factory=LinkReport)
 
     def summary(self) -> Summary:
-        """Returns where it comes from, and how much it holds."""
+        """Returns where the trace comes from, and how much it holds."""
         info = self.info
         waits = {
             "of the host": len(self.host_waits.found),

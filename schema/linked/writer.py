@@ -23,9 +23,12 @@ encoded = msgspec.json.encode
 
 
 def write_linked(linked: LinkedTrace, path: str, advanced: Advanced = unseen) -> None:
-    """Writes the file, whole or not at all, with a block of nodes in memory at a time.
+    """Writes a linked trace, the file whole or not at all.
 
-    `advanced` is called with the number of nodes written.
+    Args:
+        linked: The linked trace.
+        path: The file to write.
+        advanced: Is called with the number of nodes written since the last call.
     """
     info = linked.info
     head = {

@@ -1,6 +1,4 @@
-"""What was wrong with one file when it was read: rows that were lost, rows that were mended, and where the first of
-each stood.
-"""
+"""The damage of one file: rows that were lost, rows that were mended, and where the first of each was."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -13,9 +11,7 @@ CUT_OFF = "cut off by the end of the file"
 
 @dataclass(slots=True)
 class DamageCount:
-    """One kind of damage: how often, in how many bytes, and the first place (byte of the decompressed file) with its
-    error.
-    """
+    """One kind of damage: rows, bytes, and the position (byte of the decompressed file) and error of the first one."""
 
     rows: int
     bytes: int
@@ -25,9 +21,7 @@ class DamageCount:
 
 @dataclass(slots=True)
 class Damage:
-    """The damage of one file, whose elements are called `rows` ("device events"). With `strict` the first of it is a
-    DataError.
-    """
+    """The damage of one file, whose elements are called `rows` ("device events"); any raises DataError if `strict`."""
 
     path: str
     rows: str
@@ -52,32 +46,32 @@ class Damage:
     @property
     def dropped(self) -> Counter[str]:
         """How many rows were left out, by what was wrong with them."""
-        return Counter({f"{self.rows} {what}": found.rows for what, found in self.lost.items()})
+        return Counter({f"{self.rows} {what}": count.rows for what, count in self.lost.items()})
 
     @property
     def noted(self) -> Counter[str]:
         """How many rows were read after a repair, by what was repaired."""
-        return Counter({f"{self.rows} {what}, mended": found.rows for what, found in self.mended.items()})
+        return Counter({f"{self.rows} {what}, mended": count.rows for what, count in self.mended.items()})
 
     @property
     def remarks(self) -> list[str]:
         """A line for each kind of damage: the file, what, and where it was met first."""
         lost = (
-            f"{self.path}: {found.rows} {self.rows} {what} ({found.bytes} bytes), the first at byte {found.at}"
-            + (f": {found.error}" if found.error else "")
-            for what, found in self.lost.items()
+            f"{self.path}: {count.rows} {self.rows} {what} ({count.bytes} bytes), the first at byte {count.at}"
+            + (f": {count.error}" if count.error else "")
+            for what, count in self.lost.items()
         )
         mended = (
-            f"{self.path}: {found.rows} {self.rows} {what}, mended, the first at byte {found.at}"
-            for what, found in self.mended.items()
+            f"{self.path}: {count.rows} {self.rows} {what}, mended, the first at byte {count.at}"
+            for what, count in self.mended.items()
         )
         return [*lost, *mended, *self.notes]
 
     def _add(self, kinds: dict[str, DamageCount], what: str, at: int, size: int, error: str) -> None:
         self._refuse(f"{self.rows} {what} at byte {at}" + (f" ({error})" if error else ""))
-        found = kinds.setdefault(what, DamageCount(0, 0, at, error))
-        found.rows += 1
-        found.bytes += size
+        count = kinds.setdefault(what, DamageCount(0, 0, at, error))
+        count.rows += 1
+        count.bytes += size
 
     def _refuse(self, what: str) -> None:
         if self.strict:

@@ -1,5 +1,4 @@
-"""Takes the elements of an array out of damaged JSON text, one by one, and mends those that do not decode where that
-helps.
+"""Takes the elements of an array out of damaged JSON text and mends those that do not decode.
 
 Where another element may start is guessed by the first key of the first element: of `[{"a":1},{"a":2` the starts are at
 1 and 9. The text up to the next start is an element if it decodes; if it only lacks its end, that start was part of a
@@ -40,9 +39,7 @@ CLOSED = re.compile(rb'\}[\s,]*\](?=\s*(?:,\s*"[^"\\]{1,64}"\s*:|\}\s*\Z|\Z))')
 
 
 class Elements:
-    """Takes elements out of the text of an array whose elements begin like the first one. `decoder` decodes a list of
-    them.
-    """
+    """Takes elements that begin like the first one out of the text of an array; `decoder` decodes a list of them."""
 
     def __init__(self, decoder: "msgspec.json.Decoder[Any]", damage: Damage) -> None:
         self.damage = damage
@@ -51,8 +48,8 @@ class Elements:
         self._start: re.Pattern[bytes] | None = None
 
     def take(self, text: bytes, at: int, last: bool, sound: bool = False) -> tuple[list[bytes], int]:
-        """Returns the elements of a text that stands at byte `at`, and how much of it is done with. It may be `sound`
-        JSON of the wrong kind.
+        """Returns the elements of a text at byte `at`, and how much of it is done; it may be `sound` JSON of another
+        kind.
 
         The last element is left, as it may go on; with `last` it is taken as well, and only what follows the array's
         end is left.
@@ -69,56 +66,52 @@ class Elements:
         return texts + element, done + used
 
     def _starts(self, text: bytes) -> list[int]:
-        """Returns where elements may start: where the first element's first key comes again, else after any closing
-        brace.
-        """
+        """Returns where elements may start: where the first element's first key recurs, else after any closing brace."""
         if self._start is None and (first := FIRST_KEY.search(text)):
             # the brace first: what begins with a byte is searched for several times as fast
             self._start = re.compile(rb"\{(?<![^\s,\[}\0]\{)\s*" + first.group(1) + rb"\s*:")
-        starts = [found.start() for found in self._start.finditer(text)] if self._start else []
+        starts = [match.start() for match in self._start.finditer(text)] if self._start else []
         if not starts or (len(starts) == 1 and len(text) > LARGE):
-            starts = [found.end() for found in ANY_START.finditer(text)]
+            starts = [match.end() for match in ANY_START.finditer(text)]
         return starts
 
     def _all_but_last(self, text: bytes, starts: list[int], at: int, last: bool) -> tuple[list[bytes], int]:
         """Returns every element but the one that begins at the last of the starts; how far it came."""
         texts: list[bytes] = []
-        place, final = 0, len(starts) - 1
-        while place < final:
-            following, complete = self._next_start(text, starts, place)
+        index, final = 0, len(starts) - 1
+        while index < final:
+            following, complete = self._next_start(text, starts, index)
             if following:
-                element = text[starts[place] : starts[following]]
+                element = text[starts[index] : starts[following]]
                 texts.append(element.strip(BLANK))
-                self._check_separator(element, b",", at + starts[place])
+                self._check_separator(element, b",", at + starts[index])
             elif not complete and not last:
                 break  # the element may go on beyond the text
             else:
-                following = place + 1
-                texts += self._recovered(text[starts[place] : starts[following]], at + starts[place])
+                following = index + 1
+                texts += self._recovered(text[starts[index] : starts[following]], at + starts[index])
                 self._refuse_noise(len(texts))
-            place = following
+            index = following
         self._taken += len(texts)
-        return texts, starts[place]
+        return texts, starts[index]
 
     def _refuse_noise(self, taken: int) -> None:
-        lost = sum(found.rows for found in self.damage.lost.values())
+        lost = sum(count.rows for count in self.damage.lost.values())
         if lost > MOST_LOST and lost > self._taken + taken:
             what = f"{lost} of the first {lost + self._taken + taken} {self.damage.rows} cannot be read"
             raise DataError(f"{self.damage.path}: {what}; is it the right file?")
 
-    def _check_separator(self, text: bytes, usual: bytes, at: int) -> None:
+    def _check_separator(self, text: bytes, expected: bytes, at: int) -> None:
         """What follows an element in the text should be what usually does."""
-        if (found := text[text.rindex(b"}") + 1 :].strip()) != usual:
-            self.damage.mend(COMMAS, at, len(found))
+        if (separator := text[text.rindex(b"}") + 1 :].strip()) != expected:
+            self.damage.mend(COMMAS, at, len(separator))
 
-    def _next_start(self, text: bytes, starts: list[int], place: int) -> tuple[int, bool]:
-        """Returns the place in `starts` of the one after the element, 0 if it does not decode; and whether there was
-        text enough to tell.
-        """
-        for after in range(place + 1, place + 1 + JOINS):
+    def _next_start(self, text: bytes, starts: list[int], index: int) -> tuple[int, bool]:
+        """Returns the index of the start after this element, 0 if it does not decode, and whether the text sufficed."""
+        for after in range(index + 1, index + 1 + JOINS):
             if after >= len(starts):
                 return 0, False
-            refused = refusal(self._decoder, text[starts[place] : starts[after]].strip(BLANK))
+            refused = refusal(self._decoder, text[starts[index] : starts[after]].strip(BLANK))
             if refused is None:
                 return after, True
             if TRUNCATED not in str(refused):
@@ -139,21 +132,21 @@ class Elements:
 
     def _elements_inside(self, text: bytes, at: int) -> list[bytes]:
         """Returns the elements in a stretch that has something else beside them; that is lost."""
-        places = [0, *(found.end() for found in ANY_START.finditer(text)), len(text)]
+        bounds = [0, *(match.end() for match in ANY_START.finditer(text)), len(text)]
         characters = text.decode("latin-1")  # one for each byte, so that places are the same
-        found: list[bytes] = []
+        elements: list[bytes] = []
         done = 0
-        for begin, end in pairwise(places):
+        for begin, end in pairwise(bounds):
             end = _end_of_value(characters, begin) or end
             if begin < done or end - begin == len(text):
                 continue
             if (sound := self._decodable(text[begin:end].strip(BLANK), at + begin)) is not None:
                 self._lose_between(text[done:begin], at + done)
-                found.append(sound)
+                elements.append(sound)
                 done = end
-        if found:
+        if elements:
             self._lose_between(text[done:], at + done)
-        return found
+        return elements
 
     def _lose_between(self, text: bytes, at: int) -> None:
         if body := text.strip(BLANK):
@@ -176,7 +169,7 @@ class Elements:
     def _last_element(self, text: bytes, at: int) -> tuple[list[bytes], int]:
         """Returns the last element and where the array's end stands after it; the text's length where it has no end."""
         closing = structure_of(text).end
-        ends = [closing] * (closing > 0) + [found.start() + 1 for found in islice(END.finditer(text), ENDS_TRIED)]
+        ends = [closing] * (closing > 0) + [match.start() + 1 for match in islice(END.finditer(text), ENDS_TRIED)]
         for body, end in self._candidates(text, ends):
             if refusal(self._decoder, body) is None:
                 self._check_separator(text[:end], b"", at)
@@ -186,15 +179,13 @@ class Elements:
                 return [sound], end
         if closed := CLOSED.search(text):
             return self._recovered(text[: closed.start() + 1], at), closed.end() - 1
-        if rest := text.strip(BLANK):
-            self.damage.lose(CUT_OFF, at, len(rest))
+        if remainder := text.strip(BLANK):
+            self.damage.lose(CUT_OFF, at, len(remainder))
         return [], len(text)
 
     @staticmethod
     def _candidates(text: bytes, ends: list[int]) -> Iterator[tuple[bytes, int]]:
-        """Yields what the last element may be: the text up to each of the ends, and where the bracket after that
-        stands.
-        """
+        """Yields what the last element may be: the text up to each end, and where the bracket after that is."""
         for end in ends:
             yield text[:end].strip(BLANK), text.find(b"]", end) if end < len(text) else end
 
@@ -202,7 +193,7 @@ class Elements:
 def _element_starts(text: bytes) -> list[int]:
     """Returns where elements start in a sound text."""
     return [
-        found.end() for after in (0, *(structure_of(text).commas + 1).tolist()) if (found := BLANKS.match(text, after))
+        match.end() for after in (0, *(structure_of(text).commas + 1).tolist()) if (match := BLANKS.match(text, after))
     ]
 
 

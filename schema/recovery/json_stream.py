@@ -102,14 +102,14 @@ class ArrayReader(Generic[T]):
             return msgspec.json.decode(self.document, type=kind)
         except REFUSED as error:
             names = (field.encode_name for field in msgspec.structs.fields(kind) if field.encode_name != self._name)
-            found = _valid(known_keys(self.document, tuple(names)), kind)
-            what = f"the text around its {self._damage.rows} is damaged ({error}); read there: {', '.join(found) or 'nothing'}"
+            members = _valid(known_keys(self.document, tuple(names)), kind)
+            what = f"the text around its {self._damage.rows} is damaged ({error}); read there: {', '.join(members) or 'nothing'}"
             self._damage.note(what)
             return kind(
                 **{
-                    field.name: found[field.encode_name]
+                    field.name: members[field.encode_name]
                     for field in msgspec.structs.fields(kind)
-                    if field.encode_name in found
+                    if field.encode_name in members
                 }
             )
 
@@ -175,9 +175,7 @@ class ArrayReader(Generic[T]):
             )
 
     def _take_exactly(self) -> Iterator[tuple[bytes, list[T]]]:
-        """Yields the same where an element holds what looks like others' starts, or is damaged. One that goes on is
-        left.
-        """
+        """Yields elements where one is damaged or holds what looks like starts of others; leaves one that goes on."""
         sound = is_sound(self._opening + self._buffer)
         commas: list[int] = structure_of(self._buffer).commas.tolist() if sound else []
         if commas and (piece := self._decoded(self._buffer[: commas[-1]])) is not None:
@@ -220,7 +218,7 @@ class ArrayReader(Generic[T]):
 
     def _ends(self) -> Iterator[int]:
         """Yields where the last element may end: where it looks like it, then where it does."""
-        yield from (found.start() + 1 for found in islice(ARRAY_END.finditer(self._buffer), ENDS_TRIED))
+        yield from (match.start() + 1 for match in islice(ARRAY_END.finditer(self._buffer), ENDS_TRIED))
         yield from (end for end in [structure_of(self._buffer).end] if end > 0)
 
     def _close(self, head: bytes) -> Iterator[tuple[bytes, list[T]]]:

@@ -8,8 +8,7 @@ ESCAPE = re.compile(rb"\\(?:" + LETTER + rb"|.)", re.DOTALL)
 
 
 def with_plain_letters(text: bytes) -> bytes:
-    r"""Returns the same JSON without the escapes that no letter, digit, blank or underscore needs. The text begins
-    outside of an escape.
+    r"""Returns the same JSON without escapes of letters, digits, blanks and underscores; begins outside an escape.
 
     >>> with_plain_letters(rb'{"\u0069d":"\\u0069\u001b"}')
     b'{"id":"\\\\u0069\\u001b"}'
@@ -17,5 +16,5 @@ def with_plain_letters(text: bytes) -> bytes:
     return ESCAPE.sub(_letter, text) if NEEDLESS.search(text) else text
 
 
-def _letter(found: "re.Match[bytes]") -> bytes:
-    return bytes.fromhex(found[1].decode()) if found[1] else found[0]
+def _letter(match: "re.Match[bytes]") -> bytes:
+    return bytes.fromhex(match[1].decode()) if match[1] else match[0]

@@ -60,9 +60,7 @@ class Mended(NamedTuple):
 
 
 def mend(text: bytes) -> Mended:
-    """Returns the text of one JSON value with what is known to go wrong put right; whether it is JSON now, a decoder
-    has to tell.
-    """
+    """Returns the text of one JSON value with known faults put right; it need not be JSON even then."""
     repairs: set[str] = set()
     try:
         text.decode()
@@ -70,16 +68,16 @@ def mend(text: bytes) -> Mended:
         text = text.decode("utf-8", "replace").encode()
         repairs.add(ENCODING)
 
-    def token(found: "re.Match[bytes]") -> bytes:
-        kind, whole = found.lastgroup, found.group()
+    def token(match: "re.Match[bytes]") -> bytes:
+        kind, literal = match.lastgroup, match.group()
         if kind in ("value", "text"):
-            return (found["lead"] or b"") + b'"' + _sound_text(found[kind], repairs) + b'"'
+            return (match["lead"] or b"") + b'"' + _sound_text(match[kind], repairs) + b'"'
         if kind == "number":
-            return _sound_number(whole, repairs)
+            return _sound_number(literal, repairs)
         if kind == "word":
-            if whole not in WORDS or WORDS[whole] != whole:
+            if literal not in WORDS or WORDS[literal] != literal:
                 repairs.add(NUMBERS)
-            return WORDS.get(whole, b"null")
+            return WORDS.get(literal, b"null")
         repairs.add(COMMAS)
         return b":null" if kind == "void" else b""
 
@@ -87,18 +85,16 @@ def mend(text: bytes) -> Mended:
 
 
 def _sound_text(body: bytes, repairs: set[str]) -> bytes:
-    """Returns the body of a text with everything escaped that must be; left as it is where a quote is missing rather
-    than one too many.
-    """
+    """Returns the body of a text with all needed escapes; unchanged if a quote is missing rather than superfluous."""
     if SWALLOWED.search(body):
         return body
 
-    def character(found: "re.Match[bytes]") -> bytes:
-        kind = found.lastgroup or ""
+    def character(match: "re.Match[bytes]") -> bytes:
+        kind = match.lastgroup or ""
         if kind == "valid":
-            return found.group()
+            return match.group()
         repairs.add(KIND[kind])
-        return FIX.get(kind) or b"\\u%04x" % found.group()[0]
+        return FIX.get(kind) or b"\\u%04x" % match.group()[0]
 
     return IN_TEXT.sub(character, body)
 
@@ -115,22 +111,21 @@ def _sound_number(text: bytes, repairs: set[str]) -> bytes:
 
 
 def known_keys(text: bytes, keys: tuple[str, ...]) -> dict[str, Any]:
-    """Returns the values of those keys, wherever they stand in a text that is no JSON as a whole; mended where they
-    must be.
+    """Returns the values of the keys, wherever they are in a text that is no JSON as a whole, mended if needed.
 
     Of a key that stands there several times the first readable value. Of a long text only the ends are looked at.
     """
-    decoder, found = json.JSONDecoder(strict=False), {}
+    decoder, values = json.JSONDecoder(strict=False), {}
     ends = text if len(text) <= 2 * END else text[:END] + b"," + text[-END:]
     document = mend(ends).text.decode("utf-8", "replace")
     for key in keys:
-        for place in islice(re.finditer(rf'"{re.escape(key)}"\s*:\s*', document), PLACES_TRIED):
+        for match in islice(re.finditer(rf'"{re.escape(key)}"\s*:\s*', document), PLACES_TRIED):
             try:
-                found[key] = decoder.raw_decode(document, place.end())[0]
+                values[key] = decoder.raw_decode(document, match.end())[0]
                 break
             except (ValueError, RecursionError):
                 continue
-    return found
+    return values
 
 
 def refusal(decoder: "msgspec.json.Decoder[Any]", text: bytes) -> Exception | None:

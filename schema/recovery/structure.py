@@ -1,6 +1,4 @@
-"""Where an array begins and its elements end, by brackets and quotes alone: exact for any JSON, whatever its texts
-hold.
-"""
+"""Finds where an array begins and its elements end, by brackets and quotes alone: exact for any JSON."""
 
 import re
 from collections.abc import Iterator
@@ -24,9 +22,7 @@ SOUND = msgspec.json.Decoder(msgspec.Raw)
 
 
 class Structure(NamedTuple):
-    """Where the commas between elements are, and where the bracket that closes the array is, -1 where the text ends
-    before it.
-    """
+    """The positions of the commas between elements and of the array's closing bracket (-1: after the text)."""
 
     commas: Int64
     end: int
@@ -50,9 +46,7 @@ def structure_of(text: bytes) -> Structure:
 
 
 def _blocks(text: bytes) -> Iterator[tuple[int, Bytes, Bool, Int32]]:
-    """Yields the text in blocks: where each begins, its bytes, which are outside of quotes, and how deep in brackets it
-    is behind each.
-    """
+    """Yields blocks of the text: start, bytes, which bytes are outside of quotes, and the bracket depth behind each."""
     plain = np.frombuffer(text.replace(rb"\\", ESCAPED).replace(rb"\"", ESCAPED), np.uint8)
     quotes = depth = 0
     for first in range(0, len(plain), AT_ONCE):
@@ -65,8 +59,7 @@ def _blocks(text: bytes) -> Iterator[tuple[int, Bytes, Bool, Int32]]:
 
 
 def opening_of(text: bytes, key: str, ended: bool) -> int | None:
-    """Returns where the array under a key of the top level begins, or the text itself if it is an array; None where it
-    has not come yet.
+    """Returns where the array under a top-level key, or the text's own array, begins; None if it has not come yet.
 
     Keys on deeper levels are passed over, unless the text is damaged before it, or has `ended` without it.
 
@@ -75,21 +68,21 @@ def opening_of(text: bytes, key: str, ended: bool) -> int | None:
     """
     if only := re.match(rb"\s*\[", text):
         return only.end()
-    found = np.array([one.end() for one in re.finditer(rb'"%b"\s*:\s*\[' % key.encode(), text)], np.int64)
-    outermost = found[_depths_before(text, found) == WITHIN_TOP_LEVEL]
+    ends = np.array([match.end() for match in re.finditer(rb'"%b"\s*:\s*\[' % key.encode(), text)], np.int64)
+    outermost = ends[_depths_before(text, ends) == WITHIN_TOP_LEVEL]
     if len(outermost) and _is_json(text[: outermost[0]] + b"]}"):
         return int(outermost[0])
-    return int(found[0]) if len(found) and (ended or not is_sound(text)) else None
+    return int(ends[0]) if len(ends) and (ended or not is_sound(text)) else None
 
 
-def _depths_before(text: bytes, places: Int64) -> Int64:
+def _depths_before(text: bytes, positions: Int64) -> Int64:
     """Returns how many brackets are open before each of the places, which ascend and are not 0."""
-    found = np.zeros(len(places), np.int64)
-    if len(places):
-        for first, block, _, depths in _blocks(text[: places[-1]]):
-            here = slice(*np.searchsorted(places, (first + 1, first + len(block) + 1)))
-            found[here] = depths[places[here] - first - 1]
-    return found
+    depth_at = np.zeros(len(positions), np.int64)
+    if len(positions):
+        for first, block, _, depths in _blocks(text[: positions[-1]]):
+            here = slice(*np.searchsorted(positions, (first + 1, first + len(block) + 1)))
+            depth_at[here] = depths[positions[here] - first - 1]
+    return depth_at
 
 
 def is_sound(text: bytes) -> bool:

@@ -35,42 +35,41 @@ NO_LISTS = "values, shapes, types or strides of arguments that are no lists"
 TOO_LARGE = "tensors whose numbers are too large"
 
 
-def usable_arguments(texts: Sequence[bytes], left_out: Counter[str]) -> Sequence[bytes]:
-    """Returns the arguments of many ops, each an object with the members of `TensorLists`, with an empty list for what
-    cannot be used of them.
+def usable_arguments(texts: Sequence[bytes], skipped: Counter[str]) -> Sequence[bytes]:
+    """Returns ops' arguments, objects with the members of `TensorLists`, with empty lists for unusable members.
 
-    Counts that in `left_out`, by reason.
+    Counts that in `skipped`, by reason.
 
     >>> usable_arguments([b'{"values":[1],"shapes":5}'], Counter())
     [b'{"values":[1],"shapes":[]}']
     """
     block = b",".join({*texts})
     if NO_LIST.search(block) or MANY_DIGITS in block.translate(AS_ANY_DIGIT):
-        return [_usable(text, left_out) for text in texts]
+        return [_usable(text, skipped) for text in texts]
     return texts
 
 
-def _usable(text: bytes, left_out: Counter[str]) -> bytes:
+def _usable(text: bytes, skipped: Counter[str]) -> bytes:
     if not NO_LIST.search(text) and MANY_DIGITS not in text.translate(AS_ANY_DIGIT):
         return text
     recorded = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
-    usable = {name: _usable_member(name, bytes(recorded[name]), left_out) for name in MEMBERS if name in recorded}
+    usable = {name: _usable_member(name, bytes(recorded[name]), skipped) for name in MEMBERS if name in recorded}
     changed = {name: msgspec.Raw(member) for name, member in usable.items() if member != bytes(recorded[name])}
     return msgspec.json.encode(recorded | changed) if changed else text
 
 
-def _usable_member(name: str, text: bytes, left_out: Counter[str]) -> bytes:
-    def usable_tensor(found: re.Match[bytes]) -> bytes:
-        if TENSOR.fullmatch(found[0]):
-            return found[0]
-        left_out[TOO_LARGE] += 1
+def _usable_member(name: str, text: bytes, skipped: Counter[str]) -> bytes:
+    def usable_tensor(match: re.Match[bytes]) -> bytes:
+        if TENSOR.fullmatch(match[0]):
+            return match[0]
+        skipped[TOO_LARGE] += 1
         return bytes(EMPTY_LIST)
 
     if not text.startswith(b"["):
-        left_out[NO_LISTS] += 1
+        skipped[NO_LISTS] += 1
         return bytes(EMPTY_LIST)
     if name in MEASURES and LONG_NUMBER.search(text):
-        left_out[TOO_LARGE] += 1
+        skipped[TOO_LARGE] += 1
         return bytes(EMPTY_LIST)
     return LIKE_A_TENSOR.sub(usable_tensor, text)
 
@@ -102,9 +101,7 @@ def _is_list(text: msgspec.Raw) -> bool:
 
 
 class ArgumentTexts:
-    """The texts of `members` of many ops' arguments, a block of them at a time; `left_out` counts what is unusable, by
-    reason.
-    """
+    """The texts of `members` of ops' arguments, a block of ops at a time; `left_out` counts unusable ones by reason."""
 
     def __init__(self, *members: str) -> None:
         self.names, self._decode = members, msgspec.json.Decoder(list[TensorLists]).decode

@@ -8,9 +8,7 @@ from .host import Attr
 
 
 class ListedAttributes(NamedTuple):
-    """Of each node, by name, the value of a known attribute, None where it lists none; `further` has the other
-    attributes by row.
-    """
+    """Known attributes of each node by name, None where it lists none; `further` has other attributes by row."""
 
     columns: dict[str, list[Any]]
     further: dict[int, dict[str, Any]]
@@ -28,16 +26,16 @@ def listed_attributes(nodes: Sequence[list[Attr]], known: tuple[str, ...]) -> Li
     values = [attr.value for attr in listed]
     alike = (
         tuple(names[: len(known)]) == known
-        and all(value == "" for place in range(len(known), size) for value in values[place::size])
+        and all(value == "" for index in range(len(known), size) for value in values[index::size])
         and [attr.name for attr in listed] == names * (len(listed) // size)
     )
-    columns = {name: values[place::size] if alike else [] for place, name in enumerate(known)}
+    columns = {name: values[index::size] if alike else [] for index, name in enumerate(known)}
     further: dict[int, dict[str, Any]] = {}
     for row, attrs in enumerate(nodes):
         if not alike or len(attrs) != size:
-            own = {attr.name: attr.value for attr in attrs}
+            by_name = {attr.name: attr.value for attr in attrs}
             for name, column in columns.items():
-                column.insert(row, own.pop(name, None))
-            if rest := {name: value for name, value in own.items() if value != ""}:
-                further[row] = rest
+                column.insert(row, by_name.pop(name, None))
+            if additional := {name: value for name, value in by_name.items() if value != ""}:
+                further[row] = additional
     return ListedAttributes(columns, further)

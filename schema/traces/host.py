@@ -34,9 +34,7 @@ class TensorLists(msgspec.Struct):
 
 
 class Node(msgspec.Struct):
-    """A node; `ctrl_deps`, in flat nodes `parent`, is the id of the calling op, `inputs` and `outputs` are
-    `TensorLists` or the values.
-    """
+    """A node. `ctrl_deps` (`parent` in flat nodes) is the calling op's id; arguments are `TensorLists` or values."""
 
     id: Any
     name: str | None = ""

@@ -1,5 +1,4 @@
-"""Typed records of the device trace (Kineto, Chrome trace JSON). Fields that a version lacks have defaults; others are
-skipped.
+"""Typed records of the device trace (Kineto, Chrome trace JSON). Missing fields have defaults; others are skipped.
 
 Numbers may be text in some versions and of some vendors, so fields that hold them take anything: see `numbers.integer`.
 """

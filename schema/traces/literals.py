@@ -21,8 +21,7 @@ FAILURES = (ValueError, SyntaxError, TypeError, MemoryError, RecursionError, msg
 
 
 def literal(text: str) -> Any:
-    """Returns what a text stands for in JSON or, as PyTorch 2.1 writes, in Python's notation; None for what stands for
-    nothing.
+    """Returns the value of a text in JSON or, as PyTorch 2.1 writes, Python's notation; None if it is neither.
 
     >>> literal('[{"ranks": [0, 1]}]'), literal("{0: 'a', 1: (True, None)}"), literal("[{[]: 1}]"), literal("[" * 5000)
     ([{'ranks': [0, 1]}], {0: 'a', 1: (True, None)}, None, None)
@@ -63,5 +62,5 @@ def integer_list(value: Any) -> list[int] | None:
 def _numbers(value: Any) -> list[int] | None:
     if isinstance(value, dict):
         return sorted(integer(key, -1) for key in value)
-    is_list = isinstance(value, list | tuple) and all(isinstance(one, int | float) for one in value)
-    return [integer(one, -1) for one in value] if is_list else None
+    is_list = isinstance(value, list | tuple) and all(isinstance(number, int | float) for number in value)
+    return [integer(number, -1) for number in value] if is_list else None

@@ -4,8 +4,7 @@ from typing import Any
 
 
 def name_of(value: Any) -> str:
-    r"""Returns the value as text that a file can hold: with `?` for half a character, which escapes in JSON and in
-    Python's notation may name.
+    r"""Returns the value as text that a file can hold: with `?` for half a surrogate pair, which escapes may name.
 
     >>> name_of("gemm \ud83d")
     'gemm ?'

@@ -21,8 +21,8 @@ def integer(value: Any, missing: int) -> int:
     (7, 31, -1, 7, -1)
     """
     if isinstance(value, str):
-        found = NUMBER.search(value)
-        value = int(found.group(), 16 if found.group()[:2].lower() == "0x" else 10) if found else None
+        match = NUMBER.search(value)
+        value = int(match.group(), 16 if match.group()[:2].lower() == "0x" else 10) if match else None
     if not isinstance(value, int | float) or not -LARGEST < value < LARGEST:
         return missing
     return int(value)
@@ -41,9 +41,7 @@ def json_value(text: bytes | msgspec.Raw) -> Any:
 
 
 def identity(value: Any) -> int:
-    """Returns the number of a process or thread; a name in its place, as merging tools write it, becomes a negative
-    number of its own.
-    """
+    """Returns the number of a process or thread; a name in its place becomes a negative number of its own."""
     if isinstance(value, str) and not re.fullmatch(r"\s*-?\d+\s*", value):
         return -2 - zlib.crc32(value.encode())
     return integer(value, -1)

@@ -1,5 +1,4 @@
-"""Writes what was recorded of ops' arguments in one way, whatever the blanks, escapes and order of keys that a file
-has.
+"""Normalises recorded arguments of ops: blanks, escapes and the order of keys.
 
 Patterns look into these texts, caches compare them, and outputs hold copies of them: written in one way they depend on
 what the file says alone. It is done where they are read, a piece of the file at a time: what PyTorch writes is looked
@@ -63,17 +62,15 @@ def plain_escapes(text: bytes) -> bytes:
     return ESCAPES.sub(_plain_escape, text) if b"\\" in text else text
 
 
-def _plain_escape(found: "re.Match[bytes]") -> bytes:
-    text = found.group()
+def _plain_escape(match: "re.Match[bytes]") -> bytes:
+    text = match.group()
     if text == rb"\/":
         return b"/"
     return msgspec.json.encode(msgspec.json.decode(b'"%b"' % text))[1:-1] if text.startswith(rb"\u") else text
 
 
 def _has_odd_blanks(block: bytes) -> bool:
-    """Returns whether there are blanks between tokens but where PyTorch writes them: behind a member's key and before
-    the next one.
-    """
+    """Returns whether there are blanks other than PyTorch's: behind a member's key and before the next one."""
     padded = block + PADDING
     text = np.frombuffer(padded, np.uint8)
     blank = np.flatnonzero(text <= BLANK)

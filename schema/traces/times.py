@@ -38,8 +38,7 @@ class ExactTimes(NamedTuple):
 
 
 def nanoseconds(stamps: Sequence[Stamp]) -> Int64:
-    """Returns µs stamps as int64 ns: whole µs × 1000 plus the rounded fraction; ABSENT where there is none or it is no
-    number.
+    """Returns stamps in µs as int64 ns, the fraction rounded; ABSENT for missing stamps and for no numbers.
 
     Raises InexactTime when a double among them has lost ns.
     """
@@ -79,17 +78,16 @@ def exact_times(texts: Sequence[bytes]) -> ExactTimes:
 
 
 def _exact_time(text: bytes) -> tuple[int, int]:
-    found = DECIMAL_TEXT.fullmatch(text)
-    if found is None:
+    match = DECIMAL_TEXT.fullmatch(text)
+    if match is None:
         return _nanoseconds(text.decode("utf-8", "replace")), -1
-    sign, whole, fraction = found.groups(b"")
-    time = int(whole) * 1000 + int(fraction.ljust(3, b"0"))
+    sign, integer_part, fraction = match.groups(b"")
+    time = int(integer_part) * 1000 + int(fraction.ljust(3, b"0"))
     return (-time if sign else time) if time < FOREVER else ABSENT, len(fraction)
 
 
 def lacks_padding(column: Iterable[ExactTimes]) -> bool:
-    """Was a file's column, given in pieces, written as `µs.ns` without zeros before the ns, 5 ns as .5, as traces of
-    March 2024 were?
+    """Returns whether a column has `µs.ns` without padding zeros, 5 ns as .5, as traces of March 2024 do.
 
     Such a column has fractions of one or two digits, and none of several digits that begins with 0, as a tenth of any
     others do.

@@ -21,7 +21,6 @@ from execgraph.schema.graph import NodeType
 from execgraph.schema.linked import took_over
 from execgraph.schema.machine import by_name
 from execgraph.tools.analyses import Options, RankTrace
-from execgraph.tools.analyses.collectives.arrivals import _exposed
 from execgraph.tools.analyses.kernel_breakdown import kernel_breakdown
 from execgraph.tools.analyses.overlap import communication_computation_overlap
 from execgraph.tools.analyses.overlay import _within_rows
@@ -31,7 +30,7 @@ from execgraph.tools.replay import Kernels, roofs
 from execgraph.tools.replay.device_room import Problem, ends_with_room
 from execgraph.tools.replay.workload import DeviceSlots
 from support import references
-from support.effort import Counted, format_counts, growth
+from support.effort import Counted, counting_columns, growth
 from support.graphs import GraphBuilder
 from support.references import COMMUNICATION, COMPUTATION, MEMORY, Act, Call, linked_of
 from support.tables import Called, Op, Ran, activities, calls, ops
@@ -46,19 +45,19 @@ def numbers(count: int) -> Any:
 def backward_threads(count: int) -> Work:
     rows = [Op(start=10 * row, end=10 * row + 5, thread=row, sequence=row) for row in range(count)]
     rows += [Op(start=10**6, end=10**6 + 5, thread=-1, sequence=row, forward=1 + row) for row in range(count)]
-    table = format_counts(replace(ops(*rows), tid=np.append(1 + np.arange(count), np.zeros(count, np.int64))))
+    table = counting_columns(replace(ops(*rows), tid=np.append(1 + np.arange(count), np.zeros(count, np.int64))))
     return lambda: forward_ops(table)
 
 
 def threads_without_a_number(count: int) -> Work:
     rows = [Op(start=10 * row, end=10 * row + 5, thread=row, sequence=3) for row in range(count)]
     rows += [Op(start=10**6, end=10**6 + 5, thread=-1, sequence=3, forward=1 + row) for row in range(count)]
-    return lambda: forward_ops(format_counts(ops(*rows)))
+    return lambda: forward_ops(counting_columns(ops(*rows)))
 
 
 def quiet_stretches(count: int) -> Work:
-    table = format_counts(ops(*(Op("aten::mm", 10, 20, thread=row) for row in range(count))))
-    called = format_counts(replace(calls(*[Called(30, 40)] * count), thread=np.arange(count)))
+    table = counting_columns(ops(*(Op("aten::mm", 10, 20, thread=row) for row in range(count))))
+    called = counting_columns(replace(calls(*[Called(30, 40)] * count), thread=np.arange(count)))
 
     def look() -> None:
         quiet = idle_gaps(table, called)
@@ -69,17 +68,17 @@ def quiet_stretches(count: int) -> Work:
 
 
 def takeovers(count: int) -> Work:
-    table = format_counts(activities(*(Ran(row, row + 1, device=row) for row in range(count))))
+    table = counting_columns(activities(*(Ran(row, row + 1, device=row) for row in range(count))))
     return lambda: took_over(table, 1)
 
 
 def names_of_calls(count: int) -> Work:
-    names = format_counts(Categorical.of(f"call {row}" for row in range(count)))
+    names = counting_columns(Categorical.of(f"call {row}" for row in range(count)))
     return lambda: by_name(numbers(count), names, np.arange(count), 1)
 
 
 def delays_of_devices(count: int) -> Work:
-    table = format_counts(activities(*(Ran(row, row + 1, device=row) for row in range(count))))
+    table = counting_columns(activities(*(Ran(row, row + 1, device=row) for row in range(count))))
     context: Any = SimpleNamespace(linked=SimpleNamespace(activities=table))
     return lambda: _busy(context, table.start, table.start + 1, table.device)
 
@@ -98,7 +97,7 @@ def messages_of_one_kernel(count: int) -> Work:
     g.activity("nccl", 0, 9, type=NodeType.COMM_SEND, **of_message)
     graph = g.build()
     attributes = {
-        name: format_counts(column) if name in of_message else column for name, column in graph.attributes.items()
+        name: counting_columns(column) if name in of_message else column for name, column in graph.attributes.items()
     }
     return lambda: separate_messages(replace(graph, attributes=attributes))  # type: ignore[type-var]
 
@@ -112,14 +111,15 @@ def arrows_on_threads(count: int) -> Work:
     for thread in range(count):
         g.host("op", thread, 1, thread=thread)
     linked = linked_of([], ops=[references.Op(row, row + 1) for row in range(count)])
-    linked = replace(linked, ops=format_counts(replace(linked.ops, thread=np.arange(count))))
+    linked = replace(linked, ops=counting_columns(replace(linked.ops, thread=np.arange(count))))
     graph = g.build()
     return lambda: _within_rows(graph, linked)
 
 
 def exposed_on_devices(count: int) -> Work:
     linked, every = rank_of(count).linked, np.arange(3 * count)
-    return lambda: _exposed(linked, every, every + 1, True, every)
+    computes, spans = np.ones(len(linked.activities), np.bool_), Intervals(every, every + 1)
+    return lambda: covered_time(linked.activities, computes, spans, every)
 
 
 def peaks_of_devices(count: int) -> Work:
@@ -154,7 +154,7 @@ def rank_of(count: int) -> RankTrace:
         for row in range(3 * count)
     ]
     linked = linked_of(acts, [Call(10 * row, 10 * row + 1) for row in range(3 * count)])
-    return RankTrace(0, replace(linked, activities=format_counts(linked.activities), calls=format_counts(linked.calls)))
+    return RankTrace(0, replace(linked, activities=counting_columns(linked.activities), calls=counting_columns(linked.calls)))
 
 
 def analysis(table: Callable[..., object]) -> Callable[[int], Work]:

@@ -39,7 +39,7 @@ def _plain(value: Any) -> Any:
     return value.view(np.ndarray)
 
 
-def format_counts(table: Table) -> Table:
+def counting_columns(table: Table) -> Table:
     """The same table, whose columns of numbers count."""
     columns = {field.name: getattr(table, field.name) for field in fields(table)}  # type: ignore[arg-type]
     numbers = {name: column.view(Counted) for name, column in columns.items() if isinstance(column, np.ndarray)}

@@ -16,8 +16,10 @@ BINARY = "AstraSim_Analytical_Congestion_Unaware"
 
 
 class Simulation(NamedTuple):
-    """With which bandwidth (2**30 bytes/s) and latency (ns) of a link, as fitted where None, with every node as long as
-    recorded, or with kernels as long as their work takes at these peaks.
+    """What to simulate: a link's bandwidth (2**30 bytes/s) and latency (ns), and how long nodes take.
+
+    None takes the fitted network. With `replay` every node takes its recorded time, with `roofline` kernels take the
+    time of their work at these peaks.
     """
 
     bandwidth_gb_s: float | None = None
@@ -55,14 +57,14 @@ def write_astra_sim_files(output_dir: Path, ranks: int, fitted: Network | None, 
 def simulator_command(output_dir: Path, ranks: int) -> str:
     """Returns the command line that simulates the graphs of a folder with so many ranks."""
     folder = output_dir / ASTRA_SIM_FILES
-    given = {
+    configuration_files = {
         "workload": (output_dir if ranks > 1 else folder) / GRAPHS,
         "system": folder / "system.json",
         "network": folder / "network.yml",
         "remote-memory": folder / "memory.json",
         "comm-group": output_dir / GROUPS,
     }
-    return shlex.join([BINARY, *(f"--{what}-configuration={path}" for what, path in given.items())])
+    return shlex.join([BINARY, *(f"--{what}-configuration={path}" for what, path in configuration_files.items())])
 
 
 def _copy(source: str, target: str) -> None:
@@ -71,8 +73,7 @@ def _copy(source: str, target: str) -> None:
 
 
 def _system(network: Network, simulation: Simulation) -> dict[str, object]:
-    """Returns one chunk at a time and no cost but the network's, as the fit reckons; endpoints need 1 ns, or the
-    simulator's clock stands still.
+    """Returns system.json: one chunk at a time, no cost but the network's, and endpoints of 1 ns (0 stops its clock).
 
     In roofline mode memory is the device's, which adding up in collectives waits for, too.
     """

@@ -1,6 +1,4 @@
-"""Builds one rank's graph file and a small summary from its pair of traces, in a process of its own, here or on another
-machine.
-"""
+"""Builds the graph file and a small summary of one rank from its traces, in a process of its own."""
 
 import os
 import pickle
@@ -35,8 +33,10 @@ from .rank_comms import summarise_rank
 
 
 class RankTask(NamedTuple):
-    """A pair below `folder`, the place of its graph file, where the graph waits for those of all ranks, all ranks of
-    the build, what an earlier one with the same options said of this one, and which part of the traces to build.
+    """A pair of traces below `folder` to build a rank from, and where its graph goes.
+
+    The graph waits at `waiting` until all `ranks` are built. `earlier` is what the last build with the same options
+    said of this rank.
     """
 
     folder: Path
@@ -90,11 +90,11 @@ def _hashed_beside(task: RankTask) -> Iterator[Callable[[], Inputs]]:
     before, is_left = _states(task), Event()
 
     def inputs() -> Inputs:
-        found = hashed.result()
+        contents = hashed.result()
         for name, state in _states(task).items():
             if state != before[name]:
                 raise DataError(f"{name}: was changed while the graph was built from it; run again when that is done")
-        return found
+        return contents
 
     hashed = Beside(partial(_inputs, task, is_left.is_set))
     try:
@@ -140,10 +140,10 @@ def _built_in(task: RankTask, inputs: Callable[[], Inputs]) -> RankResult:
     report = graph.report
     if task.options.target == ASTRA_SIM:
         graph = separate_messages(restrict_to_ranks(graph, task.ranks, whole_groups=task.options.whole_groups))
-    known = look_up(graph, task.options.target)
+    to_share = look_up(graph, task.options.target)
     if task.options.target == GENERIC:
         # mostly the other ranks have no other groups, and the numbers stand
-        graph = lower_for_target(graph, GENERIC, number_groups(known.groups))
+        graph = lower_for_target(graph, GENERIC, number_groups(to_share.groups))
         graph.write(str(task.waiting))
     else:
         with open_output(str(pickled(task))) as waiting:
@@ -161,7 +161,7 @@ def _built_in(task: RankTask, inputs: Callable[[], Inputs]) -> RankResult:
         convert=report,
         comms=summarise_rank(linked),
     )
-    return RankResult(summary, communicates=known)
+    return RankResult(summary, communicates=to_share)
 
 
 def pickled(task: RankTask) -> Path:

@@ -57,8 +57,7 @@ class RankSummary(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class BuildReport(msgspec.Struct):
-    """A build of all ranks. `failures` and `notes` are about traces that no rank could be given; `skipped` counts other
-    files by kind.
+    """A build of all ranks. `failures` and `notes` are about traces without a rank; `skipped` counts other files.
 
     `disagreements` are what ranks contradict each other in, `absences` what a rank lacks that others have. `network` is
     what the measured communication fits, for simulators, `goal` what the file of the target "goal" holds. `groups` is
@@ -158,8 +157,8 @@ def read_report(path: Path) -> BuildReport | None:
 def table(ranks: Iterable[RankSummary], unchanged: set[int]) -> str:
     """Returns a line per rank, of many ranks one for those alike; those of `unchanged` were up to date."""
     ranks = list(ranks)
-    most = max((rank.comms.kernels for rank in ranks if rank.comms), default=0)
-    rows = (_row(rank, UP_TO_DATE if rank.rank in unchanged else rank.status, most) for rank in ranks)
+    most_kernels = max((rank.comms.kernels for rank in ranks if rank.comms), default=0)
+    rows = (_row(rank, UP_TO_DATE if rank.rank in unchanged else rank.status, most_kernels) for rank in ranks)
     return "\n".join([*rank_rows(HEADINGS, rows, alike=("", "status")), *_dropped(ranks)])
 
 

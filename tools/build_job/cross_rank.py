@@ -10,7 +10,7 @@ from ...converter.ranks import Group, ranks_of, ranks_text, recognised
 from ..rank_rows import absent_ranks
 from .rank_comms import PRIME, GroupSummary, RankComms
 
-Told = TypeVar("Told", bound=Hashable)
+Recorded = TypeVar("Recorded", bound=Hashable)
 NAMED = 60
 """Characters of a list of ranks that are shown."""
 UNRECEIVED = "rank {0} sends {2} × {3} that rank {1} does not receive"
@@ -18,9 +18,7 @@ UNSENT = "rank {1} receives {2} × {3} that rank {0} did not send"
 
 
 class Disagreement(NamedTuple):
-    """Two ranks that differ in a group, in the order of two groups, or (without one) in messages; `what` says how, and
-    who else does.
-    """
+    """Two ranks that differ in a group, the order of two groups, or (without a group) in messages; `what` says how."""
 
     ranks: tuple[int, int]
     groups: tuple[Group, ...]
@@ -28,9 +26,7 @@ class Disagreement(NamedTuple):
 
 
 class Findings(NamedTuple):
-    """Disagreements that a simulator would hang or lie on, what is merely absent, and what each rank calls the groups
-    of the job.
-    """
+    """Disagreements that stop or mislead a simulator, notes on what is absent, and each rank's names of the groups."""
 
     disagreements: list[Disagreement]
     notes: list[str]
@@ -38,35 +34,33 @@ class Findings(NamedTuple):
 
 
 def verify(ranks: Mapping[int, RankComms], world_size: int) -> Findings:
-    """Returns what the ranks' summaries disagree on. Linear in the summaries; members squared, but by columns, only for
-    all-to-alls.
-    """
+    """Returns what the ranks' summaries disagree on. Linear in them; for all-to-alls quadratic in the members."""
     members: dict[Group, dict[int, GroupSummary]] = defaultdict(dict)
     present = sorted(ranks)
     used = [{summary.group: summary.common for summary in ranks[rank].groups} for rank in present]
-    known = dict(zip(present, recognised(used), strict=True))
+    names = dict(zip(present, recognised(used), strict=True))
     for rank in present:
         for summary in ranks[rank].groups:
-            members[known[rank][summary.group]][rank] = summary
-    found: list[Disagreement] = []
+            members[names[rank][summary.group]][rank] = summary
+    disagreements: list[Disagreement] = []
     for group, summaries in sorted(members.items()):
-        found += _in_group(group, summaries, ranks)
-    found += _orders(ranks, known, {group for one in found for group in one.groups})
-    found += [*_messages(ranks), *_overlapping(ranks)]
-    return Findings(found, _notes(ranks, members, world_size), known)
+        disagreements += _in_group(group, summaries, ranks)
+    disagreements += _orders(ranks, names, {group for disagreement in disagreements for group in disagreement.groups})
+    disagreements += [*_messages(ranks), *_overlapping(ranks)]
+    return Findings(disagreements, _notes(ranks, members, world_size), names)
 
 
 def _in_group(
     group: Group, summaries: Mapping[int, GroupSummary], ranks: Mapping[int, RankComms]
 ) -> list[Disagreement]:
-    """Returns who is silent and whose collectives differ; where all are the same, whose order, or whose shards and
-    splits do not fit.
-    """
-    found = list(_silent(group, summaries, ranks))
-    issued = {rank: (one.collectives, one.common) for rank, one in summaries.items()}
-    found += _deviating((group,), issued, lambda usual, other: f"{usual[0]} and {other[0]} collectives that differ")
-    found = found or [*_against_numbers(group, summaries)]
-    return found or [*_shards(group, summaries), *_splits(group, summaries)]
+    """Returns the first kind of difference: silent ranks, other collectives, another order, or shards and splits."""
+    disagreements = list(_silent(group, summaries, ranks))
+    issued = {rank: (summary.collectives, summary.common) for rank, summary in summaries.items()}
+    disagreements += _deviating(
+        (group,), issued, lambda common, deviating: f"{common[0]} and {deviating[0]} collectives that differ"
+    )
+    disagreements = disagreements or [*_against_numbers(group, summaries)]
+    return disagreements or [*_shards(group, summaries), *_splits(group, summaries)]
 
 
 def _silent(
@@ -74,27 +68,27 @@ def _silent(
 ) -> Iterator[Disagreement]:
     silent = sorted((set(ranks_of(group.ranks)) & set(ranks)) - set(summaries))
     if silent:
-        rank, one = next(iter(summaries.items()))
-        what = f"{named(silent)} issued no collective, rank {rank} {one.collectives}"
+        rank, summary = next(iter(summaries.items()))
+        what = f"{named(silent)} issued no collective, rank {rank} {summary.collectives}"
         yield Disagreement((rank, silent[0]), (group,), what)
 
 
 def _deviating(
-    groups: tuple[Group, ...], told: Mapping[int, Told], what: Callable[[Told, Told], str]
+    groups: tuple[Group, ...], recorded_by_rank: Mapping[int, Recorded], what: Callable[[Recorded, Recorded], str]
 ) -> Iterator[Disagreement]:
     """Yields one for each way in which ranks tell something else than most do."""
-    telling: dict[Told, list[int]] = defaultdict(list)
-    for rank, one in told.items():
-        telling[one].append(rank)
-    usual, *others = sorted(telling.items(), key=lambda item: (-len(item[1]), item[1]))
-    for other, (rank, *alike) in others:
+    ranks_by_value: dict[Recorded, list[int]] = defaultdict(list)
+    for rank, value in recorded_by_rank.items():
+        ranks_by_value[value].append(rank)
+    common, *rest = sorted(ranks_by_value.items(), key=lambda item: (-len(item[1]), item[1]))
+    for deviating, (rank, *alike) in rest:
         as_well = f" (as for {named(alike)})" if alike else ""
-        yield Disagreement((usual[1][0], rank), groups, what(usual[0], other) + as_well)
+        yield Disagreement((common[1][0], rank), groups, what(common[0], deviating) + as_well)
 
 
 def _against_numbers(group: Group, summaries: Mapping[int, GroupSummary]) -> Iterator[Disagreement]:
     """Yields who issues collectives against their sequence numbers, while others do so in order."""
-    counts = {rank: one.against_numbers for rank, one in summaries.items()}
+    counts = {rank: summary.against_numbers for rank, summary in summaries.items()}
     ordered = next((rank for rank, count in counts.items() if not count), None)
     if ordered is not None:
         for rank, count in counts.items():
@@ -104,23 +98,24 @@ def _against_numbers(group: Group, summaries: Mapping[int, GroupSummary]) -> Ite
 
 
 def _shards(group: Group, summaries: Mapping[int, GroupSummary]) -> Iterator[Disagreement]:
-    """Yields members whose shards differ are right if all shards together make up the whole, which takes all members to
-    tell.
-    """
-    whole = next(iter(summaries.values())).whole_sum
-    if len(summaries) < len(ranks_of(group.ranks)) or sum(one.shard_sum for one in summaries.values()) % PRIME == whole:
+    """Yields ranks whose shards differ, if all members are there and the shards do not add up to the whole."""
+    whole_sum = next(iter(summaries.values())).whole_sum
+    if (
+        len(summaries) < len(ranks_of(group.ranks))
+        or sum(summary.shard_sum for summary in summaries.values()) % PRIME == whole_sum
+    ):
         return
-    shards = {rank: one.shards for rank, one in summaries.items()}
-    yield from _deviating((group,), shards, lambda usual, other: "their shards do not make up the whole")
+    shards = {rank: summary.shards for rank, summary in summaries.items()}
+    yield from _deviating((group,), shards, lambda common, deviating: "their shards do not make up the whole")
 
 
 def _splits(group: Group, summaries: Mapping[int, GroupSummary]) -> Iterator[Disagreement]:
     """Yields what each member sends to each against what that one expects."""
-    place = {rank: number for number, rank in enumerate(ranks_of(group.ranks))}
-    ranks = [rank for rank, one in summaries.items() if one.sends and one.expects and rank in place]
+    column_of = {rank: number for number, rank in enumerate(ranks_of(group.ranks))}
+    ranks = [rank for rank, summary in summaries.items() if summary.sends and summary.expects and rank in column_of]
     if not ranks:
         return
-    columns = [place[rank] for rank in ranks]
+    columns = [column_of[rank] for rank in ranks]
     sends, expects = (
         np.array([np.frombuffer(digests, "<u4")[columns] for digests in sides])
         for sides in zip(*((summaries[rank].sends, summaries[rank].expects) for rank in ranks), strict=True)
@@ -134,24 +129,22 @@ def _splits(group: Group, summaries: Mapping[int, GroupSummary]) -> Iterator[Dis
 
 
 def _orders(
-    ranks: Mapping[int, RankComms], known: Mapping[int, Mapping[Group, Group]], apart: set[Group]
+    ranks: Mapping[int, RankComms], names: Mapping[int, Mapping[Group, Group]], disagreeing: set[Group]
 ) -> Iterator[Disagreement]:
-    """Yields members of two groups that issue the collectives of both in different orders; not those that already
-    differ in one.
-    """
-    told: dict[tuple[Group, Group], dict[int, str]] = defaultdict(dict)
+    """Yields ranks that issue the collectives of two groups in another order; not of groups that differ already."""
+    digests_by_groups: dict[tuple[Group, Group], dict[int, str]] = defaultdict(dict)
     for rank, comms in sorted(ranks.items()):
         for first, second, digest in comms.orders:
-            told[known[rank][comms.groups[first].group], known[rank][comms.groups[second].group]][rank] = digest
-    for groups, digests in sorted(told.items()):
-        if groups[0] < groups[1] and not apart & set(groups):
-            yield from _deviating(groups, digests, lambda usual, other: "issued in another order")
+            digests_by_groups[names[rank][comms.groups[first].group], names[rank][comms.groups[second].group]][rank] = (
+                digest
+            )
+    for groups, digests in sorted(digests_by_groups.items()):
+        if groups[0] < groups[1] and not disagreeing & set(groups):
+            yield from _deviating(groups, digests, lambda common, deviating: "issued in another order")
 
 
 def _messages(ranks: Mapping[int, RankComms]) -> Iterator[Disagreement]:
-    """Sends that are not received and receives that were not sent, between ranks that are there; one for each two of
-    them.
-    """
+    """Yields one disagreement per pair of present ranks with sends or receives that have no counterpart."""
     sent, received = Counter[str](), Counter[str]()
     for comms in ranks.values():
         sent.update(comms.sent)
@@ -162,21 +155,21 @@ def _messages(ranks: Mapping[int, RankComms]) -> Iterator[Disagreement]:
             way, _, content = message.partition(" ")
             source, target = map(int, way.split(">"))
             unmatched[source, target].append(what.format(source, target, count, content))
-    for pair, found in sorted(unmatched.items()):
+    for pair, texts in sorted(unmatched.items()):
         if set(pair) <= set(ranks):
-            yield Disagreement(pair, (), "; ".join(found))
+            yield Disagreement(pair, (), "; ".join(texts))
 
 
 def _overlapping(ranks: Mapping[int, RankComms]) -> Iterator[Disagreement]:
-    """Ranks whose host threads communicate several times at once: no order of that can be told, let alone one that other ranks share."""
+    """Yields ranks whose host threads run several communications at once, so that their order is unknown."""
     for rank, comms in ranks.items():
-        other = next((other for other in ranks if other != rank), None)
-        if comms.overlapping and other is not None:
+        another = next((another for another in ranks if another != rank), None)
+        if comms.overlapping and another is not None:
             what = (
                 f"rank {rank} began {comms.overlapping} communications while its host thread was still in another one, so that their order "
                 "is not known; check the times in its traces"
             )
-            yield Disagreement((rank, other), (), what)
+            yield Disagreement((rank, another), (), what)
 
 
 def _notes(
@@ -198,24 +191,24 @@ def _notes(
 
 def _asymmetry(ranks: Mapping[int, RankComms]) -> list[str]:
     """Returns ranks that recorded fewer kernels or other steps than the rest."""
-    most = max((comms.kernels for comms in ranks.values()), default=0)
+    most_kernels = max((comms.kernels for comms in ranks.values()), default=0)
     notes = [
-        f"rank {rank}: {mark_of(comms.kernels, most)}, {comms.kernels} kernels where another rank has {most}"
+        f"rank {rank}: {mark_of(comms.kernels, most_kernels)}, {comms.kernels} kernels where another rank has {most_kernels}"
         for rank, comms in sorted(ranks.items())
-        if mark_of(comms.kernels, most)
+        if mark_of(comms.kernels, most_kernels)
     ]
     steps = Counter(comms.steps for _, comms in sorted(ranks.items()))
-    usual = steps.most_common(1)[0][0] if steps else 0
+    usual_steps = steps.most_common(1)[0][0] if steps else 0
     return notes + [
-        f"rank {rank}: {comms.steps} steps, other ranks {usual}"
+        f"rank {rank}: {comms.steps} steps, other ranks {usual_steps}"
         for rank, comms in sorted(ranks.items())
-        if comms.steps != usual
+        if comms.steps != usual_steps
     ]
 
 
-def mark_of(kernels: int, most: int) -> str:
+def mark_of(kernels: int, most_kernels: int) -> str:
     """MISSING for none, LOW under half of the largest rank's kernels, a note under four fifths."""
-    share = kernels / most if most else 1.0
+    share = kernels / most_kernels if most_kernels else 1.0
     return "MISSING" if share == 0 else "LOW" if share < 0.5 else "note" if share < 0.8 else ""
 
 

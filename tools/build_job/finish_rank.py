@@ -58,7 +58,5 @@ def finish_rank(task: FinishTask) -> RankResult:
 
 
 def graph_path(folder: Path, ranks: tuple[int, ...], rank: int, target: Target) -> Path:
-    """Returns where a rank's graph goes; simulators want ranks without holes, so that those of a subset are numbered
-    anew.
-    """
+    """Returns the path of a rank's graph; for simulators, which want ranks without holes, ranks are numbered anew."""
     return folder / f"graph.{ranks.index(rank) if target == ASTRA_SIM else rank}.et"

@@ -11,9 +11,7 @@ GOAL_FILE = "job.goal"
 
 
 def write_goal_job(made: Path, folder: Path, report: BuildReport) -> None:
-    """Writes `made`/job.goal from the graphs there, and from those in `folder` that were up to date, and puts into the
-    report what it holds; without all graphs there is no such file, and the report says so.
-    """
+    """Writes `made`/job.goal if all ranks have graphs, in `made` or (up to date) in `folder`; adds to the report."""
     names = [rank.graph.file for rank in report.ranks if rank.status == BUILT and rank.graph]
     if len(names) < len(report.ranks):
         report.notes.append(f"{GOAL_FILE} is not written: it needs the graphs of all ranks; see what failed")
@@ -23,7 +21,7 @@ def write_goal_job(made: Path, folder: Path, report: BuildReport) -> None:
         report.goal = write_goal(
             str(made / GOAL_FILE),
             len(files),
-            lambda place: ExecutionGraph.read(files[place], tensors=False),
+            lambda index: ExecutionGraph.read(files[index], tensors=False),
             report.options.goal,
         )
     except DataError as error:

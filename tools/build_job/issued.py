@@ -14,9 +14,7 @@ RECORD, ANNOTATION = "record_param_comms", "nccl:"
 
 
 class Issued(NamedTuple):
-    """One collective or message of a rank and the op that asked for it; the group of a message, or one not known, is
-    None.
-    """
+    """One collective or message of a rank and the op that asked for it; `group` is None for messages and if unknown."""
 
     node: NodeType
     group: Group | None
@@ -28,19 +26,18 @@ def issued_by(linked: LinkedTrace) -> list[Issued]:
     """Returns what a rank communicates in the order in which it issued it."""
     names, issued = GroupNames(), list[Issued]()
     for number, op in _in_order(linked):
-        together = linked.communications[number]
-        for found in together.coalesced or [together]:
-            meant = meaning(found, "")
+        communication = linked.communications[number]
+        for comm in communication.coalesced or [communication]:
+            meant = meaning(comm, "")
             node = meant.node if meant else NodeType.COMM_COLL
-            placed = node is NodeType.COMM_COLL and found.ranks
-            group = names.group_of(found.ranks, found.group, found.description) if placed else None
-            issued.append(Issued(node, group, found, op))
+            has_group = node is NodeType.COMM_COLL and comm.ranks
+            group = names.group_of(comm.ranks, comm.group, comm.description) if has_group else None
+            issued.append(Issued(node, group, comm, op))
     return issued
 
 
 def _in_order(linked: LinkedTrace) -> list[tuple[int, str]]:
-    """Places in `linked.communications`, each with the name of the op that asked for it, in the order in which they
-    were issued.
+    """Returns rows of `linked.communications` in the order of issue, each with the name of the op that asked for it.
 
     Where an activity has no launch call, in the order in which they started.
     """
@@ -54,8 +51,8 @@ def _in_order(linked: LinkedTrace) -> list[tuple[int, str]]:
     order = np.argsort(np.concatenate((issued, ops.start[on_host])), kind="stable")
     # several kernels may do one communication
     _, first = np.unique(number[order], return_index=True)
-    places = order[np.sort(first)].tolist()
-    return [(int(number[place]), ops.name[asked_by[place]] if asked_by[place] >= 0 else "") for place in places]
+    rows = order[np.sort(first)].tolist()
+    return [(int(number[row]), ops.name[asked_by[row]] if asked_by[row] >= 0 else "") for row in rows]
 
 
 def _asked_by(ops: Ops, row: Int64) -> Int64:

@@ -57,9 +57,7 @@ are done.
 
 
 class BuiltJob(NamedTuple):
-    """The report, the ranks whose graph was up to date, and sentences about what earlier builds left that cannot be
-    used.
-    """
+    """The report, the ranks whose graph was up to date, and sentences about what earlier builds left."""
 
     report: BuildReport
     unchanged: set[int]
@@ -76,23 +74,22 @@ def build(
     progress: Progress = unwatched,
     allow_mismatch: bool = False,
 ) -> BuiltJob:
-    """Builds OUT/graph.N.et for every rank N whose traces are among `inputs`, a folder or several files and folders,
-    and OUT/report.json; for GOAL OUT/job.goal, too.
+    """Builds OUT/graph.N.et for every rank N among `inputs`, and OUT/report.json; for GOAL OUT/job.goal, too.
 
     `window` is the part of each rank's traces to build. With `anew`, ranks that are up to date are built too. With
     `allow_mismatch`, traces that tell no rank and do not seem to be of one job are ranks of one. Raises DataError when
     there is nothing to build, `output_dir` cannot be made, or another build works there; what is wrong with single
     ranks is in the report.
     """
-    given = [path.resolve() for path in ([inputs] if isinstance(inputs, Path) else inputs)]
+    paths = [path.resolve() for path in ([inputs] if isinstance(inputs, Path) else inputs)]
     target = output_dir.resolve()
-    is_folder = len(given) == 1 and kind_of(given[0]) is not InputKind.DEVICE
-    source = given[0] if is_folder else Path(os.path.commonpath([path.parent for path in given]))
+    is_folder = len(paths) == 1 and kind_of(paths[0]) is not InputKind.DEVICE
+    source = paths[0] if is_folder else Path(os.path.commonpath([path.parent for path in paths]))
     pairs = find_pairs(
         source,
         lambda path: path.parent == target and bool(OUTPUT.fullmatch(path.name)),
         progress,
-        among=() if is_folder else given,
+        among=() if is_folder else paths,
         allow_mismatch=allow_mismatch,
         otherwise="let --allow-mismatch number them by process",
     )
@@ -107,8 +104,8 @@ def build(
         made = waiting / os.urandom(4).hex()
         made.mkdir()
         tasks = _tasks(source, target, made, pairs, options, window, earlier)
-        places = {rank: task.graph for rank, task in tasks.items()}
-        _refuse_replacing_inputs(target, places.values(), source, pairs)
+        graphs = {rank: task.graph for rank, task in tasks.items()}
+        _refuse_replacing_inputs(target, graphs.values(), source, pairs)
         results = _first_step(tasks, run, progress)
         network, groups = _finish(made, results, tasks, earlier, run, progress)
         ranks = [results[rank].summary for rank in sorted(results)]
@@ -127,7 +124,7 @@ def build(
         if options.target == GOAL:
             write_goal_job(made, target, report)
         write_report(report, made / REPORT)
-        stale = [*changed, *remove_stale(target, reported, report, places)]
+        stale = [*changed, *remove_stale(target, reported, report, graphs)]
         put_all_in_place(made, target, report)
     return BuiltJob(report, {rank for rank, result in results.items() if result.unchanged}, stale)
 
@@ -152,13 +149,13 @@ def _tasks(
     """Returns the task of each rank."""
     earlier = {rank.rank: rank for rank in reported.ranks} if reported else {}
     ranks = tuple(sorted(pair.rank for pair in pairs.ranks))
-    places = {rank: graph_path(target, ranks, rank, options.target) for rank in ranks}
+    graphs = {rank: graph_path(target, ranks, rank, options.target) for rank in ranks}
     tasks = {
         pair.rank: RankTask(
             folder=source,
             pair=pair,
-            graph=places[pair.rank],
-            waiting=made / places[pair.rank].name,
+            graph=graphs[pair.rank],
+            waiting=made / graphs[pair.rank].name,
             # the file of a job in GOAL is written from generic graphs
             options=dataclasses.replace(options, target=GENERIC) if options.target == GOAL else options,
             ranks=ranks,
@@ -174,7 +171,7 @@ def _tasks(
 
 
 def _first_step(tasks: dict[int, RankTask], run: Runner, progress: Progress) -> dict[int, RankResult]:
-    """Returns each rank by itself."""
+    """Builds each rank by itself."""
     results: dict[int, RankResult] = {}
     lists: dict[RankList, RankList] = {}
     stages = Stages(progress, "building ranks", BUILD_STAGES * len(tasks))
@@ -194,25 +191,24 @@ def _finish(
     run: Runner,
     progress: Progress,
 ) -> tuple[Network | None, FileContent | None]:
-    """Returns the second step: numbers of groups, and for simulators one order of communication, for the ranks that do
-    not have them yet.
+    """Runs the second step: group numbers, and for simulators one order of communication, for ranks that lack them.
 
-    The network that the communication fits, and the file of groups; the earlier ones where nothing changed.
+    Returns the network that the communication fits, and the file of groups; the earlier ones where nothing changed.
     """
-    there = {rank for rank, result in results.items() if result.summary.status == BUILT}
-    unchanged = {rank for rank in there if results[rank].unchanged}
-    if not there:
+    built = {rank for rank, result in results.items() if result.summary.status == BUILT}
+    unchanged = {rank for rank in built if results[rank].unchanged}
+    if not built:
         return None, None
-    if earlier and there == unchanged == {rank.rank for rank in earlier.ranks if rank.status == BUILT}:
+    if earlier and built == unchanged == {rank.rank for rank in earlier.ranks if rank.status == BUILT}:
         return earlier.network, earlier.groups
-    known = {rank: result.communicates for rank, result in results.items() if result.communicates}
+    communicated = {rank: result.communicates for rank, result in results.items() if result.communicates}
     for rank in unchanged:
-        known[rank] = look_up(ExecutionGraph.read(str(tasks[rank].graph), tensors=False), GENERIC)
+        communicated[rank] = look_up(ExecutionGraph.read(str(tasks[rank].graph), tensors=False), GENERIC)
     try:
-        plan = plan_job(known)
+        plan = plan_job(communicated)
     except DataError as error:
         # without a common plan no graph can be what the simulator needs
-        for rank in known:
+        for rank in communicated:
             results[rank] = RankResult(
                 msgspec.structs.replace(results[rank].summary, status=FAILED, graph=None, error=str(error))
             )
@@ -222,10 +218,10 @@ def _finish(
     # a rank that was built now has numbered its groups by itself, one that is up to date has the numbers of the earlier
     # build
     finished = unchanged if earlier and earlier.groups == groups else set[int]()
-    finished |= {rank for rank in known.keys() - unchanged if _numbers_stand(known[rank], plan.numbers)}
+    finished |= {rank for rank in communicated.keys() - unchanged if _numbers_stand(communicated[rank], plan.numbers)}
     finishing = [
         FinishTask(tasks[rank], results[rank].summary, plan.ranks[rank])
-        for rank in sorted(known)
+        for rank in sorted(communicated)
         if tasks[rank].options.target == ASTRA_SIM or rank not in finished
     ]
     network = plan.network if plan.network.transfers else None
@@ -239,12 +235,10 @@ def _finish(
 
 
 def _sharing(result: RankResult, lists: dict[RankList, RankList]) -> RankResult:
-    """Returns the result with each list of ranks the one that equals it in `lists`: thousands of ranks know the same
-    ones.
-    """
+    """Returns the result with equal lists of ranks shared through `lists`: thousands of ranks know the same ones."""
     if result.communicates is None:
         return result
-    groups = [lists.setdefault(one, one) for one in result.communicates.groups]
+    groups = [lists.setdefault(ranks, ranks) for ranks in result.communicates.groups]
     return result._replace(communicates=result.communicates._replace(groups=groups))
 
 
@@ -254,9 +248,7 @@ def _numbers_stand(rank: Communicates, numbers: dict[RankList, int]) -> bool:
 
 
 def _compare_ranks(report: BuildReport, tasks: dict[int, RankTask]) -> None:
-    """Adds to the report what the ranks that were built disagree on; the first ones are looked up in the ranks' traces
-    again.
-    """
+    """Adds the ranks' disagreements to the report; the first ones are looked up in the traces again."""
     comms = {rank.rank: rank.comms for rank in report.ranks if rank.comms}
     world = max((rank.link.world_size for rank in report.ranks if rank.link), default=-1)
     findings = verify(comms, world)
@@ -264,12 +256,14 @@ def _compare_ranks(report: BuildReport, tasks: dict[int, RankTask]) -> None:
 
     @lru_cache(maxsize=2)
     def issued(rank: int) -> list[Issued]:
-        known = findings.known[rank]
-        return [one._replace(group=one.group and known.get(one.group)) for one in issued_by(linked_rank(tasks[rank]))]
+        names = findings.known[rank]
+        return [
+            call._replace(group=call.group and names.get(call.group)) for call in issued_by(linked_rank(tasks[rank]))
+        ]
 
-    for number, found in enumerate(findings.disagreements):
-        groups = " and ".join(group.text for group in found.groups)
-        detail = first_difference(found, issued) if number < EXPLAINED else found.what
+    for number, disagreement in enumerate(findings.disagreements):
+        groups = " and ".join(group.text for group in disagreement.groups)
+        detail = first_difference(disagreement, issued) if number < EXPLAINED else disagreement.what
         report.disagreements.append(f"{groups}: {detail}" if groups else detail)
 
 

@@ -1,5 +1,4 @@
-"""The plan that all ranks of a build have to keep before a simulator runs them together, from what each knows of its
-own graph.
+"""The plan that the ranks' graphs keep so that a simulator can run them together.
 
 Groups get their numbers when those of all ranks are known. For a simulator with one communication at a time, sizes and
 the order of communication are made the same on all members too, and what lacks a partner becomes computation.
@@ -26,9 +25,7 @@ from ...schema.graph import ExecutionGraph
 
 
 class Communicates(NamedTuple):
-    """What the second step needs to know of a rank's graph: the rank lists of its groups, and for simulators all it
-    communicates.
-    """
+    """What the second step needs of a rank's graph: rank lists of its groups, for simulators its communication."""
 
     groups: list[RankList]
     summary: CommunicationSummary
@@ -44,11 +41,9 @@ class JobPlan(NamedTuple):
 
 
 def look_up(graph: ExecutionGraph, target: Target) -> Communicates:
-    """Returns what the other ranks have to know of a graph; for simulators of one that is seen as one of the job's
-    ranks.
-    """
-    known = communication_summary(graph) if target == ASTRA_SIM else CommunicationSummary(Calls.of([]), [])
-    return Communicates(recorded_groups(graph).lists, known)
+    """Returns what other ranks need to know of a graph; for simulators the graph is already one of the job's ranks."""
+    summary = communication_summary(graph) if target == ASTRA_SIM else CommunicationSummary(Calls.of([]), [])
+    return Communicates(recorded_groups(graph).lists, summary)
 
 
 class Plan(NamedTuple):
@@ -59,24 +54,24 @@ class Plan(NamedTuple):
     network: Network
 
 
-def plan_job(known: Mapping[int, Communicates]) -> Plan:
+def plan_job(communicated: Mapping[int, Communicates]) -> Plan:
     """Returns what the ranks' communication needs. Raises DataError where it contradicts itself."""
-    numbers = number_groups(group for rank in known.values() for group in rank.groups)
-    present = sorted(known)
-    issued = settled([known[rank].summary for rank in present])
-    alone = unmatched(issued)
-    left = [_leaving_out(own, set(without)) for own, without in zip(issued, alone, strict=True)]
-    columns = zip(present, alone, common_sizes(left), common_order(left), strict=True)
+    numbers = number_groups(group for rank in communicated.values() for group in rank.groups)
+    present = sorted(communicated)
+    issued = settled([communicated[rank].summary for rank in present])
+    unmatched_nodes = unmatched(issued)
+    remaining = [_leaving_out(entries, set(without)) for entries, without in zip(issued, unmatched_nodes, strict=True)]
+    columns = zip(present, unmatched_nodes, common_sizes(remaining), common_order(remaining), strict=True)
     plans = {rank: JobPlan(numbers, without, sizes, order) for rank, without, sizes, order in columns}
-    return Plan(plans, numbers, fitted_network(list(_transfers(left))))
+    return Plan(plans, numbers, fitted_network(list(_transfers(remaining))))
 
 
 def _transfers(issued: Sequence[Sequence[CommunicationEntry]]) -> Iterator[Transfer]:
     """Yields what all members took part in; the last one to come took the shortest."""
-    met = defaultdict[int, list[CommunicationEntry]](list)
-    for entry in (entry for own in issued for entry in own):
-        met[entry.matched].append(entry)
-    for members in met.values():
+    members_of = defaultdict[int, list[CommunicationEntry]](list)
+    for entry in (entry for entries in issued for entry in entries):
+        members_of[entry.matched].append(entry)
+    for members in members_of.values():
         kind, count = members[0].collective, members[0].members or len(issued)
         if len(members) == count:
             size, length = max(entry.size for entry in members), min(entry.length_ns for entry in members)
@@ -85,14 +80,14 @@ def _transfers(issued: Sequence[Sequence[CommunicationEntry]]) -> Iterator[Trans
 
 def _leaving_out(issued: Sequence[CommunicationEntry], nodes: set[int]) -> list[CommunicationEntry]:
     """Returns a rank's entries without those of some nodes; what followed one of them follows what that one followed."""
-    kept, place, followed_by = list[CommunicationEntry](), dict[int, int](), dict[int, set[int]]()
+    kept, new_row, followed_by = list[CommunicationEntry](), dict[int, int](), dict[int, set[int]]()
     for number, entry in enumerate(issued):
         follows = set[int]()
         for before in entry.follows:
-            follows |= {place[before]} if before in place else followed_by[before]
+            follows |= {new_row[before]} if before in new_row else followed_by[before]
         if entry.node in nodes:
             followed_by[number] = follows
         else:
-            place[number] = len(kept)
+            new_row[number] = len(kept)
             kept.append(entry._replace(follows=tuple(sorted(follows))))
     return kept

@@ -45,13 +45,11 @@ def graph_names(report: BuildReport) -> list[str]:
     return [rank.graph.file for rank in report.ranks if rank.graph]
 
 
-def remove_stale(folder: Path, earlier: BuildReport | None, report: BuildReport, places: dict[int, Path]) -> list[str]:
-    """Removes what is in the folder and not of the build of this report, whose ranks' graphs belong to `places`; says
-    so of each graph.
-    """
+def remove_stale(folder: Path, earlier: BuildReport | None, report: BuildReport, graphs: dict[int, Path]) -> list[str]:
+    """Removes what this build did not write; `graphs` are the paths by rank. Returns a sentence per removed graph."""
     removed = [
-        *_removed_ranks(folder, earlier, {path.name for path in places.values()}),
-        *_failed_ranks(report, places),
+        *_removed_ranks(folder, earlier, {path.name for path in graphs.values()}),
+        *_failed_ranks(report, graphs),
     ]
     if report.groups is None and earlier and is_unchanged(folder / GROUPS, earlier.groups):
         (folder / GROUPS).unlink()
@@ -77,10 +75,10 @@ def _removed_ranks(folder: Path, earlier: BuildReport | None, names: set[str]) -
             yield f"{name}: rank {rank.rank} of an earlier build, which is not in this job; {became}"
 
 
-def _failed_ranks(report: BuildReport, places: dict[int, Path]) -> Iterator[str]:
-    """Removes the graphs that stand where those of ranks would that failed."""
+def _failed_ranks(report: BuildReport, graphs: dict[int, Path]) -> Iterator[str]:
+    """Removes earlier graphs of ranks that failed now."""
     for rank in report.ranks:
-        graph = places[rank.rank]
+        graph = graphs[rank.rank]
         if rank.status == FAILED and graph.is_file():
             graph.unlink()
             yield f"{graph.name}: rank {rank.rank} failed; removed"

@@ -42,8 +42,7 @@ MULTIPLIER = 0x9E3779B97F4A7C15
 
 
 class GroupSummary(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a rank issued in a group. `common` is a digest of what all members must have in common, in order, `shards`
-    of the rest.
+    """What a rank issued in a group: a digest of what members must have in common, in order, and one of their `shards`.
 
     `shard_sum` adds up over the members to `whole_sum` if shards fit. `sends` and `expects` are digests of all-to-alls,
     four bytes a member; empty where splits are unknown. `against_numbers` counts collectives whose sequence number is
@@ -84,19 +83,19 @@ class RankComms(msgspec.Struct, frozen=True, omit_defaults=True):
 def summarise_rank(linked: LinkedTrace) -> RankComms:
     """Returns the summary of one linked rank; linear in its communications times the size of their groups."""
     issued = issued_by(linked)
-    in_order = [(one.group, one.recorded) for one in issued if one.group]
+    in_order = [(call.group, call.recorded) for call in issued if call.group]
     groups = sorted({group for group, _ in in_order})
     of_group: dict[Group, list[Communication]] = {group: [] for group in groups}
-    for group, found in in_order:
-        of_group[group].append(found)
+    for group, communications in in_order:
+        of_group[group].append(communications)
     activities = linked.activities
     names = [linked.ops.name.table[code] for code in np.unique(linked.ops.name.codes).tolist()]
     return RankComms(
-        groups=[group_summary(group, found) for group, found in of_group.items()],
+        groups=[group_summary(group, communications) for group, communications in of_group.items()],
         orders=_orders(groups, [group for group, _ in in_order]),
         sent=_messages(issued, NodeType.COMM_SEND, linked.info.rank),
         received=_messages(issued, NodeType.COMM_RECV, linked.info.rank),
-        unplaced=sum(not _is_placed(one, linked.info.rank) for one in issued),
+        unplaced=sum(not _is_placed(call, linked.info.rank) for call in issued),
         overlapping=_overlapping(linked.ops),
         steps=sum(name.startswith(STEP_MARK) for name in names),
         kernels=int((activities.category.codes == _code(activities, "kernel")).sum()),
@@ -113,30 +112,32 @@ def _overlapping(ops: Ops) -> int:
     return int(((thread[1:] == thread[:-1]) & (both_ns > ROUNDING)).sum())
 
 
-def _is_placed(one: Issued, own: int) -> bool:
-    return one.group is not None if one.node is NodeType.COMM_COLL else min(peers(one.recorded, one.node, own)) >= 0
+def _is_placed(call: Issued, rank: int) -> bool:
+    return (
+        call.group is not None if call.node is NodeType.COMM_COLL else min(peers(call.recorded, call.node, rank)) >= 0
+    )
 
 
-def identity(found: Communication) -> tuple[str, str, int]:
+def identity(comm: Communication) -> tuple[str, str, int]:
     """Type, dtype and size: what all members of a collective must have in common. Size -1 where it is not one number."""
-    kind = kind_of(found)
+    kind = kind_of(comm)
     size = COMMON.get(kind, IN)
-    name = kind.name.lower() if kind is not None else _plain(found.name)
-    return name, _plain(found.dtype), getattr(found, size) if size else -1
+    name = kind.name.lower() if kind is not None else _plain(comm.name)
+    return name, _plain(comm.dtype), getattr(comm, size) if size else -1
 
 
-def kind_of(found: Communication) -> CollectiveType | None:
+def kind_of(comm: Communication) -> CollectiveType | None:
     """Returns the type of a collective, None for messages and what is not known."""
-    meant = meaning(found, "")
+    meant = meaning(comm, "")
     return meant.type if meant else None
 
 
-def shares(found: Communication, members: int, *, sent: bool) -> Int64 | None:
+def shares(comm: Communication, members: int, *, sent: bool) -> Int64 | None:
     """Returns the elements of an all-to-all for each member, or from each; None where that is not known.
 
     Splits may be recorded in rows: a split of 1 and 3 with 64 elements is one of 16 and 48.
     """
-    split, elements = (found.in_split, found.in_elements) if sent else (found.out_split, found.out_elements)
+    split, elements = (comm.in_split, comm.in_elements) if sent else (comm.out_split, comm.out_elements)
     if not split:
         return np.full(members, elements // members) if elements >= 0 else None
     if len(split) != members:
@@ -148,16 +149,16 @@ def shares(found: Communication, members: int, *, sent: bool) -> Int64 | None:
 def group_summary(group: Group, issued: Sequence[Communication]) -> GroupSummary:
     """Returns the summary of what a rank issued in one group, in order."""
     shards, shard_sum, whole_sum = [], 0, 0
-    for number, found in enumerate(issued):
-        field, whole = SHARD.get(kind_of(found)), identity(found)[2]
-        if field and min(whole, getattr(found, field)) >= 0:
+    for number, comm in enumerate(issued):
+        field, whole = SHARD.get(kind_of(comm)), identity(comm)[2]
+        if field and min(whole, getattr(comm, field)) >= 0:
             weight = pow(MULTIPLIER, number + 1, PRIME)
-            shards.append(getattr(found, field))
+            shards.append(getattr(comm, field))
             shard_sum += weight * shards[-1]
             whole_sum += weight * whole
     members = len(ranks_of(group.ranks))
-    numbers = [found.sequence for found in issued if found.sequence >= 0]
-    exchanges = [found for found in issued if kind_of(found) is CollectiveType.ALL_TO_ALL]
+    numbers = [comm.sequence for comm in issued if comm.sequence >= 0]
+    exchanges = [comm for comm in issued if kind_of(comm) is CollectiveType.ALL_TO_ALL]
     return GroupSummary(
         group=group,
         collectives=len(issued),
@@ -165,23 +166,23 @@ def group_summary(group: Group, issued: Sequence[Communication]) -> GroupSummary
         shards=_digest(shards) if shards else "",
         shard_sum=shard_sum % PRIME,
         whole_sum=whole_sum % PRIME,
-        sends=_peer_digests([shares(found, members, sent=True) for found in exchanges]),
-        expects=_peer_digests([shares(found, members, sent=False) for found in exchanges]),
+        sends=_peer_digests([shares(comm, members, sent=True) for comm in exchanges]),
+        expects=_peer_digests([shares(comm, members, sent=False) for comm in exchanges]),
         against_numbers=sum(later < number for number, later in pairwise(numbers)),
     )
 
 
 def _peer_digests(exchanged: Sequence[Int64 | None]) -> bytes:
     """Returns for each member four bytes that tell what was exchanged with it, in order."""
-    known = [one for one in exchanged if one is not None]
-    if not known or len(known) < len(exchanged):
+    elements_of_all = [elements for elements in exchanged if elements is not None]
+    if not elements_of_all or len(elements_of_all) < len(exchanged):
         return b""
-    digest = np.zeros(len(known[0]), np.uint64)
-    for one in known:
-        digest = (digest + one.astype(np.uint64) + np.uint64(1)) * np.uint64(MULTIPLIER)
+    digest = np.zeros(len(elements_of_all[0]), np.uint64)
+    for elements in elements_of_all:
+        digest = (digest + elements.astype(np.uint64) + np.uint64(1)) * np.uint64(MULTIPLIER)
         digest ^= digest >> np.uint64(32)
-    found: npt.NDArray[np.uint32] = digest.astype("<u4")
-    return found.tobytes()
+    digests: npt.NDArray[np.uint32] = digest.astype("<u4")
+    return digests.tobytes()
 
 
 def _orders(groups: Sequence[Group], in_order: Sequence[Group]) -> list[tuple[int, int, str]]:
@@ -191,8 +192,8 @@ def _orders(groups: Sequence[Group], in_order: Sequence[Group]) -> list[tuple[in
     """
     if len(groups) < 2:
         return []
-    place = {group: number for number, group in enumerate(groups)}
-    sequence = np.array([place[group] for group in in_order], np.int64)
+    number_of = {group: number for number, group in enumerate(groups)}
+    sequence = np.array([number_of[group] for group in in_order], np.int64)
     calls, none = rows_by_number(np.arange(len(sequence)), sequence), np.empty(0, np.int64)
     orders = []
     for first, second in _sharing_ranks([np.unique(np.array(ranks_of(group.ranks), np.int64)) for group in groups]):
@@ -204,9 +205,7 @@ def _orders(groups: Sequence[Group], in_order: Sequence[Group]) -> list[tuple[in
 
 
 def _sharing_ranks(members: Sequence[Int64]) -> list[tuple[int, int]]:
-    """Returns every two groups, by number, that share several ranks. Linear in the members, of which a trace may claim
-    a million.
-    """
+    """Returns every two groups, by number, that share several ranks. Linear in the members."""
     group = np.repeat(np.arange(len(members)), [len(ranks) for ranks in members])
     rank = np.concatenate(members)
     if not len(rank):
@@ -222,19 +221,19 @@ def _sharing_ranks(members: Sequence[Int64]) -> list[tuple[int, int]]:
     shared = np.flatnonzero((count > 1) & (np.arange(len(count)) != count.argmax()))
     shared = shared[np.unique(same[shared], return_index=True)[1]]
     pairs = {
-        pair for place in shared.tolist() for pair in permutations(group[first[place] :][: count[place]].tolist(), 2)
+        pair for start in shared.tolist() for pair in permutations(group[first[start] :][: count[start]].tolist(), 2)
     }
-    return sorted((one, other) for one, other in pairs if len(np.intersect1d(members[one], members[other])) > 1)
+    return sorted((left, right) for left, right in pairs if len(np.intersect1d(members[left], members[right])) > 1)
 
 
-def _messages(issued: Iterable[Issued], node: NodeType, own: int) -> dict[str, int]:
+def _messages(issued: Iterable[Issued], node: NodeType, rank: int) -> dict[str, int]:
     counts = Counter[str]()
-    for one in issued:
-        if one.node is node:
-            found, (source, target) = one.recorded, peers(one.recorded, node, own)
-            elements = found.in_elements if node is NodeType.COMM_SEND else max(found.out_elements, found.in_elements)
-            tag = f" tag {found.tag}" if found.tag > 0 else ""
-            counts[f"{source}>{target} {elements} {_plain(found.dtype)}{tag}"] += 1
+    for call in issued:
+        if call.node is node:
+            comm, (source, target) = call.recorded, peers(call.recorded, node, rank)
+            elements = comm.in_elements if node is NodeType.COMM_SEND else max(comm.out_elements, comm.in_elements)
+            tag = f" tag {comm.tag}" if comm.tag > 0 else ""
+            counts[f"{source}>{target} {elements} {_plain(comm.dtype)}{tag}"] += 1
     return dict(counts)
 
 

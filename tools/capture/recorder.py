@@ -36,25 +36,37 @@ def capture(
     ranks: Collection[int] | None = None,
     name: str = BY_RANK,
 ) -> "Recorder":
-    """Returns records `active` steps of the loop in the block, after `wait` steps without a profiler and `warmup` steps
-    to warm it up.
+    """Records `active` steps of the loop in the block, after `wait` skipped and `warmup` warm-up steps.
 
+    A block that ends early leaves what was recorded until then. Where the files are, and what to do with them, is
+    printed on stderr. Once the block has begun, training goes on whatever becomes of the recording: `warnings.warn`
+    says what could not be recorded or written, or that no complete step was. Exceptions of the block pass through.
+
+    Example:
         with capture("traces", active=2) as recorder:
             for batch in loader:
                 train_step(batch)
                 recorder.step()  # ends a step
 
-    A block that ends earlier leaves what was recorded until then. Only `ranks` record, all by default. Files are named
-    by `name`, with {trace} (host or device) and {rank}. Where they are, and what to do with them, is printed on stderr.
+    Args:
+        folder: Where the files go; it is made if it does not exist.
+        wait: The number of steps without a profiler, at the beginning.
+        warmup: The number of steps that warm the profiler up.
+        active: The number of steps to record, 1 or more.
+        stacks: Whether the device trace also holds Python's calls. This slows the run down, as do the next two.
+        modules: Whether it also holds the nn.Module of each op; this includes `stacks`.
+        memory: Whether it also holds allocations; ops of other Python threads are lost then.
+        ranks: The ranks that record; by default all do.
+        name: How files are named, with {trace} (host or device) and {rank}.
 
-    With `stacks` the device trace also holds Python's calls, with `modules`, which includes stacks, the nn.Module of
-    each op, and with `memory` allocations, but then no ops of other Python threads. Each of these slows the run down.
+    Returns:
+        A context manager; call its `step` at the end of each step of the loop.
 
-    Once the block has begun, training goes on whatever becomes of the recording: `warnings.warn` says what could not be
-    recorded or written, or that no complete step was. Exceptions of the block pass through.
-
-    Raises ImportError without PyTorch 2.1 or newer; ValueError or TypeError for numbers of steps, ranks, a folder or a
-    name that cannot be; RuntimeError where the block begins inside another profiler, capture or ExecutionTraceObserver.
+    Raises:
+        ImportError: PyTorch 2.1 or newer is not installed.
+        ValueError: A number of steps, a rank, the folder or the name cannot be used. A TypeError says the same of a
+            type.
+        RuntimeError: The block begins inside another profiler, capture or ExecutionTraceObserver.
     """
     wait, warmup, active = map(operator.index, (wait, warmup, active))
     if min(wait, warmup) < 0 or active < 1:

@@ -25,18 +25,16 @@ COMMANDS = {
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
-    """Runs the command that the first argument names with the others. Never returns: exit 2 where there is no such
-    command.
-    """
-    given = list(sys.argv[1:] if argv is None else argv)
-    given[:1] = [word.removeprefix(PREFIX) for word in given[:1]]
+    """Runs the command that the first argument names; exits with 2 if there is no such command."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    words[:1] = [word.removeprefix(PREFIX) for word in words[:1]]
     completed = _being_completed()
     if completed in COMMANDS:
         # the words that are completed begin with the command's name, not with ours
         os.environ[ARGCOMPLETE] = "2"
         _run(completed, [])
-    if given and given[0] in COMMANDS:
-        _run(given[0], given[1:])
+    if words and words[0] in COMMANDS:
+        _run(words[0], words[1:])
     listed = "\n".join(f"  {name:<10} {what}" for name, what in COMMANDS.items())
     parser = CommandParser(
         NAME,
@@ -47,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     parser.add_argument(
         "command", choices=COMMANDS, metavar="COMMAND", help=f"one of those above; {NAME} COMMAND --help"
     )
-    parser.parse_args(given[:1] or ["--help"])
+    parser.parse_args(words[:1] or ["--help"])
     parser.exit(2)
 
 

@@ -47,14 +47,14 @@ def goal_of(parser: argparse.ArgumentParser, options: argparse.Namespace) -> "Go
     """Returns how to write the file; wrong usage for options of it without it, and for numbers that make no sense."""
     from ...converter.targets import GoalOptions
 
-    given = {name: getattr(options, name.replace("-", "_")) for name in OPTIONS}
-    given = {name: value for name, value in given.items() if value is not None}
-    if given and options.target != GOAL:
-        parser.error(f"--{next(iter(given))} is for --target {GOAL}")
-    for name, value in given.items():
+    values = {name: getattr(options, name.replace("-", "_")) for name in OPTIONS}
+    values = {name: value for name, value in values.items() if value is not None}
+    if values and options.target != GOAL:
+        parser.error(f"--{next(iter(values))} is for --target {GOAL}")
+    for name, value in values.items():
         if isinstance(value, int) and value < 1:
             parser.error(f"--{name} is {value}, not 1 or more")
-    return GoalOptions(**{FIELDS.get(name, name.replace("-", "_")): value for name, value in given.items()})
+    return GoalOptions(**{FIELDS.get(name, name.replace("-", "_")): value for name, value in values.items()})
 
 
 def goal_lines(report: "GoalReport") -> Iterator[str]:

@@ -30,9 +30,7 @@ log = logging.getLogger("execgraph")
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Runs trace-build with these arguments, by default those of the process, and ends it: 0 done, 1 a rank failed, 2
-    wrong usage.
-    """
+    """Runs trace-build and ends the process: 0 done, 1 a rank failed, 2 wrong usage."""
     parser = _parser()
     options = parser.parse_args(arguments)
     if options.incomplete_groups == "keep" and options.target != ASTRA_SIM:
@@ -56,20 +54,20 @@ def _parser() -> CommandParser:
         "converts each, and writes graph.N.et for every rank N and report.json. Run again, it builds only what changed.",
         f"{NAME} traces -o graphs --jobs 8",
     )
-    given = parser.add_inputs(
+    inputs = parser.add_inputs(
         "DIR_OR_FILE",
         "the folder with the traces of all ranks, in it or below; or the traces themselves",
         "--input-dir",
     )
-    given.add_argument(
+    inputs.add_argument(
         "--allow-mismatch",
         action="store_true",
         help="build traces that tell no rank and do not seem to be of one job, numbered by process",
     )
-    add_modules_option(given)
+    add_modules_option(inputs)
     add_window_options(parser)
-    held = parser.add_argument_group("what the graphs hold")
-    add_graph_options(held)
+    contents = parser.add_argument_group("what the graphs hold")
+    add_graph_options(contents)
     simulation = parser.add_argument_group(
         f"for --target {ASTRA_SIM}",
         f"OUT/{ASTRA_SIM} gets the simulator's configuration: one switch that the measured collectives fit",
@@ -162,7 +160,7 @@ def _run(options: argparse.Namespace) -> int:
         options.allow_mismatch,
     )
     for rank in report.ranks:
-        read = " and ".join(one.file for one in (rank.host, rank.device) if one)
+        read = " and ".join(file.file for file in (rank.host, rank.device) if file)
         log.debug(f"rank {rank.rank}: {rank.status} from {read}")
     if options.json:
         print_json(msgspec.to_builtins(report))

@@ -25,26 +25,24 @@ OPS_SHOWN = 3
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Runs trace-convert with these arguments, by default those of the process, and ends it: 0 done, 1 unusable data, 2
-    wrong usage.
-    """
+    """Runs trace-convert and ends the process: 0 done, 1 unusable data, 2 wrong usage."""
     parser = CommandParser(
         "trace-convert",
         "Turns a linked trace into an execution graph.",
         "trace-convert linked.json.gz -o graph.0.et",
     )
-    given = parser.add_inputs(
-        "LINKED.json", "a linked trace (gzip accepted, - is stdin)", "--input", "--input_filename", most=1
+    inputs = parser.add_inputs(
+        "LINKED.json", "a linked trace (gzip accepted, - is stdin)", "--input", "--input_filename", max_count=1
     )
-    given.add_argument(
+    inputs.add_argument(
         "--comm-groups", metavar="FILE", help="numbers of the job's communicator groups, as trace-build writes them"
     )
-    held = parser.add_argument_group("what the graph holds")
-    add_graph_options(held)
-    held.add_argument(
+    contents = parser.add_argument_group("what the graph holds")
+    add_graph_options(contents)
+    contents.add_argument(
         "--no-delays", action="store_true", help="leave out delays: device time that no dependency explains"
     )
-    held.add_argument(
+    contents.add_argument(
         "--shortest-slice", type=_microseconds, default=1_000, metavar="µs", help="fold shorter host slices (1)"
     )
     made = parser.add_output("GRAPH.et", "execution graph (- is stdout)", "--output_filename", type=output_as(".et"))
@@ -58,28 +56,28 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     run_command(_run, options, "trace-convert")
 
 
-def add_graph_options(held: OptionGroup) -> None:
-    """Adds what a graph is made for and holds, which is asked of one and of those of all ranks alike."""
-    held.add_argument("--target", choices=TARGETS, default=TARGETS[0], help=TARGET_HELP)
-    held.add_argument(
+def add_graph_options(contents: OptionGroup) -> None:
+    """Adds the options on what a graph is made for and holds, which trace-build has, too."""
+    contents.add_argument("--target", choices=TARGETS, default=TARGETS[0], help=TARGET_HELP)
+    contents.add_argument(
         "--promote",
         choices=get_args(Promotion),
         default="sync",
         help="sync: the host runs ahead of the device as it did; all: the host blocks on what it launched (sync)",
     )
-    held.add_argument(
+    contents.add_argument(
         "--no-host", action="store_true", help="only device activities; host time they waited for is added to them"
     )
-    held.add_argument(
+    contents.add_argument(
         "--io",
         choices=get_args(InputsOutputs),
         default="full",
         help="keep the ops' tensors, or not (full)",
     )
-    held.add_argument(
+    contents.add_argument(
         "--live-bytes", action="store_true", help="say of each node how many bytes of tensors live while it runs"
     )
-    held.add_argument("--no-inferred", action="store_true", help="leave out edges known from timing alone")
+    contents.add_argument("--no-inferred", action="store_true", help="leave out edges known from timing alone")
 
 
 def _microseconds(text: str) -> int:
@@ -134,13 +132,13 @@ def _convert(options: argparse.Namespace) -> None:
 
 
 def _work(report: "ConvertReport") -> str:
-    """Returns of how many kernels operations and bytes are known, and the ops of most of the others."""
+    """Returns how many kernels have known work, and the ops of most of the others."""
     lacking = report.kernels_without_work
     count = report.kernels_with_work + sum(lacking.values())
-    known = f"of {report.kernels_with_work} of {count} computing activities known, {report.time_with_work_pct:.1f} % of their time"
+    shares = f"of {report.kernels_with_work} of {count} computing activities known, {report.time_with_work_pct:.1f} % of their time"
     shown = [f"{number} of {name}" for name, number in list(lacking.items())[:OPS_SHOWN]]
     more = ["…"] * (len(lacking) > OPS_SHOWN)
-    return f"{known}; not {', '.join(shown + more)}" if shown else known
+    return f"{shares}; not {', '.join(shown + more)}" if shown else shares
 
 
 def _remedies() -> dict[str, str]:

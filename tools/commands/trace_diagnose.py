@@ -13,9 +13,7 @@ NAME = "trace-diagnose"
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Runs trace-diagnose with these arguments, by default those of the process, and ends it: 0 done, 1 unusable data,
-    2 wrong usage.
-    """
+    """Runs trace-diagnose and ends the process: 0 done, 1 unusable data, 2 wrong usage."""
     parser = CommandParser(
         NAME,
         "Looks into traces before they are linked: what each process recorded, whether host and device traces belong together,\n"

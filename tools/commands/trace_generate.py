@@ -21,9 +21,7 @@ log = logging.getLogger("execgraph")
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
-    """Runs trace-generate with these arguments, by default those of the process, and ends it: 0 done, 1 nothing
-    written, 2 wrong usage.
-    """
+    """Runs trace-generate and ends the process: 0 done, 1 nothing written, 2 wrong usage."""
     parser = _parser()
     arguments = parser.parse_args(argv)
     try:
@@ -43,7 +41,7 @@ def _parser() -> CommandParser:
         f"{NAME} ddp --ranks 2 --steps 3 -o traces --scale class:communication=2",
         reads=False,
     )
-    job = parser.add_inputs("JOB", "one of the jobs above", "--job", most=1, choices=PRESETS, title="the job")
+    job = parser.add_inputs("JOB", "one of the jobs above", "--job", max_count=1, choices=PRESETS, title="the job")
     for name, what in SIZES.items():
         job.add_argument(f"--{name}", type=int, metavar="N", help=f"{what} (default: the job's own)")
     job.add_argument(

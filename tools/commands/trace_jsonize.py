@@ -15,15 +15,13 @@ log = logging.getLogger("execgraph")
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
-    """Runs trace-jsonize with these arguments, by default those of the process, and ends it: 0 done, 1 unusable data, 2
-    wrong usage.
-    """
+    """Runs trace-jsonize and ends the process: 0 done, 1 unusable data, 2 wrong usage."""
     parser = CommandParser(
         NAME,
         "Writes an execution graph as JSON, or the JSON as an execution graph, without loss: back and forth gives the same bytes.",
         f"{NAME} graph.0.et -o graph.0.json",
     )
-    parser.add_inputs("FILE", "graph (.et) or its JSON; gzip is accepted", "--input", "--input_filename", most=1)
+    parser.add_inputs("FILE", "graph (.et) or its JSON; gzip is accepted", "--input", "--input_filename", max_count=1)
     made = parser.add_output("FILE", "the other of the two (.gz compresses, - is stdout)", "--output_filename")
     made.add_argument(
         "--to", choices=sorted(set(FORMS.values())), help="what to write, where the file names do not tell"
@@ -40,12 +38,14 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
 
 def _form_to_write(source: str, target: str) -> str:
     """Returns what the names of the files say; raises ValueError when they say nothing, or both the same."""
-    given, wanted = _form(source), _form(target)
-    if given is not None and given == wanted:
-        raise ValueError(f"{source} and {target} are both .{given} by their names; give --to to convert all the same")
-    if wanted is None and given is None:
+    source_form, target_form = _form(source), _form(target)
+    if source_form is not None and source_form == target_form:
+        raise ValueError(
+            f"{source} and {target} are both .{source_form} by their names; give --to to convert all the same"
+        )
+    if target_form is None and source_form is None:
         raise ValueError("the file names do not tell what to write; give --to et or --to json")
-    return wanted or ("et" if given == "json" else "json")
+    return target_form or ("et" if source_form == "json" else "json")
 
 
 def _form(name: str) -> str | None:
@@ -59,9 +59,9 @@ def _run(arguments: argparse.Namespace) -> None:
     convert = graph_to_json if arguments.to == "json" else json_to_graph
     source = Path(arguments.input)
     total = source.stat().st_size if source.is_file() and source.suffix != ".gz" else None
-    wanted = InputKind.GRAPH if arguments.to == "json" else InputKind.GRAPH_JSON
+    expected = InputKind.GRAPH if arguments.to == "json" else InputKind.GRAPH_JSON
     by_option = {InputKind.GRAPH: "with --to json", InputKind.GRAPH_JSON: "with --to et"}
-    with progress_bar(f"to {arguments.to}", total) as bar, reading(arguments.input, wanted, by_option):
+    with progress_bar(f"to {arguments.to}", total) as bar, reading(arguments.input, expected, by_option):
         converted = convert(arguments.input, arguments.output, bar.update)
     for remark in converted.remarks:
         log.warning(f"{NAME}: note: {remark}")

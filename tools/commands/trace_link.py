@@ -22,40 +22,38 @@ log = logging.getLogger("execgraph")
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Runs trace-link with these arguments, by default those of the process, and ends it: 0 done, 1 unusable data, 2
-    wrong usage.
-    """
+    """Runs trace-link and ends the process: 0 done, 1 unusable data, 2 wrong usage."""
     parser = CommandParser(
         NAME,
         "Joins the host trace and the device trace that the PyTorch profiler wrote of one process.",
         EXAMPLE,
     )
-    given = parser.add_inputs(
+    inputs = parser.add_inputs(
         "TRACE",
         "the host trace and the device trace of one process, in either order, or a folder with them; a device trace alone will do "
         "(gzip and zstd accepted)",
         unless="device_trace",
     )
-    given.add_argument(
+    inputs.add_argument(
         "--host-trace", "--chakra-host-trace", metavar="ET", help="the host trace, by name (PyTorch Execution Trace)"
     )
-    given.add_argument(
+    inputs.add_argument(
         "--device-trace",
         "--chakra-device-trace",
         metavar="KINETO",
         help="the device trace, by name (Kineto trace or rocpd database; - is stdin)",
     )
-    given.add_argument(
+    inputs.add_argument(
         "--rank",
         type=int,
         metavar="N",
         help="the rank of a trace that records none, or the one to take from a folder or a merged trace",
     )
-    given.add_argument(
+    inputs.add_argument(
         "--allow-mismatch", action="store_true", help="link files that do not seem to be of one run and rank"
     )
-    given.add_argument("--strict", action="store_true", help="refuse damaged files instead of using what can be read")
-    add_modules_option(given)
+    inputs.add_argument("--strict", action="store_true", help="refuse damaged files instead of using what can be read")
+    add_modules_option(inputs)
     add_window_options(parser)
     made = parser.add_output(
         "LINKED.json", "linked trace (.gz compresses, - is stdout)", "--output-file", type=output_as(".json")
@@ -84,8 +82,8 @@ def _link(options: argparse.Namespace) -> None:
     from ...schema.linked import write_linked
     from ..inputs import InputKind, OnePair, find_pair, reading
 
-    found = find_pair(options.inputs, options.rank) if options.inputs else OnePair(None, None)
-    host_trace, device_trace = options.host_trace or found.host, options.device_trace or found.device
+    pair = find_pair(options.inputs, options.rank) if options.inputs else OnePair(None, None)
+    host_trace, device_trace = options.host_trace or pair.host, options.device_trace or pair.device
     if device_trace is None:
         raise RequestError(f"{host_trace} is a host trace: give the device trace of the same process, too")
     folder = folder_beside(options.output)
@@ -125,17 +123,17 @@ def in_words(machine: "MachineCalibration") -> str:
     )
     parts = [text.format(f"{table[''].median / 1000:.1f} µs") for text, table in measured if "" in table]
     drift = f", drifting by {machine.clock_drift_ns / 1000:+.1f} µs" if machine.clock_drift_ns else ""
-    whole = ["times in whole µs"] if machine.resolution_ns > 1 else []
-    return ", ".join([*parts, f"device clock {machine.clock_offset_ns / 1000:+.1f} µs{drift}", *whole])
+    rounded = ["times in whole µs"] if machine.resolution_ns > 1 else []
+    return ", ".join([*parts, f"device clock {machine.clock_offset_ns / 1000:+.1f} µs{drift}", *rounded])
 
 
 def summary(linked: "LinkedTrace") -> str:
     """Returns what was matched, linked, noted, dropped and guessed, a line each."""
     report = linked.report
     share = f"{report.matched} of {report.host_ops} host ops matched by {report.matched_by}, agreement {report.agreement_pct:g} %"
-    alone = f"{report.device_ops} from the device trace alone"
+    device_only = f"{report.device_ops} from the device trace alone"
     linked_to = f"{report.linked} of {report.activities} linked to a launch call, {report.calls} calls"
-    lines = [titled("host ops", share if report.matched_by else alone), titled("activities", linked_to)]
+    lines = [titled("host ops", share if report.matched_by else device_only), titled("activities", linked_to)]
     if report.activities:
         lines.append(titled("machine", in_words(linked.info.machine)))
     lines += format_counts("waits", report.waits) + format_counts("noted", report.noted)

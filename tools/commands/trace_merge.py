@@ -1,6 +1,4 @@
-"""The command trace-merge: merges the device traces of all ranks into one trace for Perfetto or one database for
-counting.
-"""
+"""The command trace-merge: merges the device traces of all ranks, for Perfetto or into a database for counting."""
 
 import argparse
 import logging
@@ -25,9 +23,7 @@ log = logging.getLogger("execgraph")
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Runs trace-merge with these arguments, by default those of the process, and ends it: 0 done, 1 unusable data, 2
-    wrong usage.
-    """
+    """Runs trace-merge and ends the process: 0 done, 1 unusable data, 2 wrong usage."""
     parser = CommandParser(
         NAME,
         "Merges the device traces of all ranks (Kineto or rocpd) into one file: .json or .json.gz to look at in Perfetto, with a\n"
@@ -49,21 +45,21 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def _run(merge: Callable[[Sequence[RankTrace], str, Progress], MergeReport], options: argparse.Namespace) -> None:
     output = Path(options.output).resolve()
-    found = find_traces([Path(path) for path in options.inputs], progress=progress)
+    files = find_traces([Path(path) for path in options.inputs], progress=progress)
     devices, merged = (
-        [trace for trace in traces if Path(trace.name).resolve() != output] for traces in (found.devices, found.merged)
+        [trace for trace in traces if Path(trace.name).resolve() != output] for traces in (files.devices, files.merged)
     )
-    if found.failures:
-        raise DataError("; ".join(found.failures))
+    if files.failures:
+        raise DataError("; ".join(files.failures))
     if not devices:
         of_files = (wrong_kind(path, InputKind.DEVICE) for path in map(Path, options.inputs) if path.is_file())
-        nothing = f"{', '.join(options.inputs)}: no device trace of a single rank{_instead(found)}"
+        nothing = f"{', '.join(options.inputs)}: no device trace of a single rank{_instead(files)}"
         raise DataError(next(filter(None, of_files), nothing))
-    ranks, notes = by_rank(devices, hosts_of(devices, found.hosts))
+    ranks, notes = by_rank(devices, hosts_of(devices, files.hosts))
     report = merge(ranks, options.output, progress)
     report.skipped = {
-        **found.skipped,
-        **({"host traces, which have no times": len(found.hosts)} if found.hosts else {}),
+        **files.skipped,
+        **({"host traces, which have no times": len(files.hosts)} if files.hosts else {}),
     }
     report.notes += notes + [f"{trace.name}: merged of several ranks already; left out" for trace in merged]
     if options.json:
@@ -71,8 +67,8 @@ def _run(merge: Callable[[Sequence[RankTrace], str, Progress], MergeReport], opt
     log.info(summary(report))
 
 
-def _instead(found: TraceFiles) -> str:
-    counts = {"host traces": len(found.hosts), "merged ones": len(found.merged), **found.skipped}
+def _instead(files: TraceFiles) -> str:
+    counts = {"host traces": len(files.hosts), "merged ones": len(files.merged), **files.skipped}
     listing = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
     return f", but {listing}" if listing else ""
 

@@ -41,21 +41,19 @@ log = logging.getLogger("execgraph")
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
-    """Runs trace-replay with these arguments, by default those of the process, and ends it: 0 done, 1 unusable data, 2
-    wrong usage.
-    """
+    """Runs trace-replay and ends the process: 0 done, 1 unusable data, 2 wrong usage."""
     parser = CommandParser(
         NAME,
         "Replays execution graphs along their data dependencies and compares with the measured run.",
         f"{NAME} graphs --scale 'gemm=0.5' --timeline replay.json.gz",
     )
-    given = parser.add_inputs(
+    inputs = parser.add_inputs(
         "GRAPH.et",
         "execution graphs, or folders that trace-build wrote; graphs of several ranks are replayed as one job (- is stdin)",
         "--input",
         "--input_filename",
     )
-    given.add_argument(
+    inputs.add_argument(
         "--allow-mismatch", action="store_true", help="replay graphs together that do not seem to be of one job"
     )
     changed = parser.add_argument_group("what is replayed")
@@ -130,16 +128,16 @@ def _read(path: str) -> ExecutionGraph:
         return ExecutionGraph.read(path, tensors=False)
 
 
-def _graphs(given: str) -> list[str]:
+def _graphs(source: str) -> list[str]:
     """Returns the file itself, or the graphs in a folder in the order of their ranks."""
-    folder = Path(given)
+    folder = Path(source)
     if not folder.is_dir():
-        return [given]
-    found = {int(match[1]): str(path) for path in folder.iterdir() if (match := BUILT.fullmatch(path.name))}
-    if not found:
+        return [source]
+    graphs = {int(match[1]): str(path) for path in folder.iterdir() if (match := BUILT.fullmatch(path.name))}
+    if not graphs:
         remedy = instead_of_folder(folder, InputKind.GRAPH) or "give graphs or the folder that trace-build wrote"
-        raise DataError(f"{given}: holds no graph.N.et; {remedy}")
-    return [found[rank] for rank in sorted(found)]
+        raise DataError(f"{source}: holds no graph.N.et; {remedy}")
+    return [graphs[rank] for rank in sorted(graphs)]
 
 
 @contextmanager

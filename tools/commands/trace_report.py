@@ -41,9 +41,7 @@ log = logging.getLogger("execgraph")
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
-    """Runs trace-report with these arguments, by default those of the process, and ends it: 0 done, 1 unusable data, 2
-    wrong usage.
-    """
+    """Runs trace-report and ends the process: 0 done, 1 unusable data, 2 wrong usage."""
     parser = _parser()
     arguments = parser.parse_args(argv)
     arguments.paths = [Path(path) for path in arguments.inputs]
@@ -67,19 +65,19 @@ def _parser() -> CommandParser:
         "options say, without any to the terminal.",
         f"{NAME} traces -o report.html --scale 'class:computation=0.5'",
     )
-    given = parser.add_inputs(
+    inputs = parser.add_inputs(
         "FILE_OR_DIR", "device traces with their host traces, linked traces or graphs of a run, or folders with them",
         "--input", "--input-dir", unless="diff",
     )  # fmt: skip
-    given.add_argument("--diff", nargs=2, type=Path, metavar=("A", "B"), help="compare two runs, files or folders")
-    given.add_argument(
+    inputs.add_argument("--diff", nargs=2, type=Path, metavar=("A", "B"), help="compare two runs, files or folders")
+    inputs.add_argument(
         "--ranks", type=_ranks, metavar="A-B,C", help="only these ranks of those that are there, as 0-3,8"
     )
-    given.add_argument(
+    inputs.add_argument(
         "--capture-trace", type=Path, action="append", default=[], metavar="TRACE",
         help="device trace in which graphs were captured, or ran op by op, for the ops behind kernels of launched graphs; repeatable",
     )  # fmt: skip
-    add_modules_option(given)
+    add_modules_option(inputs)
     add_window_options(parser)
     chosen = parser.add_argument_group("which analyses")
     chosen.add_argument(
@@ -123,8 +121,8 @@ def _scale(spec: str) -> Scale:
 
 
 def _sources(paths: list[Path], ranks: tuple[int, ...] | None) -> Sources:
-    found = find_sources(paths, progress)
-    return found if ranks is None else of_ranks(found, ranks)
+    sources = find_sources(paths, progress)
+    return sources if ranks is None else of_ranks(sources, ranks)
 
 
 def _run(arguments: argparse.Namespace) -> None:
@@ -144,7 +142,7 @@ def _report(arguments: argparse.Namespace) -> None:
             with reading(path, InputKind.DEVICE):
                 captures += read_captures(path)
         options = replace(options_of(arguments), captures=captures)
-        scales = [one._replace(peaks=options.peaks) for one in arguments.scale]
+        scales = [scale._replace(peaks=options.peaks) for scale in arguments.scale]
         wanted = Wanted(
             arguments.only,
             scales,

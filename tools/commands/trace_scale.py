@@ -30,9 +30,7 @@ log = logging.getLogger("execgraph")
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
-    """Runs trace-scale with these arguments, by default those of the process, and ends it: 0 done, 1 unusable data, 2
-    wrong usage.
-    """
+    """Runs trace-scale and ends the process: 0 done, 1 unusable data, 2 wrong usage."""
     parser = _parser()
     arguments = parser.parse_args(argv)
     asked = [name for name in REFUSED if getattr(arguments, name.removeprefix("--").replace("-", "_")) is not None]
@@ -51,7 +49,7 @@ def _parser() -> CommandParser:
         f"{NAME} graphs -o graphs-64 --data-parallel 16",
     )
     parser.add_inputs(
-        "GRAPHS", "the folder with the graphs of all ranks, as trace-build writes them", "--input-dir", most=1
+        "GRAPHS", "the folder with the graphs of all ranks, as trace-build writes them", "--input-dir", max_count=1
     )
     changed = parser.add_argument_group("the other job")
     changed.add_argument("--data-parallel", type=count, metavar="K", help="so many copies of the job")

@@ -22,9 +22,7 @@ log = logging.getLogger("execgraph")
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
-    """Runs trace-view with these arguments, by default those of the process, and ends it: 0 done, 1 unusable data, 2
-    wrong usage.
-    """
+    """Runs trace-view and ends the process: 0 done, 1 unusable data, 2 wrong usage."""
     parser = CommandParser(
         NAME,
         "Writes an execution graph or a part of it for viewing: lanes over time as .svg, for Graphviz as .dot, or with all\n"
@@ -32,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         f"{NAME} graph.0.et -o around.svg --around 1234 --hops 3",
     )
     parser.add_inputs(
-        "GRAPH.et", "an execution graph (gzip accepted, - is stdin)", "--input", "--input_filename", most=1
+        "GRAPH.et", "an execution graph (gzip accepted, - is stdin)", "--input", "--input_filename", max_count=1
     )
     parser.add_output("X.svg|.dot|.graphml", "the picture or graph; it may end in .gz besides", "--output_filename")
     parser.add_argument("--around", type=int, metavar="NODE", help="nodes near the one with this id")

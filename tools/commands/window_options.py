@@ -52,15 +52,15 @@ def window_of(options: argparse.Namespace) -> "Window":
 
 
 def _steps(text: str) -> tuple[int, int]:
-    found = re.fullmatch(r"(\d{1,18})(?::(\d{1,18}))?", text)
-    first, end = (int(number) for number in found.groups(int(found.group(1)) + 1)) if found else (0, 0)
+    match = re.fullmatch(r"(\d{1,18})(?::(\d{1,18}))?", text)
+    first, end = (int(number) for number in match.groups(int(match.group(1)) + 1)) if match else (0, 0)
     if first >= end:
         raise argparse.ArgumentTypeError(f"{text!r} is no A or A:B with A below B, as 3 or 3:5")
     return first, end
 
 
 def _window(text: str) -> tuple[float, float]:
-    found = re.fullmatch(r"(\d{1,15}(?:\.\d+)?):(\d{1,15}(?:\.\d+)?)", text)
-    if not found or float(found.group(1)) >= float(found.group(2)):
+    match = re.fullmatch(r"(\d{1,15}(?:\.\d+)?):(\d{1,15}(?:\.\d+)?)", text)
+    if not match or float(match.group(1)) >= float(match.group(2)):
         raise argparse.ArgumentTypeError(f"{text!r} is no T0:T1 in µs with T0 below T1, as 0:1500")
-    return float(found.group(1)), float(found.group(2))
+    return float(match.group(1)), float(match.group(2))

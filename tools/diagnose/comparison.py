@@ -34,37 +34,37 @@ def most_kernels(processes: Sequence[Inspection]) -> int:
 
 
 def _fewer_kernels(processes: Sequence[Inspection]) -> Iterator[Finding]:
-    most = most_kernels(processes)
+    largest = most_kernels(processes)
     for process in processes:
-        mark = mark_of(process.kernels, most)
+        mark = mark_of(process.kernels, largest)
         if mark:
-            what = f"{MARKED.get(mark, mark)}: {process.kernels} kernels where another rank has {most}"
+            what = f"{MARKED.get(mark, mark)}: {process.kernels} kernels where another rank has {largest}"
             advice = "was it stopped, idle, or traced over fewer steps?"
             yield Finding(NOTE if mark == "note" else WRONG, [process.name], what, advice)
 
 
 def _other_steps(processes: Sequence[Inspection]) -> Iterator[Finding]:
     counted = Counter(process.steps for process in processes)
-    usual = counted.most_common(1)[0][0]
+    usual_steps = counted.most_common(1)[0][0]
     for process in processes:
-        if process.steps != usual:
-            what = f"{process.steps} steps, other ranks have {usual}"
+        if process.steps != usual_steps:
+            what = f"{process.steps} steps, other ranks have {usual_steps}"
             yield Finding(NOTE, [process.name], what, "trace the same steps on all ranks")
 
 
 def _missing_collectives(processes: Sequence[Inspection]) -> Iterator[Finding]:
-    """Yields groups of known members in which not all of those that are here recorded equally many, and the same ones."""
+    """Yields groups whose members here recorded different numbers of collectives, or different ones."""
     here = {process.rank: process for process in processes if process.rank is not None}
     groups: dict[tuple[int, ...], dict[int, GroupCount]] = defaultdict(dict)
     for rank, process in here.items():
         for group in process.groups:
             groups[tuple(group.ranks)][rank] = group
     for members, counts in sorted(groups.items()):
-        most = max(counts.values(), key=lambda group: group.count)
+        fullest = max(counts.values(), key=lambda group: group.count)
         for rank in filter(here.__contains__, members):
-            own = counts.get(rank, GroupCount([], 0))
-            if (own.count, own.first, own.last) != (most.count, most.first, most.last):
-                what = f"{_collectives(own)} of group {ranges(sorted(members))}, where another member recorded {_collectives(most)}"
+            recorded = counts.get(rank, GroupCount([], 0))
+            if (recorded.count, recorded.first, recorded.last) != (fullest.count, fullest.first, fullest.last):
+                what = f"{_collectives(recorded)} of group {ranges(sorted(members))}, where another member recorded {_collectives(fullest)}"
                 advice = "a simulator would hang on the rest: trace the same steps on all ranks"
                 yield Finding(WRONG, [here[rank].name], what, advice)
 
@@ -75,17 +75,15 @@ def _collectives(group: GroupCount) -> str:
 
 
 def _ranks(processes: Sequence[Inspection]) -> Iterator[Finding]:
-    """Yields what the other commands say of traces whose ranks are unknown or the same. Raises DataError where they are
-    of no job.
-    """
+    """Yields traces whose rank is unknown or not unique. Raises DataError if they are of different jobs."""
     if len(processes) == 1:
         yield from filter(None, map(no_rank, processes))
-    talking = {process.device for process in processes if process.collectives}
+    communicating = {process.device for process in processes if process.collectives}
     traces = [
         Trace(process.device, next(iter(process.processes), None), process.rank, process.records_rank)
         for process in processes
     ]
-    ranks = assign_ranks(traces, lambda trace: trace.name in talking)
+    ranks = assign_ranks(traces, lambda trace: trace.name in communicating)
     for line in ranks.failures:
         yield Finding(WRONG, [], line, "")
     for line in ranks.notes:
@@ -96,5 +94,5 @@ def _absent_ranks(processes: Sequence[Inspection]) -> Iterator[Finding]:
     world = max((process.world_size or 0 for process in processes), default=0)
     absent = absent_ranks((process.rank for process in processes if process.rank is not None), world)
     if absent and any(process.records_rank for process in processes):
-        places = [f"rank{'s' * (count > 1)} {run}" for run, count in absent.items()]
-        yield Finding(NOTE, places, f"absent from a job of {world} ranks", "only these ranks' graphs will be missing")
+        runs = [f"rank{'s' * (count > 1)} {run}" for run, count in absent.items()]
+        yield Finding(NOTE, runs, f"absent from a job of {world} ranks", "only these ranks' graphs will be missing")

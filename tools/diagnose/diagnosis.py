@@ -34,45 +34,45 @@ class Diagnosis(msgspec.Struct):
     @property
     def wrong(self) -> int:
         """How many findings are of something wrong."""
-        return sum(found.severity == WRONG for found in self.findings)
+        return sum(finding.severity == WRONG for finding in self.findings)
 
 
-def diagnose(given: Sequence[Path], run: Runner | None = None, progress: Progress = unwatched) -> Diagnosis:
+def diagnose(paths: Sequence[Path], run: Runner | None = None, progress: Progress = unwatched) -> Diagnosis:
     """Reads every trace among the files and folders once. Raises DataError when there is none."""
-    found = find_traces(given, progress=progress)
-    if found.devices:
-        _leave_out_merged(found, given)
-    processes = _processes(found)
-    if not processes and not found.failures:
-        raise DataError(f"{', '.join(map(str, given))}: no traces there{_instead(found)}")
+    files = find_traces(paths, progress=progress)
+    if files.devices:
+        _leave_out_merged(files, paths)
+    processes = _processes(files)
+    if not processes and not files.failures:
+        raise DataError(f"{', '.join(map(str, paths))}: no traces there{_instead(files)}")
     inspected = _inspected(processes, run or in_turn, progress)
-    failures = [Finding(WRONG, [], line, "") for line in found.failures]
-    own = [finding for process in inspected for finding in findings_of(process)]
-    return Diagnosis(inspected, joined([*failures, *own, *compare(inspected)]), found.skipped)
+    failures = [Finding(WRONG, [], line, "") for line in files.failures]
+    of_processes = [finding for process in inspected for finding in findings_of(process)]
+    return Diagnosis(inspected, joined([*failures, *of_processes, *compare(inspected)]), files.skipped)
 
 
-def _leave_out_merged(found: TraceFiles, given: Sequence[Path]) -> None:
+def _leave_out_merged(files: TraceFiles, paths: Sequence[Path]) -> None:
     """A merged trace among those that it was merged of is no process of its own, unless it was asked for by name."""
-    named = {str(path) for path in given}
-    left_out = [trace for trace in found.merged if trace.name not in named]
-    found.merged = [trace for trace in found.merged if trace.name in named]
-    if left_out:
-        found.skipped[InputKind.MERGED.value] = len(left_out)
+    named = {str(path) for path in paths}
+    skipped = [trace for trace in files.merged if trace.name not in named]
+    files.merged = [trace for trace in files.merged if trace.name in named]
+    if skipped:
+        files.skipped[InputKind.MERGED.value] = len(skipped)
 
 
-def _processes(found: TraceFiles) -> list[ProcessFiles]:
-    """Returns pairs by process; then those that only their ranks or loneliness put together, which the findings judge."""
-    host_of = hosts_of(found.devices, found.hosts)
-    devices = [trace for trace in found.devices if trace.name not in host_of]
-    hosts = [trace for trace in found.hosts if trace.name not in set(host_of.values())]
+def _processes(files: TraceFiles) -> list[ProcessFiles]:
+    """Returns pairs by process, then pairs by rank or because each is the only one left, which the findings judge."""
+    host_of = hosts_of(files.devices, files.hosts)
+    devices = [trace for trace in files.devices if trace.name not in host_of]
+    hosts = [trace for trace in files.hosts if trace.name not in set(host_of.values())]
     for device in devices:
         same = [host for host in hosts if host.rank == device.rank and host.rank is not None]
-        alone = hosts if len(hosts) == len(devices) == 1 else same
-        if len(alone) == 1:
-            host_of[device.name] = alone[0].name
+        candidates = hosts if len(hosts) == len(devices) == 1 else same
+        if len(candidates) == 1:
+            host_of[device.name] = candidates[0].name
     lonely = [host for host in hosts if host.name not in set(host_of.values())]
-    pairs = [_files(device, host_of.get(device.name, "")) for device in found.devices]
-    pairs += [_files(merged, "") for merged in found.merged]
+    pairs = [_files(device, host_of.get(device.name, "")) for device in files.devices]
+    pairs += [_files(merged, "") for merged in files.merged]
     pairs += [ProcessFiles("", host.name, host.rank, False) for host in lonely]
     return sorted(pairs, key=lambda pair: (pair.rank is None, pair.rank or 0, pair.device, pair.host))
 
@@ -95,14 +95,14 @@ def in_parallel_if_large(function: Callable[[ProcessFiles], Inspection], tasks: 
 
 
 def _inspected(processes: list[ProcessFiles], run: Runner, progress: Progress) -> list[Inspection]:
-    found: dict[ProcessFiles, Inspection] = {}
+    inspections: dict[ProcessFiles, Inspection] = {}
     outcomes = run(inspect, processes)
     for process, outcome in progress(outcomes, "looking into traces", len(processes), "process"):
         failed = Inspection(process.device, process.host, rank=process.rank, error=str(outcome))
-        found[process] = outcome if isinstance(outcome, Inspection) else failed
-    return [found[process] for process in processes]
+        inspections[process] = outcome if isinstance(outcome, Inspection) else failed
+    return [inspections[process] for process in processes]
 
 
-def _instead(found: TraceFiles) -> str:
-    listing = ", ".join(f"{count} {kind}" for kind, count in found.skipped.items())
+def _instead(files: TraceFiles) -> str:
+    listing = ", ".join(f"{count} {kind}" for kind, count in files.skipped.items())
     return f", but {listing}" if listing else ""

@@ -26,22 +26,20 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 def findings_of(process: Inspection) -> Iterator[Finding]:
-    """Yields what the rules say of one process. A process whose files cannot be read, or are of several ranks, says
-    only that.
-    """
+    """Yields what the rules find in one process; only that, if its files cannot be read or are of several ranks."""
     if process.error:
         yield Finding(WRONG, [process.name], process.error, "record it again, or leave the file out")
         return
     advice = "what can be read is used: copy or record it again" if process.damaged else "nothing to do"
     for remark in process.remarks:
         yield Finding(WRONG if process.damaged else NOTE, [process.name], _without_folders(process, remark), advice)
-    for one in process.contradictions or ():
-        what = _without_folders(process, f"{one.path}: {one.what}; {one.meaning}")
-        yield Finding(WRONG, [process.name], what, one.advice)
+    for contradiction in process.contradictions or ():
+        what = _without_folders(process, f"{contradiction.path}: {contradiction.what}; {contradiction.meaning}")
+        yield Finding(WRONG, [process.name], what, contradiction.advice)
     for rule in (merged_ranks,) if process.merged else RULES:
-        found = rule(process)
-        if found:
-            yield found
+        finding = rule(process)
+        if finding:
+            yield finding
 
 
 def merged_ranks(process: Inspection) -> Finding:
@@ -51,7 +49,7 @@ def merged_ranks(process: Inspection) -> Finding:
 
 
 def other_process(process: Inspection) -> Finding | None:
-    """Returns ops have the same names on all ranks of a job: only process and rank tell a swap."""
+    """Finds swapped files: ops have the same names on all ranks of a job, so only process and rank show it."""
     if process.host_process is None or not process.processes or process.host_process in process.processes:
         return None
     recorded = ", ".join(map(str, process.processes[:4]))
@@ -218,5 +216,5 @@ def _file(path: str) -> str:
 
 def _rank_named(path: str) -> int | None:
     """Returns the rank that a file's name spells out; a bare number may be anything."""
-    found = (pattern.search(_file(path)) for pattern in RANK_SPELT)
-    return next((int(rank.group(1)) for rank in found if rank), None)
+    matches = (pattern.search(_file(path)) for pattern in RANK_SPELT)
+    return next((int(rank.group(1)) for rank in matches if rank), None)

@@ -70,9 +70,7 @@ class GroupCount(msgspec.Struct, frozen=True):
 
 
 class Inspection(msgspec.Struct):
-    """What the files of one process hold. `host_ops` are those of the host trace, `ops` those that the device trace
-    saw.
-    """
+    """What the files of one process hold; `host_ops` counts ops of the host trace, `ops` those of the device trace."""
 
     device: str = ""
     host: str = ""
@@ -119,84 +117,90 @@ class Inspection(msgspec.Struct):
 
 def inspect(files: ProcessFiles) -> Inspection:
     """Reads the files once each; what cannot be read is in `error`."""
-    found = Inspection(files.device, files.host, rank=files.rank, records_rank=files.records_rank)
-    found.bytes = sum(Path(path).stat().st_size for path in (files.device, files.host) if path)
+    inspection = Inspection(files.device, files.host, rank=files.rank, records_rank=files.records_rank)
+    inspection.bytes = sum(Path(path).stat().st_size for path in (files.device, files.host) if path)
     try:
         with workspace_in(folder_beside(STANDARD_STREAM)):
             host = read_host_trace(files.host) if files.host else None
             device = read_device_trace(files.device) if files.device else None
         if host is not None:
-            _describe_host(found, host)
-            _describe_reading(found, host)
+            _describe_host(inspection, host)
+            _describe_reading(inspection, host)
         if device is not None:
-            _describe_device(found, device)
-            _describe_reading(found, device)
+            _describe_device(inspection, device)
+            _describe_reading(inspection, device)
         if host is not None and device is not None:
-            _describe_match(found, device, match_ops(host, device, allow_mismatch=True))
-        if device is not None and not found.merged:
-            found.contradictions = contradictions_in_traces(host, device) or msgspec.UNSET
+            _describe_match(inspection, device, match_ops(host, device, allow_mismatch=True))
+        if device is not None and not inspection.merged:
+            inspection.contradictions = contradictions_in_traces(host, device) or msgspec.UNSET
     except DataError as error:
-        found.error = str(error)
-    found.dropped = {reason: count for reason, count in found.dropped.items() if count}
-    return found
+        inspection.error = str(error)
+    inspection.dropped = {reason: count for reason, count in inspection.dropped.items() if count}
+    return inspection
 
 
-def _describe_host(found: Inspection, host: HostTrace) -> None:
-    found.host_process, found.host_ops = host.pid, int(is_op(host).sum())
-    found.steps = _steps(host.name)
-    found.versions |= host_versions(host.schema)
+def _describe_host(inspection: Inspection, host: HostTrace) -> None:
+    inspection.host_process, inspection.host_ops = host.pid, int(is_op(host).sum())
+    inspection.steps = _steps(host.name)
+    inspection.versions |= host_versions(host.schema)
 
 
-def _describe_reading(found: Inspection, trace: HostTrace | DeviceTrace) -> None:
+def _describe_reading(inspection: Inspection, trace: HostTrace | DeviceTrace) -> None:
     """What of the file was not read, or not as it stands."""
-    found.remarks += trace.remarks
+    inspection.remarks += trace.remarks
     for reason, count in trace.skipped.items():
-        found.dropped[reason] = found.dropped.get(reason, 0) + count
-    found.damaged |= any(reason.endswith((UNREADABLE, CUT_OFF)) for reason, count in trace.skipped.items() if count)
+        inspection.dropped[reason] = inspection.dropped.get(reason, 0) + count
+    inspection.damaged |= any(
+        reason.endswith((UNREADABLE, CUT_OFF)) for reason, count in trace.skipped.items() if count
+    )
 
 
-def _describe_device(found: Inspection, device: DeviceTrace) -> None:
+def _describe_device(inspection: Inspection, device: DeviceTrace) -> None:
     activities, calls = device.activities, device.calls
     memory = activities.category.equal(*MEMORY_CATEGORIES)
-    found.processes, found.world_size, found.merged = device.processes, device.world_size, merging_signs(device)
+    inspection.processes, inspection.world_size = device.processes, device.world_size
+    inspection.merged = merging_signs(device)
     if device.rank is not None:
-        found.rank, found.records_rank = device.rank, True
-    found.versions |= device_versions(found.device)
-    found.steps = _steps(device.ops.name) or found.steps
-    found.ops, found.calls, found.activities = len(device.ops.start), len(calls.start), len(activities.start)
-    found.kernels, found.copies = int((~memory).sum()), int(memory.sum())
-    found.devices = len(np.unique(activities.device))
-    found.streams = len(streams_of(activities).device)
-    found.sync_records = len(device.syncs.start)
-    found.groups, found.dropped[MANY_MEMBERS] = _groups(device)
+        inspection.rank, inspection.records_rank = device.rank, True
+    inspection.versions |= device_versions(inspection.device)
+    inspection.steps = _steps(device.ops.name) or inspection.steps
+    inspection.ops, inspection.calls = len(device.ops.start), len(calls.start)
+    inspection.activities = len(activities.start)
+    inspection.kernels, inspection.copies = int((~memory).sum()), int(memory.sum())
+    inspection.devices = len(np.unique(activities.device))
+    inspection.streams = len(streams_of(activities).device)
+    inspection.sync_records = len(device.syncs.start)
+    inspection.groups, inspection.dropped[MANY_MEMBERS] = _groups(device)
     on_device = int(is_communication_kernel(activities.name).sum())
-    found.collectives = on_device or int(device.ops.name.where(lambda name: bool(HOST_COLLECTIVE.match(name))).sum())
-    found.top_kernels = _top_kernels(device, ~memory)
-    found.vendor = next((vendor for name in calls.name.table for vendor in VENDORS if name.startswith(vendor)), "")
-    _describe_launches(found, launching_calls(activities, calls), calls)
-    found.dropped["activities of zero length"] = int((activities.end <= activities.start).sum())
+    inspection.collectives = on_device or int(
+        device.ops.name.where(lambda name: bool(HOST_COLLECTIVE.match(name))).sum()
+    )
+    inspection.top_kernels = _top_kernels(device, ~memory)
+    inspection.vendor = next((vendor for name in calls.name.table for vendor in VENDORS if name.startswith(vendor)), "")
+    _describe_launches(inspection, launching_calls(activities, calls), calls)
+    inspection.dropped["activities of zero length"] = int((activities.end <= activities.start).sum())
 
 
-def _describe_launches(found: Inspection, call_row: Int64, calls: RecordedCalls) -> None:
+def _describe_launches(inspection: Inspection, call_row: Int64, calls: RecordedCalls) -> None:
     """Which activities have no call, and which calls that launch elsewhere have no activity."""
     launched = np.bincount(call_row[call_row >= 0], minlength=len(calls.start))
     is_graph = calls.name.where(lambda name: bool(GRAPH_LAUNCH.search(name)))
     launching = np.isin(calls.name.codes, np.unique(calls.name.codes[launched > 0])) & ~is_graph
-    found.graph_launches, found.graph_activities = int(is_graph.sum()), int(launched[is_graph].sum())
-    found.graph_launches_alone = int((is_graph & (launched == 0)).sum())
-    found.dropped["activities without a launch call"] = int((call_row < 0).sum())
-    found.dropped["graph launches without recorded activities"] = found.graph_launches_alone
-    found.dropped["launch calls without an activity"] = int((launching & (launched == 0)).sum())
+    inspection.graph_launches, inspection.graph_activities = int(is_graph.sum()), int(launched[is_graph].sum())
+    inspection.graph_launches_alone = int((is_graph & (launched == 0)).sum())
+    inspection.dropped["activities without a launch call"] = int((call_row < 0).sum())
+    inspection.dropped["graph launches without recorded activities"] = inspection.graph_launches_alone
+    inspection.dropped["launch calls without an activity"] = int((launching & (launched == 0)).sum())
 
 
-def _describe_match(found: Inspection, device: DeviceTrace, match: Match) -> None:
+def _describe_match(inspection: Inspection, device: DeviceTrace, match: Match) -> None:
     outside = ~are_step_marks(device.ops.name)
     outside[match.device_row] = False
-    found.matched, found.matched_by, found.places = len(match.host_row), match.by, match.places
-    found.agreement_pct = round(100 * match.agreement, 2)
-    found.dropped["ops outside the host trace's window"] = int(outside.sum())
-    found.dropped["host ops that the device trace does not hold"] = found.host_ops - found.matched
-    found.dropped["ops of one record-function id but two names"] = match.misnamed
+    inspection.matched, inspection.matched_by, inspection.places = len(match.host_row), match.by, match.places
+    inspection.agreement_pct = round(100 * match.agreement, 2)
+    inspection.dropped["ops outside the host trace's window"] = int(outside.sum())
+    inspection.dropped["host ops that the device trace does not hold"] = inspection.host_ops - inspection.matched
+    inspection.dropped["ops of one record-function id but two names"] = match.misnamed
 
 
 def _steps(names: Categorical) -> int:
@@ -217,14 +221,18 @@ def _top_kernels(device: DeviceTrace, kernels: Bool) -> list[KernelTime]:
 
 
 def _groups(device: DeviceTrace) -> tuple[list[GroupCount], int]:
-    """Returns the collectives that the kernels' recorded arguments tell, by the members of their group; no sends and
-    receives. And how many communications and groups have more members than are listed.
+    """Counts recorded collectives by the members of their group, without sends and receives.
+
+    Also returns how many communications and groups have more members than are listed.
     """
     unlisted: list[int] = []
     recorded = [*map(from_device, device.communication[Role.ACTIVITY].values())]
     numbers: dict[tuple[int, ...], list[int]] = {}
-    for found in with_members(recorded, process_groups(device.groups, unlisted), device.world_size or -1, unlisted):
-        if not re.search("send|recv", found.name):
-            numbers.setdefault(tuple(found.ranks), []).append(found.sequence)
-    counts = [GroupCount(list(ranks), len(own), min(own), max(own)) for ranks, own in sorted(numbers.items())]
+    for comm in with_members(recorded, process_groups(device.groups, unlisted), device.world_size or -1, unlisted):
+        if not re.search("send|recv", comm.name):
+            numbers.setdefault(tuple(comm.ranks), []).append(comm.sequence)
+    counts = [
+        GroupCount(list(ranks), len(sequences), min(sequences), max(sequences))
+        for ranks, sequences in sorted(numbers.items())
+    ]
     return counts, len(unlisted)

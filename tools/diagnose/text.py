@@ -21,31 +21,29 @@ LONGEST_NAME = 110
 
 
 def report(diagnosis: Diagnosis, every_process: bool = False) -> str:
-    """Returns the processes, versions, longest kernels (with `every_process` of each), what graphs would lack, and the
-    findings.
-    """
+    """Returns processes, versions, longest kernels (with `every_process`, of each), what graphs lack, and findings."""
     processes = diagnosis.processes
     if not processes:
-        return "\n".join(in_one_line(f"{found.severity:<6} {in_words(found)}") for found in diagnosis.findings)
+        return "\n".join(in_one_line(f"{finding.severity:<6} {in_words(finding)}") for finding in diagnosis.findings)
     lines = [*_table(processes), "", *_versions(processes)]
     groups = [(process.name, process.top_kernels) for process in processes] if every_process else []
     for title, kernels in [*groups, ("all", _summed(processes))]:
         lines += ["", f"longest kernels, {title}", *map(_kernel, kernels)] if kernels else []
     lines += ["", "not in graphs, or without what they need", *_dropped(processes)]
     lines += [f"{count:>12} {kind}, skipped" for kind, count in diagnosis.skipped.items()]
-    lines += ["", *(f"{found.severity:<6} {in_words(found)}" for found in diagnosis.findings)]
+    lines += ["", *(f"{finding.severity:<6} {in_words(finding)}" for finding in diagnosis.findings)]
     return "\n".join(
         [*map(in_one_line, lines), f"{diagnosis.wrong} wrong, {len(diagnosis.findings) - diagnosis.wrong} notes"]
     )
 
 
 def _table(processes: Sequence[Inspection]) -> list[str]:
-    most = most_kernels(processes)
+    largest = most_kernels(processes)
     folder = _common_folder(processes)
-    return rank_rows(HEADINGS, (_row(process, most, folder) for process in processes), alike=("world", "by", ""))
+    return rank_rows(HEADINGS, (_row(process, largest, folder) for process in processes), alike=("world", "by", ""))
 
 
-def _row(process: Inspection, most: int, folder: str) -> tuple[str, ...]:
+def _row(process: Inspection, largest: int, folder: str) -> tuple[str, ...]:
     rank = "-" if process.rank is None else f"{process.rank}" + ("" if process.records_rank else "?")
     pids = process.processes or ([] if process.host_process is None else [process.host_process])
     pid = f"{pids[0]}" + ("" if len(pids) == 1 else f" +{len(pids) - 1}") if pids else "-"
@@ -54,7 +52,7 @@ def _row(process: Inspection, most: int, folder: str) -> tuple[str, ...]:
     if process.error:
         return (rank, world, pid, f"{process.bytes / 1e6:.1f}", *["-"] * (len(HEADINGS) - 5), files)
     matched = f"{process.agreement_pct:g} %" if process.matched_by else "-"
-    mark = mark_of(process.kernels, most) if process.device else ""
+    mark = mark_of(process.kernels, largest) if process.device else ""
     counts = (
         process.copies, process.devices, process.streams, process.collectives, process.sync_records, process.graph_launches,
         process.graph_activities,
@@ -99,12 +97,12 @@ def _kernel(kernel: KernelTime) -> str:
 
 
 def _dropped(processes: Iterable[Inspection]) -> list[str]:
-    found: dict[str, list[tuple[str, int]]] = defaultdict(list)
+    by_reason: dict[str, list[tuple[str, int]]] = defaultdict(list)
     for process in processes:
         for reason, count in process.dropped.items():
-            found[reason].append((process.name, count))
+            by_reason[reason].append((process.name, count))
     lines = [
-        f"{amount([count for _, count in own]):>12} {reason} ({places([name for name, _ in own])})"
-        for reason, own in found.items()
+        f"{amount([count for _, count in occurrences]):>12} {reason} ({places([name for name, _ in occurrences])})"
+        for reason, occurrences in by_reason.items()
     ]
     return lines or ["        none"]

@@ -1,6 +1,4 @@
-"""What wrote a trace: the versions that stand at the beginning of a device trace, and the PyTorch that a host schema
-belongs to.
-"""
+"""Versions of what wrote a trace: those recorded in a device trace, and the PyTorch that fits a host schema."""
 
 import json
 import re
@@ -42,11 +40,11 @@ def device_versions(path: str) -> dict[str, str]:
             return {"written by": dialect(database).name}
     top = _top_level(path)
     named = {name_of(name): _words(name, value) for name, value in _values(top) if VERSION.search(name)}
-    found = {name.replace("_", " "): value for name, value in named.items() if value not in UNKNOWN}
+    versions = {name.replace("_", " "): value for name, value in named.items() if value not in UNKNOWN}
     devices = top.get("deviceProperties")
     listed = devices if isinstance(devices, list) else []
     names = {name_of(device["name"]) for device in listed if isinstance(device, dict) and device.get("name")}
-    return found | ({"devices": ", ".join(sorted(names))} if names else {})
+    return versions | ({"devices": ", ".join(sorted(names))} if names else {})
 
 
 def _top_level(path: str) -> dict[str, Any]:

@@ -11,20 +11,20 @@ PLACES_SHOWN = 4
 
 def joined(findings: Iterable[Finding]) -> list[Finding]:
     """Equal findings of several processes as one; what is wrong comes first."""
-    together: dict[tuple[str, str, str], Finding] = {}
-    for found in findings:
-        key = found.severity, found.what, found.advice
-        known = together.get(key, Finding(found.severity, [], found.what, found.advice))
-        where, counts = known.where + found.where, known.counts + found.counts
-        together[key] = Finding(found.severity, where, found.what, found.advice, counts)
-    return sorted(together.values(), key=lambda found: found.severity != WRONG)
+    by_text: dict[tuple[str, str, str], Finding] = {}
+    for finding in findings:
+        key = finding.severity, finding.what, finding.advice
+        earlier = by_text.get(key, Finding(finding.severity, [], finding.what, finding.advice))
+        where, counts = earlier.where + finding.where, earlier.counts + finding.counts
+        by_text[key] = Finding(finding.severity, where, finding.what, finding.advice, counts)
+    return sorted(by_text.values(), key=lambda finding: finding.severity != WRONG)
 
 
-def in_words(found: Finding) -> str:
+def in_words(finding: Finding) -> str:
     """Returns one line: where, how many, what, and what to do, where that is not part of it."""
-    place = f"{places(found.where)}: " if found.where else ""
-    count = f" ({amount(found.counts)})" if found.counts else ""
-    return f"{place}{found.what}{count}" + (f"; {found.advice}" if found.advice else "")
+    location = f"{places(finding.where)}: " if finding.where else ""
+    count = f" ({amount(finding.counts)})" if finding.counts else ""
+    return f"{location}{finding.what}{count}" + (f"; {finding.advice}" if finding.advice else "")
 
 
 def amount(counts: list[int]) -> str:
@@ -44,9 +44,9 @@ def places(where: list[str]) -> str:
     >>> places(["rank 0", "rank 1", "rank 2", "other.json"])
     'ranks 0-2, other.json'
     """
-    numbers = [re.fullmatch(r"rank (\d+)", place) for place in where]
-    known = sorted({int(found.group(1)) for found in numbers if found})
-    ranks = [] if not known else [f"rank {known[0]}" if len(known) == 1 else f"ranks {ranges(known)}"]
-    others = [place for place, found in zip(where, numbers, strict=True) if not found]
-    more = [f"{len(others) - PLACES_SHOWN} more"] if len(others) > PLACES_SHOWN else []
-    return ", ".join(ranks + others[:PLACES_SHOWN] + more)
+    numbers = [re.fullmatch(r"rank (\d+)", name) for name in where]
+    listed = sorted({int(match.group(1)) for match in numbers if match})
+    ranks = [] if not listed else [f"rank {listed[0]}" if len(listed) == 1 else f"ranks {ranges(listed)}"]
+    unnumbered = [name for name, match in zip(where, numbers, strict=True) if not match]
+    more = [f"{len(unnumbered) - PLACES_SHOWN} more"] if len(unnumbered) > PLACES_SHOWN else []
+    return ", ".join(ranks + unnumbered[:PLACES_SHOWN] + more)

@@ -1,5 +1,4 @@
-"""Synthetic training jobs with known truth: a job is built, simulated under CUDA semantics, and written as the profiler
-would.
+"""Synthetic training jobs with known truth: built, simulated by CUDA's rules, written as the profiler would.
 
 job = build_job("ddp", ranks=2, steps=2, layers=4, seed=1, machine=draw_machine(1)) run = simulate(job)
 write_traces(run, "out", sync_records=True) changed = simulate(job, {"class:communication": 2.0}) changed.makespan_ns

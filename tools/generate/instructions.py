@@ -1,5 +1,4 @@
-"""What a host thread of a simulated process can do: open and close ops, work, call the CUDA runtime, hand over to
-threads.
+"""Instructions of a simulated host thread: open and close ops, work, call the CUDA runtime, hand over to threads.
 
 Times are integer ns at factor 1. Ops, activities and tensors are shared between the steps of a job, so a step costs
 only its instructions.
@@ -99,9 +98,7 @@ class Activity:
 
 
 class Begin(NamedTuple):
-    """Opens an op. `sequence` is the autograd sequence number, `forward_thread` the number of the thread whose op is
-    differentiated.
-    """
+    """Opens an op. `sequence` is its autograd sequence number, `forward_thread` the thread of the differentiated op."""
 
     op: Op
     sequence: int = -1
@@ -164,9 +161,7 @@ class GraphNode(NamedTuple):
 
 
 class GraphLaunch(NamedTuple):
-    """Enqueues a whole graph in the order of `stream`: its first nodes follow the stream's tail, what comes later
-    follows all.
-    """
+    """Enqueues a graph on `stream`: its first nodes follow the stream's tail, later work follows all of it."""
 
     stream: int
     nodes: tuple[GraphNode, ...]

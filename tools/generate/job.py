@@ -1,6 +1,4 @@
-"""A job: the program of every host thread of every rank, as an endless supply of instructions that starts anew on
-each call.
-"""
+"""A job: the program of every host thread of every rank, as instructions that start anew on each call."""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence

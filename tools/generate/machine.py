@@ -22,7 +22,7 @@ class Clock:
     drift_ppb: int = 0
 
     def read(self, ns: Times) -> Times:
-        """Returns what it reads at a time from the start of the run, on the host's clock.
+        """Returns what the clock reads at a time (ns from the start of the run), in ns on the host's clock.
 
         >>> Clock(-3000, 100_000).read(20_000_000)
         19999000
@@ -91,9 +91,7 @@ CLOCKS = 8
 
 
 def draw_machine(seed: int, *, lost_records: bool = False) -> Machine:
-    """Returns a machine as they are out there, an own one for every seed; one loses records only where that is asked
-    for.
-    """
+    """Returns a machine drawn from the seed, as they are found in practice; records are lost only if asked for."""
     random = Random(f"machine {seed}")
     machine = Machine(
         name=f"machine {seed}",

@@ -11,17 +11,16 @@ MOST_UNREADABLE = 100
 
 
 def objects_in(text: str, at: int = 0) -> Iterator[dict[str, Any]]:
-    """Yields the outermost complete objects of the text from a place on, up to the hundredth place where none can be
-    read.
+    """Yields the outermost complete objects from a position on; gives up after a hundred that cannot be read.
 
     >>> list(objects_in('"b": 1}, {"c": {}}, {"d": {"e": 2}, "f":'))
     [{'c': {}}, {'e': 2}]
     """
     at, left = text.find("{", at), MOST_UNREADABLE
     while at >= 0 and left:
-        found, end = _decoded(text, at)
-        if found is not None:
-            yield found
+        value, end = _decoded(text, at)
+        if value is not None:
+            yield value
         else:
             left -= 1
         at = text.find("{", end)
@@ -33,9 +32,9 @@ def objects_after(key: re.Pattern[str], text: str) -> Iterator[dict[str, Any]]:
     for match in key.finditer(text):
         if match.end() < end:
             continue
-        found, end = _decoded(text, match.end())
-        if found is not None:
-            yield found
+        value, end = _decoded(text, match.end())
+        if value is not None:
+            yield value
         else:
             left -= 1
         if not left:
@@ -45,7 +44,7 @@ def objects_after(key: re.Pattern[str], text: str) -> Iterator[dict[str, Any]]:
 def _decoded(text: str, at: int) -> tuple[dict[str, Any] | None, int]:
     """Returns the object that begins at a brace, and where it ends; None for none, and where the next one may begin."""
     try:
-        found, end = DECODER.raw_decode(text, at)
+        value, end = DECODER.raw_decode(text, at)
     except (ValueError, RecursionError):
         return None, at + 1
-    return (found if isinstance(found, dict) else None), end
+    return (value if isinstance(value, dict) else None), end

@@ -1,6 +1,4 @@
-"""The files of one process that a command line names, in any order or by their folder: which is the host trace, which
-the device trace.
-"""
+"""Tells the host trace from the device trace among the files of one process on a command line, or in a folder."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,7 +7,7 @@ from typing import NamedTuple
 from ...schema.errors import DataError, RequestError
 from ...schema.io import STANDARD_STREAM
 from .kinds import InputKind
-from .pairs import Pair, find_pairs
+from .pairs import find_pairs
 from .recognise import recognise
 from .trace_files import listing
 from .wrong_kind import wrong_kind
@@ -22,21 +20,20 @@ class OnePair(NamedTuple):
     device: str | None
 
 
-def find_pair(given: Sequence[str], rank: int | None = None) -> OnePair:
-    """Tells the host trace from the device trace among one or two files, or finds both in a folder; of several ranks
-    there `rank` chooses.
+def find_pair(inputs: Sequence[str], rank: int | None = None) -> OnePair:
+    """Returns the host and the device trace among one or two files, or in a folder, where `rank` chooses.
 
     Standard input is the device trace, and so is what is no trace at all: its reader says what is wrong with it. Raises
     RequestError where the files are two of one kind or a folder holds several ranks, DataError where one cannot be
     read.
     """
-    if len(given) == 1 and Path(given[0]).is_dir():
-        return _in_folder(Path(given[0]), rank)
-    hosts = [path for path in given if path != STANDARD_STREAM and recognise(Path(path)).kind is InputKind.HOST]
-    devices = [path for path in given if path not in hosts]
+    if len(inputs) == 1 and Path(inputs[0]).is_dir():
+        return _in_folder(Path(inputs[0]), rank)
+    hosts = [path for path in inputs if path != STANDARD_STREAM and recognise(Path(path)).kind is InputKind.HOST]
+    devices = [path for path in inputs if path not in hosts]
     for path in devices if len(devices) > 1 else ():
-        if said := wrong_kind(Path(path), InputKind.DEVICE):
-            raise DataError(said)
+        if problem := wrong_kind(Path(path), InputKind.DEVICE):
+            raise DataError(problem)
     for paths, kind in ((hosts, "host traces"), (devices, "device traces")):
         if len(paths) > 1:
             raise RequestError(
@@ -47,19 +44,15 @@ def find_pair(given: Sequence[str], rank: int | None = None) -> OnePair:
 
 
 def _in_folder(folder: Path, rank: int | None) -> OnePair:
-    found = find_pairs(folder, lambda _: False)
-    pairs = found.ranks
-    if not pairs:
-        raise DataError(f"{folder}: {'; '.join(found.failures)}")
-    chosen = pairs if len(pairs) == 1 else [pair for pair in pairs if pair.rank == rank]
+    pairs = find_pairs(folder, lambda _: False)
+    if not pairs.ranks:
+        raise DataError(f"{folder}: {'; '.join(pairs.failures)}")
+    chosen = pairs.ranks if len(pairs.ranks) == 1 else [pair for pair in pairs.ranks if pair.rank == rank]
     if len(chosen) != 1:
-        there = listing([str(pair.rank) for pair in pairs])
+        there = listing([str(pair.rank) for pair in pairs.ranks])
         missing = "" if rank is None else f", not of rank {rank}"
         raise RequestError(
             f"{folder}: holds the traces of ranks {there}{missing}: choose one with --rank N, or build all with trace-build"
         )
-    return _below(folder, chosen[0])
-
-
-def _below(folder: Path, pair: Pair) -> OnePair:
-    return OnePair(str(folder / pair.host) if pair.host else None, str(folder / pair.device))
+    host, device = chosen[0].host, chosen[0].device
+    return OnePair(str(folder / host) if host else None, str(folder / device))

@@ -34,9 +34,7 @@ Key = Callable[[Trace], tuple[Hashable, ...]]
 
 @dataclass(slots=True)
 class Pairs:
-    """A pair per rank in their order, traces that cannot be built, traces that nothing matches, the other files by
-    kind.
-    """
+    """A pair per rank in their order, traces that cannot be built, notes on unmatched ones, and other files by kind."""
 
     ranks: list[Pair] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
@@ -57,25 +55,24 @@ def find_pairs(
     allow_mismatch: bool = False,
     otherwise: str = "",
 ) -> Pairs:
-    """Returns pairs the traces in `folder` and below, or `among` files and folders there; hidden files and those for
-    which `is_output` holds are not looked at.
+    """Pairs the traces below `folder`, or `among` files there; skips hidden files and the build's own outputs.
 
     Raises DataError when there is no such folder, it holds no device trace, or, as `assign_ranks` has it, the ranks of
     none can be told. Reads a few hundred KB of each file.
     """
     if not folder.is_dir():
         raise DataError(file_for_folder(folder, InputKind.DEVICE))
-    found = find_traces(among or [folder], is_output, progress)
-    devices, hosts, merged = (_below(folder, traces) for traces in (found.devices, found.hosts, found.merged))
-    skipped = found.skipped | ({InputKind.MERGED.value: len(merged)} if merged else {})
+    files = find_traces(among or [folder], is_output, progress)
+    devices, hosts, merged = (_below(folder, traces) for traces in (files.devices, files.hosts, files.merged))
+    skipped = files.skipped | ({InputKind.MERGED.value: len(merged)} if merged else {})
     pairs = Pairs(skipped=dict(sorted(skipped.items())))
-    pairs.failures = [failure.replace(f"{folder}{os.sep}", "") for failure in found.failures]
+    pairs.failures = [failure.replace(f"{folder}{os.sep}", "") for failure in files.failures]
     if not devices and not pairs.failures:
         raise NoDeviceTraceError(
             f"{folder}: holds no device trace{_what_else(hosts, pairs)}; put a Kineto trace of each rank there"
         )
     host_of = hosts_of(devices, hosts)
-    others = Others.of(hosts)
+    counterparts = Others.of(hosts)
     try:
         ranks = assign_ranks(devices, communicating(host_of, folder), allow_mismatch, otherwise)
     except DataError as error:
@@ -86,11 +83,11 @@ def find_pairs(
     pairs.notes += ranks.notes
     for device in ranks.traces:
         host = host_of.get(device.name)
-        lonely = f"{device.name}: has no host trace ({others.near(device)}); built from the device trace alone"
+        lonely = f"{device.name}: has no host trace ({counterparts.near(device)}); built from the device trace alone"
         pairs.ranks.append(Pair(device.rank or 0, device.name, host, device.records_rank, [] if host else [lonely]))
-    used, others = set(host_of.values()), Others.of(devices)
+    used, counterparts = set(host_of.values()), Others.of(devices)
     unused = (host for host in hosts if host.name not in used)
-    pairs.notes += [f"{host.name}: has no device trace ({others.near(host)}); not used" for host in unused]
+    pairs.notes += [f"{host.name}: has no device trace ({counterparts.near(host)}); not used" for host in unused]
     return pairs
 
 
@@ -100,25 +97,28 @@ def _below(folder: Path, traces: list[Trace]) -> list[Trace]:
 
 
 def hosts_of(devices: list[Trace], hosts: list[Trace]) -> dict[str, str]:
-    """Returns the host trace of each device trace that has one: each key pairs those that are alone on their side in
-    having it.
+    """Returns the host trace of each device trace that has one: the only two traces that share a key.
 
     Containers give one pid to many processes, so a key may need more than the pid. Where both pids are known they
     agree.
     """
-    found: dict[str, str] = {}
+    host_of: dict[str, str] = {}
     for key in KEYS:
-        used = set(found.values())
+        used = set(host_of.values())
         free = _alone_with(key, [host for host in hosts if host.name not in used])
-        for value, device in _alone_with(key, [device for device in devices if device.name not in found]).items():
+        for value, device in _alone_with(key, [device for device in devices if device.name not in host_of]).items():
             host = free.get(value)
             if host and (device.pid == host.pid or None in (device.pid, host.pid)):
-                found[device.name] = host.name
-    return found
+                host_of[device.name] = host.name
+    return host_of
 
 
 def _alone_with(key: Key, traces: list[Trace]) -> dict[tuple[Hashable, ...], Trace]:
-    return {value: own[0] for value, own in _grouped(key, traces).items() if len(own) == 1 and None not in value}
+    return {
+        value: traces_of[0]
+        for value, traces_of in _grouped(key, traces).items()
+        if len(traces_of) == 1 and None not in value
+    }
 
 
 def _grouped(key: Key, traces: list[Trace]) -> dict[tuple[Hashable, ...], list[Trace]]:
@@ -150,8 +150,8 @@ KEYS = (_by_process_and_rank, _by_process_and_folder, _by_process, _by_rank)
 
 def _what_else(hosts: list[Trace], pairs: Pairs) -> str:
     counts = {InputKind.HOST.value: len(hosts), **pairs.skipped}
-    others = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
-    return f" but {others}" if others else ""
+    listing = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
+    return f" but {listing}" if listing else ""
 
 
 class Others(NamedTuple):

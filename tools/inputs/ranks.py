@@ -34,9 +34,7 @@ class RankTrace(NamedTuple):
 
 
 class AssignedRanks(NamedTuple):
-    """The traces of which each is the only one of its rank, by rank; a line for each that cannot be used, or that was
-    numbered.
-    """
+    """The only traces of their ranks, by rank; a line for each trace that cannot be used or was numbered."""
 
     traces: list[Trace]
     failures: list[str]
@@ -63,16 +61,14 @@ def assign_ranks(
     for trace in devices:
         of_rank[trace.rank].append(trace)
     rankless = of_rank.pop(None, [])
-    of_ranks = sorted((rank, own) for rank, own in of_rank.items() if rank is not None)
-    alone = [own[0] for _, own in of_ranks if len(own) == 1]
-    several = {rank: own for rank, own in of_ranks if len(own) > 1}
-    return AssignedRanks(alone, [*_without_rank(rankless, devices), *_of_one_rank(several)], notes)
+    of_ranks = sorted((rank, traces) for rank, traces in of_rank.items() if rank is not None)
+    single = [traces[0] for _, traces in of_ranks if len(traces) == 1]
+    several = {rank: traces for rank, traces in of_ranks if len(traces) > 1}
+    return AssignedRanks(single, [*_without_rank(rankless, devices), *_of_one_rank(several)], notes)
 
 
 def by_rank(devices: Sequence[Trace], host_of: Mapping[str, str]) -> tuple[list[RankTrace], list[str]]:
-    """Returns the device traces by rank, in order, and a line for each that was numbered. Raises DataError where one
-    cannot be used.
-    """
+    """Returns device traces by rank, and a line for each that was numbered. Raises DataError if one cannot be used."""
     traces, failures, notes = assign_ranks(devices, communicating(host_of))
     if failures:
         raise DataError("; ".join(failures))
@@ -80,9 +76,7 @@ def by_rank(devices: Sequence[Trace], host_of: Mapping[str, str]) -> tuple[list[
 
 
 def communicating(host_of: Mapping[str, str], folder: Path = Path()) -> Communicates:
-    """Returns whether a device trace below `folder`, or its host trace, records that its process communicates. Reads up
-    to where it does.
-    """
+    """Returns a function that says whether a device trace below `folder`, or its host trace, records communication."""
 
     def look(trace: Trace) -> bool:
         paths = (trace.name, host_of.get(trace.name))
@@ -92,9 +86,7 @@ def communicating(host_of: Mapping[str, str], folder: Path = Path()) -> Communic
 
 
 def _pieces(path: Path) -> Iterator[bytes]:
-    """Yields what the file holds, with the end of each piece again before the next one; of a damaged one what comes
-    before the damage.
-    """
+    """Yields a file's content up to any damage, in pieces that overlap by LONGEST_SIGN bytes."""
     text = b""
     with open_input(str(path)) as stream:
         while True:
@@ -114,9 +106,7 @@ def _numbered(devices: Sequence[Trace]) -> list[Trace]:
 
 
 def _check_one_job(devices: Sequence[Trace], communicates: Communicates, allow_mismatch: bool, otherwise: str) -> None:
-    """Raises DataError where traces that tell no rank are windows of one process, or nothing shows that they are of one
-    job.
-    """
+    """Raises DataError if traces without a rank are windows of one process, or may be of several jobs."""
     of_process: dict[int | None, list[Trace]] = defaultdict(list)
     for trace in devices:
         of_process[trace.pid].append(trace)
@@ -125,7 +115,7 @@ def _check_one_job(devices: Sequence[Trace], communicates: Communicates, allow_m
         raise DataError(
             f"{_names(unknown)}: tell neither rank nor process; name them …rank<N>.json, or give one of them"
         )
-    windows = next((own for own in of_process.values() if len(own) > 1), [])
+    windows = next((traces for traces in of_process.values() if len(traces) > 1), [])
     if windows:
         raise DataError(
             f"{_names(windows)}: record no rank and are of one process, {windows[0].pid}: windows or copies of one recording, "
@@ -151,26 +141,26 @@ def _without_rank(rankless: Sequence[Trace], devices: Sequence[Trace]) -> Iterat
 def _of_one_rank(several: Mapping[int, Sequence[Trace]]) -> Iterator[str]:
     """Yields a line for all ranks with as many traces of one kind: of one process, of several, or of unknown ones."""
     alike: dict[tuple[int, str], list[int]] = defaultdict(list)
-    for rank, own in several.items():
-        processes = {trace.pid for trace in own}
+    for rank, same_rank in several.items():
+        processes = {trace.pid for trace in same_rank}
         kind = "" if None in processes else "window" if len(processes) == 1 else "run"
-        alike[len(own), kind].append(rank)
+        alike[len(same_rank), kind].append(rank)
     for (count, kind), ranks in alike.items():
-        own = several[ranks[0]]
+        same_rank = several[ranks[0]]
         plural, each, more = ("s", " each", ", …") if len(ranks) > 1 else ("", "", "")
-        names = f"({_names(own) if kind == 'window' else _with_processes(own)}{more})"
+        names = f"({_names(same_rank) if kind == 'window' else _with_processes(same_rank)}{more})"
         traces = f"rank{plural} {ranges(ranks)}: {count} device traces"
         yield {
-            "window": f"{traces} of one process{each} {names}: windows or copies of one recording; {_one_of(own, kind)}",
-            "run": f"{traces} of different processes{each} {names}: different runs; {_one_of(own, kind)}",
+            "window": f"{traces} of one process{each} {names}: windows or copies of one recording; {_one_of(same_rank, kind)}",
+            "run": f"{traces} of different processes{each} {names}: different runs; {_one_of(same_rank, kind)}",
             "": f"{traces}{each} {names}; keep one, or give those of one run",
         }[kind]
 
 
-def _one_of(own: Sequence[Trace], what: str) -> str:
+def _one_of(traces: Sequence[Trace], what: str) -> str:
     """Returns how to give one of several windows or runs."""
-    folders = sorted({PurePath(trace.name).parent.as_posix() for trace in own})
-    if len(folders) == len(own):
+    folders = sorted({PurePath(trace.name).parent.as_posix() for trace in traces})
+    if len(folders) == len(traces):
         return f"give those of one {what}, such as {folders[0]}"
     return f"give those of one {what} alone, in a folder of their own or to trace-link"
 

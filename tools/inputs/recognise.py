@@ -70,9 +70,7 @@ class Recognised(NamedTuple):
 
 
 def recognise(path: Path) -> Recognised:
-    """Returns what the file is, by content. Raises DataError when it cannot be read, is empty, or is damaged from its
-    start on.
-    """
+    """Tells what a file is, by content. Raises DataError if it is empty, damaged at the start or cannot be read."""
     if is_database(str(path)):
         return _of_database(path)
     with open_input(str(path)) as stream:
@@ -112,9 +110,9 @@ def _kind_of(head: bytes, path: Path) -> InputKind:
     if _first_event(text) is not None:
         return InputKind.TIMELINE if REPLAYED.search(text) else InputKind.DEVICE
     later = LATER_STAGES if NODES.search(text) else ()
-    known = next((kind for kind, sign in later if sign.search(text)), None)
-    known = known or next((kind for kind, start in OTHER_JSON if start.match(text)), None)
-    return known or (InputKind.HOST if later else InputKind.JSON)
+    kind = next((kind for kind, sign in later if sign.search(text)), None)
+    kind = kind or next((kind for kind, start in OTHER_JSON if start.match(text)), None)
+    return kind or (InputKind.HOST if later else InputKind.JSON)
 
 
 def _kind_of_other(head: bytes, text: str, path: Path) -> InputKind:
@@ -221,18 +219,18 @@ def _last(stream: BinaryIO) -> bytes:
     return with_plain_letters(bytes(last[-END:]))
 
 
-def _pieces(stream: BinaryIO, most: int = sys.maxsize) -> Iterator[bytes]:
-    """Yields what the stream holds, up to `most` bytes; of a damaged file what comes before the damage."""
+def _pieces(stream: BinaryIO, limit: int = sys.maxsize) -> Iterator[bytes]:
+    """Yields what the stream holds, up to `limit` bytes; of a damaged file what comes before the damage."""
     read = cast(io.BufferedIOBase, stream).read1
-    while most > 0:
+    while limit > 0:
         try:
-            piece = read(min(most, PIECE))
+            piece = read(min(limit, PIECE))
         except (OSError, EOFError, zlib.error):
             return
         if not piece:
             return
         yield piece
-        most -= len(piece)
+        limit -= len(piece)
 
 
 def _text(piece: bytes) -> str:

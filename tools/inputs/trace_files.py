@@ -49,21 +49,21 @@ class TraceFiles:
 
 
 def find_traces(
-    given: Sequence[Path], leave_out: Callable[[Path], bool] = lambda _: False, progress: Progress = unwatched
+    paths: Sequence[Path], leave_out: Callable[[Path], bool] = lambda _: False, progress: Progress = unwatched
 ) -> TraceFiles:
     """Looks at files and at all files in folders and below, but hidden ones and those for which `leave_out` holds.
 
     Raises DataError for a path that does not exist. Reads a few hundred KB of each file.
     """
-    found, skipped = TraceFiles(), Counter[str]()
+    traces, skipped = TraceFiles(), Counter[str]()
     of_kind = {
-        InputKind.DEVICE: found.devices,
-        InputKind.HOST: found.hosts,
-        InputKind.MERGED: found.merged,
-        InputKind.COUNTED: found.merged,
+        InputKind.DEVICE: traces.devices,
+        InputKind.HOST: traces.hosts,
+        InputKind.MERGED: traces.merged,
+        InputKind.COUNTED: traces.merged,
     }
-    files = [(path, name) for path, name in _files(given) if not leave_out(path)]
-    named = {path for path in given if not path.is_dir()}
+    files = [(path, name) for path, name in _files(paths) if not leave_out(path)]
+    named = {path for path in paths if not path.is_dir()}
     for path, name in progress(files, "looking at files", unit="file"):
         try:
             kind, pid, rank = recognise(path)
@@ -71,18 +71,18 @@ def find_traces(
             if path in named or TRACE_NAME.search(path.name):
                 if isinstance(error, MissingLibrary):
                     raise
-                found.failures.append(str(error))
+                traces.failures.append(str(error))
                 continue
             kind, pid, rank = InputKind.OTHER, None, None
         if kind in of_kind:
-            known = rank_in_name(name, pid) if rank is None else rank
-            of_kind[kind].append(Trace(str(path), pid, known, rank is not None))
+            assigned_rank = rank_in_name(name, pid) if rank is None else rank
+            of_kind[kind].append(Trace(str(path), pid, assigned_rank, rank is not None))
         elif path in named:
-            found.failures.append(instead(path, kind, TRACE))
+            traces.failures.append(instead(path, kind, TRACE))
         else:
             skipped[kind.value] += 1
-    found.skipped = dict(sorted(skipped.items()))
-    return found
+    traces.skipped = dict(sorted(skipped.items()))
+    return traces
 
 
 def rank_in_name(name: str, process: int | None = None) -> int | None:
@@ -94,8 +94,8 @@ def rank_in_name(name: str, process: int | None = None) -> int | None:
     (3, 5, 7)
     """
     parts = reversed(PurePosixPath(name).parts)
-    found = ((pattern, pattern.search(part)) for part in parts for pattern in RANK_IN_NAME)
-    ranks = ((pattern, int(rank.group(1))) for pattern, rank in found if rank)
+    matches = ((pattern, pattern.search(part)) for part in parts for pattern in RANK_IN_NAME)
+    ranks = ((pattern, int(rank.group(1))) for pattern, rank in matches if rank)
     return next((rank for pattern, rank in ranks if pattern is not BARE_NUMBER or rank != process), None)
 
 
@@ -105,17 +105,17 @@ def listing(names: Sequence[str]) -> str:
     return ", ".join(names[:NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
-def _files(given: Iterable[Path]) -> Iterator[tuple[Path, str]]:
+def _files(paths: Iterable[Path]) -> Iterator[tuple[Path, str]]:
     """Yields each file once, with its name as it is given or below the folder that is."""
     seen: set[Path] = set()
-    for path in given:
+    for path in paths:
         if not path.exists():
             raise DataError(f"{path}: no such file or folder; check the path")
-        below = [one for one in sorted(path.rglob("*")) if not _hidden(one.relative_to(path)) and one.is_file()]
-        for one in below if path.is_dir() else (path,):
-            if one.resolve() not in seen:
-                seen.add(one.resolve())
-                yield one, (one.relative_to(path) if path.is_dir() else one).as_posix()
+        below = [file for file in sorted(path.rglob("*")) if not _hidden(file.relative_to(path)) and file.is_file()]
+        for file in below if path.is_dir() else (path,):
+            if file.resolve() not in seen:
+                seen.add(file.resolve())
+                yield file, (file.relative_to(path) if path.is_dir() else file).as_posix()
 
 
 def _hidden(path: Path) -> bool:

@@ -20,76 +20,71 @@ LOOKED_AT = 32
 
 
 @contextmanager
-def reading(path: str | None, wanted: InputKind, here: Mapping[InputKind, str] | None = None) -> Iterator[None]:
-    """Where the block cannot read `path`, and it is of another kind than the wanted one, the DataError says that
-    instead.
+def reading(path: str | None, expected: InputKind, here: Mapping[InputKind, str] | None = None) -> Iterator[None]:
+    """Explains in the DataError of the block that `path` is of another kind than expected, if it is.
 
     `here` is how this command wants files of other kinds that it takes, as "as --host-trace". What is no file, as
     standard input, can be read once only, and is left alone.
     """
     file = Path(path or "")
-    found = kind_of(file, kind_at_start) if wanted in READS_AS_WELL else None
-    if found and found in READS_AS_WELL[wanted]:
-        raise DataError(instead(file, found, USES[wanted], here))
+    kind = kind_of(file, kind_at_start) if expected in READS_AS_WELL else None
+    if kind and kind in READS_AS_WELL[expected]:
+        raise DataError(instead(file, kind, USES[expected], here))
     try:
         yield
     except DataError as error:
-        said = wrong_kind(file, wanted, here) if path else ""
-        if not said:
+        problem = wrong_kind(file, expected, here) if path else ""
+        if not problem:
             raise
-        raise DataError(said) from error
+        raise DataError(problem) from error
 
 
-def wrong_kind(path: Path, wanted: InputKind, here: Mapping[InputKind, str] | None = None) -> str:
-    """Returns what the file or folder is, in a sentence; nothing where it is of the wanted kind, or cannot be looked
-    at.
-    """
+def wrong_kind(path: Path, expected: InputKind, here: Mapping[InputKind, str] | None = None) -> str:
+    """Returns a sentence on what the file or folder is; "" if it is of the expected kind or cannot be read."""
     if path.is_dir():
-        remedy = instead_of_folder(path, wanted) or f"give {USES[wanted].to_give}"
-        return f"{path} is a folder, not {USES[wanted].name}: {remedy}"
-    found = kind_of(path)
+        remedy = instead_of_folder(path, expected) or f"give {USES[expected].to_give}"
+        return f"{path} is a folder, not {USES[expected].name}: {remedy}"
+    kind = kind_of(path)
     if (
-        not found
-        or found in (wanted, *SAYS_MORE.get(wanted, ()))
-        or (found is InputKind.JSON and wanted is not InputKind.GRAPH)
+        not kind
+        or kind in (expected, *SAYS_MORE.get(expected, ()))
+        or (kind is InputKind.JSON and expected is not InputKind.GRAPH)
     ):
         return ""
-    return instead(path, found, USES[wanted], here)
+    return instead(path, kind, USES[expected], here)
 
 
-def instead(path: str | Path, found: InputKind, wanted: Use, here: Mapping[InputKind, str] | None = None) -> str:
-    """Returns what the file is, what was wanted, and what to do: "x.json is a linked trace, not a graph: pass it to
-    trace-convert".
-    """
-    use = USES[found]
-    remedy = f"pass it to {use.taken_by}" if use.taken_by else f"give {wanted.to_give}"
-    if here and found in here:
-        remedy = f"pass it {here[found]}"
-    return f"{path} is {use.name}, not {wanted.name}: {remedy}"
+def instead(path: str | Path, kind: InputKind, expected: Use, here: Mapping[InputKind, str] | None = None) -> str:
+    """Returns the sentence: "x.json is a linked trace, not a graph: pass it to trace-convert"."""
+    use = USES[kind]
+    remedy = f"pass it to {use.taken_by}" if use.taken_by else f"give {expected.to_give}"
+    if here and kind in here:
+        remedy = f"pass it {here[kind]}"
+    return f"{path} is {use.name}, not {expected.name}: {remedy}"
 
 
 def file_for_folder(path: Path, holding: InputKind) -> str:
     """Returns what to say of a path that was given for a folder of traces or graphs."""
     if not path.exists():
         return f"{path}: no such folder; check the path"
-    found, wanted = kind_of(path), FOLDERS[holding]
-    if not found or found is holding or TAKES_FOLDER.get(found) == TAKES_FOLDER[holding]:
-        name = USES[found].name if found else "a file"
-        return f"{path} is {name}, not {wanted}: give the folder that holds it, {path.parent}"
-    return instead(path, found, Use(wanted, to_give="the folder that holds them"))
+    kind, expected = kind_of(path), FOLDERS[holding]
+    if not kind or kind is holding or TAKES_FOLDER.get(kind) == TAKES_FOLDER[holding]:
+        name = USES[kind].name if kind else "a file"
+        return f"{path} is {name}, not {expected}: give the folder that holds it, {path.parent}"
+    return instead(path, kind, Use(expected, to_give="the folder that holds them"))
 
 
-def instead_of_folder(folder: Path, wanted: InputKind) -> str:
+def instead_of_folder(folder: Path, expected: InputKind) -> str:
     """Returns what to do with a folder where a file was wanted, by what is in it; nothing where that does not tell."""
-    held: dict[InputKind, Path] = {}
+    file_of: dict[InputKind, Path] = {}
     files = (path for path in sorted(folder.rglob("*")) if path.is_file())
     for path in islice(files, LOOKED_AT):
-        if found := kind_of(path):
-            held.setdefault(found, path)
-    ways = [f"give a file in it, such as {held[wanted]}"] if wanted in held else []
-    takers = {kind: command for kind, command in TAKES_FOLDER.items() if kind in held}
-    if wanted is InputKind.GRAPH:
-        takers.pop(wanted, None)
+        if kind := kind_of(path):
+            file_of.setdefault(kind, path)
+    ways = [f"give a file in it, such as {file_of[expected]}"] if expected in file_of else []
+    takers = {kind: command for kind, command in TAKES_FOLDER.items() if kind in file_of}
+    if expected is InputKind.GRAPH:
+        takers.pop(expected, None)
     ways += dict.fromkeys(f"pass it to {command}" for command in takers.values())
     return " or ".join(ways)
 

@@ -46,26 +46,22 @@ def collective_ends(trace: DeviceTrace) -> Ends:
 
 
 def comparable(ranks: Mapping[int, Ends]) -> dict[int, Shared]:
-    """Returns the ends of each rank that may be those of other ranks. Without recorded numbers only ranks that saw
-    equally many saw the same.
-    """
-    met = match([own.calls for own in ranks.values()])
-    found: dict[int, Shared] = {}
-    for (rank, own), groups, matched in zip(ranks.items(), met.group, met.matched, strict=True):
-        numbered = met.sequence[matched] >= 0
-        alike = [*zip(groups.tolist(), np.where(numbered, -1, own.calls.kind).tolist(), strict=True)]
+    """Returns the ends that ranks may share; without recorded numbers only ranks with equally many share any."""
+    matches = match([issued.calls for issued in ranks.values()])
+    shared_by_rank: dict[int, Shared] = {}
+    for (rank, issued), groups, matched in zip(ranks.items(), matches.group, matches.matched, strict=True):
+        numbered = matches.sequence[matched] >= 0
+        alike = [*zip(groups.tolist(), np.where(numbered, -1, issued.calls.kind).tolist(), strict=True)]
         count = Counter(alike)
         shared: Shared = defaultdict(dict)
-        for kind, number, end in zip(alike, matched.tolist(), own.end.tolist(), strict=True):
+        for kind, number, end in zip(alike, matched.tolist(), issued.end.tolist(), strict=True):
             shared[(*kind, count[kind] if kind[1] >= 0 else -1)][number] = end
-        found[rank] = shared
-    return found
+        shared_by_rank[rank] = shared
+    return shared_by_rank
 
 
 def clock_corrections(ranks: Mapping[int, Shared]) -> dict[int, int]:
-    """Returns ns to add to each rank's clock, at least 0. A rank that shares no collective with others keeps its clock
-    as it is to theirs.
-    """
+    """Returns ns (0 or more) to add to each rank's clock; a rank that shares no collective keeps its clock."""
     members: dict[Hashable, list[int]] = defaultdict(list)
     for rank, groups in sorted(ranks.items()):
         for group in groups:
@@ -76,17 +72,17 @@ def clock_corrections(ranks: Mapping[int, Shared]) -> dict[int, int]:
             continue
         correction[first], waiting = 0, deque([first])
         while waiting:
-            known = waiting.popleft()
-            for group in ranks[known]:
-                for other in members.pop(group, ()):
-                    difference = _difference(ranks[known][group], ranks[other][group])
-                    if other not in correction and difference is not None:
-                        correction[other] = correction[known] + difference
-                        waiting.append(other)
+            corrected = waiting.popleft()
+            for group in ranks[corrected]:
+                for neighbour in members.pop(group, ()):
+                    difference = _difference(ranks[corrected][group], ranks[neighbour][group])
+                    if neighbour not in correction and difference is not None:
+                        correction[neighbour] = correction[corrected] + difference
+                        waiting.append(neighbour)
     earliest = min(correction.values(), default=0)
     return {rank: value - earliest for rank, value in correction.items()}
 
 
-def _difference(known: Mapping[int, int], other: Mapping[int, int]) -> int | None:
-    shared = known.keys() & other.keys()
-    return median_low(known[number] - other[number] for number in shared) if shared else None
+def _difference(first: Mapping[int, int], second: Mapping[int, int]) -> int | None:
+    shared = first.keys() & second.keys()
+    return median_low(first[number] - second[number] for number in shared) if shared else None

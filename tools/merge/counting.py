@@ -69,15 +69,13 @@ CREATE INDEX activities_of_device ON activities (rank, device, stream, start_ns)
 
 
 def merge_for_counting(ranks: Sequence[RankTrace], output: str, progress: Progress = unwatched) -> MergeReport:
-    """Writes the database, whole or not at all; memory is that of one rank. Raises DataError for a trace that cannot be
-    read.
-    """
-    known = survey(ranks, progress)
-    report = MergeReport(output, notes=[*known.notes])
+    """Writes the database, whole or not at all, with one rank in memory. Raises DataError if a trace cannot be read."""
+    job = survey(ranks, progress)
+    report = MergeReport(output, notes=[*job.notes])
     with _written_beside(output) as connection:
         connection.executescript(SCHEMA)
         for trace in progress(ranks, "merging ranks", len(ranks), "rank"):
-            rank = _Rank(connection, trace, known)
+            rank = _Rank(connection, trace, job)
             report.ranks.append(rank.write())
             report.notes += rank.trace.remarks
             connection.commit()
@@ -106,9 +104,9 @@ def _written_beside(output: str) -> Iterator[sqlite3.Connection]:
 class _Rank:
     """Writes one rank's tables."""
 
-    def __init__(self, connection: sqlite3.Connection, of: RankTrace, known: Survey) -> None:
+    def __init__(self, connection: sqlite3.Connection, of: RankTrace, job: Survey) -> None:
         self.connection, self.rank, self.file = connection, of.rank, str(of.path)
-        self.clock, self.hosts = known.clocks[of.rank], known.hosts[of.rank]
+        self.clock, self.hosts = job.clocks[of.rank], job.hosts[of.rank]
         self.trace = read_device_trace(str(of.path))
         self.first = {table: self._next(table) for table in ("ops", "calls", "activities")}
 
@@ -117,9 +115,9 @@ class _Rank:
         self._write_identity()
         self._write_rows()
         nesting = nest(trace.ops.thread, trace.ops.start, trace.ops.end, trace.ops.event_index)
-        around = enclosing_ops(trace.calls, trace.ops, nesting, are_step_marks(trace.ops.name))
+        op_of_call = enclosing_ops(trace.calls, trace.ops, nesting, are_step_marks(trace.ops.name))
         self._edges("nested", "ops", "ops", nesting.parent)
-        self._edges("calls", "ops", "calls", around)
+        self._edges("calls", "ops", "calls", op_of_call)
         self._edges("launches", "calls", "activities", launching_calls(trace.activities, trace.calls))
         self._edges("stream", "activities", "activities", previous_on_stream(trace.activities))
         rows = len(trace.ops.start) + len(trace.calls.start) + len(trace.activities.start)
@@ -157,10 +155,10 @@ class _Rank:
         count = len(columns[0])
         rank = np.full(count, self.rank)
         lead = (np.arange(count) + self.first[table], rank) if table in self.first else (rank,)
-        places = ", ".join("?" * (len(lead) + len(columns)))
+        placeholders = ", ".join("?" * (len(lead) + len(columns)))
         for begin in range(0, count, ROWS_AT_A_TIME):
             part = [column[begin : begin + ROWS_AT_A_TIME].tolist() for column in (*lead, *columns)]
-            self.connection.executemany(f"INSERT INTO {table} VALUES ({places})", zip(*part, strict=True))
+            self.connection.executemany(f"INSERT INTO {table} VALUES ({placeholders})", zip(*part, strict=True))
 
     def _texts(self, column: Categorical) -> Int64:
         """Returns the ids of the texts, which are added where they are new."""

@@ -4,9 +4,7 @@ import msgspec
 
 
 class RankReport(msgspec.Struct):
-    """`clock_correction_ns` is what shared collectives say this rank's clock is behind; `activities` are counted by
-    device.
-    """
+    """`clock_correction_ns` is how far the rank's clock is behind by shared collectives; `activities` are per device."""
 
     rank: int
     file: str

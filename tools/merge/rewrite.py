@@ -61,8 +61,8 @@ class RankRows:
         rows: list[dict[str, object]] = []
         for recorded, process in self._process.items():
             name = self._name(json_value(recorded), hosts)
-            known = self._recorded_name.get(recorded)
-            args = {"name": name} | ({"recorded": known} if known is not None else {})
+            recorded_name = self._recorded_name.get(recorded)
+            args = {"name": name} | ({"recorded": recorded_name} if recorded_name is not None else {})
             order = int(bytes(process))
             rows.append({"ph": "M", "name": "process_name", "pid": process, "tid": 0, "args": args})
             rows.append(
@@ -108,9 +108,9 @@ class RankRows:
         self.activities += is_activity
         args = bytes(row.get("args", NULL))
         if is_activity and (args.startswith(b"{") or args == b"null"):
-            known = ROW.decode(args) if args != b"null" else {}
-            _tell_place(known, recorded, thread if lane is not None else None)
-            row["args"] = self._arguments(known)
+            arguments = ROW.decode(args) if args != b"null" else {}
+            _tell_place(arguments, recorded, thread if lane is not None else None)
+            row["args"] = self._arguments(arguments)
         elif args.startswith(b"{") and b"corr" in args:
             row["args"] = self._arguments(ROW.decode(args))
         # the same key is first in all rows, whoever wrote them: readers that stream tell rows apart by it
@@ -128,18 +128,18 @@ class RankRows:
         return None
 
     def _unique_process(self, recorded: bytes) -> msgspec.Raw:
-        known = self._process.get(recorded)
-        if known is None:
+        process = self._process.get(recorded)
+        if process is None:
             self.last_process += 1
-            known = self._process[recorded] = _raw(self.last_process)
+            process = self._process[recorded] = _raw(self.last_process)
             self.record.processes[self.last_process] = identity(json_value(recorded))
-        return known
+        return process
 
     def _later(self, time: bytes) -> msgspec.Raw:
         """Returns the time moved, digit by digit as it was written."""
-        whole, point, fraction = time.strip(b'"').partition(b".")
-        if whole.isdigit() and (fraction.isdigit() or not point):
-            return msgspec.Raw(b"%d%b%b" % (int(whole) + self._shift_us, point, fraction))
+        microseconds, point, fraction = time.strip(b'"').partition(b".")
+        if microseconds.isdigit() and (fraction.isdigit() or not point):
+            return msgspec.Raw(b"%d%b%b" % (int(microseconds) + self._shift_us, point, fraction))
         try:
             moved = Decimal(time.strip(b'"').decode()) + self._shift_us
         except ArithmeticError:
@@ -147,7 +147,7 @@ class RankRows:
         return msgspec.Raw(str(moved).encode() if moved.is_finite() else time)
 
     def _unique_id(self, recorded: msgspec.Raw) -> msgspec.Raw:
-        """Returns ids from 1 to LARGEST_ID move; 0 and less mean that there is none."""
+        """Moves ids from 1 to LARGEST_ID; 0 and less mean that there is none."""
         value = json_value(recorded)
         number = integer(value, 0) if isinstance(value, int | float | str) else 0
         if not 0 < number <= LARGEST_ID:
@@ -155,12 +155,12 @@ class RankRows:
         self.largest_id = max(self.largest_id, number + self.record.id_offset)
         return _raw(number + self.record.id_offset)
 
-    def _arguments(self, known: Row) -> msgspec.Raw:
+    def _arguments(self, arguments: Row) -> msgspec.Raw:
         """With unique correlations."""
         for key in CORRELATIONS:
-            if key in known:
-                known[key] = self._unique_id(known[key])
-        return msgspec.Raw(msgspec.json.encode(known))
+            if key in arguments:
+                arguments[key] = self._unique_id(arguments[key])
+        return msgspec.Raw(msgspec.json.encode(arguments))
 
     def _is_activity(self, row: Row) -> bool:
         category = bytes(row.get("cat", NULL))

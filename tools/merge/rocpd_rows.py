@@ -17,9 +17,7 @@ ROWS_AT_A_TIME = 1 << 14
 
 
 def chrome_rows(trace: DeviceTrace) -> Iterator[bytes]:
-    """Yields the rows in pieces, each a JSON list: annotations, calls, activities, and the flows between the latter
-    two.
-    """
+    """Yields JSON lists of rows: annotations, calls, activities, and the flows between calls and activities."""
     rows = _rows(trace)
     while piece := list(islice(rows, ROWS_AT_A_TIME)):
         yield msgspec.json.encode(piece)
@@ -29,30 +27,28 @@ def _rows(trace: DeviceTrace) -> Iterator[dict[str, object]]:
     ops, calls, activities = trace.ops, trace.calls, trace.activities
     launches = set(activities.correlation[activities.correlation > 0].tolist())
     for row in range(len(ops.start)):
-        place = {"pid": int(ops.process[row]), "tid": int(ops.thread[row])}
-        yield _complete("user_annotation", ops.name[row], place, int(ops.start[row]), int(ops.end[row]), {})
+        lane = {"pid": int(ops.process[row]), "tid": int(ops.thread[row])}
+        yield _complete("user_annotation", ops.name[row], lane, int(ops.start[row]), int(ops.end[row]), {})
     for row, number in enumerate(calls.correlation.tolist()):
-        place = {"pid": int(calls.process[row]), "tid": int(calls.thread[row])}
+        lane = {"pid": int(calls.process[row]), "tid": int(calls.thread[row])}
         yield _complete(
-            "hip_runtime", calls.name[row], place, int(calls.start[row]), int(calls.end[row]), {"correlation": number}
+            "hip_runtime", calls.name[row], lane, int(calls.start[row]), int(calls.end[row]), {"correlation": number}
         )
         if number in launches:
-            yield _flow("s", number, place, int(calls.start[row]))
+            yield _flow("s", number, lane, int(calls.start[row]))
     lanes = _lanes(trace)
     for row, number in enumerate(activities.correlation.tolist()):
         device, stream = int(activities.device[row]), int(activities.stream[row])
-        place = {"pid": device, "tid": lanes[device, stream]}
+        lane = {"pid": device, "tid": lanes[device, stream]}
         args = {"device": device, "stream": stream, "correlation": number}
         start, end = int(activities.start[row]), int(activities.end[row])
-        yield _complete(activities.category[row], activities.name[row], place, start, end, args)
+        yield _complete(activities.category[row], activities.name[row], lane, start, end, args)
         if number:
-            yield _flow("f", number, place, start)
+            yield _flow("f", number, lane, start)
 
 
 def _lanes(trace: DeviceTrace) -> dict[tuple[int, int], int]:
-    """Returns the thread on which a stream is shown: its number, or where viewers cannot show that, its rank among the
-    device's streams.
-    """
+    """Returns the thread id that shows a stream: its number, or if viewers cannot show that, its device index."""
     streams = streams_of(trace.activities)
     keys = list(zip(streams.device.tolist(), streams.stream.tolist(), strict=True))
     shown = all(0 <= stream < FIRST_LANE for _, stream in keys)
@@ -60,15 +56,15 @@ def _lanes(trace: DeviceTrace) -> dict[tuple[int, int], int]:
 
 
 def _complete(
-    category: str, name: str, place: dict[str, int], start: int, end: int, args: dict[str, int]
+    category: str, name: str, lane: dict[str, int], start: int, end: int, args: dict[str, int]
 ) -> dict[str, object]:
     times = {"ts": _stamp(start), "dur": _stamp(end - start)}
-    return {"ph": "X", "cat": category, "name": name, **place, **times, "args": args}
+    return {"ph": "X", "cat": category, "name": name, **lane, **times, "args": args}
 
 
-def _flow(phase: str, number: int, place: dict[str, int], at: int) -> dict[str, object]:
+def _flow(phase: str, number: int, lane: dict[str, int], at: int) -> dict[str, object]:
     ends = {"bp": "e"} if phase == "f" else {}
-    return {"ph": phase, "id": number, **place, "ts": _stamp(at), "cat": "ac2g", "name": "ac2g", **ends}
+    return {"ph": phase, "id": number, **lane, "ts": _stamp(at), "cat": "ac2g", "name": "ac2g", **ends}
 
 
 def _stamp(ns: int) -> msgspec.Raw:

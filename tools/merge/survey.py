@@ -25,9 +25,7 @@ class Clock(NamedTuple):
 
 
 class Survey(NamedTuple):
-    """The epoch of the common clock, and for each rank its clock and the processes of its host rows; what is to be said
-    of them.
-    """
+    """The epoch of the common clock, each rank's clock and host processes, and notes on them."""
 
     base_time_ns: int
     clocks: dict[int, Clock]
@@ -36,8 +34,9 @@ class Survey(NamedTuple):
 
 
 def survey(ranks: Sequence[RankTrace], progress: Progress) -> Survey:
-    """Reads each trace once; keeps a few numbers of each collective. Raises DataError for one that cannot be read, or
-    whose clock is too far from the others' for 64 bits.
+    """Reads each trace once and keeps a few numbers of each collective.
+
+    Raises DataError for a trace that cannot be read, or whose clock is too far from the others' for 64 bits.
     """
     bases: dict[int, int] = {}
     hosts: dict[int, frozenset[int]] = {}

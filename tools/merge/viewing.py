@@ -1,5 +1,4 @@
-"""Merges the device traces of all ranks into one Chrome trace for Perfetto, from which each rank's own trace can be
-taken again.
+"""Merges the device traces of all ranks into one Chrome trace, from which each rank's trace can be taken again.
 
 Every row is kept. Memory is that of one rank's columns and one piece of its file, however many ranks there are.
 """
@@ -29,31 +28,29 @@ T = TypeVar("T")
 
 
 def merge_for_viewing(ranks: Sequence[RankTrace], output: str, progress: Progress = unwatched) -> MergeReport:
-    """Writes the merged trace (.gz compresses). Raises DataError for a trace that cannot be read, and leaves nothing
-    then.
-    """
-    known = survey(ranks, progress)
-    report, records = MergeReport(output, notes=[*known.notes]), []
+    """Writes the merged trace (.gz compresses), or nothing. Raises DataError if a trace cannot be read."""
+    job = survey(ranks, progress)
+    report, records = MergeReport(output, notes=[*job.notes]), []
     with open_output(output) as out:
-        head = {"schemaVersion": 1, "displayTimeUnit": "ms", "baseTimeNanoseconds": known.base_time_ns}
+        head = {"schemaVersion": 1, "displayTimeUnit": "ms", "baseTimeNanoseconds": job.base_time_ns}
         out.write(msgspec.json.encode(head)[:-1] + b',"%b":[' % EVENTS.encode())
         rows: RankRows | None = None
         for trace in progress(ranks, "merging ranks", len(ranks), "rank"):
-            rows, damage = _write_rank(trace, known, rows, out)
+            rows, damage = _write_rank(trace, job, rows, out)
             records.append(rows.record)
-            correction = known.clocks[trace.rank].correction_ns
+            correction = job.clocks[trace.rank].correction_ns
             report.ranks.append(RankReport(trace.rank, str(trace.path), rows.rows, rows.activities, correction))
             report.notes += damage.remarks
         out.write(b'],"mergedRanks":' + msgspec.json.encode(records) + b"}\n")
     return report
 
 
-def _write_rank(trace: RankTrace, known: Survey, before: RankRows | None, out: IO[bytes]) -> tuple[RankRows, Damage]:
+def _write_rank(trace: RankTrace, job: Survey, before: RankRows | None, out: IO[bytes]) -> tuple[RankRows, Damage]:
     """Writes the rows of a rank behind those of the one before."""
     offset, process, lane = (before.largest_id, before.last_process, before.lanes.end) if before else NOTHING_BEFORE
-    record = MergedRank(trace.rank, trace.path.name, known.clocks[trace.rank].shift_ns, offset)
+    record = MergedRank(trace.rank, trace.path.name, job.clocks[trace.rank].shift_ns, offset)
     lanes = Lanes(_Rows(trace.path, PlacedRow), lane)
-    rows = RankRows(record, known.hosts[trace.rank], process, lanes)
+    rows = RankRows(record, job.hosts[trace.rank], process, lanes)
     source: _Rows[Row] = _Rows(trace.path, Row)
     separator = b",\n" if before else b"\n"
     for piece in source:
@@ -95,8 +92,8 @@ def _metadata(reader: ArrayReader[T]) -> Row:
     try:
         top = msgspec.json.decode(reader.document, type=Row)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        known = msgspec.to_builtins(reader.top_level(DeviceFile))
+        recorded = msgspec.to_builtins(reader.top_level(DeviceFile))
         kept = ("distributedInfo", "baseTimeNanoseconds", "deviceProperties")
-        top = {key: msgspec.Raw(msgspec.json.encode(known[key])) for key in kept}
+        top = {key: msgspec.Raw(msgspec.json.encode(recorded[key])) for key in kept}
     top.pop(EVENTS, None)
     return top

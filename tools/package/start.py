@@ -44,11 +44,9 @@ def __getattr__(name: str) -> Callable[..., NoReturn]:
 
 
 def _open_closed_streams() -> None:
-    """Gives the standard streams that are closed a descriptor each, else that of the next file, which would get what is
-    meant for people.
+    """Opens closed standard streams on the null device, so that no file gets their descriptors and their output.
 
-    Python still knows those of input and output as closed, so who wants one is told; what goes to standard error goes
-    nowhere.
+    Python still treats closed input and output as closed, and reports that; what goes to standard error is dropped.
     """
     for number in range(3):
         try:

@@ -79,7 +79,7 @@ class Replay(SummaryRepr):
         return 100 * (self.makespan_ns - self.measured_ns) / self.measured_ns if self.measured_ns else None
 
     def summary(self) -> Summary:
-        """Returns the number of nodes and ranks, and how long the run takes, measured and replayed."""
+        """Returns how many nodes of how many ranks were replayed, and how long they take."""
         error = "" if self.error_pct is None else f", {self.error_pct:+.2f} %"
         lines = {"measured": microseconds(self.measured_ns), "replayed": f"{microseconds(self.makespan_ns)}{error}"}
         ranks = len(self.work.graphs)
@@ -112,19 +112,36 @@ class Replay(SummaryRepr):
 
 
 def replay(graph: ExecutionGraph, scale: Sequence[Scale] = ()) -> Replay:
-    """Replays one rank's graph; row r of the result is row r of the graph.
+    """Replays the graph of one rank. O(n + e) in time and memory.
 
-    O(n + e) in time and memory. Raises DataError where dependencies form a cycle.
+    Args:
+        graph: The graph to replay.
+        scale: Changes to the durations of nodes.
+
+    Returns:
+        The replay, whose row r is row r of the graph.
+
+    Raises:
+        DataError: Dependencies form a cycle.
     """
     return replay_ranks([graph], scale)
 
 
 def replay_ranks(graphs: Sequence[ExecutionGraph], scale: Sequence[Scale] = ()) -> Replay:
-    """Replays several ranks together; the rows of the result are the graphs' rows, one graph after the other.
+    """Replays the graphs of several ranks together. O(n + e) in time and memory.
 
-    The ranks' clocks are aligned by the collectives that they share. Members of a group whose graphs are not given are
-    not waited for. A send waits for its receive as members of a collective wait for each other. O(n + e) in time and
-    memory. Raises DataError if nodes never become ready, with the node at which each rank is stuck.
+    The ranks' clocks are aligned by what ends on several ranks, so that each rank begins when it did. Members of a
+    group whose graphs are missing are not waited for. A send and its receive meet like the members of a collective.
+
+    Args:
+        graphs: A graph per rank.
+        scale: Changes to the durations of nodes.
+
+    Returns:
+        The replay, whose rows are those of the graphs, one graph after the other.
+
+    Raises:
+        DataError: Some nodes never become ready; the text says where each rank stops.
     """
     return next(replays(graphs, [scale]))
 

@@ -26,12 +26,19 @@ class WhatIf(NamedTuple):
 
 
 def what_if(graphs: Sequence[ExecutionGraph], changes: Mapping[str, float]) -> WhatIf:
-    """Replays these ranks as measured, and with durations multiplied by factors. O(n + e) each.
+    """Predicts how long the run of these ranks would take if durations were multiplied by factors.
 
-    A key of `changes` is the part before the `=` of `--scale`: a regular expression that is searched in the names of
-    nodes, `class:` with host, computation, communication, memory or delay, or `bound:` with compute or memory. Factors
-    are 0 or more; several factors of a node multiply. Raises ValueError for an invalid change, DataError if nodes never
-    become ready.
+    Replays twice, O(n + e) each.
+
+    Args:
+        graphs: A graph per rank.
+        changes: The factor (0 or more) by what it applies to, spelled as before the `=` of `--scale`: a regular
+            expression that is searched in the names of nodes, `class:` with host, computation, communication, memory
+            or delay, or `bound:` with compute or memory. The factors of one node multiply.
+
+    Raises:
+        ValueError: A change cannot be made.
+        DataError: Some nodes never become ready.
     """
     scales = [parse_scale(f"{selector}={factor}") for selector, factor in changes.items()]
     return WhatIf(replay_ranks(graphs), replay_ranks(graphs, scales))

@@ -34,8 +34,7 @@ Runner = Callable[[Callable[[Any], Any], Sequence[Any]], Generator[tuple[Any, An
 def scale(
     input_dir: Path, output_dir: Path, growth: Growth, run: Runner, progress: Progress = unwatched
 ) -> ScaleReport:
-    """Writes OUT/graph.N.et for each rank N of the scaled job, OUT/comm_groups.json and OUT/scale.json; for ASTRA-sim
-    its configuration.
+    """Writes the scaled job: OUT/graph.N.et per rank, comm_groups.json and scale.json; for ASTRA-sim its configuration.
 
     Raises DataError where the input is no whole job, the growth would make it another program, `output_dir` is not
     empty, or another process is scaling into it.
@@ -43,8 +42,8 @@ def scale(
     if output_dir.exists() and (not output_dir.is_dir() or any(output_dir.iterdir())):
         raise DataError(f"{output_dir}: is there and not empty; name a new folder")
     sources = _graph_files(input_dir)
-    facts = [found for _, found in _done(run, survey_rank, list(sources.values()), progress, "reading ranks", "rank")]
-    facts.sort(key=lambda one: one.rank)
+    facts = [fact for _, fact in _done(run, survey_rank, list(sources.values()), progress, "reading ranks", "rank")]
+    facts.sort(key=lambda rank: rank.rank)
     plan = plan_scaling(facts, growth)
     is_simulated = all(rank.target == ASTRA_SIM for rank in facts)
     report = report_of(plan, is_simulated)
@@ -72,26 +71,26 @@ def _graph_files(folder: Path) -> dict[int, Path]:
     if not folder.is_dir():
         raise DataError(file_for_folder(folder, InputKind.GRAPH))
     try:
-        found = {int(name[1]): path for path in folder.iterdir() if (name := GRAPH_FILE.fullmatch(path.name))}
+        graphs = {int(name[1]): path for path in folder.iterdir() if (name := GRAPH_FILE.fullmatch(path.name))}
     except OSError as error:
         raise DataError(f"{folder}: cannot be read ({error.strerror or error}); check the path") from error
-    if not found:
+    if not graphs:
         remedy = instead_of_folder(folder, InputKind.GRAPH) or "build the graphs of a job with trace-build"
         raise DataError(f"{folder}: there is no {GRAPHS}.0.et in it; {remedy}")
-    return dict(sorted(found.items()))
+    return dict(sorted(graphs.items()))
 
 
 def _done(
     run: Runner, work: Callable[[Any], Any], tasks: Sequence[Any], progress: Progress, what: str, unit: str
 ) -> list[tuple[Any, Any]]:
     """Returns each task with its result; raises what one raised."""
-    found = []
+    results = []
     with closing(run(work, tasks)) as outcomes:
         for task, outcome in progress(outcomes, what, len(tasks), unit):
             if isinstance(outcome, Exception):
                 raise outcome
-            found.append((task, outcome))
-    return found
+            results.append((task, outcome))
+    return results
 
 
 def _write_graphs(

@@ -15,9 +15,7 @@ LARGEST_NUMBER = 2_147
 
 
 class GroupLine(msgspec.Struct, frozen=True):
-    """A group as the traced job has it, why the copies join theirs (empty where they do not), and its members before
-    and then.
-    """
+    """A group of the traced job, why the copies join theirs ("" if they do not), and its members before and after."""
 
     group: str
     joined: str
@@ -113,20 +111,20 @@ def lines(report: ScaleReport) -> Iterator[str]:
     kept = report.ranks - len(report.removed)
     yield titled("ranks", f"{report.ranks} -> {report.ranks_then}, {report.copies} copies of {kept}")
     alike = defaultdict[tuple[object, ...], list[GroupLine]](list)
-    for one in report.groups:
-        alike[one.group.partition(", ")[2], one.joined, one.members, one.members_then].append(one)
+    for line in report.groups:
+        alike[line.group.partition(", ")[2], line.joined, line.members, line.members_then].append(line)
     for groups in alike.values():
         first, more = groups[0], len(groups) - 1
-        others = f" and {more} more" if more else ""
+        more_groups = f" and {more} more" if more else ""
         became = (
             f"joined, {first.joined}: {first.members} -> {first.members_then} members"
             if first.joined
             else "in each copy"
         )
-        yield titled("group", f"{first.group}{others}; {became}")
+        yield titled("group", f"{first.group}{more_groups}; {became}")
     of_kind = defaultdict[tuple[object, ...], list[LengthLine]](list)
-    for line in report.lengths:
-        of_kind[line.collective, line.members, line.members_then, line.fitted_to].append(line)
+    for length in report.lengths:
+        of_kind[length.collective, length.members, length.members_then, length.fitted_to].append(length)
     for same in of_kind.values():
         yield titled("lengths", _length_text(same))
     yield titled("written", f"{report.ranks_then} graphs, {report.nodes:,} nodes, {report.bytes / 1e6:,.1f} MB")
@@ -137,8 +135,8 @@ def _length_text(same: Sequence[LengthLine]) -> str:
     what = f"{sum(line.collectives for line in same)} {first.collective} of {first.members} -> {first.members_then} members"
     if not first.fitted_to:
         return f"{what}: as before, as none was measured"
-    latency, known = _range([line.step_ns for line in same]), [line.gb_s for line in same if line.gb_s]
-    bandwidth = f"{_range(known)} GB/s" if known else "any bandwidth"
+    latency, bandwidths = _range([line.step_ns for line in same]), [line.gb_s for line in same if line.gb_s]
+    bandwidth = f"{_range(bandwidths)} GB/s" if bandwidths else "any bandwidth"
     error = max(line.off_pct for line in same)
     return (
         f"{what}: {latency} ns a step, {bandwidth}; {first.fitted_to}, half of the {first.transfers} measured"
@@ -147,5 +145,5 @@ def _length_text(same: Sequence[LengthLine]) -> str:
 
 
 def _range(values: Sequence[float]) -> str:
-    least, most = f"{min(values):g}", f"{max(values):g}"
-    return least if least == most else f"{least} to {most}"
+    smallest, largest = f"{min(values):g}", f"{max(values):g}"
+    return smallest if smallest == largest else f"{smallest} to {largest}"

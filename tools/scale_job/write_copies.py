@@ -42,8 +42,8 @@ def write_copies(task: CopyTask) -> Written:
     graph = resized(ExecutionGraph.read(str(task.source)), task.plan.ranks[task.rank])
     size = 0
     for copy in task.copies:
-        one = copied(graph, task.plan, copy)
-        path = task.folder / f"{GRAPHS}.{one.metadata['rank']}.et"
-        one.write(str(path))
+        copied_graph = copied(graph, task.plan, copy)
+        path = task.folder / f"{GRAPHS}.{copied_graph.metadata['rank']}.et"
+        copied_graph.write(str(path))
         size += path.stat().st_size
     return Written(len(graph) * len(task.copies), size)

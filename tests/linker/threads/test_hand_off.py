@@ -11,7 +11,7 @@ from execgraph.linker.threads import thread_handoffs
 from execgraph.schema.columns import ABSENT, TOLERANCE
 from execgraph.schema.linked import Provenance, ThreadHandoffs
 from execgraph.schema.machine import ANY_THREAD
-from support.effort import Counted, format_counts, growth
+from support.effort import Counted, counting_columns, growth
 from support.tables import Called, Op, calls, column, ops
 
 MAIN, WORKER, OTHER = 1, 2, 3
@@ -262,8 +262,8 @@ def many_threads(count: int, *, recorded: bool) -> Callable[[], ThreadHandoffs]:
         name = BACKWARD if recorded else "aten::mm"
         rows.append(Op("aten::mm", at, at + 10_000, MAIN, sequence=sequence))
         rows.append(Op(name, at + 11_000, at + 80_000, WORKER + worker, sequence=sequence))
-    table, parent = format_counts(ops(*rows)), np.full(len(rows), -1).view(Counted)
-    made = format_counts(replace(calls(*(Called(row.start, row.start + 1) for row in rows)), thread=table.thread))
+    table, parent = counting_columns(ops(*rows)), np.full(len(rows), -1).view(Counted)
+    made = counting_columns(replace(calls(*(Called(row.start, row.start + 1) for row in rows)), thread=table.thread))
     return lambda: thread_handoffs(table, parent, made, (), column())
 
 

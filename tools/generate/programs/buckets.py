@@ -15,9 +15,7 @@ SCALE = Activity(
 
 
 class Buckets:
-    """`layers` of `inputs` by `outputs` weights and their biases share buckets of `per_bucket` layers, whose views
-    are the gradients.
-    """
+    """Gradient buckets, each shared by `per_bucket` layers of `inputs` × `outputs` weights and their biases."""
 
     def __init__(self, communicator: Communicator, shapes: list[tuple[int, int]], per_bucket: int = 2) -> None:
         self._communicator, self._process = communicator, communicator.process
@@ -32,14 +30,14 @@ class Buckets:
         bucket = number // self._per_bucket
         members = self._shapes[bucket * self._per_bucket : (bucket + 1) * self._per_bucket]
         size = sum((inputs + 1) * outputs for inputs, outputs in members)
-        whole = self._process.tensor(f"bucket {self._communicator.stream} {bucket}", size)
+        flat = self._process.tensor(f"bucket {self._communicator.stream} {bucket}", size)
 
         def on_gradient(script: Script, parameter: Tensor, gradient: Tensor) -> None:
             offset = self._filled.get(bucket, 0)
             self._filled[bucket] = offset + parameter.numel
-            self._scale(script, parameter, gradient, whole, offset)
-            if self._filled[bucket] == whole.numel:
-                self._works.append(self._communicator.all_reduce(script, whole))
+            self._scale(script, parameter, gradient, flat, offset)
+            if self._filled[bucket] == flat.numel:
+                self._works.append(self._communicator.all_reduce(script, flat))
 
         return on_gradient
 
@@ -67,9 +65,7 @@ def layer_buckets(communicator: Communicator, layers: int) -> Buckets:
 
 
 def replica_buckets(process: Process, of: int, description: str, layers: int) -> list[Buckets]:
-    """Returns the buckets of what a rank shares with its replicas, of which each `of` ranks have one; none for a rank
-    without any.
-    """
+    """Returns the buckets that a rank shares with its replicas, one in every `of` ranks; none without replicas."""
     group = replica_groups(process.size.ranks, of, description)[process.rank % of]
     return [layer_buckets(Communicator(process, group, REPLICAS_STREAM), layers)] if len(group.ranks) > 1 else []
 
@@ -86,5 +82,5 @@ def finish_all(buckets: Sequence[Buckets], script: Script) -> None:
 
 
 def views_of(buckets: Sequence[Buckets]) -> dict[Tensor, Tensor]:
-    """Returns by parameter the gradient that the optimizer takes."""
+    """Returns the gradients that the optimizer takes, by parameter."""
     return {parameter: view for of_group in buckets for parameter, view in of_group.views.items()}

@@ -99,9 +99,7 @@ def moe(process: Process) -> Iterator[None]:
 
 
 def uneven(process: Process) -> Iterator[None]:
-    """Mixture of experts of which some get more tokens than others: every rank sends every other as many as it has for
-    it.
-    """
+    """Mixture of experts with uneven load: every rank sends every other as many tokens as it has for it."""
     yield from _mixture(process, Communicator(process, world(process.size.ranks), EXCHANGE_STREAM), _spread)
 
 
@@ -113,9 +111,7 @@ def _spread(ranks: int, tokens: int, layer: int) -> tuple[Rows, ...]:
 
 
 def moe_dp(process: Process) -> Iterator[None]:
-    """Mixture of experts, data parallel: gradients of what all ranks share are all-reduced among all, an expert's among
-    its replicas.
-    """
+    """Mixture of experts, data parallel: shared gradients are all-reduced among all, an expert's among replicas."""
     size, rank = process.size, process.rank
     experts = next(group for group in expert_groups(size.ranks) if rank in group.ranks)
     of_all = Communicator(process, world(size.ranks), REDUCE_STREAM)
@@ -154,9 +150,7 @@ def _mixture(
 
 
 def halo(process: Process) -> Iterator[None]:
-    """Neighbours swap the borders of their parts, by a send and a receive with one kernel, and compute the inner part
-    meanwhile.
-    """
+    """Neighbours swap borders by a send and a receive in one kernel, and compute the inner part meanwhile."""
     main, size = process.main, process.size
     communicator = Communicator(process, world(size.ranks), EXCHANGE_STREAM)
     for step in steps(process):

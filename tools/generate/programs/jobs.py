@@ -40,9 +40,7 @@ def _replicated_experts(ranks: int) -> tuple[Group, ...]:
 
 
 class Preset(NamedTuple):
-    """A job's program, its size unless told otherwise, its host threads, and its process groups for a number of
-    ranks.
-    """
+    """A job's program, its default size, its host threads, and its process groups for a number of ranks."""
 
     program: Program
     size: Size
@@ -88,8 +86,8 @@ def build_job(
     if name not in presets:
         raise ValueError(f"{name}: no such job, there are {', '.join(presets)}")
     preset = presets[name]
-    given = {"ranks": ranks, "steps": steps, "layers": layers, "tokens": tokens, "hidden": hidden}
-    size = preset.size._replace(**{key: value for key, value in given.items() if value is not None})
+    sizes = {"ranks": ranks, "steps": steps, "layers": layers, "tokens": tokens, "hidden": hidden}
+    size = preset.size._replace(**{key: value for key, value in sizes.items() if value is not None})
     if min(size) < 1:
         raise ValueError(f"{name}: {', '.join(size._fields)} are at least 1")
     if preset.size.ranks > 1 and size.ranks < 2:

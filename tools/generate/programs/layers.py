@@ -1,6 +1,4 @@
-"""Layers, loss, backward and optimizer as PyTorch runs them on one stream: forward ops on the main thread, backward
-ops on the tape.
-"""
+"""Layers, loss, backward and optimizer as PyTorch runs them on one stream."""
 
 from collections.abc import Callable
 

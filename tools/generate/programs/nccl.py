@@ -83,9 +83,7 @@ class Communicator:
         return work
 
     def reduce_scatter(self, script: Script, shard: Tensor, whole: Tensor) -> "Work":
-        """c10d::_reduce_scatter_base_: every rank gets its shard of the sum; each sends and receives (n-1)/n of the
-        whole.
-        """
+        """c10d::_reduce_scatter_base_: every rank gets its shard of the sum and moves (n-1)/n of the whole."""
         scattered = Collective("_reduce_scatter_base", self.group, self.own, (whole, shard), whole.numel, shard.numel)
         work = Work(self, scattered)
         inputs = (shard, whole, OBJECT, OBJECT, True, -1)
@@ -94,9 +92,7 @@ class Communicator:
         return work
 
     def all_to_all(self, script: Script, received: Tensor, sent: Tensor, given: Rows = (), taken: Rows = ()) -> "Work":
-        """c10d::alltoall_base_: `given` rows go to each member and `taken` come from each, equally many where none are
-        told.
-        """
+        """c10d::alltoall_base_: sends `given` rows to each member, receives `taken`; by default equally many."""
         ranks = len(self.group.ranks)
         given_rows, taken_rows = (
             rows or (tensor.shape[0] // ranks,) * ranks for rows, tensor in ((given, sent), (taken, received))

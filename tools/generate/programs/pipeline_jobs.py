@@ -1,6 +1,4 @@
-"""Jobs whose layers are split over ranks: each is a generator that writes one rank's program and yields after each
-step.
-"""
+"""Jobs whose layers are split over ranks: generators of one rank's program that yield after each step."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -43,9 +41,7 @@ def pipeline(process: Process) -> Iterator[None]:
 
 
 def pipeline_dp(process: Process) -> Iterator[None]:
-    """Pipeline parallel in two stages, data parallel: replicas of a stage all-reduce their gradients with the last
-    micro-batch.
-    """
+    """Pipeline of two stages, data parallel: replicas all-reduce their gradients with the last micro-batch."""
     stage = Stage(process.rank % STAGES, STAGES)
     layers = len(stage.layers(process.size.layers))
     yield from _pipelined(process, stage, replica_buckets(process, STAGES, REPLICAS, layers))
@@ -82,8 +78,8 @@ def _pipelined(process: Process, stage: Stage, buckets: Sequence[Buckets]) -> It
 def _stage(process: Process, stage: Stage, x: Tensor, micro: int, buckets: Sequence[Buckets]) -> Tensor:
     """This rank's share of the layers for one micro-batch; the last stage's ends in the loss."""
     width = process.size.hidden
-    for place, layer in enumerate(stage.layers(process.size.layers)):
-        on_gradient = hook_of(next(iter(buckets), None), place)
+    for index, layer in enumerate(stage.layers(process.size.layers)):
+        on_gradient = hook_of(next(iter(buckets), None), index)
         y = linear(process, f"layers.{layer}", x, width, on_gradient, result=f"layers.{layer} of {micro}")
         x = relu(process, f"relu {layer} of {micro}", y)
     return mse_loss(process, x, process.tensor("target", *x.shape)) if stage.is_last else x

@@ -36,9 +36,7 @@ class Size(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node of the autograd graph: its name, the number of its forward op (-1: none), what it gets, what it does,
-    and the hook that follows it.
-    """
+    """A node of the autograd graph: name, number of its forward op (-1: none), input, action, and the hook after it."""
 
     name: str
     sequence: int
@@ -81,25 +79,25 @@ class Process:
 
     def tensor(self, name: str, *shape: int, dtype: str = "float", device: str | None = None) -> Tensor:
         """Returns the tensor of that name, allocated when it is first asked for."""
-        known = self._tensors.get(name)
-        if known is None:
+        existing = self._tensors.get(name)
+        if existing is None:
             self._storages += 1
             where = self.device if device is None else device
             strides = _contiguous(shape)
-            known = Tensor(len(self._tensors), self._storages, shape, strides, 0, dtype, where)
-            self._tensors[name] = known
-        return known
+            existing = Tensor(len(self._tensors), self._storages, shape, strides, 0, dtype, where)
+            self._tensors[name] = existing
+        return existing
 
     def view(
         self, name: str, of: Tensor, *shape: int, strides: tuple[int, ...] | None = None, offset: int = 0
     ) -> Tensor:
         """Returns a tensor on the storage of another one."""
-        known = self._tensors.get(name)
-        if known is None:
+        existing = self._tensors.get(name)
+        if existing is None:
             order = _contiguous(shape) if strides is None else strides
-            known = of._replace(id=len(self._tensors), shape=shape, strides=order, offset=offset)
-            self._tensors[name] = known
-        return known
+            existing = of._replace(id=len(self._tensors), shape=shape, strides=order, offset=offset)
+            self._tensors[name] = existing
+        return existing
 
     def gradient(self, of: Tensor) -> Tensor:
         """Returns the gradient of a tensor, of the same shape."""
@@ -119,7 +117,7 @@ class Process:
         return self._sequence - 1
 
     def next_communication(self, channel: tuple[object, ...]) -> int:
-        """Returns numbers the communications of a group, or the messages from one rank to another, from 1."""
+        """Numbers the communications of a group, or the messages from one rank to another, from 1."""
         self._communications[channel] = self._communications.get(channel, 0) + 1
         return self._communications[channel]
 

@@ -42,8 +42,7 @@ GRAPH_LATENCY = 25 / 12
 
 
 class Script:
-    """The program of a thread; `events` numbers the process's CUDA events by name, `stalls` are the random numbers of
-    stalls.
+    """The program of a thread. `events` numbers the process's CUDA events by name; `stalls` draws random stalls.
 
     Ops that are equal in name and arguments become one object, whatever the step.
     """

@@ -1,5 +1,4 @@
-"""Fully sharded data parallel: a rank holds a shard of each layer's parameters, gathers a layer to use it and gives it
-up after.
+"""Fully sharded data parallel: a rank holds a shard of each layer and gathers a layer only while it uses it.
 
 As FullyShardedDataParallel runs it: the next layer is gathered while one computes, and the gradients of a layer go out
 as shards.
@@ -21,9 +20,7 @@ HEAD = 4
 
 
 class Unit(NamedTuple):
-    """The parameters of a layer as one tensor, padded to whole shards, this rank's shard of it, and the gradients of
-    both.
-    """
+    """A layer's parameters as one tensor padded to whole shards, this rank's shard, and the gradients of both."""
 
     whole: Tensor
     shard: Tensor
@@ -43,12 +40,13 @@ class Shards:
 
     def _unit(self, layer: int, inputs: int, outputs: int) -> Unit:
         process, ranks = self._process, len(self._communicator.group.ranks)
-        own = -(-(inputs + 1) * outputs // ranks)
-        whole = process.tensor(f"unit {layer}", own * ranks)
-        process.view(f"layers.{layer}.weight", whole, outputs, inputs)
-        process.view(f"layers.{layer}.bias", whole, outputs, offset=inputs * outputs)
-        shard, gradients = process.tensor(f"shard {layer}", own), process.tensor(f"gradients {layer}", own * ranks)
-        return Unit(whole, shard, gradients, process.tensor(f"shard of gradients {layer}", own))
+        shard_size = -(-(inputs + 1) * outputs // ranks)
+        full = process.tensor(f"unit {layer}", shard_size * ranks)
+        process.view(f"layers.{layer}.weight", full, outputs, inputs)
+        process.view(f"layers.{layer}.bias", full, outputs, offset=inputs * outputs)
+        shard = process.tensor(f"shard {layer}", shard_size)
+        gradients = process.tensor(f"gradients {layer}", shard_size * ranks)
+        return Unit(full, shard, gradients, process.tensor(f"shard of gradients {layer}", shard_size))
 
     def gather(self, script: Script, layer: int) -> None:
         """Begins to gather a layer, if it is there and not on its way."""
@@ -92,9 +90,7 @@ class Shards:
 
 
 def sharded(process: Process) -> Iterator[None]:
-    """Sharded data parallel: a layer is all-gathered before it is used, its gradients are reduce-scattered after,
-    prefetched.
-    """
+    """Sharded data parallel: layers are all-gathered before use, gradients reduce-scattered after, prefetched."""
     size = process.size
     widths = [*[size.hidden] * size.layers, max(1, size.hidden // HEAD)]
     shards = Shards(Communicator(process, world(size.ranks), STREAM), [(size.hidden, width) for width in widths])

@@ -36,7 +36,7 @@ def batch(process: Process, name: str = "batch") -> Tensor:
 
 
 def simple(process: Process) -> Iterator[None]:
-    """Yields one stream: forward, backward, optimizer; loss.item() in every second step."""
+    """One stream: forward, backward, optimizer; loss.item() in every second step."""
     for step in steps(process):
         loss = model(process, batch(process))
         backward(process, loss)
@@ -47,14 +47,12 @@ def simple(process: Process) -> Iterator[None]:
 
 
 def hostbound(process: Process) -> Iterator[None]:
-    """Returns as simple, with kernels so short that the device waits for the host."""
+    """As simple, with kernels so short that the device waits for the host."""
     return simple(process)
 
 
 def event_sync(process: Process) -> Iterator[None]:
-    """Yields the host waits for the event behind the forward pass of the step before: long past, unless the device
-    falls behind.
-    """
+    """The host waits for an event behind the forward pass before: long past, unless the device falls behind."""
     main = process.main
     for step in steps(process):
         if step:
@@ -67,7 +65,7 @@ def event_sync(process: Process) -> Iterator[None]:
 
 
 def towers(process: Process) -> Iterator[None]:
-    """Yields two models on streams of their own, whose backward passes run at once, on an autograd thread each."""
+    """Two models on streams of their own, whose backward passes run at once, on an autograd thread each."""
     main, layers = process.main, process.size.layers
     for step in steps(process):
         main.record("stepped", COMPUTE)

@@ -72,8 +72,8 @@ class Stream:
     def wait_for(self, sources: Iterable[Running]) -> None:
         """Of several sources on one stream the last one says all."""
         for source in sources:
-            known = self.waits.get(source.stream)
-            if known is None or known.row < source.row:
+            earlier = self.waits.get(source.stream)
+            if earlier is None or earlier.row < source.row:
                 self.waits[source.stream] = source
 
     def pending(self) -> tuple[Running, ...]:
@@ -82,9 +82,7 @@ class Stream:
         return (*tail, *self.waits.values(), *self.branches)
 
     def oldest_in_queue(self) -> tuple[Running, Running | None] | None:
-        """Returns the launch that has to start before another one fits into the queue, if the queue may be full, and
-        the one before it.
-        """
+        """Returns, if the queue may be full, the launch that has to start before another fits, and its predecessor."""
         return self.queue[0] if len(self.queue) == QUEUE_LIMIT else None
 
     def append(self, activity: Running) -> None:
@@ -130,11 +128,11 @@ class Devices:
     def start_next(self) -> None:
         """Starts the activity that is ready next; none may be submitted later that would be ready before it."""
         ready, _, _, activity = heapq.heappop(self._ready)
-        places = self._busy_until[activity.rank] if activity.rendezvous is None else []
-        activity.start = activity.table.start[activity.row] = max(ready, places[0]) if places else ready
+        running = self._busy_until[activity.rank] if activity.rendezvous is None else []
+        activity.start = activity.table.start[activity.row] = max(ready, running[0]) if running else ready
         for ended in self._ended_by(activity):
-            if places:
-                heapq.heapreplace(places, ended.end)
+            if running:
+                heapq.heapreplace(running, ended.end)
             for follower in ended.followers:
                 follower.open -= 1
                 if not follower.open:
@@ -145,14 +143,14 @@ class Devices:
 
     def _ended_by(self, activity: Running) -> Sequence[Running]:
         """Returns the activities whose end is certain now that this one has its start."""
-        together = [activity]
+        members = [activity]
         if activity.rendezvous is not None:
-            together = self._met.setdefault(activity.rendezvous.key, [])
-            together.append(activity)
-            if len(together) < activity.rendezvous.members:
+            members = self._met.setdefault(activity.rendezvous.key, [])
+            members.append(activity)
+            if len(members) < activity.rendezvous.members:
                 return ()
             del self._met[activity.rendezvous.key]
-        end = max(member.start for member in together) + max(member.ns for member in together)
-        for member in together:
+        end = max(member.start for member in members) + max(member.ns for member in members)
+        for member in members:
             member.end = member.table.end[member.row] = end
-        return together
+        return members

@@ -1,6 +1,4 @@
-"""Launches of a host thread: of one activity, whose call stands still while the stream's queue is full, and of a CUDA
-graph.
-"""
+"""Launches of a host thread: of one activity, which blocks while the stream's queue is full, and of a CUDA graph."""
 
 from collections.abc import Sequence
 

@@ -49,9 +49,7 @@ def _taking(names: tuple[str, ...]) -> "Callable[[Table], tuple[array[int], ...]
 
 @dataclass(slots=True)
 class Ops(Table):
-    """`op` is the position in RankRun.op_table, `forward_open` the row that was open on the thread whose op is
-    differentiated.
-    """
+    """`op` is an index of RankRun.op_table, `forward_open` the open row on the thread of the differentiated op."""
 
     op: "array[int]" = field(default_factory=_column)
     thread: "array[int]" = field(default_factory=_column)
@@ -77,9 +75,7 @@ class Calls(Table):
 
 @dataclass(slots=True)
 class Activities(Table):
-    """`activity` is the position in RankRun.activity_table, `node` the id in the graph that was launched (0: no
-    graph).
-    """
+    """`activity` is an index of RankRun.activity_table, `node` the id in the launched graph (0: no graph)."""
 
     activity: "array[int]" = field(default_factory=_column)
     stream: "array[int]" = field(default_factory=_column)
@@ -92,9 +88,7 @@ class Activities(Table):
 
 @dataclass(slots=True)
 class Synchronisations(Table):
-    """What CUPTI records of a call that waits: `kind` in SYNC_KINDS; the stream that waits, the event and where it
-    was recorded.
-    """
+    """CUPTI's record of a waiting call: `kind` in SYNC_KINDS, the waiting stream, the event and where it was made."""
 
     kind: "array[int]" = field(default_factory=_column)
     call: "array[int]" = field(default_factory=_column)
@@ -118,9 +112,7 @@ class Edges(Table):
 
 @dataclass(slots=True)
 class ThreadHandoffs(Table):
-    """Thread `source` gave an item at `given` which thread `target` had from `taken` on; `waited` is 1 if it had to
-    wait for it.
-    """
+    """Thread `source` gave at `given` what `target` took at `taken`; `waited` is 1 if the target had to wait."""
 
     source: "array[int]" = field(default_factory=_column)
     given: "array[int]" = field(default_factory=_column)
@@ -131,9 +123,7 @@ class ThreadHandoffs(Table):
 
 @dataclass(slots=True)
 class RankRun:
-    """The run of one rank. `event_waits`, `graph_order` lead from activity to activity, `host_waits` from call to
-    awaited activity.
-    """
+    """The run of one rank. `event_waits` and `graph_order` join activities, `host_waits` calls and activities."""
 
     rank: int
     op_table: list[Op] = field(default_factory=list)
@@ -154,10 +144,10 @@ class RankRun:
         return len(self.ops) + len(self.calls) + len(self.activities)
 
     def period(self) -> "TimeSpan":
-        """Returns from the first start to the last end of an op, call or activity, step annotations aside."""
-        own = ~np.array([op.is_step for op in self.op_table], bool)[as_numpy(self.ops.op)]
-        starts = [as_numpy(self.ops.start)[own], as_numpy(self.calls.start), as_numpy(self.activities.start)]
-        ends = [as_numpy(self.ops.end)[own], as_numpy(self.calls.end), as_numpy(self.activities.end)]
+        """Returns the time from the first start to the last end of an op, call or activity, without step annotations."""
+        is_op = ~np.array([op.is_step for op in self.op_table], bool)[as_numpy(self.ops.op)]
+        starts = [as_numpy(self.ops.start)[is_op], as_numpy(self.calls.start), as_numpy(self.activities.start)]
+        ends = [as_numpy(self.ops.end)[is_op], as_numpy(self.calls.end), as_numpy(self.activities.end)]
         return TimeSpan(
             min((int(times.min()) for times in starts if len(times)), default=0),
             max((int(times.max()) for times in ends if len(times)), default=0),
@@ -184,7 +174,7 @@ class Run:
     ranks: Sequence[RankRun]
 
     def period(self) -> TimeSpan:
-        """Returns from the first start to the last end on any rank."""
+        """Returns the time from the first start to the last end on any rank."""
         periods = [rank.period() for rank in self.ranks]
         return TimeSpan(min(one.start for one in periods), max(one.end for one in periods))
 

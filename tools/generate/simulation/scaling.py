@@ -7,8 +7,7 @@ from ...replay import Bound, NodeClass, Scale, parse_scale
 
 
 class Factors:
-    """Looks factors up by name and class; `scale` has `class:NAME` or a regular expression as keys, and factors
-    multiply.
+    """Factors by name and class: `scale` has `class:NAME` or a regular expression as keys; factors multiply.
 
     Raises ValueError for a class, an expression or a factor that is none.
 
@@ -23,11 +22,11 @@ class Factors:
 
     def of(self, name: str, kind: str) -> float:
         """Returns the product of all factors that apply to a name of a class, 1 if none does."""
-        known = self._known.get((name, kind))
-        if known is None:
-            applying = (one.factor for one in self._scale if _applies(one, name, kind))
-            known = self._known[name, kind] = math.prod(applying, start=1.0)
-        return known
+        factor = self._known.get((name, kind))
+        if factor is None:
+            applying = (scaled.factor for scaled in self._scale if _applies(scaled, name, kind))
+            factor = self._known[name, kind] = math.prod(applying, start=1.0)
+        return factor
 
 
 def _applies(scale: Scale, name: str, kind: str) -> bool:

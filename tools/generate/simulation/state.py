@@ -87,24 +87,20 @@ class Simulation:
         """Puts a thread among those that can go on."""
         heapq.heappush(self.ready, (thread.time, thread.number, thread))
 
-    def host_ns(self, thread: Thread, alone: str, ns: int) -> int:
-        """Returns how long host work lasts. It belongs to the innermost open op, and goes by the name `alone` where
-        there is none.
-        """
+    def host_ns(self, thread: Thread, name: str, ns: int) -> int:
+        """Returns how long host work of the innermost open op lasts; `name` stands for it where no op is open."""
         factor = thread.factors[-1] if thread.factors else None
-        return round(ns * (self.factors.of(alone, HOST) if factor is None else factor))
+        return round(ns * (self.factors.of(name, HOST) if factor is None else factor))
 
     def call(self, thread: Thread, name: str, ns: int) -> int:
-        """Returns records a call that starts now and lasts `ns` if nothing holds it up; returns its row."""
+        """Records a call that starts now and lasts `ns` if nothing holds it up; returns its row."""
         process, start = thread.process, thread.time
         thread.time += self.host_ns(thread, name, ns)
         code = process.code(name, process.record.call_names)
         return process.record.calls.append(code, thread.index, start, thread.time, thread.op)
 
     def when_known(self, thread: Thread, sources: Sequence[Running], finish: Callable[[], None]) -> bool:
-        """Returns calls `finish` once the ends of all sources are known. False if that is later; the thread is woken
-        then.
-        """
+        """Calls `finish` once the ends of all sources are known; False if that is later, when it wakes the thread."""
         unknown = [source for source in sources if source.end == NONE]
         if not unknown:
             finish()

@@ -24,8 +24,8 @@ def get_item(simulation: Simulation, thread: Thread, get: Get) -> bool:
     if not queue.items:
         queue.getters.append((thread, get.wake_ns))
         return False
-    giver, given = queue.items.popleft()
-    _record(giver, given, thread, waited=False)
+    giver, given_at = queue.items.popleft()
+    _record(giver, given_at, thread, waited=False)
     if queue.putters:
         _resume(simulation, queue.putters.popleft(), get.wake_ns, thread)
     return True
@@ -38,5 +38,5 @@ def _resume(simulation: Simulation, waiting: Thread, wake_ns: int, by: Thread) -
     simulation.wake(waiting)
 
 
-def _record(giver: Thread, given: int, taker: Thread, waited: bool) -> None:
-    giver.process.record.handoffs.append(giver.index, given, taker.index, taker.time, int(waited))
+def _record(giver: Thread, given_at: int, taker: Thread, waited: bool) -> None:
+    giver.process.record.handoffs.append(giver.index, given_at, taker.index, taker.time, int(waited))

@@ -1,6 +1,4 @@
-"""Events and waits of a host thread: it records events, has streams wait for them, waits for the device itself, or asks
-for an event.
-"""
+"""Events and waits of a host thread: records, stream waits, waits for the device, and event queries."""
 
 from collections.abc import Sequence
 
@@ -29,7 +27,7 @@ def record_event(simulation: Simulation, thread: Thread, record: RecordEvent) ->
 
 
 def wait_event(simulation: Simulation, thread: Thread, wait: WaitEvent) -> bool:
-    """Returns what the stream is given from now on waits for the event. Always True: the thread goes on."""
+    """Makes later work of the stream wait for the event. Always True: the thread goes on."""
     process, event = thread.process, thread.process.events[wait.event]
     call = simulation.call(thread, "cudaStreamWaitEvent", wait.ns)
     process.record.syncs.append(STREAM_WAIT, call, wait.stream, wait.event, event.stream, event.call)
@@ -69,9 +67,7 @@ def _waiting_call(
 def await_activities(
     simulation: Simulation, thread: Thread, call: int, sources: Sequence[Running], return_ns: int
 ) -> bool:
-    """Ends a call `return_ns` after the last of the sources, or after now; False if the sources' ends are not known
-    yet.
-    """
+    """Ends a call `return_ns` after the last source ends, or after now; False if the ends are not known yet."""
     calls, waits = thread.process.record.calls, thread.process.record.host_waits
     name = thread.process.record.call_names[calls.name[call]]
     for source in sources:

@@ -55,18 +55,14 @@ KERNEL_SHAPE = (
 
 
 class SyncRecords(NamedTuple):
-    """Whether CUPTI records synchronisation (`on`), and whether its records know where an event was recorded
-    (`resolved`).
-    """
+    """Whether CUPTI records synchronisation (`on`), and where events were recorded (`resolved`)."""
 
     on: bool = True
     resolved: bool = True
 
 
 class _Seen(NamedTuple):
-    """A rank's run and how its profiler sees it: rows in the machine's resolution, the device's clock, which activities
-    are shown.
-    """
+    """A rank's run as its profiler sees it: the machine's resolution, the device's clock, the activities shown."""
 
     run: RankRun
     who: Identity
@@ -84,8 +80,7 @@ class _Seen(NamedTuple):
 def write_device_trace(
     run: RankRun, who: Identity, machine: Machine, path: str, sync: SyncRecords, stacks: int = 0
 ) -> None:
-    """Writes the trace in pieces, in time linear in the events, with so many of Python's calls (`stacks`) for each op
-    called.
+    """Writes the trace in pieces, in time linear in the events, with `stacks` calls of Python per called op.
 
     Raises DataError when the file cannot be written.
     """
@@ -168,9 +163,7 @@ def _calls_and_activities(seen: _Seen, sync: SyncRecords) -> Iterator[str]:
 
 
 def _linked_ops(run: RankRun) -> "array[int]":
-    """Returns for each op the innermost one around it, itself included, that is no annotation: what device rows are
-    linked to.
-    """
+    """Returns for each op the innermost enclosing one (or itself) that is no annotation, for links of device rows."""
     linked = array("q", bytes(8 * len(run.ops)))
     for row, parent in enumerate(run.ops.parent):
         if not run.op_table[run.ops.op[row]].annotation:
@@ -209,10 +202,10 @@ def _sync_record(seen: _Seen, row: int, link: str, resolved: bool) -> Iterator[s
     lane = stream + STREAM_SYNC_LANE if kind == STREAM_SYNC else stream if kind == STREAM_WAIT else WAIT_LANE
     args = f'{link}"cuda_sync_kind": "{SYNC_KINDS[kind]}", '
     if kind in (EVENT_SYNC, STREAM_WAIT):
-        known = resolved and syncs.recorded_by[row] != NONE
+        is_known = resolved and syncs.recorded_by[row] != NONE
         args += (
-            f'"wait_on_stream": {syncs.recorded_on[row] if known else -1}, '
-            f'"wait_on_cuda_event_record_corr_id": {correlation(syncs.recorded_by[row]) if known else -1}, '
+            f'"wait_on_stream": {syncs.recorded_on[row] if is_known else -1}, '
+            f'"wait_on_cuda_event_record_corr_id": {correlation(syncs.recorded_by[row]) if is_known else -1}, '
             f'"wait_on_cuda_event_id": {syncs.event[row]}, '
         )
     args += f'"stream": {stream}, "correlation": {correlation(call)}, "device": {device}, "context": {CONTEXT}'
@@ -229,16 +222,16 @@ def _sync_record(seen: _Seen, row: int, link: str, resolved: bool) -> Iterator[s
 def _stream_annotations(seen: _Seen) -> Iterator[str]:
     """Yields for each annotation that is the innermost one around launches a row on each of their streams."""
     run = seen.run
-    around = array("q", bytes(8 * len(run.ops)))
+    annotation_of = array("q", bytes(8 * len(run.ops)))
     for row, parent in enumerate(run.ops.parent):
         annotation = run.op_table[run.ops.op[row]].annotation
-        around[row] = row if annotation else around[parent] if parent != NONE else NONE
+        annotation_of[row] = row if annotation else annotation_of[parent] if parent != NONE else NONE
     spans: dict[tuple[int, int], tuple[int, int]] = {}
     activities = run.activities
     for row, call in enumerate(activities.call):
         op = run.calls.op[call]
-        if op != NONE and around[op] != NONE and seen.shown[row]:
-            key, (start, end) = (around[op], activities.stream[row]), seen.device_span(row)
+        if op != NONE and annotation_of[op] != NONE and seen.shown[row]:
+            key, (start, end) = (annotation_of[op], activities.stream[row]), seen.device_span(row)
             first, last = spans.get(key, (start, end))
             spans[key] = min(start, first), max(end, last)
     for (op, stream), (start, end) in spans.items():

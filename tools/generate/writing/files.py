@@ -29,8 +29,7 @@ def write_traces(
     compress: bool = False,
     makespans: Mapping[str, int] | None = None,
 ) -> list[RankFiles]:
-    """Writes `host_rank{N}.json`, `device_rank{N}.json` (with .gz if compressed) and `truth.json` and returns their
-    paths by rank.
+    """Writes the host and device trace of each rank (.gz if compressed) and truth.json; returns paths by rank.
 
     Without `sync_records` the device trace has no cuda_sync rows; without `resolved_events` these do not know where
     an event was recorded, as from CUDA 12.9 on. With `stacks` it has so many of Python's calls for each op that Python
@@ -44,11 +43,11 @@ def write_traces(
     files = []
     for rank in run.ranks:
         who = identify(run.job, rank.rank)
-        own = RankFiles(target / f"host_rank{rank.rank}{suffix}", target / f"device_rank{rank.rank}{suffix}")
-        write_host_trace(rank, who, str(own.host))
+        paths = RankFiles(target / f"host_rank{rank.rank}{suffix}", target / f"device_rank{rank.rank}{suffix}")
+        write_host_trace(rank, who, str(paths.host))
         write_device_trace(
-            rank, who, run.job.machine, str(own.device), SyncRecords(sync_records, resolved_events), stacks
+            rank, who, run.job.machine, str(paths.device), SyncRecords(sync_records, resolved_events), stacks
         )
-        files.append(own)
+        files.append(paths)
     write_truth(run, str(target / "truth.json"), makespans or {})
     return files

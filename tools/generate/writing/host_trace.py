@@ -51,7 +51,8 @@ class _Nodes:
         self._ids = self._number()
         self._inputs = [self._arguments(op.inputs) for op in run.op_table]
         self._texts = [
-            (text(own), text(self._arguments(op.outputs))) for own, op in zip(self._inputs, run.op_table, strict=True)
+            (text(inputs), text(self._arguments(op.outputs)))
+            for inputs, op in zip(self._inputs, run.op_table, strict=True)
         ]
 
     def _next_id(self) -> int:

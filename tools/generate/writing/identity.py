@@ -29,8 +29,8 @@ def identify(job: Job, rank: int) -> Identity:
     """Returns ids as an operating system might have given them; no two ranks share a pid."""
     pid = 41_000 + 64 * rank
     tids = (pid, *(pid + 20 + thread for thread in range(1, len(job.threads))))
-    own = tuple(group for group in job.groups if rank in group.ranks)
-    return Identity(rank, job.ranks, pid, rank % DEVICES_PER_NODE, tids, own)
+    groups = tuple(group for group in job.groups if rank in group.ranks)
+    return Identity(rank, job.ranks, pid, rank % DEVICES_PER_NODE, tids, groups)
 
 
 def correlation(call: int) -> int:

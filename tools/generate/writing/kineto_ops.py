@@ -54,9 +54,7 @@ def _own_args(run: RankRun, row: int) -> str:
 
 
 def _forward_backward(run: RankRun) -> dict[int, int]:
-    """Returns by op row the number of its flow, negative where it ends: from the last forward op of a sequence number
-    to its backward op.
-    """
+    """Returns each op's flow from a forward op to its backward op, negative where it ends."""
     ops = run.ops
     forward: dict[tuple[int, int], int] = {}
     flows: dict[int, int] = {}

@@ -1,6 +1,4 @@
-"""The rows of Python's calls in a device trace, as `with_stack=True` records them: they stand together, behind those of
-ops.
-"""
+"""The rows of Python's calls in a device trace, as `with_stack=True` records them, after those of ops."""
 
 from collections.abc import Iterator
 from itertools import cycle, islice

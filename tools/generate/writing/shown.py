@@ -8,8 +8,7 @@ from ..simulation import RankRun, as_numpy
 
 
 def shown(run: RankRun, machine: Machine) -> Bool:
-    """Returns all but the share whose records were lost: those that ended one after the other, somewhere within the
-    run.
+    """Returns which activities are shown: all but a lost share, which ended one after the other within the run.
 
     Their launch calls are shown, as the profiler keeps records of calls and of activities apart.
     """

@@ -30,9 +30,7 @@ Key = tuple[int, int]
 
 
 def write_truth(run: Run, path: str, makespans: Mapping[str, int]) -> None:
-    """Writes the truth in pieces; `makespans` are those of changed jobs, by scaling. Raises DataError if it cannot be
-    written.
-    """
+    """Writes truth.json in pieces; `makespans` are those of changed jobs. Raises DataError if it cannot be written."""
     machine = run.job.machine
     head: dict[str, object] = {"job": run.job.name, "seed": run.job.seed}
     head |= {"machine": asdict(machine)} if machine != DEFAULT else {}
