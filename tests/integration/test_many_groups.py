@@ -24,6 +24,7 @@ from execgraph.tools.analyses import Options, RankTrace
 from execgraph.tools.analyses.kernel_breakdown import kernel_breakdown
 from execgraph.tools.analyses.overlap import communication_computation_overlap
 from execgraph.tools.analyses.overlay import _within_rows
+from execgraph.tools.analyses.rank import Intervals, covered_time
 from execgraph.tools.analyses.step_breakdown import step_breakdown
 from execgraph.tools.analyses.temporal_breakdown import temporal_breakdown
 from execgraph.tools.replay import Kernels, roofs
