@@ -28,7 +28,7 @@ from execgraph.tools.analyses.rank import Intervals, covered_time
 from execgraph.tools.analyses.step_breakdown import step_breakdown
 from execgraph.tools.analyses.temporal_breakdown import temporal_breakdown
 from execgraph.tools.replay import Kernels, roofs
-from execgraph.tools.replay.device_room import Problem, ends_with_room
+from execgraph.tools.replay.device_room import Problem, ends_with_limited_slots
 from execgraph.tools.replay.workload import DeviceSlots
 from support import references
 from support.effort import Counted, counting_columns, growth
@@ -144,7 +144,7 @@ def ties_on_a_full_device(count: int) -> Work:
             return count
 
     work: Any = FullDevice()
-    return lambda: ends_with_room(problem, work)
+    return lambda: ends_with_limited_slots(problem, work)
 
 
 def rank_of(count: int) -> RankTrace:

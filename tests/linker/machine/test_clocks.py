@@ -45,7 +45,7 @@ def test_two_impossible_starts_are_damage_whatever_else_the_clock_is_held_to(pos
     assert (clock.offset + clock.drift, clock.error) == ((-30, 0) if possible else (-15, 15))
 
 
-def test_a_shift_of_one_nanosecond_is_told() -> None:
+def test_a_shift_of_one_nanosecond_is_measured() -> None:
     assert clock_from([(1_001, 1), (2_001, 1), (3_001, 1)]).offset == 1
     assert clock_from([], awaiting(2_501, -1)).offset == -1
 
@@ -58,8 +58,8 @@ def test_whole_microseconds_let_calls_return_that_much_early() -> None:
     ran, _ = whole(0)
     for early, offset in ((2_000, 0), (3_000, -1_000)):
         called = calls(*(Called(start, start + 1_000 - early, "cudaDeviceSynchronize") for start in (1_000, 11_000)))
-        found = clock_of(ran_without_calls(ran), called, Awaited(column(0, 1), column(2_000, 12_000)))
-        assert (found.offset, found.error) == (offset, 2_000)
+        clock = clock_of(ran_without_calls(ran), called, Awaited(column(0, 1), column(2_000, 12_000)))
+        assert (clock.offset, clock.error) == (offset, 2_000)
 
 
 def ran_without_calls(ran: Activities) -> Activities:
@@ -151,8 +151,8 @@ COPY = "Memcpy DtoH (Device -> Pageable)"
 
 def awaited(ran: list[Ran], called: list[Called], *records: Synced) -> list[tuple[int, int]]:
     """(call, what it awaited ended) by row."""
-    found = awaited_ends(activities(*ran), calls(*called), syncs(*records))
-    return list(zip(found.call_row.tolist(), found.end.tolist(), strict=True))
+    rows = awaited_ends(activities(*ran), calls(*called), syncs(*records))
+    return list(zip(rows.call_row.tolist(), rows.end.tolist(), strict=True))
 
 
 def test_a_device_synchronisation_awaits_all_that_had_been_launched() -> None:

@@ -1,4 +1,4 @@
-"""What is usual on a machine is told by most of the times that a trace holds, whatever else added to the others."""
+"""What is usual on a machine follows from most of the times in a trace, whatever lengthened the others."""
 
 from random import Random
 
@@ -38,11 +38,11 @@ def test_times_that_something_else_added_to_are_not_usual() -> None:
 def test_up_to_two_thirds_of_waits_do_not_change_what_is_usual(
     latency: int, count: int, share: int, random: Random
 ) -> None:
-    own = [latency + random.randint(0, 300) for _ in range(count)]
+    clean = [latency + random.randint(0, 300) for _ in range(count)]
     waits = [random.randint(4 * latency + 20_000, 10**7) for _ in range(count * share // 20)]
-    found = latency_stats(np.array(own + waits, np.int64))
-    assert latency <= found.median <= latency + 300
-    assert found.upper <= latency + 300 + 3 * 300
+    stats = latency_stats(np.array(clean + waits, np.int64))
+    assert latency <= stats.median <= latency + 300
+    assert stats.upper <= latency + 300 + 3 * 300
 
 
 def test_what_is_usual_is_known_no_better_than_times_are_written() -> None:
@@ -67,8 +67,8 @@ def test_few_times_in_all_are_not_taken_as_narrower_than_on_any_machine() -> Non
 def test_without_times_or_with_few_that_no_machine_takes_it_is_as_on_any_machine(
     table: dict[str, LatencyStats],
 ) -> None:
-    found = of_name(table, "cudaLaunchKernel")
-    assert (found.median, found.upper) == (ANY_MACHINE.median, ANY_MACHINE.upper)
+    stats = of_name(table, "cudaLaunchKernel")
+    assert (stats.median, stats.upper) == (ANY_MACHINE.median, ANY_MACHINE.upper)
 
 
 def test_a_clock_that_drifts_is_shifted_by_more_and_more() -> None:
@@ -87,15 +87,15 @@ def machine(ran: list[Ran], called: list[Called], *records: Synced) -> MachineCa
     return machine_of(activities(*ran), calls(*called), syncs(*records))
 
 
-def found(table: dict[str, LatencyStats]) -> dict[str, tuple[int, int]]:
+def counts_and_medians(table: dict[str, LatencyStats]) -> dict[str, tuple[int, int]]:
     """How often, and how long in the middle, by name."""
-    return {name: (one.count, one.median) for name, one in table.items()}
+    return {name: (stats.count, stats.median) for name, stats in table.items()}
 
 
 def test_a_launch_takes_from_its_call_to_the_start_on_a_free_stream() -> None:
     ran = [Ran(3_001, 9_000, 0), Ran(13_003, 19_000, 1), Ran(17_005, 19_000, 2, stream=20)]
     called = [Called(0, 1_000), Called(10_000, 11_000), Called(12_000, 15_000, "cuLaunchKernel")]
-    assert found(machine(ran, called).launch) == {
+    assert counts_and_medians(machine(ran, called).launch) == {
         "": (3, 2_003),
         "cudaLaunchKernel": (2, 2_002),
         "cuLaunchKernel": (1, 2_005),
@@ -132,30 +132,30 @@ def queued(**changed: int) -> MachineCalibration:
 
 
 def test_a_gap_is_what_passes_between_activities_that_queue() -> None:
-    assert found(queued().gap) == {"": (1, 701), "kernel": (1, 701)}
-    assert found(queued(start=12_000).gap) == {"": (1, 0), "kernel": (1, 0)}
+    assert counts_and_medians(queued().gap) == {"": (1, 701), "kernel": (1, 701)}
+    assert counts_and_medians(queued(start=12_000).gap) == {"": (1, 0), "kernel": (1, 0)}
 
 
 @pytest.mark.parametrize(
-    "held",
+    "changed",
     [{"start": 11_999}, {"other": 12_700}, {"call": -1}, {"returned": 9_998}],
     ids=["overlapping", "without room", "not launched", "launched late"],
 )
-def test_what_was_held_by_something_else_shows_no_gap(held: dict[str, int]) -> None:
+def test_what_was_blocked_by_something_else_shows_no_gap(changed: dict[str, int]) -> None:
     """Launched early is what the usual launch latency had passed for when the one before ended."""
-    assert queued(**held).gap == {}
+    assert queued(**changed).gap == {}
 
 
 def test_an_activity_of_the_first_call_may_show_a_gap() -> None:
     ran = [Ran(100, 80_000), Ran(80_701, 90_000, 0)]
-    assert found(machine(ran, [Called(0, 1_000)]).gap) == {"": (1, 701), "kernel": (1, 701)}
+    assert counts_and_medians(machine(ran, [Called(0, 1_000)]).gap) == {"": (1, 701), "kernel": (1, 701)}
 
 
 def test_a_blocking_call_wakes_after_what_it_awaited_has_ended() -> None:
     ran = [Ran(3_001, 9_000, 0)]
     called = [Called(0, 1_000), Called(2_000, 10_234, DONE), Called(20_000, 21_000, DONE)]
     records = [Synced("Stream Sync", 1, stream=7), Synced("Stream Sync", 2, stream=7)]
-    assert found(machine(ran, called, *records).sync_return_latency) == {"": (1, 1_234), DONE: (1, 1_234)}
+    assert counts_and_medians(machine(ran, called, *records).sync_return_latency) == {"": (1, 1_234), DONE: (1, 1_234)}
 
 
 @pytest.mark.parametrize(("start", "end", "waited"), [(8_999, 9_500, 1), (9_000, 9_500, 0), (8_000, 9_000, 1)])

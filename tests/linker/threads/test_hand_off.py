@@ -166,28 +166,30 @@ def test_one_call_starts_all_workers_of_a_gap_and_ends_when_all_have_returned() 
 def test_a_worker_is_one_by_its_name_or_by_the_thread_that_its_forward_op_ran_on() -> None:
     named = WORK._replace(name="mine", forward=MAIN)
     assert hand_offs(FORWARD, BLOCKED, named) == CALLED_AND_RETURNED
-    assert not any(one.found == "record" for one in hand_offs(FORWARD, BLOCKED, WORK._replace(name="mine")))
+    assert not any(handoff.found == "record" for handoff in hand_offs(FORWARD, BLOCKED, WORK._replace(name="mine")))
 
 
 @pytest.mark.parametrize("sequence", [0, 6])
 def test_callers_share_the_sequence_numbers_of_their_workers(sequence: int) -> None:
     forward, work = FORWARD._replace(sequence=sequence), WORK._replace(sequence=sequence)
     assert hand_offs(forward, BLOCKED, work) == CALLED_AND_RETURNED
-    assert not any(one.found == "record" for one in hand_offs(FORWARD, BLOCKED, WORK._replace(sequence=sequence)))
+    assert not any(
+        handoff.found == "record" for handoff in hand_offs(FORWARD, BLOCKED, WORK._replace(sequence=sequence))
+    )
 
 
 def test_the_caller_is_the_thread_that_shares_most() -> None:
     third = [Op("aten::mm", 1_000 * number, 1_000 * number + 9, OTHER, sequence=5) for number in range(9)]
-    found = hand_offs(FORWARD, BLOCKED, WORK, *third)
-    assert {(one.source, one.target) for one in found if one.found == "record"} == {(OTHER, WORKER)}
+    handoffs = hand_offs(FORWARD, BLOCKED, WORK, *third)
+    assert {(handoff.source, handoff.target) for handoff in handoffs if handoff.found == "record"} == {(OTHER, WORKER)}
 
 
 def test_of_two_threads_that_ran_the_backward_ops_of_each_other_the_larger_one_is_the_caller() -> None:
     rows = [FORWARD, BLOCKED, WORK, Op("aten::mm", 81_000, 82_000, WORKER, sequence=6)]
     other = Op(BACKWARD, 85_000, 90_000, MAIN, sequence=6)
-    found = hand_offs(*rows, other, inside={4: 1})
-    assert found[0] == call(30_000)
-    assert {(one.source, one.target) for one in found} == {(MAIN, WORKER), (WORKER, MAIN)}
+    handoffs = hand_offs(*rows, other, inside={4: 1})
+    assert handoffs[0] == call(30_000)
+    assert {(handoff.source, handoff.target) for handoff in handoffs} == {(MAIN, WORKER), (WORKER, MAIN)}
 
 
 def test_step_marks_and_ops_without_times_do_not_count() -> None:
@@ -230,15 +232,15 @@ def test_a_thread_that_starts_right_after_a_gap_of_the_main_one_began_was_called
 @pytest.mark.parametrize(("idle", "is_called"), [(MEDIAN - 1, False), (MEDIAN, True)])
 def test_a_thread_that_had_just_worked_was_not_called(idle: int, is_called: bool) -> None:
     before = Op("mine", LATER - 50_000, LATER + 100 - idle, WORKER)
-    found = by_timing(100, 200, before)
-    assert (called_by_timing(100, LATER + 100 - idle) in found) == is_called
+    handoffs = by_timing(100, 200, before)
+    assert (called_by_timing(100, LATER + 100 - idle) in handoffs) == is_called
 
 
 @pytest.mark.parametrize(("left", "returns"), [(MOST, False), (MOST - 1, True), (0, True), (-TOLERANCE, True)])
 def test_the_main_thread_goes_on_right_after_a_worker_has_ended(left: int, returns: bool) -> None:
     at = min(LATER - left, LATER)
-    found = by_timing(MOST + 1, LATER - left)
-    assert found == [returned_by_timing(at, LATER)] * returns
+    handoffs = by_timing(MOST + 1, LATER - left)
+    assert handoffs == [returned_by_timing(at, LATER)] * returns
 
 
 def test_the_main_thread_had_been_waiting_since_it_called() -> None:
@@ -247,8 +249,8 @@ def test_the_main_thread_had_been_waiting_since_it_called() -> None:
 
 def test_the_worker_that_ended_last_is_returned_from() -> None:
     last = Op("mine", LATER + MOST + 1, 2 * LATER - 3, OTHER)
-    found = by_timing(MOST + 1, LATER - 5, last)
-    assert found == [HandOff(OTHER, 2 * LATER - 3, MAIN, 2 * LATER - 3, LATER, Provenance.TIMING.value)]
+    handoffs = by_timing(MOST + 1, LATER - 5, last)
+    assert handoffs == [HandOff(OTHER, 2 * LATER - 3, MAIN, 2 * LATER - 3, LATER, Provenance.TIMING.value)]
 
 
 # many threads
