@@ -16,7 +16,7 @@ from ...schema.columns import (
     OpRows,
     RowMap,
 )
-from ...schema.linked import Activities, Calls, DeviceWaits, HostWaits, LinkedTrace, Ops, ThreadHandoffs
+from ...schema.linked import Activities, Calls, DeviceWaits, HostWaits, LinkedTrace, ThreadHandoffs
 from .categories import Role
 from .device_rows import (
     DeviceTrace,
@@ -81,7 +81,8 @@ def select_linked(linked: LinkedTrace, kept: Kept) -> LinkedTrace:
     """Returns the kept rows, and the waits of kept activities and calls; a source that is not kept is -1."""
     op, call = OpRows(_new_rows(kept.ops)), CallRows(_new_rows(kept.calls))
     activity = ActivityRows(_new_rows(kept.activities))
-    ops, calls = _select_ops(linked.ops, kept.ops), select_rows(linked.calls, kept.calls)
+    ops = replace(linked.ops, **_columns(linked.ops, kept.ops), extra=linked.ops.extra.take(kept.ops))
+    calls = select_rows(linked.calls, kept.calls)
     activities = select_rows(linked.activities, kept.activities)
     used = np.zeros(len(linked.communications), np.bool_)
     for rows in (ops.communication_row, activities.communication_row):
@@ -111,7 +112,3 @@ def select_linked(linked: LinkedTrace, kept: Kept) -> LinkedTrace:
 def _new_rows(kept: Bool) -> Int64:
     """Returns for each row its number among the kept ones, -1 for the others."""
     return np.where(kept, np.cumsum(kept) - 1, -1)
-
-
-def _select_ops(ops: Ops, rows: Bool) -> Ops:
-    return replace(ops, **_columns(ops, rows), extra=ops.extra.take(rows))

@@ -38,9 +38,9 @@ def _contradictions(linked: LinkedTrace) -> Iterator[str]:
         yield "a call has no name"
     if (linked.host_waits.call_row < 0).any():
         yield "a wait of the host is in no call"
-    ids, count = np.unique(np.concatenate((linked.ops.id, activities.id)), return_counts=True)
-    if (count > 1).any():
-        yield f"{count[count > 1][0]} nodes have the id {ids[count > 1][0]}"
+    ids, often = np.unique(np.concatenate((linked.ops.id, activities.id)), return_counts=True)
+    if (often > 1).any():
+        yield f"{often[often > 1][0]} nodes have the id {ids[often > 1][0]}"
     if untimed := int((activities.start == ABSENT).sum()):
         yield f"{untimed} activities have no time"
     yield from _wrong_times(linked)
