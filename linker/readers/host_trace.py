@@ -204,6 +204,7 @@ class _Nodes:
         ids, parents, renumbered = _unique_ids(column("id"), column("parent"))
         in_circles = rows_in_circles(ids, parents)
         parents[in_circles] = -1
+        attributes: dict[str, Any] = {name: column(name) for name in INTEGERS}
         pid = integer(top.pid, -1)
         return HostTrace(
             path=path,
@@ -216,7 +217,7 @@ class _Nodes:
             parent=parents,
             name=self._texts["name"].column(),
             schema_text=self._texts["op_schema"].column(),
-            **{name: column(name) for name in INTEGERS},
+            **attributes,
             inputs=self._inputs.column(),
             outputs=self._outputs.column(),
             extra=self._extra.column(),

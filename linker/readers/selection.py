@@ -1,5 +1,6 @@
 """Selects rows of a device or linked trace as a trace of its own; columns that refer to rows follow them."""
 
+from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any, NamedTuple, TypeVar
 
@@ -15,25 +16,13 @@ from ...schema.columns import (
     Int64,
     OpRows,
     RowMap,
+    Table,
 )
-from ...schema.linked import Activities, Calls, DeviceWaits, HostWaits, LinkedTrace, ThreadHandoffs
+from ...schema.linked import LinkedTrace
 from .categories import Role
-from .device_rows import (
-    DeviceTrace,
-    RecordedActivities,
-    RecordedCalls,
-    RecordedEvents,
-    RecordedOps,
-    RecordedPython,
-    RecordedQueueEvents,
-    RecordedSyncs,
-)
+from .device_rows import DeviceTrace
 
-Table = TypeVar(
-    "Table", RecordedOps, RecordedCalls, RecordedActivities, RecordedSyncs, RecordedEvents, RecordedPython, RecordedQueueEvents,
-    Calls, Activities,
-    DeviceWaits, HostWaits, ThreadHandoffs,
-)  # fmt: skip
+AnyTable = TypeVar("AnyTable", bound=Table)
 
 
 class Kept(NamedTuple):
@@ -44,9 +33,10 @@ class Kept(NamedTuple):
     activities: Bool
 
 
-def select_rows(table: Table, rows: Bool | Int64) -> Table:
+def select_rows(table: AnyTable, rows: Bool | Int64) -> AnyTable:
     """Returns the rows of a table of columns."""
-    return type(table)(**_columns(table, rows))
+    table_of: Callable[..., AnyTable] = type(table)
+    return table_of(**_columns(table, rows))
 
 
 def _columns(table: Any, rows: Bool | Int64) -> dict[str, Any]:

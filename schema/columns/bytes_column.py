@@ -103,7 +103,7 @@ class BytesColumn(Sequence[bytes]):
     def of(texts: Iterable[bytes]) -> "BytesColumn":
         """Returns a column of texts, of which each stands in the buffer once.
 
-        >>> Texts.of([b"[1]", b"[]", b"[1]"])[1:]
+        >>> BytesColumn.of([b"[1]", b"[]", b"[1]"])[1:]
         [b'[]', b'[1]']
         """
         listed, places = [*texts], Interner[bytes]()

@@ -87,7 +87,7 @@ class Categorical(SummaryRepr):
     def of(texts: Iterable[str]) -> "Categorical":
         """Returns a column of texts, which are interned.
 
-        >>> Strings.of(["mm", "add", "mm"])
+        >>> Categorical.of(["mm", "add", "mm"])
         Categorical: 3 rows, 2 texts
           texts  'mm', 'add'
         """

@@ -1,6 +1,7 @@
 """Reads a linked file: nodes become columns, ids become rows."""
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -102,11 +103,12 @@ def _activities(table: NodeTable, op_row: OpRows, assumed: bool) -> Activities:
     device, call = table.column("device"), table.column("call")
     if assumed:
         device, call = np.maximum(device, 0), np.where(op_row >= 0, np.arange(table.count), -1)
+    columns: dict[str, Any] = {name: table.column(name) for name in ACTIVITY_COLUMNS}
     return Activities(
         name=table.strings("name"),
         category=table.strings("category"),
         device=device,
-        **{name: table.column(name) for name in ACTIVITY_COLUMNS},
+        **columns,
         call_row=CallRows(call),
         op_row=op_row,
         communication_row=CommunicationRows(table.column("communication")),
