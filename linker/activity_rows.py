@@ -6,6 +6,8 @@ from ..schema.columns import CallRows, CommunicationRows, OpRows
 from ..schema.linked import Activities
 from .readers import DeviceTrace
 
+AS_RECORDED = ["name", "category", "device", "stream", "start", "end", "correlation", "graph_node", "size", "bandwidth"]
+
 
 def activities_of(device: DeviceTrace, call_row: CallRows, op_row: OpRows, largest_id: int = 0) -> Activities:
     """Returns the activities with their launch calls and ops, yet without communications.
@@ -15,16 +17,7 @@ def activities_of(device: DeviceTrace, call_row: CallRows, op_row: OpRows, large
     rows = device.activities
     return Activities(
         id=largest_id + 1 + np.arange(len(rows.start)),
-        name=rows.name,
-        category=rows.category,
-        device=rows.device,
-        stream=rows.stream,
-        start=rows.start,
-        end=rows.end,
-        correlation=rows.correlation,
-        graph_node=rows.graph_node,
-        size=rows.size,
-        bandwidth=rows.bandwidth,
+        **{name: getattr(rows, name) for name in AS_RECORDED},
         call_row=call_row,
         op_row=op_row,
         communication_row=CommunicationRows(np.full(len(rows.start), -1, np.int64)),

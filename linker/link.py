@@ -9,16 +9,7 @@ import numpy as np
 
 from ..schema.columns import CallRows, CommunicationRows, DeviceOpRows, Nesting, OpRows, RowMap, nest
 from ..schema.errors import DataError
-from ..schema.linked import (
-    Activities,
-    Calls,
-    Communications,
-    LinkedTrace,
-    Ops,
-    ProcessGroup,
-    TraceInfo,
-    on_host_clock,
-)
+from ..schema.linked import Activities, Calls, Communications, LinkedTrace, Ops, TraceInfo, on_host_clock
 from ..schema.machine import MachineCalibration
 from ..schema.traces import NO_TENSORS, are_step_marks
 from .activity_rows import activities_of
@@ -34,13 +25,7 @@ from .communication import (
     with_members,
 )
 from .contradictions import contradictions
-from .host_communication import (
-    Transfers,
-    host_communications,
-    host_transfers,
-    messages_in_flight,
-    transfer_waits,
-)
+from .host_communication import host_communications, host_transfers, messages_in_flight, transfer_waits
 from .joined_ops import IN_CIRCLES, cut_circles, join_ops
 from .link_report import report_of
 from .machine import machine_of
@@ -94,10 +79,10 @@ def link(
     device = messages_in_flight(device)
     nesting = nest(device.ops.thread, device.ops.start, device.ops.end, device.ops.event_index)
     nodes = host if host is not None else HostTrace.without_nodes()
-    whole = _link_whole(nodes, device, match, nesting, rank)
-    part, remarks = _part(whole.linked, device, match, window)
-    report = report_of(host, device, match, whole.sync, whole.linked, part, nesting.clipped)
-    report.remarks += whole.contradictions + remarks
+    linked, sync, contradicting = _link_all(nodes, device, match, nesting, rank)
+    part, remarks = _part(linked, device, match, window)
+    report = report_of(host, device, match, sync, linked, part, nesting.clipped)
+    report.remarks += contradicting + remarks
     if host is None:
         report.remarks.append(_without_host(part.linked.ops))
     if device.python is not None and not len(device.python.start):
@@ -152,49 +137,43 @@ class _DeviceSide(NamedTuple):
     collectives: CollectiveOps
 
 
-class _Whole(NamedTuple):
-    """All that both traces hold, how its waits were found, and in what the traces contradict each other."""
-
-    linked: LinkedTrace
-    sync: Synchronisation
-    contradictions: list[str]
-
-
-def _link_whole(
+def _link_all(
     host: HostTrace, device: DeviceTrace, match: Match | None, nesting: Nesting, rank: int | None
-) -> _Whole:
+) -> tuple[LinkedTrace, Synchronisation, list[str]]:
+    """Links all that both traces hold. Returns it, how its waits were found, and the contradictions of the traces."""
     call_op = enclosing_ops(device.calls, device.ops, nesting, are_step_marks(device.ops.name))
     host_side = _host_side(host, device, match, nesting, call_op)
     device_side = _device_side(device, host_side, call_op)
+    ops, op_parent, calls = host_side.ops, host_side.op_parent, host_side.calls
     info = _info(host, device, rank)
-    info.machine = machine_of(device_side.activities, host_side.calls, device.syncs)
-    sentences = [each.sentence for each in contradictions(host, device, device_side.activities.call_row, info.machine)]
+    info.machine = machine_of(device_side.activities, calls, device.syncs)
+    found = contradictions(host, device, device_side.activities.call_row, info.machine)
     sync = _resolve_waits(device, host_side, device_side, info.machine)
-    info.unresolved_waits = _unresolved_count(sync)
-    activities = _without_late_launches(device_side.activities, host_side.calls, info.machine, sync.noted)
+    unresolved = [*sync.guessed.values(), sync.dropped["stream waits whose event was not found"]]
+    info.unresolved_waits = sum(map(len, unresolved))
+    activities = _without_late_launches(device_side.activities, calls, info.machine, sync.noted)
     sync.noted[IN_CIRCLES].extend([-1] * host_side.cut_circles)
-    groups = _process_groups(host, device, sync.noted)
-    transfers = host_transfers(host_side.ops, device, host_side.device_op)
-    waits_for_transfers = transfer_waits(transfers, host_side.calls)
-    sync.noted.update(waits_for_transfers.noted)
+    too_large = sync.noted[MANY_MEMBERS]
+    described = groups_of_host(host.name, host.inputs, sync.noted[UNREADABLE_GROUPS])
+    groups = process_groups([*described, *device.groups], too_large)
+    transfers = host_transfers(ops, device, host_side.device_op)
+    on_device, (on_host, row) = device_side.communications, host_communications(transfers, groups)
+    ops.communication_row = CommunicationRows(np.where(row >= 0, row + len(on_device), -1))
+    communications = Communications.of(chain(on_device, on_host))
+    around_transfers = transfer_waits(transfers, calls)
+    sync.noted.update(around_transfers.noted)
     linked = LinkedTrace(
         info=info,
-        ops=host_side.ops,
-        calls=host_side.calls,
+        ops=ops,
+        calls=calls,
         activities=activities,
         device_waits=sync.device_waits,
         host_waits=sync.host_waits,
-        handoffs=thread_handoffs(
-            host_side.ops, host_side.op_parent, host_side.calls, waits_for_transfers.handoffs, transfers.threads
-        ),
-        communications=device_side.communications,
+        handoffs=thread_handoffs(ops, op_parent, calls, around_transfers.handoffs, transfers.threads),
+        communications=with_members(communications, groups, device.world_size or -1, too_large),
         groups=groups,
     )
-    linked = _with_host_communications(linked, transfers)
-    linked.communications = with_members(
-        linked.communications, groups, device.world_size or -1, sync.noted[MANY_MEMBERS]
-    )
-    return _Whole(_with_modules(linked, device, host_side.op_parent), sync, sentences)
+    return _with_modules(linked, device, op_parent), sync, [contradiction.sentence for contradiction in found]
 
 
 def _host_side(
@@ -233,11 +212,6 @@ def _resolve_waits(
     return synchronise(process, device, machine)
 
 
-def _unresolved_count(sync: Synchronisation) -> int:
-    unresolved = [*sync.guessed.values(), sync.dropped["stream waits whose event was not found"]]
-    return sum(map(len, unresolved))
-
-
 def _without_late_launches(
     activities: Activities, calls: Calls, machine: MachineCalibration, noted: Findings
 ) -> Activities:
@@ -246,21 +220,6 @@ def _without_late_launches(
     is_late = (call_row >= 0) & (RowMap(calls.start)[call_row] > on_host_clock(activities, machine).end)
     noted[ENDED_BEFORE].extend(call_row[is_late].tolist())
     return replace(activities, call_row=CallRows(np.where(is_late, -1, call_row)))
-
-
-def _process_groups(host: HostTrace, device: DeviceTrace, noted: Findings) -> list[ProcessGroup]:
-    """Returns the process groups that either trace describes."""
-    too_large = noted[MANY_MEMBERS]
-    described = groups_of_host(host.name, host.inputs, noted[UNREADABLE_GROUPS])
-    return process_groups([*described, *device.groups], too_large)
-
-
-def _with_host_communications(linked: LinkedTrace, transfers: Transfers) -> LinkedTrace:
-    """Adds the communications that ops did themselves, without the device."""
-    on_device = linked.communications
-    on_host, row = host_communications(transfers, linked.groups)
-    linked.ops.communication_row = CommunicationRows(np.where(row >= 0, row + len(on_device), -1))
-    return replace(linked, communications=Communications.of(chain(on_device, on_host)))
 
 
 def _with_modules(linked: LinkedTrace, device: DeviceTrace, op_parent: OpRows) -> LinkedTrace:

@@ -1,10 +1,8 @@
-"""Collectives and messages: arguments as recorded in, who communicates what in which process group out."""
+"""Finds which communication each kernel and op did, and in which process group, from the recorded arguments."""
 
+from .collective_ops import RECORD as RECORD, CollectiveOps as CollectiveOps, collective_ops as collective_ops
 from .communication import (
-    RECORD as RECORD,
-    CollectiveOps as CollectiveOps,
     awaited_collectives as awaited_collectives,
-    collective_ops as collective_ops,
     is_communication_kernel as is_communication_kernel,
     link_communications as link_communications,
 )

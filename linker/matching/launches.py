@@ -8,7 +8,7 @@ from ...schema.columns import (
     Bool,
     CallRows,
     DeviceOpRows,
-    Int64,
+    Lookup,
     Nesting,
     RowMap,
     innermost,
@@ -23,20 +23,9 @@ def launching_calls(activities: RecordedActivities, calls: RecordedCalls) -> Cal
     Any runtime or driver call may launch, whatever its name, and may launch several activities (graphs). Where a
     runtime call and the driver call inside it share the correlation, the earlier one is the launch.
     """
-    order = np.lexsort((calls.start, calls.correlation))
-    order = order[calls.correlation[order] != 0]
-    return CallRows(_first_with(activities.correlation, calls.correlation, order))
-
-
-def _first_with(wanted: Int64, column: Int64, order: Int64) -> Int64:
-    """Returns for each wanted number the first of the rows `order` with it in the column, -1 for none.
-
-    `order` holds rows sorted by the column.
-    """
-    if not len(order):
-        return np.full(len(wanted), -1, np.int64)
-    row = order[np.minimum(np.searchsorted(column[order], wanted), len(order) - 1)]
-    return np.where(column[row] == wanted, row, -1)
+    latest_first = np.argsort(calls.start, kind="stable")[::-1]
+    latest_first = latest_first[calls.correlation[latest_first] != 0]
+    return CallRows(Lookup(calls.correlation[latest_first], latest_first).of(activities.correlation))
 
 
 def launching_ops(
@@ -50,8 +39,8 @@ def launching_ops(
     row = RowMap(call_op)[call_row]
     orphans = np.flatnonzero((call_row < 0) & (activities.external_id != 0))
     if external_ids and len(orphans):
-        order = np.argsort(ops.external_id, kind="stable")
-        row[orphans] = _first_with(activities.external_id[orphans], ops.external_id, order)
+        first_op = Lookup(ops.external_id[::-1], np.arange(len(ops.start))[::-1])
+        row[orphans] = first_op.of(activities.external_id[orphans])
     return row
 
 

@@ -17,6 +17,7 @@ from ...schema.columns import (
     DeviceOpRows,
     Int64,
     Interner,
+    Lookup,
     Table,
     rows_by_number,
     thread_order,
@@ -100,10 +101,8 @@ def _by_record_function(host: HostTrace, ops: RecordedOps, candidates: Int64, na
     ids = host.rf_id[host_rows], ops.rf_id[device_rows]
     first, last = max(column.min() for column in ids), min(column.max() for column in ids)
     smaller = min(int(((column >= first) & (column <= last)).sum()) for column in ids)
-    order = device_rows[np.argsort(ids[1], kind="stable")]
-    device_row = order[np.minimum(np.searchsorted(ops.rf_id[order], ids[0]), len(order) - 1)]
-    same = ops.rf_id[device_row] == ids[0]
-    host_row, device_row = host_rows[same], device_row[same]
+    device_row = Lookup(ids[1][::-1], device_rows[::-1]).of(ids[0])
+    host_row, device_row = host_rows[device_row >= 0], device_row[device_row >= 0]
     same = names.host[host_row] == names.device[device_row]
     agreement = int(same.sum()) / max(1, smaller)
     return Match(host_row[same], DeviceOpRows(device_row[same]), "record function id", agreement, int((~same).sum()), 1)

@@ -29,17 +29,13 @@ def ops(rows: EventRows, pad: dict[str, bool]) -> RecordedOps:
     category = rows.category.column()
     return RecordedOps(
         name=rows.name.column(),
-        process=rows.column("process"),
-        thread=rows.column("thread"),
         start=start,
         end=end,
         annotation=category.where(lambda name: name.lower() in ANNOTATIONS),
         rf_id=rows.column("record_function_id"),
-        external_id=rows.column("external_id"),
         event_index=rows.column("ev_idx"),
-        sequence=rows.column("sequence"),
-        forward_thread=rows.column("forward_thread"),
         arguments=rows.argument_column(),
+        **_columns(rows, "process", "thread", "external_id", "sequence", "forward_thread"),
     )
 
 
@@ -48,12 +44,9 @@ def calls(rows: EventRows, pad: dict[str, bool]) -> RecordedCalls:
     start, end = rows.start_end(pad)
     return RecordedCalls(
         name=rows.name.column(),
-        process=rows.column("process"),
-        thread=rows.column("thread"),
         start=start,
         end=end,
-        correlation=rows.column("correlation"),
-        external_id=rows.column("external_id"),
+        **_columns(rows, "process", "thread", "correlation", "external_id"),
     )
 
 
@@ -72,11 +65,8 @@ def activities(rows: EventRows, pad: dict[str, bool]) -> RecordedActivities:
         stream=np.where(stream < 0, rows.column("lane"), stream),
         start=start,
         end=end,
-        correlation=rows.column("correlation"),
-        external_id=rows.column("external_id"),
-        graph_node=rows.column("graph_node"),
         size=np.where(copied < 0, rows.column("size"), copied),
-        bandwidth=rows.column("bandwidth"),
+        **_columns(rows, "correlation", "external_id", "graph_node", "bandwidth"),
     )
 
 
@@ -90,26 +80,19 @@ def syncs(rows: EventRows, pad: dict[str, bool]) -> RecordedSyncs:
 
     return RecordedSyncs(
         kind=rows.sync_kind.column(),
-        process=rows.column("process"),
         start=start,
         end=end,
-        device=rows.column("device"),
-        correlation=rows.column("correlation"),
         stream=stream("stream"),
         wait_stream=stream("wait_stream"),
         record_correlation=rows.column("wait_record"),
         event=stream("wait_event"),
+        **_columns(rows, "process", "device", "correlation"),
     )
 
 
 def event_records(rows: EventRows) -> RecordedEvents:
     """Returns the cuda_event rows."""
-    return RecordedEvents(
-        process=rows.column("process"),
-        correlation=rows.column("correlation"),
-        stream=rows.column("stream"),
-        event=rows.column("event"),
-    )
+    return RecordedEvents(**_columns(rows, "process", "correlation", "stream", "event"))
 
 
 def queue_events(rows: EventRows, pad: dict[str, bool]) -> RecordedQueueEvents:
@@ -139,3 +122,7 @@ def python(rows: EventRows, pad: dict[str, bool]) -> RecordedPython:
         start=start[kept],
         end=end[kept],
     )
+
+
+def _columns(rows: EventRows, *names: str) -> dict[str, Int64]:
+    return {name: rows.column(name) for name in names}

@@ -207,6 +207,7 @@ class _Nodes:
         ids, parents, renumbered = _unique_ids(column("id"), column("parent"))
         in_circles = rows_in_circles(ids, parents)
         parents[in_circles] = -1
+        attributes: dict[str, Any] = {name: column(name) for name in INTEGERS}
         pid = integer(top.pid, -1)
         return HostTrace(
             path=path,
@@ -219,12 +220,7 @@ class _Nodes:
             parent=parents,
             name=self._texts["name"].column(),
             schema_text=self._texts["op_schema"].column(),
-            rf_id=column("rf_id"),
-            fw_parent=column("fw_parent"),
-            seq_id=column("seq_id"),
-            scope=column("scope"),
-            tid=column("tid"),
-            fw_tid=column("fw_tid"),
+            **attributes,
             inputs=self._inputs.column(),
             outputs=self._outputs.column(),
             extra=self._extra.column(),

@@ -12,19 +12,11 @@ from typing import TypeVar
 
 import numpy as np
 
-from ...schema.columns import Bool, Categorical, Int64
+from ...schema.columns import Bool, Categorical, Int64, Table
 from ...schema.errors import DataError, RequestError
 from ...schema.recovery import decode
 from ...schema.traces import LARGEST_ID, DeviceFile, MergedRank
-from .device_rows import (
-    DeviceTrace,
-    RecordedActivities,
-    RecordedCalls,
-    RecordedEvents,
-    RecordedOps,
-    RecordedPython,
-    RecordedSyncs,
-)
+from .device_rows import DeviceTrace, RecordedActivities, RecordedSyncs
 from .distributed_info import device_names, place_in_job
 from .selection import select
 
@@ -37,7 +29,7 @@ OWN_FILES = "link each rank's own file"
 TIMES = ("start", "end")
 IDS = ("correlation", "record_correlation")
 
-Table = TypeVar("Table", RecordedOps, RecordedCalls, RecordedActivities, RecordedSyncs, RecordedEvents, RecordedPython)
+AnyTable = TypeVar("AnyTable", bound=Table)
 
 
 def ranks_of_processes(device: DeviceTrace) -> dict[int, set[int]]:
@@ -174,8 +166,8 @@ def _undo_merging(device: DeviceTrace, record: MergedRank) -> DeviceTrace:
     )
 
 
-def _undo_in(table: Table, record: MergedRank) -> Table:
-    columns = {field.name: getattr(table, field.name) for field in fields(table)}
+def _undo_in(table: AnyTable, record: MergedRank) -> AnyTable:
+    columns = {field.name: getattr(table, field.name) for field in fields(table)}  # type: ignore[arg-type]
     texts = {name: column for name, column in columns.items() if isinstance(column, Categorical)}
     # without the texts of other ranks
     columns |= {name: Categorical.of(map(column.__getitem__, range(len(column)))) for name, column in texts.items()}
@@ -190,7 +182,8 @@ def _undo_in(table: Table, record: MergedRank) -> Table:
     if "stream" in columns:
         # a row without a stream, whose number is that of a thread
         columns["stream"] = np.where(np.isin(columns["stream"], [*record.threads]), -1, columns["stream"])
-    return type(table)(**columns | {"process": _mapped(columns["process"], record.processes)})
+    table_of: Callable[..., AnyTable] = type(table)
+    return table_of(**columns | {"process": _mapped(columns["process"], record.processes)})
 
 
 def _without_offset(ids: Int64, offset: int) -> Int64:

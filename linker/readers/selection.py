@@ -1,5 +1,6 @@
 """Selects rows of a device or linked trace as a trace of its own; columns that refer to rows follow them."""
 
+from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any, NamedTuple, TypeVar
 
@@ -15,25 +16,13 @@ from ...schema.columns import (
     Int64,
     OpRows,
     RowMap,
+    Table,
 )
-from ...schema.linked import Activities, Calls, DeviceWaits, HostWaits, LinkedTrace, Ops, ThreadHandoffs
+from ...schema.linked import LinkedTrace
 from .categories import Role
-from .device_rows import (
-    DeviceTrace,
-    RecordedActivities,
-    RecordedCalls,
-    RecordedEvents,
-    RecordedOps,
-    RecordedPython,
-    RecordedQueueEvents,
-    RecordedSyncs,
-)
+from .device_rows import DeviceTrace
 
-Table = TypeVar(
-    "Table", RecordedOps, RecordedCalls, RecordedActivities, RecordedSyncs, RecordedEvents, RecordedPython, RecordedQueueEvents,
-    Calls, Activities,
-    DeviceWaits, HostWaits, ThreadHandoffs,
-)  # fmt: skip
+AnyTable = TypeVar("AnyTable", bound=Table)
 
 
 class Kept(NamedTuple):
@@ -44,9 +33,10 @@ class Kept(NamedTuple):
     activities: Bool
 
 
-def select_rows(table: Table, rows: Bool | Int64) -> Table:
+def select_rows(table: AnyTable, rows: Bool | Int64) -> AnyTable:
     """Returns the rows of a table of columns."""
-    return type(table)(**_columns(table, rows))
+    table_of: Callable[..., AnyTable] = type(table)
+    return table_of(**_columns(table, rows))
 
 
 def _columns(table: Any, rows: Bool | Int64) -> dict[str, Any]:
@@ -81,7 +71,8 @@ def select_linked(linked: LinkedTrace, kept: Kept) -> LinkedTrace:
     """Returns the kept rows, and the waits of kept activities and calls; a source that is not kept is -1."""
     op, call = OpRows(_new_rows(kept.ops)), CallRows(_new_rows(kept.calls))
     activity = ActivityRows(_new_rows(kept.activities))
-    ops, calls = _select_ops(linked.ops, kept.ops), select_rows(linked.calls, kept.calls)
+    ops = replace(linked.ops, **_columns(linked.ops, kept.ops), extra=linked.ops.extra.take(kept.ops))
+    calls = select_rows(linked.calls, kept.calls)
     activities = select_rows(linked.activities, kept.activities)
     used = np.zeros(len(linked.communications), np.bool_)
     for rows in (ops.communication_row, activities.communication_row):
@@ -111,7 +102,3 @@ def select_linked(linked: LinkedTrace, kept: Kept) -> LinkedTrace:
 def _new_rows(kept: Bool) -> Int64:
     """Returns for each row its number among the kept ones, -1 for the others."""
     return np.where(kept, np.cumsum(kept) - 1, -1)
-
-
-def _select_ops(ops: Ops, rows: Bool) -> Ops:
-    return replace(ops, **_columns(ops, rows), extra=ops.extra.take(rows))

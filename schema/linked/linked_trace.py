@@ -1,7 +1,7 @@
-"""The linked trace in memory: what ran where and when, who launched it, and who waited for whom.
+"""The linked trace in memory: tables of ops, calls and activities, and of the waits between them.
 
-Tables of columns; a `..._row` column points into another table, -1 where there is nothing. Times are int64 ns on the
-device trace's clock, ABSENT for host ops that the device trace does not hold.
+A `..._row` column has rows of another table, -1 for none. Times are int64 ns on the device trace's clock, ABSENT for host
+ops that the device trace does not hold.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ from ..columns import (
 from ..machine import MachineCalibration
 
 Whole = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
-"""A number that fits a column."""
+"""A number that fits an int64 column."""
 
 
 class Provenance(Enum):
@@ -43,12 +43,11 @@ class Provenance(Enum):
 
 @dataclass(slots=True, repr=False)
 class Ops(Table):
-    """Host ops. `id` and `parent_id` are unique over ops and activities; `tid` is the host trace's thread number,
-    `thread` the OS's.
+    """Host ops. Ids are unique over ops and activities. `tid` is the host trace's thread number, `thread` the OS's.
 
     An op that communicates itself, without the device, has a `communication_row`. `module` is the path of the module
-    that the op was done for, `python_function` the innermost Python function around its call, both None unless Python's
-    calls were read.
+    that called it, `python_function` the innermost Python function around it; both are None unless Python's calls were
+    read.
     """
 
     id: Int64
@@ -79,9 +78,7 @@ class Ops(Table):
 
 @dataclass(slots=True, repr=False)
 class Calls(Table):
-    """Runtime and driver calls; `op_row` is the innermost op around the call, `module` and `python_function` are as
-    those of ops.
-    """
+    """Runtime and driver calls. `op_row` is the innermost op around the call; other columns are like those of ops."""
 
     name: Categorical
     thread: Int64
@@ -100,8 +97,8 @@ class Calls(Table):
 class Activities(Table):
     """Device activities. `call_row` is the launch call, `op_row` the op that launched.
 
-    `communication_row` is the position of a collective's arguments, `size` what a copy or set moves in bytes,
-    `bandwidth` how fast (bytes/s), -1 where not recorded. `module` and `python_function` are those of the launch.
+    `communication_row` is the communication that a kernel did, `size` the bytes that a copy or set moves, `bandwidth`
+    its speed in bytes/s, -1 where not recorded. `module` and `python_function` are those of the launch.
     """
 
     id: Int64
@@ -127,7 +124,7 @@ class Activities(Table):
 
 @dataclass(slots=True, repr=False)
 class DeviceWaits(Table):
-    """Activity `target_row` may not start before activity `source_row` has ended, because of a stream wait event.
+    """Activity `target_row` waits for the end of activity `source_row`, because of a stream wait event.
 
     The source is -1 in a part of a trace that does not hold it.
     """
@@ -139,10 +136,9 @@ class DeviceWaits(Table):
 
 @dataclass(slots=True, repr=False)
 class HostWaits(Table):
-    """Call `call_row` does not return before activity `source_row` has ended; -1: the call waits, but nothing recorded
-    is pending.
+    """Call `call_row` returns after the end of activity `source_row`, -1 if no recorded activity is pending.
 
-    The host waits from `since` on, ABSENT for from the call's start (or from its launch, if it launches).
+    The host waits from `since` on; ABSENT means from the call's start, or from its launch if it launches.
     """
 
     call_row: CallRows
@@ -153,9 +149,9 @@ class HostWaits(Table):
 
 @dataclass(slots=True, repr=False)
 class ThreadHandoffs(Table):
-    """What `target_thread` does from `target_time` on waits for what `source_thread` did up to `source_time`.
+    """Work of `target_thread` from `target_time` on waits for work of `source_thread` up to `source_time`.
 
-    From `waiting_since` (ABSENT: from its start) to `target_time` the target thread does nothing but wait.
+    The target thread only waits from `waiting_since` to `target_time`; ABSENT means from its start.
     """
 
     source_thread: Int64
@@ -170,8 +166,7 @@ class Communication(msgspec.Struct, omit_defaults=True):
     """The recorded arguments of one communication; -1 and empty where they were not recorded.
 
     `source` and `target` are the global ranks that a message, or a collective with a root, goes from and to; `place` is
-    that rank's place in the group as recorded. One kernel may do several communications at once, which are `coalesced`
-    then.
+    the recorded group rank of the peer or root. Several communications that one kernel did are `coalesced`.
     """
 
     name: str = ""
@@ -193,7 +188,7 @@ class Communication(msgspec.Struct, omit_defaults=True):
 
     @property
     def parts(self) -> list["Communication"]:
-        """Itself, or what is coalesced in it."""
+        """The coalesced communications, or the communication itself."""
         return self.coalesced or [self]
 
 
@@ -226,10 +221,10 @@ class LinkReport(msgspec.Struct):
 
 
 class TraceInfo(msgspec.Struct):
-    """Where the trace comes from, and what machine it was recorded on.
+    """The source of the trace, and the machine that it was recorded on.
 
-    Of a part of a trace `carried` tells by activity id until when (ns, device clock) work that is not in the part held
-    that activity. `devices` are the recorded names of the devices that ran anything, by number.
+    In a part of a trace, `carried` is the backlog: by activity id, until when (ns, device clock) work outside the part
+    blocked that activity. `devices` are the recorded names of the devices that ran anything, by number.
     """
 
     schema: str = ""
@@ -251,7 +246,7 @@ class TraceInfo(msgspec.Struct):
 
 @dataclass(slots=True, repr=False)
 class LinkedTrace(SummaryRepr):
-    """One process's run: host ops, calls and activities with everything known about their order."""
+    """The run of one process: host ops, calls and activities, and all that is known about their order."""
 
     info: TraceInfo
     ops: Ops

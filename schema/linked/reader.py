@@ -1,6 +1,7 @@
 """Reads a linked file: nodes become columns, ids become rows."""
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +15,8 @@ from .check import contradiction
 from .layout import INTEGER_ATTRIBUTES, ExactFile, ExactNode, LinkedFile, Node
 from .linked_trace import Activities, LinkedTrace, LinkReport, Ops, TraceInfo
 from .nodes import LinkedNodes, NodeTable
+
+ACTIVITY_COLUMNS = ("id", "stream", "start", "end", "correlation", "graph_node", "size", "bandwidth")
 
 
 def read_linked(path: str, advanced: Advanced = unseen) -> LinkedTrace:
@@ -81,19 +84,15 @@ def _ops(nodes: LinkedNodes) -> Ops:
     table = nodes.ops
     thread, (module, function) = table.column("thread"), nodes.python_columns(table)
     return Ops(
-        id=table.column("id"),
-        parent_id=table.column("parent_id"),
         name=table.strings("name"),
         thread=np.where(thread == ABSENT, table.column("tid"), thread),
-        start=table.column("start"),
-        end=table.column("end"),
-        exclusive=table.column("exclusive"),
         recorded_by_host=np.array(nodes.recorded_by_host, np.bool_),
         op_schema=table.strings("op_schema"),
         inputs=nodes.inputs.column(),
         outputs=nodes.outputs.column(),
         extra=nodes.extra.column(),
         communication_row=CommunicationRows(table.column("communication")),
+        **{name: table.column(name) for name in ("id", "parent_id", "start", "end", "exclusive")},
         **{attribute.name: table.column(attribute.name) for attribute in INTEGER_ATTRIBUTES},
         module=module,
         python_function=function,
@@ -104,18 +103,12 @@ def _activities(table: NodeTable, op_row: OpRows, assumed: bool) -> Activities:
     device, call = table.column("device"), table.column("call")
     if assumed:
         device, call = np.maximum(device, 0), np.where(op_row >= 0, np.arange(table.count), -1)
+    columns: dict[str, Any] = {name: table.column(name) for name in ACTIVITY_COLUMNS}
     return Activities(
-        id=table.column("id"),
         name=table.strings("name"),
         category=table.strings("category"),
         device=device,
-        stream=table.column("stream"),
-        start=table.column("start"),
-        end=table.column("end"),
-        correlation=table.column("correlation"),
-        graph_node=table.column("graph_node"),
-        size=table.column("size"),
-        bandwidth=table.column("bandwidth"),
+        **columns,
         call_row=CallRows(call),
         op_row=op_row,
         communication_row=CommunicationRows(table.column("communication")),

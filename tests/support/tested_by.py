@@ -18,7 +18,8 @@ TESTED_BY = {
     "compat/test_versions.py": "linker/readers/device_trace",
     "converter/building/test_calling_slices.py": "schema/linked/called_from",
     "converter/building/test_communication.py": """
-        converter/building/communication_columns linker/communication/communication schema/linked/communications
+        converter/building/communication_columns linker/communication/collective_ops
+        linker/communication/communication schema/linked/communications
     """,
     "converter/dependencies/test_tensor_flow.py": "converter/storages/named_ranges",
     "converter/dependencies/test_waits_as_edges.py": """
@@ -88,6 +89,7 @@ TESTED_BY = {
     "linker/machine/test_measured_machine.py": "schema/machine",
     "linker/modules/test_modules.py": "linker/modules/forward_ops linker/modules/module_paths linker/modules/stacks",
     "linker/readers/rocpd/test_database.py": "linker/readers/rocpd/lanes",
+    "linker/readers/test_place_in_job.py": "linker/readers/distributed_info",
     "linker/readers/test_device_events.py": """
         linker/readers/clock_range linker/readers/device_rows linker/readers/device_tables linker/readers/event_rows
         schema/traces/kineto schema/traces/names schema/traces/numbers

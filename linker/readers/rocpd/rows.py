@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ....schema.columns import Bool, Categorical, Int64, JsonRecords, rows_of_each
+from ....schema.columns import Bool, Categorical, Int64, JsonRecords, Lookup, rows_of_each
 from ....schema.errors import DataError
 from ....schema.io import note_input
 from ....schema.traces import FOREVER, integer, kineto
@@ -183,16 +183,10 @@ def _count_others(category: Categorical, types: Int64, names: dict[int, str], sk
 
 def _launchers(number: Int64, op_ids: Int64, links: Links, skipped: Counter[str]) -> Int64:
     """Returns for each op id in `number` the API row that launched it, the first of several, 0 for none."""
-    order = np.argsort(links.op, kind="stable")
-    op, api = links.op[order], links.api[order]
-    skipped["launch links of ops that are not there"] += int((~np.isin(op, op_ids)).sum())
-    skipped["launch links of ops that have one already"] += len(op) - len(np.unique(op))
-    link = np.searchsorted(op, number)
-    is_launched = link < len(op)
-    is_launched[is_launched] = op[link[is_launched]] == number[is_launched]
-    launcher = np.zeros_like(number)
-    launcher[is_launched] = api[link[is_launched]]
-    return launcher
+    skipped["launch links of ops that are not there"] += int((~np.isin(links.op, op_ids)).sum())
+    skipped["launch links of ops that have one already"] += len(links.op) - len(np.unique(links.op))
+    first_link = Lookup(links.op[::-1], np.arange(len(links.op))[::-1])
+    return np.append(links.api, 0)[first_link.of(number)]
 
 
 def _processes(device: Int64, launcher: Int64, links: Links, process: int) -> Int64:
