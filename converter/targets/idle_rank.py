@@ -1,4 +1,4 @@
-"""A rank that takes no part in a job, for a simulator that has no network of one rank."""
+"""A rank that takes no part in a job, for a simulator that cannot run a network of one rank."""
 
 import numpy as np
 
@@ -9,8 +9,8 @@ from .roofline import FIRST_BYTES
 
 
 def idle_rank(rank: int) -> ExecutionGraph:
-    """Returns a graph of one computation of 1 µs, in roofline mode of what it takes to last at all: one without nodes
-    does not run.
+    """Returns a graph of one computation of 1 µs, as a graph without nodes does not run; in roofline mode of the least
+    work that takes any time.
     """
     ones, no_dependencies = np.ones(1, np.int64), Ragged.of([[]])
     return ExecutionGraph(

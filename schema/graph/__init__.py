@@ -1,6 +1,6 @@
 """The execution graph: columns in memory, protobuf messages in a file, JSON for people.
 
-`ExecutionGraph` is the model, its `read` and `write` are the file; `execution_graph.proto` is the contract with
+`ExecutionGraph` is the model; its `read` and `write` handle files. `execution_graph.proto` is the contract with
 simulators.
 """
 

@@ -48,7 +48,7 @@ __all__ = [
 
 @dataclass(slots=True)
 class ConvertReport:
-    """What the graph holds, and what it could not: counts, and µs where the name says so."""
+    """What a graph contains, and what it lacks: counts, and µs where the name says so."""
 
     nodes: int = 0
     edges: dict[str, int] = field(default_factory=dict)
@@ -71,9 +71,7 @@ class ConvertReport:
 
 @dataclass(slots=True)
 class TargetChanges:
-    """What was made different for a target: nodes by reason, µs where the name says so, without zeros; and remarks in
-    words.
-    """
+    """The changes for a target: nodes by reason, without zeros, µs where the name says so; and remarks in words."""
 
     counts: dict[str, float] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
@@ -81,9 +79,9 @@ class TargetChanges:
 
 @dataclass(slots=True, repr=False)
 class ExecutionGraph(NodeColumns):
-    """One rank's execution graph.
+    """The execution graph of one rank.
 
-    One that was just made has a `report` of what became of the trace, and `changes` that were then made for its target.
+    A newly made graph has a `report` on the conversion, and the `changes` made for its target.
     """
 
     report: ConvertReport | None = None
@@ -91,8 +89,9 @@ class ExecutionGraph(NodeColumns):
 
     @staticmethod
     def read(path: str, tensors: bool = True) -> "ExecutionGraph":
-        """Reads a .et file (gzip accepted), its tensors only if asked to. Raises DataError with the byte at which it
-        stops being one.
+        """Reads a .et file (gzip accepted), with or without tensors.
+
+        Raises DataError with the byte at which the file stops being a graph.
         """
         columns = read_columns(path, tensors)
         return ExecutionGraph(**{field.name: getattr(columns, field.name) for field in fields(columns)})
@@ -102,7 +101,7 @@ class ExecutionGraph(NodeColumns):
         write_columns(self, path)
 
     def summary(self) -> Summary:
-        """Returns of which run it is, its nodes and dependencies, and how long the run took as measured."""
+        """Returns its rank and target, its nodes and dependencies, and the measured time of the run."""
         rank, target = self.metadata.get("rank", "unknown"), self.metadata.get("target", "")
         delays, activities = int(self.is_delay.sum()), int(self.is_activity.sum())
         nodes = {"host": len(self) - activities - delays, "activities": activities, "delays": delays}
