@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64, nearest, rows_in_circles, rows_of
+from ...schema.columns import Bool, Int64, NodeNumbers, nearest, rows_in_circles, rows_of
 from ...schema.graph import DependencyKind, ExecutionGraph, NodeType
 from ..edit import COMMUNICATION, data_edges
 from ..ranks import Calls, graph_calls
@@ -34,7 +34,7 @@ class RankFacts(NamedTuple):
 def rank_facts(graph: ExecutionGraph) -> RankFacts:
     """Returns the facts of a graph; O(n log n + ranks recorded)."""
     rank = graph.number("rank", -1)
-    rows = np.flatnonzero(np.isin(graph.type, COMMUNICATION))
+    rows = NodeNumbers(np.flatnonzero(np.isin(graph.type, COMMUNICATION)))
     calls = graph_calls(graph, rows, rank)
     return RankFacts(
         rank=rank,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...schema.columns import Ragged
+from ...schema.columns import NodeNumbers, Ragged
 from ...schema.comm_groups import LARGEST_JOB, RankList
 from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph, NodeType
@@ -78,7 +78,7 @@ def for_astra_sim(
     if silent.all():
         raise DataError("the graph has no node that a simulator runs; was the trace recorded while the model ran?")
     data, control = spliced(data_edges(graph), silent), spliced(control_edges(graph), silent)
-    played = edited_graph(graph, np.flatnonzero(~silent), data, control)
+    played = edited_graph(graph, NodeNumbers(np.flatnonzero(~silent)), data, control)
     played.metadata["target"] = "astra-sim"
     groups_of_graph = recorded_groups(played)
     complete_messages(played)

@@ -8,7 +8,7 @@ import dataclasses
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Int64, Ragged, is_group_start
+from ...schema.columns import ABSENT, Int64, NodeNumbers, Ragged, is_group_start
 from ...schema.graph import Column, DependencyKind, ExecutionGraph, NodeType
 from ..building import COALESCED
 from ..context import Edges
@@ -46,7 +46,7 @@ def separate_messages(graph: ExecutionGraph) -> ExecutionGraph:
     entry[kernel[first]] = row[first]
     chain = Edges.of(row[:-1][~first[1:]], row[1:][~first[1:]], DependencyKind.STREAM_ORDER)
     data, control = (edges._replace(target=entry[edges.target]) for edges in (data_edges(graph), control_edges(graph)))
-    return edited_graph(separate, np.arange(len(separate)), Edges.joined([data, chain]), control)
+    return edited_graph(separate, NodeNumbers(np.arange(len(separate))), Edges.joined([data, chain]), control)
 
 
 def _rows(graph: ExecutionGraph, copied_rows: Int64, added: Int64, kernels: Int64, entries: Int64) -> ExecutionGraph:
@@ -58,7 +58,7 @@ def _rows(graph: ExecutionGraph, copied_rows: Int64, added: Int64, kernels: Int6
     coalesced = COALESCED.values()
     single = {name: column for name, column in graph.attributes.items() if name not in coalesced}
     bare = dataclasses.replace(graph, attributes=single)
-    widened = rows_of_graph(bare, np.concatenate((np.arange(len(graph)), copied_rows)))
+    widened = rows_of_graph(bare, NodeNumbers(np.concatenate((np.arange(len(graph)), copied_rows))))
     attributes: dict[str, Column] = {**widened.attributes}
     duration = widened.duration_ns
     duration[added] = 0

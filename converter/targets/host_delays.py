@@ -7,7 +7,7 @@ import dataclasses
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Bool, Categorical, Int64, Ragged
+from ...schema.columns import ABSENT, Bool, Categorical, Int64, NodeNumbers, Ragged
 from ...schema.graph import Column, DependencyKind, ExecutionGraph, NodeType
 from ..context import Edges
 from ..edit import COMMUNICATION, NO_EDGES, data_edges, edited_graph, rows_of_graph
@@ -47,14 +47,15 @@ def _waiting_before(graph: ExecutionGraph, before: Bool, parts: tuple[str, ...])
     moved = data._replace(target=stand_in[data.target])
     launches = Edges.of(added, late, DependencyKind.LAUNCH)
     widened = _widened(graph, late, wait[late], parts)
-    return edited_graph(widened, np.arange(count + len(late)), Edges.joined([moved, launches]), NO_EDGES), len(late)
+    rows = NodeNumbers(np.arange(count + len(late)))
+    return edited_graph(widened, rows, Edges.joined([moved, launches]), NO_EDGES), len(late)
 
 
 def _widened(graph: ExecutionGraph, late: Int64, wait: Int64, parts: tuple[str, ...]) -> ExecutionGraph:
     """Returns the graph's rows and, after them, a row for the waiting before each of the `late` rows, which lose these
     `parts`.
     """
-    widened = rows_of_graph(graph, np.concatenate((np.arange(len(graph)), late)))
+    widened = rows_of_graph(graph, NodeNumbers(np.concatenate((np.arange(len(graph)), late))))
     added = np.arange(len(graph), len(widened))
     gap_before = 0 if "gap_ns" in parts else graph.integers("gap_ns", 0)[late]
     start = graph.start_ns[late] - gap_before

@@ -3,7 +3,7 @@
 import numpy as np
 
 from ...schema.choices import ASTRA_SIM
-from ...schema.columns import Categorical, Ragged
+from ...schema.columns import Categorical, NodeIds, Ragged
 from ...schema.graph import ExecutionGraph, NodeType
 from .roofline import FIRST_BYTES
 
@@ -14,7 +14,7 @@ def idle_rank(rank: int) -> ExecutionGraph:
     """
     ones, no_dependencies = np.ones(1, np.int64), Ragged.of([[]])
     return ExecutionGraph(
-        id=ones,
+        id=NodeIds(ones),
         name=Categorical.of(["no work"]),
         type=np.array([NodeType.COMP], np.uint8),
         data_deps=no_dependencies,

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64
+from ...schema.columns import Bool, Int64, NodeNumbers
 from ...schema.graph import ExecutionGraph
 from ..building import UNRECORDED
 from ..context import Edges
@@ -44,7 +44,7 @@ def in_order_of_ends(graph: ExecutionGraph) -> ExecutionGraph:
     """
     data, control = data_edges(graph), control_edges(graph)
     order = topological_order(graph.start_ns + graph.duration_ns, Edges.joined([data, control]))
-    return edited_graph(graph, order, data, control)
+    return edited_graph(graph, NodeNumbers(order), data, control)
 
 
 def serialise(graph: ExecutionGraph) -> SerialTime:

@@ -26,6 +26,7 @@ from .column_types import (
     Int32 as Int32,
     Int64 as Int64,
     NodeIds as NodeIds,
+    NodeNumbers as NodeNumbers,
     Ns as Ns,
     Ragged as Ragged,
     Rows as Rows,

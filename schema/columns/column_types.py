@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import NewType
 
 import numpy as np
 import numpy.typing as npt
@@ -18,8 +19,10 @@ Us = Int64
 """The same in whole µs."""
 Rows = Int64
 """A column of positions in another table, -1 for none."""
-NodeIds = Int64
-"""A column of ids of a graph's nodes, as in its file; rows count from 0, ids of our own graphs from 1."""
+NodeIds = NewType("NodeIds", Int64)
+"""A column of ids of a graph's nodes, as in its file; graphs of this project have ids from 1 on."""
+NodeNumbers = NewType("NodeNumbers", Int64)
+"""A column of rows of a graph's nodes, from 0 on; -1 for none."""
 
 TEXTS_SHOWN, TEXT_SHOWN = 3, 40
 ABSENT = np.iinfo(np.int64).min

@@ -75,7 +75,7 @@ def decode_nodes(nodes: Messages, tables: dict[str, TextTable], tensors: bool) -
     fields = walk(nodes.data, nodes.starts, nodes.ends)
     is_attribute = (fields.number == Node.ATTR_FIELD_NUMBER) & (fields.wire == DELIMITED)
     node_fields, attributes = fields.where(~is_attribute), fields.where(is_attribute)
-    ids = _integers(node_fields, Node.ID_FIELD_NUMBER, count)
+    ids = NodeIds(_integers(node_fields, Node.ID_FIELD_NUMBER, count))
     columns, problems = _attributes(nodes, attributes, tables, ids)
     return NodeColumns(
         id=ids,

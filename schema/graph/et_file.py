@@ -4,7 +4,7 @@ from collections import defaultdict
 
 import numpy as np
 
-from ..columns import BytesColumn, Categorical, Ragged
+from ..columns import BytesColumn, Categorical, NodeIds, Ragged
 from ..errors import DataError
 from ..io import open_input, open_output
 from .attributes import ATTRIBUTES, Attribute
@@ -89,7 +89,7 @@ def concatenate(parts: list[NodeColumns]) -> NodeColumns:
     """
     present = set().union(*(part.attributes for part in parts))
     return NodeColumns(
-        id=np.concatenate([part.id for part in parts]),
+        id=NodeIds(np.concatenate([part.id for part in parts])),
         name=_join_texts([part.name for part in parts]),
         type=np.concatenate([part.type for part in parts]),
         data_deps=_join_rows([part.data_deps for part in parts]),

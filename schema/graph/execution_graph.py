@@ -21,29 +21,11 @@ from ..columns import (
     to_pandas,
     to_polars,
 )
-from .attributes import ATTRIBUTES, DEVICE_NAME, RANKS_OF_GROUP, ROOM, Attribute
 from .et_file import read_columns, write_columns
-from .nodes import CollectiveType, Column, Delay, DependencyKind, NodeColumns, NodeType, TensorText
+from .nodes import DependencyKind, NodeColumns, NodeType
 
 if TYPE_CHECKING:
     import networkx as nx
-
-__all__ = [
-    "ATTRIBUTES",
-    "DEVICE_NAME",
-    "RANKS_OF_GROUP",
-    "ROOM",
-    "Attribute",
-    "CollectiveType",
-    "Column",
-    "ConvertReport",
-    "Delay",
-    "DependencyKind",
-    "ExecutionGraph",
-    "NodeType",
-    "TargetChanges",
-    "TensorText",
-]
 
 
 @dataclass(slots=True)

@@ -31,7 +31,8 @@ class NodeProblems:
     def remarks(self, path: str) -> list[str]:
         """Returns a sentence for each kind of problem, after all blocks were added."""
         self._note(
-            DANGLING, node_problem(self._called.column(), rows_of(self._ids.column(), self._callers.column()) < 0)
+            DANGLING,
+            node_problem(NodeIds(self._called.column()), rows_of(self._ids.column(), self._callers.column()) < 0),
         )
         return [
             f"{path}: {problem.affected} {what.replace(';', f' (the first: node {problem.first_node});', 1)}"

@@ -7,7 +7,21 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..columns import ABSENT, Bool, BytesColumn, Categorical, Int64, NodeIds, Ns, Ragged, Rows, Table, Us, rows_of
+from ..columns import (
+    ABSENT,
+    Bool,
+    BytesColumn,
+    Categorical,
+    Int64,
+    NodeIds,
+    NodeNumbers,
+    Ns,
+    Ragged,
+    Rows,
+    Table,
+    Us,
+    rows_of,
+)
 
 
 class NodeType(IntEnum):
@@ -178,6 +192,6 @@ class NodeColumns(Table):
         duration = self.integers("duration_ns")
         return np.where(duration == ABSENT, self.duration_micros * 1000, duration)
 
-    def rows_of(self, ids: NodeIds) -> Rows:
+    def rows_of(self, ids: NodeIds) -> NodeNumbers:
         """Returns the rows of nodes by id, -1 for an id that no node has. O((n + k) log n)."""
-        return rows_of(self.id, ids)
+        return NodeNumbers(rows_of(self.id, ids))
