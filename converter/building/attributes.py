@@ -15,6 +15,7 @@ from ...schema.columns import (
     BytesColumnBuilder,
     Categorical,
     Int64,
+    NodeIds,
     Ragged,
     cumcount,
 )
@@ -87,7 +88,7 @@ def graph_of(
         attributes.extend(columns.live_bytes())
     attributes.extend(communication.attributes.items())
     graph = ExecutionGraph(
-        id=np.arange(1, len(order) + 1, dtype=np.int64),
+        id=NodeIds(np.arange(1, len(order) + 1, dtype=np.int64)),
         name=synthetic.names(context).take(order),
         type=communication.types,
         data_deps=dependencies,

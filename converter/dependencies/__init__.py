@@ -7,15 +7,12 @@ activities that start late by their edges. Lateness that remains becomes delays.
 from collections.abc import Callable
 
 from ..context import ConversionContext, Edges
-from .event_wait import event_wait
 from .graph_launch import graph_launch
 from .hand_over import hand_over
-from .host_sync import host_sync
 from .inferred import CUT_OFF as CUT_OFF, inferred as inferred
-from .launch import launch as launch, launching_node as launching_node
-from .program_order import program_order
-from .stream_order import stream_order
+from .orders import launch as launch, launching_node as launching_node, program_order, stream_order
 from .tensor_flow import tensor_flow
+from .waits import event_wait, host_sync
 
 Rule = Callable[[ConversionContext], Edges]
 

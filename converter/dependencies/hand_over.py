@@ -2,7 +2,7 @@
 
 from ...schema.graph import DependencyKind
 from ..context import ConversionContext, Edges
-from .evidence import by_evidence
+from .waits import by_evidence
 
 
 def hand_over(context: ConversionContext) -> Edges:

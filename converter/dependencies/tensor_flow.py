@@ -18,8 +18,8 @@ from ...schema.traces import TENSOR, value_texts
 from ..context import ConversionContext, Edges
 from ..op_schema import mutated
 from ..storages import HOST, Ranges, named_ranges, strided_ranges
-from .event_wait import event_wait
 from .stream_clocks import StreamClocks
+from .waits import event_wait
 
 RECORD = "record_param_comms"
 MOST_RANGES = 64

@@ -16,4 +16,4 @@ from .rewiring import (
     take_rows as take_rows,
     used as used,
 )
-from .uncovered_time import alone as alone, covered_until as covered_until
+from .uncovered_time import covered_until as covered_until, uncovered as uncovered

@@ -11,7 +11,7 @@ from operator import itemgetter
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Bool, Int64, group_ids
+from ...schema.columns import ABSENT, Bool, Int64, NodeNumbers, group_ids
 from ...schema.errors import DataError
 from ...schema.graph import DependencyKind, ExecutionGraph, NodeType
 from ...schema.traces import NEVER
@@ -39,7 +39,7 @@ def without_host(graph: ExecutionGraph) -> ExecutionGraph:
     direct = edges.where(kept[edges.source] & kept[edges.target])
     source, target = _through_host(edges, kept, lanes_of(graph))
     edges = deduplicated(Edges.joined([direct, Edges.of(source, target, DependencyKind.HOST_SYNC)]), len(graph))
-    device = edited_graph(graph, np.flatnonzero(kept), edges, NO_EDGES)
+    device = edited_graph(graph, NodeNumbers(np.flatnonzero(kept)), edges, NO_EDGES)
     device.tensors = None
     for name in ("latency_ns", "chain_gap_ns"):
         # without launches there is only one gap, that after dependencies

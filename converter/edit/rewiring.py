@@ -8,7 +8,7 @@ import dataclasses
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Bool, Categorical, Int64, Ragged
+from ...schema.columns import ABSENT, Bool, Categorical, Int64, NodeIds, NodeNumbers, Ragged
 from ...schema.errors import DataError
 from ...schema.graph import Column, ExecutionGraph, TensorText
 from ..context import Edges
@@ -29,7 +29,7 @@ def data_edges(graph: ExecutionGraph) -> Edges:
 def control_edges(graph: ExecutionGraph) -> Edges:
     """Returns the control dependencies as edges between rows; their kind is 0. Raises as `data_edges`."""
     ids = graph.ctrl_deps.values
-    edges = Edges(graph.rows_of(ids), graph.ctrl_deps.rows(), np.zeros(len(ids), np.int64))
+    edges = Edges(graph.rows_of(NodeIds(ids)), graph.ctrl_deps.rows(), np.zeros(len(ids), np.int64))
     return _sound(graph, graph.ctrl_deps, edges)
 
 
@@ -38,7 +38,7 @@ def recorded_edges(graph: ExecutionGraph) -> Edges:
     kinds, dependencies = graph.attributes.get("data_dep_kinds"), graph.data_deps
     parallel = isinstance(kinds, Ragged) and np.array_equal(kinds.starts, dependencies.starts)
     kind = kinds.values if isinstance(kinds, Ragged) and parallel else np.zeros(len(dependencies.values), np.int64)
-    return Edges(graph.rows_of(dependencies.values), dependencies.rows(), kind)
+    return Edges(graph.rows_of(NodeIds(dependencies.values)), dependencies.rows(), kind)
 
 
 def _sound(graph: ExecutionGraph, dependencies: Ragged, edges: Edges) -> Edges:
@@ -68,7 +68,7 @@ def spliced(edges: Edges, removed: Bool) -> Edges:
     return deduplicated(Edges.joined([NO_EDGES, *done]), len(removed))
 
 
-def edited_graph(graph: ExecutionGraph, kept: Int64, data: Edges, control: Edges) -> ExecutionGraph:
+def edited_graph(graph: ExecutionGraph, kept: NodeNumbers, data: Edges, control: Edges) -> ExecutionGraph:
     """Returns the graph of the rows `kept`, in that order, with edges between rows of `graph` that are kept.
 
     If an edge points backward in that order, nodes are ordered by their measured starts. Raises DataError, naming the
@@ -78,7 +78,8 @@ def edited_graph(graph: ExecutionGraph, kept: Int64, data: Edges, control: Edges
     new_row[kept] = np.arange(len(kept))
     all_edges = _moved(Edges.joined([data, control]), new_row)
     if not np.all(all_edges.source < all_edges.target):
-        kept = kept[topological_order(graph.start_ns[kept], all_edges, lambda: graph.name.take(kept))]
+        order = topological_order(graph.start_ns[kept], all_edges, lambda: graph.name.take(kept))
+        kept = NodeNumbers(kept[order])
         new_row[kept] = np.arange(len(kept))
     data, control = _moved(data, new_row), _moved(control, new_row)
     check(data, control, len(kept))
@@ -96,14 +97,14 @@ def _moved(edges: Edges, new_row: Int64) -> Edges:
     return moved.where(np.lexsort((moved.source, moved.target)))
 
 
-def rows_of_graph(graph: ExecutionGraph, rows: Int64) -> ExecutionGraph:
+def rows_of_graph(graph: ExecutionGraph, rows: NodeNumbers) -> ExecutionGraph:
     """Returns the graph of these rows with ids 1 to n, without dependencies and without attributes that none of them
     has.
     """
     none = Ragged(np.zeros(len(rows) + 1, np.int64), np.empty(0, np.int64))
     columns = {name: take(column, rows) for name, column in graph.attributes.items() if name != "data_dep_kinds"}
     return ExecutionGraph(
-        id=np.arange(1, len(rows) + 1, dtype=np.int64),
+        id=NodeIds(np.arange(1, len(rows) + 1, dtype=np.int64)),
         name=graph.name.take(rows),
         type=graph.type[rows],
         data_deps=none,

@@ -5,7 +5,7 @@ import numpy as np
 from ...schema.columns import Bool, Int64
 
 
-def alone(start: Int64, end: Int64, other_start: Int64, other_end: Int64) -> Int64:
+def uncovered(start: Int64, end: Int64, other_start: Int64, other_end: Int64) -> Int64:
     """Returns how many ns of each span neither the other spans cover, nor spans of its own kind that ended sooner.
     O(n log n).
 

@@ -14,8 +14,8 @@ from ...schema.traces import NEVER
 
 @dataclass(slots=True)
 class Blocking:
-    """Blocking calls, by call row: from `since` to `until` the host only waits, from `until` to `end` the call itself
-    has work again.
+    """Blocking calls, by call row. The host only waits from `since` to `until`; from `until` to `end` the call works
+    again.
     """
 
     call: Int64
@@ -25,7 +25,7 @@ class Blocking:
 
 
 def blocking_calls(linked: LinkedTrace, submit_ns: Int64) -> Blocking:
-    """`submit_ns` is when each call launched, ABSENT for those that launch nothing."""
+    """Returns the blocking calls; `submit_ns` is when each call launched, ABSENT for those that launch nothing."""
     waits, calls = linked.host_waits, linked.calls
     call, position = np.unique(waits.call_row, return_inverse=True)
     awaited = np.full(len(call), NEVER, np.int64)
@@ -37,5 +37,5 @@ def blocking_calls(linked: LinkedTrace, submit_ns: Int64) -> Blocking:
     np.minimum.at(since, position[has_since], waits.since[has_since])
     end = np.maximum(calls.end[call], since)
     until = np.clip(awaited, since, end)
-    # a launch that waited for room is its op's own work from then on
+    # after waiting for room in a queue, a launch is work of its op again
     return Blocking(call, since, until, np.where(since < submitted, until, end))

@@ -1,6 +1,6 @@
-"""The nodes of all host threads, before short ones are folded: stretches of work, launches, and waits for the device.
+"""The nodes of all host threads, before short ones are folded: slices of work, launches, and waits for the device.
 
-An op from 0 to 9 whose call launches at 4 becomes a stretch from 0 to 4, which launches, and one from 4 to 9.
+An op from 0 to 9 whose call launches at 4 becomes a slice from 0 to 4, which launches, and one from 4 to 9.
 """
 
 from dataclasses import dataclass
@@ -16,10 +16,9 @@ from .host_spans import HostSpans
 
 @dataclass(slots=True, repr=False)
 class HostNodes(Table):
-    """n nodes. `span` is a row of `HostSpans`, -1 for idle time; `call` is what a node launches or waits by, -1 for
-    none.
+    """n nodes. `span` is a row of HostSpans, -1 for idle time; `call` is the call that launches or waits, -1 for none.
 
-    `order_ns` orders nodes of no length that stand at one time.
+    `order_ns` orders nodes of no length at the same time.
     """
 
     thread: Int64
@@ -34,7 +33,7 @@ class HostNodes(Table):
         return len(self.start)
 
     def take(self, rows: Int64 | Bool) -> "HostNodes":
-        """Returns the nodes of some rows, in the order of `rows`."""
+        """Returns the nodes at these rows, in their order."""
         return HostNodes(*(getattr(self, name)[rows] for name in HostNodes.__slots__))
 
     @staticmethod
@@ -44,19 +43,20 @@ class HostNodes(Table):
 
 
 def host_nodes(linked: LinkedTrace, spans: HostSpans, submit_ns: Int64, blocking: Blocking) -> HostNodes:
-    """Returns all host nodes, by thread and in program order. `submit_ns` is when each call launched, ABSENT for
-    other calls.
+    """Returns all host nodes, by thread and in program order.
+
+    `submit_ns` is when each call launched, ABSENT for other calls.
     """
     work = _work(linked, spans, submit_ns, blocking)
-    bare = _bare_launches(linked, spans, submit_ns, work)
+    launches = _zero_length_launches(linked, spans, submit_ns, work)
     instant = _instant_communications(linked, spans, work)
-    nodes = HostNodes.joined([work, bare, instant, _waits(linked, spans, submit_ns, blocking)])
+    nodes = HostNodes.joined([work, launches, instant, _waits(linked, spans, submit_ns, blocking)])
     nodes = HostNodes.joined([nodes, _beginnings(nodes, blocking)])
     return nodes.take(np.lexsort((nodes.order_ns, nodes.end > nodes.start, nodes.start, nodes.thread)))
 
 
 def _work(linked: LinkedTrace, spans: HostSpans, submit_ns: Int64, blocking: Blocking) -> HostNodes:
-    """Returns the stretches between two neighbouring cuts of a thread, without those in which it waited."""
+    """Returns the slices between neighbouring cuts of a thread, without those in which it waited."""
     calls, handoffs = linked.calls, linked.handoffs
     thread, time = _cuts(linked, spans, submit_ns, blocking)
     waited = _covered(thread, time, calls.thread[blocking.call], blocking.since, blocking.end)
@@ -75,7 +75,7 @@ def _work(linked: LinkedTrace, spans: HostSpans, submit_ns: Int64, blocking: Blo
 
 
 def _cuts(linked: LinkedTrace, spans: HostSpans, submit_ns: Int64, blocking: Blocking) -> tuple[Int64, Int64]:
-    """Returns threads and times where a thread is cut, each once, by thread and time."""
+    """Returns the distinct (thread, time) pairs at which a thread is cut, by thread and time."""
     calls, handoffs = linked.calls, linked.handoffs
     launch = np.flatnonzero(submit_ns != ABSENT)
     blocked = calls.thread[blocking.call]
@@ -99,7 +99,7 @@ def _cuts(linked: LinkedTrace, spans: HostSpans, submit_ns: Int64, blocking: Blo
 
 
 def _covered(thread: Int64, time: Int64, of_thread: Int64, since: Int64, until: Int64) -> Bool:
-    """Returns which of the sorted (thread, time) cuts begin a stretch inside one of the spans, whose ends are all cuts."""
+    """Returns which of the sorted (thread, time) cuts begin a slice inside one of the spans, whose ends are all cuts."""
     change = np.zeros(len(time) + 1, np.int64)
     np.add.at(change, places(thread, time, of_thread, since), 1)
     np.add.at(change, places(thread, time, of_thread, until), -1)
@@ -107,8 +107,10 @@ def _covered(thread: Int64, time: Int64, of_thread: Int64, since: Int64, until: 
 
 
 def _extent(thread: Int64, spans: HostSpans, linked: LinkedTrace) -> tuple[Int64, Int64]:
-    """Returns for each row when its thread's first op or call to it begins and its last work or hand-off ends: there is
-    no idle time outside.
+    """Returns, for each row, when its thread's first op or hand-off to it begins, and when its last work or hand-off
+    ends.
+
+    Outside of this a thread has no idle time.
     """
     handoffs = linked.handoffs
     threads = np.unique(np.concatenate((spans.thread, handoffs.source_thread, handoffs.target_thread)))
@@ -122,9 +124,10 @@ def _extent(thread: Int64, spans: HostSpans, linked: LinkedTrace) -> tuple[Int64
     return first[position], last[position]
 
 
-def _bare_launches(linked: LinkedTrace, spans: HostSpans, submit_ns: Int64, work: HostNodes) -> HostNodes:
-    """Returns a node of no length for each launch at whose moment no stretch of its own op ends; other stretches get
-    their call here.
+def _zero_length_launches(linked: LinkedTrace, spans: HostSpans, submit_ns: Int64, work: HostNodes) -> HostNodes:
+    """Returns a node of no length for each launch at whose submit time no slice of its own op ends.
+
+    Slices that end there get the call of the launch, in place.
     """
     calls = linked.calls
     launch = np.flatnonzero(submit_ns != ABSENT)
@@ -136,10 +139,8 @@ def _bare_launches(linked: LinkedTrace, spans: HostSpans, submit_ns: Int64, work
         ends_there &= work.span[before] == spans.of_call[launch]
         work.call[before[ends_there]] = launch[ends_there]
         launch = launch[~ends_there]
-    order_ns, is_wait = submit_ns[launch], np.zeros(len(launch), np.bool_)
-    return HostNodes(
-        calls.thread[launch], order_ns, order_ns, calls.start[launch], is_wait, spans.of_call[launch], launch
-    )
+    time, is_wait = submit_ns[launch], np.zeros(len(launch), np.bool_)
+    return HostNodes(calls.thread[launch], time, time, calls.start[launch], is_wait, spans.of_call[launch], launch)
 
 
 def _instant_communications(linked: LinkedTrace, spans: HostSpans, work: HostNodes) -> HostNodes:
@@ -160,7 +161,7 @@ def communicate(linked: LinkedTrace, op_row: Int64) -> Bool:
 def _waits(linked: LinkedTrace, spans: HostSpans, submit_ns: Int64, blocking: Blocking) -> HostNodes:
     call = blocking.call
     is_wait = np.ones(len(call), np.bool_)
-    # of a call that launches and waits, the wait is the later node, unless it waited for room to launch
+    # if a call launches and waits, the wait is the later node, unless it waited for room in a queue to launch
     begin = linked.calls.start[call]
     order_ns = np.where(blocking.since < submit_ns[call], begin - 1, np.maximum(begin + 1, blocking.since))
     return HostNodes(
@@ -169,8 +170,8 @@ def _waits(linked: LinkedTrace, spans: HostSpans, submit_ns: Int64, blocking: Bl
 
 
 def _beginnings(nodes: HostNodes, blocking: Blocking) -> HostNodes:
-    """Returns a node of no length where a thread begins with a wait: what it awaits does not say when the thread got
-    there.
+    """Returns a node of no length where a thread begins with a wait, as the awaited work does not tell when the thread
+    began.
     """
     order = np.lexsort((nodes.order_ns, nodes.start, nodes.thread))
     first = order[is_group_start(nodes.thread[order])]

@@ -1,6 +1,6 @@
-"""Whose time it is on a host thread: the ops and the calls outside ops, nested.
+"""Which op or call a host thread's time belongs to: ops, and calls outside ops, nested.
 
-The time of a moment belongs to the innermost one around it. Step annotations own no time.
+Time belongs to the innermost span that encloses it. Step annotations have no time of their own.
 """
 
 from dataclasses import dataclass
@@ -14,10 +14,9 @@ from ...schema.traces import are_step_marks
 
 @dataclass(slots=True, repr=False)
 class HostSpans(Table):
-    """Ops, then calls outside ops. `op_row` and `call_row` say which one a row is, `parent` points into this table.
+    """Ops, then calls outside ops. One of `op_row` and `call_row` identifies each row; `parent` is a row of this table.
 
-    `of_op` and `of_call` lead back: from each op to its own row, from each call to the op around it, else to its own
-    row.
+    `of_op` is the row of each op, and `of_call` that of each call or of the op that encloses it.
     """
 
     thread: Int64
@@ -34,7 +33,7 @@ def host_spans(linked: LinkedTrace) -> HostSpans:
     """Returns the timed ops, and the calls outside ops, of all threads, nested."""
     ops, calls = linked.ops, linked.calls
     op = np.flatnonzero((ops.start != ABSENT) & ~are_step_marks(ops.name))
-    # of ops of one length that begin together the caller has the smaller id
+    # of ops with the same start and end the caller has the smaller id
     op = op[np.argsort(ops.id[op], kind="stable")]
     call = np.flatnonzero(calls.op_row < 0)
     thread = np.concatenate((ops.thread[op], calls.thread[call]))
@@ -46,8 +45,7 @@ def host_spans(linked: LinkedTrace) -> HostSpans:
     return HostSpans(
         thread=thread,
         start=start,
-        # an op that was still running when recording ended is cut there, though a call that began in it may have been
-        # recorded to its end
+        # an op that ran when recording ended is cut there; a call in it may have been recorded to its end
         end=np.concatenate((nesting.end[: len(op)], end[len(op) :])),
         parent=nesting.parent,
         op_row=np.concatenate((op, _none(len(call)))),

@@ -1,7 +1,7 @@
-"""When each launch call has handed its work to the device: the moment up to which host work delays an activity.
+"""Submit times: when each launch call has handed its work to the device. Host work before that delays the activity.
 
-Activities may start before their call returns; the program's later work does not. A call that waits for its own
-activity, as blocking copies do, launches early in the call if the device was not ready: the rest of it is waiting.
+Activities may start before their call returns; later work of the program does not delay them. A call that waits for its
+own activity, as blocking copies do, launches early in the call if the device was not ready; the rest is waiting.
 """
 
 import numpy as np
@@ -13,8 +13,9 @@ from ...schema.traces import FOREVER, NEVER
 
 
 def submit_times(linked: LinkedTrace) -> Int64:
-    """Returns for each call its end, or a launch latency before its first activity if that starts earlier; ABSENT if it
-    has none.
+    """Returns when each call submitted its work (ns), ABSENT for calls without activities.
+
+    That is the end of the call, or a launch latency before its first activity if that activity starts earlier.
     """
     calls, activities = linked.calls, linked.activities
     first = np.full(len(calls), FOREVER, np.int64)
@@ -28,11 +29,10 @@ def submit_times(linked: LinkedTrace) -> Int64:
 
 
 def _with_late_copies(linked: LinkedTrace, submit_ns: Int64) -> Int64:
-    """Returns the moments, but for copies that the device kept waiting; those launched as soon as copies of their kind
-    do.
+    """Returns the submit times, but copies for which the device was not ready are submitted as soon as copies of their
+    kind usually are.
 
-    Whether the host was long in launching a copy, or the device in starting it, is told by which of the two took its
-    usual time.
+    Either the host was slow to launch a copy or the device to start it: the one that took its usual time was not.
     """
     calls, activities = linked.calls, linked.activities
     row, call = _self_awaited(linked)
@@ -48,7 +48,7 @@ def _with_late_copies(linked: LinkedTrace, submit_ns: Int64) -> Int64:
 
 
 def _self_awaited(linked: LinkedTrace) -> tuple[Int64, Int64]:
-    """Returns the activities that their own calls waited for, and those calls."""
+    """Returns the activities for which their own calls waited, and these calls."""
     waits = linked.host_waits
     awaited = waits.source_row >= 0
     row, call = waits.source_row[awaited], waits.call_row[awaited]
@@ -57,20 +57,21 @@ def _self_awaited(linked: LinkedTrace) -> tuple[Int64, Int64]:
 
 
 def _ready_ns(linked: LinkedTrace) -> Int64:
-    """Returns when what each activity follows on its stream, and by waits of the stream, had ended; NEVER for nothing."""
+    """Returns when the predecessors of each activity, on its stream and by device waits, had ended; NEVER for none."""
     activities, waits = linked.activities, linked.device_waits
     previous = previous_on_stream(activities)
-    ready_ns = (
-        np.where(previous >= 0, _launch_ended(linked, previous, activities.start), NEVER) if len(previous) else previous
-    )
+    if not len(previous):
+        return previous
+    ready_ns = np.where(previous >= 0, _launch_ended(linked, previous, activities.start), NEVER)
     has_source = waits.source_row >= 0
     np.maximum.at(ready_ns, waits.target_row[has_source], activities.end[waits.source_row[has_source]])
     return ready_ns
 
 
 def _launch_ended(linked: LinkedTrace, rows: Int64, by: Int64) -> Int64:
-    """Returns when all branches of the launches of `rows` had ended, as a CUDA graph's stream waits for them; where
-    that is later than `by`, when the rows themselves had.
+    """Returns when all branches of the launches of `rows` had ended, as the stream of a CUDA graph waits for all.
+
+    Where that is later than `by`, returns when the rows themselves had ended.
     """
     activities = linked.activities
     ended = np.full(len(linked.calls) + 1, NEVER, np.int64)

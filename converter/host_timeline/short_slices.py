@@ -1,5 +1,4 @@
-"""Folds short slices into a neighbour on their thread, so that there are fewer nodes and the thread's total stays
-exact.
+"""Folds short slices into a neighbour on their thread: fewer nodes, with the thread's total unchanged.
 
 A slice from 10.0 to 10.4 µs before one from 10.4 to 20 leaves one from 10.0 to 20.
 """
@@ -12,10 +11,10 @@ from .host_nodes import HostNodes
 
 
 def fold_short_slices(nodes: HostNodes, handoffs: ThreadHandoffs, shortest: int, kept: Bool) -> HostNodes:
-    """Gives the time of slices under `shortest` ns, other than those `kept`, to the next node of the thread.
+    """Gives the time of slices shorter than `shortest` ns to the next node of the thread, or else to the previous one.
 
-    The last node of a thread gives it to the one before.
-    A launch sits at its slice's end and never moves; a slice is not folded into a wait, nor over time in which the
+    The nodes that are `kept` are not folded.
+    A launch is at its slice's end and never moves. A slice is not folded into a wait, nor across time in which the
     thread waited.
     """
     fixed_start, fixed_end = _fixed_ends(nodes, handoffs)
@@ -42,8 +41,8 @@ def fold_short_slices(nodes: HostNodes, handoffs: ThreadHandoffs, shortest: int,
 
 
 def _fixed_ends(nodes: HostNodes, handoffs: ThreadHandoffs) -> tuple[Bool, Bool]:
-    """Returns nodes whose start must not move (waits, receivers of a hand-off) and whose end must not (launches, waits,
-    givers).
+    """Returns nodes whose start must not move (waits, targets of hand-offs) and whose end must not (launches, waits,
+    sources).
     """
     start, end = nodes.is_wait.copy(), nodes.call >= 0
     targets = asof_forward(nodes.thread, nodes.start, handoffs.target_thread, handoffs.target_time)
@@ -54,11 +53,11 @@ def _fixed_ends(nodes: HostNodes, handoffs: ThreadHandoffs) -> tuple[Bool, Bool]
 
 
 def _next_true(mask: Bool) -> Int64:
-    """Returns for each position the next one (itself included) that is true, len(mask) for none."""
+    """Returns, for each position, the next true position (itself included), len(mask) for none."""
     position = np.where(mask, np.arange(len(mask)), len(mask))
     return np.minimum.accumulate(position[::-1])[::-1]
 
 
 def _last_true(mask: Bool) -> Int64:
-    """Returns for each position the last one up to it that is true, -1 for none."""
+    """Returns, for each position, the last true position up to it, -1 for none."""
     return np.maximum.accumulate(np.where(mask, np.arange(len(mask)), -1))

@@ -1,7 +1,7 @@
-"""Cuts every host thread's timeline into nodes: slices of ops, calls outside ops, waits for the device, and idle time.
+"""Cuts the timeline of every host thread into nodes: slices of ops, calls outside ops, waits for the device, idle time.
 
-A thread is cut where an op begins or ends, where a call launches, around blocking calls, and where it hands off to
-another thread. Time that a thread only waited has no node: the node after it waits instead. All times are int64 ns.
+A thread is cut where an op begins or ends, where a call launches, around blocking calls, and at hand-offs to other
+threads. Time in which a thread only waited has no node: the node after it waits instead. All times are int64 ns.
 """
 
 from dataclasses import dataclass
@@ -23,10 +23,10 @@ IDLE = "host idle"
 class Timeline(Table):
     """n host nodes, by thread and then in program order.
 
-    `op_row` and `call_row` say whose time a node is (a slice of an op, a call outside ops or a wait), -1 where not;
-    `is_wait` are those that wait for the device. `launch_node` is the node that each launch call's slice became,
-    `sync_node` the wait node of each blocking call, -1 for other calls; `handoff_source_node` and `handoff_target_node`
-    are the nodes at both ends of each hand-off between threads.
+    `op_row` and `call_row` are the op (for a slice) or call (for a call outside ops, or a wait) of each node, -1 for
+    none; `is_wait` are nodes that wait for the device. For each call, `launch_node` is the slice that launches it and
+    `sync_node` the wait of a blocking call, -1 for other calls. `handoff_source_node` and `handoff_target_node` are the
+    nodes at both ends of each hand-off between threads.
     """
 
     is_wait: Bool
@@ -47,16 +47,14 @@ class Timeline(Table):
 
 
 def slice_host(linked: LinkedTrace, shortest_ns: int) -> Timeline:
-    """Returns the host side of a linked trace as nodes; slices shorter than `shortest_ns` are folded into a neighbour.
-    O(n log n).
-    """
+    """Returns the host side of a linked trace as nodes; slices shorter than `shortest_ns` are folded. O(n log n)."""
     ops, handoffs = linked.ops, linked.handoffs
     submit_ns = submit_times(linked)
     spans = host_spans(linked)
-    every = host_nodes(linked, spans, submit_ns, blocking_calls(linked, submit_ns))
-    # what has no span (-1) finds the last row: none
+    unfolded = host_nodes(linked, spans, submit_ns, blocking_calls(linked, submit_ns))
+    # the span -1 takes the last value: -1
     op_rows, call_rows = np.append(spans.op_row, -1), np.append(spans.call_row, -1)
-    nodes = fold_short_slices(every, handoffs, shortest_ns, _communicating(linked, every, op_rows[every.span]))
+    nodes = fold_short_slices(unfolded, handoffs, shortest_ns, _communicating(linked, unfolded, op_rows[unfolded.span]))
     op, call = op_rows[nodes.span], call_rows[nodes.span]
     return Timeline(
         is_wait=nodes.is_wait,
@@ -69,7 +67,7 @@ def slice_host(linked: LinkedTrace, shortest_ns: int) -> Timeline:
         sync_node=_node_of_call(nodes, nodes.is_wait, len(linked.calls)),
         handoff_source_node=asof_backward(nodes.thread, nodes.end, handoffs.source_thread, handoffs.source_time),
         handoff_target_node=asof_forward(nodes.thread, nodes.start, handoffs.target_thread, handoffs.target_time),
-        folded=len(every) - len(nodes),
+        folded=len(unfolded) - len(nodes),
         zero_length=int(((ops.start == ops.end) & (ops.start != ABSENT)).sum()),
     )
 
@@ -84,7 +82,7 @@ def _communicating(linked: LinkedTrace, nodes: HostNodes, op_row: Int64) -> Bool
 
 
 def _node_of_call(nodes: HostNodes, chosen: Bool, calls: int) -> Int64:
-    """Returns for each call the chosen node that is its own, -1 for none."""
+    """Returns the chosen node of each call, -1 for none."""
     node = np.full(calls, -1, np.int64)
     node[nodes.call[chosen]] = np.flatnonzero(chosen)
     return node
@@ -93,7 +91,7 @@ def _node_of_call(nodes: HostNodes, chosen: Bool, calls: int) -> Int64:
 def _launchers(linked: LinkedTrace, nodes: HostNodes, spans: HostSpans, submit_ns: Int64) -> Int64:
     """Returns the node that launches for each call, -1 for calls that launch nothing."""
     launcher = _node_of_call(nodes, (nodes.call >= 0) & ~nodes.is_wait, len(linked.calls))
-    # calls that launch at one moment from one op share its slice
+    # calls of one op with the same submit time share a slice
     sharing = np.flatnonzero((submit_ns != ABSENT) & (launcher < 0))
     if len(sharing):
         order = np.lexsort((nodes.end, nodes.thread))
@@ -105,8 +103,8 @@ def _launchers(linked: LinkedTrace, nodes: HostNodes, spans: HostSpans, submit_n
 
 
 def _slice_ending_at(time: int, nodes: HostNodes, order: Int64, first: int, span: int) -> int:
-    """Returns the slice of `span` that ends at `time`; those of its thread that do stand in `order` from place `first`
-    on.
+    """Returns the slice of `span` that ends at `time`, -1 for none; slices of its thread that end then are at
+    `order[first]` and after.
     """
     while first < len(order) and nodes.end[order[first]] == time:
         row = int(order[first])
@@ -117,9 +115,7 @@ def _slice_ending_at(time: int, nodes: HostNodes, order: Int64, first: int, span
 
 
 def names_of(linked: LinkedTrace, timeline: Timeline) -> Categorical:
-    """Returns what each host node is called: its op, the call where there is none, the blocking call of a wait, or
-    idle.
-    """
+    """Returns the name of each host node: its op, or its call if it has none; the blocking call of a wait; or idle."""
     ops, calls = linked.ops.name, linked.calls.name
     of_op = (timeline.op_row >= 0) & ~timeline.is_wait
     of_call = np.where(timeline.call_row >= 0, timeline.call_row, len(calls)) + len(ops)

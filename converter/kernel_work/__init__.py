@@ -1,6 +1,6 @@
-"""How much every kernel computes and moves: floating-point operations and bytes, from the op that launched it.
+"""The work of every kernel: floating-point operations and bytes, from the op that launched it.
 
-In come a linked trace and who called whom, out goes a column of each. What is not known stays absent and is counted.
+The input is a linked trace with the caller of each op, the output a column of each. Unknown work is absent and counted.
 """
 
 from .kernel_work import KernelWork as KernelWork, kernel_work as kernel_work

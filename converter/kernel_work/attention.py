@@ -13,15 +13,16 @@ FAMILY = Family(
     "`sdpa_flop_count`, `sdpa_backward_flop_count` of torch.utils.flop_counter, which count all pairs of a causal one, too",
 )
 TOP, BOTTOM = "upper left", "lower right"
-"""The corner that the diagonal of a causal mask starts from, where there are not as many queries as keys."""
+"""The corner from which the diagonal of a causal mask starts, if the numbers of queries and keys differ."""
 CORNERS = {0: None, 1: TOP, 2: BOTTOM}
-"""By `custom_mask_type` of the memory-efficient kernels."""
+"""The corner by `custom_mask_type` of the memory-efficient kernels."""
 
 
 class Layout(NamedTuple):
-    """Where the query stands, key and value behind it, and the mask; whether heads come before places in the shapes.
+    """Positions of arguments: the query, with key and value after it, and the mask; whether heads come before sequence
+    positions in the shapes.
 
-    `lengths` is where the offsets of sequences of several lengths stand, the longest ones two behind.
+    `lengths` is the position of the offsets of sequences of several lengths; the longest ones are two positions behind.
     """
 
     query: int
@@ -57,7 +58,7 @@ BACKWARD = {
 
 
 class Sizes(NamedTuple):
-    """Heads of all sequences together, queries and keys of each, and the widths of queries and of values."""
+    """The heads of all sequences together, the queries and keys of each head, and the widths of queries and values."""
 
     heads: int
     queries: int
@@ -81,7 +82,7 @@ def _sizes(op: RecordedOp, layout: Layout) -> Sizes:
 
 
 def _of_one_length(op: RecordedOp, lengths: int, shapes: list[list[int]]) -> list[list[int]]:
-    """Shapes of sequences that lie one after the other, told if all are of one length. Raises Unknown."""
+    """Returns the shapes of concatenated sequences as a batch, if all have one length. Raises Unknown."""
     sequences = op.shape(lengths, 1)[0] - 1
     longest, longest_key = op.argument(lengths + 2), op.argument(lengths + 3)
     regular = []
@@ -93,14 +94,14 @@ def _of_one_length(op: RecordedOp, lengths: int, shapes: list[list[int]]) -> lis
 
 
 def pairs(queries: int, keys: int, corner: str | None) -> int:
-    """Returns how many pairs a mask leaves whose diagonal starts from this corner, all of them without one.
+    """Returns how many pairs a mask with the diagonal from this corner leaves; all pairs without a corner.
 
     >>> pairs(3, 4, TOP), pairs(3, 4, BOTTOM), pairs(3, 4, None)
     (6, 9, 12)
     """
     if corner is None:
         return queries * keys
-    # one triangle, and beside or below it what is whole
+    # a triangle, and a rectangle beside or below it
     side = min(queries, keys)
     triangle = side * (side + 1) // 2
     if queries > keys:
@@ -123,7 +124,7 @@ def _corner(op: RecordedOp, layout: Layout) -> str | None:
     return layout.corner if flag else None
 
 
-def _counted(layout: Layout, of_query: int, of_value: int) -> Callable[[RecordedOp], int]:
+def _operations_of(layout: Layout, of_query: int, of_value: int) -> Callable[[RecordedOp], int]:
     def operations(op: RecordedOp) -> int:
         sizes = _sizes(op, layout)
         each = of_query * sizes.width + of_value * sizes.value_width
@@ -133,8 +134,8 @@ def _counted(layout: Layout, of_query: int, of_value: int) -> Callable[[Recorded
 
 
 def _results(layout: Layout) -> Callable[[RecordedOp], list[Tensor]]:
-    """Returns the result like the query, but as wide as values, and the logarithm of each query's sum, in single
-    precision.
+    """Returns the result, which is like the query but as wide as values, and the logarithm of each query's sum in
+    single precision.
     """
 
     def results(op: RecordedOp) -> list[Tensor]:
@@ -147,11 +148,14 @@ def _results(layout: Layout) -> Callable[[RecordedOp], list[Tensor]]:
 
 
 def _gradients(op: RecordedOp) -> list[Tensor]:
-    """Returns those of query, key and value."""
+    """Returns the gradients of query, key and value."""
     return [Tensor.of(op.shape(position), op.tensor(position).item, NEW + position) for position in (1, 2, 3)]
 
 
 RULES = {
-    **{name: Rule(FAMILY, _counted(layout, 1, 1), everything, _results(layout)) for name, layout in FORWARD.items()},
-    **{name: Rule(FAMILY, _counted(layout, 3, 2), everything, _gradients) for name, layout in BACKWARD.items()},
+    **{
+        name: Rule(FAMILY, _operations_of(layout, 1, 1), everything, _results(layout))
+        for name, layout in FORWARD.items()
+    },
+    **{name: Rule(FAMILY, _operations_of(layout, 3, 2), everything, _gradients) for name, layout in BACKWARD.items()},
 }

@@ -17,7 +17,7 @@ FAMILY = Family(
 
 
 class Layout(NamedTuple):
-    """Positions of arguments, None for one that the op does not have; `flag` is that of whether it is transposed."""
+    """Positions of arguments, None for an argument that the op lacks; `flag` is the one that makes it transposed."""
 
     stride: int
     padding: int
@@ -58,7 +58,7 @@ def _forward(op: RecordedOp) -> int:
 
 
 def _applied(weight: Shape, positions: Shape) -> int:
-    """Returns the weight applied at each place of a tensor, which may lack the batch dimension."""
+    """Returns the operations of applying the weight at each position of a tensor, which may lack the batch dimension."""
     if len(positions) not in (len(weight), len(weight) - 1):
         raise Unknown("a convolution's shapes")
     batch = positions[0] if len(positions) == len(weight) else 1
@@ -100,20 +100,18 @@ def _results(op: RecordedOp) -> list[Tensor]:
 
 
 def _groups(op: RecordedOp) -> int:
-    """Returns of a transposed convolution, from the channels that each group takes: its weight is (in, out / groups,
-    …).
-    """
+    """Returns the groups of a transposed convolution, whose weight is (in, out / groups, …)."""
     groups = op.integers({"aten::convolution": 8, "aten::_convolution": 8}.get(op.name, 6))
     return groups[0]
 
 
 def _backward(op: RecordedOp) -> int:
-    """Returns of the gradients that its mask asks for."""
+    """Returns the operations of the gradients that the mask asks for."""
     gradient, x, weight = op.shape(0), op.shape(1), op.shape(2)
     transposed, mask = bool(op.argument(7)), op.integers(MASK)
     if len(weight) < 3 or len(mask) < 2 or not len(gradient) == len(x) == len(weight):
         raise Unknown("a convolution's shapes")
-    # the gradient of the input is a convolution of the other kind
+    # the gradient of the input is a convolution of the other kind (transposed or not)
     of_input = _applied(weight, x if transposed else gradient)
     of_weight = _applied((x[1], gradient[1], *weight[2:]), x if transposed else gradient)
     return of_input * bool(mask[0]) + of_weight * bool(mask[1])

@@ -1,6 +1,4 @@
-"""Ops that do the same to every element: arithmetic, activations and their gradients, one by one or for lists of
-tensors.
-"""
+"""Element-wise ops: arithmetic, activations and their gradients, on tensors or lists of tensors."""
 
 from collections.abc import Callable
 
@@ -45,7 +43,7 @@ STEPS = {
     11: "gelu_backward",
     12: "mish_backward",
 }
-"""Names by how many elementary steps; comparisons are one."""
+"""Names by the number of elementary steps; comparisons take one."""
 NEVER_IN_PLACE = ("backward", "dropout", "_forward", "__", "where", "maximum", "minimum")
 TAKES_BOTH_HALVES = ("glu",)
 WITH_LISTS = (
@@ -68,12 +66,12 @@ def _of_first_list(steps: int) -> Callable[[RecordedOp], int]:
 
 
 def _results(op: RecordedOp) -> list[Tensor]:
-    """Returns one as large as the arguments beside each other, of their type if that is one."""
+    """Returns one result of the broadcast shape of the arguments, if they have one type."""
     name = op.name.partition("::")[2]
     if name.endswith("_") and not name.endswith("__"):
         return like_first(op)
     shape = broadcast([tensor.shape for tensor in op.read])
-    # a number is a tensor without dimensions here, whose type gives way
+    # a number is a tensor without dimensions here, whose type is ignored
     types = {(tensor.item, tensor.dtype) for tensor in op.read if tensor.shape or not shape}
     if name in COMPARISONS.split():
         return [Tensor.of(shape, 1, NEW)]

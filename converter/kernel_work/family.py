@@ -1,4 +1,4 @@
-"""What a family of ops has in common, and the rule by which the work of an op follows from what was recorded of it."""
+"""Families of ops, and the rules that compute the work of an op from its recorded arguments."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -7,7 +7,7 @@ from .recorded_op import RecordedOp, Tensor, Unknown
 
 
 class Family(NamedTuple):
-    """A family in words: how its operations are counted, where that is from, and which bytes it moves."""
+    """A family in words: how its operations are counted, the source of that, and which bytes it moves."""
 
     name: str
     operations: str
@@ -16,9 +16,9 @@ class Family(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """How the work of an op is told. `steps` are its operations for each element, where the family counts so.
+    """How to compute the work of an op. `steps` are its operations per element, where the family counts so.
 
-    `results` are those that follow from the arguments, for ops whose results were not recorded. All raise Unknown.
+    `results` computes results from the arguments, for ops whose results were not recorded. All functions raise Unknown.
     """
 
     family: Family
@@ -29,31 +29,31 @@ class Rule(NamedTuple):
 
 
 def everything(op: RecordedOp) -> int:
-    """Returns bytes of the tensors that the op reads and of those that it writes, each once. Raises Unknown."""
+    """Returns the bytes of the tensors that the op reads, and of those that it writes. Raises Unknown."""
     return moved(op.read, op.written)
 
 
 def moved(read: list[Tensor], written: list[Tensor]) -> int:
-    """Returns bytes of the tensors read and of those written, of the same memory once each. Raises Unknown."""
+    """Returns the bytes of tensors read and of tensors written; the same memory counts once for each. Raises Unknown."""
     return sum(sum({tensor.memory: tensor.bytes for tensor in tensors}.values()) for tensors in (read, written))
 
 
 def nothing(op: RecordedOp) -> int:
-    """No operations."""
+    """Returns 0: no operations."""
     return 0
 
 
 def not_told(op: RecordedOp) -> list[Tensor]:
-    """Raises Unknown: the arguments alone do not tell the results."""
+    """Raises Unknown: the results do not follow from the arguments."""
     raise Unknown("results")
 
 
 def like_first(op: RecordedOp) -> list[Tensor]:
-    """Returns one result like the first argument; of an in-place op that itself."""
+    """Returns one result like the first argument, which is that argument for an in-place op."""
     first = op.tensor(0)
     in_place = op.name.endswith("_") and not op.name.endswith("__")
     return [first] if in_place else [Tensor.of(first.shape, first.item, NEW, first.dtype)]
 
 
 NEW = 1 << 30
-"""Numbers from here on are of memory that no argument has."""
+"""Memory numbers from here on belong to no argument."""

@@ -1,4 +1,4 @@
-"""The work of every kernel of a linked trace, by the op that launched it; of copies and sets by their recorded size."""
+"""The work of every kernel of a linked trace, from the op that launched it; of copies and sets, from their size."""
 
 import re
 from collections import Counter, defaultdict
@@ -19,11 +19,11 @@ NO_OP = "no recorded op"
 
 @dataclass(slots=True, repr=False)
 class KernelWork(Table):
-    """By activity, ABSENT where not known: floating-point operations, bytes read and written, and bytes of an element.
-    Communication has none. `op_row` is the row of the op whose work it does, -1 where not known.
+    """Columns by activity, ABSENT where not known: floating-point operations, bytes read and written, and bytes of an
+    element. Communication has none. `op_row` is the op whose work the activity does, -1 where not known.
 
-    `unknown` counts activities that lack one of them by their op's name, `known_ns` is the time of the others of
-    `whole_ns`.
+    `known` counts activities with work, `unknown` those without, by the name of their op. `known_ns` of `whole_ns` is
+    the time of activities with work.
     """
 
     operations: Int64
@@ -37,8 +37,9 @@ class KernelWork(Table):
 
 
 def kernel_work(linked: LinkedTrace, op_parent: Int64) -> KernelWork:
-    """Returns the work of all activities; `op_parent` is the row of the op around each op, -1 for none. Linear in
-    activities, ops, their texts.
+    """Returns the work of all activities. Linear in activities, ops and their texts.
+
+    `op_parent` is the row of the op that encloses each op, -1 for none.
     """
     activities = linked.activities
     operations, moved, element = np.full((3, len(activities)), ABSENT, np.int64)
@@ -66,10 +67,10 @@ def kernel_work(linked: LinkedTrace, op_parent: Int64) -> KernelWork:
 
 
 def _works(linked: LinkedTrace, op_parent: Int64, chosen: Bool) -> list[tuple[int, list[int], Work]]:
-    """Returns the ops whose work is known, the kernels of each, and the work."""
+    """Returns the ops with known work, the kernels of each, and the work."""
     of_op: defaultdict[int, list[int]] = defaultdict(list)
     rows = np.flatnonzero(chosen)
-    # whole numbers are divided among kernels in the order of time, whatever that of the file
+    # whole numbers are divided among kernels in order of time, independent of the order of the file
     rows = rows[np.lexsort([getattr(linked.activities, key)[rows] for key in ("correlation", "end", "start")])]
     for kernel, op in zip(rows.tolist(), linked.activities.op_row[rows].tolist(), strict=True):
         of_op[op].append(kernel)

@@ -15,7 +15,7 @@ FAMILY = Family(
 
 
 def product(left: Shape, right: Shape) -> tuple[int, Shape]:
-    """Operations and shape of `torch.matmul`. Raises Unknown for what cannot be multiplied.
+    """Returns operations and shape of `torch.matmul`. Raises Unknown for shapes that do not fit.
 
     >>> product((8, 3, 4), (4, 5))
     (960, (8, 3, 5))
@@ -31,7 +31,7 @@ def product(left: Shape, right: Shape) -> tuple[int, Shape]:
 
 
 def broadcast(shapes: list[Shape]) -> Shape:
-    """Returns the shape that these become beside each other. Raises Unknown.
+    """Returns the broadcast shape. Raises Unknown.
 
     >>> broadcast([(3, 1), (4,)])
     (3, 4)
@@ -53,18 +53,18 @@ def _rule(shapes: Callable[[RecordedOp], tuple[Shape, Shape]], same_type: bool =
 
 
 def _factors(first: int) -> Callable[[RecordedOp], tuple[Shape, Shape]]:
-    """Returns the matrix at this position and the next one."""
+    """Returns a function for the shapes of the matrices at this position and the next one."""
     return lambda op: (op.shape(first), op.shape(first + 1))
 
 
 def _linear(op: RecordedOp) -> tuple[Shape, Shape]:
-    """Returns the weight is (outputs, inputs)."""
+    """Returns the shapes of input and weight, which is recorded as (outputs, inputs)."""
     outputs, inputs = op.shape(1, 2)
     return op.shape(0), (inputs, outputs)
 
 
 def _packed(op: RecordedOp) -> tuple[Shape, Shape]:
-    """Returns the weight's layout is its own, the result tells how many outputs there are."""
+    """Returns the shapes of input and weight; the weight has a layout of its own, so the result gives its outputs."""
     x = op.shape(0)
     if not x or not op.results or not op.results[0].shape:
         raise Unknown("outputs")
@@ -72,8 +72,7 @@ def _packed(op: RecordedOp) -> tuple[Shape, Shape]:
 
 
 def _grouped(op: RecordedOp) -> int:
-    """Returns groups lie one after the other in a matrix that has no dimension for them; every row or column belongs to
-    one.
+    """Returns the operations of a product of groups that are concatenated in a matrix without a dimension for them.
 
     (m, k) by (g, k, n) and (g, m, k) by (k, n) multiply each row or column once; (m, k) by (k, n) has its groups in k.
     """

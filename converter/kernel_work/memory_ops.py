@@ -1,4 +1,4 @@
-"""Ops that move bytes and compute next to nothing: copies, sets, what picks rows and what puts them back."""
+"""Ops that move bytes and compute next to nothing: copies, sets, gathers and scatters."""
 
 from collections.abc import Callable
 
@@ -47,7 +47,7 @@ def _set(op: RecordedOp) -> int:
 
 
 def _copied(op: RecordedOp) -> int:
-    """Returns what an op that copies into its first argument held before is not read."""
+    """Returns the bytes of a copy; the old content of the tensor that it overwrites is not read."""
     reads = op.read[1:] if op.name == "aten::copy_" else op.read
     if op.name == "aten::_foreach_copy_":
         into = {tensor.memory for tensor in op.tensors(0)}
@@ -56,7 +56,7 @@ def _copied(op: RecordedOp) -> int:
 
 
 def _picked(op: RecordedOp) -> int:
-    """Returns the result read and written, and the indices: the tensors that are not picked from."""
+    """Returns the bytes of the result, read and written, and of the indices: all tensors but the source."""
     results = op.results[:1]
     source = op.tensor(0)
     return moved(results, results) + moved([tensor for tensor in op.read if tensor is not source], [])
@@ -90,7 +90,7 @@ def _added(values: int, adds: Callable[[RecordedOp], bool]) -> Moved:
 
 
 def _rows(op: RecordedOp) -> int:
-    """Elements of the rows that an embedding bag picks."""
+    """Returns the elements of the rows that an embedding bag picks."""
     return op.tensor(1).elements * op.shape(0, 2)[1]
 
 
@@ -120,7 +120,7 @@ def _all_added(op: RecordedOp) -> int:
 
 
 def _table(op: RecordedOp) -> list[Tensor]:
-    """Returns the gradient of the whole table, of as many rows as the third argument says."""
+    """Returns the gradient of the whole table; the third argument is its number of rows."""
     gradient = op.tensor(0)
     return [Tensor.of((*op.integers(2), *gradient.shape[-1:]), gradient.item, NEW, gradient.dtype)]
 

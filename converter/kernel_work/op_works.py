@@ -26,7 +26,7 @@ class OpWorks:
         self.family: Int64 = named
 
     def works(self, rows: Iterable[int]) -> dict[int, Work]:
-        """Returns the work of each of these ops that is known; all of them must have a rule."""
+        """Returns the known work of these ops, all of which must have a rule."""
         op_rows = [*rows]
         known_works: dict[int, Work] = {}
         for first in range(0, len(op_rows), AT_ONCE):

@@ -1,4 +1,4 @@
-"""Optimizer steps that one op does for lists of parameters, and gradient scaling."""
+"""Optimizer steps of one op on lists of parameters, and gradient scaling."""
 
 from collections.abc import Callable
 

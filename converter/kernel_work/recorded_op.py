@@ -1,4 +1,4 @@
-"""An op with its arguments and results, of the texts that were recorded of it."""
+"""An op with its arguments and results, parsed from the recorded texts."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -13,9 +13,9 @@ from ..op_schema import mutated, only_written, position
 
 HOST_DEVICE = "cpu"
 MOST_LISTED = 4096
-"""Of longer lists the host trace holds the beginning alone."""
+"""The host trace truncates longer lists."""
 LARGEST = 1 << 62
-"""What is more than this is no number of this world."""
+"""Numbers above this are damage."""
 ITEM_SIZES = {
     **dict.fromkeys(("double", "long int", "long", "unsigned long", "c10::complex<float>"), 8),
     **dict.fromkeys(("float", "int", "unsigned int", "c10::qint32", "c10::complex<c10::Half>"), 4),
@@ -33,14 +33,14 @@ LIST = "TensorList"
 
 
 class Unknown(Exception):
-    """What was recorded of an op does not tell its work."""
+    """The recorded arguments do not determine the work of an op."""
 
 
 class Tensor(NamedTuple):
-    """A tensor: its extents, bytes of an element, its distinct elements in memory, and a number that tensors of the
-    same memory share.
+    """A tensor: its extents, bytes of an element, distinct elements in memory, and a number of its memory, which views
+    share.
 
-    `dtype` is known of ops that only the device trace holds.
+    `dtype` is known for ops that only the device trace has.
     """
 
     shape: tuple[int, ...]
@@ -52,19 +52,19 @@ class Tensor(NamedTuple):
 
     @property
     def elements(self) -> int:
-        """How many elements it shows."""
+        """The number of its elements."""
         return prod(self.shape)
 
     @property
     def bytes(self) -> int:
-        """What it takes in memory: elements that an expanded dimension repeats are there once. Raises Unknown."""
+        """Its bytes in memory; an element that an expanded dimension repeats counts once. Raises Unknown."""
         if self.item == UNKNOWN_SIZE:
             raise Unknown("an element's size")
         return self.stored * self.item
 
     @staticmethod
     def of(shape: tuple[int, ...], item: int, memory: int, dtype: str = "") -> "Tensor":
-        """Returns a tensor that stands dense in memory."""
+        """Returns a tensor that is dense in memory."""
         return Tensor(shape, item, prod(shape), memory, dtype=dtype)
 
 
@@ -72,7 +72,7 @@ Value: TypeAlias = "Tensor | list[Value] | int | float | str | None"
 
 
 class RecordedOp:
-    """An op as it was recorded; `results` is None where they were not. Whoever asks for what is not there gets Unknown."""
+    """A recorded op; its results are None if they were not recorded. Access to what is missing raises Unknown."""
 
     def __init__(self, name: str, schema: str, inputs: list[Value], results: list[Value] | None) -> None:
         self.name, self.schema, self.inputs = name, schema, inputs
@@ -85,7 +85,7 @@ class RecordedOp:
 
     @property
     def results(self) -> list[Tensor]:
-        """The tensors that the op gives. Raises Unknown."""
+        """The tensors that the op returns. Raises Unknown."""
         if self._results is None:
             raise Unknown("results")
         return list(_tensors(self._results))
@@ -101,7 +101,7 @@ class RecordedOp:
         return self.inputs[index]
 
     def named(self, name: str, index: int | None = None) -> Value:
-        """Returns the argument that the schema names so; without a schema the one at this position, None without one."""
+        """Returns the argument of this name by the schema, or at `index` without a schema; None if there is none."""
         found = position(self.schema, name) if self.schema else index
         return None if found is None else self.argument(found)
 
@@ -113,7 +113,7 @@ class RecordedOp:
         return value
 
     def shape(self, index: int, dimensions: int | None = None) -> tuple[int, ...]:
-        """Returns the extents of the tensor at this position, as many as asked for. Raises Unknown."""
+        """Returns the extents of the tensor at this position. Raises Unknown, also for other than `dimensions` of them."""
         shape = self.tensor(index).shape
         if dimensions is not None and len(shape) != dimensions:
             raise Unknown(f"{dimensions} dimensions of tensor {index}")
@@ -139,19 +139,21 @@ class RecordedOp:
 
     @cached_property
     def read(self) -> list[Tensor]:
-        """The arguments whose content the op may use: all but those that only take results. Raises Unknown."""
+        """The arguments that the op may read: all but those that only take results. Raises Unknown."""
         taking = only_written(self.schema)
         return self._moved([value for index, value in enumerate(self.inputs) if index not in taking])
 
     @cached_property
     def written(self) -> list[Tensor]:
         """The results, and the arguments that the schema marks as written. Raises Unknown."""
-        # what takes the results stands among them as it is afterwards; before it may have had another shape
+        # arguments that take results are among the results, where they have their new shapes
         marked = set(mutated(self.schema)) - set(only_written(self.schema))
         return self._moved([*self.results, *(value for index, value in enumerate(self.inputs) if index in marked)])
 
     def _moved(self, values: Sequence[Value]) -> list[Tensor]:
-        """Returns the tensors among them; beside tensors on a device those of the host are arguments of the launch."""
+        """Returns the tensors among the values, without host tensors if there are any on a device: these are launch
+        arguments.
+        """
         return [tensor for tensor in _tensors(values) if not (self._on_device and tensor.on_host)]
 
     @cached_property
@@ -170,12 +172,12 @@ def _tensors(values: Sequence[Value]) -> Iterator[Tensor]:
 
 
 RESULTS = b"\0"
-"""Stands between arguments and results; no JSON text holds it."""
+"""Separates arguments from results; no JSON text contains it."""
 
 
 def alike(inputs: bytes, outputs: bytes) -> bytes:
-    """Returns the texts of an op's arguments and results without what differs between calls alike: memory is numbered
-    within the op.
+    """Returns the texts of arguments and results without what differs between alike calls: memory is numbered within
+    the op.
     """
     memory: dict[tuple[bytes, ...], int] = {}
 
@@ -188,7 +190,7 @@ def alike(inputs: bytes, outputs: bytes) -> bytes:
 
 
 class _Shown(msgspec.Struct):
-    """A tensor as `alike` shows it."""
+    """A tensor in the texts of `alike`."""
 
     memory: int
     elements: int
@@ -197,7 +199,7 @@ class _Shown(msgspec.Struct):
 
 
 def recorded_by_host(name: str, schema: str, text: bytes) -> RecordedOp:
-    """Returns an op of the host trace, of what `alike` gives. Raises Unknown."""
+    """Returns an op of the host trace from the text of `alike`. Raises Unknown."""
     inputs, outputs = text.split(RESULTS)
     return RecordedOp(name, schema, _host_values(inputs), _host_values(outputs))
 
@@ -252,8 +254,8 @@ def _host_tensor(shown: _Shown, shape: Any, strides: Any) -> Tensor | None:
 
 
 def recorded_by_device(name: str, text: bytes) -> RecordedOp:
-    """Returns an op that only the device trace holds, of what was recorded of its arguments; it does not tell results.
-    Raises Unknown.
+    """Returns an op that only the device trace has, from its recorded arguments; results are not recorded. Raises
+    Unknown.
     """
     values, shapes, types = _lists(text, "values", "shapes", "types")
     if not shapes or len(shapes) != len(types):
@@ -267,7 +269,7 @@ def _device_value(index: int, value: Any, shape: Any, kind: Any) -> Value:
     if kind == LIST:
         if not isinstance(shape, list) or not all(map(_are_extents, shape)):
             raise Unknown("a list's shapes")
-        # their type was not recorded; no two tensors are known to share memory
+        # the type is not recorded, nor which tensors share memory
         return [Tensor.of(tuple(extents), UNKNOWN_SIZE, -1 - number) for number, extents in enumerate(shape)]
     if kind in NO_TYPE:
         return _literal(value)
@@ -277,7 +279,7 @@ def _device_value(index: int, value: Any, shape: Any, kind: Any) -> Value:
 
 
 def _literal(text: Any) -> Value:
-    """Returns what a number or a list of numbers in a text means, None for anything else.
+    """Returns the number or list of numbers of a text, None for other text.
 
     >>> _literal("[1, 2]"), _literal("False"), _literal("")
     ([1, 2], False, None)

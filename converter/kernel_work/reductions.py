@@ -1,4 +1,4 @@
-"""Ops that make few numbers of many, or set every number against many: sums, softmax, norms, losses, pooling."""
+"""Reductions and ops that relate each element to many: sums, softmax, norms, losses, pooling."""
 
 from collections.abc import Callable
 from math import prod
@@ -67,7 +67,7 @@ POOLS_BACKWARD = " ".join(f"{name}_backward" for name in (*POOLS.split(), *ADAPT
 
 
 def of_elements(steps: int, position: int = 0) -> Count:
-    """So many steps of each element of an argument, a tensor or a list of tensors."""
+    """Returns a function for so many steps of each element of an argument, a tensor or a list of tensors."""
     return lambda op: steps * sum(tensor.elements for tensor in op.tensors(position))
 
 
@@ -83,7 +83,9 @@ def _pooled(op: RecordedOp) -> int:
 
 
 def _reduced(op: RecordedOp) -> list[Tensor]:
-    """Returns of what the dimensions leave; of integers the result may have another type."""
+    """Returns one result without the reduced dimensions. Raises Unknown for integers, whose result may have another
+    type.
+    """
     x, dimensions = op.tensor(0), op.integers(1) if len(op.inputs) > 1 and op.inputs[1] is not None else ()
     if any(not -len(x.shape) <= dimension < len(x.shape) for dimension in dimensions):
         raise Unknown("dimensions")
@@ -98,7 +100,7 @@ def _reduced(op: RecordedOp) -> list[Tensor]:
 
 
 def _layer_normed(op: RecordedOp) -> list[Tensor]:
-    """Returns one like the input, and mean and deviation of each row in single precision, of doubles in double."""
+    """Returns one result like the input, and mean and deviation of each row in single precision, or double for doubles."""
     x, row = op.tensor(0), prod(op.integers(1))
     if not row:
         raise Unknown("rows")
@@ -120,7 +122,7 @@ def _rules() -> dict[str, Rule]:
     ):
         for steps, names in by_steps.items():
             for name in names.split():
-                # the gradient of a loss is one number, what it is the loss of stands behind it
+                # the gradient of a loss is one number, followed by the argument of the loss
                 count = of_elements(steps, int(family is LOSS and name.endswith("_backward")))
                 rules[f"aten::{name}"] = Rule(family, count, everything, RESULTS.get(name, results), steps)
     for family, names, operations in (

@@ -1,8 +1,8 @@
-"""Whose work a kernel does: which op it belongs to, and how the kernels of one op share that op's work.
+"""Assigns kernels to ops, and divides the work of an op among its kernels.
 
-A kernel belongs to the op that launched it, if the table has that; else to the nearest op around it that the table has,
-unless other ops in that one, which launched too, do its work. The kernels of an op share operations and bytes in
-proportion to their measured time, so that the sums are the op's, and all have its operations per byte.
+A kernel belongs to the op that launched it, if the table has a rule for that; otherwise to the nearest enclosing op
+with a rule, unless other launching ops inside that one do its work. The kernels of an op share its operations and bytes
+in proportion to their measured time, so sums are the op's, and all kernels have its operations per byte.
 """
 
 from collections.abc import Sequence
@@ -14,13 +14,14 @@ from .op_works import OpWorks
 
 
 def owners(launching: Int64, parent: Int64, works: OpWorks) -> dict[int, int]:
-    """Returns for each launching op the op whose work its kernels do; ops without one are not there. `parent` is -1 for
-    none. Linear.
+    """Returns, for each launching op, the op whose work its kernels do; ops without one are missing. Linear.
+
+    `parent` is the row of the op that encloses each op, -1 for none.
     """
     has_rule = works.has_rule[launching]
     with_rule = launching[has_rule]
     families = works.family[with_rule]
-    # an op around others of its family has handed its work on to them
+    # an op that encloses others of its family delegates its work to them
     encloses_family = np.zeros(len(with_rule), np.bool_)
     for family in np.unique(families).tolist():
         of_family = families == family
@@ -34,7 +35,7 @@ def owners(launching: Int64, parent: Int64, works: OpWorks) -> dict[int, int]:
 
 
 def _enclosing(rows: Int64, parent: Int64) -> Bool:
-    """Returns which ops called one of these, directly or not."""
+    """Returns which ops enclose one of these rows, directly or not."""
     encloses = np.zeros(len(parent), np.bool_)
     above = parent[rows]
     while (above := np.unique(above[above >= 0])).size:
@@ -45,8 +46,7 @@ def _enclosing(rows: Int64, parent: Int64) -> Bool:
 
 
 def shares(total: int, times: Sequence[int]) -> list[int]:
-    """Returns the total divided in proportion to the times, in whole numbers; kernels of no measured time count as 1
-    ns.
+    """Returns the total divided in proportion to the times, in whole numbers; a time of 0 counts as 1 ns.
 
     >>> shares(10, [1, 1, 1])
     [3, 3, 4]

@@ -1,4 +1,4 @@
-"""The one table of all ops whose work is known, and the work of an op by it."""
+"""The table of all ops whose work is known, and the work of an op by it."""
 
 from typing import NamedTuple
 
@@ -23,12 +23,12 @@ RULES: dict[str, Rule] = {
     **attention.RULES,
     "fbgemm::asynchronous_complete_cumsum": SCAN,
 }
-"""By the op's name."""
+"""The rules by the op's name."""
 
 
 class Work(NamedTuple):
-    """What an op does: floating-point operations, None where not known, bytes read and written, and bytes of an element
-    of its largest tensor, which tells the number format; 0 where not known.
+    """The work of an op: floating-point operations (None if not known), bytes read and written, and bytes of an element
+    of its largest tensor, which shows the number format (0 if not known).
     """
 
     operations: int | None
@@ -37,7 +37,7 @@ class Work(NamedTuple):
 
 
 def work_of(op: RecordedOp) -> Work:
-    """Returns the work of an op that is in the table. Raises Unknown where what was recorded does not tell it."""
+    """Returns the work of an op that is in the table. Raises Unknown if its arguments do not determine it."""
     rule = RULES[op.name]
     if not op.has_results:
         op = op.with_results(rule.results(op))

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from ...schema.columns import NodeIds, NodeNumbers
 from ...schema.graph import DependencyKind, ExecutionGraph, NodeType
 from ..context import Edges
 from ..edit import control_edges, data_edges, deduplicated, edited_graph
@@ -18,21 +19,21 @@ def order_collectives(graph: ExecutionGraph, order: Sequence[int]) -> ExecutionG
 
     Its ids change where they contradict the order. Raises DataError if the order contradicts the graph's dependencies.
     """
-    rows = graph.rows_of(np.array(order, np.int64))
+    rows = graph.rows_of(NodeIds(np.array(order, np.int64)))
     chain = Edges.of(rows[:-1], rows[1:], DependencyKind.COLLECTIVE)
     data = deduplicated(Edges.joined([data_edges(graph), chain]), len(graph))
-    return edited_graph(graph, np.arange(len(graph)), data, control_edges(graph))
+    return edited_graph(graph, NodeNumbers(np.arange(len(graph))), data, control_edges(graph))
 
 
 def resize_communication(graph: ExecutionGraph, sizes: Mapping[int, int]) -> ExecutionGraph:
     """Returns the graph with these sizes, in bytes, by node id."""
     size = graph.integers("comm_size")
-    size[graph.rows_of(np.fromiter(sizes, np.int64, len(sizes)))] = list(sizes.values())
+    size[graph.rows_of(NodeIds(np.fromiter(sizes, np.int64, len(sizes))))] = list(sizes.values())
     return dataclasses.replace(graph, attributes={**graph.attributes, "comm_size": size})
 
 
 def compute_instead(graph: ExecutionGraph, nodes: Sequence[int]) -> ExecutionGraph:
     """Returns the graph with these nodes as computation of their measured duration."""
     types = graph.type.copy()
-    types[graph.rows_of(np.array(nodes, np.int64))] = NodeType.COMP
+    types[graph.rows_of(NodeIds(np.array(nodes, np.int64)))] = NodeType.COMP
     return dataclasses.replace(graph, type=types)

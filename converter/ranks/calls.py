@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64, Ragged
+from ...schema.columns import Bool, Int64, NodeNumbers, Ragged
 from ...schema.graph import CollectiveType, ExecutionGraph, NodeType
 from ...schema.linked import Communication
 from ..building import COALESCED, meaning, peers
@@ -119,7 +119,7 @@ def recorded_calls(recorded: Sequence[Communication], kernels: Sequence[str], ow
     return Calls.of(call(row, *pair) for row, pair in enumerate(zip(recorded, kernels, strict=True)))
 
 
-def graph_calls(graph: ExecutionGraph, rows: Int64, own_rank: int) -> Calls:
+def graph_calls(graph: ExecutionGraph, rows: NodeNumbers, own_rank: int) -> Calls:
     """Returns the calls of a rank in these rows of its graph; a node with several messages comes once for each."""
     names, groups = GroupNames(), recorded_groups(graph)
     lists = [*groups.lists, ()]

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64, group_ids, previous_in_group
+from ...schema.columns import Bool, Int64, NodeNumbers, group_ids, previous_in_group
 from ...schema.graph import ExecutionGraph, NodeType
 from ...schema.traces import FOREVER
 from ..edit import COMMUNICATION, data_edges, known_after, lanes_of
@@ -49,7 +49,7 @@ def communication_summary(graph: ExecutionGraph) -> CommunicationSummary:
     The graph must be in topological order, with coalesced messages as separate nodes. Communication with a member or
     peer that is not simulated (rank -1) is omitted, as no other rank has to know of it.
     """
-    rows = np.flatnonzero(np.isin(graph.type, COMMUNICATION) & ~_leads_outside(graph))
+    rows = NodeNumbers(np.flatnonzero(np.isin(graph.type, COMMUNICATION) & ~_leads_outside(graph)))
     groups, world_size = recorded_groups(graph), graph.number("world_size", -1)
     # the last size is for nodes whose group is not known, -1
     sizes = np.array([*map(len, groups.lists), max(world_size, 0)])[groups.of_node]

@@ -1,8 +1,8 @@
-"""Graphs of a traced job in, graphs of the same program with other ranks out.
+"""Scales a traced job to other data-parallel degrees: graphs of the same program with other ranks.
 
-`rank_facts` is what has to be known of each rank's graph: small, so that the graphs need not be in memory at once.
-`plan_scaling` decides on them which groups grow (`GroupRole`), what becomes of sizes, and by which lines (`Fit`) the
-measured lengths of collectives whose group grew follow. `resized` and `copied` make the graph of each copy of a rank,
+`rank_facts` is all that has to be known of each rank's graph: small, so the graphs need not be in memory at once.
+`plan_scaling` decides from these which groups grow (`GroupRole`), how sizes change, and by which lines (`Fit`) the
+measured lengths of collectives in growing groups change. `resized` and `copied` make the graph of each copy of a rank,
 one at a time.
 """
 

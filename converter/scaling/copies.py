@@ -1,7 +1,6 @@
-"""The graphs of the scaled job's ranks, each made from that of the rank whose copy it is.
+"""The graphs of the scaled job's ranks, each made from the graph of the rank that it copies.
 
-`resized` is what all copies of a rank have in common; `copied` shares its columns, but for the numbers of ranks and
-groups.
+`resized` is common to all copies of a rank; `copied` shares its columns, except the numbers of ranks and groups.
 """
 
 import dataclasses
@@ -19,7 +18,7 @@ ALL_RANKS = ""
 
 
 def resized(graph: ExecutionGraph, plan: RankPlan) -> ExecutionGraph:
-    """Returns the graph with the sizes and lengths that its collectives have in the scaled job; measured starts stay."""
+    """Returns the graph with the sizes and lengths of its collectives in the scaled job; measured starts stay."""
     longer = np.zeros(len(graph), np.int64)
     longer[plan.row] = plan.longer_ns
     size = graph.integers("comm_size")
@@ -27,24 +26,24 @@ def resized(graph: ExecutionGraph, plan: RankPlan) -> ExecutionGraph:
     attributes: dict[str, Column] = {**graph.attributes, "duration_ns": graph.duration_ns + longer}
     if len(plan.row):
         attributes["comm_size"] = size
-    # what is cut off one is added to the next, so that sums stay right to 1 µs
+    # rounding errors are passed on to the next node, so that sums stay right to 1 µs
     added = np.diff(np.rint(np.cumsum(longer) / 1000).astype(np.int64), prepend=0)
     micros = np.maximum(graph.duration_micros + added, 0)
     return dataclasses.replace(graph, attributes=attributes, duration_micros=micros)
 
 
 def copied(graph: ExecutionGraph, plan: ScalePlan, copy: int) -> ExecutionGraph:
-    """Returns the graph, as `resized` gives it, of a rank's copy: ranks, roots, sources and destinations renumbered,
-    groups by their numbers.
+    """Returns the graph of a copy of a rank from its `resized` graph: ranks, roots, sources, destinations and groups
+    are renumbered.
 
-    The metadata lists a group's ranks once, whatever its size. Tags stay: they tell messages between two ranks apart.
+    The metadata lists the ranks of a group once. Tags stay, as they distinguish messages between two ranks.
     """
     rank_plan = plan.ranks[graph.number("rank", -1)]
-    copies, renumbered = plan.places, plan.places.renumbered(copy)
+    rank_copies, renumbered = plan.rank_copies, plan.rank_copies.renumbered(copy)
     names, lists = list[str](), dict[str, str]()
     for ranks, is_joined in rank_plan.groups:
-        members = copies.joined(ranks) if is_joined else copies.of(ranks, copy)
-        is_world = len(members) == copies.ranks and graph.metadata.get("target") == ASTRA_SIM
+        members = rank_copies.joined(ranks) if is_joined else rank_copies.of(ranks, copy)
+        is_world = len(members) == rank_copies.ranks and graph.metadata.get("target") == ASTRA_SIM
         names.append(ALL_RANKS if is_world else str(plan.numbering.number(ranks, is_joined, copy)))
         lists[RANKS_OF_GROUP + names[-1]] = ranks_text(members)
     attributes = {name: column for name, column in graph.attributes.items() if name != "pg_ranks"}
@@ -55,14 +54,14 @@ def copied(graph: ExecutionGraph, plan: ScalePlan, copy: int) -> ExecutionGraph:
     for name in ENDS:
         if name in attributes:
             column = graph.integers(name)
-            # a root is one for all copies
+            # all copies share one root
             attributes[name] = np.where(
-                of_first, _renumbered(column, copies.renumbered(0)), _renumbered(column, renumbered)
+                of_first, _renumbered(column, rank_copies.renumbered(0)), _renumbered(column, renumbered)
             )
     for name in ("coalesced_src", "coalesced_dst"):
         if isinstance(ends := attributes.get(name), Ragged):
             attributes[name] = Ragged(ends.starts, renumbered[ends.values])
-    metadata = {**graph.metadata, "rank": int(renumbered[rank_plan.rank]), "world_size": copies.ranks, **lists}
+    metadata = {**graph.metadata, "rank": int(renumbered[rank_plan.rank]), "world_size": rank_copies.ranks, **lists}
     return dataclasses.replace(graph, attributes=attributes, metadata=metadata)
 
 

@@ -1,8 +1,8 @@
-"""How long collectives take by the members of their group: a latency per step and a time per byte, fitted to what was
-measured.
+"""Models how long collectives take by the size of their group: a latency per step and a time per byte, fitted.
 
-Measured is what members have in common, from the last one's arrival to the end. What tells latency and bandwidth apart
-is the most special that does: the collectives of one type in one group, of the type, of the group, of the job.
+The measured time of a collective is what its members share, from the last arrival to the end. The fit uses the most
+specific collectives that determine both latency and bandwidth: those of one type in one group, of the type, of the
+group, or of the job.
 """
 
 from collections import defaultdict
@@ -15,11 +15,11 @@ import numpy as np
 from ..targets import RING, Cost, Transfer, fitted_factors
 
 SURE = 2.0
-"""A factor is told if it is so many times its standard error: 95 of 100 are, by chance one in 20 is not."""
+"""A factor is determined if it is at least this many standard errors above 0 (a confidence of 95 %)."""
 
 
 class Line(NamedTuple):
-    """ns of a step, and of a byte."""
+    """The ns of a step, and of a byte."""
 
     step_ns: float
     byte_ns: float
@@ -31,8 +31,9 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """A line, what it was fitted to (as `source` says in words) and how many, of which half are less than `off_pct` off
-    it; without `tells_apart` other latencies and bandwidths fit nearly as well.
+    """A line, the transfers to which it was fitted (`source` in words, and their number), and its median error in %.
+
+    Without `tells_apart` other latencies and bandwidths fit nearly as well.
     """
 
     line: Line
@@ -44,7 +45,7 @@ class Fit:
 
 ANY = -1
 Key = tuple[int, int]
-"""A type and a group, or ANY."""
+"""A type, or ANY, and a group, or ANY."""
 SOURCES = (
     "collectives of this type in this group",
     "collectives of this type in all groups",
@@ -54,14 +55,14 @@ SOURCES = (
 
 
 class GroupTransfer(NamedTuple):
-    """A collective that was measured, and the number of its group."""
+    """A measured collective, and the number of its group."""
 
     transfer: Transfer
     group: int
 
 
 class Fits:
-    """The fits to what was measured of a job; `given` latency and time per byte stand instead of fitted ones."""
+    """The fits to the measured transfers of a job; a given latency and time per byte replace fitted ones."""
 
     def __init__(
         self, transfers: Iterable[GroupTransfer], step_ns: float | None = None, byte_ns: float | None = None
@@ -76,7 +77,7 @@ class Fits:
 
     @property
     def is_given(self) -> bool:
-        """Whether lengths follow the given network, and not the measured ones in proportion."""
+        """Whether lengths follow the given network instead of scaling measured ones."""
         return self._given != (None, None)
 
     def of(self, kind: int, group: int) -> Fit | None:
@@ -95,7 +96,7 @@ class Fits:
             for key, source in measured.items():
                 if line := self._solved(key, sure):
                     return _scored(line, source, self._measured[key], tells_apart=sure > 0)
-        # collectives of one size fit any line through them; this one has the least latency
+        # any line through collectives of one size fits; this one has the least latency
         least = Line(*fitted_factors(_relative(self._measured[first])))
         return _scored(least, measured[first], self._measured[first], tells_apart=False)
 
@@ -106,7 +107,9 @@ class Fits:
 
 
 def _keys(kind: int, group: int) -> tuple[Key, ...]:
-    """Returns what a collective tells something of, in the order of SOURCES."""
+    """Returns the line with the least squares of relative errors, if both factors are above `sure` times their standard
+    error.
+    """
     return (kind, group), (kind, ANY), (ANY, group), (ANY, ANY)
 
 
@@ -116,18 +119,18 @@ def _scored(line: Line, source: str, transfers: Sequence[Transfer], tells_apart:
 
 
 def cost_of(transfer: Transfer) -> Cost:
-    """Returns its steps and bytes."""
+    """Returns the steps and bytes of a transfer."""
     return RING[transfer.kind](transfer.members, transfer.size)
 
 
 def _relative(transfers: Sequence[Transfer]) -> "np.ndarray[tuple[int, int], np.dtype[np.float64]]":
-    """Returns a row of steps and bytes for each, over its measured time."""
+    """Returns a row of steps and bytes for each transfer, divided by its measured time."""
     costs = np.array([cost_of(transfer) for transfer in transfers], np.float64)
     return np.asarray(costs / np.array([[transfer.ns] for transfer in transfers], np.float64))
 
 
 def _completed(transfers: Sequence[Transfer], step_ns: float | None, byte_ns: float | None) -> Line:
-    """Returns the given line; of one factor alone with the other that fits best what is left."""
+    """Returns the given line; if only one factor is given, with the other one that fits best."""
     step, byte = _relative(transfers).T
     if byte_ns is None:
         remainder = 1 - step * (step_ns or 0.0)

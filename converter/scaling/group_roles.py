@@ -1,8 +1,8 @@
-"""Which process groups of a job are data parallel, so that copies of the job join theirs into one.
+"""Finds the data-parallel process groups of a job, which its copies join.
 
-Named by the user; or by how the group is described; or by what it does: its members run the same kernels, and what it
-reduces are gradients: all of it in the backward pass, but for what is less than any of those, as a loss. The group of
-all ranks grows along where it carries only what is the same for any number of ranks.
+Groups are named by the user, or recognised by their description, or by their use: members run the same kernels, and all
+reductions are of gradients, that is in the backward pass, except ones smaller than any of these, such as of a loss. The
+group of all ranks grows if it carries only what is the same for any number of ranks.
 """
 
 import re
@@ -20,9 +20,9 @@ DATA_WORDS = {"dp", "ddp", "fsdp", "hsdp", "edp", "replicate"}
 OTHER_WORDS = {
     "tp", "pp", "ep", "cp", "sp", "tensor", "model", "pipeline", "expert", "experts", "context", "sequence", "embedding", "position"
 }  # fmt: skip
-"""In descriptions, by Megatron, DeepSpeed, torch's device meshes and users."""
+"""Words in descriptions by Megatron, DeepSpeed, torch's device meshes and users."""
 WHOLE = (CollectiveType.ALL_REDUCE, CollectiveType.REDUCE, CollectiveType.BROADCAST, CollectiveType.BARRIER)
-"""Of which every member has the whole, however many there are."""
+"""Collectives in which every member has the whole data, however many members there are."""
 GROWING = (*WHOLE, *REDUCING, *GATHERING, CollectiveType.SCATTER)
 DEFAULT = "default_pg"
 OPTION = "--data-parallel-group"
@@ -30,15 +30,15 @@ NAMED, DESCRIBED, GRADIENTS, OF_ALL = "named", "by its description", "by the gra
 
 
 class GroupRole(NamedTuple):
-    """What a group is for, and why it is taken to be joined; empty where it is not."""
+    """The use of a group, and the reason for which copies join it; empty if they do not."""
 
     use: GroupUse
     joined: str = ""
 
 
 def roles_of(uses: Sequence[GroupUse], ranks: int, named: Sequence[str] = ()) -> list[GroupRole]:
-    """Returns the role of each group. Raises DataError where none is found, or those found contradict each other or
-    leave a rank out.
+    """Returns the role of each group. Raises DataError if no group is found, or if those found contradict each other or
+    omit a rank.
     """
     reasons = [_named(use, named) if named else _recognised(use) for use in uses]
     if lacking := [name for name in named if not any(name in _names(use.group) for use in uses)]:
@@ -88,8 +88,8 @@ def _of_all(use: GroupUse, ranks: int) -> str:
 
 
 def _check(joined: Sequence[GroupUse], ranks: int) -> None:
-    """Every rank has copies to exchange gradients with, in groups that lie in each other, of types that any number of
-    ranks can use.
+    """Raises DataError unless every rank is in a joined group, these are nested, and their collectives work for any
+    number of ranks.
     """
     for use in joined:
         if wrong := use.kinds - {*GROWING}:

@@ -1,4 +1,4 @@
-"""What the members of a process group use it for, over all ranks of a job."""
+"""The use that the members of a process group make of it, over all ranks of a job."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -23,9 +23,11 @@ GATHERING = (CollectiveType.ALL_GATHER, CollectiveType.GATHER)
 
 
 class GroupUse(NamedTuple):
-    """A group, its members, the types of its collectives, the least bytes that it reduces in the backward pass, and the
-    most that it reduces elsewhere, or gathers where that is no shard (-1 for none); `same_work` is whether all members
-    run the same kernels.
+    """A group, its members and the types of its collectives.
+
+    `least_inside` is the least number of bytes that it reduces in the backward pass, `most_beside` the most that it
+    reduces elsewhere or gathers other than as shards; -1 for none. `same_work` is whether all members run the same
+    kernels.
     """
 
     group: Group
@@ -37,12 +39,12 @@ class GroupUse(NamedTuple):
 
     @property
     def scatters(self) -> bool:
-        """Whether it reduces and scatters: what it gathers then are shards of one whole."""
+        """Whether it reduces and scatters; what it gathers are then shards of one whole."""
         return not self.kinds.isdisjoint(SCATTERING)
 
     @property
     def text(self) -> str:
-        """The group and what goes on in it."""
+        """The group and its collectives in words."""
         kinds = ", ".join(sorted(CollectiveType(kind).name.lower() for kind in self.kinds if kind >= 0))
         purpose = f", {self.group.description}" if self.group.description else ""
         return f"{self.group.text}{purpose}: {kinds or 'nothing known'}"
@@ -58,7 +60,7 @@ def group_uses(facts: Sequence[RankFacts], matching: Matching) -> list[GroupUse]
 
 
 class _Part(NamedTuple):
-    """What one member does in a group: types, and the sizes of what it reduces in the backward pass, reduces elsewhere,
+    """The use that one member makes of a group: types, and the sizes that it reduces in the backward pass, elsewhere,
     and gathers.
     """
 

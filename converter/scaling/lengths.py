@@ -1,7 +1,7 @@
-"""How much longer the collectives of a group take that has other members.
+"""How much longer collectives take when their group changes its size.
 
-What members had in common of a collective, from the arrival of the last one to the end, changes in the proportion of
-the fitted line, or to what the given network takes. The time for which a member waited for the others stays.
+The time that members share, from the last arrival to the end, scales with the fitted line, or becomes that of the given
+network. The time for which a member waited for the others stays.
 """
 
 from collections import Counter
@@ -20,8 +20,8 @@ from .sizes import shard
 
 
 class Grown(NamedTuple):
-    """Collectives of a type in a group: how many, of how many members before and then, and by which fit; None where
-    nothing tells.
+    """Collectives of a type in a group: their number, members before and after, and the fit, None if nothing determines
+    one.
     """
 
     kind: int
@@ -53,8 +53,8 @@ def measured(facts: Sequence[RankFacts], matching: Matching, roles: Sequence[Gro
 def longer(
     transfers: Mapping[int, GroupTransfer], roles: Sequence[GroupRole], new_members: Sequence[int], fits: Fits
 ) -> tuple[dict[int, int], list[Grown]]:
-    """Returns by how many ns each collective, by the number of its match, takes longer if its group has other members
-    then; by which fits.
+    """Returns how many ns longer each collective takes, by the number of its match, if its group has `new_members`; and
+    the fits.
     """
     counts = Counter(
         (transfer.kind, group)
@@ -77,5 +77,5 @@ def longer(
 
 def _longer(transfer: Transfer, size: int, members: int, fit: Fit, is_given: bool) -> int:
     before, after = fit.line.ns(cost_of(transfer)), fit.line.ns(RING[transfer.kind](members, size))
-    # of a group of one nothing was measured
+    # nothing was measured in a group of one
     return round((after if is_given or not before else transfer.ns * after / before) - transfer.ns)

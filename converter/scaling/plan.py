@@ -1,4 +1,4 @@
-"""What becomes of every rank, group and collective of a job when its data-parallel degree changes."""
+"""Plans what happens to every rank, group and collective of a job when its data-parallel degree changes."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -24,9 +24,10 @@ ANOTHER = "that is another program"
 
 
 class Growth(NamedTuple):
-    """So many copies of a job without the ranks `removed`; `groups` are the data-parallel ones, by name, description or
-    ranks, recognised where none are named. A given bandwidth (2**30 bytes/s) and latency (ns per step) stand instead of
-    fitted ones.
+    """The number of copies of a job, without the ranks `removed`.
+
+    `groups` are the data-parallel groups, by name, description or ranks; recognised if empty. A given bandwidth (2**30
+    bytes/s) and latency (ns per step) replace fitted ones.
     """
 
     copies: int = 1
@@ -37,15 +38,15 @@ class Growth(NamedTuple):
 
 
 class OwnGroup(NamedTuple):
-    """A group as a rank's graph has it, and whether the copies join theirs."""
+    """A group of a rank's graph, and whether the copies join theirs."""
 
     ranks: RankList
     is_joined: bool
 
 
 class RankPlan(NamedTuple):
-    """What becomes of a rank's graph: of the collectives at `row` the size, how many ns longer they take, and their
-    group's place in `groups`.
+    """The changes to a rank's graph: for the collectives at `row` the size, how many ns longer they take, and the
+    position of their group in `groups`.
     """
 
     rank: int
@@ -57,11 +58,11 @@ class RankPlan(NamedTuple):
 
 
 class ScalePlan(NamedTuple):
-    """Where the ranks go, how groups are numbered, what becomes of each rank that is kept, what each group is for, what
-    grew, what the fits are made of, and how many collectives gather what may be no shards.
+    """Where the ranks go (`rank_copies`), how groups are numbered, the plan of each kept rank, the role of each group,
+    what grew, the measured transfers, and how many collectives gather data that may not be shards (`undivided`).
     """
 
-    places: RankCopies
+    rank_copies: RankCopies
     numbering: GroupNumbering
     ranks: dict[int, RankPlan]
     roles: list[GroupRole]
@@ -69,39 +70,41 @@ class ScalePlan(NamedTuple):
     measured: list[Transfer]
     undivided: int
 
-    def alone(self, rank: int) -> "ScalePlan":
-        """Returns what of the plan the copies of one rank need."""
+    def for_rank(self, rank: int) -> "ScalePlan":
+        """Returns the part of the plan that the copies of one rank need."""
         return self._replace(ranks={rank: self.ranks[rank]}, roles=[], grown=[], measured=[])
 
 
 def plan_scaling(facts: Sequence[RankFacts], growth: Growth) -> ScalePlan:
-    """Returns the plan, from the facts of all ranks by rank. O(n log n) in their calls. Raises DataError where it would
-    be another program.
+    """Returns the plan, from the facts of all ranks by rank. O(n log n) in their calls.
+
+    Raises DataError where the scaled job would be another program.
     """
-    places = _places(facts, growth)
+    rank_copies = _rank_copies(facts, growth)
     matching = match([rank.calls for rank in facts])
     roles = roles_of(group_uses(facts, matching), len(facts), growth.groups)
-    _check_groups(roles, places)
-    _check_messages(facts, places)
+    _check_groups(roles, rank_copies)
+    _check_messages(facts, rank_copies)
     new_members = [
-        len(places.joined(role.use.members) if role.joined else places.of(role.use.members, 0)) for role in roles
+        len(rank_copies.joined(role.use.members) if role.joined else rank_copies.of(role.use.members, 0))
+        for role in roles
     ]
     transfers = measured(facts, matching, roles)
     byte_ns = None if growth.bandwidth_gb_s is None else 1e9 / GIB / growth.bandwidth_gb_s
     added, grown = longer(transfers, roles, new_members, Fits(transfers.values(), growth.latency_ns, byte_ns))
     ranks, undivided = dict[int, RankPlan](), 0
     for rank, group, matched in zip(facts, matching.group, matching.matched, strict=True):
-        if rank.rank in places.kept:
+        if rank.rank in rank_copies.kept:
             size, whole = sizes(rank, group, roles, new_members)
             undivided += whole
             longer_ns = np.array([added.get(number, 0) for number in matched.tolist()], np.int64)
             ranks[rank.rank] = _rank_plan(rank, group, roles, size, longer_ns)
-    numbering = GroupNumbering.of(places, (group for plan in ranks.values() for group in plan.groups))
+    numbering = GroupNumbering.of(rank_copies, (group for plan in ranks.values() for group in plan.groups))
     measured_transfers = [transfer for transfer, _ in transfers.values()]
-    return ScalePlan(places, numbering, ranks, roles, grown, measured_transfers, undivided)
+    return ScalePlan(rank_copies, numbering, ranks, roles, grown, measured_transfers, undivided)
 
 
-def _places(facts: Sequence[RankFacts], growth: Growth) -> RankCopies:
+def _rank_copies(facts: Sequence[RankFacts], growth: Growth) -> RankCopies:
     ranks = [rank.rank for rank in facts]
     size = max([len(facts), *(rank.world_size for rank in facts)])
     if len(ranks) < size or ranks != list(range(size)):
@@ -116,32 +119,32 @@ def _places(facts: Sequence[RankFacts], growth: Growth) -> RankCopies:
     return RankCopies(kept, growth.copies, size)
 
 
-def _check_groups(roles: Sequence[GroupRole], places: RankCopies) -> None:
-    """A group keeps all its members or none, but for data-parallel ones, which keep two."""
+def _check_groups(roles: Sequence[GroupRole], rank_copies: RankCopies) -> None:
+    """Raises DataError unless each group keeps all its members or none, and data-parallel ones at least two."""
     for use, joined in roles:
         if not use.members:
             raise DataError(
                 f"it is not recorded which ranks are in {use.text}; record the job with all arguments of collectives"
             )
-        if not 0 <= min(use.members) <= max(use.members) < places.world_size:
+        if not 0 <= min(use.members) <= max(use.members) < rank_copies.world_size:
             raise DataError(
-                f"{use.group.text} has ranks that are not of the job, which has {places.world_size}; build the whole job"
+                f"{use.group.text} has ranks that are not of the job, which has {rank_copies.world_size}; build the whole job"
             )
-        kept, members = len(places.of(use.members, 0)), len(use.members)
+        kept, members = len(rank_copies.of(use.members, 0)), len(use.members)
         if 0 < kept < members and not joined:
             raise DataError(f"{use.group.text} would lose members and is no data-parallel one; {ANOTHER}")
-        if 0 < kept * places.copies < 2 <= members:
+        if 0 < kept * rank_copies.copies < 2 <= members:
             raise DataError(
                 f"{use.group.text} would have one member left, which exchanges nothing; keep two of its ranks"
             )
 
 
-def _check_messages(facts: Sequence[RankFacts], places: RankCopies) -> None:
-    """Both ends of a message are known, and kept or not."""
-    renumbered = places.renumbered(0)
+def _check_messages(facts: Sequence[RankFacts], rank_copies: RankCopies) -> None:
+    """Raises DataError unless both ends of each message are known, and both are kept or removed."""
+    renumbered = rank_copies.renumbered(0)
     for rank in facts:
         ends = np.stack((rank.calls.source, rank.calls.target))[:, rank.calls.type != NodeType.COMM_COLL]
-        if ends.size and not 0 <= ends.min() <= ends.max() < places.world_size:
+        if ends.size and not 0 <= ends.min() <= ends.max() < rank_copies.world_size:
             raise DataError(
                 f"rank {rank.rank} has a message with a rank that is not one of the job's; build the whole job"
             )

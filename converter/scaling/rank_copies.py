@@ -1,4 +1,4 @@
-"""Where the ranks of a job are in the scaled one: copy after copy, the ranks that are kept in their order."""
+"""The ranks of a scaled job: copy after copy, the kept ranks in their order."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -14,8 +14,8 @@ GONE = -1
 class RankCopies(NamedTuple):
     """`copies` copies of the ranks `kept` of a job of `world_size`.
 
-    >>> places = RankCopies((0, 1, 4, 5), 2, 6)
-    >>> places.ranks, places.of((4, 1), 1), places.joined((0, 4))
+    >>> copies = RankCopies((0, 1, 4, 5), 2, 6)
+    >>> copies.ranks, copies.of((4, 1), 1), copies.joined((0, 4))
     (8, (6, 5), (0, 2, 4, 6))
     """
 
@@ -29,7 +29,7 @@ class RankCopies(NamedTuple):
         return len(self.kept) * self.copies
 
     def renumbered(self, copy: int) -> Int64:
-        """Returns for each rank of the job its number in a copy, GONE for those that are not kept."""
+        """Returns the number of each rank in a copy, GONE for those that are not kept."""
         numbers = np.full(self.world_size, GONE, np.int64)
         numbers[list(self.kept)] = copy * len(self.kept) + np.arange(len(self.kept))
         return numbers
@@ -40,6 +40,6 @@ class RankCopies(NamedTuple):
         return tuple(numbers[numbers != GONE].tolist())
 
     def joined(self, ranks: RankList) -> RankList:
-        """Returns the members of a group that is one for all copies."""
+        """Returns the members of a group that all copies join."""
         first = np.array(self.of(ranks, 0), np.int64)
         return tuple((first + len(self.kept) * np.arange(self.copies)[:, None]).reshape(-1).tolist())

@@ -1,13 +1,11 @@
-"""What has to be known of one rank's graph before its job is scaled: what it communicates, when in a step, and what it
-computes.
-"""
+"""The facts of one rank's graph that scaling needs: its communication, when in a step that is, and its computation."""
 
 import hashlib
 from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64, nearest, rows_in_circles, rows_of
+from ...schema.columns import Bool, Int64, NodeNumbers, nearest, rows_in_circles, rows_of
 from ...schema.graph import DependencyKind, ExecutionGraph, NodeType
 from ..edit import COMMUNICATION, data_edges
 from ..ranks import Calls, graph_calls
@@ -19,8 +17,8 @@ BACKWARD_SCOPE = 1
 class RankFacts(NamedTuple):
     """A rank of a job of `world_size`, the target of its graph, and its `calls`, whose `row` is that of the node.
 
-    Of each call: how long its node took, and whether it is known to have been issued in the backward pass. `work` is a
-    digest of the kernels that computed, by name and number. `remarks` are about the graph's file.
+    For each call, how long its node took, and whether it is known to have been issued in the backward pass. `work` is a
+    digest of the names and numbers of kernels. `remarks` are about the graph's file.
     """
 
     rank: int
@@ -36,7 +34,7 @@ class RankFacts(NamedTuple):
 def rank_facts(graph: ExecutionGraph) -> RankFacts:
     """Returns the facts of a graph; O(n log n + ranks recorded)."""
     rank = graph.number("rank", -1)
-    rows = np.flatnonzero(np.isin(graph.type, COMMUNICATION))
+    rows = NodeNumbers(np.flatnonzero(np.isin(graph.type, COMMUNICATION)))
     calls = graph_calls(graph, rows, rank)
     return RankFacts(
         rank=rank,
@@ -51,7 +49,7 @@ def rank_facts(graph: ExecutionGraph) -> RankFacts:
 
 
 def _in_backward(graph: ExecutionGraph, rows: Int64) -> Bool:
-    """Returns whether the op that issued each node is known to lie in one of the backward pass, by the ops around it."""
+    """Returns whether each node is known to be issued in the backward pass, by the enclosing ops of its issuer."""
     caller = _callers(graph)
     is_backward: Bool = graph.name.where(lambda name: name.startswith(ENGINE))
     is_backward = is_backward | (graph.integers("scope") == BACKWARD_SCOPE)
@@ -60,8 +58,9 @@ def _in_backward(graph: ExecutionGraph, rows: Int64) -> Bool:
 
 
 def _callers(graph: ExecutionGraph) -> Int64:
-    """Returns the slice of the calling op for each node, -1 for none. A graph from elsewhere may name callers that go
-    round: they have none.
+    """Returns the slice of the calling op for each node, -1 for none.
+
+    A graph from elsewhere may have circles of callers: these nodes have none.
     """
     row, caller = np.arange(len(graph)), np.full(len(graph), -1, np.int64)
     caller[graph.ctrl_deps.rows()] = rows_of(graph.id, graph.ctrl_deps.values)
@@ -71,7 +70,7 @@ def _callers(graph: ExecutionGraph) -> Int64:
 
 
 def _issued_by(graph: ExecutionGraph, rows: Int64, caller: Int64) -> Int64:
-    """Returns the slice that launched each node, or handed it to a thread that communicates (gloo); -1 where neither is
+    """Returns the slice that launched each node, or handed it to a communicating thread (gloo); -1 where neither is
     known.
     """
     edges = data_edges(graph)

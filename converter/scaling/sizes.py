@@ -1,6 +1,4 @@
-"""How many bytes a rank puts into a collective when its group has other members: as much as before, or its shard of the
-whole.
-"""
+"""How many bytes a rank puts into a collective when its group grows: as many as before, or its shard of the whole."""
 
 import numpy as np
 
@@ -13,8 +11,9 @@ from .rank_facts import RankFacts
 
 
 def shard(size: int, role: GroupRole, kind: int, members: int) -> int:
-    """Returns what a member puts in when there are so many: where the group scatters what it reduces, what it gathers
-    are shards of a whole that stays, and they are as many times smaller, rounded up.
+    """Returns the bytes that a member puts in when there are so many members.
+
+    If the group scatters what it reduces, it gathers shards of a whole that stays, so these shrink, rounded up.
 
     >>> from .group_use import GroupUse
     >>> from ..ranks import Group
@@ -28,11 +27,9 @@ def shard(size: int, role: GroupRole, kind: int, members: int) -> int:
 
 
 def sizes(rank: RankFacts, group: Int64, roles: list[GroupRole], new_members: list[int]) -> tuple[Int64, int]:
-    """Returns the size of each call then, and how many gather what is not known to be shards, so that they put in as
-    much as before.
-    """
+    """Returns the new size of each call, and how many calls gather data that may not be shards, which keep their size."""
     size, undivided = rank.calls.size.copy(), 0
-    # an all-gather of nothing, or of less than its data set is split into, never ends there
+    # an all-gather of nothing, or of fewer bytes than its data set is split into, never ends in ASTRA-sim
     least = LEAST_BYTES if rank.target == ASTRA_SIM else 1
     gathering = np.flatnonzero((group >= 0) & np.isin(rank.calls.kind, GATHERING))
     for number, rows in rows_by_number(gathering, group).items():

@@ -1,7 +1,7 @@
-"""Makes a graph that both generations of ASTRA-sim run to the end, and says what had to be changed for it.
+"""Makes a graph that both generations of ASTRA-sim run to the end, and reports what had to change for that.
 
-The graph gets the types, attributes and durations that the simulator reads, and nothing that it would stop, hang or
-lose time at.
+The graph gets the types, attributes and durations that the simulator reads, and nothing on which it stops, hangs or
+loses time.
 """
 
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...schema.columns import Ragged
+from ...schema.columns import NodeNumbers, Ragged
 from ...schema.comm_groups import LARGEST_JOB, RankList
 from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph, NodeType
@@ -26,16 +26,16 @@ from .serial_time import SerialTime, in_order_of_ends, serialise
 from .unplayable import complete_messages, compute_unplayable
 
 LARGEST_NUMBER = 2_147
-"""Stream numbers there begin at a million times the group's number, in 32 bits."""
+"""The simulator's stream numbers begin at a million times the group's number, in 32 bits."""
 
-NUMBERED_ALONE = (
+NUMBERED_LOCALLY = (
     "groups are numbered as this rank knows them; build all ranks together, or give each one file of groups"
 )
 
 
 @dataclass(slots=True)
 class TargetReport:
-    """What the target made different: nodes by reason, µs where the name says so, the groups by number, remarks in
+    """What changed for the target: nodes by reason, µs where the name says so, the numbers of groups, and remarks in
     words.
     """
 
@@ -59,12 +59,17 @@ def for_astra_sim(
     world: RankList | None = None,
     roofline: Roofline | None = None,
 ) -> tuple[ExecutionGraph, TargetReport]:
-    """Returns the graph for ASTRA-sim; the one given stays as it is. O((n + e) log n).
+    """Returns the graph for ASTRA-sim, and the changes; the graph passed in stays as it is. O((n + e) log n).
 
-    `groups` are the numbers of all rank lists of the job, `world` the ranks that are simulated (by default as many as
-    the metadata says). With `roofline`, the peaks that its roofline mode will be given, computation of known work takes
-    the time of that work there, and all else its measured time. Raises DataError for a graph without nodes, a
-    dependency on a missing node, a cycle, or a group that `groups` lacks.
+    Args:
+        graph: a generic graph.
+        groups: the numbers of all rank lists of the job.
+        world: the ranks that are simulated; by default as many as the metadata says.
+        roofline: the peaks of the simulator's roofline mode. Computation of known work then takes the time of that work, all
+            else its measured time.
+
+    Raises:
+        DataError: the graph has no nodes, a dependency on a missing node or a cycle, or a group that `groups` lacks.
     """
     graph = separate_messages(graph)
     size = graph.number("world_size", -1)
@@ -73,7 +78,7 @@ def for_astra_sim(
     if silent.all():
         raise DataError("the graph has no node that a simulator runs; was the trace recorded while the model ran?")
     data, control = spliced(data_edges(graph), silent), spliced(control_edges(graph), silent)
-    played = edited_graph(graph, np.flatnonzero(~silent), data, control)
+    played = edited_graph(graph, NodeNumbers(np.flatnonzero(~silent)), data, control)
     played.metadata["target"] = "astra-sim"
     groups_of_graph = recorded_groups(played)
     complete_messages(played)
@@ -104,12 +109,12 @@ def for_astra_sim(
     )
     report.remarks += _remarks(played, report, serial, unknown_groups, roofline)
     if groups is None and numbered:
-        report.remarks.append(NUMBERED_ALONE)
+        report.remarks.append(NUMBERED_LOCALLY)
     return played, report
 
 
 def _leave_out_control(graph: ExecutionGraph) -> int:
-    """Leaves control dependencies that data dependencies do not imply out, in place; how many."""
+    """Removes control dependencies that data dependencies do not imply, in place; returns their number."""
     control = control_edges(graph)
     kept = implied(control, data_edges(graph), lanes_of(graph))
     graph.ctrl_deps = Ragged.grouped(control.target[kept], control.source[kept] + 1, len(graph))
@@ -119,7 +124,7 @@ def _leave_out_control(graph: ExecutionGraph) -> int:
 def _remarks(
     graph: ExecutionGraph, report: TargetReport, serial: SerialTime, unknown_groups: int, roofline: Roofline | None
 ) -> list[str]:
-    """Returns what the user should know, where it applies."""
+    """Returns sentences about what the user should know."""
     us = {name: f"{value / 1000:.1f} µs" for name, value in serial._asdict().items()}
     return [
         remark

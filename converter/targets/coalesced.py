@@ -1,31 +1,32 @@
-"""Messages that one kernel carried together, as a node each: a simulator's send or receive has one peer.
+"""Splits coalesced messages, which one kernel carried, into a node each: a simulator's send or receive has one peer.
 
-Sends come first and each follows the one before: run in turn, a receive must not keep what its sender is waiting for.
+Sends come first, and each message follows the previous one: as they run in sequence, a receive must not block a send
+for which its own sender waits.
 """
 
 import dataclasses
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Int64, Ragged, is_group_start
+from ...schema.columns import ABSENT, Int64, NodeNumbers, Ragged, is_group_start
 from ...schema.graph import Column, DependencyKind, ExecutionGraph, NodeType
 from ..building import COALESCED
 from ..context import Edges
 from ..edit import control_edges, data_edges, edited_graph, rows_of_graph
 
 BEFORE = ("gap_ns", "host_delay_ns")
-"""What passes before the first of them; the last one has the kernel's duration, the others none."""
+"""Times before the first message. The last message has the kernel's duration, the others none."""
 
 
 def separate_messages(graph: ExecutionGraph) -> ExecutionGraph:
-    """Returns the graph with a node for every message; the one given if it has no messages that went together. O((n +
-    e) log n).
+    """Returns the graph with a node for every message; the same graph if it has no coalesced messages. O((n + e) log
+    n).
     """
     lists = {name: graph.attributes.get(several) for name, several in COALESCED.items()}
     sizes = lists["comm_size"]
     if not isinstance(sizes, Ragged) or not len(sizes.values):
         return graph
-    # the kernel's own row is that of its last message
+    # the last message of a kernel keeps the kernel's row
     last = np.zeros(len(sizes.values), np.bool_)
     last[sizes.starts[1:] - 1] = True
     kernel, row = sizes.rows(), np.empty(len(last), np.int64)
@@ -45,18 +46,19 @@ def separate_messages(graph: ExecutionGraph) -> ExecutionGraph:
     entry[kernel[first]] = row[first]
     chain = Edges.of(row[:-1][~first[1:]], row[1:][~first[1:]], DependencyKind.STREAM_ORDER)
     data, control = (edges._replace(target=entry[edges.target]) for edges in (data_edges(graph), control_edges(graph)))
-    return edited_graph(separate, np.arange(len(separate)), Edges.joined([data, chain]), control)
+    return edited_graph(separate, NodeNumbers(np.arange(len(separate))), Edges.joined([data, chain]), control)
 
 
 def _rows(graph: ExecutionGraph, copied_rows: Int64, added: Int64, kernels: Int64, entries: Int64) -> ExecutionGraph:
-    """Returns the graph's rows and, `added` after them, copies of the rows `copied_rows` without a duration; what
-    passes before moves to `entries`.
+    """Returns the graph's rows and, at the rows `added`, copies of `copied_rows` without a duration.
+
+    The times before the `kernels` move to their `entries`.
     """
-    # not with the lists of all messages of a kernel for each of its messages
+    # the lists of all messages of a kernel are not copied to each message
     coalesced = COALESCED.values()
     single = {name: column for name, column in graph.attributes.items() if name not in coalesced}
     bare = dataclasses.replace(graph, attributes=single)
-    widened = rows_of_graph(bare, np.concatenate((np.arange(len(graph)), copied_rows)))
+    widened = rows_of_graph(bare, NodeNumbers(np.concatenate((np.arange(len(graph)), copied_rows))))
     attributes: dict[str, Column] = {**widened.attributes}
     duration = widened.duration_ns
     duration[added] = 0

@@ -1,4 +1,4 @@
-"""Collectives as ASTRA-sim runs them: the types it knows, and sizes that it does not stumble over."""
+"""Collectives as ASTRA-sim runs them: types that it supports, and sizes on which it does not hang."""
 
 from collections import Counter
 
@@ -16,24 +16,24 @@ PLAYED = (
 )
 
 LOWERED = {
-    # a pipelined reduction to one rank sends the buffer once over each link of the ring, as the scattering one does
+    # a pipelined reduction sends the buffer once over each link of the ring, as reduce-scatter does
     CollectiveType.REDUCE: CollectiveType.REDUCE_SCATTER,
     # the root's link carries everybody's shard, as every link of an all-gather does
     CollectiveType.GATHER: CollectiveType.ALL_GATHER,
     # the reverse of a gather: the root's link carries all shards but its own
     CollectiveType.SCATTER: CollectiveType.REDUCE_SCATTER,
     CollectiveType.REDUCE_SCATTER_BLOCK: CollectiveType.REDUCE_SCATTER,
-    # how NCCL does it: nobody has the sum before everybody has come
+    # as in NCCL: no member has the sum before all have arrived
     CollectiveType.BARRIER: CollectiveType.ALL_REDUCE,
 }
-"""What loads the network most like each type that throws there; the sizes, a rank's input bytes, stay as they are."""
+"""For each type that the simulator refuses, the type with the most similar load of the network; sizes stay."""
 
 LEAST_BYTES = 128
-"""An all-gather of fewer bytes than the simulated system splits data sets into (usually 4 to 64) never ends there."""
+"""An all-gather of fewer bytes than the simulated system splits a data set into (usually 4 to 64) never ends."""
 
 
 def lower_collectives(graph: ExecutionGraph) -> Counter[str]:
-    """Replaces the types that do not run there, in place; how many of which by which."""
+    """Replaces types that the simulator refuses, in place; returns the number of replacements by kind."""
     collective, recorded = graph.type == NodeType.COMM_COLL, graph.integers("comm_type")
     lowered, counts = recorded.copy(), Counter[str]()
     for kind, instead in LOWERED.items():
@@ -47,7 +47,7 @@ def lower_collectives(graph: ExecutionGraph) -> Counter[str]:
 
 
 def pad_all_gathers(graph: ExecutionGraph) -> int:
-    """Gives all-gathers at least LEAST_BYTES, in place; how many were smaller."""
+    """Gives all-gathers at least LEAST_BYTES, in place; returns how many were smaller."""
     gathers = (graph.type == NodeType.COMM_COLL) & (graph.integers("comm_type") == CollectiveType.ALL_GATHER)
     return _grow(graph, gathers)
 

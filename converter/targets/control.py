@@ -1,5 +1,4 @@
-"""Which control dependencies follow from data dependencies anyway: with these alone simulators that obey them and
-others run alike.
+"""Finds control dependencies that data dependencies imply: with only these, all simulators run the graph alike.
 
 With data dependencies a → b → c along one lane, a control dependency of c on a is implied.
 """
@@ -11,9 +10,9 @@ from ..context import Edges
 
 
 def implied(control: Edges, data: Edges, lane: Int64) -> Bool:
-    """Returns the control edges that follow from a data edge, or from the chain of a lane. Linear but for sorts.
+    """Returns the control edges that follow from a data edge, or from the chain of a lane. Linear, apart from sorts.
 
-    What follows only from a path over several lanes counts as not implied.
+    An edge that follows only from a path over several lanes does not count as implied.
     """
     if not len(data.kind):
         return np.zeros(len(control.kind), np.bool_)
@@ -24,8 +23,8 @@ def implied(control: Edges, data: Edges, lane: Int64) -> Bool:
 
 
 def _chains(data: Edges, keys: Int64, lane: Int64) -> Int64:
-    """Returns numbers for the rows, the same for neighbours on a lane of which one depends on the other, itself or
-    through one other node.
+    """Returns a number for each row, equal for neighbours on a lane if one depends on the other, directly or through
+    one node.
     """
     order = np.argsort(lane, kind="stable")
     before = previous_in_group(order, lane)[data.target]
@@ -42,7 +41,7 @@ def _keys(source: Int64, target: Int64, count: int) -> Int64:
 
 
 def _among(keys: Int64, source: Int64, target: Int64, count: int) -> Bool:
-    """Returns which pairs are among those of the sorted keys; none with a missing source (-1) is."""
+    """Returns which pairs are among the sorted keys; pairs with a missing source (-1) are not."""
     pairs = _keys(source, target, count)
     position = np.minimum(np.searchsorted(keys, pairs), len(keys) - 1)
     return np.asarray((source >= 0) & (keys[position] == pairs))

@@ -1,10 +1,9 @@
-"""The network that a job's measured collectives fit: bandwidth and latency of one switch, as ASTRA-sim's analytical
-backend reckons.
+"""Fits a network to a job's measured collectives: bandwidth and latency of a switch in ASTRA-sim's analytical model.
 
-There a ring of n ranks takes 2(n - 1) steps for an all-reduce, n - 1 for an all-gather or a reduce-scatter; an
-all-to-all takes one step in which all messages go at once, or as a ring n(n - 1)/2. A step takes twice the latency, to
-the switch and from it, and its bytes' time. Measured on the simulator with one collective a run (generations of 2025-08
-and 2026-03, the same to 1 in 1000).
+In that model a ring of n ranks takes 2(n - 1) steps for an all-reduce, n - 1 for an all-gather or a reduce-scatter; an
+all-to-all takes one step in which all messages go at once, or n(n - 1)/2 steps as a ring. A step takes twice the
+latency, to the switch and from it, plus the time of its bytes. Measured on the simulator with one collective per run
+(generations of 2025-08 and 2026-03, equal to 1 in 1000).
 """
 
 from collections.abc import Sequence
@@ -16,13 +15,14 @@ from ...schema.graph import CollectiveType
 from .transfer_cost import MESSAGE, RING, Cost, CostOf, Transfer, fitted_factors
 
 GIB = 2**30
-"""Bytes: what the simulator calls a GB."""
+"""Bytes of a GB in the simulator."""
 
 
 class Network(msgspec.Struct, frozen=True):
-    """One switch: `bandwidth_gb_s` (2**30 bytes) and `latency_ns` of a link, fitted to so many `transfers`, of which
-    half are reckoned less than `off_pct` wrong. `direct` is whether all-to-alls fit better as direct messages than as a
-    ring.
+    """A switch: `bandwidth_gb_s` (2**30 bytes) and `latency_ns` of a link, fitted to so many `transfers`.
+
+    `off_pct` is the median error of the fit in %. `direct` is whether all-to-alls fit better as direct messages than as
+    a ring.
     """
 
     bandwidth_gb_s: float = 100.0
@@ -33,9 +33,7 @@ class Network(msgspec.Struct, frozen=True):
 
 
 def fitted_network(measured: Sequence[Transfer]) -> Network:
-    """Returns the network that fits best, by least squares of relative errors; the default one where nothing was
-    measured.
-    """
+    """Returns the network with the least squares of relative errors; the default network if nothing was measured."""
     usable = [
         transfer
         for transfer in measured

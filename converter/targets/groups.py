@@ -1,4 +1,4 @@
-"""The names by which a simulator finds the process groups of a graph's collectives."""
+"""Names of process groups by which a simulator finds the groups of a graph's collectives."""
 
 from collections.abc import Mapping
 
@@ -16,12 +16,11 @@ ALL_RANKS = ""
 def name_groups(
     graph: ExecutionGraph, groups: Groups, numbers: Mapping[RankList, int] | None, world: RankList | None
 ) -> dict[RankList, int]:
-    """Sets `pg_name` of collectives to their group's number, to "" where it is the whole world or unknown; the numbers
-    used.
+    """Sets `pg_name` of collectives to the number of their group, "" for the whole world or an unknown group; returns
+    the numbers.
 
-    Groups of one and those with a member that is not there have no number, and their collectives no name. `pg_recorded`
-    keeps the name that was there. Without `numbers` the graph's own groups are numbered. Raises DataError for a group
-    that `numbers` lacks.
+    Collectives of groups with one member, or with a missing member, get no name. `pg_recorded` keeps the recorded name.
+    Without `numbers` the graph's own groups are numbered. Raises DataError for a group that `numbers` lacks.
     """
     collective, messages = (
         graph.type == NodeType.COMM_COLL,

@@ -1,38 +1,41 @@
-"""Waiting before nodes whose duration is the simulator's affair, as nodes of its own before them: communication, and in
-roofline mode kernels of known work.
+"""Turns waiting before nodes whose duration the simulator computes into nodes of its own.
+
+These are communication and, in roofline mode, kernels of known work.
 """
 
 import dataclasses
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Bool, Categorical, Int64, Ragged
+from ...schema.columns import ABSENT, Bool, Categorical, Int64, NodeNumbers, Ragged
 from ...schema.graph import Column, DependencyKind, ExecutionGraph, NodeType
 from ..context import Edges
 from ..edit import COMMUNICATION, NO_EDGES, data_edges, edited_graph, rows_of_graph
 from .roofline import has_work
 
 NAME = "host delay"
-PLACE = ("device", "stream")
-"""What such a node has in common with the node that follows it."""
+SHARED = ("device", "stream")
+"""Attributes that such a node shares with the node after it."""
 
 
 def delays_before_communication(graph: ExecutionGraph) -> tuple[ExecutionGraph, int]:
-    """Returns the graph in which no communication has `host_delay_ns`, and how many computations of no length have it
+    """Returns the graph without `host_delay_ns` on communication, and the number of nodes of no length that have it
     instead.
 
-    Each stands between the communication and all that it depended on. Control dependencies are lost where there is one.
+    Each of these stands between a communication and its dependencies. Control dependencies are lost if there is one.
     """
     return _waiting_before(graph, np.isin(graph.type, COMMUNICATION), ("host_delay_ns",))
 
 
 def waits_before_known_work(graph: ExecutionGraph) -> tuple[ExecutionGraph, int]:
-    """Returns the same for computations of known work, of which the gaps go, too."""
+    """Returns the same for computation of known work, which loses its gaps, too."""
     return _waiting_before(graph, has_work(graph), ("host_delay_ns", "gap_ns"))
 
 
 def _waiting_before(graph: ExecutionGraph, before: Bool, parts: tuple[str, ...]) -> tuple[ExecutionGraph, int]:
-    """Returns the graph with what the attributes `parts` say of these nodes as nodes of their own, and how many."""
+    """Returns the graph in which the attributes `parts` of these nodes became nodes of their own, and the number of
+    these.
+    """
     wait = np.sum([graph.integers(name, 0) for name in parts], axis=0)
     late = np.flatnonzero(before & (wait > 0))
     if not len(late):
@@ -44,21 +47,22 @@ def _waiting_before(graph: ExecutionGraph, before: Bool, parts: tuple[str, ...])
     moved = data._replace(target=stand_in[data.target])
     launches = Edges.of(added, late, DependencyKind.LAUNCH)
     widened = _widened(graph, late, wait[late], parts)
-    return edited_graph(widened, np.arange(count + len(late)), Edges.joined([moved, launches]), NO_EDGES), len(late)
+    rows = NodeNumbers(np.arange(count + len(late)))
+    return edited_graph(widened, rows, Edges.joined([moved, launches]), NO_EDGES), len(late)
 
 
 def _widened(graph: ExecutionGraph, late: Int64, wait: Int64, parts: tuple[str, ...]) -> ExecutionGraph:
-    """Returns the graph's rows and, after them, one for the waiting before each of the `late` rows, which lack these
-    `parts` then.
+    """Returns the graph's rows and, after them, a row for the waiting before each of the `late` rows, which lose these
+    `parts`.
     """
-    widened = rows_of_graph(graph, np.concatenate((np.arange(len(graph)), late)))
+    widened = rows_of_graph(graph, NodeNumbers(np.concatenate((np.arange(len(graph)), late))))
     added = np.arange(len(graph), len(widened))
     gap_before = 0 if "gap_ns" in parts else graph.integers("gap_ns", 0)[late]
     start = graph.start_ns[late] - gap_before
     values_of_new: dict[str, Int64 | int] = {"is_cpu_op": 0, "start_time_ns": start, "duration_ns": 0}
     for name, column in widened.attributes.items():
         widened.attributes[name] = (
-            _blank(column, added, values_of_new.get(name, ABSENT)) if name not in PLACE else column
+            _blank(column, added, values_of_new.get(name, ABSENT)) if name not in SHARED else column
         )
     for name in parts:
         widened.attributes[name] = _blank(widened.integers(name), late, ABSENT)
@@ -73,7 +77,7 @@ def _widened(graph: ExecutionGraph, late: Int64, wait: Int64, parts: tuple[str, 
 
 
 def _blank(column: Column, rows: Int64, value: Int64 | int) -> Column:
-    """Returns the column with this value in the rows if it holds integers, with nothing in them otherwise."""
+    """Returns the column with this value in the rows if it holds integers, and without values in the rows otherwise."""
     if isinstance(column, Ragged):
         left = np.isin(column.rows(), rows, invert=True)
         return Ragged.grouped(column.rows()[left], column.values[left], len(column))

@@ -1,4 +1,4 @@
-"""How many nodes stand ready at once: the cost of simulating a graph grows with the square of it."""
+"""The number of nodes that are ready at once: the cost of simulating a graph grows with its square."""
 
 import numpy as np
 
@@ -6,11 +6,11 @@ from ...schema.graph import ExecutionGraph
 from ..context import Edges
 
 WIDE = 2_000
-"""From here on simulation takes seconds for what a chained graph does in milliseconds."""
+"""From this width on a simulation takes seconds where a chained graph takes milliseconds."""
 
 
 def widest_ready_set(graph: ExecutionGraph, edges: Edges) -> int:
-    """Returns the largest number of nodes that, by the measured clock, were released and had not ended; O(n log n).
+    """Returns the largest number of nodes that were released and had not ended, by the measured clock. O(n log n).
 
     A node without dependencies is ready from the start.
     """

@@ -1,9 +1,8 @@
-"""Operations and bytes as the roofline mode of a simulator takes them: it divides one by the other, for every
-computation.
+"""Operations and bytes for the roofline mode of a simulator, which divides one by the other for every computation.
 
-A computation lasts there as long as its operations take at the peak, or its bytes, whichever is longer; its measured
-duration is not read. With a `Roofline` all that has no known work is given the work of its measured time at both peaks,
-so that it stays as it was.
+A computation takes as long there as its operations at the peak or its bytes, whichever is longer; its measured duration
+is not read. With a `Roofline`, computation without known work gets the work of its measured time at both peaks, so that
+its duration stays.
 """
 
 import re
@@ -16,22 +15,22 @@ from ...schema.device_peaks import peak_of
 from ...schema.graph import ExecutionGraph, NodeType
 
 FIRST_BYTES = 1 << 16
-"""Of what nothing precedes: the simulator stops at an event of 0 ns at its start, and no memory moves these within 1
-ns.
+"""Least bytes of a node without dependencies: the simulator stops at an event of 0 ns at its start, and no memory moves
+so many bytes within 1 ns.
 """
 HALF_NS = 0.5
-"""More than measured, as the simulator leaves out what is less than a ns."""
+"""Added to measured times, as the simulator truncates to whole ns."""
 
 
 class Roofline(NamedTuple):
-    """What a device does at most: 10**12 floating-point operations, and 10**9 bytes of memory traffic, a second."""
+    """The peaks of a device per second: 10**12 floating-point operations, and 10**9 bytes of memory traffic."""
 
     tflops: float
     memory_gb_s: float
 
 
 def roofline_of(text: str) -> Roofline:
-    """Reads DEVICE:FORMAT, by the table of devices, or TFLOPS:GB/S. Raises ValueError, saying what is wrong.
+    """Returns the peaks for DEVICE:FORMAT, from the table of devices, or TFLOPS:GB/S. Raises ValueError for other text.
 
     >>> roofline_of("V100:fp32"), roofline_of("312:2039")
     (Roofline(tflops=15.7, memory_gb_s=900), Roofline(tflops=312.0, memory_gb_s=2039.0))
@@ -61,11 +60,12 @@ def computes(graph: ExecutionGraph) -> Bool:
 
 
 def for_roofline(graph: ExecutionGraph, peaks: Roofline | None = None) -> int:
-    """Gives computations of the device at least one operation and one byte each, in place; of how many the work is not
-    known.
+    """Gives computations of the device at least one operation and one byte, in place; returns how many have unknown
+    work.
 
-    What only moves bytes then takes the time of its bytes. Without `peaks` what lasts no time of its own, as a delay,
-    takes none, and what is not known stays so. With them both get what takes `duration_micros` at either peak.
+    Nodes that only move bytes then take the time of their bytes. Without `peaks`, nodes that take no time, such as
+    delays, take none, and unknown work stays unknown. With `peaks` both get the work of `duration_micros` at either
+    peak.
     """
     computing, has_known_work = computes(graph), has_work(graph)
     waits = computing & ~has_known_work & (graph.is_delay | (graph.duration_ns == 0))

@@ -1,4 +1,4 @@
-"""The targets that a graph can be made for, and the one step that makes it so."""
+"""Makes the graph for a target from a generic one."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -20,11 +20,11 @@ def lower_for_target(
     groups: Mapping[RankList, int] | None = None,
     roofline: Roofline | None = None,
 ) -> ExecutionGraph:
-    """Returns the graph for one of TARGETS, with what that made different in its `changes`.
+    """Returns the graph for one of TARGETS, with the changes that were made for it in its `changes`.
 
-    With `groups`, the number of each rank list, collectives name their group by its number; a generic graph without
-    keeps the recorded names. `roofline` are the peaks that ASTRA-sim's roofline mode will be given, if it is to run.
-    Raises DataError where the target can do nothing with the graph, or `groups` lacks one of its groups.
+    With `groups`, the number of each rank list, collectives name their group by its number; a generic graph otherwise
+    keeps the recorded names. `roofline` are the peaks of ASTRA-sim's roofline mode, if that is to run. Raises DataError
+    if the target cannot use the graph, or `groups` lacks one of its groups.
     """
     if target == GOAL:
         raise DataError(WHOLE_JOB)
@@ -41,7 +41,7 @@ def lower_for_target(
 
 
 def _flat(changes: dict[str, Any]) -> dict[str, float]:
-    """Counts by reason one level up; what a name ends in `_us` for is a time."""
+    """Returns counts by reason one level up; names that end in `_us` are times."""
     flat = {
         f"{name}: {reason}": count
         for name, counts in changes.items()

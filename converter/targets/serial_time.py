@@ -1,37 +1,36 @@
-"""Durations for a simulator that runs one host node, one computation and one communication at a time, whatever their
-threads and streams.
+"""Durations for a simulator that runs one host node, one computation and one communication at a time.
 
-What ran at the same time would run in turn there and take longer. So each moment counts for one node of a kind only: of
-those that worked the one that ended first, as others depend on ends; for waiting, which is idle host time, host delays
-and gaps, only where none worked.
+Nodes of one kind that ran at the same time on several threads or streams would run in sequence there and take longer.
+So each moment counts for one node of a kind only: for the one that ended first of those that worked, as others depend
+on ends; and for waiting (idle host time, host delays, gaps) only where none worked.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64
+from ...schema.columns import Bool, Int64, NodeNumbers
 from ...schema.graph import ExecutionGraph
 from ..building import UNRECORDED
 from ..context import Edges
 from ..edit import (
     COMMUNICATION,
-    alone,
     control_edges,
     data_edges,
     edited_graph,
     lanes_of,
     topological_order,
+    uncovered,
     whole_microseconds,
 )
 from ..host_timeline import IDLE
 
 WAITING = (IDLE, UNRECORDED)
-"""Host nodes that are time, not work."""
+"""Names of host nodes that wait."""
 
 
 class SerialTime(NamedTuple):
-    """In ns: what was cut, as something else of its kind went on at the same time."""
+    """The time, in ns, that was cut as something else of its kind ran at the same time."""
 
     idle_cut: int
     delay_cut: int
@@ -40,18 +39,16 @@ class SerialTime(NamedTuple):
 
 
 def in_order_of_ends(graph: ExecutionGraph) -> ExecutionGraph:
-    """Returns the graph with ids that follow the measured ends: of several nodes that are ready the simulator takes
-    that of the lowest id.
+    """Returns the graph with ids in the order of measured ends: of several ready nodes the simulator takes the lowest
+    id.
     """
     data, control = data_edges(graph), control_edges(graph)
     order = topological_order(graph.start_ns + graph.duration_ns, Edges.joined([data, control]))
-    return edited_graph(graph, order, data, control)
+    return edited_graph(graph, NodeNumbers(order), data, control)
 
 
 def serialise(graph: ExecutionGraph) -> SerialTime:
-    """Sets `duration_micros` in place, whole µs that keep the total of each thread and stream; `duration_ns` stays as
-    measured.
-    """
+    """Sets `duration_micros` in place: whole µs that keep the total of each thread and stream. `duration_ns` stays."""
     start, length = graph.start_ns, graph.duration_ns
     gap, delay = graph.integers("gap_ns", 0), graph.integers("host_delay_ns", 0)
     on_host = ~graph.is_activity & ~graph.is_delay
@@ -64,8 +61,8 @@ def serialise(graph: ExecutionGraph) -> SerialTime:
     for kind in (on_host & ~communicates, ~on_host & ~communicates, communicates):
         worked, waited = kind & (kept_work > 0), kind & (waiting > 0)
         spans, none = (begin[worked], (start + work)[worked]), start[:0]
-        kept_work[worked] = alone(*spans, none, none)
-        kept_waiting[waited] = alone((until - waiting)[waited], until[waited], *spans)
+        kept_work[worked] = uncovered(*spans, none, none)
+        kept_waiting[waited] = uncovered((until - waiting)[waited], until[waited], *spans)
     graph.duration_micros = whole_microseconds(kept_work + kept_waiting, lanes_of(graph))
     cut, not_waited = work - kept_work, waiting - kept_waiting
     return SerialTime(
@@ -77,8 +74,8 @@ def serialise(graph: ExecutionGraph) -> SerialTime:
 
 
 def _after_communication(graph: ExecutionGraph, communicates: Bool) -> Int64:
-    """Returns when each node began; communication that the ranks agreed to have after other communication, no sooner
-    than that ended.
+    """Returns when each node began, but communication that the ranks ordered after other communication begins when that
+    ends.
     """
     begin, end, edges = graph.start_ns.copy(), graph.start_ns + graph.duration_ns, data_edges(graph)
     inside = communicates[edges.source] & communicates[edges.target]

@@ -1,9 +1,8 @@
-"""What a collective or message costs: steps that each have a latency, and bytes on a link; and the factors that
-measured ones fit.
+"""The cost of a collective or message: steps with a latency each, and bytes on a link; and its fit to measured times.
 
-Rings: n ranks take 2(n - 1) steps for an all-reduce, n - 1 for what gathers, scatters or goes out from one; the bytes
-are nccl-tests' share of the size, (n - 1)/n of what is gathered or scattered, twice that of what is all-reduced, all of
-what goes out from one.
+Rings of n ranks take 2(n - 1) steps for an all-reduce, n - 1 for collectives that gather, scatter or have a root. The
+bytes are nccl-tests' share of the size: (n - 1)/n for gathering or scattering, twice that for an all-reduce, all bytes
+for collectives with a root.
 """
 
 from collections.abc import Callable
@@ -15,13 +14,13 @@ import numpy.typing as npt
 from ...schema.graph import CollectiveType
 
 MESSAGE = -1
-"""Stands for a send and its receive where a CollectiveType does for others."""
+"""The kind of a send and its receive, next to the CollectiveTypes."""
 Factors = npt.NDArray[np.float64]
 
 
 class Transfer(NamedTuple):
-    """One collective or message: CollectiveType or MESSAGE, members, bytes that each puts in, ns from the last to come
-    until the end.
+    """A collective or message: CollectiveType or MESSAGE, members, bytes that each puts in, ns from the last arrival to
+    the end.
     """
 
     kind: int
@@ -31,14 +30,14 @@ class Transfer(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """Steps and bytes that come one after the other."""
+    """A number of steps, and of bytes on a link, one after the other."""
 
     steps: float
     bytes: float
 
 
 CostOf = Callable[[int, int], Cost]
-"""Of so many members that each put so many bytes in."""
+"""The cost for so many members that each put in so many bytes."""
 
 
 def _of_shards(members: int, size: int) -> Cost:
@@ -67,8 +66,9 @@ RING: dict[int, CostOf] = {
 
 
 def fitted_factors(relative: Factors) -> tuple[float, float]:
-    """Returns the two factors, none below 0, that bring the sums of the rows (steps and bytes, each over the measured
-    time) closest to 1.
+    """Returns the two factors, none below 0, for which the weighted sums of the rows are closest to 1.
+
+    The columns are steps and bytes, each divided by the measured time.
     """
     ones = np.ones(len(relative))
     both = np.linalg.lstsq(relative, ones, rcond=None)[0]

@@ -1,4 +1,4 @@
-"""Communication that ASTRA-sim would stop or hang at becomes computation of the measured duration, counted by reason."""
+"""Turns communication on which ASTRA-sim would stop or hang into computation of the measured duration."""
 
 from collections import Counter
 
@@ -14,9 +14,9 @@ Reasons = list[tuple[str, Bool]]
 
 
 def compute_unplayable(graph: ExecutionGraph, groups: Groups, world: RankList | None) -> Counter[str]:
-    """Sets the type of such nodes to COMP, in place; how many for which reason, the first that applies.
+    """Sets the type of such nodes to COMP, in place; returns their number by the first reason that applies.
 
-    Without `world` no rank is taken to be outside it.
+    Without `world` no rank counts as outside it.
     """
     rank, counts = graph.number("rank", -1), Counter[str]()
     for reason, rows in _collective_reasons(graph, groups, rank, world) + _message_reasons(graph, rank, world):
@@ -47,7 +47,7 @@ def _message_reasons(graph: ExecutionGraph, rank: int, world: RankList | None) -
     is_send, is_receive = graph.type == NodeType.COMM_SEND, graph.type == NodeType.COMM_RECV
     message, tag = is_send | is_receive, graph.integers("comm_tag", 0)
     source, destination = graph.integers("comm_src"), graph.integers("comm_dst")
-    # a side that is not recorded is the node's own rank
+    # the side that is not recorded is the node's own rank
     own_side = np.where(is_send, source, destination)
     own_side = np.where(own_side == ABSENT, rank, own_side)
     peer = np.where(is_send, destination, source)

@@ -30,6 +30,7 @@ from .column_types import (
     Int32 as Int32,
     Int64 as Int64,
     NodeIds as NodeIds,
+    NodeNumbers as NodeNumbers,
     Ns as Ns,
     OpRows as OpRows,
     Ragged as Ragged,

@@ -29,8 +29,10 @@ ActivityRows = NewType("ActivityRows", Int64)
 """Rows of the device activities, -1 for none."""
 CommunicationRows = NewType("CommunicationRows", Int64)
 """Rows of the communications, -1 for none."""
-NodeIds = Int64
-"""A column of ids of a graph's nodes, as in its file; rows count from 0, ids of our own graphs from 1."""
+NodeIds = NewType("NodeIds", Int64)
+"""A column of ids of a graph's nodes, as in its file; graphs of this project have ids from 1 on."""
+NodeNumbers = NewType("NodeNumbers", Int64)
+"""A column of rows of a graph's nodes, from 0 on; -1 for none."""
 
 TEXTS_SHOWN, TEXT_SHOWN = 3, 40
 ABSENT = np.iinfo(np.int64).min

@@ -1,26 +1,30 @@
 """The execution graph: columns in memory, protobuf messages in a file, JSON for people.
 
-`ExecutionGraph` is the model, its `read` and `write` are the file; `execution_graph.proto` is the contract with
+`ExecutionGraph` is the model; its `read` and `write` handle files. `execution_graph.proto` is the contract with
 simulators.
 """
 
-from .attributes import ATTRIBUTES as ATTRIBUTES
-from .execution_graph import (
+from .attributes import (
+    ATTRIBUTES as ATTRIBUTES,
     DEVICE_NAME as DEVICE_NAME,
     RANKS_OF_GROUP as RANKS_OF_GROUP,
     ROOM as ROOM,
-    CollectiveType as CollectiveType,
-    Column as Column,
+)
+from .execution_graph import (
     ConvertReport as ConvertReport,
-    Delay as Delay,
-    DependencyKind as DependencyKind,
     ExecutionGraph as ExecutionGraph,
-    NodeType as NodeType,
     TargetChanges as TargetChanges,
-    TensorText as TensorText,
 )
 from .framing import FrameBlock as FrameBlock, read_bytes as read_bytes, read_frames as read_frames
 from .json_form import METADATA as METADATA, NODE as NODE, Form as Form, FormError as FormError
 from .message_checks import MessageChecks as MessageChecks
+from .nodes import (
+    CollectiveType as CollectiveType,
+    Column as Column,
+    Delay as Delay,
+    DependencyKind as DependencyKind,
+    NodeType as NodeType,
+    TensorText as TensorText,
+)
 from .varints import varint as varint, varint_lengths as varint_lengths
 from .wire import WireError as WireError

@@ -1,7 +1,6 @@
-"""Decodes node messages, of this project or another, into columns: fields and attributes in any order, integers of any
-type.
+"""Decodes node messages into columns. Fields and attributes may be in any order, integers of any type.
 
-Works on a block of messages at a time. Of a field or attribute that is given twice the last counts, as in the protobuf
+Works on a block of messages at a time. If a field or attribute is there twice, the last one counts, as in the protobuf
 library.
 """
 
@@ -38,13 +37,11 @@ def _among(numbers: Iterable[int]) -> Bool:
 
 
 USABLE = {"string_val": _among([STRING_VALUE]), "_val": _among(INTEGER_VALUES), "list": _among(INTEGER_LISTS)}
-"""By the number of an attribute's value whether it is a string, an integer of any type, a list of such."""
+"""By the field number of an attribute's value, whether it is a string, an integer of any type, or a list of these."""
 
 
 class TextTable(dict[bytes, int]):
-    """Numbers texts in the order in which they are first looked up; raises UnicodeDecodeError for one that is not
-    UTF-8.
-    """
+    """Numbers texts in the order of their first look-up. Raises UnicodeDecodeError for a text that is not UTF-8."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -56,9 +53,7 @@ class TextTable(dict[bytes, int]):
 
 
 def decode_metadata(metadata: Messages) -> dict[str, str | int]:
-    """Returns the attributes of one GlobalMetadata that are strings or integers; others are skipped. Raises WireError
-    for another message.
-    """
+    """Returns the string and integer attributes of a GlobalMetadata message. Raises WireError for another message."""
     start, end = int(metadata.starts[0]), int(metadata.ends[0])
     fields = walk(metadata.data, metadata.starts, metadata.ends)
     if start < end and not ((fields.number <= GlobalMetadata.ATTR_FIELD_NUMBER) & (fields.wire == DELIMITED)).any():
@@ -72,16 +67,15 @@ def decode_metadata(metadata: Messages) -> dict[str, str | int]:
 
 
 def decode_nodes(nodes: Messages, tables: dict[str, TextTable], tensors: bool) -> NodeColumns:
-    """Returns the columns of a block of Node messages. `tables` number the texts of each column, over all blocks of a
-    file.
+    """Returns the columns of a block of Node messages. Raises WireError where a message is no Node.
 
-    Raises WireError where a message is no Node.
+    `tables` number the texts of each column over all blocks of a file.
     """
     count = len(nodes.starts)
     fields = walk(nodes.data, nodes.starts, nodes.ends)
     is_attribute = (fields.number == Node.ATTR_FIELD_NUMBER) & (fields.wire == DELIMITED)
     node_fields, attributes = fields.where(~is_attribute), fields.where(is_attribute)
-    ids = _integers(node_fields, Node.ID_FIELD_NUMBER, count)
+    ids = NodeIds(_integers(node_fields, Node.ID_FIELD_NUMBER, count))
     columns, problems = _attributes(nodes, attributes, tables, ids)
     return NodeColumns(
         id=ids,
@@ -162,7 +156,7 @@ def _repeated(nodes: Messages, fields: Fields, kind: IntegerKind) -> Ragged:
 
 
 def _bounds(rows: Int64, count: int) -> Int64:
-    """Returns where each of `count` rows begins among ascending `rows`, and where the last ends."""
+    """Returns where each of `count` rows begins among ascending `rows`, and where the last one ends."""
     return np.concatenate((np.zeros(1, np.int64), np.cumsum(np.bincount(rows, minlength=count))))
 
 
@@ -184,8 +178,8 @@ def _tensors(nodes: Messages, fields: Fields) -> TensorText | None:
 def _attributes(
     nodes: Messages, attributes: Fields, tables: dict[str, TextTable], ids: NodeIds
 ) -> tuple[dict[str, Column], dict[str, NodeProblem]]:
-    """Returns a column for each known attribute that any of the nodes has, and what of them is given again or of
-    another type.
+    """Returns a column for each known attribute that any of the nodes has, and the problems of attributes: repeated, or
+    of another type.
     """
     names, values = _names_and_values(nodes, attributes)
     attribute_number = np.full(len(attributes.message), len(ATTRIBUTES), np.uint8)
@@ -214,7 +208,7 @@ def _attributes(
 
 
 def _names_and_values(nodes: Messages, attributes: Fields) -> tuple[Fields, Fields]:
-    """Returns the name and value fields of attributes, whatever else these hold."""
+    """Returns the name and value fields of attributes."""
     pairs = walk_pairs(nodes.data, attributes.start, attributes.end)
     is_other = np.ones(len(attributes.message), np.bool_)
     is_other[pairs.row] = False
@@ -252,7 +246,7 @@ def _list_attribute(nodes: Messages, values: Fields) -> Ragged:
 
 
 def _by_kind(kinds: dict[int, IntegerKind], values: Fields) -> list[tuple[IntegerKind, Fields]]:
-    """Returns the values of each kind; those of no kind are left out."""
+    """Returns the values of each kind, without those of no kind."""
     counts = np.bincount(values.number, minlength=LAST_VALUE + 1)
     if counts.max(initial=0) == len(values.number):
         return [(kinds[number], values) for number in values.number[:1].tolist() if number in kinds]

@@ -1,7 +1,6 @@
-"""Encodes an execution graph's columns as framed protobuf messages, byte for byte as the protobuf library would write
-them.
+"""Encodes the columns of an execution graph as framed protobuf messages, byte for byte as the protobuf library does.
 
-Each field of some nodes becomes columns of encoded spans, which are then joined side by side: no Python step per node.
+Each field becomes columns of encoded spans, which are then joined side by side, without a Python step per node.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,11 +25,11 @@ RowEncoder = Callable[[slice], list[Spans]]
 
 
 def encode_metadata(metadata: dict[str, str | int]) -> bytes:
-    """Returns the framed GlobalMetadata: strings as string_val, integers as int64_val, in the order given."""
+    """Returns the framed GlobalMetadata: strings as string_val, integers as int64_val, in their order."""
     message = GlobalMetadata(version=FORMAT_VERSION)
     for name, value in metadata.items():
         if isinstance(value, str):
-            # file names may hold bytes that are no text
+            # file names may contain bytes that are not text
             message.attr.add(name=name, string_val=value.encode("utf-8", "backslashreplace").decode())
         else:
             message.attr.add(name=name, int64_val=int(value))
@@ -38,7 +37,7 @@ def encode_metadata(metadata: dict[str, str | int]) -> bytes:
 
 
 def node_encoders(graph: NodeColumns) -> list[RowEncoder]:
-    """Returns the encoders of all fields that the graph's nodes have, in the order in which they stand in a message."""
+    """Returns the encoders of all fields that the nodes have, in the order of a message."""
     if unknown := graph.attributes.keys() - {attribute.name for attribute in ATTRIBUTES}:
         raise DataError(f"the graph cannot be written: no such attributes in the format: {', '.join(sorted(unknown))}")
     encoders = [

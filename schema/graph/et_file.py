@@ -1,12 +1,10 @@
-"""Reads and writes graph files (.et): the columns of a graph as varint-framed protobuf messages, a block of nodes at a
-time.
-"""
+"""Reads and writes graph files (.et): the columns of a graph as varint-framed protobuf messages, in blocks of nodes."""
 
 from collections import defaultdict
 
 import numpy as np
 
-from ..columns import BytesColumn, Categorical, Ragged
+from ..columns import BytesColumn, Categorical, NodeIds, Ragged
 from ..errors import DataError
 from ..io import open_input, open_output
 from .attributes import ATTRIBUTES, Attribute
@@ -36,7 +34,7 @@ def write_columns(graph: NodeColumns, path: str) -> None:
 def read_columns(path: str, tensors: bool) -> NodeColumns:
     """Reads a .et file (gzip accepted), of this project or another. O(bytes).
 
-    Without `tensors` these are skipped, which are most of a file. Raises DataError with the byte at which the file
+    Without `tensors` these, which are most of a file, are skipped. Raises DataError with the byte at which the file
     stops being a graph.
     """
     tables: dict[str, TextTable] = defaultdict(TextTable)
@@ -73,9 +71,7 @@ def _decode(block: FrameBlock, tables: dict[str, TextTable], path: str, tensors:
 
 
 def _with_unique_ids(graph: NodeColumns, path: str) -> NodeColumns:
-    """Returns the graph. Raises DataError where several nodes have one id: nobody could tell which of them others
-    depend on.
-    """
+    """Returns the graph. Raises DataError if several nodes have one id, as dependencies on it would be ambiguous."""
     if not (graph.id[1:] > graph.id[:-1]).all():
         identity, count = np.unique(graph.id, return_counts=True)
         if (again := np.flatnonzero(count > 1)).size:
@@ -87,12 +83,13 @@ def _with_unique_ids(graph: NodeColumns, path: str) -> NodeColumns:
 
 
 def concatenate(parts: list[NodeColumns]) -> NodeColumns:
-    """Returns one graph of the nodes of all parts, with the first one's metadata. Equal columns of the parts share
-    their table of texts.
+    """Returns one graph of the nodes of all parts, with the metadata of the first.
+
+    Equal columns of the parts share a table of texts.
     """
     present = set().union(*(part.attributes for part in parts))
     return NodeColumns(
-        id=np.concatenate([part.id for part in parts]),
+        id=NodeIds(np.concatenate([part.id for part in parts])),
         name=_join_texts([part.name for part in parts]),
         type=np.concatenate([part.type for part in parts]),
         data_deps=_join_rows([part.data_deps for part in parts]),

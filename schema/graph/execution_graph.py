@@ -21,34 +21,16 @@ from ..columns import (
     to_pandas,
     to_polars,
 )
-from .attributes import ATTRIBUTES, DEVICE_NAME, RANKS_OF_GROUP, ROOM, Attribute
 from .et_file import read_columns, write_columns
-from .nodes import CollectiveType, Column, Delay, DependencyKind, NodeColumns, NodeType, TensorText
+from .nodes import DependencyKind, NodeColumns, NodeType
 
 if TYPE_CHECKING:
     import networkx as nx
 
-__all__ = [
-    "ATTRIBUTES",
-    "DEVICE_NAME",
-    "RANKS_OF_GROUP",
-    "ROOM",
-    "Attribute",
-    "CollectiveType",
-    "Column",
-    "ConvertReport",
-    "Delay",
-    "DependencyKind",
-    "ExecutionGraph",
-    "NodeType",
-    "TargetChanges",
-    "TensorText",
-]
-
 
 @dataclass(slots=True)
 class ConvertReport:
-    """What the graph holds, and what was dropped: counts, and µs where the name says so."""
+    """What a graph contains, and what it lacks: counts, and µs where the name says so."""
 
     nodes: int = 0
     edges: dict[str, int] = field(default_factory=dict)
@@ -71,7 +53,7 @@ class ConvertReport:
 
 @dataclass(slots=True)
 class TargetChanges:
-    """What was changed for a target: how many nodes by reason (µs where the name says so), and sentences about it."""
+    """The changes for a target: nodes by reason, without zeros, µs where the name says so; and remarks in words."""
 
     counts: dict[str, float] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
@@ -81,7 +63,7 @@ class TargetChanges:
 class ExecutionGraph(NodeColumns):
     """The execution graph of one rank.
 
-    A graph that was just made has a `report` of what became of the trace, and the `changes` that were made for its target.
+    A newly made graph has a `report` on the conversion, and the `changes` made for its target.
     """
 
     report: ConvertReport | None = None
@@ -106,7 +88,7 @@ class ExecutionGraph(NodeColumns):
         write_columns(self, path)
 
     def summary(self) -> Summary:
-        """Returns which run it is of, how many nodes and dependencies it has, and how long the run took as measured."""
+        """Returns its rank and target, its nodes and dependencies, and the measured time of the run."""
         rank, target = self.metadata.get("rank", "unknown"), self.metadata.get("target", "")
         delays, activities = int(self.is_delay.sum()), int(self.is_activity.sum())
         nodes = {"host": len(self) - activities - delays, "activities": activities, "delays": delays}

@@ -1,7 +1,7 @@
-"""Splits a stream of bytes into varint-framed messages, in blocks, in bounded memory whatever lengths the stream
+"""Splits a stream of bytes into varint-framed messages, in blocks, with bounded memory whatever lengths the stream
 claims.
 
-A frame is a message's length as a varint and then the message.
+A frame is the length of a message as a varint, followed by the message.
 """
 
 import zlib
@@ -17,9 +17,9 @@ READ_SIZE = 1 << 20
 LARGEST_MESSAGE = (1 << 31) - 1
 """Protobuf's own limit; a longer length is damage."""
 MOST_EMPTY = 1000
-"""Messages without content in one block; a graph has one at most, but what is full of zeros is no graph."""
+"""The most empty messages in a block. A graph has at most one; a file of zeros has many."""
 LONGEST_LENGTH = 10
-"""Bytes of the longest varint, which need not be the shortest form of its value."""
+"""The most bytes of a varint, which need not be the shortest form of its value."""
 
 
 class FrameBlock(NamedTuple):
@@ -34,7 +34,7 @@ class FrameBlock(NamedTuple):
 
 
 def no_graph(beginning: bytes) -> str:
-    """Returns what to say of a file whose messages make no sense."""
+    """Returns the message for a file that is not a graph."""
     if beginning.lstrip()[:1] in (b"{", b"["):
         return "is JSON; make it a graph, a linked trace by trace-convert, a graph's own JSON by trace-jsonize"
     return "is not an execution graph, or damaged"
@@ -44,10 +44,10 @@ def read_frames(stream: BinaryIO, path: str) -> Iterator[FrameBlock]:
     """Yields the messages of a stream in blocks of a few megabytes.
 
     Memory is that of the longest message, which is read only as far as the stream has bytes. Raises DataError with the
-    byte at which a message is cut off or has an impossible length.
+    byte at which a message is truncated or has an impossible length.
     """
     data, offset = b"", 0
-    # a message longer than what was read so far takes reads that double
+    # for a message longer than what was read so far, reads double in size
     while more := read_bytes(stream, path, max(READ_SIZE, len(data))):
         data += more
         try:
@@ -70,7 +70,7 @@ def read_frames(stream: BinaryIO, path: str) -> Iterator[FrameBlock]:
 
 
 def read_bytes(stream: BinaryIO, path: str, size: int) -> bytes:
-    """Returns up to `size` bytes; a file that cannot be read on, or is damaged inside its compression, is a DataError."""
+    """Returns up to `size` bytes. Raises DataError for a file that cannot be read, or whose compression is damaged."""
     try:
         return stream.read(size)
     except (OSError, EOFError, zlib.error) as error:
@@ -84,7 +84,7 @@ class _ImpossibleLengthError(Exception):
 
 
 def _whole_messages(data: bytes) -> tuple[list[int], list[int]]:
-    """Returns where the messages that `data` holds to their end begin and end."""
+    """Returns where the complete messages of `data` begin and end."""
     starts: list[int] = []
     ends: list[int] = []
     at, size = 0, len(data)
@@ -102,9 +102,7 @@ def _whole_messages(data: bytes) -> tuple[list[int], list[int]]:
 
 
 def _read_length(data: bytes, at: int) -> tuple[int, int]:
-    """Returns the length that stands at `at` and where its message begins; beyond the data where the length is not
-    complete.
-    """
+    """Returns the length at `at`, and where its message begins; beyond the data if the length is incomplete."""
     length = shift = 0
     for position, byte in enumerate(data[at : at + LONGEST_LENGTH], at + 1):
         length |= (byte & 0x7F) << shift

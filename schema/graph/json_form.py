@@ -29,7 +29,7 @@ Members = dict[str, Any]
 
 
 class FormError(Exception):
-    """JSON text that stands for no message; says why and where in the text."""
+    """JSON text that is no message; says why and where in the text."""
 
 
 NAN = float("nan")
@@ -142,7 +142,7 @@ def _record(message: Descriptor) -> type[Struct]:
     fields: list[tuple[str, Any, Any]] = []
     for field in message.fields:
         kind = _record(field.message_type) if field.message_type is not None else JSON_TYPES[field.type]
-        # the properties made for this question differ between releases of protobuf
+        # protobuf's properties for repeated fields differ between its releases
         whole = GenericAlias(list, kind) if field.default_value == [] else kind
         fields.append((field.name, Union[whole, msgspec.UnsetType], UNSET))  # noqa: UP007
     return msgspec.defstruct(message.name, fields, forbid_unknown_fields=True, gc=False)
@@ -153,11 +153,11 @@ SHOWN: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(FLOAT_LISTS, _floats_shown),
     **dict.fromkeys(FLOATS, _float_shown),
 }
-"""How values are shown that orjson would not write as they are."""
+"""Conversions of values that orjson cannot write as they are."""
 
 
 def _mend_values(attributes: Iterable[Members]) -> None:
-    """Makes numbers of the floats that are texts. Raises ValueError for an attribute of several values, of which
+    """Converts floats that are texts to numbers. Raises ValueError for an attribute of several values, of which
     protobuf keeps one.
     """
     for attribute in attributes:
@@ -181,7 +181,7 @@ def _mend_floats(attribute: Members) -> None:
 
 
 class Form(Generic[M]):
-    """A kind of message, what JSON shows of one, and the decoder of its JSON text."""
+    """The JSON form of a kind of message."""
 
     def __init__(self, message: type[M], shown: Callable[[M], Members]) -> None:
         self._message = message
@@ -190,7 +190,7 @@ class Form(Generic[M]):
         self._decoder = msgspec.json.Decoder(_record(cast(Descriptor, message.DESCRIPTOR)))
 
     def encode(self, text: bytes | msgspec.Raw) -> bytes:
-        """Returns the message that the JSON text stands for. Raises FormError."""
+        """Returns the message of a JSON text. Raises FormError."""
         try:
             members = msgspec.to_builtins(self._decoder.decode(text), builtin_types=(bytes,))
             _mend_values(members.get("attr", ()))
@@ -200,8 +200,9 @@ class Form(Generic[M]):
         return message.SerializeToString(deterministic=True)
 
     def decode(self, encoded: bytes) -> bytes:
-        """Returns the JSON text of a message, in one line. Raises WireError for what `encode` would write otherwise,
-        where that differs.
+        """Returns the JSON text of a message, in one line.
+
+        Raises WireError where `encode` would not return the same message.
         """
         try:
             message = self._message.FromString(encoded)

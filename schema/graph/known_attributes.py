@@ -1,4 +1,4 @@
-"""Recognises the names of known attributes in encoded messages, all at once."""
+"""Finds the names of known attributes in encoded messages, all at once."""
 
 from typing import NamedTuple
 
@@ -11,9 +11,7 @@ from .wire import PADDING, Fields
 
 
 class NameKeys(NamedTuple):
-    """Names of up to 16 bytes as two words and a length, which tell them apart exactly, and a mix of the words to look
-    up.
-    """
+    """Names of up to 16 bytes as two words and a length, which identify them, and a hash of the words for look-up."""
 
     first: UInt64
     second: UInt64
@@ -21,7 +19,7 @@ class NameKeys(NamedTuple):
     mix: UInt64
 
     def where(self, rows: Int64) -> "NameKeys":
-        """Returns the keys of the given rows."""
+        """Returns the keys of these rows."""
         return NameKeys(self.first[rows], self.second[rows], self.length[rows], self.mix[rows])
 
 
@@ -35,14 +33,14 @@ FIRST_BYTES = np.array([(1 << 8 * count) - 1 for count in range(9)], np.uint64)
 """Masks for the first 0 to 8 bytes of a word."""
 _known_names = Spans.of([attribute.name.encode() for attribute in ATTRIBUTES])
 _known_keys = _name_keys(np.append(_known_names.source, np.zeros(PADDING, np.uint8)), *_known_names[1:])
-KNOWN_PLACES = np.argsort(_known_keys.mix)
-KNOWN_KEYS = _known_keys.where(KNOWN_PLACES)
+KNOWN_POSITIONS = np.argsort(_known_keys.mix)
+KNOWN_KEYS = _known_keys.where(KNOWN_POSITIONS)
 
 
 def known_attributes(data: Bytes, names: Fields) -> Int64:
-    """Returns for each name its place in ATTRIBUTES, one past the last for a name that is not there."""
+    """Returns the position of each name in ATTRIBUTES, len(ATTRIBUTES) for a name that is not there."""
     keys = _name_keys(data, names.start, names.value.view(np.int64))
     position = np.minimum(np.searchsorted(KNOWN_KEYS.mix, keys.mix), len(ATTRIBUTES) - 1)
     candidate = KNOWN_KEYS.where(position)
     same = (candidate.first == keys.first) & (candidate.second == keys.second) & (candidate.length == keys.length)
-    return np.where(same, KNOWN_PLACES[position], len(ATTRIBUTES))
+    return np.where(same, KNOWN_POSITIONS[position], len(ATTRIBUTES))

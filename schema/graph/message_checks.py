@@ -1,4 +1,4 @@
-"""Checks the nodes of a graph whose messages pass by, for who does not keep them."""
+"""Checks the nodes of graph messages that pass by, for callers that do not keep them."""
 
 from collections import defaultdict
 
@@ -12,7 +12,7 @@ BYTES_AT_ONCE = 1 << 19
 
 
 class MessageChecks:
-    """What is odd in the Node messages that were added so far; a few bytes of memory for each."""
+    """The problems of the Node messages added so far, in a few bytes of memory per message."""
 
     def __init__(self) -> None:
         self._problems = NodeProblems()
@@ -27,7 +27,7 @@ class MessageChecks:
             self._check()
 
     def remarks(self, path: str) -> list[str]:
-        """Returns a sentence for each kind of oddity."""
+        """Returns a sentence for each kind of problem."""
         self._check()
         return self._problems.remarks(path)
 
@@ -39,6 +39,6 @@ class MessageChecks:
                 Messages.of(b"".join(messages), ends[:-1], ends[1:]), defaultdict(TextTable), tensors=False
             )
         except WireError:
-            # those who read the nodes refuse them, with the byte
+            # readers of the nodes report the byte
             return
         self._problems.add(nodes)

@@ -1,6 +1,4 @@
-"""Counts what nodes of a graph hold that the schema does not allow. It is reported, as it may change results, and not
-mended.
-"""
+"""Counts nodes that contradict the schema. They are reported, as they may change results, and not corrected."""
 
 import numpy as np
 
@@ -13,7 +11,7 @@ DANGLING = "ctrl_deps on nodes that the graph lacks; they are ignored, write the
 
 
 class NodeProblems:
-    """Collects the problems of nodes that come a block of a file at a time; a few bytes for each node."""
+    """Collects the problems of nodes block by block, in a few bytes per node."""
 
     def __init__(self) -> None:
         self._found: dict[str, NodeProblem] = {}
@@ -31,9 +29,10 @@ class NodeProblems:
         self._callers.add(nodes.ctrl_deps.values)
 
     def remarks(self, path: str) -> list[str]:
-        """Returns a sentence for each kind, when all blocks were added."""
+        """Returns a sentence for each kind of problem, after all blocks were added."""
         self._note(
-            DANGLING, node_problem(self._called.column(), rows_of(self._ids.column(), self._callers.column()) < 0)
+            DANGLING,
+            node_problem(NodeIds(self._called.column()), rows_of(self._ids.column(), self._callers.column()) < 0),
         )
         return [
             f"{path}: {problem.affected} {what.replace(';', f' (the first: node {problem.first_node});', 1)}"
@@ -47,6 +46,6 @@ class NodeProblems:
 
 
 def node_problem(nodes: NodeIds, is_so: Bool) -> NodeProblem:
-    """Counts the nodes that have a problem."""
+    """Returns the number of nodes that have a problem, and the first of them."""
     rows = np.flatnonzero(is_so)
     return NodeProblem(len(rows), int(nodes[rows[0]]) if len(rows) else -1)

@@ -7,7 +7,21 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..columns import ABSENT, Bool, BytesColumn, Categorical, Int64, NodeIds, Ns, Ragged, Rows, Table, Us, rows_of
+from ..columns import (
+    ABSENT,
+    Bool,
+    BytesColumn,
+    Categorical,
+    Int64,
+    NodeIds,
+    NodeNumbers,
+    Ns,
+    Ragged,
+    Rows,
+    Table,
+    Us,
+    rows_of,
+)
 
 
 class NodeType(IntEnum):
@@ -78,14 +92,14 @@ class Delay(IntEnum):
 
 
 Column = Int64 | Categorical | Ragged
-"""int64 (bool as 0/1, ABSENT where a node lacks it), Categorical (code -1 where it lacks it), Ragged (empty row where it
-lacks it).
-"""
+"""int64 (bool as 0/1), Categorical or Ragged. A node without the attribute has ABSENT, code -1 or an empty row."""
 
 
 @dataclass(slots=True, repr=False)
 class TensorText(Table):
-    """IOInfo of the nodes that have one: for `rows[k]` (ascending) the six JSON texts at position k of each list."""
+    """The IOInfo of nodes that have one: the six JSON texts of node `rows[k]` (ascending) are at position k of each
+    column.
+    """
 
     rows: Rows
     input_values: BytesColumn
@@ -97,7 +111,7 @@ class TensorText(Table):
 
 
 class NodeProblem(NamedTuple):
-    """How many nodes have a problem, and the id of the first of them."""
+    """The number of nodes with a problem, and the id of the first of them."""
 
     affected: int
     first_node: int
@@ -110,8 +124,8 @@ LARGEST_NUMBER = 1 << 62
 class NodeColumns(Table):
     """The n nodes of a graph file, or of a part of one.
 
-    `data_deps` and `ctrl_deps` hold node *ids* (not rows). `attributes` has a column of n rows for each attribute of
-    ATTRIBUTES that any node has; row r of `data_dep_kinds` is parallel to row r of `data_deps`. `problems` count
+    `data_deps` and `ctrl_deps` contain node *ids*, not rows. `attributes` has a column of n rows for each attribute of
+    ATTRIBUTES that any node has; row r of `data_dep_kinds` is parallel to row r of `data_deps`. `problems` counts
     attributes that could not be used as they are, `remarks` are sentences about the file.
     """
 
@@ -149,8 +163,9 @@ class NodeColumns(Table):
         return column if isinstance(column, Categorical) else Categorical.nulls(len(self))
 
     def number(self, name: str, missing: int) -> int:
-        """Returns the whole number of up to 62 bits, so that sums of two fit a column, that the metadata has under a
-        name; else `missing`.
+        """Returns the whole number under a name of the metadata, else `missing`.
+
+        Numbers have up to 62 bits, so that sums of two fit a column.
         """
         value = self.metadata.get(name)
         return value if isinstance(value, int) and abs(value) < LARGEST_NUMBER else missing
@@ -162,7 +177,7 @@ class NodeColumns(Table):
 
     @property
     def is_delay(self) -> Bool:
-        """True for time between the release of an activity and its start that no dependency explains."""
+        """True for delays: time between the release of an activity and its start that no dependency explains."""
         return np.greater(self.integers("delay", 0), 0)
 
     @property
@@ -177,6 +192,6 @@ class NodeColumns(Table):
         duration = self.integers("duration_ns")
         return np.where(duration == ABSENT, self.duration_micros * 1000, duration)
 
-    def rows_of(self, ids: NodeIds) -> Rows:
+    def rows_of(self, ids: NodeIds) -> NodeNumbers:
         """Returns the rows of nodes by id, -1 for an id that no node has. O((n + k) log n)."""
-        return rows_of(self.id, ids)
+        return NodeNumbers(rows_of(self.id, ids))

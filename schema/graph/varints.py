@@ -42,10 +42,9 @@ def varint_lengths(values: UInt64) -> Int64:
 
 
 def prefixed_varints(prefix: bytes, values: UInt64, present: Bool, length_at: int | None = None) -> Spans:
-    """`prefix` and the value as a varint in each row that is `present`.
+    """Returns `prefix` and the value as a varint in each row that is `present`.
 
-    With `length_at` the byte at this place of the prefix is the length of what follows it in the row (which must stay
-    below 128).
+    With `length_at` the byte at this position of the prefix is the length of what follows it in the row, below 128.
     """
     lengths = varint_lengths(values)
     width = len(prefix) + LONGEST_VARINT

@@ -52,7 +52,7 @@ class Fields(NamedTuple):
         return self.where((self.number == number) & (self.wire == wire))
 
     def last_given(self, count: int) -> "Fields":
-        """Only the last field of each of `count` messages."""
+        """Returns only the last field of each of `count` messages."""
         if np.bincount(self.message, minlength=count).max(initial=0) < 2:
             return self
         ordered = self.where(np.argsort(self.start))
@@ -122,19 +122,17 @@ def tag(number: int, wire: int) -> bytes:
 
 
 def delimited(prefix: bytes, content: Sequence[Spans], present: Bool) -> list[Spans]:
-    """`content` with `prefix` (a tag, or more) and its length before it, where `present`; its rows must be empty
-    elsewhere.
-    """
+    """Returns `content` behind `prefix` (a tag, or more) and its length, where `present`; other rows must be empty."""
     lengths = total_lengths(content, len(present))
     return [prefixed_varints(prefix, lengths.view(np.uint64), present), *content]
 
 
 def walk(data: Bytes, starts: Int64, ends: Int64) -> Fields:
-    """Returns the fields of the messages `data[starts[i] : ends[i]]`; those of one message in order, those of different
-    ones interleaved.
+    """Returns the fields of the messages `data[starts[i] : ends[i]]`: in order within a message, interleaved between
+    messages.
 
     Takes one round of numpy operations per field of the longest message. `data` must go on for PADDING bytes after the
-    last end. Raises WireError with a position at which no field stands, or one too many.
+    last end. Raises WireError with the position of a damaged field, or of one field too many.
     """
     message = np.flatnonzero(starts < ends)
     at, end = starts[message], ends[message]
@@ -152,7 +150,8 @@ def walk(data: Bytes, starts: Int64, ends: Int64) -> Fields:
 
 
 def walk_pairs(data: Bytes, starts: Int64, ends: Int64) -> Pairs:
-    """Returns those of the messages that have just a short text as field 1 and then one other field, in one round;
+    """Returns the messages that consist of a short text as field 1 and one other field, in one round.
+
     `data` as for `walk`.
     """
     length, after = data[starts + 1], starts + 2 + data[starts + 1]
@@ -164,7 +163,7 @@ def walk_pairs(data: Bytes, starts: Int64, ends: Int64) -> Pairs:
 
 
 def _next_fields(data: Bytes, message: Int64, at: Int64) -> tuple[Fields, Int64]:
-    """Returns the field that begins at `at` in each message, and where the next one begins: NO_FIELD if it is none."""
+    """Returns the field that begins at `at` in each message, and where the next one begins; NO_FIELD if it is damaged."""
     tags, start = read_varints(data, at)
     number, wire = (tags >> np.uint64(3)).view(np.int64), (tags & np.uint64(7)).astype(np.uint8)
     value, following = read_varints(data, start)
@@ -183,8 +182,8 @@ def _next_fields(data: Bytes, message: Int64, at: Int64) -> tuple[Fields, Int64]
 
 
 def read_packed(data: Bytes, starts: Int64, ends: Int64, wire: int) -> tuple[Int64, UInt64, Int64]:
-    """Returns all numbers of packed fields: for each its field, its bits and its position. Raises WireError where a
-    field ends inside one.
+    """Returns all numbers of packed fields: the field, the bits and the position of each. Raises WireError for a field
+    that ends inside a number.
     """
     if wire == VARINT:
         field, position = _packed_varints(data, starts, ends)

@@ -8,7 +8,7 @@ from google.protobuf.message import Message
 from .wire import DELIMITED, FIXED32, FIXED64, VARINT
 
 UNKNOWN = 0xFF
-"""Stands for the wire type of a field that the message does not have."""
+"""The wire type of a field that the message does not have."""
 WIRES = {
     **dict.fromkeys(range(1, 19), VARINT),
     **dict.fromkeys(
@@ -20,7 +20,7 @@ WIRES = {
 
 
 def wire_types(message: type[Message]) -> npt.NDArray[np.uint8]:
-    """Returns the wire type of each field number; of lists that of packed ones."""
+    """Returns the wire type of each field number; lists are packed."""
     fields = message.DESCRIPTOR.fields
     types = np.full(max(field.number for field in fields) + 1, UNKNOWN, np.uint8)
     for field in fields:

@@ -23,7 +23,7 @@ TESTED_BY = {
     """,
     "converter/dependencies/test_tensor_flow.py": "converter/storages/named_ranges",
     "converter/dependencies/test_waits_as_edges.py": """
-        converter/dependencies/event_wait converter/dependencies/evidence converter/dependencies/host_sync
+        converter/dependencies/waits
         converter/dependencies/inferred
     """,
     "converter/device_time/test_device_time.py": "converter/device_time/delays converter/device_time/concurrency_limit",
@@ -67,8 +67,7 @@ TESTED_BY = {
         converter/targets/collectives converter/targets/host_delays converter/targets/ready_set
     """,
     "converter/test_convert.py": """
-        converter/building/attributes converter/dependencies/launch converter/dependencies/program_order
-        converter/dependencies/stream_order
+        converter/building/attributes converter/dependencies/orders
     """,
     "converter/test_jsonizer.py": "schema/graph/json_form tools/commands/trace_jsonize",
     "converter/test_options.py": "schema/choices",

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...converter.edit import COMMUNICATION
 from ...converter.ranks import Calls, graph_calls, match
-from ...schema.columns import Int64
+from ...schema.columns import Int64, NodeNumbers
 from ...schema.graph import ExecutionGraph, NodeType
 
 
@@ -48,4 +48,4 @@ def communication_of(graph: ExecutionGraph, position: int) -> Calls:
     instant = (graph.type == NodeType.COMM_SEND) & (graph.duration_ns == 0)
     rows = np.flatnonzero(np.isin(graph.type, COMMUNICATION) & ~instant)
     by_id = rows[np.argsort(graph.id[rows], kind="stable")]
-    return graph_calls(graph, by_id, graph.number("rank", position))
+    return graph_calls(graph, NodeNumbers(by_id), graph.number("rank", position))

@@ -55,7 +55,7 @@ def scale(
             folder = beside / output_dir.name
             folder.mkdir()
             _write_graphs(folder, sources, plan, run, progress, report)
-            write_groups(str(folder / GROUPS), dict(all_groups(plan.numbering, plan.places)))
+            write_groups(str(folder / GROUPS), dict(all_groups(plan.numbering, plan.rank_copies)))
             if is_simulated:
                 _write_simulation(folder, plan, growth)
             with open_output(str(folder / REPORT)) as out:
@@ -96,10 +96,10 @@ def _done(
 def _write_graphs(
     folder: Path, sources: dict[int, Path], plan: ScalePlan, run: Runner, progress: Progress, report: ScaleReport
 ) -> None:
-    copies = range(plan.places.copies)
+    copies = range(plan.rank_copies.copies)
     tasks = [
         # a worker needs to know of no other rank
-        CopyTask(sources[rank], rank, folder, copies[first : first + COPIES_AT_ONCE], plan.alone(rank))
+        CopyTask(sources[rank], rank, folder, copies[first : first + COPIES_AT_ONCE], plan.for_rank(rank))
         for first in copies[::COPIES_AT_ONCE]
         for rank in plan.ranks
     ]
@@ -112,4 +112,4 @@ def _write_simulation(folder: Path, plan: ScalePlan, growth: Growth) -> None:
     """The configuration; a step goes over two links there."""
     latency = None if growth.latency_ns is None else growth.latency_ns / 2
     simulation = Simulation(growth.bandwidth_gb_s, latency)
-    write_astra_sim_files(folder, plan.places.ranks, fitted_network(plan.measured), simulation)
+    write_astra_sim_files(folder, plan.rank_copies.ranks, fitted_network(plan.measured), simulation)

@@ -55,7 +55,7 @@ class ScaleReport(msgspec.Struct):
 
 def report_of(plan: ScalePlan, is_simulated: bool) -> ScaleReport:
     """Returns the report of a plan, before anything is written."""
-    places = plan.places
+    places = plan.rank_copies
     return ScaleReport(
         ranks=places.world_size,
         ranks_then=places.ranks,
@@ -69,7 +69,7 @@ def report_of(plan: ScalePlan, is_simulated: bool) -> ScaleReport:
 
 def _group(role: GroupRole, plan: ScalePlan) -> GroupLine:
     members = role.use.members
-    then = plan.places.joined(members) if role.joined else plan.places.of(members, 0)
+    then = plan.rank_copies.joined(members) if role.joined else plan.rank_copies.of(members, 0)
     return GroupLine(role.use.text, role.joined, len(members), len(then))
 
 
@@ -101,7 +101,7 @@ def _notes(plan: ScalePlan, is_simulated: bool) -> Iterator[str]:
         )
     if any(role.joined and role.use.scatters for role in plan.roles):
         yield "kernels that work on a rank's shard, as the optimizer's, keep their measured time"
-    numbers = len(plan.numbering.joined) + plan.places.copies * len(plan.numbering.separate)
+    numbers = len(plan.numbering.joined) + plan.rank_copies.copies * len(plan.numbering.separate)
     if is_simulated and numbers > LARGEST_NUMBER:
         yield f"there are {numbers} groups, more than the {LARGEST_NUMBER} whose numbers the simulator can bear"
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...converter.edit import rows_of_graph, take_rows
-from ...schema.columns import Bool, Int64, Ragged
+from ...schema.columns import Bool, Int64, NodeIds, NodeNumbers, Ragged
 from ...schema.errors import RequestError
 from ...schema.graph import ExecutionGraph
 from ..replay import NodeClass, Workload, gather
@@ -73,7 +73,7 @@ def lane_names(work: Workload) -> list[str]:
 
 
 def _row_of(graph: ExecutionGraph, node: int) -> int:
-    row = int(graph.rows_of(np.array([node], np.int64))[0])
+    row = int(graph.rows_of(NodeIds(np.array([node], np.int64)))[0])
     if row < 0:
         raise RequestError(f"there is no node {node}; ids are {graph.id.min()} to {graph.id.max()}")
     return row
@@ -98,21 +98,21 @@ def _extent(graph: ExecutionGraph, work: Workload) -> str:
 
 
 def _part(graph: ExecutionGraph, rows: Int64, chosen: Bool) -> ExecutionGraph:
-    part = rows_of_graph(graph, rows)
+    part = rows_of_graph(graph, NodeNumbers(rows))
     kinds = graph.attributes.get("data_dep_kinds")
     inside = _is_chosen(graph, graph.data_deps.values, chosen)
     if isinstance(kinds, Ragged) and np.array_equal(kinds.starts, graph.data_deps.starts):
         part.attributes["data_dep_kinds"] = _filtered(kinds, inside, rows)
     return dataclasses.replace(
         part,
-        id=graph.id[rows],
+        id=NodeIds(graph.id[rows]),
         data_deps=_filtered(graph.data_deps, inside, rows),
         ctrl_deps=_filtered(graph.ctrl_deps, _is_chosen(graph, graph.ctrl_deps.values, chosen), rows),
     )
 
 
 def _is_chosen(graph: ExecutionGraph, ids: Int64, chosen: Bool) -> Bool:
-    row = graph.rows_of(ids)
+    row = graph.rows_of(NodeIds(ids))
     return (row >= 0) & chosen[row]
 
 

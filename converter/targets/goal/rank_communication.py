@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ....schema.columns import ABSENT, Bool, Int64, Ragged
+from ....schema.columns import ABSENT, Bool, Int64, NodeNumbers, Ragged
 from ....schema.graph import ExecutionGraph, NodeType
 from ....schema.traces import FOREVER
 from ...edit import COMMUNICATION
@@ -51,7 +51,7 @@ def rank_communication(graph: ExecutionGraph, position: int) -> RankCommunicatio
     """Returns the communication of a graph; its rank is `position` where the graph has none. O(n log n)."""
     rank = graph.number("rank", position)
     rows = np.flatnonzero(np.isin(graph.type, COMMUNICATION))
-    calls = graph_calls(graph, rows[np.argsort(graph.id[rows], kind="stable")], rank)
+    calls = graph_calls(graph, NodeNumbers(rows[np.argsort(graph.id[rows], kind="stable")]), rank)
     times, splits = measured_times(graph), graph.attributes.get("comm_split")
     source, target = (graph.integers(name)[calls.row] for name in ("comm_src", "comm_dst"))
     timed = graph.type != NodeType.METADATA

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from execgraph.converter.context import ConversionContext
 from execgraph.converter.dependencies import inferred
-from execgraph.converter.dependencies.event_wait import event_wait
-from execgraph.converter.dependencies.host_sync import host_sync
+from execgraph.converter.dependencies.waits import event_wait, host_sync
 from execgraph.schema.columns import ABSENT, Categorical
 from execgraph.schema.graph import DependencyKind
 from execgraph.schema.linked import DeviceWaits, HostWaits, Provenance

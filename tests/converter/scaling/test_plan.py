@@ -185,7 +185,7 @@ def test_the_group_of_all_ranks_grows_along() -> None:
 def test_groups_have_one_number_on_all_ranks_and_no_two_the_same() -> None:
     graphs = tensor_by_data()
     plan = plan_of(graphs, 3)
-    numbers = dict(all_groups(plan.numbering, plan.places))
+    numbers = dict(all_groups(plan.numbering, plan.rank_copies))
     assert len(numbers) == len(set(numbers.values())) == 2 + 3 * 2
     for graph in scaled(graphs, 3):
         known, names = recorded_groups(graph), graph.texts("pg_name")

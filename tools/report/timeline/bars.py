@@ -89,7 +89,7 @@ def bars_of(rank: int, replay: Replay, begin_ns: int = 0) -> Bars:
         graph.name.take(order),
         looks(graph, work.node_class)[order],
         critical[order],
-        graph.id[order],
+        NodeIds(graph.id[order]),
         _arrows(work, order, path),
     )
 
