@@ -37,7 +37,9 @@ BUCKETS = 1000 * np.concatenate(([0], 1 << np.arange(53)))
 
 @dataclass(slots=True)
 class Launches:
-    """Launches in order of their calls; times are in ns. `first` is the earliest activity of each, `count` their number."""
+    """Launches in order of their calls; times are in ns. `first` is the earliest activity of each, `count` their
+    number.
+    """
 
     call: Int64
     first: Int64

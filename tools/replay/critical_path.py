@@ -23,14 +23,15 @@ WAITS = (
     (DependencyKind.STREAM_ORDER, "stream order"),
     (DependencyKind.PROGRAM_ORDER, "program order"),
 )
-"""The label of the wait after a dependency, by its reason. Of several reasons the first here, the most specific, counts.
+"""The label of the wait after a dependency, by its reason. Of several reasons the first here, the most specific,
+counts.
 """
 
 GAP, HOST_DELAY, MEASURED_START = "gap", "host delay", "measured start"
 KINDS = (*(one.label for one in NodeClass), *(label for _, label in WAITS), GAP, HOST_DELAY, MEASURED_START)
-"""What time on the path is spent on. First come the classes of nodes, in the order of NodeClass, then waits by reason, a
-gap where none is recorded, the wait of device work for host work that is not in the graph, and a start that depends on
-nothing.
+"""What time on the path is spent on. First come the classes of nodes, in the order of NodeClass, then waits by reason,
+a gap where none is recorded, the wait of device work for host work that is not in the graph, and a start that depends
+on nothing.
 """
 
 

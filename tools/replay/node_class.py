@@ -18,7 +18,8 @@ UNRECORDED_WORK = ("unrecorded host",)
 COMMUNICATION_TYPES = (NodeType.COMM_SEND, NodeType.COMM_RECV, NodeType.COMM_COLL)
 MEMORY_TYPES = (NodeType.MEM_LOAD, NodeType.MEM_STORE)
 MEMORY_NAME = re.compile(r"__amd_rocclr_(copy|fill)Buffer|MEMORY_COPY_|dma_request$")
-"""Names of copies and sets that are recorded as kernels: ROCm's runtime launches kernels for them, MTIA DMA requests."""
+"""Names of copies and sets that are recorded as kernels: ROCm's runtime launches kernels for them, MTIA DMA requests.
+"""
 
 
 class NodeClass(IntEnum):

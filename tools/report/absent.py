@@ -1,6 +1,4 @@
-"""What a run has nothing of, each reason said once. A run without a device lacks all that is about one, for that one
-reason.
-"""
+"""Lists the tables without rows by the reason. In a run without a device, that is the reason for all about devices."""
 
 from collections.abc import Iterable
 
@@ -9,15 +7,13 @@ from ..analyses import Table
 OF_HOST = (
     "host_time_per_op", "critical_path", "modules", "memory_timeline", "collectives_over_ranks", "trace_diff", "what_if",
 )  # fmt: skip
-"""The analyses that say something of a run without a device, if it was recorded."""
+"""The analyses that can have rows for a run without a device."""
 NO_DEVICE = "no device activity was recorded"
 NO_ROWS = "no rows"
 
 
 def absent(tables: Iterable[Table], on_device: bool) -> dict[str, list[str]]:
-    """Returns the titles of the tables without rows by the reason why; details that lack it with their table are not
-    named.
-    """
+    """Returns the titles of the tables without rows by reason, without details whose main table has none either."""
     titles_by_reason: dict[str, dict[str, str]] = {}
     for table in tables:
         if len(table):

@@ -1,4 +1,4 @@
-"""Formats a value of a table for people, the same on the page and on the terminal."""
+"""Formats the values of tables for people, in the same way on the page and on the terminal."""
 
 import math
 from typing import Any
@@ -25,14 +25,14 @@ IDENTITIES = frozenset(
         "depth",
     )
 )
-"""Columns whose numbers name something; -1 names nothing."""
+"""Columns whose numbers are identifiers; -1 stands for none."""
 NOTHING = "–"
 LONGEST = 1000
-"""Letters of a text that a page holds."""
+"""The most letters of a text on the page."""
 
 
 def heading(name: str, unit: str) -> str:
-    """Returns a column's name as people read it, with its unit.
+    """Returns the heading of a column, with its unit.
 
     >>> heading("start_skew", "µs"), heading("idle_pct", "%"), heading("pct", "%"), heading("count", "")
     ('start skew [µs]', 'idle [%]', '%', 'count')
@@ -51,8 +51,7 @@ def kind(column: Column) -> str:
 
 
 def cell(value: Any, column: str = "", unit: str = "") -> str:
-    """Returns numbers with separators and a fraction that still tells something, identities as they are, names in
-    short.
+    """Returns the text of a value: numbers with separators and few decimals, identifiers unchanged, names shortened.
 
     >>> cell(1234.56, "time", "µs"), cell(0.0363, "share", "%"), cell(1234, "count"), cell(41000, "tid"), cell(-1, "stream"), cell(None)
     ('1,234.6', '0.036', '1,234', '41000', '–', '')
@@ -69,11 +68,11 @@ def cell(value: Any, column: str = "", unit: str = "") -> str:
 
 
 def short_and_full(text: str) -> str | list[str]:
-    """Returns a text of at most LONGEST letters as it is shown and in full, or once where that is the same."""
+    """Returns a text as shown and in full, each of at most LONGEST letters, or one text if they are the same."""
     short, full = shortened(cell(text), LONGEST), shortened(text, LONGEST)
     return full if short == full else [short, full]
 
 
 def shortened(text: str, letters: int) -> str:
-    """Returns at most so many letters, the last one an ellipsis where some are left out."""
+    """Returns a text of at most so many letters, the last one an ellipsis if it was cut."""
     return text if len(text) <= letters else f"{text[: letters - 1]}…"

@@ -1,6 +1,4 @@
-"""Writes a report as one HTML file that needs no network: charts with values on hover, tables to search, a timeline
-they lead to.
-"""
+"""Writes a report as one HTML file that needs no network: charts, tables to search, and a timeline."""
 
 import hashlib
 from base64 import b64encode
@@ -27,16 +25,16 @@ from .words import WORDS
 
 MODULES = "modules"
 LARGEST = 9_400_000
-"""Bytes that rows, charts, timeline and library take together at most, so that pages stay below 10 MB."""
+"""The most bytes of rows, charts, timeline and library together, so that pages stay below 10 MB."""
 FEW = 10
-"""Tables of more rows can be searched."""
+"""Tables of more rows than this have a search field."""
 HALF = {"axis": {"labelLimit": 230}, "legend": {"columns": 4}}
-"""How charts on half of the page differ from page.js."""
+"""The configuration of charts on half of the page, where it differs from page.js."""
 
 
 class ShownTable(NamedTuple):
-    """What stands around the rows of a table: how many the page holds, by the largest values of which column, and of
-    how many.
+    """The frame of a table: its headings (and whether of numbers), how many of its rows are on the page, and the column
+    with whose largest values, "" for all rows.
     """
 
     name: str
@@ -48,8 +46,8 @@ class ShownTable(NamedTuple):
 
 
 class ShownSection(NamedTuple):
-    """An analysis on the page: what it is called, how to read it, its charts by the ids of their elements, tables by
-    name, a remark, and modules as a tree.
+    """An analysis on the page: its titles, how to read it, the element ids of its charts, the names of its tables, a
+    note, and modules as a tree.
     """
 
     name: str
@@ -63,9 +61,7 @@ class ShownSection(NamedTuple):
 
 
 class Page:
-    """Charts by the id of the element that they are drawn in, and tables with the column by which their rows are
-    picked.
-    """
+    """Charts by the id of their element, and tables with the column by whose largest values rows are selected."""
 
     def __init__(self, report: Report) -> None:
         self.report = report
@@ -73,15 +69,15 @@ class Page:
         self.tables: dict[str, tuple[Table, str]] = {}
 
     def add(self, name: str, charts: list[Chart], half: bool = False) -> list[str]:
-        """Returns the charts' elements, on the whole page or on half of it."""
+        """Adds charts over the whole or half of the page's width, and returns their element ids."""
         names = [f"{name}-{number}" for number in range(len(charts))]
         for element, chart in zip(names, charts, strict=True):
-            spec = chart.to_dict(validate=False)  # that takes longer than all analyses
+            spec = chart.to_dict(validate=False)  # validation takes longer than all analyses
             self.specs[element] = {**spec, "config": {**spec["config"], **HALF}} if half else spec
         return names
 
     def section(self, section: Section) -> ShownSection | None:
-        """None where none of its tables was asked for."""
+        """Adds the charts and tables of a section, and returns its description; None if it has no table."""
         tables = [table for table in map(self.report.shown, section.tables) if table is not None]
         if not tables:
             return None
@@ -99,7 +95,7 @@ class Page:
         return ShownSection(section.name, section.label, title, reads, charts, shown, tables[0].note, modules)
 
     def table(self, table: Table, by: str = "") -> str:
-        """Returns the name of a table that is put on the page, of a long one with the largest values of a column first."""
+        """Adds a table, of a long one the rows with the largest values of a column, and returns its name."""
         self.tables[table.name] = table, by if len(table) > FEWEST else ""
         return table.name
 
@@ -111,8 +107,8 @@ def _shown(table: Table, embedded_rows: Embedded) -> ShownTable:
 
 
 def drawn(report: Report) -> str:
-    """Returns the page."""
-    # to check each chart against its schema takes longer than to make it; browsers do in the tests
+    """Returns the page as HTML."""
+    # checking a chart against its schema takes longer than making it, and tests do it in browsers
     with debug_mode(False):
         return _drawn(report)
 
@@ -170,23 +166,21 @@ def _drawn(report: Report) -> str:
 
 
 def _policy(scripts: Iterable[str]) -> str:
-    """Returns what a browser lets the page do: run these very scripts, look as its styles say, show what it holds, and
-    ask nobody for anything.
+    """Returns the content security policy: only these scripts run, and nothing is loaded from elsewhere.
 
-    Styles are not told one by one, as the drawing library sets many; where nothing can be asked for they can only
-    change looks.
+    All inline styles are allowed, as the drawing library sets many; without network they can only change the look.
     """
     digests = " ".join(f"'sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}'" for text in scripts)
     return f"default-src 'none'; script-src {digests}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 
 
 def _in_script(json: bytes) -> str:
-    """JSON that a script may hold, which would end at the first `</script`, even inside a string."""
+    """Returns JSON that can be part of a script, which would end at a `</script` even inside a string."""
     return plain_json(json).decode().replace("<", "\\u003c")
 
 
 def _script(text: str) -> str:
-    """Returns a script ends at the first `</script`, even inside a string; line ends as browsers read them."""
+    """Returns a script with `</script` escaped, which would end it even inside a string, and with \\n as line ends."""
     return text.replace("</script", "<\\/script").replace("\r\n", "\n")
 
 

@@ -1,4 +1,4 @@
-"""Rows of tables for the page as compact JSON: by columns, each text once, as many rows as there is room for."""
+"""Packs rows of tables as compact JSON for the page: by columns, each text once, as many rows as fit."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -11,13 +11,13 @@ from .cells import kind, short_and_full
 from .rows import largest
 
 ROOM = 4_500_000
-"""Bytes that the rows of all tables take at most."""
+"""The most bytes of all tables' rows."""
 FEWEST = 200
-"""So many rows are held of every table in any case."""
+"""So many rows of every table are on the page in any case."""
 
 
 class Embedded(NamedTuple):
-    """A table as JSON, with so many rows; where `by` names a column these are the ones with its largest values."""
+    """A table as JSON, and the number of its rows; if `by` names a column, they have its largest values."""
 
     json: bytes
     rows: int
@@ -25,9 +25,9 @@ class Embedded(NamedTuple):
 
 
 def embedded(tables: Mapping[str, tuple[Table, str]], room: int = ROOM) -> dict[str, Embedded]:
-    """Returns the tables by name, each with the column by which its rows are picked, "" for its own order.
+    """Packs the tables, each given with the column by whose largest values rows are selected, "" for the first rows.
 
-    The small ones are whole, the large ones share equally what these leave.
+    Small tables are complete; large ones share the remaining room equally.
     """
     by_name: dict[str, Embedded] = {}
     for name, (table, by) in sorted(tables.items(), key=lambda item: len(item[1][0]) * len(item[1][0].columns)):
@@ -57,7 +57,7 @@ def _column(column: Column) -> dict[str, Any]:
 
 
 def _numbers(column: Column) -> list[Any]:
-    """Returns times to the ns, other fractions to six digits, null for unknown numbers."""
+    """Returns times to the ns, other fractions to six digits, None for unknown numbers."""
     values = np.asarray(column.values)
     if values.dtype.kind != "f":
         return [int(value) for value in values.tolist()]

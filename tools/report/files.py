@@ -1,4 +1,4 @@
-"""What files a run's analyses go to: tables as JSON or CSV, and a rank's own device trace with what they add to it."""
+"""Writes the analyses of a run to files: tables as JSON or CSV, and device traces with events added to them."""
 
 import csv
 import io
@@ -15,13 +15,13 @@ from ..analyses import Column, Options, RankTrace, Table, overlay_events, write_
 from ..terminal import plain, print_json
 
 WAITING = ".tables"
-"""The folder in which tables wait until there are all of them."""
+"""The folder in which tables are written until all are complete."""
 FORMULA = (*"=+-@\t\r\n", *"＝＋－＠")
-"""What a formula begins with, in letters of both widths."""
+"""The characters that a formula begins with, in half and full width."""
 
 
 def with_notes(tables: Iterable[Table]) -> Iterator[Table]:
-    """Yields the tables, and one of what their readers must know."""
+    """Yields the tables, and a table of their notes."""
     notes: dict[str, str] = {}
     for table in tables:
         notes |= {table.name: table.note} if table.note else {}
@@ -30,7 +30,7 @@ def with_notes(tables: Iterable[Table]) -> Iterator[Table]:
 
 
 def print_tables(tables: Iterable[Table]) -> None:
-    """One JSON object on stdout: the rows of every table by the table's name, null for unknown numbers."""
+    """Prints one JSON object: the rows of every table by the table's name, null for unknown numbers."""
     print_json(_as_object(tables))
 
 
@@ -44,7 +44,7 @@ def _as_object(tables: Iterable[Table]) -> Iterator[bytes]:
 
 
 def write_csv(tables: Iterable[Table], folder: Path) -> None:
-    """Writes NAME.csv for every table, all of them or none."""
+    """Writes NAME.csv for every table; if one fails, none is written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -70,10 +70,9 @@ def _lines(rows: Iterable[Iterable[Any]]) -> bytes:
 
 
 def _no_formula(value: Any) -> Any:
-    r"""Returns a text that a spreadsheet would take for a formula begins with ' in the file, as it does when typed;
-    numbers are no texts.
+    r"""Returns the value; a text that a spreadsheet would take for a formula gets a ' in front, as when typed.
 
-    What acts on a terminal is an escape.
+    Control characters of terminals become escapes.
 
     >>> _no_formula("=1+1"), _no_formula("gemm"), _no_formula(-1.5)
     ("'=1+1", 'gemm', -1.5)
@@ -86,7 +85,7 @@ def _no_formula(value: Any) -> Any:
 
 
 def overlay_path(path: str, rank: int, several: bool) -> str:
-    """Returns where a rank's overlay goes: `path`, or of several ranks one beside it for each.
+    """Returns the file of a rank's overlay: `path`, or one beside it for each of several ranks.
 
     >>> overlay_path("out/run.json.gz", 3, several=True)
     'out/run.rank3.json.gz'
@@ -98,8 +97,9 @@ def overlay_path(path: str, rank: int, several: bool) -> str:
 
 
 def lay_over(rank: RankTrace, path: str, options: Options) -> None:
-    """Writes the rank's device trace with counters, the critical path and kernel patterns. Raises DataError where it
-    has none.
+    """Writes the rank's device trace with counters, the critical path and kernel patterns.
+
+    Raises DataError if it has no device trace.
     """
     if not rank.path:
         raise DataError(

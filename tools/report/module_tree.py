@@ -1,4 +1,4 @@
-"""The table of modules as a tree that a reader opens and closes branch by branch."""
+"""The table of modules as a tree, whose branches a reader can open and close."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -10,11 +10,11 @@ from .cells import cell
 
 MOST = 2000
 OPEN_TO = 2
-"""Branches less deep than this are open from the start."""
+"""Branches of less depth are open from the start."""
 
 
 class Branch(NamedTuple):
-    """A module: its name and path, its share of all in percent, what is told of it, the modules in it."""
+    """A module: its name and path, its share of the total in percent, the texts of its columns, and its children."""
 
     name: str
     path: str
@@ -25,21 +25,19 @@ class Branch(NamedTuple):
 
 
 class ModuleTree(NamedTuple):
-    """What is told of each module, and the outermost ones."""
+    """The headings of the columns, and the outermost modules."""
 
     headings: list[str]
     branches: list[Branch]
 
 
 def module_time(table: Table) -> str:
-    """Returns which time tells most of a table of modules: `device`, or `host` where nothing ran on a device."""
+    """Returns which time of a table of modules to show: `device`, or `host` if nothing ran on a device."""
     return "device" if np.asarray(table["device_subtree"], np.float64).any() else "host"
 
 
 def module_tree(table: Table) -> ModuleTree:
-    """Returns the tree of a table of modules, of the largest ones of a very long one; several ranks stand below each
-    other.
-    """
+    """Returns the tree of a table of modules, rank after rank; of a very long table only the largest modules."""
     time = module_time(table)
     columns = {
         f"{time} [µs]": (f"{time}_subtree", "µs"), "self [µs]": (f"{time}_self", "µs"), "of all [%]": ("share", "%"),
@@ -68,13 +66,13 @@ def module_tree(table: Table) -> ModuleTree:
 
 
 def _largest(rows: list[dict[str, Any]], column: str) -> Iterator[dict[str, Any]]:
-    """Yields as many as are shown, in their order: what a module is in is no smaller, and comes before it."""
+    """Yields the MOST largest rows in their order; a module's parent is at least as large and comes before it."""
     sizes = np.array([row[column] or 0.0 for row in rows], np.float64)
     for position in sorted(np.argsort(-sizes, kind="stable")[:MOST].tolist()):
         yield rows[position]
 
 
 def _only(branch: Branch, columns: list[int]) -> Branch:
-    """Returns the branch with what is told of any."""
+    """Returns the branch with only the used columns."""
     inner = [_only(child, columns) for child in branch.inner]
     return branch._replace(cells=[branch.cells[position] for position in columns], inner=inner)

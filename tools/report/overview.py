@@ -1,4 +1,4 @@
-"""What a reader wants first: a few figures, and sentences on where the time went and what limits the run."""
+"""The top of a report: a few figures, and sentences on where the time went and what limits the run."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
@@ -21,7 +21,7 @@ DIFFERENCES, OF_TWO_RUNS = 4, "trace_diff_tree"
 
 
 class Figure(NamedTuple):
-    """A number with its unit, what it is, and how it varies over ranks."""
+    """A number with its unit, its label, and its range over ranks."""
 
     value: str
     label: str
@@ -29,7 +29,7 @@ class Figure(NamedTuple):
 
 
 def figures(tables: Tables) -> list[Figure]:
-    """Returns what to know at a glance: the length of the run, and how its devices spent it; of two runs, both."""
+    """Returns the figures of the run, such as its length and how its devices spent it, or those of two runs."""
     if OF_TWO_RUNS in tables:
         return _of_two_runs(tables)
     ranks, replays = _rows(tables, "ranks"), _rows(tables, "critical_path_replay")
@@ -73,14 +73,14 @@ def _percent(value: float) -> str:
 
 
 def _over_ranks(label: str, values: list[float], text: Any) -> Figure:
-    """Returns the mean, and the range where ranks differ."""
+    """Returns the mean, and the range if ranks differ."""
     low, high = text(min(values)), text(max(values))
     of_low = low.removesuffix(high.lstrip("0123456789.,"))
     return Figure(text(sum(values) / len(values)), label, "" if low == high else f"{of_low} to {high}")
 
 
 def findings(tables: Tables) -> list[str]:
-    """Sentences, each from one analysis that has something to say."""
+    """Returns sentences, each from an analysis that found something."""
     sources = (_ran, _host_alone, _heaviest, _hidden, _idle, _limit, _path, _straggler, _differs)
     return [sentence for source in sources for sentence in source(tables)]
 
@@ -101,7 +101,7 @@ def _ran(tables: Tables) -> Iterator[str]:
 
 
 def _host_alone(tables: Tables) -> Iterator[str]:
-    """Yields a run of the host alone, and what of it takes longest."""
+    """Yields for a run without a device that this is so, and the op with most host time."""
     ranks, ops = _rows(tables, "ranks"), _rows(tables, "host_time_per_op")
     if not _without_devices(ranks):
         return
@@ -198,7 +198,7 @@ def _rows(tables: Tables, name: str) -> list[Row]:
 
 
 def _sums(rows: list[Row], key: str, value: str) -> dict[Any, float]:
-    """Returns the total of a column by another one, the largest first."""
+    """Returns the sums of the column `value` by the column `key`, the largest first."""
     total: dict[Any, float] = defaultdict(float)
     for row in rows:
         total[row[key]] += row[value]

@@ -1,11 +1,11 @@
-"""The page of a report, without loading what draws it before somebody wants one: that takes as long as all else."""
+"""Renders the page of a report, and loads the drawing libraries only then, as that takes as long as all else."""
 
 from ...schema.optional import require
 from .report import Report
 
 
 def render(report: Report) -> str:
-    """Returns the page. Raises MissingLibrary where the libraries that draw it are not installed."""
+    """Returns the page as HTML. Raises MissingLibrary if the libraries that draw it are not installed."""
     require("report")
     from .drawn_page import drawn
 

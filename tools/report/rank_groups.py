@@ -1,9 +1,8 @@
-"""Which ranks stand for thousands: groups of ranks that spent their time alike, found from what the analyses say of
-each.
+"""Groups many ranks by how they spent their time, so that one rank of each group can be shown for all of it.
 
-The first to stand for others is the rank nearest to the median, the next ones those farthest from all before (Gonzalez,
-Clustering to minimize the maximum intercluster distance, 1985), so that ranks that are unlike the rest come up as
-groups of their own. Linear in ranks.
+The first representative is the rank nearest to the median, each next one the rank farthest from all before (Gonzalez,
+Clustering to minimize the maximum intercluster distance, 1985). So unusual ranks become groups of their own. Linear in
+the number of ranks.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -16,26 +15,28 @@ from ..analyses import Column, Floats, Table
 from ..rank_rows import ranges
 
 MANY, MOST, ALIKE = 16, 8, 0.02
-"""More ranks than this are grouped; how many groups at most; what differs by less, of the median, is alike."""
+"""More ranks than MANY are grouped, into at most MOST groups; features that differ by less than ALIKE of the median are
+alike.
+"""
 FEATURES = {
     "ranks": ("host_ops", "calls", "activities"),
     "temporal_breakdown": ("span", "busy", "compute"),
     "communication_computation_overlap": ("exposed_communication",),
 }
-"""What ranks are compared by, summed over devices."""
+"""The columns by which ranks are compared, summed over devices."""
 LENGTH = "span"
-"""The feature by whose median times are measured; counts are by their own."""
+"""The feature whose median is the unit of all times; the unit of a count is its own median."""
 
 
 class RankGroup(NamedTuple):
-    """A rank and those that it stands for, itself among them, ascending."""
+    """A rank and the ranks that it represents, itself included, ascending."""
 
     rank: int
     ranks: list[int]
 
 
 def rank_groups(tables: Mapping[str, Table]) -> list[RankGroup]:
-    """Returns the groups, the largest first; none where there are so few ranks that each can be shown."""
+    """Returns the groups, the largest first; none if there are so few ranks that each can be shown."""
     ranks = np.unique(np.asarray(tables["ranks"]["rank"], np.int64))
     if len(ranks) <= MANY:
         return []
@@ -58,7 +59,7 @@ def rank_groups(tables: Mapping[str, Table]) -> list[RankGroup]:
 
 
 def _features(ranks: Int64, tables: Mapping[str, Table]) -> Floats:
-    """Returns a row per rank, a column per feature, of the median."""
+    """Returns the features relative to their medians, a row per rank."""
     columns = []
     for name, features in FEATURES.items():
         table = tables.get(name)
@@ -75,14 +76,14 @@ def _features(ranks: Int64, tables: Mapping[str, Table]) -> Floats:
 
 
 def of_ranks(table: Table, ranks: Collection[int]) -> Table:
-    """Returns the rows of these ranks; a table without ranks as it is."""
+    """Returns the rows of these ranks, or all rows of a table without a column `rank`."""
     if all(column.name != "rank" for column in table.columns):
         return table
     return table.take(np.isin(np.asarray(table["rank"], np.int64), list(ranks)))
 
 
 def groups_table(groups: Sequence[RankGroup], ranks: Table) -> Table:
-    """Returns what was recorded of the ranks that stand for others, and for whom."""
+    """Returns the rows of the representative ranks in the table of ranks, with the ranks that each represents."""
     shown = of_ranks(ranks, [group.rank for group in groups])
     by_rank = {group.rank: group.ranks for group in groups}
     members = [by_rank[rank] for rank in np.asarray(shown["rank"]).tolist()]
@@ -95,7 +96,7 @@ def groups_table(groups: Sequence[RankGroup], ranks: Table) -> Table:
 
 
 def in_words(groups: Sequence[RankGroup]) -> str:
-    """Returns a sentence for the page."""
+    """Returns a sentence about the groups for the page."""
     count = sum(len(group.ranks) for group in groups)
     if len(groups) == 1:
         return f"All {count:,} ranks spend their time alike; rank {groups[0].rank} is shown for them."

@@ -1,11 +1,11 @@
-"""What the page says about each analysis, in the order in which it shows them."""
+"""The sections of the page, an analysis each, in their order."""
 
 from typing import NamedTuple
 
 
 class Section(NamedTuple):
-    """An analysis by name, its link and what to look for in it, with the options that count; its tables, each with the
-    column by which the rows shown are picked.
+    """An analysis, the label of its link, how to read it, and its tables, each with the column by whose largest values
+    the shown rows are selected.
     """
 
     name: str

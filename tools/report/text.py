@@ -1,6 +1,4 @@
-"""A report for a terminal: tables with aligned columns, the first rows, how many are not shown, and what there is
-nothing of.
-"""
+"""Formats a report for a terminal: the first rows of each table, and the reasons why some tables have none."""
 
 from ..analyses import Column, Table
 from ..terminal import in_one_line
@@ -12,7 +10,7 @@ ROWS, WIDEST = 12, 56
 
 
 def report_text(report: Report) -> str:
-    """Returns all tables that have rows, and why the others have none."""
+    """Returns the text of all tables with rows, and why the others have none."""
     tables = report.tables.values()
     parts = [as_text(table) for table in tables if len(table)]
     missing = [f"  {reason}: {'; '.join(titles)}" for reason, titles in absent(tables, report.on_device).items()]
@@ -30,7 +28,7 @@ def as_text(table: Table, rows: int = ROWS) -> str:
 
 
 def _cells(column: Column, rows: int) -> list[str]:
-    """Returns the heading and the cells, as wide as the widest; numbers to the right, texts to the left."""
+    """Returns the heading and the cells of a column, all of one width; numbers to the right, texts to the left."""
     if isinstance(column.values, list):
         cells = [heading(column.name, column.unit), *map(_shortened, column.values[:rows])]
         return [text.ljust(max(map(len, cells))) for text in cells]

@@ -1,4 +1,4 @@
-"""What each of some changes would bring to the whole run, by replay of the graphs of all ranks."""
+"""Predicts by replay of all ranks' graphs how much each of several changes would shorten the run."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -14,7 +14,7 @@ TWICE_AS_FAST = 0.5
 
 
 def what_if(graphs: Sequence[ExecutionGraph], scales: Sequence[Scale]) -> Table:
-    """Makespans with each change alone and, of several, with all together, over all ranks at once. A replay per row."""
+    """Returns the makespan over all ranks with each change alone and with all of them. Each row is a replay."""
     changes = {scale.spec: [scale] for scale in scales}
     if len(changes) > 1:
         changes["all of these"] = list(scales)
@@ -22,14 +22,16 @@ def what_if(graphs: Sequence[ExecutionGraph], scales: Sequence[Scale]) -> Table:
 
 
 class Unchanged(NamedTuple):
-    """The makespan without any change, and what is to say of that replay, which takes too much memory to be kept."""
+    """The makespan without changes, and a note on that replay, which itself takes too much memory to be kept."""
 
     makespan_ns: int
     note: str
 
 
 def unchanged(graphs: Sequence[ExecutionGraph], replays: Sequence[Replay] = ()) -> Unchanged:
-    """`replays` are those of each graph alone, where they are known; one of the only graph there is needs no other."""
+    """Replays the graphs without changes. `replays` are those of each graph alone, if known, which serve a single
+    graph.
+    """
     if not graphs:
         return Unchanged(0, "")
     replay = replays[0] if len(graphs) == len(replays) == 1 else replay_ranks(graphs)
@@ -37,7 +39,7 @@ def unchanged(graphs: Sequence[ExecutionGraph], replays: Sequence[Replay] = ()) 
 
 
 def classes_twice_as_fast(graphs: Sequence[ExecutionGraph], before: Unchanged) -> Table:
-    """Returns the same for half the duration of each class of nodes that the graphs have."""
+    """Returns the makespan with half the duration of each class of nodes that the graphs have."""
     present = {NodeClass(node_class) for graph in graphs for node_class in np.unique(node_classes(graph)).tolist()}
     changes = {
         label: [parse_scale(f"class:{label}={TWICE_AS_FAST}")]
@@ -67,9 +69,7 @@ def _makespan(replay: Replay) -> int:
 
 
 def _note(replay: Replay) -> str:
-    """Returns whose replay it is, where that is not plain, and how far it is off; a part of a job misses what the
-    others would have waited for.
-    """
+    """Returns how many ranks were replayed, if several or not all of the job's, and how reliable the replay is."""
     graphs = replay.work.graphs
     world = max(graph.number("world_size", 0) for graph in graphs)
     isolated = f"{len(graphs)} of {world:,} ranks, without waiting for the others" if len(graphs) < world else ""

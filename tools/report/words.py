@@ -1,4 +1,4 @@
-"""What the words mean by which the page, the tables and trace-replay say what time is spent on."""
+"""The meanings of the kinds of time on the page, in tables and in trace-replay."""
 
 WORDS = {
     "host": "an op or a call of the CPU at work",

@@ -1,4 +1,4 @@
-"""Tables in, drawings out."""
+"""Draws tables as charts."""
 
 from .charts import CHARTS as CHARTS
 from .drawing import Chart as Chart

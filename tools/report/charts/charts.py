@@ -1,4 +1,4 @@
-"""Draws the table of an analysis as charts with values on hover; of long tables a part, the rest is in the files."""
+"""Draws the table of an analysis as charts with values on hover; of long tables only a part."""
 
 from collections.abc import Callable
 
@@ -148,7 +148,7 @@ def launch_statistics_by_api(table: Table) -> list[Chart]:
 
 
 def launch_statistics_short_kernels(table: Table) -> list[Chart]:
-    """Bars of how many kernels are about how long, ranks together; short ones are often not worth their launch."""
+    """Returns a histogram of kernel durations over all ranks; short kernels are often not worth their launch."""
     first, last = (np.asarray(table[name]) for name in ("from", "to"))
     kernels, time = (np.asarray(table[name], np.float64) for name in ("kernels", "time"))
     rows = [
@@ -174,7 +174,7 @@ def launch_statistics_short_kernels(table: Table) -> list[Chart]:
 
 
 def counters(table: Table) -> list[Chart]:
-    """Returns the queue lengths and the bandwidths of copies, a lane for each series."""
+    """Returns queue lengths and bandwidths of copies, a lane for each series."""
     ranks, time, value = (np.asarray(table[name]) for name in ("rank", "ts", "value"))
     keys = list(zip(ranks.tolist(), table["device"], table["counter"], table["stream"], strict=True))
     first = [row for row in range(len(keys)) if row == 0 or keys[row] != keys[row - 1]]
@@ -213,7 +213,7 @@ def critical_path(table: Table) -> list[Chart]:
 
 
 def collectives_over_ranks(table: Table) -> list[Chart]:
-    """Returns how far apart members arrive, by the order of collectives, and the bandwidth by size."""
+    """Returns the start skew of each collective in their order, and the bandwidth by size."""
     rows = [
         {**row, "number": number, "last": f"rank {row['straggler']}"}
         for number, row in enumerate(table.take(slice(SHOWN_POINTS)).rows())
@@ -298,4 +298,4 @@ CHARTS: dict[str, Draw] = {
         what_if, trace_diff,
     )
 }  # fmt: skip
-"""By the name of the table."""
+"""The function that draws each table, by the table's name."""

@@ -1,4 +1,4 @@
-"""Draws bars with Altair, as the charts of several analyses do. Colours are variables of the page's style."""
+"""The parts of charts that several analyses share, drawn with Altair. Colours are variables of the page's style."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -14,20 +14,21 @@ Chart = alt.Chart | alt.LayerChart | alt.FacetChart
 SHOWN_NAMES, LONGEST, LONGEST_NAME = 12, 240, 64
 SERIES = [f"var(--series-{number})" for number in range(1, 9)]
 FIT = alt.AutoSizeParams(type="fit-x", contains="padding")
-"""As wide as the place on the page."""
+"""Makes a chart as wide as its element on the page."""
 LOGARITHMIC = alt.Scale(type="symlog", constant=1)
 POWERS = alt.Axis(values=[0, *(10**power for power in range(10))], format=",.0f")
-"""A logarithmic scale that has a place for 0, and the values that it names."""
+"""A logarithmic scale that includes 0, and its labels."""
 NUMBER = ",.1f"
 
 
 def data(rows: Sequence[Row], *fields: str, name: str = "rows") -> alt.InlineData:
-    """Returns these fields of the rows for a chart, all if none is named; texts to LONGEST letters, numbers to four
-    digits after the point, below 1 to four in all.
+    """Returns these fields of the rows for a chart, or all fields.
+
+    Texts have at most LONGEST letters, numbers four decimals, or four significant digits below 1.
     """
     kept = [{key: row[key] for key in fields} for row in rows] if fields else rows
     values = [{key: _short(value) for key, value in row.items()} for row in kept]
-    # of what is no JSON yet Altair looks at every value, which takes as long as several analyses
+    # Altair checks every value of data that is not yet JSON, which takes as long as several analyses
     json: Any = orjson.Fragment(orjson.dumps(values, option=orjson.OPT_SERIALIZE_NUMPY))
     return alt.InlineData(name=name, values=json)
 
@@ -46,8 +47,9 @@ def top_legend(title: str | None = None) -> alt.Legend:
 
 
 def by_label(labels: Iterable[str]) -> alt.Color:
-    """`part` by one variable of the style per label: `--host-wait` for `host wait`; what overlaps has one colour for
-    all.
+    """Returns the colour of `part`: a variable of the style per label, `--host-wait` for `host wait`.
+
+    All overlaps of classes (`a + b`) have the same colour.
     """
     labels = list(labels)
     names = ["overlap" if "+" in label else label.replace(" ", "-") for label in labels]
@@ -56,12 +58,12 @@ def by_label(labels: Iterable[str]) -> alt.Color:
 
 
 def by_series(field: str, title: str | None = None) -> alt.Color:
-    """Returns a field whose values have no colours of their own."""
+    """Returns the colour of a field whose values have no fixed colours."""
     return alt.Color(f"{field}:N", scale=alt.Scale(range=SERIES), legend=top_legend(title))
 
 
 def hover(*fields: str) -> list[alt.Tooltip]:
-    """`name`, `time [µs]`, `share [%]`, `flops []`: fields with a unit, even none, are numbers."""
+    """Returns tooltips for fields such as `name`, `time [µs]`, `flops []`: those with brackets are numbers."""
     return [_hover(*field.removesuffix("]").partition(" [")) for field in fields]
 
 
@@ -76,7 +78,7 @@ def fields_of(tooltips: list[alt.Tooltip]) -> list[str]:
 
 
 def sized(chart: Chart, height: int) -> Chart:
-    """Returns as wide as the page, `height` px high."""
+    """Returns the chart as wide as its element, `height` px high."""
     return chart.properties(width="container", height=height, autosize=FIT)
 
 
@@ -86,7 +88,7 @@ def per_value(rows: Sequence[Row], field: str, step: int) -> int:
 
 
 def stacked(rows: Sequence[Row], labels: Iterable[str], y: str, x: str, title: str, *more: str) -> Chart:
-    """Horizontal bars of parts, stacked in the order of `labels`; rows hold `y`, `x` and `part`."""
+    """Returns horizontal bars of parts, stacked in the order of `labels`; rows have the fields `y`, `x` and `part`."""
     present = {row["part"] for row in rows}
     order = {label: number for number, label in enumerate(label for label in labels if label in present)}
     tooltips = hover(y, "part", *more)
@@ -106,7 +108,7 @@ def stacked(rows: Sequence[Row], labels: Iterable[str], y: str, x: str, title: s
 
 
 def ranked(rows: Sequence[Row], x: str, title: str, *more: str, labels: Iterable[str] = ()) -> Chart:
-    """Horizontal bars of names, the longest on top: the mean over ranks as a bar and, of several, each rank as a tick."""
+    """Returns horizontal bars by name, the longest on top: the mean over ranks, and of several ranks a tick for each."""
     order = alt.EncodingSortField(x, op="max", order="descending")
     tooltips = hover("name", "rank", f"{x} [{title.rpartition('[')[2]}", *more)
     fields = ["short", *(["part"] if labels else []), *fields_of(tooltips)]
@@ -124,15 +126,13 @@ def ranked(rows: Sequence[Row], x: str, title: str, *more: str, labels: Iterable
 
 
 def place(row: Row) -> str:
-    """Returns which rank, device and stream a row is of."""
+    """Returns a label of the row's rank, device and stream."""
     stream = f" · stream {row['stream']}" if "stream" in row else ""
     return f"rank {row['rank']} · device {row['device']}{stream}"
 
 
 def largest_names(rows: Sequence[Row], by: str) -> list[Row]:
-    """Returns the rows of the names that are largest in total, with `short`, a form of the name that tells it from the
-    others.
-    """
+    """Returns the rows of the names with the largest totals, with a unique short form of the name as `short`."""
     total: dict[str, float] = {}
     for row in rows:
         total[row["name"]] = total.get(row["name"], 0) + row[by]

@@ -1,5 +1,5 @@
-"""The scripts that draw the charts: bundled once for each version of the library, and kept in the user's cache, as that
-takes longer than the report on most runs.
+"""The scripts that draw charts, bundled once per version and kept in the user's cache, as bundling takes longer than
+most reports.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ def drawing_library() -> str:
     for path in folder.glob(f"vega-embed-{VERSION}-*.js"):
         with suppress(OSError):
             content = path.read_bytes()
-            # what is damaged or was changed has another name than its content
+            # the name has the digest of the content, so a damaged or changed file is not used
             if path.name == _name(content):
                 return content.decode()
     import vl_convert  # 40 MB that are not needed again

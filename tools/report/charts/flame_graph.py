@@ -1,6 +1,4 @@
-"""Draws a tree of modules as a flame graph that hangs from its root: each module below the one that calls it, as wide
-as its time.
-"""
+"""Draws a tree of modules as an icicle graph: each module below the one that calls it, as wide as its time."""
 
 from collections.abc import Iterator
 
@@ -20,7 +18,7 @@ LETTER = 6.4
 
 
 def modules(table: Table) -> list[Chart]:
-    """Returns the time on the device, of a run of the host alone on the host; one graph for each of the first ranks."""
+    """Returns a graph of device time, or of host time without a device, for each of the first ranks."""
     ranks = list(dict.fromkeys(np.asarray(table["rank"]).tolist()))
     rows = table.rows()
     time = module_time(table)
@@ -35,7 +33,7 @@ def modules(table: Table) -> list[Chart]:
 
 
 def _of_rank(rows: list[Row], time: str) -> Chart | None:
-    """None without any time."""
+    """Returns the graph of one rank, None if its modules take no time."""
     bars = list(_bars(rows, f"{time}_subtree"))
     whole = sum(bar["to"] - bar["from"] for bar in bars if bar["depth"] == 0)
     shown = sorted(bars, key=lambda bar: bar["from"] - bar["to"])[:MOST_MODULES]
@@ -79,7 +77,7 @@ def _of_rank(rows: list[Row], time: str) -> Chart | None:
 
 
 def _bars(rows: list[Row], column: str) -> Iterator[Row]:
-    """Yields each module with where it begins and ends: behind its elder siblings, in the one that it is in."""
+    """Yields each module with its begin and end: after its earlier siblings, within its parent."""
     ends = [0.0]
     for row in rows:
         depth, time = row["depth"], row[column] or 0.0

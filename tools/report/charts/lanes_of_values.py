@@ -1,6 +1,4 @@
-"""Draws values that change over time, one lane for each series, its height the value: as many as there are fit below
-each other.
-"""
+"""Draws values over time, a lane for each series, whose height is the value."""
 
 import altair as alt
 import numpy as np
@@ -13,13 +11,13 @@ from .drawing import Chart, data, hover, sized
 Steps = tuple[Floats, Floats]
 """Times (µs) in order, and the value from each to the next."""
 SHOWN_STEPS, FEWEST_STEPS = 3000, 100
-"""Of all lanes together, and of one."""
+"""The most steps of all lanes together, of which each lane has at least the latter."""
 HIGHEST_LANE, LOWEST_LANE, ALL_LANES = 90, 26, 300
 FILLED, COLOUR = 0.86, "var(--computation)"
 
 
 def series(lanes: dict[str, Steps], title: str, unit: str) -> Chart:
-    """Returns all lanes on one scale, whose upper end is in the title."""
+    """Returns a chart of all lanes on one scale, whose maximum is in the title."""
     names = list(lanes)
     highest = max(float(value.max()) for _, value in lanes.values()) or 1.0
     most_steps = max(SHOWN_STEPS // len(lanes), FEWEST_STEPS)

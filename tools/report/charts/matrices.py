@@ -1,4 +1,4 @@
-"""Who has to do with whom, as a square of ranks."""
+"""Draws pairs of ranks as a matrix."""
 
 from collections.abc import Sequence
 
@@ -9,16 +9,16 @@ from ..rows import Row
 from .drawing import Chart, data, hover
 
 MOST_RANKS, LARGEST, CELL = 64, 416, 40
-"""More ranks than this make no picture; how large it is at most, and a cell, in px."""
+"""The most ranks that are drawn, and the largest sizes of the matrix and of a cell in px."""
 
 
 def collectives_over_ranks_waits(table: Table) -> list[Chart]:
-    """Returns lines wait for columns."""
+    """Returns how long the ranks of rows wait for those of columns."""
     return _square(table.rows(), ("rank", "rank that waits"), ("waits_for", "for rank"), "time [µs]", "collectives")
 
 
 def collectives_over_ranks_all_to_all(table: Table) -> list[Chart]:
-    """Returns lines send to columns; a square for each group."""
+    """Returns for each group what the ranks of rows send to those of columns."""
     rows = table.rows()
     return [
         chart

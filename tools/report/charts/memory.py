@@ -18,8 +18,9 @@ HEIGHT = 170
 
 
 def memory_timeline(table: Table) -> list[Chart]:
-    """Returns a curve for each device, those with the highest peaks, but none that would be flat beside them; of a long
-    one the highest value in each stretch.
+    """Returns a curve for each of the devices with the highest peaks, except those that would look flat.
+
+    A long curve is reduced to the highest value of each stretch.
     """
     ranks, device, allocated = (np.asarray(table[name]) for name in ("rank", "device", "allocated"))
     devices_, number = np.unique(np.stack([ranks, device], axis=1), axis=0, return_inverse=True)
@@ -85,7 +86,7 @@ def _points(table: Table, rows: Int64) -> list[Row]:
 
 
 def _kept(value: Int64) -> Int64:
-    """Returns of each of as many stretches as are shown the place of the highest value, and the last of all."""
+    """Returns the position of the highest value in each of SHOWN_POINTS stretches, and the last position."""
     if len(value) <= SHOWN_POINTS:
         return np.arange(len(value))
     stretch = np.arange(len(value)) * SHOWN_POINTS // len(value)
@@ -94,6 +95,6 @@ def _kept(value: Int64) -> Int64:
 
 
 def _begun(points: list[Row]) -> list[Row]:
-    """Returns the first point of each step, where there are several."""
+    """Returns the first point of each step, if there are several steps."""
     begun = [row for before, row in zip([{"step": ""}, *points], points, strict=False) if row["step"] != before["step"]]
     return begun if len(begun) > 1 else []

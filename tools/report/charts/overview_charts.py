@@ -12,7 +12,7 @@ LANE_KINDS = ("computation", "communication", "memory", "host", "waiting", "idle
 
 
 def spent(report: Report) -> list[Chart]:
-    """Returns each device's span by what ran; without devices, each host thread's time."""
+    """Returns how each device, or without devices each host thread, spent its time."""
     kernels, devices = report.shown("kernel_breakdown"), report.shown("temporal_breakdown")
     if kernels and devices and len(kernels) and len(devices):
         return [_of_devices(kernels, devices)]
@@ -34,7 +34,7 @@ def _of_devices(kernels: Table, devices: Table) -> Chart:
 
 
 def _part(classes: str) -> str:
-    """Returns what a reader cares for in a set of classes that ran at once."""
+    """Returns the label of a set of classes that ran at once."""
     parts = classes.split(" + ")
     if "communication" in parts:
         return HIDDEN if "computation" in parts else EXPOSED
@@ -48,13 +48,13 @@ def _of_lanes(lane_times: list[Row]) -> Chart:
 
 
 def limits(report: Report) -> list[Chart]:
-    """Returns the names that the critical path spends most time on."""
+    """Returns the names with the most time on the critical path."""
     nodes = report.shown("critical_path_nodes")
     return [_on_the_path(nodes)] if nodes and len(nodes) else []
 
 
 def gains(report: Report) -> list[Chart]:
-    """Returns what each class would bring if it were twice as fast."""
+    """Returns how much shorter the run is with each class of work twice as fast."""
     classes = report.twice_as_fast
     return what_if(classes) if classes and len(classes) else []
 

@@ -1,4 +1,4 @@
-"""The roofline: ops by operations per byte and speed, below what their devices can do at most."""
+"""Draws the roofline: ops by operations per byte and speed, below the peaks of their devices."""
 
 import altair as alt
 
@@ -10,11 +10,7 @@ SHOWN_OPS = 1500
 
 
 def efficiency(table: Table) -> list[Chart]:
-    """Returns a roofline: the ops that took longest by operations per byte and speed, below what their devices can do
-    at most.
-
-    No chart where no op has both.
-    """
+    """Returns a roofline of the ops that took longest; no chart if the intensity and speed of no op is known."""
     named = [{**row, "limit": row["bound"] or "device not known"} for row in largest(table, "time", SHOWN_OPS).rows()]
     rows = [row for row in named if row["intensity"] and row["speed"]]
     if not rows:
@@ -52,9 +48,7 @@ def efficiency(table: Table) -> list[Chart]:
 
 
 def _roofs(rows: list[Row]) -> list[Row]:
-    """Returns each device's and format's roof, from the least intensity of any row to the largest: up along the
-    bandwidth, then flat.
-    """
+    """Returns the corners of each roof, from the least to the largest intensity: up with the bandwidth, then flat."""
     peaks = {(row["peak_speed"], row["peak_bandwidth"]) for row in rows if row["peak_speed"] and row["peak_bandwidth"]}
     intensities = [row["intensity"] for row in rows] + [1000 * speed / bandwidth for speed, bandwidth in peaks]
     return [

@@ -1,4 +1,4 @@
-"""What a rank did as bars on lanes, in columns: from its replay, on the clock that all ranks share."""
+"""The nodes of a rank as bars on lanes, from its replay, on the clock that all ranks share."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,8 +15,9 @@ Row = dict[str, Any]
 
 
 class Arrows(NamedTuple):
-    """From the end of one bar to the start of another on another lane: launches, and steps of the critical path. Rows
-    of bars.
+    """Launches, and steps of the critical path, from the end of a bar to the start of one on another lane.
+
+    `source` and `target` are rows of bars.
     """
 
     source: Rows
@@ -50,9 +51,7 @@ class Bars:
 
 
 def began(replays: Sequence[Replay]) -> Ns:
-    """Returns when each rank's first node with a time started (ns), as all ranks together tell by what they did
-    together.
-    """
+    """Returns when each rank's first timed node started (ns), on the clock aligned by shared communication."""
     if len(replays) < 2:
         return np.zeros(len(replays), np.int64)
     joint = replay_ranks([replay.work.graphs[0] for replay in replays]).work
@@ -62,7 +61,7 @@ def began(replays: Sequence[Replay]) -> Ns:
 
 
 def bars_of(rank: int, replay: Replay, begin_ns: int = 0) -> Bars:
-    """Returns a rank whose first node started at `begin_ns`. O(n log n)."""
+    """Returns the bars of a rank whose first node started at `begin_ns`. O(n log n)."""
     work = replay.work
     graph, timed = work.graphs[0], np.flatnonzero(work.is_timed)
     drawn = sorted(
@@ -95,7 +94,7 @@ def bars_of(rank: int, replay: Replay, begin_ns: int = 0) -> Bars:
 
 
 def _arrows(work: Workload, order: Rows, path: Rows) -> Arrows:
-    """Returns those of the bars that are at `order`."""
+    """Returns the arrows between bars; `order` are the nodes of the bars, `path` those of the critical path."""
     launch = work.kind & DependencyKind.LAUNCH != 0
     source, target = np.append(work.source[launch], path[:-1]), np.append(work.target[launch], path[1:])
     is_step = np.arange(len(source)) >= launch.sum()
@@ -106,7 +105,7 @@ def _arrows(work: Workload, order: Rows, path: Rows) -> Arrows:
 
 
 def lane_times(bars: Bars) -> list[Row]:
-    """Returns time per lane and look (µs); a lane's parts do not exceed the run."""
+    """Returns the time (µs) by lane and look, in which overlapping bars of a lane count once."""
     cell = bars.lane * len(LOOKS) + bars.look
     total = np.bincount(cell, bars.end_ns - bars.alone_ns)
     return [
@@ -120,5 +119,5 @@ def lane_times(bars: Bars) -> list[Row]:
 
 
 def timed(replays: Mapping[int, Replay]) -> dict[int, Replay]:
-    """Returns the ranks of which any time was recorded."""
+    """Returns the ranks with any recorded time."""
     return {rank: replay for rank, replay in replays.items() if replay.work.is_timed.any()}

@@ -1,4 +1,4 @@
-"""Which bars are told one by one, where there is no room for all."""
+"""Selects the bars that are on the page one by one, if there is no room for all."""
 
 from typing import NamedTuple
 
@@ -9,9 +9,7 @@ from .bars import Bars
 
 
 def window_around_path(bars: Bars, bar_count: int) -> tuple[int, int]:
-    """Returns a stretch of time (ns) of at most about `bar_count` bars around the longest piece of the critical path, or all
-    of the time.
-    """
+    """Returns the time (ns) of about `bar_count` bars around the longest node of the critical path, or the whole time."""
     whole = int(bars.start_ns.min()), int(bars.end_ns.max())
     if len(bars) <= bar_count or not bars.critical.any():
         return whole
@@ -24,8 +22,9 @@ def window_around_path(bars: Bars, bar_count: int) -> tuple[int, int]:
 
 
 class Order(NamedTuple):
-    """In what order bars are told: those that always are, then each lane's by `position`, the longest first; `others` are
-    so many per lane.
+    """The order in which bars are selected: first those of `always`, then each lane's by `position`, the longest first.
+
+    `others` is the number of the latter by lane.
     """
 
     always: Bool
@@ -34,8 +33,10 @@ class Order(NamedTuple):
 
 
 def order_of_detail(bars: Bars, window_ns: tuple[int, int], bar_count: int) -> Order:
-    """Returns of `bar_count` bars half may be those in the window, if they are not more, and an eighth the longest of each
-    name on each lane.
+    """Returns the order in which to select `bar_count` bars.
+
+    First come those in the window, unless they are more than half, and the longest of each name on each lane, up to an
+    eighth.
     """
     always = (bars.end_ns >= window_ns[0]) & (bars.start_ns <= window_ns[1])
     always &= always.sum() <= bar_count // 2
@@ -51,15 +52,13 @@ def order_of_detail(bars: Bars, window_ns: tuple[int, int], bar_count: int) -> O
 
 
 def detailed(bars: Bars, order: Order, bar_count: int) -> Bool:
-    """Returns which bars are told, about `bar_count`: lanes of few bars have all of theirs, the others share equally what
-    these leave.
-    """
+    """Selects about `bar_count` bars: all of lanes with few bars; the other lanes share the rest equally."""
     share = _shares(order.others, bar_count - int(order.always.sum()))
     return np.asarray(order.position < share[bars.lane])
 
 
 def _shares(demands: Int64, room: int) -> Int64:
-    """Returns how many each gets of what there is room for.
+    """Returns how many each gets if `room` is shared equally, as far as it is needed.
 
     >>> _shares(np.array([10, 2, 30]), 20).tolist()
     [9, 2, 9]

@@ -1,7 +1,6 @@
-"""Columns of whole numbers as a text that a page unpacks: bytes of the same place together, deflated, in base64.
+"""Packs columns of whole numbers as text for the page: bytes of equal significance together, deflated, in base64.
 
-Numbers that hardly vary then take next to nothing, and what a column holds is known from its largest number: it needs
-no type.
+So numbers that vary little need almost no room. The bytes per number follow from the largest number of a column.
 """
 
 import base64
@@ -18,11 +17,10 @@ LEVEL = 6
 
 
 class Packed(NamedTuple):
-    """For each column how many numbers there are and how many bytes each takes, in the order of the `text`; after them
-    that of `names`.
+    """Packed columns: the number of values of each and the bytes per value, in the order in which they are in `text`.
 
-    A number v stands as 2 v, a negative one as -2 v - 1. First come all lowest bytes of the first column, then all next
-    ones.
+    A value v is stored as 2 v, a negative one as -2 v - 1. All lowest bytes of the first column come first, then all
+    next ones, and so on.
     """
 
     columns: dict[str, tuple[int, int]]
@@ -30,7 +28,7 @@ class Packed(NamedTuple):
 
 
 def packed(columns: Mapping[str, Int64], suffix: bytes = b"") -> Packed:
-    """Returns the columns, and bytes that follow them."""
+    """Packs the columns, and bytes that follow them."""
     shapes, parts = dict[str, tuple[int, int]](), list[bytes]()
     for name, values in columns.items():
         planes = _planes(values)

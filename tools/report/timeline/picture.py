@@ -1,6 +1,4 @@
-"""The whole run as a drawing that needs no script: of each lane how its time was spent, for print and for readers
-without scripts.
-"""
+"""Draws the whole run as SVG without scripts, for print: how each lane spent its time."""
 
 from collections.abc import Sequence
 from html import escape
@@ -16,15 +14,15 @@ from .bars import Bars
 from .summary import summarised
 
 STRETCHES, LANES = 128, 40
-"""How many stretches of time a lane is drawn in; lanes at most, what there are more are counted."""
+"""The stretches of time of each lane, and the most lanes; further lanes are only counted."""
 STEP, LANE, AREA, FOOT = 8, 32, 16, 20
-"""px: of a stretch, of a lane, of what is drawn of it below its name, of the axis."""
+"""Sizes in px: the width of a stretch, the heights of a lane, of the area below its name, and of the axis."""
 STACKED = ("computation", "communication", "memory", "host", "unrecorded", "metadata", "delay", "waiting", "idle")
-"""From the bottom up."""
+"""The kinds of time from the bottom up."""
 
 
 class Strip(NamedTuple):
-    """A lane of a rank: its share of each stretch by what it is spent on, in the order of STACKED."""
+    """A lane of a rank: the share of each kind of time in each stretch, kinds in the order of STACKED."""
 
     rank: int
     lane: str
@@ -42,7 +40,7 @@ def strips(bars: Bars, length_ns: int) -> list[Strip]:
 
 
 def picture(drawn: Sequence[Strip], length_ns: int) -> str:
-    """Returns an SVG, as wide as its place, in the colours of the page."""
+    """Returns the lanes as SVG in the colours of the page."""
     shown, width = drawn[:LANES], STRETCHES * STEP
     height = LANE * len(shown) + FOOT
     parts = [
@@ -65,7 +63,7 @@ def picture(drawn: Sequence[Strip], length_ns: int) -> str:
 
 
 def _area(bottom: float, low: list[float], high: list[float]) -> str:
-    """Returns a rectangle for each run of stretches that are alike."""
+    """Returns a path with a rectangle for each run of equal stretches."""
     drawn, begin = list[str](), 0
     for stretch in range(1, STRETCHES + 1):
         if stretch == STRETCHES or (low[stretch], high[stretch]) != (low[begin], high[begin]):

@@ -1,6 +1,4 @@
-"""What lanes did in equal stretches of time, and the same in stretches twice as long: how much of each kind of work,
-how many began.
-"""
+"""Sums bars over equal stretches of time: the time of each kind of work on each lane, and how many bars began."""
 
 from dataclasses import dataclass
 
@@ -11,9 +9,9 @@ from ...view import LOOKS
 from .bars import Bars
 
 KINDS = 2 * len(LOOKS)
-"""A look, and whether on the critical path: twice the look, one more where it is."""
+"""A kind is twice the look, plus one on the critical path."""
 CELLS, FEWEST = 1 << 22, 128
-"""Of a summary in memory about at most; so many stretches there are however many lanes."""
+"""The most cells of a summary in memory, and the least number of stretches."""
 
 
 @dataclass(slots=True)
@@ -29,26 +27,25 @@ class Summary:
     begun: Int64
 
     def coarser(self) -> "Summary":
-        """With half as many stretches; sums stay. Their number is even."""
+        """Returns the summary with half as many stretches, which must be an even number."""
         time, begun = (column.reshape(len(self.lane), -1, 2).sum(axis=2) for column in (self.time_ns, self.begun))
         return Summary(2 * self.width_ns, self.lane, self.kind, time, begun)
 
     @property
     def filled(self) -> Bool:
-        """Where there is anything, k × b."""
+        """Which cells have time or a start, k × b."""
         return np.asarray((self.time_ns > 0) | (self.begun > 0))
 
 
 def kinds(bars: Bars) -> Int64:
-    """Returns of each bar."""
+    """Returns the kind of each bar."""
     return np.asarray(2 * bars.look + bars.critical)
 
 
 def summarised(bars: Bars, chosen: Bool, length_ns: int, finest: int) -> Summary:
-    """Returns the chosen bars, in as many stretches of the run's `length_ns` as there is memory for, at most `finest`;
-    both are powers of 2.
+    """Sums the chosen bars over stretches of the run's `length_ns`: as many as memory allows, at most `finest`.
 
-    O(n + k · b) by sums per stretch: what lies whole in a bar is counted by where such stretches begin and end.
+    Both numbers are powers of 2. O(n + k · b): stretches that lie within a bar are counted by a running sum.
     """
     keys, key = np.unique(bars.lane[chosen] * KINDS + kinds(bars)[chosen], return_inverse=True)
     key = key.reshape(-1)

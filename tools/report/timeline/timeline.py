@@ -1,6 +1,4 @@
-"""The timeline of a run within the room that a page has: bars one by one where they fit, sums over stretches of time
-for the others.
-"""
+"""The timeline of a run within the bytes that a page has: single bars as far as they fit, else sums over time."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -19,20 +17,20 @@ from .picture import Strip, picture, strips
 from .summary import Summary, kinds, summarised
 
 ROOM, SUMS = 1_900_000, 2
-"""Bytes that all ranks take together; the sums take at most one part in so many of a rank's."""
+"""The most bytes of all ranks; sums take at most 1/SUMS of a rank's bytes."""
 LEAST, OF_CELL, FEWEST = 3, 7, 1000
-"""Bytes that a bar takes at least, and that a sum takes about; so many bars are told of every rank in any case."""
+"""The least bytes of a bar, the usual bytes of a sum, and the least number of single bars of a rank."""
 FINEST = 1 << 16
-"""Stretches of a summary at most."""
+"""The most stretches of a summary."""
 
 
 class Timeline(NamedTuple):
-    """What a page holds of the drawn `ranks`: `told` of their `bars` bars one by one. Times are µs from the run's first
+    """The timeline of the drawn `ranks`, with `shown` of their `bars` bars one by one. Times are µs from the first
     start.
 
-    `window` is around the longest piece of the critical path, `coarsest` the longest stretch that bars are summed up
-    in, 0 where all are told. `json` is what the page unpacks, `picture` an SVG of the whole run. `lane_times` say what
-    each lane's time was spent on.
+    `window` is around the longest piece of the critical path; `coarsest` is the longest stretch over which bars are
+    summed, 0 if all are shown. `json` is what the page unpacks, `picture` an SVG of the whole run, and `lane_times` how
+    each lane's time was spent.
     """
 
     ranks: list[int]
@@ -47,8 +45,8 @@ class Timeline(NamedTuple):
 
 
 class PackedRank(NamedTuple):
-    """A rank on the page: what it unpacks, how many bars are told, and the stretch in which the others are summed up, 0
-    for none.
+    """A rank on the page: its packed columns, the number of single bars, and the length of the stretches over which the
+    others are summed, 0 for none.
     """
 
     json: bytes
@@ -57,11 +55,10 @@ class PackedRank(NamedTuple):
 
 
 def timeline(replays: Mapping[int, Replay], around: int, room: int = ROOM) -> Timeline | None:
-    """Returns of the replayed ranks, all on one clock, first seen where about `around` bars are; None where no time was
-    recorded.
+    """Returns the timeline of the replayed ranks on one clock; None if no time was recorded.
 
-    The small ranks are told whole, the large ones share equally what these leave; the largest says what is seen first.
-    One rank at a time, linear in bars but for sorting.
+    The page first shows about `around` bars of the largest rank. Small ranks are complete; large ones share the
+    remaining bytes equally. Ranks are packed one at a time; besides sorting, this is linear in bars.
     """
     timed_replays = timed(replays)
     if not timed_replays:
@@ -117,7 +114,7 @@ def packed_within(bars: Bars, length_ns: int, window_ns: tuple[int, int], room: 
 
 
 def _sums(bars: Bars, chosen: Bool, length_ns: int, room: int) -> Summary:
-    """Returns in stretches so short that they just fit."""
+    """Returns the sums over the shortest stretches that fit."""
     sums = summarised(bars, chosen, length_ns, FINEST)
     while sums.filled.sum() * OF_CELL > room and sums.time_ns.shape[1] > 1:
         sums = sums.coarser()
@@ -151,8 +148,9 @@ def _described(packed_columns: Packed, sums: Summary | None) -> dict[str, Any]:
 
 
 def _bar_columns(bars: Bars, chosen: Bool) -> dict[str, Int64]:
-    """`gap` is the time since the end of the bar before, on the first of a lane since the run's start; `node` the
-    difference to the bar before.
+    """Returns the columns of the chosen bars as differences to the bar before.
+
+    `gap` is the time since its end, for the first bar of a lane since the run's start.
     """
     lane, start, end = bars.lane[chosen], bars.start_ns[chosen], bars.end_ns[chosen]
     before = np.append(0, end[:-1])[: len(end)]
@@ -167,8 +165,8 @@ def _bar_columns(bars: Bars, chosen: Bool) -> dict[str, Int64]:
 
 
 def _arrow_columns(bars: Bars, chosen: Bool) -> dict[str, Int64]:
-    """Between bars that are told, by their target: the difference to the target before, and from the target to the
-    source.
+    """Returns the arrows between chosen bars, sorted by target: the difference to the target before, and from the
+    target to the source.
     """
     source, target, is_step = bars.arrows
     is_shown = chosen[source] & chosen[target]
@@ -183,9 +181,7 @@ def _arrow_columns(bars: Bars, chosen: Bool) -> dict[str, Int64]:
 
 
 def _sum_columns(sums: Summary) -> dict[str, Int64]:
-    """Returns of each lane and kind the stretches in which there is something, each as the difference to the one
-    before.
-    """
+    """Returns the non-empty stretches of each lane and kind, each as the difference to the one before."""
     stretch = np.nonzero(sums.filled)[1]
     return {
         "stretch": np.diff(stretch, prepend=0),
