@@ -69,6 +69,7 @@ def build(
     output_dir: Path,
     options: BuildOptions,
     run: Runner,
+    *,
     anew: bool = False,
     window: Window = EVERYTHING,
     progress: Progress = unwatched,
