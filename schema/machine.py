@@ -93,7 +93,7 @@ few.
 
 
 def latency_stats(times: Int64, resolution: int = 1) -> LatencyStats:
-    """Returns what is usual of `times` (ns), of which some are longer for other reasons than the machine.
+    """Returns the usual latency among `times` (ns), of which some are longer for reasons other than the machine.
 
     >>> latency_stats(np.array([1000, 1100, 1200, 1300, 90_000]))
     LatencyStats(median=1150, most=1675, count=4)
@@ -110,7 +110,7 @@ def latency_stats(times: Int64, resolution: int = 1) -> LatencyStats:
 
 
 def by_name(times: Int64, names: Categorical, rows: Int64, resolution: int) -> dict[str, LatencyStats]:
-    """Returns what is usual over all times, under "", and of each name."""
+    """Returns the latencies over all times, under "", and of each name."""
     if not len(times):
         return {}
     codes = names.codes[rows]
@@ -119,14 +119,14 @@ def by_name(times: Int64, names: Categorical, rows: Int64, resolution: int) -> d
 
 
 class Usuals(NamedTuple):
-    """What is usual of each of some rows, in ns."""
+    """The usual latencies of some rows, in ns."""
 
     median: Int64
     most: Int64
 
 
 def of_each(table: dict[str, LatencyStats], names: Categorical) -> Usuals:
-    """Returns for each row what is usual for its name."""
+    """Returns the latencies of each row's name."""
     each = [of_name(table, name) for name in (*names.table, "")]
     columns = np.array([(stats.median, stats.most) for stats in each], np.int64)[names.codes]
     return Usuals(columns[:, 0], columns[:, 1])
