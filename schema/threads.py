@@ -1,4 +1,4 @@
-"""Work beside this thread, where the system has room for another one."""
+"""Work in another thread, if the system has memory for one."""
 
 import mmap
 from _thread import allocate_lock, start_new_thread

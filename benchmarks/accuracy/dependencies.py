@@ -164,7 +164,7 @@ def dependency_accuracy(job: Job, rank: RankRun, graph: ExecutionGraph) -> dict[
 
 
 def _across_streams(rank: RankRun, true: TrueOrder, derived: GraphOrder) -> dict[str, Tally]:
-    """Returns what a CUDA graph orders between its streams stands in no trace, so it is told apart."""
+    """Scores dependencies across streams; those inside a CUDA graph count by themselves, as no trace records them."""
     stream = as_numpy(rank.activities.stream)
     source, target = (derived.activity[rows] for rows in derived.edges(ACROSS_STREAMS))
     between = (source >= 0) & (target >= 0) & (stream[source] != stream[target])
@@ -195,7 +195,7 @@ def _host_waits(rank: RankRun, true: TrueOrder, derived: GraphOrder, tolerance: 
 
 
 def _handoffs(rank: RankRun, true: TrueOrder, derived: GraphOrder, tolerance: int) -> dict[str, Tally]:
-    """Returns a hand-off that no thread had to wait for leaves no trace, so it is told apart."""
+    """Scores hand-offs; those that no thread had to wait for count by themselves, as they leave no trace."""
     source, target = derived.edges(DependencyKind.HAND_OVER)
     gave = true.by_then(derived.thread[derived.work.lane[source]], derived.end[source], tolerance)
     took = true.from_then(derived.thread[derived.work.lane[target]], derived.begin[target], tolerance)

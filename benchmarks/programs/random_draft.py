@@ -25,7 +25,7 @@ class Rank:
     graphs: dict[int, tuple[GraphNode, ...]] = field(default_factory=dict)
 
     def result(self, number: int, of_last_step: bool = False) -> Tensor:
-        """Returns each step has storages of its own: nothing is written anew that a stream may still read."""
+        """Returns a result; each step has its own storages, so that nothing is overwritten that may still be read."""
         return self.process.tensor(f"result {number} of {self.step - of_last_step}", 64, 64)
 
 

@@ -40,7 +40,7 @@ def _hand_off(draft: Draft) -> Part:
 
 
 def _behind(draft: Draft) -> Part:
-    """Returns the host waits for what a stream was given one step ago, or another stream does and goes on with that."""
+    """Makes the host, or another stream, wait for what a stream was given one step ago."""
     source, target = draft.two_streams()
     event, on_host, work = f"event {draft.number()}", draft.random.random() < 0.5, work_on(draft, source)
     nest, written, number = draw_nest(draft, 1), draft.latest[source], draft.number()

@@ -9,7 +9,7 @@ from .stream_jobs import STAGED_BYTES_PER_US, pageable_activity
 
 
 def await_event(draft: Draft) -> Part:
-    """Returns the host waits for an event, or asks for it again and again."""
+    """Makes the host wait for an event, or query it again and again."""
     stream, event, between = draft.stream(), f"event {draft.number()}", perhaps_work(draft)
     pause_us = draft.random.choice((None, 1.0, 4.0))
 
@@ -25,7 +25,7 @@ def await_event(draft: Draft) -> Part:
 
 
 def await_device(draft: Draft) -> Part:
-    """Returns the host waits for a stream, now and then for the device."""
+    """Makes the host wait for a stream, now and then for the device."""
     stream, whole = draft.stream(), draft.random.random() < 0.3
 
     def write(_: Rank, script: Script) -> None:

@@ -74,7 +74,7 @@ def _kernel(process: Process, activity: Activity, stream: int, tensor: Tensor, t
 
 
 def polling(process: Process) -> Iterator[None]:
-    """Yields the host asks for the event behind the forward pass again and again, and does other things in between."""
+    """The host queries the event behind the forward pass again and again, and does other things in between."""
     main = process.main
     for _ in steps(process):
         loss = model(process, batch(process))
@@ -110,7 +110,7 @@ def pageable(process: Process) -> Iterator[None]:
 
 
 def queue(process: Process) -> Iterator[None]:
-    """Yields the host launches more than the queue of a stream takes, and is held up until kernels have started."""
+    """The host launches more than the queue of a stream takes, and blocks until kernels have started."""
     main, x = process.main, process.tensor("x", 64, 64)
     for _ in steps(process):
         with main.op("aten::_foreach_add_", ((x,), (x,), 1), own_us=5.0):

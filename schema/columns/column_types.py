@@ -125,7 +125,7 @@ class Ragged(SummaryRepr):
         return np.diff(self.starts)
 
     def rows(self) -> Int64:
-        """Returns for each value the row it stands in."""
+        """Returns the row of each value."""
         return np.repeat(np.arange(len(self), dtype=np.int64), self.lengths())
 
     @staticmethod

@@ -83,7 +83,7 @@ def _is_held(descriptor: int) -> bool:
 
 
 def _is(descriptor: int, path: Path) -> bool:
-    """Returns whether the file still has its name; who held it before may have taken that away."""
+    """Returns whether the descriptor's file still has its name, which an earlier owner may have removed."""
     try:
         return os.path.samestat(os.fstat(descriptor), path.stat())
     except OSError:

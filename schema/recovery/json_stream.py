@@ -217,7 +217,7 @@ class ArrayReader(Generic[T]):
             return None
 
     def _ends(self) -> Iterator[int]:
-        """Yields where the last element may end: where it looks like it, then where it does."""
+        """Yields the last positions in the text where an element may end."""
         yield from (match.start() + 1 for match in islice(ARRAY_END.finditer(self._buffer), ENDS_TRIED))
         yield from (end for end in [structure_of(self._buffer).end] if end > 0)
 

@@ -76,7 +76,7 @@ def opening_of(text: bytes, key: str, ended: bool) -> int | None:
 
 
 def _depths_before(text: bytes, positions: Int64) -> Int64:
-    """Returns how many brackets are open before each of the places, which ascend and are not 0."""
+    """Returns how many brackets are open before each position; positions ascend and are not 0."""
     depth_at = np.zeros(len(positions), np.int64)
     if len(positions):
         for first, block, _, depths in _blocks(text[: positions[-1]]):

@@ -155,7 +155,9 @@ def rank_of(count: int) -> RankTrace:
         for row in range(3 * count)
     ]
     linked = linked_of(acts, [Call(10 * row, 10 * row + 1) for row in range(3 * count)])
-    return RankTrace(0, replace(linked, activities=counting_columns(linked.activities), calls=counting_columns(linked.calls)))
+    return RankTrace(
+        0, replace(linked, activities=counting_columns(linked.activities), calls=counting_columns(linked.calls))
+    )
 
 
 def analysis(table: Callable[..., object]) -> Callable[[int], Work]:

@@ -10,7 +10,7 @@ TESTED_BY = {
         tools/commands/trace_convert tools/commands/trace_link
     """,
     "cli/test_trace_replay.py": """
-        tools/commands/peak_option tools/replay/summary tools/replay/timeline tools/replay/workload
+        tools/commands/scale_options tools/replay/summary tools/replay/timeline tools/replay/workload
     """,
     "cli/test_trace_scale.py": "tools/scale_job/scale_job tools/scale_job/scale_report tools/scale_job/write_copies",
     "cli/test_wrong_kinds.py": "tools/inputs/wrong_kind",

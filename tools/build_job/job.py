@@ -69,6 +69,7 @@ def build(
     output_dir: Path,
     options: BuildOptions,
     run: Runner,
+    *,
     anew: bool = False,
     window: Window = EVERYTHING,
     progress: Progress = unwatched,
@@ -281,7 +282,7 @@ def _comparable(report: BuildReport | None, options: BuildOptions, window: Windo
 
 
 def _changed_since(report: BuildReport | None, target: Path) -> list[str]:
-    """Says which file was changed or removed without which no graph of the earlier build can be told to be right."""
+    """Returns sentences on changed or missing files that the graphs of the earlier build depend on."""
     if report is None:
         return []
     names = [] if report.is_genuine else [REPORT]

@@ -1,4 +1,4 @@
-"""The options of what analyses count and show: thresholds, the operator of patterns, how many are named."""
+"""Options of what analyses count and show: thresholds, the operator of patterns, how many are named."""
 
 import argparse
 

@@ -154,10 +154,10 @@ def _run(options: argparse.Namespace) -> int:
         options.output,
         conversion,
         run,
-        options.force,
-        window_of(options),
-        progress,
-        options.allow_mismatch,
+        anew=options.force,
+        window=window_of(options),
+        progress=progress,
+        allow_mismatch=options.allow_mismatch,
     )
     for rank in report.ranks:
         read = " and ".join(file.file for file in (rank.host, rank.device) if file)

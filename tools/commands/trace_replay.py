@@ -20,12 +20,9 @@ from ..command import print_json, progress, run_command, step
 from ..command_parser import CommandParser, output_as
 from ..inputs import InputKind, instead_of_folder, reading
 from ..replay import (
-    SCALABLE,
-    Scale,
     check_names,
     describe,
     describe_simulated,
-    parse_scale,
     replay_ranks,
     simulated,
     summarise,
@@ -33,7 +30,7 @@ from ..replay import (
     write_timeline,
 )
 from ..terminal import print_text
-from .peak_option import add_peak_option
+from .scale_options import add_scale_options
 
 NAME = "trace-replay"
 BUILT = re.compile(r"graph\.(\d+)\.et")
@@ -57,13 +54,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         "--allow-mismatch", action="store_true", help="replay graphs together that do not seem to be of one job"
     )
     changed = parser.add_argument_group("what is replayed")
-    changed.add_argument(
-        "--scale", dest="scale", action="append", default=[], type=_scale, metavar="SPEC",
-        help="REGEX=F multiplies the durations of nodes whose name matches, "
-        f"class:CLASS=F those of a class ({', '.join(SCALABLE)}), bound:compute=F or bound:memory=F those of kernels that operations or "
-        "bytes limit; repeatable, factors multiply",
-    )  # fmt: skip
-    add_peak_option(changed)
+    add_scale_options(changed, end=", factors multiply")
     changed.add_argument(
         "--simulator", choices=[ASTRA_SIM],
         help="play graphs made for this simulator by its rules, and say when each rank finishes there in its replay mode",
@@ -78,13 +69,6 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     if arguments.simulator and (arguments.output or arguments.scale):
         parser.error("--simulator plays the run as it was; leave --timeline and --scale out")
     run_command(_run, arguments, NAME)
-
-
-def _scale(spec: str) -> Scale:
-    try:
-        return parse_scale(spec)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _run(arguments: argparse.Namespace) -> None:

@@ -16,7 +16,6 @@ from ..analyses import ANALYSES, Options, read_captures
 from ..command import progress, run_command
 from ..command_parser import CommandParser, output_as
 from ..inputs import InputKind, reading
-from ..replay import SCALABLE, Scale, parse_scale
 from ..report import (
     Sources,
     Wanted,
@@ -33,7 +32,7 @@ from ..report import (
 from ..summary_lines import titled
 from ..terminal import print_text
 from .analysis_options import add_analysis_options, options_of
-from .peak_option import add_peak_option
+from .scale_options import add_scale_options
 from .window_options import add_modules_option, add_window_options, window_of
 
 NAME = "trace-report"
@@ -86,13 +85,7 @@ def _parser() -> CommandParser:
     )  # fmt: skip
     add_analysis_options(parser)
     changed = parser.add_argument_group("what if")
-    changed.add_argument(
-        "--scale", action="append", default=[], type=_scale, metavar="SPEC",
-        help="what a changed run would take, by replay: REGEX=F multiplies the durations of nodes whose name matches, "
-        f"class:CLASS=F those of a class ({', '.join(SCALABLE)}), bound:compute=F or bound:memory=F those of kernels that operations or "
-        "bytes limit; repeatable",
-    )  # fmt: skip
-    add_peak_option(changed)
+    add_scale_options(changed, "what a changed run would take, by replay: ")
     made = parser.add_output(
         "REPORT.html", "write the page, one file that needs no network; without any output option tables go to stdout",
         type=output_as(".html", ".htm"), required=False,
@@ -111,13 +104,6 @@ def _ranks(text: str) -> tuple[int, ...]:
     if not re.fullmatch(r"\d{1,7}(-\d{1,7})?(,\d{1,7}(-\d{1,7})?)*", text):
         raise argparse.ArgumentTypeError(f"{text!r} are no ranks, as 0-3,8")
     return ranks_of(text)
-
-
-def _scale(spec: str) -> Scale:
-    try:
-        return parse_scale(spec)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _sources(paths: list[Path], ranks: tuple[int, ...] | None) -> Sources:

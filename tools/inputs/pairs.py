@@ -1,4 +1,4 @@
-"""Pairs the host and device traces of every rank in a folder, and says of each trace without a place why it has none.
+"""Pairs the host and device traces of every rank in a folder, and explains why any trace has no pair.
 
 A device trace's host trace is the one of its process, as host traces record no rank. What is found does not depend on
 the order in which the folder is listed.

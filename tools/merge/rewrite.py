@@ -1,4 +1,4 @@
-"""Rewrites the rows of one rank's Chrome trace so that they can stand in one file with those of other ranks.
+"""Rewrites the rows of one rank's Chrome trace so that one file can hold them with those of other ranks.
 
 Processes, correlations and flow ids become unique, times move by a whole number of µs, rows that cross others go to a
 lane beside their thread; nothing else of a row changes.

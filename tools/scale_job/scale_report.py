@@ -111,8 +111,8 @@ def lines(report: ScaleReport) -> Iterator[str]:
     kept = report.ranks - len(report.removed)
     yield titled("ranks", f"{report.ranks} -> {report.ranks_then}, {report.copies} copies of {kept}")
     alike = defaultdict[tuple[object, ...], list[GroupLine]](list)
-    for line in report.groups:
-        alike[line.group.partition(", ")[2], line.joined, line.members, line.members_then].append(line)
+    for group in report.groups:
+        alike[group.group.partition(", ")[2], group.joined, group.members, group.members_then].append(group)
     for groups in alike.values():
         first, more = groups[0], len(groups) - 1
         more_groups = f" and {more} more" if more else ""

@@ -38,7 +38,7 @@ def job(traces: Path, tmp_path: Path) -> Path:
 
 
 def built(folder: Path, out: Path, options: BuildOptions | None = None, anew: bool = False) -> BuiltJob:
-    return build(folder, out, options or BuildOptions(), here, anew)
+    return build(folder, out, options or BuildOptions(), here, anew=anew)
 
 
 def command(*arguments: object) -> int:

@@ -20,7 +20,7 @@ REPLICAS = "data_parallel"
 
 
 class Stage(NamedTuple):
-    """A rank's place in its pipeline: which stage of how many it is."""
+    """A rank's position in its pipeline: its stage, and the number of stages."""
 
     number: int
     stages: int
