@@ -132,13 +132,13 @@ def peaks_of_devices(count: int) -> Work:
 def ties_on_a_full_device(count: int) -> Work:
     none = np.empty(0, np.int64)
     problem = Problem(none, none, none, np.full(count, 10**6))
-    place = np.zeros(count, np.int64)
+    slot_pool = np.zeros(count, np.int64)
 
     class FullDevice:
-        places = (DeviceSlots(1, 500),)
+        slot_pools = (DeviceSlots(1, 500),)
 
         def __init__(self) -> None:
-            self.place = place
+            self.slot_pool = slot_pool
 
         def __len__(self) -> int:
             return count
