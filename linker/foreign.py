@@ -6,7 +6,7 @@ import numpy as np
 
 from ..schema.columns import OpRows
 from ..schema.linked import LinkedTrace, op_parents, read_linked as read_linked_file
-from ..schema.progress import Advanced, unseen
+from ..schema.progress import OnProgress, unseen
 from .communication import (
     MANY_MEMBERS,
     UNREADABLE_GROUPS,
@@ -19,17 +19,17 @@ from .communication import (
 from .readers import Role
 
 
-def read_linked(path: str, advanced: Advanced = unseen) -> LinkedTrace:
+def read_linked(path: str, on_progress: OnProgress = unseen) -> LinkedTrace:
     """Reads a linked trace, written by `write_linked` or by chakra_trace_link.
 
     Args:
         path: The file to read.
-        advanced: Is called with the number of bytes read since the last call.
+        on_progress: Is called with the number of bytes read since the last call.
 
     Raises:
         DataError: The file is no linked trace.
     """
-    linked = read_linked_file(path, advanced)
+    linked = read_linked_file(path, on_progress)
     return linked if linked.communications else _with_communications(linked)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import Protocol, TypeVar
 
 T = TypeVar("T")
-Advanced = Callable[[int], object]
+OnProgress = Callable[[int], object]
 """Is told how much more is done, in bytes or whatever the work counts."""
 
 
@@ -30,7 +30,7 @@ class Stages:
         self._items = iter(progress(range(total), what, total, unit))
         self.done = 0
 
-    def advanced(self, count: int) -> None:
+    def on_progress(self, count: int) -> None:
         """So many more are done."""
         self.done += count
         for _ in range(count):
@@ -38,4 +38,4 @@ class Stages:
 
     def reached(self, count: int) -> None:
         """So many are done in all, whoever told of them."""
-        self.advanced(max(count - self.done, 0))
+        self.on_progress(max(count - self.done, 0))

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, NoReturn, TypeVar, cast
 from ..schema.errors import DataError
 from ..schema.io import MAX_SIZE
 from ..schema.optional import require
-from ..schema.progress import Advanced, unseen
+from ..schema.progress import OnProgress, unseen
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -32,7 +32,7 @@ SPARED = 16
 """Descriptors: for the process that begins, and for files and libraries of this one."""
 FROM_TERMINALS = {getattr(signal, name) for name in ("SIGINT", "SIGHUP") if hasattr(signal, name)}
 
-_advanced: ContextVar[Advanced] = ContextVar("advanced", default=unseen)
+_on_progress: ContextVar[OnProgress] = ContextVar("on_progress", default=unseen)
 
 
 class WorkerDied(Exception):
@@ -41,36 +41,36 @@ class WorkerDied(Exception):
 
 def stage_done() -> None:
     """Tells who waits for the result of a task that one more stage of it is done."""
-    _advanced.get()(1)
+    _on_progress.get()(1)
 
 
 def in_processes(
-    function: Callable[[Task], Result], tasks: Sequence[Task], jobs: int, advanced: Advanced = unseen
+    function: Callable[[Task], Result], tasks: Sequence[Task], jobs: int, on_progress: OnProgress = unseen
 ) -> Generator[tuple[Task, Result | Exception], None, None]:
     """Runs the tasks in up to `jobs` processes; a single task runs in this process.
 
-    Where the system gives fewer processes there are fewer, and without any the tasks run here. `advanced` is told how
+    Where the system gives fewer processes there are fewer, and without any the tasks run here. `on_progress` is told how
     many more stages tasks say are done.
     """
     waiting, lost = deque(tasks), list[Task]()
     if len(waiting) > 1:
-        yield from _by_workers(function, waiting, jobs, advanced, lost)
+        yield from _by_workers(function, waiting, jobs, on_progress, lost)
     while waiting:
         task = waiting.popleft()
-        token = _advanced.set(advanced)
+        token = _on_progress.set(on_progress)
         outcome = _outcome(partial(function, task))
-        _advanced.reset(token)
+        _on_progress.reset(token)
         yield task, outcome
     for task in lost:
         # alone it may find the memory that it lacked beside others
         again, lost_again = deque([task]), list[Task]()
-        yield from _by_workers(function, again, 1, advanced, lost_again)
+        yield from _by_workers(function, again, 1, on_progress, lost_again)
         if again or lost_again:
             yield task, WorkerDied("its process was killed, perhaps for want of memory; try fewer --jobs")
 
 
 def _by_workers(
-    function: Callable[[Task], Result], waiting: deque[Task], jobs: int, advanced: Advanced, lost: list[Task]
+    function: Callable[[Task], Result], waiting: deque[Task], jobs: int, on_progress: OnProgress, lost: list[Task]
 ) -> Generator[tuple[Task, Result | Exception], None, None]:
     """Runs the tasks of `waiting` on a worker and yields the outcomes; adds tasks whose worker died to `lost`.
 
@@ -94,7 +94,7 @@ def _by_workers(
                             _begin(working)
                     continue
                 if isinstance(message, int):
-                    advanced(message)
+                    on_progress(message)
                     continue
                 process, task = working[worker]
                 working[worker] = process, waiting[0] if waiting else None
@@ -233,7 +233,7 @@ def _deaf_to_interrupts() -> Iterator[None]:
 
 def _prepare_worker(parent: Connection) -> None:
     """Sets a worker up: it reports stages, shows no progress, ignores Ctrl-C, and ends with its parent."""
-    _advanced.set(parent.send)
+    _on_progress.set(parent.send)
     sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115
     for number in FROM_TERMINALS:
         signal.signal(number, signal.SIG_IGN)

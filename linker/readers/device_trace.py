@@ -9,7 +9,7 @@ from functools import partial
 
 from ...schema.errors import DataError
 from ...schema.io import open_input
-from ...schema.progress import Advanced, unseen
+from ...schema.progress import OnProgress, unseen
 from ...schema.recovery import ArrayReader, Damage, decode, kind_of_text
 from ...schema.traces import kineto
 from . import device_tables
@@ -34,7 +34,7 @@ def read_device_trace(
     strict: bool = False,
     tee: Callable[[bytes], object] | None = None,
     arguments: bool = False,
-    advanced: Advanced = unseen,
+    on_progress: OnProgress = unseen,
     keep_categories: Sequence[str] = (),
     modules: bool = False,
 ) -> DeviceTrace:
@@ -49,7 +49,7 @@ def read_device_trace(
             in the same pass; without the rows that files may hold millions of, unless their category is
             in `keep_categories`.
         arguments: Whether the ops keep their recorded arguments, for use without a host trace.
-        advanced: Is called with the number of bytes read since the last call.
+        on_progress: Is called with the number of bytes read since the last call.
         keep_categories: The categories of rows that `tee` needs although files may hold millions of them.
         modules: Whether to read Python's calls, too. Most traces that have them hold more of these than of all else.
 
@@ -65,7 +65,7 @@ def read_device_trace(
     with open_input(path, protected=True) as stream:
         skipped = None if strict else skip_categories(*keep_categories, *([PYTHON] if modules else []))
         reader: ArrayReader[kineto.Event] = ArrayReader(
-            stream, path, "traceEvents", kineto.Event, advanced, damage, skipped
+            stream, path, "traceEvents", kineto.Event, on_progress, damage, skipped
         )
         for piece, decoded in reader:
             renamed = renamed or (RENAMING in piece and RENAMED.search(piece) is not None)

@@ -24,7 +24,7 @@ from ...schema.columns import (
 )
 from ...schema.errors import DataError
 from ...schema.io import open_input
-from ...schema.progress import Advanced, unseen
+from ...schema.progress import OnProgress, unseen
 from ...schema.recovery import ArrayReader, Damage, kind_of_text
 from ...schema.traces import (
     FOREVER,
@@ -101,7 +101,7 @@ class HostTrace(Table):
         return Summary(f"HostTrace: {self.path}, schema {self.schema}", {"nodes": f"{len(self):,}"})
 
 
-def read_host_trace(path: str, strict: bool = False, advanced: Advanced = unseen) -> HostTrace:
+def read_host_trace(path: str, strict: bool = False, on_progress: OnProgress = unseen) -> HostTrace:
     """Reads a host trace: JSON, or gzip or zstd of it.
 
     Of a damaged file everything that can be read is used; the trace's `remarks` say what was wrong. Memory is that of
@@ -110,7 +110,7 @@ def read_host_trace(path: str, strict: bool = False, advanced: Advanced = unseen
     Args:
         path: The file to read.
         strict: Whether to refuse a damaged file.
-        advanced: Is called with the number of bytes read since the last call.
+        on_progress: Is called with the number of bytes read since the last call.
 
     Raises:
         DataError: The file is no host trace or holds no node; or it is damaged, with `strict`.
@@ -118,7 +118,7 @@ def read_host_trace(path: str, strict: bool = False, advanced: Advanced = unseen
     damage = Damage(path, "host nodes", strict)
     nodes = _Nodes()
     with open_input(path, protected=True) as stream:
-        reader: ArrayReader[host.Node] = ArrayReader(stream, path, "nodes", host.Node, advanced, damage)
+        reader: ArrayReader[host.Node] = ArrayReader(stream, path, "nodes", host.Node, on_progress, damage)
         for _, piece in reader:
             nodes.add(piece)
     if not reader.found or reader.document.lstrip()[:1] == b"[":

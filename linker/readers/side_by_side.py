@@ -18,7 +18,7 @@ from typing import IO, NamedTuple
 from ...schema.columns import mapped, workspace_in
 from ...schema.errors import DataError
 from ...schema.io import STANDARD_STREAM, note_input
-from ...schema.progress import Advanced, unseen
+from ...schema.progress import OnProgress, unseen
 from .device_rows import DeviceTrace
 from .device_trace import read_device_trace
 from .host_trace import HostTrace, read_host_trace
@@ -48,20 +48,20 @@ def read_traces(
     device: str,
     strict: bool = False,
     folder: Path | None = None,
-    advanced: Advanced = unseen,
+    on_progress: OnProgress = unseen,
     modules: bool = False,
 ) -> Traces:
     """Reads both traces, as `read_host_trace` and `read_device_trace` do.
 
     They are read at the same time where both are large, there is a second core, and there is a `folder` for the columns.
-    `advanced` is called with the number of bytes read in this process.
+    `on_progress` is called with the number of bytes read in this process.
     """
     if host is None or folder is None or not (os.access(folder, os.W_OK) and _is_worth_it(host, device)):
-        host_trace = read_host_trace(host, strict, advanced) if host is not None else None
+        host_trace = read_host_trace(host, strict, on_progress) if host is not None else None
         without_host = host_trace is None
         return Traces(
             host_trace,
-            read_device_trace(device, strict, arguments=without_host, advanced=advanced, modules=modules),
+            read_device_trace(device, strict, arguments=without_host, on_progress=on_progress, modules=modules),
         )
     note_input(host)
     with tempfile.TemporaryFile(dir=folder, prefix=".columns.") as columns:
@@ -77,7 +77,7 @@ def read_traces(
             pass_fds=[columns.fileno()],
         ) as process:
             try:
-                device_trace = _device_or_error(device, strict, advanced, modules)
+                device_trace = _device_or_error(device, strict, on_progress, modules)
                 answer = process.stdout.read() if process.stdout else b""
             except BaseException:
                 process.kill()
@@ -89,10 +89,10 @@ def read_traces(
     return Traces(host_trace, device_trace)
 
 
-def _device_or_error(path: str, strict: bool, advanced: Advanced, modules: bool) -> DeviceTrace | DataError:
+def _device_or_error(path: str, strict: bool, on_progress: OnProgress, modules: bool) -> DeviceTrace | DataError:
     """Returns the trace, or the error, which is raised later: an error of the host trace comes first."""
     try:
-        return read_device_trace(path, strict, advanced=advanced, modules=modules)
+        return read_device_trace(path, strict, on_progress=on_progress, modules=modules)
     except DataError as error:
         return error
 

@@ -8,7 +8,7 @@ import numpy as np
 from ..columns import ABSENT, CallRows, CommunicationRows, OpRows, rows_in_circles, rows_of
 from ..errors import DataError
 from ..io import open_input
-from ..progress import Advanced, unseen
+from ..progress import OnProgress, unseen
 from ..recovery import ArrayReader, decode
 from . import tables as linked_tables
 from .check import contradiction
@@ -19,14 +19,14 @@ from .nodes import LinkedNodes, NodeTable
 ACTIVITY_COLUMNS = ("id", "stream", "start", "end", "correlation", "graph_node", "size", "bandwidth")
 
 
-def read_linked(path: str, advanced: Advanced = unseen) -> LinkedTrace:
+def read_linked(path: str, on_progress: OnProgress = unseen) -> LinkedTrace:
     """Reads a linked trace, ours or chakra_trace_link's. Raises DataError when the file is none.
 
-    `advanced` is called with the number of bytes read.
+    `on_progress` is called with the number of bytes read.
     """
     nodes = LinkedNodes()
     with open_input(path, protected=True) as stream:
-        reader: ArrayReader[Node] = ArrayReader(stream, path, "nodes", Node, advanced)
+        reader: ArrayReader[Node] = ArrayReader(stream, path, "nodes", Node, on_progress)
         for text, piece in reader:
             nodes.add(piece, partial(decode, text, list[ExactNode], path))
     top = decode(reader.document, LinkedFile, path)

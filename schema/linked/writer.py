@@ -9,7 +9,7 @@ import numpy as np
 
 from ..columns import ABSENT, Categorical, Int64, JsonRecords, RowMap, Spans, repeated
 from ..io import open_output
-from ..progress import Advanced, unseen
+from ..progress import OnProgress, unseen
 from ..traces import NO_TENSORS, Attr
 from .call_tree import op_parents
 from .called_from import called_from
@@ -22,13 +22,13 @@ A_TENSOR = b"Tensor("
 encoded = msgspec.json.encode
 
 
-def write_linked(linked: LinkedTrace, path: str, advanced: Advanced = unseen) -> None:
+def write_linked(linked: LinkedTrace, path: str, on_progress: OnProgress = unseen) -> None:
     """Writes a linked trace, the file whole or not at all.
 
     Args:
         linked: The linked trace.
         path: The file to write.
-        advanced: Is called with the number of nodes written since the last call.
+        on_progress: Is called with the number of nodes written since the last call.
     """
     info = linked.info
     head = {
@@ -45,7 +45,7 @@ def write_linked(linked: LinkedTrace, path: str, advanced: Advanced = unseen) ->
         for nodes, block in blocks:
             out.write(before + objects(nodes.members(block), block.stop - block.start))
             before = SEPARATOR
-            advanced(block.stop - block.start)
+            on_progress(block.stop - block.start)
         out.write(b"],\n")
         out.write(SEPARATOR.join(encoded(name) + b":" + encoded(table(linked)) for name, table in TABLES.items()))
         out.write(b"}\n")

@@ -75,7 +75,7 @@ trace_diff_modules              depth name difference count_a count_b device_tim
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ...schema.progress import Advanced, unseen
+from ...schema.progress import OnProgress, unseen
 from .collectives import collectives_over_ranks
 from .counters import counters, cupti_counters
 from .critical_path import critical_path
@@ -134,11 +134,11 @@ def analyse(
     ranks: Iterable[RankTrace],
     only: Sequence[str] | None = None,
     options: Options | None = None,
-    advanced: Advanced = unseen,
+    on_progress: OnProgress = unseen,
 ) -> dict[str, Table]:
     """Returns the tables of all analyses, or of those named in `only`, by name and in their order, details among them.
 
-    Ranks are taken one after the other, none is kept; `advanced` is told of each analysis of each.
+    Ranks are taken one after the other, none is kept; `on_progress` is told of each analysis of each.
 
     Raises ValueError for a name that no analysis has, and without any rank.
     """
@@ -153,7 +153,7 @@ def analyse(
         parts = []
         for analysis in chosen:
             parts.append(analysis.of_rank(rank, options))
-            advanced(1)
+            on_progress(1)
         return parts
 
     parts = list(map(parts_of, ranks))  # holds no rank while the next one is read

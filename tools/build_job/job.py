@@ -21,7 +21,7 @@ from ...schema.comm_groups import RankList, number_groups, write_groups
 from ...schema.errors import DataError, RequestError
 from ...schema.graph import ExecutionGraph
 from ...schema.io import fresh_folder, locked, state_of
-from ...schema.progress import Advanced, Progress, Stages, unseen, unwatched
+from ...schema.progress import OnProgress, Progress, Stages, unseen, unwatched
 from ..inputs import InputKind, Pairs, find_pairs, kind_of
 from .build_options import BuildOptions
 from .build_rank import BUILD_STAGES, RankResult, RankTask, build_rank, failed, is_up_to_date, linked_rank
@@ -50,7 +50,7 @@ EXPLAINED = 8
 """Disagreements of which both sides' first differing collective is shown; each costs linking two ranks again."""
 
 Outcomes = Generator[tuple[Any, RankResult | Exception], None, None]
-Runner = Callable[[Callable[[Any], RankResult], Sequence[Any], Advanced], Outcomes]
+Runner = Callable[[Callable[[Any], RankResult], Sequence[Any], OnProgress], Outcomes]
 """Runs a function on tasks and yields each with what became of it, in any order; tells how many more stages tasks say
 are done.
 """
@@ -176,7 +176,7 @@ def _first_step(tasks: dict[int, RankTask], run: Runner, progress: Progress) -> 
     results: dict[int, RankResult] = {}
     lists: dict[RankList, RankList] = {}
     stages = Stages(progress, "building ranks", BUILD_STAGES * len(tasks))
-    with closing(run(build_rank, list(tasks.values()), stages.advanced)) as outcomes:
+    with closing(run(build_rank, list(tasks.values()), stages.on_progress)) as outcomes:
         for built, (task, outcome) in enumerate(outcomes, 1):
             stages.reached(BUILD_STAGES * built)
             result = outcome if isinstance(outcome, RankResult) else RankResult(failed(task, outcome))

@@ -145,7 +145,7 @@ def _run(options: argparse.Namespace) -> int:
     )
     jobs = options.jobs or os.cpu_count() or 1
 
-    run: Runner = lambda build_one, tasks, advanced: in_processes(build_one, tasks, jobs, advanced)  # noqa: E731
+    run: Runner = lambda build_one, tasks, on_progress: in_processes(build_one, tasks, jobs, on_progress)  # noqa: E731
     if options.scheduler:
         require("dask", "--scheduler")
         run = lambda build_one, tasks, _: on_cluster(build_one, tasks, options.scheduler)  # noqa: E731

@@ -14,7 +14,7 @@ from ...linker import read_linked
 from ...linker.windows import EVERYTHING, Window
 from ...schema.errors import DataError, RequestError
 from ...schema.graph import ExecutionGraph
-from ...schema.progress import Advanced, Progress, unseen, unwatched
+from ...schema.progress import OnProgress, Progress, unseen, unwatched
 from ..analyses import READ_STAGES, RankTrace, graph_of, rank_of_graph, read_rank
 from ..inputs import (
     TRACE_OR_GRAPH,
@@ -106,15 +106,15 @@ EVERY_GRAPH = ReadOptions()
 
 
 def read_ranks(
-    sources: list[Source], options: ReadOptions = EVERY_GRAPH, advanced: Advanced = unseen
+    sources: list[Source], options: ReadOptions = EVERY_GRAPH, on_progress: OnProgress = unseen
 ) -> Iterator[RankTrace]:
-    """Yields the rank of each source; `advanced` is called after each of the READ_STAGES of a rank.
+    """Yields the rank of each source; `on_progress` is called after each of the READ_STAGES of a rank.
 
     Raises DataError if a file cannot be used or two are of one rank.
     """
     seen: dict[int, Path] = {}
     for source in sources:
-        rank = _read(source, options, advanced)
+        rank = _read(source, options, on_progress)
         if rank.linked.info.rank < 0:
             rank.rank = _unrecorded_rank(source, is_single=len(sources) == 1)
         if rank.rank in seen:
@@ -125,7 +125,7 @@ def read_ranks(
         yield rank
 
 
-def _read(source: Source, options: ReadOptions, advanced: Advanced) -> RankTrace:
+def _read(source: Source, options: ReadOptions, on_progress: OnProgress) -> RankTrace:
     graphs, window, memory, modules = options
     if window != EVERYTHING and source.kind in MADE:
         raise DataError(
@@ -146,9 +146,9 @@ def _read(source: Source, options: ReadOptions, advanced: Advanced) -> RankTrace
             window=window,
             memory=memory,
             modules=modules,
-            advanced=advanced,
+            on_progress=on_progress,
         )
-    advanced(READ_STAGES)
+    on_progress(READ_STAGES)
     return rank
 
 

@@ -95,8 +95,8 @@ def report_on(sources: Sources, wanted: Wanted = ALL_OF_IT, progress: Progress =
     seen = _Seen(wanted, len(sources.ranks))
     analyses = len(ANALYSES if wanted.only is None else wanted.only)
     stages = Stages(progress, "reading and analysing", (READ_STAGES + analyses) * len(sources.ranks))
-    read = read_ranks(sources.ranks, wanted.to_read, stages.advanced)
-    tables = analyse(seen.passing(read), wanted.only, wanted.options, stages.advanced)
+    read = read_ranks(sources.ranks, wanted.to_read, stages.on_progress)
+    tables = analyse(seen.passing(read), wanted.only, wanted.options, stages.on_progress)
     if wanted.only is None:
         tables[NO_DIFF.name] = NO_DIFF
     if wanted.scales:
@@ -118,7 +118,7 @@ def _add_pictures(report: Report, sources: Sources, seen: "_Seen", progress: Pro
         chosen = [sources.ranks[order.index(group.rank)]._replace(rank=group.rank) for group in report.groups]
         window, seen = seen.wanted.window, _Seen(Wanted(), len(chosen))
         stages = Stages(progress, "reading what is drawn", READ_STAGES * len(chosen))
-        for _ in seen.passing(read_ranks(chosen, ReadOptions(window=window), stages.advanced)):
+        for _ in seen.passing(read_ranks(chosen, ReadOptions(window=window), stages.on_progress)):
             pass
     report.timeline = timeline(seen.replays, SHOWN_FIRST)
     before = unchanged(seen.graphs, [*seen.replays.values()])
@@ -140,7 +140,7 @@ def report_on_diff(
     stages = Stages(progress, "reading both runs", READ_STAGES * (len(before.ranks) + len(after.ranks)))
     options = ReadOptions(False, window, modules=modules)
     runs = [(run, it, _Seen(Wanted(page=False), len(it.ranks))) for run, it in (("A", before), ("B", after))]
-    diff = trace_diff(*(seen.passing(read_ranks(it.ranks, options, stages.advanced)) for _, it, seen in runs))
+    diff = trace_diff(*(seen.passing(read_ranks(it.ranks, options, stages.on_progress)) for _, it, seen in runs))
     tables = {table.name: table for table in diff.with_details()}
     notes = [f"{run}: {note}" for run, it, seen in runs for note in it.notes + seen.notes()]
     facts = [fact for *_, seen in runs for fact in seen.facts]

@@ -11,7 +11,7 @@ from ....linker.windows import EVERYTHING, Window
 from ....schema.columns import Categorical
 from ....schema.graph import ExecutionGraph
 from ....schema.linked import LinkedTrace, op_tree
-from ....schema.progress import Advanced, unseen
+from ....schema.progress import OnProgress, unseen
 from ....schema.traces import NEVER
 from ...replay import Replay, replay
 from .annotations import with_modules
@@ -128,7 +128,7 @@ def read_rank(
     window: Window = EVERYTHING,
     memory: bool = True,
     modules: bool = False,
-    advanced: Advanced = unseen,
+    on_progress: OnProgress = unseen,
 ) -> RankTrace:
     """Reads and links the traces of one rank, or of the part of it in `window`, and converts them to a graph.
 
@@ -140,21 +140,21 @@ def read_rank(
         window: The part of the trace to keep.
         memory: Whether to read the recorded allocations.
         modules: Whether to read Python's calls, which tell the module of each op.
-        advanced: Called after each of the READ_STAGES.
+        on_progress: Called after each of the READ_STAGES.
 
     Raises:
         DataError: The files cannot be used.
     """
     host = read_host_trace(host_path) if host_path else None
-    advanced(1)
+    on_progress(1)
     device, recorded = read_recorded(device_path, rank, of_ops=host is None, memory=memory, modules=modules)
-    advanced(1)
+    on_progress(1)
     linked = link(host, device, rank, window=window)
-    advanced(1)
+    on_progress(1)
     read = RankTrace(max(linked.info.rank, 0), linked, recorded=recorded, path=device_path)
     if graph:
         read.graph = graph_of(linked, read.work())
-    advanced(1)
+    on_progress(1)
     if window != EVERYTHING:
         recorded.allocations = _within(recorded.allocations, linked)
     return read
