@@ -55,6 +55,9 @@ Runner = Callable[[Callable[[Any], RankResult], Sequence[Any], OnProgress], Outc
 are done.
 """
 
+MEASURED = (InputKind.HOST, InputKind.DEVICE, InputKind.MERGED)
+"""What a profiler recorded, which cannot be made again."""
+
 
 class BuiltJob(NamedTuple):
     """The report, the ranks whose graph was up to date, and sentences about what earlier builds left."""
@@ -131,11 +134,14 @@ def build(
 
 
 def _refuse_replacing_inputs(target: Path, graphs: Iterable[Path], source: Path, pairs: Pairs) -> None:
-    """Raises RequestError where an output is, by a link, a trace that the build reads."""
+    """Raises RequestError where an output is a trace: by a link one that the build reads, or one of an output's name."""
     traces = {state_of(source / name)[:2]: name for pair in pairs.ranks for name in (pair.device, pair.host) if name}
     for path in (*graphs, *(target / name for name in (GROUPS, GOAL_FILE, REPORT))):
         if read := traces.get(state_of(path)[:2]):
             raise RequestError(f"{path} is {source / read}, which is read: give another folder for the output")
+    for path in (target / GROUPS, target / REPORT):
+        if kind_of(path) in MEASURED:
+            raise RequestError(f"{path} is a trace, not of a build: rename it, or give another folder for the output")
 
 
 def _tasks(

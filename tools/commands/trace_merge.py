@@ -9,7 +9,7 @@ from typing import NoReturn
 
 import msgspec
 
-from ...schema.errors import DataError
+from ...schema.errors import DataError, RequestError
 from ...schema.progress import Progress
 from ..command import print_json, progress, run_command
 from ..command_parser import CommandParser
@@ -46,9 +46,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 def _run(merge: Callable[[Sequence[RankTrace], str, Progress], MergeReport], options: argparse.Namespace) -> None:
     output = Path(options.output).resolve()
     files = find_traces([Path(path) for path in options.inputs], progress=progress)
-    devices, merged = (
-        [trace for trace in traces if Path(trace.name).resolve() != output] for traces in (files.devices, files.merged)
-    )
+    devices, merged = files.devices, [trace for trace in files.merged if Path(trace.name).resolve() != output]
+    if any(Path(trace.name).resolve() == output for trace in (*devices, *files.hosts)):
+        raise RequestError(f"{options.output} is a trace of one rank, which is read: give another name for the output")
     if files.failures:
         raise DataError("; ".join(files.failures))
     if not devices:

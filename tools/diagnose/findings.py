@@ -43,7 +43,7 @@ def findings_of(process: Inspection) -> Iterator[Finding]:
 
 
 def merged_ranks(process: Inspection) -> Finding:
-    """Returns the device trace holds several ranks."""
+    """Finds a device trace that holds several ranks."""
     what = f"several ranks merged into one file ({'; '.join(process.merged)})"
     return Finding(WRONG, [process.name], what, "use each rank's own file, or trace-link --rank N to take one out")
 
@@ -61,7 +61,7 @@ def other_process(process: Inspection) -> Finding | None:
 
 
 def other_run(process: Inspection) -> Finding | None:
-    """Too few ops of the two files agree, though they are of one process."""
+    """Finds files of one process of which too few ops agree."""
     if not process.matched_by or process.agreement_pct >= 100 * SMALLEST_AGREEMENT or other_process(process):
         return None
     what = f"{process.agreement_pct:g} % of the ops of {_file(process.host)} and {_file(process.device)} agree (by {process.matched_by})"
@@ -69,7 +69,7 @@ def other_run(process: Inspection) -> Finding | None:
 
 
 def swapped_names(process: Inspection) -> Finding | None:
-    """Returns the files of one process are named as of different ranks."""
+    """Finds files of one process whose names are of different ranks."""
     named = {_rank_named(process.device), _rank_named(process.host)} - {None}
     ranks = named | ({process.rank} if process.records_rank else set())
     beyond = process.rank is not None and process.world_size is not None and process.rank >= process.world_size

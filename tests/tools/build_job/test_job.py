@@ -240,6 +240,16 @@ def test_no_output_replaces_a_trace(job: Path, tmp_path: Path) -> None:
     assert trace.read_bytes() == before
 
 
+def test_no_report_replaces_a_trace_that_is_called_as_it_is(job: Path) -> None:
+    trace = (job / "device_rank1.json").rename(job / "report.json")
+    before = trace.read_bytes()
+    with pytest.raises(
+        RequestError, match=r"report\.json is a trace, not of a build: rename it, or give another folder"
+    ):
+        built(job, job)
+    assert trace.read_bytes() == before
+
+
 # The same bytes, wherever
 
 

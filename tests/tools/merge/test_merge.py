@@ -478,6 +478,17 @@ def test_the_command_merges_a_folder_again_and_again(jobs: Jobs, tmp_path: Path,
     assert [path.name for path in folder.iterdir() if path.name.startswith(".")] == []
 
 
+@pytest.mark.parametrize("name", ["device_rank0.json", "host_rank1.json"])
+def test_no_trace_of_the_folder_is_replaced(
+    jobs: Jobs, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    folder = Path(shutil.copytree(jobs(2), tmp_path / "job"))
+    before = (folder / name).read_bytes()
+    assert command(folder, "--output", folder / name) == 2
+    assert "is a trace of one rank, which is read: give another name for the output" in capsys.readouterr().err
+    assert (folder / name).read_bytes() == before
+
+
 def test_the_summary_counts_what_was_not_merged(jobs: Jobs, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command(jobs(2), "--output", tmp_path / "m.json", "--json") == 0
     summary = json.loads(capsys.readouterr().out)
