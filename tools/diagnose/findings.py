@@ -83,7 +83,7 @@ def swapped_names(process: Inspection) -> Finding | None:
 
 
 def misnamed_rank(process: Inspection) -> Finding | None:
-    """Returns a device trace without a host trace records another rank than its name says."""
+    """Finds a device trace without a host trace that records another rank than its name says."""
     named = _rank_named(process.device)
     if not process.records_rank or named in (None, process.rank) or process.matched_by:
         return None
@@ -92,7 +92,7 @@ def misnamed_rank(process: Inspection) -> Finding | None:
 
 
 def no_partner(process: Inspection) -> Finding | None:
-    """Returns one of the two traces is missing."""
+    """Finds that one of the two traces is missing."""
     if process.device and process.host:
         return None
     if process.host:
@@ -112,7 +112,7 @@ def no_rank(process: Inspection) -> Finding | None:
 
 
 def no_activities(process: Inspection) -> Finding | None:
-    """Returns a device trace in which nothing ran on a device."""
+    """Finds a device trace in which nothing ran on a device."""
     if not process.device or process.activities:
         return None
     advice = "if the job used GPUs, add the device to the profiler's activities (ProfilerActivity.CUDA)"
@@ -120,7 +120,7 @@ def no_activities(process: Inspection) -> Finding | None:
 
 
 def activities_without_call(process: Inspection) -> Finding | None:
-    """Returns activities whose launch was not recorded: wrong if they are more than half."""
+    """Finds activities whose launch was not recorded: wrong if they are more than half."""
     count = process.dropped.get("activities without a launch call", 0)
     if not count:
         return None
@@ -148,7 +148,7 @@ def graphs_not_recorded(process: Inspection) -> Finding | None:
 
 
 def no_sync_records(process: Inspection) -> Finding | None:
-    """Returns a CUDA trace with calls and activities, but without cuda_sync rows."""
+    """Finds a CUDA trace with calls and activities, but without cuda_sync rows."""
     if process.sync_records or not process.calls or not process.activities or process.vendor != "cuda":
         return None
     advice = "waits are derived from the order of calls; _ExperimentalConfig(enable_cuda_sync_events=True) records them"
@@ -156,7 +156,7 @@ def no_sync_records(process: Inspection) -> Finding | None:
 
 
 def no_record_function_ids(process: Inspection) -> Finding | None:
-    """Returns the two files had to be matched by the names of their ops."""
+    """Finds that two files had to be matched by the names of their ops."""
     if not process.matched_by or process.matched_by == "record function id":
         return None
     old = process.versions.get("host schema", "").startswith(BEFORE_RECORD_FUNCTION_IDS)
@@ -170,7 +170,7 @@ def no_record_function_ids(process: Inspection) -> Finding | None:
 
 
 def several_places(process: Inspection) -> Finding | None:
-    """Returns the host trace is shorter than the device trace and could be several parts of it."""
+    """Finds a host trace that is shorter than the device trace and could be several parts of it."""
     if process.places < 2:
         return None
     what = "the host trace fits in several places of the device trace"
@@ -178,7 +178,7 @@ def several_places(process: Inspection) -> Finding | None:
 
 
 def unknown_categories(process: Inspection) -> Finding | None:
-    """Returns rows of categories that are none of the known ones."""
+    """Finds rows of categories that are none of the known ones."""
     count = sum(count for reason, count in process.dropped.items() if reason.startswith("unknown"))
     if not count:
         return None

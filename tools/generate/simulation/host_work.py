@@ -40,6 +40,6 @@ def do_work(simulation: Simulation, thread: Thread, work: HostWork) -> bool:
 
 
 def make_call(simulation: Simulation, thread: Thread, call: Call) -> bool:
-    """Returns a call that neither launches nor waits. Always True: the thread goes on."""
+    """Makes a call that neither launches nor waits. Returns True always: the thread goes on."""
     simulation.call(thread, call.name, call.ns)
     return True

@@ -19,7 +19,7 @@ from .state import Simulation, Thread
 
 
 def record_event(simulation: Simulation, thread: Thread, record: RecordEvent) -> bool:
-    """Returns the event stands for what the stream has pending now. Always True: the thread goes on."""
+    """Makes the event mean what the stream has pending now. Returns True always: the thread goes on."""
     process = thread.process
     call = simulation.call(thread, "cudaEventRecord", record.ns)
     process.events[record.event] = RecordedEvent(process.stream(record.stream).pending(), record.stream, call)
