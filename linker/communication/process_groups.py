@@ -61,6 +61,8 @@ def process_groups(
                 _note(unlisted)
                 continue
             budget -= len(ranks)
+        elif not ranks and size > LARGEST_JOB:
+            _note(unlisted)
         group = ProcessGroup(name, name_of(entry.get("pg_desc", "")), list(ranks), size)
         groups.setdefault((name, tuple(ranks)), group)
     return list(groups.values())
@@ -120,6 +122,8 @@ def with_members(
     def complete(each: Communication) -> Communication:
         sizes = frozenset({each.group_size, len(each.in_split), len(each.out_split)} - {-1, 0})
         ranks = each.ranks or described_ranks(each.group, sizes)
+        if not ranks and each.group_size > LARGEST_JOB:
+            _note(unlisted)
         parts = [msgspec.structs.replace(part, ranks=part.ranks or ranks) for part in each.coalesced]
         parts = [lists.write_out(_with_peer(part)) for part in parts]
         return lists.write_out(_with_peer(msgspec.structs.replace(each, ranks=ranks, coalesced=parts)))

@@ -131,3 +131,11 @@ def test_described_groups_without_ranks_have_no_more_members_in_all_than_a_job()
         [("0", LARGEST_JOB // 2), ("1", LARGEST_JOB // 2), ("x", 2)],
         [-1, -1],
     )
+
+
+def test_groups_that_are_larger_than_any_job_are_counted() -> None:
+    unlisted: list[int] = []
+    [group] = process_groups([{"pg_name": "x", "pg_size": LARGEST_JOB + 1}], unlisted)
+    assert (group.ranks, unlisted) == ([], [-1])
+    [found] = with_members([Communication(group="x", group_size=LARGEST_JOB + 1)], [group], -1, unlisted)
+    assert (found.ranks, unlisted) == ([], [-1, -1])
