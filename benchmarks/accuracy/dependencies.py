@@ -157,28 +157,49 @@ def dependency_accuracy(job: Job, rank: RankRun, graph: ExecutionGraph) -> dict[
     on_host = CUT_NS if machine.whole_us else 0
     clocks_apart = abs(machine.clock(rank.rank).read(rank.period().end) - rank.period().end)
     return {
-        **_across_streams(rank, true, derived),
+        **_across_streams(rank, machine, true, derived),
         **_host_waits(rank, true, derived, on_host + clocks_apart),
         **_handoffs(rank, true, derived, on_host),
     }
 
 
-def _across_streams(rank: RankRun, true: TrueOrder, derived: GraphOrder) -> dict[str, Tally]:
+def _across_streams(rank: RankRun, machine: Machine, true: TrueOrder, derived: GraphOrder) -> dict[str, Tally]:
     """Scores dependencies across streams; those inside a CUDA graph count by themselves, as no trace records them."""
     stream = as_numpy(rank.activities.stream)
     source, target = (derived.activity[rows] for rows in derived.edges(ACROSS_STREAMS))
     between = (source >= 0) & (target >= 0) & (stream[source] != stream[target])
     holds = true.order.holds(true.ended[source[between]], true.started[target[between]])
+    true_edges = [_pairs(edges) for edges in (rank.event_waits, rank.graph_order)]
+    has_nodes = [(derived.node[before] >= 0) & (derived.node[after] >= 0) for before, after in true_edges]
     waits, branches = (
-        derived.order.holds(derived.node[before], derived.node[after])[
-            (derived.node[before] >= 0) & (derived.node[after] >= 0)
-        ]
-        for before, after in map(_pairs, (rank.event_waits, rank.graph_order))
+        derived.order.holds(derived.node[before], derived.node[after])[has_node]
+        for (before, after), has_node in zip(true_edges, has_nodes, strict=True)
     )
+    held_up = _held_up_streams(rank, machine)[has_nodes[0]]
     return {
         "across streams": Tally(len(holds), _count(~holds), len(waits), _count(~waits)),
+        "across streams, held up": Tally(needed=_count(held_up), missing=_count(held_up & ~waits)),
         "inside CUDA graphs": Tally(needed=len(branches), missing=_count(~branches)),
     }
+
+
+def _held_up_streams(rank: RankRun, machine: Machine) -> Bool:
+    """Returns which event waits held their activity up: it started as soon as the awaited one had ended.
+
+    Neither the activity before it on its stream nor another awaited one ended later.
+    """
+    source, target = _pairs(rank.event_waits)
+    start, end, stream = (
+        as_numpy(column) for column in (rank.activities.start, rank.activities.end, rank.activities.stream)
+    )
+    latest = np.full(len(start), -1, np.int64)
+    order = np.lexsort((start, stream))
+    chained = np.flatnonzero(~is_group_start(stream[order])[1:])
+    latest[order[chained + 1]] = end[order[chained]]
+    np.maximum.at(latest, target, end[source])
+    usual_gap = round(machine.gap_ns * (1 + machine.gap_spread))
+    held_up: Bool = (end[source] == latest[target]) & (start[target] - end[source] <= usual_gap)
+    return held_up
 
 
 def _host_waits(rank: RankRun, true: TrueOrder, derived: GraphOrder, tolerance: int) -> dict[str, Tally]:
@@ -191,7 +212,11 @@ def _host_waits(rank: RankRun, true: TrueOrder, derived: GraphOrder, tolerance: 
     call, activity = call[has_node], activity[has_node]
     thread, end = as_numpy(rank.calls.thread)[call], as_numpy(rank.calls.end)[call]
     waits = derived.order.holds(derived.node[activity], derived.order.last_ended(derived.lane[thread], end + tolerance))
-    return {"host for device": Tally(len(holds), _count(~holds), len(waits), _count(~waits))}
+    held_up = as_numpy(rank.activities.end)[activity] > as_numpy(rank.calls.start)[call]
+    return {
+        "host for device": Tally(len(holds), _count(~holds), len(waits), _count(~waits)),
+        "host for device, held up": Tally(needed=_count(held_up), missing=_count(held_up & ~waits)),
+    }
 
 
 def _handoffs(rank: RankRun, true: TrueOrder, derived: GraphOrder, tolerance: int) -> dict[str, Tally]:

@@ -48,6 +48,8 @@ class Draft:
         """By stream the results that it may read."""
         self.latest: dict[int, int] = {}
         """By stream the result that it wrote last."""
+        self.in_use = COMPUTE
+        """The stream that the program works on, which PyTorch calls the current one."""
         self.under_way: list[int] = []
         """Collectives that nothing waits for yet."""
 

@@ -49,7 +49,7 @@ def work_on(draft: Draft, stream: int, source: int | None = None) -> Part:
     if source is None:
         source = draft.random.choice(draft.readable[stream] or [number])
     draft.readable[stream].append(number)
-    draft.latest[stream] = number
+    draft.latest[stream], draft.in_use = number, stream
 
     def write(rank: Rank, script: Script) -> None:
         script.work(idle)

@@ -10,8 +10,8 @@ from execgraph.tools.generate.programs import BYTES_PER_US, COMPUTE, Script, bac
 
 from .random_draft import Draft, Part, Rank
 from .random_ops import OPS, device_ops, draw_nest, host_ops, perhaps_work, work_on
-from .random_waits import await_device, await_event, read_scalar, upload
-from .single_device_jobs import graph_node
+from .random_waits import await_device, await_event, await_side_stream, read_back, read_scalar, upload
+from .single_device_jobs import PINNED_BYTES_PER_US, graph_node, upload_activity
 
 GRAPH_STREAMS = (40, 44)
 # streams
@@ -35,6 +35,59 @@ def _hand_off(draft: Draft) -> Part:
             script.record(onwards, through)
             script.wait(target, onwards)
         after(rank, script)
+
+    return write
+
+
+def _wait_stream(draft: Draft) -> Part:
+    """Makes another stream wait for the one in use, right after recording there, and go on with what that wrote.
+
+    This is `side.wait_stream(current_stream())`, most often followed by the way back, as `record_stream`, data-parallel
+    buckets and prefetchers do it. Between the two the stream in use may go on.
+    """
+    source = draft.in_use
+    target = draft.random.choice([stream for stream in draft.streams if stream != source] or [source])
+    events = f"event {draft.number()}", f"event {draft.number()}"
+    before = work_on(draft, source)
+    written = draft.latest[source]
+    draft.has_waited(target, draft.readable[source])
+    onwards = work_on(draft, target, written)
+    between = perhaps_work(draft)
+    returns, result = draft.random.random() < 0.7, draft.latest[target]
+    if returns:
+        draft.has_waited(source, draft.readable[target])
+    after = work_on(draft, source, result if returns else written)
+
+    def write(rank: Rank, script: Script) -> None:
+        before(rank, script)
+        script.record(events[0], source)
+        script.wait(target, events[0])
+        onwards(rank, script)
+        between(rank, script)
+        if returns:
+            script.record(events[1], target)
+            script.wait(source, events[1])
+        after(rank, script)
+
+    return write
+
+
+def _prefetch(draft: Draft) -> Part:
+    """Copies the next batch from pinned memory on another stream, which the stream in use waits for a step later."""
+    stream, target, number, us = draft.in_use, draft.stream(), draft.number(), draft.kernel_us()
+    copy, nest, number_of_result = upload_activity(round(us * PINNED_BYTES_PER_US)), draw_nest(draft, 1), draft.number()
+
+    def write(rank: Rank, script: Script) -> None:
+        arrived, loaded = (f"batch {number} of {step % 2}" for step in (rank.step - 1, rank.step))
+        if rank.step:
+            script.wait(stream, arrived)
+            batch = rank.result(number, of_last_step=True)
+            nest.write(script, stream, batch, rank.result(number_of_result))
+        batch = rank.result(number)
+        source = rank.process.tensor(f"source {number}", *batch.shape, device="cpu")
+        with script.op("aten::copy_", (batch, source, True), (batch,), own_us=8.0):
+            script.copy(copy, target, us)
+        script.record(loaded, target)
 
     return write
 
@@ -145,12 +198,16 @@ def awaited(number: int) -> Part:
 KINDS: dict[Callable[[Draft], Part], float] = {
     device_ops: 6.0,
     host_ops: 2.0,
-    _hand_off: 4.0,
+    _wait_stream: 6.0,
+    _hand_off: 2.0,
+    _prefetch: 0.7,
     _behind: 1.0,
     _graph: 0.5,
     await_event: 1.0,
     await_device: 0.5,
+    await_side_stream: 0.5,
     read_scalar: 0.5,
+    read_back: 0.5,
     upload: 1.0,
     _backward: 0.7,
     _collective: 2.0,

@@ -1,9 +1,10 @@
 """Random waits of the host for the device: events, synchronisation, and copies that hold the host up."""
 
+from execgraph.tools.generate.instructions import MEMORY, Activity
 from execgraph.tools.generate.programs import DEVICE_TO_HOST, Script
 
 from .random_draft import Draft, Part, Rank
-from .random_ops import perhaps_work
+from .random_ops import perhaps_work, work_on
 from .single_device_jobs import PINNED_BYTES_PER_US, upload_activity
 from .stream_jobs import STAGED_BYTES_PER_US, pageable_activity
 
@@ -46,6 +47,47 @@ def read_scalar(draft: Draft) -> Part:
             script.copy(DEVICE_TO_HOST, stream, 1.6, blocking=True)
             if synchronizes:
                 script.synchronize_stream(stream)
+
+    return write
+
+
+def await_side_stream(draft: Draft) -> Part:
+    """Makes a stream wait for the one in use, which goes on, and the host wait for that stream."""
+    source, event = draft.in_use, f"event {draft.number()}"
+    target = draft.random.choice([stream for stream in draft.streams if stream != source] or [source])
+    before, between = work_on(draft, source), work_on(draft, source)
+
+    def write(rank: Rank, script: Script) -> None:
+        before(rank, script)
+        script.record(event, source)
+        script.wait(target, event)
+        between(rank, script)
+        script.synchronize_stream(target)
+
+    return write
+
+
+def read_back(draft: Draft) -> Part:
+    """Copies a result to pinned memory and waits for the copy: for an event behind it, its stream, or the device."""
+    stream, number, us = draft.in_use, draft.number(), draft.kernel_us()
+    copy = Activity("Memcpy DtoH (Device -> Pinned)", "gpu_memcpy", MEMORY, round(us * PINNED_BYTES_PER_US))
+    how = draft.random.choice(("event", "stream", "stream", "device"))
+    between = perhaps_work(draft)
+
+    def write(rank: Rank, script: Script) -> None:
+        result = rank.result(number)
+        target = rank.process.tensor(f"read {number}", *result.shape, device="cpu")
+        with script.op("aten::copy_", (target, result, True), (target,), own_us=8.0):
+            script.copy(copy, stream, us)
+        if how == "event":
+            script.record(f"read {number}", stream)
+        between(rank, script)
+        if how == "event":
+            script.synchronize_event(f"read {number}")
+        elif how == "stream":
+            script.synchronize_stream(stream)
+        else:
+            script.synchronize_device()
 
     return write
 
