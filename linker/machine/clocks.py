@@ -12,10 +12,10 @@ import numpy as np
 
 from ...schema.columns import Int64, is_group_start, rows_by_number
 from ...schema.linked import Activities, Calls
-from ...schema.machine import AGREEING
+from ...schema.machine import AGREEING, ANY_MACHINE, SLOWEST
 from ...schema.traces import NEVER
 from ..readers import SYNC_RECORDS, RecordedSyncs, SyncCall, sync_calls
-from ..submissions import submitted_streams
+from ..submissions import MOST_STREAMS, submitted_streams
 
 WHOLE = 1_000
 """ns: profilers until early 2024 wrote whole µs."""
@@ -25,6 +25,8 @@ STEEPEST = 0.9
 """The largest drift, as a share of the time. A larger one comes from a single wrong time, which must not reorder all
 others.
 """
+SAME_RETURN = ANY_MACHINE.upper // 2
+"""ns. Returns after waits that differ by no more may be of one kind: they take 1 to 10 µs, and vary by half of that."""
 SYNCHRONOUS_COPY = ("DtoH", "Pageable")
 """Words in the names of copies whose call certainly returns after they have ended."""
 
@@ -153,10 +155,13 @@ def _largest_miss(line: _Line, lower: _Bounds, upper: _Bounds) -> int:
 def awaited_ends(activities: Activities, calls: Calls, syncs: RecordedSyncs) -> Awaited:
     """Returns blocking calls that certainly awaited certain activities.
 
-    These are synchronisations of devices and, by record, of streams and events, and copies to pageable memory.
+    These are synchronisations of devices and, by record, of streams and events, and copies to pageable memory. In a
+    trace without records they are also synchronisations of streams that return at one common distance from an end.
     O(n log n) for a bounded number of streams.
     """
     parts = [_pageable_copies(activities, calls), *_synchronised(activities, calls, syncs)]
+    if not len(syncs.start):
+        parts.append(_commonly_returning(activities, calls))
     call, end = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     return Awaited(call, end)
 
@@ -198,6 +203,41 @@ def _synchronised(activities: Activities, calls: Calls, syncs: RecordedSyncs) ->
             call_rows, times = np.array(pairs, np.int64).T
             parts.append(_last_ends(call_rows, times, streams[stream]))
     return parts
+
+
+def _commonly_returning(activities: Activities, calls: Calls) -> Awaited:
+    """Returns long synchronisations of streams, with the stream's last end that is at the common distance from them.
+
+    The stream is not recorded, but every call returns as soon after the end of its own. Of the ends of all streams'
+    last activities, that distance is the most common one. It must be that of at least half of the calls, and of
+    AGREEING, and twice as common as any other, or it may be chance.
+
+    Calls that return at 100, 200 and 300 µs, with ends at 97, 60, 198, 190 and 297.5 on any streams, return 2 to 3 µs
+    after the end of their own.
+    """
+    rows = np.flatnonzero((sync_calls(calls.name) == SyncCall.STREAM_SYNC) & (calls.end - calls.start > SLOWEST))
+    streams = [*chain(*_stream_ends(activities, calls).values())]
+    if len(rows) < AGREEING or len(streams) > MOST_STREAMS:
+        return Awaited(rows[:0], rows[:0])
+    ends = [_last_ends(np.arange(len(rows)), calls.start[rows], [stream]) for stream in streams]
+    position, end = (np.concatenate(columns) for columns in zip(*ends, strict=True))
+    distance = calls.end[rows[position]] - end
+    is_near = np.abs(distance) <= SLOWEST
+    position, end, distance = position[is_near], end[is_near], distance[is_near]
+    by_distance = np.sort(distance)
+    count = np.searchsorted(by_distance, by_distance + SAME_RETURN, side="right") - np.arange(len(by_distance))
+    if not len(count) or count.max() < max(AGREEING, len(rows) / 2):
+        return Awaited(rows[:0], rows[:0])
+    least = by_distance[np.argmax(count)]
+    is_apart = np.abs(by_distance - least) > SAME_RETURN
+    if 2 * count[is_apart].max(initial=0) > count.max():
+        return Awaited(rows[:0], rows[:0])
+    is_common = (distance >= least) & (distance <= least + SAME_RETURN)
+    # of several ends at that distance the call waited for the latest
+    order = np.lexsort((end, position))
+    order = order[is_common[order]]
+    latest = order[np.append(is_group_start(position[order])[1:], True)]
+    return Awaited(rows[position[latest]], end[latest])
 
 
 class _StreamEnds(NamedTuple):

@@ -8,7 +8,7 @@ import numpy as np
 
 from ...schema.columns import ROUNDING
 from ...schema.linked import Activities, Calls, previous_on_stream
-from ...schema.machine import MachineCalibration, of_each, of_name
+from ...schema.machine import ENOUGH, MachineCalibration, of_each, of_name
 from ...schema.traces import FOREVER, NEVER
 
 
@@ -25,9 +25,10 @@ class TimingModel:
 
     def __init__(self, activities: Activities, calls: Calls, machine: MachineCalibration) -> None:
         self.timestamp_quantum_ns = ROUNDING if machine.resolution_ns == 1 else 2 * machine.resolution_ns
-        self.clock_uncertainty_ns = (
-            machine.clock_error_ns + self.timestamp_quantum_ns + of_name(machine.sync_return_latency, "").median
-        )
+        returns = of_name(machine.sync_return_latency, "")
+        is_measured = returns.count >= ENOUGH
+        error = machine.clock_error_ns + self.timestamp_quantum_ns
+        self.clock_uncertainty_ns = error if is_measured else error + returns.median
         self._sync_return_latency, self._names = machine.sync_return_latency, calls.name
         before = previous_on_stream(activities)
         ready, expected = np.full((2, len(activities)), NEVER, np.int64)
@@ -42,7 +43,10 @@ class TimingModel:
         expected[called] = np.maximum(expected[called], launched)
         shortest = int((activities.start[called] - calls.start[call]).min(initial=FOREVER))
         self.ready_ns, self.expected_start_ns = ready.data, expected.data
-        self.max_clock_lead_ns = self.clock_uncertainty_ns + (max(shortest, 0) if shortest < FOREVER else 0)
+        shortest = max(shortest, 0) if shortest < FOREVER else 0
+        self.max_clock_lead_ns = self.clock_uncertainty_ns + (
+            min(shortest, returns.upper - returns.median) if is_measured else shortest
+        )
         self.max_gap_ns = of_name(machine.gap, "").upper
 
     def max_sync_return_ns(self, call: int) -> int:

@@ -128,6 +128,20 @@ class Candidates:
                 return options
         return of_first
 
+    def marked_by_records(self, waits: list[UnresolvedWait]) -> list[Option]:
+        """Returns the event records before the first of these waits for a stream.
+
+        A stream that was told to wait for an event, and was given nothing since, passes that on to who waits for it.
+        """
+        records = self._records
+        until = bisect_left(records.time, self._process.start(waits[0].call_row))
+        kind_counts: dict[int, int] = defaultdict(int)
+        options = []
+        for row in reversed(range(max(0, until - TRIED), until)):
+            kind_counts[records.kind[row]] += 1
+            options.append(Option(records.kind[row], kind_counts[records.kind[row]], UNRANKED, (), BY_TIME))
+        return options
+
     def event_records(self, options: list[Option], waits: list[UnresolvedWait]) -> Int64:
         """Returns the event record that each option means for each wait, -1 for none, by option and wait."""
         starts = np.array([self._process.start(wait.call_row) for wait in waits], np.int64)

@@ -12,10 +12,11 @@ from ...schema.columns import (
     Int64,
     rows_of_each,
 )
-from ...schema.linked import Activities, Calls, Provenance
+from ...schema.linked import Activities, Calls, HostWaits, Provenance
 from ...schema.machine import MachineCalibration, latency_stats, of_each, of_name
 from ...schema.traces import FOREVER, NEVER
-from ..submissions import CallSites
+from ..readers import SyncCall
+from ..submissions import CallSites, Process
 
 FULL_QUEUE = 500
 """Launches in flight above which one more may have to wait for a slot: drivers queue about a thousand, event calls
@@ -84,6 +85,30 @@ def full_queue(activities: Activities, calls: Calls) -> ImplicitHostWaits:
     source = _last_ended(activities, np.minimum(end - median // 2, first_start))
     blocked = (in_flight >= FULL_QUEUE) & (end - start > longest) & (np.append(activities.end, NEVER)[source] > start)
     return ImplicitHostWaits(rows[blocked], source[blocked], start[blocked], Provenance.TIMING)
+
+
+def unexplained_waits(process: Process, waits: HostWaits) -> ImplicitHostWaits:
+    """Returns synchronising calls that lasted on after all that they are known to have waited for, with what ended last
+    before they returned.
+
+    `waits` are those known so far. Work that was submitted after the call began was not awaited, nor was work that
+    ended earlier before the return than waits usually do. O(n log n).
+    """
+    calls, activities, timing = process.calls, process.activities, process.timing
+    known = np.full(len(calls), NEVER, np.int64)
+    has_source = waits.source_row >= 0
+    np.maximum.at(known, waits.call_row[has_source], activities.end[waits.source_row[has_source]])
+    rows = np.flatnonzero(np.isin(process.kinds, (SyncCall.STREAM_SYNC, SyncCall.EVENT_SYNC, SyncCall.DEVICE_SYNC)))
+    usual = np.array([timing.max_sync_return_ns(row) for row in rows.tolist()], np.int64) + timing.clock_uncertainty_ns
+    end = calls.end[rows]
+    lasts_on = end - np.maximum(calls.start[rows], known[rows]) > usual
+    rows, usual, end = rows[lasts_on], usual[lasts_on], end[lasts_on]
+    source = _last_ended(activities, end + timing.max_clock_lead_ns)
+    submitted = np.append(process.queues.submitted_until, NEVER)[source]
+    ended = np.append(activities.end, NEVER)[source]
+    is_prompt = (submitted <= calls.start[rows]) & (ended > np.maximum(calls.start[rows], end - usual))
+    rows, source = rows[is_prompt], source[is_prompt]
+    return ImplicitHostWaits(rows, source, np.full(len(rows), ABSENT), Provenance.TIMING)
 
 
 def _launches(activities: Activities, call_count: int) -> tuple[Int64, Int64, Int64]:

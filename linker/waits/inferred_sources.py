@@ -116,9 +116,14 @@ class InferredSources:
         Without `by_order` only a candidate that times explain is taken. Waits that the best candidate contradicts are
         resolved one by one.
         """
-        site = self._call_site(waits)
-        scored = (self._best(site, number) for number in range(len(waits[0].blocked)))
-        best = min((one for one in scored if one is not None), key=_ScoredCandidate.badness, default=None)
+        site = self._call_site(waits, self._candidates.of_call_site(waits))
+        best = self._best(site)
+        records = self._candidates.marked_by_records(waits) if waits[0].of_stream else []
+        if records and not (best is not None and best.explained_count):
+            marked = self._call_site(waits, records)
+            best_marked = self._best(marked)
+            if best_marked is not None and best_marked.explained_count:
+                site, best = marked, best_marked
         if best is None or not (by_order or best.explained_count):
             return False
         has_source = site.tails[best.option, :, best.stream] >= 0
@@ -129,9 +134,8 @@ class InferredSources:
                 self._infer([waits[number]], by_order=True)
         return True
 
-    def _call_site(self, waits: list[UnresolvedWait]) -> _CallSite:
-        """Returns the options for the waits of a call site, and by when the work that each one marks had ended."""
-        options = self._candidates.of_call_site(waits)
+    def _call_site(self, waits: list[UnresolvedWait], options: Sequence[Option]) -> _CallSite:
+        """Returns the waits of a call site with their options, and by when the work that each one marks had ended."""
         event_records = self._candidates.event_records(options, waits)
         at_calls = self._tails.before([self._process.start(wait.call_row) for wait in waits])
         is_call = np.array([option.kind < 0 for option in options])
@@ -149,7 +153,12 @@ class InferredSources:
                 by_order[number, option.streams[0]] = True
         return by_order, rank_keys
 
-    def _best(self, site: _CallSite, blocked_number: int) -> _ScoredCandidate | None:
+    def _best(self, site: _CallSite) -> _ScoredCandidate | None:
+        """Returns the best option and stream for the waits of a call site, None where none is possible."""
+        scored = (self._best_for(site, number) for number in range(len(site.waits[0].blocked)))
+        return min((one for one in scored if one is not None), key=_ScoredCandidate.badness, default=None)
+
+    def _best_for(self, site: _CallSite, blocked_number: int) -> _ScoredCandidate | None:
         """Returns the best option and stream if the waits block the work of that number, None where none is possible.
 
         What a query is for does not show in its time, so that only the order of the calls can tell.
@@ -187,7 +196,8 @@ class InferredSources:
             self._scorer.add_dependency(target, source)
         if option.kind >= 0:
             call = self._process.event_records.rows[record]
-            self._candidates.add_resolved(wait, record, stream, source, waiting)
+            if not wait.of_stream:
+                self._candidates.add_resolved(wait, record, stream, source, waiting)
         by_order = not best.rank.is_unfavoured
         provenance = Provenance.CALL_ORDER if by_order else Provenance.TIMING
         event_record = EventRecord(call, self._process.start(call), self._tails.streams[stream], provenance)

@@ -17,7 +17,7 @@ from ...schema.machine import MachineCalibration
 from ..readers import DeviceTrace, SyncCall
 from ..submissions import MOST_STREAMS, EventQueryLoops, Findings, Process, event_query_loops
 from .candidates import TRIED
-from .implicit_host_waits import blocking_copies, full_queue, observer_waits, on_observer_threads
+from .implicit_host_waits import blocking_copies, full_queue, observer_waits, on_observer_threads, unexplained_waits
 from .inferred_sources import InferredSource, InferredSources
 from .queue_waits import queue_waits
 from .resolved_waits import ResolvedWaits
@@ -72,6 +72,9 @@ def synchronise(process: Process, device: DeviceTrace, machine: MachineCalibrati
     _add_queue_waits(device, run)
     waits.noted[FURTHER_BACK].extend(sources.cut_off())
     waits.noted[ELSEWHERE].extend(sources.among_busiest())
+    waits.add_implicit(
+        "waits for the work that ended right before they returned", unexplained_waits(process, waits.host_table())
+    )
     waits.add_implicit("blocking copies", blocking_copies(activities, calls, machine, process.call_sites))
     waits.add_implicit("launches held up by a full queue", full_queue(activities, calls))
     waits.add_implicit("calls of threads that only look on", observer_waits(calls, activities, queries.by_observer))
@@ -150,11 +153,15 @@ def _latest_answer(run: _Run, row: int) -> int:
 def _stream_sync(run: _Run, row: int) -> None:
     process, inferred = run.process, run.inferred.get(row)
     if inferred is None:
-        key = process.recorded_stream(row)
+        key, time = process.recorded_stream(row), process.start(row)
         provenance = Provenance.RECORD if process.sync_record(row) is not None else Provenance.TIMING
     else:
-        key, provenance = inferred.event_record.stream, inferred.event_record.provenance
-    sources = process.queues.sources(key, process.start(row)) if key is not None else ()
+        key, time, provenance = (
+            inferred.event_record.stream,
+            inferred.event_record.time,
+            inferred.event_record.provenance,
+        )
+    sources = process.queues.sources(key, time) if key is not None else ()
     run.waits.add_host_waits(row, sources, provenance)
 
 
