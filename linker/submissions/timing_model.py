@@ -19,16 +19,17 @@ class TimingModel:
     then. `timestamp_quantum_ns` is by how much two times of one clock may be off, `clock_uncertainty_ns` by how much
     those of host and device may: a call never returns before what it waited for has ended, but it may seem to by the
     median time that calls take to return. `max_clock_lead_ns` is how far the device's clock may at most be ahead of the
-    host's: no activity starts before its launch call, so the shortest launch limits it. `max_gap_ns` is the longest
+    host's: no activity starts before its launch call, so the shortest launch limits it. `return_error_ns` and
+    `max_return_lead_ns` are the same two of synchronising calls; they are small where returns from waits were measured
+    on these very clocks. `max_gap_ns` is the longest
     usual gap between two activities of a stream.
     """
 
     def __init__(self, activities: Activities, calls: Calls, machine: MachineCalibration) -> None:
         self.timestamp_quantum_ns = ROUNDING if machine.resolution_ns == 1 else 2 * machine.resolution_ns
-        returns = of_name(machine.sync_return_latency, "")
-        is_measured = returns.count >= ENOUGH
-        error = machine.clock_error_ns + self.timestamp_quantum_ns
-        self.clock_uncertainty_ns = error if is_measured else error + returns.median
+        self.clock_uncertainty_ns = (
+            machine.clock_error_ns + self.timestamp_quantum_ns + of_name(machine.sync_return_latency, "").median
+        )
         self._sync_return_latency, self._names = machine.sync_return_latency, calls.name
         before = previous_on_stream(activities)
         ready, expected = np.full((2, len(activities)), NEVER, np.int64)
@@ -43,10 +44,12 @@ class TimingModel:
         expected[called] = np.maximum(expected[called], launched)
         shortest = int((activities.start[called] - calls.start[call]).min(initial=FOREVER))
         self.ready_ns, self.expected_start_ns = ready.data, expected.data
-        shortest = max(shortest, 0) if shortest < FOREVER else 0
-        self.max_clock_lead_ns = self.clock_uncertainty_ns + (
-            min(shortest, returns.upper - returns.median) if is_measured else shortest
-        )
+        self.max_clock_lead_ns = self.clock_uncertainty_ns + (max(shortest, 0) if shortest < FOREVER else 0)
+        # where returns were measured, it is their own clock that they are compared with
+        knows_returns = of_name(machine.sync_return_latency, "").count >= ENOUGH
+        error = machine.clock_error_ns + self.timestamp_quantum_ns
+        self.return_error_ns = error if knows_returns else self.clock_uncertainty_ns
+        self.max_return_lead_ns = error if knows_returns else self.max_clock_lead_ns
         self.max_gap_ns = of_name(machine.gap, "").upper
 
     def max_sync_return_ns(self, call: int) -> int:

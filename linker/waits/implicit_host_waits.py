@@ -99,11 +99,11 @@ def unexplained_waits(process: Process, waits: HostWaits) -> ImplicitHostWaits:
     has_source = waits.source_row >= 0
     np.maximum.at(known, waits.call_row[has_source], activities.end[waits.source_row[has_source]])
     rows = np.flatnonzero(np.isin(process.kinds, (SyncCall.STREAM_SYNC, SyncCall.EVENT_SYNC, SyncCall.DEVICE_SYNC)))
-    usual = np.array([timing.max_sync_return_ns(row) for row in rows.tolist()], np.int64) + timing.clock_uncertainty_ns
+    usual = np.array([timing.max_sync_return_ns(row) for row in rows.tolist()], np.int64) + timing.return_error_ns
     end = calls.end[rows]
     lasts_on = end - np.maximum(calls.start[rows], known[rows]) > usual
     rows, usual, end = rows[lasts_on], usual[lasts_on], end[lasts_on]
-    source = _last_ended(activities, end + timing.max_clock_lead_ns)
+    source = _last_ended(activities, end + timing.max_return_lead_ns)
     submitted = np.append(process.queues.submitted_until, NEVER)[source]
     ended = np.append(activities.end, NEVER)[source]
     is_prompt = (submitted <= calls.start[rows]) & (ended > np.maximum(calls.start[rows], end - usual))

@@ -72,10 +72,17 @@ class TimingScorer:
         than half of the late waits are explained.
         """
         times, on_host = self._times(waits, blocked), blocked.stream is None
-        slack = self._timing.clock_uncertainty_ns if on_host else self._timing.timestamp_quantum_ns
-        reaction = np.array([wait.max_reaction_ns if on_host else self.max_reaction_ns for wait in waits]) + slack
+        quantum = self._timing.timestamp_quantum_ns
+        reaction, lead = np.array(
+            [
+                (wait.max_reaction_ns + wait.clock_error_ns, wait.max_lead_ns)
+                if on_host
+                else (self.max_reaction_ns + quantum, quantum)
+                for wait in waits
+            ]
+        ).T
         late = times.resumed_ns > times.expected_start_ns
-        latest = times.resumed_ns + (self._timing.max_clock_lead_ns if on_host else slack)
+        latest = times.resumed_ns + lead
         too_late: Bool = ends > latest[None, :, None]
         explains = late[None, :, None] & ~too_late & (ends > times.ready_ns[None, :, None])
         explains &= ends >= (times.resumed_ns - reaction)[None, :, None]

@@ -23,7 +23,8 @@ MOST_BLOCKED = 16
 class UnresolvedWait(NamedTuple):
     """A wait whose event the trace does not name. `blocked` is what it may block, the likeliest first. Times in ns.
 
-    The host waits from `since` on, and goes on within `max_reaction_ns`. A single query (`is_query`) returns at once,
+    The host waits from `since` on, and goes on within `max_reaction_ns` after the end of what it awaited. As clocks
+    differ, that may seem to be up to `clock_error_ns` more, or `max_lead_ns` before it. A single query (`is_query`) returns at once,
     so that its time says nothing; a wait `of_stream` is for all that a stream was given so far.
     """
 
@@ -32,6 +33,8 @@ class UnresolvedWait(NamedTuple):
     blocked: tuple[BlockedWork, ...]
     since: int
     max_reaction_ns: int
+    clock_error_ns: int = 0
+    max_lead_ns: int = 0
     is_query: bool = False
     of_stream: bool = False
 
@@ -65,12 +68,14 @@ def waiting_stream(process: Process, row: int) -> StreamKey | None:
 
 def _host_wait(process: Process, queries: EventQueryLoops, row: int, event: int) -> UnresolvedWait:
     """Returns a wait of the host. A loop of queries ends within one iteration after the event."""
-    loop, start = queries.loops.get(row), process.start(row)
+    loop, start, timing = queries.loops.get(row), process.start(row), process.timing
     if process.kinds[row] != SyncCall.EVENT_QUERY:
-        return UnresolvedWait(row, event, (HOST,), start, process.timing.max_sync_return_ns(row))
+        clock = timing.return_error_ns, timing.max_return_lead_ns
+        return UnresolvedWait(row, event, (HOST,), start, timing.max_sync_return_ns(row), *clock)
+    clock = timing.clock_uncertainty_ns, timing.max_clock_lead_ns
     if loop is None:
-        return UnresolvedWait(row, event, (HOST,), start, 0, is_query=True)
-    return UnresolvedWait(row, event, (HOST,), loop.pending, process.end(row) - loop.pending - 1)
+        return UnresolvedWait(row, event, (HOST,), start, 0, *clock, is_query=True)
+    return UnresolvedWait(row, event, (HOST,), loop.pending, process.end(row) - loop.pending - 1, *clock)
 
 
 def _blocked_work(process: Process, row: int, busiest: Sequence[StreamKey]) -> Iterator[BlockedWork]:
