@@ -17,8 +17,8 @@ from ..command import progress, run_command
 from ..command_parser import CommandParser, output_as
 from ..inputs import InputKind, reading
 from ..report import (
+    ReportRequest,
     Sources,
-    Wanted,
     find_sources,
     of_ranks,
     overlay_path,
@@ -129,7 +129,7 @@ def _report(arguments: argparse.Namespace) -> None:
                 captures += read_captures(path)
         options = replace(options_of(arguments), captures=captures)
         scales = [scale._replace(peaks=options.peaks) for scale in arguments.scale]
-        wanted = Wanted(
+        request = ReportRequest(
             arguments.only,
             scales,
             bool(arguments.output),
@@ -138,7 +138,7 @@ def _report(arguments: argparse.Namespace) -> None:
             window_of(arguments),
             arguments.modules,
         )
-        report = report_on(_sources(arguments.paths, arguments.ranks), wanted, progress)
+        report = report_on(_sources(arguments.paths, arguments.ranks), request, progress)
     for note in report.notes:
         log.warning(f"{NAME}: note: {note}")
     if arguments.output:

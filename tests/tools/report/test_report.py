@@ -268,7 +268,7 @@ def test_a_run_without_a_device_says_so_once_and_shows_the_host(
     report = report_on(find_sources([device]))
     tables = report.tables | {"ranks": report.ranks}
     assert "The heaviest op is aten::mm with 75 % of the host's time in ops." in overview.findings(tables)
-    assert ("none", "device activities", "") in overview.figures(tables)
+    assert ("none", "device activities", "") in overview.key_figures(tables)
 
 
 def test_thresholds_the_operator_and_top_are_options(given: dict[str, Path], capfd: pytest.CaptureFixture[str]) -> None:
@@ -398,8 +398,8 @@ def test_the_sentences_name_what_limits_the_run(data: Path) -> None:
     assert "33 % of the communication is hidden behind computation." in said
     limit = next(sentence for sentence in said if "limits" in sentence)
     assert limit.startswith("Computation limits the run most: twice as fast, it would shorten the run by 39 %")
-    assert [figure.label for figure in overview.figures(tables)][:3] == ["ranks", "measured run", "device busy"]
-    assert overview.findings({}) == overview.figures({}) == []
+    assert [figure.label for figure in overview.key_figures(tables)][:3] == ["ranks", "measured run", "device busy"]
+    assert overview.findings({}) == overview.key_figures({}) == []
 
 
 @needs_page

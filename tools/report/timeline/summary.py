@@ -42,7 +42,7 @@ def kinds(bars: Bars) -> Int64:
     return np.asarray(2 * bars.look + bars.critical)
 
 
-def summarised(bars: Bars, chosen: Bool, length_ns: int, finest: int) -> Summary:
+def sum_bars(bars: Bars, chosen: Bool, length_ns: int, finest: int) -> Summary:
     """Sums the chosen bars over stretches of the run's `length_ns`: as many as memory allows, at most `finest`.
 
     Both numbers are powers of 2. O(n + k · b): stretches that lie within a bar are counted by a running sum.

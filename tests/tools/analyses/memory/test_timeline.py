@@ -11,7 +11,7 @@ from execgraph.linker.windows import Window
 from execgraph.tools.analyses import RankTrace, analyse, read_rank
 from execgraph.tools.analyses.rank import Allocations
 from execgraph.tools.analyses.rank.recorded import Recorded
-from execgraph.tools.report import Wanted
+from execgraph.tools.report import ReportRequest
 from hypothesis import given, strategies as st
 from support.builder import TraceBuilder
 from support.references import linked_of
@@ -138,7 +138,7 @@ def test_what_is_not_asked_for_is_not_read(tmp_path: Path) -> None:
     assert (
         read_device_trace(device).ignored == read_device_trace(device, keep_categories=("cpu_instant_event",)).ignored
     )
-    assert Wanted(only=["temporal_breakdown"]).memory is False
+    assert ReportRequest(only=["temporal_breakdown"]).memory is False
 
 
 @pytest.mark.parametrize("args", ["null", "[]", '{"Bytes": "many"}', '{"Bytes": null, "Addr": 3}', '{"Bytes": 0}'])
