@@ -140,7 +140,7 @@ TESTED_BY = {
         tools/analyses/idle_time_breakdown tools/analyses/kernel_breakdown
         tools/analyses/kernel_duration_distribution tools/analyses/kernel_statistics
         tools/analyses/launch_statistics tools/analyses/overlap tools/analyses/rank/annotations
-        tools/analyses/rank/began tools/analyses/rank/classes tools/analyses/rank/intervals
+        tools/analyses/rank/first_start tools/analyses/rank/classes tools/analyses/rank/intervals
         tools/analyses/rank/rank_trace tools/analyses/rank/shapes tools/analyses/temporal_breakdown
     """,
     "tools/analyses/test_efficiency.py": "schema/device_peaks tools/analyses/rank/graph_alone tools/replay/roofline",

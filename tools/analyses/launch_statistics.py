@@ -24,7 +24,7 @@ from .rank import (
     percentage,
     rank_column,
     sequence,
-    texts,
+    text_column,
 )
 from .temporal_breakdown import NO_ACTIVITIES
 
@@ -84,8 +84,8 @@ def _table(rank: RankTrace, options: Options) -> Table:
         Column("on_device", "", activities.device[launches.first]),
         Column("stream", "", activities.stream[launches.first]),
         Column("correlation", "", calls.correlation[launches.call]),
-        texts("api", calls.name.take(launches.call)),
-        texts("name", activities.name.take(launches.first)),
+        text_column("api", calls.name.take(launches.call)),
+        text_column("name", activities.name.take(launches.first)),
         Column("activities", "", launches.count),
         microseconds("host", launches.host),
         microseconds("device", launches.device),

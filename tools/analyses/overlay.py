@@ -65,8 +65,8 @@ def critical_path_events(rank: RankTrace) -> Iterator[bytes]:
     kind_of = dict(zip(pieces.row.tolist(), pieces.kind.tolist(), strict=True))
     tid, device, stream = (graph.integers(name, -1).tolist() for name in ("tid", "device", "stream"))
     activity, start, duration = graph.is_activity.tolist(), graph.start_ns.tolist(), graph.duration_ns.tolist()
-    shown = graph.is_activity | _within_rows(graph, rank.linked)
-    rows = [row for row in kind_of if shown[row]]
+    has_event = graph.is_activity | _within_rows(graph, rank.linked)
+    rows = [row for row in kind_of if has_event[row]]
     for number, (source, target) in enumerate(itertools.pairwise(rows), FIRST_FLOW):
         ends = (("s", source, start[source] + max(duration[source] - 1, 0)), ("f", target, start[target]))
         for phase, row, time in ends:

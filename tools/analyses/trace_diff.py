@@ -82,7 +82,7 @@ class Summary:
         self._add_nodes(leaf, device, np.zeros(len(leaf), np.int64))
 
     def _add_items(self, kind: str, name: Categorical, shape: Categorical, time: Int64) -> None:
-        for (name_code, code), count, total in _grouped(np.stack((name.codes, shape.codes), axis=1), time):
+        for (name_code, code), count, total in _sums_by_key(np.stack((name.codes, shape.codes), axis=1), time):
             item = Item(kind, name.table[name_code], shape.table[code] if code >= 0 else "")
             self.items[item][0] += count
             self.items[item][1] += total[0]
@@ -104,18 +104,18 @@ class Summary:
         return np.array(numbers, np.int64)[number.reshape(-1)]
 
     def _add_nodes(self, node: Int64, device: Int64, host: Int64) -> None:
-        for (number,), count, (on_device, on_host) in _grouped(node[:, None], device, host):
+        for (number,), count, (on_device, on_host) in _sums_by_key(node[:, None], device, host):
             sums = self.tree[number]
             sums[0], sums[1], sums[2] = sums[0] + count, sums[1] + on_device, sums[2] + on_host
 
 
-def _grouped(keys: npt.NDArray[np.integer], *columns: Int64) -> Iterator[tuple[list[int], int, tuple[int, ...]]]:
+def _sums_by_key(keys: npt.NDArray[np.integer], *columns: Int64) -> Iterator[tuple[list[int], int, tuple[int, ...]]]:
     """Returns each distinct row of `keys`, its number of occurrences, and the sums of the columns over these."""
-    distinct, number = np.unique(keys, axis=0, return_inverse=True)
+    unique_keys, number = np.unique(keys, axis=0, return_inverse=True)
     number = number.reshape(-1)
-    counts = group_sums(number, 1, len(distinct)).tolist()
-    sums = (group_sums(number, column, len(distinct)).tolist() for column in columns)
-    return zip(distinct.tolist(), counts, zip(*sums, strict=True), strict=True)
+    counts = group_sums(number, 1, len(unique_keys)).tolist()
+    sums = (group_sums(number, column, len(unique_keys)).tolist() for column in columns)
+    return zip(unique_keys.tolist(), counts, zip(*sums, strict=True), strict=True)
 
 
 def trace_diff(before: Iterable[RankTrace], after: Iterable[RankTrace]) -> Table:

@@ -22,7 +22,7 @@ from ..rank import (
     percentage,
 )
 from .arrivals import Arrival, RankCollectives, collectives_of
-from .matched import MatchedCollective, group_label, matched
+from .matched import MatchedCollective, group_label, match_collectives
 from .waits import NAME, all_to_all, by_group, waits, waits_by_rank
 
 NO_COLLECTIVES = "no communication with a known group was recorded"
@@ -39,7 +39,7 @@ def _of_rank(rank: RankTrace, _: Options) -> RankCollectives:
 
 
 def _over_ranks(parts: Sequence[RankCollectives], _: Options) -> Table:
-    collectives = matched(parts)
+    collectives = match_collectives(parts)
     unmatched = sum(part.unmatched for part in parts)
     note = NO_COLLECTIVES if not collectives else ""
     if unmatched:
@@ -57,7 +57,7 @@ def _over_ranks(parts: Sequence[RankCollectives], _: Options) -> Table:
         integers("members", [arrival.members for arrival in first]),
         integers("present", [len(arrivals) for arrivals in present]),
         Column("missing", "", [", ".join(map(str, ranks)) for ranks in missing]),
-        *_figures(present),
+        *_bandwidth_columns(present),
     ]
     details = (
         _by_size(columns, len(parts)),
@@ -99,8 +99,8 @@ def _by_size(columns: Sequence[Column], ranks: int) -> Table:
 
 
 def _median(values: Floats) -> float:
-    known = values[~np.isnan(values)]
-    return float(np.median(known)) if len(known) else np.nan
+    recorded = values[~np.isnan(values)]
+    return float(np.median(recorded)) if len(recorded) else np.nan
 
 
 def _clocks(present: list[list[Arrival]]) -> str:
@@ -115,7 +115,7 @@ def _clocks(present: list[list[Arrival]]) -> str:
     return f"members end {apart / 1000:,.0f} µs apart (median): the ranks' clocks disagree, do not trust skews and stragglers"
 
 
-def _figures(present: list[list[Arrival]]) -> list[Column]:
+def _bandwidth_columns(present: list[list[Arrival]]) -> list[Column]:
     """Returns columns of size, times and bandwidths. A collective with a single arrival has no skew and straggler -1."""
     latency = np.array([min(arrival.duration for arrival in arrivals) for arrivals in present], np.float64)
     starts = [[arrival.start for arrival in arrivals] for arrivals in present]

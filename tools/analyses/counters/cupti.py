@@ -117,8 +117,8 @@ def _mismatch(ranges: Sequence[ProfilerRange], launches: Sequence[Launch]) -> st
 
 def flops(counters: dict[str, float]) -> float:
     """Returns the floating-point operations outside tensor cores, NaN if none of their counters was recorded."""
-    known = [counters[name] * each for name, each in FLOPS.items() if name in counters]
-    return sum(known) if known else float("nan")
+    products = [counters[name] * each for name, each in FLOPS.items() if name in counters]
+    return sum(products) if products else float("nan")
 
 
 def _over_ranks(parts: Sequence[RankCounters], _: Options) -> Table:

@@ -25,7 +25,7 @@ from ..rank import (
     per_rank,
     percentage,
     rank_column,
-    texts,
+    text_column,
 )
 from .attribution import BY_MARK, BY_ORDER, Attribution, attribution, by_mark
 
@@ -60,7 +60,7 @@ def _table(rank: RankTrace, options: Options) -> Table:
     columns = [
         rank_column(rank.rank, count),
         Column("graph", "", np.arange(count)),
-        texts("api", calls.name.take(call[example])),
+        text_column("api", calls.name.take(call[example])),
         Column("launches", "", launches),
         Column("activities", "", np.bincount(found.graph, minlength=count) // np.maximum(launches, 1)),
         microseconds("span", np.bincount(of_launch, spans, count)),
@@ -166,7 +166,7 @@ def _by_place(rank: RankTrace, found: _Launches, ops: list[Attribution], note: s
         rank_column(rank.rank, count),
         Column("graph", "", keys[:, 0]),
         Column("place", "", keys[:, 1]),
-        texts("name", activities.name.take(shown)),
+        text_column("name", activities.name.take(shown)),
         Column("device", "", activities.device[shown]),
         Column("stream", "", activities.stream[shown]),
         Column("count", "", often),

@@ -11,11 +11,11 @@ from ..rank import (
     Options,
     RankTrace,
     Table,
-    began_ns,
+    first_start_ns,
     microseconds,
     per_rank,
     rank_column,
-    texts,
+    text_column,
 )
 from .op_kinds import OpKinds, op_kinds
 
@@ -27,7 +27,7 @@ class OpDeviceTime:
     """For each op the device time (ns) of its own activities and of those of its subtree, and the latter's number."""
 
     tree: Tree
-    own: Int64
+    self_time: Int64
     subtree: Int64
     count: Int64
 
@@ -38,8 +38,8 @@ def device_time_of_ops(linked: LinkedTrace, tree: Tree | None = None) -> OpDevic
     tree = tree or op_tree(ops)
     launched = np.flatnonzero(activities.op_row >= 0)
     op_row, duration = activities.op_row[launched], (activities.end - activities.start)[launched]
-    own, count = group_sums(op_row, duration, len(ops)), group_sums(op_row, 1, len(ops))
-    return OpDeviceTime(tree, own, tree.subtree_sums(own), tree.subtree_sums(count))
+    self_time, count = group_sums(op_row, duration, len(ops)), group_sums(op_row, 1, len(ops))
+    return OpDeviceTime(tree, self_time, tree.subtree_sums(self_time), tree.subtree_sums(count))
 
 
 def _table(rank: RankTrace, _: Options) -> Table:
@@ -51,10 +51,10 @@ def _table(rank: RankTrace, _: Options) -> Table:
     columns = [
         rank_column(rank.rank, len(rows)),
         Column("op", "", ops.id[rows]),
-        texts("name", ops.name.take(rows)),
+        text_column("name", ops.name.take(rows)),
         Column("thread", "", ops.thread[rows]),
-        microseconds("start", ops.start[rows] - began_ns(rank.linked)),
-        microseconds("self", device_time.own[rows]),
+        microseconds("start", ops.start[rows] - first_start_ns(rank.linked)),
+        microseconds("self", device_time.self_time[rows]),
         microseconds("subtree", device_time.subtree[rows]),
         Column("count", "", device_time.count[rows]),
     ]
@@ -66,7 +66,7 @@ def _by_name(rank: RankTrace, device_time: OpDeviceTime, rows: Int64, note: str)
     names = rank.linked.ops.name
     kinds = op_kinds(device_time.tree, rows, names.codes)
     order, sums = _sums(device_time, kinds, rows)
-    columns = [rank_column(rank.rank, len(order)), texts("name", names.take(kinds.row[order])), *sums]
+    columns = [rank_column(rank.rank, len(order)), text_column("name", names.take(kinds.row[order])), *sums]
     return Table(f"{NAME}_by_name", "Device time per op name", columns, note)
 
 
@@ -77,8 +77,8 @@ def _by_shape(rank: RankTrace, device_time: OpDeviceTime, rows: Int64, note: str
     first = kinds.row[order]
     columns = [
         rank_column(rank.rank, len(order)),
-        texts("name", names.take(first)),
-        texts("shape", shapes.take(first)),
+        text_column("name", names.take(first)),
+        text_column("shape", shapes.take(first)),
         *sums,
     ]
     return Table(f"{NAME}_by_shape", "Device time per op name and input shapes", columns, note)
@@ -93,7 +93,7 @@ def _sums(device_time: OpDeviceTime, kinds: OpKinds, rows: Int64) -> tuple[Int64
     order = np.argsort(-subtree, kind="stable")
     return order, [
         Column("ops", "", kinds.count()[order]),
-        microseconds("self", kinds.total(device_time.own[rows])[order]),
+        microseconds("self", kinds.total(device_time.self_time[rows])[order]),
         microseconds("subtree", subtree[order]),
         Column("count", "", kinds.total_once(device_time.count[rows])[order]),
     ]

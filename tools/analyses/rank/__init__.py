@@ -6,7 +6,6 @@ from .annotations import (
     op_path as op_path,
     with_modules as with_modules,
 )
-from .began import began_ns as began_ns
 from .captures import (
     KERNEL as KERNEL,
     Capture as Capture,
@@ -23,6 +22,7 @@ from .classes import (
     covered_time as covered_time,
     intervals_of as intervals_of,
 )
+from .first_start import first_start_ns as first_start_ns
 from .graph_alone import activity_rows as activity_rows, rank_of_graph as rank_of_graph
 from .intervals import (
     Intervals as Intervals,
@@ -54,5 +54,5 @@ from .table import (
     microseconds as microseconds,
     percentage as percentage,
     rank_column as rank_column,
-    texts as texts,
+    text_column as text_column,
 )

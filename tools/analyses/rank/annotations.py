@@ -29,17 +29,17 @@ def with_modules(linked: LinkedTrace) -> LinkedTrace:
     if linked.activities.module is not None or not len(linked.ops):
         return linked
     ops, calls, activities = linked.ops, linked.calls, linked.activities
-    code, texts = _annotations(linked)
-    of_ops = Categorical(np.append(code, -1).astype(np.int32), texts)
+    code, paths = _annotations(linked)
+    of_ops = Categorical(np.append(code, -1).astype(np.int32), paths)
     return replace(
         linked,
-        ops=_with_texts(ops, of_ops.take(np.arange(len(ops)))),
-        calls=_with_texts(calls, of_ops.take(calls.op_row)),
-        activities=_with_texts(activities, of_ops.take(activities.op_row)),
+        ops=_with_module_column(ops, of_ops.take(np.arange(len(ops)))),
+        calls=_with_module_column(calls, of_ops.take(calls.op_row)),
+        activities=_with_module_column(activities, of_ops.take(activities.op_row)),
     )
 
 
-def _with_texts(table: TableT, module: Categorical) -> TableT:
+def _with_module_column(table: TableT, module: Categorical) -> TableT:
     return replace(table, module=module, python_function=Categorical.nulls(len(module)))
 
 

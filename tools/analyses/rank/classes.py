@@ -27,7 +27,7 @@ class ActivityClass(IntEnum):
         return self.name.lower()
 
 
-LABELS = tuple(one.label for one in ActivityClass)
+LABELS = tuple(activity_class.label for activity_class in ActivityClass)
 
 
 def activity_classes(activities: Activities) -> Codes:
@@ -51,7 +51,7 @@ def covered_time(activities: Activities, chosen: Bool, spans: Intervals, device:
     rows = np.flatnonzero(chosen)
     running = rows_by_number(rows, activities.device) if device is not None else {}
     spans_by_device = rows_of_each(device) if device is not None else {None: np.arange(len(covered))}
-    for number, own in spans_by_device.items():
+    for number, span_rows in spans_by_device.items():
         ran = intervals_of(activities).take(rows if number is None else running.get(number, rows[:0]))
-        covered[own] = covered_until(spans.end[own], *ran) - covered_until(spans.start[own], *ran)
+        covered[span_rows] = covered_until(spans.end[span_rows], *ran) - covered_until(spans.start[span_rows], *ran)
     return covered

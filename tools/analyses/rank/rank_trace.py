@@ -15,8 +15,8 @@ from ....schema.progress import OnProgress, unseen
 from ....schema.traces import NEVER
 from ...replay import Replay, replay
 from .annotations import with_modules
-from .began import began_ns
 from .captures import Capture
+from .first_start import first_start_ns
 from .recorded import Allocations, Recorded, read_recorded
 from .shapes import op_shapes
 from .table import Table, concat
@@ -162,5 +162,5 @@ def read_rank(
 
 def _within(allocations: Allocations, linked: LinkedTrace) -> Allocations:
     """Returns the allocations between the first start and the last end on the host of a part of a trace."""
-    first, last = began_ns(linked), max(int(table.end.max(initial=NEVER)) for table in (linked.ops, linked.calls))
+    first, last = first_start_ns(linked), max(int(table.end.max(initial=NEVER)) for table in (linked.ops, linked.calls))
     return allocations.where((allocations.time >= first) & (allocations.time <= last))
