@@ -175,7 +175,7 @@ TESTED_BY = {
         tools/generate/simulation/waiting tools/generate/writing/chrome tools/generate/writing/device_trace
         tools/generate/writing/files tools/generate/writing/host_arguments tools/generate/writing/host_trace
         tools/generate/writing/identity tools/generate/writing/kineto_args tools/generate/writing/kineto_ops
-        tools/generate/writing/python_rows tools/generate/writing/shown tools/generate/writing/truth
+        tools/generate/writing/python_rows tools/generate/writing/recorded_activities tools/generate/writing/truth
     """,
     "tools/inputs/test_pairs.py": """
         tools/inputs/kinds tools/inputs/one_pair tools/inputs/recognise tools/inputs/trace_files

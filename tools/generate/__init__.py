@@ -23,6 +23,6 @@ from .writing import (
     Rows as Rows,
     correlation as correlation,
     identify as identify,
-    shown as shown,
+    is_recorded as is_recorded,
     write_traces as write_traces,
 )

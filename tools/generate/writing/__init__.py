@@ -3,4 +3,4 @@
 from .chrome import Rows as Rows
 from .files import RankFiles as RankFiles, write_traces as write_traces
 from .identity import correlation as correlation, identify as identify
-from .shown import shown as shown
+from .recorded_activities import is_recorded as is_recorded

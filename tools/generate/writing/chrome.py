@@ -25,7 +25,7 @@ class Rows(NamedTuple):
         """Returns a time as it is written; where that is in whole µs, starts and lengths are cut, each by itself."""
         return ns - ns % 1000 if self.whole_us else ns
 
-    def complete(self, category: str, name: str, place: str, start: int, end: int, args: str) -> str:
+    def complete(self, category: str, name: str, place: str, start: int, end: int, *, args: str) -> str:
         """Returns a row for what lasts from `start` to `end`; `place` as from place(), `args` without their braces."""
         return (
             f'{{"ph": "X", "cat": "{category}", "name": {json.dumps(name)}, {place}, '

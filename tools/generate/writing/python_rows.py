@@ -32,5 +32,7 @@ def python_rows(run: RankRun, who: Identity, rows: Rows, calls: int) -> Iterator
         for name in (*islice(cycle(FRAMES), calls - 1), called):
             number += 1
             args = f'"Python parent id": {caller}, "Python id": {number}, "Ev Idx": {len(ops) + number - 1}'
-            yield rows.complete("python_function", name, at, rows.cut(ops.start[row]), rows.cut(ops.end[row]), args)
+            yield rows.complete(
+                "python_function", name, at, rows.cut(ops.start[row]), rows.cut(ops.end[row]), args=args
+            )
             caller = str(number)
