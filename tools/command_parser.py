@@ -106,8 +106,8 @@ class CommandParser(argparse.ArgumentParser):
         outputs, inputs = (_files(options, names) for names in (WRITTEN, READ))
         for output in outputs:
             if same := next((path for path in inputs if path.samefile(output)), None):
-                also = "" if same == output else f", {same}"
-                self.error(f"{output} is an input{also}: give another name for the output")
+                linked_name = "" if same == output else f", {same}"
+                self.error(f"{output} is an input{linked_name}: give another name for the output")
 
     def _short_usage(self) -> str:
         named = self._input and (self._input if self._most == 1 else f"{self._input} ...")
@@ -136,8 +136,8 @@ class CommandParser(argparse.ArgumentParser):
             if word == "--":
                 return
             if name.startswith("--") and name not in actions:
-                shown = [option for option, action in actions.items() if action.help != argparse.SUPPRESS]
-                self.error(f"unknown option {name}{nearest(name, shown, listed=False)}")
+                visible_options = [option for option, action in actions.items() if action.help != argparse.SUPPRESS]
+                self.error(f"unknown option {name}{nearest(name, visible_options, listed=False)}")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         # Python 3.10 checks the empty list of a missing positional, too

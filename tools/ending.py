@@ -35,8 +35,8 @@ def ended_by_signals(name: str) -> Iterator[None]:
 
     def stop(number: int, _: object) -> NoReturn:
         asked.append(number)
-        for one in SIGNALS:
-            signal.signal(one, signal.SIG_IGN)
+        for each in SIGNALS:
+            signal.signal(each, signal.SIG_IGN)
         raise KeyboardInterrupt
 
     told, telling = socket.socketpair()

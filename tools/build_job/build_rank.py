@@ -73,9 +73,9 @@ def build_rank(task: RankTask) -> RankResult:
     """Builds one rank's graph, unless the earlier one still is what would come out. Reports every failure, raises none."""
     try:
         with _hashed_beside(task) as inputs:
-            if task.earlier and _holds(task.earlier, task, inputs()):
+            if task.earlier and _is_current(task.earlier, task, inputs()):
                 return RankResult(task.earlier, unchanged=True)
-            return _built(task, inputs)
+            return _build(task, inputs)
     except Exception as error:
         return RankResult(failed(task, error))
 
@@ -106,7 +106,7 @@ def _hashed_beside(task: RankTask) -> Iterator[Callable[[], Inputs]]:
 
 def is_up_to_date(task: RankTask) -> bool:
     """Returns whether the earlier graph still is what would come out."""
-    return task.earlier is not None and _holds(task.earlier, task, _inputs(task))
+    return task.earlier is not None and _is_current(task.earlier, task, _inputs(task))
 
 
 def _inputs(task: RankTask, is_given_up: Callable[[], bool] = lambda: False) -> Inputs:
@@ -119,19 +119,19 @@ def _states(task: RankTask) -> dict[str, tuple[int, ...]]:
     return {name: state_of(task.folder / name) for name in (task.pair.device, task.pair.host) if name}
 
 
-def _holds(earlier: RankSummary, task: RankTask, inputs: Inputs) -> bool:
+def _is_current(earlier: RankSummary, task: RankTask, inputs: Inputs) -> bool:
     """Returns whether the earlier graph is still there and was built from the same files."""
     if (earlier.status, earlier.device, earlier.host, earlier.notes) != (BUILT, *inputs, task.pair.notes):
         return False
     return is_unchanged(task.graph, earlier.graph)
 
 
-def _built(task: RankTask, inputs: Callable[[], Inputs]) -> RankResult:
+def _build(task: RankTask, inputs: Callable[[], Inputs]) -> RankResult:
     with workspace_in(task.graph.parent):
-        return _built_in(task, inputs)
+        return _build_in_workspace(task, inputs)
 
 
-def _built_in(task: RankTask, inputs: Callable[[], Inputs]) -> RankResult:
+def _build_in_workspace(task: RankTask, inputs: Callable[[], Inputs]) -> RankResult:
     pair, linked = task.pair, linked_rank(task)
     contents = inputs()
     stage_done()

@@ -14,9 +14,9 @@ from ...schema.errors import DataError
 from ...schema.io import open_input, open_output
 from ...schema.linked import LinkReport
 from ..rank_rows import rank_rows
-from ..summary_lines import titled
+from ..summary_lines import summary_line
 from .build_options import BuildOptions
-from .cross_rank import mark_of, named
+from .cross_rank import mark_of, ranks_in_words
 from .rank_comms import RankComms
 
 BUILT = "built"
@@ -91,7 +91,7 @@ class BuildReport(msgspec.Struct):
         for rank in self.ranks:
             if rank.status == FAILED:
                 by_error[rank.error].append(rank.rank)
-        return self.failures + [f"{named(ranks)}: {error}" for error, ranks in by_error.items()]
+        return self.failures + [f"{ranks_in_words(ranks)}: {error}" for error, ranks in by_error.items()]
 
     @property
     def all_notes(self) -> list[str]:
@@ -170,7 +170,7 @@ def _dropped(ranks: Iterable[RankSummary]) -> Iterator[str]:
             by_reason[reason].append(f"{count} of rank {rank.rank}")
     for reason, counts in sorted(by_reason.items()):
         more = f" and {len(counts) - RANKS_SHOWN} more ranks" if len(counts) > RANKS_SHOWN else ""
-        yield titled("dropped", f"{reason}: {', '.join(counts[:RANKS_SHOWN])}{more}")
+        yield summary_line("dropped", f"{reason}: {', '.join(counts[:RANKS_SHOWN])}{more}")
 
 
 def _row(rank: RankSummary, status: str, most_kernels: int) -> tuple[str, ...]:

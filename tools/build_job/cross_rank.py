@@ -11,7 +11,7 @@ from ..rank_rows import absent_ranks
 from .rank_comms import PRIME, GroupSummary, RankComms
 
 Recorded = TypeVar("Recorded", bound=Hashable)
-NAMED = 60
+LONGEST_LIST = 60
 """Characters of a list of ranks that are shown."""
 UNRECEIVED = "rank {0} sends {2} × {3} that rank {1} does not receive"
 UNSENT = "rank {1} receives {2} × {3} that rank {0} did not send"
@@ -30,7 +30,7 @@ class Findings(NamedTuple):
 
     disagreements: list[Disagreement]
     notes: list[str]
-    known: dict[int, dict[Group, Group]]
+    group_names: dict[int, dict[Group, Group]]
 
 
 def verify(ranks: Mapping[int, RankComms], world_size: int) -> Findings:
@@ -38,16 +38,18 @@ def verify(ranks: Mapping[int, RankComms], world_size: int) -> Findings:
     members: dict[Group, dict[int, GroupSummary]] = defaultdict(dict)
     present = sorted(ranks)
     used = [{summary.group: summary.common for summary in ranks[rank].groups} for rank in present]
-    names = dict(zip(present, recognised(used), strict=True))
+    group_names = dict(zip(present, recognised(used), strict=True))
     for rank in present:
         for summary in ranks[rank].groups:
-            members[names[rank][summary.group]][rank] = summary
+            members[group_names[rank][summary.group]][rank] = summary
     disagreements: list[Disagreement] = []
     for group, summaries in sorted(members.items()):
         disagreements += _in_group(group, summaries, ranks)
-    disagreements += _orders(ranks, names, {group for disagreement in disagreements for group in disagreement.groups})
+    disagreements += _orders(
+        ranks, group_names, {group for disagreement in disagreements for group in disagreement.groups}
+    )
     disagreements += [*_messages(ranks), *_overlapping(ranks)]
-    return Findings(disagreements, _notes(ranks, members, world_size), names)
+    return Findings(disagreements, _notes(ranks, members, world_size), group_names)
 
 
 def _in_group(
@@ -69,7 +71,7 @@ def _silent(
     silent = sorted((set(ranks_of(group.ranks)) & set(ranks)) - set(summaries))
     if silent:
         rank, summary = next(iter(summaries.items()))
-        what = f"{named(silent)} issued no collective, rank {rank} {summary.collectives}"
+        what = f"{ranks_in_words(silent)} issued no collective, rank {rank} {summary.collectives}"
         yield Disagreement((rank, silent[0]), (group,), what)
 
 
@@ -80,10 +82,10 @@ def _deviating(
     ranks_by_value: dict[Recorded, list[int]] = defaultdict(list)
     for rank, value in recorded_by_rank.items():
         ranks_by_value[value].append(rank)
-    common, *rest = sorted(ranks_by_value.items(), key=lambda item: (-len(item[1]), item[1]))
-    for deviating, (rank, *alike) in rest:
-        as_well = f" (as for {named(alike)})" if alike else ""
-        yield Disagreement((common[1][0], rank), groups, what(common[0], deviating) + as_well)
+    common_value, *deviating_values = sorted(ranks_by_value.items(), key=lambda item: (-len(item[1]), item[1]))
+    for deviating, (rank, *alike) in deviating_values:
+        as_well = f" (as for {ranks_in_words(alike)})" if alike else ""
+        yield Disagreement((common_value[1][0], rank), groups, what(common_value[0], deviating) + as_well)
 
 
 def _against_numbers(group: Group, summaries: Mapping[int, GroupSummary]) -> Iterator[Disagreement]:
@@ -129,15 +131,15 @@ def _splits(group: Group, summaries: Mapping[int, GroupSummary]) -> Iterator[Dis
 
 
 def _orders(
-    ranks: Mapping[int, RankComms], names: Mapping[int, Mapping[Group, Group]], disagreeing: set[Group]
+    ranks: Mapping[int, RankComms], group_names: Mapping[int, Mapping[Group, Group]], disagreeing: set[Group]
 ) -> Iterator[Disagreement]:
     """Yields ranks that issue the collectives of two groups in another order; not of groups that differ already."""
     digests_by_groups: dict[tuple[Group, Group], dict[int, str]] = defaultdict(dict)
     for rank, comms in sorted(ranks.items()):
         for first, second, digest in comms.orders:
-            digests_by_groups[names[rank][comms.groups[first].group], names[rank][comms.groups[second].group]][rank] = (
-                digest
-            )
+            digests_by_groups[
+                group_names[rank][comms.groups[first].group], group_names[rank][comms.groups[second].group]
+            ][rank] = digest
     for groups, digests in sorted(digests_by_groups.items()):
         if groups[0] < groups[1] and not disagreeing & set(groups):
             yield from _deviating(groups, digests, lambda common, deviating: "issued in another order")
@@ -155,9 +157,9 @@ def _messages(ranks: Mapping[int, RankComms]) -> Iterator[Disagreement]:
             way, _, content = message.partition(" ")
             source, target = map(int, way.split(">"))
             unmatched[source, target].append(what.format(source, target, count, content))
-    for pair, texts in sorted(unmatched.items()):
+    for pair, sentences in sorted(unmatched.items()):
         if set(pair) <= set(ranks):
-            yield Disagreement(pair, (), "; ".join(texts))
+            yield Disagreement(pair, (), "; ".join(sentences))
 
 
 def _overlapping(ranks: Mapping[int, RankComms]) -> Iterator[Disagreement]:
@@ -212,7 +214,7 @@ def mark_of(kernels: int, most_kernels: int) -> str:
     return "MISSING" if share == 0 else "LOW" if share < 0.5 else "note" if share < 0.8 else ""
 
 
-def named(ranks: Sequence[int]) -> str:
+def ranks_in_words(ranks: Sequence[int]) -> str:
     """Returns ranks in words, a long list cut.
 
     >>> named([3]), named([0, 1, 2, 5])
@@ -226,4 +228,4 @@ def _listed(ranks: Sequence[int]) -> str:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= NAMED else text[:NAMED] + "…"
+    return text if len(text) <= LONGEST_LIST else text[:LONGEST_LIST] + "…"

@@ -14,7 +14,7 @@ from .build_rank import RankResult, RankTask, failed, pickled
 from .build_report import RankSummary, content_of
 from .job_plan import JobPlan
 
-ALONE = "communications without a partner, as computation"
+WITHOUT_PARTNER = "communications without a partner, as computation"
 RESIZED = "communications of uneven size, given one size on all members"
 
 
@@ -31,7 +31,7 @@ def finish_rank(task: FinishTask) -> RankResult:
     build, plan = task.task, task.plan
     try:
         if build.options.target == ASTRA_SIM:
-            graph = compute_instead(pickle.loads(pickled(build).read_bytes()), plan.alone)
+            graph = compute_instead(pickle.loads(pickled(build).read_bytes()), plan.unpartnered)
             graph = order_collectives(resize_communication(graph, plan.sizes), plan.order)
         else:
             # one that was up to date stands in its place
@@ -41,9 +41,9 @@ def finish_rank(task: FinishTask) -> RankResult:
         changes = graph.changes or TargetChanges()
         if plan.sizes:
             changes.counts[RESIZED] = len(plan.sizes)
-        if plan.alone:
-            changes.counts[ALONE] = len(plan.alone)
-            changes.remarks.append(f"{len(plan.alone)} {ALONE}")
+        if plan.unpartnered:
+            changes.counts[WITHOUT_PARTNER] = len(plan.unpartnered)
+            changes.remarks.append(f"{len(plan.unpartnered)} {WITHOUT_PARTNER}")
         return RankResult(
             msgspec.structs.replace(
                 task.summary,

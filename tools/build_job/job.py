@@ -67,6 +67,20 @@ class BuiltJob(NamedTuple):
     stale: list[str]
 
 
+class _Build(NamedTuple):
+    """A build at work: the folders with the traces, for the output, and for what is made meanwhile; what to build of each
+    rank, and how tasks run.
+    """
+
+    source: Path
+    target: Path
+    made: Path
+    options: BuildOptions
+    window: Window
+    run: Runner
+    progress: Progress
+
+
 def build(
     inputs: Path | Sequence[Path],
     output_dir: Path,
@@ -93,7 +107,7 @@ def build(
         source,
         lambda path: path.parent == target and bool(OUTPUT.fullmatch(path.name)),
         progress,
-        among=() if is_folder else paths,
+        paths=() if is_folder else paths,
         allow_mismatch=allow_mismatch,
         otherwise="let --allow-mismatch number them by process",
     )
@@ -107,11 +121,12 @@ def build(
         # what a worker of a cluster makes after its build was stopped is nobody's
         made = waiting / os.urandom(4).hex()
         made.mkdir()
-        tasks = _tasks(source, target, made, pairs, options, window, earlier)
+        work = _Build(source, target, made, options, window, run, progress)
+        tasks = _tasks(work, pairs, earlier)
         graphs = {rank: task.graph for rank, task in tasks.items()}
         _refuse_replacing_inputs(target, graphs.values(), source, pairs)
-        results = _first_step(tasks, run, progress)
-        network, groups = _finish(made, results, tasks, earlier, run, progress)
+        results = _first_step(work, tasks)
+        network, groups = _finish(work, tasks, results, earlier)
         ranks = [results[rank].summary for rank in sorted(results)]
         report = BuildReport(
             this_tool(),
@@ -144,30 +159,23 @@ def _refuse_replacing_inputs(target: Path, graphs: Iterable[Path], source: Path,
             raise RequestError(f"{path} is a trace, not of a build: rename it, or give another folder for the output")
 
 
-def _tasks(
-    source: Path,
-    target: Path,
-    made: Path,
-    pairs: Pairs,
-    options: BuildOptions,
-    window: Window,
-    reported: BuildReport | None,
-) -> dict[int, RankTask]:
+def _tasks(work: _Build, pairs: Pairs, reported: BuildReport | None) -> dict[int, RankTask]:
     """Returns the task of each rank."""
+    options = work.options
     earlier = {rank.rank: rank for rank in reported.ranks} if reported else {}
     ranks = tuple(sorted(pair.rank for pair in pairs.ranks))
-    graphs = {rank: graph_path(target, ranks, rank, options.target) for rank in ranks}
+    graphs = {rank: graph_path(work.target, ranks, rank, options.target) for rank in ranks}
     tasks = {
         pair.rank: RankTask(
-            folder=source,
+            folder=work.source,
             pair=pair,
             graph=graphs[pair.rank],
-            waiting=made / graphs[pair.rank].name,
+            waiting=work.made / graphs[pair.rank].name,
             # the file of a job in GOAL is written from generic graphs
             options=dataclasses.replace(options, target=GENERIC) if options.target == GOAL else options,
             ranks=ranks,
             earlier=earlier.get(pair.rank),
-            window=window,
+            window=work.window,
         )
         for pair in pairs.ranks
     }
@@ -177,26 +185,21 @@ def _tasks(
     return tasks
 
 
-def _first_step(tasks: dict[int, RankTask], run: Runner, progress: Progress) -> dict[int, RankResult]:
+def _first_step(work: _Build, tasks: dict[int, RankTask]) -> dict[int, RankResult]:
     """Builds each rank by itself."""
     results: dict[int, RankResult] = {}
     lists: dict[RankList, RankList] = {}
-    stages = Stages(progress, "building ranks", BUILD_STAGES * len(tasks))
-    with closing(run(build_rank, list(tasks.values()), stages.on_progress)) as outcomes:
+    stages = Stages(work.progress, "building ranks", BUILD_STAGES * len(tasks))
+    with closing(work.run(build_rank, list(tasks.values()), stages.on_progress)) as outcomes:
         for built, (task, outcome) in enumerate(outcomes, 1):
             stages.reached(BUILD_STAGES * built)
             result = outcome if isinstance(outcome, RankResult) else RankResult(failed(task, outcome))
-            results[task.pair.rank] = _sharing(result, lists)
+            results[task.pair.rank] = _with_shared_lists(result, lists)
     return results
 
 
 def _finish(
-    made: Path,
-    results: dict[int, RankResult],
-    tasks: dict[int, RankTask],
-    earlier: BuildReport | None,
-    run: Runner,
-    progress: Progress,
+    work: _Build, tasks: dict[int, RankTask], results: dict[int, RankResult], earlier: BuildReport | None
 ) -> tuple[Network | None, FileContent | None]:
     """Runs the second step: group numbers, and for simulators one order of communication, for ranks that lack them.
 
@@ -220,8 +223,8 @@ def _finish(
                 msgspec.structs.replace(results[rank].summary, status=FAILED, graph=None, error=str(error))
             )
         return None, None
-    write_groups(str(made / GROUPS), plan.numbers)
-    groups = content_of(made / GROUPS, GROUPS)
+    write_groups(str(work.made / GROUPS), plan.numbers)
+    groups = content_of(work.made / GROUPS, GROUPS)
     # a rank that was built now has numbered its groups by itself, one that is up to date has the numbers of the earlier
     # build
     finished = unchanged if earlier and earlier.groups == groups else set[int]()
@@ -234,14 +237,14 @@ def _finish(
     network = plan.network if plan.network.transfers else None
     if not finishing:
         return network, groups
-    with closing(run(finish_rank, finishing, unseen)) as outcomes:
-        for task, outcome in progress(outcomes, "finishing ranks", len(finishing), "rank"):
+    with closing(work.run(finish_rank, finishing, unseen)) as outcomes:
+        for task, outcome in work.progress(outcomes, "finishing ranks", len(finishing), "rank"):
             result = outcome if isinstance(outcome, RankResult) else RankResult(failed(task.task, outcome))
             results[task.task.pair.rank] = result
     return network, groups
 
 
-def _sharing(result: RankResult, lists: dict[RankList, RankList]) -> RankResult:
+def _with_shared_lists(result: RankResult, lists: dict[RankList, RankList]) -> RankResult:
     """Returns the result with equal lists of ranks shared through `lists`: thousands of ranks know the same ones."""
     if result.communicates is None:
         return result
@@ -263,7 +266,7 @@ def _compare_ranks(report: BuildReport, tasks: dict[int, RankTask]) -> None:
 
     @lru_cache(maxsize=2)
     def issued(rank: int) -> list[Issued]:
-        names = findings.known[rank]
+        names = findings.group_names[rank]
         return [
             call._replace(group=call.group and names.get(call.group)) for call in issued_by(linked_rank(tasks[rank]))
         ]

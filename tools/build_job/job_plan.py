@@ -35,7 +35,7 @@ class JobPlan(NamedTuple):
     """What one rank's graph has to keep: ids of communication without partners, sizes by id, ids in the common order."""
 
     numbers: dict[RankList, int]
-    alone: list[int]
+    unpartnered: list[int]
     sizes: dict[int, int]
     order: list[int]
 
@@ -60,9 +60,9 @@ def plan_job(communicated: Mapping[int, Communicates]) -> Plan:
     present = sorted(communicated)
     issued = settled([communicated[rank].summary for rank in present])
     unmatched_nodes = unmatched(issued)
-    remaining = [_leaving_out(entries, set(without)) for entries, without in zip(issued, unmatched_nodes, strict=True)]
+    remaining = [_without_nodes(entries, set(nodes)) for entries, nodes in zip(issued, unmatched_nodes, strict=True)]
     columns = zip(present, unmatched_nodes, common_sizes(remaining), common_order(remaining), strict=True)
-    plans = {rank: JobPlan(numbers, without, sizes, order) for rank, without, sizes, order in columns}
+    plans = {rank: JobPlan(numbers, unpartnered, sizes, order) for rank, unpartnered, sizes, order in columns}
     return Plan(plans, numbers, fitted_network(list(_transfers(remaining))))
 
 
@@ -78,7 +78,7 @@ def _transfers(issued: Sequence[Sequence[CommunicationEntry]]) -> Iterator[Trans
             yield Transfer(kind if kind >= 0 else MESSAGE, count, size, length)
 
 
-def _leaving_out(issued: Sequence[CommunicationEntry], nodes: set[int]) -> list[CommunicationEntry]:
+def _without_nodes(issued: Sequence[CommunicationEntry], nodes: set[int]) -> list[CommunicationEntry]:
     """Returns a rank's entries without those of some nodes; what followed one of them follows what that one followed."""
     kept, new_row, followed_by = list[CommunicationEntry](), dict[int, int](), dict[int, set[int]]()
     for number, entry in enumerate(issued):

@@ -26,13 +26,13 @@ class PairRecorder:
         self._host: HostTrace | None = None
 
     @cached_property
-    def wanted(self) -> bool:
+    def records_this_rank(self) -> bool:
         """Whether this rank is one of those to record. The rank may be known only when training has begun."""
         return self._ranks is None or this_rank(self._torch) in self._ranks
 
     def begin(self) -> None:
         """Begins a window, right before the profiler does."""
-        if not self.wanted:
+        if not self.records_this_rank:
             return
         self.drop()
         self._window += 1
@@ -48,7 +48,7 @@ class PairRecorder:
 
     def keep(self, profiler: Any) -> None:
         """Keeps both traces of the window that has ended, and says where they are."""
-        if self.wanted and not self._window:
+        if self.records_this_rank and not self._window:
             raise DataError("no host trace: give the handler to the profiler as execution_trace_observer, too")
         if not self._host:
             return

@@ -124,13 +124,15 @@ class Recorder:
         with suppress(*hidden):
             with training_goes_on(self._give_up):
                 self._finish()
-                is_short = not error and bool(self._boundaries) and self.steps <= self._first and self._pairs.wanted
+                is_short = (
+                    not error and bool(self._boundaries) and self.steps <= self._first and self._pairs.records_this_rank
+                )
             if is_short:
                 warn(f"no complete step was recorded: {_too_short(self.steps, self._first)}", stacklevel=3)
 
     def _enter_step(self) -> None:
         for boundary, cross in self._boundaries:
-            if boundary == self.steps and self._pairs.wanted:
+            if boundary == self.steps and self._pairs.records_this_rank:
                 cross()
         if self._recording:
             step = self._torch.profiler.record_function(f"ProfilerStep#{self.steps}")

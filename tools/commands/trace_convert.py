@@ -10,7 +10,7 @@ from ...schema.choices import GOAL, TARGETS, WHOLE_JOB, InputsOutputs, Promotion
 from ...schema.io import folder_beside
 from ..command import print_json, progress_bar, run_command, step
 from ..command_parser import CommandParser, OptionGroup, output_as, without_leading_word
-from ..summary_lines import format_counts, titled
+from ..summary_lines import format_counts, summary_line
 
 if TYPE_CHECKING:
     from ...schema.graph import ConvertReport
@@ -126,9 +126,9 @@ def _convert(options: argparse.Namespace) -> None:
         print_json({**dataclasses.asdict(report), "target": changes.counts})
     log.info(summary(report))
     for change, count in changes.counts.items():
-        log.info(titled("target", f"{change}: {count:g}"))
+        log.info(summary_line("target", f"{change}: {count:g}"))
     for remark in (*linked.report.remarks, *changes.remarks):
-        log.info(titled("note", remark))
+        log.info(summary_line("note", remark))
 
 
 def _work(report: "ConvertReport") -> str:
@@ -136,9 +136,9 @@ def _work(report: "ConvertReport") -> str:
     lacking = report.kernels_without_work
     count = report.kernels_with_work + sum(lacking.values())
     shares = f"of {report.kernels_with_work} of {count} computing activities known, {report.time_with_work_pct:.1f} % of their time"
-    shown = [f"{number} of {name}" for name, number in list(lacking.items())[:OPS_SHOWN]]
+    op_counts = [f"{number} of {name}" for name, number in list(lacking.items())[:OPS_SHOWN]]
     more = ["…"] * (len(lacking) > OPS_SHOWN)
-    return f"{shares}; not {', '.join(shown + more)}" if shown else shares
+    return f"{shares}; not {', '.join(op_counts + more)}" if op_counts else shares
 
 
 def _remedies() -> dict[str, str]:
@@ -157,19 +157,19 @@ def summary(report: "ConvertReport") -> str:
     folded = f"{report.folded_slices} host slices into their neighbours, {report.zero_length_ops} ops without length"
     gaps = f"{report.gaps_us:.1f} µs of launch latency and gaps kept, {report.overlap_us:.1f} µs of overlap trimmed"
     lines = [
-        titled("nodes", f"{report.nodes}: {report.host_slices} on the host, {report.activities} activities"),
-        titled("edges", edges),
-        titled("folded", folded),
-        titled("device", gaps),
+        summary_line("nodes", f"{report.nodes}: {report.host_slices} on the host, {report.activities} activities"),
+        summary_line("edges", edges),
+        summary_line("folded", folded),
+        summary_line("device", gaps),
     ]
     for cause, count in report.delays.items():
         share = 100 * report.delays_us[cause] / max(report.span_us, 1e-3)
         beside = f", {share:.1f} % of the run" if share > NOTEWORTHY_PCT else ""
         in_all = f"{count} {cause}, {report.delays_us[cause]:.1f} µs in all"
-        lines.append(titled("delays", in_all + beside + _remedies().get(cause, "")))
+        lines.append(summary_line("delays", in_all + beside + _remedies().get(cause, "")))
     lines += format_counts("dropped", report.dropped)
     if report.kernels_with_work or report.kernels_without_work:
-        lines.append(titled("work", _work(report)))
+        lines.append(summary_line("work", _work(report)))
     unknown = {
         "communications of unknown type kept as computation": report.unknown_communications,
         "communications of unknown dtype, taken as one byte an element": report.unknown_dtypes,

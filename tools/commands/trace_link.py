@@ -9,7 +9,7 @@ from ...schema.errors import RequestError
 from ...schema.io import folder_beside
 from ..command import print_json, progress_bar, run_command, step
 from ..command_parser import CommandParser, output_as, without_leading_word
-from ..summary_lines import format_counts, titled
+from ..summary_lines import format_counts, summary_line
 from .window_options import add_modules_option, add_window_options, window_of
 
 if TYPE_CHECKING:
@@ -133,9 +133,12 @@ def summary(linked: "LinkedTrace") -> str:
     share = f"{report.matched} of {report.host_ops} host ops matched by {report.matched_by}, agreement {report.agreement_pct:g} %"
     device_only = f"{report.device_ops} from the device trace alone"
     linked_to = f"{report.linked} of {report.activities} linked to a launch call, {report.calls} calls"
-    lines = [titled("host ops", share if report.matched_by else device_only), titled("activities", linked_to)]
+    lines = [
+        summary_line("host ops", share if report.matched_by else device_only),
+        summary_line("activities", linked_to),
+    ]
     if report.activities:
-        lines.append(titled("machine", in_words(linked.info.machine)))
+        lines.append(summary_line("machine", in_words(linked.info.machine)))
     lines += format_counts("waits", report.waits) + format_counts("noted", report.noted)
     lines += format_counts("guessed", report.guessed) + format_counts("dropped", report.dropped)
-    return "\n".join([*lines, *(titled("note", remark) for remark in report.remarks)])
+    return "\n".join([*lines, *(summary_line("note", remark) for remark in report.remarks)])

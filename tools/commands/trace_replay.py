@@ -24,7 +24,7 @@ from ..replay import (
     describe,
     describe_simulated,
     replay_ranks,
-    simulated,
+    simulate_ranks,
     summarise,
     why_not_one_job,
     write_timeline,
@@ -77,7 +77,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
 
 def _replay(arguments: argparse.Namespace) -> None:
-    paths = [path for given in arguments.inputs for path in _graphs(given)]
+    paths = [path for source in arguments.inputs for path in _graphs(source)]
     graphs = [_read(path) for path in progress(paths, "reading", unit="graph")]
     for remark in (remark for graph in graphs for remark in graph.remarks):
         log.warning(f"{NAME}: note: {remark}")
@@ -90,10 +90,10 @@ def _replay(arguments: argparse.Namespace) -> None:
         )
     with _naming(paths):
         if arguments.simulator:
-            found = simulated(graphs)
-            print_json(msgspec.to_builtins(found)) if arguments.json else print_text(describe_simulated(found))
+            outcome = simulate_ranks(graphs)
+            print_json(msgspec.to_builtins(outcome)) if arguments.json else print_text(describe_simulated(outcome))
             return
-        scale = [one._replace(peaks=dict(arguments.peaks)) for one in arguments.scale]
+        scale = [change._replace(peaks=dict(arguments.peaks)) for change in arguments.scale]
         check_names(graphs, scale)
         with step("replay"):
             replayed = replay_ranks(graphs, scale)

@@ -29,7 +29,7 @@ from ..report import (
     report_text,
     write_csv,
 )
-from ..summary_lines import titled
+from ..summary_lines import summary_line
 from ..terminal import print_text
 from .analysis_options import add_analysis_options, options_of
 from .scale_options import add_scale_options
@@ -145,15 +145,15 @@ def _report(arguments: argparse.Namespace) -> None:
         page = render(report).encode("utf-8", "replace")
         with open_output(arguments.output) as stream:
             stream.write(page)
-        log.info(titled("page", f"{arguments.output}, {len(page) / 1e6:.1f} MB"))
+        log.info(summary_line("page", f"{arguments.output}, {len(page) / 1e6:.1f} MB"))
     if arguments.perfetto:
         ranks = report.ranks["rank"]
         for rank in ranks:
             path = overlay_path(arguments.perfetto, int(rank), len(ranks) > 1)
-            log.info(titled("perfetto", f"{path}, for https://ui.perfetto.dev"))
+            log.info(summary_line("perfetto", f"{path}, for https://ui.perfetto.dev"))
     if arguments.csv:
         write_csv(report.tables.values(), arguments.csv)
-        log.info(titled("tables", f"{arguments.csv}, {len(report.tables)} files"))
+        log.info(summary_line("tables", f"{arguments.csv}, {len(report.tables)} files"))
     if arguments.json:
         print_tables(report.tables.values())
     elif not (arguments.output or arguments.csv or arguments.perfetto):

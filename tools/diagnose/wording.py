@@ -9,7 +9,7 @@ from .findings import WRONG, Finding
 PLACES_SHOWN = 4
 
 
-def joined(findings: Iterable[Finding]) -> list[Finding]:
+def merge_findings(findings: Iterable[Finding]) -> list[Finding]:
     """Equal findings of several processes as one; what is wrong comes first."""
     by_text: dict[tuple[str, str, str], Finding] = {}
     for finding in findings:

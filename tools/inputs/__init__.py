@@ -22,6 +22,7 @@ from .trace_files import (
     Trace as Trace,
     TraceFiles as TraceFiles,
     find_traces as find_traces,
+    list_counts as list_counts,
     rank_in_name as rank_in_name,
 )
 from .wrong_kind import (

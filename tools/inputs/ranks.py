@@ -14,7 +14,7 @@ from typing import NamedTuple
 from ...schema.errors import DataError
 from ...schema.io import open_input
 from ..rank_rows import ranges
-from .trace_files import Trace, listing
+from .trace_files import Trace, list_names, names_of
 
 PIECE, LONGEST_SIGN = 1 << 20, 64
 COMMUNICATION = re.compile(
@@ -113,12 +113,12 @@ def _check_one_job(devices: Sequence[Trace], communicates: Communicates, allow_m
     unknown = of_process.pop(None, [])
     if unknown:
         raise DataError(
-            f"{_names(unknown)}: tell neither rank nor process; name them …rank<N>.json, or give one of them"
+            f"{names_of(unknown)}: tell neither rank nor process; name them …rank<N>.json, or give one of them"
         )
     windows = next((traces for traces in of_process.values() if len(traces) > 1), [])
     if windows:
         raise DataError(
-            f"{_names(windows)}: record no rank and are of one process, {windows[0].pid}: windows or copies of one recording, "
+            f"{names_of(windows)}: record no rank and are of one process, {windows[0].pid}: windows or copies of one recording, "
             f"not ranks; {_one_of(windows, 'window')}"
         )
     if not (allow_mismatch or all(map(communicates, devices))):
@@ -140,15 +140,15 @@ def _without_rank(rankless: Sequence[Trace], devices: Sequence[Trace]) -> Iterat
 
 def _of_one_rank(several: Mapping[int, Sequence[Trace]]) -> Iterator[str]:
     """Yields a line for all ranks with as many traces of one kind: of one process, of several, or of unknown ones."""
-    alike: dict[tuple[int, str], list[int]] = defaultdict(list)
+    ranks_by_case: dict[tuple[int, str], list[int]] = defaultdict(list)
     for rank, same_rank in several.items():
         processes = {trace.pid for trace in same_rank}
         kind = "" if None in processes else "window" if len(processes) == 1 else "run"
-        alike[len(same_rank), kind].append(rank)
-    for (count, kind), ranks in alike.items():
+        ranks_by_case[len(same_rank), kind].append(rank)
+    for (count, kind), ranks in ranks_by_case.items():
         same_rank = several[ranks[0]]
         plural, each, more = ("s", " each", ", …") if len(ranks) > 1 else ("", "", "")
-        names = f"({_names(same_rank) if kind == 'window' else _with_processes(same_rank)}{more})"
+        names = f"({names_of(same_rank) if kind == 'window' else _with_processes(same_rank)}{more})"
         traces = f"rank{plural} {ranges(ranks)}: {count} device traces"
         yield {
             "window": f"{traces} of one process{each} {names}: windows or copies of one recording; {_one_of(same_rank, kind)}",
@@ -165,9 +165,5 @@ def _one_of(traces: Sequence[Trace], what: str) -> str:
     return f"give those of one {what} alone, in a folder of their own or to trace-link"
 
 
-def _names(traces: Sequence[Trace]) -> str:
-    return listing([trace.name for trace in traces])
-
-
 def _with_processes(traces: Sequence[Trace]) -> str:
-    return listing([trace.name if trace.pid is None else f"{trace.name} of process {trace.pid}" for trace in traces])
+    return list_names([trace.name if trace.pid is None else f"{trace.name} of process {trace.pid}" for trace in traces])

@@ -135,13 +135,13 @@ class _Rank:
 
     def _write_rows(self) -> None:
         ops, calls, activities, shift = self.trace.ops, self.trace.calls, self.trace.activities, self.clock.shift_ns
-        name = self._texts(ops.name)
+        name = self._text_ids(ops.name)
         times = ops.start + shift, ops.end + shift
         self._insert("ops", ops.process, ops.thread, name, *times, ops.annotation, ops.rf_id)
-        name = self._texts(calls.name)
+        name = self._text_ids(calls.name)
         times = calls.start + shift, calls.end + shift
         self._insert("calls", calls.process, calls.thread, name, *times, calls.correlation)
-        named = self._texts(activities.name), self._texts(activities.category)
+        named = self._text_ids(activities.name), self._text_ids(activities.category)
         times = activities.start + shift, activities.end + shift
         self._insert("activities", activities.device, activities.stream, *named, *times, activities.correlation)
 
@@ -160,7 +160,7 @@ class _Rank:
             part = [column[begin : begin + ROWS_AT_A_TIME].tolist() for column in (*lead, *columns)]
             self.connection.executemany(f"INSERT INTO {table} VALUES ({placeholders})", zip(*part, strict=True))
 
-    def _texts(self, column: Categorical) -> Int64:
+    def _text_ids(self, column: Categorical) -> Int64:
         """Returns the ids of the texts, which are added where they are new."""
         self.connection.executemany("INSERT OR IGNORE INTO text (text) VALUES (?)", ((text,) for text in column.table))
         query = "SELECT id FROM text WHERE text = ?"

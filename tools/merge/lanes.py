@@ -95,13 +95,13 @@ class Lanes:
         threads = list(self._threads)
         for row in np.flatnonzero(depth).tolist():
             lane = Lane(threads[thread[row]], int(depth[row]))
-            shown = self.numbers.setdefault(lane, self.end)
-            self.of_row[int(number[row])] = shown
-            self._starts.setdefault(lane.thread, {})[int(start[row])] = shown
+            lane_number = self.numbers.setdefault(lane, self.end)
+            self.of_row[int(number[row])] = lane_number
+            self._starts.setdefault(lane.thread, {})[int(start[row])] = lane_number
 
 
-def _times(texts: list[bytes]) -> Int64:
+def _times(numbers: list[bytes]) -> Int64:
     try:
-        return nanoseconds(np.array(texts).astype(np.float64).tolist())
+        return nanoseconds(np.array(numbers).astype(np.float64).tolist())
     except (ValueError, InexactTime):
-        return exact_times(texts).ns
+        return exact_times(numbers).ns

@@ -39,7 +39,7 @@ from .simulator_rules import (
     Simulated as Simulated,
     SimulatedRank as SimulatedRank,
     describe_simulated as describe_simulated,
-    simulated as simulated,
+    simulate_ranks as simulate_ranks,
     simulated_ends as simulated_ends,
 )
 from .summary import (

@@ -30,12 +30,12 @@ from ...schema.columns import (
 from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph
 from .device_room import Problem, ends_with_limited_slots
-from .host_collectives import ends, meet_on_hosts
+from .host_collectives import host_collective_ends, meet_on_hosts
 from .node_class import NodeClass
 from .rank_clocks import on_one_clock
 from .rendezvous import MatchedNodes, rendezvous
 from .scaling import Scale
-from .workload import Workload, gather, scaled
+from .workload import Workload, gather, scale_workload
 
 log = logging.getLogger("execgraph")
 
@@ -157,7 +157,7 @@ def replays(graphs: Sequence[ExecutionGraph], changes: Iterable[Sequence[Scale]]
 
 
 def _replayed(work: Workload, members: MatchedNodes, scale: Sequence[Scale]) -> Replay:
-    work = scaled(work, scale) if scale else work
+    work = scale_workload(work, scale) if scale else work
     schedule = _schedule(work, members)
     end = schedule.end_ns[schedule.finish_row]
     # a member of a collective occupies its stream from its own arrival on
@@ -179,7 +179,7 @@ def _schedule(work: Workload, members: MatchedNodes) -> Schedule:
     finish_row[several] = np.arange(first_several, count)
     last = np.flatnonzero(finish_row[members.row] >= first_several)
     last = last[np.argsort(members.row[last], kind="stable")]
-    hosts = ends(work, host_row, host_matched, count)
+    hosts = host_collective_ends(work, host_row, host_matched, count)
     finish_row[host_row] = hosts.finish_row
     source = np.concatenate((finish_row[work.source], members.row, nodes + members.matched[last], hosts.source))
     target = np.concatenate((work.target, nodes + members.matched, finish_row[members.row[last]], hosts.target))
@@ -241,9 +241,9 @@ def earliest_ends(order: Rows, problem: Problem) -> Int64:
     in_order = np.argsort(position[target], kind="stable")
     end, delay = _numbers(cost), lag + cost[target]
     for before, row, after in zip(*(_numbers(column[in_order]) for column in (source, target, delay)), strict=True):
-        ends = end[before] + after
-        if ends > end[row]:
-            end[row] = ends
+        end_after = end[before] + after
+        if end_after > end[row]:
+            end[row] = end_after
     return np.array(end, np.int64)
 
 

@@ -38,7 +38,7 @@ class Simulated(msgspec.Struct, frozen=True):
     worst_error_pct: float
 
 
-def simulated(graphs: Sequence[ExecutionGraph]) -> Simulated:
+def simulate_ranks(graphs: Sequence[ExecutionGraph]) -> Simulated:
     """Returns when the simulator finishes each rank. O((n + e) log n).
 
     Raises DataError for a graph of another target, or with a cycle.

@@ -204,7 +204,7 @@ def _rank_columns(graph: ExecutionGraph, lane: Int64) -> Columns:
     )
 
 
-def scaled(work: Workload, scale: Sequence[Scale]) -> Workload:
+def scale_workload(work: Workload, scale: Sequence[Scale]) -> Workload:
     """Returns the measured workload with changed durations.
 
     Nodes that wait for a slot of their device then do so in the replay, instead of for as long as measured.

@@ -8,7 +8,7 @@ import msgspec
 from ...converter.scaling import GroupRole, Grown, ScalePlan
 from ...converter.targets import GIB
 from ...schema.graph import CollectiveType
-from ..summary_lines import titled
+from ..summary_lines import summary_line
 
 LARGEST_NUMBER = 2_147
 """ASTRA-sim begins the stream numbers of a group at a million times its number, in 32 bits."""
@@ -109,7 +109,7 @@ def _notes(plan: ScalePlan, is_simulated: bool) -> Iterator[str]:
 def lines(report: ScaleReport) -> Iterator[str]:
     """Yields the report for people; groups that are alike in a line."""
     kept = report.ranks - len(report.removed)
-    yield titled("ranks", f"{report.ranks} -> {report.ranks_then}, {report.copies} copies of {kept}")
+    yield summary_line("ranks", f"{report.ranks} -> {report.ranks_then}, {report.copies} copies of {kept}")
     alike = defaultdict[tuple[object, ...], list[GroupLine]](list)
     for group in report.groups:
         alike[group.group.partition(", ")[2], group.joined, group.members, group.members_then].append(group)
@@ -121,13 +121,13 @@ def lines(report: ScaleReport) -> Iterator[str]:
             if first.joined
             else "in each copy"
         )
-        yield titled("group", f"{first.group}{more_groups}; {became}")
+        yield summary_line("group", f"{first.group}{more_groups}; {became}")
     of_kind = defaultdict[tuple[object, ...], list[LengthLine]](list)
     for length in report.lengths:
         of_kind[length.collective, length.members, length.members_then, length.fitted_to].append(length)
     for same in of_kind.values():
-        yield titled("lengths", _length_text(same))
-    yield titled("written", f"{report.ranks_then} graphs, {report.nodes:,} nodes, {report.bytes / 1e6:,.1f} MB")
+        yield summary_line("lengths", _length_text(same))
+    yield summary_line("written", f"{report.ranks_then} graphs, {report.nodes:,} nodes, {report.bytes / 1e6:,.1f} MB")
 
 
 def _length_text(same: Sequence[LengthLine]) -> str:
