@@ -28,16 +28,16 @@ SHORTEST_PATTERN, RAREST_PATTERN = 2, 2
 """The least kernels and occurrences of a pattern that is marked."""
 
 
-def overlay_events(rank: RankTrace, options: Options | None = None) -> Iterator[bytes]:
+def overlay_events(rank: RankTrace, options: Options) -> Iterator[bytes]:
     """Returns all events to add to the rank's device trace."""
     return itertools.chain(
         counter_events(rank, options), memory_events(rank), critical_path_events(rank), pattern_events(rank, options)
     )
 
 
-def counter_events(rank: RankTrace, options: Options | None = None) -> Iterator[bytes]:
+def counter_events(rank: RankTrace, options: Options) -> Iterator[bytes]:
     """Yields a counter track for each stream's queue and each kind of copy, on the process of its device."""
-    for counter in counters_of(rank, (options or Options()).queue_limit):
+    for counter in counters_of(rank, options.queue_limit):
         name = counter.name + (f" stream {counter.stream}" if counter.stream != ALL_STREAMS else " (GB/s)")
         head = f'{{"ph":"C","name":{orjson.dumps(name).decode()},"pid":{counter.device},"ts":'
         for time, value in zip(counter.series.time.tolist(), counter.series.value.tolist(), strict=True):
@@ -101,12 +101,12 @@ def _covered(linked: LinkedTrace) -> dict[int, Intervals]:
     return {number: union(Intervals(start[rows], end[rows])) for number, rows in rows_of_each(thread).items()}
 
 
-def pattern_events(rank: RankTrace, options: Options | None = None) -> Iterator[bytes]:
+def pattern_events(rank: RankTrace, options: Options) -> Iterator[bytes]:
     """Yields a mark over each operator that launched one of the `top` patterns of recurring kernels, by device time.
 
     Marks are named by the pattern's number, 1 for the longest total time, on a track of their own for each thread.
     """
-    options, linked = options or Options(), rank.linked
+    linked = rank.linked
     pattern_occurrences = occurrences(linked, options.operator, options.longest_pattern)
     patterns = patterns_of(pattern_occurrences, linked)
     number = _numbers(patterns, pattern_times(pattern_occurrences, patterns, linked), options.top)

@@ -17,7 +17,7 @@ from ..summary_lines import format_counts, summary_line
 from ..workers import in_processes, on_cluster
 from .argument_types import count, positive
 from .goal_options import add_goal_options, goal_lines, goal_of
-from .trace_convert import add_graph_options
+from .trace_convert import add_graph_options, graph_options
 from .window_options import add_modules_option, add_window_options, window_of
 
 if TYPE_CHECKING:
@@ -132,12 +132,7 @@ def _run(options: argparse.Namespace) -> int:
         check_simulators_read(options.output)
     begun = time.monotonic()
     conversion = BuildOptions(
-        target=options.target,
-        promote=options.promote,
-        io=options.io,
-        live_bytes=options.live_bytes,
-        inferred=not options.no_inferred,
-        host=not options.no_host,
+        **graph_options(options),
         whole_groups=options.incomplete_groups == "keep",
         goal=options.goal,
         roofline=options.roofline,
@@ -202,7 +197,3 @@ def _changes(ranks: Sequence["RankSummary"]) -> Counter[str]:
     if changes[WIDEST]:
         changes[WIDEST] = max(int(rank.target.get(WIDEST, 0)) for rank in ranks)
     return +changes
-
-
-if __name__ == "__main__":
-    main()

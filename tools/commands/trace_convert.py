@@ -4,11 +4,10 @@ import argparse
 import dataclasses
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NoReturn, get_args
+from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
 from ...schema.choices import GOAL, TARGETS, WHOLE_JOB, InputsOutputs, Promotion
-from ...schema.io import folder_beside
-from ..command import print_json, progress_bar, run_command, step
+from ..command import in_workspace, print_json, progress_bar, run_command, step
 from ..command_parser import CommandParser, OptionGroup, output_as, without_leading_word
 from ..summary_lines import format_counts, summary_line
 
@@ -53,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         parser.error("--simulate is a command of its own: trace-replay GRAPH.et")
     if options.target == GOAL:
         parser.error(WHOLE_JOB)
-    run_command(_run, options, "trace-convert")
+    run_command(in_workspace(_convert), options, "trace-convert")
 
 
 def add_graph_options(contents: OptionGroup) -> None:
@@ -80,19 +79,24 @@ def add_graph_options(contents: OptionGroup) -> None:
     contents.add_argument("--no-inferred", action="store_true", help="leave out edges known from timing alone")
 
 
+def graph_options(options: argparse.Namespace) -> dict[str, Any]:
+    """Returns the fields of conversion options that these options give."""
+    return {
+        "target": options.target,
+        "promote": options.promote,
+        "io": options.io,
+        "live_bytes": options.live_bytes,
+        "inferred": not options.no_inferred,
+        "host": not options.no_host,
+    }
+
+
 def _microseconds(text: str) -> int:
     """Returns µs on the command line as ns."""
     value = float(text)
     if not 0 <= value <= 1e6:
         raise argparse.ArgumentTypeError(f"{text} is not between 0 and 1000000")
     return round(value * 1000)
-
-
-def _run(options: argparse.Namespace) -> None:
-    from ...schema.columns import workspace_in
-
-    with workspace_in(folder_beside(options.output)):
-        _convert(options)
 
 
 def _convert(options: argparse.Namespace) -> None:
@@ -108,12 +112,7 @@ def _convert(options: argparse.Namespace) -> None:
     with reading(options.comm_groups, InputKind.GROUPS, by_option):
         groups = read_groups(options.comm_groups) if options.comm_groups else None
     chosen = Options(
-        target=options.target,
-        promote=options.promote,
-        io=options.io,
-        live_bytes=options.live_bytes,
-        inferred=not options.no_inferred,
-        host=not options.no_host,
+        **graph_options(options),
         shortest_slice=options.shortest_slice,
         delays=not options.no_delays,
     )

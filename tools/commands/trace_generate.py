@@ -147,7 +147,3 @@ def _summary(run: Run, makespans: dict[str, int]) -> dict[str, object]:
         "makespan_ns": run.makespan_ns,
         "makespans_ns": makespans,
     }
-
-
-if __name__ == "__main__":
-    main()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from ...schema.errors import RequestError
 from ...schema.io import folder_beside
-from ..command import print_json, progress_bar, run_command, step
+from ..command import in_workspace, print_json, progress_bar, run_command, step
 from ..command_parser import CommandParser, output_as, without_leading_word
 from ..summary_lines import format_counts, summary_line
 from .window_options import add_modules_option, add_window_options, window_of
@@ -64,14 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         parser.error(
             "a host trace and a device trace are linked, of one process; trace-build builds all ranks of a folder"
         )
-    run_command(_run, options, NAME)
-
-
-def _run(options: argparse.Namespace) -> None:
-    from ...schema.columns import workspace_in
-
-    with workspace_in(folder_beside(options.output)):
-        _link(options)
+    run_command(in_workspace(_link), options, NAME)
 
 
 def _link(options: argparse.Namespace) -> None:

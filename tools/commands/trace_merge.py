@@ -77,7 +77,3 @@ def summary(report: MergeReport) -> str:
     ]
     lines += format_counts("skipped", report.skipped) + [summary_line("note", note) for note in report.notes]
     return "\n".join([*lines, f"{len(report.ranks)} ranks merged into {report.output}"])
-
-
-if __name__ == "__main__":
-    main()

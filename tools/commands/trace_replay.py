@@ -11,12 +11,11 @@ from typing import NoReturn
 import msgspec
 
 from ...converter.targets import ASTRA_SIM
-from ...schema.columns import workspace_in
 from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph
-from ...schema.io import STANDARD_STREAM, folder_beside
+from ...schema.io import STANDARD_STREAM
 from ...schema.traces import integer
-from ..command import print_json, progress, run_command, step
+from ..command import in_workspace, print_json, progress, run_command, step
 from ..command_parser import CommandParser, output_as
 from ..inputs import InputKind, instead_of_folder, reading
 from ..replay import (
@@ -68,12 +67,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     arguments = parser.parse_args(argv)
     if arguments.simulator and (arguments.output or arguments.scale):
         parser.error("--simulator plays the run as it was; leave --timeline and --scale out")
-    run_command(_run, arguments, NAME)
-
-
-def _run(arguments: argparse.Namespace) -> None:
-    with workspace_in(folder_beside(arguments.output or STANDARD_STREAM)):
-        _replay(arguments)
+    run_command(in_workspace(_replay), arguments, NAME)
 
 
 def _replay(arguments: argparse.Namespace) -> None:

@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import NoReturn
 
 from ...converter.ranks import ranks_of
-from ...schema.columns import workspace_in
-from ...schema.io import STANDARD_STREAM, folder_beside, open_output
+from ...schema.io import STANDARD_STREAM, open_output
 from ...schema.optional import require
 from ..analyses import ANALYSES, Options, read_captures
-from ..command import progress, run_command
+from ..command import in_workspace, progress, run_command
 from ..command_parser import CommandParser, output_as
 from ..inputs import InputKind, reading
 from ..report import (
@@ -54,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         parser.error("traces are looked at before they are read; give files or a folder, not stdin")
     if arguments.perfetto == STANDARD_STREAM:
         parser.error("--perfetto writes files, not stdout")
-    run_command(_run, arguments, NAME)
+    run_command(in_workspace(_report), arguments, NAME)
 
 
 def _parser() -> CommandParser:
@@ -111,14 +110,9 @@ def _sources(paths: list[Path], ranks: tuple[int, ...] | None) -> Sources:
     return sources if ranks is None else of_ranks(sources, ranks)
 
 
-def _run(arguments: argparse.Namespace) -> None:
+def _report(arguments: argparse.Namespace) -> None:
     if arguments.output:
         require("report", "--output")
-    with workspace_in(folder_beside(arguments.output or STANDARD_STREAM)):
-        _report(arguments)
-
-
-def _report(arguments: argparse.Namespace) -> None:
     if arguments.diff:
         before, after = (_sources([path], arguments.ranks) for path in arguments.diff)
         report = report_on_diff(before, after, progress, window_of(arguments), arguments.modules)

@@ -123,7 +123,3 @@ def _run(arguments: argparse.Namespace) -> None:
     log.info(f"{time.monotonic() - begun:.1f} s; see {arguments.output / REPORT}")
     if (arguments.output / ASTRA_SIM_FILES).is_dir():
         log.info(summary_line("simulate", simulator_command(arguments.output, report.ranks_then)))
-
-
-if __name__ == "__main__":
-    main()

@@ -19,7 +19,6 @@ from .simulation import (
     simulate as simulate,
 )
 from .writing import (
-    RankFiles as RankFiles,
     Rows as Rows,
     correlation as correlation,
     identify as identify,

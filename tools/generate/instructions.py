@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 COMPUTATION, COMMUNICATION, MEMORY, HOST = "computation", "communication", "memory", "host"
+ITEM_BYTES = {"float": 4, "long int": 8}
 
 
 class Tensor(NamedTuple):

@@ -135,15 +135,12 @@ def _by_rank(trace: Trace) -> tuple[Hashable, ...]:
     return (trace.rank,)
 
 
-def _by_process_and_rank(trace: Trace) -> tuple[Hashable, ...]:
-    return trace.pid, trace.rank
-
-
-def _by_process_and_folder(trace: Trace) -> tuple[Hashable, ...]:
-    return trace.pid, PurePosixPath(trace.name).parent
-
-
-KEYS = (_by_process_and_rank, _by_process_and_folder, _by_process, _by_rank)
+KEYS: tuple[Key, ...] = (
+    lambda trace: (trace.pid, trace.rank),
+    lambda trace: (trace.pid, PurePosixPath(trace.name).parent),
+    _by_process,
+    _by_rank,
+)
 """What the two traces of one process share, strongest first; a key that holds None is none."""
 
 

@@ -17,22 +17,22 @@ def report_text(report: Report) -> str:
     return "\n\n".join([*parts, *(["\n".join(["Not in this run", *missing])] if missing else [])])
 
 
-def as_text(table: Table, rows: int = ROWS) -> str:
-    """Returns the title, the note, and the first `rows` rows of a table."""
+def as_text(table: Table) -> str:
+    """Returns the title, the note, and the first ROWS rows of a table."""
     lines = [in_one_line(table.title + (f" ({table.note})" if table.note else ""))]
     if len(table):
-        lines += _grid([_cells(column, rows) for column in table.columns])
-    if len(table) > rows:
-        lines.append(f"  … {len(table) - rows:,} more rows")
+        lines += _grid([_cells(column) for column in table.columns])
+    if len(table) > ROWS:
+        lines.append(f"  … {len(table) - ROWS:,} more rows")
     return "\n".join(lines)
 
 
-def _cells(column: Column, rows: int) -> list[str]:
+def _cells(column: Column) -> list[str]:
     """Returns the heading and the cells of a column, all of one width; numbers to the right, texts to the left."""
     if isinstance(column.values, list):
-        cells = [heading(column.name, column.unit), *map(_shortened, column.values[:rows])]
+        cells = [heading(column.name, column.unit), *map(_shortened, column.values[:ROWS])]
         return [text.ljust(max(map(len, cells))) for text in cells]
-    values = column.values[:rows].tolist()
+    values = column.values[:ROWS].tolist()
     cells = [heading(column.name, column.unit), *(cell(value, column.name, column.unit) for value in values)]
     return [text.rjust(max(map(len, cells))) for text in cells]
 

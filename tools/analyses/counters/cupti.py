@@ -15,7 +15,6 @@ from ..rank import (
     ActivityClass,
     Analysis,
     Column,
-    Floats,
     Options,
     ProfilerRange,
     RankTrace,
@@ -129,15 +128,14 @@ def _over_ranks(parts: Sequence[RankCounters], _: Options) -> Table:
         Column("op_stack", "", [row.op_stack for row in rows]),
         Column("kernel", "", [row.kernel for row in rows]),
         integers("correlation", [row.correlation for row in rows]),
-        Column("flops", "", _numbers([flops(row.counters) for row in rows])),
-        *(Column(name, "", _numbers([row.counters.get(name, np.nan) for row in rows])) for name in counters),
+        Column("flops", "", np.array([flops(row.counters) for row in rows], np.float64)),
+        *(
+            Column(name, "", np.array([row.counters.get(name, np.nan) for row in rows], np.float64))
+            for name in counters
+        ),
     ]
     notes = [f"rank {part.rank}: {part.note}" for part in parts if part.note and part.note != NO_RANGES]
     return Table(NAME, "CUPTI counters", columns, "; ".join(notes) if rows else NO_RANGES)
-
-
-def _numbers(values: list[float]) -> Floats:
-    return np.array(values, np.float64)
 
 
 NAME = "cupti_counters"

@@ -43,7 +43,6 @@ from .rank_trace import (
     read_rank as read_rank,
 )
 from .recorded import Allocations as Allocations, ProfilerRange as ProfilerRange
-from .shapes import op_shapes as op_shapes
 from .steps import Steps as Steps, steps_of as steps_of
 from .table import (
     BytesColumn as BytesColumn,
