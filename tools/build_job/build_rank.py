@@ -72,7 +72,7 @@ class Inputs(NamedTuple):
 def build_rank(task: RankTask) -> RankResult:
     """Builds one rank's graph, unless the earlier one still is what would come out. Reports every failure, raises none."""
     try:
-        with _hashed_beside(task) as inputs:
+        with _hashed_beside(task) as inputs, workspace_in(task.graph.parent):
             if task.earlier and _is_current(task.earlier, task, inputs()):
                 return RankResult(task.earlier, unchanged=True)
             return _build(task, inputs)
@@ -127,11 +127,6 @@ def _is_current(earlier: RankSummary, task: RankTask, inputs: Inputs) -> bool:
 
 
 def _build(task: RankTask, inputs: Callable[[], Inputs]) -> RankResult:
-    with workspace_in(task.graph.parent):
-        return _build_in_workspace(task, inputs)
-
-
-def _build_in_workspace(task: RankTask, inputs: Callable[[], Inputs]) -> RankResult:
     pair, linked = task.pair, linked_rank(task)
     contents = inputs()
     stage_done()

@@ -220,11 +220,7 @@ def ranks_in_words(ranks: Sequence[int]) -> str:
     >>> named([3]), named([0, 1, 2, 5])
     ('rank 3', 'ranks 0-2, 5')
     """
-    return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {_listed(ranks)}"
-
-
-def _listed(ranks: Sequence[int]) -> str:
-    return _cut(ranks_text(ranks).replace(",", ", "))
+    return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {_cut(ranks_text(ranks).replace(',', ', '))}"
 
 
 def _cut(text: str) -> str:

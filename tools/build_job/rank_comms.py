@@ -23,7 +23,7 @@ from ...converter.building import meaning, peers
 from ...converter.ranks import Group, ranks_of
 from ...schema.columns import ABSENT, ROUNDING, Int64, is_group_start, rows_by_number
 from ...schema.graph import CollectiveType, NodeType
-from ...schema.linked import Activities, Communication, LinkedTrace, Ops
+from ...schema.linked import Communication, LinkedTrace, Ops
 from ...schema.traces import STEP_MARK
 from .issued import Issued, issued_by
 
@@ -98,7 +98,7 @@ def summarise_rank(linked: LinkedTrace) -> RankComms:
         unplaced=sum(not _is_placed(call, linked.info.rank) for call in issued),
         overlapping=_overlapping(linked.ops),
         steps=sum(name.startswith(STEP_MARK) for name in names),
-        kernels=int((activities.category.codes == _code(activities, "kernel")).sum()),
+        kernels=int(activities.category.equal("kernel").sum()),
         devices=len(np.unique(activities.device)),
         streams=len(np.unique(np.stack((activities.device, activities.stream)), axis=1).T),
     )
@@ -248,7 +248,3 @@ def _plain(text: str) -> str:
 
 def _digest(items: Iterable[object]) -> str:
     return hashlib.blake2b(repr(list(items)).encode(), digest_size=8).hexdigest()
-
-
-def _code(activities: Activities, category: str) -> int:
-    return activities.category.table.index(category) if category in activities.category.table else -2

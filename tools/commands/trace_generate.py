@@ -70,9 +70,6 @@ def _parser() -> CommandParser:
     )
     recorded.add_argument("--no-sync-records", action="store_true", help="no cuda_sync rows, as by default in PyTorch")
     recorded.add_argument(
-        "--unresolved-events", action="store_true", help="cuda_sync rows as from CUDA 12.9 on: unresolved"
-    )
-    recorded.add_argument(
         "--scale",
         action="append",
         nargs="+",
@@ -91,8 +88,6 @@ SIZES = {
     "ranks": "ranks",
     "steps": "training steps",
     "layers": "layers of the model",
-    "tokens": "rows of a batch",
-    "hidden": "width of the layers",
 }
 
 
@@ -121,7 +116,6 @@ def _generate(arguments: argparse.Namespace) -> None:
             run,
             arguments.output,
             sync_records=not arguments.no_sync_records,
-            resolved_events=not arguments.unresolved_events,
             stacks=arguments.stacks,
             compress=arguments.gzip,
             makespans=makespans,

@@ -48,17 +48,16 @@ def survey(ranks: Sequence[RankTrace], progress: Progress) -> Survey:
         if unlisted := ends[rank].unlisted:
             notes.append(f"{path}: {unlisted} {MANY_MEMBERS}")
     first, corrections = min(bases.values()), clock_corrections(comparable(ends))
-    clocks = {rank: _clock(base, first, corrections[rank]) for rank, base in bases.items()}
+    clocks = {
+        rank: Clock(base, round((base - first + corrections[rank]) / 1000) * 1000, corrections[rank])
+        for rank, base in bases.items()
+    }
     for rank, path in ranks:
         if abs(shift := clocks[rank].shift_ns) >= FOREVER:
             raise DataError(
                 f"{path}: its clock is {abs(shift) / NS_PER_YEAR:.0f} years from that of other ranks; leave it out"
             )
     return Survey(first, clocks, hosts, notes)
-
-
-def _clock(base: int, first: int, correction: int) -> Clock:
-    return Clock(base, round((base - first + correction) / 1000) * 1000, correction)
 
 
 def _hosts(trace: DeviceTrace) -> frozenset[int]:

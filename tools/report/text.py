@@ -21,7 +21,8 @@ def as_text(table: Table) -> str:
     """Returns the title, the note, and the first ROWS rows of a table."""
     lines = [in_one_line(table.title + (f" ({table.note})" if table.note else ""))]
     if len(table):
-        lines += _grid([_cells(column) for column in table.columns])
+        rows = zip(*(_cells(column) for column in table.columns), strict=True)
+        lines += [f"  {'  '.join(row).rstrip()}" for row in rows]
     if len(table) > ROWS:
         lines.append(f"  … {len(table) - ROWS:,} more rows")
     return "\n".join(lines)
@@ -39,7 +40,3 @@ def _cells(column: Column) -> list[str]:
 
 def _shortened(name: str) -> str:
     return shortened(in_one_line(cell(name)), WIDEST)
-
-
-def _grid(columns: list[list[str]]) -> list[str]:
-    return ["  " + "  ".join(row).rstrip() for row in zip(*columns, strict=True)]

@@ -15,7 +15,6 @@ from ..rank import (
     Column,
     Floats,
     Options,
-    RankTrace,
     Table,
     integers,
     microseconds,
@@ -32,10 +31,6 @@ PARTS_OF_ALL = (
     CollectiveType.ALL_TO_ALL, CollectiveType.GATHER, CollectiveType.SCATTER,
 )  # fmt: skip
 """Collectives of which each member keeps its own part, without sending it."""
-
-
-def _of_rank(rank: RankTrace, _: Options) -> RankCollectives:
-    return collectives_of(rank)
 
 
 def _over_ranks(parts: Sequence[RankCollectives], _: Options) -> Table:
@@ -179,4 +174,4 @@ def _missing_by_group(collectives: Sequence[MatchedCollective], missing: list[li
     return Table(f"{NAME}_missing", "Collectives that a member did not record", columns, note)
 
 
-collectives_over_ranks = Analysis(NAME, _of_rank, _over_ranks)
+collectives_over_ranks = Analysis(NAME, lambda rank, _: collectives_of(rank), _over_ranks)
