@@ -118,7 +118,7 @@ class CommandParser(argparse.ArgumentParser):
 
     def _inputs(self, options: argparse.Namespace) -> list[str]:
         values = [*getattr(options, "named_inputs", ()), *options.inputs]
-        inputs = [path for value in values for path in _expanded(value)]
+        inputs = [path for value in values for path in _expand_wildcards(value)]
         if not inputs and not getattr(options, self._unless, None):
             self.error(f"no input given: name {self._input}, as in: {self._example}")
         if len(inputs) > self._most:
@@ -174,7 +174,7 @@ def _files(options: argparse.Namespace, names: Iterable[str]) -> list[Path]:
     return [path for path in map(Path, paths) if os.path.isfile(path)]  # noqa: PTH113
 
 
-def _expanded(path: str) -> list[str]:
+def _expand_wildcards(path: str) -> list[str]:
     """Returns the files that a pattern matches, in order; the path itself if it is none, or nothing matches."""
     is_pattern = WILDCARDS & set(path) and not Path(path).exists()
     # Path.glob refuses absolute patterns

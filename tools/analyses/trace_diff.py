@@ -46,7 +46,7 @@ class CallTreeNode(NamedTuple):
     name: str
 
 
-class Summary:
+class RunTotals:
     """The sums of one run: count and time by item; count, device time and host time by node of the call tree.
 
     The numbers of the tree's nodes, `nodes`, are shared by the runs that are compared.
@@ -125,7 +125,7 @@ def trace_diff(before: Iterable[RankTrace], after: Iterable[RankTrace]) -> Table
     each module.
     """
     nodes: dict[CallTreeNode, int] = {}
-    a, b = Summary(nodes), Summary(nodes)
+    a, b = RunTotals(nodes), RunTotals(nodes)
     for summary, ranks in ((a, before), (b, after)):
         for rank in ranks:
             summary.add(rank)
@@ -151,7 +151,7 @@ def trace_diff(before: Iterable[RankTrace], after: Iterable[RankTrace]) -> Table
     return Table(NAME, "Trace diff", columns, note, details)
 
 
-def _tree(nodes: dict[CallTreeNode, int], a: Summary, b: Summary, note: str) -> Table:
+def _tree(nodes: dict[CallTreeNode, int], a: RunTotals, b: RunTotals, note: str) -> Table:
     rows = list(_depth_first(nodes))
     sums = np.array([[run.tree.get(node, (0, 0, 0)) for run in (a, b)] for _, node, _ in rows], np.int64)
     counts, device, host = np.moveaxis(sums.reshape(-1, 2, 3), 2, 0)

@@ -28,7 +28,7 @@ from ..inputs import Pair
 from ..workers import stage_done
 from .build_options import BuildOptions
 from .build_report import BUILT, FAILED, FileContent, RankSummary, content_of, is_unchanged
-from .job_plan import Communicates, look_up
+from .job_plan import RankCommunication, look_up
 from .rank_comms import summarise_rank
 
 
@@ -58,7 +58,7 @@ class RankResult(NamedTuple):
 
     summary: RankSummary
     unchanged: bool = False
-    communicates: Communicates | None = None
+    communication: RankCommunication | None = None
 
 
 class Inputs(NamedTuple):
@@ -77,7 +77,7 @@ def build_rank(task: RankTask) -> RankResult:
                 return RankResult(task.earlier, unchanged=True)
             return _build(task, inputs)
     except Exception as error:
-        return RankResult(failed(task, error))
+        return RankResult(failure_summary(task, error))
 
 
 @contextmanager
@@ -141,7 +141,7 @@ def _build(task: RankTask, inputs: Callable[[], Inputs]) -> RankResult:
         graph = lower_for_target(graph, GENERIC, number_groups(to_share.groups))
         graph.write(str(task.waiting))
     else:
-        with open_output(str(pickled(task))) as waiting:
+        with open_output(str(pickle_path(task))) as waiting:
             pickle.dump(graph, waiting)
     summary = RankSummary(
         rank=pair.rank,
@@ -156,10 +156,10 @@ def _build(task: RankTask, inputs: Callable[[], Inputs]) -> RankResult:
         convert=report,
         comms=summarise_rank(linked),
     )
-    return RankResult(summary, communicates=to_share)
+    return RankResult(summary, communication=to_share)
 
 
-def pickled(task: RankTask) -> Path:
+def pickle_path(task: RankTask) -> Path:
     """Returns the file of a graph that is not what simulators read before the second step."""
     return task.waiting.with_suffix(".pickle")
 
@@ -175,7 +175,7 @@ def linked_rank(task: RankTask) -> LinkedTrace:
     return link(host_trace, device_trace, None if pair.records_rank else pair.rank, window=task.window)
 
 
-def failed(task: RankTask, error: Exception) -> RankSummary:
+def failure_summary(task: RankTask, error: Exception) -> RankSummary:
     """Returns what is said of a rank that could not be built: one line, files named by their paths below the folder."""
     pair = task.pair
     if isinstance(error, DataError):

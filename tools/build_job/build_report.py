@@ -159,10 +159,10 @@ def table(ranks: Iterable[RankSummary], unchanged: set[int]) -> str:
     ranks = list(ranks)
     most_kernels = max((rank.comms.kernels for rank in ranks if rank.comms), default=0)
     rows = (_row(rank, UP_TO_DATE if rank.rank in unchanged else rank.status, most_kernels) for rank in ranks)
-    return "\n".join([*rank_rows(HEADINGS, rows, alike=("", "status")), *_dropped(ranks)])
+    return "\n".join([*rank_rows(HEADINGS, rows, alike=("", "status")), *_dropped_lines(ranks)])
 
 
-def _dropped(ranks: Iterable[RankSummary]) -> Iterator[str]:
+def _dropped_lines(ranks: Iterable[RankSummary]) -> Iterator[str]:
     """Yields a line for each reason for which something was dropped: how often on which ranks."""
     by_reason: dict[str, list[str]] = defaultdict(list)
     for rank in ranks:

@@ -10,9 +10,9 @@ from ...converter import lower_for_target
 from ...converter.ranks import compute_instead, order_collectives, resize_communication
 from ...converter.targets import ASTRA_SIM, Target
 from ...schema.graph import ExecutionGraph, TargetChanges
-from .build_rank import RankResult, RankTask, failed, pickled
+from .build_rank import RankResult, RankTask, failure_summary, pickle_path
 from .build_report import RankSummary, content_of
-from .job_plan import JobPlan
+from .job_plan import RankPlan
 
 WITHOUT_PARTNER = "communications without a partner, as computation"
 RESIZED = "communications of uneven size, given one size on all members"
@@ -23,7 +23,7 @@ class FinishTask(NamedTuple):
 
     task: RankTask
     summary: RankSummary
-    plan: JobPlan
+    plan: RankPlan
 
 
 def finish_rank(task: FinishTask) -> RankResult:
@@ -31,7 +31,7 @@ def finish_rank(task: FinishTask) -> RankResult:
     build, plan = task.task, task.plan
     try:
         if build.options.target == ASTRA_SIM:
-            graph = compute_instead(pickle.loads(pickled(build).read_bytes()), plan.unpartnered)
+            graph = compute_instead(pickle.loads(pickle_path(build).read_bytes()), plan.unpartnered)
             graph = order_collectives(resize_communication(graph, plan.sizes), plan.order)
         else:
             # one that was up to date stands in its place
@@ -54,7 +54,7 @@ def finish_rank(task: FinishTask) -> RankResult:
             )
         )
     except Exception as error:
-        return RankResult(failed(build, error))
+        return RankResult(failure_summary(build, error))
 
 
 def graph_path(folder: Path, ranks: tuple[int, ...], rank: int, target: Target) -> Path:

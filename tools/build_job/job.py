@@ -24,7 +24,7 @@ from ...schema.io import fresh_folder, locked, state_of
 from ...schema.progress import OnProgress, Progress, Stages, unseen, unwatched
 from ..inputs import InputKind, Pairs, find_pairs, kind_of
 from .build_options import BuildOptions
-from .build_rank import BUILD_STAGES, RankResult, RankTask, build_rank, failed, is_up_to_date, linked_rank
+from .build_rank import BUILD_STAGES, RankResult, RankTask, build_rank, failure_summary, is_up_to_date, linked_rank
 from .build_report import (
     BUILT,
     FAILED,
@@ -41,7 +41,7 @@ from .finish_rank import FinishTask, finish_rank, graph_path
 from .first_difference import first_difference
 from .goal_job import GOAL_FILE, write_goal_job
 from .issued import Issued, issued_by
-from .job_plan import Communicates, look_up, plan_job
+from .job_plan import RankCommunication, look_up, plan_job
 from .leftovers import GROUPS, LOCK, OUTPUT, REPORT, WAITING, put_all_in_place, remove_half_written, remove_stale
 
 GRAPHS = "graph"
@@ -193,7 +193,7 @@ def _first_step(work: _Build, tasks: dict[int, RankTask]) -> dict[int, RankResul
     with closing(work.run(build_rank, list(tasks.values()), stages.on_progress)) as outcomes:
         for built, (task, outcome) in enumerate(outcomes, 1):
             stages.reached(BUILD_STAGES * built)
-            result = outcome if isinstance(outcome, RankResult) else RankResult(failed(task, outcome))
+            result = outcome if isinstance(outcome, RankResult) else RankResult(failure_summary(task, outcome))
             results[task.pair.rank] = _with_shared_lists(result, lists)
     return results
 
@@ -211,14 +211,14 @@ def _finish(
         return None, None
     if earlier and built == unchanged == {rank.rank for rank in earlier.ranks if rank.status == BUILT}:
         return earlier.network, earlier.groups
-    communicated = {rank: result.communicates for rank, result in results.items() if result.communicates}
+    communication_of = {rank: result.communication for rank, result in results.items() if result.communication}
     for rank in unchanged:
-        communicated[rank] = look_up(ExecutionGraph.read(str(tasks[rank].graph), tensors=False), GENERIC)
+        communication_of[rank] = look_up(ExecutionGraph.read(str(tasks[rank].graph), tensors=False), GENERIC)
     try:
-        plan = plan_job(communicated)
+        plan = plan_job(communication_of)
     except DataError as error:
         # without a common plan no graph can be what the simulator needs
-        for rank in communicated:
+        for rank in communication_of:
             results[rank] = RankResult(
                 msgspec.structs.replace(results[rank].summary, status=FAILED, graph=None, error=str(error))
             )
@@ -228,10 +228,12 @@ def _finish(
     # a rank that was built now has numbered its groups by itself, one that is up to date has the numbers of the earlier
     # build
     finished = unchanged if earlier and earlier.groups == groups else set[int]()
-    finished |= {rank for rank in communicated.keys() - unchanged if _numbers_stand(communicated[rank], plan.numbers)}
+    finished |= {
+        rank for rank in communication_of.keys() - unchanged if _numbers_stand(communication_of[rank], plan.numbers)
+    }
     finishing = [
         FinishTask(tasks[rank], results[rank].summary, plan.ranks[rank])
-        for rank in sorted(communicated)
+        for rank in sorted(communication_of)
         if tasks[rank].options.target == ASTRA_SIM or rank not in finished
     ]
     network = plan.network if plan.network.transfers else None
@@ -239,20 +241,20 @@ def _finish(
         return network, groups
     with closing(work.run(finish_rank, finishing, unseen)) as outcomes:
         for task, outcome in work.progress(outcomes, "finishing ranks", len(finishing), "rank"):
-            result = outcome if isinstance(outcome, RankResult) else RankResult(failed(task.task, outcome))
+            result = outcome if isinstance(outcome, RankResult) else RankResult(failure_summary(task.task, outcome))
             results[task.task.pair.rank] = result
     return network, groups
 
 
 def _with_shared_lists(result: RankResult, lists: dict[RankList, RankList]) -> RankResult:
     """Returns the result with equal lists of ranks shared through `lists`: thousands of ranks know the same ones."""
-    if result.communicates is None:
+    if result.communication is None:
         return result
-    groups = [lists.setdefault(ranks, ranks) for ranks in result.communicates.groups]
-    return result._replace(communicates=result.communicates._replace(groups=groups))
+    groups = [lists.setdefault(ranks, ranks) for ranks in result.communication.groups]
+    return result._replace(communication=result.communication._replace(groups=groups))
 
 
-def _numbers_stand(rank: Communicates, numbers: dict[RankList, int]) -> bool:
+def _numbers_stand(rank: RankCommunication, numbers: dict[RankList, int]) -> bool:
     """Returns whether the rank, which numbered its groups by itself, gave them the numbers of the job."""
     return all(numbers[group] == number for group, number in number_groups(rank.groups).items())
 

@@ -24,14 +24,14 @@ from ...schema.comm_groups import RankList, number_groups
 from ...schema.graph import ExecutionGraph
 
 
-class Communicates(NamedTuple):
+class RankCommunication(NamedTuple):
     """What the second step needs of a rank's graph: rank lists of its groups, for simulators its communication."""
 
     groups: list[RankList]
     summary: CommunicationSummary
 
 
-class JobPlan(NamedTuple):
+class RankPlan(NamedTuple):
     """What one rank's graph has to keep: ids of communication without partners, sizes by id, ids in the common order."""
 
     numbers: dict[RankList, int]
@@ -40,30 +40,30 @@ class JobPlan(NamedTuple):
     order: list[int]
 
 
-def look_up(graph: ExecutionGraph, target: Target) -> Communicates:
+def look_up(graph: ExecutionGraph, target: Target) -> RankCommunication:
     """Returns what other ranks need to know of a graph; for simulators the graph is already one of the job's ranks."""
     summary = communication_summary(graph) if target == ASTRA_SIM else CommunicationSummary(Calls.of([]), [])
-    return Communicates(recorded_groups(graph).lists, summary)
+    return RankCommunication(recorded_groups(graph).lists, summary)
 
 
-class Plan(NamedTuple):
+class JobPlan(NamedTuple):
     """What each rank has to keep, the numbers of all groups, and the network that what was measured fits."""
 
-    ranks: dict[int, JobPlan]
+    ranks: dict[int, RankPlan]
     numbers: dict[RankList, int]
     network: Network
 
 
-def plan_job(communicated: Mapping[int, Communicates]) -> Plan:
+def plan_job(communication_of: Mapping[int, RankCommunication]) -> JobPlan:
     """Returns what the ranks' communication needs. Raises DataError where it contradicts itself."""
-    numbers = number_groups(group for rank in communicated.values() for group in rank.groups)
-    present = sorted(communicated)
-    issued = settled([communicated[rank].summary for rank in present])
+    numbers = number_groups(group for rank in communication_of.values() for group in rank.groups)
+    present = sorted(communication_of)
+    issued = settled([communication_of[rank].summary for rank in present])
     unmatched_nodes = unmatched(issued)
     remaining = [_without_nodes(entries, set(nodes)) for entries, nodes in zip(issued, unmatched_nodes, strict=True)]
     columns = zip(present, unmatched_nodes, common_sizes(remaining), common_order(remaining), strict=True)
-    plans = {rank: JobPlan(numbers, unpartnered, sizes, order) for rank, unpartnered, sizes, order in columns}
-    return Plan(plans, numbers, fitted_network(list(_transfers(remaining))))
+    plans = {rank: RankPlan(numbers, unpartnered, sizes, order) for rank, unpartnered, sizes, order in columns}
+    return JobPlan(plans, numbers, fitted_network(list(_transfers(remaining))))
 
 
 def _transfers(issued: Sequence[Sequence[CommunicationEntry]]) -> Iterator[Transfer]:

@@ -23,7 +23,7 @@ class PairRecorder:
         self._torch, self._destination = torch, destination
         self._ranks = None if ranks is None else frozenset(ranks)
         self._window = 0
-        self._host: HostTrace | None = None
+        self._host: HostTraceObserver | None = None
 
     @cached_property
     def records_this_rank(self) -> bool:
@@ -36,7 +36,7 @@ class PairRecorder:
             return
         self.drop()
         self._window += 1
-        self._host = HostTrace(self._torch)
+        self._host = HostTraceObserver(self._torch)
         if self._torch.cuda.is_available():
             self._torch.cuda.synchronize()  # else the first activities belong to calls that nobody recorded
         self._host.observer.start()
@@ -66,7 +66,7 @@ class PairRecorder:
             host.drop()
 
 
-class HostTrace:
+class HostTraceObserver:
     """An observer that writes the host trace into a folder of its own; Conflict where the process has another one."""
 
     def __init__(self, torch: Any) -> None:

@@ -19,7 +19,7 @@ from .conflicts import Conflict, check_no_other_profiler
 from .destination import Destination
 from .failures import training_goes_on, warn
 from .installed import experimental_config, import_torch
-from .pair_recorder import HostTrace, PairRecorder
+from .pair_recorder import HostTraceObserver, PairRecorder
 
 BY_RANK = "{trace}_rank{rank}"
 
@@ -105,7 +105,7 @@ class Recorder:
             raise Conflict("another capture is open in this process; end its block first")
         check_no_other_profiler(self._torch)
         with suppress(OSError):  # a lack of room for temporary files is warned of when they are written
-            HostTrace(self._torch).drop()
+            HostTraceObserver(self._torch).drop()
         Recorder._open = self
         with training_goes_on(self._give_up):
             self._enter_step()

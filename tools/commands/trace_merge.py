@@ -13,7 +13,7 @@ from ...schema.errors import DataError, RequestError
 from ...schema.progress import Progress
 from ..command import print_json, progress, run_command
 from ..command_parser import CommandParser
-from ..inputs import InputKind, RankTrace, by_rank, find_traces, hosts_of, list_counts, wrong_kind
+from ..inputs import InputKind, RankFile, by_rank, find_traces, hosts_of, list_counts, wrong_kind
 from ..merge import MergeReport, counting, merge_for_counting, merge_for_viewing
 from ..summary_lines import format_counts, summary_line
 
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     run_command(partial(_run, merge), options, NAME)
 
 
-def _run(merge: Callable[[Sequence[RankTrace], str, Progress], MergeReport], options: argparse.Namespace) -> None:
+def _run(merge: Callable[[Sequence[RankFile], str, Progress], MergeReport], options: argparse.Namespace) -> None:
     output = Path(options.output).resolve()
     files = find_traces([Path(path) for path in options.inputs], progress=progress)
     devices, merged = files.devices, [trace for trace in files.merged if Path(trace.name).resolve() != output]

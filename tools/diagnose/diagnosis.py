@@ -45,7 +45,7 @@ def diagnose(paths: Sequence[Path], run: Runner | None = None, progress: Progres
     processes = _processes(files)
     if not processes and not files.failures:
         raise DataError(f"{', '.join(map(str, paths))}: no traces there{list_counts(', but ', files.skipped)}")
-    inspected = _inspected(processes, run or in_turn, progress)
+    inspected = _inspect_all(processes, run or in_turn, progress)
     failures = [Finding(WRONG, [], line, "") for line in files.failures]
     of_processes = [finding for process in inspected for finding in findings_of(process)]
     return Diagnosis(inspected, merge_findings([*failures, *of_processes, *compare(inspected)]), files.skipped)
@@ -94,7 +94,7 @@ def in_parallel_if_large(function: Callable[[ProcessFiles], Inspection], tasks: 
     yield from run(function, tasks)
 
 
-def _inspected(processes: list[ProcessFiles], run: Runner, progress: Progress) -> list[Inspection]:
+def _inspect_all(processes: list[ProcessFiles], run: Runner, progress: Progress) -> list[Inspection]:
     inspections: dict[ProcessFiles, Inspection] = {}
     outcomes = run(inspect, processes)
     for process, outcome in progress(outcomes, "looking into traces", len(processes), "process"):

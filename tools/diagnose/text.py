@@ -27,7 +27,7 @@ def report(diagnosis: Diagnosis, every_process: bool = False) -> str:
         return "\n".join(in_one_line(f"{finding.severity:<6} {in_words(finding)}") for finding in diagnosis.findings)
     lines = [*_table(processes), "", *_versions(processes)]
     groups = [(process.name, process.top_kernels) for process in processes] if every_process else []
-    for title, kernels in [*groups, ("all", _summed(processes))]:
+    for title, kernels in [*groups, ("all", _longest_of_all(processes))]:
         lines += ["", f"longest kernels, {title}", *map(_kernel, kernels)] if kernels else []
     lines += ["", "not in graphs, or without what they need", *_dropped(processes)]
     lines += [f"{count:>12} {kind}, skipped" for kind, count in diagnosis.skipped.items()]
@@ -80,7 +80,7 @@ def _versions(processes: Sequence[Inspection]) -> list[str]:
     ]
 
 
-def _summed(processes: Iterable[Inspection]) -> list[KernelTime]:
+def _longest_of_all(processes: Iterable[Inspection]) -> list[KernelTime]:
     """Returns the longest kernels of all processes, out of the longest of each."""
     count, total = Counter[str](), defaultdict[str, float](float)
     for process in processes:

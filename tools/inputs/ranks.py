@@ -23,10 +23,10 @@ COMMUNICATION = re.compile(
 )
 """What a process records that communicates with others."""
 
-Communicates = Callable[[Trace], bool]
+CommunicationTest = Callable[[Trace], bool]
 
 
-class RankTrace(NamedTuple):
+class RankFile(NamedTuple):
     """The device trace of a rank."""
 
     rank: int
@@ -42,7 +42,7 @@ class AssignedRanks(NamedTuple):
 
 
 def assign_ranks(
-    devices: Sequence[Trace], communicates: Communicates, allow_mismatch: bool = False, otherwise: str = ""
+    devices: Sequence[Trace], communicates: CommunicationTest, allow_mismatch: bool = False, otherwise: str = ""
 ) -> AssignedRanks:
     """Returns the ranks of device traces; a lone one without is rank 0.
 
@@ -67,15 +67,15 @@ def assign_ranks(
     return AssignedRanks(single, [*_without_rank(rankless, devices), *_of_one_rank(several)], notes)
 
 
-def by_rank(devices: Sequence[Trace], host_of: Mapping[str, str]) -> tuple[list[RankTrace], list[str]]:
+def by_rank(devices: Sequence[Trace], host_of: Mapping[str, str]) -> tuple[list[RankFile], list[str]]:
     """Returns device traces by rank, and a line for each that was numbered. Raises DataError if one cannot be used."""
     traces, failures, notes = assign_ranks(devices, communicating(host_of))
     if failures:
         raise DataError("; ".join(failures))
-    return [RankTrace(trace.rank or 0, Path(trace.name)) for trace in traces], notes
+    return [RankFile(trace.rank or 0, Path(trace.name)) for trace in traces], notes
 
 
-def communicating(host_of: Mapping[str, str], folder: Path = Path()) -> Communicates:
+def communicating(host_of: Mapping[str, str], folder: Path = Path()) -> CommunicationTest:
     """Returns a function that says whether a device trace below `folder`, or its host trace, records communication."""
 
     def look(trace: Trace) -> bool:
@@ -105,7 +105,9 @@ def _numbered(devices: Sequence[Trace]) -> list[Trace]:
     return [trace._replace(rank=rank) for rank, trace in enumerate(ordered)]
 
 
-def _check_one_job(devices: Sequence[Trace], communicates: Communicates, allow_mismatch: bool, otherwise: str) -> None:
+def _check_one_job(
+    devices: Sequence[Trace], communicates: CommunicationTest, allow_mismatch: bool, otherwise: str
+) -> None:
     """Raises DataError if traces without a rank are windows of one process, or may be of several jobs."""
     of_process: dict[int | None, list[Trace]] = defaultdict(list)
     for trace in devices:

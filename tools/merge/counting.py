@@ -33,7 +33,7 @@ from ...schema.errors import DataError
 from ...schema.linked import previous_on_stream
 from ...schema.progress import Progress, unwatched
 from ...schema.traces import are_step_marks
-from ..inputs import RankTrace
+from ..inputs import RankFile
 from .report import MergeReport, RankReport
 from .survey import Survey, survey
 
@@ -68,7 +68,7 @@ CREATE INDEX activities_of_device ON activities (rank, device, stream, start_ns)
 """
 
 
-def merge_for_counting(ranks: Sequence[RankTrace], output: str, progress: Progress = unwatched) -> MergeReport:
+def merge_for_counting(ranks: Sequence[RankFile], output: str, progress: Progress = unwatched) -> MergeReport:
     """Writes the database, whole or not at all, with one rank in memory. Raises DataError if a trace cannot be read."""
     job = survey(ranks, progress)
     report = MergeReport(output, notes=[*job.notes])
@@ -104,7 +104,7 @@ def _written_beside(output: str) -> Iterator[sqlite3.Connection]:
 class _Rank:
     """Writes one rank's tables."""
 
-    def __init__(self, connection: sqlite3.Connection, of: RankTrace, job: Survey) -> None:
+    def __init__(self, connection: sqlite3.Connection, of: RankFile, job: Survey) -> None:
         self.connection, self.rank, self.file = connection, of.rank, str(of.path)
         self.clock, self.hosts = job.clocks[of.rank], job.hosts[of.rank]
         self.trace = read_device_trace(str(of.path))

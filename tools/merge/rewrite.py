@@ -49,7 +49,7 @@ class RankRows:
         self._named_threads: dict[Thread, list[Row]] = defaultdict(list)
         self._activity_categories: dict[bytes, bool] = {}
 
-    def rewritten(self, rows: list[Row]) -> bytes:
+    def rewrite(self, rows: list[Row]) -> bytes:
         """Returns the rows as JSON, separated by commas."""
         kept = [new for number, row in enumerate(rows, self.rows) if (new := self._rewrite(row, number)) is not None]
         self.rows += len(rows)

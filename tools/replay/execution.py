@@ -33,7 +33,7 @@ from .device_room import Problem, ends_with_limited_slots
 from .host_collectives import host_collective_ends, meet_on_hosts
 from .node_class import NodeClass
 from .rank_clocks import on_one_clock
-from .rendezvous import MatchedNodes, rendezvous
+from .rendezvous import MatchedNodes, match_nodes
 from .scaling import Scale
 from .workload import Workload, gather, scale_workload
 
@@ -148,15 +148,15 @@ def replay_ranks(graphs: Sequence[ExecutionGraph], scale: Sequence[Scale] = ()) 
 
 def replays(graphs: Sequence[ExecutionGraph], changes: Iterable[Sequence[Scale]]) -> Iterator[Replay]:
     """Yields a replay of the ranks with each of the changes, for which their columns are gathered once."""
-    members = rendezvous(graphs)
+    members = match_nodes(graphs)
     work = on_one_clock(gather(graphs), members)
     if work.missing_dependencies:
         log.warning("warning: ignored dependencies on nodes that the graph lacks: %d", work.missing_dependencies)
     for scale in changes:
-        yield _replayed(work, members, scale)
+        yield _replay_scaled(work, members, scale)
 
 
-def _replayed(work: Workload, members: MatchedNodes, scale: Sequence[Scale]) -> Replay:
+def _replay_scaled(work: Workload, members: MatchedNodes, scale: Sequence[Scale]) -> Replay:
     work = scale_workload(work, scale) if scale else work
     schedule = _schedule(work, members)
     end = schedule.end_ns[schedule.finish_row]
@@ -258,7 +258,7 @@ def _never_ready(work: Workload, stuck: Int64) -> str:
     ranks = np.searchsorted(work.first_row, stuck, side="right") - 1
     by_rank = np.lexsort((ids, ranks))
     firsts = stuck[by_rank][np.unique(ranks[by_rank], return_index=True)[1]]
-    ranks_shown = [_standing(work, row) for row in firsts[:RANKS_NAMED].tolist()]
+    ranks_shown = [_describe_node(work, row) for row in firsts[:RANKS_NAMED].tolist()]
     more = [f"and {len(firsts) - RANKS_NAMED} more ranks"] if len(firsts) > RANKS_NAMED else []
     remedy = (
         "its dependencies form a cycle, convert the trace again"
@@ -268,7 +268,7 @@ def _never_ready(work: Workload, stuck: Int64) -> str:
     return f"{len(stuck)} of {len(work)} nodes never become ready: {', '.join(ranks_shown + more)}; {remedy}"
 
 
-def _standing(work: Workload, row: int) -> str:
+def _describe_node(work: Workload, row: int) -> str:
     rank = work.rank_of(row)
     graph, graph_row = work.graphs[rank], row - int(work.first_row[rank])
     node = f"node {graph.id[graph_row]} ({graph.name[graph_row]})"

@@ -12,7 +12,7 @@ from altair.utils.schemapi import debug_mode
 
 from ..analyses import Table
 from ..terminal import plain, plain_json
-from .absent import absent
+from .absent import absent_tables
 from .cells import heading
 from .charts import CHARTS, Chart, drawing_library, gains, limits, spent
 from .embedded import FEWEST, ROOM, EmbeddedTable, embed_tables
@@ -130,7 +130,9 @@ def _draw_page(report: Report) -> str:
         "packed": packed,
         "ranks": page.table(groups_table(report.groups, report.ranks) if report.groups else report.ranks),
         "sections": [section for section in sections if section.tables],
-        "empty": absent((report.tables[section.name] for section in sections if not section.tables), report.on_device),
+        "empty": absent_tables(
+            (report.tables[section.name] for section in sections if not section.tables), report.on_device
+        ),
         "notes": report.notes,
         "words": WORDS,
     }

@@ -2,7 +2,7 @@
 
 from ..analyses import Column, Table
 from ..terminal import in_one_line
-from .absent import absent
+from .absent import absent_tables
 from .cells import cell, heading, shortened
 from .report import Report
 
@@ -13,7 +13,7 @@ def report_text(report: Report) -> str:
     """Returns the text of all tables with rows, and why the others have none."""
     tables = report.tables.values()
     parts = [as_text(table) for table in tables if len(table)]
-    missing = [f"  {reason}: {'; '.join(titles)}" for reason, titles in absent(tables, report.on_device).items()]
+    missing = [f"  {reason}: {'; '.join(titles)}" for reason, titles in absent_tables(tables, report.on_device).items()]
     return "\n\n".join([*parts, *(["\n".join(["Not in this run", *missing])] if missing else [])])
 
 

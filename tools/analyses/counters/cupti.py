@@ -36,7 +36,7 @@ STACK = " > "
 NO_RANGES = "no hardware counters were recorded (cuda_profiler_range)"
 
 
-class Measured(NamedTuple):
+class KernelCounters(NamedTuple):
     """The counters of a kernel; if its launch is unknown, `correlation` is -1 and `op_stack` is ""."""
 
     rank: int
@@ -50,7 +50,7 @@ class RankCounters(NamedTuple):
     """The counters of one rank's kernels, and why some could not be attached to ops."""
 
     rank: int
-    measured: list[Measured]
+    measured: list[KernelCounters]
     note: str
 
 
@@ -65,7 +65,7 @@ class Launch(NamedTuple):
 def _of_rank(rank: RankTrace, _: Options) -> RankCounters:
     ranges = rank.recorded.ranges if rank.recorded is not None else []
     tree = op_tree(rank.linked.ops) if ranges else None
-    measured: list[Measured] = []
+    measured: list[KernelCounters] = []
     notes = []
     for device in sorted({range_.device for range_ in ranges}):
         device_ranges = [range_ for range_ in ranges if range_.device == device]
@@ -73,11 +73,11 @@ def _of_rank(rank: RankTrace, _: Options) -> RankCounters:
         problem = _mismatch(device_ranges, launches)
         if problem:
             notes.append(f"device {device}: {problem}, so that no range could be attached to its op")
-            measured += [Measured(rank.rank, "", range_.name, -1, range_.counters) for range_ in device_ranges]
+            measured += [KernelCounters(rank.rank, "", range_.name, -1, range_.counters) for range_ in device_ranges]
             continue
         for range_, launch in zip(device_ranges, launches, strict=True):
             stack = STACK.join(op_path(rank.linked, tree, launch.op_row)) if tree is not None else ""
-            measured.append(Measured(rank.rank, stack, range_.name, launch.correlation, range_.counters))
+            measured.append(KernelCounters(rank.rank, stack, range_.name, launch.correlation, range_.counters))
     return RankCounters(rank.rank, measured, "; ".join(notes) if ranges else NO_RANGES)
 
 

@@ -15,7 +15,7 @@ from .bars import Bars, bars_of, lane_times, rank_starts, with_recorded_times
 from .detail import order_of_detail, select_detail, window_around_path
 from .packed import Packed, pack_columns
 from .picture import Strip, picture, strips
-from .summary import Summary, kinds, sum_bars
+from .summary import BarSums, kinds, sum_bars
 
 ROOM, SUMS = 1_900_000, 2
 """The most bytes of all ranks; sums take at most 1/SUMS of a rank's bytes."""
@@ -109,7 +109,7 @@ def pack_rank(bars: Bars, length_ns: int, window_ns: tuple[int, int], room: int)
         bar_count = max(min(int(0.97 * bar_count * share), int(chosen.sum()) - 1), FEWEST)
 
 
-def _sums(bars: Bars, chosen: Bool, length_ns: int, room: int) -> Summary:
+def _sums(bars: Bars, chosen: Bool, length_ns: int, room: int) -> BarSums:
     """Returns the sums over the shortest stretches that fit."""
     sums = sum_bars(bars, chosen, length_ns, FINEST)
     while sums.filled.sum() * OF_CELL > room and sums.time_ns.shape[1] > 1:
@@ -117,7 +117,7 @@ def _sums(bars: Bars, chosen: Bool, length_ns: int, room: int) -> Summary:
     return sums
 
 
-def _json(bars: Bars, chosen: Bool, sums: Summary | None) -> bytes:
+def _json(bars: Bars, chosen: Bool, sums: BarSums | None) -> bytes:
     codes, name = np.unique(bars.name.codes[chosen], return_inverse=True)
     names = [bars.name.table[code] if code >= 0 else "" for code in codes.tolist()]
     columns = _bar_columns(bars, chosen) | {"name": name.reshape(-1).astype(np.int64)}
@@ -133,7 +133,7 @@ def _json(bars: Bars, chosen: Bool, sums: Summary | None) -> bytes:
     )
 
 
-def _described(packed_columns: Packed, sums: Summary | None) -> dict[str, Any]:
+def _described(packed_columns: Packed, sums: BarSums | None) -> dict[str, Any]:
     rows = sums.filled.sum(axis=1).tolist() if sums else []
     keys = [*zip(sums.lane.tolist(), sums.kind.tolist(), rows, strict=True)] if sums else []
     width, count = (sums.width_ns, sums.time_ns.shape[1]) if sums else (0, 0)
@@ -177,7 +177,7 @@ def _arrow_columns(bars: Bars, chosen: Bool) -> dict[str, Int64]:
     }
 
 
-def _sum_columns(sums: Summary) -> dict[str, Int64]:
+def _sum_columns(sums: BarSums) -> dict[str, Int64]:
     """Returns the non-empty stretches of each lane and kind, each as the difference to the one before."""
     stretch = np.nonzero(sums.filled)[1]
     return {

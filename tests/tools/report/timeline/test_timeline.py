@@ -19,7 +19,7 @@ from execgraph.tools.report.timeline.bars import Arrows, Bars, bars_of
 from execgraph.tools.report.timeline.detail import order_of_detail, select_detail, window_around_path
 from execgraph.tools.report.timeline.packed import pack_columns
 from execgraph.tools.report.timeline.picture import LANES, STACKING_ORDER, STRETCHES, picture, strips
-from execgraph.tools.report.timeline.summary import KINDS, Summary, kinds, sum_bars
+from execgraph.tools.report.timeline.summary import KINDS, BarSums, kinds, sum_bars
 from execgraph.tools.report.timeline.timeline import pack_rank
 from execgraph.tools.view import LOOKS
 from hypothesis import given, strategies as st
@@ -173,7 +173,7 @@ def test_without_times_there_is_no_timeline() -> None:
 # Sums over stretches of time
 
 
-def busy(sums: Summary) -> dict[str, list[int]]:
+def busy(sums: BarSums) -> dict[str, list[int]]:
     """Of lane 0 by kind; what is on the critical path is starred."""
     rows = zip(sums.lane.tolist(), sums.kind.tolist(), sums.time_ns.tolist(), strict=True)
     return {LOOKS[kind // 2] + "*" * (kind % 2): times for lane, kind, times in rows if lane == 0}
@@ -241,7 +241,7 @@ def test_sums_are_those_of_a_slow_reference_at_each_level(rows: list[tuple[int, 
         sums = sums.coarser()
 
 
-def nonzero(sums: Summary) -> Counter[tuple[int, int, int]]:
+def nonzero(sums: BarSums) -> Counter[tuple[int, int, int]]:
     return Counter(
         {
             (lane, kind, place): time
