@@ -10,7 +10,7 @@ WIDTH = 12
 def summary_line(title: str, text: str) -> str:
     """Returns a line of a summary.
 
-    >>> titled("nodes", "420: 357 on the host, 63 activities")
+    >>> summary_line("nodes", "420: 357 on the host, 63 activities")
     'nodes       420: 357 on the host, 63 activities'
     """
     return in_one_line(f"{title:<{WIDTH}}{text}")

@@ -217,7 +217,7 @@ def mark_of(kernels: int, most_kernels: int) -> str:
 def ranks_in_words(ranks: Sequence[int]) -> str:
     """Returns ranks in words, a long list cut.
 
-    >>> named([3]), named([0, 1, 2, 5])
+    >>> ranks_in_words([3]), ranks_in_words([0, 1, 2, 5])
     ('rank 3', 'ranks 0-2, 5')
     """
     return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {_cut(ranks_text(ranks).replace(',', ', '))}"
