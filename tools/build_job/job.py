@@ -68,9 +68,7 @@ class BuiltJob(NamedTuple):
 
 
 class _Build(NamedTuple):
-    """A build at work: the folders with the traces, for the output, and for what is made meanwhile; what to build of each
-    rank, and how tasks run.
-    """
+    """A build at work: folders of traces, for the output and for what is made meanwhile, what to build, how tasks run."""
 
     source: Path
     target: Path
@@ -128,17 +126,8 @@ def build(
         results = _first_step(work, tasks)
         network, groups = _finish(work, tasks, results, earlier)
         ranks = [results[rank].summary for rank in sorted(results)]
-        report = BuildReport(
-            this_tool(),
-            options,
-            ranks,
-            pairs.failures,
-            pairs.notes,
-            pairs.skipped,
-            window=window,
-            network=network,
-            groups=groups,
-        )
+        of_inputs = pairs.failures, pairs.notes, pairs.skipped
+        report = BuildReport(this_tool(), options, ranks, *of_inputs, window=window, network=network, groups=groups)
         _compare_ranks(report, tasks)
         if options.target == GOAL:
             write_goal_job(made, target, report)
