@@ -107,9 +107,7 @@ def graph() -> str:
         "Types": table("number type is", ((kind.value, code(f"{kind.name}_NODE"), is_) for kind, is_ in TYPES.items())),
         "Attributes": "A node has an attribute only where there is something to say. Simulators ask for exactly this type.\n\n"
         + table("attribute type on unit meaning", attributes),
-        "Why a dependency is there": table(
-            "bit kind meaning", ((k.value, in_words(k), why) for k, why in KINDS.items())
-        ),
+        "Why a dependency is there": table("bit kind meaning", ((k.value, k.label, why) for k, why in KINDS.items())),
         "Delays": table("number cause meaning", ((cause.value, cause.label, why) for cause, why in DELAYS.items())),
         "Collectives": table("number collective", ((kind.value, code(kind.name)) for kind in CollectiveType)),
         "Metadata": f"Beside `version`, {FORMAT_VERSION}.\n\n" + table("key type unit meaning", metadata),
@@ -195,10 +193,6 @@ def in_type_words(kind: Any) -> str:
         return "text"
     title = next((record.title for record in RECORDS if record.read is kind), "")
     return f"[{title}](#{title.lower().replace(' ', '-')})" if title else WORDS.get(kind, "object")
-
-
-def in_words(kind: Enum) -> str:
-    return kind.name.lower().replace("_", " ")
 
 
 def code(text: object) -> str:

@@ -24,7 +24,7 @@ COLOURS = {
 ARROWS = {
     DependencyKind.LAUNCH: ("launch", "#b9c2cc", 0.5),
     DependencyKind.EVENT_WAIT: ("event wait", "#c23b3b", 1.6),
-    DependencyKind.HAND_OVER: ("hand-over", "#7a4fb5", 1.6),
+    DependencyKind.HANDOFF: ("hand-off", "#7a4fb5", 1.6),
     DependencyKind.HOST_SYNC: ("host sync", "#2a9d8f", 1.6),
 }
 

@@ -74,7 +74,7 @@ def _issued_by(graph: ExecutionGraph, rows: Int64, caller: Int64) -> Int64:
     known.
     """
     edges = data_edges(graph)
-    handed = (edges.kind & DependencyKind.HAND_OVER != 0) & np.isin(edges.target, rows)
+    handed = (edges.kind & DependencyKind.HANDOFF != 0) & np.isin(edges.target, rows)
     giver = np.full(len(graph), -1, np.int64)
     giver[edges.target[handed]] = edges.source[handed]
     return np.where(caller[rows] >= 0, caller[rows], giver[rows])

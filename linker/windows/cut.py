@@ -70,7 +70,7 @@ def cut(linked: LinkedTrace, period: Period) -> TracePart:
     waits, lost = part.host_waits, _crossing(linked, kept)
     info = copy(part.info)
     info.carried = _backlog(linked, kept)
-    handoffs, lost["hand-overs across the borders of the window"] = _handoffs(part.handoffs, parts)
+    handoffs, lost["hand-offs across the borders of the window"] = _handoffs(part.handoffs, parts)
     return TracePart(
         replace(
             part,

@@ -213,7 +213,7 @@ KINDS = {
     DependencyKind.EVENT_WAIT: "an activity follows one on another stream that its own was told to wait for, or one of its graph",
     DependencyKind.HOST_SYNC: "a wait of the host follows what it awaited; without host an activity follows what the host awaited for it",
     DependencyKind.TENSOR_FLOW: "a reader of a storage follows its last writer on another stream",
-    DependencyKind.HAND_OVER: "a host thread goes on when another one has come so far",
+    DependencyKind.HANDOFF: "a host thread goes on when another one has come so far",
     DependencyKind.COLLECTIVE: "communication in the order that all ranks of a job have in common",
     DependencyKind.INFERRED: "beside another bit: known from times alone",
 }

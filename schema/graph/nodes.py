@@ -67,14 +67,14 @@ class DependencyKind(IntFlag):
     EVENT_WAIT = 8
     HOST_SYNC = 16
     TENSOR_FLOW = 32
-    HAND_OVER = 64
+    HANDOFF = 64
     COLLECTIVE = 128
     INFERRED = 256
 
     @property
     def label(self) -> str:
         """A single reason in words."""
-        return str(self.name).lower().replace("_", " ")
+        return str(self.name).lower().replace("_", " ").replace("handoff", "hand-off")
 
 
 class Delay(IntEnum):

@@ -58,7 +58,7 @@ def _tables(linked: LinkedTrace) -> dict[str, Any]:
         "activities": linked.activities,
         "device_waits": linked.device_waits,
         "host_waits": linked.host_waits,
-        "hand_overs": linked.handoffs,
+        "handoffs": linked.handoffs,
     }
 
 

@@ -122,7 +122,7 @@ class LinkedFile(msgspec.Struct):
     calls: CallTable | None = None
     device_waits: WaitTable | None = None
     host_waits: WaitTable | None = None
-    hand_overs: HandoffTable | None = None
+    handoffs: HandoffTable | None = None
     communications: list[Communication] = []
     groups: list[ProcessGroup] = []
     link_report: LinkReport | None = None

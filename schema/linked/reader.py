@@ -73,7 +73,7 @@ def _linked(path: str, top: LinkedFile, nodes: LinkedNodes) -> LinkedTrace:
         activities=activities,
         device_waits=linked_tables.device_waits(top.device_waits, nodes.waits, activities.id),
         host_waits=linked_tables.host_waits(top.host_waits, activities.id),
-        handoffs=linked_tables.thread_handoffs(top.hand_overs),
+        handoffs=linked_tables.thread_handoffs(top.handoffs),
         communications=top.communications,
         groups=top.groups,
         report=report,

@@ -46,7 +46,7 @@ RECORDS = (
         Member("calls", "", "runtime and driver calls"),
         Member("device_waits", "", "activities that waited for activities, because a stream was told to"),
         Member("host_waits", "", "calls that did not return before activities had ended"),
-        Member("hand_overs", "", "threads that waited for threads"),
+        Member("handoffs", "", "threads that waited for threads"),
         Member("communications", "", "recorded arguments; nodes refer to them by position"),
         Member("groups", "", "the process groups, as recorded"),
         Member("trace", "", "where the trace comes from, and its machine"),
@@ -99,7 +99,7 @@ RECORDS = (
         Member("found", "", "how it is known, by the table below"),
         Member("since_ns", "ns", "from when on the host waits, null for from the call's start or launch; empty in `device_waits`"),
     )),
-    Record("Hand-overs", "Columns: what the target thread does from its time on waited for what the source thread did up to its own.",
+    Record("Hand-offs", "Columns: what the target thread does from its time on waited for what the source thread did up to its own.",
            HandoffTable, (
         Member("source_thread", "", "the thread that was waited for"),
         Member("source_ns", "ns", "up to when it worked for the other one"),

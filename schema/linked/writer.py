@@ -281,7 +281,7 @@ TABLES: dict[str, Callable[[LinkedTrace], Any]] = {
     "calls": _call_table,
     "device_waits": _device_wait_table,
     "host_waits": _host_wait_table,
-    "hand_overs": _handoff_table,
+    "handoffs": _handoff_table,
     "communications": lambda linked: [*linked.communications],
     "groups": attrgetter("groups"),
     "trace": attrgetter("info"),

@@ -199,7 +199,7 @@ def keys_in_files() -> dict[str, set[str]]:
             "Node": file["nodes"],
             "Calls": [file["calls"]],
             "Waits": [file["device_waits"], file["host_waits"]],
-            "Hand-overs": [file["hand_overs"]],
+            "Hand-offs": [file["handoffs"]],
             "Communication": file["communications"]
             + [part for one in file["communications"] for part in one.get("coalesced", [])],
             "Process group": file["groups"],
@@ -226,7 +226,7 @@ def test_what_is_read_is_in_the_tables(record: Any) -> None:
     assert sorted(listed) == sorted(set(read) - {"traceEvents"})
 
 
-@pytest.mark.parametrize("title", ["File", "Calls", "Hand-overs", "Trace", "Link report"])
+@pytest.mark.parametrize("title", ["File", "Calls", "Hand-offs", "Trace", "Link report"])
 def test_keys_stand_in_files_in_the_order_of_the_table(title: str) -> None:
     [record] = [record for record in RECORDS if record.title == title]
     file = linked_files()[-1]

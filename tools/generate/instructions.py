@@ -1,4 +1,4 @@
-"""Instructions of a simulated host thread: open and close ops, work, call the CUDA runtime, hand over to threads.
+"""Instructions of a simulated host thread: open and close ops, work, call the CUDA runtime, hand off to threads.
 
 Times are integer ns at factor 1. Ops, activities and tensors are shared between the steps of a job, so a step costs
 only its instructions.

@@ -18,7 +18,7 @@ from support.runs import convert_run, link_run
 TRACES = os.environ.get("EXECGRAPH_TRACES", "")
 JOBS = [DATA / name for name in ("ddp", "gloo_slow", "gloo_fast")]
 JOBS += sorted(Path(TRACES).glob("captures/**/ddp_gloo")) if TRACES else []
-HAND_OVER, TIMING = DependencyKind.HAND_OVER, DependencyKind.INFERRED | DependencyKind.HAND_OVER
+HANDOFF, TIMING = DependencyKind.HANDOFF, DependencyKind.INFERRED | DependencyKind.HANDOFF
 UNREQUESTED = "communications of the host whose request is unknown"
 UNAWAITED = "communications of the host that nobody was seen to wait for"
 
@@ -81,7 +81,7 @@ def test_a_request_that_blocks_is_waited_for_at_once() -> None:
     t.wait_until(70)
     t.leaf("aten::add", 5)
     nodes = convert_run(t)
-    assert nodes.edges(HAND_OVER) == {("c10d::allreduce_", "host idle#0"), ("gloo:all_reduce", "host idle#1")}
+    assert nodes.edges(HANDOFF) == {("c10d::allreduce_", "host idle#0"), ("gloo:all_reduce", "host idle#1")}
     assert not nodes.edges(DependencyKind.INFERRED)
     assert nodes.times(1000)[1:] == [("c10d::allreduce_", 10, 15), ("host idle", 60, 70), ("aten::add", 70, 75)]
     assert nodes.replay_error() == 0
@@ -97,7 +97,7 @@ def test_the_first_user_of_what_was_transferred_has_waited() -> None:
             t.leaf(name, 30, inputs=[other])
     t.leaf("aten::div", 5, inputs=[tensor, other])
     nodes = convert_run(t)
-    assert nodes.edges(HAND_OVER) >= {("gloo:all_reduce", "aten::div")}
+    assert nodes.edges(HANDOFF) >= {("gloo:all_reduce", "aten::div")}
     assert not nodes.edges(DependencyKind.INFERRED)
     assert nodes.replay_error() == 0
 
@@ -121,7 +121,7 @@ def test_a_later_wait_is_where_the_thread_did_nothing_until_the_transfer_ended(u
         "aten::div",
     ]
     assert nodes.time("host idle#1") == (45, 47)
-    assert nodes.follows("host idle#1")["gloo:all_reduce"] == (HAND_OVER if used else TIMING)
+    assert nodes.follows("host idle#1")["gloo:all_reduce"] == (HANDOFF if used else TIMING)
 
 
 def test_without_numbers_requests_and_transfers_pair_off_in_order() -> None:

@@ -13,7 +13,7 @@ from support.tables import column
 
 PERIOD = Period(100, 200)
 DEVICE, HOST = "device waits across the borders of the window", "host waits across the borders of the window"
-OVER = "hand-overs across the borders of the window"
+OVER = "hand-offs across the borders of the window"
 
 
 def ops_kept(*spans: tuple[int, int]) -> list[int]:
@@ -76,7 +76,7 @@ def test_what_ran_before_on_the_stream_is_carried_in_unless_it_is_in_the_part() 
     assert linked.info.carried is None
 
 
-# hand-overs between threads
+# hand-offs between threads
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_what_ran_before_on_the_stream_is_carried_in_unless_it_is_in_the_part() 
         (250, 260, 50, [], 1),
     ],
 )
-def test_hand_overs_inside_are_kept_and_those_across_a_border_counted(
+def test_handoffs_inside_are_kept_and_those_across_a_border_counted(
     given: int, taken: int, since: int, kept: list[int], lost: int
 ) -> None:
     linked = linked_of([], [], [Op(0, 500)])

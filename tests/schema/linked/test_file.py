@@ -375,7 +375,7 @@ def test_a_machine_that_takes_longer_than_any_clock_shows_is_refused(tmp_path: P
     refuses(document, tmp_path, r"unexpected content: .*machine\.launch")
 
 
-@pytest.mark.parametrize(("table", "column"), [("hand_overs", "source_ns"), ("host_waits", "since_ns")])
+@pytest.mark.parametrize(("table", "column"), [("handoffs", "source_ns"), ("host_waits", "since_ns")])
 def test_moments_further_from_the_run_than_any_clock_shows_are_refused(tmp_path: Path, table: str, column: str) -> None:
     document = written_document(tmp_path)
     document[table].setdefault(column, [None] * len(document[table]["found"]))[0] = 3 * 10**18
@@ -388,7 +388,7 @@ def test_a_call_without_a_name_is_refused(tmp_path: Path) -> None:
     refuses(document, tmp_path, "a call has no name")
 
 
-def test_a_hand_over_between_threads_without_ops_is_written(tmp_path: Path) -> None:
+def test_a_handoff_between_threads_without_ops_is_written(tmp_path: Path) -> None:
     linked = link_run(rich_run())
     linked.handoffs.source_thread[:] = 424242
     write_linked(linked, str(tmp_path / "linked.json"))
