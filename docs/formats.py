@@ -15,7 +15,7 @@ from execgraph.schema.graph.attributes import ATTRIBUTES, DELAYS, FIELDS, KINDS,
 from execgraph.schema.graph.encoder import FORMAT_VERSION
 from execgraph.schema.graph.nodes import CollectiveType
 from execgraph.schema.linked.layout import INTEGER_ATTRIBUTES
-from execgraph.schema.linked.words import FOUND, RECORDS, Member, Record
+from execgraph.schema.linked.words import KNOWN_BY, RECORDS, Member, Record
 
 DOCS = Path(__file__).parent
 MADE = "Made by `make docs` from tables in the code; a test compares."
@@ -120,7 +120,7 @@ def linked_trace() -> str:
     attributes = [(code(a.name), a.type, a.missing) for a in INTEGER_ATTRIBUTES] + [(code("op_schema"), "string", "")]
     sections = {record.title: f"{record.about}\n\n{members_of(record)}" for record in RECORDS} | {
         "Attributes of nodes": NODE_ATTRIBUTES + "\n" + table("attribute type default", attributes),
-        "How it is known": table("found meaning", ((code(found), why) for found, why in FOUND.items())),
+        "How it is known": table("known_by meaning", ((code(evidence), why) for evidence, why in KNOWN_BY.items())),
     }
     return page("The linked trace file", LINKED_TRACE, sections)
 
@@ -172,12 +172,12 @@ def members_of(record: Record) -> str:
 
 def default_values(struct: type[msgspec.Struct]) -> dict[str, str]:
     """What a reader takes for the members that may be missing, as it stands in JSON."""
-    found = {}
+    defaults = {}
     for field in msgspec.structs.fields(struct):
         default = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
         if default is not msgspec.NODEFAULT:
-            found[field.encode_name] = code(msgspec.json.encode(default).decode())
-    return found
+            defaults[field.encode_name] = code(msgspec.json.encode(default).decode())
+    return defaults
 
 
 def in_type_words(kind: Any) -> str:

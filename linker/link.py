@@ -140,14 +140,14 @@ class _DeviceSide(NamedTuple):
 def _link_all(
     host: HostTrace, device: DeviceTrace, match: Match | None, nesting: Nesting, rank: int | None
 ) -> tuple[LinkedTrace, Synchronisation, list[str]]:
-    """Links all that both traces hold. Returns it, how its waits were found, and the contradictions of the traces."""
+    """Links all that both traces hold. Returns it, its waits, and the contradictions of the traces."""
     call_op = enclosing_ops(device.calls, device.ops, nesting, are_step_marks(device.ops.name))
     host_side = _host_side(host, device, match, nesting, call_op)
     device_side = _device_side(device, host_side, call_op)
     ops, op_parent, calls = host_side.ops, host_side.op_parent, host_side.calls
     info = _info(host, device, rank)
     info.machine = machine_of(device_side.activities, calls, device.syncs)
-    found = contradictions(host, device, device_side.activities.call_row, info.machine)
+    contradicting = contradictions(host, device, device_side.activities.call_row, info.machine)
     sync = _resolve_waits(device, host_side, device_side, info.machine)
     unresolved = [*sync.guessed.values(), sync.dropped["stream waits whose event was not found"]]
     info.unresolved_waits = sum(map(len, unresolved))
@@ -173,7 +173,7 @@ def _link_all(
         communications=with_members(communications, groups, device.world_size or -1, too_large),
         groups=groups,
     )
-    return _with_modules(linked, device, op_parent), sync, [contradiction.sentence for contradiction in found]
+    return _with_modules(linked, device, op_parent), sync, [contradiction.sentence for contradiction in contradicting]
 
 
 def _host_side(

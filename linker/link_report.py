@@ -68,7 +68,7 @@ def report_of(
         dropped=_counted(*(trace.skipped for trace in read), dropped, inside(sync.dropped)),
         guessed=_counted(inside(sync.guessed), _in_first_group(part.linked)),
         noted=_counted(noted, inside(sync.noted), *(trace.noted for trace in read)),
-        waits=_counted(inside(sync.found)),
+        waits=_counted(inside(sync.resolved)),
         remarks=[remark for trace in read for remark in trace.remarks],
     )
 

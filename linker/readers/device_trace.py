@@ -73,7 +73,7 @@ def read_device_trace(
             if tee is not None:
                 tee(piece)
     events.ignore(reader.left_out)
-    if not reader.found:
+    if not reader.has_array:
         raise DataError(f"{path}: {_what_it_is(reader.document)}; expected a Kineto device trace, see --device-trace")
     bare = reader.document.lstrip()[:1] == b"["
     top = kineto.DeviceFile() if bare else reader.top_level(kineto.DeviceFile)

@@ -121,7 +121,7 @@ def read_host_trace(path: str, strict: bool = False, on_progress: OnProgress = u
         reader: ArrayReader[host.Node] = ArrayReader(stream, path, "nodes", host.Node, on_progress, damage)
         for _, piece in reader:
             nodes.add(piece)
-    if not reader.found or reader.document.lstrip()[:1] == b"[":
+    if not reader.has_array or reader.document.lstrip()[:1] == b"[":
         raise DataError(
             f"{path}: {_what_it_is(reader.document)}; expected a PyTorch Execution Trace, see --host-trace and --device-trace"
         )

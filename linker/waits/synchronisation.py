@@ -2,7 +2,7 @@
 
 It goes through the synchronising calls in host order, with the streams as queues. The sources of an event are fixed
 when it is recorded: the last activity of its stream then, and the sources of waits that are still pending there. Every
-wait says how it was found; a wait whose event cannot be found is counted.
+wait says how it is known; a wait whose event cannot be found is counted.
 """
 
 from collections.abc import Callable
@@ -29,13 +29,13 @@ FURTHER_BACK = f"waits that may be for a recording before the last {TRIED}"
 
 @dataclass(slots=True)
 class Synchronisation:
-    """All waits, and the calls by finding: how waits were found, which were guessed, which blocked nothing (`noted`),
+    """All waits, and the calls by finding: which waits were `resolved` and how, which were guessed, which blocked nothing (`noted`),
     and which could not be resolved (`dropped`).
     """
 
     device_waits: DeviceWaits
     host_waits: HostWaits
-    found: Findings
+    resolved: Findings
     guessed: Findings
     noted: Findings
     dropped: Findings
@@ -76,7 +76,7 @@ def synchronise(process: Process, device: DeviceTrace, machine: MachineCalibrati
     waits.add_implicit("launches held up by a full queue", full_queue(activities, calls))
     waits.add_implicit("calls of threads that only look on", observer_waits(calls, activities, queries.by_observer))
     return Synchronisation(
-        waits.device_table(), waits.host_table(), waits.found, sources.findings, waits.noted, waits.dropped
+        waits.device_table(), waits.host_table(), waits.resolved, sources.findings, waits.noted, waits.dropped
     )
 
 
@@ -132,7 +132,7 @@ def _event_query(run: _Run, row: int) -> None:
     if resolved is None:
         waits.dropped["event queries whose event was not found"].append(row)
     elif not is_answered or process.last_end(resolved.sources) > _latest_answer(run, row):
-        waits.found["event queries that found the event pending"].append(row)
+        waits.resolved["event queries that found the event pending"].append(row)
     else:
         loop = run.queries.loops.get(row)
         waits.add_host_waits(row, *resolved, since=loop.since if loop is not None else ABSENT)

@@ -94,7 +94,7 @@ class WaitTable(msgspec.Struct):
 
     of: list[Whole]
     source: list[Whole]
-    found: list[Provenance]
+    known_by: list[Provenance]
     since_ns: list[Whole | None] = []
 
 
@@ -106,7 +106,7 @@ class HandoffTable(msgspec.Struct):
     target_thread: list[Whole]
     target_ns: list[Whole]
     waiting_since_ns: list[Whole | None]
-    found: list[Provenance]
+    known_by: list[Provenance]
 
 
 class LinkedFile(msgspec.Struct):

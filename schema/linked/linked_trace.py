@@ -131,7 +131,7 @@ class DeviceWaits(Table):
 
     source_row: ActivityRows
     target_row: ActivityRows
-    found: Categorical
+    known_by: Categorical
 
 
 @dataclass(slots=True, repr=False)
@@ -144,7 +144,7 @@ class HostWaits(Table):
     call_row: CallRows
     source_row: ActivityRows
     since: Ns
-    found: Categorical
+    known_by: Categorical
 
 
 @dataclass(slots=True, repr=False)
@@ -159,7 +159,7 @@ class ThreadHandoffs(Table):
     target_thread: Int64
     target_time: Ns
     waiting_since: Ns
-    found: Categorical
+    known_by: Categorical
 
 
 class Communication(msgspec.Struct, omit_defaults=True):
@@ -263,9 +263,9 @@ class LinkedTrace(SummaryRepr):
         """Returns where the trace comes from, and how much it holds."""
         info = self.info
         waits = {
-            "of the host": len(self.host_waits.found),
-            "between streams": len(self.device_waits.found),
-            "between threads": len(self.handoffs.found),
+            "of the host": len(self.host_waits.known_by),
+            "between streams": len(self.device_waits.known_by),
+            "between threads": len(self.handoffs.known_by),
         }
         lines = {
             "files": " and ".join(filter(None, (info.source_host, info.source_device))),

@@ -96,7 +96,7 @@ RECORDS = (
     Record("Waits", "Columns, both of `device_waits` and of `host_waits`.", WaitTable, (
         Member("of", "", "who waits: the id of an activity, in `host_waits` the position of a call"),
         Member("source", "", "id of the activity that was waited for; -1: the call waits, but for nothing that was recorded"),
-        Member("found", "", "how it is known, by the table below"),
+        Member("known_by", "", "how it is known, by the table below"),
         Member("since_ns", "ns", "from when on the host waits, null for from the call's start or launch; empty in `device_waits`"),
     )),
     Record("Hand-offs", "Columns: what the target thread does from its time on waited for what the source thread did up to its own.",
@@ -106,7 +106,7 @@ RECORDS = (
         Member("target_thread", "", "the thread that waited"),
         Member("target_ns", "ns", "when it went on"),
         Member("waiting_since_ns", "ns", "from when on it did nothing but wait; null: since it began"),
-        Member("found", "", "how it is known, by the table below"),
+        Member("known_by", "", "how it is known, by the table below"),
     )),
     Record("Communication", "The recorded arguments of one communication. Members at their default are left out.", Communication, (
         Member("name", "", "of the collective, or of the message, as recorded"),
@@ -180,13 +180,13 @@ RECORDS = (
         Member("dropped", "", "rows that are not in the linked trace"),
         Member("guessed", "", "waits and groups that no record names"),
         Member("noted", "", "rows that are there, but odd"),
-        Member("waits", "", "waits that were found, by how"),
+        Member("waits", "", "waits that were resolved, by how they are known"),
         Member("remarks", "", "sentences about the inputs"),
     )),
 )
 # fmt: on
 
-FOUND = {
+KNOWN_BY = {
     "record": "a record of the trace names it",
     "call order": "the order of the calls tells it",
     "timing": "times alone tell it: `--no-inferred` leaves it out of the graph",

@@ -243,12 +243,14 @@ def _call_table(linked: LinkedTrace) -> CallTable:
 
 def _device_wait_table(linked: LinkedTrace) -> WaitTable:
     waits, ids = linked.device_waits, linked.activities.id
-    return WaitTable(ids[waits.target_row].tolist(), _ids(ids, waits.source_row), _found(waits.found))
+    return WaitTable(ids[waits.target_row].tolist(), _ids(ids, waits.source_row), _provenance(waits.known_by))
 
 
 def _host_wait_table(linked: LinkedTrace) -> WaitTable:
     waits, ids = linked.host_waits, linked.activities.id
-    return WaitTable(waits.call_row.tolist(), _ids(ids, waits.source_row), _found(waits.found), _times(waits.since))
+    return WaitTable(
+        waits.call_row.tolist(), _ids(ids, waits.source_row), _provenance(waits.known_by), _times(waits.since)
+    )
 
 
 def _ids(ids: Int64, rows: Int64) -> list[int]:
@@ -265,7 +267,7 @@ def _handoff_table(linked: LinkedTrace) -> HandoffTable:
         handoffs.target_thread.tolist(),
         handoffs.target_time.tolist(),
         _times(handoffs.waiting_since),
-        _found(handoffs.found),
+        _provenance(handoffs.known_by),
     )
 
 
@@ -273,7 +275,7 @@ def _times(column: Int64) -> list[int | None]:
     return [None if time == ABSENT else time for time in column.tolist()]
 
 
-def _found(texts: Categorical) -> list[Provenance]:
+def _provenance(texts: Categorical) -> list[Provenance]:
     return [Provenance(texts.table[code]) for code in texts.codes.tolist()]
 
 

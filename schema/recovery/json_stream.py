@@ -47,7 +47,7 @@ REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 class ArrayReader(Generic[T]):
     """Iterates over lists of decoded elements of the array under `key`; afterwards `document` is the text without them.
 
-    `found` tells whether there is such an array; without one `document` is the text, of a long one the beginning. A
+    `has_array` tells whether there is such an array; without one `document` is the text, of a long one the beginning. A
     damaged text is left in `document`, for its decoder to complain about, or with `damage` read as far as it goes, and
     `document` closed after it.
 
@@ -67,7 +67,7 @@ class ArrayReader(Generic[T]):
     ) -> None:
         self.path = path
         self.document = b""
-        self.found = False
+        self.has_array = False
         self.left_out = 0
         self._stream = cast(io.BufferedIOBase, stream)
         self._name = key
@@ -83,7 +83,7 @@ class ArrayReader(Generic[T]):
     def __iter__(self) -> Iterator[tuple[bytes, list[T]]]:
         """Yields pairs of (JSON text of a list, its decoded elements)."""
         head = self._head()
-        if not self.found:
+        if not self.has_array:
             self.document = head
             return
         boundary = _boundary(self._buffer)
@@ -121,7 +121,7 @@ class ArrayReader(Generic[T]):
             if self._ended or len(self._buffer) >= LONGEST_HEAD:
                 return self._buffer
             self._fill()
-        self.found = True
+        self.has_array = True
         head = self._drop(opening)
         self._opening = b"[" if head.lstrip() == b"[" else b'{"":['
         return head

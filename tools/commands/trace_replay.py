@@ -90,8 +90,8 @@ def _replay(arguments: argparse.Namespace) -> None:
         )
     with _naming(paths):
         if arguments.simulator:
-            found = simulated(graphs)
-            print_json(msgspec.to_builtins(found)) if arguments.json else print_text(describe_simulated(found))
+            result = simulated(graphs)
+            print_json(msgspec.to_builtins(result)) if arguments.json else print_text(describe_simulated(result))
             return
         scale = [one._replace(peaks=dict(arguments.peaks)) for one in arguments.scale]
         check_names(graphs, scale)

@@ -43,7 +43,7 @@ def training_step(torch: str = "2.13", *, recorded: bool = True) -> TraceBuilder
 
 
 def found(linked: LinkedTrace) -> list[str]:
-    return [linked.handoffs.found[row] for row in range(len(linked.handoffs.source_thread))]
+    return [linked.handoffs.known_by[row] for row in range(len(linked.handoffs.source_thread))]
 
 
 # An autograd worker

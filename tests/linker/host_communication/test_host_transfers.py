@@ -240,7 +240,7 @@ def test_a_request_that_is_not_asynchronous_is_waited_for(said: str, found: str)
 def test_the_last_truth_value_says_whether_a_request_blocks() -> None:
     both = b'{"values":[false,true],"types":["Bool","Bool"]}'
     rows = (asked(inputs=both), ran(20, 40), Op(start=45, end=50, thread=MAIN))
-    assert waits(*rows).handoffs[1].found == "timing"
+    assert waits(*rows).handoffs[1].known_by == "timing"
 
 
 @pytest.mark.parametrize(("text", "found"), [('["False"]', "record"), ('["True"]', "timing"), ('["", "1"]', "timing")])
@@ -248,7 +248,7 @@ def test_what_only_the_device_trace_has_says_whether_a_request_blocks(text: str,
     table = ops(asked(), ran(20, 40), Op(start=45, end=50, thread=MAIN))
     table = replace(table, recorded_by_host=np.array([False] * 3))
     known = replace(transfers(table), recorded={0: Args(concrete_inputs=Raw(text.encode()))})
-    assert [wait.found for wait in transfer_waits(known, NO_CALLS).handoffs] == ["record", found]
+    assert [wait.known_by for wait in transfer_waits(known, NO_CALLS).handoffs] == ["record", found]
 
 
 def test_the_first_op_of_all_may_be_the_user() -> None:

@@ -136,7 +136,7 @@ def test_without_numbers_requests_and_transfers_pair_off_in_order() -> None:
     t.leaf("aten::add", 5)
     linked = link_run(t)
     over = linked.handoffs
-    begun = [row for row in range(len(over.found)) if over.found[row] == "call order"]
+    begun = [row for row in range(len(over.known_by)) if over.known_by[row] == "call order"]
     assert [int(over.source_time[row] - t.origin_ns) for row in begun] == [5_000, 10_000]
 
 

@@ -29,7 +29,7 @@ class Handoff(NamedTuple):
     target: int
     until: int
     since: int
-    found: str
+    known_by: str
 
 
 def handoffs_of(
@@ -44,7 +44,7 @@ def handoffs_of(
         Handoff(*row)
         for row in zip(
             table.source_thread.tolist(), table.source_time.tolist(), table.target_thread.tolist(),
-            table.target_time.tolist(), table.waiting_since.tolist(), table.found, strict=True,
+            table.target_time.tolist(), table.waiting_since.tolist(), table.known_by, strict=True,
         )
     ]  # fmt: skip
 
@@ -170,7 +170,9 @@ def test_one_call_starts_all_workers_of_a_gap_and_ends_when_all_have_returned() 
 def test_a_worker_is_one_by_its_name_or_by_the_thread_that_its_forward_op_ran_on() -> None:
     named = WORK._replace(name="mine", forward=MAIN)
     assert handoffs_of(FORWARD, BLOCKED, named) == CALLED_AND_RETURNED
-    assert not any(handoff.found == "record" for handoff in handoffs_of(FORWARD, BLOCKED, WORK._replace(name="mine")))
+    assert not any(
+        handoff.known_by == "record" for handoff in handoffs_of(FORWARD, BLOCKED, WORK._replace(name="mine"))
+    )
 
 
 @pytest.mark.parametrize("sequence", [0, 6])
@@ -178,14 +180,16 @@ def test_callers_share_the_sequence_numbers_of_their_workers(sequence: int) -> N
     forward, work = FORWARD._replace(sequence=sequence), WORK._replace(sequence=sequence)
     assert handoffs_of(forward, BLOCKED, work) == CALLED_AND_RETURNED
     assert not any(
-        handoff.found == "record" for handoff in handoffs_of(FORWARD, BLOCKED, WORK._replace(sequence=sequence))
+        handoff.known_by == "record" for handoff in handoffs_of(FORWARD, BLOCKED, WORK._replace(sequence=sequence))
     )
 
 
 def test_the_caller_is_the_thread_that_shares_most() -> None:
     third = [Op("aten::mm", 1_000 * number, 1_000 * number + 9, OTHER, sequence=5) for number in range(9)]
     handoffs = handoffs_of(FORWARD, BLOCKED, WORK, *third)
-    assert {(handoff.source, handoff.target) for handoff in handoffs if handoff.found == "record"} == {(OTHER, WORKER)}
+    assert {(handoff.source, handoff.target) for handoff in handoffs if handoff.known_by == "record"} == {
+        (OTHER, WORKER)
+    }
 
 
 def test_of_two_threads_that_ran_the_backward_ops_of_each_other_the_larger_one_is_the_caller() -> None:
@@ -275,5 +279,5 @@ def many_threads(count: int, *, recorded: bool) -> Callable[[], ThreadHandoffs]:
 
 @pytest.mark.parametrize("recorded", [True, False])
 def test_the_effort_grows_with_the_threads_and_not_with_their_square(recorded: bool) -> None:
-    assert len(many_threads(50, recorded=recorded)().found) >= 50
+    assert len(many_threads(50, recorded=recorded)().known_by) >= 50
     assert growth(partial(many_threads, recorded=recorded), 50) < 2.5

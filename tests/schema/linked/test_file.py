@@ -378,7 +378,7 @@ def test_a_machine_that_takes_longer_than_any_clock_shows_is_refused(tmp_path: P
 @pytest.mark.parametrize(("table", "column"), [("handoffs", "source_ns"), ("host_waits", "since_ns")])
 def test_moments_further_from_the_run_than_any_clock_shows_are_refused(tmp_path: Path, table: str, column: str) -> None:
     document = written_document(tmp_path)
-    document[table].setdefault(column, [None] * len(document[table]["found"]))[0] = 3 * 10**18
+    document[table].setdefault(column, [None] * len(document[table]["known_by"]))[0] = 3 * 10**18
     refuses(document, tmp_path, "further apart than any clock shows")
 
 

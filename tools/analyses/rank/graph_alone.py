@@ -32,7 +32,7 @@ NO_TEXTS = Categorical.of(())
 EMPTY: dict[str, Any] = {
     "name": NO_TEXTS,
     "op_schema": NO_TEXTS,
-    "found": NO_TEXTS,
+    "known_by": NO_TEXTS,
     "inputs": [],
     "outputs": [],
     "extra": {},

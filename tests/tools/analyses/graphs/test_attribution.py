@@ -165,8 +165,8 @@ def test_nodes_tell_more_than_the_order_does() -> None:
     """A node's number holds that of its graph in its upper half, which differs once the graph is made ready."""
     capture = Capture(launches("abcd", first=(5 << 32) + 1)[::-1], True)
     found = attribution(launches("bcd", "...", first=(9 << 32) + 2), [capture])
-    assert (found.ops, found.found) == (["B", "C", "D"], BY_NODE)
-    assert attribution(launches("bxd", "...", first=(9 << 32) + 2), [capture]).found == ""
+    assert (found.ops, found.known_by) == (["B", "C", "D"], BY_NODE)
+    assert attribution(launches("bxd", "...", first=(9 << 32) + 2), [capture]).known_by == ""
 
 
 def test_captures_that_fit_as_well_are_counted() -> None:
