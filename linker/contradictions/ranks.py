@@ -114,13 +114,13 @@ def _rank_of_host(host: HostTrace, device: DeviceTrace) -> int | None:
     members_of = dict(_described(host, device).keys())
     for row in np.flatnonzero(host.name.equal(RECORD)).tolist():
         args = from_host(host.inputs[row], host.outputs[row], host.extra.get(row, {}))
-        if args.place < 0 or not RECORDS_OWN_RANK.search(args.name.lower()):
+        if args.group_rank < 0 or not RECORDS_OWN_RANK.search(args.name.lower()):
             continue
-        if args.group_size == device.world_size and args.place < args.group_size:
-            return args.place
+        if args.group_size == device.world_size and args.group_rank < args.group_size:
+            return args.group_rank
         ranks = members_of.get(args.group, ())
-        if len(ranks) == args.group_size and args.place < len(ranks):
-            return ranks[args.place]
+        if len(ranks) == args.group_size and args.group_rank < len(ranks):
+            return ranks[args.group_rank]
     return None
 
 

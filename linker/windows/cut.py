@@ -69,7 +69,7 @@ def cut(linked: LinkedTrace, period: Period) -> TracePart:
     ops, shortened = _shortened(part.ops, parts)
     waits, lost = part.host_waits, _crossing(linked, kept)
     info = copy(part.info)
-    info.carried = _backlog(linked, kept)
+    info.backlog_until = _backlog(linked, kept)
     handoffs, lost["hand-offs across the borders of the window"] = _handoffs(part.handoffs, parts)
     return TracePart(
         replace(

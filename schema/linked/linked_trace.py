@@ -165,8 +165,9 @@ class ThreadHandoffs(Table):
 class Communication(msgspec.Struct, omit_defaults=True):
     """The recorded arguments of one communication; -1 and empty where they were not recorded.
 
-    `source` and `target` are the global ranks that a message, or a collective with a root, goes from and to; `place` is
-    the recorded group rank of the peer or root. Several communications that one kernel did are `coalesced`.
+    `source` and `target` are the global ranks that a message, or a collective with a root, goes from and to;
+    `group_rank` is the recorded rank in the group of the peer or root. Several communications that one kernel did are
+    `coalesced`.
     """
 
     name: str = ""
@@ -180,7 +181,7 @@ class Communication(msgspec.Struct, omit_defaults=True):
     group_size: Whole = -1
     ranks: Sequence[Whole] = []
     sequence: Whole = -1
-    place: Whole = -1
+    group_rank: Whole = -1
     source: Whole = -1
     target: Whole = -1
     tag: Whole = -1
@@ -223,7 +224,7 @@ class LinkReport(msgspec.Struct):
 class TraceInfo(msgspec.Struct):
     """The source of the trace, and the machine that it was recorded on.
 
-    In a part of a trace, `carried` is the backlog: by activity id, until when (ns, device clock) work outside the part
+    In a part of a trace, `backlog_until` is the backlog: by activity id, until when (ns, device clock) work outside the part
     blocked that activity. `devices` are the recorded names of the devices that ran anything, by number.
     """
 
@@ -240,7 +241,7 @@ class TraceInfo(msgspec.Struct):
     start_ts: float = 0
     finish_ts: float = 0
     machine: MachineCalibration = msgspec.field(default_factory=MachineCalibration)
-    carried: dict[Whole, Whole] | None = None
+    backlog_until: dict[Whole, Whole] | None = None
     devices: dict[Whole, str] = {}
 
 

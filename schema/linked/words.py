@@ -89,9 +89,9 @@ RECORDS = (
         Member("end_ns", "ns", "return"),
         Member("correlation", "", "as recorded, 0 for none"),
         Member("op", "", "id of the innermost op around the call, -1 for none"),
-        Member("places", "", "every module and Python function once; not a column"),
-        Member("module", "", "position in `places` of the module that the call was done for, -1 for none; left out without `--modules`"),
-        Member("python_function", "", "position in `places` of the Python function around it, -1 for none; left out without `--modules`"),
+        Member("call_sites", "", "every module and Python function once; not a column"),
+        Member("module", "", "position in `call_sites` of the module that called, -1 for none; left out without `--modules`"),
+        Member("python_function", "", "position in `call_sites` of the function that called, -1 for none; left out without `--modules`"),
     )),
     Record("Waits", "Columns, both of `device_waits` and of `host_waits`.", WaitTable, (
         Member("of", "", "who waits: the id of an activity, in `host_waits` the position of a call"),
@@ -120,7 +120,7 @@ RECORDS = (
         Member("group_size", "ranks", "how many members the group has"),
         Member("ranks", "", "global ranks of the members, in the group's order"),
         Member("sequence", "", "sequence number in the group"),
-        Member("place", "", "place in the group of the peer or root, where that was recorded"),
+        Member("group_rank", "", "rank in the group of the peer or root, where that was recorded"),
         Member("source", "", "global rank that a message, or a collective with a root, goes out from"),
         Member("target", "", "global rank that a message, or a collective with a root, goes to"),
         Member("tag", "", "tag of a message, as recorded"),
@@ -145,12 +145,12 @@ RECORDS = (
         Member("time", "", "as on the top level"),
         Member("start_ts", "ms", "as on the top level"),
         Member("finish_ts", "ms", "as on the top level"),
-        Member("machine", "", "what the trace tells of the machine"),
-        Member("carried", "ns", "of a part of a trace: by activity id until when work outside the part held it, on the device's clock;"
-                                " null for a whole trace"),
+        Member("machine", "", "clocks and latencies of the machine, as measured in the trace"),
+        Member("backlog_until", "ns", "of a part of a trace: by activity id until when work from outside the part kept its stream busy,"
+                                " on the device's clock; null for a whole trace"),
         Member("devices", "", "recorded names of the devices that ran anything, by number"),
     )),
-    Record("Machine", "What the trace tells of the machine that it was recorded on. Members at their default are left out.",
+    Record("Machine", "Clocks and latencies of the machine, as measured in the trace. Members at their default are left out.",
            MachineCalibration, (
         Member("resolution_ns", "ns", "the unit in which the trace counts time"),
         Member("clock_offset_ns", "ns", "to be added to device times for the host's clock, at the time `clock_from_ns`"),
@@ -160,11 +160,11 @@ RECORDS = (
         Member("clock_error_ns", "ns", "by how much the clocks may still disagree"),
         Member("launch", "", "from the end of a launch call to the start on a free stream, by the call's name"),
         Member("gap", "", "between an activity and the next one queued on its stream, by category"),
-        Member("wake", "", "from an awaited end to the return of the blocking call, by the call's name"),
+        Member("sync_return", "", "from an awaited end to the return of the blocking call, by the call's name"),
     )),
-    Record("Usual", "How long something took. The key `\"\"` holds it over all names.", LatencyStats, (
-        Member("median", "ns", "median of what counts as usual"),
-        Member("most", "ns", "longer than this was not usual"),
+    Record("Latency statistics", "How long something usually takes. The key `\"\"` holds it over all names.", LatencyStats, (
+        Member("median", "ns", "median, without outliers"),
+        Member("upper", "ns", "upper limit of usual times; longer ones are unusual"),
         Member("count", "", "how often it was measured"),
     )),
     Record("Link report", "What became of every row of both inputs. The objects count by reason.", LinkReport, (

@@ -120,7 +120,7 @@ def in_words(machine: "MachineCalibration") -> str:
     measured = (
         ("launch latency {} median", machine.launch),
         ("gaps {}", machine.gap),
-        ("returns from waits {}", machine.sync_return_latency),
+        ("returns from waits {}", machine.sync_return),
     )
     parts = [text.format(f"{table[''].median / 1000:.1f} µs") for text, table in measured if "" in table]
     drift = f", drifting by {machine.clock_drift_ns / 1000:+.1f} µs" if machine.clock_drift_ns else ""

@@ -319,7 +319,7 @@ def test_a_transfer_is_completed_by_what_its_request_says() -> None:
 
     pair = ProcessGroup("g", "d", [0, 1], 2)
     send = told("c10d::send", "gloo:send", "3,7", [pair, ProcessGroup("h")])
-    assert (send.name, send.dtype, send.in_elements, send.out_elements, send.place, send.tag) == (
+    assert (send.name, send.dtype, send.in_elements, send.out_elements, send.group_rank, send.tag) == (
         "send",
         "float",
         4,
@@ -329,9 +329,9 @@ def test_a_transfer_is_completed_by_what_its_request_says() -> None:
     )
     assert (send.group, send.description, send.group_size, send.ranks) == ("g", "d", 2, [0, 1])
     root = told("c10d::broadcast_", "gloo:broadcast", "1,7", [])
-    assert (root.place, root.tag, root.group) == (1, -1, "")
-    assert told("c10d::allreduce_", "gloo:all_reduce", "1,7", []).place == -1
-    assert told("c10d::reduce_scatter_", "gloo:gather", "1,7", []).place == -1
+    assert (root.group_rank, root.tag, root.group) == (1, -1, "")
+    assert told("c10d::allreduce_", "gloo:all_reduce", "1,7", []).group_rank == -1
+    assert told("c10d::reduce_scatter_", "gloo:gather", "1,7", []).group_rank == -1
     assert told("c10d::barrier", "gloo:barrier", "1,7", []).in_elements == 0
 
 
@@ -340,7 +340,7 @@ def test_numbers_that_only_the_device_trace_has_are_read_from_its_text() -> None
     for text, place, tag in (('["", "-1", "12"]', -1, 12), ('["x", "2"]', 2, -1), ("[]", -1, -1)):
         found = replace(transfers(table), recorded={0: Args(concrete_inputs=Raw(text.encode()))})
         (told,), _ = host_communications(found, [])
-        assert (told.place, told.tag) == (place, tag)
+        assert (told.group_rank, told.tag) == (place, tag)
 
 
 def test_without_tensors_in_the_host_trace_those_of_the_device_trace_count() -> None:

@@ -61,7 +61,7 @@ def test_waits_with_one_end_in_the_part_are_counted() -> None:
     linked = linked_of(acts, calls, device_waits=[(1, 0), (2, 1)], host_waits=[(1, 0), (2, 1), (2, -1), (0, 0)])
     part = cut(linked, PERIOD)
     assert part.lost == {DEVICE: 1, HOST: 1, OVER: 0}
-    assert part.linked.info.carried == {acts_id(linked, 1): 60}
+    assert part.linked.info.backlog_until == {acts_id(linked, 1): 60}
 
 
 def acts_id(linked: LinkedTrace, row: int) -> int:
@@ -72,8 +72,8 @@ def test_what_ran_before_on_the_stream_is_carried_in_unless_it_is_in_the_part() 
     calls = [Call(50, 55), Call(150, 155), Call(160, 165)]
     acts = [Act(50, 130, call=0), Act(150, 160, call=1), Act(170, 180, call=2), Act(150, 160, call=2, stream=9)]
     linked = linked_of(acts, calls)
-    assert cut(linked, PERIOD).linked.info.carried == {acts_id(linked, 1): 130}
-    assert linked.info.carried is None
+    assert cut(linked, PERIOD).linked.info.backlog_until == {acts_id(linked, 1): 130}
+    assert linked.info.backlog_until is None
 
 
 # hand-offs between threads

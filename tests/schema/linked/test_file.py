@@ -371,7 +371,7 @@ def test_an_activity_without_a_time_is_refused(tmp_path: Path) -> None:
 
 def test_a_machine_that_takes_longer_than_any_clock_shows_is_refused(tmp_path: Path) -> None:
     document = written_document(tmp_path)
-    document["trace"]["machine"]["launch"][""]["most"] = 10**30
+    document["trace"]["machine"]["launch"][""]["upper"] = 10**30
     refuses(document, tmp_path, r"unexpected content: .*machine\.launch")
 
 
