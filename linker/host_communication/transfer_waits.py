@@ -25,7 +25,7 @@ class TransferWaits(NamedTuple):
     """The hand-offs, and what stays unknown: a row of -1 for each, as no call belongs to a transfer."""
 
     handoffs: list[Wait]
-    noted: dict[str, list[int]]
+    oddities: dict[str, list[int]]
 
 
 class _Requested(NamedTuple):

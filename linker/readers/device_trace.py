@@ -40,7 +40,7 @@ def read_device_trace(
 ) -> DeviceTrace:
     """Reads a device trace: JSON, gzip or zstd of it, or a rocpd database.
 
-    Of damaged JSON everything that can be read is used; the trace's `remarks` say what was wrong.
+    Of damaged JSON everything that can be read is used; the trace's `notes` say what was wrong.
 
     Args:
         path: The file to read.
@@ -78,14 +78,14 @@ def read_device_trace(
     bare = reader.document.lstrip()[:1] == b"["
     top = kineto.DeviceFile() if bare else reader.top_level(kineto.DeviceFile)
     if not events.rows[Role.OP].count and not events.rows[Role.ACTIVITY].count:
-        seen = f"; {damage.remarks[0].removeprefix(path + ': ')}" if damage.remarks else ""
+        seen = f"; {damage.notes[0].removeprefix(path + ': ')}" if damage.notes else ""
         raise DataError(
             f"{path}: holds no host op and no device activity; expected a Kineto trace with traceEvents{seen}"
         )
     trace = with_ties_in_order(without_duplicates(within_a_recording(_trace(path, top, events))))
     trace.skipped += damage.dropped
-    trace.noted += damage.noted
-    trace.remarks += damage.remarks
+    trace.oddities += damage.oddities
+    trace.notes += damage.notes
     if len(DISTRIBUTED.findall(reader.document)) > 1:
         trace.merge_marks.append("several distributedInfo")
     if renamed or RENAMED.search(reader.document) is not None:
@@ -117,13 +117,11 @@ def _trace(path: str, top: kineto.DeviceFile, events: DeviceEvents) -> DeviceTra
         merged=top.merged,
         device_names=device_names(top),
         skipped=events.skipped,
-        noted=events.noted,
+        oddities=events.oddities,
         recording_start=events.recording_start,
         read=events.read,
         ignored=events.ignored,
     )
     if any(pad.values()):
-        trace.remarks.append(
-            f"{path}: its times lack the zeros before their ns (5 ns is .5, as in March 2024); read so"
-        )
+        trace.notes.append(f"{path}: its times lack the zeros before their ns (5 ns is .5, as in March 2024); read so")
     return trace

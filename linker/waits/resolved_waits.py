@@ -1,4 +1,4 @@
-"""Collects the waits of a process, drops impossible ones, and counts what was found, dropped and noted."""
+"""Collects the waits of a process, drops impossible ones, and counts what was resolved, dropped and odd."""
 
 from array import array
 from collections import defaultdict
@@ -32,7 +32,7 @@ class ResolvedWaits:
     of_device: RowBuilder = field(default_factory=lambda: RowBuilder(3))
     of_host: RowBuilder = field(default_factory=lambda: RowBuilder(4))
     resolved: Findings = field(default_factory=no_findings)
-    noted: Findings = field(default_factory=no_findings)
+    oddities: Findings = field(default_factory=no_findings)
     dropped: Findings = field(default_factory=no_findings)
 
     def add_device_wait(self, call: int, source: int, target: int, provenance: Provenance) -> None:
@@ -58,7 +58,7 @@ class ResolvedWaits:
         if possible:
             self.resolved[f"host waits for device, by {provenance.value}"].append(call)
         elif not pending:
-            self.noted["host waits for which nothing recorded was pending"].append(call)
+            self.oddities["host waits for which nothing recorded was pending"].append(call)
 
     def add_unknown(self, call: int) -> None:
         """Adds that a call waits for something unknown."""

@@ -28,7 +28,7 @@ class NodeProblems:
         self._called.add(nodes.id[nodes.ctrl_deps.rows()])
         self._callers.add(nodes.ctrl_deps.values)
 
-    def remarks(self, path: str) -> list[str]:
+    def notes(self, path: str) -> list[str]:
         """Returns a sentence for each kind of problem, after all blocks were added."""
         self._note(
             DANGLING,

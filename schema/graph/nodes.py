@@ -126,7 +126,7 @@ class NodeColumns(Table):
 
     `data_deps` and `ctrl_deps` contain node *ids*, not rows. `attributes` has a column of n rows for each attribute of
     ATTRIBUTES that any node has; row r of `data_dep_kinds` is parallel to row r of `data_deps`. `problems` counts
-    attributes that could not be used as they are, `remarks` are sentences about the file.
+    attributes that could not be used as they are, `notes` are sentences about the file.
     """
 
     id: NodeIds
@@ -140,7 +140,7 @@ class NodeColumns(Table):
     metadata: dict[str, str | int] = field(default_factory=dict)
     tensors: TensorText | None = None
     problems: dict[str, NodeProblem] = field(default_factory=dict)
-    remarks: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.id)

@@ -216,9 +216,9 @@ class LinkReport(msgspec.Struct):
     linked: int = 0
     dropped: dict[str, int] = {}
     guessed: dict[str, int] = {}
-    noted: dict[str, int] = {}
+    oddities: dict[str, int] = {}
     waits: dict[str, int] = {}
-    remarks: list[str] = []
+    notes: list[str] = []
 
 
 class TraceInfo(msgspec.Struct):
@@ -272,7 +272,7 @@ class LinkedTrace(SummaryRepr):
             "files": " and ".join(filter(None, (info.source_host, info.source_device))),
             "rows": format_counts({"ops": len(self.ops), "calls": len(self.calls), "activities": len(self.activities)}),
             "waits": format_counts(waits),
-            "remarks": str(len(self.report.remarks)),
+            "notes": str(len(self.report.notes)),
         }
         return Summary(f"LinkedTrace: rank {info.rank if info.rank >= 0 else 'unknown'}", lines)
 

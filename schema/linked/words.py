@@ -179,9 +179,9 @@ RECORDS = (
         Member("linked", "", "activities with a launch call"),
         Member("dropped", "", "rows that are not in the linked trace"),
         Member("guessed", "", "waits and groups that no record names"),
-        Member("noted", "", "rows that are there, but odd"),
+        Member("oddities", "", "rows that are there, but odd"),
         Member("waits", "", "waits that were resolved, by how they are known"),
-        Member("remarks", "", "sentences about the inputs"),
+        Member("notes", "", "sentences about the inputs"),
     )),
 )
 # fmt: on

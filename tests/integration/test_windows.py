@@ -74,7 +74,7 @@ def test_what_is_left_out_is_counted() -> None:
         field = "device_ops" if what == "ops" else what
         assert getattr(report, field) + report.dropped[f"{what} outside the window"] == getattr(whole_report, field)
     assert report.host_ops + report.dropped["host ops outside the window"] == whole_report.host_ops
-    assert report.noted["ops cut at the borders of the window"] == 1  # "training" goes on
+    assert report.oddities["ops cut at the borders of the window"] == 1  # "training" goes on
 
 
 def test_ops_around_the_window_are_cut_to_it() -> None:

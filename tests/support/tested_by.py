@@ -114,8 +114,8 @@ TESTED_BY = {
     "schema/io/test_compressed.py": "schema/io/files",
     "schema/linked/test_file.py": """
         linker/foreign schema/linked/check schema/linked/guesses schema/linked/layout schema/linked/linked_trace
-        schema/linked/nodes schema/linked/reader schema/linked/streams schema/linked/tables schema/linked/words
-        schema/linked/writer
+        schema/linked/nodes schema/linked/older schema/linked/reader schema/linked/streams schema/linked/tables
+        schema/linked/words schema/linked/writer
     """,
     "schema/recovery/test_json_stream.py": """
         schema/recovery/damage schema/recovery/elements schema/recovery/plain_letters schema/recovery/repair

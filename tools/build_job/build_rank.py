@@ -155,9 +155,7 @@ def _built_in(task: RankTask, inputs: Callable[[], Inputs]) -> RankResult:
         graph=content_of(task.waiting, task.graph.name) if task.options.target == GENERIC else None,
         edges=len(graph.data_deps.values),
         notes=pair.notes,
-        link=msgspec.structs.replace(
-            linked.report, remarks=[_below_folder(task, remark) for remark in linked.report.remarks]
-        ),
+        link=msgspec.structs.replace(linked.report, notes=[_below_folder(task, note) for note in linked.report.notes]),
         convert=report,
         comms=summarise_rank(linked),
     )

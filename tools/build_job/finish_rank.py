@@ -43,13 +43,13 @@ def finish_rank(task: FinishTask) -> RankResult:
             changes.counts[RESIZED] = len(plan.sizes)
         if plan.alone:
             changes.counts[ALONE] = len(plan.alone)
-            changes.remarks.append(f"{len(plan.alone)} {ALONE}")
+            changes.notes.append(f"{len(plan.alone)} {ALONE}")
         return RankResult(
             msgspec.structs.replace(
                 task.summary,
                 graph=content_of(build.waiting, build.graph.name),
                 edges=len(graph.data_deps.values),
-                remarks=changes.remarks,
+                target_notes=changes.notes,
                 target=changes.counts,
             )
         )

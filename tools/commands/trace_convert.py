@@ -127,8 +127,8 @@ def _convert(options: argparse.Namespace) -> None:
     log.info(summary(report))
     for change, count in changes.counts.items():
         log.info(titled("target", f"{change}: {count:g}"))
-    for remark in (*linked.report.remarks, *changes.remarks):
-        log.info(titled("note", remark))
+    for note in (*linked.report.notes, *changes.notes):
+        log.info(titled("note", note))
 
 
 def _work(report: "ConvertReport") -> str:

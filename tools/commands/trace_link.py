@@ -129,7 +129,7 @@ def in_words(machine: "MachineCalibration") -> str:
 
 
 def summary(linked: "LinkedTrace") -> str:
-    """Returns what was matched, linked, noted, dropped and guessed, a line each."""
+    """Returns what was matched, linked, odd, dropped and guessed, a line each."""
     report = linked.report
     share = f"{report.matched} of {report.host_ops} host ops matched by {report.matched_by}, agreement {report.agreement_pct:g} %"
     device_only = f"{report.device_ops} from the device trace alone"
@@ -137,6 +137,6 @@ def summary(linked: "LinkedTrace") -> str:
     lines = [titled("host ops", share if report.matched_by else device_only), titled("activities", linked_to)]
     if report.activities:
         lines.append(titled("machine", in_words(linked.info.machine)))
-    lines += format_counts("waits", report.waits) + format_counts("noted", report.noted)
+    lines += format_counts("waits", report.waits) + format_counts("oddities", report.oddities)
     lines += format_counts("guessed", report.guessed) + format_counts("dropped", report.dropped)
-    return "\n".join([*lines, *(titled("note", remark) for remark in report.remarks)])
+    return "\n".join([*lines, *(titled("note", note) for note in report.notes)])

@@ -79,8 +79,8 @@ def _run(arguments: argparse.Namespace) -> None:
 def _replay(arguments: argparse.Namespace) -> None:
     paths = [path for given in arguments.inputs for path in _graphs(given)]
     graphs = [_read(path) for path in progress(paths, "reading", unit="graph")]
-    for remark in (remark for graph in graphs for remark in graph.remarks):
-        log.warning(f"{NAME}: note: {remark}")
+    for note in (note for graph in graphs for note in graph.notes):
+        log.warning(f"{NAME}: note: {note}")
     # the order in which they are given makes no difference
     graphs.sort(key=lambda graph: integer(graph.metadata.get("rank"), -1))
     reason = why_not_one_job(graphs)

@@ -31,8 +31,8 @@ def findings_of(process: Inspection) -> Iterator[Finding]:
         yield Finding(WRONG, [process.name], process.error, "record it again, or leave the file out")
         return
     advice = "what can be read is used: copy or record it again" if process.damaged else "nothing to do"
-    for remark in process.remarks:
-        yield Finding(WRONG if process.damaged else NOTE, [process.name], _without_folders(process, remark), advice)
+    for note in process.notes:
+        yield Finding(WRONG if process.damaged else NOTE, [process.name], _without_folders(process, note), advice)
     for contradiction in process.contradictions or ():
         what = _without_folders(process, f"{contradiction.path}: {contradiction.what}; {contradiction.meaning}")
         yield Finding(WRONG, [process.name], what, contradiction.advice)

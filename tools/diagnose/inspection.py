@@ -106,7 +106,7 @@ class Inspection(msgspec.Struct):
     top_kernels: list[KernelTime] = []
     dropped: dict[str, int] = {}
     damaged: bool = False
-    remarks: list[str] = []
+    notes: list[str] = []
     contradictions: list[Contradiction] | msgspec.UnsetType = msgspec.UNSET
 
     @property
@@ -147,7 +147,7 @@ def _describe_host(inspection: Inspection, host: HostTrace) -> None:
 
 def _describe_reading(inspection: Inspection, trace: HostTrace | DeviceTrace) -> None:
     """What of the file was not read, or not as it stands."""
-    inspection.remarks += trace.remarks
+    inspection.notes += trace.notes
     for reason, count in trace.skipped.items():
         inspection.dropped[reason] = inspection.dropped.get(reason, 0) + count
     inspection.damaged |= any(

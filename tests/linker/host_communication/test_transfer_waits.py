@@ -39,7 +39,7 @@ def test_real_jobs_replay_as_they_ran_alone_and_together(job: Path) -> None:
     graphs = [convert(linked) for linked in ranks]
     assert [abs(replay(graph).error_pct or 0) < 0.5 for graph in graphs] == [True, True]
     assert abs(replay_ranks(graphs).error_pct or 0) < 0.5
-    assert [linked.report.noted.get(UNREQUESTED, 0) for linked in ranks] == [0, 0]
+    assert [linked.report.oddities.get(UNREQUESTED, 0) for linked in ranks] == [0, 0]
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_a_request_that_the_device_trace_lacks_is_unknown() -> None:
     t.leaf("c10d::allreduce_", 5, inputs=[[tensor], False], only="host")
     with transferring(t, tensor, 10):
         t.leaf("aten::mm", 60)
-    assert link_run(t).report.noted[UNREQUESTED] == 1
+    assert link_run(t).report.oddities[UNREQUESTED] == 1
 
 
 def test_what_nobody_requested_or_waited_for_is_counted() -> None:
@@ -156,5 +156,5 @@ def test_what_nobody_requested_or_waited_for_is_counted() -> None:
         request(t, tensor, True)
     with transferring(t, tensor, 20, 10):
         t.leaf("aten::mm", 50)
-    noted = link_run(t).report.noted
+    noted = link_run(t).report.oddities
     assert (noted[UNREQUESTED], noted[UNAWAITED]) == (1, 1)

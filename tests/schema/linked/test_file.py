@@ -226,7 +226,7 @@ def chakra_file(path: Path) -> str:
 
 def test_a_file_of_chakra_trace_link_converts_and_says_what_is_assumed(tmp_path: Path) -> None:
     linked = read_linked(chakra_file(tmp_path / "chakra.json"))
-    assert linked.report.remarks == [
+    assert linked.report.notes == [
         "no calls in the linked trace: activities are launched at their op's end or their start, the earlier one"
     ]
     nodes = convert_linked(linked, origin_ns=1_000_000)
@@ -361,6 +361,25 @@ def test_a_wait_for_what_is_not_there_is_refused(tmp_path: Path, table: str) -> 
     document = written_document(tmp_path)
     document[table]["source"][0] = 999_999
     refuses(document, tmp_path, "999999 is referred to but not there")
+
+
+@pytest.mark.parametrize(
+    ("table", "name", "older"),
+    [
+        ("", "handoffs", "hand_overs"),
+        ("calls", "call_sites", "places"),
+        ("device_waits", "known_by", "found"),
+        ("host_waits", "known_by", "found"),
+        ("trace", "backlog_until", "carried"),
+        ("link_report", "oddities", "noted"),
+        ("link_report", "notes", "remarks"),
+    ],
+)
+def test_a_file_in_which_members_have_older_names_is_refused(tmp_path: Path, table: str, name: str, older: str) -> None:
+    document = written_document(tmp_path)
+    holder = document[table] if table else document
+    holder[older] = holder.pop(name, None)
+    refuses(document, tmp_path, r": was written by an older execgraph: link the traces again$")
 
 
 def test_an_activity_without_a_time_is_refused(tmp_path: Path) -> None:
