@@ -101,9 +101,11 @@ def _part(linked: LinkedTrace, device: DeviceTrace, match: Match | None, window:
     notes, zero = [], trace_start(device)
     shared = of_both(linked)
     covered = host_period(device, match) if match is not None else None
-    if match is not None and match.places > 1:
+    if match is not None and match.alignment_count > 1:
         shorter, longer = ("device", "host") if match.host_is_longer else ("host", "device")
-        notes.append(f"the {shorter} trace fits in {match.places} places of the {longer} trace; linked to the first")
+        notes.append(
+            f"the {shorter} trace fits the {longer} trace at {match.alignment_count} positions; linked to the first"
+        )
     if covered is not None:
         notes.append(
             f"the host trace covers {covered.in_words(zero)} of the device trace; the rest is outside the window"

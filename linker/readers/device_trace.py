@@ -17,7 +17,7 @@ from .categories import PYTHON, Role, skip_categories
 from .clock_range import within_a_recording
 from .device_events import DeviceEvents
 from .device_rows import DeviceTrace
-from .distributed_info import device_names, place_in_job
+from .distributed_info import device_names, distributed_info
 from .duplicates import without_duplicates
 from .event_rows import unpadded
 from .rocpd import is_database, read_rocpd
@@ -104,7 +104,7 @@ def _trace(path: str, top: kineto.DeviceFile, events: DeviceEvents) -> DeviceTra
     pad = unpadded(rows.values())
     trace = DeviceTrace(
         path=path,
-        **place_in_job(top)._asdict(),
+        **distributed_info(top)._asdict(),
         ops=device_tables.ops(rows[Role.OP], pad),
         calls=device_tables.calls(rows[Role.CALL], pad),
         activities=device_tables.activities(rows[Role.ACTIVITY], pad),

@@ -161,7 +161,7 @@ class MetadataKey(NamedTuple):
 METADATA = (
     MetadataKey("tool", "string_val", "", "what wrote the file, and its version"),
     MetadataKey("schema", "string_val", "", "version of the host trace's schema, as recorded; empty without a host trace"),
-    MetadataKey("rank", "int64_val", "", "the process's rank, -1 where not recorded; among some ranks of a job its place there"),
+    MetadataKey("rank", "int64_val", "", "the process's rank, -1 where not recorded; among some ranks of a job its position there"),
     MetadataKey("world_size", "int64_val", "", "how many ranks the job has, -1 where not recorded"),
     MetadataKey("pid", "int64_val", "", "the process's number, -1 where not recorded"),
     MetadataKey("base_time_ns", "int64_val", "ns", "to be added to start times for the time since 1970; 0 where none was recorded"),

@@ -133,7 +133,7 @@ class Elements:
     def _elements_inside(self, text: bytes, at: int) -> list[bytes]:
         """Returns the elements in a stretch that has something else beside them; that is lost."""
         bounds = [0, *(match.end() for match in ANY_START.finditer(text)), len(text)]
-        characters = text.decode("latin-1")  # one for each byte, so that places are the same
+        characters = text.decode("latin-1")  # one for each byte, so that positions are the same
         elements: list[bytes] = []
         done = 0
         for begin, end in pairwise(bounds):

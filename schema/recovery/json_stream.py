@@ -259,7 +259,7 @@ def _boundary(elements: bytes) -> "re.Pattern[bytes]":
 
 
 def _cuts(boundary: "re.Pattern[bytes]", text: bytes) -> list[int]:
-    """Returns the last places in the text where an element may end."""
+    """Returns the last positions in the text where an element may end."""
     near_end = [cut.start() for cut in boundary.finditer(text, max(0, len(text) - OPENING))]
     return (near_end or [cut.start() for cut in boundary.finditer(text)])[-CUTS_TRIED:]
 

@@ -37,7 +37,7 @@ memory_timeline_peak            rank device step ts peak before reserved known_b
 memory_timeline_live            rank device op got_by blocks size pct                at the peak; op: the outermost, got_by: the innermost
 frequent_kernel_patterns        rank operator pattern length count device_time host_time
 graph_replays                   rank graph api launches activities span span_mean time host_time ops_known
-graph_replays_by_place          rank graph place name device stream count time pct mean min max op      over all launches of the graph
+graph_replays_by_position       rank graph position name device stream count time pct mean min max op      over all launches of the graph
 graph_replays_by_op             rank graph op kernels count time pct                 op: `aten::linear > aten::mm`, by captures
 cupti_counters                  rank op_stack kernel correlation flops COUNTER…           a column for each recorded counter
 critical_path                   rank kind time pct

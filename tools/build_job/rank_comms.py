@@ -63,7 +63,7 @@ class GroupSummary(msgspec.Struct, frozen=True, omit_defaults=True):
 class RankComms(msgspec.Struct, frozen=True, omit_defaults=True):
     """What verification needs to know of a rank.
 
-    `orders` are digests of the order in which collectives of two groups, given by their places in `groups`, follow each
+    `orders` are digests of the order in which collectives of two groups, given by their positions in `groups`, follow each
     other. `sent` and `received` count messages by "sender>receiver elements dtype" and the tag, if one was given.
     `overlapping` counts communications that began on a host thread before the previous one there had ended.
     """

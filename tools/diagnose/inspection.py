@@ -90,7 +90,7 @@ class Inspection(msgspec.Struct):
     matched: int = 0
     matched_by: str = ""
     agreement_pct: float = 0.0
-    places: int = 1
+    alignment_count: int = 1
     calls: int = 0
     activities: int = 0
     kernels: int = 0
@@ -196,7 +196,11 @@ def _describe_launches(inspection: Inspection, call_row: Int64, calls: RecordedC
 def _describe_match(inspection: Inspection, device: DeviceTrace, match: Match) -> None:
     outside = ~are_step_marks(device.ops.name)
     outside[match.device_row] = False
-    inspection.matched, inspection.matched_by, inspection.places = len(match.host_row), match.by, match.places
+    inspection.matched, inspection.matched_by, inspection.alignment_count = (
+        len(match.host_row),
+        match.by,
+        match.alignment_count,
+    )
     inspection.agreement_pct = round(100 * match.agreement, 2)
     inspection.dropped["ops outside the host trace's window"] = int(outside.sum())
     inspection.dropped["host ops that the device trace does not hold"] = inspection.host_ops - inspection.matched

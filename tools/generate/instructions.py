@@ -49,7 +49,7 @@ class Group(NamedTuple):
 class Collective:
     """The arguments of one collective or send/recv, as `record_param_comms` records them.
 
-    `rank` is the caller's place in the group, or the peer's for send and recv.
+    `rank` is the caller's rank in the group, or the peer's for send and recv.
     """
 
     name: str

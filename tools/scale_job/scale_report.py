@@ -55,12 +55,12 @@ class ScaleReport(msgspec.Struct):
 
 def report_of(plan: ScalePlan, is_simulated: bool) -> ScaleReport:
     """Returns the report of a plan, before anything is written."""
-    places = plan.rank_copies
+    rank_copies = plan.rank_copies
     return ScaleReport(
-        ranks=places.world_size,
-        ranks_then=places.ranks,
-        copies=places.copies,
-        removed=sorted(set(range(places.world_size)) - set(places.kept)),
+        ranks=rank_copies.world_size,
+        ranks_then=rank_copies.ranks,
+        copies=rank_copies.copies,
+        removed=sorted(set(range(rank_copies.world_size)) - set(rank_copies.kept)),
         groups=[_group(role, plan) for role in plan.roles],
         lengths=[_length(grown) for grown in plan.grown],
         notes=list(_notes(plan, is_simulated)),

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ..rank import KERNEL, Capture, Launched
 
-PLACE_IN_GRAPH = (1 << 32) - 1
+NODE_IN_GRAPH = (1 << 32) - 1
 BY_NODE, BY_NAME, BY_ORDER, BY_MARK = "by node", "by name", "by order", "by mark"
 
 
@@ -54,8 +54,8 @@ def _by_node(graph: Sequence[Launched], captures: Sequence[Capture]) -> Iterator
     if not graph or any(launch.node < 0 for launch in graph):
         return
     for capture in captures:
-        by_node = {launch.node & PLACE_IN_GRAPH: launch for launch in capture.launches if launch.node >= 0}
-        launches = [by_node.get(launch.node & PLACE_IN_GRAPH) for launch in graph]
+        by_node = {launch.node & NODE_IN_GRAPH: launch for launch in capture.launches if launch.node >= 0}
+        launches = [by_node.get(launch.node & NODE_IN_GRAPH) for launch in graph]
         recorded = [launch for launch in launches if launch is not None]
         if len(recorded) == len(graph) and all(map(_alike, graph, recorded)):
             yield recorded
@@ -70,7 +70,7 @@ def _whole(graph: Sequence[Launched], captures: Sequence[Capture], named: bool) 
 
 
 def _in_a_row(graph: Sequence[Launched], captures: Sequence[Capture]) -> Iterator[list[Launched]]:
-    """Yields the places where a graph's sequence of names occurs outside of captures (Knuth-Morris-Pratt search)."""
+    """Yields the positions at which a graph's sequence of names occurs outside of captures (Knuth-Morris-Pratt search)."""
     names = [launch.name for launch in graph]
     back = _borders(names)
     for capture in captures:

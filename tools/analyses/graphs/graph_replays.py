@@ -1,4 +1,4 @@
-"""Launches of CUDA and HIP graphs: a table of graphs, one of their kernels by place over all launches, and one of the
+"""Launches of CUDA and HIP graphs: a table of graphs, one of their kernels by position over all launches, and one of the
 ops that these were captured from, if a trace of the capture was given.
 
 Launches that ran activities of the same names in the same order are of one graph. The activities of a launch are sorted
@@ -34,14 +34,14 @@ NO_CAPTURE = "no trace of the captures was given (--capture-trace)"
 
 
 class _Launches(NamedTuple):
-    """The activities of graph launches, launch after launch: the row of each, its launch, graph and place in it, all
+    """The activities of graph launches, launch after launch: the row of each, its launch, graph and position in it, all
     numbered from 0, and the row of the call.
     """
 
     row: Int64
     launch: Int64
     graph: Int64
-    place: Int64
+    position: Int64
     call: Int64
 
 
@@ -74,14 +74,14 @@ def _table(rank: RankTrace, options: Options) -> Table:
         "Graph launches",
         columns,
         note,
-        (_by_place(rank, replays, ops, note), _by_op(rank, replays, ops, note if known or note else NO_CAPTURE)),
+        (_by_position(rank, replays, ops, note), _by_op(rank, replays, ops, note if known or note else NO_CAPTURE)),
     )
 
 
 def _attributed(
     linked: LinkedTrace, replays: _Launches, options: Options, marks: Mapping[int, str]
 ) -> list[Attribution]:
-    """Returns for each graph the ops of its places, by its first launch: from captures, else from the program's marks."""
+    """Returns for each graph the ops of its positions, by its first launch: from captures, else from the program's marks."""
     graphs, first = np.unique(replays.graph, return_index=True)
     captures = [*options.captures, *captures_of(linked)] if len(graphs) else []
     kinds, activities = kinds_of(linked.activities), linked.activities
@@ -129,8 +129,8 @@ def _by_op(rank: RankTrace, replays: _Launches, ops: list[Attribution], note: st
     activities = rank.linked.activities
     lasted = (activities.end - activities.start)[replays.row]
     names = [
-        (graph, ops[graph].ops[place])
-        for graph, place in zip(replays.graph.tolist(), replays.place.tolist(), strict=True)
+        (graph, ops[graph].ops[position])
+        for graph, position in zip(replays.graph.tolist(), replays.position.tolist(), strict=True)
     ]
     number: dict[tuple[int, str], int] = {}
     row = np.array([number.setdefault(one, len(number)) if ops[one[0]].known_by else -1 for one in names], np.int64)
@@ -154,10 +154,10 @@ def _by_op(rank: RankTrace, replays: _Launches, ops: list[Attribution], note: st
     return Table(f"{NAME}_by_op", "Ops behind graphs", columns, note)
 
 
-def _by_place(rank: RankTrace, replays: _Launches, ops: list[Attribution], note: str) -> Table:
+def _by_position(rank: RankTrace, replays: _Launches, ops: list[Attribution], note: str) -> Table:
     activities = rank.linked.activities
     keys, example, number = np.unique(
-        np.stack([replays.graph, replays.place], axis=1), axis=0, return_index=True, return_inverse=True
+        np.stack([replays.graph, replays.position], axis=1), axis=0, return_index=True, return_inverse=True
     )
     number, count = number.reshape(-1), len(keys)
     lasted = (activities.end - activities.start)[replays.row]
@@ -170,7 +170,7 @@ def _by_place(rank: RankTrace, replays: _Launches, ops: list[Attribution], note:
     columns = [
         rank_column(rank.rank, count),
         Column("graph", "", keys[:, 0]),
-        Column("place", "", keys[:, 1]),
+        Column("position", "", keys[:, 1]),
         texts("name", activities.name.take(shown)),
         Column("device", "", activities.device[shown]),
         Column("stream", "", activities.stream[shown]),
@@ -180,9 +180,9 @@ def _by_place(rank: RankTrace, replays: _Launches, ops: list[Attribution], note:
         microseconds("mean", time / np.maximum(often, 1)),
         microseconds("min", shortest),
         microseconds("max", longest),
-        Column("op", "", [ops[graph].ops[place] for graph, place in keys.tolist()]),
+        Column("op", "", [ops[graph].ops[position] for graph, position in keys.tolist()]),
     ]
-    return Table(f"{NAME}_by_place", "Kernels of graphs by place", columns, note)
+    return Table(f"{NAME}_by_position", "Kernels of graphs by position", columns, note)
 
 
 def _launches(linked: LinkedTrace) -> _Launches:
@@ -198,8 +198,8 @@ def _launches(linked: LinkedTrace) -> _Launches:
     graphs: dict[bytes, int] = {}
     bounds = np.concatenate(([0], np.cumsum(size))).tolist()
     graph = [graphs.setdefault(names[begin:end].tobytes(), len(graphs)) for begin, end in itertools.pairwise(bounds)]
-    place = np.arange(len(row)) - np.repeat(np.array(bounds[:-1], np.int64), size)
-    return _Launches(row, launch, np.repeat(np.array(graph, np.int64), size), place, of_call[launch])
+    position = np.arange(len(row)) - np.repeat(np.array(bounds[:-1], np.int64), size)
+    return _Launches(row, launch, np.repeat(np.array(graph, np.int64), size), position, of_call[launch])
 
 
 def _span(start: Int64, end: Int64, launch: Int64) -> Int64:

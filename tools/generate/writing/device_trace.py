@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ....schema.io import open_output
 from ..machine import Clock, Machine
 from ..simulation import EVENT_SYNC, NONE, STREAM_SYNC, STREAM_WAIT, SYNC_KINDS, RankRun
-from .chrome import Rows, place
+from .chrome import Rows, track_fields
 from .identity import BASE_NS, Identity, correlation
 from .kineto_args import collective_args
 from .kineto_ops import external_ids, op_rows
@@ -156,7 +156,7 @@ def _calls_and_activities(seen: _Seen, sync: SyncRecords) -> Iterator[str]:
             activity += 1
         if row in syncs and (run.syncs.kind[syncs[row]] != STREAM_WAIT or run.syncs.stream[syncs[row]] in used):
             yield from _sync_record(seen, syncs[row], link, sync.resolved)
-        name, at = run.call_names[calls.name[row]], place(who.pid, who.tids[calls.thread[row]])
+        name, at = run.call_names[calls.name[row]], track_fields(who.pid, who.tids[calls.thread[row]])
         args = f'{link}"cbid": {CBIDS[name]}, "correlation": {correlation(row)}'
         yield rows.complete("cuda_runtime", name, at, calls.start[row], calls.end[row], args)
         yield rows.flow("ac2g", activity > first or name in FLOW_STARTS, correlation(row), at, calls.start[row])
@@ -189,7 +189,7 @@ def _activity(seen: _Seen, row: int, link: str) -> Iterator[str]:
         args += f'"bytes": {activity.bytes}, "memory bandwidth (GB/s)": {activity.bytes / max(1, end - start)}'
     if activity.collective:
         args += ", " + collective_args(activity.collective, activities.comm_sequence[row]).removesuffix(", ")
-    at = place(device, activities.stream[row])
+    at = track_fields(device, activities.stream[row])
     yield seen.rows.complete(activity.category, activity.name, at, start, end, args)
     yield seen.rows.flow("ac2g", False, correlation(activities.call[row]), at, start)
 
@@ -209,7 +209,7 @@ def _sync_record(seen: _Seen, row: int, link: str, resolved: bool) -> Iterator[s
             f'"wait_on_cuda_event_id": {syncs.event[row]}, '
         )
     args += f'"stream": {stream}, "correlation": {correlation(call)}, "device": {device}, "context": {CONTEXT}'
-    at = place(device, lane)
+    at = track_fields(device, lane)
     yield seen.rows.complete(
         "cuda_sync", SYNC_KINDS[kind], at, calls.start[call] + margin, calls.end[call] - margin, args
     )
@@ -236,7 +236,9 @@ def _stream_annotations(seen: _Seen) -> Iterator[str]:
             spans[key] = min(start, first), max(end, last)
     for (op, stream), (start, end) in spans.items():
         name, args = run.op_table[run.ops.op[op]].name, f'"External id": {seen.external[op]}'
-        yield seen.rows.complete("gpu_user_annotation", name, place(seen.who.device, stream), start - 1, end, args)
+        yield seen.rows.complete(
+            "gpu_user_annotation", name, track_fields(seen.who.device, stream), start - 1, end, args
+        )
 
 
 def _names(run: RankRun, who: Identity, rows: Rows) -> Iterator[str]:
@@ -257,9 +259,11 @@ def _names(run: RankRun, who: Identity, rows: Rows) -> Iterator[str]:
 
 def _window(run: RankRun, rows: Rows) -> Iterator[str]:
     end = run.period().end
-    yield rows.complete("Trace", "PyTorch Profiler (0)", place("Spans", "PyTorch Profiler"), 0, end, '"Op count": 0')
+    yield rows.complete(
+        "Trace", "PyTorch Profiler (0)", track_fields("Spans", "PyTorch Profiler"), 0, end, '"Op count": 0'
+    )
     for name, at, ns in (
-        ("Iteration Start: PyTorch Profiler", place("Traces", "Trace PyTorch Profiler"), 0),
-        ("Record Window End", place("", ""), end),
+        ("Iteration Start: PyTorch Profiler", track_fields("Traces", "Trace PyTorch Profiler"), 0),
+        ("Record Window End", track_fields("", ""), end),
     ):
         yield f'{{"ph": "i", "s": "g", "name": "{name}", {at}, "ts": {rows.at(ns)}}}'
