@@ -43,7 +43,7 @@ class TargetReport:
     lowered: dict[str, int]
     as_computation: dict[str, int]
     padded: int
-    control_left_out: int
+    control_removed: int
     idle_dropped_us: float
     host_delay_dropped_us: float
     delay_nodes: int
@@ -98,7 +98,7 @@ def for_astra_sim(
         lowered=dict(lowered),
         as_computation=dict(as_computation),
         padded=padded,
-        control_left_out=_leave_out_control(played),
+        control_removed=_leave_out_control(played),
         idle_dropped_us=serial.idle_cut / 1000,
         host_delay_dropped_us=serial.delay_cut / 1000,
         delay_nodes=delay_nodes + waits,

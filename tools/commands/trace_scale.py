@@ -122,7 +122,7 @@ def _run(arguments: argparse.Namespace) -> None:
         log.warning(f"{NAME}: note: {note}")
     log.info(f"{time.monotonic() - begun:.1f} s; see {arguments.output / REPORT}")
     if (arguments.output / ASTRA_SIM_FILES).is_dir():
-        log.info(titled("simulate", simulator_command(arguments.output, report.ranks_then)))
+        log.info(titled("simulate", simulator_command(arguments.output, report.scaled_ranks)))
 
 
 if __name__ == "__main__":

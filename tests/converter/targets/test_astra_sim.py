@@ -263,14 +263,14 @@ def test_a_control_dependency_stays_only_where_data_dependencies_imply_it() -> N
     graph.ctrl_deps = Ragged.of([[], [], [1], [1]])
     played, told = for_astra_sim(graph)
     assert [played.ctrl_deps[row].tolist() for row in range(4)] == [[], [], [1], []]
-    assert told.control_left_out == 1
+    assert told.control_removed == 1
 
 
 @pytest.mark.parametrize("promote", ["sync", "all"])
 def test_converted_graphs_keep_all_their_control_dependencies(promote: str) -> None:
     for graph in graphs_of("moe", promote=promote):
         played, told = for_astra_sim(graph)
-        assert told.control_left_out == 0
+        assert told.control_removed == 0
         assert len(played.ctrl_deps.values) == len(graph.ctrl_deps.values)
 
 
@@ -346,7 +346,7 @@ def test_host_delays_behind_work_of_another_stream_are_cut() -> None:
 
 def test_what_does_not_apply_is_counted_as_none() -> None:
     told = report(communicating())
-    assert (told.removed, told.padded, told.control_left_out, told.delay_nodes) == (0, 0, 0, 0)
+    assert (told.removed, told.padded, told.control_removed, told.delay_nodes) == (0, 0, 0, 0)
     assert (told.lowered, told.as_computation) == ({}, {})
     assert (told.idle_dropped_us, told.host_delay_dropped_us) == (0, 0)
 
