@@ -25,7 +25,7 @@ WORDS = {int: "integer", float: "number", str: "text", Any: "any", type(None): "
 
 GRAPH = """
 A `.et` file holds messages of `schema/graph/execution_graph.proto`, each behind its length as a
-varint: one `GlobalMetadata`, then a `Node` for each node. gzip is told by content when a file is read and by the ending
+varint: one `GlobalMetadata`, then a `Node` for each node. gzip is recognised by content when a file is read and by the ending
 `.gz` when one is written. `trace-jsonize` shows a file as JSON and makes it of JSON again.
 
 A node is a **slice** of a host op, a **wait** of the host for the device, **idle** or unrecorded host time (all these
@@ -44,8 +44,8 @@ activity and it; `--no-delays` leaves these out, `--scale class:delay=0` does in
 activities' on the device's clock: the metadata `clock_offset_ns` says by how much that is behind the host's.
 
 Sizes of collectives are the bytes that the rank puts in. Both ends of a message give it the same tag. Of a kernel that carries
-several messages (`batch_isend_irecv`) `comm_src`, `comm_dst`, `comm_tag` and `comm_size` tell the last, the lists
-`coalesced_src`, … tell all; for a simulator each gets a node.
+several messages (`batch_isend_irecv`) `comm_src`, `comm_dst`, `comm_tag` and `comm_size` describe the last, the lists
+`coalesced_src`, … describe all; for a simulator each gets a node.
 """
 
 LINKED_TRACE = """
@@ -83,11 +83,11 @@ has its operations per byte.
 
 **What is not known is absent**: an op that the table lacks, or whose shapes were not recorded, or whose work depends on values (sequences
 of several lengths, attention within a window). `trace-convert` counts it by op. Where the host trace is missing, results follow from
-the arguments as far as these tell them. For ASTRA-sim every computation whose work is known has at least one operation and one
+the arguments as far as possible. For ASTRA-sim every computation whose work is known has at least one operation and one
 byte, as its roofline mode divides by them, and the first of all 64 KiB, as it stops at an event of 0 ns. `trace-build --roofline`
 makes graphs in which what is not known takes its measured time there: [roofline mode](astra-sim.md#roofline-mode).
 
-**What limits a kernel** follows from the device's peaks, below, told by the device's recorded name and the kernel's number format
+**What limits a kernel** follows from the device's peaks, below, found by the device's recorded name and the kernel's number format
 (`element_size`, and for tf32 the kernel's name): operations, if these take longer at their peak than the bytes at theirs, else memory.
 `trace-report --only efficiency` says what each op and shape reaches, what limits it, and how much of the peak each step uses (operations
 as they ran, those of recomputed activations too); `trace-replay --scale bound:compute=0.5` asks what twice the operations per second
@@ -171,7 +171,7 @@ def members_of(record: Record) -> str:
 
 
 def default_values(struct: type[msgspec.Struct]) -> dict[str, str]:
-    """What a reader takes for the members that may be missing, as it stands in JSON."""
+    """What a reader takes for the members that may be missing, as JSON."""
     defaults = {}
     for field in msgspec.structs.fields(struct):
         default = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()

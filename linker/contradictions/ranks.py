@@ -57,7 +57,7 @@ def groups_without_rank(host: HostTrace | None, device: DeviceTrace) -> Contradi
         f"rank {device.rank} communicates in {len(foreign)} of {len(names)} process groups that it is not in (the first: group {first!r} "
         f"of ranks {ranks_in_words}, {names[first]} times)"
     )
-    meaning = "other ranks' collectives cannot be told to be the same ones"
+    meaning = "other ranks' collectives cannot be recognised as the same ones"
     return Contradiction(
         device.path, what, meaning, "correct distributedInfo or the groups' ranks, if it is not another rank's trace"
     )

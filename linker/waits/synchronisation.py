@@ -24,7 +24,7 @@ from .resolved_waits import ResolvedWaits
 from .unresolved_waits import unresolved_waits, waiting_stream
 
 ELSEWHERE = f"waits that may be for another stream than the {MOST_STREAMS} with most activities"
-FURTHER_BACK = f"waits that may be for a recording before the last {TRIED}"
+FURTHER_BACK = f"waits that may be for an event record before the last {TRIED}"
 
 
 @dataclass(slots=True)
@@ -74,7 +74,7 @@ def synchronise(process: Process, device: DeviceTrace, machine: MachineCalibrati
     waits.oddities[ELSEWHERE].extend(sources.among_busiest())
     waits.add_implicit("blocking copies", blocking_copies(activities, calls, machine, process.call_sites))
     waits.add_implicit("launches held up by a full queue", full_queue(activities, calls))
-    waits.add_implicit("calls of threads that only look on", observer_waits(calls, activities, queries.by_observer))
+    waits.add_implicit("calls of observer threads", observer_waits(calls, activities, queries.by_observer))
     return Synchronisation(
         waits.device_table(), waits.host_table(), waits.resolved, sources.findings, waits.oddities, waits.dropped
     )
@@ -93,7 +93,7 @@ def _stream_wait(run: _Run, row: int) -> None:
     target = process.queues.add_wait(waiting, process.start(row), resolved.sources)
     elsewhere = [source for source in resolved.sources if process.launches.stream_of(source) != waiting]
     if target < 0 or not elsewhere:
-        waits.oddities["stream waits that held nothing back"].append(row)
+        waits.oddities["stream waits that blocked nothing"].append(row)
         return
     for source in elsewhere:
         waits.add_device_wait(row, source, target, resolved.provenance)
@@ -126,7 +126,7 @@ def _event_sync(run: _Run, row: int) -> None:
 def _event_query(run: _Run, row: int) -> None:
     process, waits, is_answered = run.process, run.waits, run.queries.is_answered(row)
     if run.queries.by_observer[row]:
-        waits.oddities["event queries of threads that only look on"].append(row)
+        waits.oddities["event queries of observer threads"].append(row)
         return
     resolved = _resolve_event(run, row) if is_answered else _Resolved((), Provenance.TIMING)
     if resolved is None:

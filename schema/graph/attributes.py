@@ -210,7 +210,7 @@ KINDS = {
     DependencyKind.PROGRAM_ORDER: "a host thread's nodes follow each other",
     DependencyKind.LAUNCH: "an activity follows the host slice that launched it, or the delay after that",
     DependencyKind.STREAM_ORDER: "an activity follows the one before it on its stream, or the delay after that",
-    DependencyKind.EVENT_WAIT: "an activity follows one on another stream that its own was told to wait for, or one of its graph",
+    DependencyKind.EVENT_WAIT: "an activity follows one on another stream that its own had to wait for, or one of its graph",
     DependencyKind.HOST_SYNC: "a wait of the host follows what it awaited; without host an activity follows what the host awaited for it",
     DependencyKind.TENSOR_FLOW: "a reader of a storage follows its last writer on another stream",
     DependencyKind.HANDOFF: "a host thread goes on when another one has come so far",
@@ -221,7 +221,7 @@ KINDS = {
 DELAYS = {
     Delay.LOST_RECORDS: "the profiler lost what ran in the meantime",
     Delay.CONTENTION: "the device was busy with other work",
-    Delay.START_OF_RECORDING: "a carry-in: work from before the recording, or before the part, kept the stream busy",
+    Delay.START_OF_RECORDING: "a backlog (node `carry-in`): work from before the recording, or before the part, kept the stream busy",
     Delay.UNEXPLAINED: "nothing in the trace tells",
 }
 # fmt: on

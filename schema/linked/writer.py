@@ -223,7 +223,7 @@ def _awaited_by_op(linked: LinkedTrace) -> SparseMember:
 
 
 def _awaited_by_activity(linked: LinkedTrace) -> SparseMember:
-    """Returns the ids of the activities that each activity waited for, because its stream was told to."""
+    """Returns the ids of the activities that each activity waited for, because its stream had to."""
     waits = linked.device_waits
     has_source = waits.source_row >= 0
     return lists("sync_dep", waits.target_row[has_source], linked.activities.id[waits.source_row[has_source]])

@@ -31,7 +31,7 @@ class Damage:
     file_notes: list[str] = field(default_factory=list)
 
     def lose(self, what: str, at: int, size: int, error: str = "") -> None:
-        """One row, or a stretch in which no rows can be told apart, was left out."""
+        """One row, or a stretch in which no rows can be distinguished, was left out."""
         self._add(self.lost, what, at, size, error)
 
     def mend(self, what: str, at: int, size: int) -> None:

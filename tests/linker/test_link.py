@@ -381,7 +381,7 @@ def test_every_synchronisation_record_has_an_outcome() -> None:
     t.syncs.append(replace(t.syncs[-1], correlation=9_999))
     report = link_run(t).report
     assert report.dropped["synchronisation records without a call"] == 1
-    assert report.oddities["stream waits that held nothing back"] == 2
+    assert report.oddities["stream waits that blocked nothing"] == 2
     assert sum(report.waits.values()) == len(t.syncs) - 3
 
 

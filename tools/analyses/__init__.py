@@ -138,7 +138,7 @@ def analyse(
 ) -> dict[str, Table]:
     """Returns the tables of all analyses, or of those named in `only`, by name and in their order, details among them.
 
-    Ranks are taken one after the other, none is kept; `on_progress` is told of each analysis of each.
+    Ranks are taken one after the other, none is kept; `on_progress` is called for each analysis of each.
 
     Raises ValueError for a name that no analysis has, and without any rank.
     """

@@ -171,7 +171,7 @@ class RankRows:
 
 
 def _add_device_and_stream(args: Row, process: bytes, thread: msgspec.Raw | None) -> None:
-    """Adds what only the row's process and thread told: the device, and of a row that leaves its thread the stream."""
+    """Adds what only the row's process and thread said: the device, and of a row that leaves its thread the stream."""
     if not _tells_number(args.get("device", NULL)) and identity(json_value(process)) >= 0:
         args["device"] = msgspec.Raw(process)
     if thread is not None and not _tells_number(args.get("stream", NULL)):

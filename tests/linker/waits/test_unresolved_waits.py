@@ -42,7 +42,7 @@ def test_a_stream_wait_that_held_nothing_back_is_noted(play: Callable[[TraceBuil
     t = begun()
     play(t)
     linked = link_run(t)
-    assert linked.report.oddities["stream waits that held nothing back"] == 1
+    assert linked.report.oddities["stream waits that blocked nothing"] == 1
     assert (device_waits(linked), linked.report.waits, linked.report.dropped) == (set(), {}, {})
 
 
@@ -182,4 +182,4 @@ def test_a_wait_that_may_be_for_an_event_record_further_back_than_is_tried_is_no
     t.launch("other", 20, 1)
     t.leaf("aten::add", 5)
     noted = link_run(t).report.oddities
-    assert noted.get("waits that may be for a recording before the last 64", 0) == further_back
+    assert noted.get("waits that may be for an event record before the last 64", 0) == further_back
