@@ -52,7 +52,7 @@ def test_what_is_said_is_in_the_linked_file_as_well(damage: Damage) -> None:
         for word in ("oddities", "dropped")
         for what, count in found.report.get(word, {}).items()
     ]
-    said += [f"note {remark}" for remark in found.report.get("notes", [])]
+    said += [f"note {note}" for note in found.report.get("notes", [])]
     assert found.exit or [line for line in found.lines if line.split()[0] in ("oddities", "dropped", "note")] == said
 
 
@@ -99,7 +99,7 @@ def test_of_a_cut_host_trace_every_whole_node_is_read(tmp_path: Path, part: int)
     path.write_bytes(cut)
     trace = read_host_trace(str(path))
     assert trace.id.tolist() == whole[: cut.count(b"\n      }")]
-    assert any("ends early" in remark for remark in trace.notes)
+    assert any("ends early" in note for note in trace.notes)
 
 
 def test_of_a_cut_gzip_file_everything_that_decompresses_is_read(tmp_path: Path) -> None:

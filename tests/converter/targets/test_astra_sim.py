@@ -88,7 +88,7 @@ def test_without_numbers_a_rank_numbers_its_own_groups_and_says_so() -> None:
     played, told = for_astra_sim(communicating())
     assert played.texts("pg_name")[1] == "1"
     assert told.groups == {(0, 1): 1}
-    assert any("numbered as this rank knows them" in remark for remark in told.notes)
+    assert any("numbered as this rank knows them" in note for note in told.notes)
 
 
 def test_a_group_that_the_numbers_lack_is_refused() -> None:
@@ -102,7 +102,7 @@ def test_a_group_number_that_the_simulator_cannot_bear_is_told(number: int, too_
     for clock, ranks in enumerate(([0, 1], [0, 2])):
         g.collective(1_000 * clock, 500, ranks=ranks, comm_type=ALL_REDUCE, comm_size=64)
     told = report(g.build(), groups={(0, 1): 1, (0, 2): number})
-    assert any("more than the simulator can bear" in remark for remark in told.notes) == too_large
+    assert any("more than the simulator can bear" in note for note in told.notes) == too_large
 
 
 def test_unknown_ranks_are_taken_as_all_and_told() -> None:
@@ -382,7 +382,7 @@ def test_a_run_with_host_nodes_that_ends_in_a_message_is_told(on_host: bool, end
     if on_host:
         g.host("op", 0, 5_000)
     g.activity("kernel", 0, 7_000 + ends_after, stream=8)
-    assert any("ends with a send or receive" in remark for remark in report(g.build()).notes) == told
+    assert any("ends with a send or receive" in note for note in report(g.build()).notes) == told
 
 
 def test_many_nodes_that_are_ready_at_once_are_told() -> None:

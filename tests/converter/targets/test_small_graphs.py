@@ -147,8 +147,8 @@ def test_overlaps_are_told_in_us(on_host: bool, kind: str, us: int) -> None:
             g.host("op", start, 100_000, thread=lane)
         else:
             g.activity("kernel", start, 100_000, stream=lane)
-    (remark,) = for_astra_sim(g.build())[1].notes
-    assert remark.startswith(f"{us}.0 µs of {kind} at the same time")
+    (note,) = for_astra_sim(g.build())[1].notes
+    assert note.startswith(f"{us}.0 µs of {kind} at the same time")
 
 
 def test_waiting_that_is_cut_is_told_in_us() -> None:

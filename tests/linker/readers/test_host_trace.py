@@ -134,7 +134,7 @@ def test_the_stand_in_for_no_host_trace_has_no_nodes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("schema", "remark"),
+    ("schema", "note"),
     [
         ("1.1.1-chakra.0.0.4", ""),
         ("1.0.9", ""),
@@ -145,9 +145,9 @@ def test_the_stand_in_for_no_host_trace_has_no_nodes() -> None:
         ("", "says no schema version; read by the rules of 1.1.1"),
     ],
 )
-def test_only_a_schema_that_is_newer_or_none_is_remarked(tmp_path: Path, schema: str, remark: str) -> None:
+def test_only_a_schema_that_is_newer_or_none_is_noted(tmp_path: Path, schema: str, note: str) -> None:
     trace = read(tmp_path, {"id": 1}, schema=schema)
-    assert trace.notes == ([f"{trace.path}: {remark}"] if remark else [])
+    assert trace.notes == ([f"{trace.path}: {note}"] if note else [])
 
 
 # files that are none

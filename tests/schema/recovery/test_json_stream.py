@@ -217,8 +217,8 @@ def test_the_first_place_of_damage_is_the_byte_in_the_file(tmp_path: Path, monke
     text = events(*rows)
     path = tmp_path / "device.json"
     path.write_bytes(text)
-    [remark] = read_device_trace(str(path)).notes
-    assert f"the first at byte {text.index(rows[30].encode())}:" in remark
+    [note] = read_device_trace(str(path)).notes
+    assert f"the first at byte {text.index(rows[30].encode())}:" in note
 
 
 # What cannot be read
