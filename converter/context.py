@@ -109,9 +109,9 @@ class ConversionContext:
         The backlog of a part of a trace is the work from before the part that kept the stream busy.
         """
         activities, info = self.linked.activities, self.linked.info
-        if info.carried is None:
+        if info.backlog_until is None:
             return None
-        ends = np.array([info.carried.get(number, -1) for number in activities.id.tolist()], np.int64)
+        ends = np.array([info.backlog_until.get(number, -1) for number in activities.id.tolist()], np.int64)
         ends += info.machine.clock_shift(ends)
         # a backlog that had ended when the part began delayed nothing
         return np.where(ends > self.start_of_trace, ends, -1)

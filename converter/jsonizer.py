@@ -43,7 +43,7 @@ class Converted(NamedTuple):
 
     nodes: int
     bytes: int
-    remarks: list[str]
+    notes: list[str]
 
 
 def graph_to_json(source: str, target: str, progress: Progress) -> Converted:
@@ -71,7 +71,7 @@ def graph_to_json(source: str, target: str, progress: Progress) -> Converted:
         if not size:
             raise DataError(f"{source}: is empty; was the graph written to its end?")
         size += out.write(b"\n]}\n")
-    return Converted(nodes, size, checks.remarks(source))
+    return Converted(nodes, size, checks.notes(source))
 
 
 def _texts(block: FrameBlock, checks: MessageChecks) -> Iterator[bytes]:
@@ -130,7 +130,7 @@ def json_to_graph(source: str, target: str, progress: Progress) -> Converted:
                 shutil.copyfileobj(nodes_out, out)
             elif remainder.metadata is not msgspec.UNSET:
                 raise DataError(f"{source}: has metadata twice; remove one")
-    return Converted(count, size + node_bytes, checks.remarks(source))
+    return Converted(count, size + node_bytes, checks.notes(source))
 
 
 def _split_before_nodes(stream: BinaryIO, source: str) -> tuple[_Document, BinaryIO]:

@@ -45,7 +45,7 @@ def _with_communications(linked: LinkedTrace) -> LinkedTrace:
     communications = with_members(recorded, groups, -1, unlisted)
     for what, rows in ((MANY_MEMBERS, unlisted), (UNREADABLE_GROUPS, unreadable)):
         if rows:
-            linked.report.noted[what] = len(rows)
+            linked.report.oddities[what] = len(rows)
     return replace(
         linked,
         communications=communications,

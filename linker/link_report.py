@@ -44,7 +44,7 @@ def report_of(
     activities, sizes = part.linked.activities, _sizes(part.linked)
     read: list[HostTrace | DeviceTrace] = [device] if host is None else [host, device]
     called = activities.call_row >= 0
-    noted = {
+    oddities = {
         "ops that only the device trace holds": sizes.device_ops - sizes.matched,
         "activities without a launch call": int((~called).sum()),
         "activities launched outside any op": int((called & (activities.op_row < 0)).sum()),
@@ -67,9 +67,9 @@ def report_of(
         linked=int(called.sum()),
         dropped=_counted(*(trace.skipped for trace in read), dropped, inside(sync.dropped)),
         guessed=_counted(inside(sync.guessed), _in_first_group(part.linked)),
-        noted=_counted(noted, inside(sync.noted), *(trace.noted for trace in read)),
-        waits=_counted(inside(sync.found)),
-        remarks=[remark for trace in read for remark in trace.remarks],
+        oddities=_counted(oddities, inside(sync.oddities), *(trace.oddities for trace in read)),
+        waits=_counted(inside(sync.resolved)),
+        notes=[note for trace in read for note in trace.notes],
     )
 
 

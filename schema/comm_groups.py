@@ -22,7 +22,7 @@ LARGEST_JOB = 1 << 18
 """Ranks; a larger number is damage."""
 DIGITS = len(str(INT32_MAX))
 ADDRESS = re.compile(r"[0-9]{11,}")
-"""PyTorch up to 2.1 names a group by where it lies in memory, which is another place in every process."""
+"""PyTorch up to 2.1 names a group by where it lies in memory, which is another address in every process."""
 IGNORED = "empty"
 """Simulators take a path with this word in it for no file at all."""
 

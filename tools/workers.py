@@ -49,8 +49,8 @@ def in_processes(
 ) -> Generator[tuple[Task, Result | Exception], None, None]:
     """Runs the tasks in up to `jobs` processes; a single task runs in this process.
 
-    Where the system gives fewer processes there are fewer, and without any the tasks run here. `on_progress` is told how
-    many more stages tasks say are done.
+    Where the system gives fewer processes there are fewer, and without any the tasks run here. `on_progress` is called
+    with the number of stages done since the last call.
     """
     waiting, lost = deque(tasks), list[Task]()
     if len(waiting) > 1:

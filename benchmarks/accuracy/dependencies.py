@@ -196,7 +196,7 @@ def _host_waits(rank: RankRun, true: TrueOrder, derived: GraphOrder, tolerance: 
 
 def _handoffs(rank: RankRun, true: TrueOrder, derived: GraphOrder, tolerance: int) -> dict[str, Tally]:
     """Scores hand-offs; those that no thread had to wait for count by themselves, as they leave no trace."""
-    source, target = derived.edges(DependencyKind.HAND_OVER)
+    source, target = derived.edges(DependencyKind.HANDOFF)
     gave = true.by_then(derived.thread[derived.work.lane[source]], derived.end[source], tolerance)
     took = true.from_then(derived.thread[derived.work.lane[target]], derived.begin[target], tolerance)
     holds = true.order.holds(gave, took)

@@ -57,9 +57,9 @@ def _add_device(
     slots = int(ran.running(start).max(initial=0))
     if slots >= len(np.unique(context.linked.activities.stream[rows])):
         return
-    found_it_full = (delay > 0) & (ran.running(start - delay + slack) >= slots)
+    device_was_full = (delay > 0) & (ran.running(start - delay + slack) >= slots)
     after_an_end = _starts_after_an_end(ran, slack)
-    full_count, waited_count = int(found_it_full.sum()), int((found_it_full & after_an_end).sum())
+    full_count, waited_count = int(device_was_full.sum()), int((device_was_full & after_an_end).sum())
     if (
         waited_count > 1
         and waited_count >= CROWDED * full_count

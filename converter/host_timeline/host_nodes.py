@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Bool, Int64, Table, innermost, is_group_start, places
+from ...schema.columns import ABSENT, Bool, Int64, Table, group_searchsorted, innermost, is_group_start
 from ...schema.linked import LinkedTrace
 from ...schema.traces import FOREVER, NEVER
 from .blocking_calls import Blocking
@@ -101,8 +101,8 @@ def _cuts(linked: LinkedTrace, spans: HostSpans, submit_ns: Int64, blocking: Blo
 def _covered(thread: Int64, time: Int64, of_thread: Int64, since: Int64, until: Int64) -> Bool:
     """Returns which of the sorted (thread, time) cuts begin a slice inside one of the spans, whose ends are all cuts."""
     change = np.zeros(len(time) + 1, np.int64)
-    np.add.at(change, places(thread, time, of_thread, since), 1)
-    np.add.at(change, places(thread, time, of_thread, until), -1)
+    np.add.at(change, group_searchsorted(thread, time, of_thread, since), 1)
+    np.add.at(change, group_searchsorted(thread, time, of_thread, until), -1)
     return np.cumsum(change)[: len(time)] > 0
 
 
@@ -133,7 +133,7 @@ def _zero_length_launches(linked: LinkedTrace, spans: HostSpans, submit_ns: Int6
     launch = np.flatnonzero(submit_ns != ABSENT)
     if len(work):
         order = np.lexsort((work.end, work.thread))
-        position = places(work.thread[order], work.end[order], calls.thread[launch], submit_ns[launch])
+        position = group_searchsorted(work.thread[order], work.end[order], calls.thread[launch], submit_ns[launch])
         before = order[np.minimum(position, len(order) - 1)]
         ends_there = (work.thread[before] == calls.thread[launch]) & (work.end[before] == submit_ns[launch])
         ends_there &= work.span[before] == spans.of_call[launch]

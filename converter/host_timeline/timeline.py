@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Bool, Categorical, Int64, Table, asof_backward, asof_forward, places
+from ...schema.columns import ABSENT, Bool, Categorical, Int64, Table, asof_backward, asof_forward, group_searchsorted
 from ...schema.linked import LinkedTrace
 from .blocking_calls import blocking_calls
 from .host_nodes import HostNodes, communicate, host_nodes
@@ -96,7 +96,9 @@ def _launchers(linked: LinkedTrace, nodes: HostNodes, spans: HostSpans, submit_n
     if len(sharing):
         order = np.lexsort((nodes.end, nodes.thread))
         shared_ns = submit_ns[sharing]
-        first_positions = places(nodes.thread[order], nodes.end[order], linked.calls.thread[sharing], shared_ns)
+        first_positions = group_searchsorted(
+            nodes.thread[order], nodes.end[order], linked.calls.thread[sharing], shared_ns
+        )
         for call, first, time in zip(sharing.tolist(), first_positions.tolist(), shared_ns.tolist(), strict=True):
             launcher[call] = _slice_ending_at(time, nodes, order, first, int(spans.of_call[call]))
     return launcher

@@ -102,8 +102,8 @@ class RecordedOp:
 
     def named(self, name: str, index: int | None = None) -> Value:
         """Returns the argument of this name by the schema, or at `index` without a schema; None if there is none."""
-        found = position(self.schema, name) if self.schema else index
-        return None if found is None else self.argument(found)
+        argument_index = position(self.schema, name) if self.schema else index
+        return None if argument_index is None else self.argument(argument_index)
 
     def tensor(self, index: int) -> Tensor:
         """Returns the tensor at this position. Raises Unknown."""

@@ -26,7 +26,7 @@ LOSS = Family(
 )
 POOLING = Family(
     "pooling",
-    "a step of each element of the window at each place of the result, of adaptive pooling and backward of each element of the input",
+    "a step of each element of the window at each position of the result, of adaptive pooling and backward of each element of the input",
     "the definitions of the ops",
 )
 REDUCTIONS = {

@@ -35,7 +35,7 @@ NUMBERED_LOCALLY = (
 
 @dataclass(slots=True)
 class TargetReport:
-    """What changed for the target: nodes by reason, µs where the name says so, the numbers of groups, and remarks in
+    """What changed for the target: nodes by reason, µs where the name says so, the numbers of groups, and notes in
     words.
     """
 
@@ -43,14 +43,14 @@ class TargetReport:
     lowered: dict[str, int]
     as_computation: dict[str, int]
     padded: int
-    control_left_out: int
+    control_removed: int
     idle_dropped_us: float
     host_delay_dropped_us: float
     delay_nodes: int
     without_work: int
     widest_ready_set: int
     groups: dict[RankList, int]
-    remarks: list[str]
+    notes: list[str]
 
 
 def for_astra_sim(
@@ -98,18 +98,18 @@ def for_astra_sim(
         lowered=dict(lowered),
         as_computation=dict(as_computation),
         padded=padded,
-        control_left_out=_leave_out_control(played),
+        control_removed=_leave_out_control(played),
         idle_dropped_us=serial.idle_cut / 1000,
         host_delay_dropped_us=serial.delay_cut / 1000,
         delay_nodes=delay_nodes + waits,
         without_work=for_roofline(played, roofline),
         widest_ready_set=widest_ready_set(played, data_edges(played)),
         groups=numbered,
-        remarks=[],
+        notes=[],
     )
-    report.remarks += _remarks(played, report, serial, unknown_groups, roofline)
+    report.notes += _notes(played, report, serial, unknown_groups, roofline)
     if groups is None and numbered:
-        report.remarks.append(NUMBERED_LOCALLY)
+        report.notes.append(NUMBERED_LOCALLY)
     return played, report
 
 
@@ -121,14 +121,14 @@ def _leave_out_control(graph: ExecutionGraph) -> int:
     return int((~kept).sum())
 
 
-def _remarks(
+def _notes(
     graph: ExecutionGraph, report: TargetReport, serial: SerialTime, unknown_groups: int, roofline: Roofline | None
 ) -> list[str]:
     """Returns sentences about what the user should know."""
     us = {name: f"{value / 1000:.1f} µs" for name, value in serial._asdict().items()}
     return [
-        remark
-        for applies, remark in (
+        note
+        for applies, note in (
             (unknown_groups, f"{unknown_groups} collectives without recorded ranks are taken as ones of all ranks"),
             (
                 max(report.groups.values(), default=0) > LARGEST_NUMBER,

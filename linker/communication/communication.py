@@ -107,7 +107,7 @@ def _launched_later(
     """
     is_outside = _is_launched_outside(collectives, activities, kernels)
     records = _records_without_launch(collectives, kernels) if is_outside.any() else OpRows(np.empty(0, np.int64))
-    found: dict[int, list[int]] = {}
+    records_of: dict[int, list[int]] = {}
     for events in _by_thread(collectives.ops, records, calls, kernels) if len(records) else ():
         pending, previous_op, previous = list[int](), -1, list[int]()
         for event in events:
@@ -117,9 +117,9 @@ def _launched_later(
             if is_outside[event.row]:
                 op = int(kernels.op[event.row])
                 previous = pending or (previous if 0 <= op == previous_op else [])
-                previous_op, found[int(kernels.row[event.row])] = op, previous
+                previous_op, records_of[int(kernels.row[event.row])] = op, previous
             pending = []
-    return found
+    return records_of
 
 
 def _is_launched_outside(collectives: CollectiveOps, activities: Activities, kernels: _Kernels) -> Bool:

@@ -153,9 +153,9 @@ class _RankLists:
 
 def _with_peer(each: Communication) -> Communication:
     """Returns the communication with the global rank of its peer or root, which is recorded as a rank in the group."""
-    if not 0 <= each.place < len(each.ranks):
+    if not 0 <= each.group_rank < len(each.ranks):
         return each
-    name, rank = each.name.lower().replace("_", ""), each.ranks[each.place]
+    name, rank = each.name.lower().replace("_", ""), each.ranks[each.group_rank]
     if each.source < 0 and name.startswith(("recv", "irecv", *FROM_ROOT)):
         return msgspec.structs.replace(each, source=rank)
     to_root = name.startswith(TO_ROOT) and not name.startswith("reducescatter")

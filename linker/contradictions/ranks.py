@@ -57,7 +57,7 @@ def groups_without_rank(host: HostTrace | None, device: DeviceTrace) -> Contradi
         f"rank {device.rank} communicates in {len(foreign)} of {len(names)} process groups that it is not in (the first: group {first!r} "
         f"of ranks {ranks_in_words}, {names[first]} times)"
     )
-    meaning = "other ranks' collectives cannot be told to be the same ones"
+    meaning = "other ranks' collectives cannot be recognised as the same ones"
     return Contradiction(
         device.path, what, meaning, "correct distributedInfo or the groups' ranks, if it is not another rank's trace"
     )
@@ -114,13 +114,13 @@ def _rank_of_host(host: HostTrace, device: DeviceTrace) -> int | None:
     members_of = dict(_described(host, device).keys())
     for row in np.flatnonzero(host.name.equal(RECORD)).tolist():
         args = from_host(host.inputs[row], host.outputs[row], host.extra.get(row, {}))
-        if args.place < 0 or not RECORDS_OWN_RANK.search(args.name.lower()):
+        if args.group_rank < 0 or not RECORDS_OWN_RANK.search(args.name.lower()):
             continue
-        if args.group_size == device.world_size and args.place < args.group_size:
-            return args.place
+        if args.group_size == device.world_size and args.group_rank < args.group_size:
+            return args.group_rank
         ranks = members_of.get(args.group, ())
-        if len(ranks) == args.group_size and args.place < len(ranks):
-            return ranks[args.place]
+        if len(ranks) == args.group_size and args.group_rank < len(ranks):
+            return ranks[args.group_rank]
     return None
 
 

@@ -25,7 +25,7 @@ class TransferWaits(NamedTuple):
     """The hand-offs, and what stays unknown: a row of -1 for each, as no call belongs to a transfer."""
 
     handoffs: list[Wait]
-    noted: dict[str, list[int]]
+    oddities: dict[str, list[int]]
 
 
 class _Requested(NamedTuple):
@@ -70,8 +70,8 @@ class _Waits:
         requested_at = min(self._end(requested.request), start)
         source, target = self._thread(requested.request), self._thread(requested.op)
         free = min(self._gaps(target).around(start - 1).begin, start)
-        found = Provenance.RECORD if requested.numbered else Provenance.CALL_ORDER
-        return Wait(source, requested_at, target, max(requested_at, free), free, found.value)
+        known_by = Provenance.RECORD if requested.numbered else Provenance.CALL_ORDER
+        return Wait(source, requested_at, target, max(requested_at, free), free, known_by.value)
 
     def for_transfer(self, requested: _Requested) -> Wait | None:
         """Returns the wait for a transfer, None for none: by the request, the message's end, or the first user."""
@@ -101,23 +101,23 @@ class _Waits:
         since, end = self._end(requested.request), self._end(requested.op)
         user = self._users.first(self._written[requested.request], since)
         if user >= 0:
-            thread, found, used_at = self._thread(user), Provenance.RECORD, self._used_from(user)
+            thread, known_by, used_at = self._thread(user), Provenance.RECORD, self._used_from(user)
         else:
-            thread, found, used_at = self._thread(requested.request), Provenance.TIMING, FOREVER
+            thread, known_by, used_at = self._thread(requested.request), Provenance.TIMING, FOREVER
         gap = self._gaps(thread).waiting_for(end, since, used_at)
         if gap is None and user >= 0 and end <= used_at:
             gap = Gap(used_at, used_at)
-        return self._wait(requested.op, thread, gap, found) if gap is not None else None
+        return self._wait(requested.op, thread, gap, known_by) if gap is not None else None
 
     def _used_from(self, user: int) -> int:
         """Returns when an op must have what it uses, ns."""
         return self._end(user) if self._ops.name[user] == WAITS else int(self._ops.start[user])
 
-    def _wait(self, op: int, thread: int, gap: Gap, found: Provenance) -> Wait:
+    def _wait(self, op: int, thread: int, gap: Gap, known_by: Provenance) -> Wait:
         """Returns the wait from the start of the gap to the transfer's end, or to the gap's: a row may end late."""
         end = self._end(op)
         until = max(gap.begin, min(end, gap.end))
-        return Wait(self._thread(op), min(end, until), thread, until, gap.begin, found.value)
+        return Wait(self._thread(op), min(end, until), thread, until, gap.begin, known_by.value)
 
     def _thread(self, op: int) -> int:
         return int(self._ops.thread[op])

@@ -40,7 +40,7 @@ class Match(Table):
         by: How they were found.
         agreement: Matched ops as a share of the smaller side.
         misnamed: Ops of the same record function id with different names.
-        places: At how many positions of the longer trace the shorter one fits.
+        alignment_count: At how many positions of the longer trace the shorter one fits.
         host_is_longer: Whether the host trace is the longer one.
     """
 
@@ -49,7 +49,7 @@ class Match(Table):
     by: str
     agreement: float
     misnamed: int
-    places: int
+    alignment_count: int
     host_is_longer: bool = False
 
 
@@ -120,7 +120,7 @@ def _by_name_order(host: HostTrace, ops: RecordedOps, candidates: Int64, names: 
     threads = _AlikeThreads(rows_by_number(order, ops.thread), names.device)
     of_thread = rows_by_number(candidates, host.tid)
     pairs = [(candidates[:0], order[:0])]
-    overlap, places, host_is_longer = _Overlap(), 1, False
+    overlap, alignment_count, host_is_longer = _Overlap(), 1, False
     for number in _threads_by_priority(host.tid[candidates], names.marks_step_of_both(candidates)):
         nodes = of_thread[number]
         rows = threads.take_most_alike(names.host[nodes])
@@ -130,14 +130,14 @@ def _by_name_order(host: HostTrace, ops: RecordedOps, candidates: Int64, names: 
         alignment = align_steps(names.host[nodes], names.device[rows], names.is_step_mark)
         if len(pairs) == 1 and len(alignment.left):
             overlap = _overlap(host.id[nodes], ops.start[rows], ops.end[rows], alignment)
-            places, host_is_longer = alignment.places, len(nodes) > len(rows)
+            alignment_count, host_is_longer = alignment.alignment_count, len(nodes) > len(rows)
         pairs.append((nodes[alignment.left], rows[alignment.right]))
     host_row, device_row = (np.concatenate(side) for side in zip(*pairs, strict=True))
     sides = [len(candidates), len(ops.start)]
     if names.marks_step_of_both(host_row).any():
         sides = [int(overlap.holds_ids(host.id[candidates]).sum()), int(overlap.holds_times(ops.start).sum())]
     agreement = len(host_row) / max(1, min(sides))
-    return Match(host_row, DeviceOpRows(device_row), "order of names", agreement, 0, places, host_is_longer)
+    return Match(host_row, DeviceOpRows(device_row), "order of names", agreement, 0, alignment_count, host_is_longer)
 
 
 def _threads_by_priority(thread: Int64, marks_step: Bool) -> list[int]:

@@ -17,7 +17,7 @@ from ...schema.errors import DataError, RequestError
 from ...schema.recovery import decode
 from ...schema.traces import LARGEST_ID, DeviceFile, MergedRank
 from .device_rows import DeviceTrace, RecordedActivities, RecordedSyncs
-from .distributed_info import device_names, place_in_job
+from .distributed_info import device_names, distributed_info
 from .selection import select
 
 RANK = re.compile(r"\brank[ _:=#-]*(\d+)", re.IGNORECASE)
@@ -116,9 +116,9 @@ def _select_rank(device: DeviceTrace, rank: int, ranks: dict[int, set[int]]) -> 
     masks = {name: np.isin(getattr(device, name).process, processes) for name in tables}
     for name in ("activities", "syncs"):
         masks[name] |= _launched(device, rank, ranks, masks["calls"], getattr(device, name))
-    remarks = [f"{device.path}: what was left out of it is counted over all its ranks"] if +device.skipped else []
+    notes = [f"{device.path}: what was left out of it is counted over all its ranks"] if +device.skipped else []
     selected = select(device, **masks)
-    return replace(selected, rank=rank, labels=[], merged=[], merge_marks=[], remarks=device.remarks + remarks)
+    return replace(selected, rank=rank, labels=[], merged=[], merge_marks=[], notes=device.notes + notes)
 
 
 def _launched(
@@ -154,7 +154,7 @@ def _undo_merging(device: DeviceTrace, record: MergedRank) -> DeviceTrace:
     top = decode(bytes(record.metadata), DeviceFile, f"{device.path}: metadata of rank {record.rank}")
     return replace(
         device,
-        **place_in_job(top)._asdict(),
+        **distributed_info(top)._asdict(),
         device_names=device_names(top),
         ops=_undo_in(device.ops, record),
         calls=_undo_in(device.calls, record),

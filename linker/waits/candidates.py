@@ -24,9 +24,9 @@ TRIED = 64
 UNUSED_YET = -2
 """Stands for the event of an event record that nothing is known to wait for; -1 is an unknown event."""
 
-RIGHT_BEFORE = "event waits resolved to the recording right before"
-UNUSED = "event waits resolved to an unused recording"
-KNOWN = "waits for an event that another wait had found"
+RIGHT_BEFORE = "event waits resolved to the event record right before"
+UNUSED = "event waits resolved to an unused event record"
+KNOWN = "waits for an event that another wait has resolved"
 IN_USE = "waits before a collective resolved to the stream in use"
 STREAM = "synchronisations resolved to the stream in use"
 BY_TIME = "waits resolved to the work whose end they met"

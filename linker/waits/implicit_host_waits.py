@@ -51,7 +51,7 @@ def blocking_copies(
     rows = rows[np.argsort(calls.start[activities.call_row[rows]], kind="stable")]
     call = activities.call_row[rows]
     # both latencies were measured on the clocks of the trace, so that a clock error cancels out
-    blocking_return = activities.end[rows] + of_each(machine.sync_return_latency, calls.name.take(call)).median
+    blocking_return = activities.end[rows] + of_each(machine.sync_return, calls.name.take(call)).median
     latency = of_each(machine.launch, calls.name.take(call)).median
     is_measured = calls.name.where(lambda name: of_name(machine.launch, name).count > 0)[call]
     launch_duration = 0 if is_measured.all() else _launch_duration(activities, calls)

@@ -131,7 +131,7 @@ def _utf8_contents(nodes: Messages, fields: Fields) -> list[bytes]:
 
 
 def _spread(texts: list[bytes], rows: Int64, count: int) -> list[bytes]:
-    """`count` texts, empty but for those at the places given."""
+    """`count` texts, empty but for those at the positions given."""
     spread = [b""] * count
     for row, text in zip(rows.tolist(), texts, strict=True):
         spread[row] = text

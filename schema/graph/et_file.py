@@ -52,7 +52,7 @@ def read_columns(path: str, tensors: bool) -> NodeColumns:
     if not parts:
         raise DataError(f"{path}: is empty; was the graph written to its end?")
     graph = _with_parallel_kinds(_with_unique_ids(concatenate(parts), path), path)
-    graph.remarks = problems.remarks(path)
+    graph.notes = problems.notes(path)
     return graph
 
 

@@ -1,4 +1,4 @@
-"""Finds the op that released an op on another thread, for readers of linked files that do not know hand-overs."""
+"""Finds the op that released an op on another thread, for readers of linked files that do not know hand-offs."""
 
 from typing import NamedTuple
 

@@ -72,7 +72,7 @@ class ExactNode(Node, gc=False):
 class CallTable(msgspec.Struct, omit_defaults=True):
     """Calls as columns, times in ns. -1 means none.
 
-    `name` is a position in `names`, `op` the id of an op, `module` and `python_function` are positions in `places`.
+    `name` is a position in `names`, `op` the id of an op, `module` and `python_function` are positions in `call_sites`.
     """
 
     names: list[str]
@@ -82,7 +82,7 @@ class CallTable(msgspec.Struct, omit_defaults=True):
     end_ns: list[Whole]
     correlation: list[Whole]
     op: list[Whole]
-    places: list[str] = []
+    call_sites: list[str] = []
     module: list[Position] | None = None
     python_function: list[Position] | None = None
 
@@ -94,7 +94,7 @@ class WaitTable(msgspec.Struct):
 
     of: list[Whole]
     source: list[Whole]
-    found: list[Provenance]
+    known_by: list[Provenance]
     since_ns: list[Whole | None] = []
 
 
@@ -106,7 +106,7 @@ class HandoffTable(msgspec.Struct):
     target_thread: list[Whole]
     target_ns: list[Whole]
     waiting_since_ns: list[Whole | None]
-    found: list[Provenance]
+    known_by: list[Provenance]
 
 
 class LinkedFile(msgspec.Struct):
@@ -122,7 +122,7 @@ class LinkedFile(msgspec.Struct):
     calls: CallTable | None = None
     device_waits: WaitTable | None = None
     host_waits: WaitTable | None = None
-    hand_overs: HandoffTable | None = None
+    handoffs: HandoffTable | None = None
     communications: list[Communication] = []
     groups: list[ProcessGroup] = []
     link_report: LinkReport | None = None

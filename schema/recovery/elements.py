@@ -4,7 +4,7 @@ Where another element may start is guessed by the first key of the first element
 1 and 9. The text up to the next start is an element if it decodes; if it only lacks its end, that start was part of a
 text in it, and the one after is tried.
 
-Nothing is lost in silence: the `Damage` is told of every stretch of text that is no element. Linear in the text.
+Nothing is lost in silence: the `Damage` counts every stretch of text that is no element. Linear in the text.
 """
 
 import json
@@ -133,7 +133,7 @@ class Elements:
     def _elements_inside(self, text: bytes, at: int) -> list[bytes]:
         """Returns the elements in a stretch that has something else beside them; that is lost."""
         bounds = [0, *(match.end() for match in ANY_START.finditer(text)), len(text)]
-        characters = text.decode("latin-1")  # one for each byte, so that places are the same
+        characters = text.decode("latin-1")  # one for each byte, so that positions are the same
         elements: list[bytes] = []
         done = 0
         for begin, end in pairwise(bounds):

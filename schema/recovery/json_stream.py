@@ -47,7 +47,7 @@ REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 class ArrayReader(Generic[T]):
     """Iterates over lists of decoded elements of the array under `key`; afterwards `document` is the text without them.
 
-    `found` tells whether there is such an array; without one `document` is the text, of a long one the beginning. A
+    `has_array` tells whether there is such an array; without one `document` is the text, of a long one the beginning. A
     damaged text is left in `document`, for its decoder to complain about, or with `damage` read as far as it goes, and
     `document` closed after it.
 
@@ -67,7 +67,7 @@ class ArrayReader(Generic[T]):
     ) -> None:
         self.path = path
         self.document = b""
-        self.found = False
+        self.has_array = False
         self.left_out = 0
         self._stream = cast(io.BufferedIOBase, stream)
         self._name = key
@@ -83,7 +83,7 @@ class ArrayReader(Generic[T]):
     def __iter__(self) -> Iterator[tuple[bytes, list[T]]]:
         """Yields pairs of (JSON text of a list, its decoded elements)."""
         head = self._head()
-        if not self.found:
+        if not self.has_array:
             self.document = head
             return
         boundary = _boundary(self._buffer)
@@ -94,7 +94,7 @@ class ArrayReader(Generic[T]):
         yield from self._close(head)
 
     def top_level(self, kind: type[S]) -> S:
-        """`document` by a typed decoder; of a damaged one what can be told of the keys that `kind` has, with `damage`."""
+        """`document` by a typed decoder; of a damaged one what can be read of the keys that `kind` has, with `damage`."""
         if self._damage is None:
             return decode(self.document, kind, self.path)
         try:
@@ -121,7 +121,7 @@ class ArrayReader(Generic[T]):
             if self._ended or len(self._buffer) >= LONGEST_HEAD:
                 return self._buffer
             self._fill()
-        self.found = True
+        self.has_array = True
         head = self._drop(opening)
         self._opening = b"[" if head.lstrip() == b"[" else b'{"":['
         return head
@@ -259,7 +259,7 @@ def _boundary(elements: bytes) -> "re.Pattern[bytes]":
 
 
 def _cuts(boundary: "re.Pattern[bytes]", text: bytes) -> list[int]:
-    """Returns the last places in the text where an element may end."""
+    """Returns the last positions in the text where an element may end."""
     near_end = [cut.start() for cut in boundary.finditer(text, max(0, len(text) - OPENING))]
     return (near_end or [cut.start() for cut in boundary.finditer(text)])[-CUTS_TRIED:]
 

@@ -87,7 +87,7 @@ def test_times_that_add_up_to_more_than_64_bits_are_refused() -> None:
     g = GraphBuilder()
     last = g.host("op", 0, 1)
     for thread in range(2, 12):
-        last = g.host("op", 0, FOREVER // 2, thread=thread, after=[(last, DependencyKind.HAND_OVER)])
+        last = g.host("op", 0, FOREVER // 2, thread=thread, after=[(last, DependencyKind.HANDOFF)])
     with pytest.raises(DataError, match="add up to more than any clock shows"):
         replay(g.build())
 

@@ -93,7 +93,7 @@ def test_every_line_of_a_replay_is_explained(sample: str) -> None:
     assert explained("trace-replay", "line") == lines | {other}
 
 
-COUNTED = ("dropped", "guessed", "noted", "found", "skipped", "lost")
+COUNTED = ("dropped", "guessed", "oddities", "resolved", "skipped", "lost")
 
 
 WORDS = re.compile(r"[A-Za-z]+( [\w,()-]+)+")

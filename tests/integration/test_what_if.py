@@ -78,7 +78,7 @@ def test_a_change_is_asked_about_only_where_it_names_something() -> None:
     [
         ("ddp", "class:communication=4", DependencyKind.EVENT_WAIT | DependencyKind.TENSOR_FLOW),
         ("critical_path", "class:computation=4", DependencyKind.HOST_SYNC),
-        ("hostbound", "class:host=2", DependencyKind.HAND_OVER),
+        ("hostbound", "class:host=2", DependencyKind.HANDOFF),
         ("simple", "class:computation=4", DependencyKind.STREAM_ORDER),
         ("critical_path", "class:computation=4", DependencyKind.LAUNCH),
     ],

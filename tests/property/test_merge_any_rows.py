@@ -107,4 +107,4 @@ def test_records_of_a_merge_that_are_none_are_said_to_be_damaged(tmp_path: Path,
         with pytest.raises(DataError, match="metadata of rank 0"):
             one_rank(trace, 0)
     else:
-        assert any("damaged" in remark for remark in trace.remarks)
+        assert any("damaged" in note for note in trace.notes)

@@ -96,7 +96,7 @@ TESTED_BY = {
     "linker/readers/test_merged.py": "schema/traces/merged_ranks",
     "linker/submissions/test_events.py": "linker/readers/sync_calls",
     "linker/test_link.py": "linker/activity_rows",
-    "linker/threads/test_hand_off.py": "linker/threads/forward_threads linker/threads/thread_activity",
+    "linker/threads/test_handoffs.py": "linker/threads/forward_threads linker/threads/thread_activity",
     "linker/waits/test_synchronisation.py": "linker/submissions/process linker/waits/queue_waits",
     "linker/waits/test_unresolved_waits.py": "linker/submissions/event_query_loops linker/waits/resolved_waits",
     "linker/windows/test_windows.py": "schema/traces/steps",
@@ -114,8 +114,8 @@ TESTED_BY = {
     "schema/io/test_compressed.py": "schema/io/files",
     "schema/linked/test_file.py": """
         linker/foreign schema/linked/check schema/linked/guesses schema/linked/layout schema/linked/linked_trace
-        schema/linked/nodes schema/linked/reader schema/linked/streams schema/linked/tables schema/linked/words
-        schema/linked/writer
+        schema/linked/nodes schema/linked/older schema/linked/reader schema/linked/streams schema/linked/tables
+        schema/linked/words schema/linked/writer
     """,
     "schema/recovery/test_json_stream.py": """
         schema/recovery/damage schema/recovery/elements schema/recovery/plain_letters schema/recovery/repair
@@ -227,7 +227,7 @@ ALSO = {
         linker/waits/test_synchronisation.py linker/waits/test_candidates.py linker/waits/test_unresolved_waits.py
         integration/test_event_rows.py integration/test_host_holds.py
     """,
-    "linker/threads": "converter/dependencies/test_hand_over.py integration/test_windows.py",
+    "linker/threads": "converter/dependencies/test_handoff.py integration/test_windows.py",
     "linker/waits": "integration/test_host_holds.py integration/test_event_rows.py",
     "linker/windows": "integration/test_windows.py integration/test_match.py",
     "converter": "converter/test_convert.py integration/test_host_timeline.py compat/test_matrix.py",
@@ -247,7 +247,7 @@ ALSO = {
         tools/build_job/test_cross_rank.py compat/test_simulator_contract.py tools/replay/test_execution.py
     """,
     "converter/host_timeline": """
-        converter/dependencies/test_hand_over.py linker/waits/test_synchronisation.py
+        converter/dependencies/test_handoff.py linker/waits/test_synchronisation.py
         integration/test_device_time.py
     """,
     "converter/ranks": """

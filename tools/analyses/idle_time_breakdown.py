@@ -104,7 +104,7 @@ def _awaited(linked: LinkedTrace, row: Int64, free_from: Int64) -> Int64:
 
 def _are_certain(waits: DeviceWaits) -> Bool:
     """Returns which waits were recorded or follow from the order of calls, and were not inferred from times."""
-    return ~guessed(waits.found)
+    return ~guessed(waits.known_by)
 
 
 def _behind_host_sync(linked: LinkedTrace, row: Int64, free_from: Int64) -> Bool:

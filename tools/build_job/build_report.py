@@ -39,7 +39,10 @@ class FileContent(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class RankSummary(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One rank: what it was built from, what came out, and what became of everything in between."""
+    """One rank: what it was built from, what came out, and what became of everything in between.
+
+    `notes` are about its traces, `target_notes` about its changes for the target.
+    """
 
     rank: int
     status: str
@@ -53,7 +56,7 @@ class RankSummary(msgspec.Struct, frozen=True, omit_defaults=True):
     convert: ConvertReport | None = None
     comms: RankComms | None = None
     target: dict[str, int | float] = {}
-    remarks: list[str] = []
+    target_notes: list[str] = []
 
 
 class BuildReport(msgspec.Struct):
@@ -99,7 +102,7 @@ class BuildReport(msgspec.Struct):
         of_ranks = [
             f"rank {rank.rank}: {note}"
             for rank in self.ranks
-            for note in (*rank.notes, *rank.remarks, *(rank.link.remarks if rank.link else ()))
+            for note in (*rank.notes, *rank.target_notes, *(rank.link.notes if rank.link else ()))
         ]
         return self.notes + of_ranks + self.absences
 

@@ -61,7 +61,7 @@ def _in_group(
     disagreements += _deviating(
         (group,), issued, lambda common, deviating: f"{common[0]} and {deviating[0]} collectives that differ"
     )
-    disagreements = disagreements or [*_against_numbers(group, summaries)]
+    disagreements = disagreements or [*_out_of_sequence(group, summaries)]
     return disagreements or [*_shards(group, summaries), *_splits(group, summaries)]
 
 
@@ -88,9 +88,9 @@ def _deviating(
         yield Disagreement((common_value[1][0], rank), groups, what(common_value[0], deviating) + as_well)
 
 
-def _against_numbers(group: Group, summaries: Mapping[int, GroupSummary]) -> Iterator[Disagreement]:
+def _out_of_sequence(group: Group, summaries: Mapping[int, GroupSummary]) -> Iterator[Disagreement]:
     """Yields who issues collectives against their sequence numbers, while others do so in order."""
-    counts = {rank: summary.against_numbers for rank, summary in summaries.items()}
+    counts = {rank: summary.out_of_sequence for rank, summary in summaries.items()}
     ordered = next((rank for rank, count in counts.items() if not count), None)
     if ordered is not None:
         for rank, count in counts.items():
@@ -184,9 +184,9 @@ def _notes(
         if missing:
             notes.append(f"{len(missing)} of {len(ranks_of(text))} members of the group {_cut(text)} are absent")
     notes += [
-        f"rank {rank}: {comms.unplaced} communications of unknown group or peer"
+        f"rank {rank}: {comms.unmatched} communications of unknown group or peer"
         for rank, comms in sorted(ranks.items())
-        if comms.unplaced
+        if comms.unmatched
     ]
     return notes + _asymmetry(ranks)
 

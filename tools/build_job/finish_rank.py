@@ -43,13 +43,13 @@ def finish_rank(task: FinishTask) -> RankResult:
             changes.counts[RESIZED] = len(plan.sizes)
         if plan.unpartnered:
             changes.counts[WITHOUT_PARTNER] = len(plan.unpartnered)
-            changes.remarks.append(f"{len(plan.unpartnered)} {WITHOUT_PARTNER}")
+            changes.notes.append(f"{len(plan.unpartnered)} {WITHOUT_PARTNER}")
         return RankResult(
             msgspec.structs.replace(
                 task.summary,
                 graph=content_of(build.waiting, build.graph.name),
                 edges=len(graph.data_deps.values),
-                remarks=changes.remarks,
+                target_notes=changes.notes,
                 target=changes.counts,
             )
         )

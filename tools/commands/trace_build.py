@@ -181,7 +181,9 @@ def _run(options: argparse.Namespace) -> int:
         network = report.network
         if network:
             line = f"{network.bandwidth_gb_s:g} GB/s, {network.latency_ns:g} ns a link"
-            fit = f"as {network.transfers} collectives and messages fit, half of them within {network.off_pct:g} %"
+            fit = (
+                f"as {network.transfers} collectives and messages fit, half of them within {network.fit_error_pct:g} %"
+            )
             log.info(summary_line("network", f"{line}, {fit}"))
         simulation = Simulation(options.bandwidth, options.latency, options.replay, options.roofline)
         write_astra_sim_files(options.output, built, network, simulation)

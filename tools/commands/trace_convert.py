@@ -126,8 +126,8 @@ def _convert(options: argparse.Namespace) -> None:
     log.info(summary(report))
     for change, count in changes.counts.items():
         log.info(summary_line("target", f"{change}: {count:g}"))
-    for remark in (*linked.report.remarks, *changes.remarks):
-        log.info(summary_line("note", remark))
+    for note in (*linked.report.notes, *changes.notes):
+        log.info(summary_line("note", note))
 
 
 def _work(report: "ConvertReport") -> str:

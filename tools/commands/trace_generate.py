@@ -55,7 +55,7 @@ def _parser() -> CommandParser:
         "--machine-seed",
         type=int,
         metavar="N",
-        help="run on a machine drawn with this seed: its latency, gaps, stalls, clocks and room (default: an undisturbed one)",
+        help="run on a machine drawn with this seed: its latencies, gaps, stalls, clocks and concurrency (default: an undisturbed one)",
     )
     recorded = parser.add_argument_group("what is recorded")
     recorded.add_argument(

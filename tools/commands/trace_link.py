@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from ...schema.errors import RequestError
-from ...schema.io import folder_beside
 from ..command import in_workspace, print_json, progress_bar, run_command, step
 from ..command_parser import CommandParser, output_as, without_leading_word
 from ..summary_lines import format_counts, summary_line
@@ -79,7 +78,6 @@ def _link(options: argparse.Namespace) -> None:
     host_trace, device_trace = options.host_trace or pair.host, options.device_trace or pair.device
     if device_trace is None:
         raise RequestError(f"{host_trace} is a host trace: give the device trace of the same process, too")
-    folder = folder_beside(options.output)
     by_option = {
         InputKind.HOST: "as --host-trace",
         InputKind.DEVICE: "as --device-trace",
@@ -90,7 +88,9 @@ def _link(options: argparse.Namespace) -> None:
         reading(host_trace, InputKind.HOST, by_option),
         reading(device_trace, InputKind.DEVICE, by_option),
     ):
-        host, device = read_traces(host_trace, device_trace, options.strict, folder, bar.update, options.modules)
+        host, device = read_traces(
+            host_trace, device_trace, strict=options.strict, modules=options.modules, on_progress=bar.update
+        )
     with step("link"):
         linked = link(host, device, options.rank, options.allow_mismatch, window_of(options))
     del host, device
@@ -112,7 +112,7 @@ def in_words(machine: "MachineCalibration") -> str:
     measured = (
         ("launch latency {} median", machine.launch),
         ("gaps {}", machine.gap),
-        ("returns from waits {}", machine.sync_return_latency),
+        ("returns from waits {}", machine.sync_return),
     )
     parts = [text.format(f"{table[''].median / 1000:.1f} µs") for text, table in measured if "" in table]
     drift = f", drifting by {machine.clock_drift_ns / 1000:+.1f} µs" if machine.clock_drift_ns else ""
@@ -121,7 +121,7 @@ def in_words(machine: "MachineCalibration") -> str:
 
 
 def summary(linked: "LinkedTrace") -> str:
-    """Returns what was matched, linked, noted, dropped and guessed, a line each."""
+    """Returns what was matched, linked, odd, dropped and guessed, a line each."""
     report = linked.report
     share = f"{report.matched} of {report.host_ops} host ops matched by {report.matched_by}, agreement {report.agreement_pct:g} %"
     device_only = f"{report.device_ops} from the device trace alone"
@@ -132,6 +132,6 @@ def summary(linked: "LinkedTrace") -> str:
     ]
     if report.activities:
         lines.append(summary_line("machine", in_words(linked.info.machine)))
-    lines += format_counts("waits", report.waits) + format_counts("noted", report.noted)
+    lines += format_counts("waits", report.waits) + format_counts("oddities", report.oddities)
     lines += format_counts("guessed", report.guessed) + format_counts("dropped", report.dropped)
-    return "\n".join([*lines, *(summary_line("note", remark) for remark in report.remarks)])
+    return "\n".join([*lines, *(summary_line("note", note) for note in report.notes)])

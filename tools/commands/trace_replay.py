@@ -73,8 +73,8 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
 def _replay(arguments: argparse.Namespace) -> None:
     paths = [path for source in arguments.inputs for path in _graphs(source)]
     graphs = [_read(path) for path in progress(paths, "reading", unit="graph")]
-    for remark in (remark for graph in graphs for remark in graph.remarks):
-        log.warning(f"{NAME}: note: {remark}")
+    for note in (note for graph in graphs for note in graph.notes):
+        log.warning(f"{NAME}: note: {note}")
     # the order in which they are given makes no difference
     graphs.sort(key=lambda graph: integer(graph.metadata.get("rank"), -1))
     reason = why_not_one_job(graphs)
@@ -84,8 +84,8 @@ def _replay(arguments: argparse.Namespace) -> None:
         )
     with _naming(paths):
         if arguments.simulator:
-            outcome = simulate_ranks(graphs)
-            print_json(msgspec.to_builtins(outcome)) if arguments.json else print_text(describe_simulated(outcome))
+            result = simulate_ranks(graphs)
+            print_json(msgspec.to_builtins(result)) if arguments.json else print_text(describe_simulated(result))
             return
         scale = [change._replace(peaks=dict(arguments.peaks)) for change in arguments.scale]
         check_names(graphs, scale)

@@ -122,4 +122,4 @@ def _run(arguments: argparse.Namespace) -> None:
         log.warning(f"{NAME}: note: {note}")
     log.info(f"{time.monotonic() - begun:.1f} s; see {arguments.output / REPORT}")
     if (arguments.output / ASTRA_SIM_FILES).is_dir():
-        log.info(summary_line("simulate", simulator_command(arguments.output, report.ranks_then)))
+        log.info(summary_line("simulate", simulator_command(arguments.output, report.scaled_ranks)))

@@ -80,8 +80,8 @@ def _run(arguments: argparse.Namespace) -> None:
     selection = Selection(arguments.around, hops, tuple(arguments.streams), arguments.time)
     with step("read graph"), reading(arguments.inputs[0], InputKind.GRAPH):
         graph = ExecutionGraph.read(arguments.inputs[0])
-    for remark in graph.remarks:
-        log.warning(f"{NAME}: note: {remark}")
+    for note in graph.notes:
+        log.warning(f"{NAME}: note: {note}")
     try:
         seen = view(graph, selection)
     except DataError as error:

@@ -11,7 +11,7 @@ from ..terminal import in_one_line
 from .comparison import most_kernels
 from .diagnosis import Diagnosis
 from .inspection import KERNELS_SHOWN, Inspection, KernelTime
-from .wording import amount, in_words, places
+from .wording import amount, in_words, process_names
 
 HEADINGS = (
     "rank", "world", "process", "MB", "steps", "host ops", "matched", "by", "kernels", "", "copies", "devices", "streams",
@@ -75,7 +75,7 @@ def _versions(processes: Sequence[Inspection]) -> list[str]:
             where[version].append(process.name)
     everywhere = len(processes)
     return [
-        f"{name:<24} {value}" + ("" if len(names) == everywhere else f" ({places(names)})")
+        f"{name:<24} {value}" + ("" if len(names) == everywhere else f" ({process_names(names)})")
         for (name, value), names in where.items()
     ]
 
@@ -102,7 +102,7 @@ def _dropped(processes: Iterable[Inspection]) -> list[str]:
         for reason, count in process.dropped.items():
             by_reason[reason].append((process.name, count))
     lines = [
-        f"{amount([count for _, count in occurrences]):>12} {reason} ({places([name for name, _ in occurrences])})"
+        f"{amount([count for _, count in occurrences]):>12} {reason} ({process_names([name for name, _ in occurrences])})"
         for reason, occurrences in by_reason.items()
     ]
     return lines or ["        none"]

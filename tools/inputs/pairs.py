@@ -57,8 +57,8 @@ def find_pairs(
 ) -> Pairs:
     """Pairs the traces below `folder`, or `paths` files there; skips hidden files and the build's own outputs.
 
-    Raises DataError when there is no such folder, it holds no device trace, or, as `assign_ranks` has it, the ranks of
-    none can be told. Reads a few hundred KB of each file.
+    Raises DataError when there is no such folder, it holds no device trace, or, as `assign_ranks` has it, the rank of
+    none is known. Reads a few hundred KB of each file.
     """
     if not folder.is_dir():
         raise DataError(file_for_folder(folder, InputKind.DEVICE))

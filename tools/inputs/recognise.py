@@ -50,7 +50,7 @@ LATER_STAGES = (
 OTHER_JSON = (
     (InputKind.GRAPH_JSON, re.compile(r'\{\s*"metadata"\s*:\s*\{\s*("version"|\})')),
     (InputKind.GROUPS, re.compile(r'\{\s*"\d+"\s*:\s*\[\s*\d')),
-    (InputKind.REPORT, re.compile(r'\{\s*("tool"\s*:\s*"execgraph|"ranks"\s*:\s*\d+,\s*"ranks_then")')),
+    (InputKind.REPORT, re.compile(r'\{\s*("tool"\s*:\s*"execgraph|"ranks"\s*:\s*\d+,\s*"scaled_ranks")')),
 )
 OTHER_TEXT = (
     (InputKind.PAGE, re.compile(r"<(!doctype )?html", re.IGNORECASE)),

@@ -77,7 +77,7 @@ def merge_for_counting(ranks: Sequence[RankFile], output: str, progress: Progres
         for trace in progress(ranks, "merging ranks", len(ranks), "rank"):
             rank = _Rank(connection, trace, job)
             report.ranks.append(rank.write())
-            report.notes += rank.trace.remarks
+            report.notes += rank.trace.notes
             connection.commit()
         connection.executescript(INDEXES)
     return report

@@ -40,7 +40,7 @@ def merge_for_viewing(ranks: Sequence[RankFile], output: str, progress: Progress
             records.append(rows.record)
             correction = job.clocks[trace.rank].correction_ns
             report.ranks.append(RankReport(trace.rank, str(trace.path), rows.rows, rows.activities, correction))
-            report.notes += damage.remarks
+            report.notes += damage.notes
         out.write(b'],"mergedRanks":' + msgspec.json.encode(records) + b"}\n")
     return report
 

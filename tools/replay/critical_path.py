@@ -17,7 +17,7 @@ WAITS = (
     (DependencyKind.LAUNCH, "launch"),
     (DependencyKind.HOST_SYNC, "host sync"),
     (DependencyKind.EVENT_WAIT, "event wait"),
-    (DependencyKind.HAND_OVER, "hand-over"),
+    (DependencyKind.HANDOFF, "hand-off"),
     (DependencyKind.COLLECTIVE, "collective"),
     (DependencyKind.TENSOR_FLOW, "tensor flow"),
     (DependencyKind.STREAM_ORDER, "stream order"),

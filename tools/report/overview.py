@@ -113,7 +113,7 @@ def _host_only(tables: Tables) -> Iterator[str]:
     ranks, ops = _rows(tables, "ranks"), _rows(tables, "host_time_per_op")
     if not _without_devices(ranks):
         return
-    yield "No device activity was recorded: what is told is of the host."
+    yield "No device activity was recorded: the page shows the host alone."
     spent = _sums(ops, "name", "self")
     if whole := sum(spent.values()):
         name, time = next(iter(spent.items()))

@@ -162,12 +162,12 @@ class _RankCollector:
         self.graphs: list[ExecutionGraph] = []
         self.replays: dict[int, Replay] = {}
         self.facts: list[tuple[int | str, ...]] = []
-        self.remarks: list[tuple[int, str]] = []
+        self.linker_notes: list[tuple[int, str]] = []
 
     def collect(self, ranks: Iterable[RankTrace]) -> Iterator[RankTrace]:
         for rank in ranks:
             self.facts.append(_facts(rank))
-            self.remarks += [(rank.rank, remark) for remark in rank.linked.report.remarks]
+            self.linker_notes += [(rank.rank, note) for note in rank.linked.report.notes]
             if rank.graph is not None and len(rank.graph) and (self.drawn or self.request.scales):
                 self.graphs.append(rank.graph)
             if self.request.perfetto:
@@ -177,11 +177,11 @@ class _RankCollector:
             yield rank
 
     def notes(self) -> list[str]:
-        """Returns each remark of the linker once, with the ranks that have it."""
+        """Returns each note of the linker once, with the ranks that have it."""
         ranks: dict[str, list[int]] = {}
-        for rank, remark in self.remarks:
-            ranks.setdefault(remark, []).append(rank)
-        return [f"rank {ranges(sorted(of_ranks_))}: {remark}" for remark, of_ranks_ in ranks.items()]
+        for rank, note in self.linker_notes:
+            ranks.setdefault(note, []).append(rank)
+        return [f"rank {ranges(sorted(of_ranks_))}: {note}" for note, of_ranks_ in ranks.items()]
 
 
 FACTS = (

@@ -52,7 +52,7 @@ def scale(
     plan = plan_scaling(facts, growth)
     is_simulated = all(rank.target == ASTRA_SIM for rank in facts)
     report = report_of(plan, is_simulated)
-    report.notes += [remark for rank in facts for remark in rank.remarks]
+    report.notes += [note for rank in facts for note in rank.notes]
     try:
         output_dir.parent.mkdir(parents=True, exist_ok=True)
         lock, beside = (output_dir.parent / f".{output_dir.name}.scaling{ending}" for ending in (".lock", ""))

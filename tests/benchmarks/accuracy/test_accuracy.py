@@ -139,7 +139,7 @@ def test_what_a_graph_lacks_is_counted_as_missing() -> None:
     run = run_of("prefetch")
     (graph,) = graphs_of(run, RESOLVED)
     source, target, kind = dependencies(graph)
-    kept = (kind & (DependencyKind.EVENT_WAIT | DependencyKind.HOST_SYNC | DependencyKind.HAND_OVER)) == 0
+    kept = (kind & (DependencyKind.EVENT_WAIT | DependencyKind.HOST_SYNC | DependencyKind.HANDOFF)) == 0
     tallies = tallies_of(run, [changed(graph, source[kept], target[kept], kind[kept])])
     for kind_of in (ACROSS, "host for device", "between threads"):
         assert tallies[kind_of].missing > 0, kind_of

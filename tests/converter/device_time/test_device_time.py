@@ -27,23 +27,23 @@ MACHINE = MachineCalibration(launch={"": LatencyStats(2_000, 3_000, 9)}, gap={""
 
 
 def run_of(
-    ran: list[Ran], called: list[Called], carried: dict[int, int] | None = None
+    ran: list[Ran], called: list[Called], backlog_until: dict[int, int] | None = None
 ) -> tuple[ConversionContext, Edges]:
     linked = replace(linked_of([]), activities=activities(*ran), calls=calls(*called))
-    linked.info.machine, linked.info.carried = MACHINE, carried
+    linked.info.machine, linked.info.backlog_until = MACHINE, backlog_until
     run = ConversionContext(linked, slice_host(linked, 0), np.zeros(len(ran), np.int64))
     return run, Edges.joined([rule(run) for rule in RULES])
 
 
 def split(
-    ran: list[Ran], called: list[Called], carried: dict[int, int] | None = None
+    ran: list[Ran], called: list[Called], backlog_until: dict[int, int] | None = None
 ) -> tuple[ConversionContext, DeviceTime]:
-    run, edges = run_of(ran, called, carried)
+    run, edges = run_of(ran, called, backlog_until)
     return run, device_time(run, edges, MACHINE)
 
 
-def explained(ran: list[Ran], called: list[Called], carried: dict[int, int] | None = None) -> Delays:
-    run, time = split(ran, called, carried)
+def explained(ran: list[Ran], called: list[Called], backlog_until: dict[int, int] | None = None) -> Delays:
+    run, time = split(ran, called, backlog_until)
     return delays(run, time, concurrency_limit(run, time))
 
 

@@ -71,7 +71,7 @@ def test_a_sound_graph_is_read_without_a_note(tmp_path: Path) -> None:
     path = tmp_path / "graph.0.et"
     path.write_bytes(changed_graph(sound_graphs()["graph.0.et"], lambda _: None))
     assert path.read_bytes() == sound_graphs()["graph.0.et"]
-    assert ExecutionGraph.read(str(path)).remarks == []
+    assert ExecutionGraph.read(str(path)).notes == []
 
 
 # sound traces

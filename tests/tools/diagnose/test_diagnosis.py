@@ -11,7 +11,7 @@ import pytest
 from execgraph.schema.errors import DataError
 from execgraph.tools.commands.trace_diagnose import main
 from execgraph.tools.diagnose import Diagnosis, Finding, diagnose, report
-from execgraph.tools.diagnose.wording import in_words, places
+from execgraph.tools.diagnose.wording import in_words, process_names
 from execgraph.tools.generate import simulate, write_traces
 from support.databases import LITE, RPD_3, Api, Op, write_database
 
@@ -326,7 +326,7 @@ def test_a_folder_without_traces_is_unusable(tmp_path: Path) -> None:
 
 
 def test_places_are_short() -> None:
-    assert places([f"rank {rank}" for rank in (3, 1, 2, 9)]) == "ranks 1-3, 9"
+    assert process_names([f"rank {rank}" for rank in (3, 1, 2, 9)]) == "ranks 1-3, 9"
 
 
 # real traces

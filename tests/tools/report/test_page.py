@@ -455,7 +455,7 @@ def test_what_is_not_told_one_by_one_is_summed_up_and_counted(browser: Any, crow
     ]
     page.locator("#timeline .all").click()
     shown(page)
-    assert "each column sums up" in page.locator("#timeline .told").inner_text()
+    assert "each column sums up" in page.locator("#timeline .range").inner_text()
     found = told_at(page, "stream", 0.1)
     assert int(found["begin in it"]) > 1 and found["busy"] == found["computation"]
     page.close()

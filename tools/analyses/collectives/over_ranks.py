@@ -99,7 +99,7 @@ def _median(values: Floats) -> float:
 
 
 def _clocks(present: list[list[Arrival]]) -> str:
-    """Returns a remark if the members' ends are so far apart that their clocks must disagree, else ""."""
+    """Returns a note if the members' ends are so far apart that their clocks must disagree, else ""."""
     with_others = [arrivals for arrivals in present if len(arrivals) > 1]
     if not with_others:
         return ""

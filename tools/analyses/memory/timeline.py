@@ -115,7 +115,7 @@ def _live(rank: RankTrace, curves: list[Curve], note: str) -> Table:
         rank_column(rank.rank, len(rows)),
         integers("device", device),
         Column("op", "", [*op]),
-        Column("got_by", "", [*maker]),
+        Column("allocated_by", "", [*maker]),
         integers("blocks", blocks),
         integers("size", size, BYTES),
         percentage("pct", np.array(size, np.int64), np.array(totals, np.int64)),

@@ -20,7 +20,7 @@ from ..rank import (
 from .shares import NO_SHARES, Shares, shares
 from .tree import ModuleTree, module_tree
 
-BY_ANNOTATION = "no calls of Python were read (--modules): the annotations of the user stand in for modules"
+BY_ANNOTATION = "no calls of Python were read (--modules): the annotations of the user replace modules"
 NO_ANNOTATION = f"{BY_ANNOTATION}, of which the run has none"
 NOTHING = "nothing that ran tells its module"
 

@@ -43,7 +43,7 @@ def second_world(ranks: int) -> Group:
 
 
 def replica_groups(ranks: int, of: int, description: str) -> tuple[Group, ...]:
-    """Returns the ranks at the same place of each `of` ranks; every process calls its own one "2"."""
+    """Returns the ranks at the same position of each `of` ranks; every process calls its own one "2"."""
     return tuple(Group("2", description, tuple(range(first, ranks, of))) for first in range(of))
 
 

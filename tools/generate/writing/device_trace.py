@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ....schema.io import open_output
 from ..machine import Clock, Machine
 from ..simulation import EVENT_SYNC, NONE, STREAM_SYNC, STREAM_WAIT, SYNC_KINDS, RankRun
-from .chrome import Rows, place
+from .chrome import Rows, track_fields
 from .identity import BASE_NS, Identity, correlation
 from .kineto_args import collective_args
 from .kineto_ops import external_ids, op_rows
@@ -156,7 +156,7 @@ def _calls_and_activities(profiled: _ProfiledRun, sync: SyncRecords) -> Iterator
             activity += 1
         if row in syncs and (run.syncs.kind[syncs[row]] != STREAM_WAIT or run.syncs.stream[syncs[row]] in used):
             yield from _sync_record(profiled, syncs[row], link, sync.resolved)
-        name, at = run.call_names[calls.name[row]], place(who.pid, who.tids[calls.thread[row]])
+        name, at = run.call_names[calls.name[row]], track_fields(who.pid, who.tids[calls.thread[row]])
         args = f'{link}"cbid": {CBIDS[name]}, "correlation": {correlation(row)}'
         yield rows.complete("cuda_runtime", name, at, calls.start[row], calls.end[row], args=args)
         yield rows.flow("ac2g", activity > first or name in FLOW_STARTS, correlation(row), at, calls.start[row])
@@ -189,7 +189,7 @@ def _activity(profiled: _ProfiledRun, row: int, link: str) -> Iterator[str]:
         args += f'"bytes": {activity.bytes}, "memory bandwidth (GB/s)": {activity.bytes / max(1, end - start)}'
     if activity.collective:
         args += ", " + collective_args(activity.collective, activities.comm_sequence[row]).removesuffix(", ")
-    at = place(device, activities.stream[row])
+    at = track_fields(device, activities.stream[row])
     yield profiled.rows.complete(activity.category, activity.name, at, start, end, args=args)
     yield profiled.rows.flow("ac2g", False, correlation(activities.call[row]), at, start)
 
@@ -209,7 +209,7 @@ def _sync_record(profiled: _ProfiledRun, row: int, link: str, resolved: bool) ->
             f'"wait_on_cuda_event_id": {syncs.event[row]}, '
         )
     args += f'"stream": {stream}, "correlation": {correlation(call)}, "device": {device}, "context": {CONTEXT}'
-    at = place(device, lane)
+    at = track_fields(device, lane)
     yield profiled.rows.complete(
         "cuda_sync", SYNC_KINDS[kind], at, calls.start[call] + margin, calls.end[call] - margin, args=args
     )
@@ -237,7 +237,7 @@ def _stream_annotations(profiled: _ProfiledRun) -> Iterator[str]:
     for (op, stream), (start, end) in spans.items():
         name, args = run.op_table[run.ops.op[op]].name, f'"External id": {profiled.external[op]}'
         yield profiled.rows.complete(
-            "gpu_user_annotation", name, place(profiled.who.device, stream), start - 1, end, args=args
+            "gpu_user_annotation", name, track_fields(profiled.who.device, stream), start - 1, end, args=args
         )
 
 
@@ -260,10 +260,10 @@ def _names(run: RankRun, who: Identity, rows: Rows) -> Iterator[str]:
 def _window(run: RankRun, rows: Rows) -> Iterator[str]:
     end = run.period().end
     yield rows.complete(
-        "Trace", "PyTorch Profiler (0)", place("Spans", "PyTorch Profiler"), 0, end, args='"Op count": 0'
+        "Trace", "PyTorch Profiler (0)", track_fields("Spans", "PyTorch Profiler"), 0, end, args='"Op count": 0'
     )
     for name, at, ns in (
-        ("Iteration Start: PyTorch Profiler", place("Traces", "Trace PyTorch Profiler"), 0),
-        ("Record Window End", place("", ""), end),
+        ("Iteration Start: PyTorch Profiler", track_fields("Traces", "Trace PyTorch Profiler"), 0),
+        ("Record Window End", track_fields("", ""), end),
     ):
         yield f'{{"ph": "i", "s": "g", "name": "{name}", {at}, "ts": {rows.at(ns)}}}'

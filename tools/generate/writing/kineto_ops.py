@@ -4,7 +4,7 @@ from array import array
 from collections.abc import Iterator
 
 from ..simulation import RankRun
-from .chrome import Rows, place
+from .chrome import Rows, track_fields
 from .identity import Identity, record_function
 from .kineto_args import collective_args, input_args
 
@@ -29,7 +29,7 @@ def op_rows(run: RankRun, who: Identity, rows: Rows, external: "array[int]") -> 
     inputs = [input_args(op.inputs) for op in run.op_table]
     position = 0
     for thread, tid in enumerate(who.tids):
-        at = place(who.pid, tid)
+        at = track_fields(who.pid, tid)
         for row, op_thread in enumerate(run.ops.thread):
             if op_thread != thread:
                 continue

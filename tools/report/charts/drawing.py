@@ -125,7 +125,7 @@ def ranked_bars(rows: Sequence[Row], x: str, title: str, *more: str, labels: Ite
     return sized(alt.layer(bars, ticks), per_value(rows, "short", 22))
 
 
-def place(row: Row) -> str:
+def track_label(row: Row) -> str:
     """Returns a label of the row's rank, device and stream."""
     stream = f" · stream {row['stream']}" if "stream" in row else ""
     return f"rank {row['rank']} · device {row['device']}{stream}"

@@ -40,8 +40,8 @@ def _curve(table: Table, rows: Int64, rank: int, device: int) -> Chart:
     value = np.asarray(table["allocated"])[rows]
     kept = rows[_highest_positions(value)]
     points = _points(table, kept)
-    tooltip = hover("place", "ts [µs]", "allocated [MB]", "reserved [MB]", "step")
-    base = alt.Chart(data([{"place": label, **row} for row in points])).encode(
+    tooltip = hover("track", "ts [µs]", "allocated [MB]", "reserved [MB]", "step")
+    base = alt.Chart(data([{"track": label, **row} for row in points])).encode(
         alt.X("ts:Q", title="time [µs]", axis=alt.Axis(tickCount=8, grid=False)), tooltip=tooltip
     )
     axis = alt.Y("allocated:Q", title=f"{label} [MB]", axis=alt.Axis(tickCount=5))
@@ -57,7 +57,7 @@ def _curve(table: Table, rows: Int64, rank: int, device: int) -> Chart:
         layers.append(rule.encode(alt.X("ts:Q"), tooltip=hover("step", "ts [µs]")))
     highest = max(points, key=lambda row: row["allocated"])
     peak = alt.Chart(
-        data([{"place": label, **highest, "label": f"peak {highest['allocated']:,.1f} MB"}], name="peak")
+        data([{"track": label, **highest, "label": f"peak {highest['allocated']:,.1f} MB"}], name="peak")
     ).encode(alt.X("ts:Q"), alt.Y("allocated:Q"), tooltip=tooltip)
     layers += [
         peak.mark_point(color="var(--ink)", filled=True, size=60),

@@ -4,7 +4,7 @@ from ...analyses import Table
 from ..report import Report
 from ..rows import Row
 from .charts import what_if
-from .drawing import Chart, largest_names, place, ranked_bars, stacked_bars
+from .drawing import Chart, largest_names, ranked_bars, stacked_bars, track_label
 
 EXPOSED, HIDDEN, MEMORY = "exposed communication", "hidden communication", "memory"
 SPENT = ("computation", HIDDEN, EXPOSED, MEMORY, "idle")
@@ -20,17 +20,17 @@ def spent(report: Report) -> list[Chart]:
 
 
 def _of_devices(kernels: Table, devices: Table) -> Chart:
-    rows = [{"place": place(row), "part": _part(row["class"]), "time": row["time"]} for row in kernels.rows()]
-    rows += [{"place": place(row), "part": "idle", "time": row["idle"]} for row in devices.rows()]
-    span = {place(row): row["span"] for row in devices.rows()}
+    rows = [{"track": track_label(row), "part": _part(row["class"]), "time": row["time"]} for row in kernels.rows()]
+    rows += [{"track": track_label(row), "part": "idle", "time": row["idle"]} for row in devices.rows()]
+    span = {track_label(row): row["span"] for row in devices.rows()}
     total: dict[tuple[str, str], float] = {}
     for row in rows:
-        total[row["place"], row["part"]] = total.get((row["place"], row["part"]), 0) + row["time"]
+        total[row["track"], row["part"]] = total.get((row["track"], row["part"]), 0) + row["time"]
     summed: list[Row] = [
-        {"place": device, "part": part, "time": time, "share": 100 * time / (span[device] or 1)}
+        {"track": device, "part": part, "time": time, "share": 100 * time / (span[device] or 1)}
         for (device, part), time in total.items()
     ]
-    return stacked_bars(summed, SPENT, "place", "time", "time [µs]", "time [µs]", "share [%]")
+    return stacked_bars(summed, SPENT, "track", "time", "time [µs]", "time [µs]", "share [%]")
 
 
 def _part(classes: str) -> str:
