@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..schema.columns import CallRows, CommunicationRows, DeviceOpRows, Nesting, OpRows, RowMap, nest
+from ..schema.columns import CallRows, CommunicationRows, DeviceOpRows, Nesting, OpRows, RowMap, ThreadIntervals, nest
 from ..schema.errors import DataError
 from ..schema.linked import Activities, Calls, Communications, LinkedTrace, Ops, TraceInfo, on_host_clock
 from ..schema.machine import MachineCalibration
@@ -77,11 +77,11 @@ def link(
         )
     match = match_ops(host, device, allow_mismatch) if host is not None else None
     device = messages_in_flight(device)
-    nesting = nest(device.ops.thread, device.ops.start, device.ops.end, device.ops.event_index)
+    nesting = nest(ThreadIntervals(device.ops.thread, device.ops.start, device.ops.end), device.ops.event_index)
     nodes = host if host is not None else HostTrace.without_nodes()
     linked, sync, contradicting = _link_all(nodes, device, match, nesting, rank)
     part, remarks = _part(linked, device, match, window)
-    report = report_of(host, device, match, sync, linked, part, nesting.clipped)
+    report = report_of(host, device, match, sync=sync, whole=linked, part=part, clipped=nesting.clipped)
     report.remarks += contradicting + remarks
     if host is None:
         report.remarks.append(_without_host(part.linked.ops))
@@ -160,8 +160,8 @@ def _link_all(
     on_device, (on_host, row) = device_side.communications, host_communications(transfers, groups)
     ops.communication_row = CommunicationRows(np.where(row >= 0, row + len(on_device), -1))
     communications = Communications.of(chain(on_device, on_host))
-    around_transfers = transfer_waits(transfers, calls)
-    sync.noted.update(around_transfers.noted)
+    host_transfer_waits = transfer_waits(transfers, calls)
+    sync.noted.update(host_transfer_waits.noted)
     linked = LinkedTrace(
         info=info,
         ops=ops,
@@ -169,7 +169,7 @@ def _link_all(
         activities=activities,
         device_waits=sync.device_waits,
         host_waits=sync.host_waits,
-        handoffs=thread_handoffs(ops, op_parent, calls, around_transfers.handoffs, transfers.threads),
+        handoffs=thread_handoffs(ops, op_parent, calls, host_transfer_waits.handoffs, transfers.threads),
         communications=with_members(communications, groups, device.world_size or -1, too_large),
         groups=groups,
     )
@@ -208,7 +208,7 @@ def _resolve_waits(
     activities, communications, collectives = device_side
     awaited = awaited_collectives(collectives, activities, communications)
     on_clock = on_host_clock(activities, machine)
-    process = process_of(device, host_side.calls, on_clock, collectives, awaited, machine)
+    process = process_of(device, host_side.calls, on_clock, collectives=collectives, awaited=awaited, machine=machine)
     return synchronise(process, device, machine)
 
 

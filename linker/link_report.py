@@ -31,6 +31,7 @@ def report_of(
     host: HostTrace | None,
     device: DeviceTrace,
     match: Match | None,
+    *,
     sync: Synchronisation,
     whole: LinkedTrace,
     part: TracePart,
@@ -65,10 +66,10 @@ def report_of(
         agreement_pct=round(100 * match.agreement, 2) if match is not None else 0.0,
         **sizes._asdict(),
         linked=int(called.sum()),
-        dropped=_counted(*(trace.skipped for trace in read), dropped, inside(sync.dropped)),
-        guessed=_counted(inside(sync.guessed), _in_first_group(part.linked)),
-        noted=_counted(noted, inside(sync.noted), *(trace.noted for trace in read)),
-        waits=_counted(inside(sync.found)),
+        dropped=_sums(*(trace.skipped for trace in read), dropped, inside(sync.dropped)),
+        guessed=_sums(inside(sync.guessed), _in_first_group(part.linked)),
+        noted=_sums(noted, inside(sync.noted), *(trace.noted for trace in read)),
+        waits=_sums(inside(sync.found)),
         remarks=[remark for trace in read for remark in trace.remarks],
     )
 
@@ -106,7 +107,7 @@ def _outside(device: DeviceTrace, whole: LinkedTrace, part: TracePart) -> dict[s
     }
 
 
-def _counted(*tables: Mapping[str, int]) -> dict[str, int]:
+def _sums(*tables: Mapping[str, int]) -> dict[str, int]:
     """Returns the sums of several tables of counts, without zeros."""
     total = Counter[str]()
     for table in tables:

@@ -37,8 +37,8 @@ def number_groups(rank_lists: Iterable[Sequence[int]]) -> dict[RankList, int]:
     >>> number_groups([[2, 3], [0, 1, 2, 3], [0, 1], [2, 3], [2]])
     {(0, 1, 2, 3): 1, (0, 1): 2, (2, 3): 3}
     """
-    distinct = {tuple(ranks) for ranks in rank_lists if len(ranks) > 1 and min(ranks) >= 0}
-    return {ranks: number for number, ranks in enumerate(sorted(distinct, key=lambda r: (-len(r), r)), start=1)}
+    unique_lists = {tuple(ranks) for ranks in rank_lists if len(ranks) > 1 and min(ranks) >= 0}
+    return {ranks: number for number, ranks in enumerate(sorted(unique_lists, key=lambda r: (-len(r), r)), start=1)}
 
 
 def natural(name: str) -> tuple[int, str]:

@@ -41,19 +41,19 @@ class CollectiveOps:
         number[self.rows] = np.arange(len(self.rows))
         self.number = number.data
 
-    def around(self, op: int) -> int:
+    def enclosing_record(self, op: int) -> int:
         """Returns the innermost record around an op, or the op itself if it is one, -1 for none."""
         while op >= 0 and self.number[op] < 0:
             op = int(self.parent[op])
         return op
 
-    def around_each(self, ops: Int64) -> OpRows:
+    def enclosing_records(self, ops: Int64) -> OpRows:
         """Returns the same for many ops."""
-        return OpRows(np.fromiter(map(self.around, ops.tolist()), np.int64, len(ops)))
+        return OpRows(np.fromiter(map(self.enclosing_record, ops.tolist()), np.int64, len(ops)))
 
-    def outer(self) -> OpRows:
+    def parent_records(self) -> OpRows:
         """Returns for each record the innermost other one around it, -1 for none."""
-        return self.around_each(self.parent[self.rows])
+        return self.enclosing_records(self.parent[self.rows])
 
     def of(self, op: int) -> Communication:
         """Returns the arguments of a record."""
@@ -63,9 +63,9 @@ class CollectiveOps:
         """Returns whether a record is of waiting for a collective."""
         return self.of(op).name == WAIT
 
-    def recorded_around(self, op: int) -> Communication:
+    def enclosing_communication(self, op: int) -> Communication:
         """Returns the arguments of the record around an op, completed by the annotations and c10d ops around it."""
-        record = self.around(op)
+        record = self.enclosing_record(op)
         communication = self.of(record) if record >= 0 else Communication()
         while op >= 0 and not (communication.name and communication.dtype):
             communication = merge(communication, self._annotation(op))
@@ -119,6 +119,6 @@ def _name_barriers(collectives: CollectiveOps) -> None:
     if not is_barrier.any():
         return
     named = is_barrier.copy()
-    for number, outer in enumerate(collectives.outer().tolist()):
-        is_barrier[number] |= outer >= 0 and is_barrier[collectives.number[outer]]
+    for position, parent in enumerate(collectives.parent_records().tolist()):
+        is_barrier[position] |= parent >= 0 and is_barrier[collectives.number[parent]]
     collectives.recorded.rename(np.flatnonzero(is_barrier & ~named), BARRIER)

@@ -9,9 +9,10 @@ from ...schema.columns import (
     CallRows,
     DeviceOpRows,
     Lookup,
+    NestedIntervals,
     Nesting,
     RowMap,
-    innermost,
+    ThreadIntervals,
     within,
 )
 from ..readers import RecordedActivities, RecordedCalls, RecordedOps
@@ -59,15 +60,8 @@ def enclosing_ops(calls: RecordedCalls, ops: RecordedOps, nesting: Nesting, is_s
     Step marks do not count: they enclose everything and launch nothing. `nesting` is that of the ops.
     """
     real = np.flatnonzero(~is_step)
-    row = innermost(
-        calls.thread,
-        calls.start,
-        calls.end,
-        ops.thread[real],
-        ops.start[real],
-        nesting.end[real],
-        within(real, nesting.parent),
-        ROUNDING,
-        TOLERANCE,
-    )
+    intervals = ThreadIntervals(ops.thread[real], ops.start[real], nesting.end[real])
+    nested = NestedIntervals(intervals, within(real, nesting.parent))
+    spans = ThreadIntervals(calls.thread, calls.start, calls.end)
+    row = nested.innermost(spans, rounding=ROUNDING, tolerance=TOLERANCE)
     return DeviceOpRows(RowMap(real)[row])

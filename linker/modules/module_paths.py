@@ -10,7 +10,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import ABSENT, CallRows, Categorical, Int32, Int64, OpRows, RowMap, Rows, nearest
+from ...schema.columns import (
+    ABSENT,
+    CallRows,
+    Categorical,
+    Int32,
+    Int64,
+    OpRows,
+    RowMap,
+    Rows,
+    ThreadIntervals,
+    nearest,
+)
 from ...schema.linked import Calls, Ops
 from ..readers import RecordedPython
 from .forward_ops import forward_ops
@@ -49,9 +60,7 @@ class _Spans(NamedTuple):
     the forward op that it differentiates, -1 for none.
     """
 
-    thread: Int64
-    start: Int64
-    end: Int64
+    times: ThreadIntervals
     parent: Rows
     forward: Rows
 
@@ -77,18 +86,16 @@ def python_context(rows: RecordedPython, ops: Ops, op_parent: OpRows, calls: Cal
 def _spans(ops: Ops, op_parent: OpRows, calls: Calls, timed: Rows) -> _Spans:
     position = np.full(len(ops), -1, np.int64)
     position[timed] = np.arange(len(timed))
-    thread, start, end = (
-        np.concatenate((of_op[timed], of_call))
-        for of_op, of_call in ((ops.thread, calls.thread), (ops.start, calls.start), (ops.end, calls.end))
-    )
+    columns = ((ops.thread, calls.thread), (ops.start, calls.start), (ops.end, calls.end))
+    times = ThreadIntervals(*(np.concatenate((of_op[timed], of_call)) for of_op, of_call in columns))
     parent = RowMap(position)[np.concatenate((op_parent[timed], calls.op_row))]
     forward = np.concatenate((RowMap(position)[forward_ops(ops)[timed]], np.full(len(calls), -1)))
-    return _Spans(thread, start, end, parent, forward)
+    return _Spans(times, parent, forward)
 
 
 def _paths(stack: Stack, spans: _Spans, backward: Rows, join: JoinPaths) -> tuple[Int64, list[str]]:
     """Returns the code of each span's path, -1 for none, and the paths. `backward` is the backward op around a span."""
-    enclosing = stack.enclosing(spans.thread, spans.start, spans.end)
+    enclosing = stack.enclosing(spans.times)
     on_thread = RowMap(stack.code)[enclosing]
     paths = Paths()
     for text in stack.text:

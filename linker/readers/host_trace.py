@@ -101,7 +101,7 @@ class HostTrace(Table):
         return Summary(f"HostTrace: {self.path}, schema {self.schema}", {"nodes": f"{len(self):,}"})
 
 
-def read_host_trace(path: str, strict: bool = False, on_progress: OnProgress = unseen) -> HostTrace:
+def read_host_trace(path: str, *, strict: bool = False, on_progress: OnProgress = unseen) -> HostTrace:
     """Reads a host trace: JSON, or gzip or zstd of it.
 
     Of a damaged file everything that can be read is used; the trace's `remarks` say what was wrong. Memory is that of
@@ -118,7 +118,7 @@ def read_host_trace(path: str, strict: bool = False, on_progress: OnProgress = u
     damage = Damage(path, "host nodes", strict)
     nodes = _Nodes()
     with open_input(path, protected=True) as stream:
-        reader: ArrayReader[host.Node] = ArrayReader(stream, path, "nodes", host.Node, on_progress, damage)
+        reader: ArrayReader[host.Node] = ArrayReader(stream, path, "nodes", host.Node, on_progress, damage=damage)
         for _, piece in reader:
             nodes.add(piece)
     if not reader.found or reader.document.lstrip()[:1] == b"[":

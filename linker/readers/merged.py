@@ -136,8 +136,8 @@ def _launched(
     return np.asarray(launched)
 
 
-def _processes_of(ranks: dict[int, set[int]], wanted: Callable[[set[int]], bool]) -> Int64:
-    return np.array([process for process, of in ranks.items() if wanted(of)], np.int64)
+def _processes_of(ranks: dict[int, set[int]], is_chosen: Callable[[set[int]], bool]) -> Int64:
+    return np.array([process for process, its_ranks in ranks.items() if is_chosen(its_ranks)], np.int64)
 
 
 def _refuse_shared(device: DeviceTrace, rank: int, processes: Int64, why: str) -> None:

@@ -46,6 +46,7 @@ class _PickledTrace(NamedTuple):
 def read_traces(
     host: str | None,
     device: str,
+    *,
     strict: bool = False,
     folder: Path | None = None,
     on_progress: OnProgress = unseen,
@@ -57,11 +58,11 @@ def read_traces(
     `on_progress` is called with the number of bytes read in this process.
     """
     if host is None or folder is None or not (os.access(folder, os.W_OK) and _is_worth_it(host, device)):
-        host_trace = read_host_trace(host, strict, on_progress) if host is not None else None
+        host_trace = read_host_trace(host, strict=strict, on_progress=on_progress) if host is not None else None
         without_host = host_trace is None
         return Traces(
             host_trace,
-            read_device_trace(device, strict, arguments=without_host, on_progress=on_progress, modules=modules),
+            read_device_trace(device, strict=strict, arguments=without_host, on_progress=on_progress, modules=modules),
         )
     note_input(host)
     with tempfile.TemporaryFile(dir=folder, prefix=".columns.") as columns:
@@ -83,7 +84,7 @@ def read_traces(
                 process.kill()
                 raise
         # a process that failed had no memory: there may be more now
-        host_trace = _unpickle(answer, columns) if not process.returncode else read_host_trace(host, strict)
+        host_trace = _unpickle(answer, columns) if not process.returncode else read_host_trace(host, strict=strict)
     if isinstance(device_trace, DataError):
         raise device_trace
     return Traces(host_trace, device_trace)
@@ -92,7 +93,7 @@ def read_traces(
 def _device_or_error(path: str, strict: bool, on_progress: OnProgress, modules: bool) -> DeviceTrace | DataError:
     """Returns the trace, or the error, which is raised later: an error of the host trace comes first."""
     try:
-        return read_device_trace(path, strict, on_progress=on_progress, modules=modules)
+        return read_device_trace(path, strict=strict, on_progress=on_progress, modules=modules)
     except DataError as error:
         return error
 
@@ -148,7 +149,9 @@ def read_for_another() -> None:
     gc.disable()
     try:
         with workspace_in(Path(folder)):
-            answer: _PickledTrace | DataError = _pickle(read_host_trace(path, bool(int(strict))), int(descriptor))
+            answer: _PickledTrace | DataError = _pickle(
+                read_host_trace(path, strict=bool(int(strict))), int(descriptor)
+            )
     except DataError as error:
         answer = error
     sys.stdout.buffer.write(pickle.dumps(answer))

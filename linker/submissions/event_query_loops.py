@@ -10,7 +10,7 @@ import numpy as np
 
 from ...schema.columns import Bool
 from ..readers import SyncCall
-from .events import EventRecord
+from .named_events import EventRecord
 from .process import Process
 from .streams import StreamKey, StreamQueues, calls_before
 

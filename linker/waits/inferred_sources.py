@@ -118,7 +118,9 @@ class InferredSources:
         """
         site = self._call_site(waits)
         scored = (self._best(site, number) for number in range(len(waits[0].blocked)))
-        best = min((one for one in scored if one is not None), key=_ScoredCandidate.badness, default=None)
+        best = min(
+            (candidate for candidate in scored if candidate is not None), key=_ScoredCandidate.badness, default=None
+        )
         if best is None or not (by_order or best.explained_count):
             return False
         has_source = site.tails[best.option, :, best.stream] >= 0
@@ -186,7 +188,7 @@ class InferredSources:
         if target >= 0:
             self._scorer.add_dependency(target, source)
         if option.kind >= 0:
-            call = self._process.event_records.rows[record]
+            call = self._process.event_record_calls.rows[record]
             self._candidates.add_resolved(wait, record, stream, source, waiting)
         by_order = not best.rank.is_unfavoured
         provenance = Provenance.CALL_ORDER if by_order else Provenance.TIMING

@@ -41,15 +41,17 @@ def plain_arguments(texts: Sequence[bytes]) -> Sequence[bytes]:
     >>> plain_arguments([rb'{"types": ["\u0049nt"], "values": [ 7 ]}', b'{"shapes": []}'])
     [b'{"values": [7], "shapes": [], "types": ["Int"]}', b'{"values":[],"shapes":[],"types":[]}']
     """
-    distinct = [*{*texts}]
-    block = b",".join(distinct)
+    unique_texts = [*{*texts}]
+    block = b",".join(unique_texts)
     if not _has_odd_blanks(block):
-        if b"\\" not in block and min(map(len, distinct), default=len(NO_TENSORS)) > WITHOUT_TENSORS:
+        if b"\\" not in block and min(map(len, unique_texts), default=len(NO_TENSORS)) > WITHOUT_TENSORS:
             return texts
-        distinct = [text for text in distinct if b"\\" in text or (len(text) <= WITHOUT_TENSORS and text != NO_TENSORS)]
-    if not distinct:
+        unique_texts = [
+            text for text in unique_texts if b"\\" in text or (len(text) <= WITHOUT_TENSORS and text != NO_TENSORS)
+        ]
+    if not unique_texts:
         return texts
-    plain = dict(zip(distinct, _plain(distinct), strict=True))
+    plain = dict(zip(unique_texts, _plain(unique_texts), strict=True))
     return [*map(plain.get, texts, texts)]
 
 

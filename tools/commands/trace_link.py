@@ -97,7 +97,14 @@ def _link(options: argparse.Namespace) -> None:
         reading(host_trace, InputKind.HOST, by_option),
         reading(device_trace, InputKind.DEVICE, by_option),
     ):
-        host, device = read_traces(host_trace, device_trace, options.strict, folder, bar.update, options.modules)
+        host, device = read_traces(
+            host_trace,
+            device_trace,
+            strict=options.strict,
+            folder=folder,
+            on_progress=bar.update,
+            modules=options.modules,
+        )
     with step("link"):
         linked = link(host, device, options.rank, options.allow_mismatch, window_of(options))
     del host, device

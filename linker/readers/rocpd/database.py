@@ -20,8 +20,8 @@ from ....schema.errors import DataError
 
 MAGIC = b"SQLite format 3\x00"
 GUID_TABLE = re.compile(r"rocpd_\w+_[0-9a-f]{8}_?(?:[0-9a-f]{4}_?){3}[0-9a-f]{12}", re.IGNORECASE)
-NEEDED = {"rocpd_op", "rocpd_string"}
-READ = NEEDED | {"rocpd_api", "rocpd_api_ops", "rocpd_kernelapi", "rocpd_metadata", "rocpd_ustring"}
+REQUIRED_TABLES = {"rocpd_op", "rocpd_string"}
+READ = REQUIRED_TABLES | {"rocpd_api", "rocpd_api_ops", "rocpd_kernelapi", "rocpd_metadata", "rocpd_ustring"}
 MERGED = {"rank", "device", "edge"}
 """Tables that only a database for counting has."""
 LONGEST_TEXT = 1 << 16
@@ -226,7 +226,7 @@ def dialect(database: Database) -> Dialect:
         raise DataError(
             f"{database.path}: {as_views[0]} is a view, where profilers write a table; link the file that it was made of"
         )
-    if not tables >= NEEDED:
+    if not tables >= REQUIRED_TABLES:
         names = ", ".join(sorted(tables)[:4]) or "none"
         raise DataError(f"{database.path}: no rocpd database, it lacks rocpd_op or rocpd_string (its tables: {names})")
     if "rocpd_ustring" in tables:

@@ -90,14 +90,14 @@ def _attributed(linked: LinkedTrace, found: _Launches, options: Options, marks: 
         launches = [
             Launched(kinds[row], activities.name[row], int(activities.graph_node[row]), "") for row in rows.tolist()
         ]
-        told = attribution(launches, captures)
+        best = attribution(launches, captures)
         by_start = np.argsort(activities.start[rows], kind="stable")
-        if not told.found and (by_start[1:] < by_start[:-1]).any():
+        if not best.found and (by_start[1:] < by_start[:-1]).any():
             # several streams without graph nodes: assume that launches started in the order of their capture
             again = attribution([launches[one] for one in by_start.tolist()], captures)
             ops = dict(zip(by_start.tolist(), again.ops, strict=True))
-            told = max(told, again._replace(ops=[ops[one] for one in range(len(rows))]), key=lambda one: one.agreeing)
-        attributed.append(told if told.found else by_mark(launches, marks) or told)
+            best = max(best, again._replace(ops=[ops[one] for one in range(len(rows))]), key=lambda one: one.agreeing)
+        attributed.append(best if best.found else by_mark(launches, marks) or best)
     return attributed
 
 

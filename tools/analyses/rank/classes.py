@@ -5,11 +5,9 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
-from ....converter.edit import covered_until
-from ....schema.columns import Bool, Int64, rows_by_number, rows_of_each
+from ....schema.columns import Bool, Int64, Intervals, covered_within, rows_by_number, rows_of_each
 from ....schema.linked import Activities
 from ...replay import moves_memory
-from .intervals import Intervals
 
 Codes = npt.NDArray[np.uint8]
 
@@ -53,5 +51,5 @@ def covered_time(activities: Activities, chosen: Bool, spans: Intervals, device:
     spans_by_device = rows_of_each(device) if device is not None else {None: np.arange(len(covered))}
     for number, own in spans_by_device.items():
         ran = intervals_of(activities).take(rows if number is None else running.get(number, rows[:0]))
-        covered[own] = covered_until(spans.end[own], *ran) - covered_until(spans.start[own], *ran)
+        covered[own] = covered_within(spans.take(own), ran)
     return covered

@@ -54,10 +54,10 @@ class PackedRank(NamedTuple):
     width_ns: int
 
 
-def timeline(replays: Mapping[int, Replay], around: int, room: int = ROOM) -> Timeline | None:
+def timeline(replays: Mapping[int, Replay], bar_count: int, room: int = ROOM) -> Timeline | None:
     """Returns the timeline of the replayed ranks on one clock; None if no time was recorded.
 
-    The page first shows about `around` bars of the largest rank. Small ranks are complete; large ones share the
+    The page first shows about `bar_count` bars of the largest rank. Small ranks are complete; large ones share the
     remaining bytes equally. Ranks are packed one at a time; besides sorting, this is linear in bars.
     """
     timed_replays = timed(replays)
@@ -68,7 +68,7 @@ def timeline(replays: Mapping[int, Replay], around: int, room: int = ROOM) -> Ti
     packed_ranks, drawn, times, count = dict[int, PackedRank](), list[Strip](), dict[int, list[Row]](), 0
     *smaller, last = sorted(timed_replays, key=lambda rank: (len(timed_replays[rank].work), -rank))
     largest = bars_of(last, timed_replays[last], begin[last])
-    window = window_around_path(largest, around // len(timed_replays))
+    window = window_around_path(largest, bar_count // len(timed_replays))
     for rank in (*smaller, last):
         bars = largest if rank == last else bars_of(rank, timed_replays[rank], begin[rank])
         packed_ranks[rank] = packed_within(bars, length, window, room // (len(timed_replays) - len(packed_ranks)))
