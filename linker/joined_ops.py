@@ -1,4 +1,4 @@
-"""Joins the ops of both traces into one table, and tells which op called which from both together."""
+"""Joins the ops of both traces into one table, and finds which op called which from both together."""
 
 import msgspec
 import numpy as np

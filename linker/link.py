@@ -120,7 +120,7 @@ def _part(linked: LinkedTrace, device: DeviceTrace, match: Match | None, window:
 
 
 class _HostSide(NamedTuple):
-    """The ops and calls of both traces, the op around each op, and the row of each op of the device trace."""
+    """The ops and calls of both traces, the op that encloses each op, and the row of each op of the device trace."""
 
     ops: Ops
     op_parent: OpRows
@@ -179,7 +179,7 @@ def _link_all(
 def _host_side(
     host: HostTrace, device: DeviceTrace, match: Match | None, nesting: Nesting, call_op: DeviceOpRows
 ) -> _HostSide:
-    """Joins the ops of both traces, and puts the calls in them. `call_op` is the op around each call."""
+    """Joins the ops of both traces, and puts the calls in them. `call_op` is the op that encloses each call."""
     ops, device_op = join_ops(host, device.ops, match, nesting)
     op_parent = OpRows(np.full(len(ops), -1, np.int64))
     op_parent[device_op] = RowMap(device_op)[nesting.parent]

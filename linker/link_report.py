@@ -75,7 +75,9 @@ def report_of(
 
 
 def _in_first_group(linked: LinkedTrace) -> dict[str, int]:
-    """Counts the communications of the host, whose group is a guess where there are several: gloo does not record it."""
+    """Counts the communications of the host, whose group is a guess where there are several: gloo does
+    not record it.
+    """
     several = len({tuple(group.ranks) for group in linked.groups}) > 1
     on_host = int((linked.ops.communication_row >= 0).sum())
     return {"communications of the host taken as of the default group": on_host} if several else {}

@@ -1,4 +1,4 @@
-"""Numbers for communicator groups, which are the same on every rank, and the file that tells simulators.
+"""Numbers for communicator groups, which are the same on every rank, and the file that describes them to simulators.
 
 The file is a JSON object such as {"1": [0, 1], "2": [2, 3]}: a positive 32-bit number as text, and the ranks in ring
 order.
@@ -99,7 +99,8 @@ def check_simulators_read(folder: Path) -> None:
     """Raises RequestError for a folder in which simulators take every communicator-group file for none."""
     if IGNORED in str(folder.resolve()):
         raise RequestError(
-            f"{folder}: simulators ignore a communicator-group file with {IGNORED!r} in its path; choose a folder without that word"
+            f"{folder}: simulators ignore a communicator-group file with {IGNORED!r} in its path; choose a folder "
+            "without that word"
         )
 
 

@@ -5,7 +5,7 @@ from typing import Protocol, TypeVar
 
 T = TypeVar("T")
 OnProgress = Callable[[int], object]
-"""Is told how much more is done, in bytes or whatever the work counts."""
+"""Is called with how much more is done, in bytes or whatever the work counts."""
 
 
 class Progress(Protocol):

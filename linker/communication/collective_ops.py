@@ -1,4 +1,4 @@
-"""Collects the recorded arguments of communication ops: `record_param_comms`, and annotations around them."""
+"""Collects the recorded arguments of communication ops: `record_param_comms`, and annotations that enclose them."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -24,8 +24,8 @@ BARRIER = "barrier"
 class CollectiveOps:
     """The `record_param_comms` ops ("records"): their rows, and the recorded arguments of each.
 
-    `parent` is the op around each op, `arguments` is what the device trace recorded by its own rows, and `device_row`
-    the row there of each op. `number` is the position of each op in `rows`, -1 for other ops.
+    `parent` is the op that encloses each op, `arguments` is what the device trace recorded by its own rows, and
+    `device_row` the row there of each op. `number` is the position of each op in `rows`, -1 for other ops.
     """
 
     rows: OpRows
@@ -42,7 +42,7 @@ class CollectiveOps:
         self.number = number.data
 
     def enclosing_record(self, op: int) -> int:
-        """Returns the innermost record around an op, or the op itself if it is one, -1 for none."""
+        """Returns the innermost record that encloses an op, or the op itself if it is one, -1 for none."""
         while op >= 0 and self.number[op] < 0:
             op = int(self.parent[op])
         return op
@@ -52,7 +52,7 @@ class CollectiveOps:
         return OpRows(np.fromiter(map(self.enclosing_record, ops.tolist()), np.int64, len(ops)))
 
     def parent_records(self) -> OpRows:
-        """Returns for each record the innermost other one around it, -1 for none."""
+        """Returns for each record the innermost other one that encloses it, -1 for none."""
         return self.enclosing_records(self.parent[self.rows])
 
     def of(self, op: int) -> Communication:
@@ -64,7 +64,9 @@ class CollectiveOps:
         return self.of(op).name == WAIT
 
     def enclosing_communication(self, op: int) -> Communication:
-        """Returns the arguments of the record around an op, completed by the annotations and c10d ops around it."""
+        """Returns the arguments of the record that encloses an op, completed by the annotations and c10d ops that
+        enclose it.
+        """
         record = self.enclosing_record(op)
         communication = self.of(record) if record >= 0 else Communication()
         while op >= 0 and not (communication.name and communication.dtype):

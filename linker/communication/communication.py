@@ -46,7 +46,9 @@ def is_communication_kernel(names: Categorical) -> Bool:
 
 
 class _Kernels(NamedTuple):
-    """Communication kernels by start. Each has the op that launched it, the launch call, and the record around them."""
+    """Communication kernels by start. Each has the op that launched it, the launch call, and the record that encloses
+    them.
+    """
 
     row: ActivityRows
     op: OpRows

@@ -23,7 +23,7 @@ class Alignment(NamedTuple):
 def align_steps(left: Int64, right: Int64, *, marks_step: Bool) -> Alignment:
     """Aligns sequences in which some names mark the steps of a job; `marks_step` tells which names do.
 
-    Steps that both sequences mark tell iterations apart: ops between two marks are aligned by themselves, and ops
+    Steps that both sequences mark distinguish iterations: ops between two marks are aligned by themselves, and ops
     before the first mark from the last one backwards.
     """
     rows = _without_single_marks(left, right, marks_step=marks_step)

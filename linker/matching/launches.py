@@ -1,4 +1,4 @@
-"""Joins activities to the calls and ops that launched them, and calls to the ops around them."""
+"""Joins activities to the calls and ops that launched them, and calls to the ops that enclose them."""
 
 import numpy as np
 
@@ -34,7 +34,7 @@ def launching_ops(
 ) -> DeviceOpRows:
     """Returns for each activity the row of the op that launched it, -1 for none.
 
-    It is the op around the launch call. For an activity without a call it is the op with its external id, where
+    It is the op that encloses the launch call. For an activity without a call it is the op with its external id, where
     `external_ids` of activities are ids of ops.
     """
     row = RowMap(call_op)[call_row]
@@ -55,7 +55,7 @@ def external_ids_name_ops(activities: RecordedActivities) -> bool:
 
 
 def enclosing_ops(calls: RecordedCalls, ops: RecordedOps, nesting: Nesting, is_step: Bool) -> DeviceOpRows:
-    """Returns for each call the row of the innermost op around it on its thread, -1 for none.
+    """Returns for each call the row of the innermost op that encloses it on its thread, -1 for none.
 
     Step marks do not count: they enclose everything and launch nothing. `nesting` is that of the ops.
     """

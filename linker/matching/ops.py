@@ -63,7 +63,8 @@ def match_ops(host: HostTrace, device: DeviceTrace, allow_mismatch: bool = False
     """
     if host.pid is not None and device.processes and host.pid not in device.processes and not allow_mismatch:
         raise DataError(
-            f"{host.path}: process {host.pid} in the host trace, {_processes_in_words(device.processes)} in {device.path}; these two files "
+            f"{host.path}: process {host.pid} in the host trace, {_processes_in_words(device.processes)} in "
+            f"{device.path}; these two files "
             "are not of one run, pair them by process (--allow-mismatch links them all the same)"
         )
     candidates = np.flatnonzero(is_op(host))
@@ -77,8 +78,8 @@ def match_ops(host: HostTrace, device: DeviceTrace, allow_mismatch: bool = False
     if match.agreement < SMALLEST_AGREEMENT and not allow_mismatch:
         raise DataError(
             f"{host.path}: {len(match.host_row)} of {len(candidates)} host ops have a counterpart among the "
-            f"{len(device.ops.start)} ops of {device.path} (by {match.by}, {match.misnamed} with another name); these two files "
-            "are not of one run (--allow-mismatch links them all the same)"
+            f"{len(device.ops.start)} ops of {device.path} (by {match.by}, {match.misnamed} with another name); "
+            "these two files are not of one run (--allow-mismatch links them all the same)"
         )
     return match
 
@@ -89,7 +90,9 @@ def is_op(host: HostTrace) -> Bool:
 
 
 def are_ops(names: Categorical) -> Bool:
-    """Returns which names are of ops, not of process and thread nodes or process groups, which only host traces hold."""
+    """Returns which names are of ops, not of process and thread nodes or process groups, which only host
+    traces hold.
+    """
     return ~names.where(lambda name: bool(ROOT_NODE.search(name)) or GROUP_INIT in name)
 
 
@@ -115,7 +118,7 @@ def _by_name_order(host: HostTrace, ops: RecordedOps, candidates: Int64, names: 
 
     Both files hold a thread's ops in order of their starts. Threads are paired by how many names they have in common.
     One file may be a part of the other, or begin or end in its middle: the first thread, one with steps or else the
-    largest, tells where.
+    largest, shows where.
     """
     candidates = candidates[np.argsort(host.id[candidates], kind="stable")]
     order = thread_order(ThreadIntervals(ops.thread, ops.start, ops.end), ops.event_index)

@@ -1,4 +1,6 @@
-"""Finds the innermost call of Python around each span of a thread, among calls of modules and among those of functions."""
+"""Finds the innermost call of Python around each span of a thread, among calls of modules and among those
+of functions.
+"""
 
 from typing import NamedTuple
 
@@ -46,7 +48,9 @@ class Paths:
         self._number: dict[str, int] = {}
 
     def below(self, enclosing_path: Int64, name: Int64, names: list[str]) -> Int64:
-        """Returns for each pair the number of the path of `names[name]` below the path `enclosing_path`, -1 for outermost."""
+        """Returns for each pair the number of the path of `names[name]` below the path `enclosing_path`, -1 for
+        outermost.
+        """
         if not len(enclosing_path):
             return enclosing_path
         pairs, which = np.unique(np.stack((enclosing_path, name)), axis=1, return_inverse=True)

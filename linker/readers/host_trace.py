@@ -55,7 +55,8 @@ DEVICE_EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
 
 @dataclass(slots=True, repr=False)
 class HostTrace(Table):
-    """A host trace of n nodes. `inputs` and `outputs` are the JSON texts {"values", "shapes", "types"} of their arguments.
+    """A host trace of n nodes. `inputs` and `outputs` are the JSON texts {"values", "shapes", "types"} of their
+    arguments.
 
     `extra` holds, per row, the attributes that only some nodes have: those of `record_param_comms`, and kernel back
     ends. `skipped` counts nodes that could not be read, `noted` decisions that the reader took; `remarks` are whole
@@ -123,7 +124,8 @@ def read_host_trace(path: str, *, strict: bool = False, on_progress: OnProgress 
             nodes.add(piece)
     if not reader.found or reader.document.lstrip()[:1] == b"[":
         raise DataError(
-            f"{path}: {_what_it_is(reader.document)}; expected a PyTorch Execution Trace, see --host-trace and --device-trace"
+            f"{path}: {_what_it_is(reader.document)}; expected a PyTorch Execution Trace, see --host-trace and "
+            "--device-trace"
         )
     if not len(nodes):
         seen = f" {damage.remarks[0].removeprefix(path + ': ')}" if damage.remarks else ""
@@ -156,13 +158,13 @@ class _Nodes:
 
     def __init__(self) -> None:
         self._integers: dict[str, IntegerBuilder] = defaultdict(IntegerBuilder)
-        self._texts = {"name": CategoricalBuilder(), "op_schema": CategoricalBuilder()}
+        self._categoricals = {"name": CategoricalBuilder(), "op_schema": CategoricalBuilder()}
         self._inputs, self._outputs = BytesColumnBuilder(), BytesColumnBuilder()
         self._extra: JsonRecordsBuilder[dict[str, Any]] = JsonRecordsBuilder(dict[str, Any])
         self._noted = Counter[str]()
 
     def __len__(self) -> int:
-        return len(self._texts["name"])
+        return len(self._categoricals["name"])
 
     def add(self, nodes: list[host.Node]) -> None:
         attributes = self._attributes(nodes)
@@ -170,8 +172,8 @@ class _Nodes:
             self._integers[name].add(integers(attributes[name], missing))
         self._integers["id"].add(integers([node.id for node in nodes], ABSENT))
         self._integers["parent"].add(integers([_parent(node) for node in nodes], -1))
-        self._texts["op_schema"].add([text if type(text) is str else "" for text in attributes[SCHEMA]])
-        self._texts["name"].add([node.name or "" for node in nodes])
+        self._categoricals["op_schema"].add([text if type(text) is str else "" for text in attributes[SCHEMA]])
+        self._categoricals["name"].add([node.name or "" for node in nodes])
         inputs = [self._arguments(n.inputs, n.input_shapes, n.input_types) for n in nodes]
         outputs = [self._arguments(n.outputs, n.output_shapes, n.output_types) for n in nodes]
         arguments = plain_arguments(inputs + outputs)
@@ -218,8 +220,8 @@ class _Nodes:
             finish_ts=_clock(top.finish_ts),
             id=ids,
             parent=parents,
-            name=self._texts["name"].column(),
-            schema_text=self._texts["op_schema"].column(),
+            name=self._categoricals["name"].column(),
+            schema_text=self._categoricals["op_schema"].column(),
             **attributes,
             inputs=self._inputs.column(),
             outputs=self._outputs.column(),

@@ -54,8 +54,8 @@ def read_traces(
 ) -> Traces:
     """Reads both traces, as `read_host_trace` and `read_device_trace` do.
 
-    They are read at the same time where both are large, there is a second core, and there is a `folder` for the columns.
-    `on_progress` is called with the number of bytes read in this process.
+    They are read at the same time where both are large, there is a second core, and there is a `folder` for the
+    columns. `on_progress` is called with the number of bytes read in this process.
     """
     if host is None or folder is None or not (os.access(folder, os.W_OK) and _is_worth_it(host, device)):
         host_trace = read_host_trace(host, strict=strict, on_progress=on_progress) if host is not None else None

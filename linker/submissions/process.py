@@ -74,7 +74,7 @@ class Process:
         return self.event_record_calls.enclosing_collective(call)
 
     def awaited_by_collective(self, call: int) -> int:
-        """Returns the activity that the collective's wait op around a call names, -1 for none."""
+        """Returns the activity that the collective's wait op that encloses a call names, -1 for none."""
         return self.awaited.get(self.enclosing_collective(call))
 
     def pending(self, device: int, call: int) -> tuple[int, ...]:

@@ -79,8 +79,8 @@ class Option(NamedTuple):
 class _Context(NamedTuple):
     """What precedes a wait, by numbers of event records, -1 for none.
 
-    `unused` are those that nothing waits for yet, `known_record` is one that another wait for the same event was for, and
-    `right_before` the previous call for events. `data_streams` are the streams whose data is used after the wait.
+    `unused` are those that nothing waits for yet, `known_record` is one that another wait for the same event was for,
+    and `right_before` the previous call for events. `data_streams` are the streams whose data is used after the wait.
     """
 
     unused: set[int]

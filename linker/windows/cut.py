@@ -165,7 +165,7 @@ def _handoffs(handoffs: ThreadHandoffs, parts: ThreadParts) -> tuple[ThreadHando
 def _backlog(linked: LinkedTrace, kept: Kept) -> dict[int, int]:
     """Returns for kept activities that waited for work outside the part, by id, when the last of it ended (ns).
 
-    They waited for the activity before them on their stream, or because the stream was told to.
+    They waited for the activity before them on their stream, or because a call made the stream wait.
     """
     activities, waits = linked.activities, linked.device_waits
     before, outside = previous_on_stream(activities), ~kept.activities

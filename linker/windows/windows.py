@@ -87,7 +87,8 @@ def clock_span(device: DeviceTrace, begin: float, end: float) -> Period:
     if common(period, trace).start >= common(period, trace).end:
         first, last = ((time - zero) / 1000 for time in trace)
         raise RequestError(
-            f"{device.path}: nothing lies between {begin:g} and {end:g} µs; the trace's events are from {first:.0f} to {last:.0f} µs"
+            f"{device.path}: nothing lies between {begin:g} and {end:g} µs; the trace's events are from {first:.0f} "
+            f"to {last:.0f} µs"
         )
     return period
 

@@ -1,4 +1,6 @@
-"""Nesting of time intervals on threads, by columns: what encloses what, and how long each lasts without its children."""
+"""Nesting of time intervals on threads, by columns: what encloses what, and how long each lasts without
+its children.
+"""
 
 from dataclasses import dataclass
 from typing import NamedTuple

@@ -77,8 +77,8 @@ def check_size(size: int, limit: int, path: str) -> None:
     if size > limit:
         enough = -(-limit * ENOUGH // 1024**3)
         raise DataError(
-            f"{path}: decompresses to more than {limit / 1024**2:,.1f} MB, the limit for a file of its size; if you trust it, raise the "
-            f"limit: --max-size {enough}G"
+            f"{path}: decompresses to more than {limit / 1024**2:,.1f} MB, the limit for a file of its size; if you "
+            f"trust it, raise the limit: --max-size {enough}G"
         )
 
 

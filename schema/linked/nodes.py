@@ -58,7 +58,7 @@ class NodeTable:
         """Returns the whole integer column."""
         return self._parts[name].column()
 
-    def strings(self, name: str) -> Categorical:
+    def categorical(self, name: str) -> Categorical:
         """Returns the whole column of texts."""
         return self._texts[name].column()
 
@@ -86,7 +86,7 @@ class LinkedNodes:
         """Returns the modules and the Python functions of a table's rows, None if no node has any."""
         if not self.modules:
             return None, None
-        module, function = (_without_empty(table.strings(name)) for name in PYTHON_COLUMNS)
+        module, function = (_without_empty(table.categorical(name)) for name in PYTHON_COLUMNS)
         return module, function
 
     def add(self, nodes: Sequence[Node], exact: Callable[[], Sequence[Node]]) -> None:

@@ -47,12 +47,12 @@ REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 class ArrayReader(Generic[T]):
     """Iterates over lists of decoded elements of the array under `key`; afterwards `document` is the text without them.
 
-    `found` tells whether there is such an array; without one `document` is the text, of a long one the beginning. A
+    `found` says whether there is such an array; without one `document` is the text, of a long one the beginning. A
     damaged text is left in `document`, for its decoder to complain about, or with `damage` read as far as it goes, and
     `document` closed after it.
 
-    What matches `skip_pattern`, an element with the comma behind it, is cut out of the text, where the rest decodes without
-    it, and counted in `skipped`.
+    What matches `skip_pattern`, an element with the comma behind it, is cut out of the text, where the rest decodes
+    without it, and counted in `skipped`.
     """
 
     def __init__(
@@ -95,7 +95,9 @@ class ArrayReader(Generic[T]):
         yield from self._close(head)
 
     def top_level(self, kind: type[S]) -> S:
-        """`document` by a typed decoder; of a damaged one what can be told of the keys that `kind` has, with `damage`."""
+        """`document` by a typed decoder; of a damaged one what can be told of the keys that `kind` has,
+        with `damage`.
+        """
         if self._damage is None:
             return decode(self.document, kind, self.path)
         try:
@@ -115,7 +117,9 @@ class ArrayReader(Generic[T]):
             )
 
     def _head(self) -> bytes:
-        """Returns what stands before the elements, which is taken out of the buffer; all there is where there are none."""
+        """Returns what stands before the elements, which is taken out of the buffer; all there is where
+        there are none.
+        """
         self._fill()
         self._buffer = self._buffer.removeprefix(BYTE_ORDER_MARK)
         while (opening := opening_of(self._buffer, self._name, self._ended)) is None:

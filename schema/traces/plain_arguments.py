@@ -35,24 +35,24 @@ class _Lists(msgspec.Struct):
 LISTS = msgspec.json.Decoder(list[_Lists])
 
 
-def plain_arguments(texts: Sequence[bytes]) -> Sequence[bytes]:
+def plain_arguments(arguments: Sequence[bytes]) -> Sequence[bytes]:
     r"""Returns the arguments of many ops, each an object with the members of `TensorLists`: equal ones as equal texts.
 
     >>> plain_arguments([rb'{"types": ["\u0049nt"], "values": [ 7 ]}', b'{"shapes": []}'])
     [b'{"values": [7], "shapes": [], "types": ["Int"]}', b'{"values":[],"shapes":[],"types":[]}']
     """
-    unique_texts = [*{*texts}]
-    block = b",".join(unique_texts)
+    unique_arguments = [*{*arguments}]
+    block = b",".join(unique_arguments)
     if not _has_odd_blanks(block):
-        if b"\\" not in block and min(map(len, unique_texts), default=len(NO_TENSORS)) > WITHOUT_TENSORS:
-            return texts
-        unique_texts = [
-            text for text in unique_texts if b"\\" in text or (len(text) <= WITHOUT_TENSORS and text != NO_TENSORS)
+        if b"\\" not in block and min(map(len, unique_arguments), default=len(NO_TENSORS)) > WITHOUT_TENSORS:
+            return arguments
+        unique_arguments = [
+            text for text in unique_arguments if b"\\" in text or (len(text) <= WITHOUT_TENSORS and text != NO_TENSORS)
         ]
-    if not unique_texts:
-        return texts
-    plain = dict(zip(unique_texts, _plain(unique_texts), strict=True))
-    return [*map(plain.get, texts, texts)]
+    if not unique_arguments:
+        return arguments
+    plain = dict(zip(unique_arguments, _plain(unique_arguments), strict=True))
+    return [*map(plain.get, arguments, arguments)]
 
 
 def plain_escapes(text: bytes) -> bytes:
