@@ -26,8 +26,8 @@ from ...schema.linked import LinkedTrace
 from .blocking_calls import blocking_calls
 from .host_nodes import HostNodes, communicate, host_nodes
 from .host_spans import HostSpans, host_spans
-from .launch_moments import submit_times
 from .short_slices import fold_short_slices
+from .submit_times import submit_times
 
 IDLE = "host idle"
 

@@ -240,7 +240,7 @@ ALSO = {
     "converter/dependencies": "linker/waits/test_synchronisation.py",
     "converter/device_time": """
         integration/test_delays.py integration/test_device_time.py integration/test_concurrency_limit.py
-        converter/host_timeline/test_launch_moments.py linker/machine/test_measured_machine.py
+        converter/host_timeline/test_submit_times.py linker/machine/test_measured_machine.py
         integration/test_windows.py
     """,
     "converter/edit": """

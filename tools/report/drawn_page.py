@@ -15,7 +15,7 @@ from ..terminal import plain, plain_json
 from .absent import absent
 from .cells import heading
 from .charts import CHARTS, Chart, drawing_library, gains, limits, spent
-from .embedded import FEWEST, ROOM, Embedded, embedded
+from .embedded import FEWEST, MAX_BYTES, Embedded, embedded
 from .module_tree import ModuleTree, module_tree
 from .overview import figures, findings
 from .rank_groups import groups_table, in_words
@@ -144,7 +144,7 @@ def _drawn(report: Report) -> str:
             _text("page.js"),
         )
     ]
-    embedded_tables = embedded(page.tables, min(ROOM, LARGEST - len(packed) - len(specs) - len(scripts[0])))
+    embedded_tables = embedded(page.tables, min(MAX_BYTES, LARGEST - len(packed) - len(specs) - len(scripts[0])))
     environment = jinja2.Environment(
         autoescape=True,
         trim_blocks=True,
