@@ -126,7 +126,7 @@ def _link_and_convert() -> Callable[[], Counts]:
     def work() -> Counts:
         gc.disable()
         with workspace_in(Path()):
-            graph = convert(link(*read_traces(HOST, DEVICE, folder=Path())), Options())
+            graph = convert(link(*read_traces(HOST, DEVICE)), Options())
             graph.write("at_once.et")
         return {"graph nodes": len(graph)}
 

@@ -14,6 +14,7 @@ from .device_rows import (
 from .device_trace import read_device_trace as read_device_trace
 from .host_trace import ROOT_NODE as ROOT_NODE, HostTrace as HostTrace, read_host_trace as read_host_trace
 from .merged import merging_signs as merging_signs, one_rank as one_rank
+from .pair import Traces as Traces, read_traces as read_traces
 from .rocpd import (
     dialect as dialect,
     is_database as is_database,
@@ -24,5 +25,4 @@ from .rocpd import (
     read_rocpd as read_rocpd,
 )
 from .selection import Kept as Kept, select_linked as select_linked, select_rows as select_rows
-from .side_by_side import Traces as Traces, read_traces as read_traces
 from .sync_calls import SYNC_RECORDS as SYNC_RECORDS, SyncCall as SyncCall, sync_calls as sync_calls

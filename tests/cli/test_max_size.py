@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import zstandard
-from execgraph.linker.readers import read_traces, side_by_side
 from execgraph.schema.errors import DataError
 from execgraph.schema.io import GZIP_MAGIC, bytes_of, decompressing_at_most
 from execgraph.schema.io.compressed import ZSTD_MAGIC
@@ -62,17 +61,6 @@ def test_workers_have_the_limit_of_the_command(
     with decompressing_at_most("63K"):
         outcomes = [outcome for _, outcome in run(content, [file, file], where)]  # type: ignore[attr-defined]
     assert ["decompresses to more" in str(outcome) for outcome in outcomes] == [True, True]
-
-
-@pytest.mark.skipif(os.name != "posix", reason="files are handed to another process by their number")
-def test_the_process_that_reads_the_host_trace_has_the_limit(
-    file: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(side_by_side, "_is_worth_it", lambda *_: True)
-    monkeypatch.setattr(side_by_side, "read_host_trace", lambda *_: pytest.fail("read here"))
-    (tmp_path / "device").write_bytes(gzip.decompress((data / "training" / "device_rank0.json.gz").read_bytes()))
-    with decompressing_at_most("1K"), pytest.raises(DataError, match=f"{file}: decompresses to more"):
-        read_traces(file, str(tmp_path / "device"), folder=tmp_path)
 
 
 def test_a_command_takes_the_limit_and_leaves_none_behind(

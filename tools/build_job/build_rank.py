@@ -173,9 +173,8 @@ def linked_rank(task: RankTask) -> LinkedTrace:
     """Returns the rank's pair, linked."""
     pair = task.pair
     host_path = str(task.folder / pair.host) if pair.host else None
-    folder = task.graph.parent if len(task.ranks) == 1 else None
     device_path = str(task.folder / pair.device)
-    host_trace, device_trace = read_traces(host_path, device_path, folder=folder, modules=task.options.modules)
+    host_trace, device_trace = read_traces(host_path, device_path, modules=task.options.modules)
     stage_done()
     return link(host_trace, device_trace, None if pair.records_rank else pair.rank, window=task.window)
 

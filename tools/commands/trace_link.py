@@ -86,7 +86,6 @@ def _link(options: argparse.Namespace) -> None:
     host_trace, device_trace = options.host_trace or pair.host, options.device_trace or pair.device
     if device_trace is None:
         raise RequestError(f"{host_trace} is a host trace: give the device trace of the same process, too")
-    folder = folder_beside(options.output)
     by_option = {
         InputKind.HOST: "as --host-trace",
         InputKind.DEVICE: "as --device-trace",
@@ -98,12 +97,7 @@ def _link(options: argparse.Namespace) -> None:
         reading(device_trace, InputKind.DEVICE, by_option),
     ):
         host, device = read_traces(
-            host_trace,
-            device_trace,
-            strict=options.strict,
-            folder=folder,
-            on_progress=bar.update,
-            modules=options.modules,
+            host_trace, device_trace, strict=options.strict, modules=options.modules, on_progress=bar.update
         )
     with step("link"):
         linked = link(host, device, options.rank, options.allow_mismatch, window_of(options))
