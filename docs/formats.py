@@ -11,7 +11,7 @@ import msgspec
 from execgraph.converter.kernel_work import RULES, TRITON
 from execgraph.schema.device_peaks import PEAKS, Peak
 from execgraph.schema.graph import execution_graph_pb2
-from execgraph.schema.graph.attributes import ATTRIBUTES, DELAYS, FIELDS, KINDS, METADATA, TYPES
+from execgraph.schema.graph.attributes import ATTRIBUTES, DELAY_CAUSES, FIELDS, KINDS, METADATA, TYPES
 from execgraph.schema.graph.encoder import FORMAT_VERSION
 from execgraph.schema.graph.nodes import CollectiveType
 from execgraph.schema.linked.layout import INTEGER_ATTRIBUTES
@@ -108,7 +108,9 @@ def graph() -> str:
         "Attributes": "A node has an attribute only where there is something to say. Simulators ask for exactly this type.\n\n"
         + table("attribute type on unit meaning", attributes),
         "Why a dependency is there": table("bit kind meaning", ((k.value, k.label, why) for k, why in KINDS.items())),
-        "Delays": table("number cause meaning", ((cause.value, cause.label, why) for cause, why in DELAYS.items())),
+        "Delays": table(
+            "number cause meaning", ((cause.value, cause.label, why) for cause, why in DELAY_CAUSES.items())
+        ),
         "Collectives": table("number collective", ((kind.value, code(kind.name)) for kind in CollectiveType)),
         "Metadata": f"Beside `version`, {FORMAT_VERSION}.\n\n" + table("key type unit meaning", metadata),
     }

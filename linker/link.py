@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..schema.columns import CallRows, CommunicationRows, DeviceOpRows, Nesting, OpRows, RowMap, nest
+from ..schema.columns import CallRows, CommunicationRows, DeviceOpRows, Nesting, OpRows, RowMap, ThreadIntervals, nest
 from ..schema.errors import DataError
 from ..schema.linked import Activities, Calls, Communications, LinkedTrace, Ops, TraceInfo, on_host_clock
 from ..schema.machine import MachineCalibration
@@ -77,11 +77,11 @@ def link(
         )
     match = match_ops(host, device, allow_mismatch) if host is not None else None
     device = messages_in_flight(device)
-    nesting = nest(device.ops.thread, device.ops.start, device.ops.end, device.ops.event_index)
+    nesting = nest(ThreadIntervals(device.ops.thread, device.ops.start, device.ops.end), device.ops.event_index)
     nodes = host if host is not None else HostTrace.without_nodes()
     linked, sync, contradicting = _link_all(nodes, device, match, nesting, rank)
     part, notes = _part(linked, device, match, window)
-    report = report_of(host, device, match, sync, linked, part, nesting.clipped)
+    report = report_of(host, device, match, sync=sync, whole=linked, part=part, clipped=nesting.clipped)
     report.notes += contradicting + notes
     if host is None:
         report.notes.append(_without_host(part.linked.ops))
@@ -122,7 +122,7 @@ def _part(linked: LinkedTrace, device: DeviceTrace, match: Match | None, window:
 
 
 class _HostSide(NamedTuple):
-    """The ops and calls of both traces, the op around each op, and the row of each op of the device trace."""
+    """The ops and calls of both traces, the op that encloses each op, and the row of each op of the device trace."""
 
     ops: Ops
     op_parent: OpRows
@@ -162,8 +162,8 @@ def _link_all(
     on_device, (on_host, row) = device_side.communications, host_communications(transfers, groups)
     ops.communication_row = CommunicationRows(np.where(row >= 0, row + len(on_device), -1))
     communications = Communications.of(chain(on_device, on_host))
-    around_transfers = transfer_waits(transfers, calls)
-    sync.oddities.update(around_transfers.oddities)
+    host_transfer_waits = transfer_waits(transfers, calls)
+    sync.oddities.update(host_transfer_waits.oddities)
     linked = LinkedTrace(
         info=info,
         ops=ops,
@@ -171,7 +171,7 @@ def _link_all(
         activities=activities,
         device_waits=sync.device_waits,
         host_waits=sync.host_waits,
-        handoffs=thread_handoffs(ops, op_parent, calls, around_transfers.handoffs, transfers.threads),
+        handoffs=thread_handoffs(ops, op_parent, calls, host_transfer_waits.handoffs, transfers.threads),
         communications=with_members(communications, groups, device.world_size or -1, too_large),
         groups=groups,
     )
@@ -181,7 +181,7 @@ def _link_all(
 def _host_side(
     host: HostTrace, device: DeviceTrace, match: Match | None, nesting: Nesting, call_op: DeviceOpRows
 ) -> _HostSide:
-    """Joins the ops of both traces, and puts the calls in them. `call_op` is the op around each call."""
+    """Joins the ops of both traces, and puts the calls in them. `call_op` is the op that encloses each call."""
     ops, device_op = join_ops(host, device.ops, match, nesting)
     op_parent = OpRows(np.full(len(ops), -1, np.int64))
     op_parent[device_op] = RowMap(device_op)[nesting.parent]
@@ -210,7 +210,7 @@ def _resolve_waits(
     activities, communications, collectives = device_side
     awaited = awaited_collectives(collectives, activities, communications)
     on_clock = on_host_clock(activities, machine)
-    process = process_of(device, host_side.calls, on_clock, collectives, awaited, machine)
+    process = process_of(device, host_side.calls, on_clock, collectives=collectives, awaited=awaited, machine=machine)
     return synchronise(process, device, machine)
 
 

@@ -96,10 +96,10 @@ def latency_stats(times: Int64, resolution: int = 1) -> LatencyStats:
     if not len(times):
         return LatencyStats()
     low = float(np.quantile(times, 0.25, method="lower"))
-    usual = times[times <= max(OUTLYING * low, ANY_MACHINE.upper)]
-    first, median, third, common = np.quantile(usual, (0.25, 0.5, 0.75, COMMON))
+    without_outliers = times[times <= max(OUTLYING * low, ANY_MACHINE.upper)]
+    first, median, third, common = np.quantile(without_outliers, (0.25, 0.5, 0.75, COMMON))
     upper = max(third + FENCE * (third - first), common, median + resolution)
-    return LatencyStats(round(median), round(upper), len(usual))
+    return LatencyStats(round(median), round(upper), len(without_outliers))
 
 
 def by_name(times: Int64, names: Categorical, rows: Int64, resolution: int) -> dict[str, LatencyStats]:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...schema.columns import Categorical, Int64
+from ...schema.columns import Categorical, Int64, NodeNumbers
 from ...schema.graph import DependencyKind
 from ...schema.linked import guessed
 from ..context import ConversionContext, Edges
@@ -20,7 +20,7 @@ def host_sync(context: ConversionContext) -> Edges:
     inferred.
     """
     waits = context.linked.host_waits
-    wait_node = context.timeline.sync_node[waits.call_row]
+    wait_node = NodeNumbers(context.timeline.sync_node[waits.call_row])
     kind = by_evidence(DependencyKind.HOST_SYNC, waits.known_by)
     return Edges.of(context.activity_node(waits.source_row), wait_node, kind)
 

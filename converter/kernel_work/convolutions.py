@@ -58,7 +58,9 @@ def _forward(op: RecordedOp) -> int:
 
 
 def _applied(weight: Shape, positions: Shape) -> int:
-    """Returns the operations of applying the weight at each position of a tensor, which may lack the batch dimension."""
+    """Returns the operations of applying the weight at each position of a tensor, which may lack the
+    batch dimension.
+    """
     if len(positions) not in (len(weight), len(weight) - 1):
         raise Unknown("a convolution's shapes")
     batch = positions[0] if len(positions) == len(weight) else 1
@@ -86,15 +88,15 @@ def _results(op: RecordedOp) -> list[Tensor]:
     if any(len(values) != dimensions for values in (stride, padding, dilation, more)) or 0 in stride:
         raise Unknown("a convolution's arguments")
     positions = x.shape[-dimensions:]
-    reach = [step * (size - 1) for step, size in zip(dilation, weight[2:], strict=True)]
+    extent = [step * (size - 1) for step, size in zip(dilation, weight[2:], strict=True)]
     if transposed:
         sizes = [
             (n - 1) * s - 2 * p + r + o + 1
-            for n, s, p, r, o in zip(positions, stride, padding, reach, more, strict=True)
+            for n, s, p, r, o in zip(positions, stride, padding, extent, more, strict=True)
         ]
         channels = weight[1] * _groups(op)
     else:
-        sizes = [(n + 2 * p - r - 1) // s + 1 for n, s, p, r in zip(positions, stride, padding, reach, strict=True)]
+        sizes = [(n + 2 * p - r - 1) // s + 1 for n, s, p, r in zip(positions, stride, padding, extent, strict=True)]
         channels = weight[0]
     return [Tensor.of((*x.shape[: -dimensions - 1], channels, *sizes), x.item, NEW, x.dtype)]
 

@@ -67,7 +67,7 @@ class Fits:
     def __init__(
         self, transfers: Iterable[GroupTransfer], step_ns: float | None = None, byte_ns: float | None = None
     ) -> None:
-        self._given = (step_ns, byte_ns)
+        self._fixed_factors = (step_ns, byte_ns)
         self._measured = defaultdict[Key, list[Transfer]](list)
         for transfer, group in transfers:
             if transfer.ns > 0 and transfer.members > 1 and transfer.kind in RING:
@@ -78,7 +78,7 @@ class Fits:
     @property
     def is_given(self) -> bool:
         """Whether lengths follow the given network instead of scaling measured ones."""
-        return self._given != (None, None)
+        return self._fixed_factors != (None, None)
 
     def of(self, kind: int, group: int) -> Fit | None:
         """Returns the fit for a type in a group; None where no collective tells anything and nothing is given."""
@@ -86,11 +86,11 @@ class Fits:
             key: source for key, source in zip(_keys(kind, group), SOURCES, strict=True) if key in self._measured
         }
         if not measured:
-            step_ns, byte_ns = self._given
+            step_ns, byte_ns = self._fixed_factors
             return None if step_ns is None or byte_ns is None else _scored(Line(step_ns, byte_ns), "given", [])
         first, source = next(iter(measured.items()))
         if self.is_given:
-            completed = _completed(self._measured[first], *self._given)
+            completed = _completed(self._measured[first], *self._fixed_factors)
             return _scored(completed, f"as given; {source}", self._measured[first])
         for sure in (SURE, 0.0):
             for key, source in measured.items():

@@ -98,7 +98,7 @@ def for_astra_sim(
         lowered=dict(lowered),
         as_computation=dict(as_computation),
         padded=padded,
-        control_removed=_leave_out_control(played),
+        control_removed=_drop_implied_control(played),
         idle_dropped_us=serial.idle_cut / 1000,
         host_delay_dropped_us=serial.delay_cut / 1000,
         delay_nodes=delay_nodes + waits,
@@ -113,7 +113,7 @@ def for_astra_sim(
     return played, report
 
 
-def _leave_out_control(graph: ExecutionGraph) -> int:
+def _drop_implied_control(graph: ExecutionGraph) -> int:
     """Removes control dependencies that data dependencies do not imply, in place; returns their number."""
     control = control_edges(graph)
     kept = implied(control, data_edges(graph), lanes_of(graph))
@@ -136,15 +136,18 @@ def _notes(
             ),
             (
                 serial.host_overlap,
-                f"{us['host_overlap']} of host work at the same time on several threads counts once, as one host node runs at a time",
+                f"{us['host_overlap']} of host work at the same time on several threads counts once, as one host "
+                "node runs at a time",
             ),
             (
                 serial.device_overlap,
-                f"{us['device_overlap']} of device work at the same time on several streams counts once, as one runs at a time",
+                f"{us['device_overlap']} of device work at the same time on several streams counts once, as one runs "
+                "at a time",
             ),
             (
                 report.widest_ready_set > WIDE,
-                f"up to {report.widest_ready_set} nodes are ready at once; the time to simulate grows with the square of that",
+                f"up to {report.widest_ready_set} nodes are ready at once; the time to simulate grows with the "
+                "square of that",
             ),
             (
                 report.without_work and "num_ops" in graph.attributes,
@@ -157,7 +160,8 @@ def _notes(
             ),
             (
                 _ends_in_message(graph),
-                "the run ends with a send or receive, where the simulator may stop if there are host nodes; leave those out",
+                "the run ends with a send or receive, where the simulator may stop if there are "
+                "host nodes; leave those out",
             ),
         )
         if applies

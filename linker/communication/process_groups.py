@@ -22,8 +22,8 @@ WAIT = "wait"
 UNREADABLE_GROUPS = "descriptions of process groups that cannot be read"
 MEMBERS_EACH = 1 << 12
 MANY_MEMBERS = (
-    f"communications and process groups of too many members (a trace may name {LARGEST_JOB}, and {MEMBERS_EACH} for each communication; "
-    "theirs are taken as unknown)"
+    f"communications and process groups of too many members (a trace may name {LARGEST_JOB}, and {MEMBERS_EACH} for "
+    "each communication; theirs are taken as unknown)"
 )
 FROM_ROOT, TO_ROOT = ("broadcast", "scatter"), ("reduce", "gather")
 

@@ -19,7 +19,7 @@ TENSOR_TYPE = re.compile(r"Tensor\((?!nullptr)([^()]*)\)")
 def from_device(args: kineto.Args) -> Communication:
     """Returns the named arguments on a kernel or `record_param_comms` row of the device trace.
 
-    Without named arguments it returns what the recorded shapes tell.
+    Without named arguments it returns what follows from the recorded shapes.
     """
     if args.collective is None and args.group_name is None:
         return _from_shapes(args)

@@ -14,8 +14,8 @@ from ...schema.linked import Calls, Ops, Provenance
 from ...schema.traces import FOREVER, argument_lists, listed, value_texts
 from ..threads import Wait
 from .host_transfers import REQUEST, Transfers, plain
+from .idle_gaps import WAITS, Gap, idle_gaps
 from .messages_in_flight import FIRST_LANE
-from .quiet import WAITS, Gap, idle_gaps
 from .storage_users import ByteRanges, Users, byte_ranges
 
 WRITES_NOTHING = ("send", "barrier")
@@ -69,7 +69,7 @@ class _Waits:
         start = int(self._ops.start[requested.op])
         requested_at = min(self._end(requested.request), start)
         source, target = self._thread(requested.request), self._thread(requested.op)
-        free = min(self._gaps(target).around(start - 1).begin, start)
+        free = min(self._gaps(target).gap_at(start - 1).begin, start)
         known_by = Provenance.RECORD if requested.numbered else Provenance.CALL_ORDER
         return Wait(source, requested_at, target, max(requested_at, free), free, known_by.value)
 
@@ -84,13 +84,13 @@ class _Waits:
     def _of_blocking_request(self, requested: _Requested) -> Wait:
         """Returns the wait of a thread whose request records that it blocks: it is idle from then on."""
         thread = self._thread(requested.request)
-        gap = self._gaps(thread).around(self._end(requested.request))
+        gap = self._gaps(thread).gap_at(self._end(requested.request))
         return self._wait(requested.op, thread, gap, Provenance.RECORD)
 
     def _for_message(self, requested: _Requested) -> Wait | None:
         """Returns the wait that ends with a message's row, if the thread that requested it was idle then."""
         thread = self._thread(requested.request)
-        gap = self._gaps(thread).around(self._end(requested.op))
+        gap = self._gaps(thread).gap_at(self._end(requested.op))
         since = max(gap.begin, self._end(requested.request))
         return self._wait(requested.op, thread, Gap(since, gap.end), Provenance.RECORD) if since < gap.end else None
 

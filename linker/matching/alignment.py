@@ -20,13 +20,13 @@ class Alignment(NamedTuple):
     alignment_count: int
 
 
-def align_steps(left: Int64, right: Int64, marks_step: Bool) -> Alignment:
+def align_steps(left: Int64, right: Int64, *, marks_step: Bool) -> Alignment:
     """Aligns sequences in which some names mark the steps of a job; `marks_step` tells which names do.
 
-    Steps that both sequences mark tell iterations apart: ops between two marks are aligned by themselves, and ops
+    Steps that both sequences mark distinguish iterations: ops between two marks are aligned by themselves, and ops
     before the first mark from the last one backwards.
     """
-    rows = _without_single_marks(left, right, marks_step)
+    rows = _without_single_marks(left, right, marks_step=marks_step)
     marks = [np.flatnonzero(marks_step[side[kept]]) for side, kept in zip((left, right), rows, strict=True)]
     steps = zip(*(np.split(kept, marked) for kept, marked in zip(rows, marks, strict=True)), strict=True)
     pairs: list[tuple[Int64, Int64]] = []
@@ -39,7 +39,7 @@ def align_steps(left: Int64, right: Int64, marks_step: Bool) -> Alignment:
     return Alignment(left_row, right_row, 1 if len(marks[0]) else alignment.alignment_count)
 
 
-def _without_single_marks(left: Int64, right: Int64, marks_step: Bool) -> tuple[Int64, Int64]:
+def _without_single_marks(left: Int64, right: Int64, *, marks_step: Bool) -> tuple[Int64, Int64]:
     """Returns the rows of both sides without step marks that only one side has, without any if their order differs."""
     shared = np.intersect1d(left, right)
     kept = [np.flatnonzero(~marks_step[side] | np.isin(side, shared)) for side in (left, right)]

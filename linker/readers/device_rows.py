@@ -128,12 +128,13 @@ def no_queue_events() -> RecordedQueueEvents:
 
 @dataclass(slots=True, repr=False)
 class DeviceTrace(SummaryRepr):
-    """The rows of a device trace. Of the `read` rows of its list, `ignored` carry no work (flows, counters, thread names).
+    """The rows of a device trace. Of the `read` rows of its list, `ignored` carry no work (flows, counters, thread
+    names).
 
     `skipped` counts by reason the rows about work that are in no table, `oddities` decisions that the reader took;
-    `notes` are whole sentences about the file. `python` is None unless asked for. `merged` says how to get each rank's
-    own trace out of a merged one, `merge_marks` what else shows that ranks were merged. `recording_start` is the time
-    that viewers show as 0.
+    `notes` are whole sentences about the file. `python` is None unless asked for. `merged` says how to get each
+    rank's own trace out of a merged one, `merge_marks` what else shows that ranks were merged. `recording_start` is the
+    time that viewers show as 0.
     """
 
     path: str

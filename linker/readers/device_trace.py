@@ -31,6 +31,7 @@ HOST_NODES = re.compile(rb'"nodes"\s*:\s*\[')
 
 def read_device_trace(
     path: str,
+    *,
     strict: bool = False,
     tee: Callable[[bytes], object] | None = None,
     arguments: bool = False,
@@ -65,14 +66,14 @@ def read_device_trace(
     with open_input(path, protected=True) as stream:
         skipped = None if strict else skip_categories(*keep_categories, *([PYTHON] if modules else []))
         reader: ArrayReader[kineto.Event] = ArrayReader(
-            stream, path, "traceEvents", kineto.Event, on_progress, damage, skipped
+            stream, path, "traceEvents", kineto.Event, on_progress, damage=damage, skip_pattern=skipped
         )
         for piece, decoded in reader:
             renamed = renamed or (RENAMING in piece and RENAMED.search(piece) is not None)
             events.add(decoded, partial(decode, piece, list[kineto.ExactEvent], path))
             if tee is not None:
                 tee(piece)
-    events.ignore(reader.left_out)
+    events.ignore(reader.skipped)
     if not reader.has_array:
         raise DataError(f"{path}: {_what_it_is(reader.document)}; expected a Kineto device trace, see --device-trace")
     bare = reader.document.lstrip()[:1] == b"["

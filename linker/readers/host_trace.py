@@ -55,7 +55,8 @@ DEVICE_EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
 
 @dataclass(slots=True, repr=False)
 class HostTrace(Table):
-    """A host trace of n nodes. `inputs` and `outputs` are the JSON texts {"values", "shapes", "types"} of their arguments.
+    """A host trace of n nodes. `inputs` and `outputs` are the JSON texts {"values", "shapes", "types"} of their
+    arguments.
 
     `extra` holds, per row, the attributes that only some nodes have: those of `record_param_comms`, and kernel back
     ends. `skipped` counts nodes that could not be read, `oddities` decisions that the reader took; `notes` are whole
@@ -101,7 +102,7 @@ class HostTrace(Table):
         return Summary(f"HostTrace: {self.path}, schema {self.schema}", {"nodes": f"{len(self):,}"})
 
 
-def read_host_trace(path: str, strict: bool = False, on_progress: OnProgress = unseen) -> HostTrace:
+def read_host_trace(path: str, *, strict: bool = False, on_progress: OnProgress = unseen) -> HostTrace:
     """Reads a host trace: JSON, or gzip or zstd of it.
 
     Of a damaged file everything that can be read is used; the trace's `notes` say what was wrong. Memory is that of
@@ -118,12 +119,13 @@ def read_host_trace(path: str, strict: bool = False, on_progress: OnProgress = u
     damage = Damage(path, "host nodes", strict)
     nodes = _Nodes()
     with open_input(path, protected=True) as stream:
-        reader: ArrayReader[host.Node] = ArrayReader(stream, path, "nodes", host.Node, on_progress, damage)
+        reader: ArrayReader[host.Node] = ArrayReader(stream, path, "nodes", host.Node, on_progress, damage=damage)
         for _, piece in reader:
             nodes.add(piece)
     if not reader.has_array or reader.document.lstrip()[:1] == b"[":
         raise DataError(
-            f"{path}: {_what_it_is(reader.document)}; expected a PyTorch Execution Trace, see --host-trace and --device-trace"
+            f"{path}: {_what_it_is(reader.document)}; expected a PyTorch Execution Trace, see --host-trace and "
+            "--device-trace"
         )
     if not len(nodes):
         seen = f" {damage.notes[0].removeprefix(path + ': ')}" if damage.notes else ""
@@ -156,13 +158,13 @@ class _Nodes:
 
     def __init__(self) -> None:
         self._integers: dict[str, IntegerBuilder] = defaultdict(IntegerBuilder)
-        self._texts = {"name": CategoricalBuilder(), "op_schema": CategoricalBuilder()}
+        self._categoricals = {"name": CategoricalBuilder(), "op_schema": CategoricalBuilder()}
         self._inputs, self._outputs = BytesColumnBuilder(), BytesColumnBuilder()
         self._extra: JsonRecordsBuilder[dict[str, Any]] = JsonRecordsBuilder(dict[str, Any])
         self._oddities = Counter[str]()
 
     def __len__(self) -> int:
-        return len(self._texts["name"])
+        return len(self._categoricals["name"])
 
     def add(self, nodes: list[host.Node]) -> None:
         attributes = self._attributes(nodes)
@@ -170,8 +172,8 @@ class _Nodes:
             self._integers[name].add(integers(attributes[name], missing))
         self._integers["id"].add(integers([node.id for node in nodes], ABSENT))
         self._integers["parent"].add(integers([_parent(node) for node in nodes], -1))
-        self._texts["op_schema"].add([text if type(text) is str else "" for text in attributes[SCHEMA]])
-        self._texts["name"].add([node.name or "" for node in nodes])
+        self._categoricals["op_schema"].add([text if type(text) is str else "" for text in attributes[SCHEMA]])
+        self._categoricals["name"].add([node.name or "" for node in nodes])
         inputs = [self._arguments(n.inputs, n.input_shapes, n.input_types) for n in nodes]
         outputs = [self._arguments(n.outputs, n.output_shapes, n.output_types) for n in nodes]
         arguments = plain_arguments(inputs + outputs)
@@ -218,8 +220,8 @@ class _Nodes:
             finish_ts=_clock(top.finish_ts),
             id=ids,
             parent=parents,
-            name=self._texts["name"].column(),
-            schema_text=self._texts["op_schema"].column(),
+            name=self._categoricals["name"].column(),
+            schema_text=self._categoricals["op_schema"].column(),
             **attributes,
             inputs=self._inputs.column(),
             outputs=self._outputs.column(),

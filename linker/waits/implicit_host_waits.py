@@ -78,8 +78,8 @@ def full_queue(activities: Activities, calls: Calls) -> ImplicitHostWaits:
     in_flight = np.searchsorted(np.sort(start), start) - np.searchsorted(np.sort(last_end), start, side="right")
     if not len(rows) or in_flight.max() < FULL_QUEUE:
         return ImplicitHostWaits(NOTHING, NOTHING, NOTHING, Provenance.TIMING)
-    median, longest = _usual_durations(
-        calls.name.codes[rows].astype(np.int64), end - start, in_flight < FULL_QUEUE // 2
+    median, longest = _typical_durations(
+        calls.name.codes[rows].astype(np.int64), end - start, is_unhindered=in_flight < FULL_QUEUE // 2
     )
     source = _last_ended(activities, np.minimum(end - median // 2, first_start))
     blocked = (in_flight >= FULL_QUEUE) & (end - start > longest) & (np.append(activities.end, NEVER)[source] > start)
@@ -103,7 +103,7 @@ def _last_ended(activities: Activities, times: Int64) -> Int64:
     return np.append(by_end, -1)[np.searchsorted(activities.end[by_end], times, side="right") - 1]
 
 
-def _usual_durations(name: Int64, duration: Int64, is_unhindered: Bool) -> tuple[Int64, Int64]:
+def _typical_durations(name: Int64, duration: Int64, *, is_unhindered: Bool) -> tuple[Int64, Int64]:
     """Returns for each launch the median and the longest usual duration of the unhindered ones of its name.
 
     Where none is unhindered, all of that name count.

@@ -1,4 +1,6 @@
-"""Groups of rows that are equal in some columns: where each begins, which row of it comes before, and numbers for them."""
+"""Groups of rows that are equal in some columns: where each begins, which row of it comes before, and
+numbers for them.
+"""
 
 from typing import Literal
 

@@ -134,7 +134,7 @@ ATTRIBUTES = (
 )
 # fmt: on
 
-ROOM = "room_of_device_"
+CONCURRENCY_LIMIT = "concurrency_limit_of_device_"
 """Metadata of this name and a device's number says how many activities the device ran at once at most, though more were
 ready.
 """
@@ -172,7 +172,7 @@ METADATA = (
     MetadataKey("source_host", "string_val", "", "name of the host trace's file; empty without one"),
     MetadataKey("source_device", "string_val", "", "name of the device trace's file"),
     MetadataKey(DEVICE_NAME, "string_val", "", "the recorded name of the device of this number, of devices that ran anything"),
-    MetadataKey(ROOM, "int64_val", "activities",
+    MetadataKey(CONCURRENCY_LIMIT, "int64_val", "activities",
         "how many the device of this number ran at once at most, though more were ready; only of devices that were full"),
     MetadataKey(RANKS_OF_GROUP, "string_val", "",
         "global ranks of the process group of this `pg_name`, as `0-3,8` or `0-56:8` (each eighth); in graphs of scaled jobs"),
@@ -218,7 +218,7 @@ KINDS = {
     DependencyKind.INFERRED: "beside another bit: known from times alone",
 }
 
-DELAYS = {
+DELAY_CAUSES = {
     Delay.LOST_RECORDS: "the profiler lost what ran in the meantime",
     Delay.CONTENTION: "the device was busy with other work",
     Delay.START_OF_RECORDING: "a backlog (node `carry-in`): work from before the recording, or before the part, kept the stream busy",

@@ -88,8 +88,8 @@ class CallTable(msgspec.Struct, omit_defaults=True):
 
 
 class WaitTable(msgspec.Struct):
-    """Waits as columns. `of` is the id of an activity in device waits, a row of the call table in host waits; `source` is
-    the id of an activity, -1 for none.
+    """Waits as columns. `of` is the id of an activity in device waits, a row of the call table in host waits; `source`
+    is the id of an activity, -1 for none.
     """
 
     of: list[Whole]
@@ -99,7 +99,9 @@ class WaitTable(msgspec.Struct):
 
 
 class HandoffTable(msgspec.Struct):
-    """Hand-offs between threads as columns, times in ns. `waiting_since_ns` is null if the target waited from its start."""
+    """Hand-offs between threads as columns, times in ns. `waiting_since_ns` is null if the target waited from its
+    start.
+    """
 
     source_thread: list[Whole]
     source_ns: list[Whole]

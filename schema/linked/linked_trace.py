@@ -1,7 +1,7 @@
 """The linked trace in memory: tables of ops, calls and activities, and of the waits between them.
 
-A `..._row` column has rows of another table, -1 for none. Times are int64 ns on the device trace's clock, ABSENT for host
-ops that the device trace does not hold.
+A `..._row` column has rows of another table, -1 for none. Times are int64 ns on the device trace's clock, ABSENT for
+host ops that the device trace does not hold.
 """
 
 from collections.abc import Sequence
@@ -46,8 +46,8 @@ class Ops(Table):
     """Host ops. Ids are unique over ops and activities. `tid` is the host trace's thread number, `thread` the OS's.
 
     An op that communicates itself, without the device, has a `communication_row`. `module` is the path of the module
-    that called it, `python_function` the innermost Python function around it; both are None unless Python's calls were
-    read.
+    that called it, `python_function` the innermost Python function that encloses it; both are None unless Python's
+    calls were read.
     """
 
     id: Int64
@@ -78,7 +78,9 @@ class Ops(Table):
 
 @dataclass(slots=True, repr=False)
 class Calls(Table):
-    """Runtime and driver calls. `op_row` is the innermost op around the call; other columns are like those of ops."""
+    """Runtime and driver calls. `op_row` is the innermost op that encloses the call; other columns are like those of
+    ops.
+    """
 
     name: Categorical
     thread: Int64

@@ -87,10 +87,10 @@ def _ops(nodes: LinkedNodes) -> Ops:
     table = nodes.ops
     thread, (module, function) = table.column("thread"), nodes.python_columns(table)
     return Ops(
-        name=table.strings("name"),
+        name=table.categorical("name"),
         thread=np.where(thread == ABSENT, table.column("tid"), thread),
         recorded_by_host=np.array(nodes.recorded_by_host, np.bool_),
-        op_schema=table.strings("op_schema"),
+        op_schema=table.categorical("op_schema"),
         inputs=nodes.inputs.column(),
         outputs=nodes.outputs.column(),
         extra=nodes.extra.column(),
@@ -108,8 +108,8 @@ def _activities(table: NodeTable, op_row: OpRows, assumed: bool) -> Activities:
         device, call = np.maximum(device, 0), np.where(op_row >= 0, np.arange(table.count), -1)
     columns: dict[str, Any] = {name: table.column(name) for name in ACTIVITY_COLUMNS}
     return Activities(
-        name=table.strings("name"),
-        category=table.strings("category"),
+        name=table.categorical("name"),
+        category=table.categorical("category"),
         device=device,
         **columns,
         call_row=CallRows(call),

@@ -25,7 +25,7 @@ from execgraph.schema.graph import (
     execution_graph_pb2 as pb,
     read_frames,
 )
-from execgraph.schema.graph.attributes import DELAYS, KINDS, METADATA, TYPES, Where
+from execgraph.schema.graph.attributes import DELAY_CAUSES, KINDS, METADATA, TYPES, Where
 from execgraph.schema.io import open_input
 from execgraph.schema.linked import LinkedTrace, Provenance, write_linked
 from execgraph.schema.linked.words import ACTIVITIES, KNOWN_BY, OPS, RECORDS
@@ -169,7 +169,7 @@ def test_every_value_of_an_enumeration_has_a_meaning() -> None:
     enumerations = (
         (TYPES, NodeType),
         (KINDS, DependencyKind),
-        (DELAYS, Delay),
+        (DELAY_CAUSES, Delay),
         (KNOWN_BY, [kind.value for kind in Provenance]),
     )
     assert [list(table) for table, _ in enumerations] == [list(values) for _, values in enumerations]

@@ -21,7 +21,7 @@ def report(linked: LinkedTrace, *calls: bool, **findings: dict[str, Any]) -> Lin
     none: dict[str, Any] = {"resolved": {}, "guessed": {}, "oddities": {}, "dropped": {}}
     sync = Synchronisation(linked.device_waits, linked.host_waits, **none | findings)
     part = TracePart(linked, np.array(calls, np.bool_), {"lost": 3, "none": 0})  # type: ignore[arg-type]
-    return report_of(None, device_trace([OpRow()]), None, sync, linked, part, 0)
+    return report_of(None, device_trace([OpRow()]), None, sync=sync, whole=linked, part=part, clipped=0)
 
 
 def test_findings_are_counted_where_their_calls_are_in_the_part_and_those_of_no_call_always() -> None:

@@ -26,9 +26,10 @@ TESTED_BY = {
         converter/dependencies/waits
         converter/dependencies/inferred
     """,
-    "converter/device_time/test_device_time.py": "converter/device_time/delays converter/device_time/concurrency_limit",
+    "converter/device_time/test_start_timing.py": "converter/device_time/delays converter/device_time/concurrency_limit",
     "converter/edit/test_lanes.py": """
         converter/edit/lane_clocks converter/edit/uncovered_time converter/targets/control schema/columns/groups
+        schema/columns/intervals
     """,
     "converter/edit/test_order.py": "converter/edit/circles",
     "converter/host_timeline/test_timeline.py": """
@@ -75,14 +76,14 @@ TESTED_BY = {
     "docs/test_summary_lines.py": "tools/summary_lines",
     "fuzz/test_circles.py": "schema/columns/trees",
     "fuzz/test_hostile_files.py": "schema/traces/arguments",
-    "integration/test_device_room.py": "tools/replay/device_room",
+    "integration/test_concurrency_limit.py": "tools/replay/concurrency_limit",
     "integration/test_same_content.py": "linker/readers/tied_rows",
     "linker/contradictions/test_contradictions.py": """
         linker/contradictions/contradiction linker/contradictions/launch_order linker/contradictions/ranks
         linker/contradictions/times
     """,
     "linker/host_communication/test_host_transfers.py": """
-        linker/host_communication/messages_in_flight linker/host_communication/quiet
+        linker/host_communication/messages_in_flight linker/host_communication/idle_gaps
         linker/host_communication/storage_users
     """,
     "linker/machine/test_measured_machine.py": "schema/machine",
@@ -94,7 +95,7 @@ TESTED_BY = {
     """,
     "linker/readers/test_host_trace.py": "schema/traces/attributes schema/traces/host",
     "linker/readers/test_merged.py": "schema/traces/merged_ranks",
-    "linker/submissions/test_events.py": "linker/readers/sync_calls",
+    "linker/submissions/test_named_events.py": "linker/readers/sync_calls",
     "linker/test_link.py": "linker/activity_rows",
     "linker/threads/test_handoffs.py": "linker/threads/forward_threads linker/threads/thread_activity",
     "linker/waits/test_synchronisation.py": "linker/submissions/process linker/waits/queue_waits",
@@ -216,7 +217,7 @@ TESTED_BY = {
 ALSO = {
     "linker": "linker/test_link.py compat/test_matrix.py",
     "linker/communication": "integration/test_communication.py compat/test_versions.py",
-    "linker/machine": "integration/test_clocks.py integration/test_device_time.py integration/test_device_room.py",
+    "linker/machine": "integration/test_clocks.py integration/test_device_time.py integration/test_concurrency_limit.py",
     "linker/matching": "integration/test_match.py integration/test_windows.py",
     "linker/modules": "tools/analyses/modules/test_modules.py",
     "linker/readers": """
@@ -238,8 +239,8 @@ ALSO = {
     """,
     "converter/dependencies": "linker/waits/test_synchronisation.py",
     "converter/device_time": """
-        integration/test_delays.py integration/test_device_time.py integration/test_device_room.py
-        converter/host_timeline/test_launch_moments.py linker/machine/test_measured_machine.py
+        integration/test_delays.py integration/test_device_time.py integration/test_concurrency_limit.py
+        converter/host_timeline/test_submit_times.py linker/machine/test_measured_machine.py
         integration/test_windows.py
     """,
     "converter/edit": """

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64, group_sums
+from ...schema.columns import Bool, Int64, Intervals, group_sums
 from ...schema.linked import LinkedTrace
 from .rank import (
     ActivityClass,
     Column,
-    Intervals,
     Options,
     RankTrace,
     Table,

@@ -11,7 +11,7 @@ import numpy as np
 import orjson
 
 from ...converter.storages import HOST
-from ...schema.columns import ABSENT, Bool, Int64, rows_by_number, rows_of_each
+from ...schema.columns import ABSENT, Bool, Int64, Intervals, rows_by_number, rows_of_each, union
 from ...schema.graph import ExecutionGraph
 from ...schema.linked import LinkedTrace
 from ...schema.traces import microseconds
@@ -19,7 +19,7 @@ from ..replay import KINDS, pieces_of
 from .counters import ALL_STREAMS, counters_of
 from .memory import curves_of
 from .ops import Patterns, occurrences, pattern_times, patterns_of
-from .rank import Intervals, Options, RankTrace, union
+from .rank import Options, RankTrace
 
 CRITICAL_PATH = "critical path"
 FIRST_FLOW = 1 << 40

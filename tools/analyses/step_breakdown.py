@@ -2,14 +2,13 @@
 
 import numpy as np
 
-from ...schema.columns import Int64
+from ...schema.columns import Int64, Intervals
 from ..replay import KINDS, NodeClass, pieces_of
 from .rank import (
     ActivityClass,
     BytesColumn,
     Column,
     Floats,
-    Intervals,
     Options,
     RankTrace,
     Steps,

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import rows_of_each
+from ...schema.columns import rows_of_each, union
 from .rank import (
     ActivityClass,
     Column,
@@ -17,7 +17,6 @@ from .rank import (
     per_rank,
     percentage,
     rank_column,
-    union,
 )
 
 NO_ACTIVITIES = "no device activity was recorded"

@@ -15,8 +15,8 @@ from ...converter.ranks import (
     common_order,
     common_sizes,
     communication_summary,
+    match_entries,
     recorded_groups,
-    settled,
     unmatched,
 )
 from ...converter.targets import ASTRA_SIM, MESSAGE, Network, Target, Transfer, fitted_network
@@ -58,7 +58,7 @@ def plan_job(communication_of: Mapping[int, RankCommunication]) -> JobPlan:
     """Returns what the ranks' communication needs. Raises DataError where it contradicts itself."""
     numbers = number_groups(group for rank in communication_of.values() for group in rank.groups)
     present = sorted(communication_of)
-    issued = settled([communication_of[rank].summary for rank in present])
+    issued = match_entries([communication_of[rank].summary for rank in present])
     unmatched_nodes = unmatched(issued)
     remaining = [_without_nodes(entries, set(nodes)) for entries, nodes in zip(issued, unmatched_nodes, strict=True)]
     columns = zip(present, unmatched_nodes, common_sizes(remaining), common_order(remaining), strict=True)

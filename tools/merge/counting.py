@@ -28,7 +28,7 @@ import numpy as np
 
 from ...linker.matching import enclosing_ops, launching_calls
 from ...linker.readers import read_device_trace
-from ...schema.columns import Bool, Categorical, Int64, nest
+from ...schema.columns import Bool, Categorical, Int64, ThreadIntervals, nest
 from ...schema.errors import DataError
 from ...schema.linked import previous_on_stream
 from ...schema.progress import Progress, unwatched
@@ -114,7 +114,7 @@ class _Rank:
         trace = self.trace
         self._write_identity()
         self._write_rows()
-        nesting = nest(trace.ops.thread, trace.ops.start, trace.ops.end, trace.ops.event_index)
+        nesting = nest(ThreadIntervals(trace.ops.thread, trace.ops.start, trace.ops.end), trace.ops.event_index)
         op_of_call = enclosing_ops(trace.calls, trace.ops, nesting, are_step_marks(trace.ops.name))
         self._edges("nested", "ops", "ops", nesting.parent)
         self._edges("calls", "ops", "calls", op_of_call)

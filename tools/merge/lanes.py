@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from ...schema.columns import ABSENT, Int64, nest
+from ...schema.columns import ABSENT, Int64, ThreadIntervals, nest
 from ...schema.traces import InexactTime, exact_times, identity, json_value, nanoseconds
 
 FIRST_LANE = 1 << 30
@@ -88,7 +88,7 @@ class Lanes:
     def _assign(self, number: Int64, thread: Int64, start: Int64, end: Int64) -> None:
         depth, left = np.zeros_like(number), np.arange(len(number))
         for beside in range(1, MOST_BESIDE + 1):
-            left = left[nest(thread[left], start[left], end[left]).end < end[left]]
+            left = left[nest(ThreadIntervals(thread[left], start[left], end[left])).end < end[left]]
             if not len(left):
                 break
             depth[left] = beside

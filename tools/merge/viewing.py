@@ -80,7 +80,9 @@ class _Rows(Generic[T]):
                 yield msgspec.json.decode(piece, type=self._list)
             return
         with open_input(self._path, protected=True) as stream:
-            reader: ArrayReader[T] = ArrayReader(stream, self._path, EVENTS, self._kind, lambda _: None, self.damage)
+            reader: ArrayReader[T] = ArrayReader(
+                stream, self._path, EVENTS, self._kind, lambda _: None, damage=self.damage
+            )
             for _, rows in reader:
                 yield rows
         if reader.document.lstrip()[:1] == b"{":

@@ -29,7 +29,7 @@ from ...schema.columns import (
 )
 from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph
-from .device_room import Problem, ends_with_limited_slots
+from .concurrency_limit import Problem, ends_with_limited_slots
 from .host_collectives import host_collective_ends, meet_on_hosts
 from .node_class import NodeClass
 from .rank_clocks import on_one_clock

@@ -15,7 +15,7 @@ from ..terminal import plain, plain_json
 from .absent import absent_tables
 from .cells import heading
 from .charts import CHARTS, Chart, drawing_library, gains, limits, spent
-from .embedded import FEWEST, ROOM, EmbeddedTable, embed_tables
+from .embedded import FEWEST, MAX_BYTES, EmbeddedTable, embed_tables
 from .module_tree import ModuleTree, module_tree
 from .overview import findings, key_figures
 from .rank_groups import groups_table, in_words
@@ -146,7 +146,7 @@ def _draw_page(report: Report) -> str:
             _text("page.js"),
         )
     ]
-    embedded_tables = embed_tables(page.tables, min(ROOM, LARGEST - len(packed) - len(specs) - len(scripts[0])))
+    embedded_tables = embed_tables(page.tables, min(MAX_BYTES, LARGEST - len(packed) - len(specs) - len(scripts[0])))
     environment = jinja2.Environment(
         autoescape=True,
         trim_blocks=True,

@@ -12,10 +12,10 @@ from execgraph.converter.ranks import (
     common_sizes,
     communication_summary,
     compute_instead,
+    match_entries,
     order_collectives,
     resize_communication,
     restrict_to_ranks,
-    settled,
     unmatched,
 )
 from execgraph.converter.targets import LEAST_BYTES, TargetReport, for_astra_sim
@@ -445,7 +445,7 @@ def names(graph: ExecutionGraph) -> list[str]:
 
 def test_ranks_agree_on_an_order_where_their_dependencies_leave_it_open() -> None:
     graphs = [crossed(rank) for rank in range(2)]
-    orders = common_order(settled([communication_summary(graph) for graph in graphs]))
+    orders = common_order(match_entries([communication_summary(graph) for graph in graphs]))
     ordered = [order_collectives(graph, order) for graph, order in zip(graphs, orders, strict=True)]
     assert names(ordered[0]) == names(ordered[1])
     for graph in ordered:
@@ -534,14 +534,14 @@ def test_groups_that_are_named_by_address_are_told_apart_by_which_came_first() -
         return g.build()
 
     graphs = [rank(0, "94594108284448", "94594108284999"), rank(1, "93891384002768", "93891384002000")]
-    summaries = settled([communication_summary(graph) for graph in graphs])
+    summaries = match_entries([communication_summary(graph) for graph in graphs])
     assert not any(unmatched(summaries))
     assert not any(common_sizes(summaries))
 
 
 def test_communication_without_its_counterparts_is_found() -> None:
     def lacking(*graphs: ExecutionGraph) -> list[list[int]]:
-        return unmatched(settled([communication_summary(graph) for graph in graphs]))
+        return unmatched(match_entries([communication_summary(graph) for graph in graphs]))
 
     alone = communicating(rank=0)
     assert lacking(alone, communicating(rank=1)) == [[], []]
@@ -554,7 +554,7 @@ def test_communication_without_its_counterparts_is_found() -> None:
 @pytest.mark.parametrize("job", ["ddp", "moe", "pipeline", "dlrm"])
 def test_members_of_a_whole_job_all_have_their_counterparts(job: str) -> None:
     for graphs in (graphs_of(job, 4), [without_host(graph) for graph in graphs_of(job, 4)]):
-        summaries = settled([communication_summary(graph) for graph in graphs])
+        summaries = match_entries([communication_summary(graph) for graph in graphs])
         assert not any(unmatched(summaries))
         assert not any(common_sizes(summaries))
         assert [sorted(order) for order in common_order(summaries)] == [

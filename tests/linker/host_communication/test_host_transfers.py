@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from execgraph.linker.host_communication import host_communications, host_transfers, messages_in_flight, transfer_waits
 from execgraph.linker.host_communication.host_transfers import Transfers
-from execgraph.linker.host_communication.quiet import WAITS, Gap, IdleGaps, idle_gaps
+from execgraph.linker.host_communication.idle_gaps import WAITS, Gap, IdleGaps, idle_gaps
 from execgraph.linker.host_communication.storage_users import Bytes, Users, byte_ranges
 from execgraph.linker.host_communication.transfer_waits import TransferWaits
 from execgraph.linker.threads import Wait
@@ -61,20 +61,20 @@ def test_a_thread_is_quiet_outside_ops_and_inside_those_that_only_annotate_or_wa
     thread = quiet(Op("aten::mm", 10, 20), Op("step", 30, 60), Op("aten::add", 40, 50), Op(WAITS, 70, 80, schema="x"))
     around = {5: (ABSENT, 10), 10: (10, 10), 15: (15, 15), 20: (20, 30), 35: (30, 40), 45: (45, 45), 50: (50, 60)}
     around |= {75: (70, 80), 80: (80, FOREVER), 99: (80, FOREVER)}
-    assert {time: thread.around(time) for time in around} == {time: Gap(*pause) for time, pause in around.items()}
+    assert {time: thread.gap_at(time) for time in around} == {time: Gap(*pause) for time, pause in around.items()}
 
 
 @pytest.mark.parametrize("name", ["aten::mm", "c10d::send", "gloo:send"])
 def test_an_op_that_computes_or_communicates_is_not_quiet(name: str) -> None:
-    assert quiet(Op(name, 10, 20)).around(15) == Gap(15, 15)
-    assert quiet(Op("mine", 10, 20, schema="mine()")).around(15) == Gap(15, 15)
-    assert quiet(Op("mine", 10, 20)).around(15) == Gap(10, 20)
+    assert quiet(Op(name, 10, 20)).gap_at(15) == Gap(15, 15)
+    assert quiet(Op("mine", 10, 20, schema="mine()")).gap_at(15) == Gap(15, 15)
+    assert quiet(Op("mine", 10, 20)).gap_at(15) == Gap(10, 20)
 
 
 def test_neither_a_call_nor_what_other_threads_do_is_quiet_time_of_a_thread() -> None:
     thread = quiet(Op("aten::mm", 10, 20, thread=1), Op("aten::mm"), called=(Called(30, 40),))
-    assert thread.around(15) == Gap(ABSENT, 30)
-    assert thread.around(35) == Gap(35, 35)
+    assert thread.gap_at(15) == Gap(ABSENT, 30)
+    assert thread.gap_at(35) == Gap(35, 35)
 
 
 @pytest.mark.parametrize(

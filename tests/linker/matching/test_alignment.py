@@ -17,7 +17,7 @@ def aligned(left: list[int], right: list[int]) -> list[tuple[int, int]]:
 
 
 def steps(left: list[int], right: list[int]) -> list[tuple[int, int]]:
-    found = align_steps(column(*left), column(*right), MARKS)
+    found = align_steps(column(*left), column(*right), marks_step=MARKS)
     return list(zip(found.left.tolist(), found.right.tolist(), strict=True))
 
 
@@ -166,5 +166,5 @@ def test_steps_are_left_out_if_both_mark_others_or_in_another_order() -> None:
 
 
 def test_how_often_the_shorter_one_would_fit_is_told_unless_steps_say_where() -> None:
-    assert align_steps(column(1), column(1, 1, 1), MARKS).alignment_count == 3
-    assert align_steps(column(101, 1), column(100, 1, 101, 1, 1), MARKS).alignment_count == 1
+    assert align_steps(column(1), column(1, 1, 1), marks_step=MARKS).alignment_count == 3
+    assert align_steps(column(101, 1), column(100, 1, 101, 1, 1), marks_step=MARKS).alignment_count == 1

@@ -111,7 +111,7 @@ def read_whole(document: Any) -> tuple[list[Any], json_stream.ArrayReader[Any], 
     damage = Damage("t.json", "rows")
     text = document if isinstance(document, bytes) else json.dumps(document).encode()
     reader: json_stream.ArrayReader[Any] = json_stream.ArrayReader(
-        io.BytesIO(text), "t.json", "traceEvents", dict[str, Any], lambda _: None, damage
+        io.BytesIO(text), "t.json", "traceEvents", dict[str, Any], lambda _: None, damage=damage
     )
     return [element for _, elements in reader for element in elements], reader, damage
 

@@ -9,7 +9,7 @@ import pytest
 from execgraph.tools.analyses import Column, Table
 from execgraph.tools.report import page
 from execgraph.tools.report.cells import LONGEST
-from execgraph.tools.report.embedded import FEWEST, ROOM, EmbeddedTable, embed_tables
+from execgraph.tools.report.embedded import FEWEST, MAX_BYTES, EmbeddedTable, embed_tables
 from execgraph.tools.report.report import Report
 
 UNKNOWN = np.nan
@@ -75,5 +75,5 @@ def test_a_page_stays_below_ten_megabytes() -> None:
     ]
     table = Table("host_time_per_op", "Host", columns)
     text = page.render(Report("run", {table.name: table}, ranks, []))
-    assert ROOM / 2 < len(text.encode()) < 10_000_000
+    assert MAX_BYTES / 2 < len(text.encode()) < 10_000_000
     assert "of 150,000 rows with the largest self; --csv writes all" in text

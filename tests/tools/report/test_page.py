@@ -406,7 +406,7 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     t.write(folder)
     report = report_on(find_sources([folder]), ReportRequest(only=FEW))
     played = {rank.rank: replay for rank in read_ranks(find_sources([folder]).ranks) if (replay := rank.replayed())}
-    report.timeline = timeline(played, around=60, room=6000)
+    report.timeline = timeline(played, bar_count=60, max_bytes=6000)
     page = folder / "report.html"
     page.write_text(render(report), "utf-8")
     return page

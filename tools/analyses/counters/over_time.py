@@ -10,13 +10,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ....schema.columns import Int64, group_ids, is_group_start, rows_of_each
+from ....schema.columns import Int64, Intervals, group_ids, is_group_start, rows_of_each
 from ....schema.linked import LinkedTrace, streams_of
 from ..rank import (
     ActivityClass,
     Column,
     Floats,
-    Intervals,
     Options,
     RankTrace,
     Series,

@@ -92,16 +92,14 @@ def _attributed(
         launches = [
             Launched(kinds[row], activities.name[row], int(activities.graph_node[row]), "") for row in rows.tolist()
         ]
-        candidate = attribution(launches, captures)
+        best = attribution(launches, captures)
         by_start = np.argsort(activities.start[rows], kind="stable")
-        if not candidate.known_by and (by_start[1:] < by_start[:-1]).any():
+        if not best.known_by and (by_start[1:] < by_start[:-1]).any():
             # several streams without graph nodes: assume that launches started in the order of their capture
             again = attribution([launches[one] for one in by_start.tolist()], captures)
             ops = dict(zip(by_start.tolist(), again.ops, strict=True))
-            candidate = max(
-                candidate, again._replace(ops=[ops[one] for one in range(len(rows))]), key=lambda one: one.agreeing
-            )
-        attributed.append(candidate if candidate.known_by else by_mark(launches, marks) or candidate)
+            best = max(best, again._replace(ops=[ops[one] for one in range(len(rows))]), key=lambda one: one.agreeing)
+        attributed.append(best if best.known_by else by_mark(launches, marks) or best)
     return attributed
 
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ....converter.storages import Lifetimes, lifetimes, live_bytes
-from ....schema.columns import ABSENT, Int64, Rows, innermost, is_group_start, rows_of_each
+from ....schema.columns import ABSENT, Int64, NestedIntervals, Rows, ThreadIntervals, is_group_start, rows_of_each
 from ....schema.linked import LinkedTrace, op_tree
 from ..rank import Allocations, Floats, RankTrace
 
@@ -37,7 +37,7 @@ def curves_of(rank: RankTrace) -> list[Curve]:
     """Returns the curve of each device with known allocations. O(n log n)."""
     allocations = rank.recorded.allocations if rank.recorded is not None else None
     if allocations is not None and len(allocations.time):
-        op_row = _ops_around(rank.linked, allocations)
+        op_row = _enclosing_ops(rank.linked, allocations)
         return [_recorded(allocations.where(rows), op_row[rows]) for rows in rows_of_each(allocations.device).values()]
     storages = lifetimes(rank.linked.ops)
     return [_by_tensors(storages.where(rows)) for rows in rows_of_each(storages.device).values()]
@@ -82,15 +82,15 @@ def _release_rows(rows: Allocations) -> Rows:
     return release
 
 
-def _ops_around(linked: LinkedTrace, rows: Allocations) -> Rows:
+def _enclosing_ops(linked: LinkedTrace, rows: Allocations) -> Rows:
     """Returns the innermost op that was running on the thread of each allocation, -1 for none."""
     ops = linked.ops
     timed = np.flatnonzero(ops.start != ABSENT)
     position = np.full(len(ops) + 1, NONE)
     position[timed] = np.arange(len(timed))
     parent = position[op_tree(ops).parent[timed]]
-    thread, start, end = (column[timed] for column in (ops.thread, ops.start, ops.end))
-    interval = innermost(rows.thread, rows.time, rows.time, thread, start, end, parent)
+    intervals = ThreadIntervals(*(column[timed] for column in (ops.thread, ops.start, ops.end)))
+    interval = NestedIntervals(intervals, parent).innermost(ThreadIntervals.at(rows.thread, rows.time))
     return np.append(timed, NONE)[interval]
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from ....converter.host_timeline import IDLE
 from ....linker.modules import SEPARATOR
-from ....schema.columns import ABSENT, Bool, Categorical, Int64, Rows, nest
+from ....schema.columns import ABSENT, Bool, Categorical, Int64, Rows, ThreadIntervals, nest
 from ....schema.graph import ExecutionGraph
 from ....schema.linked import LinkedTrace
 from ....schema.traces import are_step_marks
@@ -57,7 +57,9 @@ def shares(rank: RankTrace, linked: LinkedTrace, field: str, annotations: bool) 
         return np.bincount(code, values, count).astype(np.float64)
 
     host = summed(of_op[op], ops.exclusive[op])
-    host += summed(of_call[call], nest(calls.thread[call], calls.start[call], calls.end[call]).exclusive)
+    host += summed(
+        of_call[call], nest(ThreadIntervals(calls.thread[call], calls.start[call], calls.end[call])).exclusive
+    )
     # the nodes of a graph record their work, which takes long to compute
     if graph is not None and columns[-1] is not None:
         of_worker, work = of_node, graph.integers("num_ops")

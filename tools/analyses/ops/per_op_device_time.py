@@ -43,9 +43,9 @@ def device_time_of_ops(linked: LinkedTrace, tree: Tree | None = None) -> OpDevic
 
 
 def _table(rank: RankTrace, _: Options) -> Table:
-    ops, device_time = rank.linked.ops, device_time_of_ops(rank.linked)
+    ops, times = rank.linked.ops, device_time_of_ops(rank.linked)
     # threads and the process are nodes too, without times
-    rows = np.flatnonzero((device_time.count > 0) & (ops.start != ABSENT))
+    rows = np.flatnonzero((times.count > 0) & (ops.start != ABSENT))
     rows = rows[np.argsort(ops.start[rows], kind="stable")]
     note = "" if len(rows) else NO_OPS
     columns = [
@@ -54,26 +54,26 @@ def _table(rank: RankTrace, _: Options) -> Table:
         text_column("name", ops.name.take(rows)),
         Column("thread", "", ops.thread[rows]),
         microseconds("start", ops.start[rows] - first_start_ns(rank.linked)),
-        microseconds("self", device_time.self_time[rows]),
-        microseconds("subtree", device_time.subtree[rows]),
-        Column("count", "", device_time.count[rows]),
+        microseconds("self", times.self_time[rows]),
+        microseconds("subtree", times.subtree[rows]),
+        Column("count", "", times.count[rows]),
     ]
-    details = (_by_name(rank, device_time, rows, note), _by_shape(rank, device_time, rows, note))
+    details = (_by_name(rank, times, rows, note), _by_shape(rank, times, rows, note))
     return Table(NAME, "Device time per op", columns, note, details)
 
 
-def _by_name(rank: RankTrace, device_time: OpDeviceTime, rows: Int64, note: str) -> Table:
+def _by_name(rank: RankTrace, times: OpDeviceTime, rows: Int64, note: str) -> Table:
     names = rank.linked.ops.name
-    kinds = op_kinds(device_time.tree, rows, names.codes)
-    order, sums = _sums(device_time, kinds, rows)
+    kinds = op_kinds(times.tree, rows, names.codes)
+    order, sums = _sums(times, kinds, rows)
     columns = [rank_column(rank.rank, len(order)), text_column("name", names.take(kinds.row[order])), *sums]
     return Table(f"{NAME}_by_name", "Device time per op name", columns, note)
 
 
-def _by_shape(rank: RankTrace, device_time: OpDeviceTime, rows: Int64, note: str) -> Table:
+def _by_shape(rank: RankTrace, times: OpDeviceTime, rows: Int64, note: str) -> Table:
     names, shapes = rank.linked.ops.name, rank.shapes()
-    kinds = op_kinds(device_time.tree, rows, names.codes, shapes.codes)
-    order, sums = _sums(device_time, kinds, rows)
+    kinds = op_kinds(times.tree, rows, names.codes, shapes.codes)
+    order, sums = _sums(times, kinds, rows)
     first = kinds.row[order]
     columns = [
         rank_column(rank.rank, len(order)),
@@ -84,18 +84,18 @@ def _by_shape(rank: RankTrace, device_time: OpDeviceTime, rows: Int64, note: str
     return Table(f"{NAME}_by_shape", "Device time per op name and input shapes", columns, note)
 
 
-def _sums(device_time: OpDeviceTime, kinds: OpKinds, rows: Int64) -> tuple[Int64, list[Column]]:
+def _sums(times: OpDeviceTime, kinds: OpKinds, rows: Int64) -> tuple[Int64, list[Column]]:
     """Returns the order of the kinds, the longest subtree first, and their sums in that order.
 
     Ops within an op of the same kind count for `self` only.
     """
-    subtree = kinds.total_once(device_time.subtree[rows])
+    subtree = kinds.total_once(times.subtree[rows])
     order = np.argsort(-subtree, kind="stable")
     return order, [
         Column("ops", "", kinds.count()[order]),
-        microseconds("self", kinds.total(device_time.self_time[rows])[order]),
+        microseconds("self", kinds.total(times.self_time[rows])[order]),
         microseconds("subtree", subtree[order]),
-        Column("count", "", kinds.total_once(device_time.count[rows])[order]),
+        Column("count", "", kinds.total_once(times.count[rows])[order]),
     ]
 
 

@@ -25,13 +25,11 @@ from .classes import (
 from .first_start import first_start_ns as first_start_ns
 from .graph_alone import activity_rows as activity_rows, rank_of_graph as rank_of_graph
 from .intervals import (
-    Intervals as Intervals,
     Series as Series,
     intersection as intersection,
     running_sum as running_sum,
     sequence as sequence,
     time_by_set as time_by_set,
-    union as union,
 )
 from .rank_trace import (
     READ_STAGES as READ_STAGES,

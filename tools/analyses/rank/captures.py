@@ -13,7 +13,7 @@ import numpy as np
 
 from ....linker import link
 from ....linker.readers import read_device_trace, select_rows
-from ....schema.columns import Bool, Categorical, Int64, nest, rows_by_number
+from ....schema.columns import Bool, Categorical, Int64, ThreadIntervals, nest, rows_by_number
 from ....schema.linked import Activities, LinkedTrace, op_tree
 from ....schema.traces import integer
 from .annotations import op_path
@@ -119,7 +119,7 @@ def _launching(linked: LinkedTrace) -> Int64:
     """Returns the launch calls by start, without driver calls within runtime calls."""
     calls = linked.calls
     rows = np.flatnonzero(_named(calls.name, LAUNCH))
-    rows = rows[nest(calls.thread[rows], calls.start[rows], calls.end[rows]).parent < 0]
+    rows = rows[nest(ThreadIntervals(calls.thread[rows], calls.start[rows], calls.end[rows])).parent < 0]
     return rows[np.argsort(calls.start[rows], kind="stable")]
 
 

@@ -5,11 +5,9 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
-from ....converter.edit import covered_until
-from ....schema.columns import Bool, Int64, rows_by_number, rows_of_each
+from ....schema.columns import Bool, Int64, Intervals, covered_within, rows_by_number, rows_of_each
 from ....schema.linked import Activities
 from ...replay import moves_memory
-from .intervals import Intervals
 
 Codes = npt.NDArray[np.uint8]
 
@@ -53,5 +51,5 @@ def covered_time(activities: Activities, chosen: Bool, spans: Intervals, device:
     spans_by_device = rows_of_each(device) if device is not None else {None: np.arange(len(covered))}
     for number, span_rows in spans_by_device.items():
         ran = intervals_of(activities).take(rows if number is None else running.get(number, rows[:0]))
-        covered[span_rows] = covered_until(spans.end[span_rows], *ran) - covered_until(spans.start[span_rows], *ran)
+        covered[span_rows] = covered_within(spans.take(span_rows), ran)
     return covered

@@ -8,7 +8,7 @@ from ....converter import Options as ConvertOptions, convert
 from ....converter.kernel_work import KernelWork, kernel_work
 from ....linker import link, read_host_trace
 from ....linker.windows import EVERYTHING, Window
-from ....schema.columns import Categorical
+from ....schema.columns import Categorical, OpRows
 from ....schema.graph import ExecutionGraph
 from ....schema.linked import LinkedTrace, op_tree
 from ....schema.progress import OnProgress, unseen
@@ -54,7 +54,7 @@ class RankTrace:
     def work(self) -> KernelWork:
         """Returns the operations and bytes of each activity, computed once."""
         if self._work is None:
-            self._work = kernel_work(self.linked, op_tree(self.linked.ops).parent)
+            self._work = kernel_work(self.linked, OpRows(op_tree(self.linked.ops).parent))
         return self._work
 
 

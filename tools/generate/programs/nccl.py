@@ -208,8 +208,8 @@ class Swap:
         """Launches both messages, tensors by `send` or `recv`, as one kernel."""
         group, process, stream = self._communicator.group, self._communicator.process, self._communicator.stream
         for name, tensor in messages.items():
-            told = Collective(name, group, group.ranks.index(self._peer), (tensor,), tensor.numel, tensor.numel)
-            collective, _ = process.collective(told)
+            recorded = Collective(name, group, group.ranks.index(self._peer), (tensor,), tensor.numel, tensor.numel)
+            collective, _ = process.collective(recorded)
             inputs = ((tensor,), OBJECT, self._peer, 0)
             with (
                 script.op(MESSAGE_OPS[name], inputs, (OBJECT,), own_us=12.0),

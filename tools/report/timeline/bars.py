@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ....schema.columns import Bool, Categorical, Int64, NodeIds, Ns, Rows, busy_until
+from ....schema.columns import Bool, Categorical, Int64, Intervals, NodeIds, Ns, Rows, busy_until
 from ....schema.graph import DependencyKind
 from ...replay import Replay, Workload, critical_path, replay_ranks
 from ...view import LOOKS, lane_names, looks
@@ -83,7 +83,7 @@ def bars_of(rank: int, replay: Replay, begin_ns: int = 0) -> Bars:
         lane,
         start + begin_ns,
         end + begin_ns,
-        np.clip(busy_until(lane, start, end), start, np.maximum(end, start)) + begin_ns,
+        np.clip(busy_until(lane, Intervals(start, end)), start, np.maximum(end, start)) + begin_ns,
         graph.name.take(order),
         looks(graph, work.node_class)[order],
         critical[order],

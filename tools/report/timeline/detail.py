@@ -57,14 +57,14 @@ def select_detail(bars: Bars, order: Order, bar_count: int) -> Bool:
     return np.asarray(order.position < share[bars.lane])
 
 
-def _shares(demands: Int64, room: int) -> Int64:
-    """Returns how many each gets if `room` is shared equally, as far as it is needed.
+def _shares(demands: Int64, capacity: int) -> Int64:
+    """Returns how many each gets if `capacity` is shared equally, as far as it is needed.
 
     >>> _shares(np.array([10, 2, 30]), 20).tolist()
     [9, 2, 9]
     """
     share, remaining = np.zeros(len(demands), np.int64), len(demands)
     for row in np.argsort(demands, kind="stable").tolist():
-        share[row] = max(min(int(demands[row]), room // remaining), 0)
-        room, remaining = room - int(share[row]), remaining - 1
+        share[row] = max(min(int(demands[row]), capacity // remaining), 0)
+        capacity, remaining = capacity - int(share[row]), remaining - 1
     return share

@@ -17,7 +17,7 @@ from .packed import Packed, pack_columns
 from .picture import Strip, picture, strips
 from .summary import BarSums, kinds, sum_bars
 
-ROOM, SUMS = 1_900_000, 2
+MAX_BYTES, SUMS = 1_900_000, 2
 """The most bytes of all ranks; sums take at most 1/SUMS of a rank's bytes."""
 LEAST, OF_CELL, FEWEST = 3, 7, 1000
 """The least bytes of a bar, the usual bytes of a sum, and the least number of single bars of a rank."""
@@ -52,10 +52,10 @@ class PackedRank(NamedTuple):
     width_ns: int
 
 
-def timeline(replays: Mapping[int, Replay], around: int, room: int = ROOM) -> Timeline | None:
+def timeline(replays: Mapping[int, Replay], bar_count: int, max_bytes: int = MAX_BYTES) -> Timeline | None:
     """Returns the timeline of the replayed ranks on one clock; None if no time was recorded.
 
-    The page first shows about `around` bars of the largest rank. Small ranks are complete; large ones share the
+    The page first shows about `bar_count` bars of the largest rank. Small ranks are complete; large ones share the
     remaining bytes equally. Ranks are packed one at a time; besides sorting, this is linear in bars.
     """
     timed_replays = with_recorded_times(replays)
@@ -66,11 +66,11 @@ def timeline(replays: Mapping[int, Replay], around: int, room: int = ROOM) -> Ti
     packed_ranks, drawn, times, count = dict[int, PackedRank](), list[Strip](), dict[int, list[Row]](), 0
     *smaller, last = sorted(timed_replays, key=lambda rank: (len(timed_replays[rank].work), -rank))
     largest = bars_of(last, timed_replays[last], begin[last])
-    window = window_around_path(largest, around // len(timed_replays))
+    window = window_around_path(largest, bar_count // len(timed_replays))
     for rank in (*smaller, last):
         bars = largest if rank == last else bars_of(rank, timed_replays[rank], begin[rank])
-        packed_ranks[rank] = pack_rank(bars, length, window, room // (len(timed_replays) - len(packed_ranks)))
-        room, count = room - len(packed_ranks[rank].json), count + len(bars)
+        packed_ranks[rank] = pack_rank(bars, length, window, max_bytes // (len(timed_replays) - len(packed_ranks)))
+        max_bytes, count = max_bytes - len(packed_ranks[rank].json), count + len(bars)
         drawn += strips(bars, length)
         times[rank] = lane_times(bars)
     ranks = sorted(packed_ranks)
@@ -89,30 +89,30 @@ def timeline(replays: Mapping[int, Replay], around: int, room: int = ROOM) -> Ti
     )
 
 
-def pack_rank(bars: Bars, length_ns: int, window_ns: tuple[int, int], room: int) -> PackedRank:
-    """Returns as many bars as about `room` bytes hold, of a run of `length_ns`, all in the window among them if that
+def pack_rank(bars: Bars, length_ns: int, window_ns: tuple[int, int], max_bytes: int) -> PackedRank:
+    """Returns as many bars as about `max_bytes` bytes hold, of a run of `length_ns`, all in the window among them if that
     leaves half of the room.
     """
-    bar_count, order = room // LEAST, None
+    bar_count, order = max_bytes // LEAST, None
     while True:
         if len(bars) <= bar_count:
             chosen = np.ones(len(bars), bool)
         else:
             order = order or order_of_detail(bars, window_ns, bar_count)
             chosen = select_detail(bars, order, bar_count)
-        sums = None if chosen.all() else _sums(bars, ~chosen, length_ns, room // SUMS)
+        sums = None if chosen.all() else _sums(bars, ~chosen, length_ns, max_bytes // SUMS)
         json = _json(bars, chosen, sums)
-        if len(json) <= room or bar_count <= FEWEST:
+        if len(json) <= max_bytes or bar_count <= FEWEST:
             return PackedRank(json, int(chosen.sum()), sums.width_ns if sums else 0)
         # the sums keep their size, and fewer bars compress less well
-        share = (room - room // SUMS) / (len(json) - (room // SUMS if sums else 0))
+        share = (max_bytes - max_bytes // SUMS) / (len(json) - (max_bytes // SUMS if sums else 0))
         bar_count = max(min(int(0.97 * bar_count * share), int(chosen.sum()) - 1), FEWEST)
 
 
-def _sums(bars: Bars, chosen: Bool, length_ns: int, room: int) -> BarSums:
+def _sums(bars: Bars, chosen: Bool, length_ns: int, max_bytes: int) -> BarSums:
     """Returns the sums over the shortest stretches that fit."""
     sums = sum_bars(bars, chosen, length_ns, FINEST)
-    while sums.filled.sum() * OF_CELL > room and sums.time_ns.shape[1] > 1:
+    while sums.filled.sum() * OF_CELL > max_bytes and sums.time_ns.shape[1] > 1:
         sums = sums.coarser()
     return sums
 

@@ -280,10 +280,10 @@ def test_told_are_the_window_the_longest_of_each_name_and_then_of_each_lane() ->
 
 
 @given(st.integers(1, 2000), st.integers(0, 5), st.sampled_from([200, 3000, 10**6]))
-def test_what_is_told_and_what_is_summed_is_all_there_is(count: int, seed: int, room: int) -> None:
+def test_what_is_told_and_what_is_summed_is_all_there_is(count: int, seed: int, max_bytes: int) -> None:
     found = many_bars(count, seed)
     length = int(found.end_ns.max())
-    made = pack_rank(found, length, (0, 0), room)
+    made = pack_rank(found, length, (0, 0), max_bytes)
     rank = json.loads(made.json)
     told, sums = read_bars(rank), read_sums(rank)
     spent = Counter[tuple[str, str]]()
@@ -305,15 +305,15 @@ def test_what_is_told_and_what_is_summed_is_all_there_is(count: int, seed: int, 
         assert (bar["start"], bar["end"], bar["name"]) == (found.start_ns[row], found.end_ns[row], found.name[row])
 
 
-@pytest.mark.parametrize("room", [30_000, 60_000, 200_000])
-def test_a_rank_takes_no_more_room_than_it_has_and_makes_use_of_it(room: int) -> None:
+@pytest.mark.parametrize("max_bytes", [30_000, 60_000, 200_000])
+def test_a_rank_takes_no_more_room_than_it_has_and_makes_use_of_it(max_bytes: int) -> None:
     found = many_bars(100_000)
-    made = pack_rank(found, int(found.end_ns.max()), (0, 1000), room)
-    assert 0.6 * room < len(made.json) <= room
+    made = pack_rank(found, int(found.end_ns.max()), (0, 1000), max_bytes)
+    assert 0.6 * max_bytes < len(made.json) <= max_bytes
     assert made.bars < 100_000
 
 
-def test_small_ranks_are_told_whole_and_leave_their_room_to_the_large_ones() -> None:
+def test_small_ranks_are_shown_whole_and_leave_their_bytes_to_the_large_ones() -> None:
     def rank(count: int) -> ExecutionGraph:
         g, random = GraphBuilder(), np.random.default_rng(count)
         starts = np.cumsum(random.integers(30, 10_000, count)).tolist()
@@ -322,7 +322,7 @@ def test_small_ranks_are_told_whole_and_leave_their_room_to_the_large_ones() -> 
         return g.build()
 
     played = {0: replay(rank(8000)), 1: replay(rank(50)), 2: replay(rank(8000))}
-    found = timeline(played, 100, room=40_000)
+    found = timeline(played, 100, max_bytes=40_000)
     assert found is not None and len(found.json) < 41_000
     large, small, other = (one["lanes"][0][1] for one in json.loads(found.json)["ranks"])
     assert small == 50 < large < 8000 and other == pytest.approx(large, rel=0.5)
@@ -334,7 +334,7 @@ def test_a_short_rank_does_not_make_the_first_view_all_of_a_long_one() -> None:
     for number in range(5000):
         g.activity("work", 100 * number, 20 + number % 50)
     played = {0: replay(training_step()), 1: replay(g.build())}
-    found = timeline(played, 100, room=6000)
+    found = timeline(played, 100, max_bytes=6000)
     assert found is not None and len(found.json) < 6500
     meta = json.loads(found.json)["meta"]
     assert meta["window"][1] - meta["window"][0] < 0.1 * meta["length"]
