@@ -63,9 +63,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What there is by now stays to the end: looking for garbage among it would take a twentieth of the time."""
+    """Has garbage looked for seldom, and not among what there is by now, which stays to the end: both would take a tenth of the time."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(10_000, 20, 50)
 
 
 # where the environment says otherwise, every process of a command would compile all of the package, half of what it takes
