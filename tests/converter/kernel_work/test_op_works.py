@@ -223,6 +223,13 @@ def test_lists_of_tensors_are_written_in_place() -> None:
     assert work("aten::_foreach_add_", [a, b, -0.01], [], schema) == Work(30, FLOAT * 90, FLOAT)
 
 
+def test_offsets_are_sums_of_one_addition_for_each_length() -> None:
+    lengths, offsets = tensors((12,), (13,), item=LONG)
+    name = "fbgemm::asynchronous_complete_cumsum"
+    assert work(name, [lengths], [offsets]) == Work(12, LONG * 25, LONG)
+    assert RULES[name].steps == 1
+
+
 def test_a_number_on_the_host_is_no_memory_of_the_device() -> None:
     text = b'{"values":[[1,2,0,8,4,"cuda:0"],[3,4,0,1,8,"cpu"]],"shapes":[[8],[]],"types":[]}'
     result = b'{"values":[[5,6,0,8,4,"cuda:0"]],"shapes":[[8]],"types":[]}'
