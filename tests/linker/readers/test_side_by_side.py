@@ -31,6 +31,16 @@ def test_both_traces_are_those_that_are_read_alone(data: Path, tmp_path: Path) -
     assert {path.name for path in tmp_path.iterdir()} == {"together", "alone"}
 
 
+def test_the_host_trace_is_read_in_another_process(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(side_by_side, "read_host_trace", lambda *_: pytest.fail("read here"))
+    assert read_traces(*pair(data), folder=tmp_path).host is not None
+
+
+def test_a_device_trace_alone_is_read_in_one_process(data: Path, tmp_path: Path) -> None:
+    found = read_traces(None, pair(data)[1], folder=tmp_path)
+    assert found.host is None and len(found.device.activities.start)
+
+
 @pytest.mark.parametrize("bad", [("host",), ("device",), ("host", "device")])
 def test_the_first_trace_that_cannot_be_read_is_refused(data: Path, tmp_path: Path, bad: tuple[str, ...]) -> None:
     host, device = (
