@@ -263,6 +263,16 @@ def test_an_expanded_dimension_is_in_memory_once() -> None:
             ["", "[0]", "False"],
             (48, 4 * (48 + 8), FLOAT),
         ),
+        *(
+            (
+                "aten::index_select",
+                [[6, 8], [], [3]],
+                ["float", "Scalar", "long int"],
+                ["", dimension, ""],
+                (0, 4 * picked * 2 + 8 * 3, FLOAT),
+            )
+            for dimension, picked in (("0", 24), ("1", 18), ("-1", 18))
+        ),
         (
             "aten::convolution",
             [[1, 4, 8, 8], [6, 4, 3, 3], [], [], [], [], [], [], []],
@@ -288,6 +298,10 @@ def test_of_a_device_trace_alone_results_follow_from_the_arguments(
         ("aten::mm", '{"values":["",""],"shapes":[[3,-4],[-4,6]],"types":["float","float"]}'),
         ("aten::mm", f'{{"values":["",""],"shapes":[[{1 << 60},4],[4,{1 << 60}]],"types":["float","float"]}}'),
         ("aten::cat", '{"values":["","0"],"shapes":[[[3],[4]],[]],"types":["TensorList","Scalar"]}'),
+        (
+            "aten::index_select",
+            '{"values":["","2",""],"shapes":[[6,8],[],[3]],"types":["float","Scalar","long int"]}',
+        ),
         ("aten::mm", '{"values":{},"shapes":[[3,4],[4,6]],"types":["float","float"]}'),
         ("aten::mm", "nothing"),
     ],
