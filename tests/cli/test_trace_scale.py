@@ -207,6 +207,7 @@ def test_a_graph_under_another_ranks_name_is_refused(built: Callable[..., Path],
         scale(tmp_path, tmp_path / "out", Growth(2), in_turn)
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_ranks_can_be_removed_by_the_command(built: Callable[..., Path], tmp_path: Path) -> None:
     source = built("pipeline_dp", 8)
     assert run("--input-dir", source, "--output-dir", tmp_path / "out", "--remove-ranks", "4-7", "-q") == 0
