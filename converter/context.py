@@ -6,7 +6,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..schema.columns import ABSENT, Bool, Int64, previous_in_group
+from ..schema.columns import (
+    ABSENT,
+    ActivityRows,
+    Bool,
+    Int64,
+    NodeNumbers,
+    Ns,
+    OpRows,
+    previous_in_group,
+)
 from ..schema.linked import LinkedTrace, op_parents, previous_on_stream, stream_sorted
 from ..schema.machine import of_name
 from .host_timeline import Timeline
@@ -18,29 +27,29 @@ class Edges(NamedTuple):
     Nodes are numbers of a ConversionContext or rows of a graph. `kind` is a DependencyKind mask.
     """
 
-    source: Int64
-    target: Int64
+    source: NodeNumbers
+    target: NodeNumbers
     kind: Int64
 
     @staticmethod
-    def of(source: Int64, target: Int64, kind: int | Int64) -> "Edges":
+    def of(source: NodeNumbers, target: NodeNumbers, kind: int | Int64) -> "Edges":
         """Returns edges of one kind, or with a kind each, without the pairs that lack an end (-1)."""
-        complete = (source >= 0) & (target >= 0)
         kinds = np.broadcast_to(np.asarray(kind, np.int64), len(source))
-        return Edges(source[complete], target[complete], kinds[complete])
+        return Edges(source, target, kinds).where((source >= 0) & (target >= 0))
 
     def where(self, chosen: Bool | Int64) -> "Edges":
         """Returns the edges that a mask or rows choose."""
-        return Edges(*(column[chosen] for column in self))
+        return Edges(NodeNumbers(self.source[chosen]), NodeNumbers(self.target[chosen]), self.kind[chosen])
 
-    def renumbered(self, numbers: Int64) -> "Edges":
+    def renumbered(self, numbers: NodeNumbers) -> "Edges":
         """Returns the edges between `numbers[source]` and `numbers[target]`."""
-        return Edges(numbers[self.source], numbers[self.target], self.kind)
+        return Edges(NodeNumbers(numbers[self.source]), NodeNumbers(numbers[self.target]), self.kind)
 
     @staticmethod
     def joined(parts: "list[Edges]") -> "Edges":
         """Returns the edges of all parts, one part after the other."""
-        return Edges(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+        source, target, kind = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+        return Edges(NodeNumbers(source), NodeNumbers(target), kind)
 
 
 @dataclass
@@ -53,7 +62,7 @@ class ConversionContext:
 
     linked: LinkedTrace
     timeline: Timeline
-    clock_shift: Int64
+    clock_shift: Ns
     """What was added to the recorded times of each activity."""
 
     @property
@@ -71,18 +80,23 @@ class ConversionContext:
         """How many nodes there are."""
         return self.unrecorded_from + len(self.unrecorded)
 
-    def activity_node(self, rows: Int64) -> Int64:
+    def activity_node(self, rows: ActivityRows) -> NodeNumbers:
         """Returns node numbers of activity rows, -1 kept."""
-        return np.where(rows >= 0, rows + self.activities_from, -1)
+        return NodeNumbers(np.where(rows >= 0, rows + self.activities_from, -1))
 
     @cached_property
-    def unrecorded(self) -> Int64:
+    def unrecorded_node(self) -> NodeNumbers:
+        """The numbers of the `unrecorded host` nodes."""
+        return NodeNumbers(self.unrecorded_from + np.arange(len(self.unrecorded), dtype=np.int64))
+
+    @cached_property
+    def unrecorded(self) -> ActivityRows:
         """The rows of activities without a launch call, in the order in which they were released."""
         rows = np.flatnonzero(self.linked.activities.call_row < 0)
-        return rows[np.lexsort((self.linked.activities.start[rows], self.released[rows]))]
+        return ActivityRows(rows[np.lexsort((self.linked.activities.start[rows], self.released[rows]))])
 
     @cached_property
-    def released(self) -> Int64:
+    def released(self) -> Ns:
         """The latest time at which each activity without a launch call can have been submitted to the device.
 
         That is its measured start. An activity that starts just after the previous one of its stream has ended was
@@ -103,21 +117,21 @@ class ConversionContext:
         return max(2 * self.linked.info.machine.resolution_ns, 2)
 
     @cached_property
-    def backlog_until(self) -> Int64 | None:
+    def backlog_until(self) -> Ns | None:
         """When the backlog of each activity's stream ended, -1 for none. None for a whole trace.
 
         The backlog of a part of a trace is the work from before the part that kept the stream busy.
         """
         activities, info = self.linked.activities, self.linked.info
-        if info.carried is None:
+        if info.backlog_until is None:
             return None
-        ends = np.array([info.carried.get(number, -1) for number in activities.id.tolist()], np.int64)
+        ends = np.array([info.backlog_until.get(number, -1) for number in activities.id.tolist()], np.int64)
         ends += info.machine.clock_shift(ends)
         # a backlog that had ended when the part began delayed nothing
         return np.where(ends > self.start_of_trace, ends, -1)
 
     @cached_property
-    def launched(self) -> Int64:
+    def launched(self) -> Ns:
         """When the launch call of each activity began; the activity's own start where the call was not recorded."""
         activities, calls = self.linked.activities, self.linked.calls
         has_call = activities.call_row >= 0
@@ -126,23 +140,23 @@ class ConversionContext:
         return time
 
     @cached_property
-    def stream_sorted(self) -> Int64:
+    def stream_sorted(self) -> ActivityRows:
         """Activity rows by device, stream and start."""
-        return stream_sorted(self.linked.activities)
+        return ActivityRows(stream_sorted(self.linked.activities))
 
     @cached_property
-    def stream_next(self) -> Int64:
+    def stream_next(self) -> ActivityRows:
         """For each activity the next one on its stream, -1 for the last."""
         activities = self.linked.activities
-        return previous_in_group(self.stream_sorted[::-1], activities.device, activities.stream)
+        return ActivityRows(previous_in_group(self.stream_sorted[::-1], activities.device, activities.stream))
 
     @cached_property
-    def stream_previous(self) -> Int64:
+    def stream_previous(self) -> ActivityRows:
         """For each activity the one before it on its stream, -1 for the first."""
-        return previous_on_stream(self.linked.activities)
+        return ActivityRows(previous_on_stream(self.linked.activities))
 
     @cached_property
-    def activity_end(self) -> Int64:
+    def activity_end(self) -> Ns:
         """Ends of activities, cut at the start of the next one on the stream where the two overlap."""
         activities, following = self.linked.activities, self.stream_next
         return np.where(following >= 0, np.minimum(activities.end, activities.start[following]), activities.end)
@@ -154,19 +168,19 @@ class ConversionContext:
         return int(min(first)) if first else 0
 
     @cached_property
-    def start(self) -> Int64:
+    def start(self) -> Ns:
         """Measured start of every node."""
         released = self.released[self.unrecorded]
         before = np.concatenate(([self.start_of_trace], released[:-1]))[: len(released)]
         return np.concatenate((self.timeline.start, self.linked.activities.start, before))
 
     @cached_property
-    def end(self) -> Int64:
+    def end(self) -> Ns:
         """Measured end of every node."""
         return np.concatenate((self.timeline.end, self.activity_end, self.released[self.unrecorded]))
 
     @cached_property
-    def op_parent(self) -> Int64:
+    def op_parent(self) -> OpRows:
         """The row of the op that called each op, -1 for none or for one without a time."""
         parent = op_parents(self.linked.ops)
-        return np.where(self.linked.ops.start[parent] == ABSENT, -1, parent)
+        return OpRows(np.where(self.linked.ops.start[parent] == ABSENT, -1, parent))

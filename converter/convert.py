@@ -10,16 +10,16 @@ from dataclasses import replace
 import numpy as np
 
 from ..schema.choices import GENERIC, Target
-from ..schema.columns import Int64, Ragged
+from ..schema.columns import ActivityRows, NodeNumbers, OpRows, Ragged
 from ..schema.comm_groups import RankList
-from ..schema.graph import ROOM, ConvertReport, DependencyKind, ExecutionGraph
+from ..schema.graph import CONCURRENCY_LIMIT, ConvertReport, DependencyKind, ExecutionGraph
 from ..schema.linked import LinkedTrace, on_host_clock, without_guesses
 from ..schema.machine import of_name
 from ..schema.traces import GROUP_INIT
 from .building import BuiltGraph, GraphEdges, SyntheticNodes, calling_slices, graph_of, with_synchronous_launches
 from .context import ConversionContext, Edges
 from .dependencies import CUT_OFF, RULES, inferred, launch
-from .device_time import ConcurrencyLimit, Delays, DeviceTime, by_cause, concurrency_limit, delays, device_time
+from .device_time import ConcurrencyLimit, Delays, StartTiming, by_cause, concurrency_limit, find_delays, start_timing
 from .edit import check, deduplicated, order_through_circles, without_host
 from .host_timeline import slice_host
 from .kernel_work import KernelWork
@@ -65,23 +65,23 @@ def build_generic_graph(linked: LinkedTrace, options: Options, work: KernelWork 
     shift = linked.activities.start - recorded.start
     context = ConversionContext(linked, slice_host(linked, options.shortest_slice), shift)
     edges, dropped = _dependencies(context, options)
-    time, limit = _device_time(context, edges)
-    explained = delays(context, time, limit)
+    timing, limit = _start_timing(context, edges)
+    delays = find_delays(context, timing, limit)
     synthetic = SyntheticNodes(
-        explained if options.delays else explained.none(), _group_nodes(context, options.target), context.node_count
+        delays if options.delays else delays.none(), _group_ops(context, options.target), context.node_count
     )
     if options.promote == "all":
         edges = deduplicated(with_synchronous_launches(context, edges), synthetic.node_count)
     edges = Edges.joined([edges, synthetic.edges(context)])
     graph_edges, in_circles = _ordered(context, synthetic, edges)
-    built = graph_of(context, synthetic, time, graph_edges, options, work)
+    built = graph_of(context, synthetic, timing, graph_edges, options=options, work=work)
     graph = built.graph
     if options.host:
-        graph.metadata |= {f"{ROOM}{device}": slots for device, slots in limit.slots.items()}
+        graph.metadata |= {f"{CONCURRENCY_LIMIT}{device}": count for device, count in limit.slot_counts.items()}
     else:
         graph = without_host(graph)
     dropped |= in_circles | built.unusable_arguments
-    graph.report = replace(_report(context, built._replace(graph=graph), explained), dropped=dropped)
+    graph.report = replace(_report(context, built._replace(graph=graph), delays), dropped=dropped)
     return graph
 
 
@@ -98,7 +98,7 @@ def _dependencies(context: ConversionContext, options: Options) -> tuple[Edges, 
     info = context.linked.info
     if not options.inferred or (info.sync_records and not info.unresolved_waits):
         return edges, {}
-    late = np.flatnonzero(device_time(context, edges, info.machine).delay > 0)
+    late = ActivityRows(np.flatnonzero(start_timing(context, edges, info.machine).delay > 0))
     guesses, cut_off = inferred(context, late, of_name(info.machine.launch, "").upper)
     dropped = {CUT_OFF: cut_off} if cut_off else {}
     return deduplicated(Edges.joined([edges, guesses]), context.node_count), dropped
@@ -115,33 +115,33 @@ def _ordered(context: ConversionContext, synthetic: SyntheticNodes, edges: Edges
         in_circles, in_control = np.split(backward, [len(edges.source)])
         dropped = {IN_CIRCLES: int(in_circles.sum())}
         edges, control = edges.where(~in_circles), control.where(~in_control)
-    row_of = np.empty(len(order), np.int64)
+    row_of = NodeNumbers(np.empty(len(order), np.int64))
     row_of[order] = np.arange(len(order))
-    graph_edges = GraphEdges(order, edges.renumbered(row_of), control.renumbered(row_of))
+    graph_edges = GraphEdges(NodeNumbers(order), edges.renumbered(row_of), control.renumbered(row_of))
     check(graph_edges.data, graph_edges.control, len(order))
     return graph_edges, dropped
 
 
-def _device_time(context: ConversionContext, edges: Edges) -> tuple[DeviceTime, ConcurrencyLimit]:
+def _start_timing(context: ConversionContext, edges: Edges) -> tuple[StartTiming, ConcurrencyLimit]:
     """Returns the device time of all activities, and which of them waited for a slot of a full device.
 
     Usual latencies and gaps are measured without the activities that waited for a slot.
     """
     machine = context.linked.info.machine
-    time = device_time(context, edges, machine)
-    limit = concurrency_limit(context, time)
-    return (device_time(context, edges, machine, limit.waited_for_slot) if limit.slots else time), limit
+    timing = start_timing(context, edges, machine)
+    limit = concurrency_limit(context, timing)
+    return (start_timing(context, edges, machine, limit.waited_for_slot) if limit.slot_counts else timing), limit
 
 
-def _group_nodes(context: ConversionContext, target: Target) -> Int64:
+def _group_ops(context: ConversionContext, target: Target) -> OpRows:
     """Returns the rows of ops that only describe process groups, for a generic graph; simulators read these from a
     separate file.
     """
     is_group = context.linked.ops.name.where(lambda name: GROUP_INIT in name)
-    return np.flatnonzero(is_group) if target == GENERIC else np.empty(0, np.int64)
+    return OpRows(np.flatnonzero(is_group) if target == GENERIC else np.empty(0, np.int64))
 
 
-def _report(context: ConversionContext, built: BuiltGraph, explained: Delays) -> ConvertReport:
+def _report(context: ConversionContext, built: BuiltGraph, delays: Delays) -> ConvertReport:
     graph, communication, work, _ = built
     kinds = graph.attributes["data_dep_kinds"]
     values = kinds.values if isinstance(kinds, Ragged) else np.empty(0, np.int64)
@@ -149,7 +149,7 @@ def _report(context: ConversionContext, built: BuiltGraph, explained: Delays) ->
     for kind in DependencyKind:
         edges[kind.label] = int((values & int(kind) != 0).sum())
     overlap = context.linked.activities.end - context.activity_end
-    causes, time = by_cause(explained)
+    delay_counts, delays_us = by_cause(delays)
     return ConvertReport(
         nodes=len(graph),
         edges={name: count for name, count in edges.items() if count},
@@ -160,11 +160,11 @@ def _report(context: ConversionContext, built: BuiltGraph, explained: Delays) ->
         gaps_us=float(graph.integers("gap_ns", 0).sum()) / 1000,
         overlap_us=float(overlap.sum()) / 1000,
         span_us=float(context.end.max(initial=context.start_of_trace) - context.start_of_trace) / 1000,
-        delays=causes,
-        delays_us=time,
-        kernels_with_work=work.known,
-        kernels_without_work=work.unknown,
-        time_with_work_pct=100 * work.known_ns / work.whole_ns if work.whole_ns else 0.0,
+        delays=delay_counts,
+        delays_us=delays_us,
+        kernels_with_work=work.with_work,
+        kernels_without_work=work.without_work,
+        time_with_work_pct=100 * work.with_work_ns / work.total_ns if work.total_ns else 0.0,
         unknown_communications=communication.unknown_types,
         unknown_dtypes=communication.unknown_dtypes,
     )

@@ -43,7 +43,7 @@ class Converted(NamedTuple):
 
     nodes: int
     bytes: int
-    remarks: list[str]
+    notes: list[str]
 
 
 def graph_to_json(source: str, target: str, progress: Progress) -> Converted:
@@ -71,7 +71,7 @@ def graph_to_json(source: str, target: str, progress: Progress) -> Converted:
         if not size:
             raise DataError(f"{source}: is empty; was the graph written to its end?")
         size += out.write(b"\n]}\n")
-    return Converted(nodes, size, checks.remarks(source))
+    return Converted(nodes, size, checks.notes(source))
 
 
 def _texts(block: FrameBlock, checks: MessageChecks) -> Iterator[bytes]:
@@ -93,8 +93,8 @@ def _texts(block: FrameBlock, checks: MessageChecks) -> Iterator[bytes]:
 
 def _check_lengths(block: FrameBlock) -> None:
     begin = np.concatenate((np.zeros(1, np.int64), block.ends[:-1]))
-    needed = varint_lengths((block.ends - block.starts).view(np.uint64))
-    if (longer := np.flatnonzero(block.starts - begin != needed)).size:
+    shortest = varint_lengths((block.ends - block.starts).view(np.uint64))
+    if (longer := np.flatnonzero(block.starts - begin != shortest)).size:
         raise WireError("a message length that takes more bytes than it needs", int(begin[longer[0]]))
 
 
@@ -130,7 +130,7 @@ def json_to_graph(source: str, target: str, progress: Progress) -> Converted:
                 shutil.copyfileobj(nodes_out, out)
             elif remainder.metadata is not msgspec.UNSET:
                 raise DataError(f"{source}: has metadata twice; remove one")
-    return Converted(count, size + node_bytes, checks.remarks(source))
+    return Converted(count, size + node_bytes, checks.notes(source))
 
 
 def _split_before_nodes(stream: BinaryIO, source: str) -> tuple[_Document, BinaryIO]:
@@ -140,16 +140,16 @@ def _split_before_nodes(stream: BinaryIO, source: str) -> tuple[_Document, Binar
         buffer = with_plain_letters((buffer + more).removeprefix(BYTE_ORDER_MARK))
         if opening := opening_of(buffer, "nodes", ended=False):
             document = _decode(buffer[:opening] + b"]}", _Document, source)
-            nodes_in = _Resumed(buffer[opening - 1 :], stream, source)
+            nodes_in = _WithHead(buffer[opening - 1 :], stream, source)
             return document, cast(BinaryIO, io.BufferedReader(nodes_in, HEAD_SIZE))
     return _decode(buffer, _Document, source), io.BytesIO(b"[]}")
 
 
-class _Resumed(io.RawIOBase):
+class _WithHead(io.RawIOBase):
     """A stream of the bytes that were read ahead and then the rest of another stream."""
 
-    def __init__(self, ahead: bytes, stream: BinaryIO, source: str) -> None:
-        self._ahead = ahead
+    def __init__(self, head: bytes, stream: BinaryIO, source: str) -> None:
+        self._head = head
         self._stream = stream
         self._source = source
 
@@ -157,8 +157,8 @@ class _Resumed(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        data = self._ahead[: len(buffer)] or read_bytes(self._stream, self._source, len(buffer))
-        self._ahead = self._ahead[len(data) :]
+        data = self._head[: len(buffer)] or read_bytes(self._stream, self._source, len(buffer))
+        self._head = self._head[len(data) :]
         buffer[: len(data)] = data
         return len(data)
 

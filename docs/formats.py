@@ -11,11 +11,11 @@ import msgspec
 from execgraph.converter.kernel_work import RULES, TRITON
 from execgraph.schema.device_peaks import PEAKS, Peak
 from execgraph.schema.graph import execution_graph_pb2
-from execgraph.schema.graph.attributes import ATTRIBUTES, DELAYS, FIELDS, KINDS, METADATA, TYPES
+from execgraph.schema.graph.attributes import ATTRIBUTES, DELAY_CAUSES, FIELDS, KINDS, METADATA, TYPES
 from execgraph.schema.graph.encoder import FORMAT_VERSION
 from execgraph.schema.graph.nodes import CollectiveType
 from execgraph.schema.linked.layout import INTEGER_ATTRIBUTES
-from execgraph.schema.linked.words import FOUND, RECORDS, Member, Record
+from execgraph.schema.linked.words import KNOWN_BY, RECORDS, Member, Record
 
 DOCS = Path(__file__).parent
 MADE = "Made by `make docs` from tables in the code; a test compares."
@@ -25,7 +25,7 @@ WORDS = {int: "integer", float: "number", str: "text", Any: "any", type(None): "
 
 GRAPH = """
 A `.et` file holds messages of `schema/graph/execution_graph.proto`, each behind its length as a
-varint: one `GlobalMetadata`, then a `Node` for each node. gzip is told by content when a file is read and by the ending
+varint: one `GlobalMetadata`, then a `Node` for each node. gzip is recognised by content when a file is read and by the ending
 `.gz` when one is written. `trace-jsonize` shows a file as JSON and makes it of JSON again.
 
 A node is a **slice** of a host op, a **wait** of the host for the device, **idle** or unrecorded host time (all these
@@ -44,8 +44,8 @@ activity and it; `--no-delays` leaves these out, `--scale class:delay=0` does in
 activities' on the device's clock: the metadata `clock_offset_ns` says by how much that is behind the host's.
 
 Sizes of collectives are the bytes that the rank puts in. Both ends of a message give it the same tag. Of a kernel that carries
-several messages (`batch_isend_irecv`) `comm_src`, `comm_dst`, `comm_tag` and `comm_size` tell the last, the lists
-`coalesced_src`, … tell all; for a simulator each gets a node.
+several messages (`batch_isend_irecv`) `comm_src`, `comm_dst`, `comm_tag` and `comm_size` describe the last, the lists
+`coalesced_src`, … describe all; for a simulator each gets a node.
 """
 
 LINKED_TRACE = """
@@ -83,11 +83,11 @@ has its operations per byte.
 
 **What is not known is absent**: an op that the table lacks, or whose shapes were not recorded, or whose work depends on values (sequences
 of several lengths, attention within a window). `trace-convert` counts it by op. Where the host trace is missing, results follow from
-the arguments as far as these tell them. For ASTRA-sim every computation whose work is known has at least one operation and one
+the arguments as far as possible. For ASTRA-sim every computation whose work is known has at least one operation and one
 byte, as its roofline mode divides by them, and the first of all 64 KiB, as it stops at an event of 0 ns. `trace-build --roofline`
 makes graphs in which what is not known takes its measured time there: [roofline mode](astra-sim.md#roofline-mode).
 
-**What limits a kernel** follows from the device's peaks, below, told by the device's recorded name and the kernel's number format
+**What limits a kernel** follows from the device's peaks, below, found by the device's recorded name and the kernel's number format
 (`element_size`, and for tf32 the kernel's name): operations, if these take longer at their peak than the bytes at theirs, else memory.
 `trace-report --only efficiency` says what each op and shape reaches, what limits it, and how much of the peak each step uses (operations
 as they ran, those of recomputed activations too); `trace-replay --scale bound:compute=0.5` asks what twice the operations per second
@@ -107,10 +107,10 @@ def graph() -> str:
         "Types": table("number type is", ((kind.value, code(f"{kind.name}_NODE"), is_) for kind, is_ in TYPES.items())),
         "Attributes": "A node has an attribute only where there is something to say. Simulators ask for exactly this type.\n\n"
         + table("attribute type on unit meaning", attributes),
-        "Why a dependency is there": table(
-            "bit kind meaning", ((k.value, in_words(k), why) for k, why in KINDS.items())
+        "Why a dependency is there": table("bit kind meaning", ((k.value, k.label, why) for k, why in KINDS.items())),
+        "Delays": table(
+            "number cause meaning", ((cause.value, cause.label, why) for cause, why in DELAY_CAUSES.items())
         ),
-        "Delays": table("number cause meaning", ((cause.value, cause.label, why) for cause, why in DELAYS.items())),
         "Collectives": table("number collective", ((kind.value, code(kind.name)) for kind in CollectiveType)),
         "Metadata": f"Beside `version`, {FORMAT_VERSION}.\n\n" + table("key type unit meaning", metadata),
     }
@@ -122,7 +122,7 @@ def linked_trace() -> str:
     attributes = [(code(a.name), a.type, a.missing) for a in INTEGER_ATTRIBUTES] + [(code("op_schema"), "string", "")]
     sections = {record.title: f"{record.about}\n\n{members_of(record)}" for record in RECORDS} | {
         "Attributes of nodes": NODE_ATTRIBUTES + "\n" + table("attribute type default", attributes),
-        "How it is known": table("found meaning", ((code(found), why) for found, why in FOUND.items())),
+        "How it is known": table("known_by meaning", ((code(evidence), why) for evidence, why in KNOWN_BY.items())),
     }
     return page("The linked trace file", LINKED_TRACE, sections)
 
@@ -173,13 +173,13 @@ def members_of(record: Record) -> str:
 
 
 def default_values(struct: type[msgspec.Struct]) -> dict[str, str]:
-    """What a reader takes for the members that may be missing, as it stands in JSON."""
-    found = {}
+    """What a reader takes for the members that may be missing, as JSON."""
+    defaults = {}
     for field in msgspec.structs.fields(struct):
         default = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
         if default is not msgspec.NODEFAULT:
-            found[field.encode_name] = code(msgspec.json.encode(default).decode())
-    return found
+            defaults[field.encode_name] = code(msgspec.json.encode(default).decode())
+    return defaults
 
 
 def in_type_words(kind: Any) -> str:
@@ -195,10 +195,6 @@ def in_type_words(kind: Any) -> str:
         return "text"
     title = next((record.title for record in RECORDS if record.read is kind), "")
     return f"[{title}](#{title.lower().replace(' ', '-')})" if title else WORDS.get(kind, "object")
-
-
-def in_words(kind: Enum) -> str:
-    return kind.name.lower().replace("_", " ")
 
 
 def code(text: object) -> str:

@@ -24,7 +24,7 @@ COLOURS = {
 ARROWS = {
     DependencyKind.LAUNCH: ("launch", "#b9c2cc", 0.5),
     DependencyKind.EVENT_WAIT: ("event wait", "#c23b3b", 1.6),
-    DependencyKind.HAND_OVER: ("hand-over", "#7a4fb5", 1.6),
+    DependencyKind.HANDOFF: ("hand-off", "#7a4fb5", 1.6),
     DependencyKind.HOST_SYNC: ("host sync", "#2a9d8f", 1.6),
 }
 
@@ -35,7 +35,7 @@ def main(graph_path: str, picture_path: str) -> None:
     end = start + graph.duration_ns / 1000
     lanes = lane_names(graph)
     order = sorted(set(lanes) - {"process groups"}, key=lambda name: (name.startswith("stream"), name))
-    row = {name: len(order) - 1 - place for place, name in enumerate(order)}
+    row = {name: len(order) - 1 - index for index, name in enumerate(order)}
     figure, axes = plt.subplots(figsize=(11, 3))
     seen = np.flatnonzero((end >= WINDOW_US[0]) & (start <= WINDOW_US[1]) & np.array([name in row for name in lanes]))
     for node in seen.tolist():
@@ -75,7 +75,7 @@ def main(graph_path: str, picture_path: str) -> None:
 
 def lane_names(graph: ExecutionGraph) -> list[str]:
     thread, stream = graph.integers("tid"), graph.integers("stream")
-    numbers = {number: place for place, number in enumerate(np.unique(thread[thread != ABSENT]).tolist()[::-1])}
+    numbers = {number: index for index, number in enumerate(np.unique(thread[thread != ABSENT]).tolist()[::-1])}
     known = {0: "autograd thread", 1: "main thread"}
     return [
         f"stream {stream[node]}" if is_activity else known.get(numbers[int(thread[node])], "process groups")

@@ -34,7 +34,9 @@ def read_linked(path: str, on_progress: OnProgress = unseen) -> LinkedTrace:
 
 
 def _with_communications(linked: LinkedTrace) -> LinkedTrace:
-    """Adds what its communication kernels did, as the `record_param_comms` ops around their launches recorded it."""
+    """Adds what its communication kernels did, as the `record_param_comms` ops that enclose their
+    launches recorded it.
+    """
     ops, activities = linked.ops, linked.activities
     no_device_ops = OpRows(np.empty(0, np.int64))
     collectives = collective_ops(ops, op_parents(ops), {role: {} for role in Role}, no_device_ops)
@@ -45,7 +47,7 @@ def _with_communications(linked: LinkedTrace) -> LinkedTrace:
     communications = with_members(recorded, groups, -1, unlisted)
     for what, rows in ((MANY_MEMBERS, unlisted), (UNREADABLE_GROUPS, unreadable)):
         if rows:
-            linked.report.noted[what] = len(rows)
+            linked.report.oddities[what] = len(rows)
     return replace(
         linked,
         communications=communications,

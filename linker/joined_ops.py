@@ -1,4 +1,4 @@
-"""Joins the ops of both traces into one table, and tells which op called which from both together."""
+"""Joins the ops of both traces into one table, and finds which op called which from both together."""
 
 import msgspec
 import numpy as np
@@ -83,10 +83,10 @@ def join_ops(host: HostTrace, device: RecordedOps, match: Match | None, nesting:
 
 def _arguments(recorded: Categorical) -> list[bytes]:
     """Returns the arguments of ops of the device trace as the host trace writes them."""
-    texts = [
+    arguments = [
         msgspec.json.format(plain_escapes(text.encode()), indent=-1) if text else NO_TENSORS for text in recorded.table
     ]
-    return [texts[code] for code in recorded.codes.tolist()]
+    return [arguments[code] for code in recorded.codes.tolist()]
 
 
 def cut_circles(ops: Ops, nested_in: OpRows) -> int:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..schema.columns import CallRows, CommunicationRows, DeviceOpRows, Nesting, OpRows, RowMap, nest
+from ..schema.columns import CallRows, CommunicationRows, DeviceOpRows, Nesting, OpRows, RowMap, ThreadIntervals, nest
 from ..schema.errors import DataError
 from ..schema.linked import Activities, Calls, Communications, LinkedTrace, Ops, TraceInfo, on_host_clock
 from ..schema.machine import MachineCalibration
@@ -77,16 +77,16 @@ def link(
         )
     match = match_ops(host, device, allow_mismatch) if host is not None else None
     device = messages_in_flight(device)
-    nesting = nest(device.ops.thread, device.ops.start, device.ops.end, device.ops.event_index)
+    nesting = nest(ThreadIntervals(device.ops.thread, device.ops.start, device.ops.end), device.ops.event_index)
     nodes = host if host is not None else HostTrace.without_nodes()
     linked, sync, contradicting = _link_all(nodes, device, match, nesting, rank)
-    part, remarks = _part(linked, device, match, window)
-    report = report_of(host, device, match, sync, linked, part, nesting.clipped)
-    report.remarks += contradicting + remarks
+    part, notes = _part(linked, device, match, window)
+    report = report_of(host, device, match, sync=sync, whole=linked, part=part, clipped=nesting.clipped)
+    report.notes += contradicting + notes
     if host is None:
-        report.remarks.append(_without_host(part.linked.ops))
+        report.notes.append(_without_host(part.linked.ops))
     if device.python is not None and not len(device.python.start):
-        report.remarks.append(f"{device.path}: {NO_PYTHON}")
+        report.notes.append(f"{device.path}: {NO_PYTHON}")
     return replace(part.linked, report=report)
 
 
@@ -98,29 +98,31 @@ def _without_host(ops: Ops) -> str:
 
 def _part(linked: LinkedTrace, device: DeviceTrace, match: Match | None, window: Window) -> tuple[TracePart, list[str]]:
     """Returns the part of the whole trace that is in the window, and sentences about where it lies."""
-    remarks, zero = [], trace_start(device)
+    notes, zero = [], trace_start(device)
     shared = of_both(linked)
     covered = host_period(device, match) if match is not None else None
-    if match is not None and match.places > 1:
+    if match is not None and match.alignment_count > 1:
         shorter, longer = ("device", "host") if match.host_is_longer else ("host", "device")
-        remarks.append(f"the {shorter} trace fits in {match.places} places of the {longer} trace; linked to the first")
+        notes.append(
+            f"the {shorter} trace fits the {longer} trace at {match.alignment_count} positions; linked to the first"
+        )
     if covered is not None:
-        remarks.append(
+        notes.append(
             f"the host trace covers {covered.in_words(zero)} of the device trace; the rest is outside the window"
         )
     period = period_of(device, window, covered or whole(device)) if window != EVERYTHING else covered
     if period is None:
-        return shared, remarks
+        return shared, notes
     if window != EVERYTHING:
-        remarks.append(f"the window is from {period.in_words(zero)} of the trace")
+        notes.append(f"the window is from {period.in_words(zero)} of the trace")
     part = cut(shared.linked, period)
     if part.is_empty:
         raise DataError(f"{device.path}: nothing was recorded in the window, {period.in_words(zero)} of the trace")
-    return part, remarks
+    return part, notes
 
 
 class _HostSide(NamedTuple):
-    """The ops and calls of both traces, the op around each op, and the row of each op of the device trace."""
+    """The ops and calls of both traces, the op that encloses each op, and the row of each op of the device trace."""
 
     ops: Ops
     op_parent: OpRows
@@ -140,28 +142,28 @@ class _DeviceSide(NamedTuple):
 def _link_all(
     host: HostTrace, device: DeviceTrace, match: Match | None, nesting: Nesting, rank: int | None
 ) -> tuple[LinkedTrace, Synchronisation, list[str]]:
-    """Links all that both traces hold. Returns it, how its waits were found, and the contradictions of the traces."""
+    """Links all that both traces hold. Returns it, its waits, and the contradictions of the traces."""
     call_op = enclosing_ops(device.calls, device.ops, nesting, are_step_marks(device.ops.name))
     host_side = _host_side(host, device, match, nesting, call_op)
     device_side = _device_side(device, host_side, call_op)
     ops, op_parent, calls = host_side.ops, host_side.op_parent, host_side.calls
     info = _info(host, device, rank)
     info.machine = machine_of(device_side.activities, calls, device.syncs)
-    found = contradictions(host, device, device_side.activities.call_row, info.machine)
+    contradicting = contradictions(host, device, device_side.activities.call_row, info.machine)
     sync = _resolve_waits(device, host_side, device_side, info.machine)
     unresolved = [*sync.guessed.values(), sync.dropped["stream waits whose event was not found"]]
     info.unresolved_waits = sum(map(len, unresolved))
-    activities = _without_late_launches(device_side.activities, calls, info.machine, sync.noted)
-    sync.noted[IN_CIRCLES].extend([-1] * host_side.cut_circles)
-    too_large = sync.noted[MANY_MEMBERS]
-    described = groups_of_host(host.name, host.inputs, sync.noted[UNREADABLE_GROUPS])
+    activities = _without_late_launches(device_side.activities, calls, info.machine, sync.oddities)
+    sync.oddities[IN_CIRCLES].extend([-1] * host_side.cut_circles)
+    too_large = sync.oddities[MANY_MEMBERS]
+    described = groups_of_host(host.name, host.inputs, sync.oddities[UNREADABLE_GROUPS])
     groups = process_groups([*described, *device.groups], too_large)
     transfers = host_transfers(ops, device, host_side.device_op)
     on_device, (on_host, row) = device_side.communications, host_communications(transfers, groups)
     ops.communication_row = CommunicationRows(np.where(row >= 0, row + len(on_device), -1))
     communications = Communications.of(chain(on_device, on_host))
-    around_transfers = transfer_waits(transfers, calls)
-    sync.noted.update(around_transfers.noted)
+    host_transfer_waits = transfer_waits(transfers, calls)
+    sync.oddities.update(host_transfer_waits.oddities)
     linked = LinkedTrace(
         info=info,
         ops=ops,
@@ -169,17 +171,17 @@ def _link_all(
         activities=activities,
         device_waits=sync.device_waits,
         host_waits=sync.host_waits,
-        handoffs=thread_handoffs(ops, op_parent, calls, around_transfers.handoffs, transfers.threads),
+        handoffs=thread_handoffs(ops, op_parent, calls, host_transfer_waits.handoffs, transfers.threads),
         communications=with_members(communications, groups, device.world_size or -1, too_large),
         groups=groups,
     )
-    return _with_modules(linked, device, op_parent), sync, [contradiction.sentence for contradiction in found]
+    return _with_modules(linked, device, op_parent), sync, [contradiction.sentence for contradiction in contradicting]
 
 
 def _host_side(
     host: HostTrace, device: DeviceTrace, match: Match | None, nesting: Nesting, call_op: DeviceOpRows
 ) -> _HostSide:
-    """Joins the ops of both traces, and puts the calls in them. `call_op` is the op around each call."""
+    """Joins the ops of both traces, and puts the calls in them. `call_op` is the op that encloses each call."""
     ops, device_op = join_ops(host, device.ops, match, nesting)
     op_parent = OpRows(np.full(len(ops), -1, np.int64))
     op_parent[device_op] = RowMap(device_op)[nesting.parent]
@@ -208,17 +210,17 @@ def _resolve_waits(
     activities, communications, collectives = device_side
     awaited = awaited_collectives(collectives, activities, communications)
     on_clock = on_host_clock(activities, machine)
-    process = process_of(device, host_side.calls, on_clock, collectives, awaited, machine)
+    process = process_of(device, host_side.calls, on_clock, collectives=collectives, awaited=awaited, machine=machine)
     return synchronise(process, device, machine)
 
 
 def _without_late_launches(
-    activities: Activities, calls: Calls, machine: MachineCalibration, noted: Findings
+    activities: Activities, calls: Calls, machine: MachineCalibration, oddities: Findings
 ) -> Activities:
     """Returns the activities without launch calls that began after the activity had ended."""
     call_row = activities.call_row
     is_late = (call_row >= 0) & (RowMap(calls.start)[call_row] > on_host_clock(activities, machine).end)
-    noted[ENDED_BEFORE].extend(call_row[is_late].tolist())
+    oddities[ENDED_BEFORE].extend(call_row[is_late].tolist())
     return replace(activities, call_row=CallRows(np.where(is_late, -1, call_row)))
 
 

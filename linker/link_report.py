@@ -31,6 +31,7 @@ def report_of(
     host: HostTrace | None,
     device: DeviceTrace,
     match: Match | None,
+    *,
     sync: Synchronisation,
     whole: LinkedTrace,
     part: TracePart,
@@ -44,7 +45,7 @@ def report_of(
     activities, sizes = part.linked.activities, _sizes(part.linked)
     read: list[HostTrace | DeviceTrace] = [device] if host is None else [host, device]
     called = activities.call_row >= 0
-    noted = {
+    oddities = {
         "ops that only the device trace holds": sizes.device_ops - sizes.matched,
         "activities without a launch call": int((~called).sum()),
         "activities launched outside any op": int((called & (activities.op_row < 0)).sum()),
@@ -65,16 +66,18 @@ def report_of(
         agreement_pct=round(100 * match.agreement, 2) if match is not None else 0.0,
         **sizes._asdict(),
         linked=int(called.sum()),
-        dropped=_counted(*(trace.skipped for trace in read), dropped, inside(sync.dropped)),
-        guessed=_counted(inside(sync.guessed), _in_first_group(part.linked)),
-        noted=_counted(noted, inside(sync.noted), *(trace.noted for trace in read)),
-        waits=_counted(inside(sync.found)),
-        remarks=[remark for trace in read for remark in trace.remarks],
+        dropped=_sums(*(trace.skipped for trace in read), dropped, inside(sync.dropped)),
+        guessed=_sums(inside(sync.guessed), _in_first_group(part.linked)),
+        oddities=_sums(oddities, inside(sync.oddities), *(trace.oddities for trace in read)),
+        waits=_sums(inside(sync.resolved)),
+        notes=[note for trace in read for note in trace.notes],
     )
 
 
 def _in_first_group(linked: LinkedTrace) -> dict[str, int]:
-    """Counts the communications of the host, whose group is a guess where there are several: gloo does not record it."""
+    """Counts the communications of the host, whose group is a guess where there are several: gloo does
+    not record it.
+    """
     several = len({tuple(group.ranks) for group in linked.groups}) > 1
     on_host = int((linked.ops.communication_row >= 0).sum())
     return {"communications of the host taken as of the default group": on_host} if several else {}
@@ -106,7 +109,7 @@ def _outside(device: DeviceTrace, whole: LinkedTrace, part: TracePart) -> dict[s
     }
 
 
-def _counted(*tables: Mapping[str, int]) -> dict[str, int]:
+def _sums(*tables: Mapping[str, int]) -> dict[str, int]:
     """Returns the sums of several tables of counts, without zeros."""
     total = Counter[str]()
     for table in tables:

@@ -1,4 +1,4 @@
-"""Numbers for communicator groups, which are the same on every rank, and the file that tells simulators.
+"""Numbers for communicator groups, which are the same on every rank, and the file that describes them to simulators.
 
 The file is a JSON object such as {"1": [0, 1], "2": [2, 3]}: a positive 32-bit number as text, and the ranks in ring
 order.
@@ -22,7 +22,7 @@ LARGEST_JOB = 1 << 18
 """Ranks; a larger number is damage."""
 DIGITS = len(str(INT32_MAX))
 ADDRESS = re.compile(r"[0-9]{11,}")
-"""PyTorch up to 2.1 names a group by where it lies in memory, which is another place in every process."""
+"""PyTorch up to 2.1 names a group by where it lies in memory, which is another address in every process."""
 IGNORED = "empty"
 """Simulators take a path with this word in it for no file at all."""
 
@@ -37,8 +37,8 @@ def number_groups(rank_lists: Iterable[Sequence[int]]) -> dict[RankList, int]:
     >>> number_groups([[2, 3], [0, 1, 2, 3], [0, 1], [2, 3], [2]])
     {(0, 1, 2, 3): 1, (0, 1): 2, (2, 3): 3}
     """
-    distinct = {tuple(ranks) for ranks in rank_lists if len(ranks) > 1 and min(ranks) >= 0}
-    return {ranks: number for number, ranks in enumerate(sorted(distinct, key=lambda r: (-len(r), r)), start=1)}
+    unique_lists = {tuple(ranks) for ranks in rank_lists if len(ranks) > 1 and min(ranks) >= 0}
+    return {ranks: number for number, ranks in enumerate(sorted(unique_lists, key=lambda r: (-len(r), r)), start=1)}
 
 
 def natural(name: str) -> tuple[int, str]:
@@ -99,7 +99,8 @@ def check_simulators_read(folder: Path) -> None:
     """Raises RequestError for a folder in which simulators take every communicator-group file for none."""
     if IGNORED in str(folder.resolve()):
         raise RequestError(
-            f"{folder}: simulators ignore a communicator-group file with {IGNORED!r} in its path; choose a folder without that word"
+            f"{folder}: simulators ignore a communicator-group file with {IGNORED!r} in its path; choose a folder "
+            "without that word"
         )
 
 

@@ -21,7 +21,7 @@ class RequestError(DataError):
     """A request that the data cannot meet, such as for a rank that no file holds: wrong usage."""
 
 
-def nearest(word: str, known: Iterable[str], listed: bool = True) -> str:
+def nearest(word: str, choices: Iterable[str], listed: bool = True) -> str:
     """Returns the end of a message on an unknown word: the most similar known word, or else all of them.
 
     >>> print(f"unknown target 'astrasim'{nearest('astrasim', ['generic', 'astra-sim'])}")
@@ -29,7 +29,7 @@ def nearest(word: str, known: Iterable[str], listed: bool = True) -> str:
     >>> print(f"unknown target 'x'{nearest('x', ['generic', 'astra-sim'])}")
     unknown target 'x': choose from generic, astra-sim
     """
-    spelled = {choice.lower(): choice for choice in known}
+    spelled = {choice.lower(): choice for choice in choices}
     if like := difflib.get_close_matches(word.lower(), spelled, 1):
         return f": did you mean {spelled[like[0]]!r}?"
     if not listed or not spelled:

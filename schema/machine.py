@@ -36,7 +36,7 @@ COMMON = 0.98
 """or this quantile, if that is higher."""
 
 
-class LatencyStats(msgspec.Struct, frozen=True, rename={"upper": "most"}):
+class LatencyStats(msgspec.Struct, frozen=True):
     """How long something usually took in a trace, in ns: the `median`, the `upper` limit of usual times, and the number
     of samples.
     """
@@ -46,13 +46,13 @@ class LatencyStats(msgspec.Struct, frozen=True, rename={"upper": "most"}):
     count: int = 0
 
 
-class MachineCalibration(msgspec.Struct, omit_defaults=True, rename={"sync_return_latency": "wake"}):
+class MachineCalibration(msgspec.Struct, omit_defaults=True):
     """Clock offset and latencies of the machine that a trace was recorded on, in ns.
 
     Device times plus `clock_offset_ns`, growing by `clock_drift_ns` from `clock_from_ns` to `clock_until_ns`, are times
     on the host's clock; the two may still differ by up to `clock_error_ns`. `launch` is the time from a launch call to
     the start on a free stream, by the call's name; `gap` the time between chained activities, by category;
-    `sync_return_latency` the time from the end of the awaited work to the return of the blocking call, by the call's
+    `sync_return` the time from the end of the awaited work to the return of the blocking call, by the call's
     name. The key "" holds the statistics over all names.
     """
 
@@ -64,7 +64,7 @@ class MachineCalibration(msgspec.Struct, omit_defaults=True, rename={"sync_retur
     clock_error_ns: Nanoseconds = 0
     launch: dict[str, LatencyStats] = {}
     gap: dict[str, LatencyStats] = {}
-    sync_return_latency: dict[str, LatencyStats] = {}
+    sync_return: dict[str, LatencyStats] = {}
 
     def clock_shift(self, time: Int64) -> Int64:
         """Returns what to add to device times for times on the host's clock."""
@@ -96,10 +96,10 @@ def latency_stats(times: Int64, resolution: int = 1) -> LatencyStats:
     if not len(times):
         return LatencyStats()
     low = float(np.quantile(times, 0.25, method="lower"))
-    usual = times[times <= max(OUTLYING * low, ANY_MACHINE.upper)]
-    first, median, third, common = np.quantile(usual, (0.25, 0.5, 0.75, COMMON))
+    without_outliers = times[times <= max(OUTLYING * low, ANY_MACHINE.upper)]
+    first, median, third, common = np.quantile(without_outliers, (0.25, 0.5, 0.75, COMMON))
     upper = max(third + FENCE * (third - first), common, median + resolution)
-    return LatencyStats(round(median), round(upper), len(usual))
+    return LatencyStats(round(median), round(upper), len(without_outliers))
 
 
 def by_name(times: Int64, names: Categorical, rows: Int64, resolution: int) -> dict[str, LatencyStats]:

@@ -5,7 +5,7 @@ from typing import Protocol, TypeVar
 
 T = TypeVar("T")
 OnProgress = Callable[[int], object]
-"""Is told how much more is done, in bytes or whatever the work counts."""
+"""Is called with how much more is done, in bytes or whatever the work counts."""
 
 
 class Progress(Protocol):
@@ -37,5 +37,5 @@ class Stages:
             next(self._items, None)
 
     def reached(self, count: int) -> None:
-        """So many are done in all, whoever told of them."""
+        """So many are done in all, whoever counted them."""
         self.on_progress(max(count - self.done, 0))

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Generic, TypeVar
 
 Result = TypeVar("Result")
-ROOM = 1 << 28
+FREE_BYTES = 1 << 28
 """Bytes that have to be free for a thread: its stack, and what this one may take until it has begun."""
 
 
@@ -24,7 +24,7 @@ class Beside(Generic[Result]):
         self._error: BaseException | None = None
         self._done.acquire()
         with suppress(OSError, RuntimeError, MemoryError):
-            mmap.mmap(-1, ROOM).close()
+            mmap.mmap(-1, FREE_BYTES).close()
             start_new_thread(self._make, ())
 
     def _make(self) -> None:

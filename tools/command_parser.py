@@ -106,8 +106,8 @@ class CommandParser(argparse.ArgumentParser):
         outputs, inputs = (_files(options, names) for names in (WRITTEN, READ))
         for output in outputs:
             if same := next((path for path in inputs if path.samefile(output)), None):
-                also = "" if same == output else f", {same}"
-                self.error(f"{output} is an input{also}: give another name for the output")
+                linked_name = "" if same == output else f", {same}"
+                self.error(f"{output} is an input{linked_name}: give another name for the output")
 
     def _short_usage(self) -> str:
         named = self._input and (self._input if self._most == 1 else f"{self._input} ...")
@@ -118,7 +118,7 @@ class CommandParser(argparse.ArgumentParser):
 
     def _inputs(self, options: argparse.Namespace) -> list[str]:
         values = [*getattr(options, "named_inputs", ()), *options.inputs]
-        inputs = [path for value in values for path in _expanded(value)]
+        inputs = [path for value in values for path in _expand_wildcards(value)]
         if not inputs and not getattr(options, self._unless, None):
             self.error(f"no input given: name {self._input}, as in: {self._example}")
         if len(inputs) > self._most:
@@ -136,8 +136,8 @@ class CommandParser(argparse.ArgumentParser):
             if word == "--":
                 return
             if name.startswith("--") and name not in actions:
-                shown = [option for option, action in actions.items() if action.help != argparse.SUPPRESS]
-                self.error(f"unknown option {name}{nearest(name, shown, listed=False)}")
+                visible_options = [option for option, action in actions.items() if action.help != argparse.SUPPRESS]
+                self.error(f"unknown option {name}{nearest(name, visible_options, listed=False)}")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         # Python 3.10 checks the empty list of a missing positional, too
@@ -174,7 +174,7 @@ def _files(options: argparse.Namespace, names: Iterable[str]) -> list[Path]:
     return [path for path in map(Path, paths) if os.path.isfile(path)]  # noqa: PTH113
 
 
-def _expanded(path: str) -> list[str]:
+def _expand_wildcards(path: str) -> list[str]:
     """Returns the files that a pattern matches, in order; the path itself if it is none, or nothing matches."""
     is_pattern = WILDCARDS & set(path) and not Path(path).exists()
     # Path.glob refuses absolute patterns

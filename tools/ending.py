@@ -35,16 +35,16 @@ def ended_by_signals(name: str) -> Iterator[None]:
 
     def stop(number: int, _: object) -> NoReturn:
         asked.append(number)
-        for one in SIGNALS:
-            signal.signal(one, signal.SIG_IGN)
+        for each in SIGNALS:
+            signal.signal(each, signal.SIG_IGN)
         raise KeyboardInterrupt
 
-    told, telling = socket.socketpair()
-    with telling:
-        telling.setblocking(False)
-        woken = signal.set_wakeup_fd(telling.fileno(), warn_on_full_buffer=False)
+    receiver, sender = socket.socketpair()
+    with sender:
+        sender.setblocking(False)
+        woken = signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
         with suppress(RuntimeError):  # there may be no more threads
-            start_new_thread(_end_late, (told, ended, name))
+            start_new_thread(_end_late, (receiver, ended, name))
         for number in before:
             signal.signal(number, stop)
         try:
@@ -58,9 +58,9 @@ def ended_by_signals(name: str) -> Iterator[None]:
                 raise KeyboardInterrupt
 
 
-def _end_late(told: socket.socket, ended: threading.Event, name: str) -> None:
-    with told:
-        if told.recv(1) and not ended.wait(SECONDS_TO_CLEAN_UP):
+def _end_late(receiver: socket.socket, ended: threading.Event, name: str) -> None:
+    with receiver:
+        if receiver.recv(1) and not ended.wait(SECONDS_TO_CLEAN_UP):
             say_stopped(name)
             sys.stderr.flush()
             os._exit(STOPPED)

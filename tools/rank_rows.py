@@ -23,9 +23,9 @@ def rank_rows(headings: Sequence[str], rows: Iterable[tuple[str, ...]], alike: C
         for row in rows:
             groups[tuple(row[index] for index in same)].append(row)
         rows = [_shared(group) for group in groups.values()]
-    shown = [tuple(map(in_one_line, row)) for row in (headings, *rows)]
-    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
-    return ["  ".join([*map(str.rjust, row[:-1], widths), row[-1]]) for row in shown]
+    cells = [tuple(map(in_one_line, row)) for row in (headings, *rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return ["  ".join([*map(str.rjust, row[:-1], widths), row[-1]]) for row in cells]
 
 
 def _shared(rows: list[tuple[str, ...]]) -> tuple[str, ...]:

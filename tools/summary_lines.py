@@ -7,10 +7,10 @@ from .terminal import in_one_line
 WIDTH = 12
 
 
-def titled(title: str, text: str) -> str:
+def summary_line(title: str, text: str) -> str:
     """Returns a line of a summary.
 
-    >>> titled("nodes", "420: 357 on the host, 63 activities")
+    >>> summary_line("nodes", "420: 357 on the host, 63 activities")
     'nodes       420: 357 on the host, 63 activities'
     """
     return in_one_line(f"{title:<{WIDTH}}{text}")
@@ -18,4 +18,4 @@ def titled(title: str, text: str) -> str:
 
 def format_counts(title: str, counts: Mapping[str, int]) -> list[str]:
     """Returns a line for each thing that was counted."""
-    return [titled(title, f"{count} {what}") for what, count in counts.items()]
+    return [summary_line(title, f"{count} {what}") for what, count in counts.items()]

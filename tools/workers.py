@@ -49,8 +49,8 @@ def in_processes(
 ) -> Generator[tuple[Task, Result | Exception], None, None]:
     """Runs the tasks in up to `jobs` processes; a single task runs in this process.
 
-    Where the system gives fewer processes there are fewer, and without any the tasks run here. `on_progress` is told how
-    many more stages tasks say are done.
+    Where the system gives fewer processes there are fewer, and without any the tasks run here. `on_progress` is called
+    with the number of stages done since the last call.
     """
     waiting, lost = deque(tasks), list[Task]()
     if len(waiting) > 1:
@@ -135,7 +135,7 @@ def _begin(working: _Working) -> bool:
     try:
         with _sparing_descriptors():
             ours, theirs = spawn.Pipe()
-        with theirs, _deaf_to_interrupts():
+        with theirs, _ignoring_interrupts():
             process = spawn.Process(target=_work, args=(theirs,), daemon=True)
             process.start()
     except (OSError, MemoryError):
@@ -190,7 +190,7 @@ def on_cluster(
     with client:
         pool = client.get_executor()
         try:
-            here = partial(_as_there, function, os.environ.get(MAX_SIZE))
+            here = partial(_with_size_limit, function, os.environ.get(MAX_SIZE))
             task_of = {pool.submit(here, task): task for task in tasks}
             for future in as_completed(task_of):
                 yield task_of[future], _outcome(future.result)
@@ -198,7 +198,7 @@ def on_cluster(
             pool.shutdown(wait=False)
 
 
-def _as_there(function: Callable[[Task], Result], max_size: str | None, task: Task) -> Result:
+def _with_size_limit(function: Callable[[Task], Result], max_size: str | None, task: Task) -> Result:
     """Runs the task with the limit of the command that gave it, which processes of a cluster do not inherit.
 
     Nothing takes it back: each task brings its own, and threads beside this one may have tasks of the same command.
@@ -217,7 +217,7 @@ def _outcome(result: Callable[[], Result]) -> Result | Exception:
 
 
 @contextmanager
-def _deaf_to_interrupts() -> Iterator[None]:
+def _ignoring_interrupts() -> Iterator[None]:
     """Makes processes that start in the block ignore terminal interrupts, from their first moment on."""
     if not hasattr(signal, "pthread_sigmask"):
         yield

@@ -12,7 +12,7 @@ import numpy as np
 from execgraph.schema.columns import Bool, Int64, is_group_start
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import DependencyKind, ExecutionGraph
-from execgraph.tools.generate import Edges, Job, Machine, RankRun, Rows, as_numpy, correlation, identify, shown
+from execgraph.tools.generate import Edges, Job, Machine, RankRun, Rows, as_numpy, correlation, identify, is_recorded
 from execgraph.tools.replay import gather
 
 from .partial_order import PartialOrder
@@ -63,8 +63,8 @@ class TrueOrder:
             (as_numpy(calls.thread), as_numpy(calls.end)),
             (on_stream, as_numpy(activities.end)),
             (as_numpy(ops.thread), as_numpy(ops.end)),
-            (as_numpy(handoffs.target), as_numpy(handoffs.taken)),
-            (as_numpy(handoffs.source), as_numpy(handoffs.given)),
+            (as_numpy(handoffs.target), as_numpy(handoffs.taken_ns)),
+            (as_numpy(handoffs.source), as_numpy(handoffs.given_ns)),
             (as_numpy(ops.thread), as_numpy(ops.start)),
             (on_stream, as_numpy(activities.start)),
             (as_numpy(calls.thread), as_numpy(calls.start)),
@@ -129,7 +129,7 @@ class GraphOrder:
         self.thread[self.lane[self.lane >= 0]] = np.flatnonzero(self.lane >= 0)
 
     def _nodes(self, rank: RankRun, machine: Machine, graph: ExecutionGraph) -> Int64:
-        nodes, rows = np.flatnonzero(graph.is_activity), np.flatnonzero(shown(rank, machine))
+        nodes, rows = np.flatnonzero(graph.is_activity), np.flatnonzero(is_recorded(rank, machine))
         numbers = np.array([correlation(call) for call in rank.activities.call], np.int64)
         written = Rows(machine.whole_us).cut(machine.clock(rank.rank).read(as_numpy(rank.activities.start)))
         ran = [column[rows] for column in (written, as_numpy(rank.activities.stream), numbers)]
@@ -221,13 +221,13 @@ def _host_waits(rank: RankRun, true: TrueOrder, derived: GraphOrder, tolerance: 
 
 def _handoffs(rank: RankRun, true: TrueOrder, derived: GraphOrder, tolerance: int) -> dict[str, Tally]:
     """Scores hand-offs; those that no thread had to wait for count by themselves, as they leave no trace."""
-    source, target = derived.edges(DependencyKind.HAND_OVER)
+    source, target = derived.edges(DependencyKind.HANDOFF)
     gave = true.by_then(derived.thread[derived.work.lane[source]], derived.end[source], tolerance)
     took = true.from_then(derived.thread[derived.work.lane[target]], derived.begin[target], tolerance)
     holds = true.order.holds(gave, took)
     handoffs = rank.handoffs
-    giver = derived.order.last_ended(derived.lane[as_numpy(handoffs.source)], as_numpy(handoffs.given) - tolerance)
-    taker = derived.order.first_begun(derived.lane[as_numpy(handoffs.target)], as_numpy(handoffs.taken) + tolerance)
+    giver = derived.order.last_ended(derived.lane[as_numpy(handoffs.source)], as_numpy(handoffs.given_ns) - tolerance)
+    taker = derived.order.first_begun(derived.lane[as_numpy(handoffs.target)], as_numpy(handoffs.taken_ns) + tolerance)
     # a thread that does nothing before or after has nothing to be ordered
     missing = (giver >= 0) & (taker >= 0) & ~derived.order.holds(giver, taker)
     waited = as_numpy(handoffs.waited) > 0

@@ -14,7 +14,7 @@ from execgraph.linker import link, read_device_trace, read_host_trace
 from execgraph.schema.columns import Bool, Int64
 from execgraph.schema.graph import ExecutionGraph
 from execgraph.schema.linked import LinkedTrace
-from execgraph.tools.generate import Job, RankRun, Run, as_numpy, scale_of, shown, simulate, write_traces
+from execgraph.tools.generate import Job, RankRun, Run, as_numpy, is_recorded, scale_of, simulate, write_traces
 from execgraph.tools.replay import Replay, node_classes, parse_scale, replays
 
 
@@ -119,7 +119,7 @@ def true_outcomes(job: Job, changes: Sequence[Change] = CHANGES) -> dict[Change,
     written = replace(job, program=lambda rank: iter(steps[rank]))
     runs = ((change, simulate(written, scale_of(list(change.specs)))) for change in changes)
     base, run = next(runs)
-    kept = [shown(rank, job.machine)[_by_stream(rank)] for rank in run.ranks]
+    kept = [is_recorded(rank, job.machine)[_by_stream(rank)] for rank in run.ranks]
     return {base: _of_run(run, kept), **{change: _of_run(changed, kept) for change, changed in runs}}
 
 

@@ -17,7 +17,7 @@ GRAPH_STREAMS = (40, 44)
 # streams
 
 
-def _hand_off(draft: Draft) -> Part:
+def _handoff(draft: Draft) -> Part:
     """Makes one stream wait for another, now and then through a third one, and go on with what that wrote."""
     source, target = draft.two_streams()
     through = draft.random.choice((target, target, draft.stream()))
@@ -156,7 +156,7 @@ def _graph(draft: Draft) -> Part:
 
 def _backward(draft: Draft) -> Part:
     """Returns forward ops, then a backward pass on the autograd thread with the same kinds of instructions."""
-    inside = (device_ops, device_ops, host_ops, _hand_off, read_scalar, await_event)
+    inside = (device_ops, device_ops, host_ops, _handoff, read_scalar, await_event)
     forward = [device_ops(draft) for _ in range(draft.random.randint(1, 4))]
     behind = [draft.random.choice(inside)(draft) for _ in forward]
 
@@ -199,7 +199,7 @@ KINDS: dict[Callable[[Draft], Part], float] = {
     device_ops: 6.0,
     host_ops: 2.0,
     _wait_stream: 6.0,
-    _hand_off: 2.0,
+    _handoff: 2.0,
     _prefetch: 0.7,
     _behind: 1.0,
     _graph: 0.5,

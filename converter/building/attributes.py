@@ -15,14 +15,17 @@ from ...schema.columns import (
     BytesColumnBuilder,
     Categorical,
     Int64,
+    Intervals,
     NodeIds,
+    NodeNumbers,
+    OpRows,
     Ragged,
     cumcount,
 )
 from ...schema.graph import DEVICE_NAME, Column, ExecutionGraph, NodeType, TensorText
 from ...schema.traces import FOREVER, NEVER, NO_TENSORS, ArgumentTexts
 from ..context import ConversionContext, Edges
-from ..device_time import DeviceTime
+from ..device_time import StartTiming
 from ..edit import lanes_of, used, whole_microseconds
 from ..kernel_work import KernelWork, kernel_work
 from ..options import Options
@@ -36,7 +39,7 @@ LISTS_AT_ONCE = 1 << 11
 class GraphEdges(NamedTuple):
     """The nodes of a graph in its order, and the dependencies between its rows; `order[row]` is a node's number."""
 
-    order: Int64
+    order: NodeNumbers
     data: Edges
     control: Edges
 
@@ -53,8 +56,9 @@ class BuiltGraph(NamedTuple):
 def graph_of(
     context: ConversionContext,
     synthetic: SyntheticNodes,
-    time: DeviceTime,
+    timing: StartTiming,
     edges: GraphEdges,
+    *,
     options: Options,
     work: KernelWork | None,
 ) -> BuiltGraph:
@@ -62,7 +66,7 @@ def graph_of(
     order = edges.order
     start, end = synthetic.start(context)[order], synthetic.end(context)[order]
     columns = _Columns(context, synthetic, order)
-    gap = _gap(edges.data, start, end, columns.is_activity)
+    gap = _gap(edges.data, Intervals(start, end), columns.is_activity)
     communication = communication_columns(context.linked, len(order), columns.communications())
     communication.types[columns.group_nodes()] = NodeType.METADATA
     if work is None:
@@ -74,9 +78,9 @@ def graph_of(
     attributes["start_time_ns"] = recorded
     attributes["duration_ns"] = end - start
     attributes["gap_ns"] = gap
-    attributes["latency_ns"] = _unless_equal(columns.of_activities(time.latency), gap)
-    attributes["chain_gap_ns"] = _unless_equal(columns.of_activities(time.gap), gap)
-    attributes["delay"] = columns.delays()
+    attributes["latency_ns"] = _unless_equal(columns.of_activities(timing.latency), gap)
+    attributes["chain_gap_ns"] = _unless_equal(columns.of_activities(timing.gap), gap)
+    attributes["delay"] = columns.delay_causes()
     attributes["overlap_ns"] = columns.of_activities(context.linked.activities.end - context.activity_end)
     attributes.extend(columns.host_attributes())
     attributes.extend(columns.python_attributes())
@@ -105,10 +109,11 @@ def graph_of(
     return BuiltGraph(graph, communication, work, dict(+unusable))
 
 
-def _gap(edges: Edges, start: Int64, end: Int64, is_activity: Bool) -> Int64:
+def _gap(edges: Edges, times: Intervals, is_activity: Bool) -> Int64:
     """Returns the time (ns) from the end of each activity's last dependency, or from the trace's start, to its own
     start; ABSENT for other nodes.
     """
+    start, end = times
     ready = np.full(len(start), start.min(initial=FOREVER))
     ready[edges.target] = NEVER
     np.maximum.at(ready, edges.target, end[edges.source])
@@ -130,7 +135,7 @@ def _by_target(edges: Edges, count: int) -> tuple[Ragged, Ragged]:
 class _Columns:
     """Puts columns of host nodes, activities and synthetic nodes into the order of the graph."""
 
-    def __init__(self, context: ConversionContext, synthetic: SyntheticNodes, order: Int64) -> None:
+    def __init__(self, context: ConversionContext, synthetic: SyntheticNodes, order: NodeNumbers) -> None:
         self.context, self.synthetic, self.order = context, synthetic, order
         self.is_activity = (order >= context.activities_from) & (order < context.unrecorded_from)
         self._first_group = synthetic.first + len(synthetic.delays)
@@ -156,25 +161,25 @@ class _Columns:
         """
         return self._spread((self.context.activities_from, self.context.clock_shift), missing=0)
 
-    def delays(self) -> Int64:
+    def delay_causes(self) -> Int64:
         return self._spread((self.synthetic.first, self.synthetic.delays.cause))
 
     def _threads(self) -> Int64:
         synthetic = self.synthetic.threads(self.context)
         return self._spread((0, self.context.timeline.thread), (self.context.unrecorded_from, synthetic))
 
-    def _op_rows(self) -> Int64:
+    def _op_rows(self) -> OpRows:
         """Returns the row of each host slice's op, -1 for none."""
-        return self._spread((0, self._op_of_slice), missing=-1)
+        return OpRows(self._spread((0, self._op_of_slice), missing=-1))
 
     def host_attributes(self) -> Iterator[tuple[str, Column]]:
         ops, rows = self.context.linked.ops, self._op_rows()
         by_host = ops.recorded_by_host
         # an activity belongs to the op that launched it
         launches = self.context.activities_from, self.context.linked.activities.op_row
-        launched_by = self._spread((0, self._op_of_slice), launches, missing=-1)
+        launched_by = OpRows(self._spread((0, self._op_of_slice), launches, missing=-1))
 
-        def spread(values: Int64, rows: Int64 = rows) -> Int64:
+        def spread(values: Int64, rows: OpRows = rows) -> Int64:
             # the row -1, of nodes without an op, takes the last value: ABSENT
             return np.append(values, ABSENT)[rows]
 
@@ -236,9 +241,9 @@ class _Columns:
         nodes += [CommunicationNode(row, int(linked.ops.communication_row[op]), "") for op, row in longest.items()]
         return sorted(nodes)
 
-    def group_nodes(self) -> Int64:
+    def group_nodes(self) -> NodeNumbers:
         """Returns the rows of the process-group metadata."""
-        return np.flatnonzero(self.order >= self._first_group)
+        return NodeNumbers(np.flatnonzero(self.order >= self._first_group))
 
     def tensors(self, unusable: Counter[str]) -> TensorText:
         """Returns the tensors of each op, on its first slice, and of the metadata; counts in `unusable` those that
@@ -250,23 +255,25 @@ class _Columns:
         inputs, outputs = ops.inputs.take(op_rows[rows]), ops.outputs.take(op_rows[rows])
         has_lists = inputs.differ(NO_TENSORS) | outputs.differ(NO_TENSORS)
         return TensorText(
-            rows[has_lists], *_texts(inputs.take(has_lists), unusable), *_texts(outputs.take(has_lists), unusable)
+            rows[has_lists],
+            *_argument_texts(inputs.take(has_lists), unusable),
+            *_argument_texts(outputs.take(has_lists), unusable),
         )
 
 
-def _slice_numbers(op_rows: Int64) -> Int64:
+def _slice_numbers(op_rows: OpRows) -> Int64:
     """Returns the number of each slice within its op, from 0; ABSENT for a node without an op."""
     return np.where(op_rows >= 0, cumcount(op_rows), ABSENT)
 
 
-def _texts(lists: BytesColumn, unusable: Counter[str]) -> list[BytesColumn]:
+def _argument_texts(lists: BytesColumn, unusable: Counter[str]) -> list[BytesColumn]:
     """Returns the values, shapes and types of each op's tensors as three columns of texts."""
     members = ArgumentTexts("values", "shapes", "types")
     parts = [BytesColumnBuilder() for _ in members.names]
     for start in range(0, len(lists), LISTS_AT_ONCE):
         for pieces, column in zip(parts, members.of(lists[start : start + LISTS_AT_ONCE]), strict=True):
             pieces.add(column)
-    unusable += members.left_out
+    unusable += members.skipped
     return [pieces.column() for pieces in parts]
 
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from ...schema.columns import NodeNumbers
 from ..context import ConversionContext, Edges
 
 
@@ -22,4 +23,4 @@ def calling_slices(context: ConversionContext) -> Edges:
     # the position -1, before the first slice, takes the last value: none
     candidate = np.append(by_op, -1)[position]
     fits = (timeline.op_row[candidate] == caller) & (timeline.thread[candidate] == timeline.thread[nodes])
-    return Edges.of(np.where(fits, candidate, -1), nodes, 0)
+    return Edges.of(NodeNumbers(np.where(fits, candidate, -1)), NodeNumbers(nodes), 0)

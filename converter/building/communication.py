@@ -49,7 +49,8 @@ _BYTES = {
     " complexfloat complex64",
     4: "float float32 int int32 int32t uint32 uint32t unsignedint complexhalf complex32 qint32",
     2: "half float16 bfloat16 short shortint int16 int16t uint16 uint16t unsignedshort unsignedshortint bits16",
-    1: "byte char bool int8 int8t uint8 uint8t signedchar unsignedchar qint8 quint8 quint4x2 quint2x4 bits1x8 bits2x4 bits4x2 bits8"
+    1: "byte char bool int8 int8t uint8 uint8t signedchar unsignedchar qint8 quint8 quint4x2 quint2x4 bits1x8 bits2x4 "
+    "bits4x2 bits8"
     " float8e4m3fn float8e5m2 float8e4m3fnuz float8e5m2fnuz float8e8m0fnu float4e2m1fnx2"
     " int1 int2 int3 int4 int5 int6 int7 uint1 uint2 uint3 uint4 uint5 uint6 uint7",
 }

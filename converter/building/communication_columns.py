@@ -28,7 +28,9 @@ class CommunicationNode(NamedTuple):
 
 
 class Message(NamedTuple):
-    """A send or receive; messages of one channel from one rank to another arrive in the order in which they are sent."""
+    """A send or receive; messages of one channel from one rank to another arrive in the order in which
+    they are sent.
+    """
 
     node: int
     type: NodeType
@@ -82,7 +84,7 @@ def communication_columns(linked: LinkedTrace, count: int, nodes: Sequence[Commu
         share = _Share(nth[node.communication], kernels[node.communication])
         nth[node.communication] += 1
         if decoded.type is None:
-            messages += _messages(recorded, decoded, node, linked.info.rank, share, labels)
+            messages += _messages(recorded, decoded, node, own_rank=linked.info.rank, share=share, labels=labels)
         else:
             _collective(columns, node.row, recorded, decoded, share)
             if split := split_bytes(recorded, decoded, share.of(decoded.size)):
@@ -145,6 +147,7 @@ def _messages(
     recorded: Communication,
     decoded: Meaning,
     node: CommunicationNode,
+    *,
     own_rank: int,
     share: _Share,
     labels: dict[tuple[int, ...], dict[str, str]],

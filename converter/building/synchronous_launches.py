@@ -5,7 +5,7 @@ Slice a launches kernel k and is followed by slice b: the edges a → k, a → b
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64, group_ids
+from ...schema.columns import ActivityRows, Bool, NodeNumbers, group_ids
 from ..context import ConversionContext, Edges
 from ..dependencies import launching_node
 
@@ -18,15 +18,15 @@ def with_synchronous_launches(context: ConversionContext, edges: Edges) -> Edges
     launched after it blocks nobody, as its stream is no queue.
     """
     node, tail = _tails(context, _in_launch_order(context, edges))
-    launcher = np.full(context.node_count, -1, np.int64)
-    launcher[context.activities_from : context.unrecorded_from] = launching_node(context)
+    launch_node = np.full(context.node_count, -1, np.int64)
+    launch_node[context.activities_from : context.unrecorded_from] = launching_node(context)
     first = np.searchsorted(node, edges.source)
     count = np.searchsorted(node, edges.source, side="right") - first
-    replaced = (count > 0) & (launcher[edges.target] != edges.source)
+    replaced = (count > 0) & (launch_node[edges.target] != edges.source)
     rows = np.flatnonzero(replaced)
     repeat = np.repeat(rows, count[rows])
     within = np.arange(len(repeat)) - np.repeat(np.cumsum(count[rows]) - count[rows], count[rows])
-    blocked = Edges(tail[first[repeat] + within], edges.target[repeat], edges.kind[repeat])
+    blocked = edges.where(repeat)._replace(source=NodeNumbers(tail[first[repeat] + within]))
     return Edges.joined([edges.where(~replaced), blocked])
 
 
@@ -52,7 +52,7 @@ def _in_launch_order(context: ConversionContext, edges: Edges) -> Bool:
     return in_order
 
 
-def _tails(context: ConversionContext, in_order: Bool) -> tuple[Int64, Int64]:
+def _tails(context: ConversionContext, in_order: Bool) -> tuple[NodeNumbers, NodeNumbers]:
     """Returns (launching node, activity node) pairs sorted by launching node: the last activity that each launched on
     each stream, among those in launch order.
     """
@@ -61,5 +61,5 @@ def _tails(context: ConversionContext, in_order: Bool) -> tuple[Int64, Int64]:
     order = order[(activities.call_row[order] >= 0) & in_order[order]]
     backward = order[::-1]
     _, last = np.unique(group_ids(node, activities.device, activities.stream)[backward], return_index=True)
-    tails = backward[last]
-    return node[tails], context.activity_node(tails)
+    tails = ActivityRows(backward[last])
+    return NodeNumbers(node[tails]), context.activity_node(tails)

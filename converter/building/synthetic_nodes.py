@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Categorical, Int64
+from ...schema.columns import ABSENT, Categorical, Int64, NodeNumbers, OpRows
 from ...schema.graph import Delay, DependencyKind
 from ..context import ConversionContext, Edges
 from ..device_time import Delays
@@ -26,7 +26,7 @@ class SyntheticNodes:
     """Delays, and the rows of ops with metadata (`groups`). Their nodes are numbered from `first` on, delays first."""
 
     delays: Delays
-    groups: Int64
+    groups: OpRows
     first: int
 
     @property
@@ -38,14 +38,15 @@ class SyntheticNodes:
         """Returns edges that put each delay between the node that released its activity and the activity, and edges
         that chain the metadata into a thread.
         """
-        delay = self.first + np.arange(len(self.delays), dtype=np.int64)
-        group = self.first + len(self.delays) + np.arange(len(self.groups), dtype=np.int64)
+        first_group = self.first + len(self.delays)
+        delay = NodeNumbers(np.arange(self.first, first_group, dtype=np.int64))
+        group = np.arange(first_group, self.node_count, dtype=np.int64)
         kind = np.where(self.delays.by_launch, int(DependencyKind.LAUNCH), int(DependencyKind.STREAM_ORDER))
         return Edges.joined(
             [
                 Edges.of(self.delays.after, delay, kind),
                 Edges.of(delay, context.activity_node(self.delays.activity), kind),
-                Edges.of(group[:-1], group[1:], DependencyKind.PROGRAM_ORDER),
+                Edges.of(NodeNumbers(group[:-1]), NodeNumbers(group[1:]), DependencyKind.PROGRAM_ORDER),
             ]
         )
 

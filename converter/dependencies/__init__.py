@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from ..context import ConversionContext, Edges
 from .graph_launch import graph_launch
-from .hand_over import hand_over
+from .handoff import handoff
 from .inferred import CUT_OFF as CUT_OFF, inferred as inferred
 from .orders import launch as launch, launching_node as launching_node, program_order, stream_order
 from .tensor_flow import tensor_flow
@@ -24,5 +24,5 @@ RULES: tuple[Rule, ...] = (
     event_wait,
     host_sync,
     tensor_flow,
-    hand_over,
+    handoff,
 )

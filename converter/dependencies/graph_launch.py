@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ...schema.columns import split_groups
+from ...schema.columns import ActivityRows, split_groups
 from ...schema.graph import DependencyKind
 from ...schema.machine import of_name
 from ..context import ConversionContext, Edges
@@ -23,7 +23,8 @@ def graph_launch(context: ConversionContext) -> Edges:
         edge for members in _launches(context) for edge in (*_inside(context, members), *_outside(context, members))
     ]
     columns = np.array(edges, np.int64).reshape(-1, 3)
-    return Edges.of(context.activity_node(columns[:, 0]), context.activity_node(columns[:, 1]), columns[:, 2])
+    source, target = (context.activity_node(ActivityRows(columns[:, end])) for end in (0, 1))
+    return Edges.of(source, target, columns[:, 2])
 
 
 def _launches(context: ConversionContext) -> Iterator[list[int]]:

@@ -6,7 +6,7 @@ Only for traces without synchronisation records, and only for lateness that no k
 
 import numpy as np
 
-from ...schema.columns import Int64
+from ...schema.columns import ActivityRows
 from ...schema.graph import DependencyKind
 from ...schema.machine import ENOUGH, latency_stats
 from ..context import ConversionContext, Edges
@@ -16,7 +16,7 @@ LOOKED_BACK = 8
 CUT_OFF = f"late activities that may have waited for one before the {LOOKED_BACK} that ended last"
 
 
-def inferred(context: ConversionContext, late: Int64, tolerance_ns: int) -> tuple[Edges, int]:
+def inferred(context: ConversionContext, late: ActivityRows, tolerance_ns: int) -> tuple[Edges, int]:
     """Returns edges to late activities from the activity of another stream that ended last before, if that was not long
     ago; and the number of activities whose search was cut off.
 
@@ -36,10 +36,11 @@ def inferred(context: ConversionContext, late: Int64, tolerance_ns: int) -> tupl
     longest = max(tolerance_ns, between.upper if between.count >= ENOUGH else 0)
     soon = np.flatnonzero(has_source)[since <= longest]
     kind = DependencyKind.EVENT_WAIT | DependencyKind.INFERRED
-    return Edges.of(context.activity_node(source[soon]), context.activity_node(late[soon]), kind), cut_off
+    source_node, late_node = (context.activity_node(ActivityRows(rows[soon])) for rows in (source, late))
+    return Edges.of(source_node, late_node, kind), cut_off
 
 
-def _last_ended_elsewhere(context: ConversionContext, late: Int64) -> tuple[Int64, int]:
+def _last_ended_elsewhere(context: ConversionContext, late: ActivityRows) -> tuple[ActivityRows, int]:
     """Returns, for each of the rows, the activity of another stream, launched before, that ended last before it
     started, -1 for none; and the number of rows whose search was cut off.
     """
@@ -56,4 +57,4 @@ def _last_ended_elsewhere(context: ConversionContext, late: Int64) -> tuple[Int6
         fits &= launched[candidate] < launched[late]
         source[fits] = candidate[fits]
         position = position - 1
-    return source, int(((source < 0) & (position >= 0)).sum())
+    return ActivityRows(source), int(((source < 0) & (position >= 0)).sum())

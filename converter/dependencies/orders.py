@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...schema.columns import Int64, is_group_start
+from ...schema.columns import ActivityRows, NodeNumbers, RowMap, is_group_start
 from ...schema.graph import DependencyKind
 from ..context import ConversionContext, Edges
 
@@ -12,30 +12,28 @@ def program_order(context: ConversionContext) -> Edges:
     thread = context.timeline.thread
     rows = np.arange(len(thread), dtype=np.int64)
     same = ~is_group_start(thread)[1:]
-    unrecorded = context.unrecorded_from + np.arange(len(context.unrecorded), dtype=np.int64)
+    unrecorded = context.unrecorded_node
     source = np.concatenate((rows[:-1][same], unrecorded[:-1]))
     target = np.concatenate((rows[1:][same], unrecorded[1:]))
-    return Edges.of(source, target, DependencyKind.PROGRAM_ORDER)
+    return Edges.of(NodeNumbers(source), NodeNumbers(target), DependencyKind.PROGRAM_ORDER)
 
 
 def stream_order(context: ConversionContext) -> Edges:
     """Returns an edge to each activity from the previous one on its (device, stream), even where the two overlap."""
     following = context.stream_next
-    rows = np.arange(len(following), dtype=np.int64)
+    rows = ActivityRows(np.arange(len(following), dtype=np.int64))
     return Edges.of(context.activity_node(rows), context.activity_node(following), DependencyKind.STREAM_ORDER)
 
 
 def launch(context: ConversionContext) -> Edges:
     """Returns an edge to each activity from its launching node; its `unrecorded host` node if no call is recorded."""
-    rows = np.arange(len(context.linked.activities), dtype=np.int64)
+    rows = ActivityRows(np.arange(len(context.linked.activities), dtype=np.int64))
     return Edges.of(launching_node(context), context.activity_node(rows), DependencyKind.LAUNCH)
 
 
-def launching_node(context: ConversionContext) -> Int64:
+def launching_node(context: ConversionContext) -> NodeNumbers:
     """Returns the host node at whose end each activity was launched."""
     call = context.linked.activities.call_row
-    node = np.full(len(call), -1, np.int64)
-    has_call = call >= 0
-    node[has_call] = context.timeline.launch_node[call[has_call]]
-    node[context.unrecorded] = context.unrecorded_from + np.arange(len(context.unrecorded))
+    node = RowMap(context.timeline.launch_node)[call]
+    node[context.unrecorded] = context.unrecorded_node
     return node

@@ -4,13 +4,15 @@ from bisect import bisect_right
 
 import numpy as np
 
-from ...schema.columns import Int64
+from ...schema.columns import ActivityRows, Int64
 from ...schema.linked import streams_of
 from ..context import ConversionContext
 
 
 class StreamClocks:
-    """For each stream, a clock (last ended position on every stream) from each activity that joined another stream on."""
+    """For each stream, a clock (last ended position on every stream) from each activity that joined
+    another stream on.
+    """
 
     def __init__(self, context: ConversionContext) -> None:
         activities, order = context.linked.activities, context.stream_sorted
@@ -23,7 +25,9 @@ class StreamClocks:
         self._at: list[list[int]] = [[] for _ in counts]
         self._clocks: list[list[Int64]] = [[] for _ in counts]
 
-    def not_implied(self, candidates: list[tuple[int, int]], known_edges: list[tuple[int, int]]) -> tuple[Int64, Int64]:
+    def not_implied(
+        self, candidates: list[tuple[int, int]], known_edges: list[tuple[int, int]]
+    ) -> tuple[ActivityRows, ActivityRows]:
         """Returns the sources and targets of the candidates that neither stream order, known edges nor earlier
         candidates imply.
 
@@ -33,7 +37,8 @@ class StreamClocks:
         # the latest writer first: it often implies the earlier ones
         edges.sort(key=lambda e: (self._start[e[1]], self._position[e[1]], not e[2], -self._start[e[0]]))
         kept = [(s, t) for s, t, is_known in edges if self._join(s, t) and not is_known]
-        return np.array([s for s, _ in kept], np.int64), np.array([t for _, t in kept], np.int64)
+        sources, targets = np.array(kept, np.int64).reshape(-1, 2).T
+        return ActivityRows(sources), ActivityRows(targets)
 
     def _clock(self, activity: int) -> Int64:
         stream = self._stream[activity]

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64, Tree
+from ...schema.columns import ActivityRows, Bool, Int64, NodeNumbers, OpRows, Tree
 from ...schema.graph import DependencyKind
 from ...schema.linked import Ops, streams_of
 from ...schema.traces import TENSOR, value_texts
@@ -28,7 +28,7 @@ MOST_RANGES = 64
 class Accesses(NamedTuple):
     """Columns of accesses: `op` reads or writes bytes [low, high) of a storage, without holes where `dense`."""
 
-    op: Int64
+    op: OpRows
     storage: Int64
     low: Int64
     high: Int64
@@ -38,7 +38,7 @@ class Accesses(NamedTuple):
     def where(self, chosen: Int64) -> "Accesses":
         """Returns the accesses at these rows."""
         op, storage, low, high = (column[chosen] for column in self[:4])
-        return Accesses(op, storage, low, high, self.written[chosen], self.dense[chosen])
+        return Accesses(OpRows(op), storage, low, high, self.written[chosen], self.dense[chosen])
 
 
 class Writer(NamedTuple):
@@ -53,7 +53,7 @@ def tensor_flow(context: ConversionContext) -> Edges:
     """Returns data dependencies across streams. Linear in ops and tensors, apart from sorts."""
     empty = np.empty(0, np.int64)
     if len(streams_of(context.linked.activities).device) < 2:
-        return Edges.of(empty, empty, DependencyKind.TENSOR_FLOW)
+        return Edges.of(NodeNumbers(empty), NodeNumbers(empty), DependencyKind.TENSOR_FLOW)
     tree = Tree.of(context.op_parent, context.linked.ops.start)
     first, last = _subtree_activities(context, tree)
     accesses = _between_streams(context, tree, _accesses(context, np.flatnonzero(first >= 0)), first, last)
@@ -72,18 +72,18 @@ def _launch_rank(context: ConversionContext) -> Int64:
     return rank
 
 
-def _subtree_activities(context: ConversionContext, tree: Tree) -> tuple[Int64, Int64]:
+def _subtree_activities(context: ConversionContext, tree: Tree) -> tuple[ActivityRows, ActivityRows]:
     """Returns the first and last activity launched by each op and the ops that it called, -1 for none."""
     rank = _launch_rank(context)
     by_rank = np.append(np.argsort(rank), -1)
-    owner = context.linked.activities.op_row
+    op_row = context.linked.activities.op_row
     count = len(context.linked.ops)
     first, last = np.full(count, len(rank), np.int64), np.full(count, -1, np.int64)
-    owned = owner >= 0
-    np.minimum.at(first, owner[owned], rank[owned])
-    np.maximum.at(last, owner[owned], rank[owned])
+    has_op = op_row >= 0
+    np.minimum.at(first, op_row[has_op], rank[has_op])
+    np.maximum.at(last, op_row[has_op], rank[has_op])
     # an op that launched nothing takes the last value: -1
-    return by_rank[tree.subtree_least(first)], by_rank[tree.subtree_largest(last)]
+    return ActivityRows(by_rank[tree.subtree_least(first)]), ActivityRows(by_rank[tree.subtree_largest(last)])
 
 
 def _accesses(context: ConversionContext, launching: Int64) -> Accesses:
@@ -97,9 +97,9 @@ def _accesses(context: ConversionContext, launching: Int64) -> Accesses:
     return Accesses(launching[row], storage, low, high, is_written, dense).where(np.argsort(row, kind="stable"))
 
 
-def _ranges(texts: Sequence[bytes]) -> Ranges:
+def _ranges(arguments: Sequence[bytes]) -> Ranges:
     """Returns the ranges of the device tensors in each text."""
-    ranges = named_ranges(texts)
+    ranges = named_ranges(arguments)
     return ranges.where(ranges.device != HOST)
 
 
@@ -123,7 +123,9 @@ def _arguments(inputs: bytes, positions: tuple[int, ...]) -> bytes:
     return b",".join([values[i] for i in positions if i < len(values)])
 
 
-def _between_streams(context: ConversionContext, tree: Tree, accesses: Accesses, first: Int64, last: Int64) -> Accesses:
+def _between_streams(
+    context: ConversionContext, tree: Tree, accesses: Accesses, first: ActivityRows, last: ActivityRows
+) -> Accesses:
     """Returns the accesses without those that a called op lists too, and without storages of a single stream, whose
     order implies all.
     """
@@ -157,7 +159,9 @@ def _strided(context: ConversionContext, accesses: Accesses) -> Accesses:
     return accesses._replace(high=high, dense=dense)
 
 
-def _flows(context: ConversionContext, accesses: Accesses, first: Int64, last: Int64) -> list[tuple[int, int]]:
+def _flows(
+    context: ConversionContext, accesses: Accesses, first: ActivityRows, last: ActivityRows
+) -> list[tuple[int, int]]:
     """Returns (writer, reader) activity pairs from one pass over the accesses in launch order; an op reads before it
     writes.
     """

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...schema.columns import Categorical, Int64
+from ...schema.columns import Categorical, Int64, NodeNumbers
 from ...schema.graph import DependencyKind
 from ...schema.linked import guessed
 from ..context import ConversionContext, Edges
@@ -11,7 +11,7 @@ from ..context import ConversionContext, Edges
 def event_wait(context: ConversionContext) -> Edges:
     """Returns an edge for each wait of a stream; those known from timing alone are marked inferred."""
     waits = context.linked.device_waits
-    kind = by_evidence(DependencyKind.EVENT_WAIT, waits.found)
+    kind = by_evidence(DependencyKind.EVENT_WAIT, waits.known_by)
     return Edges.of(context.activity_node(waits.source_row), context.activity_node(waits.target_row), kind)
 
 
@@ -20,8 +20,8 @@ def host_sync(context: ConversionContext) -> Edges:
     inferred.
     """
     waits = context.linked.host_waits
-    wait_node = context.timeline.sync_node[waits.call_row]
-    kind = by_evidence(DependencyKind.HOST_SYNC, waits.found)
+    wait_node = NodeNumbers(context.timeline.sync_node[waits.call_row])
+    kind = by_evidence(DependencyKind.HOST_SYNC, waits.known_by)
     return Edges.of(context.activity_node(waits.source_row), wait_node, kind)
 
 

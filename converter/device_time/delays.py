@@ -9,13 +9,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64, rows_of_each
+from ...schema.columns import ActivityRows, Bool, Int64, Intervals, NodeNumbers, covered_within, rows_of_each
 from ...schema.graph import Delay
 from ...schema.machine import LAUNCHES, LONGEST
 from ..context import ConversionContext
-from ..edit import covered_until
 from .concurrency_limit import ConcurrencyLimit
-from .device_time import DeviceTime
+from .start_timing import StartTiming
 
 
 @dataclass(slots=True)
@@ -26,8 +25,8 @@ class Delays:
     `by_launch` is whether a launch, not the device, released the activity; `cause` is a Delay.
     """
 
-    activity: Int64
-    after: Int64
+    activity: ActivityRows
+    after: NodeNumbers
     start: Int64
     length: Int64
     by_launch: Bool
@@ -41,57 +40,58 @@ class Delays:
         return Delays(*(getattr(self, column)[:0] for column in Delays.__slots__))
 
 
-def delays(context: ConversionContext, time: DeviceTime, limit: ConcurrencyLimit) -> Delays:
+def find_delays(context: ConversionContext, timing: StartTiming, limit: ConcurrencyLimit) -> Delays:
     """Returns the delays of a run, in the order in which their activities began.
 
     A delay by the start of recording lasts from the trace's start on. O(n log n).
     """
-    late = _in_time(context, time.delay > 0)
-    cause = _causes(context, time, limit, late)
-    backlog_until = _backlog_until(context, time, late, cause)
+    late = _in_time(context, timing.delay > 0)
+    cause = _causes(context, timing, limit, late)
+    backlog_until = _backlog_until(context, timing, late, cause)
     # in a part of a trace an activity may have waited for a backlog, and after its launch for something else as well
-    separate = (backlog_until[late] < 0) | (time.by_launch[late] & (context.backlog_until is not None))
+    separate = (backlog_until[late] < 0) | (timing.by_launch[late] & (context.backlog_until is not None))
     row, cause = late[separate], cause[separate]
     behind = _in_time(context, backlog_until >= 0)
     none = np.full(len(behind), -1, np.int64)
-    recording = np.full(len(behind), int(Delay.START_OF_RECORDING), np.int64)
+    start_of_recording = np.full(len(behind), int(Delay.START_OF_RECORDING), np.int64)
     from_start = np.full(len(behind), context.start_of_trace, np.int64)
     return Delays(
-        activity=np.concatenate((row, behind)),
-        after=np.concatenate((time.after[row], none)),
-        start=np.concatenate((_ready(context, time)[row], from_start)),
-        length=np.concatenate((time.delay[row], backlog_until[behind] - from_start)),
-        by_launch=np.concatenate((time.by_launch[row], np.zeros(len(behind), np.bool_))),
-        cause=np.concatenate((cause, recording)),
+        activity=ActivityRows(np.concatenate((row, behind))),
+        after=NodeNumbers(np.concatenate((timing.after[row], none))),
+        start=np.concatenate((_ready(context, timing)[row], from_start)),
+        length=np.concatenate((timing.delay[row], backlog_until[behind] - from_start)),
+        by_launch=np.concatenate((timing.by_launch[row], np.zeros(len(behind), np.bool_))),
+        cause=np.concatenate((cause, start_of_recording)),
     )
 
 
-def _in_time(context: ConversionContext, chosen: Bool) -> Int64:
+def _in_time(context: ConversionContext, chosen: Bool) -> ActivityRows:
     """Sorts the chosen activities by their start, so that the order of the file does not number delays."""
     rows = np.flatnonzero(chosen)
-    return rows[np.argsort(context.linked.activities.start[rows], kind="stable")].astype(np.int64)
+    return ActivityRows(rows[np.argsort(context.linked.activities.start[rows], kind="stable")].astype(np.int64))
 
 
-def _ready(context: ConversionContext, time: DeviceTime) -> Int64:
+def _ready(context: ConversionContext, timing: StartTiming) -> Int64:
     """Returns when each activity was released."""
-    return context.linked.activities.start - np.where(time.by_launch, time.latency, time.gap) - time.delay
+    return context.linked.activities.start - np.where(timing.by_launch, timing.latency, timing.gap) - timing.delay
 
 
-def _causes(context: ConversionContext, time: DeviceTime, limit: ConcurrencyLimit, late: Int64) -> Int64:
+def _causes(context: ConversionContext, timing: StartTiming, limit: ConcurrencyLimit, late: ActivityRows) -> Int64:
     """Returns the cause of each delay as far as the trace shows one, apart from the start of recording."""
-    activities, delay = context.linked.activities, time.delay[late]
-    usual = np.where(time.by_launch, time.latency, time.gap)[late]
-    busy, lost = _busy(context, _ready(context, time)[late], delay, activities.device[late]), _lost_launches(context)
+    activities, delay = context.linked.activities, timing.delay[late]
+    expected_ns = np.where(timing.by_launch, timing.latency, timing.gap)[late]
+    ready, lost = _ready(context, timing)[late], _lost_launches(context)
+    busy = _busy(context, Intervals(ready, ready + delay), activities.device[late])
     cause = np.full(len(late), int(Delay.UNEXPLAINED), np.int64)
-    cause[(busy >= delay - usual) | limit.waited_for_slot[late]] = Delay.CONTENTION
+    cause[(busy >= delay - expected_ns) | limit.waited_for_slot[late]] = Delay.CONTENTION
     cause[_launched_between(context, late, lost)] = Delay.LOST_RECORDS
     if len(lost) or (activities.call_row < 0).any():
         # in a trace that lacks records, nothing recorded ran while this was ready
-        cause[(busy <= usual) & (delay > LONGEST)] = Delay.LOST_RECORDS
+        cause[(busy <= expected_ns) & (delay > LONGEST)] = Delay.LOST_RECORDS
     return cause
 
 
-def _backlog_until(context: ConversionContext, time: DeviceTime, late: Int64, cause: Int64) -> Int64:
+def _backlog_until(context: ConversionContext, timing: StartTiming, late: ActivityRows, cause: Int64) -> Int64:
     """Returns until when work from before the trace delayed each activity, -1 for not at all.
 
     A part of a trace knows its backlog. In a whole trace a stream is taken to have had one if its first activity was
@@ -99,22 +99,21 @@ def _backlog_until(context: ConversionContext, time: DeviceTime, late: Int64, ca
     """
     activities = context.linked.activities
     if context.backlog_until is not None:
-        extra = np.where(~time.by_launch, time.delay, 0)
+        extra = np.where(~timing.by_launch, timing.delay, 0)
         return np.where(context.backlog_until >= 0, context.backlog_until + extra, -1)
     first = late[(context.stream_previous[late] < 0) & (cause != Delay.CONTENTION)]
-    first = first[_ready(context, time)[first] - context.start_of_trace <= time.delay[first]]
+    first = first[_ready(context, timing)[first] - context.start_of_trace <= timing.delay[first]]
     until = np.full(len(activities), -1, np.int64)
     until[first] = activities.start[first]
     return until
 
 
-def _busy(context: ConversionContext, start: Int64, length: Int64, device: Int64) -> Int64:
-    """Returns for how many ns of each span (`start`, `length`, `device`) anything ran on its device."""
-    activities, busy = context.linked.activities, np.zeros(len(start), np.int64)
-    ran_on, until = rows_of_each(activities.device), start + length
-    for number, spans in rows_of_each(device).items():
-        ran = (activities.start[ran_on[number]], activities.end[ran_on[number]])
-        busy[spans] = covered_until(until[spans], *ran) - covered_until(start[spans], *ran)
+def _busy(context: ConversionContext, spans: Intervals, device: Int64) -> Int64:
+    """Returns for how many ns of each span anything ran on its device."""
+    activities, busy = context.linked.activities, np.zeros(len(device), np.int64)
+    ran, ran_on = Intervals(activities.start, activities.end), rows_of_each(activities.device)
+    for number, rows in rows_of_each(device).items():
+        busy[rows] = covered_within(spans.take(rows), ran.take(ran_on[number]))
     return busy
 
 
@@ -128,7 +127,7 @@ def _lost_launches(context: ConversionContext) -> Int64:
     return np.sort(calls.start[(share >= LAUNCHES)[calls.name.codes] & ~launched])
 
 
-def _launched_between(context: ConversionContext, rows: Int64, lost: Int64) -> Bool:
+def _launched_between(context: ConversionContext, rows: ActivityRows, lost: Int64) -> Bool:
     """Returns the activities for which a `lost` launch lies between their launch and that of the previous activity of
     their stream.
     """

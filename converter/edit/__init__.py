@@ -1,4 +1,6 @@
-"""Changes to the nodes and edges of a graph: order, lanes, removal of nodes that keeps what depended on them in order."""
+"""Changes to the nodes and edges of a graph: order, lanes, removal of nodes that keeps what depended on
+them in order.
+"""
 
 from .circles import order_through_circles as order_through_circles
 from .device_only import COMMUNICATION as COMMUNICATION, SILENT as SILENT, without_host as without_host
@@ -16,4 +18,4 @@ from .rewiring import (
     take_rows as take_rows,
     used as used,
 )
-from .uncovered_time import covered_until as covered_until, uncovered as uncovered
+from .uncovered_time import uncovered as uncovered

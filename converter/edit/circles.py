@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64
+from ...schema.columns import Bool, Int64, NodeNumbers
 from ...schema.graph import DependencyKind
 from ..context import Edges
 from .order import order_without_circles
@@ -21,7 +21,7 @@ READY, SURELY_READY, STUCK = range(3)
 class Ordered(NamedTuple):
     """All nodes in an order, and which edges point backward in it, as they are part of a circle."""
 
-    order: Int64
+    order: NodeNumbers
     backward: Bool
 
 
@@ -32,7 +32,7 @@ def order_through_circles(start: Int64, edges: Edges) -> Ordered:
     order = order_without_circles(start, edges)
     if len(order) == len(start):
         return Ordered(order, np.zeros(len(edges.source), np.bool_))
-    order = _by_readiness(start, edges)
+    order = NodeNumbers(_by_readiness(start, edges))
     position = np.empty(len(order), np.int64)
     position[order] = np.arange(len(order))
     return Ordered(order, position[edges.source] >= position[edges.target])

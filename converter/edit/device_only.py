@@ -47,7 +47,7 @@ def without_host(graph: ExecutionGraph) -> ExecutionGraph:
     return _delayed(device, int(graph.start_ns[graph.type != NodeType.METADATA].min()))
 
 
-def _through_host(edges: Edges, kept: Bool, lane: Int64) -> tuple[Int64, Int64]:
+def _through_host(edges: Edges, kept: Bool, lane: Int64) -> tuple[NodeNumbers, NodeNumbers]:
     """Returns (source, target) rows of kept nodes that are ordered only by paths through removed nodes, without implied
     pairs.
     """
@@ -62,23 +62,23 @@ def _through_host(edges: Edges, kept: Bool, lane: Int64) -> tuple[Int64, Int64]:
         for source in _not_implied(clocks, group)
     ]
     rows = np.array(pairs, np.int64).reshape(-1, 2)
-    return rows[:, 0], rows[:, 1]
+    return NodeNumbers(rows[:, 0]), NodeNumbers(rows[:, 1])
 
 
 def _not_implied(clocks: list[Clock], sources: Iterable[tuple[int, int, bool]]) -> Iterator[int]:
     """Yields the last rows of lanes that removed sources (target, row, is kept) know to have ended, without those that
     kept sources imply.
     """
-    known = needed = (-1,) * len(clocks[0])
+    implied = required = (-1,) * len(clocks[0])
     for _, source, is_kept in sources:
         if is_kept:
-            known = joined(known, clocks[source])
+            implied = joined(implied, clocks[source])
         else:
-            needed = joined(needed, clocks[source])
+            required = joined(required, clocks[source])
     # the latest row first, as it often follows the others
-    for row, lane in sorted(((row, lane) for lane, row in enumerate(needed)), reverse=True):
-        if row > known[lane]:
-            known = joined(known, clocks[row])
+    for row, lane in sorted(((row, lane) for lane, row in enumerate(required)), reverse=True):
+        if row > implied[lane]:
+            implied = joined(implied, clocks[row])
             yield row
 
 

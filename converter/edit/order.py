@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ...schema.columns import Categorical, Int64, is_group_start
+from ...schema.columns import Categorical, Int64, NodeNumbers, is_group_start
 from ...schema.errors import DataError
 from ..context import Edges
 
@@ -20,10 +20,10 @@ def deduplicated(edges: Edges, count: int) -> Edges:
     key = key[order]
     first = np.flatnonzero(is_group_start(key))
     kind = np.bitwise_or.reduceat(edges.kind[order], first) if len(first) else edges.kind
-    return Edges(key[first] % count, key[first] // count, kind)
+    return Edges(NodeNumbers(key[first] % count), NodeNumbers(key[first] // count), kind)
 
 
-def topological_order(start: Int64, edges: Edges, names: Callable[[], Categorical] | None = None) -> Int64:
+def topological_order(start: Int64, edges: Edges, names: Callable[[], Categorical] | None = None) -> NodeNumbers:
     """Returns node numbers in an order in which every edge points forward, by start time as far as that allows.
 
     Equal times, frequent in whole-µs traces, are settled in a few vectorised rounds, and by a heap if these do not
@@ -37,10 +37,10 @@ def topological_order(start: Int64, edges: Edges, names: Callable[[], Categorica
     return order
 
 
-def order_without_circles(start: Int64, edges: Edges) -> Int64:
+def order_without_circles(start: Int64, edges: Edges) -> NodeNumbers:
     """Returns the same order, without the nodes on a cycle or behind one."""
     order = _settle_ties(start, edges)
-    return _by_heap(start, edges) if order is None else order
+    return NodeNumbers(_by_heap(start, edges) if order is None else order)
 
 
 def _settle_ties(start: Int64, edges: Edges) -> Int64 | None:
@@ -77,16 +77,16 @@ def _by_heap(start: Int64, edges: Edges) -> Int64:
     return np.array(order, np.int64)
 
 
-def _cycle(edges: Edges, ordered: Int64, names: Callable[[], Categorical] | None) -> str:
+def _cycle(edges: Edges, ordered: NodeNumbers, names: Callable[[], Categorical] | None) -> str:
     import networkx as nx  # needed for a cycle only, and slow to load
 
     inside = ~np.isin(edges.source, ordered) & ~np.isin(edges.target, ordered)
     graph: nx.DiGraph[int] = nx.DiGraph(zip(edges.source[inside].tolist(), edges.target[inside].tolist(), strict=True))
     nodes = [source for source, _ in nx.find_cycle(graph)]
-    texts = names() if names is not None else None
-    shown = [str(node) if texts is None else f"{node} ({texts[node]})" for node in [*nodes, nodes[0]]]
-    hidden = len(shown) - NODES_SHOWN
-    return " -> ".join([*shown[:NODES_SHOWN], f"and {hidden} more"] if hidden > 0 else shown)
+    node_names = names() if names is not None else None
+    labels = [str(node) if node_names is None else f"{node} ({node_names[node]})" for node in [*nodes, nodes[0]]]
+    hidden = len(labels) - NODES_SHOWN
+    return " -> ".join([*labels[:NODES_SHOWN], f"and {hidden} more"] if hidden > 0 else labels)
 
 
 def check(edges: Edges, control: Edges, count: int) -> None:

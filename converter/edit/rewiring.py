@@ -15,7 +15,7 @@ from ..context import Edges
 from .order import check, deduplicated, topological_order
 
 AT_ONCE = 1 << 13
-NO_EDGES = Edges(*np.empty((3, 0), np.int64))
+NO_EDGES = Edges(NodeNumbers(np.empty(0, np.int64)), NodeNumbers(np.empty(0, np.int64)), np.empty(0, np.int64))
 
 
 def data_edges(graph: ExecutionGraph) -> Edges:
@@ -29,16 +29,19 @@ def data_edges(graph: ExecutionGraph) -> Edges:
 def control_edges(graph: ExecutionGraph) -> Edges:
     """Returns the control dependencies as edges between rows; their kind is 0. Raises as `data_edges`."""
     ids = graph.ctrl_deps.values
-    edges = Edges(graph.rows_of(NodeIds(ids)), graph.ctrl_deps.rows(), np.zeros(len(ids), np.int64))
+    target = NodeNumbers(graph.ctrl_deps.rows())
+    edges = Edges(graph.rows_of(NodeIds(ids)), target, np.zeros(len(ids), np.int64))
     return _sound(graph, graph.ctrl_deps, edges)
 
 
 def recorded_edges(graph: ExecutionGraph) -> Edges:
-    """Returns the data dependencies as the file has them, sorted by target; the source is -1 where the graph lacks it."""
+    """Returns the data dependencies as the file has them, sorted by target; the source is -1 where the
+    graph lacks it.
+    """
     kinds, dependencies = graph.attributes.get("data_dep_kinds"), graph.data_deps
     parallel = isinstance(kinds, Ragged) and np.array_equal(kinds.starts, dependencies.starts)
     kind = kinds.values if isinstance(kinds, Ragged) and parallel else np.zeros(len(dependencies.values), np.int64)
-    return Edges(graph.rows_of(NodeIds(dependencies.values)), dependencies.rows(), kind)
+    return Edges(graph.rows_of(NodeIds(dependencies.values)), NodeNumbers(dependencies.rows()), kind)
 
 
 def _sound(graph: ExecutionGraph, dependencies: Ragged, edges: Edges) -> Edges:
@@ -56,14 +59,13 @@ def spliced(edges: Edges, removed: Bool) -> Edges:
     into = Ragged.grouped(edges.target, np.arange(len(edges.target)), len(removed))
     done, open_ends = [], edges.where(~removed[edges.target])
     while len(open_ends.source):
-        through = removed[open_ends.source]
-        done.append(open_ends.where(~through))
-        before, after = open_ends.where(through), into.lengths()[open_ends.source[through]]
+        is_removed = removed[open_ends.source]
+        done.append(open_ends.where(~is_removed))
+        before, after = open_ends.where(is_removed), into.lengths()[open_ends.source[is_removed]]
         bypass_rows = take_rows(into, before.source).values
         bypassed = np.repeat(np.arange(len(before.source)), after)
-        bypass = Edges(
-            edges.source[bypass_rows], before.target[bypassed], edges.kind[bypass_rows] | before.kind[bypassed]
-        )
+        bypass = edges.where(bypass_rows)
+        bypass = bypass._replace(target=NodeNumbers(before.target[bypassed]), kind=bypass.kind | before.kind[bypassed])
         open_ends = deduplicated(bypass, len(removed))
     return deduplicated(Edges.joined([NO_EDGES, *done]), len(removed))
 
@@ -74,7 +76,7 @@ def edited_graph(graph: ExecutionGraph, kept: NodeNumbers, data: Edges, control:
     If an edge points backward in that order, nodes are ordered by their measured starts. Raises DataError, naming the
     nodes, where the edges form a cycle.
     """
-    new_row = np.full(len(graph), -1, np.int64)
+    new_row = NodeNumbers(np.full(len(graph), -1, np.int64))
     new_row[kept] = np.arange(len(kept))
     all_edges = _moved(Edges.joined([data, control]), new_row)
     if not np.all(all_edges.source < all_edges.target):
@@ -91,7 +93,7 @@ def edited_graph(graph: ExecutionGraph, kept: NodeNumbers, data: Edges, control:
     )
 
 
-def _moved(edges: Edges, new_row: Int64) -> Edges:
+def _moved(edges: Edges, new_row: NodeNumbers) -> Edges:
     """Returns the edges between new rows, sorted by target, then source."""
     moved = edges.renumbered(new_row)
     return moved.where(np.lexsort((moved.source, moved.target)))

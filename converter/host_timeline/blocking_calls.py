@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Int64
+from ...schema.columns import ABSENT, CallRows, Int64
 from ...schema.linked import LinkedTrace
 from ...schema.traces import NEVER
 
@@ -18,7 +18,7 @@ class Blocking:
     again.
     """
 
-    call: Int64
+    call: CallRows
     since: Int64
     until: Int64
     end: Int64
@@ -38,4 +38,4 @@ def blocking_calls(linked: LinkedTrace, submit_ns: Int64) -> Blocking:
     end = np.maximum(calls.end[call], since)
     until = np.clip(awaited, since, end)
     # after waiting for room in a queue, a launch is work of its op again
-    return Blocking(call, since, until, np.where(since < submitted, until, end))
+    return Blocking(CallRows(call), since, until, np.where(since < submitted, until, end))

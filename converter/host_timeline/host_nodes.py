@@ -4,10 +4,23 @@ An op from 0 to 9 whose call launches at 4 becomes a slice from 0 to 4, which la
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Bool, Int64, Table, innermost, is_group_start, places
+from ...schema.columns import (
+    ABSENT,
+    Bool,
+    CallRows,
+    Int64,
+    NestedIntervals,
+    OpRows,
+    Table,
+    ThreadIntervals,
+    group_searchsorted,
+    is_covered,
+    is_group_start,
+)
 from ...schema.linked import LinkedTrace
 from ...schema.traces import FOREVER, NEVER
 from .blocking_calls import Blocking
@@ -27,7 +40,7 @@ class HostNodes(Table):
     order_ns: Int64
     is_wait: Bool
     span: Int64
-    call: Int64
+    call: CallRows
 
     def __len__(self) -> int:
         return len(self.start)
@@ -39,7 +52,10 @@ class HostNodes(Table):
     @staticmethod
     def joined(parts: "list[HostNodes]") -> "HostNodes":
         """Returns the nodes of all parts, one part after the other."""
-        return HostNodes(*(np.concatenate([getattr(part, name) for part in parts]) for name in HostNodes.__slots__))
+        columns: dict[str, Any] = {
+            name: np.concatenate([getattr(part, name) for part in parts]) for name in HostNodes.__slots__
+        }
+        return HostNodes(**columns)
 
 
 def host_nodes(linked: LinkedTrace, spans: HostSpans, submit_ns: Int64, blocking: Blocking) -> HostNodes:
@@ -59,18 +75,19 @@ def _work(linked: LinkedTrace, spans: HostSpans, submit_ns: Int64, blocking: Blo
     """Returns the slices between neighbouring cuts of a thread, without those in which it waited."""
     calls, handoffs = linked.calls, linked.handoffs
     thread, time = _cuts(linked, spans, submit_ns, blocking)
-    waited = _covered(thread, time, calls.thread[blocking.call], blocking.since, blocking.end)
     idle = handoffs.waiting_since != ABSENT
-    waited |= _covered(
-        thread, time, handoffs.target_thread[idle], handoffs.waiting_since[idle], handoffs.target_time[idle]
-    )
+    waits = ThreadIntervals(calls.thread[blocking.call], blocking.since, blocking.end)
+    idle_times = (handoffs.target_thread, handoffs.waiting_since, handoffs.target_time)
+    waited = is_covered(thread, time, waits)
+    waited |= is_covered(thread, time, ThreadIntervals(*(column[idle] for column in idle_times)))
     is_last = is_group_start(thread)[1:]
     row = np.flatnonzero(~is_last & ~waited[:-1])
     thread, start, end = thread[row], time[row], time[row + 1]
-    span = innermost(thread, start, end, spans.thread, spans.start, spans.end, spans.parent)
+    nested = NestedIntervals(ThreadIntervals(spans.thread, spans.start, spans.end), spans.parent)
+    span = nested.innermost(ThreadIntervals(thread, start, end))
     none = np.full(len(row), -1, np.int64)
     first, last = _extent(thread, spans, linked)
-    nodes = HostNodes(thread, start, end, start, np.zeros(len(row), np.bool_), span, none)
+    nodes = HostNodes(thread, start, end, start, np.zeros(len(row), np.bool_), span, CallRows(none))
     return nodes.take((start >= first) & (end <= last))
 
 
@@ -94,16 +111,8 @@ def _cuts(linked: LinkedTrace, spans: HostSpans, submit_ns: Int64, blocking: Blo
     thread, time = (np.concatenate(columns) for columns in zip(*cuts, strict=True))
     order = np.lexsort((time, thread))
     thread, time = thread[order], time[order]
-    distinct = is_group_start(thread, time)
-    return thread[distinct], time[distinct]
-
-
-def _covered(thread: Int64, time: Int64, of_thread: Int64, since: Int64, until: Int64) -> Bool:
-    """Returns which of the sorted (thread, time) cuts begin a slice inside one of the spans, whose ends are all cuts."""
-    change = np.zeros(len(time) + 1, np.int64)
-    np.add.at(change, places(thread, time, of_thread, since), 1)
-    np.add.at(change, places(thread, time, of_thread, until), -1)
-    return np.cumsum(change)[: len(time)] > 0
+    is_first = is_group_start(thread, time)
+    return thread[is_first], time[is_first]
 
 
 def _extent(thread: Int64, spans: HostSpans, linked: LinkedTrace) -> tuple[Int64, Int64]:
@@ -133,14 +142,15 @@ def _zero_length_launches(linked: LinkedTrace, spans: HostSpans, submit_ns: Int6
     launch = np.flatnonzero(submit_ns != ABSENT)
     if len(work):
         order = np.lexsort((work.end, work.thread))
-        position = places(work.thread[order], work.end[order], calls.thread[launch], submit_ns[launch])
+        position = group_searchsorted(work.thread[order], work.end[order], calls.thread[launch], submit_ns[launch])
         before = order[np.minimum(position, len(order) - 1)]
         ends_there = (work.thread[before] == calls.thread[launch]) & (work.end[before] == submit_ns[launch])
         ends_there &= work.span[before] == spans.of_call[launch]
         work.call[before[ends_there]] = launch[ends_there]
         launch = launch[~ends_there]
     time, is_wait = submit_ns[launch], np.zeros(len(launch), np.bool_)
-    return HostNodes(calls.thread[launch], time, time, calls.start[launch], is_wait, spans.of_call[launch], launch)
+    own_span = spans.of_call[launch]
+    return HostNodes(calls.thread[launch], time, time, calls.start[launch], is_wait, own_span, CallRows(launch))
 
 
 def _instant_communications(linked: LinkedTrace, spans: HostSpans, work: HostNodes) -> HostNodes:
@@ -149,10 +159,10 @@ def _instant_communications(linked: LinkedTrace, spans: HostSpans, work: HostNod
     has_stretch[work.span[work.span >= 0]] = True
     span = np.flatnonzero(communicate(linked, spans.op_row) & ~has_stretch)
     start, none = spans.start[span], np.full(len(span), -1, np.int64)
-    return HostNodes(spans.thread[span], start, start, start, np.zeros(len(span), np.bool_), span, none)
+    return HostNodes(spans.thread[span], start, start, start, np.zeros(len(span), np.bool_), span, CallRows(none))
 
 
-def communicate(linked: LinkedTrace, op_row: Int64) -> Bool:
+def communicate(linked: LinkedTrace, op_row: OpRows) -> Bool:
     """Says which of the ops, -1 for none, communicate."""
     communicates: Bool = np.append(linked.ops.communication_row, -1)[op_row] >= 0
     return communicates
@@ -178,4 +188,4 @@ def _beginnings(nodes: HostNodes, blocking: Blocking) -> HostNodes:
     first = first[nodes.is_wait[first]]
     since = blocking.since[np.searchsorted(blocking.call, nodes.call[first])]
     none = np.full(len(first), -1, np.int64)
-    return HostNodes(nodes.thread[first], since, since, since, np.zeros(len(first), np.bool_), none, none)
+    return HostNodes(nodes.thread[first], since, since, since, np.zeros(len(first), np.bool_), none, CallRows(none))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Int64, Table, nest
+from ...schema.columns import ABSENT, CallRows, Int64, OpRows, Table, ThreadIntervals, nest
 from ...schema.linked import LinkedTrace
 from ...schema.traces import are_step_marks
 
@@ -23,8 +23,8 @@ class HostSpans(Table):
     start: Int64
     end: Int64
     parent: Int64
-    op_row: Int64
-    call_row: Int64
+    op_row: OpRows
+    call_row: CallRows
     of_op: Int64
     of_call: Int64
 
@@ -39,7 +39,7 @@ def host_spans(linked: LinkedTrace) -> HostSpans:
     thread = np.concatenate((ops.thread[op], calls.thread[call]))
     start = np.concatenate((ops.start[op], calls.start[call]))
     end = np.concatenate((ops.end[op], calls.end[call]))
-    nesting = nest(thread, start, end)
+    nesting = nest(ThreadIntervals(thread, start, end))
     of_op, of_call = _none(len(ops)), _none(len(calls))
     of_op[op], of_call[call] = np.arange(len(op)), len(op) + np.arange(len(call))
     return HostSpans(
@@ -48,8 +48,8 @@ def host_spans(linked: LinkedTrace) -> HostSpans:
         # an op that ran when recording ended is cut there; a call in it may have been recorded to its end
         end=np.concatenate((nesting.end[: len(op)], end[len(op) :])),
         parent=nesting.parent,
-        op_row=np.concatenate((op, _none(len(call)))),
-        call_row=np.concatenate((_none(len(op)), call)),
+        op_row=OpRows(np.concatenate((op, _none(len(call))))),
+        call_row=CallRows(np.concatenate((_none(len(op)), call))),
         of_op=of_op,
         of_call=np.where(calls.op_row >= 0, np.append(of_op, -1)[calls.op_row], of_call),
     )

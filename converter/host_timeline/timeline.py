@@ -8,13 +8,26 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Bool, Categorical, Int64, Table, asof_backward, asof_forward, places
+from ...schema.columns import (
+    ABSENT,
+    Bool,
+    CallRows,
+    Categorical,
+    Int64,
+    NodeNumbers,
+    OpRows,
+    RowMap,
+    Table,
+    asof_backward,
+    asof_forward,
+    group_searchsorted,
+)
 from ...schema.linked import LinkedTrace
 from .blocking_calls import blocking_calls
 from .host_nodes import HostNodes, communicate, host_nodes
 from .host_spans import HostSpans, host_spans
-from .launch_moments import submit_times
 from .short_slices import fold_short_slices
+from .submit_times import submit_times
 
 IDLE = "host idle"
 
@@ -33,12 +46,12 @@ class Timeline(Table):
     thread: Int64
     start: Int64
     end: Int64
-    op_row: Int64
-    call_row: Int64
-    launch_node: Int64
-    sync_node: Int64
-    handoff_source_node: Int64
-    handoff_target_node: Int64
+    op_row: OpRows
+    call_row: CallRows
+    launch_node: NodeNumbers
+    sync_node: NodeNumbers
+    handoff_source_node: NodeNumbers
+    handoff_target_node: NodeNumbers
     folded: int
     zero_length: int
 
@@ -52,27 +65,28 @@ def slice_host(linked: LinkedTrace, shortest_ns: int) -> Timeline:
     submit_ns = submit_times(linked)
     spans = host_spans(linked)
     unfolded = host_nodes(linked, spans, submit_ns, blocking_calls(linked, submit_ns))
-    # the span -1 takes the last value: -1
-    op_rows, call_rows = np.append(spans.op_row, -1), np.append(spans.call_row, -1)
+    op_rows = RowMap(spans.op_row)
     nodes = fold_short_slices(unfolded, handoffs, shortest_ns, _communicating(linked, unfolded, op_rows[unfolded.span]))
-    op, call = op_rows[nodes.span], call_rows[nodes.span]
+    call = RowMap(spans.call_row)[nodes.span]
+    source_node = asof_backward(nodes.thread, nodes.end, handoffs.source_thread, handoffs.source_time)
+    target_node = asof_forward(nodes.thread, nodes.start, handoffs.target_thread, handoffs.target_time)
     return Timeline(
         is_wait=nodes.is_wait,
         thread=nodes.thread,
         start=nodes.start,
         end=nodes.end,
-        op_row=op,
-        call_row=np.where(nodes.is_wait, nodes.call, call),
-        launch_node=_launchers(linked, nodes, spans, submit_ns),
+        op_row=op_rows[nodes.span],
+        call_row=CallRows(np.where(nodes.is_wait, nodes.call, call)),
+        launch_node=_launch_nodes(linked, nodes, spans, submit_ns),
         sync_node=_node_of_call(nodes, nodes.is_wait, len(linked.calls)),
-        handoff_source_node=asof_backward(nodes.thread, nodes.end, handoffs.source_thread, handoffs.source_time),
-        handoff_target_node=asof_forward(nodes.thread, nodes.start, handoffs.target_thread, handoffs.target_time),
+        handoff_source_node=NodeNumbers(source_node),
+        handoff_target_node=NodeNumbers(target_node),
         folded=len(unfolded) - len(nodes),
         zero_length=int(((ops.start == ops.end) & (ops.start != ABSENT)).sum()),
     )
 
 
-def _communicating(linked: LinkedTrace, nodes: HostNodes, op_row: Int64) -> Bool:
+def _communicating(linked: LinkedTrace, nodes: HostNodes, op_row: OpRows) -> Bool:
     """Marks the longest node of each op that communicates."""
     row = np.flatnonzero(communicate(linked, op_row))
     row = row[np.lexsort((nodes.end[row] - nodes.start[row], op_row[row]))]
@@ -81,25 +95,27 @@ def _communicating(linked: LinkedTrace, nodes: HostNodes, op_row: Int64) -> Bool
     return longest
 
 
-def _node_of_call(nodes: HostNodes, chosen: Bool, calls: int) -> Int64:
+def _node_of_call(nodes: HostNodes, chosen: Bool, calls: int) -> NodeNumbers:
     """Returns the chosen node of each call, -1 for none."""
     node = np.full(calls, -1, np.int64)
     node[nodes.call[chosen]] = np.flatnonzero(chosen)
-    return node
+    return NodeNumbers(node)
 
 
-def _launchers(linked: LinkedTrace, nodes: HostNodes, spans: HostSpans, submit_ns: Int64) -> Int64:
+def _launch_nodes(linked: LinkedTrace, nodes: HostNodes, spans: HostSpans, submit_ns: Int64) -> NodeNumbers:
     """Returns the node that launches for each call, -1 for calls that launch nothing."""
-    launcher = _node_of_call(nodes, (nodes.call >= 0) & ~nodes.is_wait, len(linked.calls))
+    launch_node = _node_of_call(nodes, (nodes.call >= 0) & ~nodes.is_wait, len(linked.calls))
     # calls of one op with the same submit time share a slice
-    sharing = np.flatnonzero((submit_ns != ABSENT) & (launcher < 0))
+    sharing = np.flatnonzero((submit_ns != ABSENT) & (launch_node < 0))
     if len(sharing):
         order = np.lexsort((nodes.end, nodes.thread))
         shared_ns = submit_ns[sharing]
-        first_positions = places(nodes.thread[order], nodes.end[order], linked.calls.thread[sharing], shared_ns)
+        first_positions = group_searchsorted(
+            nodes.thread[order], nodes.end[order], linked.calls.thread[sharing], shared_ns
+        )
         for call, first, time in zip(sharing.tolist(), first_positions.tolist(), shared_ns.tolist(), strict=True):
-            launcher[call] = _slice_ending_at(time, nodes, order, first, int(spans.of_call[call]))
-    return launcher
+            launch_node[call] = _slice_ending_at(time, nodes, order, first, int(spans.of_call[call]))
+    return launch_node
 
 
 def _slice_ending_at(time: int, nodes: HostNodes, order: Int64, first: int, span: int) -> int:

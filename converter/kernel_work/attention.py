@@ -1,4 +1,6 @@
-"""Attention of queries to keys and values: flash, memory-efficient, cuDNN and overridden kernels, forward and backward."""
+"""Attention of queries to keys and values: flash, memory-efficient, cuDNN and overridden kernels, forward
+and backward.
+"""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -8,9 +10,11 @@ from .recorded_op import RecordedOp, Tensor, Unknown
 
 FAMILY = Family(
     "attention",
-    "2 (q + v) of each head and pair of a query with a key, q and v their widths; backward 2 (3 q + 2 v), the scores once more"
+    "2 (q + v) of each head and pair of a query with a key, q and v their widths; backward 2 (3 q + 2 "
+    "v), the scores once more"
     " included; of a causal one the pairs up to the diagonal alone, softmax and dropout are not counted",
-    "`sdpa_flop_count`, `sdpa_backward_flop_count` of torch.utils.flop_counter, which count all pairs of a causal one, too",
+    "`sdpa_flop_count`, `sdpa_backward_flop_count` of torch.utils.flop_counter, which count all pairs "
+    "of a causal one, too",
 )
 TOP, BOTTOM = "upper left", "lower right"
 """The corner from which the diagonal of a causal mask starts, if the numbers of queries and keys differ."""

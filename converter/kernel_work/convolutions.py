@@ -9,8 +9,8 @@ from .recorded_op import RecordedOp, Tensor, Unknown
 Shape = tuple[int, ...]
 FAMILY = Family(
     "convolution",
-    "2 x the weight's elements x batch x places of the result, transposed of the input; the weight's gradient"
-    " 2 x batch x channels in x channels out x places of both, whatever the groups; padding counts, the bias does not",
+    "2 x the weight's elements x batch x positions of the result, transposed of the input; the weight's gradient"
+    " 2 x batch x channels in x channels out x positions of both, whatever the groups; padding counts, the bias does not",
     "`conv_flop_count`, `conv_backward_flop` of torch.utils.flop_counter; of `cudnn_convolution` it takes the argument"
     " `benchmark` for `transposed`, this does not",
 )
@@ -58,7 +58,9 @@ def _forward(op: RecordedOp) -> int:
 
 
 def _applied(weight: Shape, positions: Shape) -> int:
-    """Returns the operations of applying the weight at each position of a tensor, which may lack the batch dimension."""
+    """Returns the operations of applying the weight at each position of a tensor, which may lack the
+    batch dimension.
+    """
     if len(positions) not in (len(weight), len(weight) - 1):
         raise Unknown("a convolution's shapes")
     batch = positions[0] if len(positions) == len(weight) else 1
@@ -86,15 +88,15 @@ def _results(op: RecordedOp) -> list[Tensor]:
     if any(len(values) != dimensions for values in (stride, padding, dilation, more)) or 0 in stride:
         raise Unknown("a convolution's arguments")
     positions = x.shape[-dimensions:]
-    reach = [step * (size - 1) for step, size in zip(dilation, weight[2:], strict=True)]
+    extent = [step * (size - 1) for step, size in zip(dilation, weight[2:], strict=True)]
     if transposed:
         sizes = [
             (n - 1) * s - 2 * p + r + o + 1
-            for n, s, p, r, o in zip(positions, stride, padding, reach, more, strict=True)
+            for n, s, p, r, o in zip(positions, stride, padding, extent, more, strict=True)
         ]
         channels = weight[1] * _groups(op)
     else:
-        sizes = [(n + 2 * p - r - 1) // s + 1 for n, s, p, r in zip(positions, stride, padding, reach, strict=True)]
+        sizes = [(n + 2 * p - r - 1) // s + 1 for n, s, p, r in zip(positions, stride, padding, extent, strict=True)]
         channels = weight[0]
     return [Tensor.of((*x.shape[: -dimensions - 1], channels, *sizes), x.item, NEW, x.dtype)]
 

@@ -8,7 +8,8 @@ from .recorded_op import FLOATING, RecordedOp, Tensor, Unknown
 
 FAMILY = Family(
     "element-wise",
-    "elementary steps, as in the table below, of each element of the result: a sum, product, comparison, choice, or one call of"
+    "elementary steps, as in the table below, of each element of the result: a sum, product, comparison, choice, or "
+    "one call of"
     " exp, log, sqrt, erf and their like is a step",
     "the definitions in PyTorch's documentation",
 )
@@ -47,7 +48,8 @@ STEPS = {
 NEVER_IN_PLACE = ("backward", "dropout", "_forward", "__", "where", "maximum", "minimum")
 TAKES_BOTH_HALVES = ("glu",)
 WITH_LISTS = (
-    "add sub mul div neg abs sqrt rsqrt exp log pow reciprocal addcmul addcdiv lerp maximum minimum clamp_min clamp_max "
+    "add sub mul div neg abs sqrt rsqrt exp log pow reciprocal addcmul addcdiv lerp "
+    "maximum minimum clamp_min clamp_max "
     "sign erf tanh sigmoid round floor ceil"
 )
 

@@ -34,7 +34,9 @@ def everything(op: RecordedOp) -> int:
 
 
 def moved(read: list[Tensor], written: list[Tensor]) -> int:
-    """Returns the bytes of tensors read and of tensors written; the same memory counts once for each. Raises Unknown."""
+    """Returns the bytes of tensors read and of tensors written; the same memory counts once for each.
+    Raises Unknown.
+    """
     return sum(sum({tensor.memory: tensor.bytes for tensor in tensors}.values()) for tensors in (read, written))
 
 
@@ -43,7 +45,7 @@ def nothing(op: RecordedOp) -> int:
     return 0
 
 
-def not_told(op: RecordedOp) -> list[Tensor]:
+def unknown_results(op: RecordedOp) -> list[Tensor]:
     """Raises Unknown: the results do not follow from the arguments."""
     raise Unknown("results")
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Bool, Int64, Table
+from ...schema.columns import ABSENT, Bool, Int64, OpRows, Table
 from ...schema.linked import LinkedTrace
 from .op_works import OpWorks
-from .sharing import owners, shares
+from .sharing import shares, working_ops
 from .table import Work
 
 WITHIN_DEVICE = re.compile(r"DtoD|DeviceToDevice|Device -> Device", re.IGNORECASE)
@@ -22,28 +22,28 @@ class KernelWork(Table):
     """Columns by activity, ABSENT where not known: floating-point operations, bytes read and written, and bytes of an
     element. Communication has none. `op_row` is the op whose work the activity does, -1 where not known.
 
-    `known` counts activities with work, `unknown` those without, by the name of their op. `known_ns` of `whole_ns` is
-    the time of activities with work.
+    `with_work` counts activities with work, `without_work` those without, by the name of their op. `with_work_ns` of
+    `total_ns` is the time of activities with work.
     """
 
     operations: Int64
     bytes: Int64
     element: Int64
-    op_row: Int64
-    known: int = 0
-    unknown: dict[str, int] = field(default_factory=dict)
-    known_ns: int = 0
-    whole_ns: int = 0
+    op_row: OpRows
+    with_work: int = 0
+    without_work: dict[str, int] = field(default_factory=dict)
+    with_work_ns: int = 0
+    total_ns: int = 0
 
 
-def kernel_work(linked: LinkedTrace, op_parent: Int64) -> KernelWork:
+def kernel_work(linked: LinkedTrace, op_parent: OpRows) -> KernelWork:
     """Returns the work of all activities. Linear in activities, ops and their texts.
 
     `op_parent` is the row of the op that encloses each op, -1 for none.
     """
     activities = linked.activities
     operations, moved, element = np.full((3, len(activities)), ABSENT, np.int64)
-    op_row = np.full(len(activities), -1)
+    op_row = OpRows(np.full(len(activities), -1, np.int64))
     sized = activities.category.equal(*MOVING) & (activities.size >= 0)
     both_ways = np.where(activities.name.where(lambda name: WITHIN_DEVICE.search(name) is not None), 2, 1)
     operations[sized], moved[sized] = 0, (activities.size * both_ways)[sized]
@@ -63,10 +63,10 @@ def kernel_work(linked: LinkedTrace, op_parent: Int64) -> KernelWork:
         )
     kernel, *columns = np.array(rows_of_work, np.int64).reshape(-1, 5).T
     operations[kernel], moved[kernel], element[kernel], op_row[kernel] = columns
-    return _counted(linked, KernelWork(operations, moved, element, op_row), computing)
+    return _with_counts(linked, KernelWork(operations, moved, element, op_row), computing)
 
 
-def _works(linked: LinkedTrace, op_parent: Int64, chosen: Bool) -> list[tuple[int, list[int], Work]]:
+def _works(linked: LinkedTrace, op_parent: OpRows, chosen: Bool) -> list[tuple[int, list[int], Work]]:
     """Returns the ops with known work, the kernels of each, and the work."""
     of_op: defaultdict[int, list[int]] = defaultdict(list)
     rows = np.flatnonzero(chosen)
@@ -75,22 +75,22 @@ def _works(linked: LinkedTrace, op_parent: Int64, chosen: Bool) -> list[tuple[in
     for kernel, op in zip(rows.tolist(), linked.activities.op_row[rows].tolist(), strict=True):
         of_op[op].append(kernel)
     works = OpWorks(linked.ops)
-    owner = owners(np.array(list(of_op), np.int64), op_parent, works)
+    working_op = working_ops(OpRows(np.array(list(of_op), np.int64)), op_parent, works)
     kernels: defaultdict[int, list[int]] = defaultdict(list)
-    for op, owner_op in owner.items():
-        kernels[owner_op] += of_op[op]
+    for op, worker in working_op.items():
+        kernels[worker] += of_op[op]
     return [(op, kernels[op], work) for op, work in works.works(kernels).items()]
 
 
-def _counted(linked: LinkedTrace, work: KernelWork, computing: Bool) -> KernelWork:
+def _with_counts(linked: LinkedTrace, work: KernelWork, computing: Bool) -> KernelWork:
     activities, ops = linked.activities, linked.ops
     lacking = computing & ((work.operations == ABSENT) | (work.bytes == ABSENT))
     length = activities.end - activities.start
     names = [ops.name[row] if row >= 0 else NO_OP for row in activities.op_row[lacking].tolist()]
     return replace(
         work,
-        known=int((computing & ~lacking).sum()),
-        unknown=dict(Counter(names).most_common()),
-        known_ns=int(length[computing & ~lacking].sum()),
-        whole_ns=int(length[computing].sum()),
+        with_work=int((computing & ~lacking).sum()),
+        without_work=dict(Counter(names).most_common()),
+        with_work_ns=int(length[computing & ~lacking].sum()),
+        total_ns=int(length[computing].sum()),
     )

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from math import prod
 
-from .family import NEW, Family, Rule, everything, not_told
+from .family import NEW, Family, Rule, everything, unknown_results
 from .recorded_op import RecordedOp, Tensor, Unknown
 
 Shape = tuple[int, ...]
@@ -39,9 +39,9 @@ def broadcast(shapes: list[Shape]) -> Shape:
     width = max(map(len, shapes), default=0)
     columns = zip(*((1,) * (width - len(shape)) + shape for shape in shapes), strict=True)
     extents = [set(column) - {1} for column in columns]
-    if any(len(distinct) > 1 for distinct in extents):
+    if any(len(of_axis) > 1 for of_axis in extents):
         raise Unknown("shapes that fit")
-    return tuple(distinct.pop() if distinct else 1 for distinct in extents)
+    return tuple(of_axis.pop() if of_axis else 1 for of_axis in extents)
 
 
 def _rule(shapes: Callable[[RecordedOp], tuple[Shape, Shape]], same_type: bool = True) -> Rule:
@@ -49,7 +49,7 @@ def _rule(shapes: Callable[[RecordedOp], tuple[Shape, Shape]], same_type: bool =
         first = op.tensor(0)
         return [Tensor.of(product(*shapes(op))[1], first.item, NEW, first.dtype)]
 
-    return Rule(FAMILY, lambda op: product(*shapes(op))[0], everything, results if same_type else not_told)
+    return Rule(FAMILY, lambda op: product(*shapes(op))[0], everything, results if same_type else unknown_results)
 
 
 def _factors(first: int) -> Callable[[RecordedOp], tuple[Shape, Shape]]:
@@ -86,7 +86,7 @@ def _grouped(op: RecordedOp) -> int:
 
 PLAIN, ADDED, LINEAR, PACKED = _rule(_factors(0)), _rule(_factors(1)), _rule(_linear), _rule(_packed, same_type=False)
 OTHER_TYPE = _rule(_factors(0), same_type=False)
-GROUPED = Rule(FAMILY, _grouped, everything, not_told)
+GROUPED = Rule(FAMILY, _grouped, everything, unknown_results)
 RULES = {
     **dict.fromkeys(("aten::mm", "aten::bmm", "aten::mv", "aten::dot", "aten::vdot", "aten::matmul"), PLAIN),
     **dict.fromkeys(("aten::addmm", "aten::addmm_", "aten::baddbmm", "aten::baddbmm_", "aten::addmv"), ADDED),

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from .family import NEW, Family, Rule, everything, like_first, moved, not_told, nothing
+from .family import NEW, Family, Rule, everything, like_first, moved, nothing, unknown_results
 from .recorded_op import RecordedOp, Tensor, Unknown
 
 COPY = Family("copy", "none; comparisons of sorting and searching are not counted", "the definitions of the ops")
@@ -27,13 +27,15 @@ COPIES = (
     "copy_ clone contiguous _to_copy cat _cat stack repeat flip roll tril triu tril_ triu_ constant_pad_nd "
     "reflection_pad1d reflection_pad2d replication_pad2d pixel_shuffle im2col masked_select nonzero sort topk argsort "
     "_unique2 unique_consecutive unique_dim kthvalue upsample_nearest1d upsample_nearest2d upsample_nearest3d "
-    "_foreach_copy_ _chunk_cat _pack_padded_sequence split_with_sizes_copy slice_scatter select_scatter diag_embed diag "
+    "_foreach_copy_ _chunk_cat _pack_padded_sequence split_with_sizes_copy "
+    "slice_scatter select_scatter diag_embed diag "
     "channel_shuffle _local_scalar_dense _pin_memory expand_copy permute_copy view_copy searchsorted bucketize "
     "masked_scatter"
 )
 FBGEMM_COPIES = "permute_2D_sparse_data permute_1D_sparse_data bounds_check_indices"
 SETS = (
-    "fill_ zero_ zeros ones full full_like zeros_like ones_like new_zeros arange eye linspace uniform_ normal_ bernoulli_ "
+    "fill_ zero_ zeros ones full full_like zeros_like ones_like new_zeros arange eye linspace uniform_ normal_ "
+    "bernoulli_ "
     "random_ exponential_ geometric_ log_normal_ cauchy_ randperm randn rand randint _foreach_zero_ scalar_tensor "
     "logspace"
 )
@@ -134,28 +136,28 @@ def _rules() -> dict[str, Rule]:
     rules = {}
     for family, names, bytes_moved in ((COPY, COPIES, _copied), (SET, SETS, _set)):
         for name in names.split():
-            results = like_first if name in in_place else not_told
+            results = like_first if name in in_place else unknown_results
             rules[f"aten::{name}"] = Rule(family, nothing, bytes_moved, results)
-    rules |= {f"fbgemm::{name}": Rule(COPY, nothing, everything, not_told) for name in FBGEMM_COPIES.split()}
+    rules |= {f"fbgemm::{name}": Rule(COPY, nothing, everything, unknown_results) for name in FBGEMM_COPIES.split()}
     for name, values in SCATTERS.items():
         accumulate = ACCUMULATE.get(name)
 
         def adds(op: RecordedOp, position: int | None = accumulate) -> bool:
             return position is not None and bool(op.argument(position))
 
-        rules[f"aten::{name}"] = Rule(SCATTER, _added(values, adds), _put(values, adds), not_told)
+        rules[f"aten::{name}"] = Rule(SCATTER, _added(values, adds), _put(values, adds), unknown_results)
     for name, values in ADDING_SCATTERS.items():
-        rules[f"aten::{name}"] = Rule(SCATTER, _added(values, _always), _put(values, _always), not_told)
+        rules[f"aten::{name}"] = Rule(SCATTER, _added(values, _always), _put(values, _always), unknown_results)
     for name, results_of in (("gather", _like_index), ("index_select", _index_selected), ("embedding", _embedded)):
         rules[f"aten::{name}"] = Rule(GATHER, nothing, _picked, results_of)
     for name in ("index", "take", "take_along_dim", "_unsafe_index"):
-        rules[f"aten::{name}"] = Rule(GATHER, nothing, _picked, not_told)
+        rules[f"aten::{name}"] = Rule(GATHER, nothing, _picked, unknown_results)
     for name in ("narrow_copy", "slice_copy", "select_copy"):
-        rules[f"aten::{name}"] = Rule(GATHER, nothing, _picked_part, not_told)
+        rules[f"aten::{name}"] = Rule(GATHER, nothing, _picked_part, unknown_results)
     for name in ("_embedding_bag", "_embedding_bag_forward_only"):
-        rules[f"aten::{name}"] = Rule(BAG, _rows, _bag, not_told)
+        rules[f"aten::{name}"] = Rule(BAG, _rows, _bag, unknown_results)
     rules["aten::embedding_dense_backward"] = Rule(SCATTER, _all_added, everything, _table)
-    rules["aten::_embedding_bag_dense_backward"] = Rule(BAG, _rows, everything, not_told)
+    rules["aten::_embedding_bag_dense_backward"] = Rule(BAG, _rows, everything, unknown_results)
     return rules
 
 

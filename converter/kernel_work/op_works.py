@@ -13,7 +13,9 @@ BACKEND, TRITON, PREFIX = "kernel_backend", "triton", "triton_"
 
 
 class OpWorks:
-    """The work of ops, by row. `has_rule` is whether the table has a rule for each op, `family` a number of its family."""
+    """The work of ops, by row. `has_rule` is whether the table has a rule for each op, `family` a number
+    of its family.
+    """
 
     def __init__(self, ops: Ops) -> None:
         self._ops = ops

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable
 
-from .family import Family, Rule, everything, moved, not_told
+from .family import Family, Rule, everything, moved, unknown_results
 from .recorded_op import RecordedOp, Tensor
 
 FAMILY = Family(
     "optimizer",
-    "elementary steps of each parameter: SGD 4 with momentum, 2 without; Adagrad 7; Adam 13, AdamW 14: mean (3), mean square (4),"
+    "elementary steps of each parameter: SGD 4 with momentum, 2 without; Adagrad 7; Adam 13, AdamW 14: mean (3), mean "
+    "square (4),"
     " its root, correction and epsilon (3), step (3), weight decay; finding and removing a scale 2",
     "the algorithms in the documentation of torch.optim",
     "parameters, gradients and states read, parameters and states written; gradients too where a scale is removed",
@@ -36,9 +37,9 @@ def _stepped(op: RecordedOp) -> int:
 
 RULES = {
     **{
-        f"aten::{name}_": Rule(FAMILY, _of_parameters(steps), _stepped, not_told, steps)
+        f"aten::{name}_": Rule(FAMILY, _of_parameters(steps), _stepped, unknown_results, steps)
         for name, steps in STEPS.items()
     },
-    "aten::_fused_sgd_": Rule(FAMILY, _sgd, _stepped, not_told),
-    UNSCALE: Rule(FAMILY, _of_parameters(2), everything, not_told, 2),
+    "aten::_fused_sgd_": Rule(FAMILY, _sgd, _stepped, unknown_results),
+    UNSCALE: Rule(FAMILY, _of_parameters(2), everything, unknown_results, 2),
 }

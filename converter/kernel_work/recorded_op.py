@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
-from ...schema.traces import TENSOR, TensorLists, literal
+from ...schema.traces import TENSOR, RecordedTensor, TensorLists, literal, recorded_tensor
 from ..op_schema import mutated, only_written, position
 
 HOST_DEVICE = "cpu"
@@ -102,8 +102,8 @@ class RecordedOp:
 
     def named(self, name: str, index: int | None = None) -> Value:
         """Returns the argument of this name by the schema, or at `index` without a schema; None if there is none."""
-        found = position(self.schema, name) if self.schema else index
-        return None if found is None else self.argument(found)
+        argument_index = position(self.schema, name) if self.schema else index
+        return None if argument_index is None else self.argument(argument_index)
 
     def tensor(self, index: int) -> Tensor:
         """Returns the tensor at this position. Raises Unknown."""
@@ -113,7 +113,9 @@ class RecordedOp:
         return value
 
     def shape(self, index: int, dimensions: int | None = None) -> tuple[int, ...]:
-        """Returns the extents of the tensor at this position. Raises Unknown, also for other than `dimensions` of them."""
+        """Returns the extents of the tensor at this position. Raises Unknown, also for other than
+        `dimensions` of them.
+        """
         shape = self.tensor(index).shape
         if dimensions is not None and len(shape) != dimensions:
             raise Unknown(f"{dimensions} dimensions of tensor {index}")
@@ -176,26 +178,19 @@ RESULTS = b"\0"
 
 
 def alike(inputs: bytes, outputs: bytes) -> bytes:
-    """Returns the texts of arguments and results without what differs between alike calls: memory is numbered within
-    the op.
+    """Returns the texts of arguments and results without what differs between alike calls.
+
+    Storages are numbered within the op, one for each storage, offset and number of elements; tensor ids and offsets are
+    0.
     """
     memory: dict[tuple[bytes, ...], int] = {}
 
     def tensor(match: re.Match[bytes]) -> bytes:
         storage, offset, elements, item, device = match.groups()
         number = memory.setdefault((storage, offset, elements), len(memory))
-        return b'{"memory":%d,"elements":%b,"item":%b,"device":"%b"}' % (number, elements, item, device)
+        return b'[0,%d,0,%b,%b,"%b"]' % (number, elements, item, device)
 
     return TENSOR.sub(tensor, inputs + RESULTS + outputs)
-
-
-class _Shown(msgspec.Struct):
-    """A tensor in the texts of `alike`."""
-
-    memory: int
-    elements: int
-    item: int
-    device: str
 
 
 def recorded_by_host(name: str, schema: str, text: bytes) -> RecordedOp:
@@ -228,29 +223,25 @@ def _each_value(values: list[Any], shapes: Any, strides: Any) -> list[Value]:
 
 
 def _host_value(value: Any, shape: Any, strides: Any) -> Value:
+    if (tensor := recorded_tensor(value)) is not None:
+        return _host_tensor(tensor, shape, strides)
     if isinstance(value, dict):
-        return _host_tensor(_decoded(value), shape, strides)
+        raise Unknown("a value that is no tensor")
     if isinstance(value, list):
         return _each_value(value, shape, strides)
     return value if isinstance(value, int | float | str) and value != "<None>" else None
 
 
-def _decoded(value: dict[str, Any]) -> _Shown:
-    try:
-        return msgspec.convert(value, _Shown)
-    except msgspec.ValidationError as error:
-        raise Unknown("a value that is no tensor") from error
-
-
-def _host_tensor(shown: _Shown, shape: Any, strides: Any) -> Tensor | None:
-    if not shown.device and not shown.elements and not shape:
+def _host_tensor(tensor: RecordedTensor, shape: Any, strides: Any) -> Tensor | None:
+    """Returns a tensor of the texts of `alike`."""
+    if not tensor.device and not tensor.elements and not shape:
         return None
-    if not _are_extents(shape) or prod(shape) != shown.elements:
+    if not _are_extents(shape) or prod(shape) != tensor.elements:
         raise Unknown("a tensor's shape")
-    stored = shown.elements
+    stored = tensor.elements
     if stored and _are_extents(strides) and len(strides) == len(shape):
         stored = prod(extent for extent, step in zip(shape, strides, strict=True) if step)
-    return Tensor(tuple(shape), shown.item, stored, shown.memory, shown.device == HOST_DEVICE)
+    return Tensor(tuple(shape), tensor.size, stored, tensor.storage, tensor.device == HOST_DEVICE)
 
 
 def recorded_by_device(name: str, text: bytes) -> RecordedOp:
@@ -260,8 +251,8 @@ def recorded_by_device(name: str, text: bytes) -> RecordedOp:
     values, shapes, types = _lists(text, "values", "shapes", "types")
     if not shapes or len(shapes) != len(types):
         raise Unknown("shapes")
-    shown = [*values, *[""] * len(shapes)]
-    parts = enumerate(zip(shown, shapes, types, strict=False))
+    values += [""] * len(shapes)
+    parts = enumerate(zip(values, shapes, types, strict=False))
     return RecordedOp(name, "", [_device_value(index, *part) for index, part in parts], None)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from math import prod
 
-from .family import NEW, Family, Rule, everything, like_first, not_told
+from .family import NEW, Family, Rule, everything, like_first, unknown_results
 from .recorded_op import FLOATING, RecordedOp, Tensor, Unknown
 
 Count = Callable[[RecordedOp], int]
@@ -17,8 +17,10 @@ SOFTMAX = Family(
 )
 NORM = Family(
     "normalisation",
-    "8 of each element: mean, variance (3), scaling (2), weight and bias (2); with given statistics 4; of the root of the mean square"
-    " 4; backward 13: the normalised value (2), sums (5), product with the weight, gradient (5); of the root of the mean square 9",
+    "8 of each element: mean, variance (3), scaling (2), weight and bias (2); with given statistics 4; of the root of "
+    "the mean square"
+    " 4; backward 13: the normalised value (2), sums (5), product with the weight, gradient (5); of the root of the "
+    "mean square 9",
     "the definitions of the ops",
 )
 LOSS = Family(
@@ -26,7 +28,8 @@ LOSS = Family(
 )
 POOLING = Family(
     "pooling",
-    "a step of each element of the window at each place of the result, of adaptive pooling and backward of each element of the input",
+    "a step of each element of the window at each position of the result, of adaptive pooling and backward of each "
+    "element of the input",
     "the definitions of the ops",
 )
 REDUCTIONS = {
@@ -100,7 +103,9 @@ def _reduced(op: RecordedOp) -> list[Tensor]:
 
 
 def _layer_normed(op: RecordedOp) -> list[Tensor]:
-    """Returns one result like the input, and mean and deviation of each row in single precision, or double for doubles."""
+    """Returns one result like the input, and mean and deviation of each row in single precision, or
+    double for doubles.
+    """
     x, row = op.tensor(0), prod(op.integers(1))
     if not row:
         raise Unknown("rows")
@@ -117,8 +122,8 @@ def _rules() -> dict[str, Rule]:
         (REDUCTION, REDUCTIONS, _reduced),
         (SCAN, SCANS, like_first),
         (SOFTMAX, SOFTMAXES, like_first),
-        (NORM, NORMS, not_told),
-        (LOSS, LOSSES, not_told),
+        (NORM, NORMS, unknown_results),
+        (LOSS, LOSSES, unknown_results),
     ):
         for steps, names in by_steps.items():
             for name in names.split():
@@ -133,7 +138,7 @@ def _rules() -> dict[str, Rule]:
         (LOSS, OF_TARGETS, of_elements(1, 1)),
         (LOSS, OF_TARGETS_BACKWARD, of_elements(1, 2)),
     ):
-        rules |= {f"aten::{name}": Rule(family, operations, everything, not_told) for name in names.split()}
+        rules |= {f"aten::{name}": Rule(family, operations, everything, unknown_results) for name in names.split()}
     return rules
 
 

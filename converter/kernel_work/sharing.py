@@ -9,32 +9,37 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64, nearest
+from ...schema.columns import Bool, OpRows, nearest
 from .op_works import OpWorks
 
 
-def owners(launching: Int64, parent: Int64, works: OpWorks) -> dict[int, int]:
+def working_ops(launching: OpRows, parent: OpRows, works: OpWorks) -> dict[int, int]:
     """Returns, for each launching op, the op whose work its kernels do; ops without one are missing. Linear.
 
     `parent` is the row of the op that encloses each op, -1 for none.
     """
     has_rule = works.has_rule[launching]
-    with_rule = launching[has_rule]
+    with_rule = OpRows(launching[has_rule])
     families = works.family[with_rule]
     # an op that encloses others of its family delegates its work to them
     encloses_family = np.zeros(len(with_rule), np.bool_)
     for family in np.unique(families).tolist():
         of_family = families == family
-        encloses_family[of_family] = _enclosing(with_rule[of_family], parent)[with_rule[of_family]]
-    owner_of = {row: row for row in with_rule[~encloses_family].tolist()}
-    without_rule, encloses_ruled, workers = launching[~has_rule], _enclosing(with_rule, parent), frozenset(owner_of)
+        members = OpRows(with_rule[of_family])
+        encloses_family[of_family] = _enclosing(members, parent)[members]
+    working_op = {row: row for row in with_rule[~encloses_family].tolist()}
+    without_rule, encloses_ruled, workers = launching[~has_rule], _enclosing(with_rule, parent), frozenset(working_op)
     above = nearest(works.has_rule, parent)[without_rule]
     pairs = zip(without_rule.tolist(), above.tolist(), strict=True)
-    owner_of |= {row: owner for row, owner in pairs if owner in workers or (owner >= 0 and not encloses_ruled[owner])}
-    return owner_of
+    working_op |= {
+        row: above_op
+        for row, above_op in pairs
+        if above_op in workers or (above_op >= 0 and not encloses_ruled[above_op])
+    }
+    return working_op
 
 
-def _enclosing(rows: Int64, parent: Int64) -> Bool:
+def _enclosing(rows: OpRows, parent: OpRows) -> Bool:
     """Returns which ops enclose one of these rows, directly or not."""
     encloses = np.zeros(len(parent), np.bool_)
     above = parent[rows]

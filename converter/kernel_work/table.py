@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from . import attention, convolutions, elementwise, matrix_products, memory_ops, optimizers, reductions
-from .family import Family, Rule, everything, moved, not_told
+from .family import Family, Rule, everything, moved, unknown_results
 from .recorded_op import LARGEST, RecordedOp, Unknown
 
 TRITON = Family(
@@ -12,7 +12,7 @@ TRITON = Family(
     "the arguments that the kernel was launched with",
     "the tensors among its arguments, each once",
 )
-SCAN = Rule(reductions.SCAN, reductions.of_elements(1), everything, not_told, 1)
+SCAN = Rule(reductions.SCAN, reductions.of_elements(1), everything, unknown_results, 1)
 RULES: dict[str, Rule] = {
     **elementwise.RULES,
     **reductions.RULES,

@@ -6,9 +6,9 @@ The calls of a rank are columns of a few numbers for each collective and message
 calls of several ranks that are one collective or message, `recognised` the groups that are one. `begin_of_ranks` puts
 the ranks on one clock.
 
-`communication_summary` is what other ranks have to know of a graph, and `settled` numbers the matches of all summaries.
-From these, `common_order`, `common_sizes` and `unmatched` compute what each graph has to keep; `order_collectives`,
-`resize_communication`, `compute_instead` and `restrict_to_ranks` apply it.
+`communication_summary` is what other ranks have to know of a graph, and `match_entries` numbers the matches of all
+summaries. From these, `common_order`, `common_sizes` and `unmatched` compute what each graph has to keep;
+`order_collectives`, `resize_communication`, `compute_instead` and `restrict_to_ranks` apply it.
 """
 
 from .applying import (
@@ -28,7 +28,7 @@ from .communication_summary import (
     CommunicationEntry as CommunicationEntry,
     CommunicationSummary as CommunicationSummary,
     communication_summary as communication_summary,
-    settled as settled,
+    match_entries as match_entries,
 )
 from .consensus import common_order as common_order, common_sizes as common_sizes, unmatched as unmatched
 from .groups import Group as Group, GroupNames as GroupNames, recognised as recognised

@@ -20,7 +20,7 @@ def order_collectives(graph: ExecutionGraph, order: Sequence[int]) -> ExecutionG
     Its ids change where they contradict the order. Raises DataError if the order contradicts the graph's dependencies.
     """
     rows = graph.rows_of(NodeIds(np.array(order, np.int64)))
-    chain = Edges.of(rows[:-1], rows[1:], DependencyKind.COLLECTIVE)
+    chain = Edges.of(NodeNumbers(rows[:-1]), NodeNumbers(rows[1:]), DependencyKind.COLLECTIVE)
     data = deduplicated(Edges.joined([data_edges(graph), chain]), len(graph))
     return edited_graph(graph, NodeNumbers(np.arange(len(graph))), data, control_edges(graph))
 

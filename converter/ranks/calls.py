@@ -145,20 +145,20 @@ def graph_calls(graph: ExecutionGraph, rows: NodeNumbers, own_rank: int) -> Call
         several = [column[row].tolist() for column in coalesced if isinstance(column, Ragged)]
         if len(several) < len(coalesced) or not several[0]:
             return [Call(row, node, size=size[row], source=source[row], target=target[row], tag=tag[row])]
-        carries = sizes[row].tolist() if isinstance(sizes, Ragged) else [0] * len(several[0])
+        message_sizes = sizes[row].tolist() if isinstance(sizes, Ragged) else [0] * len(several[0])
         return [
             Call(
                 row,
                 (NodeType.COMM_RECV, NodeType.COMM_SEND)[start == own_rank],
                 None,
                 -1,
-                carried,
+                message_size,
                 -1,
                 start,
                 end,
                 label,
             )
-            for start, end, label, carried in zip(*several, carries, strict=True)
+            for start, end, label, message_size in zip(*several, message_sizes, strict=True)
         ]
 
     types = graph.type[rows].tolist()

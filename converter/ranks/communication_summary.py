@@ -20,9 +20,9 @@ UNKNOWN = -1
 class CommunicationEntry(NamedTuple):
     """One communication of a rank: `node` is its id, `collective` its CollectiveType, -1 for a message.
 
-    `matched` is the number of its match on all ranks, -1 before `settled`; `members` the number of members, 0 if not
-    known. `end_ns` counts from the rank's first node. `follows` are positions of earlier entries of the rank on which
-    it depends.
+    `matched` is the number of its match on all ranks, -1 before `match_entries`; `members` the number of members, 0 if
+    not known. `end_ns` counts from the rank's first node. `follows` are positions of earlier entries of the rank on
+    which it depends.
     """
 
     node: int
@@ -70,7 +70,7 @@ def communication_summary(graph: ExecutionGraph) -> CommunicationSummary:
     return CommunicationSummary(graph_calls(graph, rows, graph.number("rank", -1)), entries)
 
 
-def settled(summaries: Sequence[CommunicationSummary]) -> list[list[CommunicationEntry]]:
+def match_entries(summaries: Sequence[CommunicationSummary]) -> list[list[CommunicationEntry]]:
     """Returns the entries of all ranks with the numbers of their matches. O(n log n) in all entries."""
     matched = match([summary.calls for summary in summaries]).matched
     return [

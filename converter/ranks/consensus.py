@@ -82,7 +82,8 @@ def _contradiction(position: list[int], dependents: list[list[int]], words: dict
     circle = [words[event] for event in reversed(walked[walked.index(event) :])]
     more = f" -> {len(circle) - NAMED} more" if len(circle) > NAMED else ""
     return (
-        f"the ranks' communication depends on itself in a circle of {len(circle)}: {' -> '.join(circle[:NAMED])}{more}; "
+        f"the ranks' communication depends on itself in a circle of {len(circle)}: "
+        f"{' -> '.join(circle[:NAMED])}{more}; "
         "check that all traces are of one run"
     )
 

@@ -49,19 +49,19 @@ class GroupNames:
     """
 
     def __init__(self) -> None:
-        self._known: dict[tuple[tuple[int, ...], str], Group] = {}
+        self._group_of_name: dict[tuple[tuple[int, ...], str], Group] = {}
         self._addresses = Counter[str]()
 
     def group_of(self, ranks: Sequence[int], name: str, description: str) -> Group:
         """Returns the group of these ranks; a number replaces a name that is an address in memory."""
         recorded = tuple(ranks), name
-        group = self._known.get(recorded)
+        group = self._group_of_name.get(recorded)
         if group is None:
             text, label = ranks_text(ranks), name
             if ADDRESS.fullmatch(name):
                 self._addresses[text] += 1
                 label = f"number {self._addresses[text]}" if self._addresses[text] > 1 else ""
-            group = self._known[recorded] = Group(text, label, description)
+            group = self._group_of_name[recorded] = Group(text, label, description)
         return group
 
 

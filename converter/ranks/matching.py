@@ -8,6 +8,7 @@ other calls match all the same.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -56,7 +57,7 @@ def match(ranks: Sequence[Calls]) -> Matching:
         (column, cumcount(rank, type_, group, kind, column, *ends))
         for column in (np.where(message, -1, sequence), unnumbered)
     )
-    use_order = _order_matches_more(rank, group, kind, by_number, by_order)
+    use_order = _order_matches_more(_GroupCalls(rank, group, kind), by_number, by_order)
     number, nth = (np.where(use_order, second, first) for first, second in zip(by_number, by_order, strict=True))
     matched = group_ids(group, kind, number, *ends, nth)
     _, first = np.unique(matched, return_index=True)
@@ -78,22 +79,28 @@ def _groups(ranks: Sequence[Calls]) -> tuple[list[Group], Int64]:
     return list(numbers), np.concatenate(columns)
 
 
-def _order_matches_more(
-    rank: Int64, group: Int64, kind: Int64, by_number: tuple[Int64, Int64], by_order: tuple[Int64, Int64]
-) -> Bool:
+class _GroupCalls(NamedTuple):
+    """A row for each call of all ranks: its rank, its group (-1 for a message) and its type of collective."""
+
+    rank: Int64
+    group: Int64
+    kind: Int64
+
+
+def _order_matches_more(calls: _GroupCalls, by_number: tuple[Int64, Int64], by_order: tuple[Int64, Int64]) -> Bool:
     """Returns the collectives of groups in which order finds many more complete matches than sequence numbers do.
 
     Sequence numbers are more reliable, as ranks may have begun to record at different calls; but they differ between
     ranks where messages count too.
     """
-    numbers, order = (_complete(rank, group, group_ids(group, kind, *key)) for key in (by_number, by_order))
-    return np.asarray((group >= 0) & (order > 2 * numbers + FEW)[group])
+    numbers, order = (_complete(calls, group_ids(calls.group, calls.kind, *key)) for key in (by_number, by_order))
+    return np.asarray((calls.group >= 0) & (order > 2 * numbers + FEW)[calls.group])
 
 
-def _complete(rank: Int64, group: Int64, key: Int64) -> Int64:
+def _complete(calls: _GroupCalls, key: Int64) -> Int64:
     """Returns how many keys of each group all its ranks have; messages, of group -1, count for the last group."""
-    count = int(group.max(initial=-1)) + 2
-    group_number = group % count
-    users = np.bincount(np.unique(rank * count + group_number) % count, minlength=count)
+    count = int(calls.group.max(initial=-1)) + 2
+    group_number = calls.group % count
+    users = np.bincount(np.unique(calls.rank * count + group_number) % count, minlength=count)
     _, first, count_of_key = np.unique(key, return_index=True, return_counts=True)
     return np.bincount(group_number[first][count_of_key == users[group_number[first]]], minlength=count)

@@ -55,6 +55,7 @@ def _listed(name: str, text: str, limit: int) -> RankList:
     ranks = given_ranks(text, limit)
     if ranks is None:
         raise DataError(
-            f"the metadata {name} of the graph is no list of ranks such as 0-3,8, or one of more than {limit}; scale the job again"
+            f"the metadata {name} of the graph is no list of ranks such as 0-3,8, or one of more than {limit}; scale "
+            "the job again"
         )
     return ranks

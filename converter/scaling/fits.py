@@ -33,14 +33,14 @@ class Line(NamedTuple):
 class Fit:
     """A line, the transfers to which it was fitted (`source` in words, and their number), and its median error in %.
 
-    Without `tells_apart` other latencies and bandwidths fit nearly as well.
+    If not `identifiable`, other latencies and bandwidths fit nearly as well.
     """
 
     line: Line
     source: str
     transfers: int
-    off_pct: float
-    tells_apart: bool = True
+    fit_error_pct: float
+    identifiable: bool = True
 
 
 ANY = -1
@@ -67,7 +67,7 @@ class Fits:
     def __init__(
         self, transfers: Iterable[GroupTransfer], step_ns: float | None = None, byte_ns: float | None = None
     ) -> None:
-        self._given = (step_ns, byte_ns)
+        self._fixed_factors = (step_ns, byte_ns)
         self._measured = defaultdict[Key, list[Transfer]](list)
         for transfer, group in transfers:
             if transfer.ns > 0 and transfer.members > 1 and transfer.kind in RING:
@@ -78,7 +78,7 @@ class Fits:
     @property
     def is_given(self) -> bool:
         """Whether lengths follow the given network instead of scaling measured ones."""
-        return self._given != (None, None)
+        return self._fixed_factors != (None, None)
 
     def of(self, kind: int, group: int) -> Fit | None:
         """Returns the fit for a type in a group; None where no collective tells anything and nothing is given."""
@@ -86,19 +86,19 @@ class Fits:
             key: source for key, source in zip(_keys(kind, group), SOURCES, strict=True) if key in self._measured
         }
         if not measured:
-            step_ns, byte_ns = self._given
+            step_ns, byte_ns = self._fixed_factors
             return None if step_ns is None or byte_ns is None else _scored(Line(step_ns, byte_ns), "given", [])
         first, source = next(iter(measured.items()))
         if self.is_given:
-            completed = _completed(self._measured[first], *self._given)
+            completed = _completed(self._measured[first], *self._fixed_factors)
             return _scored(completed, f"as given; {source}", self._measured[first])
         for sure in (SURE, 0.0):
             for key, source in measured.items():
                 if line := self._solved(key, sure):
-                    return _scored(line, source, self._measured[key], tells_apart=sure > 0)
+                    return _scored(line, source, self._measured[key], identifiable=sure > 0)
         # any line through collectives of one size fits; this one has the least latency
         least = Line(*fitted_factors(_relative(self._measured[first])))
-        return _scored(least, measured[first], self._measured[first], tells_apart=False)
+        return _scored(least, measured[first], self._measured[first], identifiable=False)
 
     def _solved(self, key: Key, sure: float) -> Line | None:
         if (key, sure) not in self._lines:
@@ -113,9 +113,9 @@ def _keys(kind: int, group: int) -> tuple[Key, ...]:
     return (kind, group), (kind, ANY), (ANY, group), (ANY, ANY)
 
 
-def _scored(line: Line, source: str, transfers: Sequence[Transfer], tells_apart: bool = True) -> Fit:
+def _scored(line: Line, source: str, transfers: Sequence[Transfer], identifiable: bool = True) -> Fit:
     off = [abs(line.ns(cost_of(transfer)) / transfer.ns - 1) for transfer in transfers]
-    return Fit(line, source, len(transfers), round(100 * float(np.median(off)), 1) if off else 0.0, tells_apart)
+    return Fit(line, source, len(transfers), round(100 * float(np.median(off)), 1) if off else 0.0, identifiable)
 
 
 def cost_of(transfer: Transfer) -> Cost:

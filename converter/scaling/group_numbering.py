@@ -16,10 +16,10 @@ class GroupNumbering(NamedTuple):
     @staticmethod
     def of(rank_copies: RankCopies, groups: Iterable[tuple[RankList, bool]]) -> "GroupNumbering":
         """Returns the numbering of groups, (ranks, is joined); with one copy nothing is joined."""
-        distinct = {
+        kept_groups = {
             (ranks, is_joined and rank_copies.copies > 1) for ranks, is_joined in groups if rank_copies.of(ranks, 0)
         }
-        lists = (sorted(ranks for ranks, is_joined in distinct if is_joined is joined) for joined in (True, False))
+        lists = (sorted(ranks for ranks, is_joined in kept_groups if is_joined is joined) for joined in (True, False))
         return GroupNumbering(*map(tuple, lists))
 
     def number(self, ranks: RankList, is_joined: bool, copy: int) -> int:

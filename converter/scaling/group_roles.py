@@ -47,8 +47,8 @@ def roles_of(uses: Sequence[GroupUse], ranks: int, named: Sequence[str] = ()) ->
         )
     if not any(reasons):
         raise DataError(
-            f"no data-parallel group is recognised: none is described as one, and none has members that run the same kernels and "
-            f"reduces in the backward pass alone; name it with {OPTION}: there {_listing(uses)}"
+            "no data-parallel group is recognised: none is described as one, and none has members that run the same "
+            f"kernels and reduces in the backward pass alone; name it with {OPTION}: there {_listing(uses)}"
         )
     reasons = [reason or _of_all(use, ranks) for reason, use in zip(reasons, uses, strict=True)]
     roles = [GroupRole(use, reason) for use, reason in zip(uses, reasons, strict=True)]
@@ -95,8 +95,8 @@ def _check(joined: Sequence[GroupUse], ranks: int) -> None:
         if wrong := use.kinds - {*GROWING}:
             kind = CollectiveType(min(wrong)).name.lower() if min(wrong) >= 0 else "a collective of unknown type"
             raise DataError(
-                f"{use.group.text} carries {kind}, whose parts depend on how many members there are: with more of them it is another "
-                "program; expert and tensor parallel groups keep their size"
+                f"{use.group.text} carries {kind}, whose parts depend on how many members there are: with more of "
+                "them it is another program; expert and tensor parallel groups keep their size"
             )
     groups_of_rank = defaultdict[int, list[GroupUse]](list)
     for use in joined:
@@ -108,11 +108,11 @@ def _check(joined: Sequence[GroupUse], ranks: int) -> None:
         first, second = set(first_use.members), set(second_use.members)
         if not (first <= second or second <= first):
             raise DataError(
-                f"{first_use.group.text} and {second_use.group.text} are two dimensions of data parallelism, of which one can grow; "
-                f"name it with {OPTION}"
+                f"{first_use.group.text} and {second_use.group.text} are two dimensions of data parallelism, of "
+                f"which one can grow; name it with {OPTION}"
             )
     if without_group := sorted(set(range(ranks)) - set(groups_of_rank)):
         raise DataError(
-            f"ranks {ranks_text(without_group)} are in no data-parallel group, so that their copies would have nothing to do with "
-            f"each other; name their group with {OPTION}"
+            f"ranks {ranks_text(without_group)} are in no data-parallel group, so that their copies would have "
+            f"nothing to do with each other; name their group with {OPTION}"
         )

@@ -28,7 +28,7 @@ class Grown(NamedTuple):
     group: str
     collectives: int
     members: int
-    members_then: int
+    scaled_members: int
     fit: Fit | None
 
 

@@ -98,7 +98,7 @@ def plan_scaling(facts: Sequence[RankFacts], growth: Growth) -> ScalePlan:
             size, whole = sizes(rank, group, roles, new_members)
             undivided += whole
             longer_ns = np.array([added.get(number, 0) for number in matched.tolist()], np.int64)
-            ranks[rank.rank] = _rank_plan(rank, group, roles, size, longer_ns)
+            ranks[rank.rank] = _rank_plan(rank, group, roles, size=size, longer_ns=longer_ns)
     numbering = GroupNumbering.of(rank_copies, (group for plan in ranks.values() for group in plan.groups))
     measured_transfers = [transfer for transfer, _ in transfers.values()]
     return ScalePlan(rank_copies, numbering, ranks, roles, grown, measured_transfers, undivided)
@@ -128,7 +128,8 @@ def _check_groups(roles: Sequence[GroupRole], rank_copies: RankCopies) -> None:
             )
         if not 0 <= min(use.members) <= max(use.members) < rank_copies.world_size:
             raise DataError(
-                f"{use.group.text} has ranks that are not of the job, which has {rank_copies.world_size}; build the whole job"
+                f"{use.group.text} has ranks that are not of the job, which has "
+                f"{rank_copies.world_size}; build the whole job"
             )
         kept, members = len(rank_copies.of(use.members, 0)), len(use.members)
         if 0 < kept < members and not joined:
@@ -154,7 +155,7 @@ def _check_messages(facts: Sequence[RankFacts], rank_copies: RankCopies) -> None
             raise DataError(f"the messages from rank {source} to rank {target} would lose one end; {ANOTHER}")
 
 
-def _rank_plan(rank: RankFacts, group: Int64, roles: Sequence[GroupRole], size: Int64, longer_ns: Int64) -> RankPlan:
+def _rank_plan(rank: RankFacts, group: Int64, roles: Sequence[GroupRole], *, size: Int64, longer_ns: Int64) -> RankPlan:
     used, group_number = np.unique(group[group >= 0], return_inverse=True)
     groups = tuple(OwnGroup(roles[number].use.members, bool(roles[number].joined)) for number in used.tolist())
     rows = np.flatnonzero(group >= 0)

@@ -18,7 +18,7 @@ class RankFacts(NamedTuple):
     """A rank of a job of `world_size`, the target of its graph, and its `calls`, whose `row` is that of the node.
 
     For each call, how long its node took, and whether it is known to have been issued in the backward pass. `work` is a
-    digest of the names and numbers of kernels. `remarks` are about the graph's file.
+    digest of the names and numbers of kernels. `notes` are about the graph's file.
     """
 
     rank: int
@@ -28,7 +28,7 @@ class RankFacts(NamedTuple):
     length_ns: Int64
     in_backward: Bool
     work: str
-    remarks: list[str]
+    notes: list[str]
 
 
 def rank_facts(graph: ExecutionGraph) -> RankFacts:
@@ -44,7 +44,7 @@ def rank_facts(graph: ExecutionGraph) -> RankFacts:
         length_ns=graph.duration_ns[calls.row],
         in_backward=_in_backward(graph, calls.row),
         work=_work(graph),
-        remarks=graph.remarks,
+        notes=graph.notes,
     )
 
 
@@ -74,7 +74,7 @@ def _issued_by(graph: ExecutionGraph, rows: Int64, caller: Int64) -> Int64:
     known.
     """
     edges = data_edges(graph)
-    handed = (edges.kind & DependencyKind.HAND_OVER != 0) & np.isin(edges.target, rows)
+    handed = (edges.kind & DependencyKind.HANDOFF != 0) & np.isin(edges.target, rows)
     giver = np.full(len(graph), -1, np.int64)
     giver[edges.target[handed]] = edges.source[handed]
     return np.where(caller[rows] >= 0, caller[rows], giver[rows])

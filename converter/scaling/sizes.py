@@ -27,7 +27,9 @@ def shard(size: int, role: GroupRole, kind: int, members: int) -> int:
 
 
 def sizes(rank: RankFacts, group: Int64, roles: list[GroupRole], new_members: list[int]) -> tuple[Int64, int]:
-    """Returns the new size of each call, and how many calls gather data that may not be shards, which keep their size."""
+    """Returns the new size of each call, and how many calls gather data that may not be shards, which
+    keep their size.
+    """
     size, undivided = rank.calls.size.copy(), 0
     # an all-gather of nothing, or of fewer bytes than its data set is split into, never ends in ASTRA-sim
     least = LEAST_BYTES if rank.target == ASTRA_SIM else 1

@@ -1,4 +1,4 @@
-"""The time for which each storage lives, as far as the ops tell that name it.
+"""The time for which each storage lives, as far as the ops that name it show.
 
 A storage lives from the start of the op that first has it among its results to the end of the last op that names it.
 Storages that are named without having been made live from the start of the recording.

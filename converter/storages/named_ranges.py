@@ -1,4 +1,6 @@
-"""Parses the tensors in ops' arguments: the bytes of storages that they cover, taken as contiguous or by their strides."""
+"""Parses the tensors in ops' arguments: the bytes of storages that they cover, taken as contiguous or by
+their strides.
+"""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
@@ -6,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...schema.columns import Bool, Int64, Interner
-from ...schema.traces import TENSOR, argument_lists, integer
+from ...schema.traces import TENSOR, argument_lists, integer, recorded_tensor
 
 HOST, NOWHERE = -1, -2
 WITHOUT_NUMBER = {"cpu": HOST, "meta": NOWHERE}
@@ -28,19 +30,19 @@ class Ranges(NamedTuple):
         return Ranges(*(column[chosen] for column in self))
 
 
-def named_ranges(texts: Iterable[bytes]) -> Ranges:
+def named_ranges(arguments: Iterable[bytes]) -> Ranges:
     """Returns the ranges of the tensors in each text, taken as contiguous, without empty ones and those without a
     storage.
     """
     counts: list[int] = []
     codes: list[int] = []
     # an op lists the tensors of its enclosing ops again, and most tensors are used more than once
-    distinct = Interner[tuple[bytes, ...]]()
-    for tensors in map(TENSOR.findall, texts):
+    tensor_codes = Interner[tuple[bytes, ...]]()
+    for tensors in map(TENSOR.findall, arguments):
         counts.append(len(tensors))
-        codes += map(distinct.__getitem__, tensors)
-    storage, offset, count, size = np.array([tensor[:4] for tensor in distinct], np.int64).reshape(-1, 4).T
-    device = np.array([_device(tensor[4]) for tensor in distinct], np.int64)
+        codes += map(tensor_codes.__getitem__, tensors)
+    storage, offset, count, size = np.array([tensor[:4] for tensor in tensor_codes], np.int64).reshape(-1, 4).T
+    device = np.array([_device(tensor[4]) for tensor in tensor_codes], np.int64)
     row, code = np.repeat(np.arange(len(counts)), np.array(counts, np.int64)), np.array(codes, np.int64)
     ranges = Ranges(row, storage[code], (offset * size)[code], ((offset + count) * size)[code], device[code])
     return ranges.where(((storage != 0) & (count != 0) & (device != NOWHERE))[code])
@@ -62,7 +64,9 @@ class StridedRange(NamedTuple):
 
 
 def strided_ranges(lists: bytes) -> tuple[StridedRange, ...]:
-    """Returns the ranges of the tensors that an op's lists name with strides (schema 1.1.1 on); none without strides."""
+    """Returns the ranges of the tensors that an op's lists name with strides (schema 1.1.1 on); none
+    without strides.
+    """
     return tuple(_strided_ranges(*argument_lists(lists, "values", "shapes", "strides")))
 
 
@@ -71,11 +75,10 @@ def _strided_ranges(values: list[Any], shapes: list[Any], strides: list[Any]) ->
     for value, shape, stride in zip(values, shapes, strides, strict=False):
         if not (isinstance(value, list) and isinstance(shape, list) and isinstance(stride, list)):
             continue
-        if len(value) == 6 and isinstance(value[5], str):
-            _, storage, offset, count, size, _ = value
-            if all(isinstance(number, int) for number in (*value[:5], *shape, *stride)) and count:
-                reach = 1 + sum((extent - 1) * step for extent, step in zip(shape, stride, strict=False))
-                if min(value[:5]) >= 0 and 0 < reach < LARGEST and (offset + reach) * size < LARGEST:
-                    yield StridedRange(storage, offset * size, (offset + reach) * size, reach <= count)
-        else:
+        if (tensor := recorded_tensor(value)) is None:
             yield from _strided_ranges(value, shape, stride)
+        elif all(isinstance(number, int) for number in (*shape, *stride)) and tensor.elements:
+            begin, size = tensor.offset, tensor.size
+            spanned = 1 + sum((extent - 1) * step for extent, step in zip(shape, stride, strict=False))
+            if 0 < spanned < LARGEST and (begin + spanned) * size < LARGEST:
+                yield StridedRange(tensor.storage, begin * size, (begin + spanned) * size, spanned <= tensor.elements)

@@ -35,7 +35,7 @@ NUMBERED_LOCALLY = (
 
 @dataclass(slots=True)
 class TargetReport:
-    """What changed for the target: nodes by reason, µs where the name says so, the numbers of groups, and remarks in
+    """What changed for the target: nodes by reason, µs where the name says so, the numbers of groups, and notes in
     words.
     """
 
@@ -43,14 +43,14 @@ class TargetReport:
     lowered: dict[str, int]
     as_computation: dict[str, int]
     padded: int
-    control_left_out: int
+    control_removed: int
     idle_dropped_us: float
     host_delay_dropped_us: float
     delay_nodes: int
     without_work: int
     widest_ready_set: int
     groups: dict[RankList, int]
-    remarks: list[str]
+    notes: list[str]
 
 
 def for_astra_sim(
@@ -98,22 +98,22 @@ def for_astra_sim(
         lowered=dict(lowered),
         as_computation=dict(as_computation),
         padded=padded,
-        control_left_out=_leave_out_control(played),
+        control_removed=_drop_implied_control(played),
         idle_dropped_us=serial.idle_cut / 1000,
         host_delay_dropped_us=serial.delay_cut / 1000,
         delay_nodes=delay_nodes + waits,
         without_work=for_roofline(played, roofline),
         widest_ready_set=widest_ready_set(played, data_edges(played)),
         groups=numbered,
-        remarks=[],
+        notes=[],
     )
-    report.remarks += _remarks(played, report, serial, unknown_groups, roofline)
+    report.notes += _notes(played, report, serial, unknown_groups, roofline)
     if groups is None and numbered:
-        report.remarks.append(NUMBERED_LOCALLY)
+        report.notes.append(NUMBERED_LOCALLY)
     return played, report
 
 
-def _leave_out_control(graph: ExecutionGraph) -> int:
+def _drop_implied_control(graph: ExecutionGraph) -> int:
     """Removes control dependencies that data dependencies do not imply, in place; returns their number."""
     control = control_edges(graph)
     kept = implied(control, data_edges(graph), lanes_of(graph))
@@ -121,14 +121,14 @@ def _leave_out_control(graph: ExecutionGraph) -> int:
     return int((~kept).sum())
 
 
-def _remarks(
+def _notes(
     graph: ExecutionGraph, report: TargetReport, serial: SerialTime, unknown_groups: int, roofline: Roofline | None
 ) -> list[str]:
     """Returns sentences about what the user should know."""
     us = {name: f"{value / 1000:.1f} µs" for name, value in serial._asdict().items()}
     return [
-        remark
-        for applies, remark in (
+        note
+        for applies, note in (
             (unknown_groups, f"{unknown_groups} collectives without recorded ranks are taken as ones of all ranks"),
             (
                 max(report.groups.values(), default=0) > LARGEST_NUMBER,
@@ -136,15 +136,18 @@ def _remarks(
             ),
             (
                 serial.host_overlap,
-                f"{us['host_overlap']} of host work at the same time on several threads counts once, as one host node runs at a time",
+                f"{us['host_overlap']} of host work at the same time on several threads counts once, as one host "
+                "node runs at a time",
             ),
             (
                 serial.device_overlap,
-                f"{us['device_overlap']} of device work at the same time on several streams counts once, as one runs at a time",
+                f"{us['device_overlap']} of device work at the same time on several streams counts once, as one runs "
+                "at a time",
             ),
             (
                 report.widest_ready_set > WIDE,
-                f"up to {report.widest_ready_set} nodes are ready at once; the time to simulate grows with the square of that",
+                f"up to {report.widest_ready_set} nodes are ready at once; the time to simulate grows with the "
+                "square of that",
             ),
             (
                 report.without_work and "num_ops" in graph.attributes,
@@ -157,7 +160,8 @@ def _remarks(
             ),
             (
                 _ends_in_message(graph),
-                "the run ends with a send or receive, where the simulator may stop if there are host nodes; leave those out",
+                "the run ends with a send or receive, where the simulator may stop if there are "
+                "host nodes; leave those out",
             ),
         )
         if applies

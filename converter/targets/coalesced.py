@@ -32,7 +32,7 @@ def separate_messages(graph: ExecutionGraph) -> ExecutionGraph:
     kernel, row = sizes.rows(), np.empty(len(last), np.int64)
     row[last], row[~last] = kernel[last], len(graph) + np.arange(int((~last).sum()))
     first = is_group_start(kernel)
-    separate = _rows(graph, kernel[~last], row[~last], kernel[first], row[first])
+    separate = _rows(graph, copied=kernel[~last], added=row[~last], kernels=kernel[first], entries=row[first])
     for name, column in lists.items():
         if isinstance(column, Ragged):
             values = separate.integers(name)
@@ -44,13 +44,16 @@ def separate_messages(graph: ExecutionGraph) -> ExecutionGraph:
     )
     entry = np.arange(len(graph))
     entry[kernel[first]] = row[first]
-    chain = Edges.of(row[:-1][~first[1:]], row[1:][~first[1:]], DependencyKind.STREAM_ORDER)
-    data, control = (edges._replace(target=entry[edges.target]) for edges in (data_edges(graph), control_edges(graph)))
+    follows = ~first[1:]
+    chain = Edges.of(NodeNumbers(row[:-1][follows]), NodeNumbers(row[1:][follows]), DependencyKind.STREAM_ORDER)
+    data, control = (
+        edges._replace(target=NodeNumbers(entry[edges.target])) for edges in (data_edges(graph), control_edges(graph))
+    )
     return edited_graph(separate, NodeNumbers(np.arange(len(separate))), Edges.joined([data, chain]), control)
 
 
-def _rows(graph: ExecutionGraph, copied_rows: Int64, added: Int64, kernels: Int64, entries: Int64) -> ExecutionGraph:
-    """Returns the graph's rows and, at the rows `added`, copies of `copied_rows` without a duration.
+def _rows(graph: ExecutionGraph, *, copied: Int64, added: Int64, kernels: Int64, entries: Int64) -> ExecutionGraph:
+    """Returns the graph's rows and, at the rows `added`, copies of `copied` without a duration.
 
     The times before the `kernels` move to their `entries`.
     """
@@ -58,7 +61,7 @@ def _rows(graph: ExecutionGraph, copied_rows: Int64, added: Int64, kernels: Int6
     coalesced = COALESCED.values()
     single = {name: column for name, column in graph.attributes.items() if name not in coalesced}
     bare = dataclasses.replace(graph, attributes=single)
-    widened = rows_of_graph(bare, NodeNumbers(np.concatenate((np.arange(len(graph)), copied_rows))))
+    widened = rows_of_graph(bare, NodeNumbers(np.concatenate((np.arange(len(graph)), copied))))
     attributes: dict[str, Column] = {**widened.attributes}
     duration = widened.duration_ns
     duration[added] = 0

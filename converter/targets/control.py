@@ -19,7 +19,7 @@ def implied(control: Edges, data: Edges, lane: Int64) -> Bool:
     keys = np.sort(_keys(data.source, data.target, len(lane)))
     chain = _chains(data, keys, lane)
     along = (chain[control.source] == chain[control.target]) & (control.source < control.target)
-    return np.asarray(along | _among(keys, control.source, control.target, len(lane)))
+    return np.asarray(along | _contains(keys, _keys(control.source, control.target, len(lane))))
 
 
 def _chains(data: Edges, keys: Int64, lane: Int64) -> Int64:
@@ -29,19 +29,18 @@ def _chains(data: Edges, keys: Int64, lane: Int64) -> Int64:
     order = np.argsort(lane, kind="stable")
     before = previous_in_group(order, lane)[data.target]
     chained = np.zeros(len(lane), np.bool_)
-    chained[data.target[(data.source == before) | _among(keys, before, data.source, len(lane))]] = True
+    chained[data.target[(data.source == before) | _contains(keys, _keys(before, data.source, len(lane)))]] = True
     chain = np.empty(len(lane), np.int64)
     chain[order] = np.cumsum(~chained[order])
     return chain
 
 
 def _keys(source: Int64, target: Int64, count: int) -> Int64:
-    """Returns a number for each pair of rows."""
-    return target * count + source
+    """Returns a number for each pair of rows, -1 for a pair whose source is missing (-1)."""
+    return np.where(source >= 0, target * count + source, -1)
 
 
-def _among(keys: Int64, source: Int64, target: Int64, count: int) -> Bool:
-    """Returns which pairs are among the sorted keys; pairs with a missing source (-1) are not."""
-    pairs = _keys(source, target, count)
+def _contains(keys: Int64, pairs: Int64) -> Bool:
+    """Returns which of the pairs, by their keys, are among the sorted keys."""
     position = np.minimum(np.searchsorted(keys, pairs), len(keys) - 1)
-    return np.asarray((source >= 0) & (keys[position] == pairs))
+    return np.asarray(keys[position] == pairs)

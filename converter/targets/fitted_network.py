@@ -21,14 +21,14 @@ GIB = 2**30
 class Network(msgspec.Struct, frozen=True):
     """A switch: `bandwidth_gb_s` (2**30 bytes) and `latency_ns` of a link, fitted to so many `transfers`.
 
-    `off_pct` is the median error of the fit in %. `direct` is whether all-to-alls fit better as direct messages than as
+    `fit_error_pct` is the median error of the fit in %. `direct` is whether all-to-alls fit better as direct messages than as
     a ring.
     """
 
     bandwidth_gb_s: float = 100.0
     latency_ns: float = 500.0
     transfers: int = 0
-    off_pct: float = 0.0
+    fit_error_pct: float = 0.0
     direct: bool = True
 
 
@@ -40,7 +40,7 @@ def fitted_network(measured: Sequence[Transfer]) -> Network:
         if transfer.ns > 0 and transfer.size > 0 and transfer.members > 1 and transfer.kind in STEPS
     ]
     fits = [_fit(usable, direct) for direct in (True, False)]
-    return min(fits, key=lambda fit: fit.off_pct) if usable else Network()
+    return min(fits, key=lambda fit: fit.fit_error_pct) if usable else Network()
 
 
 def _fit(measured: Sequence[Transfer], direct: bool) -> Network:
@@ -55,7 +55,7 @@ def _fit(measured: Sequence[Transfer], direct: bool) -> Network:
         bandwidth_gb_s=round(1e9 / GIB / max(per_byte, 1e-6), 3),
         latency_ns=round(per_step / 2, 1),
         transfers=len(measured),
-        off_pct=round(100 * float(np.median(off)), 1),
+        fit_error_pct=round(100 * float(np.median(off)), 1),
         direct=direct,
     )
 

@@ -36,11 +36,13 @@ def name_groups(
     names = [*(str(numbers[ranks]) if ranks in named else ALL_RANKS for ranks in groups.lists), ALL_RANKS]
     numbered = np.array([*(ranks in named or ranks == world for ranks in groups.lists), True])[groups.of_node]
     which = np.where(collective, groups.of_node, -1)
-    graph.attributes["pg_name"] = _texts(names, which, (collective & numbered) | messages)
+    graph.attributes["pg_name"] = _names_of_nodes(names, which, (collective & numbered) | messages)
     return {ranks: numbers[ranks] for ranks in named}
 
 
-def _texts(texts: list[str], which: Int64, present: "np.ndarray[tuple[int], np.dtype[np.bool_]]") -> Categorical:
-    distinct = Categorical.of(texts)
-    codes: Int32 = np.where(present, distinct.codes[which], -1).astype(np.int32)
-    return Categorical(codes, distinct.table)
+def _names_of_nodes(
+    names: list[str], which: Int64, present: "np.ndarray[tuple[int], np.dtype[np.bool_]]"
+) -> Categorical:
+    group_names = Categorical.of(names)
+    codes: Int32 = np.where(present, group_names.codes[which], -1).astype(np.int32)
+    return Categorical(codes, group_names.table)

@@ -37,21 +37,21 @@ def _waiting_before(graph: ExecutionGraph, before: Bool, parts: tuple[str, ...])
     these.
     """
     wait = np.sum([graph.integers(name, 0) for name in parts], axis=0)
-    late = np.flatnonzero(before & (wait > 0))
+    late = NodeNumbers(np.flatnonzero(before & (wait > 0)))
     if not len(late):
         return graph, 0
-    count, added = len(graph), len(graph) + np.arange(len(late))
+    count, added = len(graph), NodeNumbers(len(graph) + np.arange(len(late)))
     data = data_edges(graph)
     stand_in = np.arange(count)
     stand_in[late] = added
-    moved = data._replace(target=stand_in[data.target])
+    moved = data._replace(target=NodeNumbers(stand_in[data.target]))
     launches = Edges.of(added, late, DependencyKind.LAUNCH)
     widened = _widened(graph, late, wait[late], parts)
     rows = NodeNumbers(np.arange(count + len(late)))
     return edited_graph(widened, rows, Edges.joined([moved, launches]), NO_EDGES), len(late)
 
 
-def _widened(graph: ExecutionGraph, late: Int64, wait: Int64, parts: tuple[str, ...]) -> ExecutionGraph:
+def _widened(graph: ExecutionGraph, late: NodeNumbers, wait: Int64, parts: tuple[str, ...]) -> ExecutionGraph:
     """Returns the graph's rows and, after them, a row for the waiting before each of the `late` rows, which lose these
     `parts`.
     """

@@ -30,10 +30,8 @@ def lower_for_target(
         raise DataError(WHOLE_JOB)
     if target == ASTRA_SIM:
         played, report = for_astra_sim(graph, groups, roofline=roofline)
-        counts = {
-            name: value for name, value in dataclasses.asdict(report).items() if name not in ("groups", "remarks")
-        }
-        return dataclasses.replace(played, report=graph.report, changes=TargetChanges(_flat(counts), report.remarks))
+        counts = {name: value for name, value in dataclasses.asdict(report).items() if name not in ("groups", "notes")}
+        return dataclasses.replace(played, report=graph.report, changes=TargetChanges(_flat(counts), report.notes))
     graph = dataclasses.replace(graph, attributes=dict(graph.attributes), changes=TargetChanges())
     if groups is not None:
         name_groups(graph, recorded_groups(graph), groups, None)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64, NodeNumbers
+from ...schema.columns import Bool, Int64, Intervals, NodeNumbers
 from ...schema.graph import ExecutionGraph
 from ..building import UNRECORDED
 from ..context import Edges
@@ -60,9 +60,9 @@ def serialise(graph: ExecutionGraph) -> SerialTime:
     kept_work, kept_waiting = start + work - begin, waiting.copy()
     for kind in (on_host & ~communicates, ~on_host & ~communicates, communicates):
         worked, waited = kind & (kept_work > 0), kind & (waiting > 0)
-        spans, none = (begin[worked], (start + work)[worked]), start[:0]
-        kept_work[worked] = uncovered(*spans, none, none)
-        kept_waiting[waited] = uncovered((until - waiting)[waited], until[waited], *spans)
+        spans, nothing = Intervals(begin[worked], (start + work)[worked]), Intervals(start[:0], start[:0])
+        kept_work[worked] = uncovered(spans, nothing)
+        kept_waiting[waited] = uncovered(Intervals((until - waiting)[waited], until[waited]), spans)
     graph.duration_micros = whole_microseconds(kept_work + kept_waiting, lanes_of(graph))
     cut, not_waited = work - kept_work, waiting - kept_waiting
     return SerialTime(

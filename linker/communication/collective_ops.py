@@ -1,4 +1,4 @@
-"""Collects the recorded arguments of communication ops: `record_param_comms`, and annotations around them."""
+"""Collects the recorded arguments of communication ops: `record_param_comms`, and annotations that enclose them."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -24,8 +24,8 @@ BARRIER = "barrier"
 class CollectiveOps:
     """The `record_param_comms` ops ("records"): their rows, and the recorded arguments of each.
 
-    `parent` is the op around each op, `arguments` is what the device trace recorded by its own rows, and `device_row`
-    the row there of each op. `number` is the position of each op in `rows`, -1 for other ops.
+    `parent` is the op that encloses each op, `arguments` is what the device trace recorded by its own rows, and
+    `device_row` the row there of each op. `number` is the position of each op in `rows`, -1 for other ops.
     """
 
     rows: OpRows
@@ -41,19 +41,19 @@ class CollectiveOps:
         number[self.rows] = np.arange(len(self.rows))
         self.number = number.data
 
-    def around(self, op: int) -> int:
-        """Returns the innermost record around an op, or the op itself if it is one, -1 for none."""
+    def enclosing_record(self, op: int) -> int:
+        """Returns the innermost record that encloses an op, or the op itself if it is one, -1 for none."""
         while op >= 0 and self.number[op] < 0:
             op = int(self.parent[op])
         return op
 
-    def around_each(self, ops: Int64) -> OpRows:
+    def enclosing_records(self, ops: Int64) -> OpRows:
         """Returns the same for many ops."""
-        return OpRows(np.fromiter(map(self.around, ops.tolist()), np.int64, len(ops)))
+        return OpRows(np.fromiter(map(self.enclosing_record, ops.tolist()), np.int64, len(ops)))
 
-    def outer(self) -> OpRows:
-        """Returns for each record the innermost other one around it, -1 for none."""
-        return self.around_each(self.parent[self.rows])
+    def parent_records(self) -> OpRows:
+        """Returns for each record the innermost other one that encloses it, -1 for none."""
+        return self.enclosing_records(self.parent[self.rows])
 
     def of(self, op: int) -> Communication:
         """Returns the arguments of a record."""
@@ -63,9 +63,11 @@ class CollectiveOps:
         """Returns whether a record is of waiting for a collective."""
         return self.of(op).name == WAIT
 
-    def recorded_around(self, op: int) -> Communication:
-        """Returns the arguments of the record around an op, completed by the annotations and c10d ops around it."""
-        record = self.around(op)
+    def enclosing_communication(self, op: int) -> Communication:
+        """Returns the arguments of the record that encloses an op, completed by the annotations and c10d ops that
+        enclose it.
+        """
+        record = self.enclosing_record(op)
         communication = self.of(record) if record >= 0 else Communication()
         while op >= 0 and not (communication.name and communication.dtype):
             communication = merge(communication, self._annotation(op))
@@ -119,6 +121,6 @@ def _name_barriers(collectives: CollectiveOps) -> None:
     if not is_barrier.any():
         return
     named = is_barrier.copy()
-    for number, outer in enumerate(collectives.outer().tolist()):
-        is_barrier[number] |= outer >= 0 and is_barrier[collectives.number[outer]]
+    for position, parent in enumerate(collectives.parent_records().tolist()):
+        is_barrier[position] |= parent >= 0 and is_barrier[collectives.number[parent]]
     collectives.recorded.rename(np.flatnonzero(is_barrier & ~named), BARRIER)

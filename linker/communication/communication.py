@@ -46,7 +46,9 @@ def is_communication_kernel(names: Categorical) -> Bool:
 
 
 class _Kernels(NamedTuple):
-    """Communication kernels by start. Each has the op that launched it, the launch call, and the record around them."""
+    """Communication kernels by start. Each has the op that launched it, the launch call, and the record that encloses
+    them.
+    """
 
     row: ActivityRows
     op: OpRows
@@ -70,8 +72,8 @@ def link_communications(
         count, row_of_record = 0, dict[int, int]()
         for kernel, op, record in zip(kernels.row.tolist(), kernels.op.tolist(), kernels.record.tolist(), strict=True):
             parts = launched_later.get(kernel, [])
-            known = record if record >= 0 else parts[0] if parts else -1
-            row = row_of_record.setdefault(known, count) if known >= 0 else count
+            first_record = record if record >= 0 else parts[0] if parts else -1
+            row = row_of_record.setdefault(first_record, count) if first_record >= 0 else count
             communication_row[kernel] = row
             if row == count:
                 yield _joined([*map(collectives.of, parts)]) if parts else _recorded(collectives, kernel, op)
@@ -85,16 +87,16 @@ def _communication_kernels(collectives: CollectiveOps, activities: Activities) -
     rows = np.flatnonzero(is_communication_kernel(activities.name) | of_library)
     rows = ActivityRows(rows[np.argsort(activities.start[rows], kind="stable")])
     op = OpRows(activities.op_row[rows])
-    return _Kernels(rows, op, CallRows(activities.call_row[rows]), collectives.around_each(op))
+    return _Kernels(rows, op, CallRows(activities.call_row[rows]), collectives.enclosing_records(op))
 
 
 def _recorded(collectives: CollectiveOps, kernel: int, op: int) -> Communication:
     """Returns the arguments on a kernel, completed by those recorded around the op that launched it."""
-    around, args = collectives.recorded_around(op), collectives.arguments[Role.ACTIVITY].get(kernel)
+    enclosing, args = collectives.enclosing_communication(op), collectives.arguments[Role.ACTIVITY].get(kernel)
     if not args:
-        return around
-    complete = merge(from_device(args), around)
-    return msgspec.structs.replace(complete, name=BARRIER) if around.name == BARRIER else complete
+        return enclosing
+    complete = merge(from_device(args), enclosing)
+    return msgspec.structs.replace(complete, name=BARRIER) if enclosing.name == BARRIER else complete
 
 
 def _launched_later(
@@ -107,7 +109,7 @@ def _launched_later(
     """
     is_outside = _is_launched_outside(collectives, activities, kernels)
     records = _records_without_launch(collectives, kernels) if is_outside.any() else OpRows(np.empty(0, np.int64))
-    found: dict[int, list[int]] = {}
+    records_of: dict[int, list[int]] = {}
     for events in _by_thread(collectives.ops, records, calls, kernels) if len(records) else ():
         pending, previous_op, previous = list[int](), -1, list[int]()
         for event in events:
@@ -117,9 +119,9 @@ def _launched_later(
             if is_outside[event.row]:
                 op = int(kernels.op[event.row])
                 previous = pending or (previous if 0 <= op == previous_op else [])
-                previous_op, found[int(kernels.row[event.row])] = op, previous
+                previous_op, records_of[int(kernels.row[event.row])] = op, previous
             pending = []
-    return found
+    return records_of
 
 
 def _is_launched_outside(collectives: CollectiveOps, activities: Activities, kernels: _Kernels) -> Bool:
@@ -141,10 +143,10 @@ def _records_without_launch(collectives: CollectiveOps, kernels: _Kernels) -> Op
     for op in set(kernels.record.tolist()):
         while op >= 0 and op not in launched:
             launched.add(op)
-            op = collectives.around(int(collectives.parent[op]))
+            op = collectives.enclosing_record(int(collectives.parent[op]))
     with_launch, rows = np.array([*launched], np.int64), collectives.rows
     is_grouped = np.array([name not in SINGLE for name in collectives.recorded.texts("name")], np.bool_)
-    has_launch = np.isin(rows, with_launch) | np.isin(collectives.outer(), with_launch)
+    has_launch = np.isin(rows, with_launch) | np.isin(collectives.parent_records(), with_launch)
     return OpRows(rows[is_grouped & (collectives.ops.start[rows] != ABSENT) & ~has_launch])
 
 

@@ -22,8 +22,8 @@ WAIT = "wait"
 UNREADABLE_GROUPS = "descriptions of process groups that cannot be read"
 MEMBERS_EACH = 1 << 12
 MANY_MEMBERS = (
-    f"communications and process groups of too many members (a trace may name {LARGEST_JOB}, and {MEMBERS_EACH} for each communication; "
-    "theirs are taken as unknown)"
+    f"communications and process groups of too many members (a trace may name {LARGEST_JOB}, and {MEMBERS_EACH} for "
+    "each communication; theirs are taken as unknown)"
 )
 FROM_ROOT, TO_ROOT = ("broadcast", "scatter"), ("reduce", "gather")
 
@@ -153,9 +153,9 @@ class _RankLists:
 
 def _with_peer(each: Communication) -> Communication:
     """Returns the communication with the global rank of its peer or root, which is recorded as a rank in the group."""
-    if not 0 <= each.place < len(each.ranks):
+    if not 0 <= each.group_rank < len(each.ranks):
         return each
-    name, rank = each.name.lower().replace("_", ""), each.ranks[each.place]
+    name, rank = each.name.lower().replace("_", ""), each.ranks[each.group_rank]
     if each.source < 0 and name.startswith(("recv", "irecv", *FROM_ROOT)):
         return msgspec.structs.replace(each, source=rank)
     to_root = name.startswith(TO_ROOT) and not name.startswith("reducescatter")

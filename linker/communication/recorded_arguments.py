@@ -2,7 +2,7 @@
 
 They are named arguments, positional ones, or the tensors of an annotation. Peers and roots are recorded in two ways: by
 their rank in the group (positional arguments, "Rank") and by their global rank ("Src Rank", "Dst Rank").
-`Communication.place` keeps the rank in the group until the group's members are known.
+`Communication.group_rank` keeps the rank in the group until the group's members are known.
 """
 
 import re
@@ -19,7 +19,7 @@ TENSOR_TYPE = re.compile(r"Tensor\((?!nullptr)([^()]*)\)")
 def from_device(args: kineto.Args) -> Communication:
     """Returns the named arguments on a kernel or `record_param_comms` row of the device trace.
 
-    Without named arguments it returns what the recorded shapes tell.
+    Without named arguments it returns what follows from the recorded shapes.
     """
     if args.collective is None and args.group_name is None:
         return _from_shapes(args)
@@ -37,7 +37,7 @@ def from_device(args: kineto.Args) -> Communication:
         ranks=members(args.group_ranks)
         or regular_ranks(integer(args.first_rank, -1), integer(args.rank_stride, -1), size),
         sequence=integer(args.comm_sequence, -1),
-        place=_rank(args.group_rank),
+        group_rank=_rank(args.group_rank),
         source=_rank(args.source_rank),
         target=_rank(args.target_rank),
     )
@@ -124,7 +124,7 @@ def from_host(inputs: bytes, outputs: bytes, attributes: dict[str, Any]) -> Comm
         group_size=size,
         ranks=regular_ranks(first, stride, size) or positional.ranks,
         sequence=positional.sequence,
-        place=_rank(positional.group_rank),
+        group_rank=_rank(positional.group_rank),
     )
 
 

@@ -66,8 +66,9 @@ def other_order(device: DeviceTrace, call_row: CallRows) -> Contradiction | None
     worst = wrong[0]
     first = after[np.argmax((stream == worst) & (launched[after] < launched[before]))]
     what = (
-        f"activities of {len(wrong)} of {streams.shape[1]} streams start against the order of their launches (the first: "
-        f"{against[worst]} times on stream {streams[1, worst]}, correlation {activities.correlation[first]}, {activities.name[first][:40]})"
+        f"activities of {len(wrong)} of {streams.shape[1]} streams start against the order of their launches (the "
+        f"first: {against[worst]} times on stream {streams[1, worst]}, correlation {activities.correlation[first]}, "
+        f"{activities.name[first][:40]})"
     )
     return Contradiction(device.path, what, MEANING, ADVICE)
 
@@ -85,8 +86,8 @@ def against_numbers(device: DeviceTrace) -> Contradiction | None:
             against = int((steps < 0).sum())
             if against >= AGREEING and against > (steps > 0).sum():
                 what = (
-                    f"the sequence numbers of {len(timed)} collectives of group {group!r} go down in time, {against} times (from "
-                    f"{max(number for _, number in timed)} to {min(number for _, number in timed)})"
+                    f"the sequence numbers of {len(timed)} collectives of group {group!r} go down in time, {against} "
+                    f"times (from {max(number for _, number in timed)} to {min(number for _, number in timed)})"
                 )
                 meaning = "ranks would wait for each other in different collectives"
                 return Contradiction(device.path, what, meaning, ADVICE)

@@ -1,6 +1,7 @@
 """Finds ranks that cannot be right: beyond the world, outside the process's groups, or different in the two traces.
 
-Only groups whose ranks are listed one by one count: a first rank, a stride and a size describe irregular groups wrongly.
+Only groups whose ranks are listed one by one count: a first rank, a stride and a size describe irregular groups
+wrongly.
 """
 
 import re
@@ -54,10 +55,10 @@ def groups_without_rank(host: HostTrace | None, device: DeviceTrace) -> Contradi
     first = foreign[0]
     ranks_in_words = ", ".join(map(str, sorted(members_of[first])[:RANKS_SHOWN]))
     what = (
-        f"rank {device.rank} communicates in {len(foreign)} of {len(names)} process groups that it is not in (the first: group {first!r} "
-        f"of ranks {ranks_in_words}, {names[first]} times)"
+        f"rank {device.rank} communicates in {len(foreign)} of {len(names)} process groups that it is not in (the "
+        f"first: group {first!r} of ranks {ranks_in_words}, {names[first]} times)"
     )
-    meaning = "other ranks' collectives cannot be told to be the same ones"
+    meaning = "other ranks' collectives cannot be recognised as the same ones"
     return Contradiction(
         device.path, what, meaning, "correct distributedInfo or the groups' ranks, if it is not another rank's trace"
     )
@@ -72,14 +73,14 @@ def _described(host: HostTrace | None, device: DeviceTrace) -> Counter[tuple[str
 
 def _groups_used(device: DeviceTrace) -> Counter[tuple[str, tuple[int, ...]]]:
     """Returns how often the process communicates in each group; the ranks are () where they are not listed."""
-    texts = Counter(
+    recorded = Counter(
         (name_of(args.group_name), str(args.group_ranks))
         for role in (Role.ACTIVITY, Role.OP)
         for args in device.communication[role].values()
         if args.group_name is not None
     )
     used = Counter[tuple[str, tuple[int, ...]]]()
-    for (name, ranks), count in texts.items():
+    for (name, ranks), count in recorded.items():
         used[name, tuple(members(ranks))] += count
     return used
 
@@ -114,17 +115,17 @@ def _rank_of_host(host: HostTrace, device: DeviceTrace) -> int | None:
     members_of = dict(_described(host, device).keys())
     for row in np.flatnonzero(host.name.equal(RECORD)).tolist():
         args = from_host(host.inputs[row], host.outputs[row], host.extra.get(row, {}))
-        if args.place < 0 or not RECORDS_OWN_RANK.search(args.name.lower()):
+        if args.group_rank < 0 or not RECORDS_OWN_RANK.search(args.name.lower()):
             continue
-        if args.group_size == device.world_size and args.place < args.group_size:
-            return args.place
+        if args.group_size == device.world_size and args.group_rank < args.group_size:
+            return args.group_rank
         ranks = members_of.get(args.group, ())
-        if len(ranks) == args.group_size and args.place < len(ranks):
-            return ranks[args.place]
+        if len(ranks) == args.group_size and args.group_rank < len(ranks):
+            return ranks[args.group_rank]
     return None
 
 
 def _devices_of_host(host: HostTrace) -> set[int]:
     """Returns the numbers of the devices that the tensors of the first nodes are on."""
-    texts = chain(host.inputs[:NODES_SEARCHED], host.outputs[:NODES_SEARCHED])
-    return {int(number) for text in texts for number in TENSOR_DEVICE.findall(text)}
+    arguments = chain(host.inputs[:NODES_SEARCHED], host.outputs[:NODES_SEARCHED])
+    return {int(number) for text in arguments for number in TENSOR_DEVICE.findall(text)}

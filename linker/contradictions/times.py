@@ -1,8 +1,8 @@
 """Finds device times that cannot be right: in another unit, on another clock, or of activities that run all at once.
 
-A wrong unit shows in three ways. Copies record bytes and bandwidth, which give their lengths. All starts together span a
-power of a thousand times the time of the launches, though the order of launches and waits does not allow that. And on a
-stream, which runs one activity at a time, several run for most of the time.
+A wrong unit shows in three ways. Copies record bytes and bandwidth, which give their lengths. All starts together span
+a power of a thousand times the time of the launches, though the order of launches and waits does not allow that. And on
+a stream, which runs one activity at a time, several run for most of the time.
 """
 
 import math
@@ -114,9 +114,9 @@ def overlapping_activities(device: DeviceTrace, call_row: CallRows) -> Contradic
     overlaps = (numbers[1:] == numbers[:-1]) & (rows.start[order][1:] < rows.end[order][:-1])
     first = order[np.argmax(overlaps)]
     what = (
-        f"{int(overlaps.sum())} of {len(order)} activities still run when the next of their stream begins (the first: correlation "
-        f"{rows.correlation[first]}, {rows.name[first][:40]}), and such overlaps are more than half of the busy time, though a stream runs "
-        "one at a time"
+        f"{int(overlaps.sum())} of {len(order)} activities still run when the next of their stream begins (the "
+        f"first: correlation {rows.correlation[first]}, {rows.name[first][:40]}), and such overlaps are more than "
+        "half of the busy time, though a stream runs one at a time"
     )
     meaning = "they are cut to the start of the next one, so that durations in the graph mean little"
     return Contradiction(

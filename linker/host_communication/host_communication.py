@@ -53,7 +53,7 @@ def _with_request(
     return msgspec.structs.replace(
         transfer,
         out_elements=elements(ops.outputs[request]),
-        place=numbers[0] if numbers and (message or rooted) else -1,
+        group_rank=numbers[0] if numbers and (message or rooted) else -1,
         tag=numbers[1] if message and len(numbers) > 1 else -1,
     )
 

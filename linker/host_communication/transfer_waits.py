@@ -14,8 +14,8 @@ from ...schema.linked import Calls, Ops, Provenance
 from ...schema.traces import FOREVER, argument_lists, listed, value_texts
 from ..threads import Wait
 from .host_transfers import REQUEST, Transfers, plain
+from .idle_gaps import WAITS, Gap, idle_gaps
 from .messages_in_flight import FIRST_LANE
-from .quiet import WAITS, Gap, idle_gaps
 from .storage_users import ByteRanges, Users, byte_ranges
 
 WRITES_NOTHING = ("send", "barrier")
@@ -25,7 +25,7 @@ class TransferWaits(NamedTuple):
     """The hand-offs, and what stays unknown: a row of -1 for each, as no call belongs to a transfer."""
 
     handoffs: list[Wait]
-    noted: dict[str, list[int]]
+    oddities: dict[str, list[int]]
 
 
 class _Requested(NamedTuple):
@@ -69,9 +69,9 @@ class _Waits:
         start = int(self._ops.start[requested.op])
         requested_at = min(self._end(requested.request), start)
         source, target = self._thread(requested.request), self._thread(requested.op)
-        free = min(self._gaps(target).around(start - 1).begin, start)
-        found = Provenance.RECORD if requested.numbered else Provenance.CALL_ORDER
-        return Wait(source, requested_at, target, max(requested_at, free), free, found.value)
+        free = min(self._gaps(target).gap_at(start - 1).begin, start)
+        known_by = Provenance.RECORD if requested.numbered else Provenance.CALL_ORDER
+        return Wait(source, requested_at, target, max(requested_at, free), free, known_by.value)
 
     def for_transfer(self, requested: _Requested) -> Wait | None:
         """Returns the wait for a transfer, None for none: by the request, the message's end, or the first user."""
@@ -84,13 +84,13 @@ class _Waits:
     def _of_blocking_request(self, requested: _Requested) -> Wait:
         """Returns the wait of a thread whose request records that it blocks: it is idle from then on."""
         thread = self._thread(requested.request)
-        gap = self._gaps(thread).around(self._end(requested.request))
+        gap = self._gaps(thread).gap_at(self._end(requested.request))
         return self._wait(requested.op, thread, gap, Provenance.RECORD)
 
     def _for_message(self, requested: _Requested) -> Wait | None:
         """Returns the wait that ends with a message's row, if the thread that requested it was idle then."""
         thread = self._thread(requested.request)
-        gap = self._gaps(thread).around(self._end(requested.op))
+        gap = self._gaps(thread).gap_at(self._end(requested.op))
         since = max(gap.begin, self._end(requested.request))
         return self._wait(requested.op, thread, Gap(since, gap.end), Provenance.RECORD) if since < gap.end else None
 
@@ -101,23 +101,23 @@ class _Waits:
         since, end = self._end(requested.request), self._end(requested.op)
         user = self._users.first(self._written[requested.request], since)
         if user >= 0:
-            thread, found, used_at = self._thread(user), Provenance.RECORD, self._used_from(user)
+            thread, known_by, used_at = self._thread(user), Provenance.RECORD, self._used_from(user)
         else:
-            thread, found, used_at = self._thread(requested.request), Provenance.TIMING, FOREVER
+            thread, known_by, used_at = self._thread(requested.request), Provenance.TIMING, FOREVER
         gap = self._gaps(thread).waiting_for(end, since, used_at)
         if gap is None and user >= 0 and end <= used_at:
             gap = Gap(used_at, used_at)
-        return self._wait(requested.op, thread, gap, found) if gap is not None else None
+        return self._wait(requested.op, thread, gap, known_by) if gap is not None else None
 
     def _used_from(self, user: int) -> int:
         """Returns when an op must have what it uses, ns."""
         return self._end(user) if self._ops.name[user] == WAITS else int(self._ops.start[user])
 
-    def _wait(self, op: int, thread: int, gap: Gap, found: Provenance) -> Wait:
+    def _wait(self, op: int, thread: int, gap: Gap, known_by: Provenance) -> Wait:
         """Returns the wait from the start of the gap to the transfer's end, or to the gap's: a row may end late."""
         end = self._end(op)
         until = max(gap.begin, min(end, gap.end))
-        return Wait(self._thread(op), min(end, until), thread, until, gap.begin, found.value)
+        return Wait(self._thread(op), min(end, until), thread, until, gap.begin, known_by.value)
 
     def _thread(self, op: int) -> int:
         return int(self._ops.thread[op])

@@ -28,7 +28,7 @@ def machine_of(activities: Activities, calls: Calls, syncs: RecordedSyncs) -> Ma
     max_launch_ns = machine.launch[""].upper if machine.launch else 0
     machine.gap = _gaps(shifted, calls, max_launch_ns, clock.resolution)
     awaited = awaited._replace(end=awaited.end + machine.clock_shift(awaited.end))
-    machine.sync_return_latency = _return_latencies(calls, awaited, clock.resolution)
+    machine.sync_return = _return_latencies(calls, awaited, clock.resolution)
     return machine
 
 

@@ -13,20 +13,20 @@ ANCHOR = 24
 
 
 class Alignment(NamedTuple):
-    """Positions in both sequences, pair by pair, and at how many places of the longer one the shorter one would fit."""
+    """Positions in both sequences, pair by pair, and at how many positions of the longer one the shorter one would fit."""
 
     left: Int64
     right: Int64
-    places: int
+    alignment_count: int
 
 
-def align_steps(left: Int64, right: Int64, marks_step: Bool) -> Alignment:
+def align_steps(left: Int64, right: Int64, *, marks_step: Bool) -> Alignment:
     """Aligns sequences in which some names mark the steps of a job; `marks_step` tells which names do.
 
-    Steps that both sequences mark tell iterations apart: ops between two marks are aligned by themselves, and ops
+    Steps that both sequences mark distinguish iterations: ops between two marks are aligned by themselves, and ops
     before the first mark from the last one backwards.
     """
-    rows = _without_single_marks(left, right, marks_step)
+    rows = _without_single_marks(left, right, marks_step=marks_step)
     marks = [np.flatnonzero(marks_step[side[kept]]) for side, kept in zip((left, right), rows, strict=True)]
     steps = zip(*(np.split(kept, marked) for kept, marked in zip(rows, marks, strict=True)), strict=True)
     pairs: list[tuple[Int64, Int64]] = []
@@ -36,10 +36,10 @@ def align_steps(left: Int64, right: Int64, marks_step: Bool) -> Alignment:
         alignment = align(left[a], right[b])
         pairs.append((a[alignment.left][direction], b[alignment.right][direction]))
     left_row, right_row = (np.concatenate(side) for side in zip(*pairs, strict=True))
-    return Alignment(left_row, right_row, 1 if len(marks[0]) else alignment.places)
+    return Alignment(left_row, right_row, 1 if len(marks[0]) else alignment.alignment_count)
 
 
-def _without_single_marks(left: Int64, right: Int64, marks_step: Bool) -> tuple[Int64, Int64]:
+def _without_single_marks(left: Int64, right: Int64, *, marks_step: Bool) -> tuple[Int64, Int64]:
     """Returns the rows of both sides without step marks that only one side has, without any if their order differs."""
     shared = np.intersect1d(left, right)
     kept = [np.flatnonzero(~marks_step[side] | np.isin(side, shared)) for side in (left, right)]
@@ -60,7 +60,7 @@ def align(left: Int64, right: Int64) -> Alignment:
         return Alignment(np.empty(0, np.int64), np.empty(0, np.int64), 1)
     if len(left) > len(right):
         swapped = align(right, left)
-        return Alignment(swapped.right, swapped.left, swapped.places)
+        return Alignment(swapped.right, swapped.left, swapped.alignment_count)
     first_positions = occurrences(left, right)
     if len(first_positions):
         positions = np.arange(len(left))
@@ -73,7 +73,7 @@ def align(left: Int64, right: Int64) -> Alignment:
 def _window(left: Int64, right: Int64) -> tuple[int, int, int]:
     """Returns the range of a much longer `right` that `left` was taken from, and in how many ranges it would fit.
 
-    They are found by the middle of `left`.
+    They are those that hold the middle of `left`.
     """
     middle = len(left) // 2
     anchor = left[middle : middle + ANCHOR]

@@ -1,4 +1,4 @@
-"""Joins activities to the calls and ops that launched them, and calls to the ops around them."""
+"""Joins activities to the calls and ops that launched them, and calls to the ops that enclose them."""
 
 import numpy as np
 
@@ -9,9 +9,10 @@ from ...schema.columns import (
     CallRows,
     DeviceOpRows,
     Lookup,
+    NestedIntervals,
     Nesting,
     RowMap,
-    innermost,
+    ThreadIntervals,
     within,
 )
 from ..readers import RecordedActivities, RecordedCalls, RecordedOps
@@ -33,7 +34,7 @@ def launching_ops(
 ) -> DeviceOpRows:
     """Returns for each activity the row of the op that launched it, -1 for none.
 
-    It is the op around the launch call. For an activity without a call it is the op with its external id, where
+    It is the op that encloses the launch call. For an activity without a call it is the op with its external id, where
     `external_ids` of activities are ids of ops.
     """
     row = RowMap(call_op)[call_row]
@@ -54,20 +55,13 @@ def external_ids_name_ops(activities: RecordedActivities) -> bool:
 
 
 def enclosing_ops(calls: RecordedCalls, ops: RecordedOps, nesting: Nesting, is_step: Bool) -> DeviceOpRows:
-    """Returns for each call the row of the innermost op around it on its thread, -1 for none.
+    """Returns for each call the row of the innermost op that encloses it on its thread, -1 for none.
 
     Step marks do not count: they enclose everything and launch nothing. `nesting` is that of the ops.
     """
     real = np.flatnonzero(~is_step)
-    row = innermost(
-        calls.thread,
-        calls.start,
-        calls.end,
-        ops.thread[real],
-        ops.start[real],
-        nesting.end[real],
-        within(real, nesting.parent),
-        ROUNDING,
-        TOLERANCE,
-    )
+    intervals = ThreadIntervals(ops.thread[real], ops.start[real], nesting.end[real])
+    nested = NestedIntervals(intervals, within(real, nesting.parent))
+    spans = ThreadIntervals(calls.thread, calls.start, calls.end)
+    row = nested.innermost(spans, rounding=ROUNDING, tolerance=TOLERANCE)
     return DeviceOpRows(RowMap(real)[row])

@@ -17,8 +17,10 @@ from ...schema.columns import (
     DeviceOpRows,
     Int64,
     Interner,
+    Intervals,
     Lookup,
     Table,
+    ThreadIntervals,
     rows_by_number,
     thread_order,
 )
@@ -40,7 +42,7 @@ class Match(Table):
         by: How they were found.
         agreement: Matched ops as a share of the smaller side.
         misnamed: Ops of the same record function id with different names.
-        places: At how many positions of the longer trace the shorter one fits.
+        alignment_count: At how many positions of the longer trace the shorter one fits.
         host_is_longer: Whether the host trace is the longer one.
     """
 
@@ -49,7 +51,7 @@ class Match(Table):
     by: str
     agreement: float
     misnamed: int
-    places: int
+    alignment_count: int
     host_is_longer: bool = False
 
 
@@ -61,7 +63,8 @@ def match_ops(host: HostTrace, device: DeviceTrace, allow_mismatch: bool = False
     """
     if host.pid is not None and device.processes and host.pid not in device.processes and not allow_mismatch:
         raise DataError(
-            f"{host.path}: process {host.pid} in the host trace, {_processes_in_words(device.processes)} in {device.path}; these two files "
+            f"{host.path}: process {host.pid} in the host trace, {_processes_in_words(device.processes)} in "
+            f"{device.path}; these two files "
             "are not of one run, pair them by process (--allow-mismatch links them all the same)"
         )
     candidates = np.flatnonzero(is_op(host))
@@ -75,8 +78,8 @@ def match_ops(host: HostTrace, device: DeviceTrace, allow_mismatch: bool = False
     if match.agreement < SMALLEST_AGREEMENT and not allow_mismatch:
         raise DataError(
             f"{host.path}: {len(match.host_row)} of {len(candidates)} host ops have a counterpart among the "
-            f"{len(device.ops.start)} ops of {device.path} (by {match.by}, {match.misnamed} with another name); these two files "
-            "are not of one run (--allow-mismatch links them all the same)"
+            f"{len(device.ops.start)} ops of {device.path} (by {match.by}, {match.misnamed} with another name); "
+            "these two files are not of one run (--allow-mismatch links them all the same)"
         )
     return match
 
@@ -87,7 +90,9 @@ def is_op(host: HostTrace) -> Bool:
 
 
 def are_ops(names: Categorical) -> Bool:
-    """Returns which names are of ops, not of process and thread nodes or process groups, which only host traces hold."""
+    """Returns which names are of ops, not of process and thread nodes or process groups, which only host
+    traces hold.
+    """
     return ~names.where(lambda name: bool(ROOT_NODE.search(name)) or GROUP_INIT in name)
 
 
@@ -113,31 +118,31 @@ def _by_name_order(host: HostTrace, ops: RecordedOps, candidates: Int64, names: 
 
     Both files hold a thread's ops in order of their starts. Threads are paired by how many names they have in common.
     One file may be a part of the other, or begin or end in its middle: the first thread, one with steps or else the
-    largest, tells where.
+    largest, shows where.
     """
     candidates = candidates[np.argsort(host.id[candidates], kind="stable")]
-    order = thread_order(ops.thread, ops.start, ops.end, ops.event_index)
+    order = thread_order(ThreadIntervals(ops.thread, ops.start, ops.end), ops.event_index)
     threads = _AlikeThreads(rows_by_number(order, ops.thread), names.device)
     of_thread = rows_by_number(candidates, host.tid)
     pairs = [(candidates[:0], order[:0])]
-    overlap, places, host_is_longer = _Overlap(), 1, False
+    overlap, alignment_count, host_is_longer = _Overlap(), 1, False
     for number in _threads_by_priority(host.tid[candidates], names.marks_step_of_both(candidates)):
         nodes = of_thread[number]
         rows = threads.take_most_alike(names.host[nodes])
         if rows is None:
             continue
         nodes, rows = nodes[overlap.holds_ids(host.id[nodes])], rows[overlap.holds_times(ops.start[rows])]
-        alignment = align_steps(names.host[nodes], names.device[rows], names.is_step_mark)
+        alignment = align_steps(names.host[nodes], names.device[rows], marks_step=names.is_step_mark)
         if len(pairs) == 1 and len(alignment.left):
-            overlap = _overlap(host.id[nodes], ops.start[rows], ops.end[rows], alignment)
-            places, host_is_longer = alignment.places, len(nodes) > len(rows)
+            overlap = _overlap(host.id[nodes], Intervals(ops.start[rows], ops.end[rows]), alignment)
+            alignment_count, host_is_longer = alignment.alignment_count, len(nodes) > len(rows)
         pairs.append((nodes[alignment.left], rows[alignment.right]))
     host_row, device_row = (np.concatenate(side) for side in zip(*pairs, strict=True))
     sides = [len(candidates), len(ops.start)]
     if names.marks_step_of_both(host_row).any():
         sides = [int(overlap.holds_ids(host.id[candidates]).sum()), int(overlap.holds_times(ops.start).sum())]
     agreement = len(host_row) / max(1, min(sides))
-    return Match(host_row, DeviceOpRows(device_row), "order of names", agreement, 0, places, host_is_longer)
+    return Match(host_row, DeviceOpRows(device_row), "order of names", agreement, 0, alignment_count, host_is_longer)
 
 
 def _threads_by_priority(thread: Int64, marks_step: Bool) -> list[int]:
@@ -163,12 +168,12 @@ class _Overlap(NamedTuple):
         return (times >= self.start) & (times < self.end)
 
 
-def _overlap(ids: Int64, start: Int64, end: Int64, alignment: Alignment) -> _Overlap:
+def _overlap(ids: Int64, times: Intervals, alignment: Alignment) -> _Overlap:
     """Returns the overlap by an aligned thread: from its first matched op to the first op after the last matched one.
 
     Ops that enclose all matched ones do not count.
     """
-    everything = _Overlap()
+    everything, (start, end) = _Overlap(), times
     (first, last), (begin, stop) = ((int(side.min()), int(side.max())) for side in (alignment.left, alignment.right))
     later = start[stop + 1 :][start[stop + 1 :] >= end[stop]]
     return _Overlap(
@@ -235,5 +240,5 @@ def _as_kineto_writes(name: str) -> str:
 
 
 def _processes_in_words(numbers: list[int]) -> str:
-    shown = ", ".join(map(str, numbers[:4]))
-    return f"process {shown}" if len(numbers) == 1 else f"processes {shown}"
+    first_numbers = ", ".join(map(str, numbers[:4]))
+    return f"process {first_numbers}" if len(numbers) == 1 else f"processes {first_numbers}"

@@ -16,7 +16,7 @@ def forward_ops(ops: Ops) -> OpRows:
     by itself: the forward thread is the one that the host trace names, else the one with most of the numbers.
     O(n log n).
     """
-    found = OpRows(np.full(len(ops), -1, np.int64))
+    forward_row = OpRows(np.full(len(ops), -1, np.int64))
     numbered = np.flatnonzero((ops.start != ABSENT) & (ops.seq_id >= 0))
     backward, forward = (numbered[is_of] for is_of in ((ops.fw_tid[numbered] > 0), (ops.fw_tid[numbered] <= 0)))
     forward = forward[np.lexsort((ops.start[forward], ops.seq_id[forward], ops.thread[forward]))]
@@ -30,8 +30,8 @@ def forward_ops(ops: Ops) -> OpRows:
     last = asof_backward(ops.thread[forward], ops.seq_id[forward], thread_of_each, sequence)
     row = RowMap(forward)[last]
     is_earlier = (row >= 0) & (ops.seq_id[row] == sequence) & (ops.start[row] < ops.start[backward])
-    found[backward[is_earlier]] = row[is_earlier]
-    return found
+    forward_row[backward[is_earlier]] = row[is_earlier]
+    return forward_row
 
 
 class _ForwardThreads:

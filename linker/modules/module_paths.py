@@ -1,8 +1,9 @@
 """Finds for which module and which Python function each op, call and activity was done.
 
-In the forward pass they are the innermost calls of Python around an op on its thread. The backward pass runs on another
-thread or below the call of `backward`: its ops belong to the module and function of the forward op that they
-differentiate. A module that is called inside a backward op, as activation checkpointing does, is below that op's module.
+In the forward pass they are the innermost calls of Python that enclose an op on its thread. The backward pass runs on
+another thread or below the call of `backward`: its ops belong to the module and function of the forward op that they
+differentiate. A module that is called inside a backward op, as activation checkpointing does, is below that op's
+module.
 """
 
 from collections.abc import Callable
@@ -10,7 +11,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import ABSENT, CallRows, Categorical, Int32, Int64, OpRows, RowMap, Rows, nearest
+from ...schema.columns import (
+    ABSENT,
+    CallRows,
+    Categorical,
+    Int32,
+    Int64,
+    OpRows,
+    RowMap,
+    Rows,
+    ThreadIntervals,
+    nearest,
+)
 from ...schema.linked import Calls, Ops
 from ..readers import RecordedPython
 from .forward_ops import forward_ops
@@ -40,34 +52,32 @@ class PythonContext(NamedTuple):
         return module, function
 
 
-def _codes_at(texts: Categorical, rows: Rows) -> Int32:
-    return np.append(texts.codes, np.int32(-1))[rows]
+def _codes_at(column: Categorical, rows: Rows) -> Int32:
+    return np.append(column.codes, np.int32(-1))[rows]
 
 
 class _Spans(NamedTuple):
-    """The ops that have times, then the calls. `parent` is the position here of the op around each, `forward` that of
-    the forward op that it differentiates, -1 for none.
+    """The ops that have times, then the calls. `parent` is the position here of the op that encloses each, `forward`
+    that of the forward op that it differentiates, -1 for none.
     """
 
-    thread: Int64
-    start: Int64
-    end: Int64
+    times: ThreadIntervals
     parent: Rows
     forward: Rows
 
 
 def python_context(rows: RecordedPython, ops: Ops, op_parent: OpRows, calls: Calls) -> PythonContext:
-    """Returns the modules and functions of ops and calls; `op_parent` is the op around each op. O(n log n)."""
+    """Returns the modules and functions of ops and calls; `op_parent` is the op that encloses each op. O(n log n)."""
     timed = np.flatnonzero(ops.start != ABSENT)
     spans = _spans(ops, op_parent, calls, timed)
-    # the innermost op around each span that differentiates another
+    # the innermost op that encloses each span that differentiates another
     backward = nearest(spans.forward >= 0, spans.parent)
 
     def of_ops_and_calls(stack: Stack, join: JoinPaths) -> tuple[Categorical, Categorical]:
-        code, texts = _paths(stack, spans, backward, join)
+        code, paths = _paths(stack, spans, backward, join)
         of_ops = np.full(len(ops), -1, np.int32)
         of_ops[timed] = code[: len(timed)]
-        return Categorical(of_ops, texts), Categorical(code[len(timed) :].astype(np.int32), texts)
+        return Categorical(of_ops, paths), Categorical(code[len(timed) :].astype(np.int32), paths)
 
     op_module, call_module = of_ops_and_calls(module_stack(rows), _join_modules)
     op_function, call_function = of_ops_and_calls(function_stack(rows), _innermost)
@@ -77,18 +87,18 @@ def python_context(rows: RecordedPython, ops: Ops, op_parent: OpRows, calls: Cal
 def _spans(ops: Ops, op_parent: OpRows, calls: Calls, timed: Rows) -> _Spans:
     position = np.full(len(ops), -1, np.int64)
     position[timed] = np.arange(len(timed))
-    thread, start, end = (
-        np.concatenate((of_op[timed], of_call))
-        for of_op, of_call in ((ops.thread, calls.thread), (ops.start, calls.start), (ops.end, calls.end))
-    )
+    columns = ((ops.thread, calls.thread), (ops.start, calls.start), (ops.end, calls.end))
+    times = ThreadIntervals(*(np.concatenate((of_op[timed], of_call)) for of_op, of_call in columns))
     parent = RowMap(position)[np.concatenate((op_parent[timed], calls.op_row))]
     forward = np.concatenate((RowMap(position)[forward_ops(ops)[timed]], np.full(len(calls), -1)))
-    return _Spans(thread, start, end, parent, forward)
+    return _Spans(times, parent, forward)
 
 
 def _paths(stack: Stack, spans: _Spans, backward: Rows, join: JoinPaths) -> tuple[Int64, list[str]]:
-    """Returns the code of each span's path, -1 for none, and the paths. `backward` is the backward op around a span."""
-    enclosing = stack.enclosing(spans.thread, spans.start, spans.end)
+    """Returns the code of each span's path, -1 for none, and the paths. `backward` is the backward op that encloses a
+    span.
+    """
+    enclosing = stack.enclosing(spans.times)
     on_thread = RowMap(stack.code)[enclosing]
     paths = Paths()
     for text in stack.text:
@@ -101,8 +111,8 @@ def _paths(stack: Stack, spans: _Spans, backward: Rows, join: JoinPaths) -> tupl
         rows = ready[(enclosing[ready] >= 0) & (enclosing[ready] != enclosing[backward[ready]])]
         keys = np.stack((code[rows], on_thread[backward[rows]], on_thread[rows]))
         triples, which = np.unique(keys, axis=1, return_inverse=True) if len(rows) else (keys, rows)
-        texts = [["" if number < 0 else paths.texts[number] for number in triple] for triple in triples.T.tolist()]
-        numbers = [paths.number(join(*triple)) for triple in texts]
+        path_parts = [["" if number < 0 else paths.texts[number] for number in triple] for triple in triples.T.tolist()]
+        numbers = [paths.number(join(*triple)) for triple in path_parts]
         code[rows] = np.array(numbers, np.int64)[which.reshape(-1)]
         is_open[ready] = False
     return code, paths.texts

@@ -1,10 +1,23 @@
-"""Finds the innermost call of Python around each span of a thread, among calls of modules and among those of functions."""
+"""Finds the innermost call of Python around each span of a thread, among calls of modules and among those
+of functions.
+"""
 
 from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import ROUNDING, TOLERANCE, Bool, Categorical, Int64, RowMap, Rows, innermost, nest
+from ...schema.columns import (
+    ROUNDING,
+    TOLERANCE,
+    Bool,
+    Categorical,
+    Int64,
+    NestedIntervals,
+    RowMap,
+    Rows,
+    ThreadIntervals,
+    nest,
+)
 from ..readers import RecordedPython
 
 MODULE = "nn.Module: "
@@ -12,20 +25,19 @@ SEPARATOR = "/"
 
 
 class Stack(NamedTuple):
-    """n calls, each with the row of the call around it (-1 for none) and its name, `text[code]`. Times are in ns."""
+    """n calls, each with the row of the call that encloses it (-1 for none) and its name, `text[code]`."""
 
-    thread: Int64
-    start: Int64
-    end: Int64
+    calls: ThreadIntervals
     parent: Rows
     code: Int64
     text: list[str]
 
-    def enclosing(self, thread: Int64, start: Int64, end: Int64) -> Rows:
-        """Returns for each span the row of the innermost call around it, -1 for none. O(n log n)."""
-        if not len(self.start):
-            return np.full(len(start), -1, np.int64)
-        return innermost(thread, start, end, self.thread, self.start, self.end, self.parent, ROUNDING, TOLERANCE)
+    def enclosing(self, spans: ThreadIntervals) -> Rows:
+        """Returns for each span the row of the innermost call that encloses it, -1 for none. O(n log n)."""
+        if not len(self.parent):
+            return np.full(len(spans.start), -1, np.int64)
+        nested = NestedIntervals(self.calls, self.parent)
+        return nested.innermost(spans, rounding=ROUNDING, tolerance=TOLERANCE)
 
 
 class Paths:
@@ -35,18 +47,20 @@ class Paths:
         self.texts: list[str] = []
         self._number: dict[str, int] = {}
 
-    def below(self, outer: Int64, name: Int64, names: list[str]) -> Int64:
-        """Returns for each pair the number of the path of `names[name]` below the path `outer`, -1 for outermost."""
-        if not len(outer):
-            return outer
-        pairs, which = np.unique(np.stack((outer, name)), axis=1, return_inverse=True)
+    def below(self, enclosing_path: Int64, name: Int64, names: list[str]) -> Int64:
+        """Returns for each pair the number of the path of `names[name]` below the path `enclosing_path`, -1 for
+        outermost.
+        """
+        if not len(enclosing_path):
+            return enclosing_path
+        pairs, which = np.unique(np.stack((enclosing_path, name)), axis=1, return_inverse=True)
         numbers = [self.number(self._below(path, names[code])) for path, code in pairs.T.tolist()]
         return np.array(numbers, np.int64)[which.reshape(-1)]
 
-    def _below(self, outer: int, name: str) -> str:
-        if outer < 0:
+    def _below(self, enclosing_path: int, name: str) -> str:
+        if enclosing_path < 0:
             return name
-        path = self.texts[outer]
+        path = self.texts[enclosing_path]
         return path if path.rpartition(SEPARATOR)[2] == name else f"{path}{SEPARATOR}{name}"
 
     def number(self, text: str) -> int:
@@ -61,12 +75,12 @@ def module_stack(rows: RecordedPython) -> Stack:
     """Returns the calls of modules, named by their paths, as `Net_0/Sequential_0/Linear_2`."""
     calls, paths = _nested(rows, rows.name.where(lambda name: name.startswith(MODULE))), Paths()
     names = [name.removeprefix(MODULE) for name in calls.text]
-    code, unnamed = np.full(len(calls.code), -1, np.int64), np.arange(len(calls.code))
-    while len(unnamed):  # once per level
-        outer = RowMap(code)[calls.parent[unnamed]]
-        ready = (calls.parent[unnamed] < 0) | (outer >= 0)
-        code[unnamed[ready]] = paths.below(outer[ready], calls.code[unnamed[ready]], names)
-        unnamed = unnamed[~ready]
+    code, remaining = np.full(len(calls.code), -1, np.int64), np.arange(len(calls.code))
+    while len(remaining):  # once per level
+        enclosing_path = RowMap(code)[calls.parent[remaining]]
+        ready = (calls.parent[remaining] < 0) | (enclosing_path >= 0)
+        code[remaining[ready]] = paths.below(enclosing_path[ready], calls.code[remaining[ready]], names)
+        remaining = remaining[~ready]
     return calls._replace(code=code, text=paths.texts)
 
 
@@ -76,7 +90,7 @@ def function_stack(rows: RecordedPython) -> Stack:
 
 
 def _nested(rows: RecordedPython, chosen: Bool) -> Stack:
-    thread, start, end = (column[chosen] for column in (rows.thread, rows.start, rows.end))
-    nesting = nest(thread, start, end)
+    calls = ThreadIntervals(*(column[chosen] for column in (rows.thread, rows.start, rows.end)))
+    nesting = nest(calls)
     names: Categorical = rows.name.take(chosen)
-    return Stack(thread, start, nesting.end, nesting.parent, names.codes.astype(np.int64), names.table)
+    return Stack(calls._replace(end=nesting.end), nesting.parent, names.codes.astype(np.int64), names.table)

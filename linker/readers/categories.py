@@ -1,4 +1,4 @@
-"""Tells the role of a row of the device trace by its category. Unknown categories are counted, never guessed."""
+"""Finds the role of a row of the device trace by its category. Unknown categories are counted, never guessed."""
 
 import re
 from enum import Enum

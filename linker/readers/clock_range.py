@@ -31,9 +31,9 @@ def within_a_recording(device: DeviceTrace) -> DeviceTrace:
     if not dropped:
         return device
     device.skipped[WITHOUT_TIME] += dropped
-    device.remarks.append(
-        f"{device.path}: {dropped} events begin more than a year from the middle of the trace and are left out; their times are in another "
-        "unit, or of another clock; give ts in µs of one clock"
+    device.notes.append(
+        f"{device.path}: {dropped} events begin more than a year from the middle of the trace and are left out; "
+        "their times are in another unit, or of another clock; give ts in µs of one clock"
     )
     return select(replace(device, queue_events=select_rows(device.queue_events, queued)), **near)
 

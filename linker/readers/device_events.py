@@ -36,7 +36,7 @@ NO_DURATION = (None, b"", b"null")
 class DeviceEvents:
     """The events of a file by role.
 
-    `skipped` and `noted` are those of `DeviceTrace`, `labels` are pairs of a process and its text.
+    `skipped` and `oddities` are those of `DeviceTrace`, `labels` are pairs of a process and its text.
     """
 
     def __init__(self, arguments: bool, modules: bool = False) -> None:
@@ -45,7 +45,7 @@ class DeviceEvents:
         self.flows = LaunchFlows()
         self.labels: list[tuple[int, str]] = []
         self.skipped: Counter[str] = Counter()
-        self.noted: Counter[str] = Counter()
+        self.oddities: Counter[str] = Counter()
         self.read = self.ignored = 0
         self.recording_start: int | None = None
         self._exact = False
@@ -107,7 +107,7 @@ class DeviceEvents:
             self.skipped[WITHOUT_TIME] += int((~usable).sum())
             events = [event for event, is_usable in zip(events, usable.tolist(), strict=True) if is_usable]
             start, duration = (ExactTimes(times.ns[usable], times.digits[usable]) for times in (start, duration))
-        table.add(events, start, duration, self.noted)
+        table.add(events, start, duration, self.oddities)
 
 
 def _append_for(category: str | None, by_role: dict[Role, list[Event]]) -> Callable[[Event], None]:

@@ -128,12 +128,13 @@ def no_queue_events() -> RecordedQueueEvents:
 
 @dataclass(slots=True, repr=False)
 class DeviceTrace(SummaryRepr):
-    """The rows of a device trace. Of the `read` rows of its list, `ignored` carry no work (flows, counters, thread names).
+    """The rows of a device trace. Of the `read` rows of its list, `ignored` carry no work (flows, counters, thread
+    names).
 
-    `skipped` counts by reason the rows about work that are in no table, `noted` decisions that the reader took;
-    `remarks` are whole sentences about the file. `python` is None unless asked for. `merged` says how to get each rank's
-    own trace out of a merged one, `merge_marks` what else shows that ranks were merged. `recording_start` is the time
-    that viewers show as 0.
+    `skipped` counts by reason the rows about work that are in no table, `oddities` decisions that the reader took;
+    `notes` are whole sentences about the file. `python` is None unless asked for. `merged` says how to get each
+    rank's own trace out of a merged one, `merge_marks` what else shows that ranks were merged. `recording_start` is the
+    time that viewers show as 0.
     """
 
     path: str
@@ -153,8 +154,8 @@ class DeviceTrace(SummaryRepr):
     merged: list[MergedRank] = field(default_factory=list)
     merge_marks: list[str] = field(default_factory=list)
     skipped: Counter[str] = field(default_factory=Counter)
-    noted: Counter[str] = field(default_factory=Counter)
-    remarks: list[str] = field(default_factory=list)
+    oddities: Counter[str] = field(default_factory=Counter)
+    notes: list[str] = field(default_factory=list)
     recording_start: int | None = None
     device_names: dict[int, str] = field(default_factory=dict)
     read: int = 0
@@ -165,7 +166,7 @@ class DeviceTrace(SummaryRepr):
         ops, calls, activities = len(self.ops.start), len(self.calls.start), len(self.activities.start)
         lines = {
             "rows": format_counts({"ops": ops, "calls": calls, "activities": activities}),
-            "remarks": str(len(self.remarks)),
+            "notes": str(len(self.notes)),
         }
         return Summary(f"DeviceTrace: {self.path}", lines)
 

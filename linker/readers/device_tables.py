@@ -1,6 +1,6 @@
 """Makes the tables of a device trace from the columns of its events, one function per role. Times are in ns.
 
-`pad` tells which of `start` and `duration` were written without the zeros before their ns.
+`pad` says which of `start` and `duration` were written without the zeros before their ns.
 """
 
 import numpy as np

@@ -17,7 +17,7 @@ from .categories import PYTHON, Role, skip_categories
 from .clock_range import within_a_recording
 from .device_events import DeviceEvents
 from .device_rows import DeviceTrace
-from .distributed_info import device_names, place_in_job
+from .distributed_info import device_names, distributed_info
 from .duplicates import without_duplicates
 from .event_rows import unpadded
 from .rocpd import is_database, read_rocpd
@@ -31,6 +31,7 @@ HOST_NODES = re.compile(rb'"nodes"\s*:\s*\[')
 
 def read_device_trace(
     path: str,
+    *,
     strict: bool = False,
     tee: Callable[[bytes], object] | None = None,
     arguments: bool = False,
@@ -40,7 +41,7 @@ def read_device_trace(
 ) -> DeviceTrace:
     """Reads a device trace: JSON, gzip or zstd of it, or a rocpd database.
 
-    Of damaged JSON everything that can be read is used; the trace's `remarks` say what was wrong.
+    Of damaged JSON everything that can be read is used; the trace's `notes` say what was wrong.
 
     Args:
         path: The file to read.
@@ -65,27 +66,27 @@ def read_device_trace(
     with open_input(path, protected=True) as stream:
         skipped = None if strict else skip_categories(*keep_categories, *([PYTHON] if modules else []))
         reader: ArrayReader[kineto.Event] = ArrayReader(
-            stream, path, "traceEvents", kineto.Event, on_progress, damage, skipped
+            stream, path, "traceEvents", kineto.Event, on_progress, damage=damage, skip_pattern=skipped
         )
         for piece, decoded in reader:
             renamed = renamed or (RENAMING in piece and RENAMED.search(piece) is not None)
             events.add(decoded, partial(decode, piece, list[kineto.ExactEvent], path))
             if tee is not None:
                 tee(piece)
-    events.ignore(reader.left_out)
-    if not reader.found:
+    events.ignore(reader.skipped)
+    if not reader.has_array:
         raise DataError(f"{path}: {_what_it_is(reader.document)}; expected a Kineto device trace, see --device-trace")
     bare = reader.document.lstrip()[:1] == b"["
     top = kineto.DeviceFile() if bare else reader.top_level(kineto.DeviceFile)
     if not events.rows[Role.OP].count and not events.rows[Role.ACTIVITY].count:
-        seen = f"; {damage.remarks[0].removeprefix(path + ': ')}" if damage.remarks else ""
+        seen = f"; {damage.notes[0].removeprefix(path + ': ')}" if damage.notes else ""
         raise DataError(
             f"{path}: holds no host op and no device activity; expected a Kineto trace with traceEvents{seen}"
         )
     trace = with_ties_in_order(without_duplicates(within_a_recording(_trace(path, top, events))))
     trace.skipped += damage.dropped
-    trace.noted += damage.noted
-    trace.remarks += damage.remarks
+    trace.oddities += damage.oddities
+    trace.notes += damage.notes
     if len(DISTRIBUTED.findall(reader.document)) > 1:
         trace.merge_marks.append("several distributedInfo")
     if renamed or RENAMED.search(reader.document) is not None:
@@ -104,7 +105,7 @@ def _trace(path: str, top: kineto.DeviceFile, events: DeviceEvents) -> DeviceTra
     pad = unpadded(rows.values())
     trace = DeviceTrace(
         path=path,
-        **place_in_job(top)._asdict(),
+        **distributed_info(top)._asdict(),
         ops=device_tables.ops(rows[Role.OP], pad),
         calls=device_tables.calls(rows[Role.CALL], pad),
         activities=device_tables.activities(rows[Role.ACTIVITY], pad),
@@ -117,13 +118,11 @@ def _trace(path: str, top: kineto.DeviceFile, events: DeviceEvents) -> DeviceTra
         merged=top.merged,
         device_names=device_names(top),
         skipped=events.skipped,
-        noted=events.noted,
+        oddities=events.oddities,
         recording_start=events.recording_start,
         read=events.read,
         ignored=events.ignored,
     )
     if any(pad.values()):
-        trace.remarks.append(
-            f"{path}: its times lack the zeros before their ns (5 ns is .5, as in March 2024); read so"
-        )
+        trace.notes.append(f"{path}: its times lack the zeros before their ns (5 ns is .5, as in March 2024); read so")
     return trace

@@ -22,7 +22,7 @@ def device_names(top: kineto.DeviceFile) -> dict[int, str]:
     return {number: name for number, name in names if number >= 0 and isinstance(name, str) and name}
 
 
-def place_in_job(top: kineto.DeviceFile) -> DistributedInfo:
+def distributed_info(top: kineto.DeviceFile) -> DistributedInfo:
     """Returns what the top level of the file records; invalid values count as missing."""
     distributed = top.distributed or kineto.DistributedInfo()
     rank, world = integer(distributed.rank, -1), integer(distributed.world_size, -1)

@@ -53,24 +53,24 @@ class EventRows:
         self._role = role
         self._columns: dict[str, IntegerBuilder] = defaultdict(IntegerBuilder)
 
-    def add(self, events: Sequence[Event], start: ExactTimes, duration: ExactTimes, noted: Counter[str]) -> None:
-        """Adds events with their times (ns), and counts decisions about them in `noted`."""
+    def add(self, events: Sequence[Event], start: ExactTimes, duration: ExactTimes, oddities: Counter[str]) -> None:
+        """Adds events with their times (ns), and counts decisions about them in `oddities`."""
         self.name.add([event.name or "" for event in events])
         self._columns["process"].add(identities([event.pid for event in events]))
         self._columns["thread"].add(identities([event.tid for event in events]))
         for name, column in (("start", start), ("duration", duration)):
             self._columns[name].add(column.ns)
             self._columns[f"digits of {name}"].add(column.digits)
-        noted["device events without a duration, or with a negative one, taken as 0"] += int((duration.ns < 0).sum())
+        oddities["device events without a duration, or with a negative one, taken as 0"] += int((duration.ns < 0).sum())
         if self._role is not Role.PYTHON:
-            self._add_arguments(events, noted)
+            self._add_arguments(events, oddities)
         self.count += len(events)
 
-    def _add_arguments(self, events: Sequence[Event], noted: Counter[str]) -> None:
+    def _add_arguments(self, events: Sequence[Event], oddities: Counter[str]) -> None:
         arguments = [event.args or NO_ARGS for event in events]
         self.category.add([event.cat or "" for event in events])
         if self._keep_arguments:
-            self.arguments.add([_argument_lists(args, noted) for args in arguments])
+            self.arguments.add([_argument_lists(args, oddities) for args in arguments])
         if self._role is Role.SYNC:
             pairs = zip(events, arguments, strict=True)
             self.sync_kind.add([str(args.sync_kind or event.name or "") for event, args in pairs])
@@ -86,9 +86,9 @@ class EventRows:
             if args.collective is not None or args.group_name is not None or event.name in names
         }
         for args in communicating.values():
-            _read_lists(args, noted)
+            _read_lists(args, oddities)
         self.communication.add(communicating)
-        noted["ops still running when recording ended"] += sum(args.finished is False for args in arguments)
+        oddities["ops still running when recording ended"] += sum(args.finished is False for args in arguments)
 
     def column(self, name: str) -> Int64:
         """Returns a column of integers."""
@@ -117,24 +117,24 @@ def _bytes_per_second(values: Sequence[Any]) -> Int64:
     return np.where(is_valid, np.rint(np.where(is_valid, speeds, 0) * GIGA), -1).astype(np.int64)
 
 
-def _read_lists(args: kineto.Args, noted: Counter[str]) -> None:
-    """Replaces the texts of recorded lists by lists. Counts those that cannot be read in `noted`."""
+def _read_lists(args: kineto.Args, oddities: Counter[str]) -> None:
+    """Replaces the texts of recorded lists by lists. Counts those that cannot be read in `oddities`."""
     for name in LISTS:
         numbers = integer_list(getattr(args, name))
-        noted[UNREADABLE_LISTS] += numbers is None
+        oddities[UNREADABLE_LISTS] += numbers is None
         setattr(args, name, numbers or None)
 
 
-def _argument_lists(args: kineto.Args, noted: Counter[str]) -> str:
+def _argument_lists(args: kineto.Args, oddities: Counter[str]) -> str:
     """Returns an op's recorded arguments as JSON in the host trace's layout, an empty text where none are recorded.
 
-    Only numbers have values, as text. Counts in `noted` what is no list.
+    Only numbers have values, as text. Counts in `oddities` what is no list.
     """
     if not bytes(args.input_dims):
         return ""
     lists = [bytes(text) for text in (args.concrete_inputs, args.input_dims, args.input_types)]
     values, shapes, types = (text.decode() if text.startswith(b"[") else "[]" for text in lists)
-    noted[NO_LISTS] += sum(not text.startswith(b"[") for text in lists if text)
+    oddities[NO_LISTS] += sum(not text.startswith(b"[") for text in lists if text)
     return f'{{"values":{values},"shapes":{shapes},"types":{types}}}'
 
 

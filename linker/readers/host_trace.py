@@ -55,10 +55,11 @@ DEVICE_EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
 
 @dataclass(slots=True, repr=False)
 class HostTrace(Table):
-    """A host trace of n nodes. `inputs` and `outputs` are the JSON texts {"values", "shapes", "types"} of their arguments.
+    """A host trace of n nodes. `inputs` and `outputs` are the JSON texts {"values", "shapes", "types"} of their
+    arguments.
 
     `extra` holds, per row, the attributes that only some nodes have: those of `record_param_comms`, and kernel back
-    ends. `skipped` counts nodes that could not be read, `noted` decisions that the reader took; `remarks` are whole
+    ends. `skipped` counts nodes that could not be read, `oddities` decisions that the reader took; `notes` are whole
     sentences about the file.
     """
 
@@ -82,8 +83,8 @@ class HostTrace(Table):
     outputs: BytesColumn
     extra: JsonRecords[dict[str, Any]] = field(default_factory=lambda: JsonRecords.of({}, dict[str, Any]))
     skipped: Counter[str] = field(default_factory=Counter)
-    noted: Counter[str] = field(default_factory=Counter)
-    remarks: list[str] = field(default_factory=list)
+    oddities: Counter[str] = field(default_factory=Counter)
+    notes: list[str] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.id)
@@ -101,10 +102,10 @@ class HostTrace(Table):
         return Summary(f"HostTrace: {self.path}, schema {self.schema}", {"nodes": f"{len(self):,}"})
 
 
-def read_host_trace(path: str, strict: bool = False, on_progress: OnProgress = unseen) -> HostTrace:
+def read_host_trace(path: str, *, strict: bool = False, on_progress: OnProgress = unseen) -> HostTrace:
     """Reads a host trace: JSON, or gzip or zstd of it.
 
-    Of a damaged file everything that can be read is used; the trace's `remarks` say what was wrong. Memory is that of
+    Of a damaged file everything that can be read is used; the trace's `notes` say what was wrong. Memory is that of
     the columns and one piece of the file.
 
     Args:
@@ -118,21 +119,22 @@ def read_host_trace(path: str, strict: bool = False, on_progress: OnProgress = u
     damage = Damage(path, "host nodes", strict)
     nodes = _Nodes()
     with open_input(path, protected=True) as stream:
-        reader: ArrayReader[host.Node] = ArrayReader(stream, path, "nodes", host.Node, on_progress, damage)
+        reader: ArrayReader[host.Node] = ArrayReader(stream, path, "nodes", host.Node, on_progress, damage=damage)
         for _, piece in reader:
             nodes.add(piece)
-    if not reader.found or reader.document.lstrip()[:1] == b"[":
+    if not reader.has_array or reader.document.lstrip()[:1] == b"[":
         raise DataError(
-            f"{path}: {_what_it_is(reader.document)}; expected a PyTorch Execution Trace, see --host-trace and --device-trace"
+            f"{path}: {_what_it_is(reader.document)}; expected a PyTorch Execution Trace, see --host-trace and "
+            "--device-trace"
         )
     if not len(nodes):
-        seen = f" {damage.remarks[0].removeprefix(path + ': ')}" if damage.remarks else ""
+        seen = f" {damage.notes[0].removeprefix(path + ': ')}" if damage.notes else ""
         raise DataError(f"{path}: the host trace has no nodes; was anything recorded?{seen}")
     top = reader.top_level(host.HostFile)
     trace = nodes.trace(path, top)
     trace.skipped += damage.dropped
-    trace.noted += damage.noted
-    trace.remarks += [*damage.remarks, *_schema_remarks(path, top.schema)]
+    trace.oddities += damage.oddities
+    trace.notes += [*damage.notes, *_schema_notes(path, top.schema)]
     return trace
 
 
@@ -141,8 +143,8 @@ def _what_it_is(document: bytes) -> str:
     return "a device trace (it has traceEvents)" if is_device else kind_of_text(document, "nodes")
 
 
-def _schema_remarks(path: str, schema: str) -> list[str]:
-    """Returns a remark on a schema newer than all known ones, which is read as the newest known one."""
+def _schema_notes(path: str, schema: str) -> list[str]:
+    """Returns a note on a schema newer than all known ones, which is read as the newest known one."""
     version = re.match(r"(\d+)\.(\d+)\.(\d+)", schema)
     if version and tuple(map(int, version.groups())) <= NEWEST_SCHEMA:
         return []
@@ -156,13 +158,13 @@ class _Nodes:
 
     def __init__(self) -> None:
         self._integers: dict[str, IntegerBuilder] = defaultdict(IntegerBuilder)
-        self._texts = {"name": CategoricalBuilder(), "op_schema": CategoricalBuilder()}
+        self._categoricals = {"name": CategoricalBuilder(), "op_schema": CategoricalBuilder()}
         self._inputs, self._outputs = BytesColumnBuilder(), BytesColumnBuilder()
         self._extra: JsonRecordsBuilder[dict[str, Any]] = JsonRecordsBuilder(dict[str, Any])
-        self._noted = Counter[str]()
+        self._oddities = Counter[str]()
 
     def __len__(self) -> int:
-        return len(self._texts["name"])
+        return len(self._categoricals["name"])
 
     def add(self, nodes: list[host.Node]) -> None:
         attributes = self._attributes(nodes)
@@ -170,13 +172,13 @@ class _Nodes:
             self._integers[name].add(integers(attributes[name], missing))
         self._integers["id"].add(integers([node.id for node in nodes], ABSENT))
         self._integers["parent"].add(integers([_parent(node) for node in nodes], -1))
-        self._texts["op_schema"].add([text if type(text) is str else "" for text in attributes[SCHEMA]])
-        self._texts["name"].add([node.name or "" for node in nodes])
+        self._categoricals["op_schema"].add([text if type(text) is str else "" for text in attributes[SCHEMA]])
+        self._categoricals["name"].add([node.name or "" for node in nodes])
         inputs = [self._arguments(n.inputs, n.input_shapes, n.input_types) for n in nodes]
         outputs = [self._arguments(n.outputs, n.output_shapes, n.output_types) for n in nodes]
         arguments = plain_arguments(inputs + outputs)
-        self._inputs.add(usable_arguments(arguments[: len(nodes)], self._noted))
-        self._outputs.add(usable_arguments(arguments[len(nodes) :], self._noted))
+        self._inputs.add(usable_arguments(arguments[: len(nodes)], self._oddities))
+        self._outputs.add(usable_arguments(arguments[len(nodes) :], self._oddities))
 
     def _attributes(self, nodes: list[host.Node]) -> dict[str, list[Any]]:
         """Returns the attributes that every node has, by name, and adds those that only some nodes have to `extra`."""
@@ -186,7 +188,7 @@ class _Nodes:
                 for name, column in columns.items():
                     column[row] = getattr(node, name)
         lists = [attributes.get(name) for attributes in further.values() for name in SPLITS]
-        self._noted[UNREADABLE_LISTS] += sum(integer_list(value) is None for value in lists)
+        self._oddities[UNREADABLE_LISTS] += sum(integer_list(value) is None for value in lists)
         self._extra.add({len(self) + row: attributes for row, attributes in further.items()})
         return columns
 
@@ -197,7 +199,7 @@ class _Nodes:
             return text
         if text[:1] == b"[":
             return b'{"values":%b,"shapes":%b,"types":%b}' % (text, bytes(shapes), bytes(types))
-        self._noted[NO_ARGUMENTS] += bool(text)
+        self._oddities[NO_ARGUMENTS] += bool(text)
         return NO_TENSORS
 
     def trace(self, path: str, top: host.HostFile) -> HostTrace:
@@ -218,13 +220,13 @@ class _Nodes:
             finish_ts=_clock(top.finish_ts),
             id=ids,
             parent=parents,
-            name=self._texts["name"].column(),
-            schema_text=self._texts["op_schema"].column(),
+            name=self._categoricals["name"].column(),
+            schema_text=self._categoricals["op_schema"].column(),
             **attributes,
             inputs=self._inputs.column(),
             outputs=self._outputs.column(),
             extra=self._extra.column(),
-            noted=self._noted + Counter({WITHOUT_ID: renumbered, IN_CIRCLES: len(in_circles)}),
+            oddities=self._oddities + Counter({WITHOUT_ID: renumbered, IN_CIRCLES: len(in_circles)}),
         )
 
 

@@ -17,13 +17,13 @@ from ...schema.errors import DataError, RequestError
 from ...schema.recovery import decode
 from ...schema.traces import LARGEST_ID, DeviceFile, MergedRank
 from .device_rows import DeviceTrace, RecordedActivities, RecordedSyncs
-from .distributed_info import device_names, place_in_job
+from .distributed_info import device_names, distributed_info
 from .selection import select
 
 RANK = re.compile(r"\brank[ _:=#-]*(\d+)", re.IGNORECASE)
 REPEATED = 0.1
-"""Share of correlations on several calls, one after the other, above which a file holds copies. A driver call inside its
-runtime call shares the correlation too, but they are at the same time.
+"""Share of correlations on several calls, one after the other, above which a file holds copies. A driver call inside
+its runtime call shares the correlation too, but they are at the same time.
 """
 OWN_FILES = "link each rank's own file"
 TIMES = ("start", "end")
@@ -116,9 +116,9 @@ def _select_rank(device: DeviceTrace, rank: int, ranks: dict[int, set[int]]) -> 
     masks = {name: np.isin(getattr(device, name).process, processes) for name in tables}
     for name in ("activities", "syncs"):
         masks[name] |= _launched(device, rank, ranks, masks["calls"], getattr(device, name))
-    remarks = [f"{device.path}: what was left out of it is counted over all its ranks"] if +device.skipped else []
+    notes = [f"{device.path}: what was left out of it is counted over all its ranks"] if +device.skipped else []
     selected = select(device, **masks)
-    return replace(selected, rank=rank, labels=[], merged=[], merge_marks=[], remarks=device.remarks + remarks)
+    return replace(selected, rank=rank, labels=[], merged=[], merge_marks=[], notes=device.notes + notes)
 
 
 def _launched(
@@ -136,8 +136,8 @@ def _launched(
     return np.asarray(launched)
 
 
-def _processes_of(ranks: dict[int, set[int]], wanted: Callable[[set[int]], bool]) -> Int64:
-    return np.array([process for process, of in ranks.items() if wanted(of)], np.int64)
+def _processes_of(ranks: dict[int, set[int]], is_chosen: Callable[[set[int]], bool]) -> Int64:
+    return np.array([process for process, its_ranks in ranks.items() if is_chosen(its_ranks)], np.int64)
 
 
 def _refuse_shared(device: DeviceTrace, rank: int, processes: Int64, why: str) -> None:
@@ -154,7 +154,7 @@ def _undo_merging(device: DeviceTrace, record: MergedRank) -> DeviceTrace:
     top = decode(bytes(record.metadata), DeviceFile, f"{device.path}: metadata of rank {record.rank}")
     return replace(
         device,
-        **place_in_job(top)._asdict(),
+        **distributed_info(top)._asdict(),
         device_names=device_names(top),
         ops=_undo_in(device.ops, record),
         calls=_undo_in(device.calls, record),
@@ -168,9 +168,11 @@ def _undo_merging(device: DeviceTrace, record: MergedRank) -> DeviceTrace:
 
 def _undo_in(table: AnyTable, record: MergedRank) -> AnyTable:
     columns = {field.name: getattr(table, field.name) for field in fields(table)}  # type: ignore[arg-type]
-    texts = {name: column for name, column in columns.items() if isinstance(column, Categorical)}
+    categoricals = {name: column for name, column in columns.items() if isinstance(column, Categorical)}
     # without the texts of other ranks
-    columns |= {name: Categorical.of(map(column.__getitem__, range(len(column)))) for name, column in texts.items()}
+    columns |= {
+        name: Categorical.of(map(column.__getitem__, range(len(column)))) for name, column in categoricals.items()
+    }
     columns |= {name: columns[name] - record.time_shift_ns for name in TIMES if name in columns}
     columns |= {name: _without_offset(columns[name], record.id_offset) for name in IDS if name in columns}
     if "device" in columns:
@@ -193,5 +195,5 @@ def _without_offset(ids: Int64, offset: int) -> Int64:
 
 def _mapped(numbers: Int64, original: dict[int, int]) -> Int64:
     """Returns the original numbers; merging left those unchanged that are in no map."""
-    distinct, rows = np.unique(numbers, return_inverse=True)
-    return np.array([original.get(number, number) for number in distinct.tolist()], np.int64)[rows]
+    unique_numbers, rows = np.unique(numbers, return_inverse=True)
+    return np.array([original.get(number, number) for number in unique_numbers.tolist()], np.int64)[rows]

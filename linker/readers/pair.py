@@ -22,8 +22,9 @@ def read_traces(
 
     `on_progress` is called with the number of bytes read. Without a host trace the arguments of ops are read, too.
     """
-    host_trace = read_host_trace(host, strict, on_progress) if host is not None else None
+    host_trace = read_host_trace(host, strict=strict, on_progress=on_progress) if host is not None else None
     no_host = host is None
     return Traces(
-        host_trace, read_device_trace(device, strict, arguments=no_host, on_progress=on_progress, modules=modules)
+        host_trace,
+        read_device_trace(device, strict=strict, arguments=no_host, on_progress=on_progress, modules=modules),
     )

@@ -1,4 +1,4 @@
-"""Tells by name which runtime and driver calls record, await, query or free. Any call may launch."""
+"""Recognises by name which runtime and driver calls record, await, query or free. Any call may launch."""
 
 import re
 from enum import IntEnum

@@ -1,7 +1,7 @@
 """Sorts rows of equal starts by their other columns, so that a graph does not depend on their order in the file.
 
-Whatever sorts rows later does so by start first, and keeps rows of equal starts in order. Rows of other starts keep their
-positions, so that a file in the order of time, as profilers write it, costs little.
+Whatever sorts rows later does so by start first, and keeps rows of equal starts in order. Rows of other starts keep
+their positions, so that a file in the order of time, as profilers write it, costs little.
 """
 
 from dataclasses import replace
@@ -28,7 +28,9 @@ Table = RecordedOps | RecordedCalls | RecordedActivities | RecordedSyncs | Recor
 
 
 def with_ties_in_order(device: DeviceTrace) -> DeviceTrace:
-    """Returns the trace with rows of equal starts in the order of `KEYS`. O(n log n), linear if starts are nearly sorted."""
+    """Returns the trace with rows of equal starts in the order of `KEYS`. O(n log n), linear if starts are nearly
+    sorted.
+    """
     tables, communication = dict[str, Any](), dict(device.communication)
     for name, keys in KEYS.items():
         table = getattr(device, name)

@@ -4,7 +4,7 @@ activity was expected to start.
 
 from .call_sites import CallSites as CallSites
 from .event_query_loops import EventQueryLoops as EventQueryLoops, event_query_loops as event_query_loops
-from .events import EventRecord as EventRecord, Findings as Findings
+from .named_events import EventRecord as EventRecord, Findings as Findings
 from .process import Process as Process, process_of as process_of
 from .streams import (
     MOST_STREAMS as MOST_STREAMS,

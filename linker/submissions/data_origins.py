@@ -47,9 +47,9 @@ class DataOrigins:
         op = activities.op_row[rows][order]
         for first in range(0, len(rows), AT_ONCE):
             block = slice(first, first + AT_ONCE)
-            texts = zip(ops.inputs.at(op[block]), ops.outputs.at(op[block]), strict=True)
+            arguments_of_ops = zip(ops.inputs.at(op[block]), ops.outputs.at(op[block]), strict=True)
             block_rows = zip(*(column[block].tolist() for column in columns), strict=True)
-            for (row, time, device, stream), arguments in zip(block_rows, texts, strict=True):
+            for (row, time, device, stream), arguments in zip(block_rows, arguments_of_ops, strict=True):
                 current = Origin(StreamKey(device, stream), time)
                 touched = _storages(*arguments)
                 earlier = {last[storage] for storage in touched if storage in last}

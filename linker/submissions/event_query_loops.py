@@ -10,7 +10,7 @@ import numpy as np
 
 from ...schema.columns import Bool
 from ..readers import SyncCall
-from .events import EventRecord
+from .named_events import EventRecord
 from .process import Process
 from .streams import StreamKey, StreamQueues, calls_before
 
@@ -28,7 +28,7 @@ class Loop(NamedTuple):
 class EventQueryLoops(NamedTuple):
     """The loops by their last query, the queries that another one of their loop follows, and the calls of observers.
 
-    An observer is a thread that runs no op and launches nothing; `by_observer` tells for each call whether it is one's.
+    An observer is a thread that runs no op and launches nothing; `by_observer` says which calls are of observers.
     """
 
     loops: dict[int, Loop]

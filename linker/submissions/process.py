@@ -13,8 +13,8 @@ from ..communication import CollectiveOps
 from ..readers import DeviceTrace, SyncCall, sync_calls
 from .call_sites import CallSites
 from .data_origins import DataOrigins
-from .event_records import EventRecords
-from .events import EventRecord, NamedEvents, SyncRecord, SyncRecords
+from .event_record_calls import EventRecordCalls
+from .named_events import EventRecord, NamedEvents, SyncRecord, SyncRecords
 from .streams import StreamKey, StreamQueues, ThreadLaunches
 from .timing_model import TimingModel
 
@@ -34,8 +34,8 @@ class Process:
     call_sites: CallSites
     sync_records: SyncRecords
     kinds: Int64
-    events: NamedEvents
-    event_records: EventRecords
+    named_events: NamedEvents
+    event_record_calls: EventRecordCalls
 
     def start(self, call: int) -> int:
         """Returns when a call started, ns."""
@@ -60,21 +60,21 @@ class Process:
 
     def is_named(self, call: int) -> bool:
         """Returns whether the trace names the event record that a call waits for."""
-        return self.events.recorder(call, self.sync_record(call)) >= 0
+        return self.named_events.recorder(call, self.sync_record(call)) >= 0
 
     def named_record(self, call: int) -> EventRecord | None:
         """Returns the event record that the trace names for a call, None also where its stream is unknown."""
         record = self.sync_record(call)
         if record is None or not self.is_named(call):
             return None
-        return self.events.event_record(self.events.recorder(call, record), record, self.event_records)
+        return self.named_events.event_record(self.named_events.recorder(call, record), record, self.event_record_calls)
 
     def enclosing_collective(self, call: int) -> int:
         """Returns the collective in whose op a call was made, -1 for none."""
-        return self.event_records.enclosing_collective(call)
+        return self.event_record_calls.enclosing_collective(call)
 
     def awaited_by_collective(self, call: int) -> int:
-        """Returns the activity that the collective's wait op around a call names, -1 for none."""
+        """Returns the activity that the collective's wait op that encloses a call names, -1 for none."""
         return self.awaited.get(self.enclosing_collective(call))
 
     def pending(self, device: int, call: int) -> tuple[int, ...]:
@@ -87,6 +87,7 @@ def process_of(
     device: DeviceTrace,
     calls: Calls,
     activities: Activities,
+    *,
     collectives: CollectiveOps,
     awaited: Lookup,
     machine: MachineCalibration,
@@ -100,7 +101,7 @@ def process_of(
     call_sites = CallSites(calls, collectives.ops, collectives.parent)
     sync_records = SyncRecords(device.syncs)
     kinds = _kinds(calls, sync_records)
-    events = NamedEvents(calls, sync_records, device.event_records, queues)
+    named_events = NamedEvents(calls, sync_records, device.event_records, queues)
     return Process(
         calls=calls,
         activities=activities,
@@ -113,14 +114,22 @@ def process_of(
         call_sites=call_sites,
         sync_records=sync_records,
         kinds=kinds,
-        events=events,
-        event_records=EventRecords(calls, kinds, activities, collectives, launches, call_sites, events.streams()),
+        named_events=named_events,
+        event_record_calls=EventRecordCalls(
+            calls,
+            kinds,
+            activities,
+            collectives=collectives,
+            launches=launches,
+            call_sites=call_sites,
+            known_streams=named_events.streams(),
+        ),
     )
 
 
 def _kinds(calls: Calls, records: SyncRecords) -> Int64:
     """Returns what each call does, by its name, else by its cuda_sync row."""
     kinds = sync_calls(calls.name)
-    unnamed = np.flatnonzero((kinds == SyncCall.NONE) & (calls.correlation != 0))
-    kinds[unnamed] = records.kinds(calls.correlation[unnamed])
+    unrecognised = np.flatnonzero((kinds == SyncCall.NONE) & (calls.correlation != 0))
+    kinds[unrecognised] = records.kinds(calls.correlation[unrecognised])
     return kinds

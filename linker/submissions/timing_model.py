@@ -28,9 +28,9 @@ class TimingModel:
     def __init__(self, activities: Activities, calls: Calls, machine: MachineCalibration) -> None:
         self.timestamp_quantum_ns = ROUNDING if machine.resolution_ns == 1 else 2 * machine.resolution_ns
         self.clock_uncertainty_ns = (
-            machine.clock_error_ns + self.timestamp_quantum_ns + of_name(machine.sync_return_latency, "").median
+            machine.clock_error_ns + self.timestamp_quantum_ns + of_name(machine.sync_return, "").median
         )
-        self._sync_return_latency, self._names = machine.sync_return_latency, calls.name
+        self._sync_return_latency, self._names = machine.sync_return, calls.name
         before = previous_on_stream(activities)
         ready, expected = np.full((2, len(activities)), NEVER, np.int64)
         follows = np.flatnonzero(before >= 0)

@@ -13,7 +13,10 @@ from ...schema.columns import (
     Bool,
     Int64,
     Intervals,
+    NestedIntervals,
     Table,
+    ThreadIntervals,
+    is_covered,
     rows_by_number,
 )
 from ...schema.linked import Calls, Ops
@@ -58,34 +61,27 @@ def activity_by_thread(ops: Ops, parent: Int64, calls: Calls, of_thread: dict[in
         on_thread = (enclosing >= 0) & (ops.thread[enclosing] == ops.thread[rows])
         enclosing = np.where(on_thread, position[enclosing], -1)
         called = calls_of.get(thread, no_calls)
-        spans = calls.start[called], calls.end[called]
-        activities[thread] = _thread_activity(ops.start[rows], ops.end[rows], enclosing, computes[rows], spans)
+        call_times = Intervals(calls.start[called], calls.end[called])
+        op_times = Intervals(ops.start[rows], ops.end[rows])
+        activities[thread] = _thread_activity(op_times, enclosing, computes[rows], call_times)
     return activities
 
 
-def _thread_activity(
-    start: Int64, end: Int64, enclosing: Int64, computes: Bool, calls: tuple[Int64, Int64]
-) -> ThreadActivity:
-    """Returns the activity of a thread from the times, enclosing ops (-1 for none) and kinds of its ops.
-
-    `calls` are the starts and ends of its calls.
+def _thread_activity(ops: Intervals, enclosing: Int64, computes: Bool, calls: Intervals) -> ThreadActivity:
+    """Returns the activity of a thread from the times, enclosing ops (-1 for none) and kinds of its ops, and from the
+    times of its calls.
     """
-    boundaries = np.unique(np.concatenate(([NEVER], start, end, *calls, [FOREVER])))
-    in_call = _covered(boundaries, *calls)
+    boundaries = np.unique(np.concatenate(([NEVER], *ops, *calls, [FOREVER])))
+    in_call = is_covered(_one_thread(boundaries), boundaries, ThreadIntervals(_one_thread(calls.start), *calls))[:-1]
     middle = (boundaries[:-1] + boundaries[1:]) // 2
-    intervals = Intervals(np.zeros(len(start), np.int64), start, end, enclosing)
-    innermost = intervals.innermost(np.zeros(len(middle), np.int64), middle, middle)
+    nested = NestedIntervals(ThreadIntervals(_one_thread(ops.start), *ops), enclosing)
+    innermost = nested.innermost(ThreadIntervals.at(_one_thread(middle), middle))
     # no op (-1) computes nothing
     may_wait, idle = ~np.append(computes, False)[innermost] & ~in_call, (innermost < 0) & ~in_call
     top = np.flatnonzero(enclosing < 0)
-    top = top[np.argsort(start[top], kind="stable")]
-    return ThreadActivity(boundaries, may_wait, idle, start[top], end[top])
+    top = top[np.argsort(ops.start[top], kind="stable")]
+    return ThreadActivity(boundaries, may_wait, idle, ops.start[top], ops.end[top])
 
 
-def _covered(boundaries: Int64, start: Int64, end: Int64) -> Bool:
-    """Returns which intervals between boundaries lie inside one of the spans, whose ends are boundaries."""
-    begun, ended = (
-        np.bincount(np.searchsorted(boundaries, times), minlength=len(boundaries)) for times in (start, end)
-    )
-    covered: Bool = np.cumsum(begun - ended)[:-1] > 0
-    return covered
+def _one_thread(times: Int64) -> Int64:
+    return np.zeros(len(times), np.int64)

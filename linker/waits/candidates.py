@@ -24,9 +24,9 @@ TRIED = 64
 UNUSED_YET = -2
 """Stands for the event of an event record that nothing is known to wait for; -1 is an unknown event."""
 
-RIGHT_BEFORE = "event waits resolved to the recording right before"
-UNUSED = "event waits resolved to an unused recording"
-KNOWN = "waits for an event that another wait had found"
+RIGHT_BEFORE = "event waits resolved to the event record right before"
+UNUSED = "event waits resolved to an unused event record"
+SAME_EVENT = "waits for an event that another wait has resolved"
 IN_USE = "waits before a collective resolved to the stream in use"
 STREAM = "synchronisations resolved to the stream in use"
 BY_TIME = "waits resolved to the work whose end they met"
@@ -35,8 +35,8 @@ BY_TIME = "waits resolved to the work whose end they met"
 class OrderBasis(IntEnum):
     """What in the order of the calls makes a candidate likely, the best reason first."""
 
-    KIND_OF_KNOWN = 0
-    KNOWN = 1
+    KIND_OF_SAME_EVENT = 0
+    SAME_EVENT = 1
     RIGHT_BEFORE = 2
     UNUSED = 3
     UNUSED_AND_MARKED = 4
@@ -79,12 +79,12 @@ class Option(NamedTuple):
 class _Context(NamedTuple):
     """What precedes a wait, by numbers of event records, -1 for none.
 
-    `unused` are those that nothing waits for yet, `known` is one that another wait for the same event was for, and
-    `right_before` the previous call for events. `data_streams` are the streams whose data is used after the wait.
+    `unused` are those that nothing waits for yet, `known_record` is one that another wait for the same event was for,
+    and `right_before` the previous call for events. `data_streams` are the streams whose data is used after the wait.
     """
 
     unused: set[int]
-    known: int
+    known_record: int
     right_before: int
     data_streams: list[StreamKey]
 
@@ -93,7 +93,7 @@ class Candidates:
     """The event records that some waits may be for. Each wait that is resolved narrows the candidates of the others."""
 
     def __init__(self, process: Process, tails: StreamTails, waits: Sequence[UnresolvedWait]) -> None:
-        self._process, self._records, self._queues = process, process.event_records, process.queues
+        self._process, self._records, self._queues = process, process.event_record_calls, process.queues
         self._streams, self._number = tails.streams, tails.number
         self._is_single_stream = len(tails.streams) == 1
         launched = process.launches.streams()
@@ -103,7 +103,7 @@ class Candidates:
         """The last activity on each stream at each event record; the last row is for no event record (-1)."""
         self.cut_off: set[int] = set()
         """Waits with more event records before than were tried."""
-        is_awaited = np.isin(np.asarray(self._records.rows), process.events.awaited)
+        is_awaited = np.isin(np.asarray(self._records.rows), process.named_events.awaited)
         self._event_of = np.where(is_awaited, -1, UNUSED_YET).data
         self._marked: set[tuple[int, int]] = set()
         """Streams and activities that an event record with a wait marks."""
@@ -222,14 +222,14 @@ class Candidates:
         self, row: int, wait: UnresolvedWait, streams: tuple[int, ...], context: _Context
     ) -> tuple[OrderRank, str]:
         """Returns how likely the order of the calls makes an event record, and the reason."""
-        records, known, is_unused = self._records, context.known, self._event_of[row] == UNUSED_YET
-        if known >= 0 and row == known:
-            return OrderRank(OrderBasis.KNOWN, row), KNOWN
-        if known >= 0 and row > known and is_unused and records.kind[row] == records.kind[known]:
-            return OrderRank(OrderBasis.KIND_OF_KNOWN, row), KNOWN
+        records, known_record, is_unused = self._records, context.known_record, self._event_of[row] == UNUSED_YET
+        if known_record >= 0 and row == known_record:
+            return OrderRank(OrderBasis.SAME_EVENT, row), SAME_EVENT
+        if known_record >= 0 and row > known_record and is_unused and records.kind[row] == records.kind[known_record]:
+            return OrderRank(OrderBasis.KIND_OF_SAME_EVENT, row), SAME_EVENT
         if is_unused and row == context.right_before and self._is_in_same_collective(row, wait):
             return OrderRank(OrderBasis.RIGHT_BEFORE, row), RIGHT_BEFORE
-        if row not in context.unused or row <= known:
+        if row not in context.unused or row <= known_record:
             return UNRANKED, BY_TIME
         return self._rank_of_unused(row, wait.blocked[0].stream, streams[0])
 

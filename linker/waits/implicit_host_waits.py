@@ -52,7 +52,7 @@ def blocking_copies(
     rows = rows[np.argsort(calls.start[activities.call_row[rows]], kind="stable")]
     call = activities.call_row[rows]
     # both latencies were measured on the clocks of the trace, so that a clock error cancels out
-    blocking_return = activities.end[rows] + of_each(machine.sync_return_latency, calls.name.take(call)).median
+    blocking_return = activities.end[rows] + of_each(machine.sync_return, calls.name.take(call)).median
     latency = of_each(machine.launch, calls.name.take(call)).median
     is_measured = calls.name.where(lambda name: of_name(machine.launch, name).count > 0)[call]
     launch_duration = 0 if is_measured.all() else _launch_duration(activities, calls)
@@ -79,8 +79,8 @@ def full_queue(activities: Activities, calls: Calls) -> ImplicitHostWaits:
     in_flight = np.searchsorted(np.sort(start), start) - np.searchsorted(np.sort(last_end), start, side="right")
     if not len(rows) or in_flight.max() < FULL_QUEUE:
         return ImplicitHostWaits(NOTHING, NOTHING, NOTHING, Provenance.TIMING)
-    median, longest = _usual_durations(
-        calls.name.codes[rows].astype(np.int64), end - start, in_flight < FULL_QUEUE // 2
+    median, longest = _typical_durations(
+        calls.name.codes[rows].astype(np.int64), end - start, is_unhindered=in_flight < FULL_QUEUE // 2
     )
     source = _last_ended(activities, np.minimum(end - median // 2, first_start))
     blocked = (in_flight >= FULL_QUEUE) & (end - start > longest) & (np.append(activities.end, NEVER)[source] > start)
@@ -128,7 +128,7 @@ def _last_ended(activities: Activities, times: Int64) -> Int64:
     return np.append(by_end, -1)[np.searchsorted(activities.end[by_end], times, side="right") - 1]
 
 
-def _usual_durations(name: Int64, duration: Int64, is_unhindered: Bool) -> tuple[Int64, Int64]:
+def _typical_durations(name: Int64, duration: Int64, *, is_unhindered: Bool) -> tuple[Int64, Int64]:
     """Returns for each launch the median and the longest usual duration of the unhindered ones of its name.
 
     Where none is unhindered, all of that name count.

@@ -31,7 +31,7 @@ class _CallSite(NamedTuple):
     """The waits of a call site, the options for them, and what each option means for each wait.
 
     `event_records` are by option and wait; `tails`, the last activity submitted before that event record, and `ends`,
-    its end in ns, also by stream. `by_order` tells by option and stream whether the order of the calls favours it, and
+    its end in ns, also by stream. `by_order` says by option and stream whether the order of the calls favours it, and
     `rank_keys` are the sort keys of its rank: basis, position and the position of the stream in the option.
     """
 
@@ -97,7 +97,7 @@ class InferredSources:
         sites = self._process.call_sites.groups(
             [wait.call_row for wait in waits], stream, [int(wait.is_query) for wait in waits]
         )
-        # what times tell comes first: it uses up event records that only the order of the calls would favour
+        # what times show comes first: it uses up event records that only the order of the calls would favour
         for by_order in (False, True):
             sites = [site for site in sites if not self._infer([waits[number] for number in site], by_order)]
         return self._inferred
@@ -195,7 +195,7 @@ class InferredSources:
         if target >= 0:
             self._scorer.add_dependency(target, source)
         if option.kind >= 0:
-            call = self._process.event_records.rows[record]
+            call = self._process.event_record_calls.rows[record]
             if not wait.of_stream:
                 self._candidates.add_resolved(wait, record, stream, source, waiting)
         by_order = not best.rank.is_unfavoured

@@ -1,4 +1,4 @@
-"""Collects the waits of a process, drops impossible ones, and counts what was found, dropped and noted."""
+"""Collects the waits of a process, drops impossible ones, and counts what was resolved, dropped and odd."""
 
 from array import array
 from collections import defaultdict
@@ -31,8 +31,8 @@ class ResolvedWaits:
     process: Process
     of_device: RowBuilder = field(default_factory=lambda: RowBuilder(3))
     of_host: RowBuilder = field(default_factory=lambda: RowBuilder(4))
-    found: Findings = field(default_factory=no_findings)
-    noted: Findings = field(default_factory=no_findings)
+    resolved: Findings = field(default_factory=no_findings)
+    oddities: Findings = field(default_factory=no_findings)
     dropped: Findings = field(default_factory=no_findings)
 
     def add_device_wait(self, call: int, source: int, target: int, provenance: Provenance) -> None:
@@ -42,7 +42,7 @@ class ResolvedWaits:
             self.dropped["event waits that contradict the clock"].append(call)
             return
         self.of_device.append(source, target, CODE[provenance])
-        self.found[f"device waits for device, by {provenance.value}"].append(call)
+        self.resolved[f"device waits for device, by {provenance.value}"].append(call)
 
     def add_host_waits(self, call: int, sources: Iterable[int], provenance: Provenance, since: int = ABSENT) -> None:
         """Adds that a call waits for activities.
@@ -56,9 +56,9 @@ class ResolvedWaits:
         for source in possible or (-1,):
             self.of_host.append(call, source, since, CODE[provenance])
         if possible:
-            self.found[f"host waits for device, by {provenance.value}"].append(call)
+            self.resolved[f"host waits for device, by {provenance.value}"].append(call)
         elif not pending:
-            self.noted["host waits for which nothing recorded was pending"].append(call)
+            self.oddities["host waits for which nothing recorded was pending"].append(call)
 
     def add_unknown(self, call: int) -> None:
         """Adds that a call waits for something unknown."""
@@ -68,7 +68,7 @@ class ResolvedWaits:
         """Adds waits of the host that no synchronising call makes."""
         self.of_host.extend(*waits[:-1], np.full(len(waits.call_row), CODE[waits.provenance]))
         if len(waits.call_row):
-            self.found[reason].extend(waits.call_row.data)
+            self.resolved[reason].extend(waits.call_row.data)
 
     def device_table(self) -> DeviceWaits:
         """Returns the waits between streams, in the order in which they were added."""

@@ -2,7 +2,7 @@
 
 It goes through the synchronising calls in host order, with the streams as queues. The sources of an event are fixed
 when it is recorded: the last activity of its stream then, and the sources of waits that are still pending there. Every
-wait says how it was found; a wait whose event cannot be found is counted.
+wait says how it is known; a wait whose event cannot be found is counted.
 """
 
 from collections.abc import Callable
@@ -24,20 +24,20 @@ from .resolved_waits import ResolvedWaits
 from .unresolved_waits import unresolved_waits, waiting_stream
 
 ELSEWHERE = f"waits that may be for another stream than the {MOST_STREAMS} with most activities"
-FURTHER_BACK = f"waits that may be for a recording before the last {TRIED}"
+FURTHER_BACK = f"waits that may be for an event record before the last {TRIED}"
 
 
 @dataclass(slots=True)
 class Synchronisation:
-    """All waits, and the calls by finding: how waits were found, which were guessed, which blocked nothing (`noted`),
-    and which could not be resolved (`dropped`).
+    """All waits, and the calls by finding: which waits were `resolved` and how, which were `guessed`, which blocked
+    nothing (`oddities`), and which could not be resolved (`dropped`).
     """
 
     device_waits: DeviceWaits
     host_waits: HostWaits
-    found: Findings
+    resolved: Findings
     guessed: Findings
-    noted: Findings
+    oddities: Findings
     dropped: Findings
 
 
@@ -70,16 +70,16 @@ def synchronise(process: Process, device: DeviceTrace, machine: MachineCalibrati
         if resolve := RESOLVERS.get(process.kinds[row]):
             resolve(run, row)
     _add_queue_waits(device, run)
-    waits.noted[FURTHER_BACK].extend(sources.cut_off())
-    waits.noted[ELSEWHERE].extend(sources.among_busiest())
+    waits.oddities[FURTHER_BACK].extend(sources.cut_off())
+    waits.oddities[ELSEWHERE].extend(sources.among_busiest())
     waits.add_implicit(
         "waits for the work that ended right before they returned", unexplained_waits(process, waits.host_table())
     )
     waits.add_implicit("blocking copies", blocking_copies(activities, calls, machine, process.call_sites))
     waits.add_implicit("launches held up by a full queue", full_queue(activities, calls))
-    waits.add_implicit("calls of threads that only look on", observer_waits(calls, activities, queries.by_observer))
+    waits.add_implicit("calls of observer threads", observer_waits(calls, activities, queries.by_observer))
     return Synchronisation(
-        waits.device_table(), waits.host_table(), waits.found, sources.findings, waits.noted, waits.dropped
+        waits.device_table(), waits.host_table(), waits.resolved, sources.findings, waits.oddities, waits.dropped
     )
 
 
@@ -96,7 +96,7 @@ def _stream_wait(run: _Run, row: int) -> None:
     target = process.queues.add_wait(waiting, process.start(row), resolved.sources)
     elsewhere = [source for source in resolved.sources if process.launches.stream_of(source) != waiting]
     if target < 0 or not elsewhere:
-        waits.noted["stream waits that held nothing back"].append(row)
+        waits.oddities["stream waits that blocked nothing"].append(row)
         return
     for source in elsewhere:
         waits.add_device_wait(row, source, target, resolved.provenance)
@@ -108,7 +108,7 @@ def _resolve_event(run: _Run, row: int) -> _Resolved | None:
     awaited = process.awaited_by_collective(row)
     if process.is_named(row):
         event_record = process.named_record(row)
-    elif awaited >= 0 and not process.events.is_before_trace(process.sync_record(row)):
+    elif awaited >= 0 and not process.named_events.is_before_trace(process.sync_record(row)):
         return _Resolved((awaited,), Provenance.RECORD)
     else:
         event_record = inferred.event_record if inferred is not None else None
@@ -129,13 +129,13 @@ def _event_sync(run: _Run, row: int) -> None:
 def _event_query(run: _Run, row: int) -> None:
     process, waits, is_answered = run.process, run.waits, run.queries.is_answered(row)
     if run.queries.by_observer[row]:
-        waits.noted["event queries of threads that only look on"].append(row)
+        waits.oddities["event queries of observer threads"].append(row)
         return
     resolved = _resolve_event(run, row) if is_answered else _Resolved((), Provenance.TIMING)
     if resolved is None:
         waits.dropped["event queries whose event was not found"].append(row)
     elif not is_answered or process.last_end(resolved.sources) > _latest_answer(run, row):
-        waits.found["event queries that found the event pending"].append(row)
+        waits.resolved["event queries that found the event pending"].append(row)
     else:
         loop = run.queries.loops.get(row)
         waits.add_host_waits(row, *resolved, since=loop.since if loop is not None else ABSENT)

@@ -18,8 +18,8 @@ from .unresolved_waits import BlockedWork, UnresolvedWait
 
 
 class Times(NamedTuple):
-    """Of the blocked work of each wait: from when on it was ready but for the wait (`ready_ns`), when it was expected to
-    start then (`expected_start_ns`), and when it started (`resumed_ns`).
+    """Of the blocked work of each wait: from when on it was ready but for the wait (`ready_ns`), when it was expected
+    to start then (`expected_start_ns`), and when it started (`resumed_ns`).
     """
 
     ready_ns: Int64

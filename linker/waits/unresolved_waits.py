@@ -51,7 +51,7 @@ def unresolved_waits(process: Process, queries: EventQueryLoops, calls: Iterable
         event = record.event if record is not None else -1
         if kind == SyncCall.STREAM_SYNC and record is None:
             yield _host_wait(process, queries, row, -1)._replace(of_stream=True)
-        elif process.is_named(row) or process.events.is_before_trace(record):
+        elif process.is_named(row) or process.named_events.is_before_trace(record):
             continue
         elif kind == SyncCall.STREAM_WAIT and process.awaited_by_collective(row) < 0:
             blocked = tuple(_blocked_work(process, row, busiest))
@@ -106,7 +106,7 @@ def _next_stream(process: Process, row: int) -> StreamKey | None:
         return None
     collective = process.enclosing_collective(row)
     is_launching = collective >= 0 and not collectives.is_wait(collective)
-    if is_launching and collectives.around(int(process.activities.op_row[launch])) != collective:
+    if is_launching and collectives.enclosing_record(int(process.activities.op_row[launch])) != collective:
         # after its kernel a communication library synchronises internal streams
         return None
     return waiting

@@ -69,8 +69,8 @@ def cut(linked: LinkedTrace, period: Period) -> TracePart:
     ops, shortened = _shortened(part.ops, parts)
     waits, lost = part.host_waits, _crossing(linked, kept)
     info = copy(part.info)
-    info.carried = _backlog(linked, kept)
-    handoffs, lost["hand-overs across the borders of the window"] = _handoffs(part.handoffs, parts)
+    info.backlog_until = _backlog(linked, kept)
+    handoffs, lost["hand-offs across the borders of the window"] = _handoffs(part.handoffs, parts)
     return TracePart(
         replace(
             part,
@@ -165,7 +165,7 @@ def _handoffs(handoffs: ThreadHandoffs, parts: ThreadParts) -> tuple[ThreadHando
 def _backlog(linked: LinkedTrace, kept: Kept) -> dict[int, int]:
     """Returns for kept activities that waited for work outside the part, by id, when the last of it ended (ns).
 
-    They waited for the activity before them on their stream, or because the stream was told to.
+    They waited for the activity before them on their stream, or because the stream had to wait.
     """
     activities, waits = linked.activities, linked.device_waits
     before, outside = previous_on_stream(activities), ~kept.activities

@@ -87,7 +87,8 @@ def clock_span(device: DeviceTrace, begin: float, end: float) -> Period:
     if common(period, trace).start >= common(period, trace).end:
         first, last = ((time - zero) / 1000 for time in trace)
         raise RequestError(
-            f"{device.path}: nothing lies between {begin:g} and {end:g} µs; the trace's events are from {first:.0f} to {last:.0f} µs"
+            f"{device.path}: nothing lies between {begin:g} and {end:g} µs; the trace's events are from {first:.0f} "
+            f"to {last:.0f} µs"
         )
     return period
 
@@ -126,8 +127,8 @@ def _numbers_in_words(numbers: Iterable[int]) -> str:
             ranges[-1][1] = number
         else:
             ranges.append([number, number])
-    texts = [f"{low} to {high}" if high > low else f"{low}" for low, high in ranges]
-    return ", ".join([*texts[:STEPS_NAMED], *["…"] * (len(texts) > STEPS_NAMED)])
+    ranges_in_words = [f"{low} to {high}" if high > low else f"{low}" for low, high in ranges]
+    return ", ".join([*ranges_in_words[:STEPS_NAMED], *["…"] * (len(ranges_in_words) > STEPS_NAMED)])
 
 
 def annotation_period(device: DeviceTrace, name: str, within: Period) -> Period:
@@ -158,8 +159,8 @@ def annotation_period(device: DeviceTrace, name: str, within: Period) -> Period:
 def _suggestion(device: DeviceTrace, name: str, within: Period) -> str:
     """Returns the nearest names of annotations, as the end of a message."""
     ops = device.ops
-    begins = ops.annotation & (ops.start >= within.start) & (ops.start < within.end)
-    codes, first = np.unique(ops.name.codes[begins], return_index=True)
+    is_inside = ops.annotation & (ops.start >= within.start) & (ops.start < within.end)
+    codes, first = np.unique(ops.name.codes[is_inside], return_index=True)
     names = [ops.name.table[code] for code in codes[np.argsort(first)].tolist()]
     return nearest(name, names) or ": it has no annotations there"
 

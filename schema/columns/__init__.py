@@ -43,9 +43,9 @@ from .groups import (
     asof_forward as asof_forward,
     cumcount as cumcount,
     group_ids as group_ids,
+    group_searchsorted as group_searchsorted,
     group_sums as group_sums,
     is_group_start as is_group_start,
-    places as places,
     previous_in_group as previous_in_group,
     rows_by_number as rows_by_number,
     rows_of_each as rows_of_each,
@@ -54,17 +54,24 @@ from .groups import (
 )
 from .interner import Interner as Interner, rows_of as rows_of
 from .intervals import (
-    ROUNDING as ROUNDING,
-    TOLERANCE as TOLERANCE,
     Intervals as Intervals,
-    Nesting as Nesting,
     busy_until as busy_until,
-    innermost as innermost,
-    nest as nest,
-    thread_order as thread_order,
+    covered_until as covered_until,
+    covered_within as covered_within,
+    union as union,
 )
 from .json_records import JsonRecords as JsonRecords, JsonRecordsBuilder as JsonRecordsBuilder
 from .lookups import Lookup as Lookup
+from .nesting import (
+    ROUNDING as ROUNDING,
+    TOLERANCE as TOLERANCE,
+    NestedIntervals as NestedIntervals,
+    Nesting as Nesting,
+    ThreadIntervals as ThreadIntervals,
+    is_covered as is_covered,
+    nest as nest,
+    thread_order as thread_order,
+)
 from .row_map import RowMap as RowMap
 from .summary_repr import (
     Summary as Summary,

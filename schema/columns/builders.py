@@ -147,8 +147,8 @@ class BytesColumnBuilder:
     def column(self) -> BytesColumn:
         """Returns all texts, in order."""
         buffers = self._content.buffers()
-        begins: Int64 = np.cumsum([0, *map(len, buffers)])[:-1]
+        buffer_starts: Int64 = np.cumsum([0, *map(len, buffers)])[:-1]
         position, size = self._start.column(), self._length.column()
-        part = np.maximum(np.searchsorted(begins, position, side="right") - 1, 0)
-        start = position - np.append(begins, 0)[part]
+        part = np.maximum(np.searchsorted(buffer_starts, position, side="right") - 1, 0)
+        start = position - np.append(buffer_starts, 0)[part]
         return BytesColumn(buffers, part.astype(np.int32), start, size.astype(np.int32))

@@ -102,9 +102,9 @@ class BytesColumn(Sequence[bytes]):
         >>> BytesColumn.of([b"[1]", b"[]", b"[1]"])[1:]
         [b'[]', b'[1]']
         """
-        listed, distinct = [*texts], Interner[bytes]()
-        code = distinct.codes(listed, len(listed))
-        length = np.fromiter(map(len, distinct), np.int64, len(distinct))
+        listed, interner = [*texts], Interner[bytes]()
+        code = interner.codes(listed, len(listed))
+        length = np.fromiter(map(len, interner), np.int64, len(interner))
         start = np.cumsum(length) - length
         part = np.zeros(len(code), np.int32)
-        return BytesColumn([b"".join(distinct)], part, start[code], length[code].astype(np.int32))
+        return BytesColumn([b"".join(interner)], part, start[code], length[code].astype(np.int32))

@@ -32,7 +32,7 @@ CommunicationRows = NewType("CommunicationRows", Int64)
 NodeIds = NewType("NodeIds", Int64)
 """A column of ids of a graph's nodes, as in its file; graphs of this project have ids from 1 on."""
 NodeNumbers = NewType("NodeNumbers", Int64)
-"""A column of rows of a graph's nodes, from 0 on; -1 for none."""
+"""Numbers of nodes from 0 on, -1 for none: of a conversion, or rows of a graph."""
 
 TEXTS_SHOWN, TEXT_SHOWN = 3, 40
 ABSENT = np.iinfo(np.int64).min
@@ -68,9 +68,9 @@ class Categorical(SummaryRepr):
 
     def summary(self) -> Summary:
         """Returns how many rows and distinct texts there are, and the first of those."""
-        shown = ", ".join(repr(text[:TEXT_SHOWN]) for text in self.table[:TEXTS_SHOWN])
+        first_texts = ", ".join(repr(text[:TEXT_SHOWN]) for text in self.table[:TEXTS_SHOWN])
         more = ", …" if len(self.table) > TEXTS_SHOWN else ""
-        return Summary(f"Categorical: {len(self):,} rows, {len(self.table):,} texts", {"texts": shown + more})
+        return Summary(f"Categorical: {len(self):,} rows, {len(self.table):,} texts", {"texts": first_texts + more})
 
     def take(self, rows: npt.NDArray[np.integer] | Bool) -> "Categorical":
         """Returns the given rows; the table of texts is shared."""

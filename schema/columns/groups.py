@@ -1,4 +1,6 @@
-"""Groups of rows that are equal in some columns: where each begins, which row of it comes before, and numbers for them."""
+"""Groups of rows that are equal in some columns: where each begins, which row of it comes before, and
+numbers for them.
+"""
 
 from typing import Literal
 
@@ -92,7 +94,7 @@ def rows_of_each(column: Numbers) -> dict[int, Int64]:
     return rows_by_number(np.arange(len(column)), column)
 
 
-def places(of_group: Int64, of_value: Int64, group: Int64, value: Int64, side: Side = "left") -> Int64:
+def group_searchsorted(of_group: Int64, of_value: Int64, group: Int64, value: Int64, side: Side = "left") -> Int64:
     """`np.searchsorted` within groups: where each (group, value) belongs in the sorted rows; 0 for no such group."""
     positions = np.zeros(len(group), np.int64)
     first = np.flatnonzero(is_group_start(of_group))
@@ -107,12 +109,12 @@ def places(of_group: Int64, of_value: Int64, group: Int64, value: Int64, side: S
 
 def asof_backward(of_group: Int64, of_value: Int64, group: Int64, value: Int64) -> Int64:
     """Returns for each (group, value) the last row of the group that is not above, -1 for none; rows are sorted."""
-    return _if_in_group(places(of_group, of_value, group, value, "right") - 1, of_group, group)
+    return _if_in_group(group_searchsorted(of_group, of_value, group, value, "right") - 1, of_group, group)
 
 
 def asof_forward(of_group: Int64, of_value: Int64, group: Int64, value: Int64) -> Int64:
     """Returns for each (group, value) the first row of the group that is not below, -1 for none; rows are sorted."""
-    return _if_in_group(places(of_group, of_value, group, value), of_group, group)
+    return _if_in_group(group_searchsorted(of_group, of_value, group, value), of_group, group)
 
 
 def _if_in_group(row: Int64, of_group: Int64, group: Int64) -> Int64:

@@ -11,7 +11,9 @@ Value = TypeVar("Value")
 
 
 class Interner(dict[Value, int]):
-    """Looking a value up gives its number, a new one to a value that is not there. The keys are the values by number."""
+    """Looking a value up gives its number, a new one to a value that is not there. The keys are the
+    values by number.
+    """
 
     def __missing__(self, value: Value) -> int:
         return self.setdefault(value, len(self))

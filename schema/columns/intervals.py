@@ -1,177 +1,71 @@
-"""Nesting of time intervals on threads, by columns: who encloses whom, and what is left of each without its children."""
+"""Time intervals by columns: their union, how much of a time they cover, and until when they keep lanes busy.
 
-from dataclasses import dataclass
+Intervals are half open; an interval of no length covers nothing. Every function is O(n log n).
+"""
+
+from typing import NamedTuple
 
 import numpy as np
 
-from .column_types import ABSENT, Int64
-from .groups import asof_backward, is_group_start
-from .table import Table
-
-TOLERANCE = 1_000
-"""ns by which a child may outlast its parent unremarked: whole-µs traces truncate start and duration separately."""
-
-ROUNDING = 2
-"""ns by which rounded decimal µs may misstate an end."""
-
-NEVER_ENDS = np.iinfo(np.int64).max
-ROWS_AT_ONCE = 1 << 16
-STEPS = 32
-"""Levels of nesting up which is gone one by one; a usual trace has fewer."""
+from .column_types import Bool, Int64
+from .groups import is_group_start
 
 
-@dataclass(slots=True, repr=False)
-class Nesting(Table):
-    """The row of each interval's parent (-1 for none), ends cut to the parent's end, and own time (ns)."""
+class Intervals(NamedTuple):
+    """n intervals in ns: `end` is never before `start`."""
 
-    parent: Int64
+    start: Int64
     end: Int64
-    exclusive: Int64
-    clipped: int
+
+    def take(self, rows: Int64 | Bool) -> "Intervals":
+        """Returns the intervals in these rows."""
+        return Intervals(self.start[rows], self.end[rows])
+
+    def length(self) -> int:
+        """Returns the sum of the intervals' lengths."""
+        return int((self.end - self.start).sum())
 
 
-def thread_order(thread: Int64, start: Int64, end: Int64, tie: Int64 | None = None) -> Int64:
-    """Returns rows by thread, then start, parents before their children.
+def union(intervals: Intervals) -> Intervals:
+    """Returns the time that at least one of the intervals covers, as disjoint intervals in order of time."""
+    order = np.argsort(intervals.start, kind="stable")
+    start, latest = intervals.start[order], np.maximum.accumulate(intervals.end[order])
+    first = np.flatnonzero(np.append(True, start[1:] > latest[:-1])[: len(order)])
+    return Intervals(start[first], latest[np.append(first[1:] - 1, len(order) - 1)[: len(first)]])
 
-    Equal starts, the rule in whole-µs traces, follow `tie`, the recorded order, where every row has one (>= 0), else
-    the longest is first.
+
+def covered_until(time: Int64, intervals: Intervals) -> Int64:
+    """Returns for how many ns before each time at least one of the intervals was running.
+
+    >>> covered_until(np.array([3, 9]), Intervals(np.array([2, 4, 8]), np.array([5, 6, 9]))).tolist()
+    [1, 5]
     """
-    recorded = tie is not None and bool((tie >= 0).all())
-    return np.lexsort((tie if recorded else -end, start, thread)).astype(np.int64)  # type: ignore[arg-type]
+    start, end = union(intervals)
+    if not len(start):
+        return np.zeros(len(time), np.int64)
+    before = np.cumsum(end - start) - (end - start)
+    latest = np.searchsorted(start, time, side="right") - 1
+    inside = np.minimum(time, end[latest]) - start[latest]
+    return np.where(latest >= 0, before[latest] + inside, 0)
 
 
-def nest(thread: Int64, start: Int64, end: Int64, tie: Int64 | None = None) -> Nesting:
-    """Nests the intervals of each thread; cuts those that outlast their parent, and counts cuts above TOLERANCE.
-
-    The parent is the last earlier interval that, itself cut, has not ended. O(n log n): a sort, and one sweep.
-    """
-    order = thread_order(thread, start, end, tie)
-    parent, cut = np.full((2, len(order)), -1, np.int64)
-    opens_thread, sweep = is_group_start(thread[order]), _Sweep()
-    # as Python's own numbers they take five times as much memory as in columns
-    for first in range(0, len(order), ROWS_AT_ONCE):
-        rows = order[first : first + ROWS_AT_ONCE]
-        columns = (rows, opens_thread[first : first + ROWS_AT_ONCE], start[rows], end[rows])
-        parent[rows], cut[rows] = sweep.over(*(column.tolist() for column in columns))
-    return Nesting(parent, cut, _without_children(start, cut, parent), int((end > cut + TOLERANCE).sum()))
+def covered_within(spans: Intervals, intervals: Intervals) -> Int64:
+    """Returns for how many ns of each span at least one of the intervals was running."""
+    return covered_until(spans.end, intervals) - covered_until(spans.start, intervals)
 
 
-class _Sweep:
-    """Goes through the intervals of all threads in order and keeps the row, start and end of those that have not ended.
-
-    This takes a step for each interval, as what encloses it depends on where all before it were cut. Over whole columns
-    it would take a round for each level of nesting and each overlap, of which a file may have as many as intervals.
-    """
-
-    def __init__(self) -> None:
-        self._rows, self._starts, self._ends = [-1], [ABSENT], [NEVER_ENDS]
-
-    def over(
-        self, rows: list[int], opens_thread: list[bool], starts: list[int], ends: list[int]
-    ) -> tuple[list[int], list[int]]:
-        """Returns the parent and the end, cut to that of the parent, of each of the next intervals."""
-        parents, cut = [], []
-        open_rows, open_starts, open_ends = self._rows, self._starts, self._ends
-        for row, is_first, start, end in zip(rows, opens_thread, starts, ends, strict=True):
-            if is_first:
-                del open_rows[1:], open_starts[1:], open_ends[1:]
-            # of two that begin and end at the same moment, the earlier one encloses the other
-            while open_ends[-1] <= start and not open_starts[-1] == start == end:
-                open_rows.pop(), open_starts.pop(), open_ends.pop()
-            parents.append(open_rows[-1])
-            cut.append(min(end, open_ends[-1]))
-            open_rows.append(row)
-            open_starts.append(start)
-            open_ends.append(cut[-1])
-        return parents, cut
-
-
-def _without_children(start: Int64, end: Int64, parent: Int64) -> Int64:
-    """Returns what is left of the length of each interval without those that it encloses."""
-    length = end - start
-    inside, remaining = parent >= 0, length.copy()
-    np.subtract.at(remaining, parent[inside], length[inside])
-    left: Int64 = np.maximum(remaining, 0)
-    return left
-
-
-def busy_until(lane: Int64, start: Int64, end: Int64) -> Int64:
+def busy_until(lane: Int64, intervals: Intervals) -> Int64:
     """Returns for each interval the latest end of the earlier ones on its lane, for the first of a lane its own start.
 
     Rows are sorted by lane (0, 1, …).
 
-    >>> busy_until(np.array([0, 0, 0, 1]), np.array([1, 3, 4, 2]), np.array([9, 5, 6, 4])).tolist()
+    >>> busy_until(np.array([0, 0, 0, 1]), Intervals(np.array([1, 3, 4, 2]), np.array([9, 5, 6, 4]))).tolist()
     [1, 9, 9, 2]
     """
+    start, end = intervals
     if not len(lane):
         return start
     # lanes are laid end to end, so that one running maximum serves all of them
     origin, extent = int(start.min()), int(end.max() - start.min()) + 1
     latest = np.maximum.accumulate(end - origin + lane * extent) - lane * extent + origin
     return np.where(is_group_start(lane), start, np.append(start[:1], latest[:-1]))
-
-
-def innermost(
-    thread: Int64,
-    start: Int64,
-    end: Int64,
-    of_thread: Int64,
-    of_start: Int64,
-    of_end: Int64,
-    parent: Int64,
-    rounding: int = 0,
-    tolerance: int = 0,
-) -> Int64:
-    """Returns the row of the innermost of the nested intervals `of_…` around each (thread, start, end), -1 for none.
-
-    A span may outlast the interval by `rounding` ns; one that outlasts every interval around its start by up to
-    `tolerance` ns belongs to the innermost of them.
-    """
-    return Intervals(of_thread, of_start, of_end, parent).innermost(thread, start, end, rounding, tolerance)
-
-
-class Intervals:
-    """Nested intervals that are sorted once, to be asked for several columns of spans."""
-
-    def __init__(self, thread: Int64, start: Int64, end: Int64, parent: Int64) -> None:
-        order = thread_order(thread, start, end)
-        self._thread, self._start = thread[order], start[order]
-        self._end, self._parent = end, parent
-        self._row = np.append(order, -1)
-
-    def innermost(self, thread: Int64, start: Int64, end: Int64, rounding: int = 0, tolerance: int = 0) -> Int64:
-        """Returns for each span what the function of that name says."""
-        candidates = self._row[asof_backward(self._thread, self._start, thread, start)]
-        strict = _climb(candidates, end - rounding, self._end, self._parent)
-        if not tolerance:
-            return strict
-        until = np.maximum(end - tolerance, start + 1)
-        loose = _climb(np.where(strict < 0, candidates, -1), until, self._end, self._parent)
-        return np.where(strict >= 0, strict, loose)
-
-
-def _climb(row: Int64, end: Int64, of_end: Int64, parent: Int64) -> Int64:
-    """Follows parents until one lasts to `end`. O(n log n): each round climbs twice as far as the one before."""
-    row = row.copy()
-    active = np.flatnonzero(row >= 0)
-    for _ in range(STEPS):
-        active = active[of_end[row[active]] < end[active]]
-        row[active] = parent[row[active]]
-        active = active[row[active] >= 0]
-        if not len(active):
-            return row
-    row[active] = _lifted(row[active], end[active], of_end, parent)
-    return row
-
-
-def _lifted(row: Int64, end: Int64, of_end: Int64, parent: Int64) -> Int64:
-    """Returns for each row the nearest one that lasts to `end`, itself or around it, -1 for none."""
-    # the row -1, around all others, stands at the end and lasts for ever
-    above, last = [np.append(parent, -1)], [np.append(of_end, NEVER_ENDS)]
-    while (above[-1] >= 0).any():
-        # from so many rows up, and of all on the way there the last end
-        last.append(np.maximum(last[-1], last[-1][above[-1]]))
-        above.append(above[-1][above[-1]])
-    for up, latest in zip(reversed(above), reversed(last), strict=True):
-        row = np.where(latest[row] < end, up[row], row)
-    return row

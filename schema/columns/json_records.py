@@ -36,7 +36,7 @@ class JsonRecords(Mapping[int, Record], Generic[Record]):
         return len(self.rows)
 
     def take(self, kept: Bool) -> "JsonRecords[Record]":
-        """Returns the records of the kept rows, by their places among these."""
+        """Returns the records of the kept rows, by their positions among these."""
         is_kept = kept[self.rows]
         return JsonRecords((np.cumsum(kept) - 1)[self.rows[is_kept]], self.texts.take(is_kept), self.kind)
 

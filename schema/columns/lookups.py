@@ -17,11 +17,11 @@ class Lookup:
         self._keys, self._values = keys[order].data, values[order].data
 
     def __contains__(self, key: int) -> bool:
-        return self._place(key) >= 0
+        return self._index(key) >= 0
 
     def get(self, key: int) -> int:
         """Returns the value of a key, -1 for none."""
-        index = self._place(key)
+        index = self._index(key)
         return self._values[index] if index >= 0 else -1
 
     def of(self, keys: Int64) -> Int64:
@@ -32,6 +32,6 @@ class Lookup:
         index = np.minimum(np.searchsorted(sorted_keys, keys), len(sorted_keys) - 1)
         return np.where(sorted_keys[index] == keys, values[index], -1)
 
-    def _place(self, key: int) -> int:
+    def _index(self, key: int) -> int:
         index = bisect_left(self._keys, key)
         return index if index < len(self._keys) and self._keys[index] == key else -1

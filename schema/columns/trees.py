@@ -1,4 +1,5 @@
-"""Rows that each name the row around them, -1 for none: circles among such names, the tree of rows, and walks up it.
+"""Rows that each name the row that encloses them, -1 for none: circles among such names, the tree of rows, and walks up
+it.
 
 `rows_in_circles` is asked where parents are first known, and what it finds is cut there. All else relies on it: every
 walk up ends.
@@ -36,7 +37,7 @@ def rows_in_circles(ids: Int64, parent_ids: Int64) -> Rows:
 
 
 def nearest(chosen: Bool, parent: Rows) -> Rows:
-    """Returns for each row itself, or the innermost one around it, that is chosen; -1 for none. O(n log n).
+    """Returns for each row itself, or the innermost one that encloses it, that is chosen; -1 for none. O(n log n).
 
     >>> nearest(np.array([True, False, False, False]), np.array([-1, 0, 1, -1])).tolist()
     [0, 0, 0, -1]
@@ -51,7 +52,7 @@ def nearest(chosen: Bool, parent: Rows) -> Rows:
 
 @dataclass(slots=True)
 class Tree:
-    """n rows: `parent` is the row around each, -1 for roots.
+    """n rows: `parent` is the row that encloses each, -1 for roots.
 
     `levels[d]` holds the rows of depth d, those of one parent together and in order of time. `first` numbers the rows
     in preorder; the subtree of row r, itself included, has the numbers `first[r]` … `last[r]` - 1.

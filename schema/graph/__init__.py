@@ -6,9 +6,9 @@ simulators.
 
 from .attributes import (
     ATTRIBUTES as ATTRIBUTES,
+    CONCURRENCY_LIMIT as CONCURRENCY_LIMIT,
     DEVICE_NAME as DEVICE_NAME,
     RANKS_OF_GROUP as RANKS_OF_GROUP,
-    ROOM as ROOM,
 )
 from .execution_graph import (
     ConvertReport as ConvertReport,

@@ -134,7 +134,7 @@ ATTRIBUTES = (
 )
 # fmt: on
 
-ROOM = "room_of_device_"
+CONCURRENCY_LIMIT = "concurrency_limit_of_device_"
 """Metadata of this name and a device's number says how many activities the device ran at once at most, though more were
 ready.
 """
@@ -161,7 +161,7 @@ class MetadataKey(NamedTuple):
 METADATA = (
     MetadataKey("tool", "string_val", "", "what wrote the file, and its version"),
     MetadataKey("schema", "string_val", "", "version of the host trace's schema, as recorded; empty without a host trace"),
-    MetadataKey("rank", "int64_val", "", "the process's rank, -1 where not recorded; among some ranks of a job its place there"),
+    MetadataKey("rank", "int64_val", "", "the process's rank, -1 where not recorded; among some ranks of a job its position there"),
     MetadataKey("world_size", "int64_val", "", "how many ranks the job has, -1 where not recorded"),
     MetadataKey("pid", "int64_val", "", "the process's number, -1 where not recorded"),
     MetadataKey("base_time_ns", "int64_val", "ns", "to be added to start times for the time since 1970; 0 where none was recorded"),
@@ -172,7 +172,7 @@ METADATA = (
     MetadataKey("source_host", "string_val", "", "name of the host trace's file; empty without one"),
     MetadataKey("source_device", "string_val", "", "name of the device trace's file"),
     MetadataKey(DEVICE_NAME, "string_val", "", "the recorded name of the device of this number, of devices that ran anything"),
-    MetadataKey(ROOM, "int64_val", "activities",
+    MetadataKey(CONCURRENCY_LIMIT, "int64_val", "activities",
         "how many the device of this number ran at once at most, though more were ready; only of devices that were full"),
     MetadataKey(RANKS_OF_GROUP, "string_val", "",
         "global ranks of the process group of this `pg_name`, as `0-3,8` or `0-56:8` (each eighth); in graphs of scaled jobs"),
@@ -210,18 +210,18 @@ KINDS = {
     DependencyKind.PROGRAM_ORDER: "a host thread's nodes follow each other",
     DependencyKind.LAUNCH: "an activity follows the host slice that launched it, or the delay after that",
     DependencyKind.STREAM_ORDER: "an activity follows the one before it on its stream, or the delay after that",
-    DependencyKind.EVENT_WAIT: "an activity follows one on another stream that its own was told to wait for, or one of its graph",
+    DependencyKind.EVENT_WAIT: "an activity follows one on another stream that its own had to wait for, or one of its graph",
     DependencyKind.HOST_SYNC: "a wait of the host follows what it awaited; without host an activity follows what the host awaited for it",
     DependencyKind.TENSOR_FLOW: "a reader of a storage follows its last writer on another stream",
-    DependencyKind.HAND_OVER: "a host thread goes on when another one has come so far",
+    DependencyKind.HANDOFF: "a host thread goes on when another one has come so far",
     DependencyKind.COLLECTIVE: "communication in the order that all ranks of a job have in common",
     DependencyKind.INFERRED: "beside another bit: known from times alone",
 }
 
-DELAYS = {
+DELAY_CAUSES = {
     Delay.LOST_RECORDS: "the profiler lost what ran in the meantime",
     Delay.CONTENTION: "the device was busy with other work",
-    Delay.START_OF_RECORDING: "a carry-in: work from before the recording, or before the part, kept the stream busy",
+    Delay.START_OF_RECORDING: "a backlog (node `carry-in`): work from before the recording, or before the part, kept the stream busy",
     Delay.UNEXPLAINED: "nothing in the trace tells",
 }
 # fmt: on

@@ -32,11 +32,11 @@ def _shape_of(kind: str) -> str:
     return kind if kind == "string_val" else kind[-4:]
 
 
-def _among(numbers: Iterable[int]) -> Bool:
+def _mask_of(numbers: Iterable[int]) -> Bool:
     return np.isin(np.arange(LAST_VALUE + 1), [*numbers])
 
 
-USABLE = {"string_val": _among([STRING_VALUE]), "_val": _among(INTEGER_VALUES), "list": _among(INTEGER_LISTS)}
+USABLE = {"string_val": _mask_of([STRING_VALUE]), "_val": _mask_of(INTEGER_VALUES), "list": _mask_of(INTEGER_LISTS)}
 """By the field number of an attribute's value, whether it is a string, an integer of any type, or a list of these."""
 
 
@@ -131,7 +131,7 @@ def _utf8_contents(nodes: Messages, fields: Fields) -> list[bytes]:
 
 
 def _spread(texts: list[bytes], rows: Int64, count: int) -> list[bytes]:
-    """`count` texts, empty but for those at the places given."""
+    """`count` texts, empty but for those at the positions given."""
     spread = [b""] * count
     for row, text in zip(rows.tolist(), texts, strict=True):
         spread[row] = text

@@ -52,7 +52,7 @@ def read_columns(path: str, tensors: bool) -> NodeColumns:
     if not parts:
         raise DataError(f"{path}: is empty; was the graph written to its end?")
     graph = _with_parallel_kinds(_with_unique_ids(concatenate(parts), path), path)
-    graph.remarks = problems.remarks(path)
+    graph.notes = problems.notes(path)
     return graph
 
 
@@ -139,7 +139,9 @@ def _join_tensors(parts: list[NodeColumns]) -> TensorText | None:
 
 
 def _with_parallel_kinds(graph: NodeColumns, path: str) -> NodeColumns:
-    """Gives kind 0 to the dependencies of nodes that have no `data_dep_kinds`, so that the two are parallel throughout."""
+    """Gives kind 0 to the dependencies of nodes that have no `data_dep_kinds`, so that the two are
+    parallel throughout.
+    """
     kinds = graph.attributes.get("data_dep_kinds")
     if not isinstance(kinds, Ragged):
         return graph

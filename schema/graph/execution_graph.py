@@ -53,10 +53,10 @@ class ConvertReport:
 
 @dataclass(slots=True)
 class TargetChanges:
-    """The changes for a target: nodes by reason, without zeros, µs where the name says so; and remarks in words."""
+    """The changes for a target: nodes by reason, without zeros, µs where the name says so; and notes in words."""
 
     counts: dict[str, float] = field(default_factory=dict)
-    remarks: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True, repr=False)

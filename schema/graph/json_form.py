@@ -89,19 +89,19 @@ def _tensors(tensors: IOInfo) -> Members:
 
 
 def _attributes(attributes: Iterable[AttributeProto]) -> list[Members]:
-    shown = []
+    members_of_all = []
     for attribute in attributes:
         members: Members = {"name": attribute.name}
         if attribute.doc_string:
             members["doc_string"] = attribute.doc_string
         if kind := attribute.WhichOneof("value"):
             value = getattr(attribute, kind)
-            members[kind] = SHOWN[kind](value) if kind in SHOWN else value
-        shown.append(members)
-    return shown
+            members[kind] = TO_JSON[kind](value) if kind in TO_JSON else value
+        members_of_all.append(members)
+    return members_of_all
 
 
-def _float_shown(value: float) -> float | str:
+def _float_to_json(value: float) -> float | str:
     if math.isfinite(value):
         return value
     if math.isinf(value):
@@ -110,26 +110,26 @@ def _float_shown(value: float) -> float | str:
     return "NaN" if bits == struct.pack(">d", NAN) else f"NaN:{bits.hex()}"
 
 
-def _list_shown(values: Any) -> Members:
+def _list_to_json(values: Any) -> Members:
     return {"values": values.values[:]}
 
 
-def _floats_shown(values: DoubleList | FloatList) -> Members:
-    return {"values": [_float_shown(value) for value in values.values]}
+def _floats_to_json(values: DoubleList | FloatList) -> Members:
+    return {"values": [_float_to_json(value) for value in values.values]}
 
 
-def _float_meant(shown: float | str) -> float:
-    if not isinstance(shown, str):
-        return shown
-    if shown in ("Infinity", "-Infinity", "NaN"):
-        return float(shown)
+def _float_from_json(value_or_text: float | str) -> float:
+    if not isinstance(value_or_text, str):
+        return value_or_text
+    if value_or_text in ("Infinity", "-Infinity", "NaN"):
+        return float(value_or_text)
     try:
-        kind, digits = shown.split(":")
+        kind, digits = value_or_text.split(":")
         (value,) = struct.unpack(">d", bytes.fromhex(digits))
     except (ValueError, struct.error):
         kind, value = "", 0.0
     if kind != "NaN" or not math.isnan(value):
-        raise ValueError(f"{shown!r} is no number; NaN, Infinity, -Infinity and NaN:HEX are the ones in quotes")
+        raise ValueError(f"{value_or_text!r} is no number; NaN, Infinity, -Infinity and NaN:HEX are the ones in quotes")
     return float(value)
 
 
@@ -148,10 +148,10 @@ def _record(message: Descriptor) -> type[Struct]:
     return msgspec.defstruct(message.name, fields, forbid_unknown_fields=True, gc=False)
 
 
-SHOWN: dict[str, Callable[[Any], Any]] = {
-    **{kind: _list_shown for kind in AttributeProto.DESCRIPTOR.fields_by_name if kind.endswith("_list")},
-    **dict.fromkeys(FLOAT_LISTS, _floats_shown),
-    **dict.fromkeys(FLOATS, _float_shown),
+TO_JSON: dict[str, Callable[[Any], Any]] = {
+    **{kind: _list_to_json for kind in AttributeProto.DESCRIPTOR.fields_by_name if kind.endswith("_list")},
+    **dict.fromkeys(FLOAT_LISTS, _floats_to_json),
+    **dict.fromkeys(FLOATS, _float_to_json),
 }
 """Conversions of values that orjson cannot write as they are."""
 
@@ -175,26 +175,26 @@ def _check_single(attribute: Members) -> None:
 
 def _mend_floats(attribute: Members) -> None:
     for kind in FLOATS & attribute.keys():
-        attribute[kind] = _float_meant(attribute[kind])
+        attribute[kind] = _float_from_json(attribute[kind])
     for kind in FLOAT_LISTS & attribute.keys():
-        attribute[kind] = {"values": [_float_meant(item) for item in attribute[kind].get("values", ())]}
+        attribute[kind] = {"values": [_float_from_json(item) for item in attribute[kind].get("values", ())]}
 
 
 class Form(Generic[M]):
     """The JSON form of a kind of message."""
 
-    def __init__(self, message: type[M], shown: Callable[[M], Members]) -> None:
+    def __init__(self, message: type[M], members: Callable[[M], Members]) -> None:
         self._message = message
-        self._shown = shown
+        self._members = members
         # stubs name the descriptors of both of protobuf's implementations
         self._decoder = msgspec.json.Decoder(_record(cast(Descriptor, message.DESCRIPTOR)))
 
     def encode(self, text: bytes | msgspec.Raw) -> bytes:
         """Returns the message of a JSON text. Raises FormError."""
         try:
-            members = msgspec.to_builtins(self._decoder.decode(text), builtin_types=(bytes,))
-            _mend_values(members.get("attr", ()))
-            message = self._message(**members)
+            fields = msgspec.to_builtins(self._decoder.decode(text), builtin_types=(bytes,))
+            _mend_values(fields.get("attr", ()))
+            message = self._message(**fields)
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
             raise FormError(str(error)) from error
         return message.SerializeToString(deterministic=True)
@@ -209,7 +209,7 @@ class Form(Generic[M]):
         except DecodeError as error:
             raise WireError(f"no {self._message.DESCRIPTOR.name} ({error})", 0) from error
         message.DiscardUnknownFields()
-        text = orjson.dumps(self._shown(message), _base64)
+        text = orjson.dumps(self._members(message), _base64)
         # Python's floats have no room for some NaNs of 32 bits
         again = self.encode(text) if b'"NaN:' in text else message.SerializeToString(deterministic=True)
         if again != encoded:

@@ -26,10 +26,10 @@ class MessageChecks:
         if self._size >= BYTES_AT_ONCE:
             self._check()
 
-    def remarks(self, path: str) -> list[str]:
+    def notes(self, path: str) -> list[str]:
         """Returns a sentence for each kind of problem."""
         self._check()
-        return self._problems.remarks(path)
+        return self._problems.notes(path)
 
     def _check(self) -> None:
         messages, self._waiting, self._size = self._waiting, [], 0

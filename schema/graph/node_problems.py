@@ -14,7 +14,7 @@ class NodeProblems:
     """Collects the problems of nodes block by block, in a few bytes per node."""
 
     def __init__(self) -> None:
-        self._found: dict[str, NodeProblem] = {}
+        self._problems: dict[str, NodeProblem] = {}
         self._ids, self._called, self._callers = (IntegerBuilder() for _ in range(3))
 
     def add(self, nodes: NodeColumns) -> None:
@@ -28,7 +28,7 @@ class NodeProblems:
         self._called.add(nodes.id[nodes.ctrl_deps.rows()])
         self._callers.add(nodes.ctrl_deps.values)
 
-    def remarks(self, path: str) -> list[str]:
+    def notes(self, path: str) -> list[str]:
         """Returns a sentence for each kind of problem, after all blocks were added."""
         self._note(
             DANGLING,
@@ -36,13 +36,13 @@ class NodeProblems:
         )
         return [
             f"{path}: {problem.affected} {what.replace(';', f' (the first: node {problem.first_node});', 1)}"
-            for what, problem in self._found.items()
+            for what, problem in self._problems.items()
         ]
 
     def _note(self, what: str, problem: NodeProblem) -> None:
         if problem.affected:
-            total = self._found.get(what, NodeProblem(0, problem.first_node))
-            self._found[what] = NodeProblem(total.affected + problem.affected, total.first_node)
+            total = self._problems.get(what, NodeProblem(0, problem.first_node))
+            self._problems[what] = NodeProblem(total.affected + problem.affected, total.first_node)
 
 
 def node_problem(nodes: NodeIds, is_so: Bool) -> NodeProblem:

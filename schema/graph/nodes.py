@@ -67,14 +67,14 @@ class DependencyKind(IntFlag):
     EVENT_WAIT = 8
     HOST_SYNC = 16
     TENSOR_FLOW = 32
-    HAND_OVER = 64
+    HANDOFF = 64
     COLLECTIVE = 128
     INFERRED = 256
 
     @property
     def label(self) -> str:
         """A single reason in words."""
-        return str(self.name).lower().replace("_", " ")
+        return str(self.name).lower().replace("_", " ").replace("handoff", "hand-off")
 
 
 class Delay(IntEnum):
@@ -126,7 +126,7 @@ class NodeColumns(Table):
 
     `data_deps` and `ctrl_deps` contain node *ids*, not rows. `attributes` has a column of n rows for each attribute of
     ATTRIBUTES that any node has; row r of `data_dep_kinds` is parallel to row r of `data_deps`. `problems` counts
-    attributes that could not be used as they are, `remarks` are sentences about the file.
+    attributes that could not be used as they are, `notes` are sentences about the file.
     """
 
     id: NodeIds
@@ -140,7 +140,7 @@ class NodeColumns(Table):
     metadata: dict[str, str | int] = field(default_factory=dict)
     tensors: TensorText | None = None
     problems: dict[str, NodeProblem] = field(default_factory=dict)
-    remarks: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.id)

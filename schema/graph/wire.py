@@ -48,7 +48,9 @@ class Fields(NamedTuple):
         )
 
     def of(self, number: int, wire: int) -> "Fields":
-        """Returns the fields of this number; one of another wire type is, as in the protobuf library, an unknown field."""
+        """Returns the fields of this number; one of another wire type is, as in the protobuf library, an
+        unknown field.
+        """
         return self.where((self.number == number) & (self.wire == wire))
 
     def last_given(self, count: int) -> "Fields":
@@ -163,7 +165,9 @@ def walk_pairs(data: Bytes, starts: Int64, ends: Int64) -> Pairs:
 
 
 def _next_fields(data: Bytes, message: Int64, at: Int64) -> tuple[Fields, Int64]:
-    """Returns the field that begins at `at` in each message, and where the next one begins; NO_FIELD if it is damaged."""
+    """Returns the field that begins at `at` in each message, and where the next one begins; NO_FIELD if
+    it is damaged.
+    """
     tags, start = read_varints(data, at)
     number, wire = (tags >> np.uint64(3)).view(np.int64), (tags & np.uint64(7)).astype(np.uint8)
     value, following = read_varints(data, start)

@@ -37,7 +37,7 @@ class _Gunzip(GzipFile):
 
     def __init__(self, raw: io.BufferedReader, limit: int, path: str) -> None:
         super().__init__(fileobj=raw)
-        self._raw_input, self._most, self._path, self._given = raw, limit, path, 0
+        self._raw_input, self._most, self._path, self._read_so_far = raw, limit, path, 0
         self._fast: Any = None
         if raw.seekable():
             with suppress(ImportError):
@@ -56,8 +56,8 @@ class _Gunzip(GzipFile):
         data = self._by_isal(method, size)
         if data is None:
             data = getattr(super(), method)(size)
-        self._given += len(data)
-        check_size(self._given, self._most, self._path)
+        self._read_so_far += len(data)
+        check_size(self._read_so_far, self._most, self._path)
         return data
 
     def _by_isal(self, method: str, size: int | None) -> bytes | None:
@@ -68,7 +68,7 @@ class _Gunzip(GzipFile):
             except Exception:  # whatever it is, zlib is asked again and raises what the standard library does
                 self._fast = None
                 self._raw_input.seek(self._begin)
-                GzipFile.seek(self, self._given)
+                GzipFile.seek(self, self._read_so_far)
         return None
 
 
@@ -77,8 +77,8 @@ def check_size(size: int, limit: int, path: str) -> None:
     if size > limit:
         enough = -(-limit * ENOUGH // 1024**3)
         raise DataError(
-            f"{path}: decompresses to more than {limit / 1024**2:,.1f} MB, the limit for a file of its size; if you trust it, raise the "
-            f"limit: --max-size {enough}G"
+            f"{path}: decompresses to more than {limit / 1024**2:,.1f} MB, the limit for a file of its size; if you "
+            f"trust it, raise the limit: --max-size {enough}G"
         )
 
 
@@ -96,7 +96,7 @@ class _Unzstd(io.RawIOBase):
     """zstandard's reader with damage as an OSError, as other streams have it."""
 
     def __init__(self, reader: Any, error: type[Exception], limit: int, path: str) -> None:
-        self._reader, self._error, self._most, self._path, self._given = reader, error, limit, path, 0
+        self._reader, self._error, self._most, self._path, self._read_so_far = reader, error, limit, path, 0
 
     def readable(self) -> bool:
         return True
@@ -106,8 +106,8 @@ class _Unzstd(io.RawIOBase):
             size = int(self._reader.readinto1(buffer))
         except self._error as error:
             raise OSError(str(error)) from error
-        self._given += size
-        check_size(self._given, self._most, self._path)
+        self._read_so_far += size
+        check_size(self._read_so_far, self._most, self._path)
         return size
 
 

@@ -1,4 +1,4 @@
-"""Finds the op that released an op on another thread, for readers of linked files that do not know hand-overs."""
+"""Finds the op that released an op on another thread, for readers of linked files that do not know hand-offs."""
 
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ class _ThreadOps(NamedTuple):
 def called_from(linked: LinkedTrace) -> SparseMember:
     """Returns for ops that another thread released the id of that thread's last op before."""
     ops, handoffs, threads = linked.ops, linked.handoffs, _ops_of_threads(linked.ops)
-    released_by: dict[int, int] = {}
+    caller_id: dict[int, int] = {}
     columns = (handoffs.source_thread, handoffs.source_time, handoffs.target_thread, handoffs.target_time)
     for source, source_ns, target, target_ns in zip(*(column.tolist() for column in columns), strict=True):
         if not {source, target} <= threads.keys():
@@ -28,9 +28,9 @@ def called_from(linked: LinkedTrace) -> SparseMember:
         last = int(np.searchsorted(before.start, source_ns)) - 1
         first = int(np.searchsorted(released.start, target_ns))
         if last >= 0 and first < len(released.row):
-            released_by[int(released.row[first])] = int(ops.id[before.row[last]])
-    rows = np.array(sorted(released_by), np.int64)
-    ids = np.array([released_by[row] for row in rows.tolist()], np.int64)
+            caller_id[int(released.row[first])] = int(ops.id[before.row[last]])
+    rows = np.array(sorted(caller_id), np.int64)
+    ids = np.array([caller_id[row] for row in rows.tolist()], np.int64)
     return SparseMember("inter_thread_dep", [integers(ids)], rows)
 
 

@@ -30,7 +30,7 @@ def _contradictions(linked: LinkedTrace) -> Iterator[str]:
         ("communications", activities.communication_row, len(linked.communications)),
         ("communications", linked.ops.communication_row, len(linked.communications)),
         _codes("names of calls", calls.name),
-        *(_codes("places of calls", column) for column in (calls.module, calls.python_function) if column),
+        *(_codes("call sites of calls", column) for column in (calls.module, calls.python_function) if column),
     ):
         if (wrong := rows[(rows < -1) | (rows >= count)]).size:
             yield f"row {wrong[0]} of the {what} is referred to, and there are {count}"
@@ -58,7 +58,7 @@ def _tables(linked: LinkedTrace) -> dict[str, Any]:
         "activities": linked.activities,
         "device_waits": linked.device_waits,
         "host_waits": linked.host_waits,
-        "hand_overs": linked.handoffs,
+        "handoffs": linked.handoffs,
     }
 
 

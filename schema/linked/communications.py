@@ -1,4 +1,6 @@
-"""The recorded arguments of many communications as rows of numbers, which become objects only when they are accessed."""
+"""The recorded arguments of many communications as rows of numbers, which become objects only when they
+are accessed.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field

@@ -9,9 +9,9 @@ from .linked_trace import DeviceWaits, HostWaits, LinkedTrace, Provenance, Threa
 Guessable = TypeVar("Guessable", DeviceWaits, HostWaits, ThreadHandoffs)
 
 
-def guessed(found: Categorical) -> Bool:
+def guessed(known_by: Categorical) -> Bool:
     """Returns which edges are known from timing alone."""
-    return found.equal(Provenance.TIMING.value)
+    return known_by.equal(Provenance.TIMING.value)
 
 
 def without_guesses(linked: LinkedTrace) -> LinkedTrace:
@@ -24,7 +24,7 @@ def without_guesses(linked: LinkedTrace) -> LinkedTrace:
 
 
 def _certain(table: Guessable) -> Guessable:
-    is_certain = ~guessed(table.found)
+    is_certain = ~guessed(table.known_by)
     columns: dict[str, Any] = {}
     for name in (field.name for field in fields(table)):
         column = getattr(table, name)

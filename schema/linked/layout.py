@@ -72,7 +72,7 @@ class ExactNode(Node, gc=False):
 class CallTable(msgspec.Struct, omit_defaults=True):
     """Calls as columns, times in ns. -1 means none.
 
-    `name` is a position in `names`, `op` the id of an op, `module` and `python_function` are positions in `places`.
+    `name` is a position in `names`, `op` the id of an op, `module` and `python_function` are positions in `call_sites`.
     """
 
     names: list[str]
@@ -82,31 +82,33 @@ class CallTable(msgspec.Struct, omit_defaults=True):
     end_ns: list[Whole]
     correlation: list[Whole]
     op: list[Whole]
-    places: list[str] = []
+    call_sites: list[str] = []
     module: list[Position] | None = None
     python_function: list[Position] | None = None
 
 
 class WaitTable(msgspec.Struct):
-    """Waits as columns. `of` is the id of an activity in device waits, a row of the call table in host waits; `source` is
-    the id of an activity, -1 for none.
+    """Waits as columns. `of` is the id of an activity in device waits, a row of the call table in host waits; `source`
+    is the id of an activity, -1 for none.
     """
 
     of: list[Whole]
     source: list[Whole]
-    found: list[Provenance]
+    known_by: list[Provenance]
     since_ns: list[Whole | None] = []
 
 
 class HandoffTable(msgspec.Struct):
-    """Hand-offs between threads as columns, times in ns. `waiting_since_ns` is null if the target waited from its start."""
+    """Hand-offs between threads as columns, times in ns. `waiting_since_ns` is null if the target waited from its
+    start.
+    """
 
     source_thread: list[Whole]
     source_ns: list[Whole]
     target_thread: list[Whole]
     target_ns: list[Whole]
     waiting_since_ns: list[Whole | None]
-    found: list[Provenance]
+    known_by: list[Provenance]
 
 
 class LinkedFile(msgspec.Struct):
@@ -122,7 +124,7 @@ class LinkedFile(msgspec.Struct):
     calls: CallTable | None = None
     device_waits: WaitTable | None = None
     host_waits: WaitTable | None = None
-    hand_overs: HandoffTable | None = None
+    handoffs: HandoffTable | None = None
     communications: list[Communication] = []
     groups: list[ProcessGroup] = []
     link_report: LinkReport | None = None

@@ -1,7 +1,7 @@
 """The linked trace in memory: tables of ops, calls and activities, and of the waits between them.
 
-A `..._row` column has rows of another table, -1 for none. Times are int64 ns on the device trace's clock, ABSENT for host
-ops that the device trace does not hold.
+A `..._row` column has rows of another table, -1 for none. Times are int64 ns on the device trace's clock, ABSENT for
+host ops that the device trace does not hold.
 """
 
 from collections.abc import Sequence
@@ -46,8 +46,8 @@ class Ops(Table):
     """Host ops. Ids are unique over ops and activities. `tid` is the host trace's thread number, `thread` the OS's.
 
     An op that communicates itself, without the device, has a `communication_row`. `module` is the path of the module
-    that called it, `python_function` the innermost Python function around it; both are None unless Python's calls were
-    read.
+    that called it, `python_function` the innermost Python function that encloses it; both are None unless Python's
+    calls were read.
     """
 
     id: Int64
@@ -78,7 +78,9 @@ class Ops(Table):
 
 @dataclass(slots=True, repr=False)
 class Calls(Table):
-    """Runtime and driver calls. `op_row` is the innermost op around the call; other columns are like those of ops."""
+    """Runtime and driver calls. `op_row` is the innermost op that encloses the call; other columns are like those of
+    ops.
+    """
 
     name: Categorical
     thread: Int64
@@ -131,7 +133,7 @@ class DeviceWaits(Table):
 
     source_row: ActivityRows
     target_row: ActivityRows
-    found: Categorical
+    known_by: Categorical
 
 
 @dataclass(slots=True, repr=False)
@@ -144,7 +146,7 @@ class HostWaits(Table):
     call_row: CallRows
     source_row: ActivityRows
     since: Ns
-    found: Categorical
+    known_by: Categorical
 
 
 @dataclass(slots=True, repr=False)
@@ -159,14 +161,15 @@ class ThreadHandoffs(Table):
     target_thread: Int64
     target_time: Ns
     waiting_since: Ns
-    found: Categorical
+    known_by: Categorical
 
 
 class Communication(msgspec.Struct, omit_defaults=True):
     """The recorded arguments of one communication; -1 and empty where they were not recorded.
 
-    `source` and `target` are the global ranks that a message, or a collective with a root, goes from and to; `place` is
-    the recorded group rank of the peer or root. Several communications that one kernel did are `coalesced`.
+    `source` and `target` are the global ranks that a message, or a collective with a root, goes from and to;
+    `group_rank` is the recorded rank in the group of the peer or root. Several communications that one kernel did are
+    `coalesced`.
     """
 
     name: str = ""
@@ -180,7 +183,7 @@ class Communication(msgspec.Struct, omit_defaults=True):
     group_size: Whole = -1
     ranks: Sequence[Whole] = []
     sequence: Whole = -1
-    place: Whole = -1
+    group_rank: Whole = -1
     source: Whole = -1
     target: Whole = -1
     tag: Whole = -1
@@ -215,15 +218,15 @@ class LinkReport(msgspec.Struct):
     linked: int = 0
     dropped: dict[str, int] = {}
     guessed: dict[str, int] = {}
-    noted: dict[str, int] = {}
+    oddities: dict[str, int] = {}
     waits: dict[str, int] = {}
-    remarks: list[str] = []
+    notes: list[str] = []
 
 
 class TraceInfo(msgspec.Struct):
     """The source of the trace, and the machine that it was recorded on.
 
-    In a part of a trace, `carried` is the backlog: by activity id, until when (ns, device clock) work outside the part
+    In a part of a trace, `backlog_until` is the backlog: by activity id, until when (ns, device clock) work outside the part
     blocked that activity. `devices` are the recorded names of the devices that ran anything, by number.
     """
 
@@ -240,7 +243,7 @@ class TraceInfo(msgspec.Struct):
     start_ts: float = 0
     finish_ts: float = 0
     machine: MachineCalibration = msgspec.field(default_factory=MachineCalibration)
-    carried: dict[Whole, Whole] | None = None
+    backlog_until: dict[Whole, Whole] | None = None
     devices: dict[Whole, str] = {}
 
 
@@ -263,15 +266,15 @@ class LinkedTrace(SummaryRepr):
         """Returns where the trace comes from, and how much it holds."""
         info = self.info
         waits = {
-            "of the host": len(self.host_waits.found),
-            "between streams": len(self.device_waits.found),
-            "between threads": len(self.handoffs.found),
+            "of the host": len(self.host_waits.known_by),
+            "between streams": len(self.device_waits.known_by),
+            "between threads": len(self.handoffs.known_by),
         }
         lines = {
             "files": " and ".join(filter(None, (info.source_host, info.source_device))),
             "rows": format_counts({"ops": len(self.ops), "calls": len(self.calls), "activities": len(self.activities)}),
             "waits": format_counts(waits),
-            "remarks": str(len(self.report.remarks)),
+            "notes": str(len(self.report.notes)),
         }
         return Summary(f"LinkedTrace: rank {info.rank if info.rank >= 0 else 'unknown'}", lines)
 

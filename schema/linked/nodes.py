@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from itertools import compress
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -34,12 +34,13 @@ class NodeTable:
         self._parts: dict[str, IntegerBuilder] = defaultdict(IntegerBuilder)
         self._texts: dict[str, CategoricalBuilder] = defaultdict(CategoricalBuilder)
 
-    def add(self, nodes: Sequence[Node], start: Int64, inclusive: Int64, exclusive: Int64) -> None:
-        """Adds the columns that ops and activities both have; times in ns."""
+    def add(self, nodes: Sequence[Node], times: "_Times") -> None:
+        """Adds the columns that ops and activities both have."""
         self.count += len(nodes)
-        end = np.where(start == ABSENT, ABSENT, start + np.where(inclusive == ABSENT, 0, inclusive))
-        for name, times in (("start", start), ("end", end), ("exclusive", exclusive)):
-            self._parts[name].add(times)
+        length = np.where(times.inclusive == ABSENT, 0, times.inclusive)
+        end = np.where(times.start == ABSENT, ABSENT, times.start + length)
+        for name, column in (("start", times.start), ("end", end), ("exclusive", times.exclusive)):
+            self._parts[name].add(column)
         self.integers("id", [node.id for node in nodes])
         self.integers("parent_id", [_parent(node) for node in nodes])
         self.integers("communication", [node.communication for node in nodes])
@@ -57,7 +58,7 @@ class NodeTable:
         """Returns the whole integer column."""
         return self._parts[name].column()
 
-    def strings(self, name: str) -> Categorical:
+    def categorical(self, name: str) -> Categorical:
         """Returns the whole column of texts."""
         return self._texts[name].column()
 
@@ -85,7 +86,7 @@ class LinkedNodes:
         """Returns the modules and the Python functions of a table's rows, None if no node has any."""
         if not self.modules:
             return None, None
-        module, function = (_without_empty(table.strings(name)) for name in PYTHON_COLUMNS)
+        module, function = (_without_empty(table.categorical(name)) for name in PYTHON_COLUMNS)
         return module, function
 
     def add(self, nodes: Sequence[Node], exact: Callable[[], Sequence[Node]]) -> None:
@@ -95,7 +96,7 @@ class LinkedNodes:
         except InexactTime:
             nodes = exact()
             times = _times(nodes)
-        self.timed |= bool((times[0] != ABSENT).any())
+        self.timed |= bool((times.start != ABSENT).any())
         is_activity = np.array([node.cat is not None for node in nodes], np.bool_)
         for mask, table, add in (
             (~is_activity, self.ops, self._add_ops),
@@ -107,7 +108,7 @@ class LinkedNodes:
                 texts = [getattr(node, name) for node in selected]
                 self.modules |= any(texts)
                 table.texts(name, [text or "" for text in texts])
-            table.add(selected, *(column[mask] for column in times))
+            table.add(selected, _Times(*(column[mask] for column in times)))
 
     def _add_ops(self, nodes: list[Node]) -> None:
         self._add_attributes([node.attrs for node in nodes])
@@ -139,9 +140,18 @@ class LinkedNodes:
             self.waits += [(row, source) for source in node.sync_dep or ()]
 
 
-def _times(nodes: Sequence[Node]) -> list[Int64]:
-    """Returns starts, inclusive and exclusive durations in ns. Raises InexactTime."""
-    return [_nanoseconds([getattr(node, name) for node in nodes]) for name in ("ts", "inclusive_dur", "exclusive_dur")]
+class _Times(NamedTuple):
+    """Starts, and durations with and without called ops, in ns; ABSENT where not recorded."""
+
+    start: Int64
+    inclusive: Int64
+    exclusive: Int64
+
+
+def _times(nodes: Sequence[Node]) -> _Times:
+    """Returns the times of nodes. Raises InexactTime."""
+    names = ("ts", "inclusive_dur", "exclusive_dur")
+    return _Times(*(_nanoseconds([getattr(node, name) for node in nodes]) for name in names))
 
 
 def _nanoseconds(stamps: list[int | float | None]) -> Int64:

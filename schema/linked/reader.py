@@ -15,6 +15,7 @@ from .check import contradiction
 from .layout import INTEGER_ATTRIBUTES, ExactFile, ExactNode, LinkedFile, Node
 from .linked_trace import Activities, LinkedTrace, LinkReport, Ops, TraceInfo
 from .nodes import LinkedNodes, NodeTable
+from .older import has_older_names
 
 ACTIVITY_COLUMNS = ("id", "stream", "start", "end", "correlation", "graph_node", "size", "bandwidth")
 
@@ -29,6 +30,8 @@ def read_linked(path: str, on_progress: OnProgress = unseen) -> LinkedTrace:
         reader: ArrayReader[Node] = ArrayReader(stream, path, "nodes", Node, on_progress)
         for text, piece in reader:
             nodes.add(piece, partial(decode, text, list[ExactNode], path))
+    if has_older_names(reader.document):
+        raise DataError(f"{path}: was written by an older execgraph: link the traces again")
     top = decode(reader.document, LinkedFile, path)
     if bytes(top.events):
         raise DataError(
@@ -57,13 +60,13 @@ def _linked(path: str, top: LinkedFile, nodes: LinkedNodes) -> LinkedTrace:
     activities.module, activities.python_function = nodes.python_columns(nodes.activities)
     report = top.link_report or LinkReport(host_ops=len(ops), activities=len(activities), linked=len(activities))
     if not ours:
-        report.remarks.append(
+        report.notes.append(
             "no calls in the linked trace: activities are launched at their op's end or their start, the earlier one"
         )
     if nodes.unusable:
-        report.remarks.append(f"{nodes.unusable} inputs or outputs of ops are no lists and left out")
+        report.notes.append(f"{nodes.unusable} inputs or outputs of ops are no lists and left out")
     if len(in_circles):
-        report.remarks.append(f"parents that go round in a circle: {len(in_circles)} ops became outermost")
+        report.notes.append(f"parents that go round in a circle: {len(in_circles)} ops became outermost")
     return LinkedTrace(
         info=top.trace or TraceInfo(schema=top.schema, pid=top.pid if top.pid is not None else -1, source_host=path),
         ops=ops,
@@ -73,7 +76,7 @@ def _linked(path: str, top: LinkedFile, nodes: LinkedNodes) -> LinkedTrace:
         activities=activities,
         device_waits=linked_tables.device_waits(top.device_waits, nodes.waits, activities.id),
         host_waits=linked_tables.host_waits(top.host_waits, activities.id),
-        handoffs=linked_tables.thread_handoffs(top.hand_overs),
+        handoffs=linked_tables.thread_handoffs(top.handoffs),
         communications=top.communications,
         groups=top.groups,
         report=report,
@@ -84,10 +87,10 @@ def _ops(nodes: LinkedNodes) -> Ops:
     table = nodes.ops
     thread, (module, function) = table.column("thread"), nodes.python_columns(table)
     return Ops(
-        name=table.strings("name"),
+        name=table.categorical("name"),
         thread=np.where(thread == ABSENT, table.column("tid"), thread),
         recorded_by_host=np.array(nodes.recorded_by_host, np.bool_),
-        op_schema=table.strings("op_schema"),
+        op_schema=table.categorical("op_schema"),
         inputs=nodes.inputs.column(),
         outputs=nodes.outputs.column(),
         extra=nodes.extra.column(),
@@ -105,8 +108,8 @@ def _activities(table: NodeTable, op_row: OpRows, assumed: bool) -> Activities:
         device, call = np.maximum(device, 0), np.where(op_row >= 0, np.arange(table.count), -1)
     columns: dict[str, Any] = {name: table.column(name) for name in ACTIVITY_COLUMNS}
     return Activities(
-        name=table.strings("name"),
-        category=table.strings("category"),
+        name=table.categorical("name"),
+        category=table.categorical("category"),
         device=device,
         **columns,
         call_row=CallRows(call),

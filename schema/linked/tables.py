@@ -11,7 +11,7 @@ def calls(table: CallTable, op_ids: Int64) -> Calls:
     """Returns the calls of the table; `op_ids` are the ids of the ops, by row."""
 
     def texts(codes: list[int] | None) -> Categorical | None:
-        return None if codes is None else Categorical(np.array(codes, np.int32), table.places)
+        return None if codes is None else Categorical(np.array(codes, np.int32), table.call_sites)
 
     return Calls(
         name=Categorical(np.array(table.name, np.int32), table.names),
@@ -45,12 +45,12 @@ def device_waits(table: WaitTable | None, sync_deps: list[tuple[int, int]], ids:
     """
     if table:
         source, target = _rows_or_none(ids, table.source), _rows(ids, table.of)
-        return DeviceWaits(ActivityRows(source), ActivityRows(target), _provenance(table.found))
+        return DeviceWaits(ActivityRows(source), ActivityRows(target), _provenance(table.known_by))
     target, source_id = np.array(sync_deps, np.int64).reshape(-1, 2).T
     source = rows_of(ids, source_id)
     is_activity = source >= 0
-    found = _provenance([Provenance.RECORD] * int(is_activity.sum()))
-    return DeviceWaits(ActivityRows(source[is_activity]), ActivityRows(target[is_activity]), found)
+    known_by = _provenance([Provenance.RECORD] * int(is_activity.sum()))
+    return DeviceWaits(ActivityRows(source[is_activity]), ActivityRows(target[is_activity]), known_by)
 
 
 def host_waits(table: WaitTable | None, ids: Int64) -> HostWaits:
@@ -60,7 +60,7 @@ def host_waits(table: WaitTable | None, ids: Int64) -> HostWaits:
         CallRows(np.array(table.of, np.int64)),
         ActivityRows(_rows_or_none(ids, table.source)),
         _times(table.since_ns),
-        _provenance(table.found),
+        _provenance(table.known_by),
     )
 
 
@@ -73,29 +73,29 @@ def thread_handoffs(table: HandoffTable | None) -> ThreadHandoffs:
         np.array(table.target_thread, np.int64),
         np.array(table.target_ns, np.int64),
         _times(table.waiting_since_ns),
-        _provenance(table.found),
+        _provenance(table.known_by),
     )
 
 
-def _provenance(found: list[Provenance]) -> Categorical:
-    return Categorical.of(each.value for each in found)
+def _provenance(known_by: list[Provenance]) -> Categorical:
+    return Categorical.of(each.value for each in known_by)
 
 
 def _times(times: list[int | None]) -> Int64:
     return np.array([ABSENT if time is None else time for time in times], np.int64)
 
 
-def _rows(ids: Int64, wanted: list[int]) -> Int64:
+def _rows(ids: Int64, sought: list[int]) -> Int64:
     """Returns the rows of these ids. Raises KeyError for an id that is not there."""
-    rows = rows_of(ids, np.array(wanted, np.int64))
+    rows = rows_of(ids, np.array(sought, np.int64))
     if (missing := np.flatnonzero(rows < 0)).size:
-        raise KeyError(wanted[missing[0]])
+        raise KeyError(sought[missing[0]])
     return rows
 
 
-def _rows_or_none(ids: Int64, wanted: list[int]) -> Int64:
+def _rows_or_none(ids: Int64, sought: list[int]) -> Int64:
     """Returns the rows of these ids, -1 for a negative id."""
-    rows = np.full(len(wanted), -1, np.int64)
-    present = [row for row, identity in enumerate(wanted) if identity >= 0]
-    rows[present] = _rows(ids, [wanted[row] for row in present])
+    rows = np.full(len(sought), -1, np.int64)
+    present = [row for row, identity in enumerate(sought) if identity >= 0]
+    rows[present] = _rows(ids, [sought[row] for row in present])
     return rows

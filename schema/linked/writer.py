@@ -223,7 +223,7 @@ def _awaited_by_op(linked: LinkedTrace) -> SparseMember:
 
 
 def _awaited_by_activity(linked: LinkedTrace) -> SparseMember:
-    """Returns the ids of the activities that each activity waited for, because its stream was told to."""
+    """Returns the ids of the activities that each activity waited for, because its stream had to."""
     waits = linked.device_waits
     has_source = waits.source_row >= 0
     return lists("sync_dep", waits.target_row[has_source], linked.activities.id[waits.source_row[has_source]])
@@ -236,19 +236,21 @@ def _call_table(linked: LinkedTrace) -> CallTable:
     table = CallTable(calls.name.table, *(column.tolist() for column in columns))
     if calls.module is not None and calls.python_function is not None:
         both = Categorical.joined((calls.module, calls.python_function))
-        table.places = both.table
+        table.call_sites = both.table
         table.module, table.python_function = (half.tolist() for half in np.split(both.codes, [len(calls)]))
     return table
 
 
 def _device_wait_table(linked: LinkedTrace) -> WaitTable:
     waits, ids = linked.device_waits, linked.activities.id
-    return WaitTable(ids[waits.target_row].tolist(), _ids(ids, waits.source_row), _found(waits.found))
+    return WaitTable(ids[waits.target_row].tolist(), _ids(ids, waits.source_row), _provenance(waits.known_by))
 
 
 def _host_wait_table(linked: LinkedTrace) -> WaitTable:
     waits, ids = linked.host_waits, linked.activities.id
-    return WaitTable(waits.call_row.tolist(), _ids(ids, waits.source_row), _found(waits.found), _times(waits.since))
+    return WaitTable(
+        waits.call_row.tolist(), _ids(ids, waits.source_row), _provenance(waits.known_by), _times(waits.since)
+    )
 
 
 def _ids(ids: Int64, rows: Int64) -> list[int]:
@@ -265,7 +267,7 @@ def _handoff_table(linked: LinkedTrace) -> HandoffTable:
         handoffs.target_thread.tolist(),
         handoffs.target_time.tolist(),
         _times(handoffs.waiting_since),
-        _found(handoffs.found),
+        _provenance(handoffs.known_by),
     )
 
 
@@ -273,7 +275,7 @@ def _times(column: Int64) -> list[int | None]:
     return [None if time == ABSENT else time for time in column.tolist()]
 
 
-def _found(texts: Categorical) -> list[Provenance]:
+def _provenance(texts: Categorical) -> list[Provenance]:
     return [Provenance(texts.table[code]) for code in texts.codes.tolist()]
 
 
@@ -281,7 +283,7 @@ TABLES: dict[str, Callable[[LinkedTrace], Any]] = {
     "calls": _call_table,
     "device_waits": _device_wait_table,
     "host_waits": _host_wait_table,
-    "hand_overs": _handoff_table,
+    "handoffs": _handoff_table,
     "communications": lambda linked: [*linked.communications],
     "groups": attrgetter("groups"),
     "trace": attrgetter("info"),

@@ -28,10 +28,10 @@ class Damage:
     strict: bool = False
     lost: dict[str, DamageCount] = field(default_factory=dict)
     mended: dict[str, DamageCount] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
+    file_notes: list[str] = field(default_factory=list)
 
     def lose(self, what: str, at: int, size: int, error: str = "") -> None:
-        """One row, or a stretch in which no rows can be told apart, was left out."""
+        """One row, or a stretch in which no rows can be distinguished, was left out."""
         self._add(self.lost, what, at, size, error)
 
     def mend(self, what: str, at: int, size: int) -> None:
@@ -41,7 +41,7 @@ class Damage:
     def note(self, what: str) -> None:
         """Something about the file as a whole; how many rows it cost cannot be known."""
         self._refuse(what)
-        self.notes.append(f"{self.path}: {what}")
+        self.file_notes.append(f"{self.path}: {what}")
 
     @property
     def dropped(self) -> Counter[str]:
@@ -49,12 +49,12 @@ class Damage:
         return Counter({f"{self.rows} {what}": count.rows for what, count in self.lost.items()})
 
     @property
-    def noted(self) -> Counter[str]:
+    def oddities(self) -> Counter[str]:
         """How many rows were read after a repair, by what was repaired."""
         return Counter({f"{self.rows} {what}, mended": count.rows for what, count in self.mended.items()})
 
     @property
-    def remarks(self) -> list[str]:
+    def notes(self) -> list[str]:
         """A line for each kind of damage: the file, what, and where it was met first."""
         lost = (
             f"{self.path}: {count.rows} {self.rows} {what} ({count.bytes} bytes), the first at byte {count.at}"
@@ -65,7 +65,7 @@ class Damage:
             f"{self.path}: {count.rows} {self.rows} {what}, mended, the first at byte {count.at}"
             for what, count in self.mended.items()
         )
-        return [*lost, *mended, *self.notes]
+        return [*lost, *mended, *self.file_notes]
 
     def _add(self, kinds: dict[str, DamageCount], what: str, at: int, size: int, error: str) -> None:
         self._refuse(f"{self.rows} {what} at byte {at}" + (f" ({error})" if error else ""))

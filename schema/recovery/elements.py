@@ -4,7 +4,7 @@ Where another element may start is guessed by the first key of the first element
 1 and 9. The text up to the next start is an element if it decodes; if it only lacks its end, that start was part of a
 text in it, and the one after is tried.
 
-Nothing is lost in silence: the `Damage` is told of every stretch of text that is no element. Linear in the text.
+Nothing is lost in silence: the `Damage` records every stretch of text that is no element. Linear in the text.
 """
 
 import json
@@ -66,7 +66,9 @@ class Elements:
         return texts + element, done + used
 
     def _starts(self, text: bytes) -> list[int]:
-        """Returns where elements may start: where the first element's first key recurs, else after any closing brace."""
+        """Returns where elements may start: where the first element's first key recurs, else after any
+        closing brace.
+        """
         if self._start is None and (first := FIRST_KEY.search(text)):
             # the brace first: what begins with a byte is searched for several times as fast
             self._start = re.compile(rb"\{(?<![^\s,\[}\0]\{)\s*" + first.group(1) + rb"\s*:")
@@ -133,7 +135,7 @@ class Elements:
     def _elements_inside(self, text: bytes, at: int) -> list[bytes]:
         """Returns the elements in a stretch that has something else beside them; that is lost."""
         bounds = [0, *(match.end() for match in ANY_START.finditer(text)), len(text)]
-        characters = text.decode("latin-1")  # one for each byte, so that places are the same
+        characters = text.decode("latin-1")  # one for each byte, so that positions are the same
         elements: list[bytes] = []
         done = 0
         for begin, end in pairwise(bounds):

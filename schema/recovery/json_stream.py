@@ -47,12 +47,12 @@ REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 class ArrayReader(Generic[T]):
     """Iterates over lists of decoded elements of the array under `key`; afterwards `document` is the text without them.
 
-    `found` tells whether there is such an array; without one `document` is the text, of a long one the beginning. A
+    `has_array` tells whether there is such an array; without one `document` is the text, of a long one the beginning. A
     damaged text is left in `document`, for its decoder to complain about, or with `damage` read as far as it goes, and
     `document` closed after it.
 
-    What matches `needless`, an element with the comma behind it, is cut out of the text, where the rest decodes without
-    it, and counted in `left_out`.
+    What matches `skip_pattern`, an element with the comma behind it, is cut out of the text, where the rest decodes
+    without it, and counted in `skipped`.
     """
 
     def __init__(
@@ -62,20 +62,21 @@ class ArrayReader(Generic[T]):
         key: str,
         element: Any,
         on_bytes: Callable[[int], object],
+        *,
         damage: Damage | None = None,
-        needless: "re.Pattern[bytes] | None" = None,
+        skip_pattern: "re.Pattern[bytes] | None" = None,
     ) -> None:
         self.path = path
         self.document = b""
-        self.found = False
-        self.left_out = 0
+        self.has_array = False
+        self.skipped = 0
         self._stream = cast(io.BufferedIOBase, stream)
         self._name = key
         self._list = list[element]
         self._decoder = msgspec.json.Decoder(self._list)
         self._elements = Elements(self._decoder, damage) if damage is not None else None
         self._damage = damage
-        self._needless = needless
+        self._skip_pattern = skip_pattern
         self._on_bytes = on_bytes
         self._buffer, self._opening, self._read, self._ended = b"", b"", 0, False
         self._piece = PIECE
@@ -83,7 +84,7 @@ class ArrayReader(Generic[T]):
     def __iter__(self) -> Iterator[tuple[bytes, list[T]]]:
         """Yields pairs of (JSON text of a list, its decoded elements)."""
         head = self._head()
-        if not self.found:
+        if not self.has_array:
             self.document = head
             return
         boundary = _boundary(self._buffer)
@@ -94,7 +95,7 @@ class ArrayReader(Generic[T]):
         yield from self._close(head)
 
     def top_level(self, kind: type[S]) -> S:
-        """`document` by a typed decoder; of a damaged one what can be told of the keys that `kind` has, with `damage`."""
+        """`document` by a typed decoder; of a damaged one what can be read of the keys that `kind` has, with `damage`."""
         if self._damage is None:
             return decode(self.document, kind, self.path)
         try:
@@ -114,14 +115,16 @@ class ArrayReader(Generic[T]):
             )
 
     def _head(self) -> bytes:
-        """Returns what stands before the elements, which is taken out of the buffer; all there is where there are none."""
+        """Returns what stands before the elements, which is taken out of the buffer; all there is where
+        there are none.
+        """
         self._fill()
         self._buffer = self._buffer.removeprefix(BYTE_ORDER_MARK)
         while (opening := opening_of(self._buffer, self._name, self._ended)) is None:
             if self._ended or len(self._buffer) >= LONGEST_HEAD:
                 return self._buffer
             self._fill()
-        self.found = True
+        self.has_array = True
         head = self._drop(opening)
         self._opening = b"[" if head.lstrip() == b"[" else b'{"":['
         return head
@@ -193,18 +196,18 @@ class ArrayReader(Generic[T]):
             yield piece, decode(piece, self._list, self.path)
 
     def _decoded(self, elements: bytes) -> tuple[bytes, list[T]] | None:
-        if self._needless is not None and self._has_needless(elements):
-            needed, count = self._needless.subn(b"", elements)
-            if count and (piece := self._decoded_whole(needed)) is not None:
-                self.left_out += count
+        if self._skip_pattern is not None and self._holds_skipped(elements):
+            kept, count = self._skip_pattern.subn(b"", elements)
+            if count and (piece := self._decoded_whole(kept)) is not None:
+                self.skipped += count
                 # as much text at once as leaves a piece of what is needed
-                self._piece = PIECE * min(len(elements) // (len(needed) + 1) + 1, LARGEST_PIECE)
+                self._piece = PIECE * min(len(elements) // (len(kept) + 1) + 1, LARGEST_PIECE)
                 return piece
         return self._decoded_whole(elements)
 
-    def _has_needless(self, elements: bytes) -> bool:
+    def _holds_skipped(self, elements: bytes) -> bool:
         """Elements of a kind stand together: where none is needless at either end there are hardly any between."""
-        search = cast("re.Pattern[bytes]", self._needless).search
+        search = cast("re.Pattern[bytes]", self._skip_pattern).search
         return bool(search(elements, 0, ENDS) or search(elements, max(0, len(elements) - ENDS)))
 
     def _decoded_whole(self, elements: bytes) -> tuple[bytes, list[T]] | None:
@@ -259,7 +262,7 @@ def _boundary(elements: bytes) -> "re.Pattern[bytes]":
 
 
 def _cuts(boundary: "re.Pattern[bytes]", text: bytes) -> list[int]:
-    """Returns the last places in the text where an element may end."""
+    """Returns the last positions in the text where an element may end."""
     near_end = [cut.start() for cut in boundary.finditer(text, max(0, len(text) - OPENING))]
     return (near_end or [cut.start() for cut in boundary.finditer(text)])[-CUTS_TRIED:]
 

@@ -3,7 +3,7 @@
 import re
 
 LETTER = rb"u00(3[0-9]|4[1-9a-fA-F]|5[0-9aAfF]|6[1-9a-fA-F]|7[0-9aA]|20)"
-NEEDLESS = re.compile(rb"\\" + LETTER)
+ESCAPED_LETTER = re.compile(rb"\\" + LETTER)
 ESCAPE = re.compile(rb"\\(?:" + LETTER + rb"|.)", re.DOTALL)
 
 
@@ -13,7 +13,7 @@ def with_plain_letters(text: bytes) -> bytes:
     >>> with_plain_letters(rb'{"\u0069d":"\\u0069\u001b"}')
     b'{"id":"\\\\u0069\\u001b"}'
     """
-    return ESCAPE.sub(_letter, text) if NEEDLESS.search(text) else text
+    return ESCAPE.sub(_letter, text) if ESCAPED_LETTER.search(text) else text
 
 
 def _letter(match: "re.Match[bytes]") -> bytes:

@@ -49,7 +49,7 @@ KIND = {"backslash": BACKSLASHES, "half": BACKSLASHES, "quote": QUOTES, "control
 
 ANYTHING = msgspec.json.Decoder(list[msgspec.Raw])
 END = 1 << 20
-PLACES_TRIED = 16
+POSITIONS_TRIED = 16
 
 
 class Mended(NamedTuple):
@@ -119,7 +119,7 @@ def known_keys(text: bytes, keys: tuple[str, ...]) -> dict[str, Any]:
     ends = text if len(text) <= 2 * END else text[:END] + b"," + text[-END:]
     document = mend(ends).text.decode("utf-8", "replace")
     for key in keys:
-        for match in islice(re.finditer(rf'"{re.escape(key)}"\s*:\s*', document), PLACES_TRIED):
+        for match in islice(re.finditer(rf'"{re.escape(key)}"\s*:\s*', document), POSITIONS_TRIED):
             try:
                 values[key] = decoder.raw_decode(document, match.end())[0]
                 break

@@ -5,8 +5,10 @@ from .arguments import (
     NO_LISTS as NO_LISTS,
     TENSOR as TENSOR,
     ArgumentTexts as ArgumentTexts,
+    RecordedTensor as RecordedTensor,
     argument_lists as argument_lists,
     listed as listed,
+    recorded_tensor as recorded_tensor,
     usable_arguments as usable_arguments,
     value_texts as value_texts,
 )

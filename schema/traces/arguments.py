@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -20,6 +20,8 @@ groups.
 
 Products of its numbers fit 64 bits: longer ones are no tensor's.
 """
+TENSOR_LIMITS = (10**18, 10**18, 10**14, 10**14, 10**3)
+"""The numbers of a tensor, once decoded, are from 0 to below these."""
 LIKE_A_TENSOR = re.compile(rb'\[\s*\d+(?:,\s*\d+){4},\s*"[^"]*"\s*\]')
 LONG_NUMBER = re.compile(rb"\d{19}")
 NO_LIST = re.compile(rb'"\s*:(?! ?\[)')
@@ -35,7 +37,33 @@ NO_LISTS = "values, shapes, types or strides of arguments that are no lists"
 TOO_LARGE = "tensors whose numbers are too large"
 
 
-def usable_arguments(texts: Sequence[bytes], skipped: Counter[str]) -> Sequence[bytes]:
+class RecordedTensor(NamedTuple):
+    """A tensor as a host trace lists it: `elements` of `size` bytes each, behind the first `offset` ones
+    of a storage.
+    """
+
+    storage: int
+    offset: int
+    elements: int
+    size: int
+    device: str
+
+
+def recorded_tensor(value: Any) -> RecordedTensor | None:
+    """Returns the tensor that a decoded argument is, by the same rule as TENSOR; None for any other value.
+
+    >>> recorded_tensor([3, 4, 0, 6, 4, "cuda:0"])
+    RecordedTensor(storage=4, offset=0, elements=6, size=4, device='cuda:0')
+    """
+    if not isinstance(value, list) or len(value) != 6 or not isinstance(value[5], str):
+        return None
+    _, storage, offset, elements, size, device = value
+    numbers = zip(value[:5], TENSOR_LIMITS, strict=True)
+    is_tensor = all(type(number) is int and 0 <= number < limit for number, limit in numbers)
+    return RecordedTensor(storage, offset, elements, size, device) if is_tensor else None
+
+
+def usable_arguments(arguments: Sequence[bytes], skipped: Counter[str]) -> Sequence[bytes]:
     """Returns ops' arguments, objects with the members of `TensorLists`, with empty lists for unusable members.
 
     Counts that in `skipped`, by reason.
@@ -43,10 +71,10 @@ def usable_arguments(texts: Sequence[bytes], skipped: Counter[str]) -> Sequence[
     >>> usable_arguments([b'{"values":[1],"shapes":5}'], Counter())
     [b'{"values":[1],"shapes":[]}']
     """
-    block = b",".join({*texts})
+    block = b",".join({*arguments})
     if NO_LIST.search(block) or MANY_DIGITS in block.translate(AS_ANY_DIGIT):
-        return [_usable(text, skipped) for text in texts]
-    return texts
+        return [_usable(text, skipped) for text in arguments]
+    return arguments
 
 
 def _usable(text: bytes, skipped: Counter[str]) -> bytes:
@@ -101,13 +129,13 @@ def _is_list(text: msgspec.Raw) -> bool:
 
 
 class ArgumentTexts:
-    """The texts of `members` of ops' arguments, a block of ops at a time; `left_out` counts unusable ones by reason."""
+    """The texts of `members` of ops' arguments, a block of ops at a time; `skipped` counts unusable ones by reason."""
 
     def __init__(self, *members: str) -> None:
         self.names, self._decode = members, msgspec.json.Decoder(list[TensorLists]).decode
-        self.left_out: Counter[str] = Counter()
+        self.skipped: Counter[str] = Counter()
 
-    def of(self, texts: Sequence[bytes]) -> list[list[bytes]]:
+    def of(self, arguments: Sequence[bytes]) -> list[list[bytes]]:
         """Returns by member its text for each op."""
-        ops = self._decode(b"[" + b",".join(usable_arguments(texts, self.left_out)) + b"]")
+        ops = self._decode(b"[" + b",".join(usable_arguments(arguments, self.skipped)) + b"]")
         return [[*map(bytes, map(attrgetter(name), ops))] for name in self.names]

@@ -14,7 +14,7 @@ class ListedAttributes(NamedTuple):
     further: dict[int, dict[str, Any]]
 
 
-def listed_attributes(nodes: Sequence[list[Attr]], known: tuple[str, ...]) -> ListedAttributes:
+def listed_attributes(nodes: Sequence[list[Attr]], expected: tuple[str, ...]) -> ListedAttributes:
     """Returns the attributes of some nodes; further ones whose value is an empty text count as not there.
 
     Most nodes list what the first one does, the known attributes first and nothing further: those are taken all at
@@ -25,11 +25,11 @@ def listed_attributes(nodes: Sequence[list[Attr]], known: tuple[str, ...]) -> Li
     listed = [*chain.from_iterable(attrs for attrs in nodes if len(attrs) == size)]
     values = [attr.value for attr in listed]
     alike = (
-        tuple(names[: len(known)]) == known
-        and all(value == "" for index in range(len(known), size) for value in values[index::size])
+        tuple(names[: len(expected)]) == expected
+        and all(value == "" for index in range(len(expected), size) for value in values[index::size])
         and [attr.name for attr in listed] == names * (len(listed) // size)
     )
-    columns = {name: values[index::size] if alike else [] for index, name in enumerate(known)}
+    columns = {name: values[index::size] if alike else [] for index, name in enumerate(expected)}
     further: dict[int, dict[str, Any]] = {}
     for row, attrs in enumerate(nodes):
         if not alike or len(attrs) != size:

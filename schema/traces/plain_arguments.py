@@ -35,22 +35,24 @@ class _Lists(msgspec.Struct):
 LISTS = msgspec.json.Decoder(list[_Lists])
 
 
-def plain_arguments(texts: Sequence[bytes]) -> Sequence[bytes]:
+def plain_arguments(arguments: Sequence[bytes]) -> Sequence[bytes]:
     r"""Returns the arguments of many ops, each an object with the members of `TensorLists`: equal ones as equal texts.
 
     >>> plain_arguments([rb'{"types": ["\u0049nt"], "values": [ 7 ]}', b'{"shapes": []}'])
     [b'{"values": [7], "shapes": [], "types": ["Int"]}', b'{"values":[],"shapes":[],"types":[]}']
     """
-    distinct = [*{*texts}]
-    block = b",".join(distinct)
+    unique_arguments = [*{*arguments}]
+    block = b",".join(unique_arguments)
     if not _has_odd_blanks(block):
-        if b"\\" not in block and min(map(len, distinct), default=len(NO_TENSORS)) > WITHOUT_TENSORS:
-            return texts
-        distinct = [text for text in distinct if b"\\" in text or (len(text) <= WITHOUT_TENSORS and text != NO_TENSORS)]
-    if not distinct:
-        return texts
-    plain = dict(zip(distinct, _plain(distinct), strict=True))
-    return [*map(plain.get, texts, texts)]
+        if b"\\" not in block and min(map(len, unique_arguments), default=len(NO_TENSORS)) > WITHOUT_TENSORS:
+            return arguments
+        unique_arguments = [
+            text for text in unique_arguments if b"\\" in text or (len(text) <= WITHOUT_TENSORS and text != NO_TENSORS)
+        ]
+    if not unique_arguments:
+        return arguments
+    plain = dict(zip(unique_arguments, _plain(unique_arguments), strict=True))
+    return [*map(plain.get, arguments, arguments)]
 
 
 def plain_escapes(text: bytes) -> bytes:

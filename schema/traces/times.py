@@ -70,9 +70,9 @@ def _nanoseconds(stamp: Stamp) -> int:
     return nanosecond if stamp is not None and NEVER < nanosecond < FOREVER else ABSENT
 
 
-def exact_times(texts: Sequence[bytes]) -> ExactTimes:
+def exact_times(stamps: Sequence[bytes]) -> ExactTimes:
     """Returns µs stamps as they stand in the JSON text, numbers or quoted ones."""
-    pairs = [_exact_time(text.strip(b'"')) for text in texts]
+    pairs = [_exact_time(text.strip(b'"')) for text in stamps]
     columns = np.array(pairs, np.int64).reshape(-1, 2)
     return ExactTimes(columns[:, 0], columns[:, 1])
 

@@ -87,7 +87,7 @@ def test_times_that_add_up_to_more_than_64_bits_are_refused() -> None:
     g = GraphBuilder()
     last = g.host("op", 0, 1)
     for thread in range(2, 12):
-        last = g.host("op", 0, FOREVER // 2, thread=thread, after=[(last, DependencyKind.HAND_OVER)])
+        last = g.host("op", 0, FOREVER // 2, thread=thread, after=[(last, DependencyKind.HANDOFF)])
     with pytest.raises(DataError, match="add up to more than any clock shows"):
         replay(g.build())
 
@@ -176,20 +176,20 @@ def on_streams(count: int, **metadata: int) -> ExecutionGraph:
     return g.build()
 
 
-@pytest.mark.parametrize(("room", "makespan"), [(1, 85), (2, 45), (3, 45), (4, 25), (9, 25)])
-def test_a_device_with_room_runs_no_more_at_once(room: int, makespan: int) -> None:
-    assert scaled(on_streams(4, room_of_device_0=room), "kernel=2").makespan_ns == makespan
-    assert scaled(on_streams(4, room_of_device_1=room), "kernel=2").makespan_ns == 25
+@pytest.mark.parametrize(("limit", "makespan"), [(1, 85), (2, 45), (3, 45), (4, 25), (9, 25)])
+def test_a_device_with_a_concurrency_limit_runs_no_more_at_once(limit: int, makespan: int) -> None:
+    assert scaled(on_streams(4, concurrency_limit_of_device_0=limit), "kernel=2").makespan_ns == makespan
+    assert scaled(on_streams(4, concurrency_limit_of_device_1=limit), "kernel=2").makespan_ns == 25
 
 
-def test_what_is_ready_first_gets_the_room_first_and_the_path_leads_through_it() -> None:
-    replayed = scaled(on_streams(3, room_of_device_0=1), "kernel 1=5")
+def test_what_is_ready_first_gets_the_slot_first_and_the_path_leads_through_it() -> None:
+    replayed = scaled(on_streams(3, concurrency_limit_of_device_0=1), "kernel 1=5")
     assert replayed.start_ns.tolist() == [0, 5, 15, 65]
     assert path_ns(replayed) == {"computation": 70, "host": 5}
 
 
-def test_communication_takes_no_room() -> None:
-    g = GraphBuilder(room_of_device_0=1)
+def test_communication_takes_no_slot() -> None:
+    g = GraphBuilder(concurrency_limit_of_device_0=1)
     op = g.host("op", 0, 5)
     g.activity("kernel", 5, 10, stream=7, after=[(op, LAUNCH)])
     g.collective(5, 10, ranks=[0], stream=8, after=[(op, LAUNCH)])
@@ -197,8 +197,8 @@ def test_communication_takes_no_room() -> None:
 
 
 def one_after_the_other() -> ExecutionGraph:
-    """Two kernels of 10 ns, ready at once, on a device that has room for one."""
-    g = GraphBuilder(room_of_device_0=1)
+    """Two kernels of 10 ns, ready at once, on a device that has one slot."""
+    g = GraphBuilder(concurrency_limit_of_device_0=1)
     op = g.host("op", 0, 5)
     g.activity("first", 5, 10, stream=7, after=[(op, LAUNCH)])
     delay = g.delay(5, 10, Delay.CONTENTION, after=[(op, LAUNCH)])
@@ -206,12 +206,12 @@ def one_after_the_other() -> ExecutionGraph:
     return g.build()
 
 
-def test_what_waited_for_room_waits_as_measured_in_the_run_as_it_was() -> None:
+def test_what_waited_for_a_slot_waits_as_measured_in_the_run_as_it_was() -> None:
     assert replay(one_after_the_other()).makespan_ns == 25
 
 
 @pytest.mark.parametrize(("factor", "makespan"), [("0.2", 17), ("3", 45)])
-def test_what_waited_for_room_waits_for_that_in_a_changed_run(factor: str, makespan: int) -> None:
+def test_what_waited_for_a_slot_waits_for_that_in_a_changed_run(factor: str, makespan: int) -> None:
     assert scaled(one_after_the_other(), f"first={factor}").makespan_ns == makespan
 
 

@@ -67,7 +67,7 @@ def test_all_ranks_of_a_scaled_job_replay_together_as_one_copy_does(
     out, ranks = tmp_path / "out", JOBS[job]
     report = scale(built(job), out, Growth(3), in_turn)
     graphs = read(out, 3 * ranks)
-    assert (report.ranks_then, report.nodes) == (3 * ranks, sum(map(len, graphs)))
+    assert (report.scaled_ranks, report.nodes) == (3 * ranks, sum(map(len, graphs)))
     assert replay_ranks(graphs).makespan_ns == replay_ranks(graphs[:ranks]).makespan_ns
     assert {path.name for path in out.iterdir()} == {
         *(f"graph.{rank}.et" for rank in range(3 * ranks)),
@@ -118,18 +118,18 @@ def test_the_report_says_what_grew_and_how_right_the_fit_is(
     assert run("--input-dir", built(), "--output-dir", tmp_path / "out", "--data-parallel", 4, "--json") == 0
     printed = json.loads(capsys.readouterr().out)
     assert printed == json.loads((tmp_path / "out" / "scale.json").read_text())
-    assert printed["lengths"][0] | {"off_pct": 0} == {
+    assert printed["lengths"][0] | {"fit_error_pct": 0} == {
         "group": "group 0,1 (0)",
         "collective": "all_reduce",
         "collectives": 4,
         "members": 2,
-        "members_then": 8,
+        "scaled_members": 8,
         "step_ns": pytest.approx(6000, rel=1e-3),
         "gb_s": pytest.approx(74.5, rel=1e-3),
         "fitted_to": "collectives of this type in this group",
         "transfers": 4,
-        "off_pct": 0,
-        "tells_apart": True,
+        "fit_error_pct": 0,
+        "identifiable": True,
     }
     assert run("-q", built(), "-o", tmp_path / "again", "--data-parallel", 4) == 0
     assert (
@@ -207,6 +207,7 @@ def test_a_graph_under_another_ranks_name_is_refused(built: Callable[..., Path],
         scale(tmp_path, tmp_path / "out", Growth(2), in_turn)
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_ranks_can_be_removed_by_the_command(built: Callable[..., Path], tmp_path: Path) -> None:
     source = built("pipeline_dp", 8)
     assert run("--input-dir", source, "--output-dir", tmp_path / "out", "--remove-ranks", "4-7", "-q") == 0

@@ -152,7 +152,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("report.json", "job.goal"):
         (made / name).write_bytes((work / "o" / name).read_bytes())
     write_groups(str(made / "comm_groups.json"), {(0, 1): 1})
-    (made / "scale.json").write_text('{\n "ranks": 2,\n "ranks_then": 4,\n "copies": 2}')
+    (made / "scale.json").write_text('{\n "ranks": 2,\n "scaled_ranks": 4,\n "copies": 2}')
     (made / "page.html").write_text("<!doctype html>\n<html></html>")
     (made / "text").write_text("hello world\n")
     (made / "noise").write_bytes(random.Random(3).randbytes(4000))

@@ -86,7 +86,7 @@ def test_ops_without_links_make_a_graph_of_streams(tmp_path: Path, which: str) -
         Op("aside", EPOCH, EPOCH + 100, queue=7),
     ]
     linked = link(None, read_rocpd(str(write_database(tmp_path / "t.db", which, ops))))
-    assert linked.report.noted == {"activities without a launch call": 3}
+    assert linked.report.oddities == {"activities without a launch call": 3}
     nodes = convert_linked(linked, EPOCH)
     assert nodes.edges(DependencyKind.STREAM_ORDER) == {("first", "second")}
 

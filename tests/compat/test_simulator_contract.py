@@ -12,10 +12,10 @@ from execgraph.converter.ranks import (
     common_order,
     common_sizes,
     communication_summary,
+    match_entries,
     order_collectives,
     recorded_groups,
     resize_communication,
-    settled,
 )
 from execgraph.converter.scaling import Growth
 from execgraph.converter.targets import ASTRA_SIM, for_astra_sim, separate_messages
@@ -82,7 +82,7 @@ def built(graphs: Sequence[ExecutionGraph]) -> tuple[list[ExecutionGraph], dict[
     """The graphs of all ranks of a job for this target, and its groups."""
     groups = number_groups(ranks for graph in graphs for ranks in recorded_groups(graph).lists)
     graphs = [separate_messages(graph) for graph in graphs]
-    issued = settled([communication_summary(graph) for graph in graphs])
+    issued = match_entries([communication_summary(graph) for graph in graphs])
     agreed = [
         order_collectives(resize_communication(graph, sizes), order)
         for graph, sizes, order in zip(graphs, common_sizes(issued), common_order(issued), strict=True)

@@ -88,7 +88,7 @@ def check_alone(path: Path) -> None:
     nodes = convert_linked(linked)
     assert broken_rules(nodes) == []
     assert nodes.replay_error() <= 0.005
-    assert any(remark.startswith("no host trace: ") for remark in linked.report.remarks)
+    assert any(note.startswith("no host trace: ") for note in linked.report.notes)
 
 
 def test_ops_of_a_device_trace_alone_keep_shapes_types_and_numbers(tmp_path: Path) -> None:
@@ -107,8 +107,8 @@ def test_ops_of_a_device_trace_alone_keep_shapes_types_and_numbers(tmp_path: Pat
         b'{"values":[],"shapes":[],"types":[]}',
     ]
     assert linked.ops.seq_id.tolist() == [7, -1]
-    [remark] = linked.report.remarks
-    assert "1 of 2 ops have shapes and types, none the identity of its tensors" in remark
+    [note] = linked.report.notes
+    assert "1 of 2 ops have shapes and types, none the identity of its tensors" in note
 
 
 # Host traces
@@ -164,9 +164,9 @@ def test_layouts_of_the_same_nodes_read_the_same(
 
 def test_only_versions_that_are_not_known_are_remarked_on(tmp_path: Path, document: Json) -> None:
     versions = ["1.0.1", "1.0.2-chakra.0.0.4", "1.0.3-chakra.0.0.4", "1.1.0-chakra.0.0.4", "1.1.1-chakra.1.0.0"]
-    assert all(not read_host(tmp_path, {**document, "schema": version}).remarks for version in versions)
-    [remark] = read_host(tmp_path, {**document, "schema": "1.2.0-chakra.0.0.4"}).remarks
-    assert "1.2.0" in remark and "read by the rules of 1.1.1" in remark
+    assert all(not read_host(tmp_path, {**document, "schema": version}).notes for version in versions)
+    [note] = read_host(tmp_path, {**document, "schema": "1.2.0-chakra.0.0.4"}).notes
+    assert "1.2.0" in note and "read by the rules of 1.1.1" in note
 
 
 def test_ids_in_any_order_are_looked_up(tmp_path: Path, document: Json) -> None:
@@ -181,7 +181,7 @@ def test_no_two_nodes_keep_one_id(tmp_path: Path) -> None:
     ]
     host = read_host(tmp_path, {"schema": "1.1.1", "nodes": nodes})
     assert host.id.tolist() == [3, 6, 7, 5] and host.parent.tolist() == [1, 1, 3, 7]
-    assert +host.noted == {"host nodes without an id of their own, given one": 2}
+    assert +host.oddities == {"host nodes without an id of their own, given one": 2}
 
 
 def node(number: int, name: str, parent: int, rf_id: int = 0, **more: Any) -> Json:
@@ -314,7 +314,7 @@ def test_every_row_is_accounted_for(tmp_path: Path) -> None:
     device = read_events(tmp_path, rows)
     assert device.read == len(rows) == accounted(device)
     assert device.skipped["device events without a usable time"] == 2
-    assert device.noted["device events without a duration, or with a negative one, taken as 0"] == 2
+    assert device.oddities["device events without a duration, or with a negative one, taken as 0"] == 2
 
 
 def test_what_is_said_of_the_whole_file_may_stand_anywhere_and_be_text(tmp_path: Path) -> None:
@@ -331,7 +331,5 @@ def test_what_is_said_of_the_whole_file_may_stand_anywhere_and_be_text(tmp_path:
 )
 def test_distributed_info_of_any_form_is_read_or_said_to_be_damaged(tmp_path: Path, info: Any) -> None:
     device = read_events(tmp_path, [row()], distributedInfo=info)
-    said = any(
-        "damaged (Expected `object | null`" in remark and "read there: nothing" in remark for remark in device.remarks
-    )
+    said = any("damaged (Expected `object | null`" in note and "read there: nothing" in note for note in device.notes)
     assert (device.rank, said) == ((3, False) if isinstance(info, dict) else (None, info is not None))

@@ -62,7 +62,7 @@ def test_in_a_part_what_had_ended_when_it_began_carried_nothing_into_it() -> Non
     run = run_of(CHAIN)
     assert run.backlog_until is None
     run = run_of(CHAIN)
-    run.linked.info.carried = {0: 1_000, 1: 1_001}
+    run.linked.info.backlog_until = {0: 1_000, 1: 1_001}
     assert run.backlog_until is not None
     assert run.backlog_until.tolist() == [-1, 1_001, -1]
 

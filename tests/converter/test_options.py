@@ -47,7 +47,7 @@ def test_a_graph_is_what_it_says_it_is_for(linked: LinkedTrace, target: Target) 
     graph = convert(linked, Options(target=target))
     assert graph.metadata["target"] == target
     assert graph.changes is not None
-    assert (graph.changes.remarks != []) == (target == "astra-sim")
+    assert (graph.changes.notes != []) == (target == "astra-sim")
     assert (graph.texts("pg_name").table == ["5"]) == (target == "generic")
 
 

@@ -25,10 +25,10 @@ from execgraph.schema.graph import (
     execution_graph_pb2 as pb,
     read_frames,
 )
-from execgraph.schema.graph.attributes import DELAYS, KINDS, METADATA, TYPES, Where
+from execgraph.schema.graph.attributes import DELAY_CAUSES, KINDS, METADATA, TYPES, Where
 from execgraph.schema.io import open_input
 from execgraph.schema.linked import LinkedTrace, Provenance, write_linked
-from execgraph.schema.linked.words import ACTIVITIES, FOUND, OPS, RECORDS
+from execgraph.schema.linked.words import ACTIVITIES, KNOWN_BY, OPS, RECORDS
 from execgraph.tools.generate import DEFAULT, Machine, build_job, simulate, write_traces
 from support.folders import DATA, ROOT
 
@@ -169,8 +169,8 @@ def test_every_value_of_an_enumeration_has_a_meaning() -> None:
     enumerations = (
         (TYPES, NodeType),
         (KINDS, DependencyKind),
-        (DELAYS, Delay),
-        (FOUND, [kind.value for kind in Provenance]),
+        (DELAY_CAUSES, Delay),
+        (KNOWN_BY, [kind.value for kind in Provenance]),
     )
     assert [list(table) for table, _ in enumerations] == [list(values) for _, values in enumerations]
 
@@ -199,13 +199,15 @@ def keys_in_files() -> dict[str, set[str]]:
             "Node": file["nodes"],
             "Calls": [file["calls"]],
             "Waits": [file["device_waits"], file["host_waits"]],
-            "Hand-overs": [file["hand_overs"]],
+            "Hand-offs": [file["handoffs"]],
             "Communication": file["communications"]
             + [part for one in file["communications"] for part in one.get("coalesced", [])],
             "Process group": file["groups"],
             "Trace": [file["trace"]],
             "Machine": [machine],
-            "Usual": [usual for key in ("launch", "gap", "wake") for usual in machine.get(key, {}).values()],
+            "Latency statistics": [
+                usual for key in ("launch", "gap", "sync_return") for usual in machine.get(key, {}).values()
+            ],
             "Link report": [file["link_report"]],
         }
         for title, members in objects.items():
@@ -226,11 +228,11 @@ def test_what_is_read_is_in_the_tables(record: Any) -> None:
     assert sorted(listed) == sorted(set(read) - {"traceEvents"})
 
 
-@pytest.mark.parametrize("title", ["File", "Calls", "Hand-overs", "Trace", "Link report"])
+@pytest.mark.parametrize("title", ["File", "Calls", "Hand-offs", "Trace", "Link report"])
 def test_keys_stand_in_files_in_the_order_of_the_table(title: str) -> None:
     [record] = [record for record in RECORDS if record.title == title]
     file = linked_files()[-1]
-    written = file if title == "File" else file[title.lower().replace("-", "_").replace(" ", "_")]
+    written = file if title == "File" else file[title.lower().replace("-", "").replace(" ", "_")]
     assert list(written) == [member.name for member in record.members]
 
 

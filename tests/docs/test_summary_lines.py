@@ -54,7 +54,9 @@ def calls(module: str) -> Iterator[ast.Call]:
 def titles(module: str) -> set[str]:
     """The titles of the lines that a module makes; they are written out where the line is made."""
     made = [
-        one for one in calls(module) if isinstance(one.func, ast.Name) and one.func.id in ("titled", "format_counts")
+        one
+        for one in calls(module)
+        if isinstance(one.func, ast.Name) and one.func.id in ("summary_line", "format_counts")
     ]
     assert all(isinstance(one.args[0], ast.Constant) for one in made), module
     return {ast.literal_eval(one.args[0]) for one in made}
@@ -91,7 +93,7 @@ def test_every_line_of_a_replay_is_explained(sample: str) -> None:
     assert explained("trace-replay", "line") == lines | {other}
 
 
-COUNTED = ("dropped", "guessed", "noted", "found", "skipped", "lost")
+COUNTED = ("dropped", "guessed", "oddities", "resolved", "skipped", "lost")
 
 
 WORDS = re.compile(r"[A-Za-z]+( [\w,()-]+)+")

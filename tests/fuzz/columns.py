@@ -11,12 +11,12 @@ Way = Callable[[list[Any], Random], list[Any]]
 IDS = (
     "id", "rf_id", "tid", "fw_parent", "seq_id", "fw_tid", "scope", "correlation", "External id", "external id", "Record function id",
     "Ev Idx", "Sequence number", "Fwd thread id", "pid", "stream", "device", "context", "event_id", "wait_on_stream", "op", "call", "of",
-    "source", "thread", "source_thread", "target_thread", "wait_on_cuda_event_record_corr_id", "wait_on_cuda_event_id", "place", "name",
-    "sequence", "rank", "world_size", "group_size", "inter_thread_dep", "sync_dep", "Rank", "Src Rank", "Dst Rank", "Seq",
+    "source", "thread", "source_thread", "target_thread", "wait_on_cuda_event_record_corr_id", "wait_on_cuda_event_id", "group_rank",
+    "name", "sequence", "rank", "world_size", "group_size", "inter_thread_dep", "sync_dep", "Rank", "Src Rank", "Dst Rank", "Seq",
 )  # fmt: skip
 TIMES = (
     "ts", "dur", "inclusive_dur", "exclusive_dur", "start_ns", "end_ns", "since_ns", "source_ns", "target_ns", "waiting_since_ns",
-    "start_ts", "finish_ts", "baseTimeNanoseconds", "base_time_ns", "clock_from_ns", "clock_until_ns", "median", "most", "count",
+    "start_ts", "finish_ts", "baseTimeNanoseconds", "base_time_ns", "clock_from_ns", "clock_until_ns", "median", "upper", "count",
 )  # fmt: skip
 
 

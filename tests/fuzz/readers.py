@@ -94,7 +94,7 @@ def check_device(content: bytes) -> None:
     if trace is None:
         return
     assert trace.read == accounted(trace), "rows that are neither used nor counted"
-    _check_words("device", _unpacked(content), trace.read, trace.skipped, trace.remarks)
+    _check_words("device", _unpacked(content), trace.read, trace.skipped, trace.notes)
     _linked(undamaged()[0], trace)
     _check_converting(_linked(None, trace))
 
@@ -108,7 +108,7 @@ def check_host(content: bytes) -> None:
     assert len(trace.inputs) == len(trace.outputs) == len(trace.parent) == len(trace.name)
     for text in (*trace.inputs, *trace.outputs):
         json.loads(text)
-    _check_words("host", _unpacked(content), len(trace), trace.skipped, trace.remarks)
+    _check_words("host", _unpacked(content), len(trace), trace.skipped, trace.notes)
     _linked(trace, undamaged()[1])
 
 
@@ -209,8 +209,8 @@ def _unpacked(content: bytes) -> bytes:
         return b""
 
 
-def _check_words(kind: str, content: bytes, read: int, skipped: dict[str, int], remarks: list[str]) -> None:
-    said = bool(remarks) or any(skipped.values())
+def _check_words(kind: str, content: bytes, read: int, skipped: dict[str, int], notes: list[str]) -> None:
+    said = bool(notes) or any(skipped.values())
     rows = _rows(content, KEYS[kind])
     if rows is None:
         assert said, "read what is no JSON, and did not say so"

@@ -149,7 +149,7 @@ def test_commands_end_on_a_linked_trace_whose_parents_go_round(
 def test_a_linked_trace_whose_parents_go_round_is_read_without_the_circle_and_says_so(linked_in_a_circle: Path) -> None:
     linked = read_linked(str(linked_in_a_circle))
     assert not goes_round(linked.ops)
-    assert "parents that go round in a circle: 2 ops became outermost" in linked.report.remarks
+    assert "parents that go round in a circle: 2 ops became outermost" in linked.report.notes
 
 
 def test_a_linked_trace_whose_parents_go_round_can_be_written_again(tmp_path: Path, linked_in_a_circle: Path) -> None:
@@ -165,7 +165,7 @@ def test_what_the_device_trace_nests_stays_and_the_rest_of_the_circle_is_counted
     step, forward, thread = 5, 6, 2
     nodes[step]["ctrl_deps"], nodes[forward]["ctrl_deps"] = forward, thread
     linked = linked_files(*write(tmp_path, host, device))
-    assert linked.report.noted[IN_CIRCLES] == 1
+    assert linked.report.oddities[IN_CIRCLES] == 1
     parents = dict(zip(linked.ops.id.tolist(), linked.ops.parent_id.tolist(), strict=True))
     assert (parents[step], parents[forward]) == (-1, step)
 

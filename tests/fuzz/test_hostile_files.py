@@ -27,10 +27,10 @@ def test_what_no_column_holds_is_given_anew_or_left_out_and_counted(tmp_path: Pa
     host.write_text(json.dumps(nodes))
     read = read_host_trace(str(host))
     counted = {"host nodes without an id of their own, given one": 1, NO_LISTS: 2, TOO_LARGE: 2}
-    assert read.noted == counted
+    assert read.oddities == counted
     assert read.id.max() <= LARGEST_ID
     linked = link(read, read_device_trace(str(device)))
-    assert counted.items() <= linked.report.noted.items()
+    assert counted.items() <= linked.report.oddities.items()
     report = convert(linked).report
     assert report is not None and not report.dropped
 

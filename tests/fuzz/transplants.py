@@ -23,7 +23,7 @@ def change_parts(document: dict[str, Any], file: str, random: Random) -> str:
     at = random.randrange(len(document[rows]) + 1)
     instead = random.choice([0, 0, len(part)])
     document[rows][at : at + instead] = part
-    for key in ("calls", "communications", "groups", "device_waits", "host_waits", "hand_overs", "distributedInfo"):
+    for key in ("calls", "communications", "groups", "device_waits", "host_waits", "handoffs", "distributedInfo"):
         if key in other and random.random() < 0.1:
             document[key] = other[key]
             changed.append(key)

@@ -363,8 +363,8 @@ def test_a_wait_is_for_the_collective_with_its_number(torch: str) -> None:
         t.launch("waits", start=500)
     linked = link_run(t)
     waits, name = linked.device_waits, linked.activities.name
-    edges = zip(waits.source_row.tolist(), waits.target_row.tolist(), waits.found.codes.tolist(), strict=True)
-    found = {(name[source], waits.found.table[code]) for source, target, code in edges if name[target] == "waits"}
+    edges = zip(waits.source_row.tolist(), waits.target_row.tolist(), waits.known_by.codes.tolist(), strict=True)
+    found = {(name[source], waits.known_by.table[code]) for source, target, code in edges if name[target] == "waits"}
     assert found == {("ncclDevKernel_AllReduce_awaited", "record")}
 
 

@@ -48,10 +48,12 @@ def test_what_is_said_is_in_the_linked_file_as_well(damage: Damage) -> None:
     found = link_damaged(damage)
     assert (not found.report) == (found.exit != 0)
     said = [
-        f"{word} {count} {what}" for word in ("noted", "dropped") for what, count in found.report.get(word, {}).items()
+        f"{word} {count} {what}"
+        for word in ("oddities", "dropped")
+        for what, count in found.report.get(word, {}).items()
     ]
-    said += [f"note {remark}" for remark in found.report.get("remarks", [])]
-    assert found.exit or [line for line in found.lines if line.split()[0] in ("noted", "dropped", "note")] == said
+    said += [f"note {note}" for note in found.report.get("notes", [])]
+    assert found.exit or [line for line in found.lines if line.split()[0] in ("oddities", "dropped", "note")] == said
 
 
 @each_damage
@@ -97,7 +99,7 @@ def test_of_a_cut_host_trace_every_whole_node_is_read(tmp_path: Path, part: int)
     path.write_bytes(cut)
     trace = read_host_trace(str(path))
     assert trace.id.tolist() == whole[: cut.count(b"\n      }")]
-    assert any("ends early" in remark for remark in trace.remarks)
+    assert any("ends early" in note for note in trace.notes)
 
 
 def test_of_a_cut_gzip_file_everything_that_decompresses_is_read(tmp_path: Path) -> None:
@@ -148,7 +150,7 @@ def test_a_real_unfinished_trace(real_traces: Path) -> None:
     device = read_device_trace(str(folder / "kineto.json.gz"))
     report = link(read_host_trace(str(folder / "et.json.gz")), device).report
     assert (report.matched, report.host_ops, report.device_ops) == (16, 16, 18)
-    assert device.noted["ops still running when recording ended"] == 2
+    assert device.oddities["ops still running when recording ended"] == 2
 
 
 # Limits

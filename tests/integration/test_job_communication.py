@@ -82,7 +82,7 @@ def test_a_message_that_nobody_receives_is_told_and_takes_its_measured_time(tmp_
     report, graphs = made(tmp_path / "traces")
     assert [[node["type"] for node in communications(graph)] for graph in graphs] == [[SEND], [RECV]]
     assert any("rank 0" in text and "send" in text for text in report.report.disagreements)
-    assert report.report.ranks[0].remarks[-1] == "1 communications without a partner, as computation"
+    assert report.report.ranks[0].target_notes[-1] == "1 communications without a partner, as computation"
     assert report.report.ranks[0].target["communications without a partner, as computation"] == 1
 
 
@@ -190,7 +190,7 @@ def test_groups_can_stay_whole_and_take_their_measured_time(tmp_path: Path) -> N
     assert all(
         rank.target["as computation: in a group with ranks that are not simulated"] == 1 for rank in report.report.ranks
     )
-    assert not any(rank.remarks for rank in report.report.ranks)
+    assert not any(rank.target_notes for rank in report.report.ranks)
 
 
 def test_keeping_groups_whole_is_for_the_simulator(tmp_path: Path) -> None:

@@ -12,10 +12,10 @@ from execgraph.converter.device_time.delays import _busy
 from execgraph.converter.ranks import Calls, Group, Matching
 from execgraph.converter.scaling.group_use import group_uses
 from execgraph.converter.targets import separate_messages
-from execgraph.linker.host_communication.quiet import idle_gaps
+from execgraph.linker.host_communication.idle_gaps import idle_gaps
 from execgraph.linker.modules import forward_ops
 from execgraph.linker.readers.rocpd.rows import _real_queues
-from execgraph.schema.columns import Categorical
+from execgraph.schema.columns import Categorical, Intervals
 from execgraph.schema.device_peaks import Peak
 from execgraph.schema.graph import NodeType
 from execgraph.schema.linked import took_over
@@ -24,12 +24,12 @@ from execgraph.tools.analyses import Options, RankTrace
 from execgraph.tools.analyses.kernel_breakdown import kernel_breakdown
 from execgraph.tools.analyses.overlap import communication_computation_overlap
 from execgraph.tools.analyses.overlay import _within_rows
-from execgraph.tools.analyses.rank import Intervals, covered_time
+from execgraph.tools.analyses.rank import covered_time
 from execgraph.tools.analyses.step_breakdown import step_breakdown
 from execgraph.tools.analyses.temporal_breakdown import temporal_breakdown
 from execgraph.tools.replay import Kernels, roofs
-from execgraph.tools.replay.device_room import Problem, ends_with_limited_slots
-from execgraph.tools.replay.workload import DeviceSlots
+from execgraph.tools.replay.concurrency_limit import Problem, ends_with_limited_slots
+from execgraph.tools.replay.workload import SlotPool
 from support import references
 from support.effort import Counted, counting_columns, growth
 from support.graphs import GraphBuilder
@@ -81,7 +81,7 @@ def names_of_calls(count: int) -> Work:
 def delays_of_devices(count: int) -> Work:
     table = counting_columns(activities(*(Ran(row, row + 1, device=row) for row in range(count))))
     context: Any = SimpleNamespace(linked=SimpleNamespace(activities=table))
-    return lambda: _busy(context, table.start, table.start + 1, table.device)
+    return lambda: _busy(context, Intervals(table.start, table.start + 1), table.device)
 
 
 def uses_of_groups(count: int) -> Work:
@@ -135,7 +135,7 @@ def ties_on_a_full_device(count: int) -> Work:
     slot_pool = np.zeros(count, np.int64)
 
     class FullDevice:
-        slot_pools = (DeviceSlots(1, 500),)
+        slot_pools = (SlotPool(1, 500),)
 
         def __init__(self) -> None:
             self.slot_pool = slot_pool

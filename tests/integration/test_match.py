@@ -132,12 +132,10 @@ def iterations(torch: str, only_one: int, count: int = 3) -> TraceBuilder:
 
 
 @pytest.mark.parametrize("count", [2, 3, 5])
-def test_of_several_places_that_fit_the_first_is_taken_and_that_is_said(count: int) -> None:
+def test_of_several_positions_that_fit_the_first_is_taken_and_that_is_said(count: int) -> None:
     t = iterations("2.1", 1, count)
     linked = link(*read_pair(t))
-    assert linked.report.remarks[0] == (
-        f"the host trace fits in {count} places of the device trace; linked to the first"
-    )
+    assert linked.report.notes[0] == (f"the host trace fits the device trace at {count} positions; linked to the first")
     assert linked.report.matched == len(LAYER)
     assert linked.ops.start[linked.ops.start != ABSENT].min() == t.origin_ns + min(op.start for op in t.ops)
 
@@ -145,7 +143,7 @@ def test_of_several_places_that_fit_the_first_is_taken_and_that_is_said(count: i
 def test_by_id_the_right_iteration_is_found() -> None:
     t = iterations("2.13", 1)
     linked = link(*read_pair(t))
-    assert [remark for remark in linked.report.remarks if "places" in remark] == []
+    assert [note for note in linked.report.notes if "positions" in note] == []
     starts = linked.ops.start[linked.ops.recorded_by_host & (linked.ops.start != ABSENT)]
     assert starts.min() - t.origin_ns == min(op.start for op in t.ops if op.only == "")
 
@@ -171,7 +169,7 @@ def test_the_graph_covers_the_window_and_the_rest_is_counted(torch: str) -> None
     assert convert_linked(linked).report.activities == len(LAYER)
     for what in ("ops", "calls", "activities"):
         assert linked.report.dropped[f"{what} outside the window"] == 2 * len(LAYER)
-    assert "the host trace covers 0.000 to 24.000 µs of the device trace" in linked.report.remarks[-1]
+    assert "the host trace covers 0.000 to 24.000 µs of the device trace" in linked.report.notes[-1]
 
 
 @pytest.mark.parametrize("torch", ["2.1", "2.13"])
@@ -252,7 +250,7 @@ def test_what_both_files_hold_is_linked_and_the_rest_is_counted(torch: str, mark
 def test_without_ids_and_marks_the_device_trace_is_linked_to_the_first_place_of_a_longer_host_trace() -> None:
     t = overlapping("2.1", HOST_IS_LONGER, marked=False)
     linked = link(*read_pair(t))
-    assert linked.report.remarks == ["the device trace fits in 3 places of the host trace; linked to the first"]
+    assert linked.report.notes == ["the device trace fits the host trace at 3 positions; linked to the first"]
     assert linked.report.matched == len(LAYER)
     assert linked.ops.id[linked.ops.start != ABSENT].min() == min(op.id for op in t.ops)
 
@@ -320,7 +318,7 @@ def test_an_op_that_begins_when_the_overlap_ends_is_outside_it() -> None:
 @pytest.mark.parametrize("torch", ["2.1", "2.13"])
 def test_steps_tell_the_one_place_of_a_window(torch: str) -> None:
     linked = link(*read_pair(overlapping(torch, DEVICE_IS_LONGER, marked=True)))
-    assert not any("places" in remark for remark in linked.report.remarks)
+    assert not any("positions" in note for note in linked.report.notes)
 
 
 def test_steps_marked_in_another_order_tell_nothing() -> None:
@@ -363,7 +361,7 @@ def test_another_run_is_refused_with_the_evidence(torch: str, evidence: str) -> 
     with pytest.raises(DataError, match=rf"0 of 4 host ops .* 4 ops of .*{evidence}.*not of one run"):
         link_mixed(one, two)
     forced = link_mixed(one, two, allow_mismatch=True).report
-    assert forced.matched == 0 and not any("places" in remark for remark in forced.remarks)
+    assert forced.matched == 0 and not any("positions" in note for note in forced.notes)
 
 
 @pytest.mark.parametrize("only", ["host", "device"])

@@ -78,7 +78,7 @@ def test_dlrm_on_eight_gpus(real_traces: Path, rank: int) -> None:
     linked = link_files(folder / f"host_rank{rank}.json.gz", folder / f"device_rank{rank}.json.gz")
     report = linked.report
     assert (report.matched, report.host_ops, report.matched_by) == (1672, 1672, "order of names")
-    assert report.noted.get("activities without a launch call", 0) == WITHOUT_A_CALL[rank]
+    assert report.oddities.get("activities without a launch call", 0) == WITHOUT_A_CALL[rank]
     check(linked)
 
 

@@ -1,5 +1,6 @@
-"""Graphs of simulated jobs answer what-if questions as the simulator does, and are sound whatever the job."""
+"""Graphs of simulated jobs answer what-if questions as the simulator does, have its dependencies, and are sound whatever the job."""
 
+from collections import defaultdict
 from collections.abc import Iterable
 from functools import cache
 
@@ -12,6 +13,7 @@ from execgraph.tools.generate.writing.identity import FIRST_NS
 from execgraph.tools.replay import replay_ranks
 from hypothesis import HealthCheck, given, settings, strategies as st
 
+from benchmarks.accuracy.dependencies import Tally, dependency_accuracy
 from benchmarks.accuracy.what_if import (
     BASE,
     CHANGES,
@@ -27,6 +29,7 @@ from benchmarks.accuracy.what_if import (
 from benchmarks.programs import JOBS, NAMED, build_job
 
 RESOLVED = VARIANTS[0]
+ACROSS = "across streams"
 EVERY_VARIANT = pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
 
 
@@ -49,9 +52,14 @@ def outcomes_of(name: str) -> dict[Change, Outcome]:
 
 
 @cache
+def shared_graphs(name: str, variant: Variant) -> list[ExecutionGraph]:
+    """The graphs of all ranks, not to be changed."""
+    return graphs_of(run_of(name), variant)
+
+
+@cache
 def answers_of(name: str, variant: Variant) -> dict[Change, Answer]:
-    graphs = graphs_of(run_of(name), variant)
-    return {answer.change: answer for answer in answers(graphs, outcomes_of(name))}
+    return {answer.change: answer for answer in answers(shared_graphs(name, variant), outcomes_of(name))}
 
 
 @EVERY_VARIANT
@@ -78,7 +86,7 @@ def test_a_change_is_asked_about_only_where_it_names_something() -> None:
     [
         ("ddp", "class:communication=4", DependencyKind.EVENT_WAIT | DependencyKind.TENSOR_FLOW),
         ("critical_path", "class:computation=4", DependencyKind.HOST_SYNC),
-        ("hostbound", "class:host=2", DependencyKind.HAND_OVER),
+        ("hostbound", "class:host=2", DependencyKind.HANDOFF),
         ("simple", "class:computation=4", DependencyKind.STREAM_ORDER),
         ("critical_path", "class:computation=4", DependencyKind.LAUNCH),
     ],
@@ -100,6 +108,32 @@ def without(graph: ExecutionGraph, kind: DependencyKind) -> ExecutionGraph:
     graph.data_deps = Ragged.grouped(rows, graph.data_deps.values[kept], len(graph))
     graph.attributes["data_dep_kinds"] = Ragged.grouped(rows, kinds.values[kept], len(graph))
     return graph
+
+
+# dependencies
+
+
+def tallies_of(name: str, variant: Variant) -> dict[str, Tally]:
+    """How many dependencies of each kind the graphs of a job have, lack and make up."""
+    run, tallies = run_of(name), defaultdict[str, Tally](Tally)
+    for rank, graph in zip(run.ranks, shared_graphs(name, variant), strict=True):
+        for kind, tally in dependency_accuracy(run.job, rank, graph).items():
+            tallies[kind] += tally
+    return tallies
+
+
+@EVERY_JOB
+def test_with_synchronisation_records_no_dependency_of_the_device_is_false_or_missing(name: str) -> None:
+    tallies = tallies_of(name, RESOLVED)
+    for kind in (ACROSS, "host for device"):
+        assert (tallies[kind].false, tallies[kind].missing) == (0, 0), kind
+
+
+@pytest.mark.parametrize("variant", VARIANTS[1:], ids=lambda variant: variant.name)
+def test_most_dependencies_are_found_by_the_order_of_calls(variant: Variant) -> None:
+    tally = sum((tallies_of(name, variant)[ACROSS] for name in NAMED), Tally())
+    assert tally.edges > tally.needed > 0
+    assert min(tally.precision_pct or 0, tally.recall_pct or 0) > 90
 
 
 # whatever the job

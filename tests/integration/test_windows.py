@@ -74,7 +74,7 @@ def test_what_is_left_out_is_counted() -> None:
         field = "device_ops" if what == "ops" else what
         assert getattr(report, field) + report.dropped[f"{what} outside the window"] == getattr(whole_report, field)
     assert report.host_ops + report.dropped["host ops outside the window"] == whole_report.host_ops
-    assert report.noted["ops cut at the borders of the window"] == 1  # "training" goes on
+    assert report.oddities["ops cut at the borders of the window"] == 1  # "training" goes on
 
 
 def test_ops_around_the_window_are_cut_to_it() -> None:
@@ -208,7 +208,7 @@ def device_waits(linked: LinkedTrace) -> set[tuple[str, str]]:
     return {(name[source], name[target]) for source, target in rows if source >= 0}
 
 
-def test_hand_overs_across_a_border_are_counted() -> None:
+def test_handoffs_across_a_border_are_counted() -> None:
     t = TraceBuilder()
     backward = {"seq_id": 5, "fw_thread": 1}
     t.leaf("aten::mm", 10, seq_id=5)
@@ -222,7 +222,7 @@ def test_hand_overs_across_a_border_are_counted() -> None:
     assert len(link(*pair).handoffs.source_time) == 2
     for clock, lost in (((0, 30), 1), ((30, 70), 0), ((0, 12), 0), ((20, 60), 1)):
         linked = part(pair, clock=clock)
-        assert linked.report.dropped.get("hand-overs across the borders of the window", 0) == lost
+        assert linked.report.dropped.get("hand-offs across the borders of the window", 0) == lost
         assert convert_linked(linked).replay_error() == 0
 
 
@@ -237,7 +237,7 @@ def test_collectives_keep_their_place_in_the_run() -> None:
     assert convert_linked(linked).graph.integers("comm_seq", 0).max() == 3
 
 
-def test_a_hand_over_at_a_border_is_lost_to_both_parts() -> None:
+def test_a_handoff_at_a_border_is_lost_to_both_parts() -> None:
     t = TraceBuilder()
     backward = {"seq_id": 5, "fw_thread": 1}
     t.leaf("aten::mm", 10, seq_id=5)
@@ -250,7 +250,7 @@ def test_a_hand_over_at_a_border_is_lost_to_both_parts() -> None:
     pair = read_pair(t)
     assert ((link(*pair).handoffs.source_time - t.origin_ns) / 1000).tolist() == [15, 65]
     for clock, lost in (((0, 15), 1), ((15, 65), 2), ((65, 75), 1)):
-        assert part(pair, clock=clock).report.dropped["hand-overs across the borders of the window"] == lost
+        assert part(pair, clock=clock).report.dropped["hand-offs across the borders of the window"] == lost
 
 
 def test_activities_without_a_call_belong_to_the_part_that_they_start_in() -> None:

@@ -69,7 +69,7 @@ def test_without_a_host_trace_all_ops_are_the_devices_with_their_arguments() -> 
     assert linked.ops.id.tolist() == [1, 2]
     assert linked.ops.inputs == [b'{"values":[1]}', NO_TENSORS]
     assert linked.ops.outputs == [NO_TENSORS, NO_TENSORS]
-    assert linked.report.remarks == [
+    assert linked.report.notes == [
         "no host trace: 1 of 2 ops have shapes and types, none the identity of its tensors, so nothing follows from data"
     ]
     assert (linked.report.matched_by, linked.report.agreement_pct, linked.report.host_ops) == ("", 0, 0)
@@ -101,8 +101,8 @@ def test_activities_belong_to_their_call_and_the_op_around_it() -> None:
     assert linked.activities.id.tolist() == [3, 4, 5, 6, 7]
     report = linked.report
     assert (report.calls, report.activities, report.linked, report.device_ops) == (3, 5, 3, 2)
-    assert report.noted["activities without a launch call"] == 2
-    assert report.noted["activities launched outside any op"] == 1
+    assert report.oddities["activities without a launch call"] == 2
+    assert report.oddities["activities launched outside any op"] == 1
     assert report.dropped["synchronisation records without a call"] == 2
     assert linked.info.sync_records == 3
 
@@ -146,7 +146,7 @@ def test_what_was_matched_and_what_was_not_is_counted() -> None:
     report = linked_pair().report
     assert (report.host_ops, report.device_ops, report.matched) == (3, 4, 2)
     assert (report.matched_by, report.agreement_pct) == ("record function id", 100)
-    assert report.noted == {"ops that only the device trace holds": 2}
+    assert report.oddities == {"ops that only the device trace holds": 2}
     assert report.dropped == {"host ops that the device trace does not hold (kept without times)": 1}
 
 
@@ -155,7 +155,7 @@ def test_agreement_is_in_percent_with_two_decimals() -> None:
     device = device_trace([OpRow(10 * n, 10 * n + 5, name, rf_id=n) for n, name in enumerate("abx", 1)])
     report = link(host, device).report
     assert report.agreement_pct == 66.67
-    assert report.noted["ops of the same record function id with another name"] == 1
+    assert report.oddities["ops of the same record function id with another name"] == 1
 
 
 def test_what_lies_outside_the_window_is_counted_by_table() -> None:
@@ -167,8 +167,8 @@ def test_what_lies_outside_the_window_is_counted_by_table() -> None:
         "synchronisation records outside the window": 1,
         "synchronisation records without a call": 2,
     }
-    assert linked.report.noted["ops cut at the borders of the window"] == 1
-    assert linked.report.remarks[0] == "the window is from 0.000 to 0.060 µs of the trace"
+    assert linked.report.oddities["ops cut at the borders of the window"] == 1
+    assert linked.report.notes[0] == "the window is from 0.000 to 0.060 µs of the trace"
 
 
 def test_a_window_of_ops_alone_is_not_empty_and_one_of_nothing_is() -> None:

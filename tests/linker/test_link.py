@@ -127,7 +127,7 @@ def test_a_call_outside_any_op_is_host_work_named_as_the_call() -> None:
     t = TraceBuilder()
     t.launch("bare")
     t.leaf("aten::add", 5)
-    assert link_run(t).report.noted["activities launched outside any op"] == 1
+    assert link_run(t).report.oddities["activities launched outside any op"] == 1
     nodes = convert_run(t)
     assert nodes.time("cudaLaunchKernel") == (0, 4)
     assert nodes.follows("bare") == {"cudaLaunchKernel": LAUNCH}
@@ -164,7 +164,7 @@ def test_activities_without_a_call_are_released_as_measured() -> None:
         t.launch("called")
     t.activity("orphan 1", 24, start=20, duration=4)
     t.activity("orphan 2", 24, start=36, duration=4)
-    assert link_run(t).report.noted["activities without a launch call"] == 2
+    assert link_run(t).report.oddities["activities without a launch call"] == 2
     nodes = convert_run(t)
     assert nodes.time("unrecorded host#0") == (0, 20)
     assert nodes.time("unrecorded host#1") == (20, 36)
@@ -266,7 +266,7 @@ def test_an_op_that_outlasts_its_caller_is_cut_and_counted() -> None:
     t.leaf("next", 1)
     inner.end += 5_000
     report = link_run(t).report
-    assert report.noted["ops cut to the end of the op around them"] == 1
+    assert report.oddities["ops cut to the end of the op around them"] == 1
 
 
 def test_float_noise_and_overlaps_of_a_microsecond_are_not_counted() -> None:
@@ -274,7 +274,7 @@ def test_float_noise_and_overlaps_of_a_microsecond_are_not_counted() -> None:
     with t.op("outer"):
         inner = t.leaf("inner", 10)
     inner.end += 1_000
-    assert "ops cut to the end of the op around them" not in link_run(t).report.noted
+    assert "ops cut to the end of the op around them" not in link_run(t).report.oddities
 
 
 # What is counted
@@ -292,7 +292,7 @@ def test_everything_that_was_linked_is_counted() -> None:
     assert (report.host_ops, report.device_ops, report.matched) == (3, 3, 2)
     assert (report.calls, report.activities, report.linked) == (1, 2, 1)
     assert report.dropped == {"host ops that the device trace does not hold (kept without times)": 1}
-    assert report.noted["ops that only the device trace holds"] == 1
+    assert report.oddities["ops that only the device trace holds"] == 1
 
 
 def rows_in_tables(device: DeviceTrace) -> int:
@@ -311,7 +311,7 @@ def lost_rows(host: HostTrace | None, device: DeviceTrace, **options: Any) -> di
     }
     recorded = np.isin(device.syncs.correlation, linked.calls.correlation) & (device.syncs.correlation != 0)
     without_call = report.dropped.get("synchronisation records without a call", 0)
-    only_device = report.noted.get("ops that only the device trace holds", 0)
+    only_device = report.oddities.get("ops that only the device trace holds", 0)
     lost = {
         "host ops": (int(is_op(host).sum()) if host else 0) - report.matched - kept_without_times - outside["host ops"],
         "ops": len(device.ops.start) - report.matched - only_device - outside["ops"],
@@ -381,7 +381,7 @@ def test_every_synchronisation_record_has_an_outcome() -> None:
     t.syncs.append(replace(t.syncs[-1], correlation=9_999))
     report = link_run(t).report
     assert report.dropped["synchronisation records without a call"] == 1
-    assert report.noted["stream waits that held nothing back"] == 2
+    assert report.oddities["stream waits that blocked nothing"] == 2
     assert sum(report.waits.values()) == len(t.syncs) - 3
 
 

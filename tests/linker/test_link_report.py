@@ -18,20 +18,20 @@ ON_HOST = "communications of the host taken as of the default group"
 
 def report(linked: LinkedTrace, *calls: bool, **findings: dict[str, Any]) -> LinkReport:
     """The report of a part with these of the calls."""
-    none: dict[str, Any] = {"found": {}, "guessed": {}, "noted": {}, "dropped": {}}
+    none: dict[str, Any] = {"resolved": {}, "guessed": {}, "oddities": {}, "dropped": {}}
     sync = Synchronisation(linked.device_waits, linked.host_waits, **none | findings)
     part = TracePart(linked, np.array(calls, np.bool_), {"lost": 3, "none": 0})  # type: ignore[arg-type]
-    return report_of(None, device_trace([OpRow()]), None, sync, linked, part, 0)
+    return report_of(None, device_trace([OpRow()]), None, sync=sync, whole=linked, part=part, clipped=0)
 
 
 def test_findings_are_counted_where_their_calls_are_in_the_part_and_those_of_no_call_always() -> None:
     found = {"in and out": [0, 1, 2], "of no call": [-1, -1], "outside": [1]}
-    kinds = ("found", "guessed", "noted", "dropped")
+    kinds = ("resolved", "guessed", "oddities", "dropped")
     made = report(linked_of([], [Call(0, 1)] * 3), True, False, True, **dict.fromkeys(kinds, found))
     counted = {"in and out": 2, "of no call": 2}
     assert made.waits == made.guessed == counted
     assert made.dropped == counted | {"lost": 3}
-    assert made.noted == counted
+    assert made.oddities == counted
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ EXCEPTIONS: dict[str, set[str]] = {
     "integration/test_many_groups.py": {
         "converter/device_time/delays",
         "converter/scaling/group_use",
-        "linker/host_communication/quiet",
+        "linker/host_communication/idle_gaps",
         "linker/readers/rocpd/rows",
         "tools/analyses/kernel_breakdown",
         "tools/analyses/overlap",
@@ -45,7 +45,7 @@ EXCEPTIONS: dict[str, set[str]] = {
         "tools/analyses/rank",
         "tools/analyses/step_breakdown",
         "tools/analyses/temporal_breakdown",
-        "tools/replay/device_room",
+        "tools/replay/concurrency_limit",
         "tools/replay/workload",
     },
     "integration/test_stopped_at_every_step.py": {"tools/build_job/build_rank"},

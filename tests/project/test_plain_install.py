@@ -4,11 +4,13 @@ And libraries are loaded by what uses them: docs/performance.md says which.
 """
 
 import gzip
+import json
 import re
 import shlex
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from execgraph.tools.commands.execgraph import COMMANDS
@@ -59,26 +61,45 @@ def arguments_of(name: str, out: Path) -> list[str]:
 # Without extras
 
 
-def test_installed_commands_work_in_an_empty_folder(plain: Environment, tmp_path: Path) -> None:
-    here, out = tmp_path / "here", tmp_path / "out"
-    here.mkdir()
-    out.mkdir()
-    done = {name: plain.run(plain.command(f"trace-{name}"), *arguments_of(name, out), cwd=here) for name in USES}
-    assert {name: one.stderr for name, one in done.items() if one.returncode} == {}
-    assert [*here.iterdir()] == []
-    assert USES.keys() == COMMANDS.keys()
+class Uses(NamedTuple):
+    """What became of each command, in which folder; on stderr also what was imported."""
+
+    done: dict[str, Done]
+    folder: Path
 
 
 @pytest.fixture(scope="module")
-def in_clone(plain: Environment, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Done]:
-    """What became of each command in the clone, where Python imports from first; on stderr also what was imported."""
-    out = tmp_path_factory.mktemp("out")
-    python = (plain.python, "-X", "importtime", "-m", "execgraph")
-    return {name: plain.run(*python, name, *arguments_of(name, out), cwd=ROOT) for name in USES}
+def uses(plain: Environment, tmp_path_factory: pytest.TempPathFactory) -> Uses:
+    """The installed commands in an empty folder."""
+    here, out = tmp_path_factory.mktemp("here"), tmp_path_factory.mktemp("out")
+    started = {name: (plain.command(f"trace-{name}"), *arguments_of(name, out)) for name in USES}
+    return Uses({name: plain.run(*one, cwd=here, PYTHONPROFILEIMPORTTIME="1") for name, one in started.items()}, here)
 
 
-def test_the_module_works_in_the_clone(in_clone: dict[str, Done]) -> None:
-    assert {name: one.stderr for name, one in in_clone.items() if one.returncode} == {}
+def test_installed_commands_work_in_an_empty_folder(uses: Uses) -> None:
+    assert {name: one.stderr for name, one in uses.done.items() if one.returncode} == {}
+    assert [*uses.folder.iterdir()] == []
+    assert USES.keys() == COMMANDS.keys()
+
+
+IN_CLONE = """
+import json, runpy, sys
+for words in json.loads(sys.argv.pop()):
+    sys.argv[1:] = words
+    try:
+        runpy.run_module("execgraph", run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        assert not end.code, words
+"""
+"""All commands in one process, as most of the time would be to start one for each."""
+
+
+def test_the_module_works_in_the_clone(plain: Environment, tmp_path: Path) -> None:
+    """Where Python imports from first."""
+    lines = json.dumps([[name, *arguments_of(name, tmp_path)] for name in USES])
+    done = plain.run(plain.python, "-c", IN_CLONE, lines, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "scaled" / "graph.3.et").exists() and (tmp_path / "generated").exists()
 
 
 FROM_PYTHON = """
@@ -208,10 +229,8 @@ SAID = {
 
 
 @pytest.mark.parametrize("name", ["execgraph", *USES])
-def test_a_command_loads_what_the_page_says(
-    name: str, plain: Environment, in_clone: dict[str, Done], tmp_path: Path
-) -> None:
+def test_a_command_loads_what_the_page_says(name: str, plain: Environment, uses: Uses, tmp_path: Path) -> None:
     python = (plain.python, "-X", "importtime", "-m", "execgraph")
     helped = plain.run(*python, *([] if name == "execgraph" else [name]), "--help", cwd=tmp_path)
-    use = in_clone.get(name, helped)
+    use = uses.done.get(name, helped)
     assert [libraries(helped), libraries(use)] == SAID[name]

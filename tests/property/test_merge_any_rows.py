@@ -12,7 +12,7 @@ from execgraph.linker import DeviceTrace, read_device_trace
 from execgraph.linker.readers import one_rank
 from execgraph.schema.columns import Categorical
 from execgraph.schema.errors import DataError
-from execgraph.tools.inputs import RankTrace
+from execgraph.tools.inputs import RankFile
 from execgraph.tools.merge import merge_for_viewing
 
 TABLES = ("ops", "calls", "activities", "syncs", "event_records")
@@ -77,7 +77,7 @@ def test_a_rank_of_any_rows_is_restored(tmp_path: Path, seed: int) -> None:
         }
         rows = [odd_row(chance) for _ in range(chance.randint(5, 120))]
         (tmp_path / f"{rank}.json").write_text(json.dumps({**top, "traceEvents": rows}))
-    merge_for_viewing([RankTrace(rank, tmp_path / f"{rank}.json") for rank in (0, 1)], str(tmp_path / "merged.json"))
+    merge_for_viewing([RankFile(rank, tmp_path / f"{rank}.json") for rank in (0, 1)], str(tmp_path / "merged.json"))
     merged = read_device_trace(str(tmp_path / "merged.json"))
     for rank in (0, 1):
         own, again = read_device_trace(str(tmp_path / f"{rank}.json")), one_rank(merged, rank)
@@ -107,4 +107,4 @@ def test_records_of_a_merge_that_are_none_are_said_to_be_damaged(tmp_path: Path,
         with pytest.raises(DataError, match="metadata of rank 0"):
             one_rank(trace, 0)
     else:
-        assert any("damaged" in remark for remark in trace.remarks)
+        assert any("damaged" in note for note in trace.notes)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from execgraph.schema.graph import ExecutionGraph
 from execgraph.tools.build_job import BuildOptions, BuildReport, build
-from execgraph.tools.build_job.finish_rank import ALONE
+from execgraph.tools.build_job.finish_rank import WITHOUT_PARTNER
 from execgraph.tools.replay import replay_ranks
 from support.builder import Group, Tensor, TraceBuilder
 from support.generated import here
@@ -81,7 +81,7 @@ def checked(report: BuildReport) -> None:
     assert not report.all_failures
     assert not report.disagreements
     assert not any(rank.convert and rank.convert.unknown_communications for rank in report.ranks)
-    assert not any(ALONE in rank.target for rank in report.ranks)
+    assert not any(WITHOUT_PARTNER in rank.target for rank in report.ranks)
 
 
 @pytest.mark.parametrize("torch", ["2.1", "2.4", "2.13"])

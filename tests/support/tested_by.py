@@ -26,9 +26,10 @@ TESTED_BY = {
         converter/dependencies/waits
         converter/dependencies/inferred
     """,
-    "converter/device_time/test_device_time.py": "converter/device_time/delays converter/device_time/concurrency_limit",
+    "converter/device_time/test_start_timing.py": "converter/device_time/delays converter/device_time/concurrency_limit",
     "converter/edit/test_lanes.py": """
         converter/edit/lane_clocks converter/edit/uncovered_time converter/targets/control schema/columns/groups
+        schema/columns/intervals
     """,
     "converter/edit/test_order.py": "converter/edit/circles",
     "converter/host_timeline/test_timeline.py": """
@@ -75,14 +76,14 @@ TESTED_BY = {
     "docs/test_summary_lines.py": "tools/summary_lines",
     "fuzz/test_circles.py": "schema/columns/trees",
     "fuzz/test_hostile_files.py": "schema/traces/arguments",
-    "integration/test_device_room.py": "tools/replay/device_room",
+    "integration/test_concurrency_limit.py": "tools/replay/concurrency_limit",
     "integration/test_same_content.py": "linker/readers/tied_rows",
     "linker/contradictions/test_contradictions.py": """
         linker/contradictions/contradiction linker/contradictions/launch_order linker/contradictions/ranks
         linker/contradictions/times
     """,
     "linker/host_communication/test_host_transfers.py": """
-        linker/host_communication/messages_in_flight linker/host_communication/quiet
+        linker/host_communication/messages_in_flight linker/host_communication/idle_gaps
         linker/host_communication/storage_users
     """,
     "linker/machine/test_measured_machine.py": "schema/machine",
@@ -94,9 +95,9 @@ TESTED_BY = {
     """,
     "linker/readers/test_host_trace.py": "schema/traces/attributes schema/traces/host",
     "linker/readers/test_merged.py": "schema/traces/merged_ranks",
-    "linker/submissions/test_events.py": "linker/readers/sync_calls",
+    "linker/submissions/test_named_events.py": "linker/readers/sync_calls",
     "linker/test_link.py": "linker/activity_rows",
-    "linker/threads/test_hand_off.py": "linker/threads/forward_threads linker/threads/thread_activity",
+    "linker/threads/test_handoffs.py": "linker/threads/forward_threads linker/threads/thread_activity",
     "linker/waits/test_synchronisation.py": "linker/submissions/process linker/waits/queue_waits",
     "linker/waits/test_unresolved_waits.py": "linker/submissions/event_query_loops linker/waits/resolved_waits",
     "linker/windows/test_windows.py": "schema/traces/steps",
@@ -114,8 +115,8 @@ TESTED_BY = {
     "schema/io/test_compressed.py": "schema/io/files",
     "schema/linked/test_file.py": """
         linker/foreign schema/linked/check schema/linked/guesses schema/linked/layout schema/linked/linked_trace
-        schema/linked/nodes schema/linked/reader schema/linked/streams schema/linked/tables schema/linked/words
-        schema/linked/writer
+        schema/linked/nodes schema/linked/older schema/linked/reader schema/linked/streams schema/linked/tables
+        schema/linked/words schema/linked/writer
     """,
     "schema/recovery/test_json_stream.py": """
         schema/recovery/damage schema/recovery/elements schema/recovery/plain_letters schema/recovery/repair
@@ -140,7 +141,7 @@ TESTED_BY = {
         tools/analyses/idle_time_breakdown tools/analyses/kernel_breakdown
         tools/analyses/kernel_duration_distribution tools/analyses/kernel_statistics
         tools/analyses/launch_statistics tools/analyses/overlap tools/analyses/rank/annotations
-        tools/analyses/rank/began tools/analyses/rank/classes tools/analyses/rank/intervals
+        tools/analyses/rank/first_start tools/analyses/rank/classes tools/analyses/rank/intervals
         tools/analyses/rank/rank_trace tools/analyses/rank/shapes tools/analyses/temporal_breakdown
     """,
     "tools/analyses/test_efficiency.py": "schema/device_peaks tools/analyses/rank/graph_alone tools/replay/roofline",
@@ -175,7 +176,7 @@ TESTED_BY = {
         tools/generate/simulation/waiting tools/generate/writing/chrome tools/generate/writing/device_trace
         tools/generate/writing/files tools/generate/writing/host_arguments tools/generate/writing/host_trace
         tools/generate/writing/identity tools/generate/writing/kineto_args tools/generate/writing/kineto_ops
-        tools/generate/writing/python_rows tools/generate/writing/shown tools/generate/writing/truth
+        tools/generate/writing/python_rows tools/generate/writing/recorded_activities tools/generate/writing/truth
     """,
     "tools/inputs/test_pairs.py": """
         tools/inputs/kinds tools/inputs/one_pair tools/inputs/recognise tools/inputs/trace_files
@@ -216,7 +217,7 @@ TESTED_BY = {
 ALSO = {
     "linker": "linker/test_link.py compat/test_matrix.py",
     "linker/communication": "integration/test_communication.py compat/test_versions.py",
-    "linker/machine": "integration/test_clocks.py integration/test_device_time.py integration/test_device_room.py",
+    "linker/machine": "integration/test_clocks.py integration/test_device_time.py integration/test_concurrency_limit.py",
     "linker/matching": "integration/test_match.py integration/test_windows.py",
     "linker/modules": "tools/analyses/modules/test_modules.py",
     "linker/readers": """
@@ -227,7 +228,7 @@ ALSO = {
         linker/waits/test_synchronisation.py linker/waits/test_candidates.py linker/waits/test_unresolved_waits.py
         integration/test_event_rows.py integration/test_host_holds.py
     """,
-    "linker/threads": "converter/dependencies/test_hand_over.py integration/test_windows.py",
+    "linker/threads": "converter/dependencies/test_handoff.py integration/test_windows.py",
     "linker/waits": "integration/test_host_holds.py integration/test_event_rows.py",
     "linker/windows": "integration/test_windows.py integration/test_match.py",
     "converter": "converter/test_convert.py integration/test_host_timeline.py compat/test_matrix.py",
@@ -238,8 +239,8 @@ ALSO = {
     """,
     "converter/dependencies": "linker/waits/test_synchronisation.py",
     "converter/device_time": """
-        integration/test_delays.py integration/test_device_time.py integration/test_device_room.py
-        converter/host_timeline/test_launch_moments.py linker/machine/test_measured_machine.py
+        integration/test_delays.py integration/test_device_time.py integration/test_concurrency_limit.py
+        converter/host_timeline/test_submit_times.py linker/machine/test_measured_machine.py
         integration/test_windows.py
     """,
     "converter/edit": """
@@ -247,7 +248,7 @@ ALSO = {
         tools/build_job/test_cross_rank.py compat/test_simulator_contract.py tools/replay/test_execution.py
     """,
     "converter/host_timeline": """
-        converter/dependencies/test_hand_over.py linker/waits/test_synchronisation.py
+        converter/dependencies/test_handoff.py linker/waits/test_synchronisation.py
         integration/test_device_time.py
     """,
     "converter/ranks": """

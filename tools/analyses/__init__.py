@@ -34,10 +34,10 @@ counters_summary                rank device counter stream mean max q50 q95 acti
                                 weighted by time; active: time above 0, at_limit: time at the queue limit (unknown for bandwidth)
 memory_timeline                 rank device step ts allocated reserved               device -1: the host; step "": before the first
 memory_timeline_peak            rank device step ts peak before reserved known_by    before: what of the peak was there before the recording
-memory_timeline_live            rank device op got_by blocks size pct                at the peak; op: the outermost, got_by: the innermost
+memory_timeline_live            rank device op allocated_by blocks size pct     op: the outermost at the peak, allocated_by: the innermost
 frequent_kernel_patterns        rank operator pattern length count device_time host_time
 graph_replays                   rank graph api launches activities span span_mean time host_time ops_known
-graph_replays_by_place          rank graph place name device stream count time pct mean min max op      over all launches of the graph
+graph_replays_by_position       rank graph position name device stream count time pct mean min max op      over all launches of the graph
 graph_replays_by_op             rank graph op kernels count time pct                 op: `aten::linear > aten::mm`, by captures
 cupti_counters                  rank op_stack kernel correlation flops COUNTER…           a column for each recorded counter
 critical_path                   rank kind time pct
@@ -138,7 +138,7 @@ def analyse(
 ) -> dict[str, Table]:
     """Returns the tables of all analyses, or of those named in `only`, by name and in their order, details among them.
 
-    Ranks are taken one after the other, none is kept; `on_progress` is told of each analysis of each.
+    Ranks are taken one after the other, none is kept; `on_progress` is called for each analysis of each.
 
     Raises ValueError for a name that no analysis has, and without any rank.
     """

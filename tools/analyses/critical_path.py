@@ -64,12 +64,12 @@ def _nodes(rank: RankTrace, pieces: Pieces, note: str) -> Table:
         Column("kind", "", [KINDS[kind] for kind in pieces.kind.tolist()]),
         microseconds("start", pieces.start),
         microseconds("time", pieces.time),
-        *(Column(name, "", _place(graph, name, pieces.row)) for name in ("device", "stream", "tid")),
+        *(Column(name, "", _column(graph, name, pieces.row)) for name in ("device", "stream", "tid")),
     ]
     return Table(f"{NAME}_nodes", "The critical path, piece by piece", columns, note)
 
 
-def _place(graph: ExecutionGraph | None, attribute: str, row: Int64) -> Int64:
+def _column(graph: ExecutionGraph | None, attribute: str, row: Int64) -> Int64:
     return graph.integers(attribute, -1)[row] if graph is not None else row
 
 

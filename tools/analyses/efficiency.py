@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Int64, split_groups
+from ...schema.columns import ABSENT, Int64, OpRows, split_groups
 from ...schema.device_peaks import Peak
 from ..replay import Bound, Kernels, device_peaks, least_time, roofs
 from .rank import (
@@ -59,10 +59,10 @@ def _work(rank: RankTrace, options: Options) -> _Work:
     else:
         nodes = activity_rows(rank.graph)
         columns = [rank.graph.integers(name)[nodes] for name in ("num_ops", "tensor_size", "element_size")]
-        op_row = np.full(len(nodes), -1)
+        op_row = OpRows(np.full(len(nodes), -1))
     row = np.flatnonzero(activity_classes(activities) == ActivityClass.COMPUTATION)
     kernels = Kernels(activities.name.take(row), activities.device[row], *(column[row] for column in columns))
-    op_row = np.where(op_row >= 0, op_row, activities.op_row)[row]
+    op_row = OpRows(np.where(op_row >= 0, op_row, activities.op_row)[row])
     peaks = device_peaks(_device_names(rank), options.peaks)
     return _Work(row, op_row, (activities.end - activities.start)[row], kernels, peaks)
 

@@ -92,7 +92,7 @@ def _awaited(linked: LinkedTrace, row: Int64, free_from: Int64) -> Int64:
     waits, activities = linked.device_waits, linked.activities
     gap_of = np.full(len(activities), -1, np.int64)
     gap_of[row] = np.arange(len(row))
-    is_known = _known(waits) & (waits.source_row >= 0) & (gap_of[waits.target_row] >= 0)
+    is_known = _are_certain(waits) & (waits.source_row >= 0) & (gap_of[waits.target_row] >= 0)
     source, gap = waits.source_row[is_known], gap_of[waits.target_row[is_known]]
     late = activities.end[source] > free_from[gap]
     source, gap = source[late], gap[late]
@@ -102,9 +102,9 @@ def _awaited(linked: LinkedTrace, row: Int64, free_from: Int64) -> Int64:
     return awaited
 
 
-def _known(waits: DeviceWaits) -> Bool:
+def _are_certain(waits: DeviceWaits) -> Bool:
     """Returns which waits were recorded or follow from the order of calls, and were not inferred from times."""
-    return ~guessed(waits.found)
+    return ~guessed(waits.known_by)
 
 
 def _behind_host_sync(linked: LinkedTrace, row: Int64, free_from: Int64) -> Bool:

@@ -65,7 +65,7 @@ def _kernels(rank: RankTrace, top: int) -> Table:
     pairs, number = np.unique(pair, return_inverse=True)
     group_class, group_name = np.divmod(pairs, max(len(names.table), 1))
     total = np.bincount(number, duration, len(pairs)).astype(np.float64)
-    rank_in_class = _ranked(group_class, total)
+    rank_in_class = _rank_in_group(group_class, total)
     # rows of the table by class, then by rank in it; rank `top` is for all other names
     cell = group_class * (top + 1) + np.minimum(rank_in_class, top)
     cells, cell_of = np.unique(cell, return_inverse=True)
@@ -86,7 +86,7 @@ def _kernels(rank: RankTrace, top: int) -> Table:
     return Table(f"{NAME}_kernels", "Kernels by class", columns, "" if len(activities) else NO_ACTIVITIES)
 
 
-def _ranked(group: Int64, total: Floats) -> Int64:
+def _rank_in_group(group: Int64, total: Floats) -> Int64:
     """Returns the rank of each total within its group, 0 for the largest."""
     order = np.lexsort((-total, group))
     first = np.searchsorted(group[order], group[order])

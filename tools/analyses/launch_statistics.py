@@ -8,12 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64, group_sums
+from ...schema.columns import Bool, Int64, Intervals, group_sums
 from ...schema.linked import LinkedTrace
 from .rank import (
     ActivityClass,
     Column,
-    Intervals,
     Options,
     RankTrace,
     Table,
@@ -24,7 +23,7 @@ from .rank import (
     percentage,
     rank_column,
     sequence,
-    texts,
+    text_column,
 )
 from .temporal_breakdown import NO_ACTIVITIES
 
@@ -84,8 +83,8 @@ def _table(rank: RankTrace, options: Options) -> Table:
         Column("on_device", "", activities.device[launches.first]),
         Column("stream", "", activities.stream[launches.first]),
         Column("correlation", "", calls.correlation[launches.call]),
-        texts("api", calls.name.take(launches.call)),
-        texts("name", activities.name.take(launches.first)),
+        text_column("api", calls.name.take(launches.call)),
+        text_column("name", activities.name.take(launches.first)),
         Column("activities", "", launches.count),
         microseconds("host", launches.host),
         microseconds("device", launches.device),

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...schema.columns import rows_by_number
+from ...schema.columns import rows_by_number, union
 from .rank import (
     ActivityClass,
     Column,
@@ -16,7 +16,6 @@ from .rank import (
     per_rank,
     percentage,
     rank_column,
-    union,
 )
 
 NO_COMMUNICATION = "no communication on the device was recorded"

@@ -11,7 +11,7 @@ import numpy as np
 import orjson
 
 from ...converter.storages import HOST
-from ...schema.columns import ABSENT, Bool, Int64, rows_by_number, rows_of_each
+from ...schema.columns import ABSENT, Bool, Int64, Intervals, rows_by_number, rows_of_each, union
 from ...schema.graph import ExecutionGraph
 from ...schema.linked import LinkedTrace
 from ...schema.traces import microseconds
@@ -19,7 +19,7 @@ from ..replay import KINDS, pieces_of
 from .counters import ALL_STREAMS, counters_of
 from .memory import curves_of
 from .ops import Patterns, occurrences, pattern_times, patterns_of
-from .rank import Intervals, Options, RankTrace, union
+from .rank import Options, RankTrace
 
 CRITICAL_PATH = "critical path"
 FIRST_FLOW = 1 << 40
@@ -28,16 +28,16 @@ SHORTEST_PATTERN, RAREST_PATTERN = 2, 2
 """The least kernels and occurrences of a pattern that is marked."""
 
 
-def overlay_events(rank: RankTrace, options: Options | None = None) -> Iterator[bytes]:
+def overlay_events(rank: RankTrace, options: Options) -> Iterator[bytes]:
     """Returns all events to add to the rank's device trace."""
     return itertools.chain(
         counter_events(rank, options), memory_events(rank), critical_path_events(rank), pattern_events(rank, options)
     )
 
 
-def counter_events(rank: RankTrace, options: Options | None = None) -> Iterator[bytes]:
+def counter_events(rank: RankTrace, options: Options) -> Iterator[bytes]:
     """Yields a counter track for each stream's queue and each kind of copy, on the process of its device."""
-    for counter in counters_of(rank, (options or Options()).queue_limit):
+    for counter in counters_of(rank, options.queue_limit):
         name = counter.name + (f" stream {counter.stream}" if counter.stream != ALL_STREAMS else " (GB/s)")
         head = f'{{"ph":"C","name":{orjson.dumps(name).decode()},"pid":{counter.device},"ts":'
         for time, value in zip(counter.series.time.tolist(), counter.series.value.tolist(), strict=True):
@@ -65,8 +65,8 @@ def critical_path_events(rank: RankTrace) -> Iterator[bytes]:
     kind_of = dict(zip(pieces.row.tolist(), pieces.kind.tolist(), strict=True))
     tid, device, stream = (graph.integers(name, -1).tolist() for name in ("tid", "device", "stream"))
     activity, start, duration = graph.is_activity.tolist(), graph.start_ns.tolist(), graph.duration_ns.tolist()
-    shown = graph.is_activity | _within_rows(graph, rank.linked)
-    rows = [row for row in kind_of if shown[row]]
+    has_event = graph.is_activity | _within_rows(graph, rank.linked)
+    rows = [row for row in kind_of if has_event[row]]
     for number, (source, target) in enumerate(itertools.pairwise(rows), FIRST_FLOW):
         ends = (("s", source, start[source] + max(duration[source] - 1, 0)), ("f", target, start[target]))
         for phase, row, time in ends:
@@ -101,12 +101,12 @@ def _covered(linked: LinkedTrace) -> dict[int, Intervals]:
     return {number: union(Intervals(start[rows], end[rows])) for number, rows in rows_of_each(thread).items()}
 
 
-def pattern_events(rank: RankTrace, options: Options | None = None) -> Iterator[bytes]:
+def pattern_events(rank: RankTrace, options: Options) -> Iterator[bytes]:
     """Yields a mark over each operator that launched one of the `top` patterns of recurring kernels, by device time.
 
     Marks are named by the pattern's number, 1 for the longest total time, on a track of their own for each thread.
     """
-    options, linked = options or Options(), rank.linked
+    linked = rank.linked
     pattern_occurrences = occurrences(linked, options.operator, options.longest_pattern)
     patterns = patterns_of(pattern_occurrences, linked)
     number = _numbers(patterns, pattern_times(pattern_occurrences, patterns, linked), options.top)

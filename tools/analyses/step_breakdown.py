@@ -2,14 +2,13 @@
 
 import numpy as np
 
-from ...schema.columns import Int64
+from ...schema.columns import Int64, Intervals
 from ..replay import KINDS, NodeClass, pieces_of
 from .rank import (
     ActivityClass,
     BytesColumn,
     Column,
     Floats,
-    Intervals,
     Options,
     RankTrace,
     Steps,
@@ -25,9 +24,9 @@ from .rank import (
 
 NO_STEPS = "no activity ran in a step"
 WORK = (NodeClass.COMPUTATION, NodeClass.COMMUNICATION, NodeClass.MEMORY)
-OF_DEVICE = (*(one.label for one in WORK), "stream order", "event wait", "collective")
+OF_DEVICE = (*(node_class.label for node_class in WORK), "stream order", "event wait", "collective")
 """The kinds of time on the critical path for which the device is the limit: its work, and its waits for other work."""
-SHOWN = 6
+OUTLIERS_NAMED = 6
 FAR, LEAST = 5.0, 0.05
 """A step is an outlier if it is more than FAR median absolute deviations, and more than LEAST of the median, away from
 the median.
@@ -91,17 +90,17 @@ def _bounds(by_device: Floats) -> BytesColumn:
 def _outliers(length: Int64) -> BytesColumn:
     if not len(length):
         return np.empty(0, np.str_)
-    off = length - np.median(length)
-    far = np.abs(off) > max(FAR * float(np.median(np.abs(off))), LEAST * float(np.median(length)))
-    return np.where(far, np.where(off > 0, "slow", "fast"), "")
+    deviation = length - np.median(length)
+    is_outlier = np.abs(deviation) > max(FAR * float(np.median(np.abs(deviation))), LEAST * float(np.median(length)))
+    return np.where(is_outlier, np.where(deviation > 0, "slow", "fast"), "")
 
 
 def _note(steps: Steps, length: Int64) -> str:
     outliers = _outliers(length)
     outlying = [f"{steps.name[row]} ({length[row] / 1000:,.0f} µs)" for row in np.flatnonzero(outliers != "").tolist()]
-    more = f" and {len(outlying) - SHOWN} more" if len(outlying) > SHOWN else ""
+    more = f" and {len(outlying) - OUTLIERS_NAMED} more" if len(outlying) > OUTLIERS_NAMED else ""
     return (
-        f"unlike the median of {np.median(length) / 1000:,.0f} µs: {', '.join(outlying[:SHOWN])}{more}"
+        f"unlike the median of {np.median(length) / 1000:,.0f} µs: {', '.join(outlying[:OUTLIERS_NAMED])}{more}"
         if outlying
         else ""
     )

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import rows_of_each
+from ...schema.columns import rows_of_each, union
 from .rank import (
     ActivityClass,
     Column,
@@ -17,13 +17,12 @@ from .rank import (
     per_rank,
     percentage,
     rank_column,
-    union,
 )
 
 NO_ACTIVITIES = "no device activity was recorded"
 
 
-class DeviceTime(NamedTuple):
+class DeviceUsage(NamedTuple):
     """Times (ns) of one device: `busy` is the union of its activities, `compute` that of its computation."""
 
     device: int
@@ -33,7 +32,7 @@ class DeviceTime(NamedTuple):
     compute: int
 
 
-def device_times(rank: RankTrace) -> list[DeviceTime]:
+def device_times(rank: RankTrace) -> list[DeviceUsage]:
     """Returns the times of each device with activities."""
     activities = rank.linked.activities
     computes, intervals = activity_classes(activities) == ActivityClass.COMPUTATION, intervals_of(activities)
@@ -42,13 +41,13 @@ def device_times(rank: RankTrace) -> list[DeviceTime]:
         of_device = intervals.take(rows)
         busy, compute = union(of_device).length(), union(of_device.take(computes[rows])).length()
         times.append(
-            DeviceTime(device, len(of_device.start), int(of_device.end.max() - of_device.start.min()), busy, compute)
+            DeviceUsage(device, len(of_device.start), int(of_device.end.max() - of_device.start.min()), busy, compute)
         )
     return times
 
 
 def _table(rank: RankTrace, _: Options) -> Table:
-    rows = np.array(device_times(rank), np.int64).reshape(-1, len(DeviceTime._fields)).T
+    rows = np.array(device_times(rank), np.int64).reshape(-1, len(DeviceUsage._fields)).T
     device, activities, span, busy, compute = rows
     parts = {"idle": span - busy, "compute": compute, "non_compute": busy - compute}
     columns = [

@@ -46,7 +46,7 @@ class CallTreeNode(NamedTuple):
     name: str
 
 
-class Summary:
+class RunTotals:
     """The sums of one run: count and time by item; count, device time and host time by node of the call tree.
 
     The numbers of the tree's nodes, `nodes`, are shared by the runs that are compared.
@@ -82,7 +82,7 @@ class Summary:
         self._add_nodes(leaf, device, np.zeros(len(leaf), np.int64))
 
     def _add_items(self, kind: str, name: Categorical, shape: Categorical, time: Int64) -> None:
-        for (name_code, code), count, total in _grouped(np.stack((name.codes, shape.codes), axis=1), time):
+        for (name_code, code), count, total in _sums_by_key(np.stack((name.codes, shape.codes), axis=1), time):
             item = Item(kind, name.table[name_code], shape.table[code] if code >= 0 else "")
             self.items[item][0] += count
             self.items[item][1] += total[0]
@@ -104,18 +104,18 @@ class Summary:
         return np.array(numbers, np.int64)[number.reshape(-1)]
 
     def _add_nodes(self, node: Int64, device: Int64, host: Int64) -> None:
-        for (number,), count, (on_device, on_host) in _grouped(node[:, None], device, host):
+        for (number,), count, (on_device, on_host) in _sums_by_key(node[:, None], device, host):
             sums = self.tree[number]
             sums[0], sums[1], sums[2] = sums[0] + count, sums[1] + on_device, sums[2] + on_host
 
 
-def _grouped(keys: npt.NDArray[np.integer], *columns: Int64) -> Iterator[tuple[list[int], int, tuple[int, ...]]]:
+def _sums_by_key(keys: npt.NDArray[np.integer], *columns: Int64) -> Iterator[tuple[list[int], int, tuple[int, ...]]]:
     """Returns each distinct row of `keys`, its number of occurrences, and the sums of the columns over these."""
-    distinct, number = np.unique(keys, axis=0, return_inverse=True)
+    unique_keys, number = np.unique(keys, axis=0, return_inverse=True)
     number = number.reshape(-1)
-    counts = group_sums(number, 1, len(distinct)).tolist()
-    sums = (group_sums(number, column, len(distinct)).tolist() for column in columns)
-    return zip(distinct.tolist(), counts, zip(*sums, strict=True), strict=True)
+    counts = group_sums(number, 1, len(unique_keys)).tolist()
+    sums = (group_sums(number, column, len(unique_keys)).tolist() for column in columns)
+    return zip(unique_keys.tolist(), counts, zip(*sums, strict=True), strict=True)
 
 
 def trace_diff(before: Iterable[RankTrace], after: Iterable[RankTrace]) -> Table:
@@ -125,7 +125,7 @@ def trace_diff(before: Iterable[RankTrace], after: Iterable[RankTrace]) -> Table
     each module.
     """
     nodes: dict[CallTreeNode, int] = {}
-    a, b = Summary(nodes), Summary(nodes)
+    a, b = RunTotals(nodes), RunTotals(nodes)
     for summary, ranks in ((a, before), (b, after)):
         for rank in ranks:
             summary.add(rank)
@@ -151,7 +151,7 @@ def trace_diff(before: Iterable[RankTrace], after: Iterable[RankTrace]) -> Table
     return Table(NAME, "Trace diff", columns, note, details)
 
 
-def _tree(nodes: dict[CallTreeNode, int], a: Summary, b: Summary, note: str) -> Table:
+def _tree(nodes: dict[CallTreeNode, int], a: RunTotals, b: RunTotals, note: str) -> Table:
     rows = list(_depth_first(nodes))
     sums = np.array([[run.tree.get(node, (0, 0, 0)) for run in (a, b)] for _, node, _ in rows], np.int64)
     counts, device, host = np.moveaxis(sums.reshape(-1, 2, 3), 2, 0)

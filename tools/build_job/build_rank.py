@@ -28,7 +28,7 @@ from ..inputs import Pair
 from ..workers import stage_done
 from .build_options import BuildOptions
 from .build_report import BUILT, FAILED, FileContent, RankSummary, content_of, is_unchanged
-from .job_plan import Communicates, look_up
+from .job_plan import RankCommunication, look_up
 from .rank_comms import summarise_rank
 
 
@@ -58,7 +58,7 @@ class RankResult(NamedTuple):
 
     summary: RankSummary
     unchanged: bool = False
-    communicates: Communicates | None = None
+    communication: RankCommunication | None = None
 
 
 class Inputs(NamedTuple):
@@ -72,12 +72,12 @@ class Inputs(NamedTuple):
 def build_rank(task: RankTask) -> RankResult:
     """Builds one rank's graph, unless the earlier one still is what would come out. Reports every failure, raises none."""
     try:
-        with _hashed_beside(task) as inputs:
-            if task.earlier and _holds(task.earlier, task, inputs()):
+        with _hashed_beside(task) as inputs, workspace_in(task.graph.parent):
+            if task.earlier and _is_current(task.earlier, task, inputs()):
                 return RankResult(task.earlier, unchanged=True)
-            return _built(task, inputs)
+            return _build(task, inputs)
     except Exception as error:
-        return RankResult(failed(task, error))
+        return RankResult(failure_summary(task, error))
 
 
 @contextmanager
@@ -106,7 +106,7 @@ def _hashed_beside(task: RankTask) -> Iterator[Callable[[], Inputs]]:
 
 def is_up_to_date(task: RankTask) -> bool:
     """Returns whether the earlier graph still is what would come out."""
-    return task.earlier is not None and _holds(task.earlier, task, _inputs(task))
+    return task.earlier is not None and _is_current(task.earlier, task, _inputs(task))
 
 
 def _inputs(task: RankTask, is_given_up: Callable[[], bool] = lambda: False) -> Inputs:
@@ -119,19 +119,14 @@ def _states(task: RankTask) -> dict[str, tuple[int, ...]]:
     return {name: state_of(task.folder / name) for name in (task.pair.device, task.pair.host) if name}
 
 
-def _holds(earlier: RankSummary, task: RankTask, inputs: Inputs) -> bool:
+def _is_current(earlier: RankSummary, task: RankTask, inputs: Inputs) -> bool:
     """Returns whether the earlier graph is still there and was built from the same files."""
     if (earlier.status, earlier.device, earlier.host, earlier.notes) != (BUILT, *inputs, task.pair.notes):
         return False
     return is_unchanged(task.graph, earlier.graph)
 
 
-def _built(task: RankTask, inputs: Callable[[], Inputs]) -> RankResult:
-    with workspace_in(task.graph.parent):
-        return _built_in(task, inputs)
-
-
-def _built_in(task: RankTask, inputs: Callable[[], Inputs]) -> RankResult:
+def _build(task: RankTask, inputs: Callable[[], Inputs]) -> RankResult:
     pair, linked = task.pair, linked_rank(task)
     contents = inputs()
     stage_done()
@@ -146,7 +141,7 @@ def _built_in(task: RankTask, inputs: Callable[[], Inputs]) -> RankResult:
         graph = lower_for_target(graph, GENERIC, number_groups(to_share.groups))
         graph.write(str(task.waiting))
     else:
-        with open_output(str(pickled(task))) as waiting:
+        with open_output(str(pickle_path(task))) as waiting:
             pickle.dump(graph, waiting)
     summary = RankSummary(
         rank=pair.rank,
@@ -155,16 +150,14 @@ def _built_in(task: RankTask, inputs: Callable[[], Inputs]) -> RankResult:
         graph=content_of(task.waiting, task.graph.name) if task.options.target == GENERIC else None,
         edges=len(graph.data_deps.values),
         notes=pair.notes,
-        link=msgspec.structs.replace(
-            linked.report, remarks=[_below_folder(task, remark) for remark in linked.report.remarks]
-        ),
+        link=msgspec.structs.replace(linked.report, notes=[_below_folder(task, note) for note in linked.report.notes]),
         convert=report,
         comms=summarise_rank(linked),
     )
-    return RankResult(summary, communicates=to_share)
+    return RankResult(summary, communication=to_share)
 
 
-def pickled(task: RankTask) -> Path:
+def pickle_path(task: RankTask) -> Path:
     """Returns the file of a graph that is not what simulators read before the second step."""
     return task.waiting.with_suffix(".pickle")
 
@@ -179,7 +172,7 @@ def linked_rank(task: RankTask) -> LinkedTrace:
     return link(host_trace, device_trace, None if pair.records_rank else pair.rank, window=task.window)
 
 
-def failed(task: RankTask, error: Exception) -> RankSummary:
+def failure_summary(task: RankTask, error: Exception) -> RankSummary:
     """Returns what is said of a rank that could not be built: one line, files named by their paths below the folder."""
     pair = task.pair
     if isinstance(error, DataError):

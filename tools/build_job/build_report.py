@@ -14,9 +14,9 @@ from ...schema.errors import DataError
 from ...schema.io import open_input, open_output
 from ...schema.linked import LinkReport
 from ..rank_rows import rank_rows
-from ..summary_lines import titled
+from ..summary_lines import summary_line
 from .build_options import BuildOptions
-from .cross_rank import mark_of, named
+from .cross_rank import mark_of, ranks_in_words
 from .rank_comms import RankComms
 
 BUILT = "built"
@@ -39,7 +39,10 @@ class FileContent(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class RankSummary(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One rank: what it was built from, what came out, and what became of everything in between."""
+    """One rank: what it was built from, what came out, and what became of everything in between.
+
+    `notes` are about its traces, `target_notes` about its changes for the target.
+    """
 
     rank: int
     status: str
@@ -53,7 +56,7 @@ class RankSummary(msgspec.Struct, frozen=True, omit_defaults=True):
     convert: ConvertReport | None = None
     comms: RankComms | None = None
     target: dict[str, int | float] = {}
-    remarks: list[str] = []
+    target_notes: list[str] = []
 
 
 class BuildReport(msgspec.Struct):
@@ -91,7 +94,7 @@ class BuildReport(msgspec.Struct):
         for rank in self.ranks:
             if rank.status == FAILED:
                 by_error[rank.error].append(rank.rank)
-        return self.failures + [f"{named(ranks)}: {error}" for error, ranks in by_error.items()]
+        return self.failures + [f"{ranks_in_words(ranks)}: {error}" for error, ranks in by_error.items()]
 
     @property
     def all_notes(self) -> list[str]:
@@ -99,7 +102,7 @@ class BuildReport(msgspec.Struct):
         of_ranks = [
             f"rank {rank.rank}: {note}"
             for rank in self.ranks
-            for note in (*rank.notes, *rank.remarks, *(rank.link.remarks if rank.link else ()))
+            for note in (*rank.notes, *rank.target_notes, *(rank.link.notes if rank.link else ()))
         ]
         return self.notes + of_ranks + self.absences
 
@@ -159,10 +162,10 @@ def table(ranks: Iterable[RankSummary], unchanged: set[int]) -> str:
     ranks = list(ranks)
     most_kernels = max((rank.comms.kernels for rank in ranks if rank.comms), default=0)
     rows = (_row(rank, UP_TO_DATE if rank.rank in unchanged else rank.status, most_kernels) for rank in ranks)
-    return "\n".join([*rank_rows(HEADINGS, rows, alike=("", "status")), *_dropped(ranks)])
+    return "\n".join([*rank_rows(HEADINGS, rows, alike=("", "status")), *_dropped_lines(ranks)])
 
 
-def _dropped(ranks: Iterable[RankSummary]) -> Iterator[str]:
+def _dropped_lines(ranks: Iterable[RankSummary]) -> Iterator[str]:
     """Yields a line for each reason for which something was dropped: how often on which ranks."""
     by_reason: dict[str, list[str]] = defaultdict(list)
     for rank in ranks:
@@ -170,7 +173,7 @@ def _dropped(ranks: Iterable[RankSummary]) -> Iterator[str]:
             by_reason[reason].append(f"{count} of rank {rank.rank}")
     for reason, counts in sorted(by_reason.items()):
         more = f" and {len(counts) - RANKS_SHOWN} more ranks" if len(counts) > RANKS_SHOWN else ""
-        yield titled("dropped", f"{reason}: {', '.join(counts[:RANKS_SHOWN])}{more}")
+        yield summary_line("dropped", f"{reason}: {', '.join(counts[:RANKS_SHOWN])}{more}")
 
 
 def _row(rank: RankSummary, status: str, most_kernels: int) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from ..rank_rows import absent_ranks
 from .rank_comms import PRIME, GroupSummary, RankComms
 
 Recorded = TypeVar("Recorded", bound=Hashable)
-NAMED = 60
+LONGEST_LIST = 60
 """Characters of a list of ranks that are shown."""
 UNRECEIVED = "rank {0} sends {2} × {3} that rank {1} does not receive"
 UNSENT = "rank {1} receives {2} × {3} that rank {0} did not send"
@@ -30,7 +30,7 @@ class Findings(NamedTuple):
 
     disagreements: list[Disagreement]
     notes: list[str]
-    known: dict[int, dict[Group, Group]]
+    group_names: dict[int, dict[Group, Group]]
 
 
 def verify(ranks: Mapping[int, RankComms], world_size: int) -> Findings:
@@ -38,16 +38,18 @@ def verify(ranks: Mapping[int, RankComms], world_size: int) -> Findings:
     members: dict[Group, dict[int, GroupSummary]] = defaultdict(dict)
     present = sorted(ranks)
     used = [{summary.group: summary.common for summary in ranks[rank].groups} for rank in present]
-    names = dict(zip(present, recognised(used), strict=True))
+    group_names = dict(zip(present, recognised(used), strict=True))
     for rank in present:
         for summary in ranks[rank].groups:
-            members[names[rank][summary.group]][rank] = summary
+            members[group_names[rank][summary.group]][rank] = summary
     disagreements: list[Disagreement] = []
     for group, summaries in sorted(members.items()):
         disagreements += _in_group(group, summaries, ranks)
-    disagreements += _orders(ranks, names, {group for disagreement in disagreements for group in disagreement.groups})
+    disagreements += _orders(
+        ranks, group_names, {group for disagreement in disagreements for group in disagreement.groups}
+    )
     disagreements += [*_messages(ranks), *_overlapping(ranks)]
-    return Findings(disagreements, _notes(ranks, members, world_size), names)
+    return Findings(disagreements, _notes(ranks, members, world_size), group_names)
 
 
 def _in_group(
@@ -59,7 +61,7 @@ def _in_group(
     disagreements += _deviating(
         (group,), issued, lambda common, deviating: f"{common[0]} and {deviating[0]} collectives that differ"
     )
-    disagreements = disagreements or [*_against_numbers(group, summaries)]
+    disagreements = disagreements or [*_out_of_sequence(group, summaries)]
     return disagreements or [*_shards(group, summaries), *_splits(group, summaries)]
 
 
@@ -69,7 +71,7 @@ def _silent(
     silent = sorted((set(ranks_of(group.ranks)) & set(ranks)) - set(summaries))
     if silent:
         rank, summary = next(iter(summaries.items()))
-        what = f"{named(silent)} issued no collective, rank {rank} {summary.collectives}"
+        what = f"{ranks_in_words(silent)} issued no collective, rank {rank} {summary.collectives}"
         yield Disagreement((rank, silent[0]), (group,), what)
 
 
@@ -80,15 +82,15 @@ def _deviating(
     ranks_by_value: dict[Recorded, list[int]] = defaultdict(list)
     for rank, value in recorded_by_rank.items():
         ranks_by_value[value].append(rank)
-    common, *rest = sorted(ranks_by_value.items(), key=lambda item: (-len(item[1]), item[1]))
-    for deviating, (rank, *alike) in rest:
-        as_well = f" (as for {named(alike)})" if alike else ""
-        yield Disagreement((common[1][0], rank), groups, what(common[0], deviating) + as_well)
+    common_value, *deviating_values = sorted(ranks_by_value.items(), key=lambda item: (-len(item[1]), item[1]))
+    for deviating, (rank, *alike) in deviating_values:
+        as_well = f" (as for {ranks_in_words(alike)})" if alike else ""
+        yield Disagreement((common_value[1][0], rank), groups, what(common_value[0], deviating) + as_well)
 
 
-def _against_numbers(group: Group, summaries: Mapping[int, GroupSummary]) -> Iterator[Disagreement]:
+def _out_of_sequence(group: Group, summaries: Mapping[int, GroupSummary]) -> Iterator[Disagreement]:
     """Yields who issues collectives against their sequence numbers, while others do so in order."""
-    counts = {rank: summary.against_numbers for rank, summary in summaries.items()}
+    counts = {rank: summary.out_of_sequence for rank, summary in summaries.items()}
     ordered = next((rank for rank, count in counts.items() if not count), None)
     if ordered is not None:
         for rank, count in counts.items():
@@ -129,15 +131,15 @@ def _splits(group: Group, summaries: Mapping[int, GroupSummary]) -> Iterator[Dis
 
 
 def _orders(
-    ranks: Mapping[int, RankComms], names: Mapping[int, Mapping[Group, Group]], disagreeing: set[Group]
+    ranks: Mapping[int, RankComms], group_names: Mapping[int, Mapping[Group, Group]], disagreeing: set[Group]
 ) -> Iterator[Disagreement]:
     """Yields ranks that issue the collectives of two groups in another order; not of groups that differ already."""
     digests_by_groups: dict[tuple[Group, Group], dict[int, str]] = defaultdict(dict)
     for rank, comms in sorted(ranks.items()):
         for first, second, digest in comms.orders:
-            digests_by_groups[names[rank][comms.groups[first].group], names[rank][comms.groups[second].group]][rank] = (
-                digest
-            )
+            digests_by_groups[
+                group_names[rank][comms.groups[first].group], group_names[rank][comms.groups[second].group]
+            ][rank] = digest
     for groups, digests in sorted(digests_by_groups.items()):
         if groups[0] < groups[1] and not disagreeing & set(groups):
             yield from _deviating(groups, digests, lambda common, deviating: "issued in another order")
@@ -155,9 +157,9 @@ def _messages(ranks: Mapping[int, RankComms]) -> Iterator[Disagreement]:
             way, _, content = message.partition(" ")
             source, target = map(int, way.split(">"))
             unmatched[source, target].append(what.format(source, target, count, content))
-    for pair, texts in sorted(unmatched.items()):
+    for pair, sentences in sorted(unmatched.items()):
         if set(pair) <= set(ranks):
-            yield Disagreement(pair, (), "; ".join(texts))
+            yield Disagreement(pair, (), "; ".join(sentences))
 
 
 def _overlapping(ranks: Mapping[int, RankComms]) -> Iterator[Disagreement]:
@@ -182,9 +184,9 @@ def _notes(
         if missing:
             notes.append(f"{len(missing)} of {len(ranks_of(text))} members of the group {_cut(text)} are absent")
     notes += [
-        f"rank {rank}: {comms.unplaced} communications of unknown group or peer"
+        f"rank {rank}: {comms.unmatched} communications of unknown group or peer"
         for rank, comms in sorted(ranks.items())
-        if comms.unplaced
+        if comms.unmatched
     ]
     return notes + _asymmetry(ranks)
 
@@ -212,18 +214,14 @@ def mark_of(kernels: int, most_kernels: int) -> str:
     return "MISSING" if share == 0 else "LOW" if share < 0.5 else "note" if share < 0.8 else ""
 
 
-def named(ranks: Sequence[int]) -> str:
+def ranks_in_words(ranks: Sequence[int]) -> str:
     """Returns ranks in words, a long list cut.
 
-    >>> named([3]), named([0, 1, 2, 5])
+    >>> ranks_in_words([3]), ranks_in_words([0, 1, 2, 5])
     ('rank 3', 'ranks 0-2, 5')
     """
-    return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {_listed(ranks)}"
-
-
-def _listed(ranks: Sequence[int]) -> str:
-    return _cut(ranks_text(ranks).replace(",", ", "))
+    return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {_cut(ranks_text(ranks).replace(',', ', '))}"
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= NAMED else text[:NAMED] + "…"
+    return text if len(text) <= LONGEST_LIST else text[:LONGEST_LIST] + "…"

@@ -10,11 +10,11 @@ from ...converter import lower_for_target
 from ...converter.ranks import compute_instead, order_collectives, resize_communication
 from ...converter.targets import ASTRA_SIM, Target
 from ...schema.graph import ExecutionGraph, TargetChanges
-from .build_rank import RankResult, RankTask, failed, pickled
+from .build_rank import RankResult, RankTask, failure_summary, pickle_path
 from .build_report import RankSummary, content_of
-from .job_plan import JobPlan
+from .job_plan import RankPlan
 
-ALONE = "communications without a partner, as computation"
+WITHOUT_PARTNER = "communications without a partner, as computation"
 RESIZED = "communications of uneven size, given one size on all members"
 
 
@@ -23,7 +23,7 @@ class FinishTask(NamedTuple):
 
     task: RankTask
     summary: RankSummary
-    plan: JobPlan
+    plan: RankPlan
 
 
 def finish_rank(task: FinishTask) -> RankResult:
@@ -31,7 +31,7 @@ def finish_rank(task: FinishTask) -> RankResult:
     build, plan = task.task, task.plan
     try:
         if build.options.target == ASTRA_SIM:
-            graph = compute_instead(pickle.loads(pickled(build).read_bytes()), plan.alone)
+            graph = compute_instead(pickle.loads(pickle_path(build).read_bytes()), plan.unpartnered)
             graph = order_collectives(resize_communication(graph, plan.sizes), plan.order)
         else:
             # one that was up to date stands in its place
@@ -41,20 +41,20 @@ def finish_rank(task: FinishTask) -> RankResult:
         changes = graph.changes or TargetChanges()
         if plan.sizes:
             changes.counts[RESIZED] = len(plan.sizes)
-        if plan.alone:
-            changes.counts[ALONE] = len(plan.alone)
-            changes.remarks.append(f"{len(plan.alone)} {ALONE}")
+        if plan.unpartnered:
+            changes.counts[WITHOUT_PARTNER] = len(plan.unpartnered)
+            changes.notes.append(f"{len(plan.unpartnered)} {WITHOUT_PARTNER}")
         return RankResult(
             msgspec.structs.replace(
                 task.summary,
                 graph=content_of(build.waiting, build.graph.name),
                 edges=len(graph.data_deps.values),
-                remarks=changes.remarks,
+                target_notes=changes.notes,
                 target=changes.counts,
             )
         )
     except Exception as error:
-        return RankResult(failed(build, error))
+        return RankResult(failure_summary(build, error))
 
 
 def graph_path(folder: Path, ranks: tuple[int, ...], rank: int, target: Target) -> Path:

@@ -51,14 +51,14 @@ def _pairs(left: Sequence[Issued], right: Sequence[Issued]) -> Iterator[tuple[st
         for side in sides
     ]
     matches = match(calls)
-    mine, other = (
+    left_calls, right_calls = (
         dict(zip(rows.tolist(), side, strict=True)) for rows, side in zip(matches.matched, sides, strict=True)
     )
     for matched, (number, occurrence) in enumerate(
         zip(matches.sequence.tolist(), matches.repetition.tolist(), strict=True)
     ):
         label = f"collective {occurrence + 1}" if number < 0 else f"collective with number {number}"
-        yield label, mine.get(matched), other.get(matched)
+        yield label, left_calls.get(matched), right_calls.get(matched)
 
 
 def _in_common(disagreement: Disagreement, left: Side, right: Side) -> str:

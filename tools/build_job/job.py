@@ -24,7 +24,7 @@ from ...schema.io import fresh_folder, locked, state_of
 from ...schema.progress import OnProgress, Progress, Stages, unseen, unwatched
 from ..inputs import InputKind, Pairs, find_pairs, kind_of
 from .build_options import BuildOptions
-from .build_rank import BUILD_STAGES, RankResult, RankTask, build_rank, failed, is_up_to_date, linked_rank
+from .build_rank import BUILD_STAGES, RankResult, RankTask, build_rank, failure_summary, is_up_to_date, linked_rank
 from .build_report import (
     BUILT,
     FAILED,
@@ -41,7 +41,7 @@ from .finish_rank import FinishTask, finish_rank, graph_path
 from .first_difference import first_difference
 from .goal_job import GOAL_FILE, write_goal_job
 from .issued import Issued, issued_by
-from .job_plan import Communicates, look_up, plan_job
+from .job_plan import RankCommunication, look_up, plan_job
 from .leftovers import GROUPS, LOCK, OUTPUT, REPORT, WAITING, put_all_in_place, remove_half_written, remove_stale
 
 GRAPHS = "graph"
@@ -65,6 +65,18 @@ class BuiltJob(NamedTuple):
     report: BuildReport
     unchanged: set[int]
     stale: list[str]
+
+
+class _Build(NamedTuple):
+    """A build at work: folders of traces, for the output and for what is made meanwhile, what to build, how tasks run."""
+
+    source: Path
+    target: Path
+    made: Path
+    options: BuildOptions
+    window: Window
+    run: Runner
+    progress: Progress
 
 
 def build(
@@ -93,7 +105,7 @@ def build(
         source,
         lambda path: path.parent == target and bool(OUTPUT.fullmatch(path.name)),
         progress,
-        among=() if is_folder else paths,
+        paths=() if is_folder else paths,
         allow_mismatch=allow_mismatch,
         otherwise="let --allow-mismatch number them by process",
     )
@@ -107,23 +119,15 @@ def build(
         # what a worker of a cluster makes after its build was stopped is nobody's
         made = waiting / os.urandom(4).hex()
         made.mkdir()
-        tasks = _tasks(source, target, made, pairs, options, window, earlier)
+        work = _Build(source, target, made, options, window, run, progress)
+        tasks = _tasks(work, pairs, earlier)
         graphs = {rank: task.graph for rank, task in tasks.items()}
         _refuse_replacing_inputs(target, graphs.values(), source, pairs)
-        results = _first_step(tasks, run, progress)
-        network, groups = _finish(made, results, tasks, earlier, run, progress)
+        results = _first_step(work, tasks)
+        network, groups = _finish(work, tasks, results, earlier)
         ranks = [results[rank].summary for rank in sorted(results)]
-        report = BuildReport(
-            this_tool(),
-            options,
-            ranks,
-            pairs.failures,
-            pairs.notes,
-            pairs.skipped,
-            window=window,
-            network=network,
-            groups=groups,
-        )
+        of_inputs = pairs.failures, pairs.notes, pairs.skipped
+        report = BuildReport(this_tool(), options, ranks, *of_inputs, window=window, network=network, groups=groups)
         _compare_ranks(report, tasks)
         if options.target == GOAL:
             write_goal_job(made, target, report)
@@ -144,30 +148,23 @@ def _refuse_replacing_inputs(target: Path, graphs: Iterable[Path], source: Path,
             raise RequestError(f"{path} is a trace, not of a build: rename it, or give another folder for the output")
 
 
-def _tasks(
-    source: Path,
-    target: Path,
-    made: Path,
-    pairs: Pairs,
-    options: BuildOptions,
-    window: Window,
-    reported: BuildReport | None,
-) -> dict[int, RankTask]:
+def _tasks(work: _Build, pairs: Pairs, reported: BuildReport | None) -> dict[int, RankTask]:
     """Returns the task of each rank."""
+    options = work.options
     earlier = {rank.rank: rank for rank in reported.ranks} if reported else {}
     ranks = tuple(sorted(pair.rank for pair in pairs.ranks))
-    graphs = {rank: graph_path(target, ranks, rank, options.target) for rank in ranks}
+    graphs = {rank: graph_path(work.target, ranks, rank, options.target) for rank in ranks}
     tasks = {
         pair.rank: RankTask(
-            folder=source,
+            folder=work.source,
             pair=pair,
             graph=graphs[pair.rank],
-            waiting=made / graphs[pair.rank].name,
+            waiting=work.made / graphs[pair.rank].name,
             # the file of a job in GOAL is written from generic graphs
             options=dataclasses.replace(options, target=GENERIC) if options.target == GOAL else options,
             ranks=ranks,
             earlier=earlier.get(pair.rank),
-            window=window,
+            window=work.window,
         )
         for pair in pairs.ranks
     }
@@ -177,26 +174,21 @@ def _tasks(
     return tasks
 
 
-def _first_step(tasks: dict[int, RankTask], run: Runner, progress: Progress) -> dict[int, RankResult]:
+def _first_step(work: _Build, tasks: dict[int, RankTask]) -> dict[int, RankResult]:
     """Builds each rank by itself."""
     results: dict[int, RankResult] = {}
     lists: dict[RankList, RankList] = {}
-    stages = Stages(progress, "building ranks", BUILD_STAGES * len(tasks))
-    with closing(run(build_rank, list(tasks.values()), stages.on_progress)) as outcomes:
+    stages = Stages(work.progress, "building ranks", BUILD_STAGES * len(tasks))
+    with closing(work.run(build_rank, list(tasks.values()), stages.on_progress)) as outcomes:
         for built, (task, outcome) in enumerate(outcomes, 1):
             stages.reached(BUILD_STAGES * built)
-            result = outcome if isinstance(outcome, RankResult) else RankResult(failed(task, outcome))
-            results[task.pair.rank] = _sharing(result, lists)
+            result = outcome if isinstance(outcome, RankResult) else RankResult(failure_summary(task, outcome))
+            results[task.pair.rank] = _with_shared_lists(result, lists)
     return results
 
 
 def _finish(
-    made: Path,
-    results: dict[int, RankResult],
-    tasks: dict[int, RankTask],
-    earlier: BuildReport | None,
-    run: Runner,
-    progress: Progress,
+    work: _Build, tasks: dict[int, RankTask], results: dict[int, RankResult], earlier: BuildReport | None
 ) -> tuple[Network | None, FileContent | None]:
     """Runs the second step: group numbers, and for simulators one order of communication, for ranks that lack them.
 
@@ -208,48 +200,50 @@ def _finish(
         return None, None
     if earlier and built == unchanged == {rank.rank for rank in earlier.ranks if rank.status == BUILT}:
         return earlier.network, earlier.groups
-    communicated = {rank: result.communicates for rank, result in results.items() if result.communicates}
+    communication_of = {rank: result.communication for rank, result in results.items() if result.communication}
     for rank in unchanged:
-        communicated[rank] = look_up(ExecutionGraph.read(str(tasks[rank].graph), tensors=False), GENERIC)
+        communication_of[rank] = look_up(ExecutionGraph.read(str(tasks[rank].graph), tensors=False), GENERIC)
     try:
-        plan = plan_job(communicated)
+        plan = plan_job(communication_of)
     except DataError as error:
         # without a common plan no graph can be what the simulator needs
-        for rank in communicated:
+        for rank in communication_of:
             results[rank] = RankResult(
                 msgspec.structs.replace(results[rank].summary, status=FAILED, graph=None, error=str(error))
             )
         return None, None
-    write_groups(str(made / GROUPS), plan.numbers)
-    groups = content_of(made / GROUPS, GROUPS)
+    write_groups(str(work.made / GROUPS), plan.numbers)
+    groups = content_of(work.made / GROUPS, GROUPS)
     # a rank that was built now has numbered its groups by itself, one that is up to date has the numbers of the earlier
     # build
     finished = unchanged if earlier and earlier.groups == groups else set[int]()
-    finished |= {rank for rank in communicated.keys() - unchanged if _numbers_stand(communicated[rank], plan.numbers)}
+    finished |= {
+        rank for rank in communication_of.keys() - unchanged if _numbers_stand(communication_of[rank], plan.numbers)
+    }
     finishing = [
         FinishTask(tasks[rank], results[rank].summary, plan.ranks[rank])
-        for rank in sorted(communicated)
+        for rank in sorted(communication_of)
         if tasks[rank].options.target == ASTRA_SIM or rank not in finished
     ]
     network = plan.network if plan.network.transfers else None
     if not finishing:
         return network, groups
-    with closing(run(finish_rank, finishing, unseen)) as outcomes:
-        for task, outcome in progress(outcomes, "finishing ranks", len(finishing), "rank"):
-            result = outcome if isinstance(outcome, RankResult) else RankResult(failed(task.task, outcome))
+    with closing(work.run(finish_rank, finishing, unseen)) as outcomes:
+        for task, outcome in work.progress(outcomes, "finishing ranks", len(finishing), "rank"):
+            result = outcome if isinstance(outcome, RankResult) else RankResult(failure_summary(task.task, outcome))
             results[task.task.pair.rank] = result
     return network, groups
 
 
-def _sharing(result: RankResult, lists: dict[RankList, RankList]) -> RankResult:
+def _with_shared_lists(result: RankResult, lists: dict[RankList, RankList]) -> RankResult:
     """Returns the result with equal lists of ranks shared through `lists`: thousands of ranks know the same ones."""
-    if result.communicates is None:
+    if result.communication is None:
         return result
-    groups = [lists.setdefault(ranks, ranks) for ranks in result.communicates.groups]
-    return result._replace(communicates=result.communicates._replace(groups=groups))
+    groups = [lists.setdefault(ranks, ranks) for ranks in result.communication.groups]
+    return result._replace(communication=result.communication._replace(groups=groups))
 
 
-def _numbers_stand(rank: Communicates, numbers: dict[RankList, int]) -> bool:
+def _numbers_stand(rank: RankCommunication, numbers: dict[RankList, int]) -> bool:
     """Returns whether the rank, which numbered its groups by itself, gave them the numbers of the job."""
     return all(numbers[group] == number for group, number in number_groups(rank.groups).items())
 
@@ -263,7 +257,7 @@ def _compare_ranks(report: BuildReport, tasks: dict[int, RankTask]) -> None:
 
     @lru_cache(maxsize=2)
     def issued(rank: int) -> list[Issued]:
-        names = findings.known[rank]
+        names = findings.group_names[rank]
         return [
             call._replace(group=call.group and names.get(call.group)) for call in issued_by(linked_rank(tasks[rank]))
         ]

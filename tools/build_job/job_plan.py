@@ -15,8 +15,8 @@ from ...converter.ranks import (
     common_order,
     common_sizes,
     communication_summary,
+    match_entries,
     recorded_groups,
-    settled,
     unmatched,
 )
 from ...converter.targets import ASTRA_SIM, MESSAGE, Network, Target, Transfer, fitted_network
@@ -24,46 +24,46 @@ from ...schema.comm_groups import RankList, number_groups
 from ...schema.graph import ExecutionGraph
 
 
-class Communicates(NamedTuple):
+class RankCommunication(NamedTuple):
     """What the second step needs of a rank's graph: rank lists of its groups, for simulators its communication."""
 
     groups: list[RankList]
     summary: CommunicationSummary
 
 
-class JobPlan(NamedTuple):
+class RankPlan(NamedTuple):
     """What one rank's graph has to keep: ids of communication without partners, sizes by id, ids in the common order."""
 
     numbers: dict[RankList, int]
-    alone: list[int]
+    unpartnered: list[int]
     sizes: dict[int, int]
     order: list[int]
 
 
-def look_up(graph: ExecutionGraph, target: Target) -> Communicates:
+def look_up(graph: ExecutionGraph, target: Target) -> RankCommunication:
     """Returns what other ranks need to know of a graph; for simulators the graph is already one of the job's ranks."""
     summary = communication_summary(graph) if target == ASTRA_SIM else CommunicationSummary(Calls.of([]), [])
-    return Communicates(recorded_groups(graph).lists, summary)
+    return RankCommunication(recorded_groups(graph).lists, summary)
 
 
-class Plan(NamedTuple):
+class JobPlan(NamedTuple):
     """What each rank has to keep, the numbers of all groups, and the network that what was measured fits."""
 
-    ranks: dict[int, JobPlan]
+    ranks: dict[int, RankPlan]
     numbers: dict[RankList, int]
     network: Network
 
 
-def plan_job(communicated: Mapping[int, Communicates]) -> Plan:
+def plan_job(communication_of: Mapping[int, RankCommunication]) -> JobPlan:
     """Returns what the ranks' communication needs. Raises DataError where it contradicts itself."""
-    numbers = number_groups(group for rank in communicated.values() for group in rank.groups)
-    present = sorted(communicated)
-    issued = settled([communicated[rank].summary for rank in present])
+    numbers = number_groups(group for rank in communication_of.values() for group in rank.groups)
+    present = sorted(communication_of)
+    issued = match_entries([communication_of[rank].summary for rank in present])
     unmatched_nodes = unmatched(issued)
-    remaining = [_leaving_out(entries, set(without)) for entries, without in zip(issued, unmatched_nodes, strict=True)]
+    remaining = [_without_nodes(entries, set(nodes)) for entries, nodes in zip(issued, unmatched_nodes, strict=True)]
     columns = zip(present, unmatched_nodes, common_sizes(remaining), common_order(remaining), strict=True)
-    plans = {rank: JobPlan(numbers, without, sizes, order) for rank, without, sizes, order in columns}
-    return Plan(plans, numbers, fitted_network(list(_transfers(remaining))))
+    plans = {rank: RankPlan(numbers, unpartnered, sizes, order) for rank, unpartnered, sizes, order in columns}
+    return JobPlan(plans, numbers, fitted_network(list(_transfers(remaining))))
 
 
 def _transfers(issued: Sequence[Sequence[CommunicationEntry]]) -> Iterator[Transfer]:
@@ -78,7 +78,7 @@ def _transfers(issued: Sequence[Sequence[CommunicationEntry]]) -> Iterator[Trans
             yield Transfer(kind if kind >= 0 else MESSAGE, count, size, length)
 
 
-def _leaving_out(issued: Sequence[CommunicationEntry], nodes: set[int]) -> list[CommunicationEntry]:
+def _without_nodes(issued: Sequence[CommunicationEntry], nodes: set[int]) -> list[CommunicationEntry]:
     """Returns a rank's entries without those of some nodes; what followed one of them follows what that one followed."""
     kept, new_row, followed_by = list[CommunicationEntry](), dict[int, int](), dict[int, set[int]]()
     for number, entry in enumerate(issued):

@@ -23,7 +23,7 @@ from ...converter.building import meaning, peers
 from ...converter.ranks import Group, ranks_of
 from ...schema.columns import ABSENT, ROUNDING, Int64, is_group_start, rows_by_number
 from ...schema.graph import CollectiveType, NodeType
-from ...schema.linked import Activities, Communication, LinkedTrace, Ops
+from ...schema.linked import Communication, LinkedTrace, Ops
 from ...schema.traces import STEP_MARK
 from .issued import Issued, issued_by
 
@@ -45,7 +45,7 @@ class GroupSummary(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a rank issued in a group: a digest of what members must have in common, in order, and one of their `shards`.
 
     `shard_sum` adds up over the members to `whole_sum` if shards fit. `sends` and `expects` are digests of all-to-alls,
-    four bytes a member; empty where splits are unknown. `against_numbers` counts collectives whose sequence number is
+    four bytes a member; empty where splits are unknown. `out_of_sequence` counts collectives whose sequence number is
     below that of the one before.
     """
 
@@ -57,13 +57,13 @@ class GroupSummary(msgspec.Struct, frozen=True, omit_defaults=True):
     whole_sum: int = 0
     sends: bytes = b""
     expects: bytes = b""
-    against_numbers: int = 0
+    out_of_sequence: int = 0
 
 
 class RankComms(msgspec.Struct, frozen=True, omit_defaults=True):
     """What verification needs to know of a rank.
 
-    `orders` are digests of the order in which collectives of two groups, given by their places in `groups`, follow each
+    `orders` are digests of the order in which collectives of two groups, given by their positions in `groups`, follow each
     other. `sent` and `received` count messages by "sender>receiver elements dtype" and the tag, if one was given.
     `overlapping` counts communications that began on a host thread before the previous one there had ended.
     """
@@ -72,7 +72,7 @@ class RankComms(msgspec.Struct, frozen=True, omit_defaults=True):
     orders: list[tuple[int, int, str]] = []
     sent: dict[str, int] = {}
     received: dict[str, int] = {}
-    unplaced: int = 0
+    unmatched: int = 0
     overlapping: int = 0
     steps: int = 0
     kernels: int = 0
@@ -95,10 +95,10 @@ def summarise_rank(linked: LinkedTrace) -> RankComms:
         orders=_orders(groups, [group for group, _ in in_order]),
         sent=_messages(issued, NodeType.COMM_SEND, linked.info.rank),
         received=_messages(issued, NodeType.COMM_RECV, linked.info.rank),
-        unplaced=sum(not _is_placed(call, linked.info.rank) for call in issued),
+        unmatched=sum(not _is_placed(call, linked.info.rank) for call in issued),
         overlapping=_overlapping(linked.ops),
         steps=sum(name.startswith(STEP_MARK) for name in names),
-        kernels=int((activities.category.codes == _code(activities, "kernel")).sum()),
+        kernels=int(activities.category.equal("kernel").sum()),
         devices=len(np.unique(activities.device)),
         streams=len(np.unique(np.stack((activities.device, activities.stream)), axis=1).T),
     )
@@ -168,7 +168,7 @@ def group_summary(group: Group, issued: Sequence[Communication]) -> GroupSummary
         whole_sum=whole_sum % PRIME,
         sends=_peer_digests([shares(comm, members, sent=True) for comm in exchanges]),
         expects=_peer_digests([shares(comm, members, sent=False) for comm in exchanges]),
-        against_numbers=sum(later < number for number, later in pairwise(numbers)),
+        out_of_sequence=sum(later < number for number, later in pairwise(numbers)),
     )
 
 
@@ -248,7 +248,3 @@ def _plain(text: str) -> str:
 
 def _digest(items: Iterable[object]) -> str:
     return hashlib.blake2b(repr(list(items)).encode(), digest_size=8).hexdigest()
-
-
-def _code(activities: Activities, category: str) -> int:
-    return activities.category.table.index(category) if category in activities.category.table else -2

@@ -6,4 +6,4 @@ needs.
 
 from .handler import trace_handler as trace_handler
 from .installed import experimental_config as experimental_config
-from .recorder import Recorder as Recorder, capture as capture
+from .recorder import capture as capture

@@ -30,4 +30,7 @@ def _is_scheduled(torch: Any) -> bool:
     if "ProfilerStep" not in torch.autograd.profiler.KinetoStepTracker._step_dict:
         return False
     profile = torch.profiler.profile
-    return any(isinstance(one, profile) and getattr(one, "step_rec_fn", None) for one in gc.get_referrers(profile))
+    return any(
+        isinstance(referrer, profile) and getattr(referrer, "step_rec_fn", None)
+        for referrer in gc.get_referrers(profile)
+    )

@@ -25,10 +25,10 @@ class Destination:
         if self._folder.exists() and not self._folder.is_dir():
             raise ValueError(f"{folder}: not a folder; name one that the traces can go into")
         try:
-            distinct = {self._target(trace, rank, 1) for trace in TRACES for rank in (0, 1)}
+            targets = {self._target(trace, rank, 1) for trace in TRACES for rank in (0, 1)}
         except (LookupError, ValueError):
-            distinct = set()
-        if len(distinct) < 2 * len(TRACES):
+            targets = set()
+        if len(targets) < 2 * len(TRACES):
             raise ValueError(f"name: {name!r} does not tell traces apart; it needs {{trace}} and {{rank}}")
 
     def keep(self, traces: Sequence[Path], rank: int, window: int) -> Sequence[Path]:

@@ -28,8 +28,8 @@ def experimental_config(*, memory: bool = False, trace_only: bool = False) -> An
     objects beside the file.
     """
     config = import_torch()._C._profiler._ExperimentalConfig
-    wishes = {"enable_cuda_sync_events": True, "profile_all_threads": not memory, "trace_only": trace_only}
-    return config(**{wish: True for wish, wanted in wishes.items() if wanted and _takes(config, wish)})
+    options = {"enable_cuda_sync_events": True, "profile_all_threads": not memory, "trace_only": trace_only}
+    return config(**{option: True for option, is_enabled in options.items() if is_enabled and _takes(config, option)})
 
 
 def _takes(config: Any, option: str) -> bool:

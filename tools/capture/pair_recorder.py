@@ -23,20 +23,20 @@ class PairRecorder:
         self._torch, self._destination = torch, destination
         self._ranks = None if ranks is None else frozenset(ranks)
         self._window = 0
-        self._host: HostTrace | None = None
+        self._host: HostTraceObserver | None = None
 
     @cached_property
-    def wanted(self) -> bool:
+    def records_this_rank(self) -> bool:
         """Whether this rank is one of those to record. The rank may be known only when training has begun."""
         return self._ranks is None or this_rank(self._torch) in self._ranks
 
     def begin(self) -> None:
         """Begins a window, right before the profiler does."""
-        if not self.wanted:
+        if not self.records_this_rank:
             return
         self.drop()
         self._window += 1
-        self._host = HostTrace(self._torch)
+        self._host = HostTraceObserver(self._torch)
         if self._torch.cuda.is_available():
             self._torch.cuda.synchronize()  # else the first activities belong to calls that nobody recorded
         self._host.observer.start()
@@ -48,7 +48,7 @@ class PairRecorder:
 
     def keep(self, profiler: Any) -> None:
         """Keeps both traces of the window that has ended, and says where they are."""
-        if self.wanted and not self._window:
+        if self.records_this_rank and not self._window:
             raise DataError("no host trace: give the handler to the profiler as execution_trace_observer, too")
         if not self._host:
             return
@@ -66,7 +66,7 @@ class PairRecorder:
             host.drop()
 
 
-class HostTrace:
+class HostTraceObserver:
     """An observer that writes the host trace into a folder of its own; Conflict where the process has another one."""
 
     def __init__(self, torch: Any) -> None:

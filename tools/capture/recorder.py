@@ -19,7 +19,7 @@ from .conflicts import Conflict, check_no_other_profiler
 from .destination import Destination
 from .failures import training_goes_on, warn
 from .installed import experimental_config, import_torch
-from .pair_recorder import HostTrace, PairRecorder
+from .pair_recorder import HostTraceObserver, PairRecorder
 
 BY_RANK = "{trace}_rank{rank}"
 
@@ -105,7 +105,7 @@ class Recorder:
             raise Conflict("another capture is open in this process; end its block first")
         check_no_other_profiler(self._torch)
         with suppress(OSError):  # a lack of room for temporary files is warned of when they are written
-            HostTrace(self._torch).drop()
+            HostTraceObserver(self._torch).drop()
         Recorder._open = self
         with training_goes_on(self._give_up):
             self._enter_step()
@@ -124,13 +124,15 @@ class Recorder:
         with suppress(*hidden):
             with training_goes_on(self._give_up):
                 self._finish()
-                is_short = not error and bool(self._boundaries) and self.steps <= self._first and self._pairs.wanted
+                is_short = (
+                    not error and bool(self._boundaries) and self.steps <= self._first and self._pairs.records_this_rank
+                )
             if is_short:
                 warn(f"no complete step was recorded: {_too_short(self.steps, self._first)}", stacklevel=3)
 
     def _enter_step(self) -> None:
         for boundary, cross in self._boundaries:
-            if boundary == self.steps and self._pairs.wanted:
+            if boundary == self.steps and self._pairs.records_this_rank:
                 cross()
         if self._recording:
             step = self._torch.profiler.record_function(f"ProfilerStep#{self.steps}")

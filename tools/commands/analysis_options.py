@@ -1,8 +1,10 @@
 """Options of what analyses count and show: thresholds, the operator of patterns, how many are named."""
 
 import argparse
+import math
 
 from ..analyses import Options
+from .argument_types import number
 
 DEFAULT = Options()
 
@@ -45,11 +47,7 @@ def options_of(arguments: argparse.Namespace) -> Options:
 
 
 def _duration(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value < float("inf"):
+    if not 0 <= (value := number(text)) < math.inf:
         raise argparse.ArgumentTypeError(f"{text!r} is no duration in µs, as 30 or 2.5")
     return value
 

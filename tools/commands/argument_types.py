@@ -4,13 +4,17 @@ import argparse
 import math
 
 
+def number(text: str) -> float:
+    """Returns the number, NaN for what is none."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
 def positive(text: str) -> float:
     """Returns a number above 0."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < math.inf:
+    if not 0 < (value := number(text)) < math.inf:
         raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
     return value
 

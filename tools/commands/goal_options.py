@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, get_args
 
 from ...schema.choices import GOAL, Algorithm, Simulator
-from ..summary_lines import titled
+from ..summary_lines import summary_line
 
 if TYPE_CHECKING:
     from ...converter.targets import GoalOptions, GoalReport
@@ -63,6 +63,6 @@ def goal_lines(report: "GoalReport") -> Iterator[str]:
     for rank in report.ranks:
         operations.update(rank.operations)
     counts = ", ".join(f"{count} {verb}" for verb, count in sorted(operations.items()))
-    yield titled("goal", f"{len(report.ranks)} ranks: {counts}; {report.bytes_sent} bytes to other ranks")
+    yield summary_line("goal", f"{len(report.ranks)} ranks: {counts}; {report.bytes_sent} bytes to other ranks")
     for what, count in report.communication.items():
-        yield titled("goal", f"{what}: {count}")
+        yield summary_line("goal", f"{what}: {count}")

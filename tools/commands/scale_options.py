@@ -1,10 +1,12 @@
 """The options of replays: changed durations, and what a device can do at most where its name does not tell."""
 
 import argparse
+import math
 
 from ...schema.device_peaks import Peak
 from ..command_parser import OptionGroup
 from ..replay import SCALABLE, Scale, parse_scale
+from .argument_types import number
 
 
 def add_scale_options(parser: OptionGroup, intro: str = "", end: str = "") -> None:
@@ -29,11 +31,8 @@ def _scale(spec: str) -> Scale:
 
 
 def _peak(text: str) -> tuple[str, float]:
-    name, _, number = text.partition("=")
-    try:
-        value = float(number)
-    except ValueError:
-        value = -1.0
-    if name not in Peak._fields or not 0 < value < float("inf"):
+    name, _, value_text = text.partition("=")
+    value = number(value_text)
+    if name not in Peak._fields or not 0 < value < math.inf:
         raise argparse.ArgumentTypeError(f"{text!r}: expected one of {', '.join(Peak._fields)}, = and a number above 0")
     return name, value

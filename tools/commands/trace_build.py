@@ -13,11 +13,11 @@ from ...schema.choices import ASTRA_SIM
 from ...schema.optional import require
 from ..command import print_json, progress, run_command
 from ..command_parser import CommandParser
-from ..summary_lines import format_counts, titled
+from ..summary_lines import format_counts, summary_line
 from ..workers import in_processes, on_cluster
 from .argument_types import count, positive
 from .goal_options import add_goal_options, goal_lines, goal_of
-from .trace_convert import add_graph_options
+from .trace_convert import add_graph_options, graph_options
 from .window_options import add_modules_option, add_window_options, window_of
 
 if TYPE_CHECKING:
@@ -132,12 +132,7 @@ def _run(options: argparse.Namespace) -> int:
         check_simulators_read(options.output)
     begun = time.monotonic()
     conversion = BuildOptions(
-        target=options.target,
-        promote=options.promote,
-        io=options.io,
-        live_bytes=options.live_bytes,
-        inferred=not options.no_inferred,
-        host=not options.no_host,
+        **graph_options(options),
         whole_groups=options.incomplete_groups == "keep",
         goal=options.goal,
         roofline=options.roofline,
@@ -167,13 +162,13 @@ def _run(options: argparse.Namespace) -> int:
     if report.ranks:
         log.info(table(report.ranks, unchanged))
     for change, nodes in _changes(report.ranks).items():
-        log.info(titled("target", f"{change}: {nodes:g}"))
+        log.info(summary_line("target", f"{change}: {nodes:g}"))
     for line in goal_lines(report.goal) if report.goal else ():
         log.info(line)
     for line in format_counts("skipped", report.skipped):
         log.info(line)
     for sentence in stale:
-        log.info(titled("stale", sentence))
+        log.info(summary_line("stale", sentence))
     for note in report.all_notes:
         log.warning(f"{NAME}: note: {note}")
     for disagreement in report.disagreements:
@@ -186,11 +181,13 @@ def _run(options: argparse.Namespace) -> int:
         network = report.network
         if network:
             line = f"{network.bandwidth_gb_s:g} GB/s, {network.latency_ns:g} ns a link"
-            fit = f"as {network.transfers} collectives and messages fit, half of them within {network.off_pct:g} %"
-            log.info(titled("network", f"{line}, {fit}"))
+            fit = (
+                f"as {network.transfers} collectives and messages fit, half of them within {network.fit_error_pct:g} %"
+            )
+            log.info(summary_line("network", f"{line}, {fit}"))
         simulation = Simulation(options.bandwidth, options.latency, options.replay, options.roofline)
         write_astra_sim_files(options.output, built, network, simulation)
-        log.info(titled("simulate", simulator_command(options.output, built)))
+        log.info(summary_line("simulate", simulator_command(options.output, built)))
     return int(bool(report.all_failures or (options.strict and (report.all_notes or report.disagreements))))
 
 
@@ -202,7 +199,3 @@ def _changes(ranks: Sequence["RankSummary"]) -> Counter[str]:
     if changes[WIDEST]:
         changes[WIDEST] = max(int(rank.target.get(WIDEST, 0)) for rank in ranks)
     return +changes
-
-
-if __name__ == "__main__":
-    main()

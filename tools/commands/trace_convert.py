@@ -4,13 +4,12 @@ import argparse
 import dataclasses
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NoReturn, get_args
+from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
 from ...schema.choices import GOAL, TARGETS, WHOLE_JOB, InputsOutputs, Promotion
-from ...schema.io import folder_beside
-from ..command import print_json, progress_bar, run_command, step
+from ..command import in_workspace, print_json, progress_bar, run_command, step
 from ..command_parser import CommandParser, OptionGroup, output_as, without_leading_word
-from ..summary_lines import format_counts, titled
+from ..summary_lines import format_counts, summary_line
 
 if TYPE_CHECKING:
     from ...schema.graph import ConvertReport
@@ -53,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         parser.error("--simulate is a command of its own: trace-replay GRAPH.et")
     if options.target == GOAL:
         parser.error(WHOLE_JOB)
-    run_command(_run, options, "trace-convert")
+    run_command(in_workspace(_convert), options, "trace-convert")
 
 
 def add_graph_options(contents: OptionGroup) -> None:
@@ -80,19 +79,24 @@ def add_graph_options(contents: OptionGroup) -> None:
     contents.add_argument("--no-inferred", action="store_true", help="leave out edges known from timing alone")
 
 
+def graph_options(options: argparse.Namespace) -> dict[str, Any]:
+    """Returns the fields of conversion options that these options give."""
+    return {
+        "target": options.target,
+        "promote": options.promote,
+        "io": options.io,
+        "live_bytes": options.live_bytes,
+        "inferred": not options.no_inferred,
+        "host": not options.no_host,
+    }
+
+
 def _microseconds(text: str) -> int:
     """Returns µs on the command line as ns."""
     value = float(text)
     if not 0 <= value <= 1e6:
         raise argparse.ArgumentTypeError(f"{text} is not between 0 and 1000000")
     return round(value * 1000)
-
-
-def _run(options: argparse.Namespace) -> None:
-    from ...schema.columns import workspace_in
-
-    with workspace_in(folder_beside(options.output)):
-        _convert(options)
 
 
 def _convert(options: argparse.Namespace) -> None:
@@ -108,12 +112,7 @@ def _convert(options: argparse.Namespace) -> None:
     with reading(options.comm_groups, InputKind.GROUPS, by_option):
         groups = read_groups(options.comm_groups) if options.comm_groups else None
     chosen = Options(
-        target=options.target,
-        promote=options.promote,
-        io=options.io,
-        live_bytes=options.live_bytes,
-        inferred=not options.no_inferred,
-        host=not options.no_host,
+        **graph_options(options),
         shortest_slice=options.shortest_slice,
         delays=not options.no_delays,
     )
@@ -126,9 +125,9 @@ def _convert(options: argparse.Namespace) -> None:
         print_json({**dataclasses.asdict(report), "target": changes.counts})
     log.info(summary(report))
     for change, count in changes.counts.items():
-        log.info(titled("target", f"{change}: {count:g}"))
-    for remark in (*linked.report.remarks, *changes.remarks):
-        log.info(titled("note", remark))
+        log.info(summary_line("target", f"{change}: {count:g}"))
+    for note in (*linked.report.notes, *changes.notes):
+        log.info(summary_line("note", note))
 
 
 def _work(report: "ConvertReport") -> str:
@@ -136,9 +135,9 @@ def _work(report: "ConvertReport") -> str:
     lacking = report.kernels_without_work
     count = report.kernels_with_work + sum(lacking.values())
     shares = f"of {report.kernels_with_work} of {count} computing activities known, {report.time_with_work_pct:.1f} % of their time"
-    shown = [f"{number} of {name}" for name, number in list(lacking.items())[:OPS_SHOWN]]
+    op_counts = [f"{number} of {name}" for name, number in list(lacking.items())[:OPS_SHOWN]]
     more = ["…"] * (len(lacking) > OPS_SHOWN)
-    return f"{shares}; not {', '.join(shown + more)}" if shown else shares
+    return f"{shares}; not {', '.join(op_counts + more)}" if op_counts else shares
 
 
 def _remedies() -> dict[str, str]:
@@ -157,19 +156,19 @@ def summary(report: "ConvertReport") -> str:
     folded = f"{report.folded_slices} host slices into their neighbours, {report.zero_length_ops} ops without length"
     gaps = f"{report.gaps_us:.1f} µs of launch latency and gaps kept, {report.overlap_us:.1f} µs of overlap trimmed"
     lines = [
-        titled("nodes", f"{report.nodes}: {report.host_slices} on the host, {report.activities} activities"),
-        titled("edges", edges),
-        titled("folded", folded),
-        titled("device", gaps),
+        summary_line("nodes", f"{report.nodes}: {report.host_slices} on the host, {report.activities} activities"),
+        summary_line("edges", edges),
+        summary_line("folded", folded),
+        summary_line("device", gaps),
     ]
     for cause, count in report.delays.items():
         share = 100 * report.delays_us[cause] / max(report.span_us, 1e-3)
         beside = f", {share:.1f} % of the run" if share > NOTEWORTHY_PCT else ""
         in_all = f"{count} {cause}, {report.delays_us[cause]:.1f} µs in all"
-        lines.append(titled("delays", in_all + beside + _remedies().get(cause, "")))
+        lines.append(summary_line("delays", in_all + beside + _remedies().get(cause, "")))
     lines += format_counts("dropped", report.dropped)
     if report.kernels_with_work or report.kernels_without_work:
-        lines.append(titled("work", _work(report)))
+        lines.append(summary_line("work", _work(report)))
     unknown = {
         "communications of unknown type kept as computation": report.unknown_communications,
         "communications of unknown dtype, taken as one byte an element": report.unknown_dtypes,

@@ -38,7 +38,3 @@ def _run(options: argparse.Namespace) -> int:
     else:
         print_text(report(diagnosis, options.verbose))
     return int(options.strict and diagnosis.wrong > 0)
-
-
-if __name__ == "__main__":
-    main()

@@ -55,7 +55,7 @@ def _parser() -> CommandParser:
         "--machine-seed",
         type=int,
         metavar="N",
-        help="run on a machine drawn with this seed: its latency, gaps, stalls, clocks and room (default: an undisturbed one)",
+        help="run on a machine drawn with this seed: its latencies, gaps, stalls, clocks and concurrency (default: an undisturbed one)",
     )
     recorded = parser.add_argument_group("what is recorded")
     recorded.add_argument(
@@ -69,9 +69,6 @@ def _parser() -> CommandParser:
         "large frameworks)",
     )
     recorded.add_argument("--no-sync-records", action="store_true", help="no cuda_sync rows, as by default in PyTorch")
-    recorded.add_argument(
-        "--unresolved-events", action="store_true", help="cuda_sync rows as from CUDA 12.9 on: unresolved"
-    )
     recorded.add_argument(
         "--scale",
         action="append",
@@ -91,8 +88,6 @@ SIZES = {
     "ranks": "ranks",
     "steps": "training steps",
     "layers": "layers of the model",
-    "tokens": "rows of a batch",
-    "hidden": "width of the layers",
 }
 
 
@@ -121,7 +116,6 @@ def _generate(arguments: argparse.Namespace) -> None:
             run,
             arguments.output,
             sync_records=not arguments.no_sync_records,
-            resolved_events=not arguments.unresolved_events,
             stacks=arguments.stacks,
             compress=arguments.gzip,
             makespans=makespans,
@@ -147,7 +141,3 @@ def _summary(run: Run, makespans: dict[str, int]) -> dict[str, object]:
         "makespan_ns": run.makespan_ns,
         "makespans_ns": makespans,
     }
-
-
-if __name__ == "__main__":
-    main()

@@ -63,8 +63,8 @@ def _run(arguments: argparse.Namespace) -> None:
     by_option = {InputKind.GRAPH: "with --to json", InputKind.GRAPH_JSON: "with --to et"}
     with progress_bar(f"to {arguments.to}", total) as bar, reading(arguments.input, expected, by_option):
         converted = convert(arguments.input, arguments.output, bar.update)
-    for remark in converted.remarks:
-        log.warning(f"{NAME}: note: {remark}")
+    for note in converted.notes:
+        log.warning(f"{NAME}: note: {note}")
     if arguments.json:
         print_json({"output": arguments.output, "nodes": converted.nodes, "bytes": converted.bytes})
     log.info("%s: %d nodes, %d bytes", arguments.output, converted.nodes, converted.bytes)

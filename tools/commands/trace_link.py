@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from ...schema.errors import RequestError
-from ...schema.io import folder_beside
-from ..command import print_json, progress_bar, run_command, step
+from ..command import in_workspace, print_json, progress_bar, run_command, step
 from ..command_parser import CommandParser, output_as, without_leading_word
-from ..summary_lines import format_counts, titled
+from ..summary_lines import format_counts, summary_line
 from .window_options import add_modules_option, add_window_options, window_of
 
 if TYPE_CHECKING:
@@ -64,14 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         parser.error(
             "a host trace and a device trace are linked, of one process; trace-build builds all ranks of a folder"
         )
-    run_command(_run, options, NAME)
-
-
-def _run(options: argparse.Namespace) -> None:
-    from ...schema.columns import workspace_in
-
-    with workspace_in(folder_beside(options.output)):
-        _link(options)
+    run_command(in_workspace(_link), options, NAME)
 
 
 def _link(options: argparse.Namespace) -> None:
@@ -120,7 +112,7 @@ def in_words(machine: "MachineCalibration") -> str:
     measured = (
         ("launch latency {} median", machine.launch),
         ("gaps {}", machine.gap),
-        ("returns from waits {}", machine.sync_return_latency),
+        ("returns from waits {}", machine.sync_return),
     )
     parts = [text.format(f"{table[''].median / 1000:.1f} µs") for text, table in measured if "" in table]
     drift = f", drifting by {machine.clock_drift_ns / 1000:+.1f} µs" if machine.clock_drift_ns else ""
@@ -129,14 +121,17 @@ def in_words(machine: "MachineCalibration") -> str:
 
 
 def summary(linked: "LinkedTrace") -> str:
-    """Returns what was matched, linked, noted, dropped and guessed, a line each."""
+    """Returns what was matched, linked, odd, dropped and guessed, a line each."""
     report = linked.report
     share = f"{report.matched} of {report.host_ops} host ops matched by {report.matched_by}, agreement {report.agreement_pct:g} %"
     device_only = f"{report.device_ops} from the device trace alone"
     linked_to = f"{report.linked} of {report.activities} linked to a launch call, {report.calls} calls"
-    lines = [titled("host ops", share if report.matched_by else device_only), titled("activities", linked_to)]
+    lines = [
+        summary_line("host ops", share if report.matched_by else device_only),
+        summary_line("activities", linked_to),
+    ]
     if report.activities:
-        lines.append(titled("machine", in_words(linked.info.machine)))
-    lines += format_counts("waits", report.waits) + format_counts("noted", report.noted)
+        lines.append(summary_line("machine", in_words(linked.info.machine)))
+    lines += format_counts("waits", report.waits) + format_counts("oddities", report.oddities)
     lines += format_counts("guessed", report.guessed) + format_counts("dropped", report.dropped)
-    return "\n".join([*lines, *(titled("note", remark) for remark in report.remarks)])
+    return "\n".join([*lines, *(summary_line("note", note) for note in report.notes)])

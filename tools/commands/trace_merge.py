@@ -13,9 +13,9 @@ from ...schema.errors import DataError, RequestError
 from ...schema.progress import Progress
 from ..command import print_json, progress, run_command
 from ..command_parser import CommandParser
-from ..inputs import InputKind, RankTrace, TraceFiles, by_rank, find_traces, hosts_of, wrong_kind
+from ..inputs import InputKind, RankFile, by_rank, find_traces, hosts_of, list_counts, wrong_kind
 from ..merge import MergeReport, counting, merge_for_counting, merge_for_viewing
-from ..summary_lines import format_counts, titled
+from ..summary_lines import format_counts, summary_line
 
 NAME = "trace-merge"
 WRITERS = {".db": merge_for_counting, ".json": merge_for_viewing, ".json.gz": merge_for_viewing}
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     run_command(partial(_run, merge), options, NAME)
 
 
-def _run(merge: Callable[[Sequence[RankTrace], str, Progress], MergeReport], options: argparse.Namespace) -> None:
+def _run(merge: Callable[[Sequence[RankFile], str, Progress], MergeReport], options: argparse.Namespace) -> None:
     output = Path(options.output).resolve()
     files = find_traces([Path(path) for path in options.inputs], progress=progress)
     devices, merged = files.devices, [trace for trace in files.merged if Path(trace.name).resolve() != output]
@@ -53,7 +53,9 @@ def _run(merge: Callable[[Sequence[RankTrace], str, Progress], MergeReport], opt
         raise DataError("; ".join(files.failures))
     if not devices:
         of_files = (wrong_kind(path, InputKind.DEVICE) for path in map(Path, options.inputs) if path.is_file())
-        nothing = f"{', '.join(options.inputs)}: no device trace of a single rank{_instead(files)}"
+        counts = {"host traces": len(files.hosts), "merged ones": len(files.merged), **files.skipped}
+        others = list_counts(", but ", counts)
+        nothing = f"{', '.join(options.inputs)}: no device trace of a single rank{others}"
         raise DataError(next(filter(None, of_files), nothing))
     ranks, notes = by_rank(devices, hosts_of(devices, files.hosts))
     report = merge(ranks, options.output, progress)
@@ -67,21 +69,11 @@ def _run(merge: Callable[[Sequence[RankTrace], str, Progress], MergeReport], opt
     log.info(summary(report))
 
 
-def _instead(files: TraceFiles) -> str:
-    counts = {"host traces": len(files.hosts), "merged ones": len(files.merged), **files.skipped}
-    listing = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
-    return f", but {listing}" if listing else ""
-
-
 def summary(report: MergeReport) -> str:
     """Returns a line per rank, and one for each thing to know."""
     lines = [
         f"rank {r.rank:<6} {r.activities:>9} activities  {r.rows:>9} rows  clock +{r.clock_correction_ns / 1000:g} µs  {r.file}"
         for r in report.ranks
     ]
-    lines += format_counts("skipped", report.skipped) + [titled("note", note) for note in report.notes]
+    lines += format_counts("skipped", report.skipped) + [summary_line("note", note) for note in report.notes]
     return "\n".join([*lines, f"{len(report.ranks)} ranks merged into {report.output}"])
-
-
-if __name__ == "__main__":
-    main()

@@ -11,12 +11,11 @@ from typing import NoReturn
 import msgspec
 
 from ...converter.targets import ASTRA_SIM
-from ...schema.columns import workspace_in
 from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph
-from ...schema.io import STANDARD_STREAM, folder_beside
+from ...schema.io import STANDARD_STREAM
 from ...schema.traces import integer
-from ..command import print_json, progress, run_command, step
+from ..command import in_workspace, print_json, progress, run_command, step
 from ..command_parser import CommandParser, output_as
 from ..inputs import InputKind, instead_of_folder, reading
 from ..replay import (
@@ -24,7 +23,7 @@ from ..replay import (
     describe,
     describe_simulated,
     replay_ranks,
-    simulated,
+    simulate_ranks,
     summarise,
     why_not_one_job,
     write_timeline,
@@ -68,19 +67,14 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     arguments = parser.parse_args(argv)
     if arguments.simulator and (arguments.output or arguments.scale):
         parser.error("--simulator plays the run as it was; leave --timeline and --scale out")
-    run_command(_run, arguments, NAME)
-
-
-def _run(arguments: argparse.Namespace) -> None:
-    with workspace_in(folder_beside(arguments.output or STANDARD_STREAM)):
-        _replay(arguments)
+    run_command(in_workspace(_replay), arguments, NAME)
 
 
 def _replay(arguments: argparse.Namespace) -> None:
-    paths = [path for given in arguments.inputs for path in _graphs(given)]
+    paths = [path for source in arguments.inputs for path in _graphs(source)]
     graphs = [_read(path) for path in progress(paths, "reading", unit="graph")]
-    for remark in (remark for graph in graphs for remark in graph.remarks):
-        log.warning(f"{NAME}: note: {remark}")
+    for note in (note for graph in graphs for note in graph.notes):
+        log.warning(f"{NAME}: note: {note}")
     # the order in which they are given makes no difference
     graphs.sort(key=lambda graph: integer(graph.metadata.get("rank"), -1))
     reason = why_not_one_job(graphs)
@@ -90,10 +84,10 @@ def _replay(arguments: argparse.Namespace) -> None:
         )
     with _naming(paths):
         if arguments.simulator:
-            found = simulated(graphs)
-            print_json(msgspec.to_builtins(found)) if arguments.json else print_text(describe_simulated(found))
+            result = simulate_ranks(graphs)
+            print_json(msgspec.to_builtins(result)) if arguments.json else print_text(describe_simulated(result))
             return
-        scale = [one._replace(peaks=dict(arguments.peaks)) for one in arguments.scale]
+        scale = [change._replace(peaks=dict(arguments.peaks)) for change in arguments.scale]
         check_names(graphs, scale)
         with step("replay"):
             replayed = replay_ranks(graphs, scale)

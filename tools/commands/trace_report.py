@@ -9,16 +9,15 @@ from pathlib import Path
 from typing import NoReturn
 
 from ...converter.ranks import ranks_of
-from ...schema.columns import workspace_in
-from ...schema.io import STANDARD_STREAM, folder_beside, open_output
+from ...schema.io import STANDARD_STREAM, open_output
 from ...schema.optional import require
 from ..analyses import ANALYSES, Options, read_captures
-from ..command import progress, run_command
+from ..command import in_workspace, progress, run_command
 from ..command_parser import CommandParser, output_as
 from ..inputs import InputKind, reading
 from ..report import (
+    ReportRequest,
     Sources,
-    Wanted,
     find_sources,
     of_ranks,
     overlay_path,
@@ -29,7 +28,7 @@ from ..report import (
     report_text,
     write_csv,
 )
-from ..summary_lines import titled
+from ..summary_lines import summary_line
 from ..terminal import print_text
 from .analysis_options import add_analysis_options, options_of
 from .scale_options import add_scale_options
@@ -54,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         parser.error("traces are looked at before they are read; give files or a folder, not stdin")
     if arguments.perfetto == STANDARD_STREAM:
         parser.error("--perfetto writes files, not stdout")
-    run_command(_run, arguments, NAME)
+    run_command(in_workspace(_report), arguments, NAME)
 
 
 def _parser() -> CommandParser:
@@ -111,14 +110,9 @@ def _sources(paths: list[Path], ranks: tuple[int, ...] | None) -> Sources:
     return sources if ranks is None else of_ranks(sources, ranks)
 
 
-def _run(arguments: argparse.Namespace) -> None:
+def _report(arguments: argparse.Namespace) -> None:
     if arguments.output:
         require("report", "--output")
-    with workspace_in(folder_beside(arguments.output or STANDARD_STREAM)):
-        _report(arguments)
-
-
-def _report(arguments: argparse.Namespace) -> None:
     if arguments.diff:
         before, after = (_sources([path], arguments.ranks) for path in arguments.diff)
         report = report_on_diff(before, after, progress, window_of(arguments), arguments.modules)
@@ -129,7 +123,7 @@ def _report(arguments: argparse.Namespace) -> None:
                 captures += read_captures(path)
         options = replace(options_of(arguments), captures=captures)
         scales = [scale._replace(peaks=options.peaks) for scale in arguments.scale]
-        wanted = Wanted(
+        request = ReportRequest(
             arguments.only,
             scales,
             bool(arguments.output),
@@ -138,22 +132,22 @@ def _report(arguments: argparse.Namespace) -> None:
             window_of(arguments),
             arguments.modules,
         )
-        report = report_on(_sources(arguments.paths, arguments.ranks), wanted, progress)
+        report = report_on(_sources(arguments.paths, arguments.ranks), request, progress)
     for note in report.notes:
         log.warning(f"{NAME}: note: {note}")
     if arguments.output:
         page = render(report).encode("utf-8", "replace")
         with open_output(arguments.output) as stream:
             stream.write(page)
-        log.info(titled("page", f"{arguments.output}, {len(page) / 1e6:.1f} MB"))
+        log.info(summary_line("page", f"{arguments.output}, {len(page) / 1e6:.1f} MB"))
     if arguments.perfetto:
         ranks = report.ranks["rank"]
         for rank in ranks:
             path = overlay_path(arguments.perfetto, int(rank), len(ranks) > 1)
-            log.info(titled("perfetto", f"{path}, for https://ui.perfetto.dev"))
+            log.info(summary_line("perfetto", f"{path}, for https://ui.perfetto.dev"))
     if arguments.csv:
         write_csv(report.tables.values(), arguments.csv)
-        log.info(titled("tables", f"{arguments.csv}, {len(report.tables)} files"))
+        log.info(summary_line("tables", f"{arguments.csv}, {len(report.tables)} files"))
     if arguments.json:
         print_tables(report.tables.values())
     elif not (arguments.output or arguments.csv or arguments.perfetto):

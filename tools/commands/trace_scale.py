@@ -12,7 +12,7 @@ from typing import NoReturn
 from ...schema.errors import DataError
 from ..command import print_json, progress, run_command
 from ..command_parser import CommandParser
-from ..summary_lines import titled
+from ..summary_lines import summary_line
 from ..terminal import print_text
 from ..workers import in_processes
 from .argument_types import count, positive
@@ -122,8 +122,4 @@ def _run(arguments: argparse.Namespace) -> None:
         log.warning(f"{NAME}: note: {note}")
     log.info(f"{time.monotonic() - begun:.1f} s; see {arguments.output / REPORT}")
     if (arguments.output / ASTRA_SIM_FILES).is_dir():
-        log.info(titled("simulate", simulator_command(arguments.output, report.ranks_then)))
-
-
-if __name__ == "__main__":
-    main()
+        log.info(summary_line("simulate", simulator_command(arguments.output, report.scaled_ranks)))

@@ -3,18 +3,16 @@
 import argparse
 import logging
 import math
-from collections.abc import Callable, Sequence
-from typing import IO, TYPE_CHECKING, NoReturn
+from collections.abc import Sequence
+from typing import NoReturn
 
 from ...schema.errors import DataError
 from ...schema.io import open_output
 from ..command import run_command, step
 from ..command_parser import CommandParser
 
-if TYPE_CHECKING:
-    from ..view import View
-
 NAME = "trace-view"
+FORMS = (".svg", ".dot", ".graphml")
 PICTURED = 3_000
 """Nodes that a picture shows so that people can still read it; GraphML, which programs read, has no limit."""
 
@@ -45,8 +43,8 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     arguments = parser.parse_args(argv)
     if arguments.hops is not None and arguments.around is None:
         parser.error("--hops counts from the node that --around names")
-    if _form(arguments.output) not in WRITERS:
-        parser.error(f"--output {arguments.output}: the name must end in {', '.join(WRITERS)}")
+    if _form(arguments.output) not in FORMS:
+        parser.error(f"--output {arguments.output}: the name must end in {', '.join(FORMS)}")
     run_command(_run, arguments, NAME)
 
 
@@ -76,14 +74,14 @@ def _form(path: str) -> str:
 def _run(arguments: argparse.Namespace) -> None:
     from ...schema.graph import ExecutionGraph
     from ..inputs import InputKind, reading
-    from ..view import Selection, view
+    from ..view import Selection, draw_lanes, view, write_dot, write_graphml
 
     hops = 2 if arguments.hops is None else arguments.hops
     selection = Selection(arguments.around, hops, tuple(arguments.streams), arguments.time)
     with step("read graph"), reading(arguments.inputs[0], InputKind.GRAPH):
         graph = ExecutionGraph.read(arguments.inputs[0])
-    for remark in graph.remarks:
-        log.warning(f"{NAME}: note: {remark}")
+    for note in graph.notes:
+        log.warning(f"{NAME}: note: {note}")
     try:
         seen = view(graph, selection)
     except DataError as error:
@@ -95,31 +93,12 @@ def _run(arguments: argparse.Namespace) -> None:
             "--around NODE --hops N, --stream S or --time FROM:TO, or write .graphml"
         )
     with step("write"), open_output(arguments.output) as stream:
-        WRITERS[form](seen, arguments.around, stream)
+        if form == ".svg":
+            picture = draw_lanes(seen.graph, seen.origin_ns, arguments.around, seen.time_us)
+            stream.write(picture.encode("utf-8", "replace"))
+        elif form == ".dot":
+            write_dot(seen.graph, stream)
+        else:
+            write_graphml(seen.graph, stream)
     edges = len(seen.graph.data_deps.values)
     log.info(f"nodes {len(seen.graph):,} of {len(graph):,}, dependencies {edges:,}, to nodes outside {seen.cut:,}")
-
-
-def _picture(seen: "View", sought: int | None, stream: IO[bytes]) -> None:
-    from ..view import draw_lanes
-
-    stream.write(draw_lanes(seen.graph, seen.origin_ns, sought, seen.time_us).encode("utf-8", "replace"))
-
-
-def _dot(seen: "View", _: int | None, stream: IO[bytes]) -> None:
-    from ..view import write_dot
-
-    write_dot(seen.graph, stream)
-
-
-def _graphml(seen: "View", _: int | None, stream: IO[bytes]) -> None:
-    from ..view import write_graphml
-
-    write_graphml(seen.graph, stream)
-
-
-WRITERS: dict[str, Callable[["View", int | None, IO[bytes]], None]] = {
-    ".svg": _picture,
-    ".dot": _dot,
-    ".graphml": _graphml,
-}

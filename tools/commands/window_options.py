@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 RULE = """\
 what all that are given have in common. The whole trace is linked, then cut: a call
 belongs to the part that it starts in, an activity to its launch call, whenever it ran,
-an op to every part that it overlaps, cut to it. Waits and hand-overs across the borders
+an op to every part that it overlaps, cut to it. Waits and hand-offs across the borders
 are left out and counted; what they held back starts as measured"""
 
 

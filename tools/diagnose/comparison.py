@@ -44,8 +44,8 @@ def _fewer_kernels(processes: Sequence[Inspection]) -> Iterator[Finding]:
 
 
 def _other_steps(processes: Sequence[Inspection]) -> Iterator[Finding]:
-    counted = Counter(process.steps for process in processes)
-    usual_steps = counted.most_common(1)[0][0]
+    step_counts = Counter(process.steps for process in processes)
+    usual_steps = step_counts.most_common(1)[0][0]
     for process in processes:
         if process.steps != usual_steps:
             what = f"{process.steps} steps, other ranks have {usual_steps}"

@@ -9,12 +9,12 @@ import msgspec
 
 from ...schema.errors import DataError
 from ...schema.progress import Progress, unwatched
-from ..inputs import InputKind, Trace, TraceFiles, find_traces, hosts_of
+from ..inputs import InputKind, Trace, TraceFiles, find_traces, hosts_of, list_counts
 from ..workers import in_processes
 from .comparison import compare
 from .findings import WRONG, Finding, findings_of
 from .inspection import Inspection, ProcessFiles, inspect
-from .wording import joined
+from .wording import merge_findings
 
 WORTH_PROCESSES = 32 << 20
 """So many bytes make up for starting processes."""
@@ -44,11 +44,11 @@ def diagnose(paths: Sequence[Path], run: Runner | None = None, progress: Progres
         _leave_out_merged(files, paths)
     processes = _processes(files)
     if not processes and not files.failures:
-        raise DataError(f"{', '.join(map(str, paths))}: no traces there{_instead(files)}")
-    inspected = _inspected(processes, run or in_turn, progress)
+        raise DataError(f"{', '.join(map(str, paths))}: no traces there{list_counts(', but ', files.skipped)}")
+    inspected = _inspect_all(processes, run or in_turn, progress)
     failures = [Finding(WRONG, [], line, "") for line in files.failures]
     of_processes = [finding for process in inspected for finding in findings_of(process)]
-    return Diagnosis(inspected, joined([*failures, *of_processes, *compare(inspected)]), files.skipped)
+    return Diagnosis(inspected, merge_findings([*failures, *of_processes, *compare(inspected)]), files.skipped)
 
 
 def _leave_out_merged(files: TraceFiles, paths: Sequence[Path]) -> None:
@@ -94,15 +94,10 @@ def in_parallel_if_large(function: Callable[[ProcessFiles], Inspection], tasks: 
     yield from run(function, tasks)
 
 
-def _inspected(processes: list[ProcessFiles], run: Runner, progress: Progress) -> list[Inspection]:
+def _inspect_all(processes: list[ProcessFiles], run: Runner, progress: Progress) -> list[Inspection]:
     inspections: dict[ProcessFiles, Inspection] = {}
     outcomes = run(inspect, processes)
     for process, outcome in progress(outcomes, "looking into traces", len(processes), "process"):
         failed = Inspection(process.device, process.host, rank=process.rank, error=str(outcome))
         inspections[process] = outcome if isinstance(outcome, Inspection) else failed
     return [inspections[process] for process in processes]
-
-
-def _instead(files: TraceFiles) -> str:
-    listing = ", ".join(f"{count} {kind}" for kind, count in files.skipped.items())
-    return f", but {listing}" if listing else ""

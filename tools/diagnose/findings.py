@@ -31,8 +31,8 @@ def findings_of(process: Inspection) -> Iterator[Finding]:
         yield Finding(WRONG, [process.name], process.error, "record it again, or leave the file out")
         return
     advice = "what can be read is used: copy or record it again" if process.damaged else "nothing to do"
-    for remark in process.remarks:
-        yield Finding(WRONG if process.damaged else NOTE, [process.name], _without_folders(process, remark), advice)
+    for note in process.notes:
+        yield Finding(WRONG if process.damaged else NOTE, [process.name], _without_folders(process, note), advice)
     for contradiction in process.contradictions or ():
         what = _without_folders(process, f"{contradiction.path}: {contradiction.what}; {contradiction.meaning}")
         yield Finding(WRONG, [process.name], what, contradiction.advice)
@@ -169,12 +169,14 @@ def no_record_function_ids(process: Inspection) -> Finding | None:
     return Finding(NOTE, [process.name], what, f"{cause}; ops are matched by the order of their names")
 
 
-def several_places(process: Inspection) -> Finding | None:
+def several_alignments(process: Inspection) -> Finding | None:
     """Finds a host trace that is shorter than the device trace and could be several parts of it."""
-    if process.places < 2:
+    if process.alignment_count < 2:
         return None
-    what = "the host trace fits in several places of the device trace"
-    return Finding(NOTE, [process.name], what, "the first is taken; record both over the same steps", [process.places])
+    what = "the host trace fits the device trace at several positions"
+    return Finding(
+        NOTE, [process.name], what, "the first is taken; record both over the same steps", [process.alignment_count]
+    )
 
 
 def unknown_categories(process: Inspection) -> Finding | None:
@@ -198,7 +200,7 @@ RULES: tuple[Callable[[Inspection], Finding | None], ...] = (
     graphs_not_recorded,
     no_sync_records,
     no_record_function_ids,
-    several_places,
+    several_alignments,
     unknown_categories,
 )
 

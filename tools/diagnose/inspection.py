@@ -90,7 +90,7 @@ class Inspection(msgspec.Struct):
     matched: int = 0
     matched_by: str = ""
     agreement_pct: float = 0.0
-    places: int = 1
+    alignment_count: int = 1
     calls: int = 0
     activities: int = 0
     kernels: int = 0
@@ -106,7 +106,7 @@ class Inspection(msgspec.Struct):
     top_kernels: list[KernelTime] = []
     dropped: dict[str, int] = {}
     damaged: bool = False
-    remarks: list[str] = []
+    notes: list[str] = []
     contradictions: list[Contradiction] | msgspec.UnsetType = msgspec.UNSET
 
     @property
@@ -147,7 +147,7 @@ def _describe_host(inspection: Inspection, host: HostTrace) -> None:
 
 def _describe_reading(inspection: Inspection, trace: HostTrace | DeviceTrace) -> None:
     """What of the file was not read, or not as it stands."""
-    inspection.remarks += trace.remarks
+    inspection.notes += trace.notes
     for reason, count in trace.skipped.items():
         inspection.dropped[reason] = inspection.dropped.get(reason, 0) + count
     inspection.damaged |= any(
@@ -196,7 +196,11 @@ def _describe_launches(inspection: Inspection, call_row: Int64, calls: RecordedC
 def _describe_match(inspection: Inspection, device: DeviceTrace, match: Match) -> None:
     outside = ~are_step_marks(device.ops.name)
     outside[match.device_row] = False
-    inspection.matched, inspection.matched_by, inspection.places = len(match.host_row), match.by, match.places
+    inspection.matched, inspection.matched_by, inspection.alignment_count = (
+        len(match.host_row),
+        match.by,
+        match.alignment_count,
+    )
     inspection.agreement_pct = round(100 * match.agreement, 2)
     inspection.dropped["ops outside the host trace's window"] = int(outside.sum())
     inspection.dropped["host ops that the device trace does not hold"] = inspection.host_ops - inspection.matched

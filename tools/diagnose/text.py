@@ -11,7 +11,7 @@ from ..terminal import in_one_line
 from .comparison import most_kernels
 from .diagnosis import Diagnosis
 from .inspection import KERNELS_SHOWN, Inspection, KernelTime
-from .wording import amount, in_words, places
+from .wording import amount, in_words, process_names
 
 HEADINGS = (
     "rank", "world", "process", "MB", "steps", "host ops", "matched", "by", "kernels", "", "copies", "devices", "streams",
@@ -27,7 +27,7 @@ def report(diagnosis: Diagnosis, every_process: bool = False) -> str:
         return "\n".join(in_one_line(f"{finding.severity:<6} {in_words(finding)}") for finding in diagnosis.findings)
     lines = [*_table(processes), "", *_versions(processes)]
     groups = [(process.name, process.top_kernels) for process in processes] if every_process else []
-    for title, kernels in [*groups, ("all", _summed(processes))]:
+    for title, kernels in [*groups, ("all", _longest_of_all(processes))]:
         lines += ["", f"longest kernels, {title}", *map(_kernel, kernels)] if kernels else []
     lines += ["", "not in graphs, or without what they need", *_dropped(processes)]
     lines += [f"{count:>12} {kind}, skipped" for kind, count in diagnosis.skipped.items()]
@@ -75,12 +75,12 @@ def _versions(processes: Sequence[Inspection]) -> list[str]:
             where[version].append(process.name)
     everywhere = len(processes)
     return [
-        f"{name:<24} {value}" + ("" if len(names) == everywhere else f" ({places(names)})")
+        f"{name:<24} {value}" + ("" if len(names) == everywhere else f" ({process_names(names)})")
         for (name, value), names in where.items()
     ]
 
 
-def _summed(processes: Iterable[Inspection]) -> list[KernelTime]:
+def _longest_of_all(processes: Iterable[Inspection]) -> list[KernelTime]:
     """Returns the longest kernels of all processes, out of the longest of each."""
     count, total = Counter[str](), defaultdict[str, float](float)
     for process in processes:
@@ -102,7 +102,7 @@ def _dropped(processes: Iterable[Inspection]) -> list[str]:
         for reason, count in process.dropped.items():
             by_reason[reason].append((process.name, count))
     lines = [
-        f"{amount([count for _, count in occurrences]):>12} {reason} ({places([name for name, _ in occurrences])})"
+        f"{amount([count for _, count in occurrences]):>12} {reason} ({process_names([name for name, _ in occurrences])})"
         for reason, occurrences in by_reason.items()
     ]
     return lines or ["        none"]

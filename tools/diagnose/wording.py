@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from ..rank_rows import ranges
 from .findings import WRONG, Finding
 
-PLACES_SHOWN = 4
+NAMES_SHOWN = 4
 
 
-def joined(findings: Iterable[Finding]) -> list[Finding]:
+def merge_findings(findings: Iterable[Finding]) -> list[Finding]:
     """Equal findings of several processes as one; what is wrong comes first."""
     by_text: dict[tuple[str, str, str], Finding] = {}
     for finding in findings:
@@ -22,7 +22,7 @@ def joined(findings: Iterable[Finding]) -> list[Finding]:
 
 def in_words(finding: Finding) -> str:
     """Returns one line: where, how many, what, and what to do, where that is not part of it."""
-    location = f"{places(finding.where)}: " if finding.where else ""
+    location = f"{process_names(finding.where)}: " if finding.where else ""
     count = f" ({amount(finding.counts)})" if finding.counts else ""
     return f"{location}{finding.what}{count}" + (f"; {finding.advice}" if finding.advice else "")
 
@@ -38,15 +38,15 @@ def amount(counts: list[int]) -> str:
     return f"{counts[0]} each" if len(set(counts)) == 1 else f"{sum(counts)} in all"
 
 
-def places(where: list[str]) -> str:
+def process_names(where: list[str]) -> str:
     """Returns the processes of a finding, ranks in short.
 
-    >>> places(["rank 0", "rank 1", "rank 2", "other.json"])
+    >>> process_names(["rank 0", "rank 1", "rank 2", "other.json"])
     'ranks 0-2, other.json'
     """
     numbers = [re.fullmatch(r"rank (\d+)", name) for name in where]
     listed = sorted({int(match.group(1)) for match in numbers if match})
     ranks = [] if not listed else [f"rank {listed[0]}" if len(listed) == 1 else f"ranks {ranges(listed)}"]
     unnumbered = [name for name, match in zip(where, numbers, strict=True) if not match]
-    more = [f"{len(unnumbered) - PLACES_SHOWN} more"] if len(unnumbered) > PLACES_SHOWN else []
-    return ", ".join(ranks + unnumbered[:PLACES_SHOWN] + more)
+    more = [f"{len(unnumbered) - NAMES_SHOWN} more"] if len(unnumbered) > NAMES_SHOWN else []
+    return ", ".join(ranks + unnumbered[:NAMES_SHOWN] + more)

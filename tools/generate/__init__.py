@@ -19,10 +19,9 @@ from .simulation import (
     simulate as simulate,
 )
 from .writing import (
-    RankFiles as RankFiles,
     Rows as Rows,
     correlation as correlation,
     identify as identify,
-    shown as shown,
+    is_recorded as is_recorded,
     write_traces as write_traces,
 )

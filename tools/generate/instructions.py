@@ -1,4 +1,4 @@
-"""Instructions of a simulated host thread: open and close ops, work, call the CUDA runtime, hand over to threads.
+"""Instructions of a simulated host thread: open and close ops, work, call the CUDA runtime, hand off to threads.
 
 Times are integer ns at factor 1. Ops, activities and tensors are shared between the steps of a job, so a step costs
 only its instructions.
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 COMPUTATION, COMMUNICATION, MEMORY, HOST = "computation", "communication", "memory", "host"
+ITEM_BYTES = {"float": 4, "long int": 8}
 
 
 class Tensor(NamedTuple):
@@ -49,7 +50,7 @@ class Group(NamedTuple):
 class Collective:
     """The arguments of one collective or send/recv, as `record_param_comms` records them.
 
-    `rank` is the caller's place in the group, or the peer's for send and recv.
+    `rank` is the caller's rank in the group, or the peer's for send and recv.
     """
 
     name: str

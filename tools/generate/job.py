@@ -28,14 +28,14 @@ class Job:
         steps = self.program(rank)
         waiting: list[deque[Sequence[Instruction]]] = [deque() for _ in self.threads]
 
-        def of_thread(own: deque[Sequence[Instruction]]) -> Iterator[Instruction]:
+        def of_thread(pending: deque[Sequence[Instruction]]) -> Iterator[Instruction]:
             while True:
-                if not own:
+                if not pending:
                     step = next(steps, None)
                     if step is None:
                         return
                     for parts, part in zip(waiting, step, strict=True):
                         parts.append(part)
-                yield from own.popleft()
+                yield from pending.popleft()
 
-        return [of_thread(own) for own in waiting]
+        return [of_thread(pending) for pending in waiting]

@@ -10,7 +10,7 @@ from .pairs import (
     hosts_of as hosts_of,
 )
 from .ranks import (
-    RankTrace as RankTrace,
+    RankFile as RankFile,
     assign_ranks as assign_ranks,
     by_rank as by_rank,
     communicating as communicating,
@@ -22,6 +22,7 @@ from .trace_files import (
     Trace as Trace,
     TraceFiles as TraceFiles,
     find_traces as find_traces,
+    list_counts as list_counts,
     rank_in_name as rank_in_name,
 )
 from .wrong_kind import (

@@ -16,7 +16,7 @@ class InputKind(Enum):
     GROUPS = "communicator-group files"
     REPORT = "reports of execgraph"
     TIMELINE = "timelines of replays"
-    COUNTED = "databases of several ranks"
+    MERGED_DATABASE = "databases of several ranks"
     GOAL = "GOAL files"
     PAGE = "HTML pages"
     OTHER_EVENTS = "Chrome traces that no profiler wrote"
@@ -51,7 +51,7 @@ USES = {
     ),
     InputKind.REPORT: Use("a report that execgraph wrote"),
     InputKind.TIMELINE: Use("a timeline that trace-replay wrote"),
-    InputKind.COUNTED: Use("a database that trace-merge wrote"),
+    InputKind.MERGED_DATABASE: Use("a database that trace-merge wrote"),
     InputKind.GOAL: Use("a GOAL file"),
     InputKind.PAGE: Use("an HTML page"),
     InputKind.OTHER_EVENTS: Use("a Chrome trace that no profiler wrote"),

@@ -9,7 +9,7 @@ from ...schema.io import STANDARD_STREAM
 from .kinds import InputKind
 from .pairs import find_pairs
 from .recognise import recognise
-from .trace_files import listing
+from .trace_files import list_names
 from .wrong_kind import wrong_kind
 
 
@@ -49,7 +49,7 @@ def _in_folder(folder: Path, rank: int | None) -> OnePair:
         raise DataError(f"{folder}: {'; '.join(pairs.failures)}")
     chosen = pairs.ranks if len(pairs.ranks) == 1 else [pair for pair in pairs.ranks if pair.rank == rank]
     if len(chosen) != 1:
-        there = listing([str(pair.rank) for pair in pairs.ranks])
+        there = list_names([str(pair.rank) for pair in pairs.ranks])
         missing = "" if rank is None else f", not of rank {rank}"
         raise RequestError(
             f"{folder}: holds the traces of ranks {there}{missing}: choose one with --rank N, or build all with trace-build"

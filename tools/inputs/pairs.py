@@ -15,7 +15,7 @@ from ...schema.errors import DataError
 from ...schema.progress import Progress, unwatched
 from .kinds import InputKind
 from .ranks import assign_ranks, communicating
-from .trace_files import Trace, find_traces, listing
+from .trace_files import Trace, find_traces, list_counts, names_of
 from .wrong_kind import file_for_folder
 
 
@@ -51,26 +51,25 @@ def find_pairs(
     is_output: Callable[[Path], bool],
     progress: Progress = unwatched,
     *,
-    among: Sequence[Path] = (),
+    paths: Sequence[Path] = (),
     allow_mismatch: bool = False,
     otherwise: str = "",
 ) -> Pairs:
-    """Pairs the traces below `folder`, or `among` files there; skips hidden files and the build's own outputs.
+    """Pairs the traces below `folder`, or `paths` files there; skips hidden files and the build's own outputs.
 
-    Raises DataError when there is no such folder, it holds no device trace, or, as `assign_ranks` has it, the ranks of
-    none can be told. Reads a few hundred KB of each file.
+    Raises DataError when there is no such folder, it holds no device trace, or, as `assign_ranks` has it, the rank of
+    none is known. Reads a few hundred KB of each file.
     """
     if not folder.is_dir():
         raise DataError(file_for_folder(folder, InputKind.DEVICE))
-    files = find_traces(among or [folder], is_output, progress)
+    files = find_traces(paths or [folder], is_output, progress)
     devices, hosts, merged = (_below(folder, traces) for traces in (files.devices, files.hosts, files.merged))
     skipped = files.skipped | ({InputKind.MERGED.value: len(merged)} if merged else {})
     pairs = Pairs(skipped=dict(sorted(skipped.items())))
     pairs.failures = [failure.replace(f"{folder}{os.sep}", "") for failure in files.failures]
     if not devices and not pairs.failures:
-        raise NoDeviceTraceError(
-            f"{folder}: holds no device trace{_what_else(hosts, pairs)}; put a Kineto trace of each rank there"
-        )
+        others = list_counts(" but ", {InputKind.HOST.value: len(hosts), **pairs.skipped})
+        raise NoDeviceTraceError(f"{folder}: holds no device trace{others}; put a Kineto trace of each rank there")
     host_of = hosts_of(devices, hosts)
     counterparts = Others.of(hosts)
     try:
@@ -105,15 +104,15 @@ def hosts_of(devices: list[Trace], hosts: list[Trace]) -> dict[str, str]:
     host_of: dict[str, str] = {}
     for key in KEYS:
         used = set(host_of.values())
-        free = _alone_with(key, [host for host in hosts if host.name not in used])
-        for value, device in _alone_with(key, [device for device in devices if device.name not in host_of]).items():
+        free = _only_traces(key, [host for host in hosts if host.name not in used])
+        for value, device in _only_traces(key, [device for device in devices if device.name not in host_of]).items():
             host = free.get(value)
             if host and (device.pid == host.pid or None in (device.pid, host.pid)):
                 host_of[device.name] = host.name
     return host_of
 
 
-def _alone_with(key: Key, traces: list[Trace]) -> dict[tuple[Hashable, ...], Trace]:
+def _only_traces(key: Key, traces: list[Trace]) -> dict[tuple[Hashable, ...], Trace]:
     return {
         value: traces_of[0]
         for value, traces_of in _grouped(key, traces).items()
@@ -136,22 +135,13 @@ def _by_rank(trace: Trace) -> tuple[Hashable, ...]:
     return (trace.rank,)
 
 
-def _by_process_and_rank(trace: Trace) -> tuple[Hashable, ...]:
-    return trace.pid, trace.rank
-
-
-def _by_process_and_folder(trace: Trace) -> tuple[Hashable, ...]:
-    return trace.pid, PurePosixPath(trace.name).parent
-
-
-KEYS = (_by_process_and_rank, _by_process_and_folder, _by_process, _by_rank)
+KEYS: tuple[Key, ...] = (
+    lambda trace: (trace.pid, trace.rank),
+    lambda trace: (trace.pid, PurePosixPath(trace.name).parent),
+    _by_process,
+    _by_rank,
+)
 """What the two traces of one process share, strongest first; a key that holds None is none."""
-
-
-def _what_else(hosts: list[Trace], pairs: Pairs) -> str:
-    counts = {InputKind.HOST.value: len(hosts), **pairs.skipped}
-    listing = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
-    return f" but {listing}" if listing else ""
 
 
 class Others(NamedTuple):
@@ -171,11 +161,7 @@ class Others(NamedTuple):
         same_rank = self.by_rank.get((trace.rank,), []) if trace.rank is not None else []
         process = f"process {'unknown' if trace.pid is None else trace.pid}"
         if same_process:
-            return f"{process}; of the same: {_names(same_process)}"
+            return f"{process}; of the same: {names_of(same_process)}"
         if same_rank:
-            return f"{process}; of that rank, but of another process: {_names(same_rank)}"
+            return f"{process}; of that rank, but of another process: {names_of(same_rank)}"
         return process
-
-
-def _names(traces: list[Trace]) -> str:
-    return listing([trace.name for trace in traces])

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from ...schema.errors import DataError
 from ...schema.io import open_input
 from ..rank_rows import ranges
-from .trace_files import Trace, listing
+from .trace_files import Trace, list_names, names_of
 
 PIECE, LONGEST_SIGN = 1 << 20, 64
 COMMUNICATION = re.compile(
@@ -23,10 +23,10 @@ COMMUNICATION = re.compile(
 )
 """What a process records that communicates with others."""
 
-Communicates = Callable[[Trace], bool]
+CommunicationTest = Callable[[Trace], bool]
 
 
-class RankTrace(NamedTuple):
+class RankFile(NamedTuple):
     """The device trace of a rank."""
 
     rank: int
@@ -42,7 +42,7 @@ class AssignedRanks(NamedTuple):
 
 
 def assign_ranks(
-    devices: Sequence[Trace], communicates: Communicates, allow_mismatch: bool = False, otherwise: str = ""
+    devices: Sequence[Trace], communicates: CommunicationTest, allow_mismatch: bool = False, otherwise: str = ""
 ) -> AssignedRanks:
     """Returns the ranks of device traces; a lone one without is rank 0.
 
@@ -67,15 +67,15 @@ def assign_ranks(
     return AssignedRanks(single, [*_without_rank(rankless, devices), *_of_one_rank(several)], notes)
 
 
-def by_rank(devices: Sequence[Trace], host_of: Mapping[str, str]) -> tuple[list[RankTrace], list[str]]:
+def by_rank(devices: Sequence[Trace], host_of: Mapping[str, str]) -> tuple[list[RankFile], list[str]]:
     """Returns device traces by rank, and a line for each that was numbered. Raises DataError if one cannot be used."""
     traces, failures, notes = assign_ranks(devices, communicating(host_of))
     if failures:
         raise DataError("; ".join(failures))
-    return [RankTrace(trace.rank or 0, Path(trace.name)) for trace in traces], notes
+    return [RankFile(trace.rank or 0, Path(trace.name)) for trace in traces], notes
 
 
-def communicating(host_of: Mapping[str, str], folder: Path = Path()) -> Communicates:
+def communicating(host_of: Mapping[str, str], folder: Path = Path()) -> CommunicationTest:
     """Returns a function that says whether a device trace below `folder`, or its host trace, records communication."""
 
     def look(trace: Trace) -> bool:
@@ -105,7 +105,9 @@ def _numbered(devices: Sequence[Trace]) -> list[Trace]:
     return [trace._replace(rank=rank) for rank, trace in enumerate(ordered)]
 
 
-def _check_one_job(devices: Sequence[Trace], communicates: Communicates, allow_mismatch: bool, otherwise: str) -> None:
+def _check_one_job(
+    devices: Sequence[Trace], communicates: CommunicationTest, allow_mismatch: bool, otherwise: str
+) -> None:
     """Raises DataError if traces without a rank are windows of one process, or may be of several jobs."""
     of_process: dict[int | None, list[Trace]] = defaultdict(list)
     for trace in devices:
@@ -113,12 +115,12 @@ def _check_one_job(devices: Sequence[Trace], communicates: Communicates, allow_m
     unknown = of_process.pop(None, [])
     if unknown:
         raise DataError(
-            f"{_names(unknown)}: tell neither rank nor process; name them …rank<N>.json, or give one of them"
+            f"{names_of(unknown)}: tell neither rank nor process; name them …rank<N>.json, or give one of them"
         )
     windows = next((traces for traces in of_process.values() if len(traces) > 1), [])
     if windows:
         raise DataError(
-            f"{_names(windows)}: record no rank and are of one process, {windows[0].pid}: windows or copies of one recording, "
+            f"{names_of(windows)}: record no rank and are of one process, {windows[0].pid}: windows or copies of one recording, "
             f"not ranks; {_one_of(windows, 'window')}"
         )
     if not (allow_mismatch or all(map(communicates, devices))):
@@ -140,15 +142,15 @@ def _without_rank(rankless: Sequence[Trace], devices: Sequence[Trace]) -> Iterat
 
 def _of_one_rank(several: Mapping[int, Sequence[Trace]]) -> Iterator[str]:
     """Yields a line for all ranks with as many traces of one kind: of one process, of several, or of unknown ones."""
-    alike: dict[tuple[int, str], list[int]] = defaultdict(list)
+    ranks_by_case: dict[tuple[int, str], list[int]] = defaultdict(list)
     for rank, same_rank in several.items():
         processes = {trace.pid for trace in same_rank}
         kind = "" if None in processes else "window" if len(processes) == 1 else "run"
-        alike[len(same_rank), kind].append(rank)
-    for (count, kind), ranks in alike.items():
+        ranks_by_case[len(same_rank), kind].append(rank)
+    for (count, kind), ranks in ranks_by_case.items():
         same_rank = several[ranks[0]]
         plural, each, more = ("s", " each", ", …") if len(ranks) > 1 else ("", "", "")
-        names = f"({_names(same_rank) if kind == 'window' else _with_processes(same_rank)}{more})"
+        names = f"({names_of(same_rank) if kind == 'window' else _with_processes(same_rank)}{more})"
         traces = f"rank{plural} {ranges(ranks)}: {count} device traces"
         yield {
             "window": f"{traces} of one process{each} {names}: windows or copies of one recording; {_one_of(same_rank, kind)}",
@@ -165,9 +167,5 @@ def _one_of(traces: Sequence[Trace], what: str) -> str:
     return f"give those of one {what} alone, in a folder of their own or to trace-link"
 
 
-def _names(traces: Sequence[Trace]) -> str:
-    return listing([trace.name for trace in traces])
-
-
 def _with_processes(traces: Sequence[Trace]) -> str:
-    return listing([trace.name if trace.pid is None else f"{trace.name} of process {trace.pid}" for trace in traces])
+    return list_names([trace.name if trace.pid is None else f"{trace.name} of process {trace.pid}" for trace in traces])

@@ -50,7 +50,7 @@ LATER_STAGES = (
 OTHER_JSON = (
     (InputKind.GRAPH_JSON, re.compile(r'\{\s*"metadata"\s*:\s*\{\s*("version"|\})')),
     (InputKind.GROUPS, re.compile(r'\{\s*"\d+"\s*:\s*\[\s*\d')),
-    (InputKind.REPORT, re.compile(r'\{\s*("tool"\s*:\s*"execgraph|"ranks"\s*:\s*\d+,\s*"ranks_then")')),
+    (InputKind.REPORT, re.compile(r'\{\s*("tool"\s*:\s*"execgraph|"ranks"\s*:\s*\d+,\s*"scaled_ranks")')),
 )
 OTHER_TEXT = (
     (InputKind.PAGE, re.compile(r"<(!doctype )?html", re.IGNORECASE)),
@@ -136,7 +136,7 @@ def _of_database(path: Path) -> Recognised:
     """Returns the process is the one that the file tells, else that of its name."""
     with opened(str(path)) as database:
         if is_merged(database) or not is_rocpd(database):
-            return Recognised(InputKind.COUNTED if is_merged(database) else InputKind.OTHER_DATABASE)
+            return Recognised(InputKind.MERGED_DATABASE if is_merged(database) else InputKind.OTHER_DATABASE)
         dialect(database)
         traced = processes(database)
     if len(traced) > 1:

@@ -5,7 +5,7 @@ A trace's rank is the recorded one, else that of its name.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
@@ -60,7 +60,7 @@ def find_traces(
         InputKind.DEVICE: traces.devices,
         InputKind.HOST: traces.hosts,
         InputKind.MERGED: traces.merged,
-        InputKind.COUNTED: traces.merged,
+        InputKind.MERGED_DATABASE: traces.merged,
     }
     files = [(path, name) for path, name in _files(paths) if not leave_out(path)]
     named = {path for path in paths if not path.is_dir()}
@@ -99,10 +99,21 @@ def rank_in_name(name: str, process: int | None = None) -> int | None:
     return next((rank for pattern, rank in ranks if pattern is not BARE_NUMBER or rank != process), None)
 
 
-def listing(names: Sequence[str]) -> str:
+def list_names(names: Sequence[str]) -> str:
     """Returns the first few names, and how many more there are."""
     more = len(names) - NAMES_SHOWN
     return ", ".join(names[:NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def names_of(traces: Sequence[Trace]) -> str:
+    """Returns the names of the first few traces, and how many more there are."""
+    return list_names([trace.name for trace in traces])
+
+
+def list_counts(lead: str, counts: Mapping[str, int]) -> str:
+    """Returns `lead` and how many files of each kind there are; "" without any."""
+    listing = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
+    return lead + listing if listing else ""
 
 
 def _files(paths: Iterable[Path]) -> Iterator[tuple[Path, str]]:

@@ -11,7 +11,9 @@ from .recognise import kind_at_start, recognise
 
 READS_AS_WELL = {InputKind.HOST: (InputKind.LINKED, InputKind.GRAPH_JSON)}
 """Kinds of files that are read like the wanted one, as these have its nodes, and make no sense there."""
-SAYS_MORE = {InputKind.DEVICE: (InputKind.MERGED, InputKind.COUNTED, InputKind.OTHER_DATABASE, InputKind.OTHER_EVENTS)}
+SAYS_MORE = {
+    InputKind.DEVICE: (InputKind.MERGED, InputKind.MERGED_DATABASE, InputKind.OTHER_DATABASE, InputKind.OTHER_EVENTS)
+}
 """Kinds of files of which the reader of the wanted one says more than what they are."""
 TAKES_FOLDER = {InputKind.DEVICE: "trace-build", InputKind.HOST: "trace-build", InputKind.GRAPH: "trace-replay"}
 FOLDERS = {InputKind.DEVICE: "a folder of traces", InputKind.GRAPH: "a folder of graphs"}

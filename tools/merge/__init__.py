@@ -2,5 +2,5 @@
 
 from . import counting as counting
 from .counting import merge_for_counting as merge_for_counting
-from .report import MergeReport as MergeReport, RankReport as RankReport
+from .report import MergeReport as MergeReport
 from .viewing import merge_for_viewing as merge_for_viewing

@@ -45,7 +45,7 @@ def collective_ends(trace: DeviceTrace) -> Ends:
     return Ends(calls, rows.end[kernels[calls.row]] + trace.base_time_ns, len(unlisted))
 
 
-def comparable(ranks: Mapping[int, Ends]) -> dict[int, Shared]:
+def shared_ends(ranks: Mapping[int, Ends]) -> dict[int, Shared]:
     """Returns the ends that ranks may share; without recorded numbers only ranks with equally many share any."""
     matches = match([issued.calls for issued in ranks.values()])
     shared_by_rank: dict[int, Shared] = {}

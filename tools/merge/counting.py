@@ -28,12 +28,12 @@ import numpy as np
 
 from ...linker.matching import enclosing_ops, launching_calls
 from ...linker.readers import read_device_trace
-from ...schema.columns import Bool, Categorical, Int64, nest
+from ...schema.columns import Bool, Categorical, Int64, ThreadIntervals, nest
 from ...schema.errors import DataError
 from ...schema.linked import previous_on_stream
 from ...schema.progress import Progress, unwatched
 from ...schema.traces import are_step_marks
-from ..inputs import RankTrace
+from ..inputs import RankFile
 from .report import MergeReport, RankReport
 from .survey import Survey, survey
 
@@ -68,7 +68,7 @@ CREATE INDEX activities_of_device ON activities (rank, device, stream, start_ns)
 """
 
 
-def merge_for_counting(ranks: Sequence[RankTrace], output: str, progress: Progress = unwatched) -> MergeReport:
+def merge_for_counting(ranks: Sequence[RankFile], output: str, progress: Progress = unwatched) -> MergeReport:
     """Writes the database, whole or not at all, with one rank in memory. Raises DataError if a trace cannot be read."""
     job = survey(ranks, progress)
     report = MergeReport(output, notes=[*job.notes])
@@ -77,7 +77,7 @@ def merge_for_counting(ranks: Sequence[RankTrace], output: str, progress: Progre
         for trace in progress(ranks, "merging ranks", len(ranks), "rank"):
             rank = _Rank(connection, trace, job)
             report.ranks.append(rank.write())
-            report.notes += rank.trace.remarks
+            report.notes += rank.trace.notes
             connection.commit()
         connection.executescript(INDEXES)
     return report
@@ -104,7 +104,7 @@ def _written_beside(output: str) -> Iterator[sqlite3.Connection]:
 class _Rank:
     """Writes one rank's tables."""
 
-    def __init__(self, connection: sqlite3.Connection, of: RankTrace, job: Survey) -> None:
+    def __init__(self, connection: sqlite3.Connection, of: RankFile, job: Survey) -> None:
         self.connection, self.rank, self.file = connection, of.rank, str(of.path)
         self.clock, self.hosts = job.clocks[of.rank], job.hosts[of.rank]
         self.trace = read_device_trace(str(of.path))
@@ -114,7 +114,7 @@ class _Rank:
         trace = self.trace
         self._write_identity()
         self._write_rows()
-        nesting = nest(trace.ops.thread, trace.ops.start, trace.ops.end, trace.ops.event_index)
+        nesting = nest(ThreadIntervals(trace.ops.thread, trace.ops.start, trace.ops.end), trace.ops.event_index)
         op_of_call = enclosing_ops(trace.calls, trace.ops, nesting, are_step_marks(trace.ops.name))
         self._edges("nested", "ops", "ops", nesting.parent)
         self._edges("calls", "ops", "calls", op_of_call)
@@ -135,13 +135,13 @@ class _Rank:
 
     def _write_rows(self) -> None:
         ops, calls, activities, shift = self.trace.ops, self.trace.calls, self.trace.activities, self.clock.shift_ns
-        name = self._texts(ops.name)
+        name = self._text_ids(ops.name)
         times = ops.start + shift, ops.end + shift
         self._insert("ops", ops.process, ops.thread, name, *times, ops.annotation, ops.rf_id)
-        name = self._texts(calls.name)
+        name = self._text_ids(calls.name)
         times = calls.start + shift, calls.end + shift
         self._insert("calls", calls.process, calls.thread, name, *times, calls.correlation)
-        named = self._texts(activities.name), self._texts(activities.category)
+        named = self._text_ids(activities.name), self._text_ids(activities.category)
         times = activities.start + shift, activities.end + shift
         self._insert("activities", activities.device, activities.stream, *named, *times, activities.correlation)
 
@@ -160,7 +160,7 @@ class _Rank:
             part = [column[begin : begin + ROWS_AT_A_TIME].tolist() for column in (*lead, *columns)]
             self.connection.executemany(f"INSERT INTO {table} VALUES ({placeholders})", zip(*part, strict=True))
 
-    def _texts(self, column: Categorical) -> Int64:
+    def _text_ids(self, column: Categorical) -> Int64:
         """Returns the ids of the texts, which are added where they are new."""
         self.connection.executemany("INSERT OR IGNORE INTO text (text) VALUES (?)", ((text,) for text in column.table))
         query = "SELECT id FROM text WHERE text = ?"

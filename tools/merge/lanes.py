@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from ...schema.columns import ABSENT, Int64, nest
+from ...schema.columns import ABSENT, Int64, ThreadIntervals, nest
 from ...schema.traces import InexactTime, exact_times, identity, json_value, nanoseconds
 
 FIRST_LANE = 1 << 30
@@ -88,20 +88,20 @@ class Lanes:
     def _assign(self, number: Int64, thread: Int64, start: Int64, end: Int64) -> None:
         depth, left = np.zeros_like(number), np.arange(len(number))
         for beside in range(1, MOST_BESIDE + 1):
-            left = left[nest(thread[left], start[left], end[left]).end < end[left]]
+            left = left[nest(ThreadIntervals(thread[left], start[left], end[left])).end < end[left]]
             if not len(left):
                 break
             depth[left] = beside
         threads = list(self._threads)
         for row in np.flatnonzero(depth).tolist():
             lane = Lane(threads[thread[row]], int(depth[row]))
-            shown = self.numbers.setdefault(lane, self.end)
-            self.of_row[int(number[row])] = shown
-            self._starts.setdefault(lane.thread, {})[int(start[row])] = shown
+            lane_number = self.numbers.setdefault(lane, self.end)
+            self.of_row[int(number[row])] = lane_number
+            self._starts.setdefault(lane.thread, {})[int(start[row])] = lane_number
 
 
-def _times(texts: list[bytes]) -> Int64:
+def _times(numbers: list[bytes]) -> Int64:
     try:
-        return nanoseconds(np.array(texts).astype(np.float64).tolist())
+        return nanoseconds(np.array(numbers).astype(np.float64).tolist())
     except (ValueError, InexactTime):
-        return exact_times(texts).ns
+        return exact_times(numbers).ns

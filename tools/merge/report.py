@@ -14,7 +14,7 @@ class RankReport(msgspec.Struct):
 
 
 class MergeReport(msgspec.Struct):
-    """Ranks in order, files that were left out by kind, and remarks."""
+    """Ranks in order, files that were left out by kind, and notes."""
 
     output: str
     ranks: list[RankReport] = []

@@ -49,7 +49,7 @@ class RankRows:
         self._named_threads: dict[Thread, list[Row]] = defaultdict(list)
         self._activity_categories: dict[bytes, bool] = {}
 
-    def rewritten(self, rows: list[Row]) -> bytes:
+    def rewrite(self, rows: list[Row]) -> bytes:
         """Returns the rows as JSON, separated by commas."""
         kept = [new for number, row in enumerate(rows, self.rows) if (new := self._rewrite(row, number)) is not None]
         self.rows += len(rows)
@@ -109,7 +109,7 @@ class RankRows:
         args = bytes(row.get("args", NULL))
         if is_activity and (args.startswith(b"{") or args == b"null"):
             arguments = ROW.decode(args) if args != b"null" else {}
-            _tell_place(arguments, recorded, thread if lane is not None else None)
+            _add_device_and_stream(arguments, recorded, thread if lane is not None else None)
             row["args"] = self._arguments(arguments)
         elif args.startswith(b"{") and b"corr" in args:
             row["args"] = self._arguments(ROW.decode(args))
@@ -170,8 +170,8 @@ class RankRows:
         return self._activity_categories[category] and bytes(row.get("name", EMPTY)) not in DEVICE_WAITS
 
 
-def _tell_place(args: Row, process: bytes, thread: msgspec.Raw | None) -> None:
-    """Adds what only the row's process and thread told: the device, and of a row that leaves its thread the stream."""
+def _add_device_and_stream(args: Row, process: bytes, thread: msgspec.Raw | None) -> None:
+    """Adds what only the row's process and thread said: the device, and of a row that leaves its thread the stream."""
     if not _tells_number(args.get("device", NULL)) and identity(json_value(process)) >= 0:
         args["device"] = msgspec.Raw(process)
     if thread is not None and not _tells_number(args.get("stream", NULL)):

@@ -28,11 +28,16 @@ def _rows(trace: DeviceTrace) -> Iterator[dict[str, object]]:
     launches = set(activities.correlation[activities.correlation > 0].tolist())
     for row in range(len(ops.start)):
         lane = {"pid": int(ops.process[row]), "tid": int(ops.thread[row])}
-        yield _complete("user_annotation", ops.name[row], lane, int(ops.start[row]), int(ops.end[row]), {})
+        yield _complete("user_annotation", ops.name[row], lane, int(ops.start[row]), int(ops.end[row]), args={})
     for row, number in enumerate(calls.correlation.tolist()):
         lane = {"pid": int(calls.process[row]), "tid": int(calls.thread[row])}
         yield _complete(
-            "hip_runtime", calls.name[row], lane, int(calls.start[row]), int(calls.end[row]), {"correlation": number}
+            "hip_runtime",
+            calls.name[row],
+            lane,
+            int(calls.start[row]),
+            int(calls.end[row]),
+            args={"correlation": number},
         )
         if number in launches:
             yield _flow("s", number, lane, int(calls.start[row]))
@@ -42,7 +47,7 @@ def _rows(trace: DeviceTrace) -> Iterator[dict[str, object]]:
         lane = {"pid": device, "tid": lanes[device, stream]}
         args = {"device": device, "stream": stream, "correlation": number}
         start, end = int(activities.start[row]), int(activities.end[row])
-        yield _complete(activities.category[row], activities.name[row], lane, start, end, args)
+        yield _complete(activities.category[row], activities.name[row], lane, start, end, args=args)
         if number:
             yield _flow("f", number, lane, start)
 
@@ -51,12 +56,12 @@ def _lanes(trace: DeviceTrace) -> dict[tuple[int, int], int]:
     """Returns the thread id that shows a stream: its number, or if viewers cannot show that, its device index."""
     streams = streams_of(trace.activities)
     keys = list(zip(streams.device.tolist(), streams.stream.tolist(), strict=True))
-    shown = all(0 <= stream < FIRST_LANE for _, stream in keys)
-    return {(device, stream): stream if shown else lane for lane, (device, stream) in enumerate(keys, 1)}
+    fits_viewers = all(0 <= stream < FIRST_LANE for _, stream in keys)
+    return {(device, stream): stream if fits_viewers else lane for lane, (device, stream) in enumerate(keys, 1)}
 
 
 def _complete(
-    category: str, name: str, lane: dict[str, int], start: int, end: int, args: dict[str, int]
+    category: str, name: str, lane: dict[str, int], start: int, end: int, *, args: dict[str, int]
 ) -> dict[str, object]:
     times = {"ts": _stamp(start), "dur": _stamp(end - start)}
     return {"ph": "X", "cat": category, "name": name, **lane, **times, "args": args}

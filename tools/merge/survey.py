@@ -10,13 +10,13 @@ from ...linker.readers import DeviceTrace, read_device_trace
 from ...schema.errors import DataError
 from ...schema.progress import Progress
 from ...schema.traces import FOREVER
-from ..inputs import RankTrace
-from .clocks import Ends, clock_corrections, collective_ends, comparable
+from ..inputs import RankFile
+from .clocks import Ends, clock_corrections, collective_ends, shared_ends
 
 NS_PER_YEAR = 31_556_952 * 10**9
 
 
-class Clock(NamedTuple):
+class RankClock(NamedTuple):
     """The epoch of a rank's times (ns), and what to add to them on the common clock: whole µs, at least 0."""
 
     base_time_ns: int
@@ -28,12 +28,12 @@ class Survey(NamedTuple):
     """The epoch of the common clock, each rank's clock and host processes, and notes on them."""
 
     base_time_ns: int
-    clocks: dict[int, Clock]
+    clocks: dict[int, RankClock]
     hosts: dict[int, frozenset[int]]
     notes: list[str]
 
 
-def survey(ranks: Sequence[RankTrace], progress: Progress) -> Survey:
+def survey(ranks: Sequence[RankFile], progress: Progress) -> Survey:
     """Reads each trace once and keeps a few numbers of each collective.
 
     Raises DataError for a trace that cannot be read, or whose clock is too far from the others' for 64 bits.
@@ -47,18 +47,17 @@ def survey(ranks: Sequence[RankTrace], progress: Progress) -> Survey:
         bases[rank], hosts[rank], ends[rank] = trace.base_time_ns, _hosts(trace), collective_ends(trace)
         if unlisted := ends[rank].unlisted:
             notes.append(f"{path}: {unlisted} {MANY_MEMBERS}")
-    first, corrections = min(bases.values()), clock_corrections(comparable(ends))
-    clocks = {rank: _clock(base, first, corrections[rank]) for rank, base in bases.items()}
+    first, corrections = min(bases.values()), clock_corrections(shared_ends(ends))
+    clocks = {
+        rank: RankClock(base, round((base - first + corrections[rank]) / 1000) * 1000, corrections[rank])
+        for rank, base in bases.items()
+    }
     for rank, path in ranks:
         if abs(shift := clocks[rank].shift_ns) >= FOREVER:
             raise DataError(
                 f"{path}: its clock is {abs(shift) / NS_PER_YEAR:.0f} years from that of other ranks; leave it out"
             )
     return Survey(first, clocks, hosts, notes)
-
-
-def _clock(base: int, first: int, correction: int) -> Clock:
-    return Clock(base, round((base - first + correction) / 1000) * 1000, correction)
 
 
 def _hosts(trace: DeviceTrace) -> frozenset[int]:

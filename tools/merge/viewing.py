@@ -14,7 +14,7 @@ from ...schema.io import open_input, open_output
 from ...schema.progress import Progress, unwatched
 from ...schema.recovery import ArrayReader, Damage
 from ...schema.traces import DeviceFile, MergedRank
-from ..inputs import RankTrace
+from ..inputs import RankFile
 from .lanes import FIRST_LANE, Lanes, PlacedRow
 from .report import MergeReport, RankReport
 from .rewrite import RankRows, Row
@@ -27,7 +27,7 @@ NOTHING_BEFORE = 0, 0, FIRST_LANE
 T = TypeVar("T")
 
 
-def merge_for_viewing(ranks: Sequence[RankTrace], output: str, progress: Progress = unwatched) -> MergeReport:
+def merge_for_viewing(ranks: Sequence[RankFile], output: str, progress: Progress = unwatched) -> MergeReport:
     """Writes the merged trace (.gz compresses), or nothing. Raises DataError if a trace cannot be read."""
     job = survey(ranks, progress)
     report, records = MergeReport(output, notes=[*job.notes]), []
@@ -40,12 +40,12 @@ def merge_for_viewing(ranks: Sequence[RankTrace], output: str, progress: Progres
             records.append(rows.record)
             correction = job.clocks[trace.rank].correction_ns
             report.ranks.append(RankReport(trace.rank, str(trace.path), rows.rows, rows.activities, correction))
-            report.notes += damage.remarks
+            report.notes += damage.notes
         out.write(b'],"mergedRanks":' + msgspec.json.encode(records) + b"}\n")
     return report
 
 
-def _write_rank(trace: RankTrace, job: Survey, before: RankRows | None, out: IO[bytes]) -> tuple[RankRows, Damage]:
+def _write_rank(trace: RankFile, job: Survey, before: RankRows | None, out: IO[bytes]) -> tuple[RankRows, Damage]:
     """Writes the rows of a rank behind those of the one before."""
     offset, process, lane = (before.largest_id, before.last_process, before.lanes.end) if before else NOTHING_BEFORE
     record = MergedRank(trace.rank, trace.path.name, job.clocks[trace.rank].shift_ns, offset)
@@ -54,7 +54,7 @@ def _write_rank(trace: RankTrace, job: Survey, before: RankRows | None, out: IO[
     source: _Rows[Row] = _Rows(trace.path, Row)
     separator = b",\n" if before else b"\n"
     for piece in source:
-        text = rows.rewritten(piece)
+        text = rows.rewrite(piece)
         if text:
             out.write(separator + text)
             separator = b",\n"
@@ -80,7 +80,9 @@ class _Rows(Generic[T]):
                 yield msgspec.json.decode(piece, type=self._list)
             return
         with open_input(self._path, protected=True) as stream:
-            reader: ArrayReader[T] = ArrayReader(stream, self._path, EVENTS, self._kind, lambda _: None, self.damage)
+            reader: ArrayReader[T] = ArrayReader(
+                stream, self._path, EVENTS, self._kind, lambda _: None, damage=self.damage
+            )
             for _, rows in reader:
                 yield rows
         if reader.document.lstrip()[:1] == b"{":

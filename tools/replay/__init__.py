@@ -28,18 +28,14 @@ from .one_job import why_not_one_job as why_not_one_job
 from .roofline import (
     Bound as Bound,
     Kernels as Kernels,
-    LeastTime as LeastTime,
-    bound_by as bound_by,
     device_peaks as device_peaks,
     least_time as least_time,
     roofs as roofs,
 )
 from .scaling import SCALABLE as SCALABLE, Scale as Scale, check_names as check_names, parse_scale as parse_scale
 from .simulator_rules import (
-    Simulated as Simulated,
-    SimulatedRank as SimulatedRank,
     describe_simulated as describe_simulated,
-    simulated as simulated,
+    simulate_ranks as simulate_ranks,
     simulated_ends as simulated_ends,
 )
 from .summary import (
@@ -52,4 +48,4 @@ from .summary import (
 )
 from .timeline import write_timeline as write_timeline
 from .what_if import WhatIf as WhatIf, what_if as what_if
-from .workload import Lane as Lane, Workload as Workload, gather as gather, number_text as number_text
+from .workload import Workload as Workload, gather as gather

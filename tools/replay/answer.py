@@ -35,7 +35,7 @@ LIMITS = {
 }
 NAMES = (
     *(LIMITS.get(kind, kind if kind == NodeClass.COMMUNICATION.label else f"gaps ({kind})") for kind in KINDS),
-    *(f"the {one.name.lower().replace('_', '-')}" for one in CollectiveType),
+    *(f"the {collective_type.name.lower().replace('_', '-')}" for collective_type in CollectiveType),
 )
 """What the time of a critical path is spent on: in the order of KINDS, then by the type of collective."""
 LEAST_SHARE_PCT = 5
@@ -45,15 +45,15 @@ LEAST_SHARE_PCT = 5
 def answer(replay: Replay, scale: Sequence[Scale]) -> str:
     """Returns how long the run would take with these changes, compared with the measured time if there is one."""
     before, after = replay.measured_ns, replay.makespan_ns
-    texts = [time_text(time / 1000) for time in (before, after)]
+    times = [time_text(time / 1000) for time in (before, after)]
     change_pct = 100 * (after - before) / before if before else 0.0
     if not before:
-        outcome = f"take {texts[1]}"
-    elif texts[0] == texts[1]:
-        outcome = f"still take {texts[1]}"
+        outcome = f"take {times[1]}"
+    elif times[0] == times[1]:
+        outcome = f"still take {times[1]}"
     else:
         share = f"{abs(change_pct):.0f}" if abs(change_pct) >= 10 else f"{abs(change_pct):.1f}"
-        outcome = f"take {texts[1]} instead of {texts[0]}, {share} % {'less' if change_pct < 0 else 'more'}"
+        outcome = f"take {times[1]} instead of {times[0]}, {share} % {'less' if change_pct < 0 else 'more'}"
     limit = limit_of_gain(replay, scale) if all(change_.factor < 1 for change_ in scale) else ""
     return f"If {_condition(scale)}, the run would {outcome}{limit and f': what limits the gain is {limit}'}."
 

@@ -17,7 +17,7 @@ WAITS = (
     (DependencyKind.LAUNCH, "launch"),
     (DependencyKind.HOST_SYNC, "host sync"),
     (DependencyKind.EVENT_WAIT, "event wait"),
-    (DependencyKind.HAND_OVER, "hand-over"),
+    (DependencyKind.HANDOFF, "hand-off"),
     (DependencyKind.COLLECTIVE, "collective"),
     (DependencyKind.TENSOR_FLOW, "tensor flow"),
     (DependencyKind.STREAM_ORDER, "stream order"),
@@ -28,7 +28,13 @@ counts.
 """
 
 GAP, HOST_DELAY, MEASURED_START = "gap", "host delay", "measured start"
-KINDS = (*(one.label for one in NodeClass), *(label for _, label in WAITS), GAP, HOST_DELAY, MEASURED_START)
+KINDS = (
+    *(node_class.label for node_class in NodeClass),
+    *(label for _, label in WAITS),
+    GAP,
+    HOST_DELAY,
+    MEASURED_START,
+)
 """What time on the path is spent on. First come the classes of nodes, in the order of NodeClass, then waits by reason,
 a gap where none is recorded, the wait of device work for host work that is not in the graph, and a start that depends
 on nothing.

@@ -29,13 +29,13 @@ from ...schema.columns import (
 )
 from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph
-from .device_room import Problem, ends_with_limited_slots
-from .host_collectives import ends, meet_on_hosts
+from .concurrency_limit import Problem, ends_with_limited_slots
+from .host_collectives import host_collective_ends, meet_on_hosts
 from .node_class import NodeClass
 from .rank_clocks import on_one_clock
-from .rendezvous import MatchedNodes, rendezvous
+from .rendezvous import MatchedNodes, match_nodes
 from .scaling import Scale
-from .workload import Workload, gather, scaled
+from .workload import Workload, gather, scale_workload
 
 log = logging.getLogger("execgraph")
 
@@ -148,16 +148,16 @@ def replay_ranks(graphs: Sequence[ExecutionGraph], scale: Sequence[Scale] = ()) 
 
 def replays(graphs: Sequence[ExecutionGraph], changes: Iterable[Sequence[Scale]]) -> Iterator[Replay]:
     """Yields a replay of the ranks with each of the changes, for which their columns are gathered once."""
-    members = rendezvous(graphs)
+    members = match_nodes(graphs)
     work = on_one_clock(gather(graphs), members)
     if work.missing_dependencies:
         log.warning("warning: ignored dependencies on nodes that the graph lacks: %d", work.missing_dependencies)
     for scale in changes:
-        yield _replayed(work, members, scale)
+        yield _replay_scaled(work, members, scale)
 
 
-def _replayed(work: Workload, members: MatchedNodes, scale: Sequence[Scale]) -> Replay:
-    work = scaled(work, scale) if scale else work
+def _replay_scaled(work: Workload, members: MatchedNodes, scale: Sequence[Scale]) -> Replay:
+    work = scale_workload(work, scale) if scale else work
     schedule = _schedule(work, members)
     end = schedule.end_ns[schedule.finish_row]
     # a member of a collective occupies its stream from its own arrival on
@@ -179,7 +179,7 @@ def _schedule(work: Workload, members: MatchedNodes) -> Schedule:
     finish_row[several] = np.arange(first_several, count)
     last = np.flatnonzero(finish_row[members.row] >= first_several)
     last = last[np.argsort(members.row[last], kind="stable")]
-    hosts = ends(work, host_row, host_matched, count)
+    hosts = host_collective_ends(work, host_row, host_matched, count)
     finish_row[host_row] = hosts.finish_row
     source = np.concatenate((finish_row[work.source], members.row, nodes + members.matched[last], hosts.source))
     target = np.concatenate((work.target, nodes + members.matched, finish_row[members.row[last]], hosts.target))
@@ -241,9 +241,9 @@ def earliest_ends(order: Rows, problem: Problem) -> Int64:
     in_order = np.argsort(position[target], kind="stable")
     end, delay = _numbers(cost), lag + cost[target]
     for before, row, after in zip(*(_numbers(column[in_order]) for column in (source, target, delay)), strict=True):
-        ends = end[before] + after
-        if ends > end[row]:
-            end[row] = ends
+        end_after = end[before] + after
+        if end_after > end[row]:
+            end[row] = end_after
     return np.array(end, np.int64)
 
 
@@ -258,7 +258,7 @@ def _never_ready(work: Workload, stuck: Int64) -> str:
     ranks = np.searchsorted(work.first_row, stuck, side="right") - 1
     by_rank = np.lexsort((ids, ranks))
     firsts = stuck[by_rank][np.unique(ranks[by_rank], return_index=True)[1]]
-    ranks_shown = [_standing(work, row) for row in firsts[:RANKS_NAMED].tolist()]
+    ranks_shown = [_describe_node(work, row) for row in firsts[:RANKS_NAMED].tolist()]
     more = [f"and {len(firsts) - RANKS_NAMED} more ranks"] if len(firsts) > RANKS_NAMED else []
     remedy = (
         "its dependencies form a cycle, convert the trace again"
@@ -268,7 +268,7 @@ def _never_ready(work: Workload, stuck: Int64) -> str:
     return f"{len(stuck)} of {len(work)} nodes never become ready: {', '.join(ranks_shown + more)}; {remedy}"
 
 
-def _standing(work: Workload, row: int) -> str:
+def _describe_node(work: Workload, row: int) -> str:
     rank = work.rank_of(row)
     graph, graph_row = work.graphs[rank], row - int(work.first_row[rank])
     node = f"node {graph.id[graph_row]} ({graph.name[graph_row]})"

@@ -32,7 +32,7 @@ def meet_on_hosts(work: Workload, nodes: MatchedNodes) -> Bool:
     return np.asarray(np.bincount(nodes.matched[elsewhere], minlength=nodes.count)[nodes.matched] == 0)
 
 
-def ends(work: Workload, row: Int64, matched: Int64, first: int) -> Ends:
+def host_collective_ends(work: Workload, row: Int64, matched: Int64, first: int) -> Ends:
     """Returns the rows, numbered from `first` on, for the members `row` of the matches `matched`. O(n log n).
 
     Each member has two: one for its arrival and all earlier ones, one for its end.

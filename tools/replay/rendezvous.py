@@ -25,7 +25,7 @@ class MatchedNodes:
     count: int
 
 
-def rendezvous(graphs: Sequence[ExecutionGraph]) -> MatchedNodes:
+def match_nodes(graphs: Sequence[ExecutionGraph]) -> MatchedNodes:
     """Matches collectives and messages over ranks; O(n log n) in the communication nodes."""
     calls = [communication_of(graph, position) for position, graph in enumerate(graphs)] if len(graphs) > 1 else []
     matches = match(calls)

@@ -38,7 +38,7 @@ class Simulated(msgspec.Struct, frozen=True):
     worst_error_pct: float
 
 
-def simulated(graphs: Sequence[ExecutionGraph]) -> Simulated:
+def simulate_ranks(graphs: Sequence[ExecutionGraph]) -> Simulated:
     """Returns when the simulator finishes each rank. O((n + e) log n).
 
     Raises DataError for a graph of another target, or with a cycle.
@@ -57,7 +57,7 @@ def simulated(graphs: Sequence[ExecutionGraph]) -> Simulated:
 
 def simulated_ends(graph: ExecutionGraph) -> Int64:
     """Returns when each node of a graph ends in the simulator (ns). Raises DataError if nodes never become ready."""
-    count, slot = len(graph), _slots(graph)
+    count, resource = len(graph), _resources(graph)
     data, control = data_edges(graph), control_edges(graph)
     edges = np.unique(
         np.stack((np.append(data.source, control.source), np.append(data.target, control.target))), axis=1
@@ -70,33 +70,33 @@ def simulated_ends(graph: ExecutionGraph) -> Int64:
     ready: list[list[int]] = [[], [], []]
     for row in range(count):
         if not unmet[row]:
-            ready[slot[row]].append(row)
+            ready[resource[row]].append(row)
     running: list[tuple[int, int]] = []
     free, end, now = [True] * 3, [-1] * count, 0
     while True:
-        for slot_number in range(3):
-            if free[slot_number] and ready[slot_number]:
-                row = heapq.heappop(ready[slot_number])
-                free[slot_number] = False
+        for number in range(3):
+            if free[number] and ready[number]:
+                row = heapq.heappop(ready[number])
+                free[number] = False
                 heapq.heappush(running, (now + length[row], row))
         if not running:
             break
         now, row = heapq.heappop(running)
-        end[row], free[slot[row]] = now, True
+        end[row], free[resource[row]] = now, True
         for dependent in values[starts[row] : starts[row + 1]]:
             unmet[dependent] -= 1
             if not unmet[dependent]:
-                heapq.heappush(ready[slot[dependent]], dependent)
+                heapq.heappush(ready[resource[dependent]], dependent)
     if -1 in end:
         raise DataError(f"{end.count(-1)} of {count} nodes never become ready; the dependencies form a cycle")
     return np.array(end, np.int64)
 
 
-def _slots(graph: ExecutionGraph) -> list[int]:
+def _resources(graph: ExecutionGraph) -> list[int]:
     on_host = graph.integers("is_cpu_op", 0) != 0
     on_device = np.where(np.isin(graph.type, COMMUNICATION), TRANSFER, COMPUTATION)
-    slots: list[int] = np.where(on_host, HOST, on_device).tolist()
-    return slots
+    resources: list[int] = np.where(on_host, HOST, on_device).tolist()
+    return resources
 
 
 def describe_simulated(result: Simulated) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from ...schema.columns import Int64, busy_until, group_sums
+from ...schema.columns import Int64, Intervals, busy_until, group_sums
 from ...schema.graph import DependencyKind
 from .answer import answer
 from .critical_path import pieces_of, time_by_kind
@@ -87,7 +87,7 @@ def busy_ns(replay: Replay) -> dict[str, int]:
     rows = np.flatnonzero(work.is_activity)
     rows = rows[np.lexsort((replay.start_ns[rows], work.lane[rows]))]
     lane, start, end = work.lane[rows], replay.start_ns[rows], replay.end_ns[rows]
-    busy = end - np.maximum(start, busy_until(lane, start, end))
+    busy = end - np.maximum(start, busy_until(lane, Intervals(start, end)))
     total = group_sums(lane, np.maximum(busy, 0), len(work.lanes))
     ranks = _rank_prefixes(work)
     streams = [work.lanes[number] for number in np.unique(lane).tolist()]

@@ -50,7 +50,7 @@ def write_timeline(replay: Replay, path: str) -> None:
 
 def _processes(replay: Replay) -> Iterator[Process]:
     work = replay.work
-    shown = work.node_class != NodeClass.METADATA
+    is_drawn = work.node_class != NodeClass.METADATA
     # an activity is cut at the start of the next one on its stream, as viewers need events of a track to nest
     overlap = np.concatenate([graph.integers("overlap_ns", 0) for graph in work.graphs])
     measured = work.measured_end_ns - work.measured_start_ns - overlap
@@ -58,7 +58,7 @@ def _processes(replay: Replay) -> Iterator[Process]:
     for rank, label in enumerate(work.rank_labels()):
         names = [orjson.dumps(name).decode() for name in [*work.graphs[rank].name.table, ""]]
         rows = np.arange(bounds[rank], bounds[rank + 1])
-        rows = rows[shown[rows]]
+        rows = rows[is_drawn[rows]]
         timed = rows[work.is_timed[rows]]
         yield Process(f"rank {label} measured", rank, names, timed, work.measured_start_ns[timed], measured[timed])
         lasted = replay.end_ns[rows] - replay.start_ns[rows]

@@ -12,7 +12,7 @@ import numpy as np
 from ...converter.edit import recorded_edges
 from ...schema.columns import ABSENT, Bool, Int64, Ns, Rows, Summary, Table, format_counts, group_ids, rows_by_number
 from ...schema.errors import DataError
-from ...schema.graph import ATTRIBUTES, ROOM, Delay, DependencyKind, ExecutionGraph
+from ...schema.graph import ATTRIBUTES, CONCURRENCY_LIMIT, Delay, DependencyKind, ExecutionGraph
 from ...schema.traces import FOREVER
 from .node_class import Classes, NodeClass, node_classes
 from .scaling import Scale, class_factor, node_factors
@@ -56,10 +56,10 @@ def number_text(number: int) -> str:
     return "?" if number == ABSENT else str(number)
 
 
-class DeviceSlots(NamedTuple):
+class SlotPool(NamedTuple):
     """How many activities a device runs at once, and for how much longer than recorded (ns) each keeps its slot."""
 
-    limit: int
+    slot_count: int
     cut_off_ns: int
 
 
@@ -98,7 +98,7 @@ class Workload(Columns):
     graphs: Sequence[ExecutionGraph]
     lanes: list[Lane]
     first_row: Rows
-    slot_pools: list[DeviceSlots]
+    slot_pools: list[SlotPool]
     missing_dependencies: int
 
     def __len__(self) -> int:
@@ -145,7 +145,7 @@ def gather(graphs: Sequence[ExecutionGraph]) -> Workload:
         _check_times(graph, position)
     lanes: list[Lane] = []
     ranks: list[Columns] = []
-    slot_pools: list[DeviceSlots] = []
+    slot_pools: list[SlotPool] = []
     missing_dependencies = 0
     first_row = np.cumsum([0] + [len(graph) for graph in graphs])
     for rank, graph in enumerate(graphs):
@@ -161,7 +161,7 @@ def gather(graphs: Sequence[ExecutionGraph]) -> Workload:
             )
         )
         lanes += [Lane(rank, number, stream) for number, stream in own_lanes]
-        slot_pools += device_slots(graph).values()
+        slot_pools += slot_pools_by_device(graph).values()
     columns_of_all = {
         field.name: np.concatenate([getattr(rank, field.name) for rank in ranks]) for field in fields(Columns)
     }
@@ -204,7 +204,7 @@ def _rank_columns(graph: ExecutionGraph, lane: Int64) -> Columns:
     )
 
 
-def scaled(work: Workload, scale: Sequence[Scale]) -> Workload:
+def scale_workload(work: Workload, scale: Sequence[Scale]) -> Workload:
     """Returns the measured workload with changed durations.
 
     Nodes that wait for a slot of their device then do so in the replay, instead of for as long as measured.
@@ -223,11 +223,11 @@ def scaled(work: Workload, scale: Sequence[Scale]) -> Workload:
     return replace(work, wait_ns=wait, host_delay_ns=host_delay, duration_ns=duration, slot_pool=slot_pool)
 
 
-def device_slots(graph: ExecutionGraph) -> dict[int, DeviceSlots]:
+def slot_pools_by_device(graph: ExecutionGraph) -> dict[int, SlotPool]:
     """Returns the slots of each device that was full at some time."""
     devices = np.unique(graph.integers("device")).tolist()
-    limits = ((device, graph.number(f"{ROOM}{device}", 0)) for device in devices)
-    return {device: DeviceSlots(count, _cut_off(graph)) for device, count in limits if count > 0}
+    limits = ((device, graph.number(f"{CONCURRENCY_LIMIT}{device}", 0)) for device in devices)
+    return {device: SlotPool(count, _cut_off(graph)) for device, count in limits if count > 0}
 
 
 def _cut_off(graph: ExecutionGraph) -> int:
@@ -240,7 +240,7 @@ def _slot_pools(graphs: Sequence[ExecutionGraph], node_class: Classes) -> Int64:
     pools, first_pool = [], 0
     for graph in graphs:
         pool, device = np.full(len(graph), -1), graph.integers("device")
-        pool_of = {number: position for position, number in enumerate(device_slots(graph), first_pool)}
+        pool_of = {number: position for position, number in enumerate(slot_pools_by_device(graph), first_pool)}
         first_pool += len(pool_of)
         for number, rows in rows_by_number(np.flatnonzero(graph.is_activity), device).items():
             if number in pool_of:

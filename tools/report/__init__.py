@@ -9,5 +9,5 @@ from .inputs import (
     read_ranks as read_ranks,
 )
 from .page import render as render
-from .report import Wanted as Wanted, report_on as report_on, report_on_diff as report_on_diff
+from .report import ReportRequest as ReportRequest, report_on as report_on, report_on_diff as report_on_diff
 from .text import report_text as report_text

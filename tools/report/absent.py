@@ -12,7 +12,7 @@ NO_DEVICE = "no device activity was recorded"
 NO_ROWS = "no rows"
 
 
-def absent(tables: Iterable[Table], on_device: bool) -> dict[str, list[str]]:
+def absent_tables(tables: Iterable[Table], on_device: bool) -> dict[str, list[str]]:
     """Returns the titles of the tables without rows by reason, without details whose main table has none either."""
     titles_by_reason: dict[str, dict[str, str]] = {}
     for table in tables:

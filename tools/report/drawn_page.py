@@ -12,12 +12,12 @@ from altair.utils.schemapi import debug_mode
 
 from ..analyses import Table
 from ..terminal import plain, plain_json
-from .absent import absent
+from .absent import absent_tables
 from .cells import heading
 from .charts import CHARTS, Chart, drawing_library, gains, limits, spent
-from .embedded import FEWEST, ROOM, Embedded, embedded
+from .embedded import FEWEST, MAX_BYTES, EmbeddedTable, embed_tables
 from .module_tree import ModuleTree, module_tree
-from .overview import figures, findings
+from .overview import findings, key_figures
 from .rank_groups import groups_table, in_words
 from .report import Report
 from .sections import SECTIONS, Section
@@ -32,7 +32,7 @@ HALF = {"axis": {"labelLimit": 230}, "legend": {"columns": 4}}
 """The configuration of charts on half of the page, where it differs from page.js."""
 
 
-class ShownTable(NamedTuple):
+class TableFrame(NamedTuple):
     """The frame of a table: its headings (and whether of numbers), how many of its rows are on the page, and the column
     with whose largest values, "" for all rows.
     """
@@ -45,7 +45,7 @@ class ShownTable(NamedTuple):
     largest: str
 
 
-class ShownSection(NamedTuple):
+class PageSection(NamedTuple):
     """An analysis on the page: its titles, how to read it, the element ids of its charts, the names of its tables, a
     note, and modules as a tree.
     """
@@ -76,9 +76,9 @@ class Page:
             self.specs[element] = {**spec, "config": {**spec["config"], **HALF}} if half else spec
         return names
 
-    def section(self, section: Section) -> ShownSection | None:
+    def section(self, section: Section) -> PageSection | None:
         """Adds the charts and tables of a section, and returns its description; None if it has no table."""
-        tables = [table for table in map(self.report.shown, section.tables) if table is not None]
+        tables = [table for table in map(self.report.page_table, section.tables) if table is not None]
         if not tables:
             return None
         not_empty = [table for table in tables if len(table)]
@@ -88,11 +88,11 @@ class Page:
             if table.name in CHARTS
             for element in self.add(table.name, CHARTS[table.name](table))
         ]
-        shown = [self.table(table, section.tables[table.name]) for table in not_empty]
+        table_names = [self.table(table, section.tables[table.name]) for table in not_empty]
         title = self.report.tables[section.name].title
         reads = section.reads.format(options=self.report.options)
         modules = next((module_tree(table) for table in not_empty if table.name == MODULES), None)
-        return ShownSection(section.name, section.label, title, reads, charts, shown, tables[0].note, modules)
+        return PageSection(section.name, section.label, title, reads, charts, table_names, tables[0].note, modules)
 
     def table(self, table: Table, by: str = "") -> str:
         """Adds a table, of a long one the rows with the largest values of a column, and returns its name."""
@@ -100,28 +100,28 @@ class Page:
         return table.name
 
 
-def _shown(table: Table, embedded_rows: Embedded) -> ShownTable:
+def _table_frame(table: Table, embedded_rows: EmbeddedTable) -> TableFrame:
     headings = [(heading(column.name, column.unit), not isinstance(column.values, list)) for column in table.columns]
     by = heading(embedded_rows.by, "") if embedded_rows.rows < len(table) else ""
-    return ShownTable(table.name, table.title, headings, embedded_rows.rows, len(table), by)
+    return TableFrame(table.name, table.title, headings, embedded_rows.rows, len(table), by)
 
 
-def drawn(report: Report) -> str:
+def draw_page(report: Report) -> str:
     """Returns the page as HTML."""
     # checking a chart against its schema takes longer than making it, and tests do it in browsers
     with debug_mode(False):
-        return _drawn(report)
+        return _draw_page(report)
 
 
-def _drawn(report: Report) -> str:
+def _draw_page(report: Report) -> str:
     page, tables = Page(report), report.tables | {"ranks": report.ranks}
     if report.twice_as_fast:
         tables["twice_as_fast"] = report.twice_as_fast
-    sections = [shown for section in SECTIONS if (shown := page.section(section))]
+    sections = [page_section for section in SECTIONS if (page_section := page.section(section))]
     packed = _in_script(report.timeline.json) if report.timeline else ""
     content = {
         "title": report.title,
-        "figures": figures(tables),
+        "figures": key_figures(tables),
         "findings": [*findings(tables), *([in_words(report.groups)] if report.groups else [])],
         "spent": page.add("spent", spent(report), half=True),
         "limits": page.add("limits", limits(report), half=True),
@@ -130,7 +130,9 @@ def _drawn(report: Report) -> str:
         "packed": packed,
         "ranks": page.table(groups_table(report.groups, report.ranks) if report.groups else report.ranks),
         "sections": [section for section in sections if section.tables],
-        "empty": absent((report.tables[section.name] for section in sections if not section.tables), report.on_device),
+        "empty": absent_tables(
+            (report.tables[section.name] for section in sections if not section.tables), report.on_device
+        ),
         "notes": report.notes,
         "words": WORDS,
     }
@@ -144,7 +146,7 @@ def _drawn(report: Report) -> str:
             _text("page.js"),
         )
     ]
-    embedded_tables = embedded(page.tables, min(ROOM, LARGEST - len(packed) - len(specs) - len(scripts[0])))
+    embedded_tables = embed_tables(page.tables, min(MAX_BYTES, LARGEST - len(packed) - len(specs) - len(scripts[0])))
     environment = jinja2.Environment(
         autoescape=True,
         trim_blocks=True,
@@ -159,7 +161,7 @@ def _drawn(report: Report) -> str:
         library=scripts[0],
         scripts=scripts[1:],
         specs=specs,
-        tables={name: _shown(table, embedded_tables[name]) for name, (table, _) in page.tables.items()},
+        tables={name: _table_frame(table, embedded_tables[name]) for name, (table, _) in page.tables.items()},
         rows="{" + ",".join(f'"{name}":{_in_script(section.json)}' for name, section in embedded_tables.items()) + "}",
         few=FEW,
     )

@@ -10,13 +10,13 @@ from ..analyses import Column, Table
 from .cells import kind, short_and_full
 from .rows import largest
 
-ROOM = 4_500_000
+MAX_BYTES = 4_500_000
 """The most bytes of all tables' rows."""
 FEWEST = 200
 """So many rows of every table are on the page in any case."""
 
 
-class Embedded(NamedTuple):
+class EmbeddedTable(NamedTuple):
     """A table as JSON, and the number of its rows; if `by` names a column, they have its largest values."""
 
     json: bytes
@@ -24,27 +24,27 @@ class Embedded(NamedTuple):
     by: str
 
 
-def embedded(tables: Mapping[str, tuple[Table, str]], room: int = ROOM) -> dict[str, Embedded]:
+def embed_tables(tables: Mapping[str, tuple[Table, str]], max_bytes: int = MAX_BYTES) -> dict[str, EmbeddedTable]:
     """Packs the tables, each given with the column by whose largest values rows are selected, "" for the first rows.
 
     Small tables are complete; large ones share the remaining room equally.
     """
-    by_name: dict[str, Embedded] = {}
+    by_name: dict[str, EmbeddedTable] = {}
     for name, (table, by) in sorted(tables.items(), key=lambda item: len(item[1][0]) * len(item[1][0].columns)):
-        by_name[name] = _within(table, by, room // (len(tables) - len(by_name)))
-        room -= len(by_name[name].json)
+        by_name[name] = _within(table, by, max_bytes // (len(tables) - len(by_name)))
+        max_bytes -= len(by_name[name].json)
     return by_name
 
 
-def _within(table: Table, by: str, room: int) -> Embedded:
+def _within(table: Table, by: str, max_bytes: int) -> EmbeddedTable:
     # a value and its comma take two bytes at least
-    rows = min(len(table), max(room // (2 * len(table.columns) or 1), FEWEST))
+    rows = min(len(table), max(max_bytes // (2 * len(table.columns) or 1), FEWEST))
     while True:
         chosen = largest(table, by, rows) if by else table.take(slice(rows))
         json = orjson.dumps({"rows": rows, "columns": [_column(column) for column in chosen.columns]})
-        if len(json) <= room or rows <= FEWEST:
-            return Embedded(json, rows, by)
-        rows = max(int(0.9 * rows * room / len(json)), FEWEST)
+        if len(json) <= max_bytes or rows <= FEWEST:
+            return EmbeddedTable(json, rows, by)
+        rows = max(int(0.9 * rows * max_bytes / len(json)), FEWEST)
 
 
 def _column(column: Column) -> dict[str, Any]:

@@ -36,7 +36,7 @@ GIVE = f"give {TRACE_OR_GRAPH.to_give}"
 MADE = (InputKind.LINKED, InputKind.GRAPH)
 """What is made from traces. Of a folder without device traces, the first of these kinds that it holds is used."""
 DIFF = "compare two runs with --diff"
-REPORTED = (InputKind.HOST, InputKind.DEVICE, InputKind.MERGED, InputKind.COUNTED, *MADE)
+REPORTED = (InputKind.HOST, InputKind.DEVICE, InputKind.MERGED, InputKind.MERGED_DATABASE, *MADE)
 
 
 class Source(NamedTuple):
@@ -206,7 +206,7 @@ def _add_files(files: list[Path], sources: Sources) -> None:
         by_kind[kind].append(Trace(str(path), pid, known_rank, rank is not None))
     devices, merged, hosts = (
         by_kind[InputKind.DEVICE],
-        by_kind[InputKind.MERGED] + by_kind[InputKind.COUNTED],
+        by_kind[InputKind.MERGED] + by_kind[InputKind.MERGED_DATABASE],
         by_kind[InputKind.HOST],
     )
     host_of = hosts_of(devices + merged, hosts)

@@ -1,12 +1,13 @@
 """The table of modules as a tree, whose branches a reader can open and close."""
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from ..analyses import Table
 from .cells import cell
+from .rows import Row
 
 MOST = 2000
 OPEN_TO = 2
@@ -65,7 +66,7 @@ def module_tree(table: Table) -> ModuleTree:
     )
 
 
-def _largest(rows: list[dict[str, Any]], column: str) -> Iterator[dict[str, Any]]:
+def _largest(rows: list[Row], column: str) -> Iterator[Row]:
     """Yields the MOST largest rows in their order; a module's parent is at least as large and comes before it."""
     sizes = np.array([row[column] or 0.0 for row in rows], np.float64)
     for position in sorted(np.argsort(-sizes, kind="stable")[:MOST].tolist()):

@@ -8,11 +8,9 @@ from ...schema.columns import time_text
 from ..analyses import Table
 from ..view import short_name
 from .cells import cell, shortened
+from .rows import Row
 
 Tables = Mapping[str, Table]
-Row = dict[str, Any]
-
-
 WORK = {
     "computation": ("kernel",), "communication": ("communication",), "memory": ("copy or set", "copies and sets"),
 }  # fmt: skip
@@ -20,7 +18,7 @@ WORK = {
 DIFFERENCES, OF_TWO_RUNS = 4, "trace_diff_tree"
 
 
-class Figure(NamedTuple):
+class KeyFigure(NamedTuple):
     """A number with its unit, its label, and its range over ranks."""
 
     value: str
@@ -28,38 +26,38 @@ class Figure(NamedTuple):
     detail: str = ""
 
 
-def figures(tables: Tables) -> list[Figure]:
+def key_figures(tables: Tables) -> list[KeyFigure]:
     """Returns the figures of the run, such as its length and how its devices spent it, or those of two runs."""
     if OF_TWO_RUNS in tables:
-        return _of_two_runs(tables)
+        return _figures_of_two_runs(tables)
     ranks, replays = _rows(tables, "ranks"), _rows(tables, "critical_path_replay")
     devices = [row for row in _rows(tables, "temporal_breakdown") if row["span"]]
     overlap = _rows(tables, "communication_computation_overlap")
-    figures_ = [Figure(cell(len(ranks)), "ranks")] if ranks else []
+    key_figures_ = [KeyFigure(cell(len(ranks)), "ranks")] if ranks else []
     if replays:
-        figures_.append(_over_ranks("measured run", [row["measured"] for row in replays], time_text))
+        key_figures_.append(_figure_over_ranks("measured run", [row["measured"] for row in replays], time_text))
     if devices:
-        figures_.append(_over_ranks("device busy", [100 - row["idle_pct"] for row in devices], _percent))
-        figures_.append(_over_ranks("computing", [row["compute_pct"] for row in devices], _percent))
-        figures_.append(_over_ranks("idle", [row["idle_pct"] for row in devices], _percent))
+        key_figures_.append(_figure_over_ranks("device busy", [100 - row["idle_pct"] for row in devices], _percent))
+        key_figures_.append(_figure_over_ranks("computing", [row["compute_pct"] for row in devices], _percent))
+        key_figures_.append(_figure_over_ranks("idle", [row["idle_pct"] for row in devices], _percent))
     if overlap:
-        figures_.append(
-            _over_ranks("exposed communication", [row["exposed_communication"] for row in overlap], time_text)
+        key_figures_.append(
+            _figure_over_ranks("exposed communication", [row["exposed_communication"] for row in overlap], time_text)
         )
     if devices:
-        figures_.append(Figure(cell(sum(row["activities"] for row in devices)), "device activities"))
+        key_figures_.append(KeyFigure(cell(sum(row["activities"] for row in devices)), "device activities"))
     elif _without_devices(ranks):
-        figures_.append(Figure(cell(sum(row["host_ops"] for row in ranks)), "host ops"))
-        figures_.append(Figure("none", "device activities"))
-    return figures_
+        key_figures_.append(KeyFigure(cell(sum(row["host_ops"] for row in ranks)), "host ops"))
+        key_figures_.append(KeyFigure("none", "device activities"))
+    return key_figures_
 
 
-def _of_two_runs(tables: Tables) -> list[Figure]:
+def _figures_of_two_runs(tables: Tables) -> list[KeyFigure]:
     ranks = Counter(row["run"] for row in _rows(tables, "ranks"))
     before, after = _device_times(tables)
     return [
-        Figure(f"{ranks['A']} → {ranks['B']}", "ranks"),
-        Figure(f"{time_text(before)} → {time_text(after)}", "time of all device activities"),
+        KeyFigure(f"{ranks['A']} → {ranks['B']}", "ranks"),
+        KeyFigure(f"{time_text(before)} → {time_text(after)}", "time of all device activities"),
     ]
 
 
@@ -72,40 +70,50 @@ def _percent(value: float) -> str:
     return f"{value:.1f} %"
 
 
-def _over_ranks(label: str, values: list[float], text: Any) -> Figure:
+def _figure_over_ranks(label: str, values: list[float], text: Any) -> KeyFigure:
     """Returns the mean, and the range if ranks differ."""
     low, high = text(min(values)), text(max(values))
     of_low = low.removesuffix(high.lstrip("0123456789.,"))
-    return Figure(text(sum(values) / len(values)), label, "" if low == high else f"{of_low} to {high}")
+    return KeyFigure(text(sum(values) / len(values)), label, "" if low == high else f"{of_low} to {high}")
 
 
 def findings(tables: Tables) -> list[str]:
     """Returns sentences, each from an analysis that found something."""
-    sources = (_ran, _host_alone, _heaviest, _hidden, _idle, _limit, _path, _straggler, _differs)
+    sources = (
+        _activity_counts,
+        _host_only,
+        _heaviest_kernel,
+        _hidden_communication,
+        _idle_cause,
+        _limiting_class,
+        _critical_path,
+        _straggler,
+        _run_difference,
+    )
     return [sentence for source in sources for sentence in source(tables)]
 
 
-def _ran(tables: Tables) -> Iterator[str]:
+def _activity_counts(tables: Tables) -> Iterator[str]:
     if OF_TWO_RUNS in tables:
         return
     ranks, devices = _rows(tables, "ranks"), _rows(tables, "temporal_breakdown")
     count = _sums(_rows(tables, "kernel_breakdown_kernels"), "class", "count")
     parts = [
-        _counted(count[activity_class], *words) for activity_class, words in WORK.items() if activity_class in count
+        _count_text(count[activity_class], *words) for activity_class, words in WORK.items() if activity_class in count
     ]
     ops = sum(row["host_ops"] for row in ranks)
-    ran = [f"{', '.join(parts)} ran on {_counted(len(devices), 'device')}"] if parts else []
-    ran += [f"{_counted(ops, 'host op')} on {_counted(len(ranks), 'rank')}"] if ops else []
+    ran = [f"{', '.join(parts)} ran on {_count_text(len(devices), 'device')}"] if parts else []
+    ran += [f"{_count_text(ops, 'host op')} on {_count_text(len(ranks), 'rank')}"] if ops else []
     if ran:
         yield f"{', '.join(ran)}."
 
 
-def _host_alone(tables: Tables) -> Iterator[str]:
+def _host_only(tables: Tables) -> Iterator[str]:
     """Yields for a run without a device that this is so, and the op with most host time."""
     ranks, ops = _rows(tables, "ranks"), _rows(tables, "host_time_per_op")
     if not _without_devices(ranks):
         return
-    yield "No device activity was recorded: what is told is of the host."
+    yield "No device activity was recorded: the page shows the host alone."
     spent = _sums(ops, "name", "self")
     if whole := sum(spent.values()):
         name, time = next(iter(spent.items()))
@@ -116,11 +124,11 @@ def _without_devices(ranks: list[Row]) -> bool:
     return bool(ranks) and not any(row["activities"] for row in ranks)
 
 
-def _counted(number: float, singular: str, plural: str = "") -> str:
+def _count_text(number: float, singular: str, plural: str = "") -> str:
     return f"{number:,.0f} {singular if number == 1 else plural or singular + 's'}"
 
 
-def _limit(tables: Tables) -> Iterator[str]:
+def _limiting_class(tables: Tables) -> Iterator[str]:
     rows = [row for row in _rows(tables, "twice_as_fast") if row["saved_pct"] >= 0.5]
     if rows:
         best = max(rows, key=lambda row: row["saved"])
@@ -130,7 +138,7 @@ def _limit(tables: Tables) -> Iterator[str]:
         yield f"{who} limits the run most: twice as fast, it would shorten the run by {gain}{where}."
 
 
-def _path(tables: Tables) -> Iterator[str]:
+def _critical_path(tables: Tables) -> Iterator[str]:
     spent = _sums(_rows(tables, "critical_path"), "kind", "time")
     whole = sum(spent.values())
     parts = [f"{100 * time / whole:.0f} % {kind}" for kind, time in spent.items() if time >= 0.01 * whole]
@@ -138,7 +146,7 @@ def _path(tables: Tables) -> Iterator[str]:
         yield f"The critical path is {', '.join(parts[:4])}."
 
 
-def _idle(tables: Tables) -> Iterator[str]:
+def _idle_cause(tables: Tables) -> Iterator[str]:
     spent = _sums(_rows(tables, "idle_time_breakdown"), "category", "idle")
     whole = sum(spent.values())
     if whole and _rows(tables, "launch_statistics_by_api"):
@@ -151,7 +159,7 @@ def _idle(tables: Tables) -> Iterator[str]:
         yield f"Streams stand still mostly because {why[category]} ({100 * time / whole:.0f} % of their idle time)."
 
 
-def _hidden(tables: Tables) -> Iterator[str]:
+def _hidden_communication(tables: Tables) -> Iterator[str]:
     rows = _rows(tables, "communication_computation_overlap")
     whole = sum(row["communication"] for row in rows)
     if whole:
@@ -159,7 +167,7 @@ def _hidden(tables: Tables) -> Iterator[str]:
         yield f"{hidden:.0f} % of the communication is hidden behind computation."
 
 
-def _heaviest(tables: Tables) -> Iterator[str]:
+def _heaviest_kernel(tables: Tables) -> Iterator[str]:
     rows = [
         row
         for row in _rows(tables, "kernel_breakdown_kernels")
@@ -182,7 +190,7 @@ def _straggler(tables: Tables) -> Iterator[str]:
         yield f"{who}; the longest wait for a rank is {time_text(max(row['start_skew'] or 0 for row in rows))}."
 
 
-def _differs(tables: Tables) -> Iterator[str]:
+def _run_difference(tables: Tables) -> Iterator[str]:
     kernels = [row for row in _rows(tables, "trace_diff") if row["kind"] == "kernel"]
     before, after = _device_times(tables)
     if before:

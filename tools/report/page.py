@@ -7,6 +7,6 @@ from .report import Report
 def render(report: Report) -> str:
     """Returns the page as HTML. Raises MissingLibrary if the libraries that draw it are not installed."""
     require("report")
-    from .drawn_page import drawn
+    from .drawn_page import draw_page
 
-    return drawn(report)
+    return draw_page(report)

@@ -47,7 +47,7 @@ class Grid {
     this.more = details.querySelector(".all");
     this.headings = [...details.querySelectorAll("th")];
     this.most = FIRST;
-    this.headings.forEach((heading, place) => { heading.firstChild.onclick = () => this.sort(heading, this.columns[place]); });
+    this.headings.forEach((heading, index) => { heading.firstChild.onclick = () => this.sort(heading, this.columns[index]); });
     details.ontoggle = () => details.open && !this.body.rows.length && this.show();
     details.querySelector(".csv").onclick = () => this.save();
     this.more.onclick = () => { this.most = Infinity; this.show(); };

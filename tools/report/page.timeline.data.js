@@ -1,6 +1,6 @@
 "use strict";
 
-// What the timeline draws: lanes of bars that are told one by one, and what they all did in stretches of time, from the finest to the whole run
+// What the timeline draws: lanes of bars that are drawn one by one, and what they all did in stretches of time, from the finest to the whole run
 
 const FACTOR = 4, BARS_PER_STRETCH = 8, FEWEST_STRETCHES = 1024, MOST_STRETCHES = 65536, COARSEST = 64;
 
@@ -30,7 +30,7 @@ function summed(values) {
   return values;
 }
 
-// the first place in ascending values with one above
+// the first index in ascending values with one above
 function firstAbove(values, value) {
   let low = 0, high = values.length;
   while (low < high) {
@@ -52,20 +52,20 @@ class Level {
     return this.spent.get(kind);
   }
 
-  place(time) {
+  index(time) {
     return Math.max(0, Math.min(this.count - 1, Math.floor(time / this.width)));
   }
 
   add(kind, start, from, to) {
-    this.begun[this.place(start)]++;
-    const times = this.timesOf(kind), last = this.place(Math.max(to - 1, from));
-    for (let place = this.place(from); place <= last; place++)
-      times[place] += Math.min(to, (place + 1) * this.width) - Math.max(from, place * this.width);
+    this.begun[this.index(start)]++;
+    const times = this.timesOf(kind), last = this.index(Math.max(to - 1, from));
+    for (let index = this.index(from); index <= last; index++)
+      times[index] += Math.min(to, (index + 1) * this.width) - Math.max(from, index * this.width);
   }
 
   coarser() {
     const found = new Level(this.width * FACTOR, Math.ceil(this.count / FACTOR));
-    const into = (values, sums) => values.forEach((value, place) => { sums[Math.floor(place / FACTOR)] += value; });
+    const into = (values, sums) => values.forEach((value, index) => { sums[Math.floor(index / FACTOR)] += value; });
     into(this.begun, found.begun);
     for (const [kind, times] of this.spent) into(times, found.timesOf(kind));
     return found;
@@ -86,26 +86,26 @@ class Lane {
     return [firstAbove(this.reach, from), firstAbove(this.start, to)];
   }
 
-  // of all bars, told or not
+  // of all bars, drawn one by one or not
   get levels() {
     if (this.made) return this.made;
     const count = this.rest?.count ?? Math.max(FEWEST_STRETCHES, Math.min(MOST_STRETCHES, 2 ** Math.ceil(Math.log2(this.count / BARS_PER_STRETCH))));
     const finest = new Level(this.rest?.width ?? Math.ceil(this.run.length / count), count);
     for (let row = 0; row < this.count; row++) finest.add(this.kind[row], this.start[row], this.alone[row], this.end[row]);
-    for (const [kind, times] of this.rest?.spent ?? []) times.forEach((time, place) => { finest.timesOf(kind)[place] += time; });
-    this.rest?.begun.forEach((number, place) => { finest.begun[place] += number; });
+    for (const [kind, times] of this.rest?.spent ?? []) times.forEach((time, index) => { finest.timesOf(kind)[index] += time; });
+    this.rest?.begun.forEach((number, index) => { finest.begun[index] += number; });
     this.made = [finest];
     while (this.made.at(-1).count > COARSEST) this.made.push(this.made.at(-1).coarser());
     return this.made;
   }
 
-  // of the finest stretches the time in which no bar is told
+  // of the finest stretches the time in which no bar is drawn by itself
   get free() {
     if (this.left) return this.left;
     const { width, count, spent } = this.levels[0];
     this.left = new Float64Array(count).fill(width);
-    for (const times of spent.values()) times.forEach((time, place) => { this.left[place] -= time; });
-    for (const times of this.rest.spent.values()) times.forEach((time, place) => { this.left[place] += time; });
+    for (const times of spent.values()) times.forEach((time, index) => { this.left[index] -= time; });
+    for (const times of this.rest.spent.values()) times.forEach((time, index) => { this.left[index] += time; });
     return this.left;
   }
 }
@@ -118,7 +118,7 @@ class RankRun {
     Object.assign(run, { rank, length: meta.length, short: names.map((name) => [name].flat()[0]), full: names.map((name) => [name].flat().at(-1)) });
     run.lanes = run.lanesOf(found, lanes, run.restsOf(found, sums));
     run.arrows = { source: found.source, target: summed(found.target), step: found.step };
-    found.target.forEach((target, place) => { found.source[place] += target; });
+    found.target.forEach((target, index) => { found.source[index] += target; });
     run.number = new Map(run.full.map((name, number) => [name, number]));
     run.often = new Uint32Array(names.length);
     found.name.forEach((name) => { run.often[name]++; });
@@ -130,9 +130,9 @@ class RankRun {
     const [start, end, alone] = [gap, time, shared];
     let row = 0;
     summed(node);
-    return lanes.map(([label, told], number) => {
+    return lanes.map(([label, detailed], number) => {
       const first = row;
-      for (let before = 0; row < first + told; row++) {
+      for (let before = 0; row < first + detailed; row++) {
         start[row] += before;
         alone[row] += start[row];
         before = end[row] += start[row];
@@ -143,24 +143,24 @@ class RankRun {
     });
   }
 
-  // what the bars did that are not told, by lane
+  // what the bars did that are only summed up, by lane
   restsOf({ stretch, spent, begun }, { width, count, keys }) {
     const rests = new Map();
-    let row = 0, place = 0;
+    let row = 0, index = 0;
     for (const [lane, kind, cells] of keys) {
       if (!rests.has(lane)) rests.set(lane, new Level(width, count));
       const rest = rests.get(lane), times = rest.timesOf(kind);
       for (const last = row + cells; row < last; row++) {
-        place += stretch[row];
-        times[place] += spent[row];
-        rest.begun[place] += begun[row];
+        index += stretch[row];
+        times[index] += spent[row];
+        rest.begun[index] += begun[row];
       }
     }
     return rests;
   }
 
   hasNode(node) {
-    const place = firstAbove(this.nodes, node);
-    return place > 0 && this.nodes[place - 1] === node;
+    const index = firstAbove(this.nodes, node);
+    return index > 0 && this.nodes[index - 1] === node;
   }
 }

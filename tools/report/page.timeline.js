@@ -28,7 +28,7 @@ class TimelineView {
     Object.assign(this, { element, meta, runs, length: meta.length, initial: meta.window, chosen: null, hovered: null });
     this.lanes = runs.flatMap((run) => run.lanes);
     const find = (name) => element.querySelector(name);
-    [this.overview, this.axis, this.scroller, this.labels, this.told] = [".overview", ".axis", ".lanes", ".labels", ".told"].map(find);
+    [this.overview, this.axis, this.scroller, this.labels, this.range] = [".overview", ".axis", ".lanes", ".labels", ".range"].map(find);
     this.drawing = this.scroller.querySelector("canvas");
     this.tip = document.getElementById("tip");
     this.labels.append(...this.lanes.map((lane) => Object.assign(document.createElement("span"), { textContent: lane.label })));
@@ -41,7 +41,7 @@ class TimelineView {
     this.listen(find);
   }
 
-  legend(place) {
+  legend(element) {
     const looks = new Set(this.lanes.flatMap((lane) => [...lane.kind.reduce((seen, kind) => seen.add(kind >> 1), new Set()), ...[...(lane.rest?.spent.keys() ?? [])].map((kind) => kind >> 1)]));
     const entry = (label, variable) => {
       const line = document.createElement("span");
@@ -49,7 +49,7 @@ class TimelineView {
       line.style.setProperty("--of", `var(--${variable})`);
       return line;
     };
-    place.append(...STACKED.filter((look) => looks.has(this.meta.looks.indexOf(look))).map((look) => entry(look, look)), Object.assign(entry("critical path", "mark"), { className: "line" }));
+    element.append(...STACKED.filter((look) => looks.has(this.meta.looks.indexOf(look))).map((look) => entry(look, look)), Object.assign(entry("critical path", "mark"), { className: "line" }));
   }
 
   // Moving about
@@ -136,14 +136,14 @@ class TimelineView {
       moved += Math.abs(offsetX - last);
       if (before) this.zoom(before / spread(), [...down.values()].reduce((sum, x) => sum + x, 0) / down.size / this.width);
       else if (moved > 3) this.pan((last - offsetX) / this.width);
-      return this.untold();
+      return this.hideTip();
     };
     this.drawing.onpointerup = (event) => {
       const { bar } = (moved <= 3 && this.at(event.offsetX, event.offsetY)) || {};
       if (down.delete(event.pointerId) && bar) timeline.choose(bar.run.full[bar.lane.name[bar.row]]);
     };
     this.drawing.onpointercancel = ({ pointerId }) => down.delete(pointerId);
-    this.drawing.onpointerleave = () => this.untold();
+    this.drawing.onpointerleave = () => this.hideTip();
   }
 
   // Drawing
@@ -178,7 +178,7 @@ class TimelineView {
     this.say();
   }
 
-  // where sums are as wide as blocks the bars themselves are drawn, over blocks for those that are not told
+  // where sums are as wide as blocks the bars themselves are drawn, over blocks for those that are only summed up
   drawLane(lane, y) {
     const [first, last] = lane.within(this.from, this.to), finest = lane.levels[0];
     const fine = finest.width * this.scale >= BLOCK || (!lane.rest && last - first <= MOST_BARS);
@@ -193,25 +193,25 @@ class TimelineView {
 
   // as high as they fill the stretches, or what bars leave free of them
   drawSums(level, y, alpha, free) {
-    const { context } = this, from = level.place(this.from), to = level.place(this.to);
+    const { context } = this, from = level.index(this.from), to = level.index(this.to);
     const low = new Float32Array(to - from + 1), path = new Float32Array(to - from + 1), px = level.width * this.scale;
     const rows = [...level.spent].map(([kind, times]) => [this.looks[kind >> 1], kind & 1, times]).sort((a, b) => a[0] - b[0]);
     context.globalAlpha = alpha;
     for (const [look, critical, times] of rows) {
       context.fillStyle = this.colour(STACKED[look]);
-      for (let place = from; place <= to; place++) {
-        if (!times[place]) continue;
-        const share = times[place] / (free ? Math.max(free[place], times[place]) : level.width), high = Math.max(Math.min(share, 1 - low[place - from]) * BAR, 0.5);
-        const x = Math.round(this.x(place * level.width)), end = Math.round(this.x((place + 1) * level.width));
-        context.fillRect(x, y + BAR - low[place - from] * BAR - high, end - x, high);
-        low[place - from] += share;
-        if (critical) path[place - from] += share;
+      for (let index = from; index <= to; index++) {
+        if (!times[index]) continue;
+        const share = times[index] / (free ? Math.max(free[index], times[index]) : level.width), high = Math.max(Math.min(share, 1 - low[index - from]) * BAR, 0.5);
+        const x = Math.round(this.x(index * level.width)), end = Math.round(this.x((index + 1) * level.width));
+        context.fillRect(x, y + BAR - low[index - from] * BAR - high, end - x, high);
+        low[index - from] += share;
+        if (critical) path[index - from] += share;
       }
     }
     context.fillStyle = this.colour("mark");
-    path.forEach((share, place) => {
+    path.forEach((share, index) => {
       context.globalAlpha = alpha * Math.max(0.25, Math.min(share, 1));
-      const x = Math.round(this.x((from + place) * level.width));
+      const x = Math.round(this.x((from + index) * level.width));
       if (share) context.fillRect(x, y + BAR + 2, Math.round(x + px) - x, RAIL);
     });
     context.globalAlpha = 1;
@@ -221,10 +221,10 @@ class TimelineView {
   drawCounts(lane, level, y) {
     const { begun, width } = level, px = width * this.scale;
     this.context.fillStyle = this.colour("ink");
-    for (let place = level.place(this.from); px > 40 && place <= level.place(this.to); place++) {
-      const [first, last] = lane.within(place * width, (place + 1) * width), text = `${whole.format(begun[place])} more`;
-      const left = Math.max(this.x(place * width), 0), right = Math.min(this.x((place + 1) * width), this.width);
-      if (begun[place] && first === last && (text.length + 1) * LETTER < right - left) this.context.fillText(text, left + 3, y + BAR / 2);
+    for (let index = level.index(this.from); px > 40 && index <= level.index(this.to); index++) {
+      const [first, last] = lane.within(index * width, (index + 1) * width), text = `${whole.format(begun[index])} more`;
+      const left = Math.max(this.x(index * width), 0), right = Math.min(this.x((index + 1) * width), this.width);
+      if (begun[index] && first === last && (text.length + 1) * LETTER < right - left) this.context.fillText(text, left + 3, y + BAR / 2);
     }
   }
 
@@ -265,20 +265,20 @@ class TimelineView {
     for (const run of this.runs) {
       const steps = [], launches = [], { source, target, step } = run.arrows;
       const laneOf = run.laneOfRow ??= run.lanes.flatMap((lane) => Array(lane.count).fill(lane));
-      for (let place = 0; place < source.length; place++) {
-        const [one, other] = [laneOf[source[place]], laneOf[target[place]]];
-        const [begin, end] = [one.end[source[place] - one.first], other.start[target[place] - other.first]];
+      for (let index = 0; index < source.length; index++) {
+        const [one, other] = [laneOf[source[index]], laneOf[target[index]]];
+        const [begin, end] = [one.end[source[index] - one.first], other.start[target[index] - other.first]];
         if (Math.min(begin, end) > this.to || Math.max(begin, end) < this.from) continue;
         const [above, below] = [this.seen.get(one), this.seen.get(other)];
-        if (above?.fine && below?.fine) (step[place] ? steps : launches).push({ place, begin, end, above, below });
+        if (above?.fine && below?.fine) (step[index] ? steps : launches).push({ index, begin, end, above, below });
       }
       context.strokeStyle = this.colour("mark");
       context.lineWidth = 1.5;
       if (steps.length <= MOST_STEPS) for (const { begin, end, above, below } of steps) this.line(this.x(begin), above.y + LABEL + BAR + 3.5, this.x(end), below.y + LABEL + BAR + 3.5);
       context.strokeStyle = this.colour("ink");
       context.lineWidth = 0.8;
-      for (const { place, begin, end, above, below } of launches) {
-        const own = this.hovered?.run === run && [source[place], target[place]].includes(this.hovered.lane.first + this.hovered.row);
+      for (const { index, begin, end, above, below } of launches) {
+        const own = this.hovered?.run === run && [source[index], target[index]].includes(this.hovered.lane.first + this.hovered.row);
         if (!own && (launches.length > MOST_LAUNCHES || begin < this.from || end > this.to)) continue;
         context.globalAlpha = own ? 1 : 0.3;
         const down = above.y < below.y;
@@ -333,14 +333,14 @@ class TimelineView {
   drawMiniature(context, lane, y, high) {
     const px = (width) => (width / this.length) * this.width, gap = high > 3 ? 1 : 0;
     const level = lane.levels.find(({ width }) => px(width) >= COLUMN) ?? lane.levels.at(-1);
-    const low = new Float32Array(level.count), left = (place) => Math.round(px(place * level.width));
+    const low = new Float32Array(level.count), left = (index) => Math.round(px(index * level.width));
     for (const [kind, times] of [...level.spent].sort((a, b) => this.looks[a[0] >> 1] - this.looks[b[0] >> 1])) {
       context.fillStyle = this.colour(this.meta.looks[kind >> 1]);
-      times.forEach((time, place) => {
-        const share = Math.min(time / level.width, 1 - low[place]), tall = high < THIN ? 1 : share;
+      times.forEach((time, index) => {
+        const share = Math.min(time / level.width, 1 - low[index]), tall = high < THIN ? 1 : share;
         context.globalAlpha = high < THIN ? share : 1;
-        if (share > 0) context.fillRect(left(place), y + (high - gap) * (1 - tall - (high < THIN ? 0 : low[place])), left(place + 1) - left(place), (high - gap) * tall);
-        low[place] += share;
+        if (share > 0) context.fillRect(left(index), y + (high - gap) * (1 - tall - (high < THIN ? 0 : low[index])), left(index + 1) - left(index), (high - gap) * tall);
+        low[index] += share;
       });
     }
     context.globalAlpha = 1;
@@ -351,7 +351,7 @@ class TimelineView {
   say() {
     const sums = [...this.seen.values()].filter(({ fine }) => !fine).map(({ level }) => level.width), rests = [...this.seen.values()].some(({ fine, level }) => fine && level);
     const how = sums.length ? `each column sums up ${formats.number(Math.max(...sums) / 1000)} µs` : "bar by bar";
-    this.told.textContent = `${stretch(this.from, this.to)} µs of ${whole.format(this.length / 1000)}: ${how}${rests ? "; pale blocks sum up what is not told one by one" : ""}`;
+    this.range.textContent = `${stretch(this.from, this.to)} µs of ${whole.format(this.length / 1000)}: ${how}${rests ? "; pale blocks sum up what is not drawn one by one" : ""}`;
     Object.assign(this.element.dataset, { from: this.from / 1000, to: this.to / 1000, columns: sums.length });
   }
 
@@ -368,8 +368,8 @@ class TimelineView {
       }
       if (best >= 0) return { bar: { run: lane.run, lane, row: best } };
     }
-    const place = seen.level?.place(time);
-    return seen.level && [...seen.level.spent.values()].some((times) => times[place]) ? { lane, level: seen.level, place, rest: seen.fine } : null;
+    const index = seen.level?.index(time);
+    return seen.level && [...seen.level.spent.values()].some((times) => times[index]) ? { lane, level: seen.level, index, rest: seen.fine } : null;
   }
 
   hover({ offsetX, offsetY, clientX, clientY }) {
@@ -378,7 +378,7 @@ class TimelineView {
       this.hovered = bar;
       this.redraw();
     }
-    if (!found) return this.untold();
+    if (!found) return this.hideTip();
     const table = document.createElement("table");
     for (const [key, value] of bar ? this.ofBar(bar) : this.ofSums(found)) {
       const row = table.insertRow();
@@ -392,7 +392,7 @@ class TimelineView {
     return undefined;
   }
 
-  untold() {
+  hideTip() {
     this.tip.classList.remove("visible");
   }
 
@@ -404,16 +404,16 @@ class TimelineView {
     ];
   }
 
-  ofSums({ lane, level, place, rest }) {
+  ofSums({ lane, level, index, rest }) {
     const shares = new Map();
     for (const [kind, times] of level.spent) {
       const look = this.meta.looks[kind >> 1];
-      if (times[place]) shares.set(look, (shares.get(look) ?? 0) + times[place] / level.width);
+      if (times[index]) shares.set(look, (shares.get(look) ?? 0) + times[index] / level.width);
     }
     const busy = [...shares].reduce((sum, [look, share]) => sum + (AT_REST.has(look) ? 0 : share), 0);
-    const begin = place * level.width;
+    const begin = index * level.width;
     return [
-      ["sum of", `${stretch(begin, Math.min(begin + level.width, this.length))} µs`], ["lane", lane.label], [rest ? "not told one by one" : "begin in it", whole.format(level.begun[place])],
+      ["sum of", `${stretch(begin, Math.min(begin + level.width, this.length))} µs`], ["lane", lane.label], [rest ? "not drawn one by one" : "begin in it", whole.format(level.begun[index])],
       ["busy", percent(busy)], ...[...shares].sort((a, b) => b[1] - a[1]).map(([look, share]) => [look, percent(share)]),
     ];
   }

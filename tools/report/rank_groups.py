@@ -84,14 +84,14 @@ def of_ranks(table: Table, ranks: Collection[int]) -> Table:
 
 def groups_table(groups: Sequence[RankGroup], ranks: Table) -> Table:
     """Returns the rows of the representative ranks in the table of ranks, with the ranks that each represents."""
-    shown = of_ranks(ranks, [group.rank for group in groups])
+    representatives = of_ranks(ranks, [group.rank for group in groups])
     by_rank = {group.rank: group.ranks for group in groups}
-    members = [by_rank[rank] for rank in np.asarray(shown["rank"]).tolist()]
+    members = [by_rank[rank] for rank in np.asarray(representatives["rank"]).tolist()]
     added = [
         Column("stands_for", "", np.array([len(group_ranks) for group_ranks in members], np.int64)),
         Column("ranks", "", [ranges(group_ranks) for group_ranks in members]),
     ]
-    columns = [shown.columns[0], *added, *shown.columns[1:]]
+    columns = [representatives.columns[0], *added, *representatives.columns[1:]]
     return Table(ranks.name, "Ranks that stand for those like them", columns, ranks.note)
 
 

@@ -17,7 +17,7 @@ from .files import lay_over, overlay_path
 from .inputs import ReadOptions, Sources, read_ranks
 from .rank_groups import MANY, RankGroup, of_ranks, rank_groups
 from .timeline import Timeline, timeline
-from .what_if import classes_twice_as_fast, unchanged, what_if
+from .what_if import classes_twice_as_fast, replay_unchanged, what_if
 
 RANKS_DRAWN, SHOWN_FIRST = 8, 3000
 OF_GRAPHS = {"critical_path", "step_breakdown", "modules"}
@@ -52,13 +52,13 @@ class Report:
         """Whether anything ran on a device."""
         return bool(np.any(np.asarray(self.ranks["activities"])))
 
-    def shown(self, name: str) -> Table | None:
+    def page_table(self, name: str) -> Table | None:
         """Returns a table as the page shows it, of many ranks only those that represent a group; None if there is none."""
         table = self.tables.get(name)
         return of_ranks(table, [group.rank for group in self.groups]) if table and self.groups else table
 
 
-class Wanted(NamedTuple):
+class ReportRequest(NamedTuple):
     """What to make of a run: the analyses named in `only`, or all; its replay with `scales`; what a page draws; and, if
     `perfetto` names a file, the device trace with what the analyses add to it.
 
@@ -87,28 +87,28 @@ class Wanted(NamedTuple):
         return ReadOptions(graphs, self.window, self.memory, self.modules)
 
 
-ALL_OF_IT = Wanted()
+FULL_REPORT = ReportRequest()
 
 
-def report_on(sources: Sources, wanted: Wanted = ALL_OF_IT, progress: Progress = unwatched) -> Report:
+def report_on(sources: Sources, request: ReportRequest = FULL_REPORT, progress: Progress = unwatched) -> Report:
     """Analyses the sources. Raises DataError if a file cannot be used, ValueError for the name of an unknown analysis."""
-    seen = _Seen(wanted, len(sources.ranks))
-    analyses = len(ANALYSES if wanted.only is None else wanted.only)
+    collector = _RankCollector(request, len(sources.ranks))
+    analyses = len(ANALYSES if request.only is None else request.only)
     stages = Stages(progress, "reading and analysing", (READ_STAGES + analyses) * len(sources.ranks))
-    read = read_ranks(sources.ranks, wanted.to_read, stages.on_progress)
-    tables = analyse(seen.passing(read), wanted.only, wanted.options, stages.on_progress)
-    if wanted.only is None:
+    read = read_ranks(sources.ranks, request.to_read, stages.on_progress)
+    tables = analyse(collector.collect(read), request.only, request.options, stages.on_progress)
+    if request.only is None:
         tables[NO_DIFF.name] = NO_DIFF
-    if wanted.scales:
-        tables["what_if"] = what_if(seen.graphs, wanted.scales)
-    notes = sources.notes + seen.notes()
-    report = Report(sources.title, tables, _ranks_table(seen.facts), notes, options=wanted.options)
-    if wanted.page:
-        _add_pictures(report, sources, seen, progress)
+    if request.scales:
+        tables["what_if"] = what_if(collector.graphs, request.scales)
+    notes = sources.notes + collector.notes()
+    report = Report(sources.title, tables, _ranks_table(collector.facts), notes, options=request.options)
+    if request.page:
+        _add_pictures(report, sources, collector, progress)
     return report
 
 
-def _add_pictures(report: Report, sources: Sources, seen: "_Seen", progress: Progress) -> None:
+def _add_pictures(report: Report, sources: Sources, collector: "_RankCollector", progress: Progress) -> None:
     """Adds timelines and what-if results. Of many ranks those that are shown are read again: all take too much memory,
     and which ones represent groups is known only after all were analysed.
     """
@@ -116,14 +116,14 @@ def _add_pictures(report: Report, sources: Sources, seen: "_Seen", progress: Pro
     if report.groups:
         order = np.asarray(report.ranks["rank"]).tolist()
         chosen = [sources.ranks[order.index(group.rank)]._replace(rank=group.rank) for group in report.groups]
-        window, seen = seen.wanted.window, _Seen(Wanted(), len(chosen))
+        window, collector = collector.request.window, _RankCollector(ReportRequest(), len(chosen))
         stages = Stages(progress, "reading what is drawn", READ_STAGES * len(chosen))
-        for _ in seen.passing(read_ranks(chosen, ReadOptions(window=window), stages.on_progress)):
+        for _ in collector.collect(read_ranks(chosen, ReadOptions(window=window), stages.on_progress)):
             pass
-    report.timeline = timeline(seen.replays, SHOWN_FIRST)
-    before = unchanged(seen.graphs, [*seen.replays.values()])
-    seen.replays.clear()
-    report.twice_as_fast = classes_twice_as_fast(seen.graphs, before)
+    report.timeline = timeline(collector.replays, SHOWN_FIRST)
+    before = replay_unchanged(collector.graphs, [*collector.replays.values()])
+    collector.replays.clear()
+    report.twice_as_fast = classes_twice_as_fast(collector.graphs, before)
 
 
 def report_on_diff(
@@ -139,44 +139,49 @@ def report_on_diff(
     """
     stages = Stages(progress, "reading both runs", READ_STAGES * (len(before.ranks) + len(after.ranks)))
     options = ReadOptions(False, window, modules=modules)
-    runs = [(run, it, _Seen(Wanted(page=False), len(it.ranks))) for run, it in (("A", before), ("B", after))]
-    diff = trace_diff(*(seen.passing(read_ranks(it.ranks, options, stages.on_progress)) for _, it, seen in runs))
+    runs = [
+        (run, sources, _RankCollector(ReportRequest(page=False), len(sources.ranks)))
+        for run, sources in (("A", before), ("B", after))
+    ]
+    diff = trace_diff(
+        *(collector.collect(read_ranks(sources.ranks, options, stages.on_progress)) for _, sources, collector in runs)
+    )
     tables = {table.name: table for table in diff.with_details()}
-    notes = [f"{run}: {note}" for run, it, seen in runs for note in it.notes + seen.notes()]
-    facts = [fact for *_, seen in runs for fact in seen.facts]
-    ranks = _ranks_table(facts, [run for run, _, seen in runs for _ in seen.facts])
+    notes = [f"{run}: {note}" for run, sources, collector in runs for note in sources.notes + collector.notes()]
+    facts = [fact for *_, collector in runs for fact in collector.facts]
+    ranks = _ranks_table(facts, [run for run, _, collector in runs for _ in collector.facts])
     return Report(f"{before.title} → {after.title}", tables, ranks, notes)
 
 
-class _Seen:
+class _RankCollector:
     """Collects graphs, replays and facts of ranks on their way to the analyses."""
 
-    def __init__(self, wanted: Wanted, ranks: int) -> None:
-        self.wanted, self.ranks = wanted, ranks
-        self.drawn = min(ranks, RANKS_DRAWN) if wanted.page and ranks <= MANY else 0
+    def __init__(self, request: ReportRequest, ranks: int) -> None:
+        self.request, self.ranks = request, ranks
+        self.drawn = min(ranks, RANKS_DRAWN) if request.page and ranks <= MANY else 0
         self.graphs: list[ExecutionGraph] = []
         self.replays: dict[int, Replay] = {}
         self.facts: list[tuple[int | str, ...]] = []
-        self.remarks: list[tuple[int, str]] = []
+        self.linker_notes: list[tuple[int, str]] = []
 
-    def passing(self, ranks: Iterable[RankTrace]) -> Iterator[RankTrace]:
+    def collect(self, ranks: Iterable[RankTrace]) -> Iterator[RankTrace]:
         for rank in ranks:
             self.facts.append(_facts(rank))
-            self.remarks += [(rank.rank, remark) for remark in rank.linked.report.remarks]
-            if rank.graph is not None and len(rank.graph) and (self.drawn or self.wanted.scales):
+            self.linker_notes += [(rank.rank, note) for note in rank.linked.report.notes]
+            if rank.graph is not None and len(rank.graph) and (self.drawn or self.request.scales):
                 self.graphs.append(rank.graph)
-            if self.wanted.perfetto:
-                lay_over(rank, overlay_path(self.wanted.perfetto, rank.rank, self.ranks > 1), self.wanted.options)
+            if self.request.perfetto:
+                lay_over(rank, overlay_path(self.request.perfetto, rank.rank, self.ranks > 1), self.request.options)
             if len(self.replays) < self.drawn and (replay := rank.replayed()):
                 self.replays[rank.rank] = replay
             yield rank
 
     def notes(self) -> list[str]:
-        """Returns each remark of the linker once, with the ranks that have it."""
+        """Returns each note of the linker once, with the ranks that have it."""
         ranks: dict[str, list[int]] = {}
-        for rank, remark in self.remarks:
-            ranks.setdefault(remark, []).append(rank)
-        return [f"rank {ranges(sorted(of_ranks_))}: {remark}" for remark, of_ranks_ in ranks.items()]
+        for rank, note in self.linker_notes:
+            ranks.setdefault(note, []).append(rank)
+        return [f"rank {ranges(sorted(of_ranks_))}: {note}" for note, of_ranks_ in ranks.items()]
 
 
 FACTS = (

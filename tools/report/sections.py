@@ -103,7 +103,7 @@ SECTIONS = (
         "What a launched CUDA or HIP graph does, kernel by kernel. No op launches these, but each has its place in the graph, and with a "
         "trace of the capture (--capture-trace) the op that it was captured from, or what the program "
         "marked it as (PyTorch's mark_kernels).",
-        {"graph_replays": "time", "graph_replays_by_op": "time", "graph_replays_by_place": "time"},
+        {"graph_replays": "time", "graph_replays_by_op": "time", "graph_replays_by_position": "time"},
     ),
     Section(
         "cupti_counters",

@@ -2,7 +2,7 @@
 
 from ..analyses import Column, Table
 from ..terminal import in_one_line
-from .absent import absent
+from .absent import absent_tables
 from .cells import cell, heading, shortened
 from .report import Report
 
@@ -13,33 +13,30 @@ def report_text(report: Report) -> str:
     """Returns the text of all tables with rows, and why the others have none."""
     tables = report.tables.values()
     parts = [as_text(table) for table in tables if len(table)]
-    missing = [f"  {reason}: {'; '.join(titles)}" for reason, titles in absent(tables, report.on_device).items()]
+    missing = [f"  {reason}: {'; '.join(titles)}" for reason, titles in absent_tables(tables, report.on_device).items()]
     return "\n\n".join([*parts, *(["\n".join(["Not in this run", *missing])] if missing else [])])
 
 
-def as_text(table: Table, rows: int = ROWS) -> str:
-    """Returns the title, the note, and the first `rows` rows of a table."""
+def as_text(table: Table) -> str:
+    """Returns the title, the note, and the first ROWS rows of a table."""
     lines = [in_one_line(table.title + (f" ({table.note})" if table.note else ""))]
     if len(table):
-        lines += _grid([_cells(column, rows) for column in table.columns])
-    if len(table) > rows:
-        lines.append(f"  … {len(table) - rows:,} more rows")
+        rows = zip(*(_cells(column) for column in table.columns), strict=True)
+        lines += [f"  {'  '.join(row).rstrip()}" for row in rows]
+    if len(table) > ROWS:
+        lines.append(f"  … {len(table) - ROWS:,} more rows")
     return "\n".join(lines)
 
 
-def _cells(column: Column, rows: int) -> list[str]:
+def _cells(column: Column) -> list[str]:
     """Returns the heading and the cells of a column, all of one width; numbers to the right, texts to the left."""
     if isinstance(column.values, list):
-        cells = [heading(column.name, column.unit), *map(_shortened, column.values[:rows])]
+        cells = [heading(column.name, column.unit), *map(_shortened, column.values[:ROWS])]
         return [text.ljust(max(map(len, cells))) for text in cells]
-    values = column.values[:rows].tolist()
+    values = column.values[:ROWS].tolist()
     cells = [heading(column.name, column.unit), *(cell(value, column.name, column.unit) for value in values)]
     return [text.rjust(max(map(len, cells))) for text in cells]
 
 
 def _shortened(name: str) -> str:
     return shortened(in_one_line(cell(name)), WIDEST)
-
-
-def _grid(columns: list[list[str]]) -> list[str]:
-    return ["  " + "  ".join(row).rstrip() for row in zip(*columns, strict=True)]

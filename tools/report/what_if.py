@@ -18,27 +18,27 @@ def what_if(graphs: Sequence[ExecutionGraph], scales: Sequence[Scale]) -> Table:
     changes = {scale.spec: [scale] for scale in scales}
     if len(changes) > 1:
         changes["all of these"] = list(scales)
-    return _table(graphs, changes, unchanged(graphs))
+    return _table(graphs, changes, replay_unchanged(graphs))
 
 
-class Unchanged(NamedTuple):
+class UnchangedRun(NamedTuple):
     """The makespan without changes, and a note on that replay, which itself takes too much memory to be kept."""
 
     makespan_ns: int
     note: str
 
 
-def unchanged(graphs: Sequence[ExecutionGraph], replays: Sequence[Replay] = ()) -> Unchanged:
+def replay_unchanged(graphs: Sequence[ExecutionGraph], replays: Sequence[Replay] = ()) -> UnchangedRun:
     """Replays the graphs without changes. `replays` are those of each graph alone, if known, which serve a single
     graph.
     """
     if not graphs:
-        return Unchanged(0, "")
+        return UnchangedRun(0, "")
     replay = replays[0] if len(graphs) == len(replays) == 1 else replay_ranks(graphs)
-    return Unchanged(replay.makespan_ns, _note(replay))
+    return UnchangedRun(replay.makespan_ns, _note(replay))
 
 
-def classes_twice_as_fast(graphs: Sequence[ExecutionGraph], before: Unchanged) -> Table:
+def classes_twice_as_fast(graphs: Sequence[ExecutionGraph], before: UnchangedRun) -> Table:
     """Returns the makespan with half the duration of each class of nodes that the graphs have."""
     present = {NodeClass(node_class) for graph in graphs for node_class in np.unique(node_classes(graph)).tolist()}
     changes = {
@@ -49,7 +49,7 @@ def classes_twice_as_fast(graphs: Sequence[ExecutionGraph], before: Unchanged) -
     return _table(graphs, changes, before)
 
 
-def _table(graphs: Sequence[ExecutionGraph], changes: dict[str, list[Scale]], unscaled: Unchanged) -> Table:
+def _table(graphs: Sequence[ExecutionGraph], changes: dict[str, list[Scale]], unscaled: UnchangedRun) -> Table:
     if not graphs:
         return Table(NAME, TITLE, [], "no graph was made, so nothing can be replayed")
     before, note = unscaled

@@ -14,7 +14,7 @@ WORDS = {
     "stream order": "the gap between an activity and the one before it on its stream",
     "event wait": "from an awaited event of another stream to the start",
     "host sync": "from the end of what the host waited for until the host goes on",
-    "hand-over": "from one host thread's coming so far until another goes on",
+    "hand-off": "from one host thread's coming so far until another goes on",
     "collective": "after a collective that had to be done",
     "tensor flow": "after the op that wrote what is read",
     "program order": "between an op and the one before it on its thread",

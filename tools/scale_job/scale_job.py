@@ -42,19 +42,24 @@ def scale(
     if output_dir.exists() and (not output_dir.is_dir() or any(output_dir.iterdir())):
         raise DataError(f"{output_dir}: is there and not empty; name a new folder")
     sources = _graph_files(input_dir)
-    facts = [fact for _, fact in _done(run, survey_rank, list(sources.values()), progress, "reading ranks", "rank")]
+    facts = [
+        fact
+        for _, fact in _run_all(
+            run, survey_rank, list(sources.values()), progress=progress, what="reading ranks", unit="rank"
+        )
+    ]
     facts.sort(key=lambda rank: rank.rank)
     plan = plan_scaling(facts, growth)
     is_simulated = all(rank.target == ASTRA_SIM for rank in facts)
     report = report_of(plan, is_simulated)
-    report.notes += [remark for rank in facts for remark in rank.remarks]
+    report.notes += [note for rank in facts for note in rank.notes]
     try:
         output_dir.parent.mkdir(parents=True, exist_ok=True)
         lock, beside = (output_dir.parent / f".{output_dir.name}.scaling{ending}" for ending in (".lock", ""))
         with locked(lock, str(output_dir)), fresh_folder(beside):
             folder = beside / output_dir.name
             folder.mkdir()
-            _write_graphs(folder, sources, plan, run, progress, report)
+            _write_graphs(folder, sources, plan, report, run=run, progress=progress)
             write_groups(str(folder / GROUPS), dict(all_groups(plan.numbering, plan.rank_copies)))
             if is_simulated:
                 _write_simulation(folder, plan, growth)
@@ -80,8 +85,8 @@ def _graph_files(folder: Path) -> dict[int, Path]:
     return dict(sorted(graphs.items()))
 
 
-def _done(
-    run: Runner, work: Callable[[Any], Any], tasks: Sequence[Any], progress: Progress, what: str, unit: str
+def _run_all(
+    run: Runner, work: Callable[[Any], Any], tasks: Sequence[Any], *, progress: Progress, what: str, unit: str
 ) -> list[tuple[Any, Any]]:
     """Returns each task with its result; raises what one raised."""
     results = []
@@ -94,7 +99,7 @@ def _done(
 
 
 def _write_graphs(
-    folder: Path, sources: dict[int, Path], plan: ScalePlan, run: Runner, progress: Progress, report: ScaleReport
+    folder: Path, sources: dict[int, Path], plan: ScalePlan, report: ScaleReport, *, run: Runner, progress: Progress
 ) -> None:
     copies = range(plan.rank_copies.copies)
     tasks = [
@@ -103,7 +108,7 @@ def _write_graphs(
         for first in copies[::COPIES_AT_ONCE]
         for rank in plan.ranks
     ]
-    for _, written in _done(run, write_copies, tasks, progress, "writing copies", "piece"):
+    for _, written in _run_all(run, write_copies, tasks, progress=progress, what="writing copies", unit="piece"):
         report.nodes += written.nodes
         report.bytes += written.bytes
 

@@ -8,7 +8,7 @@ import msgspec
 from ...converter.scaling import GroupRole, Grown, ScalePlan
 from ...converter.targets import GIB
 from ...schema.graph import CollectiveType
-from ..summary_lines import titled
+from ..summary_lines import summary_line
 
 LARGEST_NUMBER = 2_147
 """ASTRA-sim begins the stream numbers of a group at a million times its number, in 32 bits."""
@@ -20,7 +20,7 @@ class GroupLine(msgspec.Struct, frozen=True):
     group: str
     joined: str
     members: int
-    members_then: int
+    scaled_members: int
 
 
 class LengthLine(msgspec.Struct, frozen=True):
@@ -30,20 +30,20 @@ class LengthLine(msgspec.Struct, frozen=True):
     collective: str
     collectives: int
     members: int
-    members_then: int
+    scaled_members: int
     step_ns: float
     gb_s: float | None
     fitted_to: str
     transfers: int
-    off_pct: float
-    tells_apart: bool
+    fit_error_pct: float
+    identifiable: bool
 
 
 class ScaleReport(msgspec.Struct):
     """A scaled job: how many ranks it had and has, what became of its groups and collectives, and what is written."""
 
     ranks: int
-    ranks_then: int
+    scaled_ranks: int
     copies: int
     removed: list[int]
     groups: list[GroupLine]
@@ -55,12 +55,12 @@ class ScaleReport(msgspec.Struct):
 
 def report_of(plan: ScalePlan, is_simulated: bool) -> ScaleReport:
     """Returns the report of a plan, before anything is written."""
-    places = plan.rank_copies
+    rank_copies = plan.rank_copies
     return ScaleReport(
-        ranks=places.world_size,
-        ranks_then=places.ranks,
-        copies=places.copies,
-        removed=sorted(set(range(places.world_size)) - set(places.kept)),
+        ranks=rank_copies.world_size,
+        scaled_ranks=rank_copies.ranks,
+        copies=rank_copies.copies,
+        removed=sorted(set(range(rank_copies.world_size)) - set(rank_copies.kept)),
         groups=[_group(role, plan) for role in plan.roles],
         lengths=[_length(grown) for grown in plan.grown],
         notes=list(_notes(plan, is_simulated)),
@@ -80,19 +80,19 @@ def _length(grown: Grown) -> LengthLine:
         collective=CollectiveType(grown.kind).name.lower(),
         collectives=grown.collectives,
         members=grown.members,
-        members_then=grown.members_then,
+        scaled_members=grown.scaled_members,
         step_ns=round(fit.line.step_ns, 1) if fit else 0.0,
         gb_s=round(1e9 / GIB / fit.line.byte_ns, 3) if fit and fit.line.byte_ns else None,
         fitted_to=fit.source if fit else "",
         transfers=fit.transfers if fit else 0,
-        off_pct=fit.off_pct if fit else 0.0,
-        tells_apart=fit is not None and fit.tells_apart,
+        fit_error_pct=fit.fit_error_pct if fit else 0.0,
+        identifiable=fit is not None and fit.identifiable,
     )
 
 
 def _notes(plan: ScalePlan, is_simulated: bool) -> Iterator[str]:
     fits = [grown.fit for grown in plan.grown]
-    if not all(fit and fit.tells_apart for fit in fits):
+    if not all(fit and fit.identifiable for fit in fits):
         yield "the measured collectives do not tell latency from bandwidth, as those of one size do not; give --latency or --bandwidth"
     if plan.undivided:
         yield (
@@ -109,35 +109,35 @@ def _notes(plan: ScalePlan, is_simulated: bool) -> Iterator[str]:
 def lines(report: ScaleReport) -> Iterator[str]:
     """Yields the report for people; groups that are alike in a line."""
     kept = report.ranks - len(report.removed)
-    yield titled("ranks", f"{report.ranks} -> {report.ranks_then}, {report.copies} copies of {kept}")
+    yield summary_line("ranks", f"{report.ranks} -> {report.scaled_ranks}, {report.copies} copies of {kept}")
     alike = defaultdict[tuple[object, ...], list[GroupLine]](list)
     for group in report.groups:
-        alike[group.group.partition(", ")[2], group.joined, group.members, group.members_then].append(group)
+        alike[group.group.partition(", ")[2], group.joined, group.members, group.scaled_members].append(group)
     for groups in alike.values():
         first, more = groups[0], len(groups) - 1
         more_groups = f" and {more} more" if more else ""
         became = (
-            f"joined, {first.joined}: {first.members} -> {first.members_then} members"
+            f"joined, {first.joined}: {first.members} -> {first.scaled_members} members"
             if first.joined
             else "in each copy"
         )
-        yield titled("group", f"{first.group}{more_groups}; {became}")
+        yield summary_line("group", f"{first.group}{more_groups}; {became}")
     of_kind = defaultdict[tuple[object, ...], list[LengthLine]](list)
     for length in report.lengths:
-        of_kind[length.collective, length.members, length.members_then, length.fitted_to].append(length)
+        of_kind[length.collective, length.members, length.scaled_members, length.fitted_to].append(length)
     for same in of_kind.values():
-        yield titled("lengths", _length_text(same))
-    yield titled("written", f"{report.ranks_then} graphs, {report.nodes:,} nodes, {report.bytes / 1e6:,.1f} MB")
+        yield summary_line("lengths", _length_text(same))
+    yield summary_line("written", f"{report.scaled_ranks} graphs, {report.nodes:,} nodes, {report.bytes / 1e6:,.1f} MB")
 
 
 def _length_text(same: Sequence[LengthLine]) -> str:
     first = same[0]
-    what = f"{sum(line.collectives for line in same)} {first.collective} of {first.members} -> {first.members_then} members"
+    what = f"{sum(line.collectives for line in same)} {first.collective} of {first.members} -> {first.scaled_members} members"
     if not first.fitted_to:
         return f"{what}: as before, as none was measured"
     latency, bandwidths = _range([line.step_ns for line in same]), [line.gb_s for line in same if line.gb_s]
     bandwidth = f"{_range(bandwidths)} GB/s" if bandwidths else "any bandwidth"
-    error = max(line.off_pct for line in same)
+    error = max(line.fit_error_pct for line in same)
     return (
         f"{what}: {latency} ns a step, {bandwidth}; {first.fitted_to}, half of the {first.transfers} measured"
         f"{' in each' if len(same) > 1 else ''} within {error:g} %"

@@ -9,7 +9,7 @@ from ...schema.graph import ExecutionGraph
 from ..build_job import GRAPHS
 
 
-class Written(NamedTuple):
+class WrittenCopies(NamedTuple):
     """How many nodes and bytes the files of some copies have."""
 
     nodes: int
@@ -37,7 +37,7 @@ def survey_rank(source: Path) -> RankFacts:
     return rank_facts(graph)
 
 
-def write_copies(task: CopyTask) -> Written:
+def write_copies(task: CopyTask) -> WrittenCopies:
     """Writes the graphs of a rank's copies, one after the other; the rank's own is read once."""
     graph = resized(ExecutionGraph.read(str(task.source)), task.plan.ranks[task.rank])
     size = 0
@@ -46,4 +46,4 @@ def write_copies(task: CopyTask) -> Written:
         path = task.folder / f"{GRAPHS}.{copied_graph.metadata['rank']}.et"
         copied_graph.write(str(path))
         size += path.stat().st_size
-    return Written(len(graph) * len(task.copies), size)
+    return WrittenCopies(len(graph) * len(task.copies), size)

@@ -38,7 +38,7 @@ text{font:11px system-ui,sans-serif;fill:#39424d}.lane{stroke:#e6eaee}.tick{stro
 .host{fill:#8b9aab}.waiting{fill:#c9d2db}.idle{fill:#e9edf1}.unrecorded{fill:#dde3e9}.computation{fill:#3b78b5}.communication{fill:#d07d22}.memory{fill:#5d9140}
 .waiting+.inside,.idle+.inside,.unrecorded+.inside{fill:#5b6672}
 path{fill:none}.launch{stroke:#a9b4c0;stroke-width:.7}.host-sync{stroke:#138a7e;stroke-width:1.4}.event-wait{stroke:#c23b3b;stroke-width:1.4}
-.hand-over{stroke:#7a4fb5;stroke-width:1.4}.collective,.tensor-flow{stroke:#b5642a;stroke-width:1.4}.stream-order,.program-order,.unknown{stroke:#777}
+.hand-off{stroke:#7a4fb5;stroke-width:1.4}.collective,.tensor-flow{stroke:#b5642a;stroke-width:1.4}.stream-order,.program-order,.unknown{stroke:#777}
 @media(prefers-color-scheme:dark){text{fill:#c3ccd6}.paper{fill:#14181d}.lane{stroke:#2a323b}.tick{stroke:#20262d}.bar:hover{stroke:#fff}
 .waiting,.unrecorded{fill:#333d48}.idle{fill:#252d35}.host{fill:#66788b}.launch{stroke:#566473}.waiting+.inside,.idle+.inside,.unrecorded+.inside{fill:#aeb9c4}}
 """

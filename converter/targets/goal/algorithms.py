@@ -13,7 +13,9 @@ Sizes = tuple[int, ...]
 
 
 class Step(NamedTuple):
-    """A message of `size` bytes that a member sends to, or receives from, its `peer` after the member's steps `after`."""
+    """A message of `size` bytes that a member sends to, or receives from, its `peer` after the member's
+    steps `after`.
+    """
 
     sends: bool
     peer: int
@@ -70,7 +72,9 @@ def all_gather_ring(member: CollectiveMember) -> list[Step]:
 
 
 def broadcast_ring(member: CollectiveMember) -> list[Step]:
-    """Sends pieces along the ring from the root to the member before it; each is forwarded as soon as it has arrived."""
+    """Sends pieces along the ring from the root to the member before it; each is forwarded as soon as it
+    has arrived.
+    """
     distance = (member.group_rank - member.root) % member.members
     source = _neighbour(member, -1) if distance else None
     return _forwarded(

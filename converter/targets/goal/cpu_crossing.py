@@ -8,7 +8,7 @@ first sends another byte after that one, both through a nic of their own.
 
 from collections.abc import Sequence
 
-from .operations import OWN, Operation, in_order
+from .operations import WITHIN_RANK, Operation, in_order
 
 MESSAGES = 0
 """The cpu of messages to other ranks, the same on all ranks: an arriving message blocks the receiver's cpu that has the
@@ -29,8 +29,8 @@ def cross_by_messages(operations: Sequence[Operation], rank: int, lanes: int) ->
 
     def send_to_itself(cpu: int, after: tuple[int, ...]) -> int:
         nonlocal tag
-        crossed.append(Operation("send", 1, cpu, after, rank, tag, OWN))
-        crossed.append(Operation("recv", 1, MESSAGES, (len(crossed) - 1,), rank, tag, OWN, at_start=True))
+        crossed.append(Operation("send", 1, cpu, after, rank, tag, WITHIN_RANK))
+        crossed.append(Operation("recv", 1, MESSAGES, (len(crossed) - 1,), rank, tag, WITHIN_RANK, at_start=True))
         tag += 1
         return len(crossed) - 2
 

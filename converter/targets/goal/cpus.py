@@ -34,12 +34,12 @@ def cpus_of(graph: ExecutionGraph, times: MeasuredTimes, first: list[str]) -> Cp
 
     Raises DataError where the graph needs more cpus than GOAL has.
     """
-    runs, delays = graph.type != NodeType.METADATA, graph.is_delay
+    runs, is_delay = graph.type != NodeType.METADATA, graph.is_delay
     of_node = np.full(len(graph), -1, np.int64)
-    work = np.flatnonzero(runs & ~delays)
+    work = np.flatnonzero(runs & ~is_delay)
     lane, head = _numbered(lanes_of(graph)[work])
     of_node[work] = len(first) + lane
-    rows = np.flatnonzero(delays)
+    rows = np.flatnonzero(is_delay)
     # a delay without dependencies starts with the run
     released = np.where(graph.data_deps.lengths() > 0, times.start_ns, 0)
     of_node[rows] = len(first) + len(head) + _without_overlap(released[rows], times.end_ns[rows])
@@ -47,8 +47,8 @@ def cpus_of(graph: ExecutionGraph, times: MeasuredTimes, first: list[str]) -> Cp
     names = [*first, *(_name(graph, row) for row in work[head].tolist()), *["delays"] * max(delay_cpus, 0)]
     if len(names) > LARGEST_COUNT:
         raise DataError(
-            f"the graph of rank {graph.metadata.get('rank', '?')} has {len(names)} threads, streams and delays at once, and GOAL"
-            f" knows {LARGEST_COUNT} cpus; build a part of the trace, or without host (--no-host)"
+            f"the graph of rank {graph.metadata.get('rank', '?')} has {len(names)} threads, streams and delays at "
+            f"once, and GOAL knows {LARGEST_COUNT} cpus; build a part of the trace, or without host (--no-host)"
         )
     return Cpus(of_node, names, len(first) + len(head))
 

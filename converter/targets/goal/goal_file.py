@@ -74,7 +74,7 @@ def _operations(
     crosses = options.simulator == "loggopsim"
     cpus = cpus_of(graph, times, [MESSAGES_OF_LANES] if crosses else [])
     start = RankStart(number, int(job.begin_ns[number]))
-    operations = rank_program(graph, times, cpus, start, rank_messages(job, number), options)
+    operations = rank_program(graph, times, cpus, rank=start, messages=rank_messages(job, number), options=options)
     return (cross_by_messages(operations, number, cpus.lanes) if crosses else operations), cpus.names
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-NETWORK, NODE, OWN = 0, 1, 2
+NETWORK, NODE, WITHIN_RANK = 0, 1, 2
 """The nics for messages to other nodes, within the node, and of the rank to itself."""
 
 

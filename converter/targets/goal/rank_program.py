@@ -32,6 +32,7 @@ def rank_program(
     graph: ExecutionGraph,
     times: MeasuredTimes,
     cpus: Cpus,
+    *,
     rank: RankStart,
     messages: Mapping[int, list[CollectiveMessages]],
     options: GoalOptions,
@@ -61,7 +62,9 @@ def rank_program(
 def _communicate(
     operations: list[Operation], cpu: int, collectives: list[CollectiveMessages], rank: int, options: GoalOptions
 ) -> None:
-    """Appends the messages of all collectives of a node, after the last operation so far, and the calc that ends them."""
+    """Appends the messages of all collectives of a node, after the last operation so far, and the calc
+    that ends them.
+    """
     begin = len(operations) - 1
     measured, is_proxied = options.measured_communication, options.simulator == "loggopsim"
     last: list[int] = []

@@ -1,4 +1,5 @@
-"""Opens an untrusted rocpd database (SQLite): read-only, no extensions, views or virtual tables, no more rows than bytes.
+"""Opens an untrusted rocpd database (SQLite): read-only, no extensions, views or virtual tables, no more rows than
+bytes.
 
 It returns tables as columns of integers, texts, and the dialect that the file is written in.
 """
@@ -20,8 +21,8 @@ from ....schema.errors import DataError
 
 MAGIC = b"SQLite format 3\x00"
 GUID_TABLE = re.compile(r"rocpd_\w+_[0-9a-f]{8}_?(?:[0-9a-f]{4}_?){3}[0-9a-f]{12}", re.IGNORECASE)
-NEEDED = {"rocpd_op", "rocpd_string"}
-READ = NEEDED | {"rocpd_api", "rocpd_api_ops", "rocpd_kernelapi", "rocpd_metadata", "rocpd_ustring"}
+REQUIRED_TABLES = {"rocpd_op", "rocpd_string"}
+READ = REQUIRED_TABLES | {"rocpd_api", "rocpd_api_ops", "rocpd_kernelapi", "rocpd_metadata", "rocpd_ustring"}
 MERGED = {"rank", "device", "edge"}
 """Tables that only a database for counting has."""
 LONGEST_TEXT = 1 << 16
@@ -124,7 +125,9 @@ class Database:
         return texts
 
     def read(self, query: str, at_a_time: int = ROWS_AT_A_TIME) -> Iterator[list[tuple[object, ...]]]:
-        """Yields the rows of a query in pieces. Raises DataError for more rows, or steps, than the file's size explains."""
+        """Yields the rows of a query in pieces. Raises DataError for more rows, or steps, than the file's size
+        explains.
+        """
         self._steps = 0
         try:
             cursor, count = self._connection.execute(query), 0
@@ -214,19 +217,20 @@ def dialect(database: Database) -> Dialect:
     by_guid = next((name for name in sorted(tables) if GUID_TABLE.fullmatch(name)), None)
     if by_guid:
         raise DataError(
-            f"{database.path}: a rocpd database of ROCm 7 (rocprofv3), with tables named by a GUID ({by_guid}); this schema is not "
-            "read, trace with RPD, rocm-trace-lite or the PyTorch profiler"
+            f"{database.path}: a rocpd database of ROCm 7 (rocprofv3), with tables named by a GUID ({by_guid}); this "
+            "schema is not read, trace with RPD, rocm-trace-lite or the PyTorch profiler"
         )
     if is_merged(database):
         raise DataError(
-            f"{database.path}: several ranks merged into a database for counting; link each rank's own file, or merge to "
-            ".json.gz and take one out with trace-link --rank N"
+            f"{database.path}: several ranks merged into a database for counting; link each rank's own file, or "
+            "merge to .json.gz and take one out with trace-link --rank N"
         )
     if as_views := sorted(READ & database.views):
         raise DataError(
-            f"{database.path}: {as_views[0]} is a view, where profilers write a table; link the file that it was made of"
+            f"{database.path}: {as_views[0]} is a view, where profilers write a table; link the file that it was "
+            "made of"
         )
-    if not tables >= NEEDED:
+    if not tables >= REQUIRED_TABLES:
         names = ", ".join(sorted(tables)[:4]) or "none"
         raise DataError(f"{database.path}: no rocpd database, it lacks rocpd_op or rocpd_string (its tables: {names})")
     if "rocpd_ustring" in tables:
@@ -236,7 +240,9 @@ def dialect(database: Database) -> Dialect:
 
 
 def processes(database: Database) -> list[int]:
-    """Returns the traced processes, ascending: those recorded as such, else those that launched, else all with calls."""
+    """Returns the traced processes, ascending: those recorded as such, else those that launched, else all
+    with calls.
+    """
     recorded: list[int] = []
     if {"tag", "value"} <= database.columns("rocpd_metadata"):
         recorded = database.different("value", "rocpd_metadata", "tag = 'pid'")

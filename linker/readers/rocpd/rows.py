@@ -1,7 +1,7 @@
 """Reads a rocpd database (RPD's or rocm-trace-lite's) into the columns of a device trace.
 
-Each device op becomes an activity, each API row a call, each roctx range an annotation; times are the file's own ns. Rows
-that are no work are counted.
+Each device op becomes an activity, each API row a call, each roctx range an annotation; times are the file's own ns.
+Rows that are no work are counted.
 """
 
 import re
@@ -81,7 +81,9 @@ def read_rocpd(path: str) -> DeviceTrace:
         groups=[],
         ops=_annotations(*marks, skipped),
         calls=_calls(api[~marker], names, skipped),
-        activities=_activities(ops[on_device], Links(*linked.T, *api[:, :2].T), queues, names, process, skipped),
+        activities=_activities(
+            ops[on_device], Links(*linked.T, *api[:, :2].T), queues, names, process=process, skipped=skipped
+        ),
         syncs=RecordedSyncs(Categorical.of(()), *[NONE] * 9),
         event_records=RecordedEvents(*[NONE] * 4),
         communication={role: JsonRecords.of({}, kineto.Args) for role in (Role.OP, Role.ACTIVITY)},
@@ -140,25 +142,25 @@ def _calls(api: Int64, names: dict[int, str], skipped: Counter[str]) -> Recorded
 
 
 def _activities(
-    ops: Int64, links: Links, queues: dict[int, int], names: dict[int, str], process: int, skipped: Counter[str]
+    ops: Int64, links: Links, queues: dict[int, int], names: dict[int, str], *, process: int, skipped: Counter[str]
 ) -> RecordedActivities:
     category = _categories(ops[:, 6], names)
     work, timed = category.equal(*WORK), (ops[:, 3] >= 0) & (ops[:, 4] > ops[:, 3]) & (ops[:, 4] < FOREVER)
     _count_others(category.take(~work), ops[~work, 6], names, skipped)
     skipped["ops of zero length"] += int((work & ~timed).sum())
     number, device, queue, start, end, name, kind = ops[work & timed].T
-    launcher = _launchers(number, ops[:, 0], links, skipped)
+    launch_call = _launch_calls(number, ops[:, 0], links, skipped)
     pairs = zip(number.tolist(), queue.tolist(), strict=True)
     stream = np.array([queues.get(op, queue_id) for op, queue_id in pairs], np.int64)
     return RecordedActivities(
         name=_named(name, names, kind),
         category=category.take(work & timed),
-        process=_processes(device, launcher, links, process),
+        process=_processes(device, launch_call, links, process),
         device=device,
         stream=_real_queues(device, stream, skipped),
         start=start,
         end=end,
-        correlation=launcher,
+        correlation=launch_call,
         external_id=np.zeros_like(number),
         graph_node=np.full_like(number, -1),
         size=np.full_like(number, -1),
@@ -168,9 +170,9 @@ def _activities(
 
 def _categories(types: Int64, names: dict[int, str]) -> Categorical:
     """Returns the category of every op, "" where its type is unknown."""
-    distinct, rows = np.unique(types, return_inverse=True)
-    texts = [names.get(code, "") for code in distinct.tolist()]
-    kinds = Categorical.of(next((kind for pattern, kind in KINDS if pattern.search(text)), "") for text in texts)
+    codes, rows = np.unique(types, return_inverse=True)
+    type_names = [names.get(code, "") for code in codes.tolist()]
+    kinds = Categorical.of(next((kind for pattern, kind in KINDS if pattern.search(text)), "") for text in type_names)
     return kinds.take(rows.astype(np.int64))
 
 
@@ -181,7 +183,7 @@ def _count_others(category: Categorical, types: Int64, names: dict[int, str], sk
         skipped[f"unknown opType {names.get(int(code), '')}".rstrip()] += int(count)
 
 
-def _launchers(number: Int64, op_ids: Int64, links: Links, skipped: Counter[str]) -> Int64:
+def _launch_calls(number: Int64, op_ids: Int64, links: Links, skipped: Counter[str]) -> Int64:
     """Returns for each op id in `number` the API row that launched it, the first of several, 0 for none."""
     skipped["launch links of ops that are not there"] += int((~np.isin(links.op, op_ids)).sum())
     skipped["launch links of ops that have one already"] += len(links.op) - len(np.unique(links.op))
@@ -189,15 +191,15 @@ def _launchers(number: Int64, op_ids: Int64, links: Links, skipped: Counter[str]
     return np.append(links.api, 0)[first_link.of(number)]
 
 
-def _processes(device: Int64, launcher: Int64, links: Links, process: int) -> Int64:
+def _processes(device: Int64, launch_call: Int64, links: Links, process: int) -> Int64:
     """Returns the process that launched each activity.
 
     An activity without a launch has the process of the file, or the device where that is unknown (`process` -1).
     """
     launching = np.full_like(device, process) if process >= 0 else device.copy()
     if len(links.caller):
-        row = np.minimum(np.searchsorted(links.caller, launcher), len(links.caller) - 1)
-        launching = np.where(links.caller[row] == launcher, links.pid[row], launching)
+        row = np.minimum(np.searchsorted(links.caller, launch_call), len(links.caller) - 1)
+        launching = np.where(links.caller[row] == launch_call, links.pid[row], launching)
     return launching
 
 

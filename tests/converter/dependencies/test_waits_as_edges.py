@@ -15,12 +15,12 @@ CALLS = [Called(0, 1_000), Called(2_000, 3_000), Called(20_000, 30_000, "cudaDev
 RAN = [Ran(5_000, 9_000, 0, name="first"), Ran(9_500, 29_000, 1, stream=8, name="second")]
 INFERRED = DependencyKind.INFERRED
 EVIDENCE = pytest.mark.parametrize(
-    ("found", "mark"), [(Provenance.TIMING, INFERRED), (Provenance.RECORD, DependencyKind(0))]
+    ("known_by", "mark"), [(Provenance.TIMING, INFERRED), (Provenance.RECORD, DependencyKind(0))]
 )
 
 
 def run_with(
-    *, device: tuple[int, int] | None = None, host: int | None = None, found: Provenance = Provenance.RECORD
+    *, device: tuple[int, int] | None = None, host: int | None = None, known_by: Provenance = Provenance.RECORD
 ) -> ConversionContext:
     """`device` are source and target of a wait between streams, `host` is what the last call awaits; -1 is unknown."""
     held, awaited = [] if device is None else [device], [] if host is None else [host]
@@ -28,22 +28,22 @@ def run_with(
         RAN,
         CALLS,
         device_waits=DeviceWaits(
-            column(*(source for source, _ in held)), column(*(target for _, target in held)), Categorical.of(found.value for _ in held)
+            column(*(source for source, _ in held)), column(*(target for _, target in held)), Categorical.of(known_by.value for _ in held)
         ),
         host_waits=HostWaits(
             column(*(2 for _ in awaited)),
             column(*awaited),
             column(*(ABSENT for _ in awaited)),
-            Categorical.of(found.value for _ in awaited),
+            Categorical.of(known_by.value for _ in awaited),
         ),
     )  # fmt: skip
 
 
 @EVIDENCE
 def test_a_wait_between_streams_leads_from_what_was_marked_to_what_was_held(
-    found: Provenance, mark: DependencyKind
+    known_by: Provenance, mark: DependencyKind
 ) -> None:
-    edges = edges_of(event_wait, run_with(device=(0, 1), found=found))
+    edges = edges_of(event_wait, run_with(device=(0, 1), known_by=known_by))
     assert edges == {("first", "second", DependencyKind.EVENT_WAIT | mark)}
 
 
@@ -54,8 +54,10 @@ def test_a_wait_for_nothing_that_is_known_is_no_edge() -> None:
 
 @EVIDENCE
 @pytest.mark.parametrize("awaited", [0, 1])
-def test_a_blocking_calls_wait_follows_what_it_awaited(awaited: int, found: Provenance, mark: DependencyKind) -> None:
-    run = run_with(host=awaited, found=found)
+def test_a_blocking_calls_wait_follows_what_it_awaited(
+    awaited: int, known_by: Provenance, mark: DependencyKind
+) -> None:
+    run = run_with(host=awaited, known_by=known_by)
     edges = host_sync(run)
     assert edges.source.tolist() == [run.activities_from + awaited]
     assert edges.target.tolist() == np.flatnonzero(run.timeline.is_wait).tolist()

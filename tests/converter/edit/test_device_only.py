@@ -74,15 +74,13 @@ def test_an_order_by_events_implies_the_one_through_the_host() -> None:
     assert follows(without_host(g.build()), "after both") == {"event": EVENT_WAIT}
 
 
-def test_a_wait_on_another_thread_counts_after_its_hand_over() -> None:
+def test_a_wait_on_another_thread_counts_after_its_handoff() -> None:
     g = GraphBuilder(rank=0)
     first = g.host("copy_", 0, 5_000)
     copy = g.activity("copy", 5_000, 10_000, stream=8, after=[(first, LAUNCH)])
     wait = g.host("synchronize", 15_000, 1_000, after=[(first, PROGRAM_ORDER), (copy, HOST_SYNC)])
     untold = g.host("other thread", 0, 20_000, thread=2)
-    told = g.host(
-        "backward", 20_000, 1_000, thread=2, after=[(untold, PROGRAM_ORDER), (wait, DependencyKind.HAND_OVER)]
-    )
+    told = g.host("backward", 20_000, 1_000, thread=2, after=[(untold, PROGRAM_ORDER), (wait, DependencyKind.HANDOFF)])
     g.activity("before", 20_000, 500, stream=9, after=[(untold, LAUNCH)])
     g.activity("after", 21_000, 500, stream=10, after=[(told, LAUNCH)])
     device = without_host(g.build())
@@ -161,7 +159,7 @@ def test_the_order_of_activities_is_that_of_the_whole_graph(job: str, promote: s
     st.lists(st.tuples(st.sampled_from(["launch", "wait", "hand"]), st.integers(0, 2), st.integers(0, 5)), max_size=30)
 )
 def test_the_order_of_activities_is_that_of_any_graph(steps: list[tuple[str, int, int]]) -> None:
-    """Two host threads launch on three streams, wait for what was launched, and hand over to each other."""
+    """Two host threads launch on three streams, wait for what was launched, and hand off to each other."""
     g, thread, last, streams = GraphBuilder(rank=0), 0, {0: 0, 1: 0}, dict[int, list[int]]()
     for clock, (what, stream, back) in enumerate([("launch", 0, 0), *steps]):
         before = [(last[thread], PROGRAM_ORDER)] if last[thread] else []

@@ -9,7 +9,7 @@ from execgraph.converter.edit import known_after, lanes_of, uncovered, whole_mic
 from execgraph.converter.edit.lane_clocks import joined
 from execgraph.converter.targets.control import implied
 from execgraph.converter.targets.ready_set import widest_ready_set
-from execgraph.schema.columns import Int64, group_ids, previous_in_group
+from execgraph.schema.columns import Int64, Intervals, group_ids, previous_in_group
 from hypothesis import given, strategies as st
 from support.graphs import STREAM_ORDER, GraphBuilder
 
@@ -91,7 +91,9 @@ def test_whole_microseconds_keep_the_total_of_each_lane_at_every_row(rows: list[
 def test_a_span_alone_is_the_time_without_others_and_without_own_ones_that_ended_sooner(
     spans: list[tuple[int, int]], others: list[tuple[int, int]]
 ) -> None:
-    found = uncovered(*(integers([span[end] for span in some]) for some in (spans, others) for end in (0, 1)))
+    found = uncovered(
+        *(Intervals(*(integers([span[end] for span in some]) for end in (0, 1))) for some in (spans, others))
+    )
     taken = {time for other in others for time in range(*other)}
     for row in sorted(range(len(spans)), key=lambda row: (spans[row][1], -spans[row][0])):
         free = set(range(*spans[row])) - taken

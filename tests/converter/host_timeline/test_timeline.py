@@ -142,11 +142,11 @@ def test_a_thread_that_begins_with_a_wait_is_there_from_its_call_on() -> None:
     assert nodes(linked) == [(IDLE, 2_000, 2_000), ("cudaStreamSynchronize", 8_000, 9_000)]
 
 
-# Hand-overs
+# Hand-offs
 
 
 def handed_over(*moments: tuple[int, int, int, int]) -> LinkedTrace:
-    """Two threads that each have an op up to 100 ns, and hand-overs: from which thread and when, to which and when."""
+    """Two threads that each have an op up to 100 ns, and hand-offs: from which thread and when, to which and when."""
     linked = linked_of([], ops=[Op(0, 100, name="a"), Op(0, 100, name="b")])
     linked.ops.thread[1] = 2
     columns = [np.array(column, np.int64) for column in zip(*moments, strict=True)]

@@ -195,4 +195,4 @@ def test_roofline_mode_finds_an_operation_and_a_byte_wherever_work_is_known() ->
     assert work(nodes, "kernel") == (None, None)
     changes = nodes.graph.changes
     assert changes is not None and changes.counts["without work"] == 1
-    assert any("for roofline mode only with --roofline" in remark for remark in changes.remarks)
+    assert any("for roofline mode only with --roofline" in note for note in changes.notes)

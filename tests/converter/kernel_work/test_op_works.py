@@ -223,6 +223,13 @@ def test_lists_of_tensors_are_written_in_place() -> None:
     assert work("aten::_foreach_add_", [a, b, -0.01], [], schema) == Work(30, FLOAT * 90, FLOAT)
 
 
+def test_offsets_are_sums_of_one_addition_for_each_length() -> None:
+    lengths, offsets = tensors((12,), (13,), item=LONG)
+    name = "fbgemm::asynchronous_complete_cumsum"
+    assert work(name, [lengths], [offsets]) == Work(12, LONG * 25, LONG)
+    assert RULES[name].steps == 1
+
+
 def test_a_number_on_the_host_is_no_memory_of_the_device() -> None:
     text = b'{"values":[[1,2,0,8,4,"cuda:0"],[3,4,0,1,8,"cpu"]],"shapes":[[8],[]],"types":[]}'
     result = b'{"values":[[5,6,0,8,4,"cuda:0"]],"shapes":[[8]],"types":[]}'
@@ -256,6 +263,16 @@ def test_an_expanded_dimension_is_in_memory_once() -> None:
             ["", "[0]", "False"],
             (48, 4 * (48 + 8), FLOAT),
         ),
+        *(
+            (
+                "aten::index_select",
+                [[6, 8], [], [3]],
+                ["float", "Scalar", "long int"],
+                ["", dimension, ""],
+                (0, 4 * picked * 2 + 8 * 3, FLOAT),
+            )
+            for dimension, picked in (("0", 24), ("1", 18), ("-1", 18))
+        ),
         (
             "aten::convolution",
             [[1, 4, 8, 8], [6, 4, 3, 3], [], [], [], [], [], [], []],
@@ -281,6 +298,10 @@ def test_of_a_device_trace_alone_results_follow_from_the_arguments(
         ("aten::mm", '{"values":["",""],"shapes":[[3,-4],[-4,6]],"types":["float","float"]}'),
         ("aten::mm", f'{{"values":["",""],"shapes":[[{1 << 60},4],[4,{1 << 60}]],"types":["float","float"]}}'),
         ("aten::cat", '{"values":["","0"],"shapes":[[[3],[4]],[]],"types":["TensorList","Scalar"]}'),
+        (
+            "aten::index_select",
+            '{"values":["","2",""],"shapes":[[6,8],[],[3]],"types":["float","Scalar","long int"]}',
+        ),
         ("aten::mm", '{"values":{},"shapes":[[3,4],[4,6]],"types":["float","float"]}'),
         ("aten::mm", "nothing"),
     ],

@@ -328,10 +328,10 @@ def test_a_given_latency_leaves_the_bandwidth_to_be_fitted() -> None:
 def test_collectives_of_one_size_do_not_tell_latency_from_bandwidth() -> None:
     [grown] = plan_of(data_parallel(2, sizes=(1_000_000, 1_000_000))).grown
     assert grown.fit
-    assert not grown.fit.tells_apart
+    assert not grown.fit.identifiable
     [known] = plan_of(data_parallel(2)).grown
     assert known.fit
-    assert (known.fit.tells_apart, known.fit.off_pct) == (True, 0.0)
+    assert (known.fit.identifiable, known.fit.fit_error_pct) == (True, 0.0)
 
 
 def test_what_one_type_does_not_tell_others_do() -> None:

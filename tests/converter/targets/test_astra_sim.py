@@ -12,10 +12,10 @@ from execgraph.converter.ranks import (
     common_sizes,
     communication_summary,
     compute_instead,
+    match_entries,
     order_collectives,
     resize_communication,
     restrict_to_ranks,
-    settled,
     unmatched,
 )
 from execgraph.converter.targets import LEAST_BYTES, TargetReport, for_astra_sim
@@ -88,7 +88,7 @@ def test_without_numbers_a_rank_numbers_its_own_groups_and_says_so() -> None:
     played, told = for_astra_sim(communicating())
     assert played.texts("pg_name")[1] == "1"
     assert told.groups == {(0, 1): 1}
-    assert any("numbered as this rank knows them" in remark for remark in told.remarks)
+    assert any("numbered as this rank knows them" in note for note in told.notes)
 
 
 def test_a_group_that_the_numbers_lack_is_refused() -> None:
@@ -102,13 +102,13 @@ def test_a_group_number_that_the_simulator_cannot_bear_is_told(number: int, too_
     for clock, ranks in enumerate(([0, 1], [0, 2])):
         g.collective(1_000 * clock, 500, ranks=ranks, comm_type=ALL_REDUCE, comm_size=64)
     told = report(g.build(), groups={(0, 1): 1, (0, 2): number})
-    assert any("more than the simulator can bear" in remark for remark in told.remarks) == too_large
+    assert any("more than the simulator can bear" in note for note in told.notes) == too_large
 
 
 def test_unknown_ranks_are_taken_as_all_and_told() -> None:
     played, told = for_astra_sim(communicating(pg_ranks=[]))
     assert played.texts("pg_name")[1] == ""
-    assert told.remarks == ["1 collectives without recorded ranks are taken as ones of all ranks"]
+    assert told.notes == ["1 collectives without recorded ranks are taken as ones of all ranks"]
 
 
 # types and sizes
@@ -263,14 +263,14 @@ def test_a_control_dependency_stays_only_where_data_dependencies_imply_it() -> N
     graph.ctrl_deps = Ragged.of([[], [], [1], [1]])
     played, told = for_astra_sim(graph)
     assert [played.ctrl_deps[row].tolist() for row in range(4)] == [[], [], [1], []]
-    assert told.control_left_out == 1
+    assert told.control_removed == 1
 
 
 @pytest.mark.parametrize("promote", ["sync", "all"])
 def test_converted_graphs_keep_all_their_control_dependencies(promote: str) -> None:
     for graph in graphs_of("moe", promote=promote):
         played, told = for_astra_sim(graph)
-        assert told.control_left_out == 0
+        assert told.control_removed == 0
         assert len(played.ctrl_deps.values) == len(graph.ctrl_deps.values)
 
 
@@ -308,7 +308,7 @@ def test_work_of_two_threads_at_once_counts_once_for_what_ended_first() -> None:
     g.host("short", 20_000, 30_000, thread=2)
     played, told = for_astra_sim(g.build())
     assert list(zip(played.name, played.duration_micros.tolist(), strict=True)) == [("short", 30), ("long", 70)]
-    assert told.remarks[0].startswith("30.0 µs of host work at the same time on several threads")
+    assert told.notes[0].startswith("30.0 µs of host work at the same time on several threads")
 
 
 def test_gaps_behind_work_of_another_stream_are_cut() -> None:
@@ -346,7 +346,7 @@ def test_host_delays_behind_work_of_another_stream_are_cut() -> None:
 
 def test_what_does_not_apply_is_counted_as_none() -> None:
     told = report(communicating())
-    assert (told.removed, told.padded, told.control_left_out, told.delay_nodes) == (0, 0, 0, 0)
+    assert (told.removed, told.padded, told.control_removed, told.delay_nodes) == (0, 0, 0, 0)
     assert (told.lowered, told.as_computation) == ({}, {})
     assert (told.idle_dropped_us, told.host_delay_dropped_us) == (0, 0)
 
@@ -372,7 +372,7 @@ def test_work_that_overlapped_and_will_run_in_turn_is_told() -> None:
     g = GraphBuilder(rank=0)
     g.host("a", 0, 10_000, thread=1)
     g.host("b", 4_000, 10_000, thread=2)
-    assert "6.0 µs of host work at the same time" in report(g.build()).remarks[0]
+    assert "6.0 µs of host work at the same time" in report(g.build()).notes[0]
 
 
 @pytest.mark.parametrize(("on_host", "ends_after", "told"), [(True, 0, True), (False, 0, False), (True, 9_000, False)])
@@ -382,7 +382,7 @@ def test_a_run_with_host_nodes_that_ends_in_a_message_is_told(on_host: bool, end
     if on_host:
         g.host("op", 0, 5_000)
     g.activity("kernel", 0, 7_000 + ends_after, stream=8)
-    assert any("ends with a send or receive" in remark for remark in report(g.build()).remarks) == told
+    assert any("ends with a send or receive" in note for note in report(g.build()).notes) == told
 
 
 def test_many_nodes_that_are_ready_at_once_are_told() -> None:
@@ -391,7 +391,7 @@ def test_many_nodes_that_are_ready_at_once_are_told() -> None:
         g.host("free", 1_000 * clock, 1_000)
     told = report(g.build())
     assert told.widest_ready_set == 2_500
-    assert "2500 nodes are ready at once" in told.remarks[0]
+    assert "2500 nodes are ready at once" in told.notes[0]
     assert report(graphs_of("dlrm", 2)[0]).widest_ready_set < 10
 
 
@@ -445,7 +445,7 @@ def names(graph: ExecutionGraph) -> list[str]:
 
 def test_ranks_agree_on_an_order_where_their_dependencies_leave_it_open() -> None:
     graphs = [crossed(rank) for rank in range(2)]
-    orders = common_order(settled([communication_summary(graph) for graph in graphs]))
+    orders = common_order(match_entries([communication_summary(graph) for graph in graphs]))
     ordered = [order_collectives(graph, order) for graph, order in zip(graphs, orders, strict=True)]
     assert names(ordered[0]) == names(ordered[1])
     for graph in ordered:
@@ -534,14 +534,14 @@ def test_groups_that_are_named_by_address_are_told_apart_by_which_came_first() -
         return g.build()
 
     graphs = [rank(0, "94594108284448", "94594108284999"), rank(1, "93891384002768", "93891384002000")]
-    summaries = settled([communication_summary(graph) for graph in graphs])
+    summaries = match_entries([communication_summary(graph) for graph in graphs])
     assert not any(unmatched(summaries))
     assert not any(common_sizes(summaries))
 
 
 def test_communication_without_its_counterparts_is_found() -> None:
     def lacking(*graphs: ExecutionGraph) -> list[list[int]]:
-        return unmatched(settled([communication_summary(graph) for graph in graphs]))
+        return unmatched(match_entries([communication_summary(graph) for graph in graphs]))
 
     alone = communicating(rank=0)
     assert lacking(alone, communicating(rank=1)) == [[], []]
@@ -554,7 +554,7 @@ def test_communication_without_its_counterparts_is_found() -> None:
 @pytest.mark.parametrize("job", ["ddp", "moe", "pipeline", "dlrm"])
 def test_members_of_a_whole_job_all_have_their_counterparts(job: str) -> None:
     for graphs in (graphs_of(job, 4), [without_host(graph) for graph in graphs_of(job, 4)]):
-        summaries = settled([communication_summary(graph) for graph in graphs])
+        summaries = match_entries([communication_summary(graph) for graph in graphs])
         assert not any(unmatched(summaries))
         assert not any(common_sizes(summaries))
         assert [sorted(order) for order in common_order(summaries)] == [

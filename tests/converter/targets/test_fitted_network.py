@@ -25,7 +25,7 @@ def test_the_simulators_own_times_give_the_network_that_it_had() -> None:
     assert fit.bandwidth_gb_s == pytest.approx(100, rel=0.02)
     assert fit.latency_ns == pytest.approx(500, rel=0.1)
     assert (fit.transfers, fit.direct) == (6, True)
-    assert fit.off_pct < 2
+    assert fit.fit_error_pct < 2
 
 
 @given(st.floats(0.5, 900), st.floats(10, 50_000), st.integers(2, 64))

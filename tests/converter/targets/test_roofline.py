@@ -67,7 +67,7 @@ def test_without_peaks_what_is_not_known_has_no_work() -> None:
 def test_what_is_not_known_is_counted(peaks: Roofline | None, said: str) -> None:
     changes = played(chain(num_ops=1, tensor_size=1), peaks).changes
     assert changes is not None and changes.counts["without work"] == 2
-    assert any("2 computations" in remark and said in remark for remark in changes.remarks)
+    assert any("2 computations" in note and said in note for note in changes.notes)
 
 
 def test_nothing_that_begins_a_rank_lasts_0_ns() -> None:

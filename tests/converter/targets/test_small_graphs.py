@@ -147,8 +147,8 @@ def test_overlaps_are_told_in_us(on_host: bool, kind: str, us: int) -> None:
             g.host("op", start, 100_000, thread=lane)
         else:
             g.activity("kernel", start, 100_000, stream=lane)
-    (remark,) = for_astra_sim(g.build())[1].remarks
-    assert remark.startswith(f"{us}.0 µs of {kind} at the same time")
+    (note,) = for_astra_sim(g.build())[1].notes
+    assert note.startswith(f"{us}.0 µs of {kind} at the same time")
 
 
 def test_waiting_that_is_cut_is_told_in_us() -> None:
@@ -158,7 +158,7 @@ def test_waiting_that_is_cut_is_told_in_us() -> None:
     g.activity("kernel", 0, 60_000, stream=7)
     g.activity("kernel", 100_000, 10_000, stream=8, host_delay_ns=100_000)
     said = for_astra_sim(g.build())[1]
-    assert (said.idle_dropped_us, said.host_delay_dropped_us, said.remarks) == (60, 60, [])
+    assert (said.idle_dropped_us, said.host_delay_dropped_us, said.notes) == (60, 60, [])
 
 
 def test_nodes_are_ready_from_what_they_follow_until_they_end() -> None:

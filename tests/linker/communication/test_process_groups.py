@@ -14,9 +14,9 @@ def ranks_of(found: Communication, *groups: ProcessGroup, world: int = WORLD) ->
     return with_members([found], groups, world)[0].ranks
 
 
-def peers(place: int, name: str = "send", source: int = -1, target: int = -1) -> tuple[int, int]:
+def peers(group_rank: int, name: str = "send", source: int = -1, target: int = -1) -> tuple[int, int]:
     """Source and target of a message or collective of the ranks 4, 6 and 9."""
-    given = Communication(name, ranks=[4, 6, 9], place=place, source=source, target=target)
+    given = Communication(name, ranks=[4, 6, 9], group_rank=group_rank, source=source, target=target)
     (found,) = with_members([given], [], WORLD)
     return found.source, found.target
 
@@ -82,7 +82,7 @@ def test_a_place_is_that_of_the_peer_or_of_the_root(name: str, expected: tuple[i
 
 
 def test_a_place_outside_of_the_group_tells_no_peer() -> None:
-    assert [peers(place) for place in (-1, 0, 2, 3)] == [(-1, -1), (-1, 4), (-1, 9), (-1, -1)]
+    assert [peers(group_rank) for group_rank in (-1, 0, 2, 3)] == [(-1, -1), (-1, 4), (-1, 9), (-1, -1)]
 
 
 def test_a_recorded_peer_comes_before_a_place() -> None:
@@ -91,7 +91,7 @@ def test_a_recorded_peer_comes_before_a_place() -> None:
 
 
 def test_what_is_coalesced_has_the_members_of_the_whole() -> None:
-    parts = [Communication("send", place=1), Communication("recv", place=0, ranks=[7, 6])]
+    parts = [Communication("send", group_rank=1), Communication("recv", group_rank=0, ranks=[7, 6])]
     (found,) = with_members([Communication("coalesced", ranks=[4, 6], coalesced=parts)], [], WORLD)
     assert [(part.ranks, part.source, part.target) for part in found.coalesced] == [([4, 6], -1, 6), ([7, 6], 7, -1)]
 
@@ -100,7 +100,7 @@ def test_what_is_coalesced_has_the_members_of_the_whole() -> None:
 
 
 def claiming(size: int) -> Communication:
-    return Communication("broadcast", group="g", ranks=range(size), place=size - 1)
+    return Communication("broadcast", group="g", ranks=range(size), group_rank=size - 1)
 
 
 def test_communications_have_no_more_members_in_all_than_so_many_tell_of() -> None:

@@ -27,7 +27,9 @@ ITEM_SIZE |= {"c10::Float8_e4m3fn": 1, "unsigned char": 1}
 
 
 class Case(NamedTuple):
-    """A communication of rank 1 of 4. `place` is the recorded rank: its own, the root's or the peer's. `given` is None without a tensor."""
+    """A communication of rank 1 of 4. `group_rank` is the recorded rank: its own, the root's or the peer's. `given` is None
+    without a tensor.
+    """
 
     name: str
     dtype: str
@@ -35,7 +37,7 @@ class Case(NamedTuple):
     taken: list[int]
     expected: CollectiveType | NodeType
     bytes: int
-    place: int = OWN
+    group_rank: int = OWN
     source: int = -1
     target: int = -1
     in_split: tuple[int, ...] = ()
@@ -55,9 +57,9 @@ C, N = CollectiveType, NodeType
 CASES = [
     Case("allreduce", "c10::Half", [100], [100], C.ALL_REDUCE, 200),
     Case("allreduce_coalesced", "float", [10, 6], [10, 6], C.ALL_REDUCE, 64),
-    Case("broadcast", "long int", [10], [10], C.BROADCAST, 80, place=2, source=2),
-    Case("_broadcast_oop", "long int", [10], [10], C.BROADCAST, 80, place=3, source=3),
-    Case("reduce", "float", [3], [3], C.REDUCE, 12, place=0, target=0),
+    Case("broadcast", "long int", [10], [10], C.BROADCAST, 80, group_rank=2, source=2),
+    Case("_broadcast_oop", "long int", [10], [10], C.BROADCAST, 80, group_rank=3, source=3),
+    Case("reduce", "float", [3], [3], C.REDUCE, 12, group_rank=0, target=0),
     Case("_allgather_base", "c10::Float8_e4m3fn", [6], [24], C.ALL_GATHER, 6),
     Case("all_gather", "float", [6], [6, 6, 6, 6], C.ALL_GATHER, 24),
     Case("all_gather_into_tensor_coalesced", "float", [6, 2], [24, 8], C.ALL_GATHER, 32),
@@ -67,10 +69,10 @@ CASES = [
     Case("all_to_all", "long int", [24], [24], C.ALL_TO_ALL, 192),
     Case("all_to_allv", "int", [3392], [768], C.ALL_TO_ALL, 13568, in_split=(96, 224, 3000, 72), out_split=(192,) * 4),
     Case("all_to_allv", "int", [0], [5], C.ALL_TO_ALL, 20, in_split=(0, 0, 0, 0), out_split=(5, 0, 0, 0)),
-    Case("gather", "float", [5], [5, 5, 5, 5], C.GATHER, 20, place=1, target=1),
-    Case("scatter", "float", None, [5], C.SCATTER, 80, place=3, source=3),
-    Case("send", "double", [7], [7], N.COMM_SEND, 56, place=3, target=3),
-    Case("recv", "double", [7], [7], N.COMM_RECV, 56, place=0, source=0),
+    Case("gather", "float", [5], [5, 5, 5, 5], C.GATHER, 20, group_rank=1, target=1),
+    Case("scatter", "float", None, [5], C.SCATTER, 80, group_rank=3, source=3),
+    Case("send", "double", [7], [7], N.COMM_SEND, 56, group_rank=3, target=3),
+    Case("recv", "double", [7], [7], N.COMM_RECV, 56, group_rank=0, source=0),
 ]
 
 
@@ -90,7 +92,7 @@ def on_host(
     case: Case, before: Callable[[Case], list[Any]], behind: list[Any], attributes: bool = False
 ) -> Communication:
     """A host node's record: what stands before the name, the name, the splits, what stands behind them."""
-    called = [case.place, case.name, list(case.in_split), list(case.out_split)]
+    called = [case.group_rank, case.name, list(case.in_split), list(case.out_split)]
     inputs = columns([tensors(case, case.given), *before(case), *called, *behind])
     outputs = columns([tensors(case, case.taken)])
     return from_host(inputs, outputs, named(case) if attributes else {})
@@ -127,7 +129,7 @@ def on_device(case: Case, **more: Any) -> Communication:
 
 
 def peer(case: Case) -> dict[str, int]:
-    return {"Dst Rank" if case.name == "send" else "Src Rank": case.place} if case.p2p else {}
+    return {"Dst Rank" if case.name == "send" else "Src Rank": case.group_rank} if case.p2p else {}
 
 
 GROUP = {"Process Group Name": "0", "Process Group Description": "default_pg"}
@@ -141,12 +143,12 @@ FORMS: dict[str, Callable[[Case], Communication]] = {
     "host 2.6": lambda case: on_host(case, lambda c: [(147, c.p2p), ("0", "default_pg")], [0, 1, WORLD], True),
     "host 2.12": lambda case: on_host(case, lambda c: [(147, c.p2p), ("0", "default_pg")], [0, 1, WORLD, True], True),
     "device 2.2": lambda case: on_device(case, **{"Process Group ID": 0}),
-    "device 2.4": lambda case: on_device(case, **GROUP, **REGULAR, Rank=case.place),
+    "device 2.4": lambda case: on_device(case, **GROUP, **REGULAR, Rank=case.group_rank),
     "device 2.5": lambda case: on_device(
-        case, **GROUP, Rank=case.place, **peer(case), **{"Process Group Ranks": "[0, 1, 2, 3]"}
+        case, **GROUP, Rank=case.group_rank, **peer(case), **{"Process Group Ranks": "[0, 1, 2, 3]"}
     ),
     "device 2.12": lambda case: on_device(
-        case, **GROUP, Rank=str(case.place), **peer(case), Seq=147, **{"Process Group Ranks": [0, 1, 2, 3]}
+        case, **GROUP, Rank=str(case.group_rank), **peer(case), Seq=147, **{"Process Group Ranks": [0, 1, 2, 3]}
     ),
 }
 RANK_NOT_RECORDED = ("device 2.2",)
@@ -313,7 +315,7 @@ def test_a_group_is_named_by_its_position_where_attributes_do_not_name_it() -> N
     given = [(147, False), ("5", "a mesh's rows"), 1, "allreduce", [], [], 0, 1, WORLD, True]
     recorded = from_host(columns(given), columns([]), {})
     assert (recorded.group, recorded.description, recorded.sequence) == ("5", "a mesh's rows", 147)
-    assert (recorded.place, recorded.group_size, recorded.ranks) == (1, WORLD, range(4))
+    assert (recorded.group_rank, recorded.group_size, recorded.ranks) == (1, WORLD, range(4))
 
 
 def test_one_list_of_splits_is_that_of_what_goes_in() -> None:
@@ -353,7 +355,7 @@ def test_a_shortened_list_of_ranks_counts_for_nothing() -> None:
 
 
 def test_the_peer_is_a_place_in_the_group_or_a_rank() -> None:
-    send = Communication(name="send", ranks=[4, 5, 6, 7], place=1)
+    send = Communication(name="send", ranks=[4, 5, 6, 7], group_rank=1)
     assert with_members([send], [], 8)[0].target == 5
     told = msgspec.structs.replace(send, target=6)
     assert with_members([told], [], 8)[0].target == 6
@@ -361,15 +363,15 @@ def test_the_peer_is_a_place_in_the_group_or_a_rank() -> None:
 
 @pytest.mark.parametrize(("name", "side"), [("send", "target"), ("recv", "source"), ("reduce", "target")])
 def test_rank_0_is_a_peer_like_any_other(name: str, side: str) -> None:
-    told = Communication(name=name, ranks=[0, 1, 2], place=2, **{side: 0})
+    told = Communication(name=name, ranks=[0, 1, 2], group_rank=2, **{side: 0})
     assert getattr(with_members([told], [], 8)[0], side) == 0
-    by_place = Communication(name=name, ranks=[0, 1, 2], place=0)
-    assert getattr(with_members([by_place], [], 8)[0], side) == 0
+    by_group_rank = Communication(name=name, ranks=[0, 1, 2], group_rank=0)
+    assert getattr(with_members([by_group_rank], [], 8)[0], side) == 0
 
 
-@pytest.mark.parametrize("place", [-1, 4, 5])
-def test_a_place_that_the_group_does_not_have_is_no_peer(place: int) -> None:
-    (found,) = with_members([Communication(name="send", ranks=[4, 5, 6, 7], place=place)], [], 8)
+@pytest.mark.parametrize("group_rank", [-1, 4, 5])
+def test_a_group_rank_that_the_group_does_not_have_is_no_peer(group_rank: int) -> None:
+    (found,) = with_members([Communication(name="send", ranks=[4, 5, 6, 7], group_rank=group_rank)], [], 8)
     assert (found.source, found.target) == (-1, -1)
 
 

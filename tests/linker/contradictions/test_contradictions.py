@@ -6,8 +6,10 @@ import pytest
 from execgraph.linker import read_device_trace, read_host_trace
 from execgraph.linker.contradictions import contradictions_in_traces
 from execgraph.schema.graph import ExecutionGraph
+from execgraph.schema.machine import AGREEING
 from execgraph.tools.generate import simulate, write_traces
 from execgraph.tools.inputs import find_traces, hosts_of
+from support.builder import TraceBuilder
 from support.contradictions import (
     GRAPHS,
     READ_BY,
@@ -71,7 +73,7 @@ def test_a_sound_graph_is_read_without_a_note(tmp_path: Path) -> None:
     path = tmp_path / "graph.0.et"
     path.write_bytes(changed_graph(sound_graphs()["graph.0.et"], lambda _: None))
     assert path.read_bytes() == sound_graphs()["graph.0.et"]
-    assert ExecutionGraph.read(str(path)).remarks == []
+    assert ExecutionGraph.read(str(path)).notes == []
 
 
 # sound traces
@@ -101,4 +103,13 @@ def test_nothing_is_said_of_real_traces(real_traces: Path, folder: str) -> None:
 @pytest.mark.parametrize("job", sorted({*NAMED, RANDOM}))
 def test_nothing_is_said_of_generated_jobs(tmp_path: Path, job: str) -> None:
     write_traces(simulate(build_job(job)), tmp_path)
+    assert contradictions_below(tmp_path) == []
+
+
+def test_nothing_is_said_of_kernels_that_were_all_launched_at_once(tmp_path: Path) -> None:
+    t = TraceBuilder()
+    with t.op("graph"):
+        t.graph_launch([(f"kernel {number}", 7, 5) for number in range(2 * AGREEING)])
+    t.device_synchronize()
+    t.write(tmp_path)
     assert contradictions_below(tmp_path) == []

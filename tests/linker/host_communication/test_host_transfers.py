@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from execgraph.linker.host_communication import host_communications, host_transfers, messages_in_flight, transfer_waits
 from execgraph.linker.host_communication.host_transfers import Transfers
-from execgraph.linker.host_communication.quiet import WAITS, Gap, IdleGaps, idle_gaps
+from execgraph.linker.host_communication.idle_gaps import WAITS, Gap, IdleGaps, idle_gaps
 from execgraph.linker.host_communication.storage_users import Bytes, Users, byte_ranges
 from execgraph.linker.host_communication.transfer_waits import TransferWaits
 from execgraph.linker.threads import Wait
@@ -61,20 +61,20 @@ def test_a_thread_is_quiet_outside_ops_and_inside_those_that_only_annotate_or_wa
     thread = quiet(Op("aten::mm", 10, 20), Op("step", 30, 60), Op("aten::add", 40, 50), Op(WAITS, 70, 80, schema="x"))
     around = {5: (ABSENT, 10), 10: (10, 10), 15: (15, 15), 20: (20, 30), 35: (30, 40), 45: (45, 45), 50: (50, 60)}
     around |= {75: (70, 80), 80: (80, FOREVER), 99: (80, FOREVER)}
-    assert {time: thread.around(time) for time in around} == {time: Gap(*pause) for time, pause in around.items()}
+    assert {time: thread.gap_at(time) for time in around} == {time: Gap(*pause) for time, pause in around.items()}
 
 
 @pytest.mark.parametrize("name", ["aten::mm", "c10d::send", "gloo:send"])
 def test_an_op_that_computes_or_communicates_is_not_quiet(name: str) -> None:
-    assert quiet(Op(name, 10, 20)).around(15) == Gap(15, 15)
-    assert quiet(Op("mine", 10, 20, schema="mine()")).around(15) == Gap(15, 15)
-    assert quiet(Op("mine", 10, 20)).around(15) == Gap(10, 20)
+    assert quiet(Op(name, 10, 20)).gap_at(15) == Gap(15, 15)
+    assert quiet(Op("mine", 10, 20, schema="mine()")).gap_at(15) == Gap(15, 15)
+    assert quiet(Op("mine", 10, 20)).gap_at(15) == Gap(10, 20)
 
 
 def test_neither_a_call_nor_what_other_threads_do_is_quiet_time_of_a_thread() -> None:
     thread = quiet(Op("aten::mm", 10, 20, thread=1), Op("aten::mm"), called=(Called(30, 40),))
-    assert thread.around(15) == Gap(ABSENT, 30)
-    assert thread.around(35) == Gap(35, 35)
+    assert thread.gap_at(15) == Gap(ABSENT, 30)
+    assert thread.gap_at(35) == Gap(35, 35)
 
 
 @pytest.mark.parametrize(
@@ -240,7 +240,7 @@ def test_a_request_that_is_not_asynchronous_is_waited_for(said: str, found: str)
 def test_the_last_truth_value_says_whether_a_request_blocks() -> None:
     both = b'{"values":[false,true],"types":["Bool","Bool"]}'
     rows = (asked(inputs=both), ran(20, 40), Op(start=45, end=50, thread=MAIN))
-    assert waits(*rows).handoffs[1].found == "timing"
+    assert waits(*rows).handoffs[1].known_by == "timing"
 
 
 @pytest.mark.parametrize(("text", "found"), [('["False"]', "record"), ('["True"]', "timing"), ('["", "1"]', "timing")])
@@ -248,7 +248,7 @@ def test_what_only_the_device_trace_has_says_whether_a_request_blocks(text: str,
     table = ops(asked(), ran(20, 40), Op(start=45, end=50, thread=MAIN))
     table = replace(table, recorded_by_host=np.array([False] * 3))
     known = replace(transfers(table), recorded={0: Args(concrete_inputs=Raw(text.encode()))})
-    assert [wait.found for wait in transfer_waits(known, NO_CALLS).handoffs] == ["record", found]
+    assert [wait.known_by for wait in transfer_waits(known, NO_CALLS).handoffs] == ["record", found]
 
 
 def test_the_first_op_of_all_may_be_the_user() -> None:
@@ -256,7 +256,7 @@ def test_the_first_op_of_all_may_be_the_user() -> None:
     table = ops(Op(start=45, end=50, thread=OTHER, inputs=given), asked(inputs=given), ran(20, 40))
     found = transfer_waits(transfers(table, op=2, request=1), NO_CALLS)
     assert found.handoffs[1] == Wait(GLOO, 40, OTHER, 45, 45, "record")
-    assert list(found.noted.values()) == [[], []]
+    assert list(found.oddities.values()) == [[], []]
 
 
 def test_a_message_ends_with_the_wait_for_it_on_the_thread_that_asked() -> None:
@@ -264,7 +264,7 @@ def test_a_message_ends_with_the_wait_for_it_on_the_thread_that_asked() -> None:
     assert waits(*rows, Op(start=15, end=30, thread=MAIN)).handoffs[1:] == [Wait(-2, 40, MAIN, 40, 30, "record")]
     assert waits(*rows).handoffs[1:] == [Wait(-2, 40, MAIN, 40, 10, "record")]
     busy = waits(*rows, Op(start=15, end=50, thread=MAIN))
-    assert (len(busy.handoffs), [len(rows) for rows in busy.noted.values()]) == (1, [0, 1])
+    assert (len(busy.handoffs), [len(rows) for rows in busy.oddities.values()]) == (1, [0, 1])
 
 
 @pytest.mark.parametrize(
@@ -303,7 +303,7 @@ def test_transfers_whose_request_is_unknown_or_not_timed_are_counted() -> None:
     table = ops(Op(REQUEST, thread=MAIN, inputs=NO_TENSORS), ran(20, 40))
     for request in (-1, 0):
         found = transfer_waits(transfers(table, request=request), NO_CALLS)
-        assert (found.handoffs, list(found.noted.values())) == ([], [[-1], []])
+        assert (found.handoffs, list(found.oddities.values())) == ([], [[-1], []])
 
 
 # What was transferred
@@ -319,7 +319,7 @@ def test_a_transfer_is_completed_by_what_its_request_says() -> None:
 
     pair = ProcessGroup("g", "d", [0, 1], 2)
     send = told("c10d::send", "gloo:send", "3,7", [pair, ProcessGroup("h")])
-    assert (send.name, send.dtype, send.in_elements, send.out_elements, send.place, send.tag) == (
+    assert (send.name, send.dtype, send.in_elements, send.out_elements, send.group_rank, send.tag) == (
         "send",
         "float",
         4,
@@ -329,9 +329,9 @@ def test_a_transfer_is_completed_by_what_its_request_says() -> None:
     )
     assert (send.group, send.description, send.group_size, send.ranks) == ("g", "d", 2, [0, 1])
     root = told("c10d::broadcast_", "gloo:broadcast", "1,7", [])
-    assert (root.place, root.tag, root.group) == (1, -1, "")
-    assert told("c10d::allreduce_", "gloo:all_reduce", "1,7", []).place == -1
-    assert told("c10d::reduce_scatter_", "gloo:gather", "1,7", []).place == -1
+    assert (root.group_rank, root.tag, root.group) == (1, -1, "")
+    assert told("c10d::allreduce_", "gloo:all_reduce", "1,7", []).group_rank == -1
+    assert told("c10d::reduce_scatter_", "gloo:gather", "1,7", []).group_rank == -1
     assert told("c10d::barrier", "gloo:barrier", "1,7", []).in_elements == 0
 
 
@@ -340,7 +340,7 @@ def test_numbers_that_only_the_device_trace_has_are_read_from_its_text() -> None
     for text, place, tag in (('["", "-1", "12"]', -1, 12), ('["x", "2"]', 2, -1), ("[]", -1, -1)):
         found = replace(transfers(table), recorded={0: Args(concrete_inputs=Raw(text.encode()))})
         (told,), _ = host_communications(found, [])
-        assert (told.place, told.tag) == (place, tag)
+        assert (told.group_rank, told.tag) == (place, tag)
 
 
 def test_without_tensors_in_the_host_trace_those_of_the_device_trace_count() -> None:

@@ -18,7 +18,7 @@ from support.runs import convert_run, link_run
 TRACES = os.environ.get("EXECGRAPH_TRACES", "")
 JOBS = [DATA / name for name in ("ddp", "gloo_slow", "gloo_fast")]
 JOBS += sorted(Path(TRACES).glob("captures/**/ddp_gloo")) if TRACES else []
-HAND_OVER, TIMING = DependencyKind.HAND_OVER, DependencyKind.INFERRED | DependencyKind.HAND_OVER
+HANDOFF, TIMING = DependencyKind.HANDOFF, DependencyKind.INFERRED | DependencyKind.HANDOFF
 UNREQUESTED = "communications of the host whose request is unknown"
 UNAWAITED = "communications of the host that nobody was seen to wait for"
 
@@ -39,7 +39,7 @@ def test_real_jobs_replay_as_they_ran_alone_and_together(job: Path) -> None:
     graphs = [convert(linked) for linked in ranks]
     assert [abs(replay(graph).error_pct or 0) < 0.5 for graph in graphs] == [True, True]
     assert abs(replay_ranks(graphs).error_pct or 0) < 0.5
-    assert [linked.report.noted.get(UNREQUESTED, 0) for linked in ranks] == [0, 0]
+    assert [linked.report.oddities.get(UNREQUESTED, 0) for linked in ranks] == [0, 0]
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_a_request_that_blocks_is_waited_for_at_once() -> None:
     t.wait_until(70)
     t.leaf("aten::add", 5)
     nodes = convert_run(t)
-    assert nodes.edges(HAND_OVER) == {("c10d::allreduce_", "host idle#0"), ("gloo:all_reduce", "host idle#1")}
+    assert nodes.edges(HANDOFF) == {("c10d::allreduce_", "host idle#0"), ("gloo:all_reduce", "host idle#1")}
     assert not nodes.edges(DependencyKind.INFERRED)
     assert nodes.times(1000)[1:] == [("c10d::allreduce_", 10, 15), ("host idle", 60, 70), ("aten::add", 70, 75)]
     assert nodes.replay_error() == 0
@@ -97,7 +97,7 @@ def test_the_first_user_of_what_was_transferred_has_waited() -> None:
             t.leaf(name, 30, inputs=[other])
     t.leaf("aten::div", 5, inputs=[tensor, other])
     nodes = convert_run(t)
-    assert nodes.edges(HAND_OVER) >= {("gloo:all_reduce", "aten::div")}
+    assert nodes.edges(HANDOFF) >= {("gloo:all_reduce", "aten::div")}
     assert not nodes.edges(DependencyKind.INFERRED)
     assert nodes.replay_error() == 0
 
@@ -121,7 +121,7 @@ def test_a_later_wait_is_where_the_thread_did_nothing_until_the_transfer_ended(u
         "aten::div",
     ]
     assert nodes.time("host idle#1") == (45, 47)
-    assert nodes.follows("host idle#1")["gloo:all_reduce"] == (HAND_OVER if used else TIMING)
+    assert nodes.follows("host idle#1")["gloo:all_reduce"] == (HANDOFF if used else TIMING)
 
 
 def test_without_numbers_requests_and_transfers_pair_off_in_order() -> None:
@@ -136,7 +136,7 @@ def test_without_numbers_requests_and_transfers_pair_off_in_order() -> None:
     t.leaf("aten::add", 5)
     linked = link_run(t)
     over = linked.handoffs
-    begun = [row for row in range(len(over.found)) if over.found[row] == "call order"]
+    begun = [row for row in range(len(over.known_by)) if over.known_by[row] == "call order"]
     assert [int(over.source_time[row] - t.origin_ns) for row in begun] == [5_000, 10_000]
 
 
@@ -146,7 +146,7 @@ def test_a_request_that_the_device_trace_lacks_is_unknown() -> None:
     t.leaf("c10d::allreduce_", 5, inputs=[[tensor], False], only="host")
     with transferring(t, tensor, 10):
         t.leaf("aten::mm", 60)
-    assert link_run(t).report.noted[UNREQUESTED] == 1
+    assert link_run(t).report.oddities[UNREQUESTED] == 1
 
 
 def test_what_nobody_requested_or_waited_for_is_counted() -> None:
@@ -156,5 +156,5 @@ def test_what_nobody_requested_or_waited_for_is_counted() -> None:
         request(t, tensor, True)
     with transferring(t, tensor, 20, 10):
         t.leaf("aten::mm", 50)
-    noted = link_run(t).report.noted
+    noted = link_run(t).report.oddities
     assert (noted[UNREQUESTED], noted[UNAWAITED]) == (1, 1)

@@ -155,13 +155,13 @@ def test_a_blocking_call_wakes_after_what_it_awaited_has_ended() -> None:
     ran = [Ran(3_001, 9_000, 0)]
     called = [Called(0, 1_000), Called(2_000, 10_234, DONE), Called(20_000, 21_000, DONE)]
     records = [Synced("Stream Sync", 1, stream=7), Synced("Stream Sync", 2, stream=7)]
-    assert counts_and_medians(machine(ran, called, *records).sync_return_latency) == {"": (1, 1_234), DONE: (1, 1_234)}
+    assert counts_and_medians(machine(ran, called, *records).sync_return) == {"": (1, 1_234), DONE: (1, 1_234)}
 
 
 @pytest.mark.parametrize(("start", "end", "waited"), [(8_999, 9_500, 1), (9_000, 9_500, 0), (8_000, 9_000, 1)])
 def test_a_call_that_began_after_the_end_did_not_wait(start: int, end: int, waited: int) -> None:
     called = [Called(0, 1_000), Called(start, end, DONE)]
-    wake = machine([Ran(3_001, 9_000, 0)], called, Synced("Stream Sync", 1, stream=7)).sync_return_latency
+    wake = machine([Ran(3_001, 9_000, 0)], called, Synced("Stream Sync", 1, stream=7)).sync_return
     assert sum(one.count for name, one in wake.items() if not name) == waited
 
 

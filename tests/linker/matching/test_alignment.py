@@ -17,7 +17,7 @@ def aligned(left: list[int], right: list[int]) -> list[tuple[int, int]]:
 
 
 def steps(left: list[int], right: list[int]) -> list[tuple[int, int]]:
-    found = align_steps(column(*left), column(*right), MARKS)
+    found = align_steps(column(*left), column(*right), marks_step=MARKS)
     return list(zip(found.left.tolist(), found.right.tolist(), strict=True))
 
 
@@ -65,7 +65,7 @@ def test_a_window_with_a_few_differences_is_found_in_a_much_longer_sequence() ->
 def test_a_place_is_counted_where_a_window_with_a_few_differences_would_fit() -> None:
     step = np.random.default_rng(7).integers(0, 40, 300)
     for count in (1, 2, 3):
-        assert align(np.delete(step, [10, 280]), np.tile(step, count)).places == count
+        assert align(np.delete(step, [10, 280]), np.tile(step, count)).alignment_count == count
 
 
 @pytest.mark.parametrize("lost", [slice(1, 39), slice(299, 337)], ids=["before", "behind"])
@@ -81,7 +81,7 @@ def test_repeated_steps_of_a_window_are_found_together(held: int, there: int) ->
     part = np.delete(np.tile(step, held), [10, 580])
     found = align(part, np.tile(step, there))
     assert len(found.left) == len(part)
-    assert found.places == there - held + 1
+    assert found.alignment_count == there - held + 1
 
 
 # a shorter one
@@ -92,13 +92,13 @@ def test_a_shorter_one_is_found_as_a_whole_at_its_first_place(swapped: bool) -> 
     part, whole = column(1, 2), column(0, 1, 2, 1, 1, 2)
     found = align(whole, part) if swapped else align(part, whole)
     assert ((found.right, found.left) if swapped else (found.left, found.right))[1].tolist() == [1, 2]
-    assert found.places == 2
+    assert found.alignment_count == 2
 
 
 @pytest.mark.parametrize(("left", "right"), [([], []), ([1], []), ([], [1])])
 def test_nothing_fits_everywhere(left: list[int], right: list[int]) -> None:
     found = align(column(*left), column(*right))
-    assert (len(found.left), len(found.right), found.places) == (0, 0, 1)
+    assert (len(found.left), len(found.right), found.alignment_count) == (0, 0, 1)
 
 
 def window(lost: int, size: int = 100) -> list[int]:
@@ -114,20 +114,20 @@ def test_a_window_of_a_much_longer_one_is_found_by_its_middle(before: int, lost:
     assert aligned(window(lost), longer) == expected
     found = align(column(*longer), column(*window(lost)))
     assert list(zip(found.right.tolist(), found.left.tolist(), strict=True)) == expected
-    assert found.places == 1
+    assert found.alignment_count == 1
 
 
 @pytest.mark.parametrize("lost", [0, 99])
 def test_of_repeated_iterations_the_first_one_is_taken_and_the_others_are_counted(lost: int) -> None:
     found = align(column(*window(lost)), column(*[*range(100)] * 5))
     assert found.right.tolist() == [place for place in range(100) if place != lost]
-    assert found.places == 5
+    assert found.alignment_count == 5
 
 
 def test_iterations_within_a_window_are_not_counted_as_places_of_their_own() -> None:
     twice = [*range(100), *range(100)]
     found = align(column(99_999, *twice[1:]), column(*twice, *twice))
-    assert found.places == 3
+    assert found.alignment_count == 3
     assert found.right.tolist() == list(range(1, 200))
 
 
@@ -166,5 +166,5 @@ def test_steps_are_left_out_if_both_mark_others_or_in_another_order() -> None:
 
 
 def test_how_often_the_shorter_one_would_fit_is_told_unless_steps_say_where() -> None:
-    assert align_steps(column(1), column(1, 1, 1), MARKS).places == 3
-    assert align_steps(column(101, 1), column(100, 1, 101, 1, 1), MARKS).places == 1
+    assert align_steps(column(1), column(1, 1, 1), marks_step=MARKS).alignment_count == 3
+    assert align_steps(column(101, 1), column(100, 1, 101, 1, 1), marks_step=MARKS).alignment_count == 1

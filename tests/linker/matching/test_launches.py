@@ -2,7 +2,7 @@
 
 import numpy as np
 from execgraph.linker.matching import enclosing_ops, external_ids_name_ops, launching_calls, launching_ops
-from execgraph.schema.columns import nest
+from execgraph.schema.columns import ThreadIntervals, nest
 from support.device_rows import ActivityRow, CallRow, OpRow, activity_rows, call_rows, op_rows
 from support.tables import column
 
@@ -61,7 +61,7 @@ def test_external_ids_that_all_repeat_the_correlation_name_no_ops() -> None:
 
 def around(calls: list[CallRow], ops: list[OpRow], *steps: int) -> list[int]:
     table = op_rows(*ops)
-    nesting = nest(table.thread, table.start, table.end)
+    nesting = nest(ThreadIntervals(table.thread, table.start, table.end))
     is_step = np.isin(np.arange(len(ops)), steps)
     return enclosing_ops(call_rows(*calls), table, nesting, is_step).tolist()
 

@@ -24,7 +24,7 @@ def pairs(found: Match) -> list[tuple[int, int]]:
 
 def test_ops_of_one_id_and_name_belong_together_in_any_order() -> None:
     found = by_id({5: "a", 3: "b", 9: "c"}, {9: "c", 7: "x", 3: "b", 5: "a"})
-    assert (pairs(found), found.agreement, found.misnamed, found.places) == ([(0, 3), (1, 2), (2, 0)], 1, 0, 1)
+    assert (pairs(found), found.agreement, found.misnamed, found.alignment_count) == ([(0, 3), (1, 2), (2, 0)], 1, 0, 1)
 
 
 def test_ids_outside_the_range_of_both_files_say_nothing_against_the_pair() -> None:
@@ -82,9 +82,19 @@ def test_without_ids_names_are_matched_in_order() -> None:
 
 def test_the_longer_file_and_the_places_that_fit_are_told() -> None:
     found = by_order("abababab", "ab")
-    assert (pairs(found), found.places, found.host_is_longer, found.agreement) == ([(0, 0), (1, 1)], 4, True, 1)
+    assert (pairs(found), found.alignment_count, found.host_is_longer, found.agreement) == (
+        [(0, 0), (1, 1)],
+        4,
+        True,
+        1,
+    )
     found = by_order("ab", "ababab")
-    assert (pairs(found), found.places, found.host_is_longer, found.agreement) == ([(0, 0), (1, 1)], 3, False, 1)
+    assert (pairs(found), found.alignment_count, found.host_is_longer, found.agreement) == (
+        [(0, 0), (1, 1)],
+        3,
+        False,
+        1,
+    )
 
 
 def test_names_are_compared_as_kineto_writes_them() -> None:

@@ -154,7 +154,7 @@ def test_a_trace_without_calls_of_python_says_so() -> None:
     t.leaf("aten::mm", 3)
     linked = link_run(t, modules=True)
     assert linked.ops.module is None
-    assert any(NO_PYTHON in remark for remark in linked.report.remarks)
+    assert any(NO_PYTHON in note for note in linked.report.notes)
 
 
 def test_a_linked_file_keeps_them(tmp_path: Path) -> None:

@@ -28,10 +28,10 @@ def read(elements: list[dict[str, Any]], layout: dict[str, Any]) -> tuple[list[d
     """The elements that were decoded, and how many were left out."""
     text = json.dumps({"traceEvents": elements}, **layout).encode()
     reader: json_stream.ArrayReader[Any] = json_stream.ArrayReader(
-        io.BytesIO(text), "t.json", "traceEvents", Any, lambda _: None, needless=skip_categories()
+        io.BytesIO(text), "t.json", "traceEvents", Any, lambda _: None, skip_pattern=skip_categories()
     )
     decoded = [element for _, piece in reader for element in piece]
-    return decoded + json.loads(reader.document)["traceEvents"], reader.left_out
+    return decoded + json.loads(reader.document)["traceEvents"], reader.skipped
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -60,9 +60,9 @@ def test_whatever_the_rows_hold_only_calls_of_python_are_left_out(
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(json_stream, "PIECE", size)
-        kept, left_out = read(rows, layout)
+        kept, skipped = read(rows, layout)
     assert [row for row in kept if row["cat"] == "cpu_op"] == [row for row in rows if row["cat"] == "cpu_op"]
-    assert len(kept) + left_out == len(rows)
+    assert len(kept) + skipped == len(rows)
 
 
 def test_a_trace_with_stacks_reads_like_the_same_one_without(tmp_path: Path) -> None:

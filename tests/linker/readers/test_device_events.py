@@ -112,7 +112,7 @@ def test_recording_starts_with_the_earliest_row_of_the_profiler() -> None:
 def test_a_row_without_a_duration_or_with_a_negative_one_lasts_no_time(duration: Any) -> None:
     events = read([op(5, duration), op(6, 0)])
     assert times(events) == [(5_000, 5_000), (6_000, 6_000)]
-    assert events.noted[WITHOUT_DURATION] == 1
+    assert events.oddities[WITHOUT_DURATION] == 1
     assert not +events.skipped
 
 
@@ -141,7 +141,7 @@ def test_once_a_start_has_lost_nanoseconds_all_that_follow_are_read_as_text() ->
         (5_000, 6_000), (17592186044416251, 17592186044417251), (2_000, 2_000), (7_001, 7_001)
     ]  # fmt: skip
     assert events.skipped == {WITHOUT_TIME: 2}
-    assert events.noted[WITHOUT_DURATION] == 2
+    assert events.oddities[WITHOUT_DURATION] == 2
 
 
 def test_a_time_of_a_row_that_is_no_event_loses_nothing() -> None:
@@ -198,7 +198,7 @@ def test_arguments_are_lists_where_they_were_recorded_and_asked_for() -> None:
 
 def test_ops_that_still_ran_are_noted() -> None:
     events = read([of("cpu_op", finished=False), of("cpu_op", finished=True), of("cpu_op"), op()])
-    assert +events.noted == {"ops still running when recording ended": 1}
+    assert +events.oddities == {"ops still running when recording ended": 1}
 
 
 def test_communication_is_told_by_name_collective_or_group_and_kept_by_row() -> None:

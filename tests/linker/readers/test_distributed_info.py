@@ -3,12 +3,12 @@
 from typing import Any
 
 import pytest
-from execgraph.linker.readers.distributed_info import DistributedInfo, place_in_job
+from execgraph.linker.readers.distributed_info import DistributedInfo, device_names, distributed_info
 from execgraph.schema.traces import kineto
 
 
 def place(base_time: Any = None, **distributed: Any) -> DistributedInfo:
-    return place_in_job(kineto.DeviceFile(distributed=kineto.DistributedInfo(**distributed), base_time=base_time))
+    return distributed_info(kineto.DeviceFile(distributed=kineto.DistributedInfo(**distributed), base_time=base_time))
 
 
 @pytest.mark.parametrize(("rank", "found"), [(0, 0), ("5", 5), (-1, None), (None, None), ("none", None)])
@@ -27,5 +27,18 @@ def test_groups_are_those_that_are_records() -> None:
 
 
 def test_a_header_may_say_nothing() -> None:
-    assert place_in_job(kineto.DeviceFile()) == DistributedInfo(None, None, 0, [])
+    assert distributed_info(kineto.DeviceFile()) == DistributedInfo(None, None, 0, [])
     assert place(base_time="12").base_time_ns == 12
+
+
+def test_devices_have_numbers_from_zero_and_names() -> None:
+    devices = [
+        {"id": 0, "name": "A100"},
+        {"id": "1", "name": "H100"},
+        {"id": -1, "name": "x"},
+        {"id": 2},
+        {"name": "x"},
+        7,
+    ]
+    assert device_names(kineto.DeviceFile(devices=devices)) == {0: "A100", 1: "H100"}
+    assert device_names(kineto.DeviceFile(devices="none")) == {}

@@ -71,13 +71,13 @@ def test_arguments_are_lists_whether_flat_or_together(tmp_path: Path) -> None:
     assert [json.loads(text) for text in trace.inputs[:2]] == [together, together]
     assert json.loads(trace.outputs[0]) == {"values": [2], "shapes": [], "types": []}
     assert trace.inputs[2] == NO_TENSORS
-    assert not +trace.noted
+    assert not +trace.oddities
 
 
 def test_arguments_that_are_no_lists_are_counted(tmp_path: Path) -> None:
     trace = read(tmp_path, {"id": 1, "inputs": 5, "outputs": "none"}, {"id": 2, "inputs": 5})
     assert {*trace.inputs, *trace.outputs} == {NO_TENSORS}
-    assert trace.noted["host nodes whose inputs or outputs are no lists"] == 3
+    assert trace.oddities["host nodes whose inputs or outputs are no lists"] == 3
 
 
 # ids
@@ -89,7 +89,7 @@ def test_of_several_nodes_with_one_id_the_first_keeps_it_and_the_children(tmp_pa
         trace = read(tmp_path, *nodes)
         assert trace.id.tolist() == [again, 9, 10, 11]
         assert trace.parent.tolist() == [-1, again, -1, -1]
-        assert trace.noted["host nodes without an id of their own, given one"] == 2
+        assert trace.oddities["host nodes without an id of their own, given one"] == 2
 
 
 def test_children_follow_the_first_of_the_nodes_with_a_negative_id(tmp_path: Path) -> None:
@@ -107,13 +107,13 @@ def test_nodes_that_are_among_their_own_parents_have_none(tmp_path: Path) -> Non
     parents = {1: 1, 2: 1, 3: 5, 4: 3, 5: 4, 6: 5, 7: 6, 8: 9}
     trace = read(tmp_path, *({"id": node, "ctrl_deps": parent} for node, parent in parents.items()))
     assert dict(zip(trace.id.tolist(), trace.parent.tolist(), strict=True)) == {**parents, 3: -1, 4: -1, 5: -1}
-    assert trace.noted == {"host nodes whose parents go round in a circle, made outermost": 3}
+    assert trace.oddities == {"host nodes whose parents go round in a circle, made outermost": 3}
 
 
 def test_ids_that_are_all_different_stay(tmp_path: Path) -> None:
     trace = read(tmp_path, {"id": 5}, {"id": 0}, {"id": 2})
     assert trace.id.tolist() == [5, 0, 2]
-    assert not +trace.noted
+    assert not +trace.oddities
 
 
 # the top level
@@ -134,7 +134,7 @@ def test_the_stand_in_for_no_host_trace_has_no_nodes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("schema", "remark"),
+    ("schema", "note"),
     [
         ("1.1.1-chakra.0.0.4", ""),
         ("1.0.9", ""),
@@ -145,9 +145,9 @@ def test_the_stand_in_for_no_host_trace_has_no_nodes() -> None:
         ("", "says no schema version; read by the rules of 1.1.1"),
     ],
 )
-def test_only_a_schema_that_is_newer_or_none_is_remarked(tmp_path: Path, schema: str, remark: str) -> None:
+def test_only_a_schema_that_is_newer_or_none_is_noted(tmp_path: Path, schema: str, note: str) -> None:
     trace = read(tmp_path, {"id": 1}, schema=schema)
-    assert trace.remarks == ([f"{trace.path}: {remark}"] if remark else [])
+    assert trace.notes == ([f"{trace.path}: {note}"] if note else [])
 
 
 # files that are none

@@ -117,12 +117,12 @@ def test_a_rank_has_the_rows_of_its_processes_and_what_they_launched_elsewhere()
         merge_marks=["a mark"],
     )
     taken = one_rank(trace, 0)
-    assert (taken.rank, taken.labels, taken.merged, taken.merge_marks, taken.remarks) == (0, [], [], [], [])
+    assert (taken.rank, taken.labels, taken.merged, taken.merge_marks, taken.notes) == (0, [], [], [], [])
     assert (taken.processes, taken.activities.stream.tolist()) == ([100], [5])
     assert (taken.syncs.stream.tolist(), taken.event_records.event.tolist()) == ([5], [1])
     assert one_rank(trace, 2).activities.stream.tolist() == [20, 25]
     trace.skipped["damaged"] = 1
-    assert one_rank(trace, 0).remarks == ["device.json: what was left out of it is counted over all its ranks"]
+    assert one_rank(trace, 0).notes == ["device.json: what was left out of it is counted over all its ranks"]
 
 
 RECORD = MergedRank(

@@ -11,7 +11,7 @@ MACHINE = MachineCalibration(
     clock_error_ns=300,
     launch={"": LatencyStats(2_000, 3_000, 9), "cuLaunchKernel": LatencyStats(4_000, 5_000, 9)},
     gap={"": LatencyStats(500, 700, 9), "gpu_memcpy": LatencyStats(800, 900, 9)},
-    sync_return_latency={"": LatencyStats(1_000, 1_500, 9), "cudaEventSynchronize": LatencyStats(1_000, 1_700, 9)},
+    sync_return={"": LatencyStats(1_000, 1_500, 9), "cudaEventSynchronize": LatencyStats(1_000, 1_700, 9)},
 )
 CALLS = [Called(0, 4_000), Called(6_000, 10_000, "cuLaunchKernel"), Called(20_000, 24_000, "cudaEventSynchronize")]
 RAN = [Ran(6_000, 30_000, 0), Ran(31_000, 40_000, 1), Ran(41_000, 50_000, category="gpu_memcpy"), Ran(70, 80, stream=9)]
@@ -43,7 +43,7 @@ def test_what_an_activity_is_known_to_follow_makes_it_due_later() -> None:
 
 def test_clocks_are_in_doubt_by_their_error_their_digits_and_by_what_calls_take_to_return() -> None:
     assert (model().timestamp_quantum_ns, model().clock_uncertainty_ns) == (ROUNDING, 300 + ROUNDING + 1_000)
-    whole = model(machine=MachineCalibration(resolution_ns=1_000, sync_return_latency=MACHINE.sync_return_latency))
+    whole = model(machine=MachineCalibration(resolution_ns=1_000, sync_return=MACHINE.sync_return))
     assert (whole.timestamp_quantum_ns, whole.clock_uncertainty_ns) == (2_000, 2_000 + 1_000)
 
 

@@ -36,7 +36,7 @@ def rows_of(waits: ImplicitHostWaits) -> list[HostWait]:
 # copies
 
 MACHINE = MachineCalibration(
-    sync_return_latency={"": LatencyStats(1_000, 1_500, ENOUGH)}, launch={"": LatencyStats(2_000, 3_000, ENOUGH)}
+    sync_return={"": LatencyStats(1_000, 1_500, ENOUGH)}, launch={"": LatencyStats(2_000, 3_000, ENOUGH)}
 )
 COPY, PINNED, WITHIN = (
     "Memcpy DtoH (Device -> Pageable)",

@@ -242,4 +242,4 @@ def test_waits_that_are_looked_for_on_some_streams_alone_are_counted(streams: in
         t.launch("between", 7, 1)
         t.event_synchronize(event)
     t.leaf("aten::add", 5)
-    assert link_run(t).report.noted.get(ELSEWHERE, 0) == noted
+    assert link_run(t).report.oddities.get(ELSEWHERE, 0) == noted

@@ -17,7 +17,7 @@ MACHINE = MachineCalibration(
     clock_error_ns=300,
     launch={"": LatencyStats(2_000, 3_000, ENOUGH)},
     gap={"": LatencyStats(500, 700, ENOUGH)},
-    sync_return_latency={"": LatencyStats(1_000, 1_500, ENOUGH)},
+    sync_return={"": LatencyStats(1_000, 1_500, ENOUGH)},
 )
 LAUNCHED, WAITS, RETURNED = Called(0, 100), Called(200, 300, "cudaStreamWaitEvent"), 30_000
 """What runs on stream 7 at first, then a wait and a launch that it may hold up."""

@@ -42,7 +42,7 @@ def test_a_stream_wait_that_held_nothing_back_is_noted(play: Callable[[TraceBuil
     t = begun()
     play(t)
     linked = link_run(t)
-    assert linked.report.noted["stream waits that held nothing back"] == 1
+    assert linked.report.oddities["stream waits that blocked nothing"] == 1
     assert (device_waits(linked), linked.report.waits, linked.report.dropped) == (set(), {}, {})
 
 
@@ -86,7 +86,7 @@ def test_a_synchronisation_that_nothing_recorded_was_pending_for_is_noted(wait: 
     t.leaf("aten::empty", 1)
     getattr(t, wait)()
     linked = link_run(t)
-    assert linked.report.noted["host waits for which nothing recorded was pending"] == 1
+    assert linked.report.oddities["host waits for which nothing recorded was pending"] == 1
     assert linked.report.waits == {}
 
 
@@ -181,5 +181,5 @@ def test_a_wait_that_may_be_for_an_event_record_further_back_than_is_tried_is_no
     t.launch("after", 7, 1)
     t.launch("other", 20, 1)
     t.leaf("aten::add", 5)
-    noted = link_run(t).report.noted
-    assert noted.get("waits that may be for a recording before the last 64", 0) == further_back
+    noted = link_run(t).report.oddities
+    assert noted.get("waits that may be for an event record before the last 64", 0) == further_back

@@ -13,7 +13,7 @@ from support.tables import column
 
 PERIOD = Period(100, 200)
 DEVICE, HOST = "device waits across the borders of the window", "host waits across the borders of the window"
-OVER = "hand-overs across the borders of the window"
+OVER = "hand-offs across the borders of the window"
 
 
 def ops_kept(*spans: tuple[int, int]) -> list[int]:
@@ -61,7 +61,7 @@ def test_waits_with_one_end_in_the_part_are_counted() -> None:
     linked = linked_of(acts, calls, device_waits=[(1, 0), (2, 1)], host_waits=[(1, 0), (2, 1), (2, -1), (0, 0)])
     part = cut(linked, PERIOD)
     assert part.lost == {DEVICE: 1, HOST: 1, OVER: 0}
-    assert part.linked.info.carried == {acts_id(linked, 1): 60}
+    assert part.linked.info.backlog_until == {acts_id(linked, 1): 60}
 
 
 def acts_id(linked: LinkedTrace, row: int) -> int:
@@ -72,11 +72,11 @@ def test_what_ran_before_on_the_stream_is_carried_in_unless_it_is_in_the_part() 
     calls = [Call(50, 55), Call(150, 155), Call(160, 165)]
     acts = [Act(50, 130, call=0), Act(150, 160, call=1), Act(170, 180, call=2), Act(150, 160, call=2, stream=9)]
     linked = linked_of(acts, calls)
-    assert cut(linked, PERIOD).linked.info.carried == {acts_id(linked, 1): 130}
-    assert linked.info.carried is None
+    assert cut(linked, PERIOD).linked.info.backlog_until == {acts_id(linked, 1): 130}
+    assert linked.info.backlog_until is None
 
 
-# hand-overs between threads
+# hand-offs between threads
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_what_ran_before_on_the_stream_is_carried_in_unless_it_is_in_the_part() 
         (250, 260, 50, [], 1),
     ],
 )
-def test_hand_overs_inside_are_kept_and_those_across_a_border_counted(
+def test_handoffs_inside_are_kept_and_those_across_a_border_counted(
     given: int, taken: int, since: int, kept: list[int], lost: int
 ) -> None:
     linked = linked_of([], [], [Op(0, 500)])

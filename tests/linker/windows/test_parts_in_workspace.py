@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from execgraph.linker import DeviceTrace, HostTrace, link, read_device_trace, read_host_trace
 from execgraph.linker.windows import EVERYTHING, Window, cut, period_of, trace_start, whole
-from execgraph.schema.columns import builders, intervals, workspace, workspace_in
+from execgraph.schema.columns import builders, nesting, workspace, workspace_in
 from execgraph.schema.errors import DataError
 from execgraph.schema.linked import LinkedTrace, write_linked
 from hypothesis import given, settings, strategies as st
@@ -33,7 +33,7 @@ def all_in_workspace(rows: int) -> Iterator[None]:
         patch.setattr(workspace, "LARGE", 1)
         patch.setattr(builders, "PIECE", 1)
         patch.setattr(builders, "TEXT_PIECE", 1)
-        patch.setattr(intervals, "ROWS_AT_ONCE", rows)
+        patch.setattr(nesting, "ROWS_AT_ONCE", rows)
         yield
 
 

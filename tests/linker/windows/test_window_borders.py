@@ -63,4 +63,4 @@ def test_what_ran_before_on_the_stream_is_carried_in_with_its_end() -> None:
         t.launch("elsewhere", 20, 5)
     linked = second_step(t)
     follows = dict(zip(linked.activities.name, linked.activities.id.tolist(), strict=True))["follows"]
-    assert linked.info.carried == {follows: before.end + t.origin_ns}
+    assert linked.info.backlog_until == {follows: before.end + t.origin_ns}

@@ -226,7 +226,7 @@ def chakra_file(path: Path) -> str:
 
 def test_a_file_of_chakra_trace_link_converts_and_says_what_is_assumed(tmp_path: Path) -> None:
     linked = read_linked(chakra_file(tmp_path / "chakra.json"))
-    assert linked.report.remarks == [
+    assert linked.report.notes == [
         "no calls in the linked trace: activities are launched at their op's end or their start, the earlier one"
     ]
     nodes = convert_linked(linked, origin_ns=1_000_000)
@@ -363,6 +363,25 @@ def test_a_wait_for_what_is_not_there_is_refused(tmp_path: Path, table: str) -> 
     refuses(document, tmp_path, "999999 is referred to but not there")
 
 
+@pytest.mark.parametrize(
+    ("table", "name", "older"),
+    [
+        ("", "handoffs", "hand_overs"),
+        ("calls", "call_sites", "places"),
+        ("device_waits", "known_by", "found"),
+        ("host_waits", "known_by", "found"),
+        ("trace", "backlog_until", "carried"),
+        ("link_report", "oddities", "noted"),
+        ("link_report", "notes", "remarks"),
+    ],
+)
+def test_a_file_in_which_members_have_older_names_is_refused(tmp_path: Path, table: str, name: str, older: str) -> None:
+    document = written_document(tmp_path)
+    holder = document[table] if table else document
+    holder[older] = holder.pop(name, None)
+    refuses(document, tmp_path, r": was written by an older execgraph: link the traces again$")
+
+
 def test_an_activity_without_a_time_is_refused(tmp_path: Path) -> None:
     document = written_document(tmp_path)
     next(node for node in document["nodes"] if node.get("cat")).pop("ts")
@@ -371,14 +390,14 @@ def test_an_activity_without_a_time_is_refused(tmp_path: Path) -> None:
 
 def test_a_machine_that_takes_longer_than_any_clock_shows_is_refused(tmp_path: Path) -> None:
     document = written_document(tmp_path)
-    document["trace"]["machine"]["launch"][""]["most"] = 10**30
+    document["trace"]["machine"]["launch"][""]["upper"] = 10**30
     refuses(document, tmp_path, r"unexpected content: .*machine\.launch")
 
 
-@pytest.mark.parametrize(("table", "column"), [("hand_overs", "source_ns"), ("host_waits", "since_ns")])
+@pytest.mark.parametrize(("table", "column"), [("handoffs", "source_ns"), ("host_waits", "since_ns")])
 def test_moments_further_from_the_run_than_any_clock_shows_are_refused(tmp_path: Path, table: str, column: str) -> None:
     document = written_document(tmp_path)
-    document[table].setdefault(column, [None] * len(document[table]["found"]))[0] = 3 * 10**18
+    document[table].setdefault(column, [None] * len(document[table]["known_by"]))[0] = 3 * 10**18
     refuses(document, tmp_path, "further apart than any clock shows")
 
 
@@ -388,7 +407,7 @@ def test_a_call_without_a_name_is_refused(tmp_path: Path) -> None:
     refuses(document, tmp_path, "a call has no name")
 
 
-def test_a_hand_over_between_threads_without_ops_is_written(tmp_path: Path) -> None:
+def test_a_handoff_between_threads_without_ops_is_written(tmp_path: Path) -> None:
     linked = link_run(rich_run())
     linked.handoffs.source_thread[:] = 424242
     write_linked(linked, str(tmp_path / "linked.json"))

@@ -111,7 +111,7 @@ def read_whole(document: Any) -> tuple[list[Any], json_stream.ArrayReader[Any], 
     damage = Damage("t.json", "rows")
     text = document if isinstance(document, bytes) else json.dumps(document).encode()
     reader: json_stream.ArrayReader[Any] = json_stream.ArrayReader(
-        io.BytesIO(text), "t.json", "traceEvents", dict[str, Any], lambda _: None, damage
+        io.BytesIO(text), "t.json", "traceEvents", dict[str, Any], lambda _: None, damage=damage
     )
     return [element for _, elements in reader for element in elements], reader, damage
 
@@ -125,7 +125,7 @@ def test_what_an_element_holds_is_not_taken_for_elements(
     elements = [{"ph": "X", "name": "a"}, {"ph": "X", "name": "b"}]
     elements.insert(place, {"ph": "X", "args": {"note": looks}})
     found, _, damage = read_whole({"traceEvents": elements})
-    assert found == elements and not damage.remarks
+    assert found == elements and not damage.notes
 
 
 @pytest.mark.parametrize("looks", LOOKS)
@@ -133,7 +133,7 @@ def test_what_stands_around_the_elements_is_not_taken_for_them(monkeypatch: pyte
     monkeypatch.setattr(json_stream, "PIECE", 500)
     elements = [{"ph": "X", "name": "a"}, {"ph": "X", "name": "b"}]
     found, reader, damage = read_whole({"before": looks, "traceEvents": elements, "after": looks})
-    assert found == elements and not damage.remarks
+    assert found == elements and not damage.notes
     assert json.loads(reader.document) == {"before": looks, "traceEvents": [], "after": looks}
 
 
@@ -153,7 +153,7 @@ def test_nothing_is_mended_in_what_is_whole(elements: list[Any], size: int) -> N
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(json_stream, "PIECE", size)
         found, _, damage = read_whole({"before": [1], "traceEvents": elements, "after": {"x": 2}})
-    assert found == elements and not damage.remarks
+    assert found == elements and not damage.notes
 
 
 @pytest.mark.parametrize("size", [1, 7, 50, 1000])
@@ -162,7 +162,7 @@ def test_keys_may_be_written_with_escapes(monkeypatch: pytest.MonkeyPatch, size:
     elements = [{"ph": "X", "id": number, "name": "a \\u0069 \\ b"} for number in range(9)]
     text = json.dumps({"traceEvents": elements}).replace('"id"', r'"\u0069d"').replace('"trace', r'"tr\u0061ce')
     found, _, damage = read_whole(text.encode())
-    assert found == elements and not damage.remarks
+    assert found == elements and not damage.notes
 
 
 # Files that profilers did not write so, but are read
@@ -217,8 +217,8 @@ def test_the_first_place_of_damage_is_the_byte_in_the_file(tmp_path: Path, monke
     text = events(*rows)
     path = tmp_path / "device.json"
     path.write_bytes(text)
-    [remark] = read_device_trace(str(path)).remarks
-    assert f"the first at byte {text.index(rows[30].encode())}:" in remark
+    [note] = read_device_trace(str(path)).notes
+    assert f"the first at byte {text.index(rows[30].encode())}:" in note
 
 
 # What cannot be read

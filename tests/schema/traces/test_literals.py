@@ -128,7 +128,7 @@ def noted(tmp_path: Path, file: int, field: str, text: str) -> dict[str, int]:
         if one.get("name") == field:
             one["value"] = text
     paths[file].write_text(json.dumps(document))
-    return link(read_host_trace(str(paths[0])), read_device_trace(str(paths[1]))).report.noted
+    return link(read_host_trace(str(paths[0])), read_device_trace(str(paths[1]))).report.oddities
 
 
 def test_what_cannot_be_read_is_counted(tmp_path: Path) -> None:
@@ -144,5 +144,5 @@ def test_a_description_of_groups_that_cannot_be_read_is_counted(tmp_path: Path, 
     [init] = [node for node in document["nodes"] if "process_group:init" in node["name"]]
     init["inputs"]["values"] = [text]
     host.write_text(json.dumps(document))
-    found = link(read_host_trace(str(host)), read_device_trace(str(device))).report.noted
+    found = link(read_host_trace(str(host)), read_device_trace(str(device))).report.oddities
     assert found.get("descriptions of process groups that cannot be read", 0) == count

@@ -233,7 +233,7 @@ def test_a_cut_device_trace_gives_the_arguments_before_the_cut(tmp_path: Path) -
     text = json.dumps(no_ops().device_trace())
     (tmp_path / "cut.json").write_text(text[: text.rindex("{", 0, text.rindex('"ph"')) + 40])
     device, _ = read_recorded(str(tmp_path / "cut.json"))
-    assert device.remarks and 1024 in device.activities.size
+    assert device.notes and 1024 in device.activities.size
 
 
 @pytest.mark.parametrize(

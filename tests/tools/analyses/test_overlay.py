@@ -42,7 +42,7 @@ def decoded(events: Any) -> list[Event]:
 
 @pytest.mark.parametrize("suffix", ["json", "json.gz"])
 def test_an_overlay_adds_events_and_changes_no_byte(tmp_path: Path, suffix: str) -> None:
-    events = list(overlay_events(rank_of(two_streams(), tmp_path)))
+    events = list(overlay_events(rank_of(two_streams(), tmp_path), Options()))
     output = tmp_path / f"overlay.{suffix}"
     write_overlay(str(tmp_path / "device.json"), str(output), events)
     text, original = output.read_bytes(), (tmp_path / "device.json").read_bytes()
@@ -99,7 +99,7 @@ def test_without_a_graph_there_are_no_arrows() -> None:
 
 
 def test_counter_tracks_begin_and_end_at_nothing(tmp_path: Path) -> None:
-    events = decoded(counter_events(rank_of(two_streams(), tmp_path)))
+    events = decoded(counter_events(rank_of(two_streams(), tmp_path), Options()))
     names = {event["name"] for event in events}
     assert names == {"queue length stream 7", "queue length stream 9", "DtoH (GB/s)"}
     for name in names:
@@ -109,7 +109,7 @@ def test_counter_tracks_begin_and_end_at_nothing(tmp_path: Path) -> None:
 
 def test_operators_whose_kernels_come_again_are_marked(tmp_path: Path) -> None:
     t = two_streams()
-    marks = decoded(pattern_events(rank_of(t, tmp_path)))
+    marks = decoded(pattern_events(rank_of(t, tmp_path), Options()))
     norms = [op for op in t.device_trace()["traceEvents"] if op["name"] == "aten::norm"]
     assert [(mark["ts"], mark["dur"], mark["tid"]) for mark in marks] == [
         (norm["ts"], norm["dur"], norm["tid"]) for norm in norms

@@ -27,7 +27,7 @@ from support.tasks import killed_by_3, process_of, staged
 def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The traces of a job of two ranks."""
     folder = tmp_path_factory.mktemp("traces")
-    write_traces(simulate(build_job("ddp", ranks=2, steps=1, layers=2, seed=3)), folder)
+    write_traces(simulate(build_job("ddp", ranks=2, steps=1, layers=1, seed=3)), folder)
     return folder
 
 

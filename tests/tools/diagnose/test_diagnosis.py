@@ -11,8 +11,10 @@ import pytest
 from execgraph.schema.errors import DataError
 from execgraph.tools.commands.trace_diagnose import main
 from execgraph.tools.diagnose import Diagnosis, Finding, diagnose, report
-from execgraph.tools.diagnose.wording import in_words, places
+from execgraph.tools.diagnose.wording import in_words, process_names
 from execgraph.tools.generate import simulate, write_traces
+from execgraph.tools.inputs import by_rank, find_traces
+from execgraph.tools.merge import merge_for_viewing
 from support.databases import LITE, RPD_3, Api, Op, write_database
 
 from benchmarks.programs import build_job
@@ -326,7 +328,7 @@ def test_a_folder_without_traces_is_unusable(tmp_path: Path) -> None:
 
 
 def test_places_are_short() -> None:
-    assert places([f"rank {rank}" for rank in (3, 1, 2, 9)]) == "ranks 1-3, 9"
+    assert process_names([f"rank {rank}" for rank in (3, 1, 2, 9)]) == "ranks 1-3, 9"
 
 
 # real traces
@@ -347,3 +349,41 @@ def test_swapped_files_of_real_ranks_are_refused_by_process(real_traces: Path) -
     diagnosis = diagnose([folder / "device_rank0.json.gz", folder / "host_rank1.json.gz"])
     assert any("is of process 59812, device_rank0.json.gz of 59811" in line for line in lines(diagnosis))
     assert command(folder / "device_rank0.json.gz", folder / "host_rank1.json.gz", "--strict") == 1
+
+
+# files that are not of one process, or do not tell of which
+
+
+def test_a_file_of_several_ranks_is_named_with_its_ranks_and_nothing_else_is_said_of_it(
+    jobs: Callable[[int], Path], tmp_path: Path
+) -> None:
+    merge_for_viewing(by_rank(find_traces([jobs(2)]).devices, {})[0], str(tmp_path / "merged.json"))
+    [line] = lines(diagnose([tmp_path]))
+    assert line.startswith("wrong ") and "several ranks merged into one file" in line
+    assert line.endswith("use each rank's own file, or trace-link --rank N to take one out")
+
+
+def test_a_file_that_cannot_be_read_is_named_and_the_others_are_counted(
+    jobs: Callable[[int], Path], tmp_path: Path
+) -> None:
+    shutil.copytree(jobs(2), tmp_path / "job")
+    (tmp_path / "job" / "device_rank0.json").write_text('{"traceEvents": [], "distributedInfo": {"rank": 0}}')
+    diagnosis = diagnose([tmp_path / "job"])
+    assert [bool(process.error) for process in diagnosis.processes] == [True, False]
+    assert any(line.endswith("record it again, or leave the file out") for line in lines(diagnosis))
+
+
+def test_the_recorded_rank_counts_where_the_name_of_a_lonely_file_tells_another(
+    jobs: Callable[[int], Path], tmp_path: Path
+) -> None:
+    shutil.copy(jobs(2) / "device_rank1.json", tmp_path / "device_rank5.json")
+    diagnosis = diagnose([tmp_path])
+    assert [process.rank for process in diagnosis.processes] == [1]
+    assert any("is of rank 1, but named as of rank 5" in line for line in lines(diagnosis))
+
+
+def test_neither_the_file_nor_its_name_may_tell_the_rank(jobs: Callable[[int], Path], tmp_path: Path) -> None:
+    trace = json.loads((jobs(2) / "device_rank1.json").read_text())
+    del trace["distributedInfo"]
+    (tmp_path / "trace.json").write_text(json.dumps(trace))
+    assert any("neither file nor name tells a rank" in line for line in lines(diagnose([tmp_path])))

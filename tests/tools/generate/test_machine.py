@@ -21,7 +21,7 @@ from execgraph.tools.generate import (
     Stalls,
     as_numpy,
     draw_machine,
-    shown,
+    is_recorded,
     simulate,
     write_traces,
 )
@@ -118,10 +118,10 @@ def test_stalls_lengthen_some_host_work_and_nothing_else() -> None:
     assert 0.01 < len(stalls) / len(works) < 0.03
 
 
-# room on the device
+# how many activities the device runs at once
 
 
-def test_a_head_of_stream_waits_for_room_in_the_order_in_which_they_are_ready() -> None:
+def test_a_head_of_stream_waits_for_a_slot_in_the_order_in_which_they_are_ready() -> None:
     # two at once: the third stream waits for the first one to end, and then the first one's next for the third
     job = replace(
         job_of([launch(7, 1000), launch(8, 5000), launch(9, 2000), launch(7, 50)]), machine=Machine(at_once=2)
@@ -129,26 +129,26 @@ def test_a_head_of_stream_waits_for_room_in_the_order_in_which_they_are_ready() 
     assert spans(simulate(job).ranks[0]) == [(110, 1110), (210, 5210), (1110, 3110), (3110, 3160)]
 
 
-def test_collectives_find_room() -> None:
+def test_collectives_take_no_slot() -> None:
     meeting = Rendezvous(("all",), 2)
     job = replace(job_of([launch(7, 5000), launch(8, 100, meeting)], ranks=2), machine=Machine(at_once=1))
     assert [spans(rank)[1] for rank in simulate(job).ranks] == [(210, 310)] * 2
 
 
-@pytest.mark.parametrize("room", [1, 2])
+@pytest.mark.parametrize("limit", [1, 2])
 @pytest.mark.parametrize("name", ["streams", "graph", "ddp", "prefetch"])
-def test_a_device_never_runs_more_than_it_has_room_for(name: str, room: int) -> None:
-    crowded = replace(DEFAULT, at_once=room)
+def test_a_device_never_runs_more_than_its_limit(name: str, limit: int) -> None:
+    crowded = replace(DEFAULT, at_once=limit)
     for run in (run_of(name, crowded), run_of(name, crowded, computation=3.0), run_of(name, crowded, host=3.0)):
         for rank in run.ranks:
             counted = np.array([rank.activity_table[code].collective is None for code in rank.activities.activity])
             start, end = column(rank, "start")[counted], column(rank, "end")[counted]
             by_time = np.lexsort((np.repeat([1, 0], len(start)), np.concatenate((start, end))))
-            assert np.cumsum(np.repeat([1, -1], len(start))[by_time]).max() <= room
+            assert np.cumsum(np.repeat([1, -1], len(start))[by_time]).max() <= limit
 
 
-def test_room_matters() -> None:
-    alone, free = (run_of("towers", replace(DEFAULT, at_once=room), computation=4.0) for room in (1, None))
+def test_the_limit_matters() -> None:
+    alone, free = (run_of("towers", replace(DEFAULT, at_once=limit), computation=4.0) for limit in (1, None))
     assert alone.makespan_ns > 1.1 * free.makespan_ns
 
 
@@ -200,7 +200,7 @@ def test_lost_records_are_a_run_of_activities_whose_calls_are_there(name: str, t
     run = run_of(name, replace(DEFAULT, lost=0.1))
     assert run.ranks[0].activities.columns() == run_of(name, DEFAULT).ranks[0].activities.columns()
     for number, rank in enumerate(run.ranks):
-        kept = shown(rank, run.job.machine)
+        kept = is_recorded(rank, run.job.machine)
         by_end = kept[np.argsort(column(rank, "end"), kind="stable")]
         lost = np.flatnonzero(~by_end)
         assert len(lost) == round(0.1 * len(kept)) and lost[-1] - lost[0] == len(lost) - 1
@@ -218,7 +218,7 @@ def test_traces_of_drawn_machines_can_be_read_and_linked(name: str, seed: int, t
     files = write_traces(run, tmp_path)[0]
     linked = link(read_host_trace(str(files.host)), read_device_trace(str(files.device)))
     assert linked.report.matched == linked.report.host_ops
-    assert len(linked.activities) == shown(run.ranks[0], run.job.machine).sum()
+    assert len(linked.activities) == is_recorded(run.ranks[0], run.job.machine).sum()
 
 
 def test_equal_machines_give_equal_runs() -> None:

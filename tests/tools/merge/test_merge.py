@@ -20,7 +20,7 @@ from execgraph.linker.readers import one_rank, read_rocpd
 from execgraph.schema.errors import DataError
 from execgraph.tools.commands.trace_merge import main
 from execgraph.tools.generate import build_job, simulate, write_traces
-from execgraph.tools.inputs import RankTrace, by_rank, find_traces
+from execgraph.tools.inputs import RankFile, by_rank, find_traces
 from execgraph.tools.merge import MergeReport, counting, merge_for_counting, merge_for_viewing
 from execgraph.tools.merge.clocks import clock_corrections
 from support.databases import DIALECTS, LITE, Api, Op, Range, write_database
@@ -30,7 +30,7 @@ ACTIVITIES = ("kernel", "gpu_memcpy", "gpu_memset")
 Jobs = Callable[[int], Path]
 
 
-def ranks_in(folder: Path) -> list[RankTrace]:
+def ranks_in(folder: Path) -> list[RankFile]:
     return by_rank(find_traces([folder]).devices, {})[0]
 
 
@@ -263,7 +263,7 @@ def test_a_rank_taken_out_links_to_the_same_graph(tmp_path: Path, job: str, sync
     run = simulate(build_job(job, ranks=4, steps=1, layers=2))
     files = write_traces(run, tmp_path, sync_records=sync_records)
     output = tmp_path / "merged.json.gz"
-    merge_for_viewing([RankTrace(rank, own.device) for rank, own in enumerate(files)], str(output))
+    merge_for_viewing([RankFile(rank, own.device) for rank, own in enumerate(files)], str(output))
     for rank, own in enumerate(files):
         before = graph_of(read_device_trace(str(own.device)), own.host, None, tmp_path)
         assert graph_of(read_device_trace(str(output)), own.host, rank, tmp_path) == before
@@ -418,9 +418,9 @@ def test_queues_that_viewers_cannot_show_get_lanes_and_keep_their_number(tmp_pat
 
 @pytest.mark.parametrize(("merge", "name"), [(merge_for_viewing, "merged.json"), (merge_for_counting, "merged.db")])
 def test_memory_does_not_grow_with_the_number_of_ranks(
-    jobs: Jobs, tmp_path: Path, merge: Callable[[Sequence[RankTrace], str], MergeReport], name: str
+    jobs: Jobs, tmp_path: Path, merge: Callable[[Sequence[RankFile], str], MergeReport], name: str
 ) -> None:
-    def peak(ranks: Sequence[RankTrace]) -> int:
+    def peak(ranks: Sequence[RankFile]) -> int:
         tracemalloc.start()
         merge(ranks, str(tmp_path / name))
         highest = tracemalloc.get_traced_memory()[1]

@@ -5,7 +5,7 @@ import pytest
 from execgraph.schema.graph import CollectiveType, ExecutionGraph, NodeType
 from execgraph.tools.replay import gather, parse_scale, replay_ranks
 from execgraph.tools.replay.rank_clocks import on_one_clock
-from execgraph.tools.replay.rendezvous import rendezvous
+from execgraph.tools.replay.rendezvous import match_nodes
 from support.graphs import PROGRAM_ORDER, GraphBuilder
 
 ALL_REDUCE, BROADCAST = int(CollectiveType.ALL_REDUCE), int(CollectiveType.BROADCAST)
@@ -38,7 +38,7 @@ def test_each_member_ends_as_long_after_the_last_arrived_as_it_did() -> None:
 def test_who_ended_before_the_others_came_was_not_held_by_them() -> None:
     first = [(100, 520), (600, 640)]
     graphs = [rank_of(0, 100, first, BROADCAST), rank_of(1, 500, [(500, 520), (700, 740)], BROADCAST)]
-    clocks = on_one_clock(gather(graphs), rendezvous(graphs))
+    clocks = on_one_clock(gather(graphs), match_nodes(graphs))
     assert clocks.measured_end_ns.max() == 740
     assert ends(graphs)[1] == ends(graphs, "aten::mm=1.0")[1]
 
@@ -51,7 +51,7 @@ def test_clocks_are_such_that_nobody_ends_before_all_have_come(noise: int) -> No
         rank_of(0, 500, [(500, 510), (600, 610), (1000, 1010)], ALL_REDUCE),
         rank_of(1, 500, arrivals, ALL_REDUCE),
     ]
-    work = on_one_clock(gather(graphs), rendezvous(graphs))
+    work = on_one_clock(gather(graphs), match_nodes(graphs))
     starts = work.measured_start_ns[np.concatenate([graph.type for graph in graphs]) == NodeType.COMM_COLL].reshape(
         2, 3
     )

@@ -7,7 +7,7 @@ from execgraph.converter.edit import without_host
 from execgraph.converter.targets import for_astra_sim
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import ExecutionGraph
-from execgraph.tools.replay import describe_simulated, simulated, simulated_ends
+from execgraph.tools.replay import describe_simulated, simulate_ranks, simulated_ends
 from support.generated import graphs_of
 from support.graphs import LAUNCH, STREAM_ORDER, GraphBuilder
 from support.simulator import Generation, read_files, simulate
@@ -31,7 +31,7 @@ def test_one_node_of_a_kind_runs_at_a_time_and_the_lowest_id_goes_first() -> Non
 @pytest.mark.parametrize("job", ["ddp", "pipeline", "moe", "halo", "streams"])
 def test_generated_jobs_take_their_measured_time(job: str, host: bool) -> None:
     for graph in graphs_of(job):
-        found = simulated([for_astra_sim(graph if host else without_host(graph))[0]])
+        found = simulate_ranks([for_astra_sim(graph if host else without_host(graph))[0]])
         assert abs(found.worst_error_pct) <= 0.5
 
 
@@ -48,7 +48,7 @@ def test_each_rank_is_told_beside_its_measured_time() -> None:
     g = GraphBuilder(rank=3)
     first = g.activity("kernel", 0, 10_000, stream=7)
     g.activity("late", 20_000, 10_000, stream=7, after=[(first, STREAM_ORDER)])
-    found = simulated([played(g)])
+    found = simulate_ranks([played(g)])
     assert found.ranks["3"].measured_us == 30
     assert found.ranks["3"].finish_us == 20
     assert found.worst_error_pct == pytest.approx(-100 / 3)
@@ -60,4 +60,4 @@ def test_graphs_for_others_are_refused() -> None:
     g = GraphBuilder(rank=0)
     g.activity("kernel", 0, 10_000)
     with pytest.raises(DataError, match="not for astra-sim; convert with --target astra-sim"):
-        simulated([g.build()])
+        simulate_ranks([g.build()])

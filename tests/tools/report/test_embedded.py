@@ -9,7 +9,7 @@ import pytest
 from execgraph.tools.analyses import Column, Table
 from execgraph.tools.report import page
 from execgraph.tools.report.cells import LONGEST
-from execgraph.tools.report.embedded import FEWEST, ROOM, Embedded, embedded
+from execgraph.tools.report.embedded import FEWEST, MAX_BYTES, EmbeddedTable, embed_tables
 from execgraph.tools.report.report import Report
 
 UNKNOWN = np.nan
@@ -22,7 +22,7 @@ def table_of(rows: int, name: str = "t") -> Table:
     )
 
 
-def content(held: Embedded) -> dict[str, Any]:
+def content(held: EmbeddedTable) -> dict[str, Any]:
     found: dict[str, Any] = orjson.loads(held.json)
     return found
 
@@ -34,7 +34,7 @@ def test_columns_are_numbers_and_texts_are_written_once() -> None:
         Column("time", "µs", np.array([1.0000004, UNKNOWN, 3.25])),
         Column("share", "%", np.array([1 / 3, 100, 0])),
     ]
-    name, stream, time, share = content(embedded({"t": (Table("t", "T", columns), "")})["t"])["columns"]
+    name, stream, time, share = content(embed_tables({"t": (Table("t", "T", columns), "")})["t"])["columns"]
     assert (name["values"], name["texts"]) == ([0, 1, 0], [["gemm<float>(int)", "void gemm<float>(int)"], "hay"])
     assert (stream["kind"], stream["values"]) == ("identity", [7, -1, 7])
     assert (time["kind"], time["values"]) == ("number", [1, None, 3.25])
@@ -43,7 +43,7 @@ def test_columns_are_numbers_and_texts_are_written_once() -> None:
 
 def test_small_tables_are_whole_and_large_ones_share_what_is_left() -> None:
     tables = {"small": (table_of(30), ""), "one": (table_of(50_000), "time"), "other": (table_of(60_000), "")}
-    held = embedded(tables, 400_000)
+    held = embed_tables(tables, 400_000)
     assert sum(len(one.json) for one in held.values()) <= 400_000
     assert held["small"].rows == 30
     assert held["one"].rows == pytest.approx(held["other"].rows, rel=0.3) and held["one"].rows > 5_000
@@ -53,13 +53,13 @@ def test_small_tables_are_whole_and_large_ones_share_what_is_left() -> None:
 
 
 def test_some_rows_are_held_of_every_table() -> None:
-    held = embedded({f"{number}": (table_of(1_000), "") for number in range(5)}, 100)
+    held = embed_tables({f"{number}": (table_of(1_000), "") for number in range(5)}, 100)
     assert [one.rows for one in held.values()] == [FEWEST] * 5
 
 
 def test_a_text_has_an_end() -> None:
     table = Table("t", "T", [Column("pattern", "", ["k" * 5_000])])
-    assert len(embedded({"t": (table, "")})["t"].json) < 2 * LONGEST + 200
+    assert len(embed_tables({"t": (table, "")})["t"].json) < 2 * LONGEST + 200
 
 
 @pytest.mark.skipif(find_spec("altair") is None, reason="needs the extra `report`")
@@ -75,5 +75,5 @@ def test_a_page_stays_below_ten_megabytes() -> None:
     ]
     table = Table("host_time_per_op", "Host", columns)
     text = page.render(Report("run", {table.name: table}, ranks, []))
-    assert ROOM / 2 < len(text.encode()) < 10_000_000
+    assert MAX_BYTES / 2 < len(text.encode()) < 10_000_000
     assert "of 150,000 rows with the largest self; --csv writes all" in text

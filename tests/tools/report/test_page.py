@@ -10,7 +10,7 @@ from threading import Thread
 from typing import Any, ClassVar
 
 import pytest
-from execgraph.tools.report import Wanted, find_sources, read_ranks, render, report_on, write_csv
+from execgraph.tools.report import ReportRequest, find_sources, read_ranks, render, report_on, write_csv
 from execgraph.tools.report.timeline import timeline
 from execgraph.tools.view import draw_lanes
 
@@ -50,7 +50,7 @@ def everything(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Path:
 
 def written(traces: Path, folder: Path, only: list[str] | None = None) -> Path:
     page = folder / "report.html"
-    page.write_text(render(report_on(find_sources([traces]), Wanted(only=only))), "utf-8")
+    page.write_text(render(report_on(find_sources([traces]), ReportRequest(only=only))), "utf-8")
     return page
 
 
@@ -404,9 +404,9 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> Path:
             t.launch(name, duration=duration)
     t.device_synchronize()
     t.write(folder)
-    report = report_on(find_sources([folder]), Wanted(only=FEW))
+    report = report_on(find_sources([folder]), ReportRequest(only=FEW))
     played = {rank.rank: replay for rank in read_ranks(find_sources([folder]).ranks) if (replay := rank.replayed())}
-    report.timeline = timeline(played, around=60, room=6000)
+    report.timeline = timeline(played, bar_count=60, max_bytes=6000)
     page = folder / "report.html"
     page.write_text(render(report), "utf-8")
     return page
@@ -455,7 +455,7 @@ def test_what_is_not_told_one_by_one_is_summed_up_and_counted(browser: Any, crow
     ]
     page.locator("#timeline .all").click()
     shown(page)
-    assert "each column sums up" in page.locator("#timeline .told").inner_text()
+    assert "each column sums up" in page.locator("#timeline .range").inner_text()
     found = told_at(page, "stream", 0.1)
     assert int(found["begin in it"]) > 1 and found["busy"] == found["computation"]
     page.close()
@@ -514,7 +514,7 @@ def test_without_scripts_and_on_paper_the_whole_run_is_a_drawing(browser: Any, t
 @pytest.fixture(scope="module")
 def modules(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Path:
     page = tmp_path_factory.mktemp("modules") / "report.html"
-    wanted = Wanted(only=["modules"], modules=True)
+    wanted = ReportRequest(only=["modules"], modules=True)
     page.write_text(render(report_on(find_sources([data / "modules"]), wanted)), "utf-8")
     return page
 

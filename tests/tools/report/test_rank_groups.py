@@ -85,7 +85,7 @@ def test_a_page_of_many_ranks_shows_those_that_stand_for_others(report: Any) -> 
     shown = {group.rank for group in report.groups}
     assert 0 < len(shown) < MANY
     assert set(report.timeline.ranks) == shown
-    assert set(report.shown("kernel_breakdown")["rank"].tolist()) == shown
+    assert set(report.page_table("kernel_breakdown")["rank"].tolist()) == shown
     assert len(set(report.tables["kernel_breakdown"]["rank"].tolist())) == MANY + 4
     assert report.twice_as_fast.note.startswith(f"{len(shown)} of {MANY + 4} ranks, without waiting for the others; ")
 

@@ -6,10 +6,10 @@ import numpy as np
 
 from ....converter.building import bytes_per_element
 from ....converter.ranks import Calls, recorded_calls
-from ....schema.columns import ABSENT
+from ....schema.columns import ABSENT, Intervals
 from ....schema.graph import CollectiveType, NodeType
 from ....schema.linked import Communication, LinkedTrace
-from ..rank import ActivityClass, Intervals, RankTrace, activity_classes, covered_time
+from ..rank import ActivityClass, RankTrace, activity_classes, covered_time
 
 OF_ALL_MEMBERS = (CollectiveType.ALL_GATHER, CollectiveType.REDUCE_SCATTER, CollectiveType.REDUCE_SCATTER_BLOCK)
 """Collectives whose size is that of the larger buffer, which holds a part of every member."""

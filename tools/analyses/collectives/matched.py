@@ -17,7 +17,7 @@ class MatchedCollective(NamedTuple):
     arrivals: list[Arrival]
 
 
-def matched(parts: Sequence[RankCollectives]) -> list[MatchedCollective]:
+def match_collectives(parts: Sequence[RankCollectives]) -> list[MatchedCollective]:
     """Returns the collectives of all ranks in the order of their first arrivals."""
     matches = match([part.calls for part in parts])
     by_number: dict[int, MatchedCollective] = {}

@@ -15,14 +15,13 @@ from ..rank import (
     Column,
     Floats,
     Options,
-    RankTrace,
     Table,
     integers,
     microseconds,
     percentage,
 )
 from .arrivals import Arrival, RankCollectives, collectives_of
-from .matched import MatchedCollective, group_label, matched
+from .matched import MatchedCollective, group_label, match_collectives
 from .waits import NAME, all_to_all, by_group, waits, waits_by_rank
 
 NO_COLLECTIVES = "no communication with a known group was recorded"
@@ -34,12 +33,8 @@ PARTS_OF_ALL = (
 """Collectives of which each member keeps its own part, without sending it."""
 
 
-def _of_rank(rank: RankTrace, _: Options) -> RankCollectives:
-    return collectives_of(rank)
-
-
 def _over_ranks(parts: Sequence[RankCollectives], _: Options) -> Table:
-    collectives = matched(parts)
+    collectives = match_collectives(parts)
     unmatched = sum(part.unmatched for part in parts)
     note = NO_COLLECTIVES if not collectives else ""
     if unmatched:
@@ -57,7 +52,7 @@ def _over_ranks(parts: Sequence[RankCollectives], _: Options) -> Table:
         integers("members", [arrival.members for arrival in first]),
         integers("present", [len(arrivals) for arrivals in present]),
         Column("missing", "", [", ".join(map(str, ranks)) for ranks in missing]),
-        *_figures(present),
+        *_bandwidth_columns(present),
     ]
     details = (
         _by_size(columns, len(parts)),
@@ -99,12 +94,12 @@ def _by_size(columns: Sequence[Column], ranks: int) -> Table:
 
 
 def _median(values: Floats) -> float:
-    known = values[~np.isnan(values)]
-    return float(np.median(known)) if len(known) else np.nan
+    recorded = values[~np.isnan(values)]
+    return float(np.median(recorded)) if len(recorded) else np.nan
 
 
 def _clocks(present: list[list[Arrival]]) -> str:
-    """Returns a remark if the members' ends are so far apart that their clocks must disagree, else ""."""
+    """Returns a note if the members' ends are so far apart that their clocks must disagree, else ""."""
     with_others = [arrivals for arrivals in present if len(arrivals) > 1]
     if not with_others:
         return ""
@@ -115,7 +110,7 @@ def _clocks(present: list[list[Arrival]]) -> str:
     return f"members end {apart / 1000:,.0f} µs apart (median): the ranks' clocks disagree, do not trust skews and stragglers"
 
 
-def _figures(present: list[list[Arrival]]) -> list[Column]:
+def _bandwidth_columns(present: list[list[Arrival]]) -> list[Column]:
     """Returns columns of size, times and bandwidths. A collective with a single arrival has no skew and straggler -1."""
     latency = np.array([min(arrival.duration for arrival in arrivals) for arrivals in present], np.float64)
     starts = [[arrival.start for arrival in arrivals] for arrivals in present]
@@ -179,4 +174,4 @@ def _missing_by_group(collectives: Sequence[MatchedCollective], missing: list[li
     return Table(f"{NAME}_missing", "Collectives that a member did not record", columns, note)
 
 
-collectives_over_ranks = Analysis(NAME, _of_rank, _over_ranks)
+collectives_over_ranks = Analysis(NAME, lambda rank, _: collectives_of(rank), _over_ranks)

@@ -15,7 +15,6 @@ from ..rank import (
     ActivityClass,
     Analysis,
     Column,
-    Floats,
     Options,
     ProfilerRange,
     RankTrace,
@@ -37,7 +36,7 @@ STACK = " > "
 NO_RANGES = "no hardware counters were recorded (cuda_profiler_range)"
 
 
-class Measured(NamedTuple):
+class KernelCounters(NamedTuple):
     """The counters of a kernel; if its launch is unknown, `correlation` is -1 and `op_stack` is ""."""
 
     rank: int
@@ -51,7 +50,7 @@ class RankCounters(NamedTuple):
     """The counters of one rank's kernels, and why some could not be attached to ops."""
 
     rank: int
-    measured: list[Measured]
+    measured: list[KernelCounters]
     note: str
 
 
@@ -66,7 +65,7 @@ class Launch(NamedTuple):
 def _of_rank(rank: RankTrace, _: Options) -> RankCounters:
     ranges = rank.recorded.ranges if rank.recorded is not None else []
     tree = op_tree(rank.linked.ops) if ranges else None
-    measured: list[Measured] = []
+    measured: list[KernelCounters] = []
     notes = []
     for device in sorted({range_.device for range_ in ranges}):
         device_ranges = [range_ for range_ in ranges if range_.device == device]
@@ -74,11 +73,11 @@ def _of_rank(rank: RankTrace, _: Options) -> RankCounters:
         problem = _mismatch(device_ranges, launches)
         if problem:
             notes.append(f"device {device}: {problem}, so that no range could be attached to its op")
-            measured += [Measured(rank.rank, "", range_.name, -1, range_.counters) for range_ in device_ranges]
+            measured += [KernelCounters(rank.rank, "", range_.name, -1, range_.counters) for range_ in device_ranges]
             continue
         for range_, launch in zip(device_ranges, launches, strict=True):
             stack = STACK.join(op_path(rank.linked, tree, launch.op_row)) if tree is not None else ""
-            measured.append(Measured(rank.rank, stack, range_.name, launch.correlation, range_.counters))
+            measured.append(KernelCounters(rank.rank, stack, range_.name, launch.correlation, range_.counters))
     return RankCounters(rank.rank, measured, "; ".join(notes) if ranges else NO_RANGES)
 
 
@@ -117,8 +116,8 @@ def _mismatch(ranges: Sequence[ProfilerRange], launches: Sequence[Launch]) -> st
 
 def flops(counters: dict[str, float]) -> float:
     """Returns the floating-point operations outside tensor cores, NaN if none of their counters was recorded."""
-    known = [counters[name] * each for name, each in FLOPS.items() if name in counters]
-    return sum(known) if known else float("nan")
+    products = [counters[name] * each for name, each in FLOPS.items() if name in counters]
+    return sum(products) if products else float("nan")
 
 
 def _over_ranks(parts: Sequence[RankCounters], _: Options) -> Table:
@@ -129,15 +128,14 @@ def _over_ranks(parts: Sequence[RankCounters], _: Options) -> Table:
         Column("op_stack", "", [row.op_stack for row in rows]),
         Column("kernel", "", [row.kernel for row in rows]),
         integers("correlation", [row.correlation for row in rows]),
-        Column("flops", "", _numbers([flops(row.counters) for row in rows])),
-        *(Column(name, "", _numbers([row.counters.get(name, np.nan) for row in rows])) for name in counters),
+        Column("flops", "", np.array([flops(row.counters) for row in rows], np.float64)),
+        *(
+            Column(name, "", np.array([row.counters.get(name, np.nan) for row in rows], np.float64))
+            for name in counters
+        ),
     ]
     notes = [f"rank {part.rank}: {part.note}" for part in parts if part.note and part.note != NO_RANGES]
     return Table(NAME, "CUPTI counters", columns, "; ".join(notes) if rows else NO_RANGES)
-
-
-def _numbers(values: list[float]) -> Floats:
-    return np.array(values, np.float64)
 
 
 NAME = "cupti_counters"

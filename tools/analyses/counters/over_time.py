@@ -10,19 +10,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ....schema.columns import Int64, group_ids, is_group_start, rows_of_each
+from ....schema.columns import Int64, Intervals, group_ids, is_group_start, rows_of_each
 from ....schema.linked import LinkedTrace, streams_of
 from ..rank import (
     ActivityClass,
     Column,
     Floats,
-    Intervals,
     Options,
     RankTrace,
     Series,
     Table,
     activity_classes,
-    began_ns,
+    first_start_ns,
     integers,
     intervals_of,
     microseconds,
@@ -127,7 +126,7 @@ def _table(rank: RankTrace, options: Options) -> Table:
         Column("device", "", np.repeat([counter.device for counter in counters_], lengths).astype(np.int64)),
         Column("counter", "", [counter.name for counter in counters_ for _ in range(len(counter.series.time))]),
         Column("stream", "", np.repeat([counter.stream for counter in counters_], lengths).astype(np.int64)),
-        microseconds("ts", time - began_ns(rank.linked)),
+        microseconds("ts", time - first_start_ns(rank.linked)),
         Column("value", "", np.concatenate([counter.series.value for counter in counters_] or [np.empty(0)])),
     ]
     note = _note(rank, counters_)
@@ -152,7 +151,7 @@ def _note(rank: RankTrace, counters_: list[Counter]) -> str:
 
 
 def _summary(rank: RankTrace, counters_: list[Counter], note: str) -> Table:
-    rows = np.array([_figures(counter) for counter in counters_], np.float64).reshape(-1, 6).T
+    rows = np.array([_weighted_statistics(counter) for counter in counters_], np.float64).reshape(-1, 6).T
     mean, largest, median, high, active, at_limit = rows
     columns = [
         rank_column(rank.rank, len(counters_)),
@@ -169,7 +168,7 @@ def _summary(rank: RankTrace, counters_: list[Counter], note: str) -> Table:
     return Table(f"{NAME}_summary", "Counters in short, weighted by time", columns, note)
 
 
-def _figures(counter: Counter) -> tuple[float, ...]:
+def _weighted_statistics(counter: Counter) -> tuple[float, ...]:
     """Returns the time-weighted mean, maximum, median and 95th percentile, and the time (ns) above 0 and at the limit."""
     value, limit = counter.series.value, counter.limit
     duration = np.diff(counter.series.time, append=counter.series.time[-1:])

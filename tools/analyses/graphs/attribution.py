@@ -12,26 +12,26 @@ from typing import NamedTuple
 
 from ..rank import KERNEL, Capture, Launched
 
-PLACE_IN_GRAPH = (1 << 32) - 1
+NODE_IN_GRAPH = (1 << 32) - 1
 BY_NODE, BY_NAME, BY_ORDER, BY_MARK = "by node", "by name", "by order", "by mark"
 
 
 class Attribution(NamedTuple):
-    """The ops of a graph's launches in their order, and how they were found, "" if they were not.
+    """The ops of a graph's launches in their order, and how they are known, "" if they are not.
 
     In the nearest capture the first `agreeing` launches agree. `others` is the number of captures that fit as well but
     have other ops.
     """
 
     ops: list[str]
-    found: str
+    known_by: str
     agreeing: int = 0
     others: int = 0
 
 
 def attribution(graph: Sequence[Launched], captures: Sequence[Capture]) -> Attribution:
     """Returns the ops of a graph's launches, in their order. O(launches of the graph and of the captures)."""
-    for found_by, fitting in (
+    for known_by, fitting in (
         (BY_NODE, _by_node(graph, captures)),
         (BY_NAME, _whole(graph, captures, named=True)),
         (BY_NAME, _in_a_row(graph, captures)),
@@ -39,7 +39,7 @@ def attribution(graph: Sequence[Launched], captures: Sequence[Capture]) -> Attri
     ):
         ops = [[launch.op for launch in launches] for launches in fitting]
         if ops:
-            return Attribution(ops[0], found_by, len(graph), sum(other_ops != ops[0] for other_ops in ops[1:]))
+            return Attribution(ops[0], known_by, len(graph), sum(other_ops != ops[0] for other_ops in ops[1:]))
     agreeing = max((_agreeing(graph, launch.launches) for launch in captures if launch.whole), default=0)
     return Attribution([""] * len(graph), "", agreeing)
 
@@ -54,8 +54,8 @@ def _by_node(graph: Sequence[Launched], captures: Sequence[Capture]) -> Iterator
     if not graph or any(launch.node < 0 for launch in graph):
         return
     for capture in captures:
-        by_node = {launch.node & PLACE_IN_GRAPH: launch for launch in capture.launches if launch.node >= 0}
-        launches = [by_node.get(launch.node & PLACE_IN_GRAPH) for launch in graph]
+        by_node = {launch.node & NODE_IN_GRAPH: launch for launch in capture.launches if launch.node >= 0}
+        launches = [by_node.get(launch.node & NODE_IN_GRAPH) for launch in graph]
         recorded = [launch for launch in launches if launch is not None]
         if len(recorded) == len(graph) and all(map(_alike, graph, recorded)):
             yield recorded
@@ -70,7 +70,7 @@ def _whole(graph: Sequence[Launched], captures: Sequence[Capture], named: bool) 
 
 
 def _in_a_row(graph: Sequence[Launched], captures: Sequence[Capture]) -> Iterator[list[Launched]]:
-    """Yields the places where a graph's sequence of names occurs outside of captures (Knuth-Morris-Pratt search)."""
+    """Yields the positions at which a graph's sequence of names occurs outside of captures (Knuth-Morris-Pratt search)."""
     names = [launch.name for launch in graph]
     back = _borders(names)
     for capture in captures:

@@ -1,4 +1,4 @@
-"""Launches of CUDA and HIP graphs: a table of graphs, one of their kernels by place over all launches, and one of the
+"""Launches of CUDA and HIP graphs: a table of graphs, one of their kernels by position over all launches, and one of the
 ops that these were captured from, if a trace of the capture was given.
 
 Launches that ran activities of the same names in the same order are of one graph. The activities of a launch are sorted
@@ -25,7 +25,7 @@ from ..rank import (
     per_rank,
     percentage,
     rank_column,
-    texts,
+    text_column,
 )
 from .attribution import BY_MARK, BY_ORDER, Attribution, attribution, by_mark
 
@@ -34,70 +34,72 @@ NO_CAPTURE = "no trace of the captures was given (--capture-trace)"
 
 
 class _Launches(NamedTuple):
-    """The activities of graph launches, launch after launch: the row of each, its launch, graph and place in it, all
+    """The activities of graph launches, launch after launch: the row of each, its launch, graph and position in it, all
     numbered from 0, and the row of the call.
     """
 
     row: Int64
     launch: Int64
     graph: Int64
-    place: Int64
+    position: Int64
     call: Int64
 
 
 def _table(rank: RankTrace, options: Options) -> Table:
-    found, activities, calls = _launches(rank.linked), rank.linked.activities, rank.linked.calls
-    ops = _attributed(rank.linked, found, options, rank.recorded.marks if rank.recorded else {})
-    count = int(found.graph.max(initial=-1)) + 1
-    first = np.unique(found.launch, return_index=True)[1]
-    of_launch, call = found.graph[first], found.call[first]
+    replays, activities, calls = _launches(rank.linked), rank.linked.activities, rank.linked.calls
+    ops = _attributed(rank.linked, replays, options, rank.recorded.marks if rank.recorded else {})
+    count = int(replays.graph.max(initial=-1)) + 1
+    first = np.unique(replays.launch, return_index=True)[1]
+    of_launch, call = replays.graph[first], replays.call[first]
     launches = np.bincount(of_launch, minlength=count)
-    spans = _span(activities.start[found.row], activities.end[found.row], found.launch)
-    time = np.bincount(found.graph, (activities.end - activities.start)[found.row], count)
+    spans = _span(activities.start[replays.row], activities.end[replays.row], replays.launch)
+    time = np.bincount(replays.graph, (activities.end - activities.start)[replays.row], count)
     example = np.unique(of_launch, return_index=True)[1]
-    known = bool(options.captures) or any(one.found for one in ops)
+    known = bool(options.captures) or any(one.known_by for one in ops)
     note = NONE if not count else _note(ops) if known else ""
     columns = [
         rank_column(rank.rank, count),
         Column("graph", "", np.arange(count)),
-        texts("api", calls.name.take(call[example])),
+        text_column("api", calls.name.take(call[example])),
         Column("launches", "", launches),
-        Column("activities", "", np.bincount(found.graph, minlength=count) // np.maximum(launches, 1)),
+        Column("activities", "", np.bincount(replays.graph, minlength=count) // np.maximum(launches, 1)),
         microseconds("span", np.bincount(of_launch, spans, count)),
         microseconds("span_mean", np.bincount(of_launch, spans, count) / np.maximum(launches, 1)),
         microseconds("time", time),
         microseconds("host_time", np.bincount(of_launch, (calls.end - calls.start)[call], count)),
-        Column("ops_known", "", [one.found for one in ops]),
+        Column("ops_known", "", [one.known_by for one in ops]),
     ]
     return Table(
         NAME,
         "Graph launches",
         columns,
         note,
-        (_by_place(rank, found, ops, note), _by_op(rank, found, ops, note if known or note else NO_CAPTURE)),
+        (_by_position(rank, replays, ops, note), _by_op(rank, replays, ops, note if known or note else NO_CAPTURE)),
     )
 
 
-def _attributed(linked: LinkedTrace, found: _Launches, options: Options, marks: Mapping[int, str]) -> list[Attribution]:
-    """Returns for each graph the ops of its places, by its first launch: from captures, else from the program's marks."""
-    graphs, first = np.unique(found.graph, return_index=True)
+def _attributed(
+    linked: LinkedTrace, replays: _Launches, options: Options, marks: Mapping[int, str]
+) -> list[Attribution]:
+    """Returns for each graph the ops of its positions, by its first launch: from captures, else from the program's marks."""
+    graphs, first = np.unique(replays.graph, return_index=True)
     captures = [*options.captures, *captures_of(linked)] if len(graphs) else []
     kinds, activities = kinds_of(linked.activities), linked.activities
     attributed = []
-    ends = np.searchsorted(found.launch, found.launch[first], side="right").tolist()
+    ends = np.searchsorted(replays.launch, replays.launch[first], side="right").tolist()
     for begin, end in zip(first.tolist(), ends, strict=True):
-        rows = found.row[begin:end]
+        rows = replays.row[begin:end]
         launches = [
             Launched(kinds[row], activities.name[row], int(activities.graph_node[row]), "") for row in rows.tolist()
         ]
-        told = attribution(launches, captures)
+        best = attribution(launches, captures)
         by_start = np.argsort(activities.start[rows], kind="stable")
-        if not told.found and (by_start[1:] < by_start[:-1]).any():
+        if not best.known_by and (by_start[1:] < by_start[:-1]).any():
             # several streams without graph nodes: assume that launches started in the order of their capture
             again = attribution([launches[one] for one in by_start.tolist()], captures)
             ops = dict(zip(by_start.tolist(), again.ops, strict=True))
-            told = max(told, again._replace(ops=[ops[one] for one in range(len(rows))]), key=lambda one: one.agreeing)
-        attributed.append(told if told.found else by_mark(launches, marks) or told)
+            best = max(best, again._replace(ops=[ops[one] for one in range(len(rows))]), key=lambda one: one.agreeing)
+        attributed.append(best if best.known_by else by_mark(launches, marks) or best)
     return attributed
 
 
@@ -105,13 +107,13 @@ def _note(ops: list[Attribution]) -> str:
     """Returns which graphs' ops are unknown or uncertain."""
     notes = []
     for graph, one in enumerate(ops):
-        if not one.found:
+        if not one.known_by:
             notes.append(
                 f"graph {graph}: no capture has its {len(one.ops)} launches in their order, the nearest agrees in the first {one.agreeing}"
             )
-        elif one.found == BY_ORDER:
+        elif one.known_by == BY_ORDER:
             notes.append(f"graph {graph}: by the order of launches alone, as the capture has no names of kernels")
-        if one.found == BY_MARK and "" in one.ops:
+        if one.known_by == BY_MARK and "" in one.ops:
             notes.append(f"graph {graph}: {one.ops.count('')} of its {len(one.ops)} nodes were not marked")
         if one.others:
             notes.append(
@@ -120,22 +122,23 @@ def _note(ops: list[Attribution]) -> str:
     return "; ".join(notes)
 
 
-def _by_op(rank: RankTrace, found: _Launches, ops: list[Attribution], note: str) -> Table:
+def _by_op(rank: RankTrace, replays: _Launches, ops: list[Attribution], note: str) -> Table:
     """Returns the time of the kernels captured from each op, over all launches."""
     activities = rank.linked.activities
-    lasted = (activities.end - activities.start)[found.row]
+    lasted = (activities.end - activities.start)[replays.row]
     names = [
-        (graph, ops[graph].ops[place]) for graph, place in zip(found.graph.tolist(), found.place.tolist(), strict=True)
+        (graph, ops[graph].ops[position])
+        for graph, position in zip(replays.graph.tolist(), replays.position.tolist(), strict=True)
     ]
     number: dict[tuple[int, str], int] = {}
-    row = np.array([number.setdefault(one, len(number)) if ops[one[0]].found else -1 for one in names], np.int64)
+    row = np.array([number.setdefault(one, len(number)) if ops[one[0]].known_by else -1 for one in names], np.int64)
     known = row >= 0
     count = len(number)
     graph = np.array([one[0] for one in number], np.int64)
     time = np.bincount(row[known], lasted[known], count)
-    launches = np.bincount(found.graph[np.unique(found.launch, return_index=True)[1]], minlength=len(ops))
+    launches = np.bincount(replays.graph[np.unique(replays.launch, return_index=True)[1]], minlength=len(ops))
     executed = np.bincount(row[known], minlength=count)
-    whole = np.bincount(found.graph, lasted, len(ops))
+    whole = np.bincount(replays.graph, lasted, len(ops))
     order = np.lexsort((-time, graph))
     columns = [
         rank_column(rank.rank, count),
@@ -149,24 +152,24 @@ def _by_op(rank: RankTrace, found: _Launches, ops: list[Attribution], note: str)
     return Table(f"{NAME}_by_op", "Ops behind graphs", columns, note)
 
 
-def _by_place(rank: RankTrace, found: _Launches, ops: list[Attribution], note: str) -> Table:
+def _by_position(rank: RankTrace, replays: _Launches, ops: list[Attribution], note: str) -> Table:
     activities = rank.linked.activities
     keys, example, number = np.unique(
-        np.stack([found.graph, found.place], axis=1), axis=0, return_index=True, return_inverse=True
+        np.stack([replays.graph, replays.position], axis=1), axis=0, return_index=True, return_inverse=True
     )
     number, count = number.reshape(-1), len(keys)
-    lasted = (activities.end - activities.start)[found.row]
+    lasted = (activities.end - activities.start)[replays.row]
     often, time = np.bincount(number, minlength=count), np.bincount(number, lasted, count)
     shortest, longest = np.full(count, np.iinfo(np.int64).max), np.zeros(count, np.int64)
     np.minimum.at(shortest, number, lasted)
     np.maximum.at(longest, number, lasted)
-    whole = np.bincount(found.graph, lasted)[keys[:, 0]]
-    shown = found.row[example]
+    whole = np.bincount(replays.graph, lasted)[keys[:, 0]]
+    shown = replays.row[example]
     columns = [
         rank_column(rank.rank, count),
         Column("graph", "", keys[:, 0]),
-        Column("place", "", keys[:, 1]),
-        texts("name", activities.name.take(shown)),
+        Column("position", "", keys[:, 1]),
+        text_column("name", activities.name.take(shown)),
         Column("device", "", activities.device[shown]),
         Column("stream", "", activities.stream[shown]),
         Column("count", "", often),
@@ -175,9 +178,9 @@ def _by_place(rank: RankTrace, found: _Launches, ops: list[Attribution], note: s
         microseconds("mean", time / np.maximum(often, 1)),
         microseconds("min", shortest),
         microseconds("max", longest),
-        Column("op", "", [ops[graph].ops[place] for graph, place in keys.tolist()]),
+        Column("op", "", [ops[graph].ops[position] for graph, position in keys.tolist()]),
     ]
-    return Table(f"{NAME}_by_place", "Kernels of graphs by place", columns, note)
+    return Table(f"{NAME}_by_position", "Kernels of graphs by position", columns, note)
 
 
 def _launches(linked: LinkedTrace) -> _Launches:
@@ -193,8 +196,8 @@ def _launches(linked: LinkedTrace) -> _Launches:
     graphs: dict[bytes, int] = {}
     bounds = np.concatenate(([0], np.cumsum(size))).tolist()
     graph = [graphs.setdefault(names[begin:end].tobytes(), len(graphs)) for begin, end in itertools.pairwise(bounds)]
-    place = np.arange(len(row)) - np.repeat(np.array(bounds[:-1], np.int64), size)
-    return _Launches(row, launch, np.repeat(np.array(graph, np.int64), size), place, of_call[launch])
+    position = np.arange(len(row)) - np.repeat(np.array(bounds[:-1], np.int64), size)
+    return _Launches(row, launch, np.repeat(np.array(graph, np.int64), size), position, of_call[launch])
 
 
 def _span(start: Int64, end: Int64, launch: Int64) -> Int64:

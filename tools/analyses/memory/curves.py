@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ....converter.storages import Lifetimes, lifetimes, live_bytes
-from ....schema.columns import ABSENT, Int64, Rows, innermost, is_group_start, rows_of_each
+from ....schema.columns import ABSENT, Int64, NestedIntervals, Rows, ThreadIntervals, is_group_start, rows_of_each
 from ....schema.linked import LinkedTrace, op_tree
 from ..rank import Allocations, Floats, RankTrace
 
@@ -37,7 +37,7 @@ def curves_of(rank: RankTrace) -> list[Curve]:
     """Returns the curve of each device with known allocations. O(n log n)."""
     allocations = rank.recorded.allocations if rank.recorded is not None else None
     if allocations is not None and len(allocations.time):
-        op_row = _ops_around(rank.linked, allocations)
+        op_row = _enclosing_ops(rank.linked, allocations)
         return [_recorded(allocations.where(rows), op_row[rows]) for rows in rows_of_each(allocations.device).values()]
     storages = lifetimes(rank.linked.ops)
     return [_by_tensors(storages.where(rows)) for rows in rows_of_each(storages.device).values()]
@@ -45,18 +45,18 @@ def curves_of(rank: RankTrace) -> list[Curve]:
 
 def _recorded(rows: Allocations, op_row: Rows) -> Curve:
     """Returns the curve of one device's allocations, without those of allocators that do not report a total."""
-    freed = _freed(rows)
+    release = _release_rows(rows)
     total_missing = (rows.size > 0) & (rows.allocated >= 0) & (rows.allocated < rows.size)
-    total_missing[freed[total_missing & (freed >= 0)]] = True
+    total_missing[release[total_missing & (release >= 0)]] = True
     kept = ~total_missing
     if not kept.any():
         kept = np.ones(len(kept), np.bool_)
     position = np.cumsum(kept) - 1
-    freed = np.where(freed >= 0, position[freed], len(position))[kept]
+    release = np.where(release >= 0, position[release], len(position))[kept]
     rows, op_row = rows.where(kept), op_row[kept]
     allocated = rows.allocated if (rows.allocated >= 0).all() else np.cumsum(rows.size)
     peak = int(np.argmax(allocated))
-    live = np.flatnonzero((rows.size > 0) & (np.arange(len(freed)) <= peak) & (freed > peak))
+    live = np.flatnonzero((rows.size > 0) & (np.arange(len(release)) <= peak) & (release > peak))
     return Curve(
         device=int(rows.device[0]),
         source=RECORDED,
@@ -71,26 +71,26 @@ def _recorded(rows: Allocations, op_row: Rows) -> Curve:
     )
 
 
-def _freed(rows: Allocations) -> Rows:
+def _release_rows(rows: Allocations) -> Rows:
     """Returns for each allocation the row of its release, -1 for none."""
     order = np.lexsort((np.arange(len(rows.time)), rows.address))
     is_allocated = rows.size[order] > 0
     same_address = np.append(~is_group_start(rows.address[order])[1:], False)
     pair = is_allocated & same_address & np.append(~is_allocated[1:], False)
-    freed_at = np.full(len(order), NONE)
-    freed_at[order[pair]] = order[np.flatnonzero(pair) + 1]
-    return freed_at
+    release = np.full(len(order), NONE)
+    release[order[pair]] = order[np.flatnonzero(pair) + 1]
+    return release
 
 
-def _ops_around(linked: LinkedTrace, rows: Allocations) -> Rows:
+def _enclosing_ops(linked: LinkedTrace, rows: Allocations) -> Rows:
     """Returns the innermost op that was running on the thread of each allocation, -1 for none."""
     ops = linked.ops
     timed = np.flatnonzero(ops.start != ABSENT)
     position = np.full(len(ops) + 1, NONE)
     position[timed] = np.arange(len(timed))
     parent = position[op_tree(ops).parent[timed]]
-    thread, start, end = (column[timed] for column in (ops.thread, ops.start, ops.end))
-    interval = innermost(rows.thread, rows.time, rows.time, thread, start, end, parent)
+    intervals = ThreadIntervals(*(column[timed] for column in (ops.thread, ops.start, ops.end)))
+    interval = NestedIntervals(intervals, parent).innermost(ThreadIntervals.at(rows.thread, rows.time))
     return np.append(timed, NONE)[interval]
 
 

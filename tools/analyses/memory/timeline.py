@@ -12,7 +12,7 @@ from ..rank import (
     Options,
     RankTrace,
     Table,
-    began_ns,
+    first_start_ns,
     integers,
     microseconds,
     op_path,
@@ -44,7 +44,7 @@ def _table(rank: RankTrace, _: Options) -> Table:
         rank_column(rank.rank, sum(lengths)),
         Column("device", "", np.repeat([curve.device for curve in curves], lengths).astype(np.int64)),
         Column("step", "", _steps(rank.linked, time)),
-        microseconds("ts", time - began_ns(rank.linked)),
+        microseconds("ts", time - first_start_ns(rank.linked)),
         Column("allocated", BYTES, allocated),
         Column("reserved", BYTES, _whole(reserved)),
     ]
@@ -73,7 +73,7 @@ def _peaks(rank: RankTrace, curves: list[Curve], note: str) -> Table:
         rank_column(rank.rank, len(curves)),
         integers("device", [curve.device for curve in curves]),
         Column("step", "", _steps(rank.linked, time)),
-        microseconds("ts", time - began_ns(rank.linked)),
+        microseconds("ts", time - first_start_ns(rank.linked)),
         integers("peak", [curve.allocated[curve.peak] for curve in curves], BYTES),
         integers("before", [curve.before for curve in curves], BYTES),
         Column("reserved", BYTES, _whole(np.array([_largest(curve) for curve in curves], np.float64))),
@@ -88,8 +88,8 @@ def _whole(values: Floats) -> Floats | Int64:
 
 
 def _largest(curve: Curve) -> float:
-    known = curve.reserved[~np.isnan(curve.reserved)]
-    return float(known.max()) if len(known) else np.nan
+    recorded = curve.reserved[~np.isnan(curve.reserved)]
+    return float(recorded.max()) if len(recorded) else np.nan
 
 
 def _live(rank: RankTrace, curves: list[Curve], note: str) -> Table:
@@ -98,10 +98,14 @@ def _live(rank: RankTrace, curves: list[Curve], note: str) -> Table:
     rows: list[tuple[int, str, str, int, int, int]] = []
     for curve in curves:
         by_op: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
-        named = {row: _named(rank.linked, tree, row) for row in np.unique(curve.op_row).tolist()} if tree else {}
+        op_names = (
+            {row: _outer_and_inner_op(rank.linked, tree, row) for row in np.unique(curve.op_row).tolist()}
+            if tree
+            else {}
+        )
         for row, size in zip(curve.op_row.tolist(), curve.live.tolist(), strict=True):
-            by_op[named[row]][0] += 1
-            by_op[named[row]][1] += size
+            by_op[op_names[row]][0] += 1
+            by_op[op_names[row]][1] += size
         peak = int(curve.allocated[curve.peak])
         live = [(curve.device, *names, blocks, size, peak) for names, (blocks, size) in by_op.items()]
         live += [(curve.device, BEFORE, "", 0, curve.before, peak)] if curve.before else []
@@ -111,7 +115,7 @@ def _live(rank: RankTrace, curves: list[Curve], note: str) -> Table:
         rank_column(rank.rank, len(rows)),
         integers("device", device),
         Column("op", "", [*op]),
-        Column("got_by", "", [*maker]),
+        Column("allocated_by", "", [*maker]),
         integers("blocks", blocks),
         integers("size", size, BYTES),
         percentage("pct", np.array(size, np.int64), np.array(totals, np.int64)),
@@ -119,7 +123,7 @@ def _live(rank: RankTrace, curves: list[Curve], note: str) -> Table:
     return Table(f"{NAME}_live", "What lives at the peak", columns, note)
 
 
-def _named(linked: LinkedTrace, tree: Tree, row: int) -> tuple[str, str]:
+def _outer_and_inner_op(linked: LinkedTrace, tree: Tree, row: int) -> tuple[str, str]:
     """Returns the names of the outermost enclosing op and of the innermost, which allocated the memory."""
     path = op_path(linked, tree, row)
     return (path[0], path[-1]) if path else (NO_OP, "")

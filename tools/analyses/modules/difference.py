@@ -26,18 +26,18 @@ class ModuleTimes:
 
     def __init__(self) -> None:
         self.of: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
-        self.stands_in = False
+        self.uses_annotations = False
 
     def add(self, rank: RankTrace) -> None:
         """Adds a rank."""
         linked = with_modules(rank.linked)
-        stands_in = linked is not rank.linked
-        self.stands_in |= stands_in
+        uses_annotations = linked is not rank.linked
+        self.uses_annotations |= uses_annotations
         rank_without_graph = RankTrace(rank.rank, linked)
-        sums = shares(rank_without_graph, linked, "module", annotations=stands_in)
+        sums = shares(rank_without_graph, linked, "module", annotations=uses_annotations)
         columns = (sums.ops + sums.activities, sums.device, np.nan_to_num(sums.host))
-        for text, *values in zip(sums.text, *(column.tolist() for column in columns), strict=True):
-            self.of[text] = [sum(pair) for pair in zip(self.of[text], values, strict=True)]
+        for path, *values in zip(sums.label, *(column.tolist() for column in columns), strict=True):
+            self.of[path] = [sum(pair) for pair in zip(self.of[path], values, strict=True)]
 
 
 def module_difference(before: ModuleTimes, after: ModuleTimes) -> Table:
@@ -45,10 +45,10 @@ def module_difference(before: ModuleTimes, after: ModuleTimes) -> Table:
 
     The difference is of device time, or of host time if nothing ran on a device.
     """
-    texts = list(dict.fromkeys([*before.of, *after.of]))
-    texts = texts if any(texts) else []
-    tree, rows = module_tree(texts)
-    a, b = (_totals(tree, run, texts, rows) for run in (before, after))
+    paths = list(dict.fromkeys([*before.of, *after.of]))
+    paths = paths if any(paths) else []
+    tree, rows = module_tree(paths)
+    a, b = (_totals(tree, run, paths, rows) for run in (before, after))
     on_device = bool(a[DEVICE].any() or b[DEVICE].any())
     kind = DEVICE if on_device else HOST
     columns = [
@@ -63,15 +63,15 @@ def module_difference(before: ModuleTimes, after: ModuleTimes) -> Table:
         microseconds("host_time_b", b[HOST]),
         Column("path", "", tree.path),
     ]
-    note = "" if texts else NOTHING
-    if texts and (before.stands_in or after.stands_in):
+    note = "" if paths else NOTHING
+    if paths and (before.uses_annotations or after.uses_annotations):
         note = BY_ANNOTATION
     where = "device" if on_device else "host"
     return Table(NAME, f"Trace diff by module (difference of {where} time)", columns, note)
 
 
-def _totals(tree: ModuleTree, run: ModuleTimes, texts: list[str], rows: list[int]) -> list[Floats]:
-    own = np.zeros((3, len(tree.path)))
-    for text, row in zip(texts, rows, strict=True):
-        own[:, row] = run.of.get(text, (0, 0, 0))
-    return [tree.subtree(column) for column in own]
+def _totals(tree: ModuleTree, run: ModuleTimes, paths: list[str], rows: list[int]) -> list[Floats]:
+    self_sums = np.zeros((3, len(tree.path)))
+    for path, row in zip(paths, rows, strict=True):
+        self_sums[:, row] = run.of.get(path, (0, 0, 0))
+    return [tree.subtree(column) for column in self_sums]

@@ -7,7 +7,7 @@ import numpy as np
 
 from ....converter.host_timeline import IDLE
 from ....linker.modules import SEPARATOR
-from ....schema.columns import ABSENT, Bool, Categorical, Int64, Rows, nest
+from ....schema.columns import ABSENT, Bool, Categorical, Int64, Rows, ThreadIntervals, nest
 from ....schema.graph import ExecutionGraph
 from ....schema.linked import LinkedTrace
 from ....schema.traces import are_step_marks
@@ -20,10 +20,10 @@ class Shares(NamedTuple):
     operations, critical path (ns), host time (ns), ops and activities. Unknown sums are NaN.
     """
 
-    text: list[str]
+    label: list[str]
     device: Floats
     operations: Floats
-    path: Floats
+    critical: Floats
     host: Floats
     ops: Floats
     activities: Floats
@@ -43,21 +43,23 @@ def shares(rank: RankTrace, linked: LinkedTrace, field: str, annotations: bool) 
     columns = [getattr(table, field) for table in (ops, calls, activities)]
     columns.append(_of_nodes(graph, field) if graph is not None else None)
     sizes = (len(ops), len(calls), len(activities), len(graph) if graph is not None else 0)
-    texts = Categorical.joined(
+    labels = Categorical.joined(
         Categorical.nulls(size) if column is None else column for column, size in zip(columns, sizes, strict=True)
     )
-    if not texts.table:
+    if not labels.table:
         return NO_SHARES
-    codes = np.where(texts.codes < 0, len(texts.table), texts.codes).astype(np.int64)
+    codes = np.where(labels.codes < 0, len(labels.table), labels.codes).astype(np.int64)
     of_op, of_call, of_activity, of_node = np.split(codes, np.cumsum(sizes)[:-1])
-    op, call = np.flatnonzero(_counted(linked, annotations)), np.flatnonzero(calls.op_row < 0)
-    count = len(texts.table) + 1
+    op, call = np.flatnonzero(_counted_ops(linked, annotations)), np.flatnonzero(calls.op_row < 0)
+    count = len(labels.table) + 1
 
     def summed(code: Int64, values: Int64 | Floats | None = None) -> Floats:
         return np.bincount(code, values, count).astype(np.float64)
 
     host = summed(of_op[op], ops.exclusive[op])
-    host += summed(of_call[call], nest(calls.thread[call], calls.start[call], calls.end[call]).exclusive)
+    host += summed(
+        of_call[call], nest(ThreadIntervals(calls.thread[call], calls.start[call], calls.end[call])).exclusive
+    )
     # the nodes of a graph record their work, which takes long to compute
     if graph is not None and columns[-1] is not None:
         of_worker, work = of_node, graph.integers("num_ops")
@@ -65,10 +67,10 @@ def shares(rank: RankTrace, linked: LinkedTrace, field: str, annotations: bool) 
         of_worker, work = of_activity, rank.work().operations
     unknown = np.full(count, np.nan)
     sums = Shares(
-        [*texts.table, ""],
+        [*labels.table, ""],
         device=summed(of_activity, activities.end - activities.start),
         operations=summed(of_worker, np.where(work == ABSENT, 0, work)) if (work != ABSENT).any() else unknown,
-        path=_path(rank, of_node, count) if columns[-1] is not None else unknown,
+        critical=_critical_time(rank, of_node, count) if columns[-1] is not None else unknown,
         host=host if len(ops) else unknown,
         ops=summed(of_op[op]),
         activities=summed(of_activity),
@@ -79,21 +81,21 @@ def shares(rank: RankTrace, linked: LinkedTrace, field: str, annotations: bool) 
 
 def _in_order(sums: Shares, starts: Iterable[tuple[Int64, Int64]]) -> Shares:
     """Sorts the sums by first start and drops those of nothing; `starts` are pairs of codes and times."""
-    first_start = np.full(len(sums.text), np.inf)
+    first_start = np.full(len(sums.label), np.inf)
     for code, start in starts:
         np.minimum.at(first_start, code, start)
     order = np.argsort(first_start, kind="stable")
-    order = order[np.isfinite(first_start[order]) | (sums.path[order] > 0)]
-    return Shares([sums.text[row] for row in order.tolist()], *(column[order] for column in sums[1:]))
+    order = order[np.isfinite(first_start[order]) | (sums.critical[order] > 0)]
+    return Shares([sums.label[row] for row in order.tolist()], *(column[order] for column in sums[1:]))
 
 
-def _counted(linked: LinkedTrace, annotations: bool) -> Bool:
+def _counted_ops(linked: LinkedTrace, annotations: bool) -> Bool:
     ops = linked.ops
-    counted: Bool = (ops.start != ABSENT) & ~are_step_marks(ops.name)
-    return counted if annotations else counted & ~are_annotations(ops)
+    is_counted: Bool = (ops.start != ABSENT) & ~are_step_marks(ops.name)
+    return is_counted if annotations else is_counted & ~are_annotations(ops)
 
 
-def _path(rank: RankTrace, of_node: Int64, count: int) -> Floats:
+def _critical_time(rank: RankTrace, of_node: Int64, count: int) -> Floats:
     """Returns the critical path's time by the code of its nodes."""
     replay = rank.replayed()
     if replay is None:
@@ -109,7 +111,7 @@ def _of_nodes(graph: ExecutionGraph, field: str) -> Categorical | None:
     """
     if field not in graph.attributes:
         return None
-    texts, thread = graph.texts(field), graph.integers("tid")
+    labels, thread = graph.texts(field), graph.integers("tid")
     order = np.lexsort((np.arange(len(graph)), thread))
     order = order[thread[order] != ABSENT]
     between = (graph.name.equal(IDLE) | (graph.integers("scope") == USER_SCOPE))[order]
@@ -119,17 +121,17 @@ def _of_nodes(graph: ExecutionGraph, field: str) -> Categorical | None:
     gap = position[between & (before >= 0) & (after < len(order))]
     before, gap, after = (order[rows] for rows in (before[gap], gap, after[gap]))
     on_thread = (thread[before] == thread[gap]) & (thread[gap] == thread[after])
-    return _with_common(texts, before[on_thread], gap[on_thread], after[on_thread])
+    return _with_common(labels, before[on_thread], gap[on_thread], after[on_thread])
 
 
-def _with_common(texts: Categorical, before: Rows, gap: Rows, after: Rows) -> Categorical:
+def _with_common(labels: Categorical, before: Rows, gap: Rows, after: Rows) -> Categorical:
     """Returns the texts with the common path of the rows before and after each gap in the gap, if there is one."""
-    code_of = {text: code for code, text in enumerate(texts.table)}
-    table, codes = [*texts.table], texts.codes.copy()
+    code_of = {text: code for code, text in enumerate(labels.table)}
+    table, codes = [*labels.table], labels.codes.copy()
     pairs, pair = np.unique(np.stack((codes[before], codes[after]), axis=1), axis=0, return_inverse=True)
     new_codes = []
     for a, b in pairs.tolist():
-        text = common_path(texts.table[a], texts.table[b]) if min(a, b) >= 0 else ""
+        text = common_path(labels.table[a], labels.table[b]) if min(a, b) >= 0 else ""
         if text and text not in code_of:
             code_of[text] = len(table)
             table.append(text)

@@ -22,9 +22,9 @@ class ModuleTree(NamedTuple):
         """The last parts of the paths."""
         return [path.rpartition(SEPARATOR)[2] or OUTSIDE for path in self.path]
 
-    def subtree(self, own: Floats) -> Floats:
+    def subtree(self, self_values: Floats) -> Floats:
         """Returns for each module the sum over itself and all modules in it."""
-        total = own.copy()
+        total = self_values.copy()
         for row in reversed(range(len(total))):
             if self.parent[row] >= 0:
                 total[self.parent[row]] += total[row]

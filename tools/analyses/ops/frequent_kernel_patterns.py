@@ -101,12 +101,16 @@ def _table(rank: RankTrace, options: Options) -> Table:
     count = group_sums(patterns.of_occurrence, 1, len(patterns.kernels))
     host = group_sums(patterns.of_occurrence, (ops.end - ops.start)[occurrences_.op_row], len(count))
     order = np.lexsort((-device, -count))
-    names, shown = activities.name.table, order.tolist()
+    names, sorted_patterns = activities.name.table, order.tolist()
     columns = [
         rank_column(rank.rank, len(order)),
-        Column("operator", "", [ops.name.table[patterns.operator[pattern]] for pattern in shown]),
-        Column("pattern", "", [ARROW.join(names[code] for code in patterns.kernels[pattern]) for pattern in shown]),
-        integers("length", [len(patterns.kernels[pattern]) for pattern in shown]),
+        Column("operator", "", [ops.name.table[patterns.operator[pattern]] for pattern in sorted_patterns]),
+        Column(
+            "pattern",
+            "",
+            [ARROW.join(names[code] for code in patterns.kernels[pattern]) for pattern in sorted_patterns],
+        ),
+        integers("length", [len(patterns.kernels[pattern]) for pattern in sorted_patterns]),
         Column("count", "", count[order]),
         microseconds("device_time", device[order]),
         microseconds("host_time", host[order]),

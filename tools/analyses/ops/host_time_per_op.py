@@ -7,7 +7,7 @@ import numpy as np
 
 from ....schema.columns import ABSENT, Int64
 from ....schema.linked import Ops, op_tree
-from ..rank import Column, Options, RankTrace, Table, microseconds, per_rank, rank_column, texts
+from ..rank import Column, Options, RankTrace, Table, microseconds, per_rank, rank_column, text_column
 from .op_kinds import OpKinds, op_kinds
 
 NO_OPS = "no host op with a time was recorded"
@@ -23,15 +23,15 @@ def _table(rank: RankTrace, _: Options) -> Table:
     order, times = _times(ops, on_threads, rows)
     by_thread = [
         rank_column(rank.rank, len(order)),
-        texts("name", ops.name.take(on_threads.row[order])),
+        text_column("name", ops.name.take(on_threads.row[order])),
         Column("thread", "", ops.thread[on_threads.row[order]]),
         *times,
     ]
     order, times = _times(ops, of_shapes, rows)
     by_shape = [
         rank_column(rank.rank, len(order)),
-        texts("name", ops.name.take(of_shapes.row[order])),
-        texts("shape", shapes.take(of_shapes.row[order])),
+        text_column("name", ops.name.take(of_shapes.row[order])),
+        text_column("shape", shapes.take(of_shapes.row[order])),
         *times,
     ]
     detail = Table(f"{NAME}_by_shape", "Host time per op name and input shapes", by_shape, note)
@@ -43,12 +43,12 @@ def _times(ops: Ops, kinds: OpKinds, rows: Int64) -> tuple[Int64, list[Column]]:
 
     Ops within an op of the same kind do not add to `total`.
     """
-    length, count, own = (ops.end - ops.start)[rows], kinds.count(), kinds.total(ops.exclusive[rows])
-    order = np.argsort(-own, kind="stable")
+    length, count, self_time = (ops.end - ops.start)[rows], kinds.count(), kinds.total(ops.exclusive[rows])
+    order = np.argsort(-self_time, kind="stable")
     return order, [
         Column("count", "", count[order]),
         microseconds("total", kinds.total_once(length)[order]),
-        microseconds("self", own[order]),
+        microseconds("self", self_time[order]),
         microseconds("mean", (kinds.total(length) / count)[order]),
     ]
 

@@ -11,11 +11,11 @@ from ..rank import (
     Options,
     RankTrace,
     Table,
-    began_ns,
+    first_start_ns,
     microseconds,
     per_rank,
     rank_column,
-    texts,
+    text_column,
 )
 from .op_kinds import OpKinds, op_kinds
 
@@ -27,7 +27,7 @@ class OpDeviceTime:
     """For each op the device time (ns) of its own activities and of those of its subtree, and the latter's number."""
 
     tree: Tree
-    own: Int64
+    self_time: Int64
     subtree: Int64
     count: Int64
 
@@ -38,64 +38,64 @@ def device_time_of_ops(linked: LinkedTrace, tree: Tree | None = None) -> OpDevic
     tree = tree or op_tree(ops)
     launched = np.flatnonzero(activities.op_row >= 0)
     op_row, duration = activities.op_row[launched], (activities.end - activities.start)[launched]
-    own, count = group_sums(op_row, duration, len(ops)), group_sums(op_row, 1, len(ops))
-    return OpDeviceTime(tree, own, tree.subtree_sums(own), tree.subtree_sums(count))
+    self_time, count = group_sums(op_row, duration, len(ops)), group_sums(op_row, 1, len(ops))
+    return OpDeviceTime(tree, self_time, tree.subtree_sums(self_time), tree.subtree_sums(count))
 
 
 def _table(rank: RankTrace, _: Options) -> Table:
-    ops, device_time = rank.linked.ops, device_time_of_ops(rank.linked)
+    ops, times = rank.linked.ops, device_time_of_ops(rank.linked)
     # threads and the process are nodes too, without times
-    rows = np.flatnonzero((device_time.count > 0) & (ops.start != ABSENT))
+    rows = np.flatnonzero((times.count > 0) & (ops.start != ABSENT))
     rows = rows[np.argsort(ops.start[rows], kind="stable")]
     note = "" if len(rows) else NO_OPS
     columns = [
         rank_column(rank.rank, len(rows)),
         Column("op", "", ops.id[rows]),
-        texts("name", ops.name.take(rows)),
+        text_column("name", ops.name.take(rows)),
         Column("thread", "", ops.thread[rows]),
-        microseconds("start", ops.start[rows] - began_ns(rank.linked)),
-        microseconds("self", device_time.own[rows]),
-        microseconds("subtree", device_time.subtree[rows]),
-        Column("count", "", device_time.count[rows]),
+        microseconds("start", ops.start[rows] - first_start_ns(rank.linked)),
+        microseconds("self", times.self_time[rows]),
+        microseconds("subtree", times.subtree[rows]),
+        Column("count", "", times.count[rows]),
     ]
-    details = (_by_name(rank, device_time, rows, note), _by_shape(rank, device_time, rows, note))
+    details = (_by_name(rank, times, rows, note), _by_shape(rank, times, rows, note))
     return Table(NAME, "Device time per op", columns, note, details)
 
 
-def _by_name(rank: RankTrace, device_time: OpDeviceTime, rows: Int64, note: str) -> Table:
+def _by_name(rank: RankTrace, times: OpDeviceTime, rows: Int64, note: str) -> Table:
     names = rank.linked.ops.name
-    kinds = op_kinds(device_time.tree, rows, names.codes)
-    order, sums = _sums(device_time, kinds, rows)
-    columns = [rank_column(rank.rank, len(order)), texts("name", names.take(kinds.row[order])), *sums]
+    kinds = op_kinds(times.tree, rows, names.codes)
+    order, sums = _sums(times, kinds, rows)
+    columns = [rank_column(rank.rank, len(order)), text_column("name", names.take(kinds.row[order])), *sums]
     return Table(f"{NAME}_by_name", "Device time per op name", columns, note)
 
 
-def _by_shape(rank: RankTrace, device_time: OpDeviceTime, rows: Int64, note: str) -> Table:
+def _by_shape(rank: RankTrace, times: OpDeviceTime, rows: Int64, note: str) -> Table:
     names, shapes = rank.linked.ops.name, rank.shapes()
-    kinds = op_kinds(device_time.tree, rows, names.codes, shapes.codes)
-    order, sums = _sums(device_time, kinds, rows)
+    kinds = op_kinds(times.tree, rows, names.codes, shapes.codes)
+    order, sums = _sums(times, kinds, rows)
     first = kinds.row[order]
     columns = [
         rank_column(rank.rank, len(order)),
-        texts("name", names.take(first)),
-        texts("shape", shapes.take(first)),
+        text_column("name", names.take(first)),
+        text_column("shape", shapes.take(first)),
         *sums,
     ]
     return Table(f"{NAME}_by_shape", "Device time per op name and input shapes", columns, note)
 
 
-def _sums(device_time: OpDeviceTime, kinds: OpKinds, rows: Int64) -> tuple[Int64, list[Column]]:
+def _sums(times: OpDeviceTime, kinds: OpKinds, rows: Int64) -> tuple[Int64, list[Column]]:
     """Returns the order of the kinds, the longest subtree first, and their sums in that order.
 
     Ops within an op of the same kind count for `self` only.
     """
-    subtree = kinds.total_once(device_time.subtree[rows])
+    subtree = kinds.total_once(times.subtree[rows])
     order = np.argsort(-subtree, kind="stable")
     return order, [
         Column("ops", "", kinds.count()[order]),
-        microseconds("self", kinds.total(device_time.own[rows])[order]),
+        microseconds("self", kinds.total(times.self_time[rows])[order]),
         microseconds("subtree", subtree[order]),
-        Column("count", "", kinds.total_once(device_time.count[rows])[order]),
+        Column("count", "", kinds.total_once(times.count[rows])[order]),
     ]
 
 

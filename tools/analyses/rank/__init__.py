@@ -6,7 +6,6 @@ from .annotations import (
     op_path as op_path,
     with_modules as with_modules,
 )
-from .began import began_ns as began_ns
 from .captures import (
     KERNEL as KERNEL,
     Capture as Capture,
@@ -23,15 +22,14 @@ from .classes import (
     covered_time as covered_time,
     intervals_of as intervals_of,
 )
+from .first_start import first_start_ns as first_start_ns
 from .graph_alone import activity_rows as activity_rows, rank_of_graph as rank_of_graph
 from .intervals import (
-    Intervals as Intervals,
     Series as Series,
     intersection as intersection,
     running_sum as running_sum,
     sequence as sequence,
     time_by_set as time_by_set,
-    union as union,
 )
 from .rank_trace import (
     READ_STAGES as READ_STAGES,
@@ -43,7 +41,6 @@ from .rank_trace import (
     read_rank as read_rank,
 )
 from .recorded import Allocations as Allocations, ProfilerRange as ProfilerRange
-from .shapes import op_shapes as op_shapes
 from .steps import Steps as Steps, steps_of as steps_of
 from .table import (
     BytesColumn as BytesColumn,
@@ -54,5 +51,5 @@ from .table import (
     microseconds as microseconds,
     percentage as percentage,
     rank_column as rank_column,
-    texts as texts,
+    text_column as text_column,
 )

@@ -6,7 +6,7 @@ from typing import TypeVar
 import numpy as np
 
 from ....linker.modules import Paths, Stack, forward_ops
-from ....schema.columns import ABSENT, Bool, Categorical, Int64, Tree, asof_backward, nearest, nest
+from ....schema.columns import ABSENT, Bool, Categorical, Int64, ThreadIntervals, Tree, asof_backward, nearest, nest
 from ....schema.linked import Activities, Calls, LinkedTrace, Ops, op_tree
 from ....schema.traces import are_step_marks
 
@@ -29,17 +29,17 @@ def with_modules(linked: LinkedTrace) -> LinkedTrace:
     if linked.activities.module is not None or not len(linked.ops):
         return linked
     ops, calls, activities = linked.ops, linked.calls, linked.activities
-    code, texts = _annotations(linked)
-    of_ops = Categorical(np.append(code, -1).astype(np.int32), texts)
+    code, paths = _annotations(linked)
+    of_ops = Categorical(np.append(code, -1).astype(np.int32), paths)
     return replace(
         linked,
-        ops=_with_texts(ops, of_ops.take(np.arange(len(ops)))),
-        calls=_with_texts(calls, of_ops.take(calls.op_row)),
-        activities=_with_texts(activities, of_ops.take(activities.op_row)),
+        ops=_with_module_column(ops, of_ops.take(np.arange(len(ops)))),
+        calls=_with_module_column(calls, of_ops.take(calls.op_row)),
+        activities=_with_module_column(activities, of_ops.take(activities.op_row)),
     )
 
 
-def _with_texts(table: TableT, module: Categorical) -> TableT:
+def _with_module_column(table: TableT, module: Categorical) -> TableT:
     return replace(table, module=module, python_function=Categorical.nulls(len(module)))
 
 
@@ -71,11 +71,10 @@ def _add_backward(linked: LinkedTrace, tree: Tree, code: Int64, annotations: Int
     order = np.lexsort((handoffs.target_time, handoffs.target_thread))
     last = asof_backward(handoffs.target_thread[order], handoffs.target_time[order], ops.thread[rows], ops.start[rows])
     rows, called = rows[last >= 0], order[last[last >= 0]]
-    thread, start, end = (column[annotations] for column in (ops.thread, ops.start, ops.end))
-    nesting = nest(thread, start, end)
-    stack = Stack(thread, start, nesting.end, nesting.parent, code[annotations], [])
-    call_time = handoffs.source_time[called]
-    enclosing = stack.enclosing(handoffs.source_thread[called], call_time, call_time)
+    intervals = ThreadIntervals(*(column[annotations] for column in (ops.thread, ops.start, ops.end)))
+    nesting = nest(intervals)
+    stack = Stack(intervals._replace(end=nesting.end), nesting.parent, code[annotations], [])
+    enclosing = stack.enclosing(ThreadIntervals.at(handoffs.source_thread[called], handoffs.source_time[called]))
     code[rows] = np.append(stack.code, -1)[enclosing]
     nearest_forward = nearest(forward >= 0, tree.parent)
     remaining = np.flatnonzero((code < 0) & (nearest_forward >= 0))

@@ -13,7 +13,7 @@ import numpy as np
 
 from ....linker import link
 from ....linker.readers import read_device_trace, select_rows
-from ....schema.columns import Bool, Categorical, Int64, nest, rows_by_number
+from ....schema.columns import Bool, Categorical, Int64, ThreadIntervals, nest, rows_by_number
 from ....schema.linked import Activities, LinkedTrace, op_tree
 from ....schema.traces import integer
 from .annotations import op_path
@@ -83,8 +83,8 @@ def captures_of(linked: LinkedTrace) -> list[Capture]:
 
 def _captures(linked: LinkedTrace, names: dict[int, str]) -> list[Capture]:
     rows = _launching(linked)
-    capture = _captured_by(linked, rows)
-    captured = rows_by_number(np.flatnonzero(capture >= 0), capture)
+    capture_of = _captured_by(linked, rows)
+    captured = rows_by_number(np.flatnonzero(capture_of >= 0), capture_of)
     return [Capture(_launched(linked, rows[launches], names), True) for launches in captured.values()]
 
 
@@ -119,7 +119,7 @@ def _launching(linked: LinkedTrace) -> Int64:
     """Returns the launch calls by start, without driver calls within runtime calls."""
     calls = linked.calls
     rows = np.flatnonzero(_named(calls.name, LAUNCH))
-    rows = rows[nest(calls.thread[rows], calls.start[rows], calls.end[rows]).parent < 0]
+    rows = rows[nest(ThreadIntervals(calls.thread[rows], calls.start[rows], calls.end[rows])).parent < 0]
     return rows[np.argsort(calls.start[rows], kind="stable")]
 
 
@@ -129,10 +129,12 @@ def _captured_by(linked: LinkedTrace, rows: Int64) -> Int64:
     A capture lasts from a thread's begin call to its next end call.
     """
     calls = linked.calls
-    begins, ends = (np.flatnonzero(_named(calls.name, number)) for number in (BEGIN, END))
+    begin_calls, end_calls = (np.flatnonzero(_named(calls.name, pattern)) for pattern in (BEGIN, END))
     capture = np.full(len(rows), -1, np.int64)
-    for number, begin in enumerate(begins[np.argsort(calls.start[begins], kind="stable")].tolist()):
-        later = ends[(calls.thread[ends] == calls.thread[begin]) & (calls.start[ends] >= calls.end[begin])]
+    for number, begin in enumerate(begin_calls[np.argsort(calls.start[begin_calls], kind="stable")].tolist()):
+        later = end_calls[
+            (calls.thread[end_calls] == calls.thread[begin]) & (calls.start[end_calls] >= calls.end[begin])
+        ]
         until = calls.start[later].min() if len(later) else calls.end.max()
         capture[(calls.start[rows] >= calls.end[begin]) & (calls.start[rows] < until)] = number
     return capture

@@ -5,11 +5,9 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
-from ....converter.edit import covered_until
-from ....schema.columns import Bool, Int64, rows_by_number, rows_of_each
+from ....schema.columns import Bool, Int64, Intervals, covered_within, rows_by_number, rows_of_each
 from ....schema.linked import Activities
 from ...replay import moves_memory
-from .intervals import Intervals
 
 Codes = npt.NDArray[np.uint8]
 
@@ -27,7 +25,7 @@ class ActivityClass(IntEnum):
         return self.name.lower()
 
 
-LABELS = tuple(one.label for one in ActivityClass)
+LABELS = tuple(activity_class.label for activity_class in ActivityClass)
 
 
 def activity_classes(activities: Activities) -> Codes:
@@ -51,7 +49,7 @@ def covered_time(activities: Activities, chosen: Bool, spans: Intervals, device:
     rows = np.flatnonzero(chosen)
     running = rows_by_number(rows, activities.device) if device is not None else {}
     spans_by_device = rows_of_each(device) if device is not None else {None: np.arange(len(covered))}
-    for number, own in spans_by_device.items():
+    for number, span_rows in spans_by_device.items():
         ran = intervals_of(activities).take(rows if number is None else running.get(number, rows[:0]))
-        covered[own] = covered_until(spans.end[own], *ran) - covered_until(spans.start[own], *ran)
+        covered[span_rows] = covered_within(spans.take(span_rows), ran)
     return covered

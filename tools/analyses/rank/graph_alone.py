@@ -32,14 +32,14 @@ NO_TEXTS = Categorical.of(())
 EMPTY: dict[str, Any] = {
     "name": NO_TEXTS,
     "op_schema": NO_TEXTS,
-    "found": NO_TEXTS,
+    "known_by": NO_TEXTS,
     "inputs": [],
     "outputs": [],
     "extra": {},
     "module": None,
     "python_function": None,
 }
-REMARK = "an execution graph alone: launch calls and host ops are not known, nor what follows from them"
+NOTE = "an execution graph alone: launch calls and host ops are not known, nor what follows from them"
 
 
 def rank_of_graph(graph: ExecutionGraph) -> RankTrace:
@@ -56,7 +56,7 @@ def rank_of_graph(graph: ExecutionGraph) -> RankTrace:
         handoffs=_empty(ThreadHandoffs),
         communications=_communications(graph, rows[communicates]),
         groups=[],
-        report=LinkReport(activities=len(rows), remarks=[REMARK, *graph.remarks]),
+        report=LinkReport(activities=len(rows), notes=[NOTE, *graph.notes]),
     )
     return RankTrace(max(linked.info.rank, 0), linked, graph)
 

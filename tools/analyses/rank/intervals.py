@@ -1,4 +1,4 @@
-"""Arithmetic of time intervals (int64 ns) by columns: unions, intersections, time by what runs at once, running sums.
+"""Arithmetic of time intervals (int64 ns) by columns: intersections, time by what runs at once, running sums.
 
 Intervals are half open; an interval of no length covers nothing. Every function is O(n log n).
 """
@@ -8,31 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ....schema.columns import Bool, Int64, busy_until, group_sums
-
-
-class Intervals(NamedTuple):
-    """n intervals: `end` is never before `start`."""
-
-    start: Int64
-    end: Int64
-
-    def take(self, rows: Int64 | Bool) -> "Intervals":
-        """Returns the intervals in these rows."""
-        return Intervals(self.start[rows], self.end[rows])
-
-    def length(self) -> int:
-        """Returns the sum of the intervals' lengths."""
-        return int((self.end - self.start).sum())
-
-
-def union(intervals: Intervals) -> Intervals:
-    """Returns the time that at least one of the intervals covers, as disjoint intervals in order of time."""
-    order = np.argsort(intervals.start, kind="stable")
-    start, latest = intervals.start[order], np.maximum.accumulate(intervals.end[order])
-    fresh = np.append(True, start[1:] > latest[:-1])[: len(order)]
-    first = np.flatnonzero(fresh)
-    return Intervals(start[first], latest[np.append(first[1:] - 1, len(order) - 1)[: len(first)]])
+from ....schema.columns import Int64, Intervals, busy_until, group_sums
 
 
 def intersection(a: Intervals, b: Intervals) -> int:
@@ -73,7 +49,7 @@ class Sequence(NamedTuple):
 def sequence(intervals: Intervals, lane: Int64) -> Sequence:
     """Sorts the intervals by lane (0, 1, …) and start, and returns until when each lane was busy before each."""
     order = np.lexsort((intervals.end, intervals.start, lane))
-    return Sequence(order, lane[order], busy_until(lane[order], *intervals.take(order)))
+    return Sequence(order, lane[order], busy_until(lane[order], intervals.take(order)))
 
 
 class Series(NamedTuple):

@@ -8,15 +8,15 @@ from ....converter import Options as ConvertOptions, convert
 from ....converter.kernel_work import KernelWork, kernel_work
 from ....linker import link, read_host_trace
 from ....linker.windows import EVERYTHING, Window
-from ....schema.columns import Categorical
+from ....schema.columns import Categorical, OpRows
 from ....schema.graph import ExecutionGraph
 from ....schema.linked import LinkedTrace, op_tree
 from ....schema.progress import OnProgress, unseen
 from ....schema.traces import NEVER
 from ...replay import Replay, replay
 from .annotations import with_modules
-from .began import began_ns
 from .captures import Capture
+from .first_start import first_start_ns
 from .recorded import Allocations, Recorded, read_recorded
 from .shapes import op_shapes
 from .table import Table, concat
@@ -54,7 +54,7 @@ class RankTrace:
     def work(self) -> KernelWork:
         """Returns the operations and bytes of each activity, computed once."""
         if self._work is None:
-            self._work = kernel_work(self.linked, op_tree(self.linked.ops).parent)
+            self._work = kernel_work(self.linked, OpRows(op_tree(self.linked.ops).parent))
         return self._work
 
 
@@ -162,5 +162,5 @@ def read_rank(
 
 def _within(allocations: Allocations, linked: LinkedTrace) -> Allocations:
     """Returns the allocations between the first start and the last end on the host of a part of a trace."""
-    first, last = began_ns(linked), max(int(table.end.max(initial=NEVER)) for table in (linked.ops, linked.calls))
+    first, last = first_start_ns(linked), max(int(table.end.max(initial=NEVER)) for table in (linked.ops, linked.calls))
     return allocations.where((allocations.time >= first) & (allocations.time <= last))

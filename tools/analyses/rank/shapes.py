@@ -12,5 +12,5 @@ NO_SHAPES = "[]"
 def op_shapes(ops: Ops) -> Categorical:
     """Returns the shapes of each op's inputs as a JSON list, such as `[[4,8],[]]`; "" if it has none."""
     decode = msgspec.json.Decoder(TensorLists).decode
-    texts = (bytes(decode(inputs).shapes).decode().replace(" ", "") for inputs in ops.inputs)
-    return Categorical.of("" if text == NO_SHAPES else text for text in texts)
+    shapes = (bytes(decode(inputs).shapes).decode().replace(" ", "") for inputs in ops.inputs)
+    return Categorical.of("" if shape == NO_SHAPES else shape for shape in shapes)

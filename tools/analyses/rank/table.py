@@ -127,10 +127,10 @@ def percentage(name: str, part: npt.ArrayLike, whole: npt.ArrayLike) -> Column:
     return Column(name, "%", np.divide(100 * part, whole, out=np.full(part.shape, np.nan), where=whole != 0))
 
 
-def texts(name: str, strings: Categorical) -> Column:
+def text_column(name: str, values: Categorical) -> Column:
     """Returns a column of texts."""
-    table = [*strings.table, ""]
-    return Column(name, "", [table[code] for code in strings.codes.tolist()])
+    table = [*values.table, ""]
+    return Column(name, "", [table[code] for code in values.codes.tolist()])
 
 
 def integers(name: str, values: Sequence[int], unit: str = "") -> Column:

@@ -14,12 +14,15 @@ SCALE = Activity(
 )
 
 
-class Buckets:
-    """Gradient buckets, each shared by `per_bucket` layers of `inputs` × `outputs` weights and their biases."""
+LAYERS_PER_BUCKET = 2
 
-    def __init__(self, communicator: Communicator, shapes: list[tuple[int, int]], per_bucket: int = 2) -> None:
+
+class Buckets:
+    """Gradient buckets, each shared by LAYERS_PER_BUCKET layers of `inputs` × `outputs` weights and their biases."""
+
+    def __init__(self, communicator: Communicator, shapes: list[tuple[int, int]]) -> None:
         self._communicator, self._process = communicator, communicator.process
-        self._shapes, self._per_bucket = shapes, per_bucket
+        self._shapes = shapes
         self._works: list[Work] = []
         self._filled: dict[int, int] = {}
         self.views: dict[Tensor, Tensor] = {}
@@ -27,8 +30,8 @@ class Buckets:
 
     def layer(self, number: int) -> OnGradient:
         """Returns the hook for the parameters of a layer."""
-        bucket = number // self._per_bucket
-        members = self._shapes[bucket * self._per_bucket : (bucket + 1) * self._per_bucket]
+        bucket = number // LAYERS_PER_BUCKET
+        members = self._shapes[bucket * LAYERS_PER_BUCKET : (bucket + 1) * LAYERS_PER_BUCKET]
         size = sum((inputs + 1) * outputs for inputs, outputs in members)
         flat = self._process.tensor(f"bucket {self._communicator.stream} {bucket}", size)
 

@@ -60,9 +60,9 @@ class Exchange:
         self, process: Process, communicator: Communicator, name: str, sent: Tensor, rows: tuple[Rows, ...] = ()
     ) -> None:
         self._process, self._communicator, self._sent = process, communicator, sent
-        self._given = rows[communicator.own] if rows else ()
-        self._taken = tuple(row[communicator.own] for row in rows)
-        arrived = sum(self._taken) if rows else sent.shape[0]
+        self._sent_rows = rows[communicator.group_rank] if rows else ()
+        self._received_rows = tuple(row[communicator.group_rank] for row in rows)
+        arrived = sum(self._received_rows) if rows else sent.shape[0]
         self._received = process.tensor(f"{name}.received", arrived, *sent.shape[1:])
         self._returned = process.tensor(f"{name}.returned", *sent.shape)
 
@@ -76,7 +76,7 @@ class Exchange:
 
         with main.op("All2All_Req", (sent,), (received,), sequence=self._process.sequence):
             self._process.differentiable("All2All_ReqBackward", (self._process.gradient(sent),), body)
-            self._forth = self._communicator.all_to_all(main, received, sent, self._given, self._taken)
+            self._forth = self._communicator.all_to_all(main, received, sent, (self._sent_rows, self._received_rows))
 
     def wait(self) -> Tensor:
         """Waits for the rows and returns them; writes to the tape how backward begins its own exchange."""
@@ -84,7 +84,9 @@ class Exchange:
         gradient = process.gradient(received)
 
         def body(script: Script) -> None:
-            self._back: Work = self._communicator.all_to_all(script, self._returned, gradient, self._taken, self._given)
+            self._back: Work = self._communicator.all_to_all(
+                script, self._returned, gradient, (self._received_rows, self._sent_rows)
+            )
 
         with process.main.op("All2All_Wait", (received,), (received,), sequence=process.sequence):
             process.differentiable("All2All_WaitBackward", (gradient,), body)

@@ -15,16 +15,8 @@ Program = Callable[[Process], Iterator[None]]
 """Writes one rank's program and yields after each step."""
 
 
-def _no_groups(_: int) -> tuple[Group, ...]:
-    return ()
-
-
 def _one_group(ranks: int) -> tuple[Group, ...]:
     return (world(ranks),)
-
-
-def _two_groups(ranks: int) -> tuple[Group, ...]:
-    return world(ranks), second_world(ranks)
 
 
 def _experts(ranks: int) -> tuple[Group, ...]:
@@ -45,7 +37,7 @@ class Preset(NamedTuple):
     program: Program
     size: Size
     threads: tuple[str, ...] = (MAIN, AUTOGRAD)
-    groups: Callable[[int], tuple[Group, ...]] = _no_groups
+    groups: Callable[[int], tuple[Group, ...]] = lambda _: ()
     replicas_of: int = 1
     """How many ranks a replica of the model is spread over."""
 
@@ -60,7 +52,7 @@ PRESETS = {
     "uneven": Preset(distributed.uneven, Size(ranks=4, layers=2), groups=_one_group),
     "pipeline": Preset(pipelines.pipeline, Size(ranks=2), groups=_one_group),
     "halo": Preset(distributed.halo, Size(ranks=4), groups=_one_group),
-    "dlrm": Preset(distributed.dlrm, Size(ranks=4), groups=_two_groups),
+    "dlrm": Preset(distributed.dlrm, Size(ranks=4), groups=lambda ranks: (world(ranks), second_world(ranks))),
     "sharded": Preset(sharded, Size(ranks=2), groups=_one_group),
     "pipeline_dp": Preset(pipelines.pipeline_dp, Size(ranks=4, layers=6), groups=_stages, replicas_of=pipelines.STAGES),
     "moe_dp": Preset(distributed.moe_dp, Size(ranks=4, layers=3), groups=_replicated_experts, replicas_of=2),

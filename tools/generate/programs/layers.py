@@ -39,6 +39,7 @@ def linear(
     x: Tensor,
     outputs: int,
     on_gradient: OnGradient | None = None,
+    *,
     result: str | None = None,
 ) -> Tensor:
     """x @ weight.T + bias: x is (rows, inputs), the result (rows, outputs), its name `result` where one is given."""
@@ -160,16 +161,16 @@ def mse_loss(process: Process, x: Tensor, target: Tensor, name: str = "loss") ->
 
 def accumulate(process: Process, parameter: Tensor, gradient: Tensor, on_gradient: OnGradient | None = None) -> None:
     """Puts the node on the tape that takes a parameter's gradient; the optimizer will step the parameter."""
-    held = process.view(f"held gradient {gradient.id}", gradient, *gradient.shape, strides=gradient.strides)
+    detached = process.view(f"held gradient {gradient.id}", gradient, *gradient.shape, strides=gradient.strides)
 
     def body(script: Script) -> None:
-        script.leaf("aten::detach", (gradient,), (held,))
+        script.leaf("aten::detach", (gradient,), (detached,))
 
     def hook(script: Script) -> None:
         if on_gradient is not None:
-            on_gradient(script, parameter, held)
+            on_gradient(script, parameter, detached)
 
-    process.parameters.append((parameter, held))
+    process.parameters.append((parameter, detached))
     process.tape.append(Node("torch::autograd::AccumulateGrad", -1, (gradient,), body, hook))
 
 
@@ -223,9 +224,9 @@ def sgd_step(process: Process, gradients: dict[Tensor, Tensor] | None = None) ->
     """Optimizer.step: the parameters of this step's tape, each with its gradient or the one given for it."""
     pairs = process.parameters
     parameters = tuple(parameter for parameter, _ in pairs)
-    given = gradients or {}
+    gradient_of = gradients or {}
     with process.main.annotation("Optimizer.step#SGD.step", own_us=20.0):
-        inputs = (parameters, tuple(given.get(parameter, gradient) for parameter, gradient in pairs), -0.01)
+        inputs = (parameters, tuple(gradient_of.get(parameter, gradient) for parameter, gradient in pairs), -0.01)
         with process.main.op("aten::_foreach_add_", inputs, own_us=10.0):
             for first in range(0, len(parameters), TENSORS_PER_KERNEL):
                 some = parameters[first : first + TENSORS_PER_KERNEL]

@@ -43,7 +43,7 @@ def second_world(ranks: int) -> Group:
 
 
 def replica_groups(ranks: int, of: int, description: str) -> tuple[Group, ...]:
-    """Returns the ranks at the same place of each `of` ranks; every process calls its own one "2"."""
+    """Returns the ranks at the same position of each `of` ranks; every process calls its own one "2"."""
     return tuple(Group("2", description, tuple(range(first, ranks, of))) for first in range(of))
 
 
@@ -67,7 +67,7 @@ class Communicator:
 
     def all_reduce(self, script: Script, tensor: Tensor) -> "Work":
         """c10d::allreduce_, in place; each rank sends and receives 2 (n-1)/n of the tensor."""
-        work = Work(self, Collective("allreduce", self.group, self.own, (tensor,), tensor.numel, tensor.numel))
+        work = Work(self, Collective("allreduce", self.group, self.group_rank, (tensor,), tensor.numel, tensor.numel))
         with script.op(
             "c10d::allreduce_", ((tensor,), OBJECT, OBJECT, None, True, -1), ((tensor,), OBJECT), own_us=15.0
         ):
@@ -76,7 +76,7 @@ class Communicator:
 
     def all_gather(self, script: Script, whole: Tensor, shard: Tensor) -> "Work":
         """c10d::_allgather_base_: every rank gets the shards of all, each sends and receives (n-1)/n of the whole."""
-        gathered = Collective("_allgather_base", self.group, self.own, (shard, whole), shard.numel, whole.numel)
+        gathered = Collective("_allgather_base", self.group, self.group_rank, (shard, whole), shard.numel, whole.numel)
         work = Work(self, gathered)
         with script.op("c10d::_allgather_base_", (whole, shard, OBJECT, True, -1), (whole, OBJECT), own_us=15.0):
             work.start(script, self._ring_us, self._others * size_bytes(whole))
@@ -84,31 +84,35 @@ class Communicator:
 
     def reduce_scatter(self, script: Script, shard: Tensor, whole: Tensor) -> "Work":
         """c10d::_reduce_scatter_base_: every rank gets its shard of the sum and moves (n-1)/n of the whole."""
-        scattered = Collective("_reduce_scatter_base", self.group, self.own, (whole, shard), whole.numel, shard.numel)
+        scattered = Collective(
+            "_reduce_scatter_base", self.group, self.group_rank, (whole, shard), whole.numel, shard.numel
+        )
         work = Work(self, scattered)
         inputs = (shard, whole, OBJECT, OBJECT, True, -1)
         with script.op("c10d::_reduce_scatter_base_", inputs, (shard, OBJECT), own_us=15.0):
             work.start(script, self._ring_us, self._others * size_bytes(whole))
         return work
 
-    def all_to_all(self, script: Script, received: Tensor, sent: Tensor, given: Rows = (), taken: Rows = ()) -> "Work":
-        """c10d::alltoall_base_: sends `given` rows to each member, receives `taken`; by default equally many."""
+    def all_to_all(self, script: Script, received: Tensor, sent: Tensor, rows: tuple[Rows, Rows] = ((), ())) -> "Work":
+        """c10d::alltoall_base_: `rows` are those sent to each member and received of each, by default equally many."""
         ranks = len(self.group.ranks)
-        given_rows, taken_rows = (
-            rows or (tensor.shape[0] // ranks,) * ranks for rows, tensor in ((given, sent), (taken, received))
+        sent_rows, received_rows = (
+            recorded or (tensor.shape[0] // ranks,) * ranks
+            for recorded, tensor in zip(rows, (sent, received), strict=True)
         )
         in_splits, out_splits = (
-            tuple(row * tensor.numel // max(tensor.shape[0], 1) for row in rows) or (tensor.numel // ranks,) * ranks
-            for rows, tensor in ((given, sent), (taken, received))
+            tuple(count * tensor.numel // max(tensor.shape[0], 1) for count in recorded)
+            or (tensor.numel // ranks,) * ranks
+            for recorded, tensor in zip(rows, (sent, received), strict=True)
         )
         tensors = (sent, received)
         collective = Collective(
-            "all_to_allv", self.group, self.own, tensors, sent.numel, received.numel, in_splits, out_splits
+            "all_to_allv", self.group, self.group_rank, tensors, sent.numel, received.numel, in_splits, out_splits
         )
         work = Work(self, collective)
-        inputs = (received, sent, OBJECT, taken_rows, given_rows, True, -1)
+        inputs = (received, sent, OBJECT, received_rows, sent_rows, True, -1)
         with script.op("c10d::alltoall_base_", inputs, (OBJECT,), own_us=15.0):
-            work.start(script, MESSAGE_US, (1 - in_splits[self.own] / max(sent.numel, 1)) * size_bytes(sent))
+            work.start(script, MESSAGE_US, (1 - in_splits[self.group_rank] / max(sent.numel, 1)) * size_bytes(sent))
         return work
 
     def send(self, script: Script, tensor: Tensor, to: int) -> "Work":
@@ -134,7 +138,7 @@ class Communicator:
         return swap
 
     @property
-    def own(self) -> int:
+    def group_rank(self) -> int:
         """This process's position in the group."""
         return self.group.ranks.index(self.process.rank)
 
@@ -204,8 +208,8 @@ class Swap:
         """Launches both messages, tensors by `send` or `recv`, as one kernel."""
         group, process, stream = self._communicator.group, self._communicator.process, self._communicator.stream
         for name, tensor in messages.items():
-            told = Collective(name, group, group.ranks.index(self._peer), (tensor,), tensor.numel, tensor.numel)
-            collective, _ = process.collective(told)
+            recorded = Collective(name, group, group.ranks.index(self._peer), (tensor,), tensor.numel, tensor.numel)
+            collective, _ = process.collective(recorded)
             inputs = ((tensor,), OBJECT, self._peer, 0)
             with (
                 script.op(MESSAGE_OPS[name], inputs, (OBJECT,), own_us=12.0),

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple
 
-from ..instructions import COMMUNICATION, Activity, Collective, Instruction, Tensor, Value
+from ..instructions import COMMUNICATION, ITEM_BYTES, Activity, Collective, Instruction, Tensor, Value
 from ..machine import Machine
 from .script import Script
 
@@ -21,7 +21,6 @@ COLLECTIVE_KERNELS = {
     "_reduce_scatter_base": RING.format("ReduceScatter_Sum_f32_RING_LL"),
     "send": RING.format("SendRecv"),
 }
-ITEM_BYTES = {"float": 4, "long int": 8}
 
 
 class Size(NamedTuple):

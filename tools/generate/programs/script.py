@@ -97,29 +97,29 @@ class Script:
 
     def work(self, us: float) -> None:
         """Host work of about `us`, and sometimes a stall behind it."""
-        self.instructions.append(HostWork(stretched(self._stalls, self._machine.stalls, self._around(us * 1000))))
+        self.instructions.append(HostWork(stretched(self._stalls, self._machine.stalls, self._draw_ns(us * 1000))))
 
-    def _around(self, ns: float, spread: float | None = None) -> int:
-        """Near that duration: a host's, unless a spread is given."""
+    def _draw_ns(self, ns: float, spread: float | None = None) -> int:
+        """Returns a duration near `ns`, with the spread of host work unless another one is given."""
         share = self._machine.host_spread if spread is None else spread
         return max(1, round(ns * self.random.uniform(1 - share, 1 + share)))
 
     def _latency(self, factor: float = 1.0) -> int:
-        return self._around(self._machine.latency_ns * factor, self._machine.latency_spread)
+        return self._draw_ns(self._machine.latency_ns * factor, self._machine.latency_spread)
 
     def _return(self, us: float) -> int:
         """Returns how long a call that waited takes to return."""
-        return self._around(us * 1000 * self._machine.return_factor)
+        return self._draw_ns(us * 1000 * self._machine.return_factor)
 
     # launches
 
     def launch(self, activity: Activity, stream: int, device_us: float, call: str = "cudaLaunchKernel") -> None:
         """A launch of an activity of about `device_us`."""
-        self.instructions.append(self._launch(activity, stream, self._around(device_us * 1000, 0.03), call))
+        self.instructions.append(self._launch(activity, stream, self._draw_ns(device_us * 1000, 0.03), call))
 
     def copy(self, activity: Activity, stream: int, device_us: float, blocking: bool = False) -> None:
         """A copy; a blocking one holds its thread until it has ended, as a copy to pageable memory does."""
-        launch = self._launch(activity, stream, self._around(device_us * 1000, 0.03), "cudaMemcpyAsync")
+        launch = self._launch(activity, stream, self._draw_ns(device_us * 1000, 0.03), "cudaMemcpyAsync")
         self.instructions.append(launch._replace(blocking=blocking, return_ns=self._return(3)))
 
     def rendezvous(
@@ -131,28 +131,28 @@ class Script:
 
     def graph(self, nodes: tuple[GraphNode, ...], stream: int) -> None:
         """A launch of a CUDA graph."""
-        host = self._around(3000 + 400 * len(nodes))
+        host = self._draw_ns(3000 + 400 * len(nodes))
         self.instructions.append(GraphLaunch(stream, nodes, host, host, self._latency(GRAPH_LATENCY)))
 
     def _launch(self, activity: Activity, stream: int, device_ns: int, call: str) -> Launch:
-        host = self._around(5000)
+        host = self._draw_ns(5000)
         submit = round(host * 0.5) if self.random.random() < EARLY_START else host
-        latency, gap = self._latency(), self._around(self._machine.gap_ns, self._machine.gap_spread)
+        latency, gap = self._latency(), self._draw_ns(self._machine.gap_ns, self._machine.gap_spread)
         return Launch(call, activity, stream, device_ns, host, submit, latency, gap)
 
     def call(self, name: str, us: float = 1.0) -> None:
         """A runtime call that neither launches nor waits."""
-        self.instructions.append(Call(name, self._around(us * 1000)))
+        self.instructions.append(Call(name, self._draw_ns(us * 1000)))
 
     # events and synchronisation
 
     def record(self, event: str, stream: int) -> None:
         """Records the event on the stream."""
-        self.instructions.append(RecordEvent(self._event(event), stream, self._around(1500)))
+        self.instructions.append(RecordEvent(self._event(event), stream, self._draw_ns(1500)))
 
     def wait(self, stream: int, event: str) -> None:
         """Makes the stream wait for the event."""
-        self.instructions.append(WaitEvent(stream, self._event(event), self._around(1200)))
+        self.instructions.append(WaitEvent(stream, self._event(event), self._draw_ns(1200)))
 
     def synchronize_event(self, event: str) -> None:
         """Waits on the host for the event."""
@@ -160,7 +160,7 @@ class Script:
 
     def query_event(self, event: str, pause_us: float = 20.0) -> None:
         """Asks for the event until it has happened, with pauses of about `pause_us`."""
-        self.instructions.append(QueryEvent(self._event(event), self._around(1500), self._around(pause_us * 1000)))
+        self.instructions.append(QueryEvent(self._event(event), self._draw_ns(1500), self._draw_ns(pause_us * 1000)))
 
     def synchronize_stream(self, stream: int) -> None:
         """Waits on the host for the stream."""
@@ -181,7 +181,7 @@ class Script:
 
     def get(self, queue: str, wake_us: float = 8.0) -> None:
         """Takes an item out of a queue of threads; a thread that had to wait goes on about `wake_us` after it came."""
-        self.instructions.append(Get(queue, self._around(wake_us * 1000)))
+        self.instructions.append(Get(queue, self._draw_ns(wake_us * 1000)))
 
 
 DEVICE_TO_HOST = Activity("Memcpy DtoH (Device -> Pageable)", "gpu_memcpy", MEMORY, 4)

@@ -98,7 +98,7 @@ class Devices:
         self._met: dict[tuple[object, ...], list[Running]] = {}
         self._ready: list[tuple[int, int, int, Running]] = []
         self._busy_until = [[0] * (at_once or 0) for _ in range(ranks)]
-        """When each of the places on a device is free again, as a heap; none where there is room for all."""
+        """When each slot of a device is free again, as a heap; none for a device without a concurrency limit."""
 
     @property
     def unmet(self) -> int:

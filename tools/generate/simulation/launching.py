@@ -13,25 +13,25 @@ GRAPH_LAUNCH = "cudaGraphLaunch"
 
 def launch_activity(simulation: Simulation, thread: Thread, launch: Launch) -> bool:
     """Submits an activity. False while the thread waits: for room in the queue, or for the end of a blocking copy."""
-    held_by = thread.process.stream(launch.stream).oldest_in_queue()
-    if held_by is None or launch.blocking:
+    queue_head = thread.process.stream(launch.stream).oldest_in_queue()
+    if queue_head is None or launch.blocking:
         return _submit(simulation, thread, launch)
-    oldest, before = held_by
+    oldest, before = queue_head
 
     def go() -> None:
-        held_until = max(oldest.start, thread.time)
-        if before is not None and held_until > thread.time:
+        blocked_until = max(oldest.start, thread.time)
+        if before is not None and blocked_until > thread.time:
             thread.process.record.host_waits.append(len(thread.process.record.calls), before.row)
-        _submit(simulation, thread, launch, held_until)
+        _submit(simulation, thread, launch, blocked_until)
 
     return simulation.when_known(thread, (oldest,), go)
 
 
-def _submit(simulation: Simulation, thread: Thread, launch: Launch, held_until: int = 0) -> bool:
+def _submit(simulation: Simulation, thread: Thread, launch: Launch, blocked_until: int = 0) -> bool:
     process, record = thread.process, thread.process.record
     stream = process.stream(launch.stream)
     call = simulation.call(thread, launch.call, 0)
-    start = max(thread.time, held_until)
+    start = max(thread.time, blocked_until)
     submitted = start + simulation.host_ns(thread, launch.call, launch.submit_ns)
     thread.time = record.calls.end[call] = start + simulation.host_ns(thread, launch.call, launch.host_ns)
     code = process.code(launch.activity, record.activity_table)
@@ -62,7 +62,7 @@ def launch_graph(simulation: Simulation, thread: Thread, launch: GraphLaunch) ->
     nodes: list[Running] = []
     for number, node in enumerate(launch.nodes, 1):
         after = [nodes[position] for position in node.after] or before
-        activity = _graph_node(simulation, process, node, after, waits, (call, number))
+        activity = _graph_node(simulation, process, node, after, waits=waits, origin=(call, number))
         activity.available = available
         nodes.append(activity)
         simulation.devices.submit(activity)
@@ -77,6 +77,7 @@ def _graph_node(
     process: Process,
     node: GraphNode,
     after: Sequence[Running],
+    *,
     waits: set[Running],
     origin: tuple[int, int],
 ) -> Running:

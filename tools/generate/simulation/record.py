@@ -36,14 +36,14 @@ class Table:
 
     def columns(self) -> "tuple[array[int], ...]":
         """Returns the columns in the order of `append`."""
-        return _taking(self.__slots__)(self)
+        return _getter_of(self.__slots__)(self)
 
     def __len__(self) -> int:
         return len(self.columns()[0])
 
 
 @cache
-def _taking(names: tuple[str, ...]) -> "Callable[[Table], tuple[array[int], ...]]":
+def _getter_of(names: tuple[str, ...]) -> "Callable[[Table], tuple[array[int], ...]]":
     return attrgetter(*names)
 
 
@@ -112,12 +112,12 @@ class Edges(Table):
 
 @dataclass(slots=True)
 class ThreadHandoffs(Table):
-    """Thread `source` gave at `given` what `target` took at `taken`; `waited` is 1 if the target had to wait."""
+    """Thread `source` gave at `given_ns` what `target` took at `taken_ns`; `waited` is 1 if the target had to wait."""
 
     source: "array[int]" = field(default_factory=_column)
-    given: "array[int]" = field(default_factory=_column)
+    given_ns: "array[int]" = field(default_factory=_column)
     target: "array[int]" = field(default_factory=_column)
-    taken: "array[int]" = field(default_factory=_column)
+    taken_ns: "array[int]" = field(default_factory=_column)
     waited: "array[int]" = field(default_factory=_column)
 
 
@@ -176,7 +176,7 @@ class Run:
     def period(self) -> TimeSpan:
         """Returns the time from the first start to the last end on any rank."""
         periods = [rank.period() for rank in self.ranks]
-        return TimeSpan(min(one.start for one in periods), max(one.end for one in periods))
+        return TimeSpan(min(period.start for period in periods), max(period.end for period in periods))
 
     @property
     def makespan_ns(self) -> int:

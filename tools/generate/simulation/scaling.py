@@ -18,14 +18,14 @@ class Factors:
 
     def __init__(self, scale: Mapping[str, float]) -> None:
         self._scale = [parse_scale(f"{selector}={factor}") for selector, factor in scale.items()]
-        self._known: dict[tuple[str, str], float] = {}
+        self._factor_of: dict[tuple[str, str], float] = {}
 
     def of(self, name: str, kind: str) -> float:
         """Returns the product of all factors that apply to a name of a class, 1 if none does."""
-        factor = self._known.get((name, kind))
+        factor = self._factor_of.get((name, kind))
         if factor is None:
             applying = (scaled.factor for scaled in self._scale if _applies(scaled, name, kind))
-            factor = self._known[name, kind] = math.prod(applying, start=1.0)
+            factor = self._factor_of[name, kind] = math.prod(applying, start=1.0)
         return factor
 
 

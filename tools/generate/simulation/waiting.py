@@ -56,7 +56,7 @@ def synchronize_device(simulation: Simulation, thread: Thread, wait: Synchronize
 
 
 def _waiting_call(
-    simulation: Simulation, thread: Thread, name: str, kind: int, stream: int = NONE, event: int = NONE
+    simulation: Simulation, thread: Thread, name: str, kind: int, *, stream: int = NONE, event: int = NONE
 ) -> int:
     call = simulation.call(thread, name, 0)
     recorded = thread.process.events[event] if event != NONE else RecordedEvent((), NONE, NONE)
@@ -89,10 +89,10 @@ def query_event(simulation: Simulation, thread: Thread, query: QueryEvent) -> bo
     def ask() -> None:
         happened = max((source.end for source in event.sources), default=NONE)
         while True:
-            began, known = thread.time, thread.time >= happened
+            began, has_happened = thread.time, thread.time >= happened
             call = simulation.call(thread, "cudaEventQuery", query.ns)
             process.record.syncs.append(EVENT_SYNC, call, NONE, query.event, event.stream, event.call)
-            if known:
+            if has_happened:
                 break
             do_work(simulation, thread, HostWork(query.pause_ns))
             if thread.time == began:

@@ -25,25 +25,25 @@ class Rows(NamedTuple):
         """Returns a time as it is written; where that is in whole µs, starts and lengths are cut, each by itself."""
         return ns - ns % 1000 if self.whole_us else ns
 
-    def complete(self, category: str, name: str, place: str, start: int, end: int, args: str) -> str:
-        """Returns a row for what lasts from `start` to `end`; `place` as from place(), `args` without their braces."""
+    def complete(self, category: str, name: str, track: str, start: int, end: int, *, args: str) -> str:
+        """Returns a row for what lasts from `start` to `end`; `track` as from track_fields(), `args` without their braces."""
         return (
-            f'{{"ph": "X", "cat": "{category}", "name": {json.dumps(name)}, {place}, '
+            f'{{"ph": "X", "cat": "{category}", "name": {json.dumps(name)}, {track}, '
             f'"ts": {self.at(start)}, "dur": {self._micros(end - start)}, "args": {{{args}}}}}'
         )
 
-    def flow(self, category: str, starts: bool, number: int, place: str, at: int) -> str:
+    def flow(self, category: str, starts: bool, number: int, track: str, at: int) -> str:
         """Returns one end of the arrow `number`: its start, or what it points to."""
         ends = "" if starts else ', "bp": "e"'
         return (
-            f'{{"ph": "{"s" if starts else "f"}", "id": {number}, {place}, "ts": {self.at(at)}, '
+            f'{{"ph": "{"s" if starts else "f"}", "id": {number}, {track}, "ts": {self.at(at)}, '
             f'"cat": "{category}", "name": "{category}"{ends}}}'
         )
 
     def label(self, what: str, process: int, thread: int, key: str, value: str | int) -> str:
         """Returns a metadata row: what a process or thread is called, or where it is shown."""
         return (
-            f'{{"ph": "M", "name": "{what}", "ts": {self.at(0)}, {place(process, thread)}, '
+            f'{{"ph": "M", "name": "{what}", "ts": {self.at(0)}, {track_fields(process, thread)}, '
             f'"args": {{"{key}": {json.dumps(value)}}}}}'
         )
 
@@ -55,6 +55,6 @@ class Rows(NamedTuple):
         return str(ns // 1000) if self.whole_us else f"{ns // 1000}.{ns % 1000:03d}"
 
 
-def place(process: int | str, thread: int | str) -> str:
+def track_fields(process: int | str, thread: int | str) -> str:
     """Returns the fields that say of which process and thread a row is."""
     return f'"pid": {json.dumps(process)}, "tid": {json.dumps(thread)}'

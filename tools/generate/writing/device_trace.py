@@ -13,12 +13,12 @@ from typing import NamedTuple
 from ....schema.io import open_output
 from ..machine import Clock, Machine
 from ..simulation import EVENT_SYNC, NONE, STREAM_SYNC, STREAM_WAIT, SYNC_KINDS, RankRun
-from .chrome import Rows, place
+from .chrome import Rows, track_fields
 from .identity import BASE_NS, Identity, correlation
 from .kineto_args import collective_args
 from .kineto_ops import external_ids, op_rows
 from .python_rows import python_rows
-from .shown import shown
+from .recorded_activities import is_recorded
 
 CONTEXT = 1
 WAIT_LANE, STREAM_SYNC_LANE = 1, 1_000_000
@@ -61,14 +61,14 @@ class SyncRecords(NamedTuple):
     resolved: bool = True
 
 
-class _Seen(NamedTuple):
+class _ProfiledRun(NamedTuple):
     """A rank's run as its profiler sees it: the machine's resolution, the device's clock, the activities shown."""
 
     run: RankRun
     who: Identity
     rows: Rows
     clock: Clock
-    shown: list[bool]
+    is_recorded: list[bool]
     external: "array[int]"
 
     def device_span(self, activity: int) -> tuple[int, int]:
@@ -78,19 +78,19 @@ class _Seen(NamedTuple):
 
 
 def write_device_trace(
-    run: RankRun, who: Identity, machine: Machine, path: str, sync: SyncRecords, stacks: int = 0
+    run: RankRun, who: Identity, machine: Machine, path: str, *, sync: SyncRecords, stacks: int
 ) -> None:
     """Writes the trace in pieces, in time linear in the events, with `stacks` calls of Python per called op.
 
     Raises DataError when the file cannot be written.
     """
     rows, external = Rows(machine.whole_us), external_ids(run, len(who.tids))
-    seen = _Seen(run, who, rows, machine.clock(run.rank), shown(run, machine).tolist(), external)
+    profiled = _ProfiledRun(run, who, rows, machine.clock(run.rank), is_recorded(run, machine).tolist(), external)
     texts = chain(
         op_rows(run, who, rows, external),
         python_rows(run, who, rows, stacks) if stacks else (),
-        _calls_and_activities(seen, sync),
-        _stream_annotations(seen),
+        _calls_and_activities(profiled, sync),
+        _stream_annotations(profiled),
         _names(run, who, rows),
         _window(run, rows),
     )
@@ -139,8 +139,8 @@ def _head(who: Identity, machine: Machine, path: str, stacks: int) -> str:
 # calls, activities and synchronisation records
 
 
-def _calls_and_activities(seen: _Seen, sync: SyncRecords) -> Iterator[str]:
-    run, who, rows = seen.run, seen.who, seen.rows
+def _calls_and_activities(profiled: _ProfiledRun, sync: SyncRecords) -> Iterator[str]:
+    run, who, rows = profiled.run, profiled.who, profiled.rows
     calls, activities = run.calls, run.activities
     linked = _linked_ops(run)
     syncs = {call: row for row, call in enumerate(run.syncs.call)} if sync.on else {}
@@ -148,17 +148,17 @@ def _calls_and_activities(seen: _Seen, sync: SyncRecords) -> Iterator[str]:
     activity = 0
     for row in range(len(calls)):
         op = linked[calls.op[row]] if calls.op[row] != NONE else NONE
-        link = f'"External id": {seen.external[op]}, ' if op != NONE else ""
+        link = f'"External id": {profiled.external[op]}, ' if op != NONE else ""
         first = activity
         while activity < len(activities) and activities.call[activity] == row:
-            if seen.shown[activity]:
-                yield from _activity(seen, activity, link)
+            if profiled.is_recorded[activity]:
+                yield from _activity(profiled, activity, link)
             activity += 1
         if row in syncs and (run.syncs.kind[syncs[row]] != STREAM_WAIT or run.syncs.stream[syncs[row]] in used):
-            yield from _sync_record(seen, syncs[row], link, sync.resolved)
-        name, at = run.call_names[calls.name[row]], place(who.pid, who.tids[calls.thread[row]])
+            yield from _sync_record(profiled, syncs[row], link, sync.resolved)
+        name, at = run.call_names[calls.name[row]], track_fields(who.pid, who.tids[calls.thread[row]])
         args = f'{link}"cbid": {CBIDS[name]}, "correlation": {correlation(row)}'
-        yield rows.complete("cuda_runtime", name, at, calls.start[row], calls.end[row], args)
+        yield rows.complete("cuda_runtime", name, at, calls.start[row], calls.end[row], args=args)
         yield rows.flow("ac2g", activity > first or name in FLOW_STARTS, correlation(row), at, calls.start[row])
 
 
@@ -173,10 +173,10 @@ def _linked_ops(run: RankRun) -> "array[int]":
     return linked
 
 
-def _activity(seen: _Seen, row: int, link: str) -> Iterator[str]:
-    run, device, activities = seen.run, seen.who.device, seen.run.activities
+def _activity(profiled: _ProfiledRun, row: int, link: str) -> Iterator[str]:
+    run, device, activities = profiled.run, profiled.who.device, profiled.run.activities
     activity = run.activity_table[activities.activity[row]]
-    start, end = seen.device_span(row)
+    start, end = profiled.device_span(row)
     args = (
         f'{link}"device": {device}, "context": {CONTEXT}, "stream": {activities.stream[row]}, '
         f'"correlation": {correlation(activities.call[row])}, '
@@ -189,14 +189,14 @@ def _activity(seen: _Seen, row: int, link: str) -> Iterator[str]:
         args += f'"bytes": {activity.bytes}, "memory bandwidth (GB/s)": {activity.bytes / max(1, end - start)}'
     if activity.collective:
         args += ", " + collective_args(activity.collective, activities.comm_sequence[row]).removesuffix(", ")
-    at = place(device, activities.stream[row])
-    yield seen.rows.complete(activity.category, activity.name, at, start, end, args)
-    yield seen.rows.flow("ac2g", False, correlation(activities.call[row]), at, start)
+    at = track_fields(device, activities.stream[row])
+    yield profiled.rows.complete(activity.category, activity.name, at, start, end, args=args)
+    yield profiled.rows.flow("ac2g", False, correlation(activities.call[row]), at, start)
 
 
-def _sync_record(seen: _Seen, row: int, link: str, resolved: bool) -> Iterator[str]:
+def _sync_record(profiled: _ProfiledRun, row: int, link: str, resolved: bool) -> Iterator[str]:
     """CUPTI's record of a call that waits; it lies within the call and is timed on the host."""
-    syncs, calls, device = seen.run.syncs, seen.run.calls, seen.who.device
+    syncs, calls, device = profiled.run.syncs, profiled.run.calls, profiled.who.device
     call, kind, stream = syncs.call[row], syncs.kind[row], syncs.stream[row]
     margin = min(600, (calls.end[call] - calls.start[call]) // 4)
     lane = stream + STREAM_SYNC_LANE if kind == STREAM_SYNC else stream if kind == STREAM_WAIT else WAIT_LANE
@@ -209,19 +209,19 @@ def _sync_record(seen: _Seen, row: int, link: str, resolved: bool) -> Iterator[s
             f'"wait_on_cuda_event_id": {syncs.event[row]}, '
         )
     args += f'"stream": {stream}, "correlation": {correlation(call)}, "device": {device}, "context": {CONTEXT}'
-    at = place(device, lane)
-    yield seen.rows.complete(
-        "cuda_sync", SYNC_KINDS[kind], at, calls.start[call] + margin, calls.end[call] - margin, args
+    at = track_fields(device, lane)
+    yield profiled.rows.complete(
+        "cuda_sync", SYNC_KINDS[kind], at, calls.start[call] + margin, calls.end[call] - margin, args=args
     )
-    yield seen.rows.flow("ac2g", False, correlation(call), at, calls.start[call] + margin)
+    yield profiled.rows.flow("ac2g", False, correlation(call), at, calls.start[call] + margin)
 
 
 # annotations on streams, names, window
 
 
-def _stream_annotations(seen: _Seen) -> Iterator[str]:
+def _stream_annotations(profiled: _ProfiledRun) -> Iterator[str]:
     """Yields for each annotation that is the innermost one around launches a row on each of their streams."""
-    run = seen.run
+    run = profiled.run
     annotation_of = array("q", bytes(8 * len(run.ops)))
     for row, parent in enumerate(run.ops.parent):
         annotation = run.op_table[run.ops.op[row]].annotation
@@ -230,13 +230,15 @@ def _stream_annotations(seen: _Seen) -> Iterator[str]:
     activities = run.activities
     for row, call in enumerate(activities.call):
         op = run.calls.op[call]
-        if op != NONE and annotation_of[op] != NONE and seen.shown[row]:
-            key, (start, end) = (annotation_of[op], activities.stream[row]), seen.device_span(row)
+        if op != NONE and annotation_of[op] != NONE and profiled.is_recorded[row]:
+            key, (start, end) = (annotation_of[op], activities.stream[row]), profiled.device_span(row)
             first, last = spans.get(key, (start, end))
             spans[key] = min(start, first), max(end, last)
     for (op, stream), (start, end) in spans.items():
-        name, args = run.op_table[run.ops.op[op]].name, f'"External id": {seen.external[op]}'
-        yield seen.rows.complete("gpu_user_annotation", name, place(seen.who.device, stream), start - 1, end, args)
+        name, args = run.op_table[run.ops.op[op]].name, f'"External id": {profiled.external[op]}'
+        yield profiled.rows.complete(
+            "gpu_user_annotation", name, track_fields(profiled.who.device, stream), start - 1, end, args=args
+        )
 
 
 def _names(run: RankRun, who: Identity, rows: Rows) -> Iterator[str]:
@@ -257,9 +259,11 @@ def _names(run: RankRun, who: Identity, rows: Rows) -> Iterator[str]:
 
 def _window(run: RankRun, rows: Rows) -> Iterator[str]:
     end = run.period().end
-    yield rows.complete("Trace", "PyTorch Profiler (0)", place("Spans", "PyTorch Profiler"), 0, end, '"Op count": 0')
+    yield rows.complete(
+        "Trace", "PyTorch Profiler (0)", track_fields("Spans", "PyTorch Profiler"), 0, end, args='"Op count": 0'
+    )
     for name, at, ns in (
-        ("Iteration Start: PyTorch Profiler", place("Traces", "Trace PyTorch Profiler"), 0),
-        ("Record Window End", place("", ""), end),
+        ("Iteration Start: PyTorch Profiler", track_fields("Traces", "Trace PyTorch Profiler"), 0),
+        ("Record Window End", track_fields("", ""), end),
     ):
         yield f'{{"ph": "i", "s": "g", "name": "{name}", {at}, "ts": {rows.at(ns)}}}'

@@ -46,7 +46,12 @@ def write_traces(
         paths = RankFiles(target / f"host_rank{rank.rank}{suffix}", target / f"device_rank{rank.rank}{suffix}")
         write_host_trace(rank, who, str(paths.host))
         write_device_trace(
-            rank, who, run.job.machine, str(paths.device), SyncRecords(sync_records, resolved_events), stacks
+            rank,
+            who,
+            run.job.machine,
+            str(paths.device),
+            sync=SyncRecords(sync_records, resolved_events),
+            stacks=stacks,
         )
         files.append(paths)
     write_truth(run, str(target / "truth.json"), makespans or {})

@@ -4,10 +4,9 @@ import json
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from ..instructions import Collective, Opaque, Tensor, Value
+from ..instructions import ITEM_BYTES, Collective, Opaque, Tensor, Value
 from .kineto_args import stride
 
-ITEM_SIZES = {"float": 4, "long int": 8}
 TensorIds = Callable[[Tensor], tuple[int, int]]
 """The host trace's numbers of a tensor and of its storage."""
 
@@ -24,7 +23,7 @@ class Argument(NamedTuple):
 def argument(value: Value, ids: TensorIds) -> Argument:
     """Returns an argument of an op; tensors have their numbers from `ids`."""
     if isinstance(value, Tensor):
-        where = [*ids(value), value.offset, value.numel, ITEM_SIZES[value.dtype], value.device]
+        where = [*ids(value), value.offset, value.numel, ITEM_BYTES[value.dtype], value.device]
         return Argument(where, value.shape, f"Tensor({value.dtype})", value.strides)
     if isinstance(value, Opaque):
         return Argument(f"<{value.type}>", [], value.type, [])

@@ -63,11 +63,11 @@ class _Nodes:
         """Returns the ids of the ops; each op's new tensors follow it."""
         ids = array("q")
         self._groups_id = self._next_id() if self._who.groups else NONE
-        seen = bytearray(len(self._run.op_table))
+        is_numbered = bytearray(len(self._run.op_table))
         for code in self._run.ops.op:
             ids.append(self._next_id())
-            if not seen[code]:
-                seen[code] = 1
+            if not is_numbered[code]:
+                is_numbered[code] = 1
                 for value in (*self._run.op_table[code].inputs, *self._run.op_table[code].outputs):
                     self._number_tensors(value)
         return ids
@@ -96,7 +96,7 @@ class _Nodes:
         if self._who.groups:
             groups = text(self._arguments((_groups_text(self._who.groups),)))
             attrs = _attrs(rf_id=GROUP_ANNOTATION, scope=USER_SCOPE, tid=1)
-            yield _node(self._groups_id, "## process_group:init ##", self._threads[0], attrs, groups)
+            yield _node(self._groups_id, "## process_group:init ##", self._threads[0], attrs, inputs=groups)
         ends = as_numpy(self._run.ops.end)
         for row in np.lexsort((-np.arange(len(ends)), ends)).tolist():
             yield self._op(row)
@@ -122,10 +122,10 @@ class _Nodes:
             more = collective_arguments(op.collective, ops.comm_sequence[row], self._ids_of_tensor)
             inputs = text([*self._inputs[code], *more])
         above = self._ids[parent] if parent != NONE else self._threads[thread]
-        return _node(self._ids[row], op.name, above, attrs, inputs, outputs)
+        return _node(self._ids[row], op.name, above, attrs, inputs=inputs, outputs=outputs)
 
 
-def _node(number: int, name: str, parent: int, attrs: str, inputs: str = NOTHING, outputs: str = NOTHING) -> str:
+def _node(number: int, name: str, parent: int, attrs: str, *, inputs: str = NOTHING, outputs: str = NOTHING) -> str:
     return (
         f'      {{\n        "id": {number}, "name": {json.dumps(name)}, "ctrl_deps": {parent},\n'
         f'        "inputs": {inputs},\n        "outputs": {outputs},\n        "attrs": [{attrs}]\n      }}'

@@ -88,5 +88,5 @@ def stride(ranks: tuple[int, ...]) -> int:
 
 
 def _shortened(numbers: tuple[int, ...]) -> str:
-    shown = [*map(str, numbers[:LISTED]), *["..."][: len(numbers) > LISTED]]
-    return f"[{', '.join(shown)}]"
+    texts = [*map(str, numbers[:LISTED]), *["..."][: len(numbers) > LISTED]]
+    return f"[{', '.join(texts)}]"

@@ -4,7 +4,7 @@ from array import array
 from collections.abc import Iterator
 
 from ..simulation import RankRun
-from .chrome import Rows, place
+from .chrome import Rows, track_fields
 from .identity import Identity, record_function
 from .kineto_args import collective_args, input_args
 
@@ -29,22 +29,22 @@ def op_rows(run: RankRun, who: Identity, rows: Rows, external: "array[int]") -> 
     inputs = [input_args(op.inputs) for op in run.op_table]
     position = 0
     for thread, tid in enumerate(who.tids):
-        at = place(who.pid, tid)
-        for row, owner in enumerate(run.ops.thread):
-            if owner != thread:
+        at = track_fields(who.pid, tid)
+        for row, op_thread in enumerate(run.ops.thread):
+            if op_thread != thread:
                 continue
             op = run.op_table[run.ops.op[row]]
-            args = f'"External id": {external[row]}, {_own_args(run, row)}{inputs[run.ops.op[row]]}"Ev Idx": {position}'
+            args = f'"External id": {external[row]}, {_op_args(run, row)}{inputs[run.ops.op[row]]}"Ev Idx": {position}'
             category = "user_annotation" if op.annotation else "cpu_op"
             # the end is cut, not the length: an op that ends with the one around it still does
             start, end = rows.cut(run.ops.start[row]), rows.cut(run.ops.end[row])
-            yield rows.complete(category, op.name, at, start, end, args)
+            yield rows.complete(category, op.name, at, start, end, args=args)
             if row in flows:
                 yield rows.flow("fwdbwd", flows[row] > 0, abs(flows[row]), at, start)
             position += 1
 
 
-def _own_args(run: RankRun, row: int) -> str:
+def _op_args(run: RankRun, row: int) -> str:
     ops = run.ops
     args = f'"Record function id": {record_function(row)}, '
     if ops.sequence[row] >= 0:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import cycle, islice
 
 from ..simulation import NONE, RankRun
-from .chrome import Rows, place
+from .chrome import Rows, track_fields
 from .identity import Identity
 
 FRAMES = (
@@ -27,10 +27,12 @@ def python_rows(run: RankRun, who: Identity, rows: Rows, calls: int) -> Iterator
         by_python = not op.annotation and not ops.forward_thread[row]
         if not by_python or (parent != NONE and not run.op_table[ops.op[parent]].annotation):
             continue
-        at, caller = place(who.pid, who.tids[ops.thread[row]]), "null"
+        at, caller = track_fields(who.pid, who.tids[ops.thread[row]]), "null"
         called = f"<built-in method {op.name.rpartition(':')[2]} of type object at 0x7f84d8c4ea40>"
         for name in (*islice(cycle(FRAMES), calls - 1), called):
             number += 1
             args = f'"Python parent id": {caller}, "Python id": {number}, "Ev Idx": {len(ops) + number - 1}'
-            yield rows.complete("python_function", name, at, rows.cut(ops.start[row]), rows.cut(ops.end[row]), args)
+            yield rows.complete(
+                "python_function", name, at, rows.cut(ops.start[row]), rows.cut(ops.end[row]), args=args
+            )
             caller = str(number)

@@ -6,7 +6,7 @@
         "event_waits": [[[correlation, index], [correlation, index]], ...],
         "graph_order": as event_waits,
         "host_waits":  [[correlation of the call, [correlation, index]], ...],
-        "hand_overs":  [[tid, given_ns, tid, taken_ns, waited], ...]}]}
+        "handoffs":  [[tid, given_ns, tid, taken_ns, waited], ...]}]}
 
 An activity is known by the correlation of its launch and its index among that launch's activities by start. `rf_id` is
 the Record function id of the innermost op (annotations included) around the launch, 0 if there is none. `event_waits`
@@ -54,7 +54,7 @@ def _rank(run: Run, rank: RankRun) -> Iterator[str]:
     waits = zip(rank.host_waits.source, rank.host_waits.target, strict=True)
     yield from _list("host_waits", ((correlation(call), keys[row]) for call, row in waits))
     overs = zip(*rank.handoffs.columns(), strict=True)
-    yield from _list("hand_overs", ((tids[a], given, tids[b], taken, bool(w)) for a, given, b, taken, w in overs))
+    yield from _list("handoffs", ((tids[a], given, tids[b], taken, bool(w)) for a, given, b, taken, w in overs))
     yield "}"
 
 

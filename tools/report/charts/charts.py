@@ -21,10 +21,10 @@ from .drawing import (
     hover,
     largest_names,
     per_value,
-    place,
-    ranked,
+    ranked_bars,
     sized,
-    stacked,
+    stacked_bars,
+    track_label,
 )  # fmt: skip
 from .flame_graph import modules
 from .lanes_of_values import Steps, series
@@ -44,23 +44,23 @@ def temporal_breakdown(table: Table) -> list[Chart]:
     """Returns a bar per device: time with computation, with other activities only, and idle."""
     labels = {"compute": "computation", "non_compute": "other activities", "idle": "idle"}
     rows = [
-        {"place": place(row), "part": label, "time": row[name], "share": row[f"{name}_pct"]}
+        {"track": track_label(row), "part": label, "time": row[name], "share": row[f"{name}_pct"]}
         for row in table.rows()
         for name, label in labels.items()
     ]
-    return [stacked(rows, labels.values(), "place", "time", "time [µs]", "time [µs]", "share [%]")]
+    return [stacked_bars(rows, labels.values(), "track", "time", "time [µs]", "time [µs]", "share [%]")]
 
 
 def step_breakdown(table: Table) -> list[Chart]:
     """Returns a bar per step, of what ran in it; many steps stand close together."""
     parts = {"computation": "computation", "exposed_communication": "exposed communication", "rest": "idle and copies"}
     rows = [
-        {**row, "place": place(row), "number": number, "part": label, "part_time": time}
+        {**row, "track": track_label(row), "number": number, "part": label, "part_time": time}
         for number, row in enumerate(table.take(slice(SHOWN_STEPS)).rows())
         for name, label in parts.items()
         if (time := row.get(name, row["time"] - row["computation"] - row["exposed_communication"])) > 0
     ]
-    tooltip = hover("step", "place", "part", "part_time [µs]", "time [µs]", "bound", "outlier")
+    tooltip = hover("step", "track", "part", "part_time [µs]", "time [µs]", "bound", "outlier")
     bars = (
         alt.Chart(data(rows, "number", *fields_of(tooltip)))
         .mark_bar()
@@ -76,23 +76,23 @@ def step_breakdown(table: Table) -> list[Chart]:
 
 def idle_time_breakdown(table: Table) -> list[Chart]:
     """Returns a bar per stream: what it was idle for."""
-    rows = [{**row, "place": place(row), "part": row["category"]} for row in table.rows()]
+    rows = [{**row, "track": track_label(row), "part": row["category"]} for row in table.rows()]
     labels = ("host wait", "kernel wait", "other")
-    return [stacked(rows, labels, "place", "idle", "idle [µs]", "cause", "idle [µs]", "share [%]", "gaps")]
+    return [stacked_bars(rows, labels, "track", "idle", "idle [µs]", "cause", "idle [µs]", "share [%]", "gaps")]
 
 
 def kernel_breakdown(table: Table) -> list[Chart]:
     """Returns a bar per device: how long each class of kernels, or several of them at once, ran."""
-    rows = [{**row, "place": place(row), "part": row["class"]} for row in table.rows()]
+    rows = [{**row, "track": track_label(row), "part": row["class"]} for row in table.rows()]
     labels = sorted({row["part"] for row in rows}, key=lambda label: (label.count("+"), label))
-    return [stacked(rows, labels, "place", "time", "time [µs]", "time [µs]", "pct [%]")]
+    return [stacked_bars(rows, labels, "track", "time", "time [µs]", "time [µs]", "pct [%]")]
 
 
 def kernel_breakdown_kernels(table: Table) -> list[Chart]:
     """Returns the kernels that took longest, by class."""
     rows = largest_names([{**row, "part": row["class"]} for row in table.rows() if row["name"] != "others"], "sum")
     labels = sorted({row["part"] for row in rows})
-    return [ranked(rows, "sum", "total time [µs]", "pct [%]", "count", labels=labels)]
+    return [ranked_bars(rows, "sum", "total time [µs]", "pct [%]", "count", labels=labels)]
 
 
 def kernel_duration_distribution(table: Table) -> list[Chart]:
@@ -114,11 +114,11 @@ def communication_computation_overlap(table: Table) -> list[Chart]:
     """Returns a bar per device: communication beside computation, and alone."""
     parts = {"overlap": "hidden communication", "exposed_communication": "exposed communication"}
     rows = [
-        {"place": place(row), "part": label, "time": row[name], "overlap_pct": row["overlap_pct"]}
+        {"track": track_label(row), "part": label, "time": row[name], "overlap_pct": row["overlap_pct"]}
         for row in table.rows()
         for name, label in parts.items()
     ]
-    return [stacked(rows, parts.values(), "place", "time", "communication [µs]", "time [µs]", "overlap_pct [%]")]
+    return [stacked_bars(rows, parts.values(), "track", "time", "communication [µs]", "time [µs]", "overlap_pct [%]")]
 
 
 def launch_statistics(table: Table) -> list[Chart]:
@@ -144,7 +144,7 @@ def launch_statistics(table: Table) -> list[Chart]:
 def launch_statistics_by_api(table: Table) -> list[Chart]:
     """Returns the calls that took longest on the host."""
     rows = largest_names([{**row, "name": row["api"]} for row in table.rows()], "host")
-    return [ranked(rows, "host", "host time in calls [µs]", "launches", "delay_mean [µs]")]
+    return [ranked_bars(rows, "host", "host time in calls [µs]", "launches", "delay_mean [µs]")]
 
 
 def launch_statistics_short_kernels(table: Table) -> list[Chart]:
@@ -182,12 +182,12 @@ def counters(table: Table) -> list[Chart]:
     copies: dict[str, Steps] = {}
     for begin, end in zip(first, [*first[1:], len(keys)], strict=True):
         rank, device, counter, stream = keys[begin]
-        of_rank = place({"rank": rank, "device": device} | ({"stream": stream} if counter == QUEUE_LENGTH else {}))
+        track = {"rank": rank, "device": device}
         steps = time[begin:end], value[begin:end]
         if counter == QUEUE_LENGTH:
-            queues[of_rank] = steps
+            queues[track_label(track | {"stream": stream})] = steps
         else:
-            copies[f"{of_rank} · {counter}"] = steps
+            copies[f"{track_label(track)} · {counter}"] = steps
     drawn = ((queues, "work in the queue", ""), (copies, "copies", "GB/s"))
     return [series(lanes, title, unit) for lanes, title, unit in drawn if lanes]
 
@@ -196,20 +196,20 @@ def frequent_kernel_patterns(table: Table) -> list[Chart]:
     """Returns the sequences of kernels that took longest on the device."""
     named = [{**row, "name": f"{row['operator']}: {row['pattern']}"} for row in table.rows()]
     rows = largest_names(named, "device_time")
-    return [ranked(rows, "device_time", "time on the device [µs]", "count", "host_time [µs]")]
+    return [ranked_bars(rows, "device_time", "time on the device [µs]", "count", "host_time [µs]")]
 
 
 def cupti_counters(table: Table) -> list[Chart]:
     """Returns the kernels with most floating-point operations; no chart where none were counted."""
     rows = largest_names([{**row, "name": row["kernel"]} for row in table.rows() if row["flops"] is not None], "flops")
-    return [ranked(rows, "flops", "floating-point operations []", "op_stack")] if rows else []
+    return [ranked_bars(rows, "flops", "floating-point operations []", "op_stack")] if rows else []
 
 
 def critical_path(table: Table) -> list[Chart]:
     """Returns a bar per rank: what the critical path consists of."""
-    rows = [{**row, "place": f"rank {row['rank']}", "part": row["kind"]} for row in table.rows()]
+    rows = [{**row, "track": f"rank {row['rank']}", "part": row["kind"]} for row in table.rows()]
     labels = dict.fromkeys(row["part"] for row in sorted(rows, key=lambda row: -row["time"]))
-    return [stacked(rows, labels, "place", "time", "time [µs]", "time [µs]", "pct [%]")]
+    return [stacked_bars(rows, labels, "track", "time", "time [µs]", "time [µs]", "pct [%]")]
 
 
 def collectives_over_ranks(table: Table) -> list[Chart]:
@@ -242,13 +242,13 @@ def collectives_over_ranks(table: Table) -> list[Chart]:
 def per_op_device_time_by_name(table: Table) -> list[Chart]:
     """Returns the ops whose own activities took longest."""
     rows = largest_names(table.rows(), "self")
-    return [ranked(rows, "self", "time of the op's own activities [µs]", "subtree [µs]", "ops", "count")]
+    return [ranked_bars(rows, "self", "time of the op's own activities [µs]", "subtree [µs]", "ops", "count")]
 
 
 def host_time_per_op(table: Table) -> list[Chart]:
     """Returns the ops that by themselves kept the host longest."""
     rows = largest_names(table.rows(), "self")
-    return [ranked(rows, "self", "time of the op itself on the host [µs]", "thread", "total [µs]", "count")]
+    return [ranked_bars(rows, "self", "time of the op itself on the host [µs]", "thread", "total [µs]", "count")]
 
 
 def what_if(table: Table) -> list[Chart]:

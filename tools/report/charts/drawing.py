@@ -87,7 +87,7 @@ def per_value(rows: Sequence[Row], field: str, step: int) -> int:
     return step * len({row[field] for row in rows})
 
 
-def stacked(rows: Sequence[Row], labels: Iterable[str], y: str, x: str, title: str, *more: str) -> Chart:
+def stacked_bars(rows: Sequence[Row], labels: Iterable[str], y: str, x: str, title: str, *more: str) -> Chart:
     """Returns horizontal bars of parts, stacked in the order of `labels`; rows have the fields `y`, `x` and `part`."""
     present = {row["part"] for row in rows}
     order = {label: number for number, label in enumerate(label for label in labels if label in present)}
@@ -107,7 +107,7 @@ def stacked(rows: Sequence[Row], labels: Iterable[str], y: str, x: str, title: s
     return sized(bars, per_value(rows, y, 34))
 
 
-def ranked(rows: Sequence[Row], x: str, title: str, *more: str, labels: Iterable[str] = ()) -> Chart:
+def ranked_bars(rows: Sequence[Row], x: str, title: str, *more: str, labels: Iterable[str] = ()) -> Chart:
     """Returns horizontal bars by name, the longest on top: the mean over ranks, and of several ranks a tick for each."""
     order = alt.EncodingSortField(x, op="max", order="descending")
     tooltips = hover("name", "rank", f"{x} [{title.rpartition('[')[2]}", *more)
@@ -125,7 +125,7 @@ def ranked(rows: Sequence[Row], x: str, title: str, *more: str, labels: Iterable
     return sized(alt.layer(bars, ticks), per_value(rows, "short", 22))
 
 
-def place(row: Row) -> str:
+def track_label(row: Row) -> str:
     """Returns a label of the row's rank, device and stream."""
     stream = f" · stream {row['stream']}" if "stream" in row else ""
     return f"rank {row['rank']} · device {row['device']}{stream}"

@@ -36,14 +36,14 @@ def _of_rank(rows: list[Row], time: str) -> Chart | None:
     """Returns the graph of one rank, None if its modules take no time."""
     bars = list(_bars(rows, f"{time}_subtree"))
     whole = sum(bar["to"] - bar["from"] for bar in bars if bar["depth"] == 0)
-    shown = sorted(bars, key=lambda bar: bar["from"] - bar["to"])[:MOST_MODULES]
-    shown = [bar for bar in shown if bar["to"] - bar["from"] > NARROWEST * whole]
-    if not shown:
+    drawn_bars = sorted(bars, key=lambda bar: bar["from"] - bar["to"])[:MOST_MODULES]
+    drawn_bars = [bar for bar in drawn_bars if bar["to"] - bar["from"] > NARROWEST * whole]
+    if not drawn_bars:
         return None
     tooltip = hover("path", "time [µs]", "of_all [%]", "self [µs]", "critical_pct [%]", "ops []", "activities []")
     base = alt.Chart(
         data(
-            [{**bar, "of_all": 100 * bar["time"] / whole, "self": bar[f"{time}_self"]} for bar in shown],
+            [{**bar, "of_all": 100 * bar["time"] / whole, "self": bar[f"{time}_self"]} for bar in drawn_bars],
             "name",
             "kind",
             "depth",
@@ -73,7 +73,7 @@ def _of_rank(rows: list[Row], time: str) -> Chart | None:
         .mark_text(align="left", dx=4, fontSize=11.5, color="var(--ink)", clip=True)
         .encode(alt.X("from:Q", scale=scale), y, alt.Text("label:N"), tooltip=tooltip)
     )
-    return sized(alt.layer(boxes, names), MODULE * (1 + max(bar["depth"] for bar in shown)))
+    return sized(alt.layer(boxes, names), MODULE * (1 + max(bar["depth"] for bar in drawn_bars)))
 
 
 def _bars(rows: list[Row], column: str) -> Iterator[Row]:

@@ -32,7 +32,7 @@ def series(lanes: dict[str, Steps], title: str, unit: str) -> Chart:
             "top": position - FILLED * height / highest,
         }
         for position, name in enumerate(names, 1)
-        for start, end, height in _shown(*lanes[name], most_steps)
+        for start, end, height in _nonzero_intervals(*lanes[name], most_steps)
     ]
     axis = alt.Axis(
         values=list(range(1, len(names) + 1)), labelExpr=f"{orjson.dumps(names).decode()}[datum.value - 1]", grid=True
@@ -57,12 +57,14 @@ def series(lanes: dict[str, Steps], title: str, unit: str) -> Chart:
     return sized(bars, lane * len(names))
 
 
-def _shown(time: Floats, value: Floats, most_steps: int) -> list[tuple[float, float, float]]:
+def _nonzero_intervals(time: Floats, value: Floats, most_steps: int) -> list[tuple[float, float, float]]:
     """(from, to, value) where the value is not 0; of more than `most_steps` steps the highest in each interval of time."""
     kept = _steps(time, value, most_steps)
     ends = np.append(time[kept][1:], time[-1:])
-    shown = (value[kept] > 0) & (ends > time[kept])
-    return list(zip(time[kept][shown].tolist(), ends[shown].tolist(), value[kept][shown].tolist(), strict=True))
+    is_drawn = (value[kept] > 0) & (ends > time[kept])
+    return list(
+        zip(time[kept][is_drawn].tolist(), ends[is_drawn].tolist(), value[kept][is_drawn].tolist(), strict=True)
+    )
 
 
 def _steps(time: Floats, value: Floats, most_steps: int) -> Int64:

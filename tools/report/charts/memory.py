@@ -38,10 +38,10 @@ def memory_timeline(table: Table) -> list[Chart]:
 def _curve(table: Table, rows: Int64, rank: int, device: int) -> Chart:
     label = f"rank {rank} · {'host' if device == HOST else f'device {device}'}"
     value = np.asarray(table["allocated"])[rows]
-    kept = rows[_kept(value)]
+    kept = rows[_highest_positions(value)]
     points = _points(table, kept)
-    tooltip = hover("place", "ts [µs]", "allocated [MB]", "reserved [MB]", "step")
-    base = alt.Chart(data([{"place": label, **row} for row in points])).encode(
+    tooltip = hover("track", "ts [µs]", "allocated [MB]", "reserved [MB]", "step")
+    base = alt.Chart(data([{"track": label, **row} for row in points])).encode(
         alt.X("ts:Q", title="time [µs]", axis=alt.Axis(tickCount=8, grid=False)), tooltip=tooltip
     )
     axis = alt.Y("allocated:Q", title=f"{label} [MB]", axis=alt.Axis(tickCount=5))
@@ -51,13 +51,13 @@ def _curve(table: Table, rows: Int64, rank: int, device: int) -> Chart:
     layers: list[Any] = [area]
     if any(row["reserved"] is not None for row in points):
         layers.append(base.mark_line(interpolate="step-after", color="var(--muted)").encode(alt.Y("reserved:Q")))
-    marks = [{"ts": row["ts"], "step": row["step"]} for row in _begun(points)]
+    marks = [{"ts": row["ts"], "step": row["step"]} for row in _step_starts(points)]
     if 0 < len(marks) <= SHOWN_STEPS:
         rule = alt.Chart(data(marks, name="steps")).mark_rule(color="var(--muted)", strokeDash=[3, 3])
         layers.append(rule.encode(alt.X("ts:Q"), tooltip=hover("step", "ts [µs]")))
     highest = max(points, key=lambda row: row["allocated"])
     peak = alt.Chart(
-        data([{"place": label, **highest, "label": f"peak {highest['allocated']:,.1f} MB"}], name="peak")
+        data([{"track": label, **highest, "label": f"peak {highest['allocated']:,.1f} MB"}], name="peak")
     ).encode(alt.X("ts:Q"), alt.Y("allocated:Q"), tooltip=tooltip)
     layers += [
         peak.mark_point(color="var(--ink)", filled=True, size=60),
@@ -85,7 +85,7 @@ def _points(table: Table, rows: Int64) -> list[Row]:
     ]
 
 
-def _kept(value: Int64) -> Int64:
+def _highest_positions(value: Int64) -> Int64:
     """Returns the position of the highest value in each of SHOWN_POINTS stretches, and the last position."""
     if len(value) <= SHOWN_POINTS:
         return np.arange(len(value))
@@ -94,7 +94,7 @@ def _kept(value: Int64) -> Int64:
     return np.unique(np.append(order[np.unique(stretch[order], return_index=True)[1]], len(value) - 1))
 
 
-def _begun(points: list[Row]) -> list[Row]:
+def _step_starts(points: list[Row]) -> list[Row]:
     """Returns the first point of each step, if there are several steps."""
     begun = [row for before, row in zip([{"step": ""}, *points], points, strict=False) if row["step"] != before["step"]]
     return begun if len(begun) > 1 else []

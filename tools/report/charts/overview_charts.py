@@ -4,33 +4,33 @@ from ...analyses import Table
 from ..report import Report
 from ..rows import Row
 from .charts import what_if
-from .drawing import Chart, largest_names, place, ranked, stacked
+from .drawing import Chart, largest_names, ranked_bars, stacked_bars, track_label
 
-EXPOSED, HIDDEN, OTHER = "exposed communication", "hidden communication", "memory"
-SPENT = ("computation", HIDDEN, EXPOSED, OTHER, "idle")
+EXPOSED, HIDDEN, MEMORY = "exposed communication", "hidden communication", "memory"
+SPENT = ("computation", HIDDEN, EXPOSED, MEMORY, "idle")
 LANE_KINDS = ("computation", "communication", "memory", "host", "waiting", "idle", "unrecorded")
 
 
 def spent(report: Report) -> list[Chart]:
     """Returns how each device, or without devices each host thread, spent its time."""
-    kernels, devices = report.shown("kernel_breakdown"), report.shown("temporal_breakdown")
+    kernels, devices = report.page_table("kernel_breakdown"), report.page_table("temporal_breakdown")
     if kernels and devices and len(kernels) and len(devices):
         return [_of_devices(kernels, devices)]
     return [_of_lanes(report.timeline.lane_times)] if report.timeline else []
 
 
 def _of_devices(kernels: Table, devices: Table) -> Chart:
-    rows = [{"place": place(row), "part": _part(row["class"]), "time": row["time"]} for row in kernels.rows()]
-    rows += [{"place": place(row), "part": "idle", "time": row["idle"]} for row in devices.rows()]
-    span = {place(row): row["span"] for row in devices.rows()}
+    rows = [{"track": track_label(row), "part": _part(row["class"]), "time": row["time"]} for row in kernels.rows()]
+    rows += [{"track": track_label(row), "part": "idle", "time": row["idle"]} for row in devices.rows()]
+    span = {track_label(row): row["span"] for row in devices.rows()}
     total: dict[tuple[str, str], float] = {}
     for row in rows:
-        total[row["place"], row["part"]] = total.get((row["place"], row["part"]), 0) + row["time"]
+        total[row["track"], row["part"]] = total.get((row["track"], row["part"]), 0) + row["time"]
     summed: list[Row] = [
-        {"place": device, "part": part, "time": time, "share": 100 * time / (span[device] or 1)}
+        {"track": device, "part": part, "time": time, "share": 100 * time / (span[device] or 1)}
         for (device, part), time in total.items()
     ]
-    return stacked(summed, SPENT, "place", "time", "time [µs]", "time [µs]", "share [%]")
+    return stacked_bars(summed, SPENT, "track", "time", "time [µs]", "time [µs]", "share [%]")
 
 
 def _part(classes: str) -> str:
@@ -38,18 +38,18 @@ def _part(classes: str) -> str:
     parts = classes.split(" + ")
     if "communication" in parts:
         return HIDDEN if "computation" in parts else EXPOSED
-    return "computation" if "computation" in parts else OTHER
+    return "computation" if "computation" in parts else MEMORY
 
 
 def _of_lanes(lane_times: list[Row]) -> Chart:
     rows = [{**row, "part": row["kind"]} for row in lane_times if row["kind"] in LANE_KINDS]
     present = [kind for kind in LANE_KINDS if any(row["part"] == kind for row in rows)]
-    return stacked(rows, present, "lane", "time", "time [µs]", "time [µs]")
+    return stacked_bars(rows, present, "lane", "time", "time [µs]", "time [µs]")
 
 
 def limits(report: Report) -> list[Chart]:
     """Returns the names with the most time on the critical path."""
-    nodes = report.shown("critical_path_nodes")
+    nodes = report.page_table("critical_path_nodes")
     return [_on_the_path(nodes)] if nodes and len(nodes) else []
 
 
@@ -68,4 +68,6 @@ def _on_the_path(nodes: Table) -> Chart:
     rows = largest_names(
         [{"rank": rank, "name": name, "part": kind, "time": time} for (rank, name, kind), time in total.items()], "time"
     )
-    return ranked(rows, "time", "time on the critical path [µs]", labels=dict.fromkeys(row["part"] for row in rows))
+    return ranked_bars(
+        rows, "time", "time on the critical path [µs]", labels=dict.fromkeys(row["part"] for row in rows)
+    )

@@ -2,16 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from ....schema.columns import Bool, Categorical, Int64, NodeIds, Ns, Rows, busy_until
+from ....schema.columns import Bool, Categorical, Int64, Intervals, NodeIds, Ns, Rows, busy_until
 from ....schema.graph import DependencyKind
 from ...replay import Replay, Workload, critical_path, replay_ranks
 from ...view import LOOKS, lane_names, looks
-
-Row = dict[str, Any]
+from ..rows import Row
 
 
 class Arrows(NamedTuple):
@@ -50,7 +49,7 @@ class Bars:
         return len(self.lane)
 
 
-def began(replays: Sequence[Replay]) -> Ns:
+def rank_starts(replays: Sequence[Replay]) -> Ns:
     """Returns when each rank's first timed node started (ns), on the clock aligned by shared communication."""
     if len(replays) < 2:
         return np.zeros(len(replays), np.int64)
@@ -84,7 +83,7 @@ def bars_of(rank: int, replay: Replay, begin_ns: int = 0) -> Bars:
         lane,
         start + begin_ns,
         end + begin_ns,
-        np.clip(busy_until(lane, start, end), start, np.maximum(end, start)) + begin_ns,
+        np.clip(busy_until(lane, Intervals(start, end)), start, np.maximum(end, start)) + begin_ns,
         graph.name.take(order),
         looks(graph, work.node_class)[order],
         critical[order],
@@ -118,6 +117,6 @@ def lane_times(bars: Bars) -> list[Row]:
     ]
 
 
-def timed(replays: Mapping[int, Replay]) -> dict[int, Replay]:
+def with_recorded_times(replays: Mapping[int, Replay]) -> dict[int, Replay]:
     """Returns the ranks with any recorded time."""
     return {rank: replay for rank, replay in replays.items() if replay.work.is_timed.any()}

@@ -17,8 +17,8 @@ def window_around_path(bars: Bars, bar_count: int) -> tuple[int, int]:
     longest = path[np.argmax((bars.end_ns - bars.start_ns)[path])]
     start, end = int(bars.start_ns[longest]), int(bars.end_ns[longest])
     distance = np.maximum(np.maximum(start - bars.end_ns, bars.start_ns - end), 0)
-    reach = int(np.partition(distance, bar_count)[bar_count])
-    return max(start - reach, whole[0]), min(end + reach, whole[1])
+    margin = int(np.partition(distance, bar_count)[bar_count])
+    return max(start - margin, whole[0]), min(end + margin, whole[1])
 
 
 class Order(NamedTuple):
@@ -51,20 +51,20 @@ def order_of_detail(bars: Bars, window_ns: tuple[int, int], bar_count: int) -> O
     return Order(always, position, others)
 
 
-def detailed(bars: Bars, order: Order, bar_count: int) -> Bool:
+def select_detail(bars: Bars, order: Order, bar_count: int) -> Bool:
     """Selects about `bar_count` bars: all of lanes with few bars; the other lanes share the rest equally."""
     share = _shares(order.others, bar_count - int(order.always.sum()))
     return np.asarray(order.position < share[bars.lane])
 
 
-def _shares(demands: Int64, room: int) -> Int64:
-    """Returns how many each gets if `room` is shared equally, as far as it is needed.
+def _shares(demands: Int64, capacity: int) -> Int64:
+    """Returns how many each gets if `capacity` is shared equally, as far as it is needed.
 
     >>> _shares(np.array([10, 2, 30]), 20).tolist()
     [9, 2, 9]
     """
     share, remaining = np.zeros(len(demands), np.int64), len(demands)
     for row in np.argsort(demands, kind="stable").tolist():
-        share[row] = max(min(int(demands[row]), room // remaining), 0)
-        room, remaining = room - int(share[row]), remaining - 1
+        share[row] = max(min(int(demands[row]), capacity // remaining), 0)
+        capacity, remaining = capacity - int(share[row]), remaining - 1
     return share

@@ -27,7 +27,7 @@ class Packed(NamedTuple):
     text: str
 
 
-def packed(columns: Mapping[str, Int64], suffix: bytes = b"") -> Packed:
+def pack_columns(columns: Mapping[str, Int64], suffix: bytes = b"") -> Packed:
     """Packs the columns, and bytes that follow them."""
     shapes, parts = dict[str, tuple[int, int]](), list[bytes]()
     for name, values in columns.items():

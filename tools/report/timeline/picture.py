@@ -11,13 +11,23 @@ from ....schema.columns import Bool, Int64
 from ...terminal import plain
 from ...view import LOOKS
 from .bars import Bars
-from .summary import summarised
+from .summary import sum_bars
 
 STRETCHES, LANES = 128, 40
 """The stretches of time of each lane, and the most lanes; further lanes are only counted."""
 STEP, LANE, AREA, FOOT = 8, 32, 16, 20
 """Sizes in px: the width of a stretch, the heights of a lane, of the area below its name, and of the axis."""
-STACKED = ("computation", "communication", "memory", "host", "unrecorded", "metadata", "delay", "waiting", "idle")
+STACKING_ORDER = (
+    "computation",
+    "communication",
+    "memory",
+    "host",
+    "unrecorded",
+    "metadata",
+    "delay",
+    "waiting",
+    "idle",
+)
 """The kinds of time from the bottom up."""
 
 
@@ -32,32 +42,34 @@ class Strip(NamedTuple):
 def strips(bars: Bars, length_ns: int) -> list[Strip]:
     """Returns the lanes of a rank over a run of `length_ns`."""
     everything: Bool = np.ones(len(bars), bool)
-    sums = summarised(bars, everything, length_ns, STRETCHES)
-    share = np.zeros((len(bars.lanes), len(STACKED), STRETCHES))
-    layer: Int64 = np.array([STACKED.index(look) for look in LOOKS])[sums.kind // 2]
+    sums = sum_bars(bars, everything, length_ns, STRETCHES)
+    share = np.zeros((len(bars.lanes), len(STACKING_ORDER), STRETCHES))
+    layer: Int64 = np.array([STACKING_ORDER.index(look) for look in LOOKS])[sums.kind // 2]
     np.add.at(share, (sums.lane, layer), sums.time_ns / sums.width_ns)
     return [Strip(bars.rank, lane, share[number]) for number, lane in enumerate(bars.lanes)]
 
 
-def picture(drawn: Sequence[Strip], length_ns: int) -> str:
+def picture(lane_strips: Sequence[Strip], length_ns: int) -> str:
     """Returns the lanes as SVG in the colours of the page."""
-    shown, width = drawn[:LANES], STRETCHES * STEP
-    height = LANE * len(shown) + FOOT
+    drawn_strips, width = lane_strips[:LANES], STRETCHES * STEP
+    height = LANE * len(drawn_strips) + FOOT
     parts = [
         f'<svg class="whole-run" viewBox="0 0 {width} {height}" role="img" aria-label="How each lane spent the whole run">'
     ]
-    for row, strip in enumerate(shown):
+    for row, strip in enumerate(drawn_strips):
         bottom = LANE * (row + 1) - 2
         parts.append(f'<text x="0" y="{bottom - AREA - 3}">{escape(plain(strip.lane))}</text>')
         parts.append(f'<path class="ground" d="M0 {bottom}h{width}"/>')
         tops = np.round(AREA * np.minimum(np.cumsum(strip.share, axis=0), 1), 1)
         below = np.vstack([np.zeros(STRETCHES), tops[:-1]])
-        for look, low, high in zip(STACKED, below, tops, strict=True):
+        for look, low, high in zip(STACKING_ORDER, below, tops, strict=True):
             if (high > low).any():
                 parts.append(f'<path style="fill:var(--{look})" d="{_area(bottom, low.tolist(), high.tolist())}"/>')
-    spent = [look for layer, look in enumerate(STACKED) if any(strip.share[layer].any() for strip in shown)]
+    spent = [
+        look for layer, look in enumerate(STACKING_ORDER) if any(strip.share[layer].any() for strip in drawn_strips)
+    ]
     legend = " ".join(f'<tspan style="fill:var(--{look})">■</tspan> {look}' for look in spent)
-    more = f", {len(drawn) - LANES} more lanes are not drawn" if len(drawn) > LANES else ""
+    more = f", {len(lane_strips) - LANES} more lanes are not drawn" if len(lane_strips) > LANES else ""
     parts.append(f'<text x="0" y="{height - 5}">0 to {length_ns / 1000:,.0f} µs{more}: {legend}</text></svg>')
     return "".join(parts)
 

@@ -15,7 +15,7 @@ CELLS, FEWEST = 1 << 22, 128
 
 
 @dataclass(slots=True)
-class Summary:
+class BarSums:
     """Of k lanes and kinds (`lane`, `kind`) in b stretches of `width_ns` from the run's start on, k × b: their time, a
     lane never busy twice, and how many bars began.
     """
@@ -26,10 +26,10 @@ class Summary:
     time_ns: Ns
     begun: Int64
 
-    def coarser(self) -> "Summary":
+    def coarser(self) -> "BarSums":
         """Returns the summary with half as many stretches, which must be an even number."""
         time, begun = (column.reshape(len(self.lane), -1, 2).sum(axis=2) for column in (self.time_ns, self.begun))
-        return Summary(2 * self.width_ns, self.lane, self.kind, time, begun)
+        return BarSums(2 * self.width_ns, self.lane, self.kind, time, begun)
 
     @property
     def filled(self) -> Bool:
@@ -42,7 +42,7 @@ def kinds(bars: Bars) -> Int64:
     return np.asarray(2 * bars.look + bars.critical)
 
 
-def summarised(bars: Bars, chosen: Bool, length_ns: int, finest: int) -> Summary:
+def sum_bars(bars: Bars, chosen: Bool, length_ns: int, finest: int) -> BarSums:
     """Sums the chosen bars over stretches of the run's `length_ns`: as many as memory allows, at most `finest`.
 
     Both numbers are powers of 2. O(n + k · b): stretches that lie within a bar are counted by a running sum.
@@ -62,7 +62,7 @@ def summarised(bars: Bars, chosen: Bool, length_ns: int, finest: int) -> Summary
     time = np.bincount(first, head, size) + np.bincount(last, tail, size) + covered * width
     began = key * count + np.minimum(bars.start_ns[chosen] // width, count - 1)
     shape = len(keys), count
-    return Summary(
+    return BarSums(
         width,
         keys // KINDS,
         keys % KINDS,

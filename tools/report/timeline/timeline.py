@@ -10,13 +10,14 @@ from ....schema.columns import Bool, Int64
 from ...replay import Replay
 from ...view import LOOKS
 from ..cells import short_and_full
-from .bars import Bars, Row, bars_of, began, lane_times, timed
-from .detail import detailed, order_of_detail, window_around_path
-from .packed import Packed, packed
+from ..rows import Row
+from .bars import Bars, bars_of, lane_times, rank_starts, with_recorded_times
+from .detail import order_of_detail, select_detail, window_around_path
+from .packed import Packed, pack_columns
 from .picture import Strip, picture, strips
-from .summary import Summary, kinds, summarised
+from .summary import BarSums, kinds, sum_bars
 
-ROOM, SUMS = 1_900_000, 2
+MAX_BYTES, SUMS = 1_900_000, 2
 """The most bytes of all ranks; sums take at most 1/SUMS of a rank's bytes."""
 LEAST, OF_CELL, FEWEST = 3, 7, 1000
 """The least bytes of a bar, the usual bytes of a sum, and the least number of single bars of a rank."""
@@ -25,19 +26,16 @@ FINEST = 1 << 16
 
 
 class Timeline(NamedTuple):
-    """The timeline of the drawn `ranks`, with `shown` of their `bars` bars one by one. Times are µs from the first
+    """The timeline of the drawn `ranks`, with `single_bars` of their `bars` bars one by one. Times are µs from the first
     start.
 
-    `window` is around the longest piece of the critical path; `coarsest` is the longest stretch over which bars are
-    summed, 0 if all are shown. `json` is what the page unpacks, `picture` an SVG of the whole run, and `lane_times` how
-    each lane's time was spent.
+    `coarsest` is the longest stretch over which bars are summed, 0 if all are shown. `json` is what the page unpacks,
+    `picture` an SVG of the whole run, and `lane_times` how each lane's time was spent.
     """
 
     ranks: list[int]
-    window: tuple[float, float]
-    whole: tuple[float, float]
     bars: int
-    shown: int
+    single_bars: int
     coarsest: float
     json: bytes
     picture: str
@@ -54,25 +52,25 @@ class PackedRank(NamedTuple):
     width_ns: int
 
 
-def timeline(replays: Mapping[int, Replay], around: int, room: int = ROOM) -> Timeline | None:
+def timeline(replays: Mapping[int, Replay], bar_count: int, max_bytes: int = MAX_BYTES) -> Timeline | None:
     """Returns the timeline of the replayed ranks on one clock; None if no time was recorded.
 
-    The page first shows about `around` bars of the largest rank. Small ranks are complete; large ones share the
+    The page first shows about `bar_count` bars of the largest rank. Small ranks are complete; large ones share the
     remaining bytes equally. Ranks are packed one at a time; besides sorting, this is linear in bars.
     """
-    timed_replays = timed(replays)
+    timed_replays = with_recorded_times(replays)
     if not timed_replays:
         return None
-    begin = dict(zip(timed_replays, began([*timed_replays.values()]).tolist(), strict=True))
+    begin = dict(zip(timed_replays, rank_starts([*timed_replays.values()]).tolist(), strict=True))
     length = max(int(item.work.measured_end_ns.max()) + begin[rank] for rank, item in timed_replays.items())
     packed_ranks, drawn, times, count = dict[int, PackedRank](), list[Strip](), dict[int, list[Row]](), 0
     *smaller, last = sorted(timed_replays, key=lambda rank: (len(timed_replays[rank].work), -rank))
     largest = bars_of(last, timed_replays[last], begin[last])
-    window = window_around_path(largest, around // len(timed_replays))
+    window = window_around_path(largest, bar_count // len(timed_replays))
     for rank in (*smaller, last):
         bars = largest if rank == last else bars_of(rank, timed_replays[rank], begin[rank])
-        packed_ranks[rank] = packed_within(bars, length, window, room // (len(timed_replays) - len(packed_ranks)))
-        room, count = room - len(packed_ranks[rank].json), count + len(bars)
+        packed_ranks[rank] = pack_rank(bars, length, window, max_bytes // (len(timed_replays) - len(packed_ranks)))
+        max_bytes, count = max_bytes - len(packed_ranks[rank].json), count + len(bars)
         drawn += strips(bars, length)
         times[rank] = lane_times(bars)
     ranks = sorted(packed_ranks)
@@ -82,8 +80,6 @@ def timeline(replays: Mapping[int, Replay], around: int, room: int = ROOM) -> Ti
     )
     return Timeline(
         ranks,
-        (window[0] / 1000, window[1] / 1000),
-        (min(begin.values()) / 1000, length / 1000),
         count,
         sum(item.bars for item in packed_ranks.values()),
         max(item.width_ns for item in packed_ranks.values()) / 1000,
@@ -93,50 +89,51 @@ def timeline(replays: Mapping[int, Replay], around: int, room: int = ROOM) -> Ti
     )
 
 
-def packed_within(bars: Bars, length_ns: int, window_ns: tuple[int, int], room: int) -> PackedRank:
-    """Returns as many bars as about `room` bytes hold, of a run of `length_ns`, all in the window among them if that
+def pack_rank(bars: Bars, length_ns: int, window_ns: tuple[int, int], max_bytes: int) -> PackedRank:
+    """Returns as many bars as about `max_bytes` bytes hold, of a run of `length_ns`, all in the window among them if that
     leaves half of the room.
     """
-    bar_count, order = room // LEAST, None
+    bar_count, order = max_bytes // LEAST, None
     while True:
         if len(bars) <= bar_count:
             chosen = np.ones(len(bars), bool)
         else:
             order = order or order_of_detail(bars, window_ns, bar_count)
-            chosen = detailed(bars, order, bar_count)
-        sums = None if chosen.all() else _sums(bars, ~chosen, length_ns, room // SUMS)
+            chosen = select_detail(bars, order, bar_count)
+        sums = None if chosen.all() else _sums(bars, ~chosen, length_ns, max_bytes // SUMS)
         json = _json(bars, chosen, sums)
-        if len(json) <= room or bar_count <= FEWEST:
+        if len(json) <= max_bytes or bar_count <= FEWEST:
             return PackedRank(json, int(chosen.sum()), sums.width_ns if sums else 0)
         # the sums keep their size, and fewer bars compress less well
-        share = (room - room // SUMS) / (len(json) - (room // SUMS if sums else 0))
+        share = (max_bytes - max_bytes // SUMS) / (len(json) - (max_bytes // SUMS if sums else 0))
         bar_count = max(min(int(0.97 * bar_count * share), int(chosen.sum()) - 1), FEWEST)
 
 
-def _sums(bars: Bars, chosen: Bool, length_ns: int, room: int) -> Summary:
+def _sums(bars: Bars, chosen: Bool, length_ns: int, max_bytes: int) -> BarSums:
     """Returns the sums over the shortest stretches that fit."""
-    sums = summarised(bars, chosen, length_ns, FINEST)
-    while sums.filled.sum() * OF_CELL > room and sums.time_ns.shape[1] > 1:
+    sums = sum_bars(bars, chosen, length_ns, FINEST)
+    while sums.filled.sum() * OF_CELL > max_bytes and sums.time_ns.shape[1] > 1:
         sums = sums.coarser()
     return sums
 
 
-def _json(bars: Bars, chosen: Bool, sums: Summary | None) -> bytes:
+def _json(bars: Bars, chosen: Bool, sums: BarSums | None) -> bytes:
     codes, name = np.unique(bars.name.codes[chosen], return_inverse=True)
-    texts = [bars.name.table[code] if code >= 0 else "" for code in codes.tolist()]
+    names = [bars.name.table[code] if code >= 0 else "" for code in codes.tolist()]
     columns = _bar_columns(bars, chosen) | {"name": name.reshape(-1).astype(np.int64)}
     columns |= _arrow_columns(bars, chosen)
     if sums:
         columns |= _sum_columns(sums)
-    packed_columns = packed(columns, orjson.dumps([short_and_full(text) for text in texts]))
-    shown = np.bincount(bars.lane[chosen], minlength=len(bars.lanes)).tolist()
-    summed = np.bincount(bars.lane[~chosen], minlength=len(bars.lanes)).tolist()
+    packed_columns = pack_columns(columns, orjson.dumps([short_and_full(text) for text in names]))
+    single_counts = np.bincount(bars.lane[chosen], minlength=len(bars.lanes)).tolist()
+    summed_counts = np.bincount(bars.lane[~chosen], minlength=len(bars.lanes)).tolist()
     return orjson.dumps(
-        {"rank": bars.rank, "lanes": [*zip(bars.lanes, shown, summed, strict=True)]} | _described(packed_columns, sums)
+        {"rank": bars.rank, "lanes": [*zip(bars.lanes, single_counts, summed_counts, strict=True)]}
+        | _described(packed_columns, sums)
     )
 
 
-def _described(packed_columns: Packed, sums: Summary | None) -> dict[str, Any]:
+def _described(packed_columns: Packed, sums: BarSums | None) -> dict[str, Any]:
     rows = sums.filled.sum(axis=1).tolist() if sums else []
     keys = [*zip(sums.lane.tolist(), sums.kind.tolist(), rows, strict=True)] if sums else []
     width, count = (sums.width_ns, sums.time_ns.shape[1]) if sums else (0, 0)
@@ -180,7 +177,7 @@ def _arrow_columns(bars: Bars, chosen: Bool) -> dict[str, Int64]:
     }
 
 
-def _sum_columns(sums: Summary) -> dict[str, Int64]:
+def _sum_columns(sums: BarSums) -> dict[str, Int64]:
     """Returns the non-empty stretches of each lane and kind, each as the difference to the one before."""
     stretch = np.nonzero(sums.filled)[1]
     return {

@@ -59,21 +59,21 @@ def captures(t: TraceBuilder, folder: Path) -> list[Capture]:
 
 def tables(rank: RankTrace, given: Sequence[Capture] = ()) -> tuple[Any, Any, Any]:
     found = analyse([rank], ["graph_replays"], Options(captures=given))
-    return found["graph_replays"], found["graph_replays_by_place"], found["graph_replays_by_op"]
+    return found["graph_replays"], found["graph_replays_by_position"], found["graph_replays_by_op"]
 
 
 def test_without_a_capture_nothing_is_known_of_ops() -> None:
-    graphs, places, ops = tables(replays())
+    graphs, positions, ops = tables(replays())
     assert [row["ops_known"] for row in graphs.rows()] == [""]
-    assert {row["op"] for row in places.rows()} == {""}
+    assert {row["op"] for row in positions.rows()} == {""}
     assert (len(ops), ops.note) == (0, "no trace of the captures was given (--capture-trace)")
 
 
 def test_what_ran_op_by_op_before_tells_the_ops_by_the_names_of_kernels(tmp_path: Path) -> None:
     given = captures(eager(["gemm", "relu", "gemm", "gemm", "relu", "gemm", "relu"]), tmp_path)
-    graphs, places, ops = tables(replays(), given)
+    graphs, positions, ops = tables(replays(), given)
     assert [row["ops_known"] for row in graphs.rows()] == [BY_NAME]
-    assert [row["op"] for row in places.rows()] == OPS
+    assert [row["op"] for row in positions.rows()] == OPS
     assert [(row["op"], row["kernels"], row["count"], row["time"]) for row in ops.rows()] == [
         ("aten::linear > aten::addmm", 2, 4, 44),
         ("aten::relu", 1, 2, 4),
@@ -84,9 +84,9 @@ def test_what_ran_op_by_op_before_tells_the_ops_by_the_names_of_kernels(tmp_path
 
 def test_a_capture_without_names_tells_them_by_the_order_of_launches(tmp_path: Path) -> None:
     given = captures(captured(TraceBuilder()), tmp_path)
-    graphs, places, ops = tables(replays(), given)
+    graphs, positions, ops = tables(replays(), given)
     assert [row["ops_known"] for row in graphs.rows()] == [BY_ORDER]
-    assert [row["op"] for row in places.rows()] == OPS
+    assert [row["op"] for row in positions.rows()] == OPS
     assert ops.note == "graph 0: by the order of launches alone, as the capture has no names of kernels"
 
 
@@ -94,8 +94,8 @@ def test_a_capture_in_the_same_trace_is_found() -> None:
     t = captured(TraceBuilder())
     with t.op("aten::replay"):
         t.graph_launch(GRAPH)
-    _, places, _ = tables(RankTrace(0, link_run(t)))
-    assert [row["op"] for row in places.rows()] == OPS
+    _, positions, _ = tables(RankTrace(0, link_run(t)))
+    assert [row["op"] for row in positions.rows()] == OPS
 
 
 def test_the_whole_capture_must_agree_or_is_said_how_much_does(tmp_path: Path) -> None:
@@ -131,8 +131,8 @@ def test_a_copy_is_no_kernel(tmp_path: Path) -> None:
     t.call("cudaStreamEndCapture")
     given = captures(t, tmp_path)
     assert [launch.kind for launch in given[0].launches] == ["kernel", "copy", "set"]
-    _, places, _ = tables(replays(GRAPH), given)
-    assert {row["op"] for row in places.rows()} == {""}
+    _, positions, _ = tables(replays(GRAPH), given)
+    assert {row["op"] for row in positions.rows()} == {""}
 
 
 def test_a_drivers_call_within_a_runtime_call_is_the_same_launch(tmp_path: Path) -> None:
@@ -151,9 +151,9 @@ def test_a_drivers_call_within_a_runtime_call_is_the_same_launch(tmp_path: Path)
 
 def test_streams_that_run_beside_each_other_are_put_in_order_of_start(tmp_path: Path) -> None:
     given = captures(eager(["x", "y", "z"]), tmp_path)
-    _, places, _ = tables(replays([("x", 7, 5), ("y", 9, 3), ("z", 7, 5)]), given)
-    assert [(row["name"], row["stream"]) for row in places.rows()] == [("x", 7), ("z", 7), ("y", 9)]
-    assert {row["op"] for row in places.rows()} == {"aten::relu"}
+    _, positions, _ = tables(replays([("x", 7, 5), ("y", 9, 3), ("z", 7, 5)]), given)
+    assert [(row["name"], row["stream"]) for row in positions.rows()] == [("x", 7), ("z", 7), ("y", 9)]
+    assert {row["op"] for row in positions.rows()} == {"aten::relu"}
 
 
 def launches(names: str, ops: str = "", first: int = -1) -> list[Launched]:
@@ -165,8 +165,8 @@ def test_nodes_tell_more_than_the_order_does() -> None:
     """A node's number holds that of its graph in its upper half, which differs once the graph is made ready."""
     capture = Capture(launches("abcd", first=(5 << 32) + 1)[::-1], True)
     found = attribution(launches("bcd", "...", first=(9 << 32) + 2), [capture])
-    assert (found.ops, found.found) == (["B", "C", "D"], BY_NODE)
-    assert attribution(launches("bxd", "...", first=(9 << 32) + 2), [capture]).found == ""
+    assert (found.ops, found.known_by) == (["B", "C", "D"], BY_NODE)
+    assert attribution(launches("bxd", "...", first=(9 << 32) + 2), [capture]).known_by == ""
 
 
 def test_captures_that_fit_as_well_are_counted() -> None:

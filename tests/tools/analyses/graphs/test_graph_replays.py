@@ -9,7 +9,7 @@ from support.runs import link_run
 
 def tables(t: TraceBuilder) -> tuple[list[dict[str, Any]], list[dict[str, Any]], str]:
     found = analyse([RankTrace(0, link_run(t))], ["graph_replays"])
-    return found["graph_replays"].rows(), found["graph_replays_by_place"].rows(), found["graph_replays"].note
+    return found["graph_replays"].rows(), found["graph_replays_by_position"].rows(), found["graph_replays"].note
 
 
 def launch(t: TraceBuilder, *kernels: tuple[str, float]) -> None:
@@ -22,7 +22,7 @@ def test_launches_of_the_same_kernels_are_of_one_graph() -> None:
     launch(t, ("a", 10), ("b", 20))
     launch(t, ("a", 30), ("b", 40))
     launch(t, ("a", 5), ("c", 6), ("a", 7))
-    graphs, places, note = tables(t)
+    graphs, positions, note = tables(t)
     assert [(row["graph"], row["launches"], row["activities"], row["time"]) for row in graphs] == [
         (0, 2, 2, 100),
         (1, 1, 3, 18),
@@ -30,7 +30,8 @@ def test_launches_of_the_same_kernels_are_of_one_graph() -> None:
     assert graphs[0]["span"] >= 100
     assert graphs[0]["span_mean"] == graphs[0]["span"] / 2
     assert [
-        (row["graph"], row["place"], row["name"], row["count"], row["time"], row["min"], row["max"]) for row in places
+        (row["graph"], row["position"], row["name"], row["count"], row["time"], row["min"], row["max"])
+        for row in positions
     ] == [
         (0, 0, "a", 2, 40, 10, 30),
         (0, 1, "b", 2, 60, 20, 40),
@@ -38,7 +39,7 @@ def test_launches_of_the_same_kernels_are_of_one_graph() -> None:
         (1, 1, "c", 1, 6, 6, 6),
         (1, 2, "a", 1, 7, 7, 7),
     ]
-    assert [row["pct"] for row in places[:2]] == [40, 60]
+    assert [row["pct"] for row in positions[:2]] == [40, 60]
     assert note == ""
 
 
@@ -46,6 +47,6 @@ def test_single_launches_are_no_graphs() -> None:
     t = TraceBuilder()
     with t.op("aten::mm"):
         t.launch("gemm")
-    graphs, places, note = tables(t)
-    assert (graphs, places) == ([], [])
+    graphs, positions, note = tables(t)
+    assert (graphs, positions) == ([], [])
     assert note == "no call launched several activities"

@@ -11,7 +11,7 @@ from execgraph.linker.windows import Window
 from execgraph.tools.analyses import RankTrace, analyse, read_rank
 from execgraph.tools.analyses.rank import Allocations
 from execgraph.tools.analyses.rank.recorded import Recorded
-from execgraph.tools.report import Wanted
+from execgraph.tools.report import ReportRequest
 from hypothesis import given, strategies as st
 from support.builder import TraceBuilder
 from support.references import linked_of
@@ -76,7 +76,7 @@ def test_at_the_peak_lives_what_was_got_and_not_yet_given_back(tmp_path: Path) -
     assert [(row["device"], row["step"], row["ts"], row["peak"], row["before"]) for row in found[PEAK].rows()] == [
         (0, "ProfilerStep#1", 4, 160, 100)
     ]
-    assert [(row["op"], row["got_by"], row["blocks"], row["size"], row["pct"]) for row in found[LIVE].rows()] == [
+    assert [(row["op"], row["allocated_by"], row["blocks"], row["size"], row["pct"]) for row in found[LIVE].rows()] == [
         ("before the recording", "", 0, 100, 62.5),
         ("aten::linear", "aten::empty", 1, 40, 25),
         ("aten::relu", "aten::relu", 1, 20, 12.5),
@@ -119,7 +119,7 @@ def test_without_such_rows_the_lives_of_tensors_tell(tmp_path: Path) -> None:
         (0, 320, 256, "tensors"),
     ]
     assert ("aten::linear", "aten::empty", 64) in {
-        (row["op"], row["got_by"], row["size"]) for row in found[LIVE].rows()
+        (row["op"], row["allocated_by"], row["size"]) for row in found[LIVE].rows()
     }
     assert "profile_memory" in found[CURVE].note
 
@@ -138,7 +138,7 @@ def test_what_is_not_asked_for_is_not_read(tmp_path: Path) -> None:
     assert (
         read_device_trace(device).ignored == read_device_trace(device, keep_categories=("cpu_instant_event",)).ignored
     )
-    assert Wanted(only=["temporal_breakdown"]).memory is False
+    assert ReportRequest(only=["temporal_breakdown"]).memory is False
 
 
 @pytest.mark.parametrize("args", ["null", "[]", '{"Bytes": "many"}', '{"Bytes": null, "Addr": 3}', '{"Bytes": 0}'])

@@ -130,7 +130,7 @@ def test_without_calls_of_python_annotations_stand_in_and_the_note_says_so() -> 
     with t.annotation("ProfilerStep#1"), t.annotation("train"), t.annotation("forward"):
         product(t, "first", 20)
     table = table_of(rank(link_run(t)))
-    assert "annotations of the user stand in for modules" in table.note
+    assert "annotations of the user replace modules" in table.note
     rows = by_path(table)
     assert {path: row["device_subtree"] for path, row in rows.items()} == {"train": 20, "train/forward": 20}
 

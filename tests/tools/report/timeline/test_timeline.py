@@ -16,11 +16,11 @@ from execgraph.tools.replay import replay
 from execgraph.tools.report import find_sources, read_ranks
 from execgraph.tools.report.timeline import timeline
 from execgraph.tools.report.timeline.bars import Arrows, Bars, bars_of
-from execgraph.tools.report.timeline.detail import detailed, order_of_detail, window_around_path
-from execgraph.tools.report.timeline.packed import packed
-from execgraph.tools.report.timeline.picture import LANES, STACKED, STRETCHES, picture, strips
-from execgraph.tools.report.timeline.summary import KINDS, Summary, kinds, summarised
-from execgraph.tools.report.timeline.timeline import packed_within
+from execgraph.tools.report.timeline.detail import order_of_detail, select_detail, window_around_path
+from execgraph.tools.report.timeline.packed import pack_columns
+from execgraph.tools.report.timeline.picture import LANES, STACKING_ORDER, STRETCHES, picture, strips
+from execgraph.tools.report.timeline.summary import KINDS, BarSums, kinds, sum_bars
+from execgraph.tools.report.timeline.timeline import pack_rank
 from execgraph.tools.view import LOOKS
 from hypothesis import given, strategies as st
 from support.graphs import LAUNCH, GraphBuilder, rank_with_collective, training_step
@@ -45,7 +45,7 @@ def many_bars(count: int, seed: int = 0, names: int = 20) -> Bars:
 
 
 def numbers(text: str, shapes: dict[str, list[int]]) -> tuple[dict[str, list[int]], bytes]:
-    """What `packed` packed, read number by number."""
+    """What `pack_columns` packed, read number by number."""
     found, data, at = dict[str, list[int]](), zlib.decompress(base64.b64decode(text)), 0
     for name, (count, planes) in shapes.items():
         folded = [sum(data[at + plane * count + row] << 8 * plane for plane in range(planes)) for row in range(count)]
@@ -173,7 +173,7 @@ def test_without_times_there_is_no_timeline() -> None:
 # Sums over stretches of time
 
 
-def busy(sums: Summary) -> dict[str, list[int]]:
+def busy(sums: BarSums) -> dict[str, list[int]]:
     """Of lane 0 by kind; what is on the critical path is starred."""
     rows = zip(sums.lane.tolist(), sums.kind.tolist(), sums.time_ns.tolist(), strict=True)
     return {LOOKS[kind // 2] + "*" * (kind % 2): times for lane, kind, times in rows if lane == 0}
@@ -186,7 +186,7 @@ def test_sums_split_bars_where_stretches_meet() -> None:
     g.activity("Memcpy", 25, 55, cat="gpu_memcpy")
     found = bars(g.build())
     found.critical[:] = False
-    sums = summarised(found, np.ones(3, bool), 80, 8)
+    sums = sum_bars(found, np.ones(3, bool), 80, 8)
     assert sums.width_ns == 10
     assert busy(sums) == {"computation": [10, 7, 0, 0, 0, 0, 0, 0], "memory": [0, 0, 5, 10, 10, 10, 10, 10]}
     assert sums.begun.tolist() == [[1, 1, 0, 0, 0, 0, 0, 0], [0, 0, 1, 0, 0, 0, 0, 0]]
@@ -201,7 +201,7 @@ def test_many_lanes_are_summed_up_in_longer_stretches_and_drawn_as_far_as_there_
     found = Bars(
         0, [f"stream {row}" for row in rows], rows, rows, rows + 10, rows, name, same, same > 0, rows, Arrows(none, none, none > 0)
     )  # fmt: skip
-    sums = summarised(found, same == 0, count + 10, 1 << 16)
+    sums = sum_bars(found, same == 0, count + 10, 1 << 16)
     assert sums.time_ns.shape[1] == STRETCHES and sums.time_ns.sum() == 10 * count
     assert f"{count - LANES} more lanes" in picture(strips(found, count + 10), count + 10)
 
@@ -227,7 +227,7 @@ def test_sums_are_those_of_a_slow_reference_at_each_level(rows: list[tuple[int, 
         g.activity("work", start, length, stream=stream, cat="gpu_memcpy" if copies else "kernel")
     found = bars(g.build())
     length = int(found.end_ns.max())
-    sums = summarised(found, np.ones(len(found), bool), length, 16)
+    sums = sum_bars(found, np.ones(len(found), bool), length, 16)
     whole = int((found.end_ns - found.alone_ns).sum())
     while True:
         count = sums.time_ns.shape[1]
@@ -241,7 +241,7 @@ def test_sums_are_those_of_a_slow_reference_at_each_level(rows: list[tuple[int, 
         sums = sums.coarser()
 
 
-def nonzero(sums: Summary) -> Counter[tuple[int, int, int]]:
+def nonzero(sums: BarSums) -> Counter[tuple[int, int, int]]:
     return Counter(
         {
             (lane, kind, place): time
@@ -269,7 +269,7 @@ def test_a_long_run_is_shown_first_around_the_longest_piece_of_its_critical_path
 def test_told_are_the_window_the_longest_of_each_name_and_then_of_each_lane() -> None:
     found = many_bars(3000)
     window = (int(found.start_ns[1000]), int(found.end_ns[1040]))
-    chosen = detailed(found, order_of_detail(found, window, 600), 600)
+    chosen = select_detail(found, order_of_detail(found, window, 600), 600)
     length = found.end_ns - found.start_ns
     assert chosen.sum() == 600 and chosen[1000:1041].all()
     for lane in range(3):
@@ -280,10 +280,10 @@ def test_told_are_the_window_the_longest_of_each_name_and_then_of_each_lane() ->
 
 
 @given(st.integers(1, 2000), st.integers(0, 5), st.sampled_from([200, 3000, 10**6]))
-def test_what_is_told_and_what_is_summed_is_all_there_is(count: int, seed: int, room: int) -> None:
+def test_what_is_told_and_what_is_summed_is_all_there_is(count: int, seed: int, max_bytes: int) -> None:
     found = many_bars(count, seed)
     length = int(found.end_ns.max())
-    made = packed_within(found, length, (0, 0), room)
+    made = pack_rank(found, length, (0, 0), max_bytes)
     rank = json.loads(made.json)
     told, sums = read_bars(rank), read_sums(rank)
     spent = Counter[tuple[str, str]]()
@@ -305,15 +305,15 @@ def test_what_is_told_and_what_is_summed_is_all_there_is(count: int, seed: int, 
         assert (bar["start"], bar["end"], bar["name"]) == (found.start_ns[row], found.end_ns[row], found.name[row])
 
 
-@pytest.mark.parametrize("room", [30_000, 60_000, 200_000])
-def test_a_rank_takes_no_more_room_than_it_has_and_makes_use_of_it(room: int) -> None:
+@pytest.mark.parametrize("max_bytes", [30_000, 60_000, 200_000])
+def test_a_rank_takes_no_more_room_than_it_has_and_makes_use_of_it(max_bytes: int) -> None:
     found = many_bars(100_000)
-    made = packed_within(found, int(found.end_ns.max()), (0, 1000), room)
-    assert 0.6 * room < len(made.json) <= room
+    made = pack_rank(found, int(found.end_ns.max()), (0, 1000), max_bytes)
+    assert 0.6 * max_bytes < len(made.json) <= max_bytes
     assert made.bars < 100_000
 
 
-def test_small_ranks_are_told_whole_and_leave_their_room_to_the_large_ones() -> None:
+def test_small_ranks_are_shown_whole_and_leave_their_bytes_to_the_large_ones() -> None:
     def rank(count: int) -> ExecutionGraph:
         g, random = GraphBuilder(), np.random.default_rng(count)
         starts = np.cumsum(random.integers(30, 10_000, count)).tolist()
@@ -322,11 +322,11 @@ def test_small_ranks_are_told_whole_and_leave_their_room_to_the_large_ones() -> 
         return g.build()
 
     played = {0: replay(rank(8000)), 1: replay(rank(50)), 2: replay(rank(8000))}
-    found = timeline(played, 100, room=40_000)
+    found = timeline(played, 100, max_bytes=40_000)
     assert found is not None and len(found.json) < 41_000
     large, small, other = (one["lanes"][0][1] for one in json.loads(found.json)["ranks"])
     assert small == 50 < large < 8000 and other == pytest.approx(large, rel=0.5)
-    assert found.shown == large + small + other and found.bars == 16_050 and found.coarsest > 0
+    assert found.single_bars == large + small + other and found.bars == 16_050 and found.coarsest > 0
 
 
 def test_a_short_rank_does_not_make_the_first_view_all_of_a_long_one() -> None:
@@ -334,9 +334,10 @@ def test_a_short_rank_does_not_make_the_first_view_all_of_a_long_one() -> None:
     for number in range(5000):
         g.activity("work", 100 * number, 20 + number % 50)
     played = {0: replay(training_step()), 1: replay(g.build())}
-    found = timeline(played, 100, room=6000)
+    found = timeline(played, 100, max_bytes=6000)
     assert found is not None and len(found.json) < 6500
-    assert found.window[1] - found.window[0] < 0.1 * found.whole[1]
+    meta = json.loads(found.json)["meta"]
+    assert meta["window"][1] - meta["window"][0] < 0.1 * meta["length"]
 
 
 def test_arrows_lead_between_told_bars() -> None:
@@ -345,7 +346,7 @@ def test_arrows_lead_between_told_bars() -> None:
         call = g.host("call", 100 * number, 10 + number % 50)
         g.activity("kernel", 100 * number + 60, 5 + number % 30, after=[(call, LAUNCH)])
     found = bars(g.build())
-    rank = json.loads(packed_within(found, int(found.end_ns.max()), (0, 0), 6000).json)
+    rank = json.loads(pack_rank(found, int(found.end_ns.max()), (0, 0), 6000).json)
     columns, _ = numbers(rank["data"], rank["columns"])
     told = read_bars(rank)
     targets = np.cumsum(columns["target"]).tolist()
@@ -361,13 +362,13 @@ def test_arrows_lead_between_told_bars() -> None:
 @given(st.lists(st.integers(-(2**52), 2**52)), st.lists(st.integers(0, 200)), st.binary())
 def test_what_is_packed_is_unpacked(one: list[int], other: list[int], after: bytes) -> None:
     columns: dict[str, Int64] = {"one": np.array(one, np.int64), "other": np.array(other, np.int64)}
-    made = packed(columns, after)
+    made = pack_columns(columns, after)
     shapes = {name: list(shape) for name, shape in made.columns.items()}
     assert numbers(made.text, shapes) == ({"one": one, "other": other}, after)
 
 
 def test_a_column_of_zeros_takes_nothing() -> None:
-    assert packed({"zeros": np.zeros(1000, np.int64)}).columns == {"zeros": (1000, 0)}
+    assert pack_columns({"zeros": np.zeros(1000, np.int64)}).columns == {"zeros": (1000, 0)}
 
 
 # The drawing without scripts
@@ -387,4 +388,4 @@ def test_the_drawing_shows_every_lane_and_counts_those_that_it_leaves_out() -> N
 
 def test_every_look_is_drawn() -> None:
     assert 2 * len(LOOKS) == KINDS
-    assert sorted(STACKED) == sorted(LOOKS)
+    assert sorted(STACKING_ORDER) == sorted(LOOKS)

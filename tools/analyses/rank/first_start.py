@@ -5,7 +5,7 @@ from ....schema.linked import LinkedTrace
 from ....schema.traces import are_step_marks
 
 
-def began_ns(linked: LinkedTrace) -> int:
+def first_start_ns(linked: LinkedTrace) -> int:
     """Returns the start (ns) of the first op, call or activity, where the timeline of its graph begins; 0 without any.
 
     Step marks do not count, as they start just before the first op in them.

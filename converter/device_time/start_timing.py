@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Bool, Categorical, Int64, Table, rows_by_number
+from ...schema.columns import Bool, Categorical, Int64, NodeNumbers, Table, rows_by_number
 from ...schema.graph import DependencyKind
 from ...schema.linked import took_over
 from ...schema.machine import LatencyColumns, MachineCalibration, by_name, of_each
@@ -18,7 +18,7 @@ from ..context import ConversionContext, Edges
 
 
 @dataclass(slots=True, repr=False)
-class DeviceTime(Table):
+class StartTiming(Table):
     """A row for each activity, in ns: the `latency` after its launch, the `gap` after its predecessors on the device,
     and the `delay` beyond these.
 
@@ -28,7 +28,7 @@ class DeviceTime(Table):
     latency: Int64
     gap: Int64
     delay: Int64
-    after: Int64
+    after: NodeNumbers
     by_launch: Bool
 
 
@@ -65,9 +65,9 @@ def release(context: ConversionContext, edges: Edges) -> Release:
     return Release(*columns)
 
 
-def device_time(
+def start_timing(
     context: ConversionContext, edges: Edges, machine: MachineCalibration, waited_for_slot: Bool | None = None
-) -> DeviceTime:
+) -> StartTiming:
     """Splits the time of every activity since its release. O(n log n).
 
     Activities that `waited_for_slot`, as a full device ran others, are late even if they took no longer than usual.
@@ -79,11 +79,11 @@ def device_time(
     later = _Releaser(*(np.where(by_launch, *columns) for columns in zip(launch, chain, strict=True)))
     is_late = (later.elapsed_ns > later.upper) | waited_for_slot
     delay = np.where(is_late, np.maximum(later.elapsed_ns - later.median, 0), 0)
-    delay -= _behind_others(context, waited_for_slot, delay, later.upper - later.median)
-    usual = later.elapsed_ns - delay
-    return DeviceTime(
-        latency=np.where(by_launch, usual, np.minimum(launch.median, launch.elapsed_ns)),
-        gap=np.where(by_launch, np.minimum(chain.median, chain.elapsed_ns), usual),
+    delay -= _behind_others(context, delay, waited_for_slot=waited_for_slot, spread=later.upper - later.median)
+    expected_ns = later.elapsed_ns - delay
+    return StartTiming(
+        latency=np.where(by_launch, expected_ns, np.minimum(launch.median, launch.elapsed_ns)),
+        gap=np.where(by_launch, np.minimum(chain.median, chain.elapsed_ns), expected_ns),
         delay=delay,
         after=_last_source(context, edges, later.ended_ns, by_launch),
         by_launch=by_launch,
@@ -96,12 +96,12 @@ def _releasers(
     """Returns the launch and the predecessors of each activity; these with 0 ns elapsed where there are none."""
     start = context.linked.activities.start
     launched, ready = released
-    latency, gap = _usual_times(context, released, machine, waited_for_slot)
+    latency, gap = _typical_latencies(context, released, machine, waited_for_slot)
     since_ready = np.where(ready > NEVER, np.maximum(start - ready, 0), 0)
     return _Releaser(launched, np.maximum(start - launched, 0), *latency), _Releaser(ready, since_ready, *gap)
 
 
-def _behind_others(context: ConversionContext, waited_for_slot: Bool, delay: Int64, spread: Int64) -> Int64:
+def _behind_others(context: ConversionContext, delay: Int64, *, waited_for_slot: Bool, spread: Int64) -> Int64:
     """Returns by how many ns of its delay each activity was not ready yet: those that wait for a slot of a full device
     start in the order in which they became ready.
 
@@ -116,7 +116,7 @@ def _behind_others(context: ConversionContext, waited_for_slot: Bool, delay: Int
     return np.where(later <= spread, later, 0)
 
 
-def _usual_times(
+def _typical_latencies(
     context: ConversionContext, released: Release, machine: MachineCalibration, waited_for_slot: Bool
 ) -> tuple[LatencyColumns, LatencyColumns]:
     """Returns the usual launch latency by API and the usual gap by category, a row for each activity.
@@ -141,7 +141,7 @@ def _usual_times(
     return of_each(latencies or machine.launch, api), of_each(gaps or machine.gap, activities.category)
 
 
-def _last_source(context: ConversionContext, edges: Edges, ended_ns: Int64, by_launch: Bool) -> Int64:
+def _last_source(context: ConversionContext, edges: Edges, ended_ns: Int64, by_launch: Bool) -> NodeNumbers:
     """Returns the node whose end, at `ended_ns`, released each activity; -1 for none in the trace."""
     first = context.activities_from
     to_activity = np.flatnonzero((edges.target >= first) & (edges.target < context.unrecorded_from))
@@ -150,4 +150,4 @@ def _last_source(context: ConversionContext, edges: Edges, ended_ns: Int64, by_l
     last = (is_launch == by_launch[row]) & (context.end[source] == ended_ns[row])
     after = np.full(len(ended_ns), -1, np.int64)
     after[row[last]] = source[last]
-    return after
+    return NodeNumbers(after)

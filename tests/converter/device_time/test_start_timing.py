@@ -9,13 +9,13 @@ from execgraph.converter.dependencies import RULES
 from execgraph.converter.device_time import (
     ConcurrencyLimit,
     Delays,
-    DeviceTime,
+    StartTiming,
     by_cause,
     concurrency_limit,
-    delays,
-    device_time,
+    find_delays,
+    start_timing,
 )
-from execgraph.converter.device_time.device_time import release
+from execgraph.converter.device_time.start_timing import release
 from execgraph.converter.host_timeline import slice_host
 from execgraph.schema.graph import Delay
 from execgraph.schema.machine import LatencyStats, MachineCalibration
@@ -27,24 +27,24 @@ MACHINE = MachineCalibration(launch={"": LatencyStats(2_000, 3_000, 9)}, gap={""
 
 
 def run_of(
-    ran: list[Ran], called: list[Called], carried: dict[int, int] | None = None
+    ran: list[Ran], called: list[Called], backlog_until: dict[int, int] | None = None
 ) -> tuple[ConversionContext, Edges]:
     linked = replace(linked_of([]), activities=activities(*ran), calls=calls(*called))
-    linked.info.machine, linked.info.carried = MACHINE, carried
+    linked.info.machine, linked.info.backlog_until = MACHINE, backlog_until
     run = ConversionContext(linked, slice_host(linked, 0), np.zeros(len(ran), np.int64))
     return run, Edges.joined([rule(run) for rule in RULES])
 
 
 def split(
-    ran: list[Ran], called: list[Called], carried: dict[int, int] | None = None
-) -> tuple[ConversionContext, DeviceTime]:
-    run, edges = run_of(ran, called, carried)
-    return run, device_time(run, edges, MACHINE)
+    ran: list[Ran], called: list[Called], backlog_until: dict[int, int] | None = None
+) -> tuple[ConversionContext, StartTiming]:
+    run, edges = run_of(ran, called, backlog_until)
+    return run, start_timing(run, edges, MACHINE)
 
 
-def explained(ran: list[Ran], called: list[Called], carried: dict[int, int] | None = None) -> Delays:
-    run, time = split(ran, called, carried)
-    return delays(run, time, concurrency_limit(run, time))
+def explained(ran: list[Ran], called: list[Called], backlog_until: dict[int, int] | None = None) -> Delays:
+    run, time = split(ran, called, backlog_until)
+    return find_delays(run, time, concurrency_limit(run, time))
 
 
 CALLS = [Called(0, 1_000), Called(2_000, 3_000)]
@@ -77,7 +77,7 @@ def test_what_released_something_else_than_an_activity_releases_none() -> None:
     ran = [Ran(3_000, 9_000, 0), Ran(9_500, 12_000), Ran(13_000, 14_000, 1)]
     run, edges = run_of(ran, CALLS)
     behind = Edges(*(np.append(column, more) for column, more in zip(edges, (2, run.unrecorded_from, 0), strict=True)))
-    known, found = device_time(run, edges, MACHINE), device_time(run, behind, MACHINE)
+    known, found = start_timing(run, edges, MACHINE), start_timing(run, behind, MACHINE)
     for one, other in zip(release(run, edges), release(run, behind), strict=True):
         assert one.tolist() == other.tolist()
     assert known.after.tolist() == found.after.tolist()
@@ -153,7 +153,7 @@ def test_a_late_activity_is_delayed_from_when_its_release_usually_had_passed(
     """A delay follows what released it, and begins as that ends."""
     ran, called = last_of_seven(end, 59_000)
     run, time = split(ran, called)
-    found = delays(run, time, concurrency_limit(run, time))
+    found = find_delays(run, time, concurrency_limit(run, time))
     released = 3_000 if by_launch else end
     assert found.cause.tolist() == [Delay.UNEXPLAINED]
     assert (found.activity.tolist(), found.by_launch.tolist()) == ([13], [by_launch])
@@ -165,9 +165,9 @@ def test_a_placed_activity_waited_for_room_whatever_is_usual() -> None:
     ran = [Ran(3_000, 9_000, 0), Ran(9_650, 12_000, 1)]
     run, edges = run_of(ran, CALLS)
     waited_for_slot = np.array([False, True])
-    time = device_time(run, edges, MACHINE, waited_for_slot)
+    time = start_timing(run, edges, MACHINE, waited_for_slot)
     assert (time.gap[1], time.delay[1]) == (500, 150)
-    assert delays(run, time, ConcurrencyLimit({0: 1}, waited_for_slot)).cause.tolist() == [Delay.CONTENTION]
+    assert find_delays(run, time, ConcurrencyLimit({0: 1}, waited_for_slot)).cause.tolist() == [Delay.CONTENTION]
 
 
 @pytest.mark.parametrize(("ended", "gap", "delay"), [(8_900, 600, 3_000), (8_800, 700, 3_000), (8_799, 500, 3_201)])
@@ -181,7 +181,7 @@ def test_what_waited_for_room_behind_another_was_ready_no_earlier_than_that(ende
         Ran(12_500, 14_000, 3, stream=8),
     ]
     run, edges = run_of(ran, called)
-    time = device_time(run, edges, MACHINE, np.array([False, False, True, True]))
+    time = start_timing(run, edges, MACHINE, np.array([False, False, True, True]))
     assert time.delay.tolist() == [0, 0, 2_500, delay]
     assert time.gap.tolist()[2:] == [500, gap]
 
@@ -256,14 +256,14 @@ def in_turn(count: int, streams: int, late: int, gap: int = 0) -> ConcurrencyLim
     ran = [Ran((1_000 + gap) * n, (1_000 + gap) * n + 1_000, stream=n % streams) for n in range(count)]
     run, edges = run_of(ran, [])
     delay = np.array([500 if n >= count - late else 0 for n in range(count)], np.int64)
-    return concurrency_limit(run, replace(device_time(run, edges, MACHINE), delay=delay))
+    return concurrency_limit(run, replace(start_timing(run, edges, MACHINE), delay=delay))
 
 
 @pytest.mark.parametrize("gap", [-2, 0, 2])
 def test_a_device_on_which_late_activities_start_as_others_end_is_full(gap: int) -> None:
     """As far as times in whole ns tell: start and length are rounded, each by up to one."""
     limit = in_turn(9, 2, 5, gap)
-    assert limit.slots == {0: 1}
+    assert limit.slot_counts == {0: 1}
     assert limit.waited_for_slot[1:].all()
 
 
@@ -272,14 +272,14 @@ def test_a_device_on_which_late_activities_start_as_others_end_is_full(gap: int)
 )
 def test_no_device_is_full_of_which_less_is_known(streams: int, late: int, gap: int) -> None:
     limit = in_turn(9, streams, late, gap)
-    assert (limit.slots, limit.waited_for_slot.any()) == ({}, False)
+    assert (limit.slot_counts, limit.waited_for_slot.any()) == ({}, False)
 
 
 def test_starts_as_others_end_prove_nothing_where_most_of_the_time_is_as_others_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(MACHINE, "resolution_ns", 200)
-    assert in_turn(9, 2, 5).slots == {}
+    assert in_turn(9, 2, 5).slot_counts == {}
 
 
 def test_what_delays_an_activity_after_earlier_work_had_ended_is_kept_beside_the_carry_in() -> None:

@@ -5,8 +5,8 @@ from ..context import ConversionContext, Edges
 from .waits import by_evidence
 
 
-def hand_over(context: ConversionContext) -> Edges:
+def handoff(context: ConversionContext) -> Edges:
     """Returns an edge for each hand-off between threads; those known from timing alone are marked inferred."""
     # a hand-off at the end of a thread releases nothing: its node is -1
-    kind = by_evidence(DependencyKind.HAND_OVER, context.linked.handoffs.found)
+    kind = by_evidence(DependencyKind.HANDOFF, context.linked.handoffs.known_by)
     return Edges.of(context.timeline.handoff_source_node, context.timeline.handoff_target_node, kind)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Int64, innermost, nest, rows_by_number, rows_of_each
+from ...schema.columns import ABSENT, Int64, NestedIntervals, ThreadIntervals, nest, rows_by_number, rows_of_each
 from ...schema.linked import Calls, Ops
 from ...schema.traces import FOREVER, are_step_marks
 
@@ -32,15 +32,17 @@ class IdleGaps:
     def __init__(self, ops: Ops, calls: Calls, op_rows: Int64, call_rows: Int64) -> None:
         start = np.concatenate((ops.start[op_rows], calls.start[call_rows]))
         end = np.concatenate((ops.end[op_rows], calls.end[call_rows]))
-        thread, nesting = np.zeros(len(start), np.int64), nest(np.zeros(len(start), np.int64), start, end)
+        on_thread = ThreadIntervals(np.zeros(len(start), np.int64), start, end)
+        nesting = nest(on_thread)
         self._bounds = np.unique(np.concatenate((start, nesting.end)))
         middle = (self._bounds[:-1] + self._bounds[1:]) // 2
-        span = innermost(np.zeros(len(middle), np.int64), middle, middle, thread, start, nesting.end, nesting.parent)
+        nested = NestedIntervals(on_thread._replace(end=nesting.end), nesting.parent)
+        span = nested.innermost(ThreadIntervals.at(np.zeros(len(middle), np.int64), middle))
         # the last is for -1, outside all ops and calls
         may_wait = np.array([*(_may_wait(ops, row) for row in op_rows.tolist()), *(False for _ in call_rows), True])
         self._is_idle = np.concatenate(([True], may_wait[span], [True]))
 
-    def around(self, time: int) -> Gap:
+    def gap_at(self, time: int) -> Gap:
         """Returns the gap that `time` is in or the start of, an empty one at `time` where the thread was busy."""
         following = int(np.searchsorted(self._bounds, time, side="right"))
         begin = int(self._bounds[following - 1]) if following else ABSENT

@@ -7,7 +7,7 @@ from ..machine import Machine
 from ..simulation import RankRun, as_numpy
 
 
-def shown(run: RankRun, machine: Machine) -> Bool:
+def is_recorded(run: RankRun, machine: Machine) -> Bool:
     """Returns which activities are shown: all but a lost share, which ended one after the other within the run.
 
     Their launch calls are shown, as the profiler keeps records of calls and of activities apart.

@@ -13,7 +13,7 @@ from support.programs import BACKWARD, STEPS, VERSIONS, Step, play
 from support.runs import broken_rules, convert_linked, convert_run, link_run
 
 MAIN, WORKER = 1000, 1001
-HAND_OVER, INFERRED = DependencyKind.HAND_OVER, DependencyKind.INFERRED
+HANDOFF, INFERRED = DependencyKind.HANDOFF, DependencyKind.INFERRED
 BACKWARD_OP = "autograd::engine::evaluate_function: MmBackward0"
 
 
@@ -43,7 +43,7 @@ def training_step(torch: str = "2.13", *, recorded: bool = True) -> TraceBuilder
 
 
 def found(linked: LinkedTrace) -> list[str]:
-    return [linked.handoffs.found[row] for row in range(len(linked.handoffs.source_thread))]
+    return [linked.handoffs.known_by[row] for row in range(len(linked.handoffs.source_thread))]
 
 
 # An autograd worker
@@ -59,8 +59,8 @@ def test_backward_runs_because_the_main_thread_called_it_and_waits(torch: str) -
         ("## backward ##", 22, 28),
         ("Optimizer.step", 28, 38),
     ]
-    assert nodes.follows(BACKWARD_OP) == {"## backward ###0": HAND_OVER}
-    assert nodes.follows("## backward ###1")[BACKWARD_OP] == HAND_OVER
+    assert nodes.follows(BACKWARD_OP) == {"## backward ###0": HANDOFF}
+    assert nodes.follows("## backward ###1")[BACKWARD_OP] == HANDOFF
     assert nodes.replay_error() == 0
 
 
@@ -83,7 +83,7 @@ def test_the_main_thread_may_wait_outside_any_annotation() -> None:
     t.leaf("Optimizer.step", 10)
     nodes = convert_run(t)
     assert nodes.times(MAIN) == [("aten::mm", 0, 9), ("host idle", 9, 11), ("Optimizer.step", 19, 29)]
-    assert nodes.follows(BACKWARD_OP) == {"host idle": HAND_OVER}
+    assert nodes.follows(BACKWARD_OP) == {"host idle": HANDOFF}
 
 
 def test_several_bursts_are_handed_over_one_by_one() -> None:
@@ -94,7 +94,7 @@ def test_several_bursts_are_handed_over_one_by_one() -> None:
             t.work(8)
         t.leaf(f"step {sequence}", 5)
     nodes = convert_run(t)
-    resumed = {target for _, target in nodes.edges(HAND_OVER)}
+    resumed = {target for _, target in nodes.edges(HANDOFF)}
     assert resumed == {f"{BACKWARD_OP}#{k}" for k in range(3)} | {f"step {k}" for k in range(3)}
     assert sum(end - start for _, start, end in nodes.times(WORKER)) == 3 * 8
     assert nodes.replay_error() == 0
@@ -132,14 +132,14 @@ def test_forward_and_backward_on_one_thread_hand_nothing_over() -> None:
 def test_a_worker_without_sequence_numbers_is_found_by_timing_and_marked() -> None:
     t = training_step(recorded=False)
     assert found(link_run(t)) == ["timing", "timing"]
-    assert convert_run(t).follows("aten::sum") == {"## backward ###0": HAND_OVER | INFERRED}
+    assert convert_run(t).follows("aten::sum") == {"## backward ###0": HANDOFF | INFERRED}
 
 
-def test_inferred_hand_overs_can_be_left_out() -> None:
-    assert convert_run(training_step(recorded=False), inferred=False).edges(HAND_OVER) == set()
+def test_inferred_handoffs_can_be_left_out() -> None:
+    assert convert_run(training_step(recorded=False), inferred=False).edges(HANDOFF) == set()
 
 
-def test_without_its_inferred_hand_overs_a_thread_keeps_its_time() -> None:
+def test_without_its_inferred_handoffs_a_thread_keeps_its_time() -> None:
     t = TraceBuilder()
     t.leaf("aten::mm", 9)
     with backward(t, recorded=False):
@@ -159,7 +159,7 @@ def test_threads_that_work_at_the_same_time_hand_nothing_over() -> None:
 
 
 @pytest.mark.parametrize("torch", ["2.1", "2.13"])
-def test_work_right_before_a_hand_over_is_no_waiting(torch: str) -> None:
+def test_work_right_before_a_handoff_is_no_waiting(torch: str) -> None:
     """The worker's first op begins while the main thread is busy, the second one right after it while that is blocked."""
     t = TraceBuilder(torch=torch)
     with t.thread(2, start=5):
@@ -175,7 +175,7 @@ def test_work_right_before_a_hand_over_is_no_waiting(torch: str) -> None:
 
 
 @given(st.lists(BACKWARD | STEPS, min_size=3, max_size=15), VERSIONS)
-def test_any_run_with_hand_overs_replays_as_measured(steps: list[Step], torch: str) -> None:
+def test_any_run_with_handoffs_replays_as_measured(steps: list[Step], torch: str) -> None:
     t = play(steps, torch=torch)
     nodes = convert_linked(link_run(t), t.origin_ns)
     assert broken_rules(nodes) == []

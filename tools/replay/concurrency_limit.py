@@ -33,11 +33,11 @@ def ends_with_limited_slots(problem: Problem, work: Workload) -> tuple[Int64, In
     starts, values, lags = dependents.starts.tolist(), dependents.values.tolist(), lag[by_source].tolist()
     unmet, costs = np.bincount(target, minlength=count).tolist(), cost.tolist()
     pool = [*work.slot_pool.tolist(), *[-1] * (count - len(work))]
-    free_slots = [[(0, -1)] * slots.limit for slots in work.slot_pools]
+    free_slots = [[(0, -1)] * of_device.slot_count for of_device in work.slot_pools]
     ready, end, slot_after = [0] * count, [0] * count, [-1] * count
     heap, begun = list[tuple[int, int]](), bytearray(count)
     # None for devices whose clock tells the order, and last for rows that take no slot
-    ties = [*(_Ties(4 * slots.cut_off_ns) if slots.cut_off_ns else None for slots in work.slot_pools), None]
+    ties = [*(_Ties(4 * of_device.cut_off_ns) if of_device.cut_off_ns else None for of_device in work.slot_pools), None]
 
     def release(row: int) -> None:
         heapq.heappush(heap, (ready[row], row))

@@ -14,7 +14,7 @@ import numpy as np
 from ...schema.columns import Int64, Lookup
 from ...schema.linked import Calls, Provenance
 from ..readers import SYNC_RECORDS, RecordedEvents, RecordedSyncs, SyncCall
-from .event_records import EventRecords
+from .event_record_calls import EventRecordCalls
 from .streams import StreamKey, StreamQueues
 
 KINDS = {int(kind): kind for kind in SyncCall}
@@ -87,7 +87,7 @@ class NamedEvents:
         """The calls that the trace names, by correlation."""
         is_named = recorder > 0
         recorder, stream = recorder[is_named], stream[is_named]
-        self._recorders = _distinct(np.concatenate((recorder, event_rows.correlation)))
+        self._recorders = _unique_in_order(np.concatenate((recorder, event_rows.correlation)))
         self._stream_of = Lookup(
             np.concatenate((event_rows.correlation[::-1], recorder)), np.concatenate((event_rows.stream[::-1], stream))
         )
@@ -107,7 +107,9 @@ class NamedEvents:
     def streams(self) -> dict[int, StreamKey]:
         """Returns the streams that the trace names for calls that record events, by call."""
         numbers, calls = self._stream_of.of(self._recorders), self._call_of.of(self._recorders)
-        stream_of = {number: self._queues.find(-1, number) for number in _distinct(numbers[numbers >= 0]).tolist()}
+        stream_of = {
+            number: self._queues.find(-1, number) for number in _unique_in_order(numbers[numbers >= 0]).tolist()
+        }
         both = (numbers >= 0) & (calls >= 0)
         streams = zip(calls[both].tolist(), map(stream_of.__getitem__, numbers[both].tolist()), strict=True)
         return {call: stream for call, stream in streams if stream is not None}
@@ -129,7 +131,9 @@ class NamedEvents:
         position = bisect_left(of_event, (time, -1))
         return of_event[position - 1][1] if position else -1
 
-    def event_record(self, recorder: int, record: SyncRecord, event_records: EventRecords) -> EventRecord | None:
+    def event_record(
+        self, recorder: int, record: SyncRecord, event_record_calls: EventRecordCalls
+    ) -> EventRecord | None:
         """Returns the event record that a call made, None where its stream is unknown.
 
         The stream is the recorded one, else the one that its thread was using.
@@ -137,13 +141,13 @@ class NamedEvents:
         number = self._stream_of.get(int(self._calls.correlation[recorder]))
         if number < 0:
             number = record.wait_stream
-        in_use = next(iter(event_records.streams_in_use(recorder, None)), None)
+        in_use = next(iter(event_record_calls.streams_in_use(recorder, None)), None)
         stream = self._queues.find(record.device, number) if number >= 0 else in_use
         if stream is None:
             return None
         return EventRecord(recorder, int(self._calls.start[recorder]), stream, Provenance.RECORD)
 
 
-def _distinct(numbers: Int64) -> Int64:
+def _unique_in_order(numbers: Int64) -> Int64:
     """Returns each number once, in the order in which they first occur."""
     return numbers[np.sort(np.unique(numbers, return_index=True)[1])]

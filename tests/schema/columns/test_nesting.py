@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from execgraph.schema.columns import TOLERANCE, Int64, Nesting, innermost, intervals, nest
+from execgraph.schema.columns import TOLERANCE, NestedIntervals, Nesting, ThreadIntervals, nest, nesting
 from hypothesis import given, settings, strategies as st
 
 
@@ -14,13 +14,17 @@ class Span(NamedTuple):
     end: int
 
 
-def columns(spans: list[Span]) -> tuple[Int64, Int64, Int64]:
-    threads, starts, ends = (np.array([span[field] for span in spans], np.int64) for field in range(3))
-    return threads, starts, ends
+def columns(spans: list[Span]) -> ThreadIntervals:
+    return ThreadIntervals(*(np.array([span[field] for span in spans], np.int64) for field in range(3)))
 
 
 def nested(spans: list[Span], tie: list[int] | None = None) -> Nesting:
-    return nest(*columns(spans), np.array(tie, np.int64) if tie else None)
+    return nest(columns(spans), np.array(tie, np.int64) if tie else None)
+
+
+def innermost(asked: list[Span], spans: list[Span], rounding: int = 0, tolerance: int = 0) -> list[int]:
+    table = NestedIntervals(columns(spans), nested(spans).parent)
+    return table.innermost(columns(asked), rounding=rounding, tolerance=tolerance).tolist()
 
 
 SPANS = st.lists(
@@ -71,7 +75,7 @@ def nested_by_hand(spans: list[Span]) -> tuple[list[int], list[int]]:
 @given(SPANS, st.sampled_from([1, 3, 1 << 16]))
 def test_the_parent_is_the_last_earlier_interval_that_has_not_ended(spans: list[Span], at_once: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(intervals, "ROWS_AT_ONCE", at_once)
+        patch.setattr(nesting, "ROWS_AT_ONCE", at_once)
         found = nested(spans)
     parents, ends = nested_by_hand(spans)
     assert (found.parent.tolist(), found.end.tolist()) == (parents, ends)
@@ -137,19 +141,18 @@ def test_nothing_nests_in_nothing() -> None:
 @given(SPANS, SPANS)
 def test_the_innermost_interval_is_the_smallest_around_a_span(spans: list[Span], asked: list[Span]) -> None:
     spans, asked = proper(spans), [span for span in asked if span.start < span.end]
-    found = innermost(*columns(asked), *columns(spans), nested(spans).parent)
+    found = innermost(asked, spans)
     around = [[row for row, other in enumerate(spans) if encloses(other, span)] for span in asked]
     smallest = [min(rows, key=lambda row: spans[row].end - spans[row].start, default=-1) for rows in around]
-    assert found.tolist() == smallest
+    assert found == smallest
 
 
 def test_a_span_may_outlast_its_interval_by_the_tolerance() -> None:
     outer, inner = Span(1, 0, 10_000), Span(1, 2_000, 5_000)
-    table = (*columns([outer, inner]), nested([outer, inner]).parent)
-    late = columns([Span(1, 4_000, 5_500), Span(1, 8_000, 10_500), Span(1, 8_000, 12_000)])
-    assert innermost(*late, *table).tolist() == [0, -1, -1]
-    assert innermost(*late, *table, rounding=500).tolist() == [1, 0, -1]
-    assert innermost(*late, *table, tolerance=1_000).tolist() == [0, 0, -1]
+    late = [Span(1, 4_000, 5_500), Span(1, 8_000, 10_500), Span(1, 8_000, 12_000)]
+    assert innermost(late, [outer, inner]) == [0, -1, -1]
+    assert innermost(late, [outer, inner], rounding=500) == [1, 0, -1]
+    assert innermost(late, [outer, inner], tolerance=1_000) == [0, 0, -1]
 
 
 @settings(max_examples=60, deadline=None)
@@ -157,11 +160,10 @@ def test_a_span_may_outlast_its_interval_by_the_tolerance() -> None:
 def test_climbing_far_finds_what_climbing_step_by_step_does(
     spans: list[Span], asked: list[Span], rounding: int, tolerance: int
 ) -> None:
-    table = (*columns(asked), *columns(spans), nested(spans).parent, rounding, tolerance)
-    step_by_step = innermost(*table)
+    step_by_step = innermost(asked, spans, rounding, tolerance)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(intervals, "STEPS", 0)
-        assert innermost(*table).tolist() == step_by_step.tolist()
+        patch.setattr(nesting, "STEPS", 0)
+        assert innermost(asked, spans, rounding, tolerance) == step_by_step
 
 
 # Shapes for which time must not grow with the square of the size: at a hundred thousand that would take minutes
@@ -173,7 +175,7 @@ def test_intervals_nested_in_each_other_beside_as_many_that_overlap() -> None:
     row = np.arange(MANY)
     start = np.concatenate((row, 3 * MANY + row))
     end = np.concatenate((3 * MANY - row, 5 * MANY + row))
-    found = nest(np.ones(2 * MANY, np.int64), start, end)
+    found = nest(ThreadIntervals(np.ones(2 * MANY, np.int64), start, end))
     assert found.parent.tolist() == [*range(-1, MANY - 1), -1, *range(MANY, 2 * MANY - 1)]
     assert (found.end[MANY:] == 5 * MANY).all()
 
@@ -181,12 +183,15 @@ def test_intervals_nested_in_each_other_beside_as_many_that_overlap() -> None:
 def test_spans_deep_in_intervals_that_they_outlast() -> None:
     row, threads = np.arange(MANY), np.ones(MANY, np.int64)
     start, end = row, 3 * MANY - row
-    asked = innermost(threads, np.full(MANY, MANY), end, threads, start, end, np.arange(-1, MANY - 1))
+    table = NestedIntervals(ThreadIntervals(threads, start, end), np.arange(-1, MANY - 1))
+    asked = table.innermost(ThreadIntervals(threads, np.full(MANY, MANY), end))
     assert asked.tolist() == row.tolist()
 
 
 def test_a_thread_for_each_interval() -> None:
     row = np.arange(MANY)
-    nesting = nest(row, row, row + 10)
-    assert (nesting.parent == -1).all()
-    assert innermost(row, row + 1, row + 2, row, row, row + 10, nesting.parent).tolist() == row.tolist()
+    intervals = ThreadIntervals(row, row, row + 10)
+    parent = nest(intervals).parent
+    assert (parent == -1).all()
+    inside = ThreadIntervals(row, row + 1, row + 2)
+    assert NestedIntervals(intervals, parent).innermost(inside).tolist() == row.tolist()

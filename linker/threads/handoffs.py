@@ -56,7 +56,7 @@ class Wait(NamedTuple):
     target_thread: int
     target_time: int
     waiting_since: int
-    found: str
+    known_by: str
 
 
 def thread_handoffs(
@@ -202,5 +202,5 @@ def _handoff_table(waits: Iterable[Wait]) -> ThreadHandoffs:
     rows = list(waits)
     numbers = np.array([row[:-1] for row in rows], np.int64).reshape(-1, 5)
     source_thread, source_time, target_thread, target_time, since = numbers.T
-    found = Categorical.of(row.found for row in rows)
-    return ThreadHandoffs(source_thread, source_time, target_thread, target_time, since, found)
+    known_by = Categorical.of(row.known_by for row in rows)
+    return ThreadHandoffs(source_thread, source_time, target_thread, target_time, since, known_by)

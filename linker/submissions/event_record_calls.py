@@ -25,7 +25,7 @@ class RecordGroup(NamedTuple):
     time: Int64
 
 
-class EventRecords:
+class EventRecordCalls:
     """All event records in the order of time. The number of an event record is its position in `rows`, the calls.
 
     `kind` is the position of each one's group in `kinds`, `streams` are those that it may be on, the likeliest first.
@@ -36,6 +36,7 @@ class EventRecords:
         calls: Calls,
         kinds: Int64,
         activities: Activities,
+        *,
         collectives: CollectiveOps,
         launches: ThreadLaunches,
         call_sites: CallSites,
@@ -101,7 +102,7 @@ class EventRecords:
 
     def enclosing_collective(self, call: int) -> int:
         """Returns the collective in whose op a call was made, -1 for none."""
-        return self._collectives.around(int(self._calls.op_row[call]))
+        return self._collectives.enclosing_record(int(self._calls.op_row[call]))
 
     def is_in_collective(self, call: int) -> bool:
         """Returns whether a call was made by a collective's op."""
@@ -113,7 +114,11 @@ class EventRecords:
         In a collective that has launched this is the stream of that launch, elsewhere those that compute.
         """
         collective, last = self.enclosing_collective(call), self._last_launch(call)
-        if collective >= 0 and last >= 0 and self._collectives.around(int(self._activities.op_row[last])) == collective:
+        if (
+            collective >= 0
+            and last >= 0
+            and self._collectives.enclosing_record(int(self._activities.op_row[last])) == collective
+        ):
             return [self._launches.stream_of(last)]
         time, thread = int(self._calls.start[call]), int(self._calls.thread[call])
         return [stream for stream in self._launches.streams_before(thread, time) if stream != other_than]

@@ -6,7 +6,7 @@ import pytest
 from execgraph.linker.communication import CollectiveOps
 from execgraph.linker.readers import sync_calls
 from execgraph.linker.submissions import CallSites, StreamKey
-from execgraph.linker.submissions.event_records import EventRecords
+from execgraph.linker.submissions.event_record_calls import EventRecordCalls
 from execgraph.linker.submissions.streams import ThreadLaunches
 from execgraph.schema.linked import Communication, Communications
 from support.tables import Called, Op, Ran, activities, calls, column, ops
@@ -26,7 +26,7 @@ COLLECTIVE = 2
 def event_records(
     *names: str, on: dict[int, int] | None = None, thread: dict[int, int] | None = None, inside: tuple[int, ...] = (),
     second: int = 99, known: dict[int, StreamKey] | None = None, kernels: dict[int, str] | None = None,
-) -> EventRecords:  # fmt: skip
+) -> EventRecordCalls:  # fmt: skip
     """The event records of calls 100 apart; launches go to stream 7, or to that in `on`, by call.
 
     `inside` are the calls in the collective, `second` is the call at which the second step begins.
@@ -46,7 +46,15 @@ def event_records(
         column(COLLECTIVE), Communications.of([Communication()]), parent, enclosing_ops, {}, parent
     )
     call_sites, kinds = CallSites(rows, enclosing_ops, parent), sync_calls(rows.name)
-    return EventRecords(rows, kinds, device, collectives, ThreadLaunches(device, rows), call_sites, known or {})
+    return EventRecordCalls(
+        rows,
+        kinds,
+        device,
+        collectives=collectives,
+        launches=ThreadLaunches(device, rows),
+        call_sites=call_sites,
+        known_streams=known or {},
+    )
 
 
 def test_event_records_are_in_the_order_of_time() -> None:

@@ -21,7 +21,7 @@ BLOCKED = Op("## backward ##", 20_000, 100_000, MAIN)
 WORK = Op(BACKWARD, 30_000, 80_000, WORKER, sequence=5)
 
 
-class HandOff(NamedTuple):
+class Handoff(NamedTuple):
     """One thread reaches a time, and another one, which had been waiting since, goes on."""
 
     source: int
@@ -29,32 +29,32 @@ class HandOff(NamedTuple):
     target: int
     until: int
     since: int
-    found: str
+    known_by: str
 
 
-def hand_offs(
+def handoffs_of(
     *rows: Op, inside: dict[int, int] | None = None, called: dict[int, Called] | None = None
-) -> list[HandOff]:
+) -> list[Handoff]:
     """`inside` is the enclosing op of an op, by row, `called` a call by thread."""
     parent = column(*((inside or {}).get(row, -1) for row in range(len(rows))))
     threads = list(called or {})
     made = replace(calls(*(called or {}).values()), thread=column(*threads))
     table = thread_handoffs(ops(*rows), parent, made, (), column())
     return [
-        HandOff(*row)
+        Handoff(*row)
         for row in zip(
             table.source_thread.tolist(), table.source_time.tolist(), table.target_thread.tolist(),
-            table.target_time.tolist(), table.waiting_since.tolist(), table.found, strict=True,
+            table.target_time.tolist(), table.waiting_since.tolist(), table.known_by, strict=True,
         )
     ]  # fmt: skip
 
 
-def call(first: int, since: int = ABSENT, worker: int = WORKER, started: int | None = None) -> HandOff:
-    return HandOff(MAIN, first, worker, first if started is None else started, since, Provenance.RECORD.value)
+def call(first: int, since: int = ABSENT, worker: int = WORKER, started: int | None = None) -> Handoff:
+    return Handoff(MAIN, first, worker, first if started is None else started, since, Provenance.RECORD.value)
 
 
-def back(last: int, since: int, worker: int = WORKER, returned: int | None = None) -> HandOff:
-    return HandOff(worker, last, MAIN, last if returned is None else returned, since, Provenance.RECORD.value)
+def back(last: int, since: int, worker: int = WORKER, returned: int | None = None) -> Handoff:
+    return Handoff(worker, last, MAIN, last if returned is None else returned, since, Provenance.RECORD.value)
 
 
 CALLED_AND_RETURNED = [call(30_000), back(80_000, 30_000)]
@@ -64,44 +64,44 @@ CALLED_AND_RETURNED = [call(30_000), back(80_000, 30_000)]
 
 
 def test_a_worker_is_called_when_its_first_op_begins_and_returns_when_its_last_one_ends() -> None:
-    assert hand_offs(FORWARD, BLOCKED, WORK) == CALLED_AND_RETURNED
+    assert handoffs_of(FORWARD, BLOCKED, WORK) == CALLED_AND_RETURNED
     late = WORK._replace(start=85_000, end=90_000)
-    assert hand_offs(FORWARD, BLOCKED, WORK, late) == [call(30_000), back(90_000, 30_000)]
+    assert handoffs_of(FORWARD, BLOCKED, WORK, late) == [call(30_000), back(90_000, 30_000)]
 
 
 def test_the_caller_may_be_blocked_between_its_ops() -> None:
     after = Op("aten::add", 100_000, 110_000, MAIN)
-    assert hand_offs(FORWARD, after, WORK) == CALLED_AND_RETURNED
+    assert handoffs_of(FORWARD, after, WORK) == CALLED_AND_RETURNED
 
 
 def test_a_caller_that_never_does_anything_again_is_not_returned_to() -> None:
-    assert hand_offs(FORWARD, WORK) == [call(30_000)]
+    assert handoffs_of(FORWARD, WORK) == [call(30_000)]
 
 
 def test_a_worker_that_began_before_its_caller_did_anything_returns_to_it() -> None:
-    assert hand_offs(FORWARD._replace(start=90_000, end=95_000), WORK) == CALLED_AND_RETURNED
+    assert handoffs_of(FORWARD._replace(start=90_000, end=95_000), WORK) == CALLED_AND_RETURNED
 
 
 @pytest.mark.parametrize("blocked", [BLOCKED._replace(name="aten::to"), BLOCKED._replace(schema="mine::op() -> ()")])
 def test_an_op_that_computes_is_not_blocked(blocked: Op) -> None:
-    assert hand_offs(FORWARD, blocked, WORK) == []
+    assert handoffs_of(FORWARD, blocked, WORK) == []
 
 
 def test_a_thread_is_not_blocked_while_it_is_in_a_call() -> None:
-    assert hand_offs(FORWARD, BLOCKED, WORK, called={MAIN: Called(25_000, 90_000)}) == []
-    assert hand_offs(FORWARD, BLOCKED, WORK, called={MAIN: Called(20_000, 25_000)}) == CALLED_AND_RETURNED
-    assert hand_offs(FORWARD, BLOCKED, WORK, called={OTHER: Called(25_000, 90_000)}) == CALLED_AND_RETURNED
+    assert handoffs_of(FORWARD, BLOCKED, WORK, called={MAIN: Called(25_000, 90_000)}) == []
+    assert handoffs_of(FORWARD, BLOCKED, WORK, called={MAIN: Called(20_000, 25_000)}) == CALLED_AND_RETURNED
+    assert handoffs_of(FORWARD, BLOCKED, WORK, called={OTHER: Called(25_000, 90_000)}) == CALLED_AND_RETURNED
 
 
 def test_an_op_inside_the_blocked_one_counts() -> None:
     inner = Op("aten::to", 25_000, 90_000, MAIN)
-    assert hand_offs(FORWARD, BLOCKED, WORK, inner, inside={3: 1}) == []
-    assert hand_offs(FORWARD, BLOCKED, WORK, inner._replace(name="inner"), inside={3: 1}) == CALLED_AND_RETURNED
+    assert handoffs_of(FORWARD, BLOCKED, WORK, inner, inside={3: 1}) == []
+    assert handoffs_of(FORWARD, BLOCKED, WORK, inner._replace(name="inner"), inside={3: 1}) == CALLED_AND_RETURNED
 
 
 def test_ops_inside_a_workers_op_are_no_calls_of_their_own() -> None:
     inner = Op("aten::mm", 40_000, 99_000, WORKER)
-    assert hand_offs(FORWARD, BLOCKED, WORK, inner, inside={3: 2}) == CALLED_AND_RETURNED
+    assert handoffs_of(FORWARD, BLOCKED, WORK, inner, inside={3: 2}) == CALLED_AND_RETURNED
 
 
 @pytest.mark.parametrize(
@@ -115,13 +115,13 @@ def test_what_begins_or_ends_a_little_outside_of_a_gap_belongs_to_it(early: int,
     after = Op("aten::add", 100_000, 110_000, MAIN)
     first = max(work.start, 20_000)
     expected = [call(first, since=first), back(100_000, first)]
-    assert hand_offs(FORWARD, busy, BLOCKED, after, work) == expected * belongs
+    assert handoffs_of(FORWARD, busy, BLOCKED, after, work) == expected * belongs
 
 
 def test_several_segments_are_told_apart_by_what_the_caller_does_in_between() -> None:
     between = Op("aten::add", 50_000, 60_000, MAIN)
     rows = [WORK._replace(end=45_000), WORK._replace(start=65_000)]
-    assert hand_offs(FORWARD, BLOCKED, between, *rows, inside={2: 1}) == [
+    assert handoffs_of(FORWARD, BLOCKED, between, *rows, inside={2: 1}) == [
         call(30_000),
         back(45_000, 30_000),
         call(65_000, since=45_000),
@@ -132,7 +132,7 @@ def test_several_segments_are_told_apart_by_what_the_caller_does_in_between() ->
 def test_what_overlaps_the_callers_own_work_is_no_segment() -> None:
     between = Op("aten::add", 50_000, 60_000, MAIN)
     rows = [WORK._replace(end=55_000), WORK._replace(start=65_000)]
-    assert hand_offs(FORWARD, BLOCKED, between, *rows, inside={2: 1}) == [
+    assert handoffs_of(FORWARD, BLOCKED, between, *rows, inside={2: 1}) == [
         call(65_000, since=55_000),
         back(80_000, 65_000),
     ]
@@ -140,24 +140,28 @@ def test_what_overlaps_the_callers_own_work_is_no_segment() -> None:
 
 def test_a_worker_that_was_busy_until_it_began_had_not_been_waiting() -> None:
     busy = Op("mine", 5_000, 30_000, WORKER)
-    assert hand_offs(FORWARD, BLOCKED, WORK, busy) == [call(30_000, since=30_000), back(80_000, 30_000)]
+    assert handoffs_of(FORWARD, BLOCKED, WORK, busy) == [call(30_000, since=30_000), back(80_000, 30_000)]
     before = busy._replace(end=25_000)
-    assert hand_offs(FORWARD, BLOCKED, WORK, before) == [call(30_000, since=25_000), back(80_000, 30_000)]
-    assert hand_offs(FORWARD, BLOCKED, WORK, called={WORKER: Called(5_000, 30_000)})[0].since == 30_000
+    assert handoffs_of(FORWARD, BLOCKED, WORK, before) == [call(30_000, since=25_000), back(80_000, 30_000)]
+    assert handoffs_of(FORWARD, BLOCKED, WORK, called={WORKER: Called(5_000, 30_000)})[0].since == 30_000
 
 
 def test_one_call_starts_all_workers_of_a_gap_and_ends_when_all_have_returned() -> None:
     second = WORK._replace(thread=OTHER, start=40_000, end=90_000)
-    assert hand_offs(FORWARD, BLOCKED, WORK, second) == [
+    assert handoffs_of(FORWARD, BLOCKED, WORK, second) == [
         call(30_000),
         back(80_000, 30_000, returned=90_000),
         call(30_000, worker=OTHER, started=30_000),
         back(90_000, 30_000, worker=OTHER),
     ]
     busy = Op("mine", 5_000, 40_000, OTHER)
-    assert hand_offs(FORWARD, BLOCKED, WORK, second, busy)[2] == HandOff(MAIN, 30_000, OTHER, 40_000, 40_000, "record")
+    assert handoffs_of(FORWARD, BLOCKED, WORK, second, busy)[2] == Handoff(
+        MAIN, 30_000, OTHER, 40_000, 40_000, "record"
+    )
     idle = busy._replace(end=30_000)
-    assert hand_offs(FORWARD, BLOCKED, WORK, second, idle)[2] == HandOff(MAIN, 30_000, OTHER, 30_000, 30_000, "record")
+    assert handoffs_of(FORWARD, BLOCKED, WORK, second, idle)[2] == Handoff(
+        MAIN, 30_000, OTHER, 30_000, 30_000, "record"
+    )
 
 
 # who called whom
@@ -165,41 +169,45 @@ def test_one_call_starts_all_workers_of_a_gap_and_ends_when_all_have_returned() 
 
 def test_a_worker_is_one_by_its_name_or_by_the_thread_that_its_forward_op_ran_on() -> None:
     named = WORK._replace(name="mine", forward=MAIN)
-    assert hand_offs(FORWARD, BLOCKED, named) == CALLED_AND_RETURNED
-    assert not any(handoff.found == "record" for handoff in hand_offs(FORWARD, BLOCKED, WORK._replace(name="mine")))
+    assert handoffs_of(FORWARD, BLOCKED, named) == CALLED_AND_RETURNED
+    assert not any(
+        handoff.known_by == "record" for handoff in handoffs_of(FORWARD, BLOCKED, WORK._replace(name="mine"))
+    )
 
 
 @pytest.mark.parametrize("sequence", [0, 6])
 def test_callers_share_the_sequence_numbers_of_their_workers(sequence: int) -> None:
     forward, work = FORWARD._replace(sequence=sequence), WORK._replace(sequence=sequence)
-    assert hand_offs(forward, BLOCKED, work) == CALLED_AND_RETURNED
+    assert handoffs_of(forward, BLOCKED, work) == CALLED_AND_RETURNED
     assert not any(
-        handoff.found == "record" for handoff in hand_offs(FORWARD, BLOCKED, WORK._replace(sequence=sequence))
+        handoff.known_by == "record" for handoff in handoffs_of(FORWARD, BLOCKED, WORK._replace(sequence=sequence))
     )
 
 
 def test_the_caller_is_the_thread_that_shares_most() -> None:
     third = [Op("aten::mm", 1_000 * number, 1_000 * number + 9, OTHER, sequence=5) for number in range(9)]
-    handoffs = hand_offs(FORWARD, BLOCKED, WORK, *third)
-    assert {(handoff.source, handoff.target) for handoff in handoffs if handoff.found == "record"} == {(OTHER, WORKER)}
+    handoffs = handoffs_of(FORWARD, BLOCKED, WORK, *third)
+    assert {(handoff.source, handoff.target) for handoff in handoffs if handoff.known_by == "record"} == {
+        (OTHER, WORKER)
+    }
 
 
 def test_of_two_threads_that_ran_the_backward_ops_of_each_other_the_larger_one_is_the_caller() -> None:
     rows = [FORWARD, BLOCKED, WORK, Op("aten::mm", 81_000, 82_000, WORKER, sequence=6)]
     other = Op(BACKWARD, 85_000, 90_000, MAIN, sequence=6)
-    handoffs = hand_offs(*rows, other, inside={4: 1})
+    handoffs = handoffs_of(*rows, other, inside={4: 1})
     assert handoffs[0] == call(30_000)
     assert {(handoff.source, handoff.target) for handoff in handoffs} == {(MAIN, WORKER), (WORKER, MAIN)}
 
 
 def test_step_marks_and_ops_without_times_do_not_count() -> None:
     mark = Op("ProfilerStep#1", 25_000, 90_000, MAIN)
-    assert hand_offs(FORWARD, BLOCKED, mark, WORK, Op("aten::mm", thread=MAIN)) == CALLED_AND_RETURNED
+    assert handoffs_of(FORWARD, BLOCKED, mark, WORK, Op("aten::mm", thread=MAIN)) == CALLED_AND_RETURNED
 
 
-def test_a_single_thread_has_no_hand_offs() -> None:
-    assert hand_offs(FORWARD, BLOCKED) == []
-    assert hand_offs() == []
+def test_a_single_thread_has_no_handoffs() -> None:
+    assert handoffs_of(FORWARD, BLOCKED) == []
+    assert handoffs_of() == []
 
 
 # by timing
@@ -211,17 +219,17 @@ GAP = Op("waiting", LATER, 2 * LATER, MAIN)
 BUSY = [Op("mine", number, number + 1, MAIN) for number in range(5)]
 
 
-def by_timing(start: int, end: int, *before: Op) -> list[HandOff]:
+def by_timing(start: int, end: int, *before: Op) -> list[Handoff]:
     """What a thread without sequence numbers does while the main one has a gap."""
-    return hand_offs(*BUSY, GAP, Op("mine", LATER + start, LATER + end, WORKER), *before)
+    return handoffs_of(*BUSY, GAP, Op("mine", LATER + start, LATER + end, WORKER), *before)
 
 
-def called_by_timing(at: int, since: int = ABSENT) -> HandOff:
-    return HandOff(MAIN, LATER + at, WORKER, LATER + at, since, Provenance.TIMING.value)
+def called_by_timing(at: int, since: int = ABSENT) -> Handoff:
+    return Handoff(MAIN, LATER + at, WORKER, LATER + at, since, Provenance.TIMING.value)
 
 
-def returned_by_timing(at: int, since: int) -> HandOff:
-    return HandOff(WORKER, LATER + at, MAIN, LATER + at, since, Provenance.TIMING.value)
+def returned_by_timing(at: int, since: int) -> Handoff:
+    return Handoff(WORKER, LATER + at, MAIN, LATER + at, since, Provenance.TIMING.value)
 
 
 @pytest.mark.parametrize(("start", "is_called"), [(0, True), (MOST, True), (MOST + 1, False)])
@@ -250,7 +258,7 @@ def test_the_main_thread_had_been_waiting_since_it_called() -> None:
 def test_the_worker_that_ended_last_is_returned_from() -> None:
     last = Op("mine", LATER + MOST + 1, 2 * LATER - 3, OTHER)
     handoffs = by_timing(MOST + 1, LATER - 5, last)
-    assert handoffs == [HandOff(OTHER, 2 * LATER - 3, MAIN, 2 * LATER - 3, LATER, Provenance.TIMING.value)]
+    assert handoffs == [Handoff(OTHER, 2 * LATER - 3, MAIN, 2 * LATER - 3, LATER, Provenance.TIMING.value)]
 
 
 # many threads
@@ -271,5 +279,5 @@ def many_threads(count: int, *, recorded: bool) -> Callable[[], ThreadHandoffs]:
 
 @pytest.mark.parametrize("recorded", [True, False])
 def test_the_effort_grows_with_the_threads_and_not_with_their_square(recorded: bool) -> None:
-    assert len(many_threads(50, recorded=recorded)().found) >= 50
+    assert len(many_threads(50, recorded=recorded)().known_by) >= 50
     assert growth(partial(many_threads, recorded=recorded), 50) < 2.5

@@ -3,7 +3,7 @@ starting.
 """
 
 import pytest
-from execgraph.converter.host_timeline.launch_moments import submit_times
+from execgraph.converter.host_timeline.submit_times import submit_times
 from execgraph.schema.columns import ABSENT
 from support.builder import TraceBuilder
 from support.builder.timeline import CALL_US

@@ -7,8 +7,8 @@ import pytest
 from execgraph.linker.communication import CollectiveOps
 from execgraph.linker.readers import RecordedEvents, RecordedSyncs, SyncCall, sync_calls
 from execgraph.linker.submissions import CallSites, EventRecord, StreamKey, StreamQueues
-from execgraph.linker.submissions.event_records import EventRecords
-from execgraph.linker.submissions.events import NamedEvents, SyncRecord, SyncRecords
+from execgraph.linker.submissions.event_record_calls import EventRecordCalls
+from execgraph.linker.submissions.named_events import NamedEvents, SyncRecord, SyncRecords
 from execgraph.linker.submissions.streams import ThreadLaunches
 from execgraph.schema.columns import Categorical, Int64
 from execgraph.schema.linked import Communications, Provenance
@@ -50,11 +50,19 @@ def named_events(*records: SyncRecord, rows: RecordedEvents | None = None) -> Na
     return NamedEvents(CALLED, syncs, rows or event_rows(), StreamQueues(RAN, CALLED))
 
 
-def event_records() -> EventRecords:
+def event_records() -> EventRecordCalls:
     kinds: Int64 = sync_calls(CALLED.name)
     none, op = column(), ops()
     collectives = CollectiveOps(none, Communications.of([]), none, op, {}, none)
-    return EventRecords(CALLED, kinds, RAN, collectives, ThreadLaunches(RAN, CALLED), CallSites(CALLED, op, none), {})
+    return EventRecordCalls(
+        CALLED,
+        kinds,
+        RAN,
+        collectives=collectives,
+        launches=ThreadLaunches(RAN, CALLED),
+        call_sites=CallSites(CALLED, op, none),
+        known_streams={},
+    )
 
 
 def test_a_wait_is_for_what_the_call_recorded_that_its_record_names() -> None:

@@ -1,4 +1,4 @@
-"""Room on a device: how many activities it runs at once is found where it was full, and kept by what-if answers."""
+"""Concurrency limits: how many activities a device runs at once is found where it was full, and kept by what-if answers."""
 
 import heapq
 
@@ -11,10 +11,10 @@ from support.runs import broken_rules, convert_run
 STREAMS, LATENCY, GAP = 4, 2.3, 1.1
 
 
-def crowded(room: int | None, factor: float = 1, kernels: int = 40) -> TraceBuilder:
+def crowded(limit: int | None, factor: float = 1, kernels: int = 40) -> TraceBuilder:
     """Kernels of four streams, launched in turn, on a device that runs so many at once, any number if that is None."""
     t = TraceBuilder()
-    places = [0.0] * (room or 10**3)
+    places = [0.0] * (limit or 10**3)
     for number in range(kernels):
         stream, duration = number % STREAMS, (30.3 + number % 7) * factor
         with t.op("aten::mm"):
@@ -26,34 +26,34 @@ def crowded(room: int | None, factor: float = 1, kernels: int = 40) -> TraceBuil
     return t
 
 
-@pytest.mark.parametrize("room", [1, 2])
-def test_the_room_of_a_full_device_is_found(room: int) -> None:
-    nodes = convert_run(crowded(room))
-    assert nodes.graph.metadata["room_of_device_0"] == room
+@pytest.mark.parametrize("limit", [1, 2])
+def test_the_concurrency_limit_of_a_full_device_is_found(limit: int) -> None:
+    nodes = convert_run(crowded(limit))
+    assert nodes.graph.metadata["concurrency_limit_of_device_0"] == limit
     assert set(nodes.report.delays) == {"contention"}
     assert broken_rules(nodes) == []
     assert abs(replay(nodes.graph).error_pct or 0) <= 0.5
 
 
-def test_two_activities_that_waited_for_a_place_show_the_room() -> None:
+def test_two_activities_that_waited_for_a_slot_show_the_limit() -> None:
     nodes = convert_run(crowded(2, kernels=4))
-    assert nodes.graph.metadata["room_of_device_0"] == 2
+    assert nodes.graph.metadata["concurrency_limit_of_device_0"] == 2
     assert nodes.report.delays == {"contention": 2}
 
 
-@pytest.mark.parametrize("room", [STREAMS, None])
-def test_no_room_is_claimed_where_streams_overlap_freely(room: int | None) -> None:
-    nodes = convert_run(crowded(room))
-    assert not any(key.startswith("room_of_device") for key in nodes.graph.metadata)
+@pytest.mark.parametrize("limit", [STREAMS, None])
+def test_no_limit_is_claimed_where_streams_overlap_freely(limit: int | None) -> None:
+    nodes = convert_run(crowded(limit))
+    assert not any(key.startswith("concurrency_limit_of_device") for key in nodes.graph.metadata)
     assert nodes.report.delays == {}
 
 
 @pytest.mark.parametrize("factor", [0.5, 2, 5])
-@pytest.mark.parametrize("room", [1, 2, None])
-def test_what_if_answers_keep_the_room(room: int | None, factor: float) -> None:
-    graph = convert_run(crowded(room)).graph
+@pytest.mark.parametrize("limit", [1, 2, None])
+def test_what_if_answers_keep_the_limit(limit: int | None, factor: float) -> None:
+    graph = convert_run(crowded(limit)).graph
     scaled = replay(graph, [parse_scale(f"class:computation={factor}")])
-    assert scaled.makespan_ns / 1000 == pytest.approx(crowded(room, factor).makespan_us, rel=0.03)
+    assert scaled.makespan_ns / 1000 == pytest.approx(crowded(limit, factor).makespan_us, rel=0.03)
 
 
 def test_a_single_wait_for_another_stream_is_no_full_device() -> None:
@@ -63,4 +63,4 @@ def test_a_single_wait_for_another_stream_is_no_full_device() -> None:
             t.launch(f"kernel {stream}", stream, 30.3, latency=CALL_US + LATENCY)
     with t.op("aten::mm"):
         t.launch("late", 2, 10.2, start=t.ready[1] / 1000)
-    assert "room_of_device_0" not in convert_run(t).graph.metadata
+    assert "concurrency_limit_of_device_0" not in convert_run(t).graph.metadata
