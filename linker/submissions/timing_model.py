@@ -46,7 +46,7 @@ class TimingModel:
         self.ready_ns, self.expected_start_ns = ready.data, expected.data
         self.max_clock_lead_ns = self.clock_uncertainty_ns + (max(shortest, 0) if shortest < FOREVER else 0)
         # where returns were measured, it is their own clock that they are compared with
-        knows_returns = of_name(machine.sync_return_latency, "").count >= ENOUGH
+        knows_returns = of_name(machine.sync_return, "").count >= ENOUGH
         error = machine.clock_error_ns + self.timestamp_quantum_ns
         self.return_error_ns = error if knows_returns else self.clock_uncertainty_ns
         self.max_return_lead_ns = error if knows_returns else self.max_clock_lead_ns

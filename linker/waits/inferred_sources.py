@@ -156,7 +156,9 @@ class InferredSources:
     def _best(self, site: _CallSite) -> _ScoredCandidate | None:
         """Returns the best option and stream for the waits of a call site, None where none is possible."""
         scored = (self._best_for(site, number) for number in range(len(site.waits[0].blocked)))
-        return min((one for one in scored if one is not None), key=_ScoredCandidate.badness, default=None)
+        return min(
+            (candidate for candidate in scored if candidate is not None), key=_ScoredCandidate.badness, default=None
+        )
 
     def _best_for(self, site: _CallSite, blocked_number: int) -> _ScoredCandidate | None:
         """Returns the best option and stream if the waits block the work of that number, None where none is possible.

@@ -113,7 +113,9 @@ def test_the_activity_of_the_first_row_may_be_the_one_held_up() -> None:
 def of_host(end: int, returned: int = RETURNED, reach: int = 1_500, is_query: bool = False) -> tuple[bool, bool]:
     """Whether an end is too late for, and explains, a call that waited from 10000 on."""
     called = [LAUNCHED, Called(10_000, returned, "cudaEventSynchronize")]
-    waits = [UnresolvedWait(1, -1, (HOST,), 10_000, reach, is_query=is_query)]
+    timing = TimingModel(activities(FIRST), calls(*called), MACHINE)
+    clock = timing.clock_uncertainty_ns, timing.max_clock_lead_ns
+    waits = [UnresolvedWait(1, -1, (HOST,), 10_000, reach, *clock, is_query=is_query)]
     too_late, explained = scored(scorer_of([FIRST], called, waits), waits, HOST, [end])
     return bool(too_late[0, 0]), bool(explained[0])
 
