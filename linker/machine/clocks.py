@@ -209,11 +209,8 @@ def _commonly_returning(activities: Activities, calls: Calls) -> Awaited:
     """Returns long synchronisations of streams, with the stream's last end that is at the common distance from them.
 
     The stream is not recorded, but every call returns as soon after the end of its own. Of the ends of all streams'
-    last activities, that distance is the most common one. It must be that of at least half of the calls, and of
-    AGREEING, and twice as common as any other, or it may be chance.
-
-    Calls that return at 100, 200 and 300 µs, with ends at 97, 60, 198, 190 and 297.5 on any streams, return 2 to 3 µs
-    after the end of their own.
+    last activities, that distance is the most common one. Calls that return at 100, 200 and 300 µs, with ends at 97,
+    60, 198, 190 and 297.5 on any streams, return 2 to 3 µs after the end of their own.
     """
     rows = np.flatnonzero((sync_calls(calls.name) == SyncCall.STREAM_SYNC) & (calls.end - calls.start > SLOWEST))
     streams = [*chain(*_stream_ends(activities, calls).values())]
@@ -222,22 +219,28 @@ def _commonly_returning(activities: Activities, calls: Calls) -> Awaited:
     ends = [_last_ends(np.arange(len(rows)), calls.start[rows], [stream]) for stream in streams]
     position, end = (np.concatenate(columns) for columns in zip(*ends, strict=True))
     distance = calls.end[rows[position]] - end
-    is_near = np.abs(distance) <= SLOWEST
-    position, end, distance = position[is_near], end[is_near], distance[is_near]
-    by_distance = np.sort(distance)
-    count = np.searchsorted(by_distance, by_distance + SAME_RETURN, side="right") - np.arange(len(by_distance))
-    if not len(count) or count.max() < max(AGREEING, len(rows) / 2):
+    least = _common_distance(distance[np.abs(distance) <= SLOWEST], len(rows))
+    if least is None:
         return Awaited(rows[:0], rows[:0])
-    least = by_distance[np.argmax(count)]
-    is_apart = np.abs(by_distance - least) > SAME_RETURN
-    if 2 * count[is_apart].max(initial=0) > count.max():
-        return Awaited(rows[:0], rows[:0])
-    is_common = (distance >= least) & (distance <= least + SAME_RETURN)
     # of several ends at that distance the call waited for the latest
     order = np.lexsort((end, position))
-    order = order[is_common[order]]
+    order = order[(distance[order] >= least) & (distance[order] <= least + SAME_RETURN)]
     latest = order[np.append(is_group_start(position[order])[1:], True)]
     return Awaited(rows[position[latest]], end[latest])
+
+
+def _common_distance(distance: Int64, call_count: int) -> int | None:
+    """Returns the least of the distances that most calls have in common, None where it may be chance.
+
+    It must be that of at least half of the calls, and of AGREEING, and twice as common as any other.
+    """
+    distance = np.sort(distance)
+    count = np.searchsorted(distance, distance + SAME_RETURN, side="right") - np.arange(len(distance))
+    if count.max(initial=0) < max(AGREEING, call_count / 2):
+        return None
+    least = int(distance[np.argmax(count)])
+    is_apart = np.abs(distance - least) > SAME_RETURN
+    return least if 2 * count[is_apart].max(initial=0) <= count.max() else None
 
 
 class _StreamEnds(NamedTuple):

@@ -21,8 +21,7 @@ class TimingModel:
     median time that calls take to return. `max_clock_lead_ns` is how far the device's clock may at most be ahead of the
     host's: no activity starts before its launch call, so the shortest launch limits it. `return_error_ns` and
     `max_return_lead_ns` are the same two of synchronising calls; they are small where returns from waits were measured
-    on these very clocks. `max_gap_ns` is the longest
-    usual gap between two activities of a stream.
+    on these very clocks. `max_gap_ns` is the longest usual gap between two activities of a stream.
     """
 
     def __init__(self, activities: Activities, calls: Calls, machine: MachineCalibration) -> None:

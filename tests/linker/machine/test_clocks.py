@@ -213,3 +213,42 @@ def test_a_copy_that_began_long_after_its_call_did_not_block_it() -> None:
     assert awaited([Ran(299, 400, 0, name=COPY)], [Called(100, 200)]) == [(0, 400)]
     assert awaited([Ran(300, 400, 0, name=COPY)], [Called(100, 200)]) == []
     assert awaited([Ran(20, 90, -1, name=COPY)], [Called(0, 99)]) == []
+
+
+# synchronisations of streams that no record names
+
+
+def common(*returned: int, ends: list[list[int]]) -> list[tuple[int, int]]:
+    """The calls and ends that are found where calls of 50 µs return at these times, by the ends on each stream, ns."""
+    ran = [Ran(end - 1_000, end, 0, stream=stream) for stream, of_stream in enumerate(ends) for end in of_stream]
+    waits = [Called(time - 50_000, time, "cudaStreamSynchronize") for time in returned]
+    launches = [Called(ran_at.start - 60_000, ran_at.start - 59_000) for ran_at in ran]
+    table = activities(*(one._replace(call=len(waits) + row) for row, one in enumerate(ran)))
+    awaited = awaited_ends(table, calls(*waits, *launches), syncs())
+    return sorted(zip(awaited.call_row.tolist(), awaited.end.tolist(), strict=True))
+
+
+def test_calls_that_return_at_one_distance_from_an_end_awaited_it() -> None:
+    ends = [[97_500, 360_000, 497_800], [85_000, 297_900, 470_000]]
+    assert common(100_000, 300_000, 500_000, ends=ends) == [(0, 97_500), (1, 297_900), (2, 497_800)]
+
+
+def test_a_return_may_seem_to_come_before_the_end() -> None:
+    assert common(100_000, 300_000, 500_000, ends=[[101_000, 301_200, 500_800]]) == [
+        (0, 101_000),
+        (1, 301_200),
+        (2, 500_800),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("returned", "ends"),
+    [
+        ((100_000, 300_000), [[97_500, 297_900]]),
+        ((100_000, 300_000, 500_000), [[97_500, 285_000, 478_000]]),
+        ((100_000, 300_000, 500_000), [[97_500, 297_900, 497_800], [82_500, 282_900, 482_800]]),
+    ],
+    ids=["two calls", "no distance in common", "two distances that are as common"],
+)
+def test_what_may_be_chance_tells_nothing(returned: tuple[int, ...], ends: list[list[int]]) -> None:
+    assert common(*returned, ends=ends) == []

@@ -1,10 +1,12 @@
 """What blocks the host besides synchronising calls, to the nanosecond: by rows made by hand."""
 
 from dataclasses import replace
-from typing import NamedTuple
+from types import SimpleNamespace
+from typing import NamedTuple, cast
 
 import pytest
-from execgraph.linker.submissions import CallSites
+from execgraph.linker.readers import sync_calls
+from execgraph.linker.submissions import CallSites, Process, StreamQueues, TimingModel
 from execgraph.linker.waits.implicit_host_waits import (
     FULL_QUEUE,
     ImplicitHostWaits,
@@ -12,9 +14,10 @@ from execgraph.linker.waits.implicit_host_waits import (
     full_queue,
     observer_waits,
     on_observer_threads,
+    unexplained_waits,
 )
-from execgraph.schema.columns import ABSENT
-from execgraph.schema.linked import Calls, Provenance
+from execgraph.schema.columns import ABSENT, ActivityRows, CallRows, Categorical
+from execgraph.schema.linked import Calls, HostWaits, Provenance
 from execgraph.schema.machine import ENOUGH, LatencyStats, MachineCalibration
 from support.tables import Called, Op, Ran, activities, calls, column, ops
 
@@ -183,3 +186,42 @@ def test_calls_of_other_threads_follow_nothing() -> None:
     assert rows_of(observer_waits(on(1, 1), activities(Ran(10, 60)), column(0, 0) > 0)) == []
     assert rows_of(observer_waits(on(1, 2), activities(Ran(10, 60)), column(1, 1) > 0)) == []
     assert rows_of(observer_waits(on(1, 1), activities(), column(1, 1) > 0)) == []
+
+
+# calls that lasted on
+
+
+def lasting(*ran: Ran, returned: int = 600_000, known: int = -1) -> list[HostWait]:
+    """What a cudaStreamSynchronize from 100 µs on waited for, if that is known to end with an activity, -1 for none."""
+    launches = [Called(one.start - 50_000, one.start - 49_000) for one in ran]
+    made = calls(Called(100_000, returned, "cudaStreamSynchronize"), *launches)
+    rows = [one._replace(call=1 + row) for row, one in enumerate(ran)]
+    table = activities(*rows)
+    parts = {"timing": TimingModel(table, made, MACHINE), "queues": StreamQueues(table, made)}
+    process = SimpleNamespace(calls=made, activities=table, kinds=sync_calls(made.name), **parts)
+    waits = HostWaits(CallRows(column(0)), ActivityRows(column(known)), column(ABSENT), Categorical.of(["timing"]))
+    return rows_of(unexplained_waits(cast(Process, process), waits))
+
+
+AWAITED = Ran(90_000, 599_000)
+WAITED = HostWait(0, 0, ABSENT, Provenance.TIMING)
+
+
+def test_a_call_that_lasted_on_waited_for_what_ended_right_before_it_returned() -> None:
+    assert lasting(AWAITED) == [WAITED]
+    assert lasting(AWAITED, Ran(60_000, 200_000, stream=20), known=1) == [WAITED]
+    assert lasting(AWAITED, Ran(95_000, 599_500, stream=20)) == [WAITED._replace(source=1)]
+
+
+@pytest.mark.parametrize(
+    "ran",
+    [Ran(90_000, 550_000), Ran(60_000, 99_000), Ran(160_000, 599_000)],
+    ids=["ended long before", "ended before the call", "submitted later"],
+)
+def test_what_cannot_have_been_awaited_is_not(ran: Ran) -> None:
+    assert lasting(ran) == []
+
+
+def test_a_call_whose_wait_is_known_or_that_is_short_waited_for_nothing_else() -> None:
+    assert lasting(AWAITED, Ran(95_000, 599_500, stream=20), known=0) == []
+    assert lasting(Ran(90_000, 103_000), returned=104_000) == []

@@ -243,3 +243,20 @@ def test_waits_that_are_looked_for_on_some_streams_alone_are_counted(streams: in
         t.event_synchronize(event)
     t.leaf("aten::add", 5)
     assert link_run(t).report.oddities.get(ELSEWHERE, 0) == noted
+
+
+def passing_on(t: TraceBuilder) -> None:
+    """The host waits for a stream that waits for a kernel, while more work runs behind that kernel."""
+    t.launch("awaited", 7, LONG)
+    t.wait_event(t.record_event(stream=7), stream=20)
+    t.launch("behind", 7, 3 * LONG)
+    t.stream_synchronize(20)
+
+
+def test_a_stream_that_waits_passes_that_on_to_who_waits_for_it() -> None:
+    t = begun(**UNRECORDED)
+    t.launch("on the other stream", 20, 5)
+    for _ in range(3):
+        passing_on(t)
+        t.idle(4 * LONG)
+    assert host_waits(link_run(t)) == {("awaited", "cudaStreamSynchronize")}
