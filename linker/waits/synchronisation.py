@@ -5,7 +5,7 @@ when it is recorded: the last activity of its stream then, and the sources of wa
 wait says how it is known; a wait whose event cannot be found is counted.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ from ...schema.columns import ABSENT
 from ...schema.linked import DeviceWaits, HostWaits, Provenance
 from ...schema.machine import MachineCalibration
 from ..readers import DeviceTrace, SyncCall
-from ..submissions import MOST_STREAMS, EventQueryLoops, Findings, Process, event_query_loops
+from ..submissions import MOST_STREAMS, EventQueryLoops, Findings, Process, StreamKey, event_query_loops
 from .candidates import TRIED
 from .implicit_host_waits import blocking_copies, full_queue, observer_waits, on_observer_threads, unexplained_waits
 from .inferred_sources import InferredSource, InferredSources
@@ -93,6 +93,8 @@ def _stream_wait(run: _Run, row: int) -> None:
     if resolved is None:
         waits.dropped["stream waits whose event was not found"].append(row)
         return
+    if inferred is None and process.sync_record(row) is None:
+        waiting = _stream_that_can_wait(process, row, waiting, resolved.sources)
     target = process.queues.add_wait(waiting, process.start(row), resolved.sources)
     elsewhere = [source for source in resolved.sources if process.launches.stream_of(source) != waiting]
     if target < 0 or not elsewhere:
@@ -100,6 +102,18 @@ def _stream_wait(run: _Run, row: int) -> None:
         return
     for source in elsewhere:
         waits.add_device_wait(row, source, target, resolved.provenance)
+
+
+def _stream_that_can_wait(process: Process, row: int, likeliest: StreamKey, sources: Sequence[int]) -> StreamKey:
+    """Returns the likeliest stream, unless its next activity began before the awaited work had ended: then the last
+    used one of those whose next activity did not.
+    """
+    earliest = process.last_end(sources) - process.timing.timestamp_quantum_ns
+    for stream in (likeliest, *process.event_record_calls.streams_in_use(row, likeliest)):
+        target = process.queues.next(stream, process.start(row))
+        if target >= 0 and process.activities.start[target] >= earliest:
+            return stream
+    return likeliest
 
 
 def _resolve_event(run: _Run, row: int) -> _Resolved | None:
