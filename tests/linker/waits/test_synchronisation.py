@@ -474,3 +474,23 @@ def test_a_loop_of_queries_goes_on_until_what_the_stream_itself_waited_for_is_ov
     t.leaf("aten::add", 5)
     waits = link_run(t).host_waits
     assert waits.since.max() - t.origin_ns == pytest.approx(1000 * first, abs=2_000)
+
+
+def test_a_collective_is_not_awaited_by_a_stream_that_went_on_before_it_had_ended() -> None:
+    """The next launch of the thread is on another stream than the one that waits."""
+    t = TraceBuilder(rank=0, world_size=2, **UNRECORDED)
+    group = t.group([0, 1])
+    buffer = t.tensor()
+    t.launch("before", 7, 5)
+    t.launch("elsewhere before", 24, 5)
+    t.launch("before", 7, 5)
+    reduced = t.collective("allreduce", group=group, tensors=[buffer], duration=500)
+    t.wait_collective(reduced, stream=7)
+    t.launch("elsewhere", 24, 5)
+    t.launch("after", 7, 5)
+    t.leaf("aten::add", 5)
+    linked = link_run(t)
+    (collective,) = {source for source, target in device_waits(linked) if target == "after"}
+    assert collective.startswith("nccl")
+    assert not {target for source, target in device_waits(linked) if source == collective} - {"after"}
+    assert "event waits that contradict the clock" not in linked.report.dropped
