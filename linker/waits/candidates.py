@@ -8,7 +8,6 @@ a stream wait for, right before the wait is the likeliest.
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from enum import IntEnum
 from itertools import chain, islice
 from typing import NamedTuple
 
@@ -17,6 +16,7 @@ import numpy as np
 from ...schema.columns import Bool, Int64
 from ...schema.traces import NEVER
 from ..submissions import Process, StreamKey, StreamTails
+from .options import UNRANKED, Option, OrderBasis, OrderRank
 from .unresolved_waits import UnresolvedWait
 
 TRIED = 64
@@ -30,50 +30,6 @@ SAME_EVENT = "waits for an event that another wait has resolved"
 IN_USE = "waits before a collective resolved to the stream in use"
 STREAM = "synchronisations resolved to the stream in use"
 BY_TIME = "waits resolved to the work whose end they met"
-
-
-class OrderBasis(IntEnum):
-    """What in the order of the calls makes a candidate likely, the best reason first."""
-
-    KIND_OF_SAME_EVENT = 0
-    SAME_EVENT = 1
-    RIGHT_BEFORE = 2
-    UNUSED = 3
-    UNUSED_AND_MARKED = 4
-    STREAM_IN_USE = 5
-    NONE = 6
-
-
-class OrderRank(NamedTuple):
-    """How likely the order of the calls makes a candidate: the smaller, the likelier.
-
-    Candidates with the same basis compare by `position` among the event records, counted from the front or the back.
-    """
-
-    basis: OrderBasis
-    position: int = 0
-
-    @property
-    def is_known(self) -> bool:
-        """Whether the order of the calls says anything; else only times can tell."""
-        return self.basis is not OrderBasis.NONE
-
-
-UNRANKED = OrderRank(OrderBasis.NONE)
-
-
-class Option(NamedTuple):
-    """The `back`-th last event record of a kind before a wait (kind -1: the wait call itself).
-
-    `rank` says how likely it is by the order of the calls, `streams` which streams it may be on, the likeliest first,
-    and `reason` is the line of the report that counts it.
-    """
-
-    kind: int
-    back: int
-    rank: OrderRank
-    streams: tuple[int, ...]
-    reason: str
 
 
 class _Context(NamedTuple):

@@ -14,7 +14,8 @@ from ...schema.columns import Bool, Int64
 from ...schema.linked import Provenance
 from ...schema.traces import NEVER
 from ..submissions import EventRecord, Process, StreamKey, StreamTails
-from .candidates import BY_TIME, Candidates, Option, OrderRank
+from .candidates import BY_TIME, Candidates
+from .options import Option, OrderRank
 from .resolved_waits import no_findings
 from .timing_scorer import TimingScorer
 from .unresolved_waits import BlockedWork, UnresolvedWait

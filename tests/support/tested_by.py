@@ -98,6 +98,7 @@ TESTED_BY = {
     "linker/submissions/test_named_events.py": "linker/readers/sync_calls",
     "linker/test_link.py": "linker/activity_rows",
     "linker/threads/test_handoffs.py": "linker/threads/forward_threads linker/threads/thread_activity",
+    "linker/waits/test_candidates.py": "linker/waits/options",
     "linker/waits/test_synchronisation.py": "linker/submissions/process linker/waits/queue_waits",
     "linker/waits/test_unresolved_waits.py": "linker/submissions/event_query_loops linker/waits/resolved_waits",
     "linker/windows/test_windows.py": "schema/traces/steps",

@@ -1,0 +1,48 @@
+"""What a wait may be for, and how likely the order of the calls makes it."""
+
+from enum import IntEnum
+from typing import NamedTuple
+
+
+class OrderBasis(IntEnum):
+    """What in the order of the calls makes a candidate likely, the best reason first."""
+
+    KIND_OF_SAME_EVENT = 0
+    SAME_EVENT = 1
+    RIGHT_BEFORE = 2
+    UNUSED = 3
+    UNUSED_AND_MARKED = 4
+    STREAM_IN_USE = 5
+    NONE = 6
+
+
+class OrderRank(NamedTuple):
+    """How likely the order of the calls makes a candidate: the smaller, the likelier.
+
+    Candidates with the same basis compare by `position` among the event records, counted from the front or the back.
+    """
+
+    basis: OrderBasis
+    position: int = 0
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the order of the calls says anything; else only times can tell."""
+        return self.basis is not OrderBasis.NONE
+
+
+UNRANKED = OrderRank(OrderBasis.NONE)
+
+
+class Option(NamedTuple):
+    """The `back`-th last event record of a kind before a wait (kind -1: the wait call itself).
+
+    `rank` says how likely it is by the order of the calls, `streams` which streams it may be on, the likeliest first,
+    and `reason` is the line of the report that counts it.
+    """
+
+    kind: int
+    back: int
+    rank: OrderRank
+    streams: tuple[int, ...]
+    reason: str
