@@ -36,7 +36,7 @@ LARGE, SMALL = ("--ranks", "2", "--layers", "24"), ("--steps", "2", "--layers", 
 """Steps of about 1.2 MB each, as many as make the size; two steps of two layers on every rank."""
 WORK = str(Path(__file__).with_name("work.py"))
 """Run as a file: it works in the folder of the traces, where Python does not see this package."""
-GENERATE = "-m", "execgraph.tools.commands.trace_generate"
+GENERATE = "-m", "execgraph", "trace-generate"
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
