@@ -98,7 +98,7 @@ class Candidates:
             options.append(Option(records.kind[row], kind_counts[records.kind[row]], UNRANKED, (), BY_TIME))
         return options
 
-    def event_records(self, options: list[Option], waits: list[UnresolvedWait]) -> Int64:
+    def event_records(self, options: Sequence[Option], waits: list[UnresolvedWait]) -> Int64:
         """Returns the event record that each option means for each wait, -1 for none, by option and wait."""
         starts = np.array([self._process.start(wait.call_row) for wait in waits], np.int64)
         right_before = np.array([self._records.right_before(wait.call_row) for wait in waits], np.int64)
