@@ -507,6 +507,20 @@ def test_a_pytorch_without_the_switch_is_warned_of_and_records_all_else(torch, t
     linked(tmp_path)
 
 
+def test_a_pytorch_without_the_option_is_warned_of_and_records_all_else(torch, tmp_path, monkeypatch):
+    original = torch._C._profiler._ExperimentalConfig
+
+    def config(*, enable_cuda_sync_events=None, **options):
+        if enable_cuda_sync_events is not None:
+            raise TypeError("incompatible constructor arguments")
+        return original(**options)
+
+    monkeypatch.setattr(torch._C._profiler, "_ExperimentalConfig", config)
+    with pytest.warns(UserWarning, match="no synchronisation records"):
+        train(torch, tmp_path, steps=4)
+    linked(tmp_path)
+
+
 def test_a_pytorch_without_experimental_configs_is_warned_of_and_records_all_else(torch, tmp_path, monkeypatch):
     monkeypatch.setattr("execgraph.tools.capture.installed._takes", lambda *_: 1 / 0)
     with pytest.warns(UserWarning, match="without synchronisation records"):
