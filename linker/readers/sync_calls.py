@@ -29,6 +29,7 @@ _NAMES = (
     (SyncCall.EVENT_QUERY, _VENDOR + r"EventQuery$"),
     (SyncCall.FREE, _VENDOR + r"(?:Mem)?(?:Free|FreeHost|HostFree|FreeArray|FreeMipmappedArray)$"),
 )
+_NAMED_BY_RECORD = (SyncCall.STREAM_WAIT, SyncCall.EVENT_SYNC, SyncCall.STREAM_SYNC)
 _SUFFIX = re.compile(r"(_ptsz|_ptds|_spt|_v\d+)+$")
 
 
@@ -45,6 +46,22 @@ def sync_call(name: str) -> SyncCall:
 def sync_calls(names: Categorical) -> Int64:
     """Returns the SyncCall of every call."""
     return names.numbers(sync_call, SyncCall.NONE)
+
+
+def waits_without_record(calls: Categorical, sync_records: int) -> int:
+    """Returns how many CUDA calls wait for a stream or an event that the trace does not name.
+
+    None do in a trace that has synchronisation records. Waits for a whole device need none, and other vendors'
+    profilers have none.
+
+    >>> from execgraph.schema.columns import Categorical
+    >>> calls = Categorical.of(["cudaStreamWaitEvent", "cudaDeviceSynchronize", "hipStreamWaitEvent"])
+    >>> waits_without_record(calls, 0), waits_without_record(calls, 1)
+    (1, 0)
+    """
+    if sync_records:
+        return 0
+    return int(calls.where(lambda name: name.startswith("cu") and sync_call(name) in _NAMED_BY_RECORD).sum())
 
 
 SYNC_RECORDS = {

@@ -6,7 +6,7 @@ from typing import Any
 
 from .destination import Destination
 from .failures import training_goes_on
-from .installed import import_torch
+from .installed import import_torch, record_synchronisation
 from .pair_recorder import PairRecorder
 
 BY_WINDOW = "window{window}/{trace}_rank{rank}"
@@ -21,12 +21,16 @@ def trace_handler(folder: str | Path, *, ranks: Collection[int] | None = None, n
 
     Each window that the schedule records leaves a pair of traces in `folder`, named by `name` with {trace} (host or
     device), {rank} and {window} (from 1). Only `ranks` leave theirs, all by default. A window that cannot be recorded
-    or written is warned of.
+    or written is warned of. From here on all profilers of this process record what CUDA's waits were for, which no
+    option of theirs switches off.
 
     Raises ImportError without PyTorch, ValueError for a folder that is a file and for a name that two traces would have
     in common.
     """
-    return TraceHandler(PairRecorder(import_torch(), Destination(folder, name), ranks))
+    torch = import_torch()
+    handler = TraceHandler(PairRecorder(torch, Destination(folder, name), ranks))
+    record_synchronisation(torch)
+    return handler
 
 
 class TraceHandler:

@@ -5,6 +5,7 @@ import os
 from typing import Any
 
 from ...schema.optional import require
+from .failures import warn
 
 
 def import_torch() -> Any:
@@ -27,9 +28,30 @@ def experimental_config(*, memory: bool = False, trace_only: bool = False) -> An
     `memory` only its own thread: PyTorch (issue 166121) loses allocations otherwise. `trace_only` makes no event
     objects beside the file.
     """
-    config = import_torch()._C._profiler._ExperimentalConfig
+    torch = import_torch()
     options = {"enable_cuda_sync_events": True, "profile_all_threads": not memory, "trace_only": trace_only}
-    return config(**{option: True for option, is_enabled in options.items() if is_enabled and _takes(config, option)})
+    try:
+        config = torch._C._profiler._ExperimentalConfig
+        taken = {option: True for option, is_on in options.items() if is_on and _takes(config, option)}
+        if "enable_cuda_sync_events" not in taken:
+            warn("this PyTorch takes no enable_cuda_sync_events: no synchronisation records", stacklevel=3)
+        return config(**taken)
+    except Exception as error:
+        warn(f"recording without synchronisation records and other threads: {error!r}", stacklevel=3)
+        return None
+
+
+def record_synchronisation(torch: Any) -> None:
+    """Has the profilers of this process record what waits were for, whatever their own experimental_config says.
+
+    PyTorch records it where either this switch or the config asks for it, so that the rest of a user's config stays as
+    it is. Without a GPU, and with one that is not CUDA's, there is nothing to record. A failure is warned of.
+    """
+    try:
+        torch._C._profiler._set_cuda_sync_enabled_val(True)
+    except Exception as error:
+        advice = "give the profiler experimental_config=experimental_config() of execgraph.tools.capture"
+        warn(f"synchronisation records were not switched on ({error!r}); {advice}", stacklevel=4)
 
 
 def _takes(config: Any, option: str) -> bool:

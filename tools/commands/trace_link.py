@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 NAME = "trace-link"
 EXAMPLE = f"{NAME} host_rank0.json device_rank0.json -o linked.json.gz"
+UNRECORDED_WAITS = (
+    "no synchronisation records: which event each wait was for is inferred; trace-diagnose says how to record it"
+)
 log = logging.getLogger("execgraph")
 
 
@@ -122,6 +125,8 @@ def in_words(machine: "MachineCalibration") -> str:
 
 def summary(linked: "LinkedTrace") -> str:
     """Returns what was matched, linked, odd, dropped and guessed, a line each."""
+    from ..sync_records_advice import lacks_sync_records
+
     report = linked.report
     share = f"{report.matched} of {report.host_ops} host ops matched by {report.matched_by}, agreement {report.agreement_pct:g} %"
     device_only = f"{report.device_ops} from the device trace alone"
@@ -134,4 +139,5 @@ def summary(linked: "LinkedTrace") -> str:
         lines.append(summary_line("machine", in_words(linked.info.machine)))
     lines += format_counts("waits", report.waits) + format_counts("oddities", report.oddities)
     lines += format_counts("guessed", report.guessed) + format_counts("dropped", report.dropped)
-    return "\n".join([*lines, *(summary_line("note", note) for note in report.notes)])
+    notes = [*report.notes, *([UNRECORDED_WAITS] if lacks_sync_records(linked) else [])]
+    return "\n".join([*lines, *(summary_line("note", note) for note in notes)])

@@ -7,6 +7,7 @@ import msgspec
 
 from ...linker.matching import SMALLEST_AGREEMENT
 from ..inputs import BARE_NUMBER, RANK_IN_NAME
+from ..sync_records_advice import SETTING
 from .inspection import Inspection
 
 WRONG, NOTE = "wrong", "note"
@@ -148,10 +149,10 @@ def graphs_not_recorded(process: Inspection) -> Finding | None:
 
 
 def no_sync_records(process: Inspection) -> Finding | None:
-    """Finds a CUDA trace with calls and activities, but without cuda_sync rows."""
-    if process.sync_records or not process.calls or not process.activities or process.vendor != "cuda":
+    """Finds a CUDA trace with waits and activities, but without cuda_sync rows."""
+    if not process.waits_without_record:
         return None
-    advice = "waits are derived from the order of calls; _ExperimentalConfig(enable_cuda_sync_events=True) records them"
+    advice = f"what waits were for is inferred from the order and times of calls; {SETTING} records it"
     return Finding(NOTE, [process.name], "synchronisation records are off", advice)
 
 

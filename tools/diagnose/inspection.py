@@ -25,6 +25,7 @@ from ...linker.readers import (
     merging_signs,
     read_device_trace,
     read_host_trace,
+    waits_without_record,
 )
 from ...schema.columns import Bool, Categorical, Int64, workspace_in
 from ...schema.errors import DataError
@@ -70,7 +71,10 @@ class GroupCount(msgspec.Struct, frozen=True):
 
 
 class Inspection(msgspec.Struct):
-    """What the files of one process hold; `host_ops` counts ops of the host trace, `ops` those of the device trace."""
+    """What the files of one process hold; `host_ops` counts ops of the host trace, `ops` those of the device trace.
+
+    `waits_without_record` is set only where there are such waits and something ran on a device.
+    """
 
     device: str = ""
     host: str = ""
@@ -108,6 +112,7 @@ class Inspection(msgspec.Struct):
     damaged: bool = False
     notes: list[str] = []
     contradictions: list[Contradiction] | msgspec.UnsetType = msgspec.UNSET
+    waits_without_record: int | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def name(self) -> str:
@@ -170,6 +175,8 @@ def _describe_device(inspection: Inspection, device: DeviceTrace) -> None:
     inspection.devices = len(np.unique(activities.device))
     inspection.streams = len(streams_of(activities).device)
     inspection.sync_records = len(device.syncs.start)
+    if len(activities.start):
+        inspection.waits_without_record = waits_without_record(calls.name, inspection.sync_records) or msgspec.UNSET
     inspection.groups, inspection.dropped[MANY_MEMBERS] = _groups(device)
     on_device = int(is_communication_kernel(activities.name).sum())
     inspection.collectives = on_device or int(

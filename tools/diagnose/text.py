@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ..build_job import mark_of
 from ..rank_rows import rank_rows
+from ..sync_records_advice import sync_records_advice
 from ..terminal import in_one_line
 from .comparison import most_kernels
 from .diagnosis import Diagnosis
@@ -25,7 +26,7 @@ def report(diagnosis: Diagnosis, every_process: bool = False) -> str:
     processes = diagnosis.processes
     if not processes:
         return "\n".join(in_one_line(f"{finding.severity:<6} {in_words(finding)}") for finding in diagnosis.findings)
-    lines = [*_table(processes), "", *_versions(processes)]
+    lines = [*_advice(processes), *_table(processes), "", *_versions(processes)]
     groups = [(process.name, process.top_kernels) for process in processes] if every_process else []
     for title, kernels in [*groups, ("all", _longest_of_all(processes))]:
         lines += ["", f"longest kernels, {title}", *map(_kernel, kernels)] if kernels else []
@@ -35,6 +36,12 @@ def report(diagnosis: Diagnosis, every_process: bool = False) -> str:
     return "\n".join(
         [*map(in_one_line, lines), f"{diagnosis.wrong} wrong, {len(diagnosis.findings) - diagnosis.wrong} notes"]
     )
+
+
+def _advice(processes: Sequence[Inspection]) -> list[str]:
+    """Returns how to record what waits were for, and an empty line, if a process did not."""
+    names = [process.name for process in processes if process.waits_without_record]
+    return [*sync_records_advice(process_names(names)), ""] if names else []
 
 
 def _table(processes: Sequence[Inspection]) -> list[str]:

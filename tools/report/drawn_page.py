@@ -121,6 +121,7 @@ def _draw_page(report: Report) -> str:
     packed = _in_script(report.timeline.json) if report.timeline else ""
     content = {
         "title": report.title,
+        "advice": report.advice,
         "figures": key_figures(tables),
         "findings": [*findings(tables), *([in_words(report.groups)] if report.groups else [])],
         "spent": page.add("spent", spent(report), half=True),

@@ -13,6 +13,7 @@ from ...schema.progress import Progress, Stages, unwatched
 from ..analyses import ANALYSES, READ_STAGES, Column, Options, RankTrace, Table, analyse, trace_diff
 from ..rank_rows import ranges
 from ..replay import Replay, Scale
+from ..sync_records_advice import lacks_sync_records, sync_records_advice
 from .files import lay_over, overlay_path
 from .inputs import ReadOptions, Sources, read_ranks
 from .rank_groups import MANY, RankGroup, of_ranks, rank_groups
@@ -34,6 +35,8 @@ DEFAULT = Options()
 class Report:
     """The tables by name, a table of the ranks, and notes about the inputs.
 
+    `advice` is said first: what the recording cannot tell, and how to record it.
+
     For the page there are also timelines of some ranks, and the effect of making each class of work twice as fast. Of
     many ranks the page shows those that represent a group.
     """
@@ -46,6 +49,7 @@ class Report:
     twice_as_fast: Table | None = None
     groups: list[RankGroup] = field(default_factory=list)
     options: Options = DEFAULT
+    advice: list[str] = field(default_factory=list)
 
     @property
     def on_device(self) -> bool:
@@ -102,7 +106,14 @@ def report_on(sources: Sources, request: ReportRequest = FULL_REPORT, progress: 
     if request.scales:
         tables["what_if"] = what_if(collector.graphs, request.scales)
     notes = sources.notes + collector.notes()
-    report = Report(sources.title, tables, _ranks_table(collector.facts), notes, options=request.options)
+    report = Report(
+        sources.title,
+        tables,
+        _ranks_table(collector.facts),
+        notes,
+        options=request.options,
+        advice=collector.advice(),
+    )
     if request.page:
         _add_pictures(report, sources, collector, progress)
     return report
@@ -163,11 +174,14 @@ class _RankCollector:
         self.replays: dict[int, Replay] = {}
         self.facts: list[tuple[int | str, ...]] = []
         self.linker_notes: list[tuple[int, str]] = []
+        self.without_sync_records: list[int] = []
 
     def collect(self, ranks: Iterable[RankTrace]) -> Iterator[RankTrace]:
         for rank in ranks:
             self.facts.append(_facts(rank))
             self.linker_notes += [(rank.rank, note) for note in rank.linked.report.notes]
+            if lacks_sync_records(rank.linked):
+                self.without_sync_records.append(rank.rank)
             if rank.graph is not None and len(rank.graph) and (self.drawn or self.request.scales):
                 self.graphs.append(rank.graph)
             if self.request.perfetto:
@@ -175,6 +189,11 @@ class _RankCollector:
             if len(self.replays) < self.drawn and (replay := rank.replayed()):
                 self.replays[rank.rank] = replay
             yield rank
+
+    def advice(self) -> list[str]:
+        """Returns how to record what waits were for, if a rank did not."""
+        ranks = sorted(self.without_sync_records)
+        return sync_records_advice(f"rank{'s' if len(ranks) > 1 else ''} {ranges(ranks)}") if ranks else []
 
     def notes(self) -> list[str]:
         """Returns each note of the linker once, with the ranks that have it."""

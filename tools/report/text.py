@@ -10,9 +10,10 @@ ROWS, WIDEST = 12, 56
 
 
 def report_text(report: Report) -> str:
-    """Returns the text of all tables with rows, and why the others have none."""
+    """Returns how to record what is missing, the text of all tables with rows, and why the others have none."""
     tables = report.tables.values()
-    parts = [as_text(table) for table in tables if len(table)]
+    advice = ["\n".join(report.advice)] if report.advice else []
+    parts = [*advice, *(as_text(table) for table in tables if len(table))]
     missing = [f"  {reason}: {'; '.join(titles)}" for reason, titles in absent_tables(tables, report.on_device).items()]
     return "\n\n".join([*parts, *(["\n".join(["Not in this run", *missing])] if missing else [])])
 

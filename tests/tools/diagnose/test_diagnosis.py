@@ -15,6 +15,7 @@ from execgraph.tools.diagnose.wording import in_words, process_names
 from execgraph.tools.generate import simulate, write_traces
 from execgraph.tools.inputs import by_rank, find_traces
 from execgraph.tools.merge import merge_for_viewing
+from execgraph.tools.sync_records_advice import sync_records_advice
 from support.databases import LITE, RPD_3, Api, Op, write_database
 
 from benchmarks.programs import build_job
@@ -267,6 +268,41 @@ def test_equal_findings_of_many_ranks_are_one_line(jobs: Callable[[int], Path], 
     assert [line.split(";")[0] for line in lines(diagnose([folder]))] == [
         "note ranks 0-7: synchronisation records are off"
     ]
+
+
+# synchronisation records
+
+
+def test_a_trace_without_synchronisation_records_is_told_of_first(jobs: Callable[[int], Path], tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(jobs(2), tmp_path / "job"))
+    no_sync_records(folder / "device_rank1.json", folder)
+    text = report(diagnose([folder])).splitlines()
+    assert text[:3] == sync_records_advice("rank 1") and text[3] == ""
+    assert text[2].strip() in text[-2]
+
+
+def test_a_trace_with_synchronisation_records_gets_no_advice(jobs: Callable[[int], Path]) -> None:
+    diagnosis = diagnose([jobs(2)])
+    assert "synchronisation records" not in report(diagnosis)
+    assert not [process for process in diagnosis.processes if process.waits_without_record]
+
+
+def test_a_trace_without_waits_lacks_no_synchronisation_records(jobs: Callable[[int], Path], tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(jobs(2), tmp_path / "job"))
+    for rank in (0, 1):
+        no_sync_records(folder / f"device_rank{rank}.json", folder)
+        without(folder / f"device_rank{rank}.json", lambda row: "Synchronize" in row["name"] or "Wait" in row["name"])
+    diagnosis = diagnose([folder])
+    assert "synchronisation records" not in report(diagnosis)
+
+
+def test_a_trace_without_activities_lacks_no_synchronisation_records(
+    jobs: Callable[[int], Path], tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(jobs(2), tmp_path / "job"))
+    no_sync_records(folder / "device_rank1.json", folder)
+    no_kernels(folder / "device_rank1.json", folder)
+    assert "synchronisation records" not in report(diagnose([folder]))
 
 
 # databases

@@ -16,16 +16,20 @@ from execgraph.linker import link, read_device_trace, read_host_trace
 from execgraph.schema.linked import write_linked
 from execgraph.tools.analyses import ANALYSES, Column, Table, analyse, rank_of_graph
 from execgraph.tools.commands import trace_report
+from execgraph.tools.generate import simulate, write_traces
 from execgraph.tools.replay import KINDS, parse_scale
-from execgraph.tools.report import ReadOptions, find_sources, overview, page, read_ranks, report_on
+from execgraph.tools.report import ReadOptions, ReportRequest, find_sources, overview, page, read_ranks, report_on
 from execgraph.tools.report.rows import largest
 from execgraph.tools.report.text import ROWS, as_text
 from execgraph.tools.report.what_if import what_if
 from execgraph.tools.report.words import WORDS
+from execgraph.tools.sync_records_advice import sync_records_advice
 from execgraph.tools.view import LOOKS
 from support.builder import TraceBuilder
 from support.databases import RPD_2, Api, Op, write_database
 from support.graphs import rank_with_collective
+
+from benchmarks.programs import build_job
 
 needs_page = pytest.mark.skipif(find_spec("altair") is None, reason="needs the extra `report`")
 
@@ -506,3 +510,43 @@ def test_scripts_are_bundled_once_and_again_where_they_cannot_be_kept(
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     assert drawing_library() == "drawn" and len(bundled) == 3
+
+
+# What the recording cannot tell
+
+
+def waiting_run(sync_records: bool) -> TraceBuilder:
+    t = TraceBuilder(rank=3, sync_records=sync_records)
+    with t.op("aten::mm", inputs=[t.tensor()]):
+        t.launch("gemm", duration=50)
+    t.stream_synchronize(7)
+    return t
+
+
+@needs_page
+def test_a_run_without_synchronisation_records_is_told_of_first(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    waiting_run(sync_records=False).write(tmp_path)
+    assert run("-q", tmp_path) == 0
+    advice = sync_records_advice("rank 3")
+    assert capfd.readouterr().out.splitlines()[:4] == [*advice, ""]
+    assert run("-q", tmp_path, "-o", tmp_path / "page.html") == 0
+    html = (tmp_path / "page.html").read_text("utf-8")
+    header = html[html.index("<header>") : html.index("</header>")]
+    assert all(line.strip() in header for line in advice)
+
+
+@needs_page
+def test_a_run_with_synchronisation_records_gets_no_advice(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    waiting_run(sync_records=True).write(tmp_path)
+    assert run("-q", tmp_path) == 0
+    assert "synchronisation records" not in capfd.readouterr().out
+    assert run("-q", tmp_path, "-o", tmp_path / "page.html") == 0
+    assert 'id="advice"' not in (tmp_path / "page.html").read_text("utf-8")
+
+
+def test_one_advice_names_all_ranks_without_synchronisation_records(tmp_path: Path) -> None:
+    write_traces(simulate(build_job("ddp", ranks=2, steps=1, layers=1)), tmp_path, sync_records=False)
+    report = report_on(find_sources([tmp_path]), ReportRequest(only=["temporal_breakdown"], page=False))
+    assert report.advice == sync_records_advice("ranks 0, 1")

@@ -1,0 +1,51 @@
+"""What is said of traces without synchronisation records: where, and how far off answers are without them."""
+
+import re
+from pathlib import Path
+
+import pytest
+from execgraph.linker import link, read_device_trace, read_host_trace, read_linked
+from execgraph.schema.linked import LinkedTrace, write_linked
+from execgraph.tools.commands.trace_link import summary
+from execgraph.tools.sync_records_advice import WORST_WITH, WORST_WITHOUT, lacks_sync_records
+from support.builder import TraceBuilder
+from support.folders import ROOT
+
+NOTE = "note        no synchronisation records: which event each wait was for is inferred; trace-diagnose says how to record it"
+
+
+def played(folder: Path, *, sync_records: bool, waits: bool = True) -> LinkedTrace:
+    t = TraceBuilder(sync_records=sync_records)
+    with t.op("aten::mm"):
+        t.launch("gemm", duration=50)
+    if waits:
+        t.stream_synchronize(7)
+    t.device_synchronize()
+    host, device = t.write(folder)
+    return link(read_host_trace(str(host)), read_device_trace(str(device)))
+
+
+def test_trace_link_notes_waits_that_no_record_names(tmp_path: Path) -> None:
+    assert NOTE in summary(played(tmp_path, sync_records=False)).splitlines()
+
+
+@pytest.mark.parametrize("run", [{"sync_records": True}, {"sync_records": False, "waits": False}])
+def test_trace_link_notes_nothing_where_there_is_nothing_to_infer(tmp_path: Path, run: dict[str, bool]) -> None:
+    assert "synchronisation records" not in summary(played(tmp_path, **run))
+
+
+def test_a_linked_file_tells_as_much_as_its_traces(tmp_path: Path) -> None:
+    linked = played(tmp_path, sync_records=False)
+    write_linked(linked, str(tmp_path / "linked.json"))
+    assert lacks_sync_records(read_linked(str(tmp_path / "linked.json"))) and lacks_sync_records(linked)
+
+
+def test_the_figures_are_the_worst_of_the_table_of_changed_runs() -> None:
+    page = (ROOT / "docs" / "accuracy.md").read_text(encoding="utf-8")
+    rows = re.findall(
+        r"^\| (?:named jobs|random programs) \| [^|]+ \| ([^|]+) \|.*\| ([\d.]+) \| [\d.]+ \|$", page, re.MULTILINE
+    )
+    worst = {traces: max(float(value) for kind, value in rows if kind == traces) for traces, _ in rows}
+    assert (f"{worst['sync records']:.1f} %", f"{worst['no sync records']:.1f} %") == (WORST_WITH, WORST_WITHOUT)
+    for name in ("docs/capture.md", "README.md"):
+        assert WORST_WITHOUT in (text := (ROOT / name).read_text(encoding="utf-8")) and WORST_WITH in text
