@@ -12,7 +12,7 @@ import numpy as np
 from ...schema.columns import NodeNumbers, Ragged
 from ...schema.comm_groups import LARGEST_JOB, RankList
 from ...schema.errors import DataError
-from ...schema.graph import ExecutionGraph, NodeType
+from ...schema.graph import DependencyKind, ExecutionGraph, NodeType
 from ..edit import COMMUNICATION, SILENT, control_edges, data_edges, edited_graph, lanes_of, spliced, used
 from ..ranks import recorded_groups
 from .coalesced import separate_messages
@@ -78,6 +78,7 @@ def for_astra_sim(
     if silent.all():
         raise DataError("the graph has no node that a simulator runs; was the trace recorded while the model ran?")
     data, control = spliced(data_edges(graph), silent), spliced(control_edges(graph), silent)
+    data = data._replace(kind=data.kind & ~int(DependencyKind.CALL_ORDER))
     played = edited_graph(graph, NodeNumbers(np.flatnonzero(~silent)), data, control)
     played.metadata["target"] = "astra-sim"
     groups_of_graph = recorded_groups(played)

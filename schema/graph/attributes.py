@@ -216,6 +216,7 @@ KINDS = {
     DependencyKind.HANDOFF: "a host thread goes on when another one has come so far",
     DependencyKind.COLLECTIVE: "communication in the order that all ranks of a job have in common",
     DependencyKind.INFERRED: "beside another bit: known from times alone",
+    DependencyKind.CALL_ORDER: "beside another bit: a wait that is known from the order of calls alone; not in graphs for ASTRA-sim",
 }
 
 DELAY_CAUSES = {

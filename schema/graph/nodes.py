@@ -53,7 +53,7 @@ class CollectiveType(IntEnum):
 
 
 class DependencyKind(IntFlag):
-    """Why an edge exists; an edge may have several reasons, INFERRED only beside another.
+    """Why an edge exists; an edge may have several reasons, INFERRED and CALL_ORDER only beside another.
 
     >>> DependencyKind.LAUNCH in DependencyKind(6)
     True
@@ -70,6 +70,7 @@ class DependencyKind(IntFlag):
     HANDOFF = 64
     COLLECTIVE = 128
     INFERRED = 256
+    CALL_ORDER = 512
 
     @property
     def label(self) -> str:

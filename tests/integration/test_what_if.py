@@ -10,7 +10,7 @@ from execgraph.schema.columns import Int64, Ragged
 from execgraph.schema.graph import DependencyKind, ExecutionGraph
 from execgraph.tools.generate import Job, RankRun, Run, as_numpy, correlation, simulate
 from execgraph.tools.generate.writing.identity import FIRST_NS
-from execgraph.tools.replay import replay_ranks
+from execgraph.tools.replay import parse_scale, replay_ranks, replays
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from benchmarks.accuracy.dependencies import Tally, dependency_accuracy
@@ -26,7 +26,7 @@ from benchmarks.accuracy.what_if import (
     graphs_of,
     true_outcomes,
 )
-from benchmarks.programs import JOBS, NAMED, build_job
+from benchmarks.programs import JOBS, NAMED, RANDOM, build_job
 
 RESOLVED = VARIANTS[0]
 ACROSS = "across streams"
@@ -134,6 +134,37 @@ def test_most_dependencies_are_found_by_the_order_of_calls(variant: Variant) -> 
     tally = sum((tallies_of(name, variant)[ACROSS] for name in NAMED), Tally())
     assert tally.edges > tally.needed > 0
     assert min(tally.precision_pct or 0, tally.recall_pct or 0) > 90
+
+
+# ranges
+
+
+UNRECORDED = VARIANTS[2]
+ASKED = ("class:computation=0.5", "class:computation=4", "class:host=2", "class:memory=4", "gemm=0.4")
+
+
+def test_the_truth_lies_in_the_range_of_nearly_every_answer_without_synchronisation_records() -> None:
+    inside, unclear = [], 0
+    changes = [Change("asked", (spec,)) for spec in ASKED]
+    for seed in range(12):
+        job = build_job(RANDOM, seed=seed, steps=2)
+        outcomes = true_outcomes(job, [Change(BASE), *changes])
+        scales = [[parse_scale(change.text)] for change in changes]
+        for change, replayed in zip(changes, replays(graphs_of(simulate(job), UNRECORDED), scales), strict=True):
+            makespan, true_ns = replayed.range, outcomes[change].makespan_ns
+            assert makespan is not None
+            inside.append(0.99 * makespan.low_ns <= true_ns <= 1.01 * makespan.high_ns)
+            unclear += not makespan.is_clear
+    assert sum(inside) >= 0.95 * len(inside)
+    assert unclear
+
+
+@pytest.mark.parametrize("name", ["streams", "ddp"])
+def test_with_synchronisation_records_every_answer_is_one_figure(name: str) -> None:
+    (replayed,) = replays(graphs_of(run_of(name), RESOLVED), [[parse_scale("class:computation=2")]])
+    assert replayed.range is not None
+    assert replayed.range.low_ns == replayed.range.high_ns == replayed.makespan_ns
+    assert not replayed.range.waits
 
 
 # whatever the job

@@ -7,7 +7,7 @@ from .schema.errors import DataError
 from .schema.graph import CollectiveType, Delay, DependencyKind, ExecutionGraph, NodeType, TargetChanges
 from .schema.linked import LinkedTrace, write_linked
 from .tools.capture import capture
-from .tools.replay import Replay, WhatIf, replay, replay_ranks, what_if
+from .tools.replay import MakespanRange, Replay, WhatIf, replay, replay_ranks, what_if
 
 __all__ = [
     "CollectiveType",
@@ -19,6 +19,7 @@ __all__ = [
     "ExecutionGraph",
     "HostTrace",
     "LinkedTrace",
+    "MakespanRange",
     "NodeType",
     "Options",
     "Replay",

@@ -47,5 +47,6 @@ from .summary import (
     trust as trust,
 )
 from .timeline import write_timeline as write_timeline
+from .uncertain_waits import MakespanRange as MakespanRange
 from .what_if import WhatIf as WhatIf, what_if as what_if
 from .workload import Workload as Workload, gather as gather

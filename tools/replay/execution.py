@@ -35,6 +35,7 @@ from .node_class import NodeClass
 from .rank_clocks import on_one_clock
 from .rendezvous import MatchedNodes, match_nodes
 from .scaling import Scale
+from .uncertain_waits import MakespanRange, uncertain, waits_of, without
 from .workload import Workload, gather, scale_workload
 
 log = logging.getLogger("execgraph")
@@ -64,7 +65,10 @@ class Schedule(SummaryRepr):
 
 @dataclass(slots=True, repr=False)
 class Replay(SummaryRepr):
-    """When each node of `work` starts and ends (rows as there), beside the measured run."""
+    """When each node of `work` starts and ends (rows as there), beside the measured run.
+
+    Of a changed run, `range` says how far waits that are known by order or timing alone could change the makespan.
+    """
 
     work: Workload
     schedule: Schedule
@@ -72,6 +76,7 @@ class Replay(SummaryRepr):
     end_ns: Ns
     makespan_ns: int
     measured_ns: int
+    range: MakespanRange | None = None
 
     @property
     def error_pct(self) -> float | None:
@@ -157,13 +162,25 @@ def replays(graphs: Sequence[ExecutionGraph], changes: Iterable[Sequence[Scale]]
 
 
 def _replay_scaled(work: Workload, members: MatchedNodes, scale: Sequence[Scale]) -> Replay:
+    measured = int(work.measured_end_ns.max(initial=0))
     work = scale_workload(work, scale) if scale else work
     schedule = _schedule(work, members)
     end = schedule.end_ns[schedule.finish_row]
     # a member of a collective occupies its stream from its own arrival on
     start = np.where(schedule.finish_row == np.arange(len(work)), end - work.duration_ns, schedule.end_ns[: len(work)])
-    measured = int(work.measured_end_ns.max(initial=0))
-    return Replay(work, schedule, start, end, int(end.max(initial=0)), measured)
+    makespan = int(end.max(initial=0))
+    return Replay(work, schedule, start, end, makespan, measured, _range(work, members, makespan) if scale else None)
+
+
+def _range(work: Workload, members: MatchedNodes, makespan_ns: int) -> MakespanRange:
+    """Replays once more without uncertain waits, if there are any."""
+    is_uncertain = uncertain(work)
+    if not is_uncertain.any():
+        return MakespanRange(makespan_ns, makespan_ns, 0, "")
+    schedule = _schedule(without(work, is_uncertain), members)
+    without_waits_ns = int(schedule.end_ns[schedule.finish_row].max(initial=0))
+    low, high = sorted((makespan_ns, without_waits_ns))
+    return MakespanRange(low, high, *waits_of(work, is_uncertain))
 
 
 def _schedule(work: Workload, members: MatchedNodes) -> Schedule:

@@ -12,6 +12,7 @@ from .critical_path import pieces_of, time_by_kind
 from .execution import Replay
 from .node_class import NodeClass
 from .scaling import Scale
+from .uncertain_waits import MakespanRange
 from .workload import Workload, number_text
 
 STREAMS_SHOWN = 16
@@ -28,10 +29,12 @@ class StartError(msgspec.Struct, frozen=True):
     max: float
 
 
-class ReplaySummary(msgspec.Struct, frozen=True):
+class ReplaySummary(msgspec.Struct, frozen=True, omit_defaults=True):
     """The numbers of a replay in µs; `error_pct` is None without a measured time.
 
-    `busy_us` is by stream, `critical_path_us` by kind of node or wait.
+    `busy_us` is by stream, `critical_path_us` by kind of node or wait. Of a changed run `makespan_low_us` and
+    `makespan_high_us` say between what the makespan lies, as some waits are known by order or timing alone; without
+    changes they are None, and left out of `--json`.
     """
 
     makespan_us: float
@@ -41,11 +44,13 @@ class ReplaySummary(msgspec.Struct, frozen=True):
     busy_us: dict[str, float]
     critical_path_us: dict[str, float]
     explained_pct: float
+    makespan_low_us: float | None = None
+    makespan_high_us: float | None = None
 
 
 def summarise(replay: Replay) -> ReplaySummary:
     """Returns the summary of a replay, in which critical_path_us adds up to makespan_us. O(n log n)."""
-    path = time_by_kind(pieces_of(replay))
+    path, makespan = time_by_kind(pieces_of(replay)), replay.range
     return ReplaySummary(
         makespan_us=replay.makespan_ns / 1000,
         measured_us=replay.measured_ns / 1000,
@@ -54,6 +59,8 @@ def summarise(replay: Replay) -> ReplaySummary:
         busy_us={lane: time / 1000 for lane, time in busy_ns(replay).items()},
         critical_path_us={kind: time / 1000 for kind, time in path.items()},
         explained_pct=explained_pct(replay, path),
+        makespan_low_us=makespan.low_ns / 1000 if makespan is not None else None,
+        makespan_high_us=makespan.high_ns / 1000 if makespan is not None else None,
     )
 
 
@@ -112,6 +119,7 @@ def describe(replay: Replay, summary: ReplaySummary, scale: Sequence[Scale] = ()
         f"dependencies   {len(replay.work.source):>14,}  {_counts(_dependency_counts(replay.work.kind))}",
         f"measured       {summary.measured_us:>14,.1f} µs",
         f"replayed       {summary.makespan_us:>14,.1f} µs{verdict}",
+        *_range(replay.range),
         *([] if scale else [error_of_starts]),
         f"explained      {summary.explained_pct:>14,.2f} %  of the critical path, delays are the rest",
         *(["stream busy", *_shares(busy[:STREAMS_SHOWN], whole), *hidden] if busy else _threads(replay, whole)),
@@ -120,6 +128,14 @@ def describe(replay: Replay, summary: ReplaySummary, scale: Sequence[Scale] = ()
         *([answer(replay, scale)] if scale else []),
     ]
     return "\n".join(lines)
+
+
+def _range(makespan: MakespanRange | None) -> list[str]:
+    """Returns the line for a makespan that uncertain waits could change."""
+    if makespan is None or makespan.is_clear:
+        return []
+    low, high = makespan.low_ns / 1000, makespan.high_ns / 1000
+    return [f"range          {low:>14,.1f} µs  to {high:,.1f} µs, as {makespan.reason}"]
 
 
 def _threads(replay: Replay, whole_us: float) -> list[str]:

@@ -9,7 +9,10 @@ from .scaling import parse_scale
 
 
 class WhatIf(NamedTuple):
-    """The replays of the run without and with changes; their rows are those of the graphs, one after the other."""
+    """The replays of the run without and with changes; their rows are those of the graphs, one after the other.
+
+    `after.range` says between what the makespan of the changed run lies.
+    """
 
     before: Replay
     after: Replay
@@ -28,7 +31,7 @@ class WhatIf(NamedTuple):
 def what_if(graphs: Sequence[ExecutionGraph], changes: Mapping[str, float]) -> WhatIf:
     """Predicts how long the run of these ranks would take if durations were multiplied by factors.
 
-    Replays twice, O(n + e) each.
+    Replays twice, O(n + e) each, and once more if waits are known by order or timing alone.
 
     Args:
         graphs: A graph per rank.

@@ -7,7 +7,18 @@ import numpy as np
 
 from ...schema.graph import ExecutionGraph
 from ..analyses import Column, Table
-from ..replay import SCALABLE, NodeClass, Replay, Scale, node_classes, parse_scale, replay_ranks, replays, trust
+from ..replay import (
+    SCALABLE,
+    MakespanRange,
+    NodeClass,
+    Replay,
+    Scale,
+    node_classes,
+    parse_scale,
+    replay_ranks,
+    replays,
+    trust,
+)
 
 NAME, TITLE = "what_if", "What a changed run would take"
 TWICE_AS_FAST = 0.5
@@ -53,7 +64,8 @@ def _table(graphs: Sequence[ExecutionGraph], changes: dict[str, list[Scale]], un
     if not graphs:
         return Table(NAME, TITLE, [], "no graph was made, so nothing can be replayed")
     before, note = unscaled
-    after = np.array([*map(_makespan, replays(graphs, changes.values()))], np.int64)
+    outcomes = [*map(_outcome, replays(graphs, changes.values()))]
+    after = np.array([makespan for makespan, _ in outcomes], np.int64)
     columns = [
         Column("change", "", list(changes)),
         Column("before", "µs", np.full(len(after), before / 1000)),
@@ -61,11 +73,16 @@ def _table(graphs: Sequence[ExecutionGraph], changes: dict[str, list[Scale]], un
         Column("saved", "µs", (before - after) / 1000),
         Column("saved_pct", "%", 100 * (before - after) / max(before, 1)),
     ]
+    ranges = [makespan for _, makespan in outcomes if makespan is not None]
+    if any(not makespan.is_clear for makespan in ranges):
+        columns.append(Column("after_low", "µs", np.array([makespan.low_ns / 1000 for makespan in ranges])))
+        columns.append(Column("after_high", "µs", np.array([makespan.high_ns / 1000 for makespan in ranges])))
+        note = f"{note}; {ranges[0].reason}, so that answers are ranges"
     return Table(NAME, TITLE, columns, note)
 
 
-def _makespan(replay: Replay) -> int:
-    return replay.makespan_ns
+def _outcome(replay: Replay) -> tuple[int, MakespanRange | None]:
+    return replay.makespan_ns, replay.range
 
 
 def _note(replay: Replay) -> str:

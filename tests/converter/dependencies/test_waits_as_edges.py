@@ -11,22 +11,29 @@ from execgraph.schema.linked import DeviceWaits, HostWaits, Provenance
 from support.rules import Named, edges_of, named, run_of
 from support.tables import Called, Ran, column
 
-CALLS = [Called(0, 1_000), Called(2_000, 3_000), Called(20_000, 30_000, "cudaDeviceSynchronize")]
+CALLS = [Called(0, 1_000), Called(2_000, 3_000)]
 RAN = [Ran(5_000, 9_000, 0, name="first"), Ran(9_500, 29_000, 1, stream=8, name="second")]
-INFERRED = DependencyKind.INFERRED
+INFERRED, CALL_ORDER, UNMARKED = DependencyKind.INFERRED, DependencyKind.CALL_ORDER, DependencyKind(0)
 EVIDENCE = pytest.mark.parametrize(
-    ("known_by", "mark"), [(Provenance.TIMING, INFERRED), (Provenance.RECORD, DependencyKind(0))]
+    ("known_by", "mark"),
+    [(Provenance.TIMING, INFERRED), (Provenance.CALL_ORDER, CALL_ORDER), (Provenance.RECORD, UNMARKED)],
 )
 
 
 def run_with(
-    *, device: tuple[int, int] | None = None, host: int | None = None, known_by: Provenance = Provenance.RECORD
+    *,
+    device: tuple[int, int] | None = None,
+    host: int | None = None,
+    known_by: Provenance = Provenance.RECORD,
+    call: str = "cudaStreamSynchronize",
+    second_device: int = 0,
 ) -> ConversionContext:
     """`device` are source and target of a wait between streams, `host` is what the last call awaits; -1 is unknown."""
     held, awaited = [] if device is None else [device], [] if host is None else [host]
+    first, second = RAN
     return run_of(
-        RAN,
-        CALLS,
+        [first, second._replace(device=second_device)],
+        [*CALLS, Called(20_000, 30_000, call)],
         device_waits=DeviceWaits(
             column(*(source for source, _ in held)), column(*(target for _, target in held)), Categorical.of(known_by.value for _ in held)
         ),
@@ -62,6 +69,24 @@ def test_a_blocking_calls_wait_follows_what_it_awaited(
     assert edges.source.tolist() == [run.activities_from + awaited]
     assert edges.target.tolist() == np.flatnonzero(run.timeline.is_wait).tolist()
     assert edges.kind.tolist() == [int(DependencyKind.HOST_SYNC | mark)]
+
+
+@pytest.mark.parametrize(("second_device", "mark"), [(0, UNMARKED), (1, CALL_ORDER)])
+def test_what_a_call_for_all_work_of_the_only_device_waits_for_is_certain(
+    second_device: int, mark: DependencyKind
+) -> None:
+    given = {"known_by": Provenance.CALL_ORDER, "call": "cudaDeviceSynchronize", "second_device": second_device}
+    assert host_sync(run_with(host=1, **given)).kind.tolist() == [int(DependencyKind.HOST_SYNC | mark)]
+
+
+@pytest.mark.parametrize("other", Provenance)
+def test_a_wait_that_is_recorded_too_is_not_known_by_order_alone(other: Provenance) -> None:
+    run = run_with()
+    run.linked.device_waits = DeviceWaits(
+        column(0, 0), column(1, 1), Categorical.of([Provenance.CALL_ORDER.value, other.value])
+    )
+    kind = np.bitwise_or.reduce(event_wait(run).kind)
+    assert bool(kind & CALL_ORDER) == (other != Provenance.RECORD)
 
 
 # What timing alone tells

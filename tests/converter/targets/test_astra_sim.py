@@ -224,6 +224,15 @@ def test_a_dependency_given_twice_is_there_once() -> None:
     assert kinds[1].tolist() == [LAUNCH | STREAM_ORDER]
 
 
+def test_how_a_wait_is_known_is_not_said_to_the_simulator() -> None:
+    g = GraphBuilder(rank=0)
+    first = g.activity("kernel", 0, 5_000)
+    g.activity("kernel", 5_000, 5_000, stream=9, after=[(first, EVENT_WAIT | DependencyKind.CALL_ORDER)])
+    kinds = targets(g.build()).attributes["data_dep_kinds"]
+    assert isinstance(kinds, Ragged)
+    assert kinds.values.tolist() == [EVENT_WAIT]
+
+
 def test_a_dependency_on_no_node_and_a_cycle_are_refused() -> None:
     g = GraphBuilder(rank=0)
     g.host("op", 0, 5, after=[(9, PROGRAM_ORDER)])

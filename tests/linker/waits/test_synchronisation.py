@@ -10,7 +10,7 @@ from support.builder import LAYOUTS, Event, TraceBuilder
 from support.runs import broken_rules, convert_run, link_run
 from support.waits import RECORDED, UNRECORDED, WITHOUT_EVENT, device_waits, host_waits
 
-EVENT_WAIT, HOST_SYNC = DependencyKind.EVENT_WAIT, DependencyKind.HOST_SYNC
+EVENT_WAIT, HOST_SYNC, CALL_ORDER = DependencyKind.EVENT_WAIT, DependencyKind.HOST_SYNC, DependencyKind.CALL_ORDER
 KNOWLEDGE = pytest.mark.parametrize("known", [RECORDED, WITHOUT_EVENT, UNRECORDED], ids=["record", "-1", "calls"])
 
 
@@ -29,7 +29,7 @@ def test_the_next_activity_of_a_waiting_stream_follows_what_the_event_marked(tor
     t.leaf("aten::add", 5)
     assert device_waits(link_run(t)) == {("marked", "waits")}
     nodes = convert_run(t)
-    assert nodes.follows("waits")["marked"] == EVENT_WAIT
+    assert nodes.follows("waits")["marked"] == (EVENT_WAIT if known is RECORDED else EVENT_WAIT | CALL_ORDER)
     assert "marked" not in nodes.follows("after")
     assert nodes.replay_error() == 0
 
@@ -188,7 +188,9 @@ def test_a_host_wait_follows_the_last_activity_submitted(wait: str, known: dict[
     assert {source for source, _ in host_waits(linked)} == {"last"}
     nodes = convert_run(t)
     call = {"stream": "cudaStreamSynchronize", "device": "cudaDeviceSynchronize", "event": "cudaEventSynchronize"}
-    assert nodes.follows(call[wait.partition("_")[0]])["last"] == HOST_SYNC
+    unnamed = {"event_synchronize": (WITHOUT_EVENT, UNRECORDED), "stream_synchronize": (UNRECORDED,)}.get(wait, ())
+    kind = HOST_SYNC | CALL_ORDER if known in unnamed else HOST_SYNC
+    assert nodes.follows(call[wait.partition("_")[0]])["last"] == kind
     assert nodes.replay_error() == 0
 
 

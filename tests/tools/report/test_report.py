@@ -13,6 +13,7 @@ import orjson
 import pytest
 from execgraph.converter import convert
 from execgraph.linker import link, read_device_trace, read_host_trace
+from execgraph.schema.graph import DependencyKind
 from execgraph.schema.linked import write_linked
 from execgraph.tools.analyses import ANALYSES, Column, Table, analyse, rank_of_graph
 from execgraph.tools.commands import trace_report
@@ -27,7 +28,7 @@ from execgraph.tools.sync_records_advice import sync_records_advice
 from execgraph.tools.view import LOOKS
 from support.builder import TraceBuilder
 from support.databases import RPD_2, Api, Op, write_database
-from support.graphs import rank_with_collective
+from support.graphs import EVENT_WAIT, GraphBuilder, rank_with_collective
 
 from benchmarks.programs import build_job
 
@@ -348,6 +349,19 @@ def test_a_faster_rank_still_waits_for_the_others() -> None:
     assert [table[name][0] * 1000 for name in ("before", "after")] == pytest.approx([15 + 15 + 5, 15 + 5])
     assert "2 ranks" in table.note
     assert len(what_if([], [parse_scale("gemm=0")])) == 0
+
+
+def test_answers_are_ranges_where_waits_are_known_by_order_alone() -> None:
+    g = GraphBuilder()
+    copy = g.activity("Memcpy", 0, 40_000, stream=9)
+    g.activity("gemm", 40_000, 20_000, after=[(copy, EVENT_WAIT | DependencyKind.CALL_ORDER)])
+    table = what_if([g.build()], [parse_scale("Memcpy=0.5"), parse_scale("Memcpy=0")])
+    assert table.note.endswith("; 1 wait is known by order alone, so that answers are ranges")
+    rows = [(row["after"], row["after_low"], row["after_high"]) for row in table.rows()]
+    assert rows == [(40, 20, 40), (20, 20, 20), (20, 20, 20)]
+    certain = what_if([g.build()], [parse_scale("Memcpy=0")])
+    assert [column.name for column in certain.columns] == ["change", "before", "after", "saved", "saved_pct"]
+    assert "order" not in certain.note
 
 
 def test_diff_of_a_run_with_itself_finds_nothing_and_with_another_what_was_added(
