@@ -68,7 +68,7 @@ def test_graphs_that_do_not_tell_the_gaps_apart_stay() -> None:
     assert gaps(graph) == ([5_000] * 4, [0] * 4)
 
 
-def test_communication_delays_and_first_activities_are_not_moved() -> None:
+def test_communication_delays_and_first_and_last_activities_are_not_moved() -> None:
     g = GraphBuilder(rank=0)
     first = g.activity("first", 7_000, 1_000, gap=7_000, chain_gap_ns=1_000)
     launch = g.host("launch", 0, 10_000)
@@ -77,7 +77,9 @@ def test_communication_delays_and_first_activities_are_not_moved() -> None:
     meet = g.collective(17_000, 1_000, ranks=[0, 1], gap=1_000, after=[(before, STREAM_ORDER)])
     behind = g.activity("behind", 19_000, 1_000, gap=1_000, after=[(meet, STREAM_ORDER)])
     delay = g.delay(20_000, 2_000, after=[(behind, STREAM_ORDER)])
-    g.activity("last", 23_000, 1_000, gap=1_000, after=[(behind, STREAM_ORDER), (delay, STREAM_ORDER)])
+    g.activity(
+        "last", 23_000, 1_000, gap=1_000, chain_gap_ns=400, after=[(behind, STREAM_ORDER), (delay, STREAM_ORDER)]
+    )
     changed = chain_gaps(g.build(), data_edges(g.build()))
     assert changed.gap.tolist() == [7_000, 0, 1_000, 5_000, 1_000, 0, 1_000]
     assert changed.earlier.tolist() == [0, 0, 4_000, 0, 0, 0, 0]
