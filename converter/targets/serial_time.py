@@ -15,6 +15,7 @@ from ..building import UNRECORDED
 from ..context import Edges
 from ..edit import (
     COMMUNICATION,
+    chain_gaps,
     control_edges,
     data_edges,
     edited_graph,
@@ -49,14 +50,15 @@ def in_order_of_ends(graph: ExecutionGraph) -> ExecutionGraph:
 
 def serialise(graph: ExecutionGraph) -> SerialTime:
     """Sets `duration_micros` in place: whole µs that keep the total of each thread and stream. `duration_ns` stays."""
-    start, length = graph.start_ns, graph.duration_ns
-    gap, delay = graph.integers("gap_ns", 0), graph.integers("host_delay_ns", 0)
     on_host = ~graph.is_activity & ~graph.is_delay
-    idles = on_host & graph.name.where(WAITING.__contains__)
-    work, waiting = np.where(idles, 0, length), np.where(idles, length, gap + delay)
-    until = np.where(idles, start + length, start)
     communicates = np.isin(graph.type, COMMUNICATION)
-    begin = _after_communication(graph, communicates)
+    gaps = chain_gaps(graph, data_edges(graph), lengthen=_computes_on_one_stream(graph, communicates))
+    start, length = graph.start_ns - gaps.earlier, graph.duration_ns
+    delay = graph.integers("host_delay_ns", 0)
+    idles = on_host & graph.name.where(WAITING.__contains__)
+    work, waiting = np.where(idles, 0, length), np.where(idles, length, gaps.gap + delay)
+    until = np.where(idles, start + length, start)
+    begin = _after_communication(graph, start, communicates)
     kept_work, kept_waiting = start + work - begin, waiting.copy()
     for kind in (on_host & ~communicates, ~on_host & ~communicates, communicates):
         worked, waited = kind & (kept_work > 0), kind & (waiting > 0)
@@ -73,11 +75,16 @@ def serialise(graph: ExecutionGraph) -> SerialTime:
     )
 
 
-def _after_communication(graph: ExecutionGraph, communicates: Bool) -> Int64:
-    """Returns when each node began, but communication that the ranks ordered after other communication begins when that
-    ends.
+def _computes_on_one_stream(graph: ExecutionGraph, communicates: Bool) -> bool:
+    """Returns whether no gap can pass while another stream computes, as gaps take the only place of computation."""
+    return len(np.unique(lanes_of(graph)[graph.is_activity & ~communicates])) == 1
+
+
+def _after_communication(graph: ExecutionGraph, start: Int64, communicates: Bool) -> Int64:
+    """Returns the start of each node, but communication that the ranks ordered after other communication begins when
+    that ends.
     """
-    begin, end, edges = graph.start_ns.copy(), graph.start_ns + graph.duration_ns, data_edges(graph)
+    begin, end, edges = start.copy(), start + graph.duration_ns, data_edges(graph)
     inside = communicates[edges.source] & communicates[edges.target]
     np.maximum.at(begin, edges.target[inside], end[edges.source[inside]])
     return np.asarray(np.minimum(begin, end))

@@ -188,7 +188,8 @@ FIELDS = {
     "data_deps": "the nodes that must have ended before this one starts",
     "start_time_micros": "`start_time_ns` in whole µs",
     "duration_micros": "`duration_ns`, `gap_ns` and `host_delay_ns` in whole µs; the total of each thread and stream is right to 1 µs;"
-        " for ASTRA-sim less, where something else of its kind went on at the same time",
+        " for ASTRA-sim with the [gap of a chain](astra-sim.md#gaps-and-what-if), and less where something else of its kind went on"
+        " at the same time",
     "inputs": "arguments of the op, on its first slice: values, shapes and types, each a JSON text; not with `--io none` or without host",
     "outputs": "the same of its results",
     "attr": "the attributes below",

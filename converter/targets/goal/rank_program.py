@@ -13,7 +13,8 @@ import numpy as np
 
 from ....schema.columns import Bool, Int64, Ragged
 from ....schema.graph import ExecutionGraph
-from ...edit import SILENT, data_edges, spliced
+from ...context import Edges
+from ...edit import SILENT, chain_gaps, data_edges, spliced
 from .cpus import Cpus
 from .goal_options import GoalOptions
 from .operations import NETWORK, NODE, Operation, in_order
@@ -39,10 +40,11 @@ def rank_program(
 ) -> list[Operation]:
     """Returns the operations of a rank, each after those for which it waits. O(n + e + messages)."""
     operations: list[Operation] = []
-    before = _dependencies(graph)
+    edges = spliced(data_edges(graph), np.isin(graph.type, SILENT))
+    before = Ragged.grouped(edges.target, edges.source, len(graph))
     rows = np.argsort(graph.id, kind="stable")
     rows = rows[cpus.of_node[rows] >= 0]
-    wait = _wait(graph, times, before, _first_of_cpu(cpus.of_node, rows), rank.begin_ns)
+    wait = _wait(graph, times, edges, _first_of_cpu(cpus.of_node, rows), rank.begin_ns)
     starts, sources, ends, last = before.starts.tolist(), before.values.tolist(), [-1] * len(graph), dict[int, int]()
     columns = (rows, cpus.of_node[rows], wait[rows], graph.duration_ns[rows])
     for row, cpu, waited, duration in zip(*(column.tolist() for column in columns), strict=True):
@@ -83,20 +85,14 @@ def _share_node(rank: int, peer: int, gpus: int) -> bool:
     return gpus > 0 and rank // gpus == peer // gpus
 
 
-def _dependencies(graph: ExecutionGraph) -> Ragged:
-    """Returns the rows on which each row depends, through those of nodes that do not run."""
-    edges = spliced(data_edges(graph), np.isin(graph.type, SILENT))
-    return Ragged.grouped(edges.target, edges.source, len(graph))
-
-
-def _wait(graph: ExecutionGraph, times: MeasuredTimes, before: Ragged, first: Bool, begin_ns: int) -> Int64:
+def _wait(graph: ExecutionGraph, times: MeasuredTimes, edges: Edges, first: Bool, begin_ns: int) -> Int64:
     """Returns the time (ns) on the cpu between the end of each node's dependencies and the node.
 
     The first node of a lane, and a delay without dependencies, start at their measured time; the rank began `begin_ns`
     after the first rank.
     """
-    rooted = before.lengths() == 0
-    gap = graph.integers("gap_ns", 0) + graph.integers("host_delay_ns", 0)
+    rooted = np.bincount(edges.target, minlength=len(graph)) == 0
+    gap = chain_gaps(graph, edges).gap + graph.integers("host_delay_ns", 0)
     at_start = begin_ns + np.maximum(times.start_ns, 0)
     return np.where(rooted, np.where(first | graph.is_delay, at_start, 0), gap)
 

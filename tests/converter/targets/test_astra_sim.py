@@ -327,6 +327,17 @@ def test_gaps_behind_work_of_another_stream_are_cut() -> None:
     assert targets(g.build()).duration_micros.tolist() == [80, 15]
 
 
+@pytest.mark.parametrize(("stream", "lasts"), [(7, [10, 14, 6]), (8, [10, 10, 10])], ids=["one stream", "two"])
+def test_gaps_get_longer_where_no_other_stream_computes(stream: int, lasts: list[int]) -> None:
+    g = GraphBuilder(rank=0)
+    first = g.activity("first", 0, 10_000, stream=7)
+    second = g.activity(
+        "second", 12_000, 8_000, stream=stream, gap=2_000, chain_gap_ns=6_000, after=[(first, EVENT_WAIT)]
+    )
+    g.activity("third", 26_000, 4_000, stream=stream, gap=6_000, after=[(second, STREAM_ORDER)])
+    assert targets(g.build()).duration_micros.tolist() == lasts
+
+
 def test_what_ended_first_has_the_lower_id_unless_it_depends_on_the_other() -> None:
     g = GraphBuilder(rank=0)
     long = g.activity("long", 0, 100_000, stream=7)
@@ -339,8 +350,9 @@ def test_idle_time_between_the_ops_of_one_thread_stays() -> None:
     for graph in graphs_of("hostbound"):
         played, told = for_astra_sim(graph)
         assert told.idle_dropped_us == 0
-        runs = graph.type != NodeType.METADATA
-        assert times(played) == times(rows_of_graph(graph, np.flatnonzero(runs)))
+        runs_on_host = ~graph.is_activity & (graph.type != NodeType.METADATA)
+        on_host = rows_of_graph(played, np.flatnonzero(~played.is_activity))
+        assert times(on_host) == times(rows_of_graph(graph, np.flatnonzero(runs_on_host)))
 
 
 def test_host_delays_behind_work_of_another_stream_are_cut() -> None:
