@@ -157,7 +157,7 @@ def _report(context: ConversionContext, built: BuiltGraph, delays: Delays) -> Co
         activities=len(context.linked.activities),
         folded_slices=context.timeline.folded,
         zero_length_ops=context.timeline.zero_length,
-        gaps_us=float(graph.integers("gap_ns", 0).sum()) / 1000,
+        gaps_us=float(graph.integers("gap_ns", 0)[graph.is_activity].sum()) / 1000,
         overlap_us=float(overlap.sum()) / 1000,
         span_us=float(context.end.max(initial=context.start_of_trace) - context.start_of_trace) / 1000,
         delays=delay_counts,

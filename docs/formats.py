@@ -43,6 +43,12 @@ the run. What exceeds the usual is a node with the attribute `delay`, on no stre
 activity and it; `--no-delays` leaves these out, `--scale class:delay=0` does in a replay. Start times are as recorded,
 activities' on the device's clock: the metadata `clock_offset_ns` says by how much that is behind the host's.
 
+A wait lasts as long as calls of its name take in this trace when they have nothing to wait for. What its return took beyond
+that is latency, not host work: its `gap_ns`, which passes after the end of what it awaited. If the device's clock lets the
+return seem shorter than such a call, the rest is `chain_gap_ns`, which passes after the host node before. A replay as measured
+ends when the run did, and a call that no longer has to wait still takes its usual time. Readers that know only `gap_ns` see
+the return as recorded. A trace without such calls has neither: its waits last from the awaited end to the call's.
+
 Sizes of collectives are the bytes that the rank puts in. Both ends of a message give it the same tag. Of a kernel that carries
 several messages (`batch_isend_irecv`) `comm_src`, `comm_dst`, `comm_tag` and `comm_size` describe the last, the lists
 `coalesced_src`, … describe all; for a simulator each gets a node.

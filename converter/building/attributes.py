@@ -10,7 +10,6 @@ from ...schema.choices import GENERIC
 from ...schema.columns import (
     ABSENT,
     AttributeTable,
-    Bool,
     BytesColumn,
     BytesColumnBuilder,
     Categorical,
@@ -23,13 +22,14 @@ from ...schema.columns import (
     cumcount,
 )
 from ...schema.graph import DEVICE_NAME, Column, ExecutionGraph, NodeType, TensorText
-from ...schema.traces import FOREVER, NEVER, NO_TENSORS, ArgumentTexts
+from ...schema.traces import NO_TENSORS, ArgumentTexts
 from ..context import ConversionContext, Edges
 from ..device_time import StartTiming
 from ..edit import lanes_of, used, whole_microseconds
 from ..kernel_work import KernelWork, kernel_work
 from ..options import Options
 from .communication_columns import CommunicationColumns, CommunicationNode, communication_columns
+from .gaps import gaps_of
 from .live_bytes import most_live_bytes
 from .synthetic_nodes import SyntheticNodes
 
@@ -66,7 +66,7 @@ def graph_of(
     order = edges.order
     start, end = synthetic.start(context)[order], synthetic.end(context)[order]
     columns = _Columns(context, synthetic, order)
-    gap = _gap(edges.data, Intervals(start, end), columns.is_activity)
+    gap, latency, chain_gap = gaps_of(context, timing, order, edges.data, Intervals(start, end))
     communication = communication_columns(context.linked, len(order), columns.communications())
     communication.types[columns.group_nodes()] = NodeType.METADATA
     if work is None:
@@ -78,8 +78,8 @@ def graph_of(
     attributes["start_time_ns"] = recorded
     attributes["duration_ns"] = end - start
     attributes["gap_ns"] = gap
-    attributes["latency_ns"] = _unless_equal(columns.of_activities(timing.latency), gap)
-    attributes["chain_gap_ns"] = _unless_equal(columns.of_activities(timing.gap), gap)
+    attributes["latency_ns"] = latency
+    attributes["chain_gap_ns"] = chain_gap
     attributes["delay"] = columns.delay_causes()
     attributes["overlap_ns"] = columns.of_activities(context.linked.activities.end - context.activity_end)
     attributes.extend(columns.host_attributes())
@@ -107,22 +107,6 @@ def graph_of(
     if options.io == "full":
         graph.tensors = columns.tensors(unusable)
     return BuiltGraph(graph, communication, work, dict(+unusable))
-
-
-def _gap(edges: Edges, times: Intervals, is_activity: Bool) -> Int64:
-    """Returns the time (ns) from the end of each activity's last dependency, or from the trace's start, to its own
-    start; ABSENT for other nodes.
-    """
-    start, end = times
-    ready = np.full(len(start), start.min(initial=FOREVER))
-    ready[edges.target] = NEVER
-    np.maximum.at(ready, edges.target, end[edges.source])
-    return np.where(is_activity, np.maximum(start - ready, 0), ABSENT)
-
-
-def _unless_equal(column: Int64, default: Int64) -> Int64:
-    """Returns the values that differ from `default`, ABSENT elsewhere."""
-    return np.where(column == default, ABSENT, column)
 
 
 def _by_target(edges: Edges, count: int) -> tuple[Ragged, Ragged]:

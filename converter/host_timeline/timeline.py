@@ -15,6 +15,7 @@ from ...schema.columns import (
     Categorical,
     Int64,
     NodeNumbers,
+    Ns,
     OpRows,
     RowMap,
     Table,
@@ -39,7 +40,8 @@ class Timeline(Table):
     `op_row` and `call_row` are the op (for a slice) or call (for a call outside ops, or a wait) of each node, -1 for
     none; `is_wait` are nodes that wait for the device. For each call, `launch_node` is the slice that launches it and
     `sync_node` the wait of a blocking call, -1 for other calls. `handoff_source_node` and `handoff_target_node` are the
-    nodes at both ends of each hand-off between threads.
+    nodes at both ends of each hand-off between threads. A wait begins `return_ns` after the end of what it awaited, and
+    `call_ns` after the node before it; both are 0 for other nodes.
     """
 
     is_wait: Bool
@@ -52,6 +54,8 @@ class Timeline(Table):
     sync_node: NodeNumbers
     handoff_source_node: NodeNumbers
     handoff_target_node: NodeNumbers
+    return_ns: Ns
+    call_ns: Ns
     folded: int
     zero_length: int
 
@@ -64,7 +68,8 @@ def slice_host(linked: LinkedTrace, shortest_ns: int) -> Timeline:
     ops, handoffs = linked.ops, linked.handoffs
     submit_ns = submit_times(linked)
     spans = host_spans(linked)
-    unfolded = host_nodes(linked, spans, submit_ns, blocking_calls(linked, submit_ns))
+    blocking = blocking_calls(linked, submit_ns)
+    unfolded = host_nodes(linked, spans, submit_ns, blocking)
     op_rows = RowMap(spans.op_row)
     nodes = fold_short_slices(unfolded, handoffs, shortest_ns, _communicating(linked, unfolded, op_rows[unfolded.span]))
     call = RowMap(spans.call_row)[nodes.span]
@@ -81,9 +86,18 @@ def slice_host(linked: LinkedTrace, shortest_ns: int) -> Timeline:
         sync_node=_node_of_call(nodes, nodes.is_wait, len(linked.calls)),
         handoff_source_node=NodeNumbers(source_node),
         handoff_target_node=NodeNumbers(target_node),
+        return_ns=_of_waits(nodes, blocking.call, blocking.return_ns),
+        call_ns=_of_waits(nodes, blocking.call, blocking.call_ns),
         folded=len(unfolded) - len(nodes),
         zero_length=int(((ops.start == ops.end) & (ops.start != ABSENT)).sum()),
     )
+
+
+def _of_waits(nodes: HostNodes, call: CallRows, values: Int64) -> Int64:
+    """Returns the value of each wait's call, by sorted call rows; 0 for other nodes."""
+    column = np.zeros(len(nodes), np.int64)
+    column[nodes.is_wait] = values[np.searchsorted(call, nodes.call[nodes.is_wait])]
+    return column
 
 
 def _communicating(linked: LinkedTrace, nodes: HostNodes, op_row: OpRows) -> Bool:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Int64, is_group_start, rows_by_number
+from ...schema.columns import Bool, Int64, is_group_start, rows_by_number
 from ...schema.linked import Activities, Calls
 from ...schema.machine import AGREEING, ANY_MACHINE, SLOWEST
 from ...schema.traces import NEVER
@@ -187,12 +187,15 @@ def _synchronised(activities: Activities, calls: Calls, syncs: RecordedSyncs) ->
     rows = np.flatnonzero(np.isin(calls.correlation, recorded) & (calls.correlation != 0))
     row_of = dict(zip(calls.correlation[rows].tolist(), rows.tolist(), strict=True))
     waits: dict[int, list[tuple[int, int]]] = {}
+    stream_waits: dict[int, list[int]] = {}
     columns = (kind, syncs.correlation, syncs.stream, syncs.wait_stream, syncs.record_correlation)
     records = zip(*(column.tolist() for column in columns), strict=True)
     for sync, correlation, stream, wait_stream, record_correlation in records:
         call, recorder = row_of.get(correlation), row_of.get(record_correlation)
         if call is None:
             continue
+        if sync == SyncCall.STREAM_WAIT:
+            stream_waits.setdefault(stream, []).append(int(calls.start[call]))
         if sync == SyncCall.STREAM_SYNC and kinds[call] == SyncCall.STREAM_SYNC:
             waits.setdefault(stream, []).append((call, int(calls.start[call])))
         elif sync == SyncCall.EVENT_SYNC and kinds[call] == SyncCall.EVENT_SYNC and recorder is not None:
@@ -201,7 +204,8 @@ def _synchronised(activities: Activities, calls: Calls, syncs: RecordedSyncs) ->
         # a number that streams of several devices have names none of them
         if len(streams.get(stream, ())) == 1:
             call_rows, times = np.array(pairs, np.int64).T
-            parts.append(_last_ends(call_rows, times, streams[stream]))
+            known = ~_has_pending_wait(times, streams[stream][0].submitted, stream_waits.get(stream, []))
+            parts.append(_last_ends(call_rows[known], times[known], streams[stream]))
     return parts
 
 
@@ -266,3 +270,15 @@ def _last_ends(call: Int64, time: Int64, streams: list[_StreamEnds]) -> Awaited:
         last = np.maximum(last, np.append(ended, NEVER)[position])
     waited = last > NEVER
     return Awaited(call[waited], last[waited])
+
+
+def _has_pending_wait(time: Int64, submitted: Int64, stream_waits: list[int]) -> Bool:
+    """Says at which times a stream had been told to wait after the last activity that had been submitted to it.
+
+    What the stream then waits for may end after all of its own activities.
+    """
+    last_submitted, last_wait = (
+        np.append(times, NEVER)[np.searchsorted(times, time, side="right") - 1]
+        for times in (submitted, np.sort(np.array(stream_waits, np.int64)))
+    )
+    return np.asarray(last_wait > last_submitted)

@@ -35,8 +35,9 @@ AUTOGRAD = "autograd::engine::evaluate_function"
 class WorkerSegment(NamedTuple):
     """Ops of a worker from `first` to `last`, during a gap of its caller. Times in ns.
 
-    `idle_since` is when the worker had last done something, ABSENT for never. A gap before the caller's first op begins
-    at NEVER, one after its last op ends at FOREVER.
+    `idle_since` is when the worker had last done something, ABSENT for never. `begun` is when its first op really
+    began, which may be slightly before the gap. A gap before the caller's first op begins at NEVER, one after its last
+    op ends at FOREVER.
     """
 
     worker: int
@@ -46,6 +47,12 @@ class WorkerSegment(NamedTuple):
     first: int
     last: int
     idle_since: int
+    begun: int
+
+    @property
+    def waiting_since(self) -> int:
+        """Since when the worker waited to be called, ABSENT where that does not follow: all before was no work."""
+        return self.begun if self.idle_since == ABSENT and self.begun < self.first else self.idle_since
 
 
 class Wait(NamedTuple):
@@ -116,9 +123,12 @@ def _segments(thread: int, caller: int, worker: ThreadActivity, calling: ThreadA
         if interval < 0:
             continue
         gap_start, gap_end = int(boundaries[interval]), int(boundaries[interval + 1])
-        first = max(int(worker.top_start[rows[0]]), gap_start)
-        last = min(int(worker.top_end[rows].max()), gap_end)
-        yield WorkerSegment(thread, caller, gap_start, gap_end, first, last, worker.idle_since(first))
+        begun = int(worker.top_start[rows[0]])
+        first, last = max(begun, gap_start), min(int(worker.top_end[rows].max()), gap_end)
+        # at the gap's start a worker whose op began slightly before it seems to be busy
+        idle_since = worker.idle_since(begun)
+        idle_since = first if idle_since == begun else idle_since
+        yield WorkerSegment(thread, caller, gap_start, gap_end, first, last, idle_since, begun)
 
 
 def _wake_latency(segments: list[WorkerSegment]) -> LatencyStats:
@@ -141,11 +151,12 @@ def _recorded(segments: list[WorkerSegment]) -> Iterable[Wait]:
     record = Provenance.RECORD.value
     for group in by_gap.values():
         called, returned = min(segment.first for segment in group), max(segment.last for segment in group)
-        for worker, caller, _, gap_end, first, last, idle_since in group:
-            started = called if idle_since == ABSENT or idle_since <= called else first
-            yield Wait(caller, called, worker, started, idle_since, record)
-            if gap_end != FOREVER:
-                yield Wait(worker, last, caller, returned, called, record)
+        for segment in group:
+            worker, caller, since = segment.worker, segment.caller, segment.waiting_since
+            started = called if since <= called else segment.first
+            yield Wait(caller, called, worker, started, since, record)
+            if segment.gap_end != FOREVER:
+                yield Wait(worker, segment.last, caller, returned, called, record)
 
 
 def _by_timing(
@@ -156,7 +167,7 @@ def _by_timing(
     for thread, worker in workers.items():
         for segment in _prompt_segments(thread, main, worker, calling, latency):
             called[segment.gap_start] = min(segment.first, called.get(segment.gap_start, segment.first))
-            yield Wait(main, segment.first, thread, segment.first, segment.idle_since, Provenance.TIMING.value)
+            yield Wait(main, segment.first, thread, segment.first, segment.waiting_since, Provenance.TIMING.value)
     yield from _returns_by_timing(workers, main, calling, latency, called)
 
 

@@ -16,6 +16,7 @@ class Where(Enum):
     WORK = "slices of ops, activities"
     CALLED = "slices of ops, calls, waits, activities"
     ACTIVITIES = "activities"
+    ACTIVITIES_AND_WAITS = "activities, waits"
     COMPUTATION = "computation of the device"
     DELAYS = "delays"
     DEVICE_ONLY = "activities and communication of graphs without host"
@@ -43,15 +44,17 @@ ATTRIBUTES = (
     Attribute("is_cpu_op", "bool_val", Where.NODES, "",
         "true for work of the host, false for activities and delays; for ASTRA-sim false for communication on the host, too"),
     Attribute("start_time_ns", "int64_val", Where.NODES, "ns",
-        "measured start; of activities on the device's clock, see `clock_offset_ns`; of waits the end of what was awaited"),
+        "measured start; of activities on the device's clock, see `clock_offset_ns`; of waits the end of what was awaited, plus `gap_ns`"),
     Attribute("duration_ns", "int64_val", Where.NODES, "ns",
         "measured length, without the gap before it and without `overlap_ns`"),
-    Attribute("gap_ns", "int64_val", Where.ACTIVITIES, "ns",
-        "from the end of the last dependency to the start, in the run; passes before the start and is not busy time"),
+    Attribute("gap_ns", "int64_val", Where.ACTIVITIES_AND_WAITS, "ns",
+        "from the end of the last dependency to the start, in the run; passes before the start and is not busy time; of waits what the"
+        " return took beyond a call that has nothing to wait for, after what was awaited only"),
     Attribute("latency_ns", "int64_val", Where.ACTIVITIES, "ns",
         "least time from the end of a launch to the start; where it differs from `gap_ns`"),
-    Attribute("chain_gap_ns", "int64_val", Where.ACTIVITIES, "ns",
-        "least time from the end of any other dependency to the start; where it differs from `gap_ns`"),
+    Attribute("chain_gap_ns", "int64_val", Where.ACTIVITIES_AND_WAITS, "ns",
+        "least time from the end of any other dependency to the start; where it differs from `gap_ns`; of waits what a call that has"
+        " nothing to wait for takes before the start"),
     Attribute("delay", "int32_val", Where.DELAYS, "",
         "the cause, by the table of delays below; only delays have it"),
     Attribute("overlap_ns", "int64_val", Where.ACTIVITIES, "ns",

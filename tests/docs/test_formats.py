@@ -116,6 +116,7 @@ def places_of(node: pb.Node, graph: Graph) -> set[Where]:
         Where.WORK: is_slice or is_activity,
         Where.CALLED: (on_host and node.name not in (IDLE, UNRECORDED)) or is_activity,
         Where.ACTIVITIES: is_activity,
+        Where.ACTIVITIES_AND_WAITS: is_activity or (on_host and not is_slice and node.name not in (IDLE, UNRECORDED)),
         Where.COMPUTATION: not on_host and node.type == NodeType.COMP,
         Where.DELAYS: not on_host and node.name not in graph.activities,
         Where.DEVICE_ONLY: not graph.has_host,

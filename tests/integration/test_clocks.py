@@ -8,11 +8,11 @@ from execgraph.converter.building.synthetic_nodes import DELAY_NAMES
 from execgraph.schema.columns import Int64
 from execgraph.schema.graph import DependencyKind
 from execgraph.schema.linked import LinkedTrace, on_host_clock
-from execgraph.tools.replay import replay
+from execgraph.tools.replay import parse_scale, replay
 from hypothesis import given, strategies as st
 from support.builder import TraceBuilder
 from support.builder.timeline import SYNC_CALL_US
-from support.programs import Step, go_on, one_thread
+from support.programs import MAIN, WORKER, Step, go_on, one_thread, with_backwards
 from support.runs import Nodes, broken_rules, convert_linked, convert_run, link_run
 
 OFFSETS = [-5, -3, 3, 5]
@@ -172,7 +172,30 @@ def test_where_whole_microseconds_are_cut_changes_no_dependency(program: list[St
         assert broken_rules(nodes) == []
 
 
-def begun_after(us: float, program: list[Step], torch: str) -> TraceBuilder:
+WHAT_IFS = ([], ["class:host=0.5"], ["class:computation=0.3"])
+TINY = 10
+"""ns."""
+
+
+@given(with_backwards, st.sampled_from([MAIN, WORKER]))
+def test_a_nanosecond_on_the_clock_of_one_thread_changes_no_answer(program: list[Step], thread: int) -> None:
+    """Such as whether a thread was idle before another one called it."""
+    recorded, early = (with_early_thread(begun_after(0.123, program), thread, ns) for ns in (0, 1))
+    graphs = [convert_run(t).graph for t in (recorded, early)]
+    for scale in WHAT_IFS:
+        answers = [replay(graph, [*map(parse_scale, scale)]).makespan_ns for graph in graphs]
+        assert abs(answers[0] - answers[1]) <= TINY, scale
+
+
+def with_early_thread(t: TraceBuilder, thread: int, ns: int) -> TraceBuilder:
+    """The run as if the thread's clock were so many ns behind. Activities still begin after their calls."""
+    for row in (*t.ops, *t.calls):
+        if row.thread == thread:
+            row.start, row.end = row.start - ns, row.end - ns
+    return t
+
+
+def begun_after(us: float, program: list[Step], torch: str = "2.13") -> TraceBuilder:
     t = TraceBuilder(torch)
     t.work(us)
     return go_on(t, program)

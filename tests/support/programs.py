@@ -38,13 +38,13 @@ def launch_graph(t: TraceBuilder, step: Step, _: Event, name: str) -> None:
     t.ready |= dict.fromkeys(streams, max(t.ready[stream] for stream in streams))
 
 
-def backward(t: TraceBuilder, step: Step, _: Event, name: str) -> None:
-    """The main thread is blocked while the autograd worker launches."""
+def backward(t: TraceBuilder, step: Step, _: Event, name: str, before: int = 1) -> None:
+    """The main thread is blocked while the autograd worker launches, which begins `before` µs or more after that."""
     sequence = len(t.ops)
     with t.op("aten::mm", seq_id=sequence):
         t.work(2)
     with t.annotation("## backward ##"):
-        t.work(1)
+        t.work(before)
         with (
             t.thread(WORKER, start=t.now + step.back),
             t.op("autograd::engine::evaluate_function: MmBackward0", seq_id=sequence, fw_thread=MAIN),
@@ -85,11 +85,17 @@ STEPS = st.builds(
     st.sampled_from([1, 2, 3, 5, 17, 40]),
 )
 BACKWARD = st.builds(Step, st.just("backward"), st.sampled_from(STREAMS), st.integers(0, 3), st.integers(1, 20))
+AT_ONCE = st.builds(Step, st.just("backward at once"), st.sampled_from(STREAMS), st.integers(0, 1), st.integers(1, 20))
 LATE = st.builds(Step, st.just("late"), st.sampled_from(STREAMS), st.integers(1, 3), st.integers(1, 40))
-RARE: dict[str, Action] = {"backward": backward, "late": launch_late}
+RARE: dict[str, Action] = {
+    "backward": backward,
+    "backward at once": lambda t, step, event, name: backward(t, step, event, name, before=0),
+    "late": launch_late,
+}
 VERSIONS = st.sampled_from(sorted(LAYOUTS))
 
 one_thread = st.lists(STEPS | BACKWARD, min_size=3, max_size=30)
+with_backwards = st.lists(STEPS | AT_ONCE | AT_ONCE, min_size=3, max_size=30)
 with_delays = st.lists(STEPS | BACKWARD | LATE, min_size=3, max_size=30)
 two_threads = st.lists(STEPS, min_size=3, max_size=30)
 

@@ -33,7 +33,7 @@ TESTED_BY = {
     """,
     "converter/edit/test_order.py": "converter/edit/circles",
     "converter/host_timeline/test_timeline.py": """
-        converter/host_timeline/blocking_calls converter/host_timeline/host_nodes converter/host_timeline/host_spans
+        converter/host_timeline/host_nodes converter/host_timeline/host_spans
         converter/host_timeline/short_slices
     """,
     "converter/kernel_work/test_kernel_work.py": "converter/kernel_work/sharing",
@@ -68,7 +68,7 @@ TESTED_BY = {
         converter/targets/collectives converter/targets/host_delays converter/targets/ready_set
     """,
     "converter/test_convert.py": """
-        converter/building/attributes converter/dependencies/orders
+        converter/building/attributes converter/building/gaps converter/dependencies/orders
     """,
     "converter/test_jsonizer.py": "schema/graph/json_form tools/commands/trace_jsonize",
     "converter/test_options.py": "schema/choices",

@@ -68,10 +68,10 @@ class Columns(Table):
     """n nodes and e dependencies; `source` and `target` are rows of nodes, dependencies are sorted by target.
 
     A node starts at least `lag_ns` after the end of each dependency: an activity a launch latency after its launch, a
-    gap after others. After all of them it waits for `wait_ns` more, which is the host delay before it
-    (`host_delay_ns`). The wait of a node without dependencies counts from the rank's start: it is the measured start
-    for the first node of a lane, else 0, so that a missing dependency shows. Measured times are on the host's clock,
-    ABSENT where none was recorded.
+    gap after others; a wait the latency of a return after what it awaited, the rest of an idle call after the node
+    before. After all of them it waits for `wait_ns` more, which is the host delay before it (`host_delay_ns`). The wait
+    of a node without dependencies counts from the rank's start: it is the measured start for the first node of a lane,
+    else 0, so that a missing dependency shows. Measured times are on the host's clock, ABSENT where none was recorded.
 
     Where durations are changed and a device runs a limited number of activities at once, `slot_pool` is the position of
     the device in the Workload's `slot_pools`; it is -1 for nodes that take no slot.
@@ -220,7 +220,10 @@ def scale_workload(work: Workload, scale: Sequence[Scale]) -> Workload:
         # the replay itself makes nodes wait for a free slot
         duration[np.concatenate([graph.integers("delay", 0) for graph in graphs]) == Delay.CONTENTION] = 0
     wait = work.wait_ns + host_delay - work.host_delay_ns
-    return replace(work, wait_ns=wait, host_delay_ns=host_delay, duration_ns=duration, slot_pool=slot_pool)
+    # before a wait, what is left of an idle call is host work of its name; the latency of a return is not
+    is_call = (work.node_class[work.target] == NodeClass.HOST) & (work.kind & DependencyKind.HOST_SYNC == 0)
+    lag = np.where(is_call, np.rint(work.lag_ns * factor[work.target]).astype(np.int64), work.lag_ns)
+    return replace(work, wait_ns=wait, host_delay_ns=host_delay, duration_ns=duration, lag_ns=lag, slot_pool=slot_pool)
 
 
 def slot_pools_by_device(graph: ExecutionGraph) -> dict[int, SlotPool]:
@@ -252,11 +255,13 @@ def _slot_pools(graphs: Sequence[ExecutionGraph], node_class: Classes) -> Int64:
 
 
 def _lags(graph: ExecutionGraph, target: Int64, kind: Int64) -> Int64:
-    """Returns for each dependency the time (ns) from its end to its target: a launch latency, or the gap after others."""
+    """Returns for each dependency the time (ns) from its end to its target: a launch latency, a return's, or a gap."""
     gap = graph.integers("gap_ns", 0)
     launched, chained = (graph.integers(name) for name in ("latency_ns", "chain_gap_ns"))
     launched, chained = (np.where(column == ABSENT, gap, column) for column in (launched, chained))
-    return np.where(kind & DependencyKind.LAUNCH != 0, launched[target], chained[target])
+    is_awaited = (kind & DependencyKind.HOST_SYNC != 0) & ~graph.is_activity[target]
+    after_others = np.where(is_awaited, gap[target], chained[target])
+    return np.where(kind & DependencyKind.LAUNCH != 0, launched[target], after_others)
 
 
 def _measured(graph: ExecutionGraph, node_class: Classes, before: Int64) -> tuple[Int64, Int64]:

@@ -196,6 +196,28 @@ def test_an_event_synchronisation_awaits_what_was_launched_before_the_event_was_
     assert awaited(ran, called, Synced("Stream Wait Event", 3, stream=7, awaited=7, recorded=2)) == []
 
 
+@pytest.mark.parametrize(("wait_at", "is_known"), [(15, True), (42, False), (51, True)])
+def test_what_a_stream_ends_with_is_not_known_while_it_waits_for_another_one(wait_at: int, is_known: bool) -> None:
+    """Unless more has been launched on it since, or it was told so only after the call had begun."""
+    ran = [TWO[0], TWO[1]._replace(stream=7, start=130)]
+    called = [*LAUNCHES, Called(wait_at, wait_at + 1, "cudaStreamWaitEvent"), Called(50, 99, STREAM)]
+    told, awaits = Synced("Stream Wait Event", 2, stream=7, awaited=20), Synced("Stream Sync", 3, stream=7)
+    assert awaited(ran, called, told, awaits) == [(3, 260)] * is_known
+    assert awaited(ran, called, told._replace(stream=20), awaits) == [(3, 260)]
+
+
+def test_an_event_that_a_waiting_stream_records_is_not_known_either() -> None:
+    called = [
+        LAUNCHES[0],
+        Called(11, 12, "cudaStreamWaitEvent"),
+        Called(13, 14, "cudaEventRecord"),
+        Called(50, 99, EVENT),
+    ]
+    told, awaits = Synced("Stream Wait Event", 1, stream=7, awaited=20), Synced("Event Sync", 3, awaited=7, recorded=2)
+    assert awaited(TWO[:1], called, told, awaits) == []
+    assert awaited(TWO[:1], called, awaits) == [(3, 130)]
+
+
 def test_calls_that_only_ask_await_nothing() -> None:
     called = [*LAUNCHES, Called(12, 14, "cudaEventRecord"), Called(50, 99, "cudaEventQuery")]
     assert awaited(TWO, called, Synced("Event Sync", 3, awaited=7, recorded=2)) == []

@@ -114,8 +114,21 @@ def test_what_begins_or_ends_a_little_outside_of_a_gap_belongs_to_it(early: int,
     busy = Op("aten::add", 10_000, 20_000, MAIN)
     after = Op("aten::add", 100_000, 110_000, MAIN)
     first = max(work.start, 20_000)
-    expected = [call(first, since=first), back(100_000, first)]
+    expected = [call(first, since=work.start), back(100_000, first)]
     assert handoffs_of(FORWARD, busy, BLOCKED, after, work) == expected * belongs
+
+
+@pytest.mark.parametrize("early", [-1, 0, 1, 1_000])
+def test_a_worker_that_began_a_little_before_the_gap_had_been_idle_before(early: int) -> None:
+    before, busy = Op("mine", 1_000, 2_000, WORKER), Op("aten::add", 10_000, 20_000, MAIN)
+    handoffs = handoffs_of(FORWARD, busy, BLOCKED, before, WORK._replace(start=20_000 - early))
+    assert handoffs[0] == call(max(20_000 - early, 20_000), since=2_000)
+    first_work = handoffs_of(FORWARD, busy, BLOCKED, WORK._replace(start=20_000 - early))
+    assert first_work[0].since == (20_000 - early if early > 0 else ABSENT)
+    until_then = handoffs_of(
+        FORWARD, busy, BLOCKED, before._replace(end=20_000 - early), WORK._replace(start=20_000 - early)
+    )
+    assert until_then[0].since == until_then[0].until
 
 
 def test_several_segments_are_told_apart_by_what_the_caller_does_in_between() -> None:
