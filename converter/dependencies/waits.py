@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from ...linker.readers import SyncCall, sync_calls
 from ...schema.columns import Bool, Categorical, Int64, NodeNumbers
 from ...schema.graph import DependencyKind
 from ...schema.linked import Provenance, guessed
+from ...schema.traces import SyncCall, sync_calls
 from ..context import ConversionContext, Edges
 
 

@@ -13,8 +13,8 @@ import numpy as np
 from ...schema.columns import Bool, Int64, is_group_start, rows_by_number
 from ...schema.linked import Activities, Calls
 from ...schema.machine import AGREEING, ANY_MACHINE, SLOWEST
-from ...schema.traces import NEVER
-from ..readers import SYNC_RECORDS, RecordedSyncs, SyncCall, sync_calls
+from ...schema.traces import NEVER, SYNC_RECORDS, SyncCall, sync_calls
+from ..readers import RecordedSyncs
 from ..submissions import MOST_STREAMS, submitted_streams
 
 WHOLE = 1_000

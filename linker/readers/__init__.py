@@ -25,9 +25,3 @@ from .rocpd import (
     read_rocpd as read_rocpd,
 )
 from .selection import Kept as Kept, select_linked as select_linked, select_rows as select_rows
-from .sync_calls import (
-    SYNC_RECORDS as SYNC_RECORDS,
-    SyncCall as SyncCall,
-    sync_calls as sync_calls,
-    waits_without_record as waits_without_record,
-)

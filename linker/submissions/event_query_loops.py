@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schema.columns import Bool
-from ..readers import SyncCall
+from ...schema.traces import SyncCall
 from .named_events import EventRecord
 from .process import Process
 from .streams import StreamKey, StreamQueues, calls_before

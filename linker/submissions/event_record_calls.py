@@ -9,8 +9,8 @@ import numpy as np
 
 from ...schema.columns import Int64, Interner, Lookup
 from ...schema.linked import Activities, Calls
+from ...schema.traces import SyncCall
 from ..communication import CollectiveOps
-from ..readers import SyncCall
 from .call_sites import CallSites
 from .streams import StreamKey, ThreadLaunches
 

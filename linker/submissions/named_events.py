@@ -13,7 +13,8 @@ import numpy as np
 
 from ...schema.columns import Int64, Lookup
 from ...schema.linked import Calls, Provenance
-from ..readers import SYNC_RECORDS, RecordedEvents, RecordedSyncs, SyncCall
+from ...schema.traces import SYNC_RECORDS, SyncCall
+from ..readers import RecordedEvents, RecordedSyncs
 from .event_record_calls import EventRecordCalls
 from .streams import StreamKey, StreamQueues
 

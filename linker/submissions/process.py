@@ -8,9 +8,9 @@ import numpy as np
 from ...schema.columns import Int64, Lookup
 from ...schema.linked import Activities, Calls
 from ...schema.machine import MachineCalibration
-from ...schema.traces import NEVER
+from ...schema.traces import NEVER, SyncCall, sync_calls
 from ..communication import CollectiveOps
-from ..readers import DeviceTrace, SyncCall, sync_calls
+from ..readers import DeviceTrace
 from .call_sites import CallSites
 from .data_origins import DataOrigins
 from .event_record_calls import EventRecordCalls

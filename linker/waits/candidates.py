@@ -84,18 +84,15 @@ class Candidates:
                 return options
         return of_first
 
-    def marked_by_records(self, waits: list[UnresolvedWait]) -> list[Option]:
-        """Returns the event records before the first of these waits for a stream.
-
-        A stream that was told to wait for an event, and was given nothing since, passes that on to who waits for it.
-        """
-        records = self._records
-        until = bisect_left(records.time, self._process.start(waits[0].call_row))
-        kind_counts: dict[int, int] = defaultdict(int)
+    def before(self, wait: UnresolvedWait) -> list[Option]:
+        """Returns the event records before a wait as options of which only times can tell, the last one first."""
+        records, kind_counts = self._records, defaultdict[int, int](int)
+        until = bisect_left(records.time, self._process.start(wait.call_row))
         options = []
         for row in reversed(range(max(0, until - TRIED), until)):
-            kind_counts[records.kind[row]] += 1
-            options.append(Option(records.kind[row], kind_counts[records.kind[row]], UNRANKED, (), BY_TIME))
+            kind = records.kind[row]
+            kind_counts[kind] += 1
+            options.append(Option(kind, kind_counts[kind], UNRANKED, (), BY_TIME))
         return options
 
     def event_records(self, options: Sequence[Option], waits: list[UnresolvedWait]) -> Int64:

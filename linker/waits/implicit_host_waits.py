@@ -14,8 +14,7 @@ from ...schema.columns import (
 )
 from ...schema.linked import Activities, Calls, HostWaits, Provenance
 from ...schema.machine import MachineCalibration, latency_stats, of_each, of_name
-from ...schema.traces import FOREVER, NEVER
-from ..readers import SyncCall
+from ...schema.traces import FOREVER, NEVER, SyncCall
 from ..submissions import CallSites, Process
 
 FULL_QUEUE = 500
@@ -87,19 +86,21 @@ def full_queue(activities: Activities, calls: Calls) -> ImplicitHostWaits:
     return ImplicitHostWaits(rows[blocked], source[blocked], start[blocked], Provenance.TIMING)
 
 
-def unexplained_waits(process: Process, waits: HostWaits) -> ImplicitHostWaits:
+def unexplained_waits(process: Process, waits: HostWaits, machine: MachineCalibration) -> ImplicitHostWaits:
     """Returns synchronising calls that lasted on after all that they are known to have waited for, with what ended last
     before they returned.
 
-    `waits` are those known so far. Work that was submitted after the call began was not awaited, nor was work that
-    ended earlier before the return than waits usually do. O(n log n).
+    `waits` are those known so far; what a record names needs no other explanation. Work that was submitted after the
+    call began was not awaited, nor was work that ended earlier before the return than waits usually do. O(n log n).
     """
     calls, activities, timing = process.calls, process.activities, process.timing
     known = np.full(len(calls), NEVER, np.int64)
     has_source = waits.source_row >= 0
     np.maximum.at(known, waits.call_row[has_source], activities.end[waits.source_row[has_source]])
-    rows = np.flatnonzero(np.isin(process.kinds, (SyncCall.STREAM_SYNC, SyncCall.EVENT_SYNC, SyncCall.DEVICE_SYNC)))
-    usual = np.array([timing.max_sync_return_ns(row) for row in rows.tolist()], np.int64) + timing.return_error_ns
+    is_blocking = np.isin(process.kinds, (SyncCall.STREAM_SYNC, SyncCall.EVENT_SYNC, SyncCall.DEVICE_SYNC))
+    is_blocking[waits.call_row[has_source & waits.known_by.equal(Provenance.RECORD.value)]] = False
+    rows = np.flatnonzero(is_blocking)
+    usual = of_each(machine.sync_return, calls.name.take(rows)).upper + timing.return_error_ns
     end = calls.end[rows]
     lasts_on = end - np.maximum(calls.start[rows], known[rows]) > usual
     rows, usual, end = rows[lasts_on], usual[lasts_on], end[lasts_on]

@@ -20,6 +20,9 @@ from .resolved_waits import no_findings
 from .timing_scorer import TimingScorer
 from .unresolved_waits import BlockedWork, UnresolvedWait
 
+SAMPLE = 256
+"""Calls of a call site for which all event records are tried, so that memory does not grow with their number."""
+
 
 class InferredSource(NamedTuple):
     """What a wait is for, and which stream it blocks, None for the host."""
@@ -119,12 +122,9 @@ class InferredSources:
         """
         site = self._call_site(waits, self._candidates.of_call_site(waits))
         best = self._best(site)
-        records = self._candidates.marked_by_records(waits) if waits[0].of_stream else []
-        if records and not (best is not None and best.explained_count):
-            marked = self._call_site(waits, records)
-            best_marked = self._best(marked)
-            if best_marked is not None and best_marked.explained_count:
-                site, best = marked, best_marked
+        if waits[0].of_stream and not (best is not None and best.explained_count):
+            site = self._passed_on(waits) or site
+            best = self._best(site)
         if best is None or not (by_order or best.explained_count):
             return False
         has_source = site.tails[best.option, :, best.stream] >= 0
@@ -134,6 +134,19 @@ class InferredSources:
             for number in np.flatnonzero(has_source & ~best.fits).tolist():
                 self._infer([waits[number]], by_order=True)
         return True
+
+    def _passed_on(self, waits: list[UnresolvedWait]) -> _CallSite | None:
+        """Returns waits for a stream as waits for the event that this stream was told to wait for.
+
+        None if no event record explains when the calls returned. That is looked at for SAMPLE of the calls, as all event
+        records are tried.
+        """
+        late = [wait for wait in waits if self._process.end(wait.call_row) > wait.since + wait.max_reaction_ns][:SAMPLE]
+        records = self._candidates.before(late[0]) if late else []
+        best = self._best(self._call_site(late, records)) if records else None
+        if best is None or not best.explained_count:
+            return None
+        return self._call_site(waits, [records[best.option]])
 
     def _call_site(self, waits: list[UnresolvedWait], options: Sequence[Option]) -> _CallSite:
         """Returns the waits of a call site with their options, and by when the work that each one marks had ended."""

@@ -75,18 +75,23 @@ class ResolvedWaits:
         source, target, code = self.of_device.columns()
         return DeviceWaits(ActivityRows(source), ActivityRows(target), _provenance_column(code))
 
-    def host_table(self) -> HostWaits:
-        """Returns the waits of the host, in the order in which they were added.
-
-        Waits for activities that were submitted after the call began are dropped: their stream or clock is wrong.
-        """
+    def host_waits_so_far(self) -> HostWaits:
+        """Returns the waits of the host, in the order in which they were added."""
         call, source, since, code = self.of_host.columns()
+        return HostWaits(CallRows(call), ActivityRows(source), since, _provenance_column(code))
+
+    def host_table(self) -> HostWaits:
+        """Returns the waits of the host without those for activities that were submitted after the call began.
+
+        These are dropped: their stream or clock is wrong. To be called once, as it counts them.
+        """
+        waits = self.host_waits_so_far()
         submitted = np.append(self.process.queues.submitted_until, 0)
-        possible = (source < 0) | (submitted[source] <= self.process.calls.start[call])
+        possible = (waits.source_row < 0) | (submitted[waits.source_row] <= self.process.calls.start[waits.call_row])
         if not possible.all():
-            self.dropped["host waits that contradict the order of launches"].extend(call[~possible].data)
-        rows = CallRows(call[possible]), ActivityRows(source[possible])
-        return HostWaits(*rows, since[possible], _provenance_column(code[possible]))
+            self.dropped["host waits that contradict the order of launches"].extend(waits.call_row[~possible].tolist())
+        rows = CallRows(waits.call_row[possible]), ActivityRows(waits.source_row[possible])
+        return HostWaits(*rows, waits.since[possible], waits.known_by.take(possible))
 
 
 def _provenance_column(code: Int64) -> Categorical:

@@ -14,7 +14,8 @@ import numpy as np
 from ...schema.columns import ABSENT
 from ...schema.linked import DeviceWaits, HostWaits, Provenance
 from ...schema.machine import MachineCalibration
-from ..readers import DeviceTrace, SyncCall
+from ...schema.traces import SyncCall
+from ..readers import DeviceTrace
 from ..submissions import MOST_STREAMS, EventQueryLoops, Findings, Process, StreamKey, event_query_loops
 from .candidates import TRIED
 from .implicit_host_waits import blocking_copies, full_queue, observer_waits, on_observer_threads, unexplained_waits
@@ -24,6 +25,7 @@ from .resolved_waits import ResolvedWaits
 from .unresolved_waits import unresolved_waits, waiting_stream
 
 ELSEWHERE = f"waits that may be for another stream than the {MOST_STREAMS} with most activities"
+RIGHT_BEFORE_RETURN = "waits for the work that ended right before they returned"
 FURTHER_BACK = f"waits that may be for an event record before the last {TRIED}"
 
 
@@ -72,9 +74,9 @@ def synchronise(process: Process, device: DeviceTrace, machine: MachineCalibrati
     _add_queue_waits(device, run)
     waits.oddities[FURTHER_BACK].extend(sources.cut_off())
     waits.oddities[ELSEWHERE].extend(sources.among_busiest())
-    waits.add_implicit(
-        "waits for the work that ended right before they returned", unexplained_waits(process, waits.host_table())
-    )
+    unexplained = unexplained_waits(process, waits.host_waits_so_far(), machine)
+    waits.add_implicit(RIGHT_BEFORE_RETURN, unexplained)
+    sources.findings[RIGHT_BEFORE_RETURN].extend(unexplained.call_row.tolist())
     waits.add_implicit("blocking copies", blocking_copies(activities, calls, machine, process.call_sites))
     waits.add_implicit("launches held up by a full queue", full_queue(activities, calls))
     waits.add_implicit("calls of observer threads", observer_waits(calls, activities, queries.by_observer))

@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from ...schema.traces import NEVER
-from ..readers import SyncCall
+from ...schema.traces import NEVER, SyncCall
 from ..submissions import EventQueryLoops, Process, StreamKey
 
 

@@ -72,7 +72,7 @@ class ExactNode(Node, gc=False):
 class CallTable(msgspec.Struct, omit_defaults=True):
     """Calls as columns, times in ns. -1 means none.
 
-    `name` is a position in `names`, `op` the id of an op, `module` and `python_function` are positions in `call_sites`.
+    `name` is a position in `names`, `op` the id of an op, `module` and `python_function` are positions in `python_names`.
     """
 
     names: list[str]
@@ -82,7 +82,7 @@ class CallTable(msgspec.Struct, omit_defaults=True):
     end_ns: list[Whole]
     correlation: list[Whole]
     op: list[Whole]
-    call_sites: list[str] = []
+    python_names: list[str] = []
     module: list[Position] | None = None
     python_function: list[Position] | None = None
 

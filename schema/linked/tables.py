@@ -11,7 +11,7 @@ def calls(table: CallTable, op_ids: Int64) -> Calls:
     """Returns the calls of the table; `op_ids` are the ids of the ops, by row."""
 
     def texts(codes: list[int] | None) -> Categorical | None:
-        return None if codes is None else Categorical(np.array(codes, np.int32), table.call_sites)
+        return None if codes is None else Categorical(np.array(codes, np.int32), table.python_names)
 
     return Calls(
         name=Categorical(np.array(table.name, np.int32), table.names),

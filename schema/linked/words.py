@@ -89,9 +89,9 @@ RECORDS = (
         Member("end_ns", "ns", "return"),
         Member("correlation", "", "as recorded, 0 for none"),
         Member("op", "", "id of the innermost op around the call, -1 for none"),
-        Member("call_sites", "", "every module and Python function once; not a column"),
-        Member("module", "", "position in `call_sites` of the module that called, -1 for none; left out without `--modules`"),
-        Member("python_function", "", "position in `call_sites` of the function that called, -1 for none; left out without `--modules`"),
+        Member("python_names", "", "every module and Python function once; not a column"),
+        Member("module", "", "position in `python_names` of the module that called, -1 for none; left out without `--modules`"),
+        Member("python_function", "", "position in `python_names` of the function that called, -1 for none; left out without `--modules`"),
     )),
     Record("Waits", "Columns, both of `device_waits` and of `host_waits`.", WaitTable, (
         Member("of", "", "who waits: the id of an activity, in `host_waits` the position of a call"),

@@ -236,7 +236,7 @@ def _call_table(linked: LinkedTrace) -> CallTable:
     table = CallTable(calls.name.table, *(column.tolist() for column in columns))
     if calls.module is not None and calls.python_function is not None:
         both = Categorical.joined((calls.module, calls.python_function))
-        table.call_sites = both.table
+        table.python_names = both.table
         table.module, table.python_function = (half.tolist() for half in np.split(both.codes, [len(calls)]))
     return table
 

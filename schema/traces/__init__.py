@@ -27,6 +27,12 @@ from .numbers import (
 )
 from .plain_arguments import plain_arguments as plain_arguments, plain_escapes as plain_escapes
 from .steps import STEP_MARK as STEP_MARK, are_step_marks as are_step_marks
+from .sync_calls import (
+    SYNC_RECORDS as SYNC_RECORDS,
+    SyncCall as SyncCall,
+    sync_calls as sync_calls,
+    waits_without_record as waits_without_record,
+)
 from .times import (
     FOREVER as FOREVER,
     LONGEST_RECORDING as LONGEST_RECORDING,

@@ -95,7 +95,7 @@ TESTED_BY = {
     """,
     "linker/readers/test_host_trace.py": "schema/traces/attributes schema/traces/host",
     "linker/readers/test_merged.py": "schema/traces/merged_ranks",
-    "linker/submissions/test_named_events.py": "linker/readers/sync_calls",
+    "linker/submissions/test_named_events.py": "schema/traces/sync_calls",
     "linker/test_link.py": "linker/activity_rows",
     "linker/threads/test_handoffs.py": "linker/threads/forward_threads linker/threads/thread_activity",
     "linker/waits/test_candidates.py": "linker/waits/options",

@@ -25,14 +25,13 @@ from ...linker.readers import (
     merging_signs,
     read_device_trace,
     read_host_trace,
-    waits_without_record,
 )
 from ...schema.columns import Bool, Categorical, Int64, workspace_in
 from ...schema.errors import DataError
 from ...schema.io import STANDARD_STREAM, folder_beside
 from ...schema.linked import streams_of
 from ...schema.recovery import CUT_OFF, UNREADABLE
-from ...schema.traces import MEMORY_CATEGORIES, STEP_MARK, are_step_marks
+from ...schema.traces import MEMORY_CATEGORIES, STEP_MARK, are_step_marks, waits_without_record
 from .versions import device_versions, host_versions
 
 GRAPH_LAUNCH = re.compile(r"GraphLaunch")

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 from execgraph.linker.communication import CollectiveOps
-from execgraph.linker.readers import sync_calls
 from execgraph.linker.submissions import CallSites, StreamKey
 from execgraph.linker.submissions.event_record_calls import EventRecordCalls
 from execgraph.linker.submissions.streams import ThreadLaunches
 from execgraph.schema.linked import Communication, Communications
+from execgraph.schema.traces import sync_calls
 from support.tables import Called, Op, Ran, activities, calls, column, ops
 
 RECORD, WAIT, SYNC, QUERY, LAUNCH = (

@@ -5,13 +5,14 @@ id. By rows made by hand.
 import numpy as np
 import pytest
 from execgraph.linker.communication import CollectiveOps
-from execgraph.linker.readers import RecordedEvents, RecordedSyncs, SyncCall, sync_calls
+from execgraph.linker.readers import RecordedEvents, RecordedSyncs
 from execgraph.linker.submissions import CallSites, EventRecord, StreamKey, StreamQueues
 from execgraph.linker.submissions.event_record_calls import EventRecordCalls
 from execgraph.linker.submissions.named_events import NamedEvents, SyncRecord, SyncRecords
 from execgraph.linker.submissions.streams import ThreadLaunches
 from execgraph.schema.columns import Categorical, Int64
 from execgraph.schema.linked import Communications, Provenance
+from execgraph.schema.traces import SyncCall, sync_calls
 from support.tables import FIRST, Called, Ran, activities, calls, column, ops
 
 CALLED = calls(

@@ -5,7 +5,6 @@ from types import SimpleNamespace
 from typing import NamedTuple, cast
 
 import pytest
-from execgraph.linker.readers import sync_calls
 from execgraph.linker.submissions import CallSites, Process, StreamQueues, TimingModel
 from execgraph.linker.waits.implicit_host_waits import (
     FULL_QUEUE,
@@ -19,6 +18,7 @@ from execgraph.linker.waits.implicit_host_waits import (
 from execgraph.schema.columns import ABSENT, ActivityRows, CallRows, Categorical
 from execgraph.schema.linked import Calls, HostWaits, Provenance
 from execgraph.schema.machine import ENOUGH, LatencyStats, MachineCalibration
+from execgraph.schema.traces import sync_calls
 from support.tables import Called, Op, Ran, activities, calls, column, ops
 
 
@@ -191,7 +191,9 @@ def test_calls_of_other_threads_follow_nothing() -> None:
 # calls that lasted on
 
 
-def lasting(*ran: Ran, returned: int = 600_000, known: int = -1) -> list[HostWait]:
+def lasting(
+    *ran: Ran, returned: int = 600_000, known: int = -1, known_by: Provenance = Provenance.TIMING
+) -> list[HostWait]:
     """What a cudaStreamSynchronize from 100 µs on waited for, if that is known to end with an activity, -1 for none."""
     launches = [Called(one.start - 50_000, one.start - 49_000) for one in ran]
     made = calls(Called(100_000, returned, "cudaStreamSynchronize"), *launches)
@@ -199,8 +201,10 @@ def lasting(*ran: Ran, returned: int = 600_000, known: int = -1) -> list[HostWai
     table = activities(*rows)
     parts = {"timing": TimingModel(table, made, MACHINE), "queues": StreamQueues(table, made)}
     process = SimpleNamespace(calls=made, activities=table, kinds=sync_calls(made.name), **parts)
-    waits = HostWaits(CallRows(column(0)), ActivityRows(column(known)), column(ABSENT), Categorical.of(["timing"]))
-    return rows_of(unexplained_waits(cast(Process, process), waits))
+    waits = HostWaits(
+        CallRows(column(0)), ActivityRows(column(known)), column(ABSENT), Categorical.of([known_by.value])
+    )
+    return rows_of(unexplained_waits(cast(Process, process), waits, MACHINE))
 
 
 AWAITED = Ran(90_000, 599_000)
@@ -225,3 +229,9 @@ def test_what_cannot_have_been_awaited_is_not(ran: Ran) -> None:
 def test_a_call_whose_wait_is_known_or_that_is_short_waited_for_nothing_else() -> None:
     assert lasting(AWAITED, Ran(95_000, 599_500, stream=20), known=0) == []
     assert lasting(Ran(50_000, 99_000), returned=101_500) == []
+
+
+def test_what_a_record_names_is_all_that_a_call_waited_for_however_late_it_returned() -> None:
+    ran = (AWAITED, Ran(60_000, 200_000, stream=20))
+    assert lasting(*ran, known=1, known_by=Provenance.RECORD) == []
+    assert lasting(*ran, known_by=Provenance.RECORD) == [WAITED]

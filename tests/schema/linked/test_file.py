@@ -367,7 +367,7 @@ def test_a_wait_for_what_is_not_there_is_refused(tmp_path: Path, table: str) -> 
     ("table", "name", "older"),
     [
         ("", "handoffs", "hand_overs"),
-        ("calls", "call_sites", "places"),
+        ("calls", "python_names", "places"),
         ("device_waits", "known_by", "found"),
         ("host_waits", "known_by", "found"),
         ("trace", "backlog_until", "carried"),

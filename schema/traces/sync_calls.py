@@ -3,7 +3,7 @@
 import re
 from enum import IntEnum
 
-from ...schema.columns import Categorical, Int64
+from ..columns import Categorical, Int64
 
 
 class SyncCall(IntEnum):
