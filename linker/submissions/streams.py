@@ -101,13 +101,14 @@ class StreamQueues:
     def _pending(self, key: StreamKey, position: int, time: int) -> dict[StreamKey, int]:
         """Returns, by stream, the activities that waits from this position on and before `time` are for."""
         waits, sources = self._waits[key], dict[StreamKey, int]()
-        for number in range(bisect_left(range(len(waits) // 4), time, key=lambda at: waits[4 * at + 1]) - 1, -1, -1):
-            wait_position, _, source, stream_count = waits[4 * number : 4 * number + 4]
-            if wait_position < position:
+        count = bisect_left(range(len(waits) // 4), time, key=lambda at: waits[4 * at + 1])
+        # the last wait counts the streams of all: earlier ones count fewer
+        stream_count = waits[4 * count - 1] if count else 0
+        for number in range(count - 1, -1, -1):
+            wait_position, _, source, _ = waits[4 * number : 4 * number + 4]
+            if wait_position < position or len(sources) == stream_count:
                 break
             sources.setdefault(self._stream_of(source), source)
-            if len(sources) == stream_count:
-                break
         return sources
 
     def _keep_last(self, sources: dict[StreamKey, int], row: int) -> int:

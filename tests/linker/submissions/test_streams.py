@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
+import pytest
 from execgraph.linker.submissions import StreamKey, StreamQueues, StreamTails
 from execgraph.linker.submissions.streams import ThreadLaunches, calls_before
 from execgraph.schema.linked import Activities, Calls
@@ -73,6 +74,14 @@ def test_of_several_on_a_stream_only_the_last_is_waited_for() -> None:
     for time, source in ((150, 1), (160, 3), (170, 2)):
         streams.add_wait(FIRST, time, (source,))
     assert [streams.sources(FIRST, time) for time in (150, 151, 161, 171)] == [(0,), (0, 1), (0, 3), (0, 3)]
+
+
+@pytest.mark.parametrize("count", range(1, 8))
+def test_a_stream_follows_all_streams_that_it_was_told_to_wait_for(count: int) -> None:
+    streams = queues(Ran(500, 600, 0), *(Ran(700 + row, 701 + row, 1, stream=20 + row) for row in range(count)))
+    for row in range(count):
+        streams.add_wait(FIRST, 150 + row, (1 + row,))
+    assert streams.sources(FIRST, 150 + count) == tuple(range(1 + count))
 
 
 def waits_without_work(count: int) -> Callable[[], object]:
