@@ -223,7 +223,10 @@ def _commonly_returning(activities: Activities, calls: Calls) -> Awaited:
     ends = [_last_ends(np.arange(len(rows)), calls.start[rows], [stream]) for stream in streams]
     position, end = (np.concatenate(columns) for columns in zip(*ends, strict=True))
     distance = calls.end[rows[position]] - end
-    least = _common_distance(distance[np.abs(distance) <= SLOWEST], len(rows))
+    launched = np.flatnonzero(activities.call_row >= 0)
+    # an earlier clock would have activities start before their launch calls
+    soonest = (activities.start[launched] - calls.start[activities.call_row[launched]]).min(initial=SLOWEST)
+    least = _common_distance(distance[(distance >= -max(soonest, 0)) & (distance <= SLOWEST)], len(rows))
     if least is None:
         return Awaited(rows[:0], rows[:0])
     # of several ends at that distance the call waited for the latest

@@ -263,6 +263,15 @@ def test_a_return_may_seem_to_come_before_the_end() -> None:
     ]
 
 
+def test_ends_after_the_return_are_no_sign_if_something_would_then_start_before_its_launch() -> None:
+    calls_of_step = [Called(time - 50_000, time, "cudaStreamSynchronize") for time in (100_000, 300_000, 500_000)]
+    for soonest, known in ((20_000, 3), (10_000, 0)):
+        launches = [Called(start, start + 1_000) for start in (10_000, 210_000, 410_000, 600_000)]
+        ran = [Ran(start + 80_000, start + 106_000, 3 + row) for row, start in enumerate((10_000, 210_000, 410_000))]
+        ran.append(Ran(600_000 + soonest, 640_000, 6))
+        assert len(awaited_ends(activities(*ran), calls(*calls_of_step, *launches), syncs()).end) == known
+
+
 @pytest.mark.parametrize(
     ("returned", "ends"),
     [
