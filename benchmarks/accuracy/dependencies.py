@@ -212,7 +212,10 @@ def _host_waits(rank: RankRun, true: TrueOrder, derived: GraphOrder, tolerance: 
     call, activity = call[has_node], activity[has_node]
     thread, end = as_numpy(rank.calls.thread)[call], as_numpy(rank.calls.end)[call]
     waits = derived.order.holds(derived.node[activity], derived.order.last_ended(derived.lane[thread], end + tolerance))
-    held_up = as_numpy(rank.activities.end)[activity] > as_numpy(rank.calls.start)[call]
+    ended = as_numpy(rank.activities.end)
+    last = np.zeros(len(rank.calls), np.int64)
+    np.maximum.at(last, call, ended[activity])
+    held_up = (ended[activity] == last[call]) & (last[call] > as_numpy(rank.calls.start)[call])
     return {
         "host for device": Tally(len(holds), _count(~holds), len(waits), _count(~waits)),
         "host for device, held up": Tally(needed=_count(held_up), missing=_count(held_up & ~waits)),
