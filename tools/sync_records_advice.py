@@ -10,15 +10,15 @@ WORST_WITH, WORST_WITHOUT = "1.2 %", "24.6 %"
 
 
 def sync_records_advice(where: str) -> list[str]:
-    """Returns two sentences about the traces of some ranks, `where`, and the line to add to the profiler.
+    """Returns sentences about the traces of some ranks, `where`, and the line to add to the profiler.
 
-    >>> sync_records_advice("rank 0")[0]
-    'No synchronisation records exist for rank 0, so execgraph has to infer which event each wait was for.'
+    >>> print(sync_records_advice("rank 0")[0])
+    No synchronisation records exist for rank 0: the order and times of the calls have to show what each wait was for.
     """
     return [
-        f"No synchronisation records exist for {where}, so execgraph has to infer which event each wait was for.",
-        f"What-if answers may be further off: by up to {WORST_WITHOUT} in simulated jobs, by up to {WORST_WITH} with the "
-        "records. To record them, give torch.profiler.profile this argument:",
+        f"No synchronisation records exist for {where}: the order and times of the calls have to show what each wait was for.",
+        f"What-if answers can then be wrong: by up to {WORST_WITHOUT} in our simulated jobs, by up to {WORST_WITH} with the "
+        "records. execgraph.capture makes them. For a profiler of your own (PyTorch 2.1 or newer), add this argument:",
         f"    {SETTING}",
     ]
 

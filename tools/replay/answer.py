@@ -12,7 +12,6 @@ from .execution import Replay
 from .node_class import NodeClass
 from .roofline import Bound
 from .scaling import Scale
-from .uncertain_waits import MakespanRange
 
 CHANGED = {
     NodeClass.HOST: "the host",
@@ -55,16 +54,18 @@ def answer(replay: Replay, scale: Sequence[Scale]) -> str:
     else:
         share = f"{abs(change_pct):.0f}" if abs(change_pct) >= 10 else f"{abs(change_pct):.1f}"
         outcome = f"take {times[1]} instead of {times[0]}, {share} % {'less' if change_pct < 0 else 'more'}"
-    if replay.range is not None and not replay.range.is_clear:
-        outcome += f"; {range_text(replay.range)}"
     limit = limit_of_gain(replay, scale) if all(change_.factor < 1 for change_ in scale) else ""
-    return f"If {_condition(scale)}, the run would {outcome}{limit and f': what limits the gain is {limit}'}."
+    return f"If {_condition(scale)}, the run would {outcome}{limit and f': what limits the gain is {limit}'}.{_doubt(replay)}"
 
 
-def range_text(makespan: MakespanRange) -> str:
-    """Returns a range for people: `11.10 ms to 12.30 ms, as 14 waits are known by order alone`."""
-    low, high = (time_text(time / 1000) for time in (makespan.low_ns, makespan.high_ns))
-    return f"{low} to {high}, as {makespan.reason}"
+def _doubt(replay: Replay) -> str:
+    """Returns a sentence on how long the run would take without the uncertain waits, if that makes a difference."""
+    if replay.range is None or replay.range.is_clear:
+        return ""
+    low, high = replay.range.low_ns, replay.range.high_ns
+    without_ns = low if replay.makespan_ns == high else high
+    them = "them" if replay.range.waits != 1 else "it"
+    return f" {replay.range.reason}: without {them}, it would take {time_text(without_ns / 1000)}."
 
 
 def _condition(scale: Sequence[Scale]) -> str:

@@ -67,7 +67,7 @@ class Schedule(SummaryRepr):
 class Replay(SummaryRepr):
     """When each node of `work` starts and ends (rows as there), beside the measured run.
 
-    Of a changed run, `range` says how far waits that are known by order or timing alone could change the makespan.
+    Of a changed run, `range` says how far waits that nothing confirms could change the makespan.
     """
 
     work: Workload

@@ -33,7 +33,7 @@ class ReplaySummary(msgspec.Struct, frozen=True, omit_defaults=True):
     """The numbers of a replay in µs; `error_pct` is None without a measured time.
 
     `busy_us` is by stream, `critical_path_us` by kind of node or wait. Of a changed run `makespan_low_us` and
-    `makespan_high_us` say between what the makespan lies, as some waits are known by order or timing alone; without
+    `makespan_high_us` are the makespan without and with the waits that nothing confirms, the smaller one first; without
     changes they are None, and left out of `--json`.
     """
 
@@ -135,7 +135,7 @@ def _range(makespan: MakespanRange | None) -> list[str]:
     if makespan is None or makespan.is_clear:
         return []
     low, high = makespan.low_ns / 1000, makespan.high_ns / 1000
-    return [f"range          {low:>14,.1f} µs  to {high:,.1f} µs, as {makespan.reason}"]
+    return [f"range          {low:>14,.1f} µs  to {high:,.1f} µs; {makespan.reason}"]
 
 
 def _threads(replay: Replay, whole_us: float) -> list[str]:

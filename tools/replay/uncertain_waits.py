@@ -1,16 +1,21 @@
-"""Which waits of a workload are known by the order of calls or by timing alone, and what the run is without them."""
+"""Which waits of a workload are known by the order of calls or by timing alone, and what the run is without them.
+
+A wait that held its work up in the measured run is certain: the order of calls, or the other steps, and the times agree
+on it. Of a wait that held nothing up, only its evidence tells that it exists. A changed run may show that it does not.
+"""
 
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Bool, Rows
+from ...schema.columns import Bool
 from ...schema.graph import DependencyKind
-from .node_class import NodeClass
+from ...schema.traces import NEVER
 from .workload import Workload
 
 WAIT = DependencyKind.EVENT_WAIT | DependencyKind.HOST_SYNC
+EVIDENCE = {"order": "the order of calls", "timing": "timing"}
 BY_ORDER, BY_TIMING = DependencyKind.CALL_ORDER, DependencyKind.INFERRED
 CLEAR_PCT = 1.0
 """A range that is narrower than this, in % of its upper end, is one figure to a reader."""
@@ -19,7 +24,8 @@ CLEAR_PCT = 1.0
 class MakespanRange(NamedTuple):
     """Between what the makespan of a changed run lies (ns), with and without the uncertain waits.
 
-    `waits` nodes wait for something that only the evidence in `known_by` tells, "" without such waits.
+    `waits` nodes wait for something that held nothing up when measured, and that only the evidence in `known_by` tells,
+    "" without such waits.
     """
 
     low_ns: int
@@ -34,14 +40,30 @@ class MakespanRange(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """Why there is a range, for people: `14 waits are known by order alone`."""
-        return f"{self.waits:,} {'waits are' if self.waits != 1 else 'wait is'} known by {self.known_by} alone"
+        """Why there is a range: `14 waits are known only from the order of calls and delayed nothing when measured`."""
+        evidence = " or ".join(EVIDENCE[word] for word in self.known_by.split(" or "))
+        waits = f"{self.waits:,} {'waits are' if self.waits != 1 else 'wait is'}"
+        return f"{waits} known only from {evidence} and delayed nothing when measured"
 
 
 def uncertain(work: Workload) -> Bool:
-    """Returns which dependencies are waits for an event or of the host that no record and no other rule confirms."""
+    """Returns which dependencies are waits for an event or of the host that no record, no other rule and no time of the
+    measured run confirms.
+    """
     is_unconfirmed = (work.kind & (BY_ORDER | BY_TIMING) != 0) & (work.kind & WAIT != 0)
-    return np.asarray(is_unconfirmed & (work.kind & ~int(WAIT | BY_ORDER | BY_TIMING) == 0))
+    is_unconfirmed &= work.kind & ~int(WAIT | BY_ORDER | BY_TIMING) == 0
+    return np.asarray(is_unconfirmed & ~_held_up(work, is_unconfirmed))
+
+
+def _held_up(work: Workload, is_unconfirmed: Bool) -> Bool:
+    """Returns the dependencies of these that alone held their target up in the measured run: all others were met
+    before.
+    """
+    met = work.measured_end_ns[work.source] + work.lag_ns
+    last, last_certain = np.full((2, len(work)), NEVER, np.int64)
+    np.maximum.at(last, work.target, met)
+    np.maximum.at(last_certain, work.target[~is_unconfirmed], met[~is_unconfirmed])
+    return np.asarray(is_unconfirmed & (met == last[work.target]) & (met > last_certain[work.target]))
 
 
 def waits_of(work: Workload, is_uncertain: Bool) -> tuple[int, str]:
@@ -52,21 +74,6 @@ def waits_of(work: Workload, is_uncertain: Bool) -> tuple[int, str]:
 
 
 def without(work: Workload, is_uncertain: Bool) -> Workload:
-    """Returns the workload without uncertain dependencies, and without the delays that count from them. O(e log e)."""
-    kept = ~(is_uncertain | _by_delay(work, is_uncertain))
-    columns = {name: getattr(work, name)[kept] for name in ("source", "target", "kind", "lag_ns")}
+    """Returns the workload without uncertain dependencies."""
+    columns = {name: getattr(work, name)[~is_uncertain] for name in ("source", "target", "kind", "lag_ns")}
     return replace(work, **columns)
-
-
-def _by_delay(work: Workload, is_uncertain: Bool) -> Bool:
-    """Returns the dependencies that join the two ends of an uncertain one by way of a delay."""
-    source_of_delay = np.full(len(work), -1)
-    into = work.node_class[work.target] == NodeClass.DELAY
-    source_of_delay[work.target[into]] = work.source[into]
-    out_of = np.flatnonzero(work.node_class[work.source] == NodeClass.DELAY)
-    bypassed: Rows = source_of_delay[work.source[out_of]]
-    pair = work.target * (len(work) + 1) + work.source
-    delayed = out_of[np.isin(work.target[out_of] * (len(work) + 1) + bypassed, pair[is_uncertain])]
-    chosen = np.zeros(len(work.kind), np.bool_)
-    chosen[delayed] = True
-    return chosen

@@ -31,7 +31,7 @@ class WhatIf(NamedTuple):
 def what_if(graphs: Sequence[ExecutionGraph], changes: Mapping[str, float]) -> WhatIf:
     """Predicts how long the run of these ranks would take if durations were multiplied by factors.
 
-    Replays twice, O(n + e) each, and once more if waits are known by order or timing alone.
+    Replays twice, O(n + e) each, and once more if there are waits that nothing confirms.
 
     Args:
         graphs: A graph per rank.

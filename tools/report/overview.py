@@ -136,8 +136,8 @@ def _limiting_class(tables: Tables) -> Iterator[str]:
         has_range = "after_low" in best and best["after_low"] < best["after_high"]
         spread = f"; {time_text(best['after_low'])} to {time_text(best['after_high'])}" if has_range else ""
         gain = f"{best['saved_pct']:.0f} % ({time_text(best['before'])} → {time_text(best['after'])}{spread})"
-        where = f", by replay: {tables['twice_as_fast'].note}" if tables["twice_as_fast"].note else ""
-        yield f"{who} limits the run most: twice as fast, it would shorten the run by {gain}{where}."
+        where = f" This is a replay of {tables['twice_as_fast'].note}." if tables["twice_as_fast"].note else ""
+        yield f"{who} limits the run most: twice as fast, it would shorten the run by {gain}.{where}"
 
 
 def _critical_path(tables: Tables) -> Iterator[str]:

@@ -77,7 +77,7 @@ def _table(graphs: Sequence[ExecutionGraph], changes: dict[str, list[Scale]], un
     if any(not makespan.is_clear for makespan in ranges):
         columns.append(Column("after_low", "µs", np.array([makespan.low_ns / 1000 for makespan in ranges])))
         columns.append(Column("after_high", "µs", np.array([makespan.high_ns / 1000 for makespan in ranges])))
-        note = f"{note}; {ranges[0].reason}, so that answers are ranges"
+        note = f"{note}. Answers are ranges: {ranges[0].reason}"
     return Table(NAME, TITLE, columns, note)
 
 
