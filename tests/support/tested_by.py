@@ -44,8 +44,8 @@ TESTED_BY = {
         converter/kernel_work/table converter/op_schema
     """,
     "converter/ranks/test_calls.py": """
-        converter/ranks/applying converter/ranks/communication_summary converter/ranks/consensus
-        converter/ranks/groups converter/ranks/rank_lists converter/ranks/subset
+        converter/ranks/applying converter/ranks/communication_summary converter/ranks/groups
+        converter/ranks/rank_lists
     """,
     "converter/ranks/test_matching.py": "converter/ranks/clocks",
     "converter/scaling/test_plan.py": """
@@ -59,14 +59,9 @@ TESTED_BY = {
         converter/targets/goal/rank_communication converter/targets/goal/rank_messages
         converter/targets/goal/rank_program
     """,
-    "converter/targets/test_astra_sim.py": """
-        converter/targets/groups converter/targets/idle_rank converter/targets/select converter/targets/serial_time
-        converter/targets/unplayable
-    """,
+    "converter/targets/test_astra_sim.py": "converter/targets/idle_rank converter/targets/select",
     "converter/targets/test_fitted_network.py": "converter/targets/transfer_cost",
-    "converter/targets/test_small_graphs.py": """
-        converter/targets/collectives converter/targets/host_delays converter/targets/ready_set
-    """,
+    "converter/targets/test_small_graphs.py": "converter/targets/host_delays converter/targets/ready_set",
     "converter/test_convert.py": """
         converter/building/attributes converter/building/gaps converter/dependencies/orders
     """,
@@ -235,8 +230,8 @@ ALSO = {
     "converter": "converter/test_convert.py integration/test_host_timeline.py compat/test_matrix.py",
     "converter/building": """
         integration/test_communication.py linker/host_communication/test_host_communication.py
-        converter/targets/test_astra_sim.py schema/test_comm_groups.py integration/test_delays.py
-        integration/test_windows.py converter/edit/test_order.py
+        converter/targets/test_astra_sim.py converter/targets/test_serial_time.py schema/test_comm_groups.py
+        integration/test_delays.py integration/test_windows.py converter/edit/test_order.py
     """,
     "converter/dependencies": "linker/waits/test_synchronisation.py",
     "converter/device_time": """
@@ -245,7 +240,8 @@ ALSO = {
         integration/test_windows.py
     """,
     "converter/edit": """
-        converter/targets/test_small_graphs.py converter/targets/test_astra_sim.py integration/test_communication.py
+        converter/targets/test_small_graphs.py converter/targets/test_astra_sim.py
+        converter/targets/test_serial_time.py converter/ranks/test_consensus.py integration/test_communication.py
         tools/build_job/test_cross_rank.py compat/test_simulator_contract.py tools/replay/test_execution.py
     """,
     "converter/host_timeline": """
@@ -253,8 +249,8 @@ ALSO = {
         integration/test_device_time.py
     """,
     "converter/ranks": """
-        tools/build_job/test_cross_rank.py converter/targets/test_astra_sim.py integration/test_renamed_group.py
-        integration/test_joint_replay.py compat/test_simulator_contract.py
+        tools/build_job/test_cross_rank.py converter/targets/test_groups.py converter/targets/test_unplayable.py
+        integration/test_renamed_group.py integration/test_joint_replay.py compat/test_simulator_contract.py
     """,
     "converter/storages": "converter/dependencies/test_tensor_flow.py",
     "converter/targets": """
