@@ -9,6 +9,7 @@ TESTED_BY = {
         schema/errors schema/progress tools/command tools/command_parser tools/commands/argument_types
         tools/commands/trace_convert tools/commands/trace_link
     """,
+    "cli/test_trace_merge.py": "tools/merge/report tools/merge/survey",
     "cli/test_trace_replay.py": """
         tools/commands/scale_options tools/replay/summary tools/replay/timeline tools/replay/workload
     """,
@@ -177,10 +178,8 @@ TESTED_BY = {
     "tools/inputs/test_pairs.py": """
         tools/inputs/kinds tools/inputs/one_pair tools/inputs/recognise tools/inputs/trace_files
     """,
-    "tools/merge/test_merge.py": """
-        tools/commands/trace_merge tools/merge/clocks tools/merge/counting tools/merge/lanes tools/merge/report
-        tools/merge/rewrite tools/merge/rocpd_rows tools/merge/survey tools/merge/viewing
-    """,
+    "tools/merge/test_one_rank.py": "tools/merge/rocpd_rows",
+    "tools/merge/test_viewing.py": "tools/merge/rewrite",
     "tools/package/test_api.py": "tools/replay/what_if",
     "tools/replay/test_execution.py": """
         tools/replay/critical_path tools/replay/node_class tools/replay/one_job tools/replay/scaling
