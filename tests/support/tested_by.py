@@ -154,10 +154,7 @@ TESTED_BY = {
         tools/build_job/build_options tools/build_job/build_rank tools/build_job/job_plan tools/commands/trace_build
         tools/workers
     """,
-    "tools/capture/test_recorder.py": """
-        tools/capture/conflicts tools/capture/destination tools/capture/failures tools/capture/handler
-        tools/capture/installed tools/capture/pair_recorder
-    """,
+    "tools/capture/test_recorder.py": "tools/capture/pair_recorder",
     "tools/diagnose/test_diagnosis.py": """
         tools/commands/trace_diagnose tools/diagnose/comparison tools/diagnose/findings tools/diagnose/inspection
         tools/diagnose/text tools/diagnose/versions tools/diagnose/wording
