@@ -183,17 +183,16 @@ TESTED_BY = {
     """,
     "tools/replay/test_host_collectives.py": "tools/replay/rank_clocks tools/replay/rendezvous",
     "tools/report/test_embedded.py": "tools/report/cells tools/report/rows",
+    "tools/report/test_overview.py": "tools/report/absent",
     "tools/report/test_page.py": """
-        tools/report/charts/charts tools/report/charts/drawing tools/report/charts/drawing_library
-        tools/report/charts/flame_graph tools/report/charts/lanes_of_values tools/report/charts/matrices
-        tools/report/charts/memory tools/report/charts/overview_charts tools/report/charts/roofline
-        tools/report/drawn_page tools/report/files
+        tools/report/charts/charts tools/report/charts/drawing tools/report/charts/flame_graph
+        tools/report/charts/matrices tools/report/charts/memory tools/report/charts/overview_charts
+        tools/report/charts/roofline tools/report/drawn_page tools/report/files
     """,
     "tools/report/test_rank_groups.py": "tools/rank_rows",
     "tools/report/test_report.py": """
-        tools/commands/analysis_options tools/commands/trace_report tools/report/absent tools/report/inputs
-        tools/report/module_tree tools/report/overview tools/report/sections tools/report/text tools/report/what_if
-        tools/report/words
+        tools/commands/analysis_options tools/commands/trace_report tools/report/module_tree tools/report/sections
+        tools/report/text tools/report/words
     """,
     "tools/report/timeline/test_timeline.py": """
         tools/report/timeline/bars tools/report/timeline/detail tools/report/timeline/packed
