@@ -58,7 +58,6 @@ EXCEPTIONS: dict[str, set[str]] = {
     "tools/analyses/test_empty_tables.py": {"tools/analyses/rank/recorded"},
     "tools/generate/test_generate.py": {"tools/generate/writing/identity"},
     "tools/generate/test_machine.py": {"tools/generate/writing/identity"},
-    "tools/report/test_report.py": {"tools/report/charts/lanes_of_values"},
     "tools/test_terminal.py": {"schema/io/plain", "tools/report/charts"},
 }
 """Tests that import from inside a package of another folder, and which modules."""

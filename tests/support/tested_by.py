@@ -9,6 +9,7 @@ TESTED_BY = {
         schema/errors schema/progress tools/command tools/command_parser tools/commands/argument_types
         tools/commands/trace_convert tools/commands/trace_link
     """,
+    "cli/test_trace_merge.py": "tools/merge/report tools/merge/survey",
     "cli/test_trace_replay.py": """
         tools/commands/scale_options tools/replay/summary tools/replay/timeline tools/replay/workload
     """,
@@ -44,8 +45,8 @@ TESTED_BY = {
         converter/kernel_work/table converter/op_schema
     """,
     "converter/ranks/test_calls.py": """
-        converter/ranks/applying converter/ranks/communication_summary converter/ranks/consensus
-        converter/ranks/groups converter/ranks/rank_lists converter/ranks/subset
+        converter/ranks/applying converter/ranks/communication_summary converter/ranks/groups
+        converter/ranks/rank_lists
     """,
     "converter/ranks/test_matching.py": "converter/ranks/clocks",
     "converter/scaling/test_plan.py": """
@@ -59,14 +60,9 @@ TESTED_BY = {
         converter/targets/goal/rank_communication converter/targets/goal/rank_messages
         converter/targets/goal/rank_program
     """,
-    "converter/targets/test_astra_sim.py": """
-        converter/targets/groups converter/targets/idle_rank converter/targets/select converter/targets/serial_time
-        converter/targets/unplayable
-    """,
+    "converter/targets/test_astra_sim.py": "converter/targets/idle_rank converter/targets/select",
     "converter/targets/test_fitted_network.py": "converter/targets/transfer_cost",
-    "converter/targets/test_small_graphs.py": """
-        converter/targets/collectives converter/targets/host_delays converter/targets/ready_set
-    """,
+    "converter/targets/test_small_graphs.py": "converter/targets/host_delays converter/targets/ready_set",
     "converter/test_convert.py": """
         converter/building/attributes converter/building/gaps converter/dependencies/orders
     """,
@@ -158,10 +154,7 @@ TESTED_BY = {
         tools/build_job/build_options tools/build_job/build_rank tools/build_job/job_plan tools/commands/trace_build
         tools/workers
     """,
-    "tools/capture/test_recorder.py": """
-        tools/capture/conflicts tools/capture/destination tools/capture/failures tools/capture/handler
-        tools/capture/installed tools/capture/pair_recorder
-    """,
+    "tools/capture/test_recorder.py": "tools/capture/pair_recorder",
     "tools/diagnose/test_diagnosis.py": """
         tools/commands/trace_diagnose tools/diagnose/comparison tools/diagnose/findings tools/diagnose/inspection
         tools/diagnose/text tools/diagnose/versions tools/diagnose/wording
@@ -182,27 +175,24 @@ TESTED_BY = {
     "tools/inputs/test_pairs.py": """
         tools/inputs/kinds tools/inputs/one_pair tools/inputs/recognise tools/inputs/trace_files
     """,
-    "tools/merge/test_merge.py": """
-        tools/commands/trace_merge tools/merge/clocks tools/merge/counting tools/merge/lanes tools/merge/report
-        tools/merge/rewrite tools/merge/rocpd_rows tools/merge/survey tools/merge/viewing
-    """,
+    "tools/merge/test_one_rank.py": "tools/merge/rocpd_rows",
+    "tools/merge/test_viewing.py": "tools/merge/rewrite",
     "tools/package/test_api.py": "tools/replay/what_if",
     "tools/replay/test_execution.py": """
         tools/replay/critical_path tools/replay/node_class tools/replay/one_job tools/replay/scaling
     """,
     "tools/replay/test_host_collectives.py": "tools/replay/rank_clocks tools/replay/rendezvous",
     "tools/report/test_embedded.py": "tools/report/cells tools/report/rows",
+    "tools/report/test_overview.py": "tools/report/absent",
     "tools/report/test_page.py": """
-        tools/report/charts/charts tools/report/charts/drawing tools/report/charts/drawing_library
-        tools/report/charts/flame_graph tools/report/charts/lanes_of_values tools/report/charts/matrices
-        tools/report/charts/memory tools/report/charts/overview_charts tools/report/charts/roofline
-        tools/report/drawn_page tools/report/files
+        tools/report/charts/charts tools/report/charts/drawing tools/report/charts/flame_graph
+        tools/report/charts/matrices tools/report/charts/memory tools/report/charts/overview_charts
+        tools/report/charts/roofline tools/report/drawn_page tools/report/files
     """,
     "tools/report/test_rank_groups.py": "tools/rank_rows",
     "tools/report/test_report.py": """
-        tools/commands/analysis_options tools/commands/trace_report tools/report/absent tools/report/inputs
-        tools/report/module_tree tools/report/overview tools/report/sections tools/report/text tools/report/what_if
-        tools/report/words
+        tools/commands/analysis_options tools/commands/trace_report tools/report/module_tree tools/report/sections
+        tools/report/text tools/report/words
     """,
     "tools/report/timeline/test_timeline.py": """
         tools/report/timeline/bars tools/report/timeline/detail tools/report/timeline/packed
@@ -235,8 +225,8 @@ ALSO = {
     "converter": "converter/test_convert.py integration/test_host_timeline.py compat/test_matrix.py",
     "converter/building": """
         integration/test_communication.py linker/host_communication/test_host_communication.py
-        converter/targets/test_astra_sim.py schema/test_comm_groups.py integration/test_delays.py
-        integration/test_windows.py converter/edit/test_order.py
+        converter/targets/test_astra_sim.py converter/targets/test_serial_time.py schema/test_comm_groups.py
+        integration/test_delays.py integration/test_windows.py converter/edit/test_order.py
     """,
     "converter/dependencies": "linker/waits/test_synchronisation.py",
     "converter/device_time": """
@@ -245,7 +235,8 @@ ALSO = {
         integration/test_windows.py
     """,
     "converter/edit": """
-        converter/targets/test_small_graphs.py converter/targets/test_astra_sim.py integration/test_communication.py
+        converter/targets/test_small_graphs.py converter/targets/test_astra_sim.py
+        converter/targets/test_serial_time.py converter/ranks/test_consensus.py integration/test_communication.py
         tools/build_job/test_cross_rank.py compat/test_simulator_contract.py tools/replay/test_execution.py
     """,
     "converter/host_timeline": """
@@ -253,8 +244,8 @@ ALSO = {
         integration/test_device_time.py
     """,
     "converter/ranks": """
-        tools/build_job/test_cross_rank.py converter/targets/test_astra_sim.py integration/test_renamed_group.py
-        integration/test_joint_replay.py compat/test_simulator_contract.py
+        tools/build_job/test_cross_rank.py converter/targets/test_groups.py converter/targets/test_unplayable.py
+        integration/test_renamed_group.py integration/test_joint_replay.py compat/test_simulator_contract.py
     """,
     "converter/storages": "converter/dependencies/test_tensor_flow.py",
     "converter/targets": """

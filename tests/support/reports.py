@@ -1,0 +1,34 @@
+"""Runs of trace-report, and what it says as JSON."""
+
+import json
+from importlib.util import find_spec
+from typing import Any
+
+import pytest
+from execgraph.tools.commands import trace_report
+
+from support.builder import TraceBuilder
+
+needs_page = pytest.mark.skipif(find_spec("altair") is None, reason="needs the extra `report`")
+
+
+def run(*arguments: object) -> int:
+    with pytest.raises(SystemExit) as end:
+        trace_report.main([str(argument) for argument in arguments])
+    return int(end.value.code or 0)
+
+
+def small_run(kernels: int = 2) -> TraceBuilder:
+    t = TraceBuilder(rank=0)
+    for number in range(kernels):
+        with t.op("aten::mm", inputs=[t.tensor()]):
+            t.work(2)
+            t.launch(f"gemm {number}", duration=50)
+    t.device_synchronize()
+    return t
+
+
+def as_json(capfd: pytest.CaptureFixture[str], *arguments: object) -> dict[str, list[dict[str, Any]]]:
+    assert run("-q", "--json", *arguments) == 0
+    found: dict[str, list[dict[str, Any]]] = json.loads(capfd.readouterr().out)
+    return found

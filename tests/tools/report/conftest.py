@@ -1,0 +1,29 @@
+"""Inputs of trace-report of every kind."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from execgraph.converter import convert
+from execgraph.linker import link, read_device_trace, read_host_trace
+from execgraph.schema.linked import write_linked
+from support.reports import small_run
+
+
+@pytest.fixture
+def given(tmp_path: Path) -> dict[str, Path]:
+    """A pair in a folder, its linked trace and graph, and things that are none of these."""
+    pair = tmp_path / "pair"
+    pair.mkdir()
+    host, device = small_run().write(pair)
+    linked = link(read_host_trace(str(host)), read_device_trace(str(device)))
+    write_linked(linked, str(tmp_path / "linked.json"))
+    convert(linked).write(str(tmp_path / "graph.et"))
+    (tmp_path / "empty.json").touch()
+    (tmp_path / "text.json").write_text("hello")
+    (tmp_path / "nothing").mkdir()
+    copy = shutil.copy(device, tmp_path / "copy.json")
+    names = ("linked.json", "graph.et", "empty.json", "text.json", "nothing", "missing.json")
+    return {Path(name).stem: tmp_path / name for name in names} | {
+        "pair": pair, "host": host, "device": device, "copy": Path(copy), "out": tmp_path / "out"
+    }  # fmt: skip

@@ -1,0 +1,79 @@
+"""What a report says first: what limits the run, and what its recording cannot tell."""
+
+from pathlib import Path
+
+import pytest
+from execgraph.tools.generate import simulate, write_traces
+from execgraph.tools.report import ReportRequest, find_sources, overview, report_on
+from execgraph.tools.sync_records_advice import sync_records_advice
+from support.builder import TraceBuilder
+from support.reports import needs_page, run
+
+from benchmarks.programs import build_job
+
+
+def test_a_run_without_a_device_says_so_once_and_shows_the_host(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    t = TraceBuilder(rank=0)
+    t.leaf("aten::mm", 30)
+    t.leaf("aten::add", 10)
+    _, device = t.write(tmp_path)
+    assert run(device) == 0
+    said = capfd.readouterr().out
+    assert said.count("no device activity was recorded") == 1
+    assert "Host time per op name and thread\n" in said and "Temporal breakdown\n" not in said
+    report = report_on(find_sources([device]))
+    tables = report.tables | {"ranks": report.ranks}
+    assert "The heaviest op is aten::mm with 75 % of the host's time in ops." in overview.findings(tables)
+    assert ("none", "device activities", "") in overview.key_figures(tables)
+
+
+def test_the_sentences_name_what_limits_the_run(data: Path) -> None:
+    report = report_on(find_sources([data / "training"]))
+    assert report.twice_as_fast is not None
+    tables = report.tables | {"ranks": report.ranks}
+    said = overview.findings(tables | {"twice_as_fast": report.twice_as_fast})
+    assert said[0] == "116 kernels, 8 communications, 2 copies and sets ran on 2 devices, 400 host ops on 2 ranks."
+    assert "33 % of the communication is hidden behind computation." in said
+    limit = next(sentence for sentence in said if "limits" in sentence)
+    assert limit.startswith("Computation limits the run most: twice as fast, it would shorten the run by 39 %")
+    assert [figure.label for figure in overview.key_figures(tables)][:3] == ["ranks", "measured run", "device busy"]
+    assert overview.findings({}) == overview.key_figures({}) == []
+
+
+def waiting_run(sync_records: bool) -> TraceBuilder:
+    t = TraceBuilder(rank=3, sync_records=sync_records)
+    with t.op("aten::mm", inputs=[t.tensor()]):
+        t.launch("gemm", duration=50)
+    t.stream_synchronize(7)
+    return t
+
+
+@needs_page
+def test_a_run_without_synchronisation_records_is_told_of_first(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    waiting_run(sync_records=False).write(tmp_path)
+    assert run("-q", tmp_path) == 0
+    advice = sync_records_advice("rank 3")
+    assert capfd.readouterr().out.splitlines()[:4] == [*advice, ""]
+    assert run("-q", tmp_path, "-o", tmp_path / "page.html") == 0
+    html = (tmp_path / "page.html").read_text("utf-8")
+    header = html[html.index("<header>") : html.index("</header>")]
+    assert all(line.strip() in header for line in advice)
+
+
+@needs_page
+def test_a_run_with_synchronisation_records_gets_no_advice(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    waiting_run(sync_records=True).write(tmp_path)
+    assert run("-q", tmp_path) == 0
+    assert "synchronisation records" not in capfd.readouterr().out
+    assert run("-q", tmp_path, "-o", tmp_path / "page.html") == 0
+    assert 'id="advice"' not in (tmp_path / "page.html").read_text("utf-8")
+
+
+def test_one_advice_names_all_ranks_without_synchronisation_records(tmp_path: Path) -> None:
+    write_traces(simulate(build_job("ddp", ranks=2, steps=1, layers=1)), tmp_path, sync_records=False)
+    report = report_on(find_sources([tmp_path]), ReportRequest(only=["temporal_breakdown"], page=False))
+    assert report.advice == sync_records_advice("ranks 0, 1")

@@ -1,0 +1,45 @@
+"""What a change of some activities would save, on all ranks, and between which bounds."""
+
+from pathlib import Path
+
+import pytest
+from execgraph.schema.graph import DependencyKind
+from execgraph.tools.replay import parse_scale
+from execgraph.tools.report.what_if import what_if
+from support.graphs import EVENT_WAIT, STREAM_ORDER, GraphBuilder, rank_with_collective
+from support.reports import as_json
+
+
+def test_scale_says_what_each_change_brings_and_all_together(
+    given: dict[str, Path], capfd: pytest.CaptureFixture[str]
+) -> None:
+    changes = ["--scale", "gemm 0=0.5", "--scale", "gemm 1=0.5"]
+    rows = as_json(capfd, given["pair"], "--only", "critical_path", *changes)["what_if"]
+    assert [row["change"] for row in rows] == ["gemm 0=0.5", "gemm 1=0.5", "all of these"]
+    assert [row["saved"] for row in rows] == pytest.approx([25, 25, 50])
+
+
+def test_a_faster_rank_still_waits_for_the_others() -> None:
+    graphs = [
+        rank_with_collective(0, work=10, collective=20, clock=0),
+        rank_with_collective(1, work=15, collective=15, clock=0),
+    ]
+    table = what_if(graphs, [parse_scale("gemm=0")])
+    assert [table[name][0] * 1000 for name in ("before", "after")] == pytest.approx([15 + 15 + 5, 15 + 5])
+    assert "2 ranks" in table.note
+    assert len(what_if([], [parse_scale("gemm=0")])) == 0
+
+
+def test_answers_are_ranges_where_waits_are_known_by_order_alone() -> None:
+    g = GraphBuilder()
+    copy = g.activity("Memcpy", 0, 40_000, stream=9)
+    first = g.activity("first", 0, 40_000)
+    g.activity("gemm", 40_000, 20_000, after=[(first, STREAM_ORDER), (copy, EVENT_WAIT | DependencyKind.CALL_ORDER)])
+    table = what_if([g.build()], [parse_scale("Memcpy=2"), parse_scale("Memcpy=0")])
+    reason = "1 wait is known only from the order of calls and delayed nothing when measured"
+    assert table.note.endswith(f". Answers are ranges: {reason}")
+    rows = [(row["after"], row["after_low"], row["after_high"]) for row in table.rows()]
+    assert rows == [(100, 80, 100), (60, 60, 60), (60, 60, 60)]
+    certain = what_if([g.build()], [parse_scale("Memcpy=0")])
+    assert [column.name for column in certain.columns] == ["change", "before", "after", "saved", "saved_pct"]
+    assert "order" not in certain.note
