@@ -9,14 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import (
-    Bool,
-    Int64,
-    is_group_start,
-    previous_in_group,
-    rows_by_number,
-    split_groups,
-)
+from ...schema.columns import Bool, Int64, is_group_start, previous_in_group, rows_by_number, split_groups
 from ...schema.linked import Activities, Calls, stream_sorted
 from ...schema.traces import NEVER
 
