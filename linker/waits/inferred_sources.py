@@ -132,8 +132,21 @@ class InferredSources:
             self._add(site, number, best)
         if len(waits) > 1:
             for number in np.flatnonzero(has_source & ~best.fits).tolist():
-                self._infer([waits[number]], by_order=True)
+                if self._is_nearly_explained(site, number, best) and not self._infer([waits[number]], by_order=False):
+                    self._add(site, number, best)
+                elif waits[number].call_row not in self._inferred:
+                    self._infer([waits[number]], by_order=True)
         return True
+
+    def _is_nearly_explained(self, site: _CallSite, number: int, best: _ScoredCandidate) -> bool:
+        """Returns whether the host waited, and what the call site waits for ended too late by less than clocks may be off.
+
+        A clock that is right in most steps need not be so in all.
+        """
+        wait, returned = site.waits[number], self._process.end(site.waits[number].call_row)
+        waited = best.blocked.stream is None and returned > wait.since + wait.max_reaction_ns
+        allowed = returned + self._process.timing.clock_uncertainty_ns
+        return waited and bool(best.explained_count) and int(site.ends[best.option, number, best.stream]) <= allowed
 
     def _passed_on(self, waits: list[UnresolvedWait]) -> _CallSite | None:
         """Returns waits for a stream as waits for the event that this stream was told to wait for.

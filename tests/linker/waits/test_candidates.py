@@ -157,6 +157,30 @@ def test_clocks_that_are_off_change_no_dependency(tmp_path: Path, name: str, clo
         assert not wrong.keys() - {"between threads, no wait"}
 
 
+@pytest.mark.parametrize(("late_us", "awaited"), [(0.5, "awaited"), (50, "long over")])
+def test_a_wait_that_one_steps_clock_contradicts_is_for_what_it_is_for_in_all_other_steps(
+    late_us: float, awaited: str
+) -> None:
+    """Unless that ended later than clocks differ: then the step did something else."""
+    t, steps = TraceBuilder(**UNRECORDED), 12
+    for step in range(steps):
+        t.launch("measures how soon calls return", 7, 300)
+        t.device_synchronize()
+        with t.annotation(f"ProfilerStep#{step}"), t.op("aten::item"):
+            if step == 1:
+                t.launch("long over", 20, 5)
+                t.record_event(stream=20)
+            t.launch("awaited", 7, 300)
+            t.event_synchronize(t.record_event(stream=7))
+        if step == 1:
+            t.activities[-1] = replace(t.activities[-1], end=t.calls[-1].end + round(1000 * late_us))
+    linked = link_run(t)
+    waits, name = linked.host_waits, linked.activities.name
+    of_event = linked.calls.name.take(waits.call_row).where(lambda call: call == "cudaEventSynchronize")
+    sources = [name[row] for row in waits.source_row[of_event].tolist()]
+    assert sources == ["awaited", awaited, *["awaited"] * (steps - 2)]
+
+
 # what data tells
 
 
