@@ -65,8 +65,8 @@ def for_astra_sim(
         graph: a generic graph.
         groups: the numbers of all rank lists of the job.
         world: the ranks that are simulated; by default as many as the metadata says.
-        roofline: the peaks of the simulator's roofline mode. Computation of known work then takes the time of that work, all
-            else its measured time.
+        roofline: the peaks of the simulator's roofline mode. Computation of known work then takes the time of that
+            work, all else its measured time.
 
     Raises:
         DataError: the graph has no nodes, a dependency on a missing node or a cycle, or a group that `groups` lacks.

@@ -139,7 +139,7 @@ class InferredSources:
         return True
 
     def _is_nearly_explained(self, site: _CallSite, number: int, best: _ScoredCandidate) -> bool:
-        """Returns whether the host waited, and what the call site waits for ended too late by less than clocks may be off.
+        """Returns whether the host waited, and its source ended too late by less than clocks may be off.
 
         A clock that is right in most steps need not be so in all.
         """
@@ -151,7 +151,7 @@ class InferredSources:
     def _passed_on(self, waits: list[UnresolvedWait]) -> _CallSite | None:
         """Returns waits for a stream as waits for the event that this stream was told to wait for.
 
-        None if no event record explains when the calls returned. That is looked at for SAMPLE of the calls, as all event
+        None if no event record explains when the calls returned. Only SAMPLE of the calls are checked, as all event
         records are tried.
         """
         late = [wait for wait in waits if self._process.end(wait.call_row) > wait.since + wait.max_reaction_ns][:SAMPLE]

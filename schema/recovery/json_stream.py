@@ -95,7 +95,7 @@ class ArrayReader(Generic[T]):
         yield from self._close(head)
 
     def top_level(self, kind: type[S]) -> S:
-        """`document` by a typed decoder; of a damaged one what can be read of the keys that `kind` has, with `damage`."""
+        """Decodes `document`; of a damaged one what can be read of the keys that `kind` has, with `damage`."""
         if self._damage is None:
             return decode(self.document, kind, self.path)
         try:

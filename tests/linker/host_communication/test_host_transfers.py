@@ -1,4 +1,4 @@
-"""Transfers of the host by hand-made rows: who asked for each, on which lane it is, who used what came, which thread did nothing."""
+"""Transfers of the host: who asked for each, on which lane it is, who used the result, which thread did nothing."""
 
 from dataclasses import replace
 
