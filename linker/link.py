@@ -204,22 +204,24 @@ def _device_side(device: DeviceTrace, host_side: _HostSide, call_op: DeviceOpRow
 
 
 def _resolve_waits(
-    device: DeviceTrace, host_side: _HostSide, device_side: _DeviceSide, machine: MachineCalibration
+    device: DeviceTrace, host_side: _HostSide, device_side: _DeviceSide, calibration: MachineCalibration
 ) -> Synchronisation:
     """Finds what each wait of the host and of the device is for."""
     activities, communications, collectives = device_side
     awaited = awaited_collectives(collectives, activities, communications)
-    on_clock = on_host_clock(activities, machine)
-    process = process_of(device, host_side.calls, on_clock, collectives=collectives, awaited=awaited, machine=machine)
-    return synchronise(process, device, machine)
+    on_clock = on_host_clock(activities, calibration)
+    process = process_of(
+        device, host_side.calls, on_clock, collectives=collectives, awaited=awaited, calibration=calibration
+    )
+    return synchronise(process, device, calibration)
 
 
 def _without_late_launches(
-    activities: Activities, calls: Calls, machine: MachineCalibration, oddities: Findings
+    activities: Activities, calls: Calls, calibration: MachineCalibration, oddities: Findings
 ) -> Activities:
     """Returns the activities without launch calls that began after the activity had ended."""
     call_row = activities.call_row
-    is_late = (call_row >= 0) & (RowMap(calls.start)[call_row] > on_host_clock(activities, machine).end)
+    is_late = (call_row >= 0) & (RowMap(calls.start)[call_row] > on_host_clock(activities, calibration).end)
     oddities[ENDED_BEFORE].extend(call_row[is_late].tolist())
     return replace(activities, call_row=CallRows(np.where(is_late, -1, call_row)))
 

@@ -187,12 +187,12 @@ class _Columns:
             )
             if of_op is None or of_call is None or of_activity is None:
                 continue
-            texts = Categorical.joined((of_op, of_call, of_activity))
-            ops, calls, activities = np.split(texts.codes.astype(np.int64), np.cumsum([len(of_op), len(of_call)]))
+            names = Categorical.joined((of_op, of_call, of_activity))
+            ops, calls, activities = np.split(names.codes.astype(np.int64), np.cumsum([len(of_op), len(of_call)]))
             of_called = np.append(calls, -1)[timeline.call_row]
             of_host = np.where(self._op_of_slice >= 0, np.append(ops, -1)[self._op_of_slice], of_called)
             codes = self._spread((0, of_host), (self.context.activities_from, activities), missing=-1)
-            yield name, Categorical(codes.astype(np.int32), texts.table)
+            yield name, Categorical(codes.astype(np.int32), names.table)
 
     def device_attributes(self) -> Iterator[tuple[str, Column]]:
         activities = self.context.linked.activities

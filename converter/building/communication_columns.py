@@ -155,9 +155,9 @@ def _messages(
     parts = [(part, meaning(part, "") or decoded) for part in recorded.parts]
     messages = []
     for part, part_decoded in parts:
-        numbered, label = labels[tuple(part.ranks)], part.group
+        label_of_address, label = labels[tuple(part.ranks)], part.group
         if ADDRESS.fullmatch(label):
-            label = numbered.setdefault(label, f"at address {len(numbered) + 1}")
+            label = label_of_address.setdefault(label, f"at address {len(label_of_address) + 1}")
         channel = (tuple(part.ranks), natural(label), bool(recorded.coalesced), part.tag)
         source, target = peers(part, part_decoded.node, own_rank)
         messages.append(Message(node.row, part_decoded.node, source, target, share.of(part_decoded.size), channel))

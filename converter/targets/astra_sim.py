@@ -86,7 +86,7 @@ def for_astra_sim(
     lowered = lower_collectives(played)
     as_computation = compute_unplayable(played, groups_of_graph, world)
     padded = pad_all_gathers(played)
-    numbered = name_groups(played, groups_of_graph, groups, world)
+    group_numbers = name_groups(played, groups_of_graph, groups, world)
     unknown_groups = int(((played.type == NodeType.COMM_COLL) & (groups_of_graph.of_node < 0)).sum())
     played.attributes["is_cpu_op"] = np.where(np.isin(played.type, COMMUNICATION), 0, played.integers("is_cpu_op", 0))
     played.attributes = used(played.attributes) | {"data_dep_kinds": played.attributes["data_dep_kinds"]}
@@ -105,11 +105,11 @@ def for_astra_sim(
         delay_nodes=delay_nodes + waits,
         without_work=for_roofline(played, roofline),
         widest_ready_set=widest_ready_set(played, data_edges(played)),
-        groups=numbered,
+        groups=group_numbers,
         notes=[],
     )
     report.notes += _notes(played, report, serial, unknown_groups, roofline)
-    if groups is None and numbered:
+    if groups is None and group_numbers:
         report.notes.append(NUMBERED_LOCALLY)
     return played, report
 

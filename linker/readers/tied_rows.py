@@ -73,4 +73,4 @@ def _moved(records: "JsonRecords[kineto.Args]", order: Int64) -> "JsonRecords[ki
     new_row[order] = np.arange(len(order))
     rows = new_row[records.rows]
     by_row = np.argsort(rows)
-    return JsonRecords(rows[by_row], records.texts.take(by_row), records.kind)
+    return JsonRecords(rows[by_row], records.encoded.take(by_row), records.kind)

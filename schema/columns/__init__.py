@@ -39,6 +39,7 @@ from .column_types import (
 )
 from .frames import Values as Values, nullable as nullable, to_pandas as to_pandas, to_polars as to_polars
 from .groups import (
+    Keys as Keys,
     asof_backward as asof_backward,
     asof_forward as asof_forward,
     cumcount as cumcount,

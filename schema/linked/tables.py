@@ -10,7 +10,7 @@ from .linked_trace import Activities, Calls, DeviceWaits, HostWaits, Ops, Proven
 def calls(table: CallTable, op_ids: Int64) -> Calls:
     """Returns the calls of the table; `op_ids` are the ids of the ops, by row."""
 
-    def texts(codes: list[int] | None) -> Categorical | None:
+    def categorical(codes: list[int] | None) -> Categorical | None:
         return None if codes is None else Categorical(np.array(codes, np.int32), table.python_names)
 
     return Calls(
@@ -20,8 +20,8 @@ def calls(table: CallTable, op_ids: Int64) -> Calls:
         end=np.array(table.end_ns, np.int64),
         correlation=np.array(table.correlation, np.int64),
         op_row=OpRows(_rows_or_none(op_ids, table.op)),
-        module=texts(table.module),
-        python_function=texts(table.python_function),
+        module=categorical(table.module),
+        python_function=categorical(table.python_function),
     )
 
 

@@ -189,10 +189,10 @@ class ArrayReader(Generic[T]):
 
     def _saved(self, elements: Elements, last: bool, sound: bool) -> Iterator[tuple[bytes, list[T]]]:
         """Yields the elements of a damaged buffer, one by one, but for the last unless the file ends there."""
-        texts, used = elements.take(self._buffer, self._at, last, sound)
+        pieces, used = elements.take(self._buffer, self._at, last, sound)
         self._drop(used)
-        if texts:
-            piece = b"[" + b",".join(texts) + b"]"
+        if pieces:
+            piece = b"[" + b",".join(pieces) + b"]"
             yield piece, decode(piece, self._list, self.path)
 
     def _decoded(self, elements: bytes) -> tuple[bytes, list[T]] | None:

@@ -55,7 +55,7 @@ def _pairs(left: Sequence[Issued], right: Sequence[Issued]) -> Iterator[tuple[st
         dict(zip(rows.tolist(), side, strict=True)) for rows, side in zip(matches.matched, sides, strict=True)
     )
     for matched, (number, occurrence) in enumerate(
-        zip(matches.sequence.tolist(), matches.repetition.tolist(), strict=True)
+        zip(matches.sequence.tolist(), matches.occurrence.tolist(), strict=True)
     ):
         label = f"collective {occurrence + 1}" if number < 0 else f"collective with number {number}"
         yield label, left_calls.get(matched), right_calls.get(matched)

@@ -27,7 +27,7 @@ def match_collectives(parts: Sequence[RankCollectives]) -> list[MatchedCollectiv
             if number not in by_number:
                 its_group = matches.groups[group] if group >= 0 else Group(ranks_text(pair), "send/recv")
                 by_number[number] = MatchedCollective(
-                    its_group, int(matches.sequence[number]), int(matches.repetition[number]), []
+                    its_group, int(matches.sequence[number]), int(matches.occurrence[number]), []
                 )
             by_number[number].arrivals.append(arrival)
     return sorted(by_number.values(), key=lambda collective: min(arrival.start for arrival in collective.arrivals))
