@@ -90,7 +90,7 @@ def _dependencies(context: ConversionContext, options: Options) -> tuple[Edges, 
 
     In a trace that does not record all waits, edges for activities that start late by the rules are inferred.
     """
-    rules = [rule(context) for rule in RULES if rule.__name__ not in options.skipped_rules]
+    rules = [rule(context) for rule in RULES if rule.__name__ not in options.left_out]
     edges = Edges.joined(rules)
     if not options.inferred:
         edges = edges.where(edges.kind & int(DependencyKind.INFERRED) == 0)

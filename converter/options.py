@@ -27,7 +27,7 @@ class Options:
         shortest_slice: Shorter slices of host time (ns) are folded into their neighbours.
         delays: Whether delays stay in the graph; else an activity starts as soon as its known dependencies allow.
         live_bytes: Whether nodes say how many bytes of tensors live while they run.
-        skipped_rules: Rules whose edges the graph lacks, which shows what they are for.
+        left_out: Rules whose edges the graph lacks, which shows what they are for.
 
     Raises:
         ValueError: An option has a value that does not exist; the text names both.
@@ -41,7 +41,7 @@ class Options:
     shortest_slice: int = 1_000
     delays: bool = True
     live_bytes: bool = False
-    skipped_rules: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name, choices in CHOICES.items():
@@ -50,8 +50,8 @@ class Options:
             _check(name, getattr(self, name), (True, False))
         if not isinstance(self.shortest_slice, int) or self.shortest_slice < 0:
             raise ValueError(f"Options: shortest_slice is {self.shortest_slice!r}, not a whole number of ns, 0 or more")
-        for rule in self.skipped_rules:
-            _check("a rule in skipped_rules", rule, RULE_NAMES)
+        for rule in self.left_out:
+            _check("a rule in left_out", rule, RULE_NAMES)
 
 
 def _check(name: str, value: object, choices: tuple[object, ...]) -> None:

@@ -36,10 +36,7 @@ def ablations() -> list[Ablation]:
     rules = [rule.__name__ for rule in RULES]
     return [
         Ablation("nothing", Options()),
-        *(
-            Ablation(rule.replace("_", " ").replace("handoff", "hand-off"), Options(skipped_rules=(rule,)))
-            for rule in rules
-        ),
+        *(Ablation(rule.replace("_", " ").replace("handoff", "hand-off"), Options(left_out=(rule,))) for rule in rules),
         Ablation("edges from timing", Options(inferred=False)),
         Ablation("delays", Options(delays=False)),
     ]

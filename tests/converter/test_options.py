@@ -19,7 +19,7 @@ from support.runs import link_run
         ({"host": "no"}, "host is 'no', not one of True, False"),
         ({"shortest_slice": -1}, "shortest_slice is -1, not a whole number of ns, 0 or more"),
         ({"shortest_slice": 0.5}, "shortest_slice is 0.5, not a whole number of ns, 0 or more"),
-        ({"skipped_rules": ("lunch",)}, "a rule in skipped_rules is 'lunch', not one of 'program_order', 'launch'"),
+        ({"left_out": ("lunch",)}, "a rule in left_out is 'lunch', not one of 'program_order', 'launch'"),
     ],
 )
 def test_what_there_is_not_is_refused_by_name(option: dict[str, Any], text: str) -> None:

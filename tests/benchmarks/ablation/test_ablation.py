@@ -34,7 +34,7 @@ def test_an_activity_that_depends_on_nothing_starts_as_long_after_the_trace_as_i
     with t.op("aten::mm"):
         t.work(50)
         t.launch("kernel", duration=10)
-    graph = convert(link_run(t), Options(skipped_rules=("launch",), delays=False))
+    graph = convert(link_run(t), Options(left_out=("launch",), delays=False))
     [kernel] = np.flatnonzero(graph.is_activity)
     assert not len(graph.data_deps[kernel])
     assert graph.integers("gap_ns")[kernel] == graph.start_ns[kernel] - graph.start_ns.min()
