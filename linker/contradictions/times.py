@@ -80,7 +80,8 @@ def clock_apart(device: DeviceTrace, calibration: MachineCalibration) -> Contrad
     if abs(calibration.clock_offset_ns) <= last - first:
         return None
     way = "ahead of" if calibration.clock_offset_ns < 0 else "behind"
-    what = f"the device's clock is {_time(abs(calibration.clock_offset_ns))} {way} the host's, in a recording of {_time(last - first)}"
+    offset, recording = _time(abs(calibration.clock_offset_ns)), _time(last - first)
+    what = f"the device's clock is {offset} {way} the host's, in a recording of {recording}"
     meaning = "device times are moved by as much, so that launch latencies are mere estimates"
     return Contradiction(device.path, what, meaning, "record host and device with one profiler, on one machine")
 

@@ -51,7 +51,7 @@ class Elements:
         """Returns the elements of a text at byte `at`, and how much of it is done; it may be `sound` JSON of another
         kind.
 
-        The last element is left, as it may go on; with `last` it is element_count as well, and only what follows the array's
+        The last element is left, as it may go on; with `last` it is taken as well, and only what follows the array's
         end is left.
         """
         starts = _element_starts(text) if sound else self._starts(text)

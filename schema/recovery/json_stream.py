@@ -104,8 +104,8 @@ class ArrayReader(Generic[T]):
         except REFUSED as error:
             names = (field.encode_name for field in msgspec.structs.fields(kind) if field.encode_name != self._name)
             members = _valid(known_keys(self.document, tuple(names)), kind)
-            what = f"the text around its {self._damage.rows} is damaged ({error}); read there: {', '.join(members) or 'nothing'}"
-            self._damage.note(what)
+            readable = ", ".join(members) or "nothing"
+            self._damage.note(f"the text around its {self._damage.rows} is damaged ({error}); read there: {readable}")
             return kind(
                 **{
                     field.name: members[field.encode_name]
