@@ -56,7 +56,6 @@ class TargetReport:
 def for_astra_sim(
     graph: ExecutionGraph,
     groups: Mapping[RankList, int] | None = None,
-    world: RankList | None = None,
     roofline: Roofline | None = None,
 ) -> tuple[ExecutionGraph, TargetReport]:
     """Returns the graph for ASTRA-sim, and the changes; the graph passed in stays as it is. O((n + e) log n).
@@ -64,7 +63,6 @@ def for_astra_sim(
     Args:
         graph: a generic graph.
         groups: the numbers of all rank lists of the job.
-        world: the ranks that are simulated; by default as many as the metadata says.
         roofline: the peaks of the simulator's roofline mode. Computation of known work then takes the time of that
             work, all else its measured time.
 
@@ -72,15 +70,9 @@ def for_astra_sim(
         DataError: the graph has no nodes, a dependency on a missing node or a cycle, or a group that `groups` lacks.
     """
     graph = separate_messages(graph)
-    size = graph.number("world_size", -1)
-    world = world or (tuple(range(size)) if size <= LARGEST_JOB else None) or None
-    silent = np.isin(graph.type, SILENT)
-    if silent.all():
-        raise DataError("the graph has no node that a simulator runs; was the trace recorded while the model ran?")
-    data, control = spliced(data_edges(graph), silent), spliced(control_edges(graph), silent)
-    data = data._replace(kind=data.kind & ~int(DependencyKind.CALL_ORDER))
-    played = edited_graph(graph, NodeNumbers(np.flatnonzero(~silent)), data, control)
-    played.metadata["target"] = "astra-sim"
+    world = _all_ranks(graph)
+    played = _played_nodes(graph)
+    removed = len(graph) - len(played)
     groups_of_graph = recorded_groups(played)
     complete_messages(played)
     lowered = lower_collectives(played)
@@ -95,7 +87,7 @@ def for_astra_sim(
     serial = serialise(played)
     played = in_order_of_ends(played)
     report = TargetReport(
-        removed=int(silent.sum()),
+        removed=removed,
         lowered=dict(lowered),
         as_computation=dict(as_computation),
         padded=padded,
@@ -112,6 +104,24 @@ def for_astra_sim(
     if groups is None and group_numbers:
         report.notes.append(NUMBERED_LOCALLY)
     return played, report
+
+
+def _all_ranks(graph: ExecutionGraph) -> RankList | None:
+    """Returns the ranks of the job by the metadata, None if their number is not known or too large."""
+    size = graph.number("world_size", -1)
+    return (tuple(range(size)) if size <= LARGEST_JOB else None) or None
+
+
+def _played_nodes(graph: ExecutionGraph) -> ExecutionGraph:
+    """Returns the graph without the nodes that no simulator runs. Raises DataError where there are no others."""
+    silent = np.isin(graph.type, SILENT)
+    if silent.all():
+        raise DataError("the graph has no node that a simulator runs; was the trace recorded while the model ran?")
+    data, control = spliced(data_edges(graph), silent), spliced(control_edges(graph), silent)
+    data = data._replace(kind=data.kind & ~int(DependencyKind.CALL_ORDER))
+    played = edited_graph(graph, NodeNumbers(np.flatnonzero(~silent)), data, control)
+    played.metadata["target"] = "astra-sim"
+    return played
 
 
 def _drop_implied_control(graph: ExecutionGraph) -> int:

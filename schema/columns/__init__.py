@@ -83,4 +83,4 @@ from .summary_repr import (
 )
 from .table import AttributeTable as AttributeTable, Table as Table
 from .trees import Tree as Tree, nearest as nearest, parent_rows as parent_rows, rows_in_circles as rows_in_circles
-from .workspace import mapped as mapped, workspace_in as workspace_in
+from .workspace import workspace_in as workspace_in
