@@ -28,18 +28,18 @@ USER_SCOPE = 7
 
 
 class _JoinedRows(NamedTuple):
-    """The `count` ops of both traces: how many were `added` to the host trace's nodes, the row of each op of the device
+    """The `total` ops of both traces: how many were `added` to the host trace's nodes, the row of each op of the device
     trace, and which of these only that trace holds.
     """
 
-    count: int
+    total: int
     added: int
     device_op: OpRows
     device_only: Bool
 
     def of_timed_ops(self, column: Int64) -> Int64:
         """Returns a column of the device trace for all ops, ABSENT for those that it lacks."""
-        full = np.full(self.count, ABSENT, np.int64)
+        full = np.full(self.total, ABSENT, np.int64)
         full[self.device_op] = column
         return full
 
@@ -64,7 +64,7 @@ def join_ops(host: HostTrace, device: RecordedOps, match: Match | None, nesting:
         start=of_timed_ops(device.start),
         end=of_timed_ops(nesting.end),
         exclusive=of_timed_ops(nesting.exclusive),
-        recorded_by_host=np.arange(rows.count) < len(host),
+        recorded_by_host=np.arange(rows.total) < len(host),
         op_schema=Categorical.joined((host.schema_text, Categorical.of([""] * added))),
         rf_id=concat(host.rf_id, device.rf_id),
         fw_parent=concat(host.fw_parent, zero),
@@ -75,7 +75,7 @@ def join_ops(host: HostTrace, device: RecordedOps, match: Match | None, nesting:
         inputs=BytesColumn.joined([host.inputs, BytesColumn.of(_arguments(device.arguments.take(device_only)))]),
         outputs=BytesColumn.joined([host.outputs, BytesColumn.of([NO_TENSORS] * added)]),
         extra=host.extra,
-        communication_row=CommunicationRows(np.full(rows.count, -1, np.int64)),
+        communication_row=CommunicationRows(np.full(rows.total, -1, np.int64)),
     )
     _add_forward_ops(ops, device, rows.device_op)
     return ops, rows.device_op

@@ -108,8 +108,8 @@ def _exclusive(length: Int64, parent: Int64) -> Int64:
     """Returns what is left of the length of each interval without those that it encloses."""
     inside, remaining = parent >= 0, length.copy()
     np.subtract.at(remaining, parent[inside], length[inside])
-    left: Int64 = np.maximum(remaining, 0)
-    return left
+    exclusive: Int64 = np.maximum(remaining, 0)
+    return exclusive
 
 
 def is_covered(thread: Int64, time: Int64, intervals: ThreadIntervals) -> Bool:

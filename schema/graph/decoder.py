@@ -107,8 +107,8 @@ def _types(nodes: Messages, fields: Fields) -> npt.NDArray[np.uint8]:
 
 def _names(nodes: Messages, fields: Fields, table: StringTable) -> Categorical:
     names = _strings(nodes, fields.of(Node.NAME_FIELD_NUMBER, DELIMITED), table)
-    if (unnamed := names.codes < 0).any():
-        names.codes[unnamed] = table[b""]
+    if (has_no_name := names.codes < 0).any():
+        names.codes[has_no_name] = table[b""]
     return names
 
 

@@ -85,17 +85,17 @@ def _times(times: list[int | None]) -> Int64:
     return np.array([ABSENT if time is None else time for time in times], np.int64)
 
 
-def _rows(ids: Int64, sought: list[int]) -> Int64:
+def _rows(ids: Int64, keys: list[int]) -> Int64:
     """Returns the rows of these ids. Raises KeyError for an id that is not there."""
-    rows = rows_of(ids, np.array(sought, np.int64))
+    rows = rows_of(ids, np.array(keys, np.int64))
     if (missing := np.flatnonzero(rows < 0)).size:
-        raise KeyError(sought[missing[0]])
+        raise KeyError(keys[missing[0]])
     return rows
 
 
-def _rows_or_none(ids: Int64, sought: list[int]) -> Int64:
+def _rows_or_none(ids: Int64, keys: list[int]) -> Int64:
     """Returns the rows of these ids, -1 for a negative id."""
-    rows = np.full(len(sought), -1, np.int64)
-    present = [row for row, identity in enumerate(sought) if identity >= 0]
-    rows[present] = _rows(ids, [sought[row] for row in present])
+    rows = np.full(len(keys), -1, np.int64)
+    present = [row for row, identity in enumerate(keys) if identity >= 0]
+    rows[present] = _rows(ids, [keys[row] for row in present])
     return rows
