@@ -112,12 +112,12 @@ def _check_content(events: DeviceEvents, damage: Damage) -> None:
 def _merge_marks(events: DeviceEvents, document: bytes, is_renamed: bool) -> list[str]:
     """Returns what shows that several ranks were merged into the file."""
     repeated = events.flows.repeated()
-    marks = {
-        "several distributedInfo": len(DISTRIBUTED.findall(document)) > 1,
-        "arguments renamed by a merging tool": is_renamed or RENAMED.search(document) is not None,
-        f"{repeated} flows that start more than once": repeated > 0,
-    }
-    return [mark for mark, is_there in marks.items() if is_there]
+    marks = (
+        ("several distributedInfo", len(DISTRIBUTED.findall(document)) > 1),
+        ("arguments renamed by a merging tool", is_renamed or RENAMED.search(document) is not None),
+        (f"{repeated} flows that start more than once", repeated > 0),
+    )
+    return [mark for mark, is_there in marks if is_there]
 
 
 def _what_it_is(document: bytes) -> str:
