@@ -87,7 +87,7 @@ def _note(rank: RankTrace, work: _Work) -> str:
 
 
 class _Groups(NamedTuple):
-    """Kernels of the same op and shape: the group `number` of each, and for each group its label, shape and a kernel."""
+    """Kernels of the same op and shape: the group `number` of each; for each group its label, shape and a kernel."""
 
     number: Int64
     label: list[str]
@@ -150,7 +150,7 @@ def _bounds(kernels: Kernels, work: _Work) -> BytesColumn:
 
 
 def _by_step(rank: RankTrace, work: _Work) -> Table:
-    """Returns the model FLOPs utilisation: the time that a step's operations need at peak speed over the step's time."""
+    """Returns the model FLOPs utilisation: the time of a step's operations at peak speed over the step's time."""
     steps = steps_of(rank.linked)
     step, device = steps.of_activity[work.row], work.kernels.device
     order = np.lexsort((device, step))

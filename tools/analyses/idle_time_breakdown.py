@@ -60,7 +60,8 @@ def _note(linked: LinkedTrace, row: Int64) -> str:
         return "no stream stood still between two activities" if len(linked.activities) else NO_ACTIVITIES
     unknown = int((linked.activities.call_row[row] < 0).sum())
     return (
-        f"{unknown} of {len(row)} gaps end with an activity without a launch call: whether the host was late is not known"
+        f"{unknown} of {len(row)} gaps end with an activity without a launch call: whether the host was late is not "
+        "known"
         if unknown
         else ""
     )
@@ -88,7 +89,7 @@ def _causes(linked: LinkedTrace, row: Int64, free_from: Int64, category: Int64) 
 
 
 def _awaited(linked: LinkedTrace, row: Int64, free_from: Int64) -> Int64:
-    """Returns the activity of the longest stream wait of each `row` that ended after its stream was free, -1 for none."""
+    """Returns the source of the longest stream wait of each `row` that ended after its stream was free, -1 for none."""
     waits, activities = linked.device_waits, linked.activities
     gap_of = np.full(len(activities), -1, np.int64)
     gap_of[row] = np.arange(len(row))

@@ -70,7 +70,7 @@ class Inputs(NamedTuple):
 
 @no_garbage_collection()
 def build_rank(task: RankTask) -> RankResult:
-    """Builds one rank's graph, unless the earlier one still is what would come out. Reports every failure, raises none."""
+    """Builds a rank's graph, unless the earlier one is still up to date. Reports every failure, raises none."""
     try:
         with _hashed_beside(task) as inputs, workspace_in(task.graph.parent):
             if task.earlier and _is_current(task.earlier, task, inputs()):

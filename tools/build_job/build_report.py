@@ -25,8 +25,8 @@ UP_TO_DATE = "up to date"
 PIECE = 1 << 20
 RANKS_SHOWN = 8
 HEADINGS = (
-    "rank", "host ops", "matched", "kernels", "", "devices", "streams", "collectives", "activities", "linked", "dropped", "nodes",
-    "edges", "status",
+    "rank", "host ops", "matched", "kernels", "", "devices", "streams", "collectives", "activities", "linked",
+    "dropped", "nodes", "edges", "status",
 )  # fmt: skip
 
 
@@ -182,7 +182,7 @@ def _row(rank: RankSummary, status: str, most_kernels: int) -> tuple[str, ...]:
         return (str(rank.rank), *["-"] * (len(HEADINGS) - 2), status)
     mark, collectives = mark_of(comms.kernels, most_kernels), sum(group.collectives for group in comms.groups)
     counts = (
-        rank.rank, link.host_ops, link.matched, comms.kernels, mark, comms.devices, comms.streams, collectives, link.activities,
-        link.linked, sum(link.dropped.values()), convert.nodes, rank.edges,
+        rank.rank, link.host_ops, link.matched, comms.kernels, mark, comms.devices, comms.streams, collectives,
+        link.activities, link.linked, sum(link.dropped.values()), convert.nodes, rank.edges,
     )  # fmt: skip
     return (*map(str, counts), status)

@@ -78,7 +78,10 @@ def _in_splits(disagreement: Disagreement, left: Side, right: Side) -> str:
         if sends is not None and expects is not None:
             out, expected = int(sends[members.index(target)]), int(expects[members.index(source)])
             if out != expected:
-                return f"in {sender.recorded.name} rank {source} sends {out} elements to rank {target}, which expects {expected}"
+                return (
+                    f"in {sender.recorded.name} rank {source} sends {out} elements to rank {target}, which expects "
+                    f"{expected}"
+                )
     return ""
 
 

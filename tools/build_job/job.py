@@ -68,7 +68,7 @@ class BuiltJob(NamedTuple):
 
 
 class _Build(NamedTuple):
-    """A build at work: folders of traces, for the output and for what is made meanwhile, what to build, how tasks run."""
+    """A build at work: folders of the traces, the output and temporary files, what to build, and how tasks run."""
 
     source: Path
     target: Path
@@ -138,7 +138,7 @@ def build(
 
 
 def _refuse_replacing_inputs(target: Path, graphs: Iterable[Path], source: Path, pairs: Pairs) -> None:
-    """Raises RequestError where an output is a trace: by a link one that the build reads, or one of an output's name."""
+    """Raises RequestError where an output is a trace: one that the build reads by a link, or that has its name."""
     traces = {state_of(source / name)[:2]: name for pair in pairs.ranks for name in (pair.device, pair.host) if name}
     for path in (*graphs, *(target / name for name in (GROUPS, GOAL_FILE, REPORT))):
         if read := traces.get(state_of(path)[:2]):

@@ -32,7 +32,7 @@ class RankCommunication(NamedTuple):
 
 
 class RankPlan(NamedTuple):
-    """What one rank's graph has to keep: ids of communication without partners, sizes by id, ids in the common order."""
+    """What a rank's graph has to keep: ids of communication without partners, sizes by id, ids in the common order."""
 
     numbers: dict[RankList, int]
     unpartnered: list[int]
@@ -79,7 +79,7 @@ def _transfers(issued: Sequence[Sequence[CommunicationEntry]]) -> Iterator[Trans
 
 
 def _without_nodes(issued: Sequence[CommunicationEntry], nodes: set[int]) -> list[CommunicationEntry]:
-    """Returns a rank's entries without those of some nodes; what followed one of them follows what that one followed."""
+    """Returns a rank's entries without those of some nodes; successors of a removed one follow its predecessor."""
     kept, new_row, followed_by = list[CommunicationEntry](), dict[int, int](), dict[int, set[int]]()
     for number, entry in enumerate(issued):
         follows = set[int]()

@@ -1,4 +1,4 @@
-"""The command trace-build: builds an execution graph per rank and a report from a folder with the traces of all ranks."""
+"""The command trace-build: builds a graph per rank and a report from a folder with the traces of all ranks."""
 
 import argparse
 import logging
@@ -37,7 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         parser.error(f"--incomplete-groups keep is for --target {ASTRA_SIM}; other graphs keep all groups whole")
     if (options.bandwidth or options.latency or options.replay or options.roofline) and options.target != ASTRA_SIM:
         parser.error(
-            f"--bandwidth, --latency, --replay and --roofline are for --target {ASTRA_SIM}, whose configuration they set",
+            f"--bandwidth, --latency, --replay and --roofline are for --target {ASTRA_SIM}, whose configuration they "
+            "set",
         )
     if options.roofline and (options.replay or not options.no_host):
         parser.error(
@@ -50,8 +51,10 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 def _parser() -> CommandParser:
     parser = CommandParser(
         NAME,
-        "Builds the execution graphs of a whole job: finds the host and device trace of every rank in a folder, links and\n"
-        "converts each, and writes graph.N.et for every rank N and report.json. Run again, it builds only what changed.",
+        "Builds the execution graphs of a whole job: finds the host and device trace of every rank in a folder, links "
+        "and\n"
+        "converts each, and writes graph.N.et for every rank N and report.json. Run again, it builds only what "
+        "changed.",
         f"{NAME} traces -o graphs --jobs 8",
     )
     inputs = parser.add_inputs(
@@ -81,14 +84,15 @@ def _parser() -> CommandParser:
         "--roofline",
         type=_peaks,
         metavar="DEVICE:FORMAT",
-        help="let kernels of known work take that work's time at the peaks of this device, as V100:fp32, or at TFLOPS:GB/S",
+        help="let kernels of known work take that work's time at the peaks of this device, as V100:fp32, or at "
+        "TFLOPS:GB/S",
     )
     simulation.add_argument(
         "--incomplete-groups",
         choices=("restrict", "keep"),
         default="restrict",
-        help="where ranks of the job are missing, restrict groups to those that are there, or keep them whole, with measured times "
-        "(restrict)",
+        help="where ranks of the job are missing, restrict groups to those that are there, or keep them whole, with "
+        "measured times (restrict)",
     )
     add_goal_options(parser)
     running = parser.add_argument_group("where it runs")

@@ -18,7 +18,8 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Runs trace-jsonize and ends the process: 0 done, 1 unusable data, 2 wrong usage."""
     parser = CommandParser(
         NAME,
-        "Writes an execution graph as JSON, or the JSON as an execution graph, without loss: back and forth gives the same bytes.",
+        "Writes an execution graph as JSON, or the JSON as an execution graph, without loss: back and forth gives the "
+        "same bytes.",
         f"{NAME} graph.0.et -o graph.0.json",
     )
     parser.add_inputs("FILE", "graph (.et) or its JSON; gzip is accepted", "--input", "--input_filename", max_count=1)

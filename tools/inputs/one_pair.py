@@ -37,8 +37,8 @@ def find_pair(inputs: Sequence[str], rank: int | None = None) -> OnePair:
     for paths, kind in ((hosts, "host traces"), (devices, "device traces")):
         if len(paths) > 1:
             raise RequestError(
-                f"{' and '.join(paths)} are both {kind}: give one host trace and one device trace, or build all ranks of a folder "
-                "with trace-build"
+                f"{' and '.join(paths)} are both {kind}: give one host trace and one device trace, or build all ranks "
+                "of a folder with trace-build"
             )
     return OnePair(next(iter(hosts), None), next(iter(devices), None))
 
@@ -52,7 +52,8 @@ def _in_folder(folder: Path, rank: int | None) -> OnePair:
         there = list_names([str(pair.rank) for pair in pairs.ranks])
         missing = "" if rank is None else f", not of rank {rank}"
         raise RequestError(
-            f"{folder}: holds the traces of ranks {there}{missing}: choose one with --rank N, or build all with trace-build"
+            f"{folder}: holds the traces of ranks {there}{missing}: choose one with --rank N, or build all with "
+            "trace-build"
         )
     host, device = chosen[0].host, chosen[0].device
     return OnePair(str(folder / host) if host else None, str(folder / device))

@@ -55,7 +55,10 @@ def answer(replay: Replay, scale: Sequence[Scale]) -> str:
         share = f"{abs(change_pct):.0f}" if abs(change_pct) >= 10 else f"{abs(change_pct):.1f}"
         outcome = f"take {times[1]} instead of {times[0]}, {share} % {'less' if change_pct < 0 else 'more'}"
     limit = limit_of_gain(replay, scale) if all(change_.factor < 1 for change_ in scale) else ""
-    return f"If {_condition(scale)}, the run would {outcome}{limit and f': what limits the gain is {limit}'}.{_doubt(replay)}"
+    return (
+        f"If {_condition(scale)}, the run would "
+        f"{outcome}{limit and f': what limits the gain is {limit}'}.{_doubt(replay)}"
+    )
 
 
 def _doubt(replay: Replay) -> str:

@@ -174,7 +174,10 @@ def _policy(scripts: Iterable[str]) -> str:
     All inline styles are allowed, as the drawing library sets many; without network they can only change the look.
     """
     digests = " ".join(f"'sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}'" for text in scripts)
-    return f"default-src 'none'; script-src {digests}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+    return (
+        f"default-src 'none'; script-src {digests}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
+        "form-action 'none'"
+    )
 
 
 def _in_script(json: bytes) -> str:

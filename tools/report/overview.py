@@ -117,7 +117,10 @@ def _host_only(tables: Tables) -> Iterator[str]:
     spent = _sums(ops, "name", "self")
     if whole := sum(spent.values()):
         name, time = next(iter(spent.items()))
-        yield f"The heaviest op is {shortened(short_name(name), 60)} with {100 * time / whole:.0f} % of the host's time in ops."
+        yield (
+            f"The heaviest op is {shortened(short_name(name), 60)} with {100 * time / whole:.0f} % of the host's time "
+            "in ops."
+        )
 
 
 def _without_devices(ranks: list[Row]) -> bool:
@@ -179,7 +182,10 @@ def _heaviest_kernel(tables: Tables) -> Iterator[str]:
     whole = sum(row["sum"] for row in _rows(tables, "kernel_breakdown_kernels") if row["class"] == "computation")
     if whole:
         name, time = next(iter(spent.items()))
-        yield f"The heaviest kernel is {shortened(short_name(name), 60)} with {100 * time / whole:.0f} % of the computation."
+        yield (
+            f"The heaviest kernel is {shortened(short_name(name), 60)} with {100 * time / whole:.0f} % of the "
+            "computation."
+        )
 
 
 def _straggler(tables: Tables) -> Iterator[str]:
@@ -200,7 +206,10 @@ def _run_difference(tables: Tables) -> Iterator[str]:
         yield f"Run B spends {time_text(after)} on the devices, run A {time_text(before)}: {share}."
     for row in [row for row in kernels if row["difference"]][:DIFFERENCES]:
         change = f"{'+' if row['difference'] > 0 else '−'}{time_text(abs(row['difference']))}"
-        yield f"{shortened(short_name(row['name']), 60)}: {change} ({row['category']}, {row['count_a']:,} → {row['count_b']:,})."
+        yield (
+            f"{shortened(short_name(row['name']), 60)}: {change} ({row['category']}, {row['count_a']:,} → "
+            f"{row['count_b']:,})."
+        )
 
 
 def _rows(tables: Tables, name: str) -> list[Row]:

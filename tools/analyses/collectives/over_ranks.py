@@ -107,11 +107,14 @@ def _clocks(present: list[list[Arrival]]) -> str:
     apart = float(np.median([max(of_one) - min(of_one) for of_one in ends]))
     if apart <= np.median([min(arrival.duration for arrival in arrivals) for arrivals in with_others]):
         return ""
-    return f"members end {apart / 1000:,.0f} µs apart (median): the ranks' clocks disagree, do not trust skews and stragglers"
+    return (
+        f"members end {apart / 1000:,.0f} µs apart (median): the ranks' clocks disagree, do not trust skews and "
+        "stragglers"
+    )
 
 
 def _bandwidth_columns(present: list[list[Arrival]]) -> list[Column]:
-    """Returns columns of size, times and bandwidths. A collective with a single arrival has no skew and straggler -1."""
+    """Returns columns of size, times and bandwidths. A single arrival has no skew, and its straggler is -1."""
     latency = np.array([min(arrival.duration for arrival in arrivals) for arrivals in present], np.float64)
     starts = [[arrival.start for arrival in arrivals] for arrivals in present]
     skew = np.array([max(of_one) - min(of_one) if len(of_one) > 1 else np.nan for of_one in starts], np.float64)

@@ -45,7 +45,7 @@ def attribution(graph: Sequence[Launched], captures: Sequence[Capture]) -> Attri
 
 
 def by_mark(graph: Sequence[Launched], marks: Mapping[int, str]) -> Attribution | None:
-    """Returns the marks that the program gave the graph's nodes during capture, "" for nodes without; None if all are."""
+    """Returns the marks that the program gave a graph's nodes during capture, "" for none; None if no node has any."""
     ops = [marks.get(launch.node, "") for launch in graph]
     return Attribution(ops, BY_MARK) if any(ops) else None
 
@@ -70,7 +70,7 @@ def _whole(graph: Sequence[Launched], captures: Sequence[Capture], named: bool) 
 
 
 def _in_a_row(graph: Sequence[Launched], captures: Sequence[Capture]) -> Iterator[list[Launched]]:
-    """Yields the positions at which a graph's sequence of names occurs outside of captures (Knuth-Morris-Pratt search)."""
+    """Yields where a graph's sequence of names occurs outside of captures (Knuth-Morris-Pratt search)."""
     names = [launch.name for launch in graph]
     back = _borders(names)
     for capture in captures:

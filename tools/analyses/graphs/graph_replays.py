@@ -1,5 +1,5 @@
-"""Launches of CUDA and HIP graphs: a table of graphs, one of their kernels by position over all launches, and one of the
-ops that these were captured from, if a trace of the capture was given.
+"""Launches of CUDA and HIP graphs: tables of graphs, of their kernels by position over all launches, and of the ops
+that these were captured from, if a trace of the capture was given.
 
 Launches that ran activities of the same names in the same order are of one graph. The activities of a launch are sorted
 by the node of the graph, if recorded, else by stream and start.
@@ -81,7 +81,7 @@ def _table(rank: RankTrace, options: Options) -> Table:
 def _attributed(
     linked: LinkedTrace, replays: _Launches, options: Options, marks: Mapping[int, str]
 ) -> list[Attribution]:
-    """Returns for each graph the ops of its positions, by its first launch: from captures, else from the program's marks."""
+    """Returns for each graph the ops of its positions, by its first launch: from captures, else from marks."""
     graphs, first = np.unique(replays.graph, return_index=True)
     captures = [*options.captures, *captures_of(linked)] if len(graphs) else []
     kinds, activities = kinds_of(linked.activities), linked.activities
@@ -109,7 +109,8 @@ def _note(ops: list[Attribution]) -> str:
     for graph, one in enumerate(ops):
         if not one.known_by:
             notes.append(
-                f"graph {graph}: no capture has its {len(one.ops)} launches in their order, the nearest agrees in the first {one.agreeing}"
+                f"graph {graph}: no capture has its {len(one.ops)} launches in their order, the nearest agrees in the "
+                f"first {one.agreeing}"
             )
         elif one.known_by == BY_ORDER:
             notes.append(f"graph {graph}: by the order of launches alone, as the capture has no names of kernels")

@@ -25,8 +25,8 @@ from .curves import RECORDED, Curve, curves_of
 
 NONE = "allocations were not recorded (profile_memory=True), nor the identities of tensors (a host trace)"
 BY_TENSORS = (
-    "from the tensors that ops name, each storage from the op that made it to the last that names it: allocations were not recorded "
-    "(profile_memory=True)"
+    "from the tensors that ops name, each storage from the op that made it to the last that names it: allocations "
+    "were not recorded (profile_memory=True)"
 )
 BEFORE, NO_OP = "before the recording", "outside of ops"
 BYTES = "B"

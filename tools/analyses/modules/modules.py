@@ -38,7 +38,7 @@ def _table(rank: RankTrace, _: Options) -> Table:
 
 
 def _at(column: Floats, rows: Sequence[int], count: int) -> Floats:
-    """Returns the column with its values at these rows of a tree and 0 elsewhere; NaN everywhere if no value is known."""
+    """Returns the column with its values at these rows of a tree and 0 elsewhere; all NaN if no value is known."""
     values = np.full(count, np.nan if np.isnan(column).all() else 0.0)
     values[rows] = column[: len(rows)]
     return values

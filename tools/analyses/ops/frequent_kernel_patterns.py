@@ -67,7 +67,7 @@ def _in_launch_order(linked: LinkedTrace) -> Int64:
 
 
 class Patterns(NamedTuple):
-    """The distinct pairs of operator and kernels, as codes of names, and for each occurrence the position of its pair."""
+    """Distinct pairs of operator and kernels, as codes of names, and for each occurrence the position of its pair."""
 
     operator: list[int]
     kernels: list[tuple[int, ...]]
@@ -120,7 +120,10 @@ def _table(rank: RankTrace, options: Options) -> Table:
 
 def _note(occurrences_: Occurrences, options: Options) -> str:
     if occurrences_.longer:
-        return f"{occurrences_.longer} operators that launched more than {options.longest_pattern} activities are not in it"
+        return (
+            f"{occurrences_.longer} operators that launched more than {options.longest_pattern} activities are not in "
+            "it"
+        )
     named = f" with {options.operator!r} in its name" if options.operator else ""
     return "" if len(occurrences_.op_row) else f"no operator{named} launched an activity"
 

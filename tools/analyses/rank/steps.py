@@ -26,7 +26,7 @@ class Steps(NamedTuple):
 
 
 def steps_of(linked: LinkedTrace) -> Steps:
-    """Returns the steps marked by `ProfilerStep#N`; without marks the whole run is one step, without activities none."""
+    """Returns the steps marked by `ProfilerStep#N`; without marks the whole run is a step, without activities none."""
     launched = _launched(linked)
     marks = np.flatnonzero(are_step_marks(linked.ops.name) & (linked.ops.start != ABSENT))
     marks = marks[np.argsort(linked.ops.start[marks], kind="stable")]
