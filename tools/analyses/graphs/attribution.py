@@ -32,9 +32,9 @@ class Attribution(NamedTuple):
 def attribution(graph: Sequence[Launched], captures: Sequence[Capture]) -> Attribution:
     """Returns the ops of a graph's launches, in their order. O(launches of the graph and of the captures)."""
     for known_by, fitting in (
-        (BY_NODE, _by_node(graph, captures)),
+        (BY_NODE, _captures_of_nodes(graph, captures)),
         (BY_NAME, _whole(graph, captures, named=True)),
-        (BY_NAME, _in_a_row(graph, captures)),
+        (BY_NAME, _find_sequence(graph, captures)),
         (BY_ORDER, _whole(graph, captures, named=False)),
     ):
         ops = [[launch.op for launch in launches] for launches in fitting]
@@ -50,7 +50,7 @@ def by_mark(graph: Sequence[Launched], marks: Mapping[int, str]) -> Attribution 
     return Attribution(ops, BY_MARK) if any(ops) else None
 
 
-def _by_node(graph: Sequence[Launched], captures: Sequence[Capture]) -> Iterator[list[Launched]]:
+def _captures_of_nodes(graph: Sequence[Launched], captures: Sequence[Capture]) -> Iterator[list[Launched]]:
     if not graph or any(launch.node < 0 for launch in graph):
         return
     for capture in captures:
@@ -69,7 +69,7 @@ def _whole(graph: Sequence[Launched], captures: Sequence[Capture], named: bool) 
             yield launches
 
 
-def _in_a_row(graph: Sequence[Launched], captures: Sequence[Capture]) -> Iterator[list[Launched]]:
+def _find_sequence(graph: Sequence[Launched], captures: Sequence[Capture]) -> Iterator[list[Launched]]:
     """Yields where a graph's sequence of names occurs outside of captures (Knuth-Morris-Pratt search)."""
     names = [launch.name for launch in graph]
     back = _borders(names)
