@@ -44,7 +44,7 @@ def verify(ranks: Mapping[int, RankComms], world_size: int) -> Findings:
             members[group_names[rank][summary.group]][rank] = summary
     disagreements: list[Disagreement] = []
     for group, summaries in sorted(members.items()):
-        disagreements += _in_group(group, summaries, ranks)
+        disagreements += _disagreements_in_group(group, summaries, ranks)
     disagreements += _orders(
         ranks, group_names, {group for disagreement in disagreements for group in disagreement.groups}
     )
@@ -52,7 +52,7 @@ def verify(ranks: Mapping[int, RankComms], world_size: int) -> Findings:
     return Findings(disagreements, _notes(ranks, members, world_size), group_names)
 
 
-def _in_group(
+def _disagreements_in_group(
     group: Group, summaries: Mapping[int, GroupSummary], ranks: Mapping[int, RankComms]
 ) -> list[Disagreement]:
     """Returns the first kind of difference: silent ranks, other collectives, another order, or shards and splits."""

@@ -60,7 +60,7 @@ def plan_job(communication_of: Mapping[int, RankCommunication]) -> JobPlan:
     present = sorted(communication_of)
     issued = match_entries([communication_of[rank].summary for rank in present])
     unmatched_nodes = unmatched(issued)
-    remaining = [_without_nodes(entries, set(nodes)) for entries, nodes in zip(issued, unmatched_nodes, strict=True)]
+    remaining = [_remove_nodes(entries, set(nodes)) for entries, nodes in zip(issued, unmatched_nodes, strict=True)]
     columns = zip(present, unmatched_nodes, common_sizes(remaining), common_order(remaining), strict=True)
     plans = {rank: RankPlan(numbers, unpartnered, sizes, order) for rank, unpartnered, sizes, order in columns}
     return JobPlan(plans, numbers, fitted_network(list(_transfers(remaining))))
@@ -78,7 +78,7 @@ def _transfers(issued: Sequence[Sequence[CommunicationEntry]]) -> Iterator[Trans
             yield Transfer(kind if kind >= 0 else MESSAGE, count, size, length)
 
 
-def _without_nodes(issued: Sequence[CommunicationEntry], nodes: set[int]) -> list[CommunicationEntry]:
+def _remove_nodes(issued: Sequence[CommunicationEntry], nodes: set[int]) -> list[CommunicationEntry]:
     """Returns a rank's entries without those of some nodes; successors of a removed one follow its predecessor."""
     kept, new_row, followed_by = list[CommunicationEntry](), dict[int, int](), dict[int, set[int]]()
     for number, entry in enumerate(issued):

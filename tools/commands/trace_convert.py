@@ -44,8 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     contents.add_argument(
         "--shortest-slice", type=_microseconds, default=1_000, metavar="µs", help="fold shorter host slices (1)"
     )
-    made = parser.add_output("GRAPH.et", "execution graph (- is stdout)", "--output_filename", type=output_as(".et"))
-    made.add_argument("--json", action="store_true", help="print the summary as one JSON object on stdout")
+    output = parser.add_output("GRAPH.et", "execution graph (- is stdout)", "--output_filename", type=output_as(".et"))
+    output.add_argument("--json", action="store_true", help="print the summary as one JSON object on stdout")
     parser.add_argument("--simulate", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(without_leading_word(arguments))
     if options.simulate:

@@ -79,9 +79,9 @@ def _parser() -> CommandParser:
         help="put the makespan with REGEX=F or class:NAME=F (host, computation, communication, memory) into the "
         "truth; the SPECs of one --scale are one change",
     )
-    made = parser.add_output("DIR", "the folder for the traces", "--output-dir")
-    made.add_argument("--gzip", action="store_true", help="compress the traces")
-    made.add_argument("--json", action="store_true", help="print the summary as JSON on stdout")
+    output = parser.add_output("DIR", "the folder for the traces", "--output-dir")
+    output.add_argument("--gzip", action="store_true", help="compress the traces")
+    output.add_argument("--json", action="store_true", help="print the summary as JSON on stdout")
     return parser
 
 

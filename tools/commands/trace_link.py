@@ -57,10 +57,10 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     inputs.add_argument("--strict", action="store_true", help="refuse damaged files instead of using what can be read")
     add_modules_option(inputs)
     add_window_options(parser)
-    made = parser.add_output(
+    output = parser.add_output(
         "LINKED.json", "linked trace (.gz compresses, - is stdout)", "--output-file", type=output_as(".json")
     )
-    made.add_argument("--json", action="store_true", help="print the summary as one JSON object on stdout")
+    output.add_argument("--json", action="store_true", help="print the summary as one JSON object on stdout")
     options = parser.parse_args(without_leading_word(arguments))
     if len(options.inputs) + bool(options.host_trace) + bool(options.device_trace) > 2:
         parser.error(

@@ -87,13 +87,13 @@ def _parser() -> CommandParser:
     add_analysis_options(parser)
     changed = parser.add_argument_group("what if")
     add_scale_options(changed, "what a changed run would take, by replay: ")
-    made = parser.add_output(
+    output = parser.add_output(
         "REPORT.html", "write the page, one file that needs no network; without any output option tables go to stdout",
         type=output_as(".html", ".htm"), required=False,
     )  # fmt: skip
-    made.add_argument("--csv", type=Path, metavar="DIR", help="write a CSV file per table")
-    made.add_argument("--json", action="store_true", help="print all tables as one JSON object on stdout")
-    made.add_argument(
+    output.add_argument("--csv", type=Path, metavar="DIR", help="write a CSV file per table")
+    output.add_argument("--json", action="store_true", help="print all tables as one JSON object on stdout")
+    output.add_argument(
         "--perfetto", metavar="TRACE.json", type=output_as(".json"),
         help="write the device trace with counters, the critical path and kernel patterns, for Perfetto; of several "
         "ranks TRACE.rankN.json",

@@ -79,9 +79,9 @@ def _parser() -> CommandParser:
     refused = parser.add_argument_group("refused, as it would be another program: trace that one")
     for name, why in REFUSED.items():
         refused.add_argument(name, metavar="K", help=why)
-    made = parser.add_output("OUT", "the folder for the new graphs; it is new or empty", "--output-dir", type=Path)
-    made.add_argument("--jobs", type=count, metavar="N", help="processes (default: the cores)")
-    made.add_argument("--json", action="store_true", help="print the report as one JSON object on stdout")
+    output = parser.add_output("OUT", "the folder for the new graphs; it is new or empty", "--output-dir", type=Path)
+    output.add_argument("--jobs", type=count, metavar="N", help="processes (default: the cores)")
+    output.add_argument("--json", action="store_true", help="print the report as one JSON object on stdout")
     return parser
 
 

@@ -28,7 +28,7 @@ def find_pair(inputs: Sequence[str], rank: int | None = None) -> OnePair:
     read.
     """
     if len(inputs) == 1 and Path(inputs[0]).is_dir():
-        return _in_folder(Path(inputs[0]), rank)
+        return _pair_in_folder(Path(inputs[0]), rank)
     hosts = [path for path in inputs if path != STANDARD_STREAM and recognise(Path(path)).kind is InputKind.HOST]
     devices = [path for path in inputs if path not in hosts]
     for path in devices if len(devices) > 1 else ():
@@ -43,7 +43,7 @@ def find_pair(inputs: Sequence[str], rank: int | None = None) -> OnePair:
     return OnePair(next(iter(hosts), None), next(iter(devices), None))
 
 
-def _in_folder(folder: Path, rank: int | None) -> OnePair:
+def _pair_in_folder(folder: Path, rank: int | None) -> OnePair:
     pairs = find_pairs(folder, lambda _: False)
     if not pairs.ranks:
         raise DataError(f"{folder}: {'; '.join(pairs.failures)}")

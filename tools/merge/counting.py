@@ -85,7 +85,7 @@ def merge_for_counting(ranks: Sequence[RankFile], output: str, progress: Progres
 
 @contextmanager
 def _written_beside(output: str) -> Iterator[sqlite3.Connection]:
-    """A new database that takes its name when the block ends without an exception; links are followed."""
+    """Opens a new database that takes its name when the block ends without an exception; links are followed."""
     target = Path(output).resolve()
     if target.exists() and not target.is_file():
         raise DataError(f"{output}: is no file that a database could be written to; name another one")
@@ -168,7 +168,7 @@ class _Rank:
         return np.array([*ids, 0], np.int64)[column.codes]
 
     def _edges(self, kind: str, sources: str, targets: str, source: Int64) -> None:
-        """An edge to each target row that has a source row (not -1)."""
+        """Adds an edge to each target row that has a source row (not -1)."""
         target = np.flatnonzero(source >= 0)
         pairs = (source[target] + self.first[sources]).tolist(), (target + self.first[targets]).tolist()
         query = f"INSERT INTO edge VALUES ({self.rank}, '{kind}', ?, ?)"

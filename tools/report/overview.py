@@ -46,7 +46,7 @@ def key_figures(tables: Tables) -> list[KeyFigure]:
         )
     if devices:
         key_figures_.append(KeyFigure(cell(sum(row["activities"] for row in devices)), "device activities"))
-    elif _without_devices(ranks):
+    elif _lacks_devices(ranks):
         key_figures_.append(KeyFigure(cell(sum(row["host_ops"] for row in ranks)), "host ops"))
         key_figures_.append(KeyFigure("none", "device activities"))
     return key_figures_
@@ -111,7 +111,7 @@ def _activity_counts(tables: Tables) -> Iterator[str]:
 def _host_only(tables: Tables) -> Iterator[str]:
     """Yields for a run without a device that this is so, and the op with most host time."""
     ranks, ops = _rows(tables, "ranks"), _rows(tables, "host_time_per_op")
-    if not _without_devices(ranks):
+    if not _lacks_devices(ranks):
         return
     yield "No device activity was recorded: the page shows the host alone."
     spent = _sums(ops, "name", "self")
@@ -123,7 +123,7 @@ def _host_only(tables: Tables) -> Iterator[str]:
         )
 
 
-def _without_devices(ranks: list[Row]) -> bool:
+def _lacks_devices(ranks: list[Row]) -> bool:
     return bool(ranks) and not any(row["activities"] for row in ranks)
 
 

@@ -55,7 +55,7 @@ def _over_ranks(parts: Sequence[RankCollectives], _: Options) -> Table:
         *_bandwidth_columns(present),
     ]
     details = (
-        _by_size(columns, len(parts)),
+        _size_table(columns, len(parts)),
         by_group(collectives, note),
         waits_by_rank(collectives, note),
         waits(collectives, note),
@@ -65,7 +65,7 @@ def _over_ranks(parts: Sequence[RankCollectives], _: Options) -> Table:
     return Table(NAME, "Collectives over ranks", columns, note, details)
 
 
-def _by_size(columns: Sequence[Column], ranks: int) -> Table:
+def _size_table(columns: Sequence[Column], ranks: int) -> Table:
     """Returns the bandwidth of each collective by group and size, and the best bandwidth of any size."""
     values = {column.name: np.asarray(column.values) for column in columns}
     keys = list(zip(*(values[name].tolist() for name in ("group", "collective", "size")), strict=True))
@@ -90,7 +90,7 @@ def _by_size(columns: Sequence[Column], ranks: int) -> Table:
         percentage("of_best", typical, best_bandwidth),
     ]
     note = NO_COLLECTIVES if not groups else ONE_RANK if ranks == 1 else ""
-    return Table(f"{NAME}_by_size", "Bandwidth of collectives by size", by_size, note)
+    return Table(f"{NAME}_size_table", "Bandwidth of collectives by size", by_size, note)
 
 
 def _median(values: Floats) -> float:
