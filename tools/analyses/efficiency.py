@@ -172,7 +172,7 @@ def _step_table(rank: RankTrace, work: _Work) -> Table:
         Column("speed", "TFLOP/s", np.divide(done, time, out=np.full(len(rows), np.nan), where=time > 0) / 1e3),
         percentage("utilisation", np.where(has_peak, least_seconds * 1e9, np.nan), time),
     ]
-    return Table(f"{NAME}_step_table", "Model FLOPs utilisation by step", columns, "" if rows else NO_KERNELS)
+    return Table(f"{NAME}_by_step", "Model FLOPs utilisation by step", columns, "" if rows else NO_KERNELS)
 
 
 NAME = "efficiency"

@@ -116,7 +116,7 @@ def _api_table(rank: RankTrace, launches: Launches, flags: list[Bool], note: str
         microseconds("delay_mean", total(launches.delay) / count),
         microseconds("delay_max", longest),
     ]
-    return Table(f"{NAME}_api_table", "Launches by API", columns, note)
+    return Table(f"{NAME}_by_api", "Launches by API", columns, note)
 
 
 def _delay_by_op(rank: RankTrace, launches: Launches, late: Bool, note: str) -> Table:

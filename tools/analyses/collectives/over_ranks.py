@@ -90,7 +90,7 @@ def _size_table(columns: Sequence[Column], ranks: int) -> Table:
         percentage("of_best", typical, best_bandwidth),
     ]
     note = NO_COLLECTIVES if not groups else ONE_RANK if ranks == 1 else ""
-    return Table(f"{NAME}_size_table", "Bandwidth of collectives by size", by_size, note)
+    return Table(f"{NAME}_by_size", "Bandwidth of collectives by size", by_size, note)
 
 
 def _median(values: Floats) -> float:

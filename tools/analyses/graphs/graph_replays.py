@@ -155,7 +155,7 @@ def _op_table(rank: RankTrace, replays: _Launches, attributions: list[Attributio
         microseconds("time", time[order]),
         percentage("pct", time[order], graph_time[graph[order]]),
     ]
-    return Table(f"{NAME}_op_table", "Ops behind graphs", columns, note)
+    return Table(f"{NAME}_by_op", "Ops behind graphs", columns, note)
 
 
 def _position_table(rank: RankTrace, replays: _Launches, attributions: list[Attribution], note: str) -> Table:
@@ -186,7 +186,7 @@ def _position_table(rank: RankTrace, replays: _Launches, attributions: list[Attr
         microseconds("max", longest),
         Column("op", "", [attributions[graph].ops[position] for graph, position in keys.tolist()]),
     ]
-    return Table(f"{NAME}_position_table", "Kernels of graphs by position", columns, note)
+    return Table(f"{NAME}_by_position", "Kernels of graphs by position", columns, note)
 
 
 def _find_launches(linked: LinkedTrace) -> _Launches:

@@ -87,7 +87,7 @@ def _function_table(rank: RankTrace, uses_annotations: bool) -> Table:
         Column("activities", "", sums.activities[order].astype(np.int64)),
     ]
     note = "" if len(order) else "no calls of Python were read (--modules)" if uses_annotations else NOTHING
-    return Table(f"{NAME}_function_table", "Time by Python function", columns, note)
+    return Table(f"{NAME}_by_function", "Time by Python function", columns, note)
 
 
 NAME = "modules"

@@ -67,7 +67,7 @@ def _name_table(rank: RankTrace, times: OpDeviceTime, rows: Int64, note: str) ->
     kinds = op_kinds(times.tree, rows, names.codes)
     order, sums = _sums(times, kinds, rows)
     columns = [rank_column(rank.rank, len(order)), text_column("name", names.take(kinds.row[order])), *sums]
-    return Table(f"{NAME}_name_table", "Device time per op name", columns, note)
+    return Table(f"{NAME}_by_name", "Device time per op name", columns, note)
 
 
 def _shape_table(rank: RankTrace, times: OpDeviceTime, rows: Int64, note: str) -> Table:
@@ -81,7 +81,7 @@ def _shape_table(rank: RankTrace, times: OpDeviceTime, rows: Int64, note: str) -
         text_column("shape", shapes.take(first)),
         *sums,
     ]
-    return Table(f"{NAME}_shape_table", "Device time per op name and input shapes", columns, note)
+    return Table(f"{NAME}_by_shape", "Device time per op name and input shapes", columns, note)
 
 
 def _sums(times: OpDeviceTime, kinds: OpKinds, rows: Int64) -> tuple[Int64, list[Column]]:
