@@ -148,6 +148,16 @@ def _digest(report: BuildReport) -> str:
     return hashlib.blake2b(msgspec.json.encode(msgspec.structs.replace(read, digest="")), digest_size=16).hexdigest()
 
 
+def comparable(report: BuildReport | None, options: BuildOptions, window: Window) -> BuildReport | None:
+    """Returns what an earlier build said, if it was by this tool, of this part and with these options."""
+    is_comparable = report is not None and (report.tool, report.options, report.window) == (
+        this_tool(),
+        options,
+        window,
+    )
+    return report if is_comparable else None
+
+
 def read_report(path: Path) -> BuildReport | None:
     """Returns an earlier report, None where there is none that can be read."""
     try:

@@ -30,6 +30,7 @@ from .build_report import (
     FAILED,
     BuildReport,
     FileContent,
+    comparable,
     content_of,
     is_unchanged,
     read_report,
@@ -98,14 +99,12 @@ def build(
     ranks is in the report.
     """
     target = output_dir.resolve()
-    source, pairs = _find_traces(
-        [inputs] if isinstance(inputs, Path) else inputs, target, progress, allow_mismatch=allow_mismatch
-    )
+    source, pairs = _find_traces(inputs, target, progress, allow_mismatch=allow_mismatch)
     _make_folder(target)
     with locked(target / LOCK, str(output_dir)), fresh_folder(target / WAITING) as waiting:
         remove_half_written(target)
         reported = read_report(target / REPORT)
-        earlier = None if anew else _comparable(reported, options, window)
+        earlier = None if anew else comparable(reported, options, window)
         if changed := _changed_since(earlier, target):
             earlier = None
         # what a worker of a cluster makes after its build was stopped is nobody's
@@ -130,10 +129,10 @@ def build(
 
 
 def _find_traces(
-    inputs: Sequence[Path], target: Path, progress: Progress, *, allow_mismatch: bool
+    inputs: Path | Sequence[Path], target: Path, progress: Progress, *, allow_mismatch: bool
 ) -> tuple[Path, Pairs]:
     """Returns the folder that holds all inputs, and the traces of each rank."""
-    paths = [path.resolve() for path in inputs]
+    paths = [path.resolve() for path in ([inputs] if isinstance(inputs, Path) else inputs)]
     is_folder = len(paths) == 1 and kind_of(paths[0]) is not InputKind.DEVICE
     source = paths[0] if is_folder else Path(os.path.commonpath([path.parent for path in paths]))
     pairs = find_pairs(
@@ -285,16 +284,6 @@ def _make_folder(target: Path) -> None:
         target.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise DataError(f"{target}: cannot be made a folder ({error.strerror or error})") from error
-
-
-def _comparable(report: BuildReport | None, options: BuildOptions, window: Window) -> BuildReport | None:
-    """Returns what an earlier build said, if it was by this tool, of this part and with these options."""
-    is_comparable = report is not None and (report.tool, report.options, report.window) == (
-        this_tool(),
-        options,
-        window,
-    )
-    return report if is_comparable else None
 
 
 def _changed_since(report: BuildReport | None, target: Path) -> list[str]:
