@@ -46,7 +46,7 @@ def key_figures(tables: Tables) -> list[KeyFigure]:
         )
     if devices:
         key_figures_.append(KeyFigure(cell(sum(row["activities"] for row in devices)), "device activities"))
-    elif _without_devices(ranks):
+    elif _lacks_devices(ranks):
         key_figures_.append(KeyFigure(cell(sum(row["host_ops"] for row in ranks)), "host ops"))
         key_figures_.append(KeyFigure("none", "device activities"))
     return key_figures_
@@ -111,16 +111,19 @@ def _activity_counts(tables: Tables) -> Iterator[str]:
 def _host_only(tables: Tables) -> Iterator[str]:
     """Yields for a run without a device that this is so, and the op with most host time."""
     ranks, ops = _rows(tables, "ranks"), _rows(tables, "host_time_per_op")
-    if not _without_devices(ranks):
+    if not _lacks_devices(ranks):
         return
     yield "No device activity was recorded: the page shows the host alone."
     spent = _sums(ops, "name", "self")
     if whole := sum(spent.values()):
         name, time = next(iter(spent.items()))
-        yield f"The heaviest op is {shortened(short_name(name), 60)} with {100 * time / whole:.0f} % of the host's time in ops."
+        yield (
+            f"The heaviest op is {shortened(short_name(name), 60)} with {100 * time / whole:.0f} % of the host's time "
+            "in ops."
+        )
 
 
-def _without_devices(ranks: list[Row]) -> bool:
+def _lacks_devices(ranks: list[Row]) -> bool:
     return bool(ranks) and not any(row["activities"] for row in ranks)
 
 
@@ -179,7 +182,10 @@ def _heaviest_kernel(tables: Tables) -> Iterator[str]:
     whole = sum(row["sum"] for row in _rows(tables, "kernel_breakdown_kernels") if row["class"] == "computation")
     if whole:
         name, time = next(iter(spent.items()))
-        yield f"The heaviest kernel is {shortened(short_name(name), 60)} with {100 * time / whole:.0f} % of the computation."
+        yield (
+            f"The heaviest kernel is {shortened(short_name(name), 60)} with {100 * time / whole:.0f} % of the "
+            "computation."
+        )
 
 
 def _straggler(tables: Tables) -> Iterator[str]:
@@ -200,7 +206,10 @@ def _run_difference(tables: Tables) -> Iterator[str]:
         yield f"Run B spends {time_text(after)} on the devices, run A {time_text(before)}: {share}."
     for row in [row for row in kernels if row["difference"]][:DIFFERENCES]:
         change = f"{'+' if row['difference'] > 0 else '−'}{time_text(abs(row['difference']))}"
-        yield f"{shortened(short_name(row['name']), 60)}: {change} ({row['category']}, {row['count_a']:,} → {row['count_b']:,})."
+        yield (
+            f"{shortened(short_name(row['name']), 60)}: {change} ({row['category']}, {row['count_a']:,} → "
+            f"{row['count_b']:,})."
+        )
 
 
 def _rows(tables: Tables, name: str) -> list[Row]:

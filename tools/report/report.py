@@ -57,7 +57,7 @@ class Report:
         return bool(np.any(np.asarray(self.ranks["activities"])))
 
     def page_table(self, name: str) -> Table | None:
-        """Returns a table as the page shows it, of many ranks only those that represent a group; None if there is none."""
+        """Returns a table as the page shows it, of many ranks those that represent a group; None without a table."""
         table = self.tables.get(name)
         return of_ranks(table, [group.rank for group in self.groups]) if table and self.groups else table
 
@@ -95,7 +95,7 @@ FULL_REPORT = ReportRequest()
 
 
 def report_on(sources: Sources, request: ReportRequest = FULL_REPORT, progress: Progress = unwatched) -> Report:
-    """Analyses the sources. Raises DataError if a file cannot be used, ValueError for the name of an unknown analysis."""
+    """Analyses the sources. Raises DataError if a file cannot be used, ValueError for an unknown analysis."""
     collector = _RankCollector(request, len(sources.ranks))
     analyses = len(ANALYSES if request.only is None else request.only)
     stages = Stages(progress, "reading and analysing", (READ_STAGES + analyses) * len(sources.ranks))
@@ -204,7 +204,8 @@ class _RankCollector:
 
 
 FACTS = (
-    "rank", "process", "device_trace", "host_trace", "host_ops", "matched", "calls", "activities", "linked", "dropped", "nodes",
+    "rank", "process", "device_trace", "host_trace", "host_ops", "matched", "calls", "activities", "linked", "dropped",
+    "nodes",
 )  # fmt: skip
 
 FILES = ("device_trace", "host_trace")

@@ -44,13 +44,13 @@ def with_modules(linked: LinkedTrace) -> LinkedTrace:
     of_ops = Categorical(np.append(code, -1).astype(np.int32), paths)
     return replace(
         linked,
-        ops=_with_module_column(ops, of_ops.take(np.arange(len(ops)))),
-        calls=_with_module_column(calls, of_ops.take(calls.op_row)),
-        activities=_with_module_column(activities, of_ops.take(activities.op_row)),
+        ops=_add_module_column(ops, of_ops.take(np.arange(len(ops)))),
+        calls=_add_module_column(calls, of_ops.take(calls.op_row)),
+        activities=_add_module_column(activities, of_ops.take(activities.op_row)),
     )
 
 
-def _with_module_column(table: TableT, module: Categorical) -> TableT:
+def _add_module_column(table: TableT, module: Categorical) -> TableT:
     return replace(table, module=module, python_function=Categorical.nulls(len(module)))
 
 

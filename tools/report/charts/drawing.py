@@ -108,7 +108,7 @@ def stacked_bars(rows: Sequence[Row], labels: Iterable[str], y: str, x: str, tit
 
 
 def ranked_bars(rows: Sequence[Row], x: str, title: str, *more: str, labels: Iterable[str] = ()) -> Chart:
-    """Returns horizontal bars by name, the longest on top: the mean over ranks, and of several ranks a tick for each."""
+    """Returns horizontal bars by name, the longest on top: the mean over ranks, with a tick for each of several."""
     order = alt.EncodingSortField(x, op="max", order="descending")
     tooltips = hover("name", "rank", f"{x} [{title.rpartition('[')[2]}", *more)
     fields = ["short", *(["part"] if labels else []), *fields_of(tooltips)]
