@@ -20,7 +20,7 @@ BEFORE = ("gap_ns", "host_delay_ns")
 
 
 class _Messages(NamedTuple):
-    """Coalesced messages: the row of the kernel, the message's own row, and whether it is the kernel's first or last."""
+    """Coalesced messages: the row of the kernel, the message's own row, and whether it is the first or the last."""
 
     kernel: Int64
     row: Int64

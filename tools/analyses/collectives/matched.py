@@ -13,7 +13,7 @@ class MatchedCollective(NamedTuple):
 
     group: Group
     sequence: int
-    repetition: int
+    occurrence: int
     arrivals: list[Arrival]
 
 

@@ -46,7 +46,7 @@ def _over_ranks(parts: Sequence[RankCollectives], _: Options) -> Table:
     columns = [
         Column("group", "", [group_label(collective.group) for collective in collectives]),
         integers("sequence", [collective.sequence for collective in collectives]),
-        integers("repetition", [collective.repetition for collective in collectives]),
+        integers("repetition", [collective.occurrence for collective in collectives]),
         Column("collective", "", [arrival.name for arrival in first]),
         Column("dtype", "", [arrival.dtype for arrival in first]),
         integers("members", [arrival.members for arrival in first]),
