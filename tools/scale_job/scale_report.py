@@ -13,6 +13,7 @@ from ..summary_lines import summary_line
 
 LARGEST_NUMBER = 2_147
 """ASTRA-sim begins the stream numbers of a group at a million times its number, in 32 bits."""
+POOR_FIT_PCT = 10.0
 GROUPS_SHOWN = 3
 """Of those that are assumed."""
 
@@ -102,6 +103,11 @@ def _notes(plan: ScalePlan, is_simulated: bool) -> Iterator[str]:
     fits = [grown.fit for grown in plan.grown]
     if not all(fit and fit.identifiable for fit in fits):
         yield "the measured collectives do not tell latency from bandwidth, as those of one size do not; give --latency or --bandwidth"
+    if (worst := max((fit.fit_error_pct for fit in fits if fit), default=0.0)) > POOR_FIT_PCT:
+        yield (
+            f"half of the measured collectives are {worst:g} % or more off a latency and a bandwidth, so the lengths among more "
+            "members are uncertain; give --latency and --bandwidth"
+        )
     if plan.undivided:
         yield (
             f"{plan.undivided} gathers of groups that scatter nothing: each rank puts in as much as before, so that the whole grows with "
@@ -112,8 +118,8 @@ def _notes(plan: ScalePlan, is_simulated: bool) -> Iterator[str]:
     for role in plan.roles:
         if _is_unsynchronised(role, plan):
             yield (
-                f"{role.use.group.text} exchanges parts of what is spread over its members, as tables or experts; each copy "
-                "has its own, and no group of the traced job reduces their gradients among copies"
+                f"each copy has tables or experts of its own, spread over {role.use.group.text}; nothing reduces their "
+                "gradients among copies, as no group of the traced job does"
             )
     numbers = len(plan.numbering.joined) + plan.rank_copies.copies * len(plan.numbering.separate)
     if is_simulated and numbers > LARGEST_NUMBER:
@@ -132,12 +138,10 @@ def _assumptions(assumed: Assumed) -> Iterator[str]:
     )
     groups = f", in groups {'; '.join(map(ranks_text, assumed.groups[:GROUPS_SHOWN]))}" if assumed.groups else ""
     more = f" and {len(assumed.groups) - GROUPS_SHOWN} more" if len(assumed.groups) > GROUPS_SHOWN else ""
-    yield (
-        f"ranks {ranks_text(sorted(assumed.source))} were not traced; assumed is that each does what another one does, in as "
-        f"long: {alike}{groups}{more}; and that none of them was the last to come to a collective"
-    )
+    ranks = f"{'rank' if len(assumed.source) == 1 else 'ranks'} {ranks_text(sorted(assumed.source))}"
+    yield f"{ranks} not traced; assumed to do what traced ranks do, in the same time ({alike}){groups}{more}"
     if not assumed.same_work:
-        yield "the traced ranks run different kernels, so that those of the others may differ as well"
+        yield "the traced ranks run different kernels, so the missing ranks may run yet others"
 
 
 def _is_unsynchronised(role: GroupRole, plan: ScalePlan) -> bool:

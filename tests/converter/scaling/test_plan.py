@@ -548,6 +548,16 @@ def facts_of(graph: ExecutionGraph) -> tuple[Any, ...]:
     return graph.metadata, ends, [*graph.texts("pg_name")], lengths(graph), sizes(graph)
 
 
+def test_what_members_have_in_common_is_the_shortest_of_like_collectives_if_some_are_missing() -> None:
+    one, size = Rank(0, 2), 1_000_000
+    for wait in (0, 300 * KB):
+        one.meet(ALL_REDUCE, [0, 1], size, wait + line(ALL_REDUCE, 2, size))
+    one.meet(ALL_REDUCE, [0, 1], 4 * size, line(ALL_REDUCE, 2, 4 * size))
+    first, second, _ = lengths(scaled_from({0: one.build()})[0])
+    assert first == pytest.approx(line(ALL_REDUCE, 4, size), rel=1e-3)
+    assert second == first + 300 * KB
+
+
 def test_it_is_told_which_ranks_stand_in_and_in_which_groups() -> None:
     assumed = plan_of(tensor_by_data()[:2]).assumed
     assert (assumed.source, assumed.groups, assumed.same_work) == ({2: 0, 3: 1}, [(2, 3)], True)
