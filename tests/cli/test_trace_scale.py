@@ -236,7 +236,9 @@ def test_ranks_can_be_removed_by_the_command(built: Callable[..., Path], tmp_pat
 # the truth
 
 
-@pytest.mark.parametrize(("job", "machine"), [*((job, ()) for job in JOBS), ("ddp", (DRAWN, 1)), ("pipeline_dp", (UNDISTURBED, 0, True))])
+@pytest.mark.parametrize(
+    ("job", "machine"), [*((job, ()) for job in JOBS), ("ddp", (DRAWN, 1)), ("pipeline_dp", (UNDISTURBED, 0, True))]
+)
 def test_a_scaled_job_takes_as_long_as_the_job_on_as_many_ranks(
     job: str, machine: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
