@@ -39,12 +39,16 @@ UNDISTURBED, DRAWN, STALLING = "default", "drawn", "drawn, with stalls"
 
 
 class Traced(NamedTuple):
-    """A job on the ranks that are traced, on a kind of machine, of which the seed draws one."""
+    """A job on the ranks that are traced, on a kind of machine, of which the seed draws one.
+
+    If `is_partial`, the graphs of the first half of its ranks are used alone, without descriptions of process groups.
+    """
 
     job: str
     ranks: int
     kind: str = UNDISTURBED
     seed: int = 0
+    is_partial: bool = False
 
     @property
     def machine(self) -> Machine:
@@ -82,18 +86,26 @@ class Scaled(NamedTuple):
 def measure(traced: Traced) -> list[Scaled]:
     """Returns the job scaled to each of TO."""
     graphs = graphs_of(simulate(traced.on(traced.ranks)), VARIANTS[0])
+    if traced.is_partial:
+        graphs = [_undescribed(graph) for graph in graphs[: traced.ranks // 2]]
     unscaled = replay_ranks(graphs).makespan_ns
     return [
-        Scaled(traced, ranks, simulate(traced.on(ranks)).makespan_ns, _scaled_ns(graphs, ranks), unscaled)
+        Scaled(
+            traced, ranks, simulate(traced.on(ranks)).makespan_ns, _scaled_ns(graphs, ranks // traced.ranks), unscaled
+        )
         for ranks in TO
         if ranks > traced.ranks
     ]
 
 
-def _scaled_ns(graphs: Sequence[ExecutionGraph], ranks: int) -> int:
+def _undescribed(graph: ExecutionGraph) -> ExecutionGraph:
+    return replace(graph, attributes={name: column for name, column in graph.attributes.items() if name != "pg_desc"})
+
+
+def _scaled_ns(graphs: Sequence[ExecutionGraph], copies: int) -> int:
     """Returns the makespan of the scaled job. All copies are alike, so that one of them shows it."""
-    plan = plan_scaling([rank_facts(graph) for graph in graphs], Growth(ranks // len(graphs)))
-    scaled = [copied(resized(graph, plan.ranks[rank]), plan, 0) for rank, graph in enumerate(graphs)]
+    plan = plan_scaling([rank_facts(graph) for graph in graphs], Growth(copies))
+    scaled = [copied(resized(graphs[rank.source], rank), plan, 0) for rank in plan.ranks.values()]
     return replay_ranks(scaled).makespan_ns
 
 
@@ -113,6 +125,10 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         help="besides the default machine those drawn with seeds 0 to N-1",
     )
     parser.add_argument("--jobs", nargs="*", choices=FROM, default=list(FROM), metavar="NAME", help="default: all")
+    parser.add_argument(
+        "--partial", action="store_true",
+        help="use the graphs of the first half of the ranks alone, without descriptions of process groups",
+    )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print every figure as one JSON object on stdout")
     arguments = parser.parse_args(argv)
     if arguments.machines < 0:
@@ -122,7 +138,12 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
 
 def _measure(arguments: argparse.Namespace) -> int:
     machines = [(UNDISTURBED, 0), *((kind, seed) for kind in (DRAWN, STALLING) for seed in range(arguments.machines))]
-    chosen = [Traced(job, ranks, *machine) for job in arguments.jobs for ranks in FROM[job] for machine in machines]
+    chosen = [
+        Traced(job, ranks, *machine, arguments.partial)
+        for job in arguments.jobs
+        for ranks in FROM[job]
+        for machine in machines
+    ]
     results_of: dict[Traced, list[Scaled]] = {}
     running = partial(in_processes, jobs=os.cpu_count() or 1)(measure, chosen)
     for traced, outcome in progress(running, "measuring", total=len(chosen), unit="job"):

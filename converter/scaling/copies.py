@@ -14,15 +14,21 @@ from ..ranks import ranks_text
 from .plan import RankPlan, ScalePlan
 
 ENDS = ("comm_src", "comm_dst")
+COALESCED_ENDS = ("coalesced_src", "coalesced_dst")
 ALL_RANKS = ""
 
 
 def resized(graph: ExecutionGraph, plan: RankPlan) -> ExecutionGraph:
-    """Returns the graph with the sizes and lengths of its collectives in the scaled job; measured starts stay."""
+    """Returns the graph with the sizes and lengths of its collectives in the scaled job; measured starts stay.
+
+    The graph of a rank that stands in for another becomes that one's.
+    """
     longer = np.zeros(len(graph), np.int64)
     longer[plan.row] = plan.longer_ns
     size = graph.integers("comm_size")
     size[plan.row] = plan.size
+    if plan.source != plan.rank:
+        graph = _stood_in(graph, plan)
     attributes: dict[str, Column] = {**graph.attributes, "duration_ns": graph.duration_ns + longer}
     if len(plan.row):
         attributes["comm_size"] = size
@@ -30,6 +36,22 @@ def resized(graph: ExecutionGraph, plan: RankPlan) -> ExecutionGraph:
     added = np.diff(np.rint(np.cumsum(longer) / 1000).astype(np.int64), prepend=0)
     micros = np.maximum(graph.duration_micros + added, 0)
     return dataclasses.replace(graph, attributes=attributes, duration_micros=micros)
+
+
+def _stood_in(graph: ExecutionGraph, plan: RankPlan) -> ExecutionGraph:
+    """Returns the graph of a rank as that of the missing one for which it stands in."""
+    distance = plan.rank - plan.source
+    moved_by = np.full(len(graph), distance, np.int64)
+    moved_by[plan.row] = plan.moved_by
+    attributes = dict(graph.attributes)
+    for name in ENDS:
+        if name in attributes:
+            column = graph.integers(name)
+            attributes[name] = np.where(column >= 0, column + moved_by, column)
+    for name in COALESCED_ENDS:
+        if isinstance(ends := attributes.get(name), Ragged):
+            attributes[name] = Ragged(ends.starts, ends.values + distance)
+    return dataclasses.replace(graph, attributes=attributes, metadata={**graph.metadata, "rank": plan.rank})
 
 
 def copied(graph: ExecutionGraph, plan: ScalePlan, copy: int) -> ExecutionGraph:
@@ -58,7 +80,7 @@ def copied(graph: ExecutionGraph, plan: ScalePlan, copy: int) -> ExecutionGraph:
             attributes[name] = np.where(
                 of_first, _renumbered(column, rank_copies.renumbered(0)), _renumbered(column, renumbered)
             )
-    for name in ("coalesced_src", "coalesced_dst"):
+    for name in COALESCED_ENDS:
         if isinstance(ends := attributes.get(name), Ragged):
             attributes[name] = Ragged(ends.starts, renumbered[ends.values])
     metadata = {**graph.metadata, "rank": int(renumbered[rank_plan.rank]), "world_size": rank_copies.ranks, **lists}

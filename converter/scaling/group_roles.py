@@ -1,20 +1,29 @@
 """Finds the data-parallel process groups of a job, which its copies join.
 
-Groups are named by the user, or recognised by their description, or by their use: members run the same kernels, and all
-reductions are of gradients, that is in the backward pass, except ones smaller than any of these, such as of a loss. The
-group of all ranks grows if it carries only what is the same for any number of ranks.
+Groups are named by the user, or recognised by their description, or by their use:
+
+- A group that reduces gradients of parameters, issued as each is complete, and nothing in the backward of functions:
+  its members hold the same parameters. They run the same kernels, or the group is the only one. Smaller things
+  elsewhere, such as a loss, do not matter.
+- The only group of a job, of all ranks, that run the same kernels and exchange nothing until the backward pass, in
+  which all its all-reduces are: what each rank computes until then is its own, so what is reduced are gradients.
+
+Anything else may be tensor parallel as well, and is not recognised. The group of all ranks grows if it carries only
+what is the same for any number of ranks.
 """
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
 from ...schema.errors import DataError, RequestError
 from ...schema.graph import CollectiveType
-from ..ranks import Group, ranks_text
-from .group_use import GATHERING, REDUCING, GroupUse
+from ..ranks import ranks_text
+from .backward_pass import Phase
+from .group_use import GATHERING, REDUCING, GroupUse, kinds_text
+from .named_groups import NamedGroup
 
 DATA_WORDS = {"dp", "ddp", "fsdp", "hsdp", "edp", "replicate"}
 OTHER_WORDS = {
@@ -25,9 +34,12 @@ OTHER_WORDS = {
 WHOLE = (CollectiveType.ALL_REDUCE, CollectiveType.REDUCE, CollectiveType.BROADCAST, CollectiveType.BARRIER)
 """Collectives in which every member has the whole data, however many members there are."""
 GROWING = (*WHOLE, *REDUCING, *GATHERING, CollectiveType.SCATTER)
+FEW_BYTES = 64
+"""So few are a loss, a norm or a flag, and no activations."""
 DEFAULT = "default_pg"
 OPTION = "--data-parallel-group"
-NAMED, DESCRIBED, GRADIENTS, OF_ALL = "named", "by its description", "by the gradients that it reduces", "of all ranks"
+NAMED, DESCRIBED, OF_ALL = "named", "by its description", "of all ranks"
+GRADIENTS, BACKWARD = "by the gradients that it reduces", "by its all-reduces, which are all in the backward pass"
 
 
 class GroupRole(NamedTuple):
@@ -37,19 +49,24 @@ class GroupRole(NamedTuple):
     joined: str = ""
 
 
-def roles_of(uses: Sequence[GroupUse], ranks: int, named: Sequence[str] = ()) -> list[GroupRole]:
-    """Returns the role of each group. Raises DataError if no group is found, or if those found contradict each other or
-    omit a rank.
+def roles_of(
+    uses: Sequence[GroupUse], ranks: int, named: Sequence[NamedGroup] = (), has_messages: bool = False
+) -> list[GroupRole]:
+    """Returns the role of each group of a job of so many ranks, which may have messages as well.
+
+    Raises DataError if no group is found, or if those found contradict each other or omit a rank.
     """
-    reasons = [_named(use, named) if named else _recognised(use) for use in uses]
-    if lacking := [name for name in named if not any(name in _names(use.group) for use in uses)]:
-        raise RequestError(
-            f"{OPTION} {lacking[0]}: no group has that name, description or ranks; there {_listing(uses)}"
-        )
+    for one in named:
+        if not any(one.means(use.group, use.kinds) for use in uses):
+            of_types = f" and {kinds_text(one.kinds)}" if one.kinds else ""
+            raise RequestError(
+                f"{OPTION} {one.text}: no group has that name, description or ranks{of_types}; there {_listing(uses)}"
+            )
+    is_alone = not has_messages and len(uses) == 1 and len(uses[0].members) == ranks
+    reasons = [_named(use, named) if named else _recognised(use, is_alone) for use in uses]
     if not any(reasons):
         raise DataError(
-            "no data-parallel group is recognised: none is described as one, and none has members that run the same "
-            f"kernels and reduces in the backward pass alone; name it with {OPTION}: there {_listing(uses)}"
+            f"no data-parallel group is recognised; name it with {OPTION}: there {_listing(uses, is_alone)}"
         )
     reasons = [reason or _of_all(use, ranks) for reason, use in zip(reasons, uses, strict=True)]
     roles = [GroupRole(use, reason) for use, reason in zip(uses, reasons, strict=True)]
@@ -57,30 +74,93 @@ def roles_of(uses: Sequence[GroupUse], ranks: int, named: Sequence[str] = ()) ->
     return roles
 
 
-def _listing(uses: Sequence[GroupUse]) -> str:
-    return ("are " + "; ".join(use.text for use in uses)) if uses else "is no collective at all"
+def _listing(uses: Sequence[GroupUse], is_alone: bool | None = None) -> str:
+    """Returns the groups in words, groups that are alike once; and why none is recognised, if it is known whether they
+    are alone.
+    """
+    alike = defaultdict[str, list[GroupUse]](list)
+    for use in uses:
+        why = "" if is_alone is None else f" ({_why_not(use, is_alone)})"
+        alike[use.text.removeprefix(use.group.text) + why].append(use)
+    texts = [
+        same[0].group.text + (f" and {len(same) - 1} more" if len(same) > 1 else "") + what
+        for what, same in alike.items()
+    ]
+    return f"are {'; '.join(texts)}" if texts else "is no collective at all"
 
 
-def _names(group: Group) -> set[str]:
-    return {group.name, group.description, group.ranks} - {""}
+def _named(use: GroupUse, named: Sequence[NamedGroup]) -> str:
+    return NAMED if any(one.means(use.group, use.kinds) for one in named) else ""
 
 
-def _named(use: GroupUse, named: Sequence[str]) -> str:
-    return "" if _names(use.group).isdisjoint(named) else NAMED
-
-
-def _recognised(use: GroupUse) -> str:
-    described = re.sub(r"[^a-z0-9]+", "_", use.group.description.lower())
-    words = set(described.split("_"))
-    if "data_parallel" in described or words & DATA_WORDS:
+def _recognised(use: GroupUse, is_alone: bool) -> str:
+    words = _words(use)
+    if "data_parallel" in "_".join(words) or {*words} & DATA_WORDS:
         return DESCRIBED
-    if words & OTHER_WORDS:
+    if {*words} & OTHER_WORDS or not use.kinds <= {*GROWING}:
         return ""
-    return GRADIENTS if _reduces_gradients(use) else ""
+    # ranks that compute differently and have other groups or messages may be stages that share a few parameters
+    if _reduces_gradients(use) and (use.same_work or is_alone):
+        return GRADIENTS
+    return BACKWARD if is_alone and _reduces_in_backward_alone(use) else ""
+
+
+def _separable(use: GroupUse) -> str:
+    """Returns the option by which copies join the reductions of a group alone, if it has any."""
+    if not (reduced := kinds_text(use.kinds & {*REDUCING})):
+        return ""
+    name = f"{use.group.ranks or use.group.name}={reduced.replace(' ', '')}"
+    return f"; {OPTION} {name} lets its {reduced} span all copies, and leaves the rest in each"
+
+
+def _words(use: GroupUse) -> list[str]:
+    return re.sub(r"[^a-z0-9]+", "_", use.group.description.lower()).split("_")
 
 
 def _reduces_gradients(use: GroupUse) -> bool:
-    return use.same_work and use.kinds <= {*GROWING} and use.least_inside > use.most_beside
+    gradients = use.reduced(Phase.PARAMETER)
+    beside = max(use.reduced(Phase.OTHER).max(initial=-1), use.gathered().max(initial=-1))
+    return len(gradients) > 0 and len(use.reduced(Phase.FUNCTION)) == 0 and gradients.min() > beside
+
+
+def _reduces_in_backward_alone(use: GroupUse) -> bool:
+    if len(use.reduced(Phase.PARAMETER)):
+        # where parameters' own nodes reduce gradients, functions reduce something else
+        return False
+    before = use.size[use.phase == Phase.OTHER]
+    backward = use.kind[use.phase != Phase.OTHER]
+    return (
+        use.same_work
+        and len(backward) > 0
+        and bool((backward == CollectiveType.ALL_REDUCE).all())
+        and use.kinds <= {*WHOLE}
+        and int(before.max(initial=-1)) <= FEW_BYTES
+    )
+
+
+def _why_not(use: GroupUse, is_alone: bool) -> str:
+    """Returns why a group is not recognised as data parallel: the first of the reasons."""
+    return next(_reasons_against(use, is_alone))
+
+
+def _reasons_against(use: GroupUse, is_alone: bool) -> Iterator[str]:
+    gradients, functions = use.reduced(Phase.PARAMETER), use.reduced(Phase.FUNCTION)
+    if {*_words(use)} & OTHER_WORDS:
+        yield "its description is of another kind of parallelism"
+    if wrong := use.kinds - {*GROWING}:
+        yield f"it carries {kinds_text(wrong) or 'a collective of unknown type'}{_separable(use) if len(gradients) else ''}"
+    if not use.has_host:
+        yield "the graphs lack the host, which tells what the backward pass reduces"
+    if not len(gradients) and not len(functions) and not len(use.reduced(Phase.THREAD)):
+        yield "it reduces nothing in the backward pass"
+    if len(gradients) and len(functions):
+        yield "beside gradients of parameters it reduces others in the backward pass, as tensor parallelism does"
+    if len(gradients) and not _reduces_gradients(use):
+        yield "outside the backward pass it exchanges as much as in it"
+    if not use.same_work:
+        yield "its members run different kernels"
+    elsewhere = "this group carries" if is_alone else "other groups or messages carry"
+    yield f"what it reduces in the backward pass may be gradients of activations, as {elsewhere} other data, too"
 
 
 def _of_all(use: GroupUse, ranks: int) -> str:
@@ -97,7 +177,7 @@ def _check(joined: Sequence[GroupUse], ranks: int) -> None:
             kind = CollectiveType(min(wrong)).name.lower() if min(wrong) >= 0 else "a collective of unknown type"
             raise DataError(
                 f"{use.group.text} carries {kind}, whose parts depend on how many members there are: with more of "
-                "them it is another program; expert and tensor parallel groups keep their size"
+                f"them it is another program; expert and tensor parallel groups keep their size{_separable(use)}"
             )
     groups_of_rank = defaultdict[int, list[GroupUse]](list)
     for use in joined:

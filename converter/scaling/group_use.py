@@ -1,8 +1,8 @@
 """The use that the members of a process group make of it, over all ranks of a job."""
 
 from collections import defaultdict
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from ...schema.columns import Int64, rows_by_number
 from ...schema.comm_groups import RankList
 from ...schema.graph import CollectiveType
 from ..ranks import Group, Matching, ranks_of
+from .backward_pass import Phase
 from .rank_facts import RankFacts
 
 REDUCING = (
@@ -22,20 +23,21 @@ SCATTERING = (CollectiveType.REDUCE_SCATTER, CollectiveType.REDUCE_SCATTER_BLOCK
 GATHERING = (CollectiveType.ALL_GATHER, CollectiveType.GATHER)
 
 
-class GroupUse(NamedTuple):
-    """A group, its members and the types of its collectives.
-
-    `least_inside` is the least number of bytes that it reduces in the backward pass, `most_beside` the most that it
-    reduces elsewhere or gathers other than as shards; -1 for none. `same_work` is whether all members run the same
-    kernels.
+@dataclass(frozen=True, eq=False, slots=True)
+class GroupUse:
+    """A group, its members and the types of its collectives; a row for each member's call in `kind`, `size` in bytes
+    and `phase` of the step. `same_work` is whether all members run the same kernels, `has_host` whether their graphs
+    hold the host ops that tell the phase.
     """
 
     group: Group
     members: RankList
     kinds: frozenset[int]
-    least_inside: int
-    most_beside: int
+    kind: Int64
+    size: Int64
+    phase: Int64
     same_work: bool
+    has_host: bool
 
     @property
     def scatters(self) -> bool:
@@ -45,44 +47,41 @@ class GroupUse(NamedTuple):
     @property
     def text(self) -> str:
         """The group and its collectives in words."""
-        kinds = ", ".join(sorted(CollectiveType(kind).name.lower() for kind in self.kinds if kind >= 0))
         purpose = f", {self.group.description}" if self.group.description else ""
-        return f"{self.group.text}{purpose}: {kinds or 'nothing known'}"
+        return f"{self.group.text}{purpose}: {kinds_text(self.kinds) or 'nothing known'}"
+
+    def reduced(self, *phases: Phase) -> Int64:
+        """Returns the sizes of what it reduces in these phases."""
+        return self.size[np.isin(self.kind, REDUCING) & np.isin(self.phase, phases)]
+
+    def gathered(self) -> Int64:
+        """Returns the sizes of what it gathers other than as shards."""
+        return self.size[np.isin(self.kind, GATHERING) & (not self.scatters)]
+
+
+def kinds_text(kinds: Iterable[int]) -> str:
+    """Returns the names of the known types of collectives among these."""
+    return ", ".join(sorted(CollectiveType(kind).name.lower() for kind in kinds if kind >= 0))
 
 
 def group_uses(facts: Sequence[RankFacts], matching: Matching) -> list[GroupUse]:
     """Returns the use of each group of the matching. O(n log n) in the calls."""
-    parts = defaultdict[int, list[_Part]](list)
+    parts = defaultdict[int, list[tuple[RankFacts, Int64]]](list)
     for rank, groups in zip(facts, matching.group, strict=True):
         for number, rows in rows_by_number(np.flatnonzero(groups >= 0), groups).items():
-            parts[number].append(_part(rank, rows))
+            parts[number].append((rank, rows))
     return [_use(group, parts[number]) for number, group in enumerate(matching.groups)]
 
 
-class _Part(NamedTuple):
-    """The use that one member makes of a group: types, and the sizes that it reduces in the backward pass, elsewhere,
-    and gathers.
-    """
-
-    work: str
-    kinds: set[int]
-    inside: list[int]
-    outside: list[int]
-    gathered: list[int]
-
-
-def _part(rank: RankFacts, rows: Int64) -> _Part:
-    kind, size, inside = rank.calls.kind[rows], rank.calls.size[rows], rank.in_backward[rows]
-    reduced, gathered = np.isin(kind, REDUCING), np.isin(kind, GATHERING)
-    sizes = (size[chosen].tolist() for chosen in (reduced & inside, reduced & ~inside, gathered))
-    return _Part(rank.work, set(np.unique(kind).tolist()), *sizes)
-
-
-def _use(group: Group, parts: Sequence[_Part]) -> GroupUse:
-    kinds = frozenset[int]().union(*(part.kinds for part in parts))
-    inside = [size for part in parts for size in part.inside]
-    beside = [size for part in parts for size in part.outside]
-    if kinds.isdisjoint(SCATTERING):
-        beside += [size for part in parts for size in part.gathered]
-    same_work = len({part.work for part in parts}) == 1
-    return GroupUse(group, ranks_of(group.ranks), kinds, min(inside, default=-1), max(beside, default=-1), same_work)
+def _use(group: Group, parts: Sequence[tuple[RankFacts, Int64]]) -> GroupUse:
+    kind = np.concatenate([rank.calls.kind[rows] for rank, rows in parts])
+    return GroupUse(
+        group,
+        members=ranks_of(group.ranks),
+        kinds=frozenset(np.unique(kind).tolist()),
+        kind=kind,
+        size=np.concatenate([rank.calls.size[rows] for rank, rows in parts]),
+        phase=np.concatenate([rank.phase[rows] for rank, rows in parts]),
+        same_work=len({rank.work for rank, _ in parts}) == 1,
+        has_host=all(rank.has_host for rank, _ in parts),
+    )

@@ -34,7 +34,7 @@ class Grown(NamedTuple):
 
 def measured(facts: Sequence[RankFacts], matching: Matching, roles: Sequence[GroupRole]) -> dict[int, GroupTransfer]:
     """Returns each collective by the number of its match. Its length is that of the member that came last, as all end
-    together.
+    together. If that one may be missing, the length is the shortest of those that are alike.
     """
     transfers: dict[int, GroupTransfer] = {}
     for rank, groups, matched in zip(facts, matching.group, matching.matched, strict=True):
@@ -47,7 +47,18 @@ def measured(facts: Sequence[RankFacts], matching: Matching, roles: Sequence[Gro
             transfers[number] = GroupTransfer(
                 Transfer(kind, members, max(size, transfer.size), min(ns, transfer.ns)), group
             )
-    return transfers
+    traced = {rank.rank for rank in facts if rank.source == rank.rank}
+    is_partial = [not traced.issuperset(role.use.members) for role in roles]
+    shortest = dict[tuple[int, int, int], int]()
+    for transfer, group in transfers.values():
+        alike = group, transfer.kind, transfer.size
+        shortest[alike] = min(transfer.ns, shortest.get(alike, transfer.ns))
+    return {
+        number: GroupTransfer(transfer._replace(ns=shortest[group, transfer.kind, transfer.size]), group)
+        if is_partial[group]
+        else GroupTransfer(transfer, group)
+        for number, (transfer, group) in transfers.items()
+    }
 
 
 def longer(

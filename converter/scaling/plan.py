@@ -16,9 +16,11 @@ from .group_numbering import GroupNumbering
 from .group_roles import GroupRole, roles_of
 from .group_use import group_uses
 from .lengths import Grown, longer, measured
+from .named_groups import NamedGroup, separated
 from .rank_copies import GONE, RankCopies
 from .rank_facts import RankFacts
 from .sizes import sizes
+from .stand_ins import Assumed, completed
 
 ANOTHER = "that is another program"
 
@@ -26,7 +28,8 @@ ANOTHER = "that is another program"
 class Growth(NamedTuple):
     """The number of copies of a job, without the ranks `removed`.
 
-    `groups` are the data-parallel groups, by name, description or ranks; recognised if empty. A given bandwidth (2**30
+    `groups` are the data-parallel groups, by name, description or ranks, with =TYPE,TYPE only these types of their
+    collectives; recognised if empty. A given bandwidth (2**30
     bytes/s) and latency (ns per step) replace fitted ones.
     """
 
@@ -45,21 +48,25 @@ class OwnGroup(NamedTuple):
 
 
 class RankPlan(NamedTuple):
-    """The changes to a rank's graph: for the collectives at `row` the size, how many ns longer they take, and the
-    position of their group in `groups`.
+    """The changes to the graph of the rank `source`, which may stand in for a rank that was not traced: for the
+    collectives at `row` the size, how many ns longer they take, the position of their group in `groups`, and what is
+    added to recorded ranks.
     """
 
     rank: int
+    source: int
     groups: tuple[OwnGroup, ...]
     row: Int64
     group: Int64
     size: Int64
     longer_ns: Int64
+    moved_by: Int64
 
 
 class ScalePlan(NamedTuple):
     """Where the ranks go (`rank_copies`), how groups are numbered, the plan of each kept rank, the role of each group,
-    what grew, the measured transfers, and how many collectives gather data that may not be shards (`undivided`).
+    what grew, the measured transfers, how many collectives gather data that may not be shards (`undivided`), and what
+    is assumed of ranks that were not traced.
     """
 
     rank_copies: RankCopies
@@ -69,6 +76,7 @@ class ScalePlan(NamedTuple):
     grown: list[Grown]
     measured: list[Transfer]
     undivided: int
+    assumed: Assumed
 
     def for_rank(self, rank: int) -> "ScalePlan":
         """Returns the part of the plan that the copies of one rank need."""
@@ -76,13 +84,16 @@ class ScalePlan(NamedTuple):
 
 
 def plan_scaling(facts: Sequence[RankFacts], growth: Growth) -> ScalePlan:
-    """Returns the plan, from the facts of all ranks by rank. O(n log n) in their calls.
+    """Returns the plan, from the facts of the traced ranks by rank. O(n log n) in the calls of all.
 
-    Raises DataError where the scaled job would be another program.
+    Raises DataError where the scaled job would be another program, or missing ranks are not like those traced.
     """
     rank_copies = _rank_copies(facts, growth)
-    matching = match([rank.calls for rank in facts])
-    roles = roles_of(group_uses(facts, matching), len(facts), growth.groups)
+    facts, assumed = completed(facts, rank_copies.world_size, growth.removed)
+    named = [NamedGroup.of(text) for text in growth.groups]
+    matching = separated(facts, match([rank.calls for rank in facts]), named)
+    has_messages = any((rank.calls.type != NodeType.COMM_COLL).any() for rank in facts)
+    roles = roles_of(group_uses(facts, matching), rank_copies.world_size, named, has_messages)
     _check_groups(roles, rank_copies)
     _check_messages(facts, rank_copies)
     new_members = [
@@ -98,20 +109,24 @@ def plan_scaling(facts: Sequence[RankFacts], growth: Growth) -> ScalePlan:
             size, whole = sizes(rank, group, roles, new_members)
             undivided += whole
             longer_ns = np.array([added.get(number, 0) for number in matched.tolist()], np.int64)
-            ranks[rank.rank] = _in_own_groups(RankPlan(rank.rank, (), rank.calls.row, group, size, longer_ns), roles)
+            ranks[rank.rank] = _in_own_groups(
+                RankPlan(rank.rank, rank.source, (), rank.calls.row, group, size, longer_ns, rank.moved_by), roles
+            )
     numbering = GroupNumbering.of(rank_copies, (group for plan in ranks.values() for group in plan.groups))
     measured_transfers = [transfer for transfer, _ in transfers.values()]
-    return ScalePlan(rank_copies, numbering, ranks, roles, grown, measured_transfers, undivided)
+    return ScalePlan(rank_copies, numbering, ranks, roles, grown, measured_transfers, undivided, assumed)
 
 
 def _rank_copies(facts: Sequence[RankFacts], growth: Growth) -> RankCopies:
-    ranks = [rank.rank for rank in facts]
+    traced = [rank.rank for rank in facts]
     size = max([len(facts), *(rank.world_size for rank in facts)])
-    if len(ranks) < size or ranks != list(range(size)):
-        raise DataError(f"the graphs are of ranks {ranks_text(ranks)} of {size}; all ranks of a job are needed")
-    if outside := sorted(set(growth.removed) - set(ranks)):
-        raise RequestError(f"rank {outside[0]} cannot be removed: the job has the ranks {ranks_text(ranks)}")
-    kept = tuple(rank for rank in ranks if rank not in growth.removed)
+    if len({*traced}) < len(traced) or not 0 <= min(traced) <= max(traced) < size:
+        raise DataError(f"the graphs are of ranks {ranks_text(traced)} of {size}; build the whole job again")
+    if outside := sorted(set(growth.removed) - set(range(size))):
+        raise RequestError(
+            f"rank {outside[0]} cannot be removed: the job has the ranks {ranks_text(tuple(range(size)))}"
+        )
+    kept = tuple(rank for rank in range(size) if rank not in growth.removed)
     if not kept:
         raise DataError("no rank is left")
     if len(kept) * growth.copies > LARGEST_JOB:
@@ -160,4 +175,11 @@ def _in_own_groups(plan: RankPlan, roles: Sequence[GroupRole]) -> RankPlan:
     rows = np.flatnonzero(plan.group >= 0)
     used, group = np.unique(plan.group[rows], return_inverse=True)
     groups = tuple(OwnGroup(roles[number].use.members, bool(roles[number].joined)) for number in used.tolist())
-    return RankPlan(plan.rank, groups, plan.row[rows], group.reshape(-1), plan.size[rows], plan.longer_ns[rows])
+    return plan._replace(
+        groups=groups,
+        row=plan.row[rows],
+        group=group.reshape(-1),
+        size=plan.size[rows],
+        longer_ns=plan.longer_ns[rows],
+        moved_by=plan.moved_by[rows],
+    )

@@ -5,20 +5,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64, NodeNumbers, nearest, rows_in_circles, rows_of
-from ...schema.graph import DependencyKind, ExecutionGraph, NodeType
-from ..edit import COMMUNICATION, data_edges
+from ...schema.columns import Int64, NodeNumbers
+from ...schema.graph import ExecutionGraph, NodeType
+from ..edit import COMMUNICATION
 from ..ranks import Calls, graph_calls
-
-ENGINE = "autograd::engine::evaluate_function"
-BACKWARD_SCOPE = 1
+from .backward_pass import phases
 
 
 class RankFacts(NamedTuple):
     """A rank of a job of `world_size`, the target of its graph, and its `calls`, whose `row` is that of the node.
 
-    For each call, how long its node took, and whether it is known to have been issued in the backward pass. `work` is a
-    digest of the names and numbers of kernels. `notes` are about the graph's file.
+    For each call, how long its node took, and the Phase in which it was issued; `has_host` is whether the graph holds
+    host ops, which tell phases. `work` is a digest of the names and numbers of kernels. `notes` are about the graph's
+    file.
+
+    `source` is the rank of the graph: another one for a rank that was not traced. Then `moved_by` is what is added to
+    the ranks that are recorded with each call.
     """
 
     rank: int
@@ -26,9 +28,12 @@ class RankFacts(NamedTuple):
     target: str
     calls: Calls
     length_ns: Int64
-    in_backward: Bool
+    phase: Int64
+    has_host: bool
     work: str
     notes: list[str]
+    source: int
+    moved_by: Int64
 
 
 def rank_facts(graph: ExecutionGraph) -> RankFacts:
@@ -42,42 +47,13 @@ def rank_facts(graph: ExecutionGraph) -> RankFacts:
         target=str(graph.metadata.get("target", "")),
         calls=calls,
         length_ns=graph.duration_ns[calls.row],
-        in_backward=_in_backward(graph, calls.row),
+        phase=phases(graph, calls.row),
+        has_host=bool(graph.integers("is_cpu_op", 0).any()),
         work=_work(graph),
         notes=graph.notes,
+        source=rank,
+        moved_by=np.zeros(len(calls), np.int64),
     )
-
-
-def _in_backward(graph: ExecutionGraph, rows: Int64) -> Bool:
-    """Returns whether each node is known to be issued in the backward pass, by the enclosing ops of its issuer."""
-    caller = _callers(graph)
-    is_backward: Bool = graph.name.where(lambda name: name.startswith(ENGINE))
-    is_backward = is_backward | (graph.integers("scope") == BACKWARD_SCOPE)
-    issuer = _issued_by(graph, rows, caller)
-    return (issuer >= 0) & (nearest(is_backward, caller)[issuer] >= 0)
-
-
-def _callers(graph: ExecutionGraph) -> Int64:
-    """Returns the slice of the calling op for each node, -1 for none.
-
-    A graph from elsewhere may have circles of callers: these nodes have none.
-    """
-    row, caller = np.arange(len(graph)), np.full(len(graph), -1, np.int64)
-    caller[graph.ctrl_deps.rows()] = rows_of(graph.id, graph.ctrl_deps.values)
-    caller[caller == row] = -1
-    caller[rows_in_circles(row, caller)] = -1
-    return caller
-
-
-def _issued_by(graph: ExecutionGraph, rows: Int64, caller: Int64) -> Int64:
-    """Returns the slice that launched each node, or handed it to a communicating thread (gloo); -1 where neither is
-    known.
-    """
-    edges = data_edges(graph)
-    handed = (edges.kind & DependencyKind.HANDOFF != 0) & np.isin(edges.target, rows)
-    giver = np.full(len(graph), -1, np.int64)
-    giver[edges.target[handed]] = edges.source[handed]
-    return np.where(caller[rows] >= 0, caller[rows], giver[rows])
 
 
 def _work(graph: ExecutionGraph) -> str:

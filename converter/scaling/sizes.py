@@ -14,12 +14,6 @@ def shard(size: int, role: GroupRole, kind: int, members: int) -> int:
     """Returns the bytes that a member puts in when there are so many members.
 
     If the group scatters what it reduces, it gathers shards of a whole that stays, so these shrink, rounded up.
-
-    >>> from .group_use import GroupUse
-    >>> from ..ranks import Group
-    >>> sharded = GroupRole(GroupUse(Group("0-3", "0"), (0, 1, 2, 3), frozenset({2, 7}), 64, -1, True), "named")
-    >>> shard(10, sharded, 2, 8), shard(40, sharded, 7, 8)
-    (5, 40)
     """
     if kind not in GATHERING or not role.use.scatters:
         return size

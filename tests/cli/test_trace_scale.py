@@ -19,7 +19,7 @@ from execgraph.tools.scale_job import scale
 from support.generated import here
 
 from benchmarks.accuracy import scaling as accuracy
-from benchmarks.accuracy.scaling import DRAWN, FROM, Scaled, Traced, measure
+from benchmarks.accuracy.scaling import DRAWN, FROM, UNDISTURBED, Scaled, Traced, measure
 
 JOBS = {"ddp": 2, "sharded": 2, "pipeline_dp": 4, "moe_dp": 4}
 
@@ -101,7 +101,8 @@ def test_graphs_for_the_simulator_come_with_its_configuration(
     ddp = ("--input-dir", source, "--output-dir", out, "--data-parallel", 4)
     assert run(*ddp) == 1
     assert (
-        "name it with --data-parallel-group: there are group 0,1 (0), default_pg: all_reduce" in capsys.readouterr().err
+        "name it with --data-parallel-group: there are group 0,1 (0), default_pg: all_reduce (the graphs lack the host"
+        in capsys.readouterr().err
     )
     assert run(*ddp, "--data-parallel-group", "default_pg", "--latency", 5000) == 0
     assert f"--workload-configuration={out}/graph" in capsys.readouterr().err
@@ -136,6 +137,23 @@ def test_the_report_says_what_grew_and_how_right_the_fit_is(
         "group       group 0,1 (0), default_pg: all_reduce; joined, by the gradients that it reduces: 2 -> 8 members"
         in capsys.readouterr().out
     )
+
+
+@pytest.mark.usefixtures("in_this_process")
+def test_ranks_that_were_not_traced_are_named_with_what_is_assumed_of_them(
+    built: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = built("pipeline_dp")
+    (tmp_path / "half").mkdir()
+    for rank in (0, 1):
+        (tmp_path / "half" / f"graph.{rank}.et").write_bytes((whole / f"graph.{rank}.et").read_bytes())
+    assert run(tmp_path / "half", "-o", tmp_path / "out", "--data-parallel", 2) == 0
+    told = capsys.readouterr()
+    assert "ranks       4 -> 8, 2 copies of 4; 2 traced\n" in told.out
+    assert "note: ranks 2,3 not traced; assumed to do what traced ranks do, in the same time (2,3 as 0,1)\n" in told.err
+    assert json.loads((tmp_path / "out" / "scale.json").read_text())["stand_ins"] == {"2": 0, "3": 1}
+    graphs = read(tmp_path / "out", 8)
+    assert replay_ranks(graphs).makespan_ns == replay_ranks(graphs[:4]).makespan_ns
 
 
 # whole or not at all
@@ -218,7 +236,9 @@ def test_ranks_can_be_removed_by_the_command(built: Callable[..., Path], tmp_pat
 # the truth
 
 
-@pytest.mark.parametrize(("job", "machine"), [*((job, ()) for job in JOBS), ("ddp", (DRAWN, 1))])
+@pytest.mark.parametrize(
+    ("job", "machine"), [*((job, ()) for job in JOBS), ("ddp", (DRAWN, 1)), ("pipeline_dp", (UNDISTURBED, 0, True))]
+)
 def test_a_scaled_job_takes_as_long_as_the_job_on_as_many_ranks(
     job: str, machine: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:

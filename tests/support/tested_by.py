@@ -52,7 +52,8 @@ TESTED_BY = {
     "converter/scaling/test_plan.py": """
         converter/ranks/recorded_groups converter/scaling/copies converter/scaling/fits converter/scaling/group_use
         converter/scaling/group_numbering converter/scaling/lengths converter/scaling/rank_copies converter/scaling/rank_facts
-        converter/scaling/group_roles converter/scaling/sizes
+        converter/scaling/group_roles converter/scaling/sizes converter/scaling/backward_pass converter/scaling/named_groups
+        converter/scaling/stand_ins
     """,
     "converter/targets/goal/test_job.py": """
         converter/targets/goal/cpu_crossing converter/targets/goal/cpus converter/targets/goal/goal_file

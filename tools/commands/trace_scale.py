@@ -52,14 +52,14 @@ def _parser() -> CommandParser:
         f"{NAME} graphs -o graphs-64 --data-parallel 16",
     )
     parser.add_inputs(
-        "GRAPHS", "the folder with the graphs of all ranks, as trace-build writes them", "--input-dir", max_count=1
+        "GRAPHS", "the folder with the graphs of the ranks, as trace-build writes them", "--input-dir", max_count=1
     )
     changed = parser.add_argument_group("the other job")
     changed.add_argument("--data-parallel", type=count, metavar="K", help="so many copies of the job")
     changed.add_argument(
         "--data-parallel-group", action="append", default=[], metavar="NAME", dest="groups",
-        help="a data-parallel group by its recorded name, description or ranks (0-3); repeatable (default: those "
-        "described as such, or that reduce gradients)",
+        help="a data-parallel group by its recorded name, description or ranks (0,1), with =all_reduce (or other "
+        "types) these collectives of it alone; repeatable (default: those described as such, or that reduce gradients)",
     )  # fmt: skip
     changed.add_argument(
         "--remove-ranks", type=_ranks, default=(), metavar="RANKS", help="leave these out first, such as 4-7 or 0,2"

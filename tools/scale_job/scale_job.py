@@ -104,7 +104,9 @@ def _write_graphs(
     copies = range(plan.rank_copies.copies)
     tasks = [
         # a worker needs to know of no other rank
-        CopyTask(sources[rank], rank, folder, copies[first : first + COPIES_AT_ONCE], plan.for_rank(rank))
+        CopyTask(
+            sources[plan.ranks[rank].source], rank, folder, copies[first : first + COPIES_AT_ONCE], plan.for_rank(rank)
+        )
         for first in copies[::COPIES_AT_ONCE]
         for rank in plan.ranks
     ]

@@ -5,13 +5,17 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from ...converter.scaling import GroupRole, Grown, ScalePlan
+from ...converter.ranks import ranks_text
+from ...converter.scaling import Assumed, GroupRole, Grown, ScalePlan
 from ...converter.targets import GIB
 from ...schema.graph import CollectiveType
 from ..summary_lines import summary_line
 
 LARGEST_NUMBER = 2_147
 """ASTRA-sim begins the stream numbers of a group at a million times its number, in 32 bits."""
+POOR_FIT_PCT = 10.0
+GROUPS_SHOWN = 3
+"""Of those that are assumed."""
 
 
 class GroupLine(msgspec.Struct, frozen=True):
@@ -40,12 +44,15 @@ class LengthLine(msgspec.Struct, frozen=True):
 
 
 class ScaleReport(msgspec.Struct):
-    """A scaled job: how many ranks it had and has, what became of its groups and collectives, and what is written."""
+    """A scaled job: how many ranks it had and has, which traced rank stands in for each that was not, what became of
+    its groups and collectives, and what is written.
+    """
 
     ranks: int
     scaled_ranks: int
     copies: int
     removed: list[int]
+    stand_ins: dict[int, int]
     groups: list[GroupLine]
     lengths: list[LengthLine]
     notes: list[str]
@@ -61,6 +68,7 @@ def report_of(plan: ScalePlan, is_simulated: bool) -> ScaleReport:
         scaled_ranks=rank_copies.ranks,
         copies=rank_copies.copies,
         removed=sorted(set(range(rank_copies.world_size)) - set(rank_copies.kept)),
+        stand_ins=plan.assumed.source,
         groups=[_group(role, plan) for role in plan.roles],
         lengths=[_length(grown) for grown in plan.grown],
         notes=list(_notes(plan, is_simulated)),
@@ -91,11 +99,17 @@ def _length(grown: Grown) -> LengthLine:
 
 
 def _notes(plan: ScalePlan, is_simulated: bool) -> Iterator[str]:
+    yield from _assumptions(plan.assumed)
     fits = [grown.fit for grown in plan.grown]
     if not all(fit and fit.identifiable for fit in fits):
         yield (
             "the measured collectives do not tell latency from bandwidth, as those of one size do not; give --latency "
             "or --bandwidth"
+        )
+    if (worst := max((fit.fit_error_pct for fit in fits if fit), default=0.0)) > POOR_FIT_PCT:
+        yield (
+            f"half of the measured collectives are {worst:g} % or more off a latency and a bandwidth, so the lengths "
+            "among more members are uncertain; give --latency and --bandwidth"
         )
     if plan.undivided:
         yield (
@@ -104,15 +118,50 @@ def _notes(plan: ScalePlan, is_simulated: bool) -> Iterator[str]:
         )
     if any(role.joined and role.use.scatters for role in plan.roles):
         yield "kernels that work on a rank's shard, as the optimizer's, keep their measured time"
+    for role in plan.roles:
+        if _is_unsynchronised(role, plan):
+            yield (
+                f"each copy has tables or experts of its own, spread over {role.use.group.text}; nothing reduces their "
+                "gradients among copies, as no group of the traced job does"
+            )
     numbers = len(plan.numbering.joined) + plan.rank_copies.copies * len(plan.numbering.separate)
     if is_simulated and numbers > LARGEST_NUMBER:
         yield f"there are {numbers} groups, more than the {LARGEST_NUMBER} whose numbers the simulator can bear"
 
 
+def _assumptions(assumed: Assumed) -> Iterator[str]:
+    if not assumed.source:
+        return
+    of_source = defaultdict[int, list[int]](list)
+    for rank, source in assumed.source.items():
+        of_source[rank - source].append(rank)
+    alike = "; ".join(
+        f"{ranks_text(ranks)} as {ranks_text([rank - distance for rank in ranks])}"
+        for distance, ranks in of_source.items()
+    )
+    groups = f", in groups {'; '.join(map(ranks_text, assumed.groups[:GROUPS_SHOWN]))}" if assumed.groups else ""
+    more = f" and {len(assumed.groups) - GROUPS_SHOWN} more" if len(assumed.groups) > GROUPS_SHOWN else ""
+    ranks = f"{'rank' if len(assumed.source) == 1 else 'ranks'} {ranks_text(sorted(assumed.source))}"
+    yield f"{ranks} not traced; assumed to do what traced ranks do, in the same time ({alike}){groups}{more}"
+    if not assumed.same_work:
+        yield "the traced ranks run different kernels, so the missing ranks may run yet others"
+
+
+def _is_unsynchronised(role: GroupRole, plan: ScalePlan) -> bool:
+    """Returns whether a group in each copy has parts of a model of which there was but one."""
+    members = {*role.use.members}
+    joined = [
+        {*other.use.members} for other in plan.roles if other.joined and not members.isdisjoint(other.use.members)
+    ]
+    is_exchange = CollectiveType.ALL_TO_ALL in role.use.kinds and not role.joined and plan.rank_copies.copies > 1
+    return is_exchange and all(members <= others for others in joined)
+
+
 def lines(report: ScaleReport) -> Iterator[str]:
     """Yields the report for people; groups that are alike in a line."""
     kept = report.ranks - len(report.removed)
-    yield summary_line("ranks", f"{report.ranks} -> {report.scaled_ranks}, {report.copies} copies of {kept}")
+    traced = f"; {report.ranks - len(report.stand_ins)} traced" if report.stand_ins else ""
+    yield summary_line("ranks", f"{report.ranks} -> {report.scaled_ranks}, {report.copies} copies of {kept}{traced}")
     alike = defaultdict[tuple[object, ...], list[GroupLine]](list)
     for group in report.groups:
         alike[group.group.partition(", ")[2], group.joined, group.members, group.scaled_members].append(group)

@@ -22,6 +22,8 @@ ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER = (
 )
 ALL_TO_ALL, BROADCAST, BARRIER = CollectiveType.ALL_TO_ALL, CollectiveType.BROADCAST, CollectiveType.BARRIER
 KB = 1000
+PARAMETER = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad"
+FUNCTION = "autograd::engine::evaluate_function: MmBackward0"
 
 
 class Rank(GraphBuilder):
@@ -36,10 +38,17 @@ class Rank(GraphBuilder):
         self.now = work
 
     def meet(
-        self, kind: CollectiveType, ranks: Sequence[int], size: int, ns: int, *, backward: bool = True, **more: Any
+        self,
+        kind: CollectiveType,
+        ranks: Sequence[int],
+        size: int,
+        ns: int,
+        *,
+        backward: bool = True,
+        frame: str = PARAMETER,
+        **more: Any,
     ) -> None:
-        frame = "autograd::engine::evaluate_function: Mm" if backward else "forward"
-        launch = self.host(frame, self.now, 1, id=1000 + len(self.nodes))
+        launch = self.host(frame if backward else "forward", self.now, 1, id=1000 + len(self.nodes))
         self.seq[tuple(ranks)] += 1
         told = {"comm_type": int(kind), "comm_size": size, "comm_seq": self.seq[tuple(ranks)], "pg_name": "dp", **more}
         after = [(launch, LAUNCH), (self.last, STREAM_ORDER)]
@@ -158,12 +167,109 @@ def test_a_loss_that_is_reduced_outside_the_backward_pass_is_no_activation() -> 
     assert plan_of([one.build() for one in job]).roles[0].joined
 
 
-def test_ranks_that_compute_differently_are_no_replicas() -> None:
-    job = [Rank(rank, 2, kernel=kernel) for rank, kernel in enumerate(("gemm", "embedding"))]
-    for one in job:
-        one.meet(ALL_REDUCE, [0, 1], 1_000_000, 100 * KB)
-    with pytest.raises(DataError, match=r"no data-parallel group is recognised.*group 0,1 \(dp\): all_reduce"):
+def why_refused(job: Sequence[Rank]) -> str:
+    with pytest.raises(
+        DataError, match="no data-parallel group is recognised; name it with --data-parallel-group"
+    ) as told:
         plan_of([one.build() for one in job])
+    return str(told.value)
+
+
+def reducing(frame: str, ranks: int = 2, kernels: Sequence[str] = ("gemm",), **more: Any) -> list[Rank]:
+    """Ranks that all-reduce something in this frame of the backward pass, and run one of these kernels each."""
+    job = [Rank(rank, ranks, kernel=kernels[rank % len(kernels)]) for rank in range(ranks)]
+    for one in job:
+        one.meet(ALL_REDUCE, range(ranks), 1_000_000, 100 * KB, frame=frame, **more)
+    return job
+
+
+def reason(job: Sequence[Rank]) -> str:
+    """Why the first group is joined."""
+    return plan_of([one.build() for one in job]).roles[0].joined
+
+
+def test_the_only_group_is_known_by_its_all_reduces_in_the_backward_pass_where_nothing_is_exchanged_before() -> None:
+    job = reducing(FUNCTION)
+    assert reason(job) == "by its all-reduces, which are all in the backward pass"
+    for one in job:
+        one.meet(ALL_REDUCE, [0, 1], 8, 20 * KB, backward=False)
+    assert reason(job) == "by its all-reduces, which are all in the backward pass"
+    for one in job:
+        one.meet(ALL_REDUCE, [0, 1], 80, 20 * KB, backward=False)
+    assert "may be gradients of activations, as this group carries other data, too" in why_refused(job)
+
+
+def test_what_may_be_gradients_of_activations_is_not_taken_for_those_of_parameters() -> None:
+    with_messages = reducing(FUNCTION)
+    for one in with_messages:
+        one.message(0, 1)
+    assert "may be gradients of activations, as other groups or messages carry other data, too" in why_refused(
+        with_messages
+    )
+    with_both = reducing(PARAMETER)
+    for one in with_both:
+        one.meet(ALL_REDUCE, [0, 1], 8_000, 10 * KB, frame=FUNCTION)
+    assert "beside gradients of parameters it reduces others in the backward pass" in why_refused(with_both)
+
+
+def test_a_thread_that_runs_the_backward_pass_alone_reduces_gradients_outside_of_functions() -> None:
+    job = [Rank(rank, 2) for rank in range(2)]
+    for one in job:
+        one.host("aten::mm", 0, 1, seq_id=1)
+        one.host(FUNCTION, one.now, 1, thread=2)
+        launch = one.host("c10d::allreduce_", one.now, 1, thread=2, id=5000)
+        one.collective(one.now, KB, ranks=[0, 1], after=[(launch, LAUNCH)], comm_type=0, comm_size=1_000_000)
+        one.nodes[-1]["caller"] = launch
+    assert reason(job) == "by its all-reduces, which are all in the backward pass"
+    for one in job:
+        one.host("aten::mm", one.now, 1, thread=2, seq_id=2)
+    assert "it reduces nothing in the backward pass" in why_refused(job)
+
+
+def test_ranks_that_compute_differently_are_replicas_only_if_all_that_they_exchange_are_gradients() -> None:
+    kernels = ("gemm", "embedding")
+    assert "its members run different kernels" in why_refused(reducing(FUNCTION, kernels=kernels))
+    assert reason(reducing(PARAMETER, kernels=kernels)) == "by the gradients that it reduces"
+    stages = reducing(PARAMETER, kernels=kernels)
+    for one in stages:
+        one.message(0, 1)
+    assert "its members run different kernels" in why_refused(stages)
+
+
+def test_graphs_without_host_do_not_show_the_backward_pass() -> None:
+    job = [Rank(rank, 2) for rank in range(2)]
+    for one in job:
+        one.collective(one.now, KB, ranks=[0, 1], comm_type=0, comm_size=1_000_000)
+    assert "the graphs lack the host, which tells what the backward pass reduces" in why_refused(job)
+
+
+def exchanging() -> list[Rank]:
+    """A recommender: one group of all ranks for gradients and for the rows of tables that are spread over them."""
+    job = [Rank(rank, 4) for rank in range(4)]
+    for one in job:
+        one.meet(ALL_TO_ALL, range(4), 500, 10 * KB, backward=False)
+        one.meet(ALL_REDUCE, range(4), 1_000_000, line(ALL_REDUCE, 4, 1_000_000))
+    return job
+
+
+def test_a_group_that_also_exchanges_is_refused_with_the_option_that_takes_its_reductions_alone() -> None:
+    hint = "--data-parallel-group 0-3=all_reduce lets its all_reduce span all copies, and leaves the rest in each"
+    assert hint in why_refused(exchanging())
+    graphs = [one.build() for one in exchanging()]
+    with pytest.raises(DataError, match=hint):
+        plan_of(graphs, groups=("0-3",))
+    with pytest.raises(DataError, match="0-3=reduce: no group has that name, description or ranks and reduce;"):
+        plan_of(graphs, groups=("0-3=reduce",))
+
+
+def test_named_types_of_collectives_span_all_copies_and_the_others_stay_in_theirs() -> None:
+    graphs = scaled([one.build() for one in exchanging()], groups=("0-3=all_reduce",))
+    assert [{*recorded_groups(graph).lists} for graph in (graphs[3], graphs[4])] == [
+        {tuple(range(4)), tuple(range(8))},
+        {(4, 5, 6, 7), tuple(range(8))},
+    ]
+    assert lengths(graphs[4])[0] == 10 * KB
+    assert lengths(graphs[4])[1] > line(ALL_REDUCE, 4, 1_000_000)
 
 
 def test_what_the_user_names_is_joined_and_nothing_else() -> None:
@@ -413,9 +519,100 @@ def test_every_rank_has_replicas() -> None:
         plan_of([one.build() for one in job])
 
 
-def test_all_ranks_of_the_job_are_needed() -> None:
-    with pytest.raises(DataError, match="the graphs are of ranks 0 of 2; all ranks of a job are needed"):
-        plan_of(data_parallel(2)[:1])
+# ranks that were not traced
+
+
+def test_traced_ranks_stand_in_for_missing_ones() -> None:
+    for job, traced in (
+        (data_parallel(4), (1, 3)),
+        (tensor_by_data(), (0, 1)),
+        (stages(3), (0, 1)),
+        (stages(3), (4, 5)),
+    ):
+        some = {rank: job[rank] for rank in traced}
+        whole, completed = scaled(job), scaled_from(some)
+        assert [facts_of(graph) for graph in completed] == [facts_of(graph) for graph in whole]
+
+
+def scaled_from(graphs: dict[int, ExecutionGraph], copies: int = 2) -> list[ExecutionGraph]:
+    """The scaled job, of which not all ranks were traced."""
+    plan = plan_of([*graphs.values()], copies)
+    found = [
+        copied(resized(graphs[one.source], one), plan, copy) for copy in range(copies) for one in plan.ranks.values()
+    ]
+    return sorted(found, key=lambda graph: int(graph.metadata["rank"]))
+
+
+def facts_of(graph: ExecutionGraph) -> tuple[Any, ...]:
+    ends = [graph.integers(f"comm_{end}").tolist() for end in ("src", "dst", "tag")]
+    return graph.metadata, ends, [*graph.texts("pg_name")], lengths(graph), sizes(graph)
+
+
+def test_what_members_have_in_common_is_the_shortest_of_like_collectives_if_some_are_missing() -> None:
+    one, size = Rank(0, 2), 1_000_000
+    for wait in (0, 300 * KB):
+        one.meet(ALL_REDUCE, [0, 1], size, wait + line(ALL_REDUCE, 2, size))
+    one.meet(ALL_REDUCE, [0, 1], 4 * size, line(ALL_REDUCE, 2, 4 * size))
+    first, second, _ = lengths(scaled_from({0: one.build()})[0])
+    assert first == pytest.approx(line(ALL_REDUCE, 4, size), rel=1e-3)
+    assert second == first + 300 * KB
+
+
+def test_it_is_told_which_ranks_stand_in_and_in_which_groups() -> None:
+    assumed = plan_of(tensor_by_data()[:2]).assumed
+    assert (assumed.source, assumed.groups, assumed.same_work) == ({2: 0, 3: 1}, [(2, 3)], True)
+
+
+def test_the_root_of_a_group_that_was_traced_stays_and_that_of_one_in_its_place_moves() -> None:
+    job = [Rank(rank, 4) for rank in range(2)]
+    for one in job:
+        one.meet(BROADCAST, [0, 1], 1000, 10 * KB, comm_src=1, pg_name="tp", pg_desc="tp")
+        one.meet(BROADCAST, range(4), 1000, 10 * KB, comm_src=1, pg_name="0")
+        one.meet(ALL_REDUCE, range(one.rank, 4, 2), 1_000_000, 100 * KB, pg_desc="dp")
+    graphs = scaled_from({one.rank: one.build() for one in job})
+    roots = [graph.integers("comm_src")[graph.type == NodeType.COMM_COLL].tolist()[:2] for graph in graphs]
+    assert roots == [[root, 1] for root in (1, 1, 3, 3, 5, 5, 7, 7)]
+
+
+def pairs(ranks: int) -> list[Rank]:
+    """Replicas, of which every two reduce activations."""
+    job = [Rank(rank, ranks) for rank in range(ranks)]
+    for one in job:
+        one.meet(ALL_REDUCE, range(ranks), 1_000_000, 100 * KB, pg_desc="dp")
+        first = one.rank // 2 * 2
+        one.meet(ALL_REDUCE, [first, first + 1], 500, 10 * KB, pg_name="tp")
+    return job
+
+
+def test_a_rank_stands_in_whose_groups_fit_those_of_the_missing_one() -> None:
+    assert plan_of([one.build() for one in pairs(6)[:5]]).assumed.source == {5: 1}
+
+
+def test_missing_ranks_unlike_the_traced_ones_are_refused() -> None:
+    with pytest.raises(
+        DataError,
+        match="ranks 1-3 not traced, and unlike those that were: group 1,3 would lack rank 3; trace all ranks of the job",
+    ):
+        plan_of(tensor_by_data()[:1])
+    job = pairs(4)
+    job[2].meet(ALL_REDUCE, [2, 3], 700, 10 * KB, pg_name="tp")
+    with pytest.raises(DataError, match="rank 3 would do in group 2,3 what rank 1 does in another one"):
+        plan_of([one.build() for one in job[1:3]])
+
+
+def test_a_pipeline_of_which_one_stage_was_traced_is_refused() -> None:
+    job = [Rank(rank, 2) for rank in range(2)]
+    for one in job:
+        one.message(0, 1)
+        one.meet(ALL_REDUCE, [0, 1], 1_000_000, 100 * KB, pg_desc="dp")
+    with pytest.raises(DataError, match="messages from rank 0 to rank 1 would lack an end"):
+        plan_of([job[0].build()])
+
+
+def test_missing_ranks_that_are_removed_need_no_other_in_their_place() -> None:
+    graphs = data_parallel(4)[:2]
+    plan = plan_of(graphs, removed=(2, 3))
+    assert (sorted(plan.ranks), plan.assumed.source, plan.rank_copies.ranks) == ([0, 1], {}, 4)
 
 
 def test_messages_of_ranks_that_are_not_there_are_no_whole_job() -> None:
