@@ -19,6 +19,7 @@ class Where(Enum):
     ACTIVITIES_AND_WAITS = "activities, waits"
     COMPUTATION = "computation of the device"
     DELAYS = "delays"
+    OFFSET = "the node `start offset` of graphs for ASTRA-sim"
     DEVICE_ONLY = "activities and communication of graphs without host"
     COMMUNICATION = "communication"
     COLLECTIVES = "collectives"
@@ -61,6 +62,9 @@ ATTRIBUTES = (
         "what was cut off the end, as the next activity of the stream had begun; with `duration_ns` the recorded length"),
     Attribute("host_delay_ns", "int64_val", Where.DEVICE_ONLY, "ns",
         "host time that the node had to wait for; passes before the gap and the start"),
+    Attribute("start_offset_ns", "int64_val", Where.OFFSET, "ns",
+        "how much later than the first rank of the job this one began to record, on the clock of all; `duration_micros` is the same in"
+        " whole µs, and `duration_ns` 0, as the measured run of the rank itself begins after it"),
     Attribute("op_id", "int64_val", Where.WORK, "",
         "the op's id in the host trace, of an activity that of the op that launched it; absent for ops that only the device trace holds"),
     Attribute("slice", "int32_val", Where.SLICES, "",

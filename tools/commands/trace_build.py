@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from ...schema.choices import ASTRA_SIM
+from ...schema.choices import ASTRA_SIM, GOAL
 from ...schema.optional import require
 from ..command import print_json, progress, run_command
 from ..command_parser import CommandParser
@@ -43,6 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         parser.error(
             "--roofline needs --no-host, as the mode takes host nodes for kernels, and has no use for --replay"
         )
+    if not options.start_offsets and options.target not in (ASTRA_SIM, GOAL):
+        parser.error(f"--no-start-offsets is for --target {ASTRA_SIM} and {GOAL}, whose graphs have start offsets")
     options.goal = goal_of(parser, options)
     run_command(_run, options, NAME)
 
@@ -68,6 +70,12 @@ def _parser() -> CommandParser:
     add_window_options(parser)
     contents = parser.add_argument_group("what the graphs hold")
     add_graph_options(contents)
+    contents.add_argument(
+        "--no-start-offsets",
+        action="store_false",
+        dest="start_offsets",
+        help=f"let all ranks begin at once, as if they had begun to record together (for --target {ASTRA_SIM} and {GOAL})",
+    )
     simulation = parser.add_argument_group(
         f"for --target {ASTRA_SIM}",
         f"OUT/{ASTRA_SIM} gets the simulator's configuration: one switch that the measured collectives fit",
@@ -120,11 +128,13 @@ def _run(options: argparse.Namespace) -> int:
     from ..build_job import (
         BUILT,
         REPORT,
+        START_OFFSET,
         BuildOptions,
         Simulation,
         build,
         simulator_command,
         table,
+        time_lines,
         write_astra_sim_files,
     )
 
@@ -137,6 +147,7 @@ def _run(options: argparse.Namespace) -> int:
         goal=options.goal,
         roofline=options.roofline,
         modules=options.modules,
+        start_offsets=options.start_offsets,
     )
     jobs = options.jobs or os.cpu_count() or 1
 
@@ -162,7 +173,10 @@ def _run(options: argparse.Namespace) -> int:
     if report.ranks:
         log.info(table(report.ranks, unchanged))
     for change, nodes in _changes(report.ranks).items():
-        log.info(summary_line("target", f"{change}: {nodes:g}"))
+        if change != START_OFFSET:
+            log.info(summary_line("target", f"{change}: {nodes:g}"))
+    for line in time_lines(report):
+        log.info(line)
     for line in goal_lines(report.goal) if report.goal else ():
         log.info(line)
     for line in format_counts("skipped", report.skipped):

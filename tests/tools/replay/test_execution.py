@@ -78,7 +78,7 @@ def test_host_delay_before_the_first_activity_is_part_of_the_run() -> None:
     g.activity("b", 1030, 10, after=[(first, STREAM_ORDER)])
     replayed = replay(g.build())
     assert (starts(replayed), replayed.makespan_ns, replayed.measured_ns) == ([25, 35], 45, 45)
-    assert path_ns(replayed) == {"host delay": 20, "computation": 20, "measured start": 5}
+    assert path_ns(replayed) == {"host delay": 20, "computation": 20, "unknown start": 5}
     assert starts(scaled(g.build(), "class:host=0.5")) == [15, 25]
 
 
