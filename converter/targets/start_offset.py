@@ -8,7 +8,8 @@ from ..context import Edges
 from ..edit import control_edges, data_edges, edited_graph, with_added_nodes
 from ..ranks import measured_times
 
-NAME = "start offset"
+START_OFFSET = "start offset"
+"""The name of the node."""
 
 
 def with_start_offset(graph: ExecutionGraph, offset_ns: int) -> ExecutionGraph:
@@ -27,7 +28,7 @@ def with_start_offset(graph: ExecutionGraph, offset_ns: int) -> ExecutionGraph:
     shift = np.where(on_host[first], 0, graph.number("clock_offset_ns", 0))
     start = measured_times(graph).begin_ns - shift
     values = {"is_cpu_op": on_host[first], "start_time_ns": start, "start_offset_ns": np.array([offset_ns])}
-    delayed = with_added_nodes(graph, first, NAME, values)
+    delayed = with_added_nodes(graph, first, START_OFFSET, values)
     delayed.duration_micros[count] = whole_us
     before_all = Edges.of(NodeNumbers(np.full(len(roots), count)), NodeNumbers(roots), DependencyKind.PROGRAM_ORDER)
     order = NodeNumbers(np.roll(np.arange(count + 1), 1))

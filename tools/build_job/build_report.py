@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -183,14 +183,16 @@ def table(ranks: Iterable[RankSummary], unchanged: set[int]) -> str:
 
 def time_lines(report: BuildReport) -> Iterator[str]:
     """Yields what was added to the ranks' own activities: start offsets, and host time at the end."""
-    for title, times_us, what in (
-        ("offset", report.start_offsets_us, "later than the first rank"),
-        ("host time", report.host_time_after_us, "after the last activity kept"),
-    ):
-        if times_us:
-            ranks = [f"rank {rank} {time_text(time)}" for rank, time in list(times_us.items())[:RANKS_SHOWN]]
-            more = f" and {len(times_us) - RANKS_SHOWN} more ranks" if len(times_us) > RANKS_SHOWN else ""
-            yield summary_line(title, f"{', '.join(ranks)}{more} {what}")
+    if report.start_offsets_us:
+        yield summary_line("offset", f"{_by_rank(report.start_offsets_us)} later than the first rank")
+    if report.host_time_after_us:
+        yield summary_line("host time", f"{_by_rank(report.host_time_after_us)} after the last activity kept")
+
+
+def _by_rank(times_us: Mapping[int, float]) -> str:
+    ranks = [f"rank {rank} {time_text(time)}" for rank, time in list(times_us.items())[:RANKS_SHOWN]]
+    more = f" and {len(times_us) - RANKS_SHOWN} more ranks" if len(times_us) > RANKS_SHOWN else ""
+    return ", ".join(ranks) + more
 
 
 def _dropped_lines(ranks: Iterable[RankSummary]) -> Iterator[str]:

@@ -74,8 +74,8 @@ def _offset(replay: Replay) -> str:
     """Returns a sentence on start offsets, which no change scales, if they matter."""
     if replay.start_offset is None:
         return ""
-    text = replay.start_offset.text
-    return f" {text[0].upper()}{text[1:]}."
+    text, without_us = replay.start_offset.text, replay.start_offset.makespan_without_ns / 1000
+    return f" {text[0].upper()}{text[1:]}: without start offsets, the run would take {time_text(without_us)}."
 
 
 def _condition(scale: Sequence[Scale]) -> str:

@@ -132,7 +132,7 @@ def describe(replay: Replay, summary: ReplaySummary, scale: Sequence[Scale] = ()
         *_range(replay.range),
         *_start_offset(replay),
         *([] if scale else [error_of_starts]),
-        f"explained      {summary.explained_pct:>14,.2f} %  of the critical path; delays and unknown starts are the rest",
+        f"explained      {summary.explained_pct:>14,.2f} %  of the critical path; delays and starts that nothing explains are the rest",
         *(["stream busy", *_shares(busy[:STREAMS_SHOWN], whole), *hidden] if busy else _threads(replay, whole)),
         "critical path",
         *_shares(path, whole),
