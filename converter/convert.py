@@ -20,7 +20,7 @@ from .building import BuiltGraph, GraphEdges, SyntheticNodes, calling_slices, gr
 from .context import ConversionContext, Edges
 from .dependencies import CUT_OFF, RULES, inferred, launch
 from .device_time import ConcurrencyLimit, Delays, StartTiming, by_cause, concurrency_limit, find_delays, start_timing
-from .edit import check, deduplicated, order_through_circles, without_host
+from .edit import HOST_TIME_AFTER, check, deduplicated, order_through_circles, without_host
 from .host_timeline import slice_host
 from .kernel_work import KernelWork
 from .options import Options
@@ -159,6 +159,7 @@ def _report(context: ConversionContext, built: BuiltGraph, delays: Delays) -> Co
         zero_length_ops=context.timeline.zero_length,
         gaps_us=float(graph.integers("gap_ns", 0)[graph.is_activity].sum()) / 1000,
         overlap_us=float(overlap.sum()) / 1000,
+        host_time_after_us=float(graph.integers("host_delay_ns", 0)[graph.name.equal(HOST_TIME_AFTER)].sum()) / 1000,
         span_us=float(context.end.max(initial=context.start_of_trace) - context.start_of_trace) / 1000,
         delays=delay_counts,
         delays_us=delays_us,

@@ -2,9 +2,15 @@
 them in order.
 """
 
+from .added_nodes import set_rows as set_rows, with_added_nodes as with_added_nodes
 from .chain_gaps import chain_gaps as chain_gaps
 from .circles import order_through_circles as order_through_circles
-from .device_only import COMMUNICATION as COMMUNICATION, SILENT as SILENT, without_host as without_host
+from .device_only import (
+    COMMUNICATION as COMMUNICATION,
+    HOST_TIME_AFTER as HOST_TIME_AFTER,
+    SILENT as SILENT,
+    without_host as without_host,
+)
 from .lane_clocks import known_after as known_after
 from .lanes import lanes_of as lanes_of, whole_microseconds as whole_microseconds
 from .order import check as check, deduplicated as deduplicated, topological_order as topological_order

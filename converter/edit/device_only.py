@@ -1,8 +1,9 @@
 """Graphs without their host: only activities, in the order that the host imposed, with the host time that delayed them.
 
 "The host awaited an activity and then launched another one" becomes a dependency of kind host sync, unless other
-dependencies imply it. Host time for which the device really waited becomes `host_delay_ns` before the activity, so that
-a replay ends when the measured run did.
+dependencies imply it. Host time for which the device really waited becomes `host_delay_ns` before the activity. Where
+the host worked on after the last activity, a node at the end waits for as long. So a replay ends when the measured run
+did.
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,6 +17,7 @@ from ...schema.errors import DataError
 from ...schema.graph import DependencyKind, ExecutionGraph, NodeType
 from ...schema.traces import NEVER
 from ..context import Edges
+from .added_nodes import with_added_nodes
 from .lane_clocks import Clock, joined, known_after
 from .lanes import lanes_of, whole_microseconds
 from .order import deduplicated
@@ -23,6 +25,8 @@ from .rewiring import NO_EDGES, data_edges, edited_graph
 
 COMMUNICATION = (NodeType.COMM_SEND, NodeType.COMM_RECV, NodeType.COMM_COLL)
 SILENT = (NodeType.INVALID, NodeType.METADATA)
+HOST_TIME_AFTER = "host time after the last activity"
+"""The name of the node that ends when the host did."""
 
 
 def without_host(graph: ExecutionGraph) -> ExecutionGraph:
@@ -41,10 +45,26 @@ def without_host(graph: ExecutionGraph) -> ExecutionGraph:
     edges = deduplicated(Edges.joined([direct, Edges.of(source, target, DependencyKind.HOST_SYNC)]), len(graph))
     device = edited_graph(graph, NodeNumbers(np.flatnonzero(kept)), edges, NO_EDGES)
     device.tensors = None
+    runs = graph.type != NodeType.METADATA
+    device = _with_host_time_after(device, int((graph.host_clock_start_ns + graph.duration_ns)[runs].max()))
     for name in ("latency_ns", "chain_gap_ns"):
         # without launches there is only one gap, that after dependencies
         device.attributes.pop(name, None)
-    return _delayed(device, int(graph.start_ns[graph.type != NodeType.METADATA].min()))
+    return _delayed(device, int(graph.host_clock_start_ns[runs].min()))
+
+
+def _with_host_time_after(device: ExecutionGraph, end_of_run: int) -> ExecutionGraph:
+    """Returns the graph with a node at the end of the run, after all activities, if the run ended later than these."""
+    end = device.host_clock_start_ns + device.duration_ns
+    last = NodeNumbers(np.array([end.argmax()]))
+    if end_of_run <= end[last[0]]:
+        return device
+    start = np.array([end_of_run - device.number("clock_offset_ns", 0)])
+    ended = with_added_nodes(device, last, HOST_TIME_AFTER, {"is_cpu_op": start * 0, "start_time_ns": start})
+    edges, rows = data_edges(device), NodeNumbers(np.arange(len(ended)))
+    lasts = NodeNumbers(np.setdiff1d(rows[:-1], edges.source))
+    awaited = Edges.of(lasts, NodeNumbers(np.full(len(lasts), rows[-1])), DependencyKind.HOST_SYNC)
+    return edited_graph(ended, rows, Edges.joined([edges, awaited]), NO_EDGES)
 
 
 def _through_host(edges: Edges, kept: Bool, lane: Int64) -> tuple[NodeNumbers, NodeNumbers]:
@@ -86,7 +106,7 @@ def _delayed(device: ExecutionGraph, start_of_trace: int) -> ExecutionGraph:
     """Adds to each activity, as host delay, the measured time between the end of its dependencies (or the trace's
     start) and its own start, less its gap.
     """
-    start, gap, edges = device.start_ns, device.integers("gap_ns", 0), data_edges(device)
+    start, gap, edges = device.host_clock_start_ns, device.integers("gap_ns", 0), data_edges(device)
     released = np.full(len(device), NEVER)
     np.maximum.at(released, edges.target, (start + device.duration_ns)[edges.source])
     released[np.setdiff1d(np.arange(len(device)), edges.target)] = start_of_trace

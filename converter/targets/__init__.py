@@ -15,6 +15,7 @@ from .goal import GoalOptions as GoalOptions, GoalReport as GoalReport, write_go
 from .idle_rank import idle_rank as idle_rank
 from .roofline import Roofline as Roofline, roofline_of as roofline_of
 from .select import lower_for_target as lower_for_target
+from .start_offset import START_OFFSET as START_OFFSET
 from .transfer_cost import (
     MESSAGE as MESSAGE,
     RING as RING,

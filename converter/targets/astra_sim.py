@@ -23,6 +23,7 @@ from .host_delays import delays_before_communication, waits_before_known_work
 from .ready_set import WIDE, widest_ready_set
 from .roofline import Roofline, for_roofline
 from .serial_time import SerialTime, in_order_of_ends, serialise
+from .start_offset import with_start_offset
 from .unplayable import complete_messages, compute_unplayable
 
 LARGEST_NUMBER = 2_147
@@ -44,6 +45,7 @@ class TargetReport:
     as_computation: dict[str, int]
     padded: int
     control_removed: int
+    start_offset_us: float
     idle_dropped_us: float
     host_delay_dropped_us: float
     delay_nodes: int
@@ -57,6 +59,7 @@ def for_astra_sim(
     graph: ExecutionGraph,
     groups: Mapping[RankList, int] | None = None,
     roofline: Roofline | None = None,
+    start_offset_ns: int = 0,
 ) -> tuple[ExecutionGraph, TargetReport]:
     """Returns the graph for ASTRA-sim, and the changes; the graph passed in stays as it is. O((n + e) log n).
 
@@ -65,6 +68,7 @@ def for_astra_sim(
         groups: the numbers of all rank lists of the job.
         roofline: the peaks of the simulator's roofline mode. Computation of known work then takes the time of that
             work, all else its measured time.
+        start_offset_ns: how much later than the first rank this one began.
 
     Raises:
         DataError: the graph has no nodes, a dependency on a missing node or a cycle, or a group that `groups` lacks.
@@ -85,13 +89,14 @@ def for_astra_sim(
     played, delay_nodes = delays_before_communication(played)
     played, waits = waits_before_known_work(played) if roofline else (played, 0)
     serial = serialise(played)
-    played = in_order_of_ends(played)
+    played = with_start_offset(in_order_of_ends(played), start_offset_ns)
     report = TargetReport(
         removed=removed,
         lowered=dict(lowered),
         as_computation=dict(as_computation),
         padded=padded,
         control_removed=_drop_implied_control(played),
+        start_offset_us=start_offset_ns / 1000,
         idle_dropped_us=serial.idle_cut / 1000,
         host_delay_dropped_us=serial.delay_cut / 1000,
         delay_nodes=delay_nodes + waits,

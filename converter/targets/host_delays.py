@@ -3,19 +3,15 @@
 These are communication and, in roofline mode, kernels of known work.
 """
 
-import dataclasses
-
 import numpy as np
 
-from ...schema.columns import ABSENT, Bool, Categorical, Int64, NodeNumbers, Ragged
-from ...schema.graph import Column, DependencyKind, ExecutionGraph, NodeType
+from ...schema.columns import ABSENT, Bool, NodeNumbers
+from ...schema.graph import DependencyKind, ExecutionGraph
 from ..context import Edges
-from ..edit import COMMUNICATION, NO_EDGES, data_edges, edited_graph, rows_of_graph
+from ..edit import COMMUNICATION, NO_EDGES, data_edges, edited_graph, set_rows, with_added_nodes
 from .roofline import has_work
 
 NAME = "host delay"
-SHARED = ("device", "stream")
-"""Attributes that such a node shares with the node after it."""
 
 
 def delays_before_communication(graph: ExecutionGraph) -> tuple[ExecutionGraph, int]:
@@ -46,43 +42,11 @@ def _waiting_before(graph: ExecutionGraph, before: Bool, parts: tuple[str, ...])
     stand_in[late] = added
     moved = data._replace(target=NodeNumbers(stand_in[data.target]))
     launches = Edges.of(added, late, DependencyKind.LAUNCH)
-    widened = _widened(graph, late, wait[late], parts)
+    gap_before = 0 if "gap_ns" in parts else graph.integers("gap_ns", 0)[late]
+    start, on_device = graph.start_ns[late] - gap_before, np.zeros(len(late), np.int64)
+    values = {"is_cpu_op": on_device, "start_time_ns": start, "host_delay_ns": wait[late]}
+    widened = with_added_nodes(graph, late, NAME, values)
+    for name in parts:
+        widened.attributes[name] = set_rows(widened.integers(name), late, ABSENT)
     rows = NodeNumbers(np.arange(count + len(late)))
     return edited_graph(widened, rows, Edges.joined([moved, launches]), NO_EDGES), len(late)
-
-
-def _widened(graph: ExecutionGraph, late: NodeNumbers, wait: Int64, parts: tuple[str, ...]) -> ExecutionGraph:
-    """Returns the graph's rows and, after them, a row for the waiting before each of the `late` rows, which lose these
-    `parts`.
-    """
-    widened = rows_of_graph(graph, NodeNumbers(np.concatenate((np.arange(len(graph)), late))))
-    added = np.arange(len(graph), len(widened))
-    gap_before = 0 if "gap_ns" in parts else graph.integers("gap_ns", 0)[late]
-    start = graph.start_ns[late] - gap_before
-    values_of_new: dict[str, Int64 | int] = {"is_cpu_op": 0, "start_time_ns": start, "duration_ns": 0}
-    for name, column in widened.attributes.items():
-        widened.attributes[name] = (
-            _blank(column, added, values_of_new.get(name, ABSENT)) if name not in SHARED else column
-        )
-    for name in parts:
-        widened.attributes[name] = _blank(widened.integers(name), late, ABSENT)
-    widened.attributes["host_delay_ns"] = _blank(widened.integers("host_delay_ns"), added, wait)
-    widened.type[added] = NodeType.COMP
-    widened.name.codes[added] = len(widened.name.table)
-    return dataclasses.replace(
-        widened,
-        name=Categorical(widened.name.codes, [*widened.name.table, NAME]),
-        start_time_micros=np.concatenate((graph.start_time_micros, start // 1000)),
-    )
-
-
-def _blank(column: Column, rows: Int64, value: Int64 | int) -> Column:
-    """Returns the column with this value in the rows if it holds integers, and without values in the rows otherwise."""
-    if isinstance(column, Ragged):
-        left = np.isin(column.rows(), rows, invert=True)
-        return Ragged.grouped(column.rows()[left], column.values[left], len(column))
-    if isinstance(column, Categorical):
-        column.codes[rows] = -1
-    else:
-        column[rows] = value
-    return column

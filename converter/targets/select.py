@@ -19,17 +19,19 @@ def lower_for_target(
     target: Target,
     groups: Mapping[RankList, int] | None = None,
     roofline: Roofline | None = None,
+    start_offset_ns: int = 0,
 ) -> ExecutionGraph:
     """Returns the graph for one of TARGETS, with the changes that were made for it in its `changes`.
 
     With `groups`, the number of each rank list, collectives name their group by its number; a generic graph otherwise
-    keeps the recorded names. `roofline` are the peaks of ASTRA-sim's roofline mode, if that is to run. Raises DataError
-    if the target cannot use the graph, or `groups` lacks one of its groups.
+    keeps the recorded names. `roofline` are the peaks of ASTRA-sim's roofline mode, if that is to run. For ASTRA-sim,
+    which starts all ranks at once, the rank begins after its `start_offset_ns`. Raises DataError if the target cannot
+    use the graph, or `groups` lacks one of its groups.
     """
     if target == GOAL:
         raise DataError(WHOLE_JOB)
     if target == ASTRA_SIM:
-        played, report = for_astra_sim(graph, groups, roofline=roofline)
+        played, report = for_astra_sim(graph, groups, roofline=roofline, start_offset_ns=start_offset_ns)
         counts = {name: value for name, value in dataclasses.asdict(report).items() if name not in ("groups", "notes")}
         return dataclasses.replace(played, report=graph.report, changes=TargetChanges(_flat(counts), report.notes))
     graph = dataclasses.replace(graph, attributes=dict(graph.attributes), changes=TargetChanges())

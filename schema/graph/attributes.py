@@ -19,6 +19,7 @@ class Where(Enum):
     ACTIVITIES_AND_WAITS = "activities, waits"
     COMPUTATION = "computation of the device"
     DELAYS = "delays"
+    OFFSET = "the node `start offset` of graphs for ASTRA-sim"
     DEVICE_ONLY = "activities and communication of graphs without host"
     COMMUNICATION = "communication"
     COLLECTIVES = "collectives"
@@ -64,6 +65,9 @@ ATTRIBUTES = (
         " length"),
     Attribute("host_delay_ns", "int64_val", Where.DEVICE_ONLY, "ns",
         "host time that the node had to wait for; passes before the gap and the start"),
+    Attribute("start_offset_ns", "int64_val", Where.OFFSET, "ns",
+        "how much later than the first rank of the job this one began to record, on the clock of all; `duration_micros` is the same in"
+        " whole µs, and `duration_ns` 0, as the measured run of the rank itself begins after it"),
     Attribute("op_id", "int64_val", Where.WORK, "",
         "the op's id in the host trace, of an activity that of the op that launched it; absent for ops that only the"
         " device trace holds"),
@@ -199,8 +203,8 @@ METADATA = (
 # fmt: off
 FIELDS = {
     "id": "from 1 on; a node's dependencies have smaller ids, and ids follow the measured start, for ASTRA-sim the end",
-    "name": "of the op, call or activity as recorded; `host idle`, `unrecorded host`, `host delay` and delays are named"
-            " here",
+    "name": "of the op, call or activity as recorded; `host idle`, `unrecorded host`, `host delay`, `start offset`,"
+            " `host time after the last activity` and delays are named here",
     "type": "by the table of types below",
     "ctrl_deps": "at most one: the slice that launched an activity, or the calling op's slice before a slice; implied"
                  " by `data_deps`",
@@ -228,13 +232,13 @@ TYPES = {
 }
 
 KINDS = {
-    DependencyKind.PROGRAM_ORDER: "a host thread's nodes follow each other",
+    DependencyKind.PROGRAM_ORDER: "a host thread's nodes follow each other; what depends on nothing else follows the start offset",
     DependencyKind.LAUNCH: "an activity follows the host slice that launched it, or the delay after that",
     DependencyKind.STREAM_ORDER: "an activity follows the one before it on its stream, or the delay after that",
     DependencyKind.EVENT_WAIT: "an activity follows one on another stream that its own had to wait for, or one of its"
                                " graph",
     DependencyKind.HOST_SYNC: "a wait of the host follows what it awaited; without host an activity follows what the"
-                              " host awaited for it",
+                              " host awaited for it, and the node at the end all activities",
     DependencyKind.TENSOR_FLOW: "a reader of a storage follows its last writer on another stream",
     DependencyKind.HANDOFF: "a host thread goes on when another one has come so far",
     DependencyKind.COLLECTIVE: "communication in the order that all ranks of a job have in common",

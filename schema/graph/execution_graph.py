@@ -40,6 +40,7 @@ class ConvertReport:
     zero_length_ops: int = 0
     gaps_us: float = 0.0
     overlap_us: float = 0.0
+    host_time_after_us: float = 0.0
     span_us: float = 0.0
     delays: dict[str, int] = field(default_factory=dict)
     delays_us: dict[str, float] = field(default_factory=dict)

@@ -182,10 +182,20 @@ class NodeColumns(Table):
         return np.greater(self.integers("delay", 0), 0)
 
     @property
+    def is_start_offset(self) -> Bool:
+        """True for the node that has a simulator start the rank when it began to record."""
+        return np.not_equal(self.integers("start_offset_ns"), ABSENT)
+
+    @property
     def start_ns(self) -> Ns:
         """When each node started, on the device trace's own clock; from whole µs where ns were not recorded."""
         start = self.integers("start_time_ns")
         return np.where(start == ABSENT, self.start_time_micros * 1000, start)
+
+    @property
+    def host_clock_start_ns(self) -> Ns:
+        """When each node started, on the host's clock."""
+        return self.start_ns + np.where(self.is_activity, self.number("clock_offset_ns", 0), 0)
 
     @property
     def duration_ns(self) -> Ns:

@@ -106,6 +106,13 @@ def test_what_no_delay_is_of_the_critical_path_is_explained() -> None:
     assert summarise(scaled(delayed(), "class:delay=0")).explained_pct == 100
 
 
+def test_a_start_that_depends_on_nothing_is_not_explained() -> None:
+    g = GraphBuilder()
+    g.host("op", 0, 5)
+    g.activity("kernel", 60, 40)
+    assert summarise(replay(g.build())).explained_pct == pytest.approx(40)
+
+
 def test_delays_have_a_track_of_their_own(tmp_path: Path) -> None:
     path = tmp_path / "timeline.json"
     write_timeline(scaled(delayed()), str(path))
@@ -260,7 +267,7 @@ def test_the_time_before_a_late_first_node_is_on_the_critical_path() -> None:
     g = GraphBuilder()
     g.host("op", 0, 5)
     g.activity("kernel", 100, 10)
-    assert path_ns(replay(g.build())) == {"measured start": 100, "computation": 10}
+    assert path_ns(replay(g.build())) == {"unknown start": 100, "computation": 10}
 
 
 def test_overlapping_activities_of_a_stream_are_busy_once() -> None:

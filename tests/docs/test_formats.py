@@ -11,10 +11,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 import pytest
-from execgraph.converter import Options, convert
+from execgraph.converter import Options, convert, lower_for_target
 from execgraph.converter.building import UNRECORDED
+from execgraph.converter.edit import HOST_TIME_AFTER
 from execgraph.converter.host_timeline import IDLE
 from execgraph.converter.scaling import Growth, copied, plan_scaling, rank_facts, resized
+from execgraph.converter.targets import START_OFFSET
 from execgraph.linker import link, read_device_trace, read_host_trace
 from execgraph.schema.graph import (
     ATTRIBUTES,
@@ -64,7 +66,7 @@ class Graph(NamedTuple):
 
 @cache
 def graphs() -> tuple[Graph, ...]:
-    """Of each trace with and without host, and a rank of a scaled job."""
+    """Of each trace with and without host, a rank of a scaled job, and one that began to record later for ASTRA-sim."""
     made = tuple(
         graph_of(linked, convert(linked, Options(host=with_host, live_bytes=True)), with_host)
         for linked in linked_traces()
@@ -77,7 +79,9 @@ def graphs() -> tuple[Graph, ...]:
         linked = [link(read_host_trace(str(host)), read_device_trace(str(device))) for host, device in pairs]
     ranks = [convert(one) for one in linked]
     plan = plan_scaling([rank_facts(graph) for graph in ranks], Growth(2))
-    return (*made, graph_of(linked[0], copied(resized(ranks[0], plan.ranks[0]), plan, 1), True))
+    scaled = copied(resized(ranks[0], plan.ranks[0]), plan, 1)
+    late = lower_for_target(ranks[1], "astra-sim", start_offset_ns=5_000)
+    return (*made, graph_of(linked[0], scaled, True), graph_of(linked[1], late, True))
 
 
 def graph_of(linked: LinkedTrace, graph: ExecutionGraph, with_host: bool) -> Graph:
@@ -107,7 +111,7 @@ def places_of(node: pb.Node, graph: Graph) -> set[Where]:
     is_delay = any(a.name == "delay" for a in node.attr)
     is_message = node.type in (NodeType.COMM_SEND, NodeType.COMM_RECV)
     is_slice = on_host and node.name in graph.ops
-    is_activity = not on_host and not is_delay and node.name in graph.activities
+    is_activity = not on_host and not is_delay and (node.name in graph.activities or node.name == HOST_TIME_AFTER)
     places = {
         Where.NODES: True,
         Where.DEPENDENT: len(node.data_deps) > 0,
@@ -119,6 +123,7 @@ def places_of(node: pb.Node, graph: Graph) -> set[Where]:
         Where.ACTIVITIES_AND_WAITS: is_activity or (on_host and not is_slice and node.name not in (IDLE, UNRECORDED)),
         Where.COMPUTATION: not on_host and node.type == NodeType.COMP,
         Where.DELAYS: not on_host and node.name not in graph.activities,
+        Where.OFFSET: node.name == START_OFFSET,
         Where.DEVICE_ONLY: not graph.has_host,
         Where.COMMUNICATION: is_message or node.type == NodeType.COMM_COLL,
         Where.COLLECTIVES: node.type == NodeType.COMM_COLL,

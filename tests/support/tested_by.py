@@ -28,6 +28,7 @@ TESTED_BY = {
         converter/dependencies/inferred
     """,
     "converter/device_time/test_start_timing.py": "converter/device_time/delays converter/device_time/concurrency_limit",
+    "converter/edit/test_device_only.py": "converter/edit/added_nodes",
     "converter/edit/test_lanes.py": """
         converter/edit/lane_clocks converter/edit/uncovered_time converter/targets/control schema/columns/groups
         schema/columns/intervals
@@ -46,7 +47,7 @@ TESTED_BY = {
     """,
     "converter/ranks/test_calls.py": """
         converter/ranks/applying converter/ranks/communication_summary converter/ranks/groups
-        converter/ranks/rank_lists
+        converter/ranks/measured_times converter/ranks/rank_lists
     """,
     "converter/ranks/test_matching.py": "converter/ranks/clocks",
     "converter/scaling/test_plan.py": """

@@ -7,7 +7,14 @@ from .astra_sim_files import (
     write_astra_sim_files as write_astra_sim_files,
 )
 from .build_options import BuildOptions as BuildOptions
-from .build_report import BUILT as BUILT, BuildReport as BuildReport, RankSummary as RankSummary, table as table
+from .build_report import (
+    BUILT as BUILT,
+    START_OFFSET as START_OFFSET,
+    BuildReport as BuildReport,
+    RankSummary as RankSummary,
+    table as table,
+    time_lines as time_lines,
+)
 from .cross_rank import mark_of as mark_of
 from .job import GRAPHS as GRAPHS, BuiltJob as BuiltJob, Outcomes as Outcomes, Runner as Runner, build as build
 from .leftovers import GROUPS as GROUPS, REPORT as REPORT

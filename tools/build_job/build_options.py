@@ -13,10 +13,12 @@ class BuildOptions(Options):
     Where only some ranks of a job are simulated, groups lose the members that are not, unless `whole_groups`: then what
     such groups communicate takes its measured time. `goal` is how the file of the target "goal" is written, `roofline`
     the peaks with which ASTRA-sim's roofline mode is to run. With `modules` Python's calls are read, and nodes tell
-    their module.
+    their module. With `start_offsets` the ranks of a job for a simulator begin when they began to record, else all at
+    once.
     """
 
     whole_groups: bool = False
     goal: GoalOptions = field(default_factory=GoalOptions)
     roofline: Roofline | None = None
     modules: bool = False
+    start_offsets: bool = True

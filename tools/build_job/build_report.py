@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -10,6 +10,7 @@ import msgspec
 from ...converter import ConvertReport
 from ...converter.targets import GoalReport, Network
 from ...linker.windows import EVERYTHING, Window
+from ...schema.columns import time_text
 from ...schema.errors import DataError
 from ...schema.io import open_input, open_output
 from ...schema.linked import LinkReport
@@ -24,6 +25,8 @@ FAILED = "failed"
 UP_TO_DATE = "up to date"
 PIECE = 1 << 20
 RANKS_SHOWN = 8
+START_OFFSET = "start offset, µs"
+"""What a rank's changes for the target call its start offset."""
 HEADINGS = (
     "rank", "host ops", "matched", "kernels", "", "devices", "streams", "collectives", "activities", "linked",
     "dropped", "nodes", "edges", "status",
@@ -86,6 +89,19 @@ class BuildReport(msgspec.Struct):
     def is_genuine(self) -> bool:
         """Whether the report still says what was written."""
         return self.digest == _digest(self)
+
+    @property
+    def start_offsets_us(self) -> dict[int, float]:
+        """By rank, how much later than the first one each begins in what was built for a simulator."""
+        if self.goal and self.options.start_offsets:
+            return {rank.rank: rank.begin_ns / 1000 for rank in self.goal.ranks if rank.begin_ns}
+        return {rank.rank: rank.target[START_OFFSET] for rank in self.ranks if START_OFFSET in rank.target}
+
+    @property
+    def host_time_after_us(self) -> dict[int, float]:
+        """By rank, for how long the host worked on after the last activity, of graphs without host."""
+        kept = {rank.rank: rank.convert.host_time_after_us for rank in self.ranks if rank.convert}
+        return {rank: time for rank, time in kept.items() if time}
 
     @property
     def all_failures(self) -> list[str]:
@@ -173,6 +189,20 @@ def table(ranks: Iterable[RankSummary], unchanged: set[int]) -> str:
     most_kernels = max((rank.comms.kernels for rank in ranks if rank.comms), default=0)
     rows = (_row(rank, UP_TO_DATE if rank.rank in unchanged else rank.status, most_kernels) for rank in ranks)
     return "\n".join([*rank_rows(HEADINGS, rows, alike=("", "status")), *_dropped_lines(ranks)])
+
+
+def time_lines(report: BuildReport) -> Iterator[str]:
+    """Yields what was added to the ranks' own activities: start offsets, and host time at the end."""
+    if report.start_offsets_us:
+        yield summary_line("offset", f"{_by_rank(report.start_offsets_us)} later than the first rank")
+    if report.host_time_after_us:
+        yield summary_line("host time", f"{_by_rank(report.host_time_after_us)} after the last activity kept")
+
+
+def _by_rank(times_us: Mapping[int, float]) -> str:
+    ranks = [f"rank {rank} {time_text(time)}" for rank, time in list(times_us.items())[:RANKS_SHOWN]]
+    more = f" and {len(times_us) - RANKS_SHOWN} more ranks" if len(times_us) > RANKS_SHOWN else ""
+    return ", ".join(ranks) + more
 
 
 def _dropped_lines(ranks: Iterable[RankSummary]) -> Iterator[str]:

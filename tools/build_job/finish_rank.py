@@ -36,7 +36,8 @@ def finish_rank(task: FinishTask) -> RankResult:
         else:
             # one that was up to date stands in its place
             graph = ExecutionGraph.read(str(build.waiting if build.waiting.exists() else build.graph))
-        graph = lower_for_target(graph, build.options.target, plan.numbers, build.options.roofline)
+        offset = plan.start_offset_ns if build.options.start_offsets else 0
+        graph = lower_for_target(graph, build.options.target, plan.numbers, build.options.roofline, offset)
         graph.write(str(build.waiting))
         changes = graph.changes or TargetChanges()
         if plan.sizes:

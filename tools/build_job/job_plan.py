@@ -17,6 +17,7 @@ from ...converter.ranks import (
     communication_summary,
     match_entries,
     recorded_groups,
+    start_offsets,
     unmatched,
 )
 from ...converter.targets import ASTRA_SIM, MESSAGE, Network, Target, Transfer, fitted_network
@@ -32,12 +33,15 @@ class RankCommunication(NamedTuple):
 
 
 class RankPlan(NamedTuple):
-    """What a rank's graph has to keep: ids of communication without partners, sizes by id, ids in the common order."""
+    """What one rank's graph has to keep: ids of communication without partners, sizes by id, ids in the common order;
+    and how much later than the first rank it began, in ns.
+    """
 
     numbers: dict[RankList, int]
     unpartnered: list[int]
     sizes: dict[int, int]
     order: list[int]
+    start_offset_ns: int
 
 
 def look_up(graph: ExecutionGraph, target: Target) -> RankCommunication:
@@ -61,8 +65,10 @@ def plan_job(communication_of: Mapping[int, RankCommunication]) -> JobPlan:
     issued = match_entries([communication_of[rank].summary for rank in present])
     unmatched_nodes = unmatched(issued)
     remaining = [_remove_nodes(entries, set(nodes)) for entries, nodes in zip(issued, unmatched_nodes, strict=True)]
-    columns = zip(present, unmatched_nodes, common_sizes(remaining), common_order(remaining), strict=True)
-    plans = {rank: RankPlan(numbers, unpartnered, sizes, order) for rank, unpartnered, sizes, order in columns}
+    columns = zip(
+        unmatched_nodes, common_sizes(remaining), common_order(remaining), start_offsets(issued).tolist(), strict=True
+    )
+    plans = {rank: RankPlan(numbers, *kept) for rank, kept in zip(present, columns, strict=True)}
     return JobPlan(plans, numbers, fitted_network(list(_transfers(remaining))))
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from ...schema.choices import ASTRA_SIM
+from ...schema.choices import ASTRA_SIM, GOAL
 from ...schema.optional import require
 from ..command import print_json, progress, run_command
 from ..command_parser import CommandParser
@@ -44,6 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         parser.error(
             "--roofline needs --no-host, as the mode takes host nodes for kernels, and has no use for --replay"
         )
+    if not options.start_offsets and options.target not in (ASTRA_SIM, GOAL):
+        parser.error(f"--no-start-offsets is for --target {ASTRA_SIM} and {GOAL}, whose graphs have start offsets")
     options.goal = goal_of(parser, options)
     run_command(_run, options, NAME)
 
@@ -70,6 +72,13 @@ def _parser() -> CommandParser:
     add_window_options(parser)
     contents = parser.add_argument_group("what the graphs hold")
     add_graph_options(contents)
+    contents.add_argument(
+        "--no-start-offsets",
+        action="store_false",
+        dest="start_offsets",
+        help="let all ranks begin at once, as if they had begun to record together (for --target "
+        f"{ASTRA_SIM} and {GOAL})",
+    )
     _add_simulation_options(parser)
     add_goal_options(parser)
     _add_running_options(parser)
@@ -150,6 +159,7 @@ def _build(options: argparse.Namespace) -> "BuiltJob":
         goal=options.goal,
         roofline=options.roofline,
         modules=options.modules,
+        start_offsets=options.start_offsets,
     )
     return build(
         [Path(path) for path in options.inputs],
@@ -176,7 +186,7 @@ def _print_report(job: "BuiltJob", as_json: bool) -> None:
     """Prints a line for each rank and everything that the report says of all ranks."""
     import msgspec
 
-    from ..build_job import table
+    from ..build_job import START_OFFSET, table, time_lines
 
     report = job.report
     for rank in report.ranks:
@@ -187,7 +197,10 @@ def _print_report(job: "BuiltJob", as_json: bool) -> None:
     if report.ranks:
         log.info(table(report.ranks, job.unchanged))
     for change, nodes in _changes(report.ranks).items():
-        log.info(summary_line("target", f"{change}: {nodes:g}"))
+        if change != START_OFFSET:
+            log.info(summary_line("target", f"{change}: {nodes:g}"))
+    for line in time_lines(report):
+        log.info(line)
     for line in goal_lines(report.goal) if report.goal else ():
         log.info(line)
     for line in format_counts("skipped", report.skipped):

@@ -165,6 +165,8 @@ def summary(report: "ConvertReport") -> str:
         summary_line("folded", folded),
         summary_line("device", gaps),
     ]
+    if report.host_time_after_us:
+        lines.append(summary_line("host time", f"{report.host_time_after_us:.1f} µs after the last activity kept"))
     for cause, count in report.delays.items():
         share = 100 * report.delays_us[cause] / max(report.span_us, 1e-3)
         beside = f", {share:.1f} % of the run" if share > NOTEWORTHY_PCT else ""

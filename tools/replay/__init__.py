@@ -25,6 +25,7 @@ from .node_class import (
     node_classes as node_classes,
 )
 from .one_job import why_not_one_job as why_not_one_job
+from .rank_clocks import StartOffset as StartOffset
 from .roofline import (
     Bound as Bound,
     Kernels as Kernels,

@@ -7,7 +7,7 @@ import numpy as np
 
 from ...schema.columns import Bool, Int64, time_text
 from ...schema.graph import CollectiveType
-from .critical_path import HOST_DELAY, KINDS, MEASURED_START, pieces_of
+from .critical_path import HOST_DELAY, KINDS, START_OFFSET, UNKNOWN_START, pieces_of
 from .execution import Replay
 from .node_class import NodeClass
 from .roofline import Bound
@@ -31,7 +31,8 @@ LIMITS = {
     "launch": "launch latency",
     "stream order": "the gaps between kernels",
     HOST_DELAY: "the host",
-    MEASURED_START: "starts that no dependency explains",
+    START_OFFSET: "the start offsets of ranks",
+    UNKNOWN_START: "starts that no dependency explains",
 }
 NAMES = (
     *(LIMITS.get(kind, kind if kind == NodeClass.COMMUNICATION.label else f"gaps ({kind})") for kind in KINDS),
@@ -55,10 +56,8 @@ def answer(replay: Replay, scale: Sequence[Scale]) -> str:
         share = f"{abs(change_pct):.0f}" if abs(change_pct) >= 10 else f"{abs(change_pct):.1f}"
         outcome = f"take {times[1]} instead of {times[0]}, {share} % {'less' if change_pct < 0 else 'more'}"
     limit = limit_of_gain(replay, scale) if all(change_.factor < 1 for change_ in scale) else ""
-    return (
-        f"If {_condition(scale)}, the run would "
-        f"{outcome}{limit and f': what limits the gain is {limit}'}.{_range_sentence(replay)}"
-    )
+    sentence = f"If {_condition(scale)}, the run would {outcome}{limit and f': what limits the gain is {limit}'}."
+    return sentence + _range_sentence(replay) + _offset(replay)
 
 
 def _range_sentence(replay: Replay) -> str:
@@ -69,6 +68,14 @@ def _range_sentence(replay: Replay) -> str:
     without_ns = low if replay.makespan_ns == high else high
     pronoun = "them" if replay.range.waits != 1 else "it"
     return f" {replay.range.reason}: without {pronoun}, it would take {time_text(without_ns / 1000)}."
+
+
+def _offset(replay: Replay) -> str:
+    """Returns a sentence on start offsets, which no change scales, if they matter."""
+    if replay.start_offset is None:
+        return ""
+    text, without_us = replay.start_offset.text, replay.start_offset.makespan_without_ns / 1000
+    return f" {text[0].upper()}{text[1:]}: without start offsets, the run would take {time_text(without_us)}."
 
 
 def _condition(scale: Sequence[Scale]) -> str:

@@ -1,14 +1,15 @@
-"""Replays on devices that run a limited number of activities at once.
+"""When the rows of a replay end: as soon as dependencies allow, or on devices that run a limited number of activities.
 
-The activity that is ready first takes the slot that is free first, and waits for it if none is free.
+On such a device the activity that is ready first takes the slot that is free first, and waits for it if none is free.
 """
 
 import heapq
+from array import array
 from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Int64, Ragged
+from ...schema.columns import Int64, Ragged, Rows
 from .workload import Workload
 
 
@@ -22,6 +23,35 @@ class Problem(NamedTuple):
     target: Int64
     lag_ns: Int64
     cost_ns: Int64
+
+
+def ends(order: Rows, problem: Problem, work: Workload) -> tuple[Int64, Rows]:
+    """Returns when each row ends, and the row whose slot it waited for, -1 for none."""
+    if work.slot_pool.max(initial=-1) >= 0:
+        return ends_with_limited_slots(problem, work)
+    return earliest_ends(order, problem), np.full(len(problem.cost_ns), -1)
+
+
+def earliest_ends(order: Rows, problem: Problem) -> Int64:
+    """Returns when each row ends: its cost after the latest of its sources' ends plus lag, or after 0 without sources.
+
+    `order` has every source before its targets.
+    """
+    source, target, lag, cost = problem
+    position = np.empty(len(cost), np.int64)
+    position[order] = np.arange(len(cost))
+    in_order = np.argsort(position[target], kind="stable")
+    end, delay = numbers(cost), lag + cost[target]
+    for before, row, after in zip(*(numbers(column[in_order]) for column in (source, target, delay)), strict=True):
+        end_after = end[before] + after
+        if end_after > end[row]:
+            end[row] = end_after
+    return np.array(end, np.int64)
+
+
+def numbers(column: Int64) -> "array[int]":
+    """Returns an array to loop over: as fast as a list, in a fifth of its memory."""
+    return array("q", np.ascontiguousarray(column, np.int64).tobytes())
 
 
 def ends_with_limited_slots(problem: Problem, work: Workload) -> tuple[Int64, Int64]:

@@ -12,6 +12,7 @@ from ...schema.columns import Int64, group_sums
 from ...schema.graph import DependencyKind
 from .execution import Replay, Schedule
 from .node_class import NodeClass
+from .rank_clocks import is_rooted
 
 WAITS = (
     (DependencyKind.LAUNCH, "launch"),
@@ -27,17 +28,26 @@ WAITS = (
 counts.
 """
 
-GAP, HOST_DELAY, MEASURED_START = "gap", "host delay", "measured start"
+GAP, HOST_DELAY, START_OFFSET, UNKNOWN_START = "gap", "host delay", "start offset", "unknown start"
 KINDS = (
     *(node_class.label for node_class in NodeClass),
     *(label for _, label in WAITS),
     GAP,
     HOST_DELAY,
-    MEASURED_START,
+    START_OFFSET,
+    UNKNOWN_START,
 )
 """What time on the path is spent on. First come the classes of nodes, in the order of NodeClass, then waits by reason,
-a gap where none is recorded, the wait of device work for host work that is not in the graph, and a start that depends
-on nothing.
+a gap where none is recorded, the wait of device work for host work that is not in the graph, the time by which a rank
+began later than the first one, and the time from there to the first node of a thread or stream that depends on nothing.
+"""
+UNEXPLAINED = (NodeClass.DELAY.label, START_OFFSET, UNKNOWN_START)
+"""Kinds of time that no dependency explains."""
+
+
+PIECES_OF_A_ROW = 5
+"""A row's time after its dependency, the offset of a row without one, its host delay, the start of a row without a
+dependency, and its own time.
 """
 
 
@@ -102,19 +112,21 @@ def pieces_of(replay: Replay) -> Pieces:
     is_node = path.row < len(work)
     nodes, waited = path.row[is_node], is_node & (path.dependency >= 0)
     ends_itself = replay.schedule.finish_row[nodes] == nodes
-    kind, time = np.zeros((2, len(path.row), 4), np.int64)
+    kind, time = np.zeros((2, len(path.row), PIECES_OF_A_ROW), np.int64)
     kind[waited, 0] = _wait_kind(work.kind[path.dependency[waited]])
     time[waited, 0] = work.lag_ns[path.dependency[waited]]
-    kind[:, 1], kind[:, 2] = KINDS.index(HOST_DELAY), KINDS.index(MEASURED_START)
-    time[is_node, 1] = work.host_delay_ns[nodes]
-    time[is_node, 2] = np.where(path.dependency[is_node] < 0, work.wait_ns[nodes] - work.host_delay_ns[nodes], 0)
-    kind[:, 3] = KINDS.index(NodeClass.COMMUNICATION.label)
-    kind[is_node, 3] = work.node_class[nodes]
-    time[is_node, 3] = np.where(ends_itself, work.duration_ns[nodes], 0)
-    time[~is_node, 3] = replay.schedule.cost_ns[path.row[~is_node]]
+    kind[:, 1:4] = [KINDS.index(label) for label in (START_OFFSET, HOST_DELAY, UNKNOWN_START)]
+    rooted = is_rooted(work)[nodes]
+    offset = np.where(rooted, work.start_offset_ns[work.ranks_of(nodes)], 0)
+    time[is_node, 1], time[is_node, 2] = offset, work.host_delay_ns[nodes]
+    time[is_node, 3] = np.where(rooted, work.wait_ns[nodes] - work.host_delay_ns[nodes] - offset, 0)
+    kind[:, 4] = KINDS.index(NodeClass.COMMUNICATION.label)
+    kind[is_node, 4] = work.node_class[nodes]
+    time[is_node, 4] = np.where(ends_itself, work.duration_ns[nodes], 0)
+    time[~is_node, 4] = replay.schedule.cost_ns[path.row[~is_node]]
     kind, time = kind.reshape(-1), time.reshape(-1)
     start, kept = np.cumsum(time) - time, time != 0
-    return Pieces(np.repeat(path.row, 4)[kept], kind[kept], start[kept], time[kept])
+    return Pieces(np.repeat(path.row, PIECES_OF_A_ROW)[kept], kind[kept], start[kept], time[kept])
 
 
 def _wait_kind(reasons: Int64) -> Int64:

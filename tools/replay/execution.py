@@ -6,7 +6,6 @@ itself. Times are int64 ns from the run's start.
 """
 
 import logging
-from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -29,10 +28,10 @@ from ...schema.columns import (
 )
 from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph
-from .concurrency_limit import Problem, ends_with_limited_slots
+from .concurrency_limit import Problem, ends, numbers
 from .host_collectives import host_collective_ends, meet_on_hosts
 from .node_class import NodeClass
-from .rank_clocks import on_one_clock
+from .rank_clocks import StartOffset, is_noteworthy, largest_offset, on_one_clock, without_offsets
 from .rendezvous import MatchedNodes, match_nodes
 from .scaling import Scale
 from .uncertain_waits import MakespanRange, uncertain, waits_of, without
@@ -67,7 +66,8 @@ class Schedule(SummaryRepr):
 class Replay(SummaryRepr):
     """When each node of `work` starts and ends (rows as there), beside the measured run.
 
-    Of a changed run, `range` says how far waits that nothing confirms could change the makespan.
+    Of a changed run, `range` says how far waits that nothing confirms could change the makespan, and `start_offset` the
+    largest start offset, which no change scales; it is None where it is small.
     """
 
     work: Workload
@@ -77,6 +77,7 @@ class Replay(SummaryRepr):
     makespan_ns: int
     measured_ns: int
     range: MakespanRange | None = None
+    start_offset: StartOffset | None = None
 
     @property
     def error_pct(self) -> float | None:
@@ -169,7 +170,10 @@ def _replay_scaled(work: Workload, members: MatchedNodes, scale: Sequence[Scale]
     # a member of a collective occupies its stream from its own arrival on
     start = np.where(schedule.finish_row == np.arange(len(work)), end - work.duration_ns, schedule.end_ns[: len(work)])
     makespan = int(end.max(initial=0))
-    return Replay(work, schedule, start, end, makespan, measured, _range(work, members, makespan) if scale else None)
+    replay = Replay(work, schedule, start, end, makespan, measured)
+    if not scale:
+        return replay
+    return replace(replay, range=_range(work, members, makespan), start_offset=_start_offset(work, members, makespan))
 
 
 def _range(work: Workload, members: MatchedNodes, makespan_ns: int) -> MakespanRange:
@@ -177,10 +181,21 @@ def _range(work: Workload, members: MatchedNodes, makespan_ns: int) -> MakespanR
     is_uncertain = uncertain(work)
     if not is_uncertain.any():
         return MakespanRange(makespan_ns, makespan_ns, 0, "")
-    schedule = _schedule(without(work, is_uncertain), members)
-    without_waits_ns = int(schedule.end_ns[schedule.finish_row].max(initial=0))
+    without_waits_ns = _makespan(without(work, is_uncertain), members)
     low, high = sorted((makespan_ns, without_waits_ns))
     return MakespanRange(low, high, *waits_of(work, is_uncertain))
+
+
+def _start_offset(work: Workload, members: MatchedNodes, makespan_ns: int) -> StartOffset | None:
+    """Replays once more without start offsets, if there are any that matter."""
+    if not is_noteworthy(work, makespan_ns):
+        return None
+    return StartOffset(*largest_offset(work), _makespan(without_offsets(work), members))
+
+
+def _makespan(work: Workload, members: MatchedNodes) -> int:
+    schedule = _schedule(work, members)
+    return int(schedule.end_ns[schedule.finish_row].max(initial=0))
 
 
 def _schedule(work: Workload, members: MatchedNodes) -> Schedule:
@@ -214,19 +229,12 @@ def _schedule(work: Workload, members: MatchedNodes) -> Schedule:
         raise DataError(_never_ready(work, np.flatnonzero(~ready[finish_row])))
     problem = Problem(source, target, lag, cost)
     try:
-        end, slot_after = _ends(order, problem, work)
+        end, slot_after = ends(order, problem, work)
     except OverflowError as error:
         raise DataError(
             "the times of the graphs add up to more than any clock shows; convert the traces again"
         ) from error
     return Schedule(*problem, end, finish_row, slot_after)
-
-
-def _ends(order: Rows, problem: Problem, work: Workload) -> tuple[Int64, Rows]:
-    """Returns when each row ends, and the row whose slot it waited for, -1 for none."""
-    if work.slot_pool.max(initial=-1) >= 0:
-        return ends_with_limited_slots(problem, work)
-    return earliest_ends(order, problem), np.full(len(problem.cost_ns), -1)
 
 
 def topological_order(source: Int64, target: Int64, count: int) -> Rows:
@@ -235,38 +243,16 @@ def topological_order(source: Int64, target: Int64, count: int) -> Rows:
         return np.arange(count)
     by_source = np.argsort(source, kind="stable")
     dependents = Ragged.grouped(source[by_source], target[by_source], count)
-    starts, values = _numbers(dependents.starts), _numbers(dependents.values)
+    starts, values = numbers(dependents.starts), numbers(dependents.values)
     missing = np.bincount(target, minlength=count)
-    order = _numbers(np.flatnonzero(missing == 0))
-    unmet = _numbers(missing)
+    order = numbers(np.flatnonzero(missing == 0))
+    unmet = numbers(missing)
     for row in order:  # grows as rows become ready
         for dependent in values[starts[row] : starts[row + 1]]:
             unmet[dependent] -= 1
             if not unmet[dependent]:
                 order.append(dependent)
     return np.array(order, np.int64)
-
-
-def earliest_ends(order: Rows, problem: Problem) -> Int64:
-    """Returns when each row ends: its cost after the latest of its sources' ends plus lag, or after 0 without sources.
-
-    `order` has every source before its targets.
-    """
-    source, target, lag, cost = problem
-    position = np.empty(len(cost), np.int64)
-    position[order] = np.arange(len(cost))
-    in_order = np.argsort(position[target], kind="stable")
-    end, delay = _numbers(cost), lag + cost[target]
-    for before, row, after in zip(*(_numbers(column[in_order]) for column in (source, target, delay)), strict=True):
-        end_after = end[before] + after
-        if end_after > end[row]:
-            end[row] = end_after
-    return np.array(end, np.int64)
-
-
-def _numbers(column: Int64) -> "array[int]":
-    """Returns an array to loop over: as fast as a list, in a fifth of its memory."""
-    return array("q", np.ascontiguousarray(column, np.int64).tobytes())
 
 
 def _never_ready(work: Workload, stuck: Int64) -> str:

@@ -46,7 +46,7 @@ def node_classes(graph: ExecutionGraph) -> Classes:
     memory = graph.is_activity & moves_memory(graph.name, graph.texts("cat"))
     classes[memory | np.isin(graph.type, MEMORY_TYPES)] = NodeClass.MEMORY
     classes[np.isin(graph.type, COMMUNICATION_TYPES)] = NodeClass.COMMUNICATION
-    classes[graph.type == NodeType.METADATA] = NodeClass.METADATA
+    classes[(graph.type == NodeType.METADATA) | graph.is_start_offset] = NodeClass.METADATA
     classes[graph.is_delay] = NodeClass.DELAY
     return classes
 

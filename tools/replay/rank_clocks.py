@@ -1,14 +1,23 @@
-"""Puts the measured times of several ranks on one clock, by the communication that they share."""
+"""Puts the measured times of several ranks on one clock, by the communication that they share.
+
+How much later than the first one a rank began, its start offset, is known then. Why is not: its recording may have
+begun later, or the rank was late. No change scales it, so that a changed run says how long it takes without.
+"""
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
 from ...converter.ranks import MatchedTimes, awaits_all, begin_of_ranks
-from ...schema.columns import ABSENT, Bool, Int64
+from ...schema.columns import ABSENT, Bool, Int64, time_text
 from ...schema.graph import NodeType
 from .rendezvous import MatchedNodes
 from .workload import Workload
+
+NOTEWORTHY_PCT = 1.0
+"""A smaller share of the run hardly changes an answer."""
+WHY = "recording began later, or the rank was late: not known"
 
 
 def on_one_clock(work: Workload, nodes: MatchedNodes) -> Workload:
@@ -17,13 +26,15 @@ def on_one_clock(work: Workload, nodes: MatchedNodes) -> Workload:
     O(m log m) in the m matched nodes, plus O(n).
     """
     rows = np.arange(len(work))
-    begin = begin_of_ranks(len(work.graphs), _attendance(work, nodes))[work.ranks_of(rows)]
-    timed, rooted = work.is_timed, np.bincount(work.target, minlength=len(work)) == 0
+    offset = begin_of_ranks(len(work.graphs), _attendance(work, nodes))
+    begin = offset[work.ranks_of(rows)]
+    timed, rooted = work.is_timed, is_rooted(work)
     return replace(
         work,
         measured_start_ns=np.where(timed, work.measured_start_ns + begin, ABSENT),
         measured_end_ns=np.where(timed, work.measured_end_ns + begin, ABSENT),
         wait_ns=work.wait_ns + np.where(rooted, begin, 0),
+        start_offset_ns=offset,
     )
 
 
@@ -45,3 +56,38 @@ def await_each_other(work: Workload, row: Int64) -> Bool:
     kind = np.concatenate([graph.collective_types() for graph in work.graphs])[row]
     types = np.concatenate([graph.type for graph in work.graphs])[row]
     return np.asarray((types == NodeType.COMM_COLL) & awaits_all(kind))
+
+
+class StartOffset(NamedTuple):
+    """The largest start offset of a run's ranks, in ns, and how long the run takes if no rank has one."""
+
+    rank: str
+    offset_ns: int
+    makespan_without_ns: int
+
+    @property
+    def text(self) -> str:
+        """Says what no change scales."""
+        return f"the start offset of rank {self.rank}, {time_text(self.offset_ns / 1000)}, is as measured ({WHY})"
+
+
+def largest_offset(work: Workload) -> tuple[str, int]:
+    """Returns the rank that began last, and how many ns later than the first one."""
+    last = int(work.start_offset_ns.argmax())
+    return work.rank_labels()[last], int(work.start_offset_ns[last])
+
+
+def is_noteworthy(work: Workload, makespan_ns: int) -> bool:
+    """Returns whether start offsets are large enough to change answers."""
+    return largest_offset(work)[1] >= NOTEWORTHY_PCT / 100 * max(makespan_ns, 1)
+
+
+def is_rooted(work: Workload) -> Bool:
+    """Returns which nodes depend on nothing."""
+    return np.asarray(np.bincount(work.target, minlength=len(work)) == 0)
+
+
+def without_offsets(work: Workload) -> Workload:
+    """Returns the workload of ranks that begin all at once."""
+    offset = np.where(is_rooted(work), work.start_offset_ns[work.ranks_of(np.arange(len(work)))], 0)
+    return replace(work, wait_ns=work.wait_ns - offset)

@@ -3,7 +3,8 @@
 The simulator runs one host node, one computation and one communication at a time, each for its `duration_micros`, when
 all its data and control dependencies have ended. Of several ready nodes it takes the one with the lowest id. Streams
 and threads do not count, and ranks do not wait for each other. Times agree to the ns with the versions of 2025-08 and
-2026-03, except for 1 ns per node of 0 µs.
+2026-03, except for 1 ns per node of 0 µs. A rank that began to record later begins with its start offset, so that its
+times are on the job's clock, and so is the measured run that they are compared with.
 """
 
 import heapq
@@ -23,11 +24,14 @@ HOST, COMPUTATION, TRANSFER = range(3)
 
 
 class SimulatedRank(msgspec.Struct, frozen=True):
-    """When a rank finishes in the simulator and in the measured run, in µs from its start, and the difference."""
+    """When a rank finishes in the simulator and in the measured run, in µs, and the difference; both count from
+    `start_offset_us` before the rank began to record.
+    """
 
     finish_us: float
     measured_us: float
     error_pct: float
+    start_offset_us: float = 0.0
 
 
 class Simulated(msgspec.Struct, frozen=True):
@@ -50,8 +54,10 @@ def simulate_ranks(graphs: Sequence[ExecutionGraph]) -> Simulated:
             raise DataError(f"the graph of rank {label} is not for {ASTRA_SIM}; convert with --target {ASTRA_SIM}")
         finish = int(simulated_ends(graph).max(initial=0)) / 1000
         of_rank = work.ranks_of(np.arange(len(work))) == position
-        measured = int(work.measured_end_ns[of_rank].max(initial=0)) / 1000
-        ranks[label] = SimulatedRank(finish, measured, 100 * (finish - measured) / measured if measured else 0.0)
+        offset = int(graph.integers("start_offset_ns", 0).sum()) / 1000
+        measured = offset + int(work.measured_end_ns[of_rank].max(initial=0)) / 1000
+        error = 100 * (finish - measured) / measured if measured else 0.0
+        ranks[label] = SimulatedRank(finish, measured, error, offset)
     return Simulated(ASTRA_SIM, ranks, max((rank.error_pct for rank in ranks.values()), key=abs, default=0.0))
 
 

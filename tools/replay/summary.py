@@ -8,9 +8,10 @@ import numpy as np
 from ...schema.columns import Int64, Intervals, busy_until, group_sums
 from ...schema.graph import DependencyKind
 from .answer import answer
-from .critical_path import pieces_of, time_by_kind
+from .critical_path import UNEXPLAINED, pieces_of, time_by_kind
 from .execution import Replay
 from .node_class import NodeClass
+from .rank_clocks import WHY, is_noteworthy, largest_offset
 from .scaling import Scale
 from .uncertain_waits import MakespanRange
 from .workload import Workload, number_text
@@ -34,7 +35,9 @@ class ReplaySummary(msgspec.Struct, frozen=True, omit_defaults=True):
 
     `busy_us` is by stream, `critical_path_us` by kind of node or wait. Of a changed run `makespan_low_us` and
     `makespan_high_us` are the makespan without and with the waits that nothing confirms, the smaller one first; without
-    changes they are None, and left out of `--json`.
+    changes they are None, and left out of `--json`. Of several ranks, `start_offsets_us` says by rank how much later
+    than the first one each began; where that matters to a changed run, `without_start_offsets_us` is the makespan
+    without these.
     """
 
     makespan_us: float
@@ -46,11 +49,14 @@ class ReplaySummary(msgspec.Struct, frozen=True, omit_defaults=True):
     explained_pct: float
     makespan_low_us: float | None = None
     makespan_high_us: float | None = None
+    start_offsets_us: dict[str, float] = {}
+    without_start_offsets_us: float | None = None
 
 
 def summarise(replay: Replay) -> ReplaySummary:
     """Returns the summary of a replay, in which critical_path_us adds up to makespan_us. O(n log n)."""
-    path, makespan = time_by_kind(pieces_of(replay)), replay.range
+    path, makespan, work = time_by_kind(pieces_of(replay)), replay.range, replay.work
+    offsets = dict(zip(work.rank_labels(), (work.start_offset_ns / 1000).tolist(), strict=True))
     return ReplaySummary(
         makespan_us=replay.makespan_ns / 1000,
         measured_us=replay.measured_ns / 1000,
@@ -61,12 +67,16 @@ def summarise(replay: Replay) -> ReplaySummary:
         explained_pct=explained_pct(replay, path),
         makespan_low_us=makespan.low_ns / 1000 if makespan is not None else None,
         makespan_high_us=makespan.high_ns / 1000 if makespan is not None else None,
+        start_offsets_us=offsets if len(offsets) > 1 else {},
+        without_start_offsets_us=replay.start_offset.makespan_without_ns / 1000 if replay.start_offset else None,
     )
 
 
 def explained_pct(replay: Replay, path: dict[str, int]) -> float:
-    """Returns the share of the makespan that known dependencies explain: all but the delays on the critical path."""
-    return 100 - 100 * path.get(NodeClass.DELAY.label, 0) / max(replay.makespan_ns, 1)
+    """Returns the share of the makespan that known dependencies explain: all of the critical path but delays and starts
+    that depend on nothing.
+    """
+    return 100 - 100 * sum(path.get(kind, 0) for kind in UNEXPLAINED) / max(replay.makespan_ns, 1)
 
 
 def trust(replay: Replay) -> str:
@@ -120,8 +130,9 @@ def describe(replay: Replay, summary: ReplaySummary, scale: Sequence[Scale] = ()
         f"measured       {summary.measured_us:>14,.1f} µs",
         f"replayed       {summary.makespan_us:>14,.1f} µs{verdict}",
         *_range(replay.range),
+        *_start_offset(replay),
         *([] if scale else [error_of_starts]),
-        f"explained      {summary.explained_pct:>14,.2f} %  of the critical path, delays are the rest",
+        f"explained      {summary.explained_pct:>14,.2f} %  of the critical path; delays and starts that nothing explains are the rest",
         *(["stream busy", *_shares(busy[:STREAMS_SHOWN], whole), *hidden] if busy else _threads(replay, whole)),
         "critical path",
         *_shares(path, whole),
@@ -136,6 +147,14 @@ def _range(makespan: MakespanRange | None) -> list[str]:
         return []
     low, high = makespan.low_ns / 1000, makespan.high_ns / 1000
     return [f"range          {low:>14,.1f} µs  to {high:,.1f} µs; {makespan.reason}"]
+
+
+def _start_offset(replay: Replay) -> list[str]:
+    """Returns the line for the rank that began last, if that is large enough to matter."""
+    if not is_noteworthy(replay.work, replay.makespan_ns):
+        return []
+    rank, offset_ns = largest_offset(replay.work)
+    return [f"start offset   {offset_ns / 1000:>14,.1f} µs  of rank {rank}; {WHY}"]
 
 
 def _threads(replay: Replay, whole_us: float) -> list[str]:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...converter.context import Edges
 from ...converter.edit import recorded_edges
 from ...schema.columns import ABSENT, Bool, Int64, Ns, Rows, Summary, Table, format_counts, group_ids, rows_by_number
 from ...schema.errors import DataError
@@ -93,11 +94,14 @@ class Columns(Table):
 
 @dataclass(slots=True, repr=False)
 class Workload(Columns):
-    """The columns of all ranks; the rows of a rank begin at its `first_row`."""
+    """The columns of all ranks; the rows of a rank begin at its `first_row`. It began to record `start_offset_ns` later
+    than the first rank.
+    """
 
     graphs: Sequence[ExecutionGraph]
     lanes: list[Lane]
     first_row: Rows
+    start_offset_ns: Ns
     slot_pools: list[SlotPool]
     missing_dependencies: int
 
@@ -150,16 +154,11 @@ def gather(graphs: Sequence[ExecutionGraph]) -> Workload:
     first_row = np.cumsum([0] + [len(graph) for graph in graphs])
     for rank, graph in enumerate(graphs):
         lane, own_lanes = _lanes(graph)
-        columns = _rank_columns(graph, lane)
-        missing_dependencies += len(graph.data_deps.values) - len(columns.source)
-        ranks.append(
-            replace(
-                columns,
-                lane=lane + len(lanes),
-                source=columns.source + first_row[rank],
-                target=columns.target + first_row[rank],
-            )
-        )
+        edges = recorded_edges(graph)
+        columns = _rank_columns(graph, lane, edges)
+        missing_dependencies += int((edges.source < 0).sum())
+        source, target = columns.source + first_row[rank], columns.target + first_row[rank]
+        ranks.append(replace(columns, lane=lane + len(lanes), source=source, target=target))
         lanes += [Lane(rank, number, stream) for number, stream in own_lanes]
         slot_pools += slot_pools_by_device(graph).values()
     columns_of_all = {
@@ -170,6 +169,7 @@ def gather(graphs: Sequence[ExecutionGraph]) -> Workload:
         graphs=graphs,
         lanes=lanes,
         first_row=first_row[:-1],
+        start_offset_ns=np.zeros(len(graphs), np.int64),
         slot_pools=slot_pools,
         missing_dependencies=missing_dependencies,
     )
@@ -188,9 +188,11 @@ def _check_times(graph: ExecutionGraph, position: int) -> None:
         raise DataError(f"{what}; convert the trace again")
 
 
-def _rank_columns(graph: ExecutionGraph, lane: Int64) -> Columns:
-    node_class, edges = node_classes(graph), recorded_edges(graph)
-    source, target, kind = (column[edges.source >= 0] for column in edges)
+def _rank_columns(graph: ExecutionGraph, lane: Int64, edges: Edges) -> Columns:
+    node_class = node_classes(graph)
+    # the ranks' own communication tells the offsets of all, also where a graph has none
+    edges = edges.where((edges.source >= 0) & ~graph.is_start_offset[edges.source])
+    source, target, kind = edges
     gap, delay = graph.integers("gap_ns", 0), graph.integers("host_delay_ns", 0)
     rooted = np.bincount(target, minlength=len(graph)) == 0
     start, end = _measured(graph, node_class, np.where(rooted & (delay > 0), gap + delay, 0))
@@ -271,7 +273,7 @@ def _measured(graph: ExecutionGraph, node_class: Classes, before: Int64) -> tupl
     """
     recorded = (graph.integers("start_time_ns") != ABSENT) | (graph.start_time_micros > 0)
     recorded &= node_class != NodeClass.METADATA
-    start = graph.start_ns + np.where(graph.is_activity, graph.number("clock_offset_ns", 0), 0)
+    start = graph.host_clock_start_ns
     first = int((start - before)[recorded].min()) if recorded.any() else 0
     # a trimmed duration and its overlap make the recorded one
     end = start + graph.duration_ns + graph.integers("overlap_ns", 0)
@@ -295,5 +297,4 @@ def _first_of_lane(lane: Int64, start: Int64) -> Int64:
     earliest = np.full(int(lane.max(initial=-1)) + 1, FOREVER)
     np.minimum.at(earliest, lane[timed], start[timed])
     heads = timed[start[timed] == earliest[lane[timed]]]
-    _, first = np.unique(lane[heads], return_index=True)
-    return np.asarray(heads[first])
+    return np.asarray(heads[np.unique(lane[heads], return_index=True)[1]])

@@ -13,6 +13,7 @@ from ..replay import (
     NodeClass,
     Replay,
     Scale,
+    StartOffset,
     node_classes,
     parse_scale,
     replay_ranks,
@@ -65,7 +66,7 @@ def _table(graphs: Sequence[ExecutionGraph], changes: dict[str, list[Scale]], un
         return Table(NAME, TITLE, [], "no graph was made, so nothing can be replayed")
     before, note = unscaled
     outcomes = [*map(_outcome, replays(graphs, changes.values()))]
-    after = np.array([makespan for makespan, _ in outcomes], np.int64)
+    after = np.array([outcome.makespan_ns for outcome in outcomes], np.int64)
     columns = [
         Column("change", "", list(changes)),
         Column("before", "µs", np.full(len(after), before / 1000)),
@@ -73,16 +74,33 @@ def _table(graphs: Sequence[ExecutionGraph], changes: dict[str, list[Scale]], un
         Column("saved", "µs", (before - after) / 1000),
         Column("saved_pct", "%", 100 * (before - after) / max(before, 1)),
     ]
-    ranges = [makespan for _, makespan in outcomes if makespan is not None]
+    ranges = [outcome.range for outcome in outcomes if outcome.range is not None]
     if any(not makespan.is_clear for makespan in ranges):
         columns.append(Column("after_low", "µs", np.array([makespan.low_ns / 1000 for makespan in ranges])))
         columns.append(Column("after_high", "µs", np.array([makespan.high_ns / 1000 for makespan in ranges])))
         note = f"{note}. Answers are ranges: {ranges[0].reason}"
+    if offset := next((outcome.start_offset for outcome in outcomes if outcome.start_offset), None):
+        without = [outcome.without_offsets_ns / 1000 for outcome in outcomes]
+        columns.append(Column("without_start_offsets", "µs", np.array(without)))
+        note = f"{note}. In every answer {offset.text}"
     return Table(NAME, TITLE, columns, note)
 
 
-def _outcome(replay: Replay) -> tuple[int, MakespanRange | None]:
-    return replay.makespan_ns, replay.range
+class _Outcome(NamedTuple):
+    """What is kept of a replay."""
+
+    makespan_ns: int
+    range: MakespanRange | None
+    start_offset: StartOffset | None
+
+    @property
+    def without_offsets_ns(self) -> int:
+        """The makespan of ranks that begin all at once; with start offsets where these are small."""
+        return self.start_offset.makespan_without_ns if self.start_offset else self.makespan_ns
+
+
+def _outcome(replay: Replay) -> _Outcome:
+    return _Outcome(replay.makespan_ns, replay.range, replay.start_offset)
 
 
 def _note(replay: Replay) -> str:

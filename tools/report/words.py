@@ -21,7 +21,8 @@ WORDS = {
     "program order": "between an op and the one before it on its thread",
     "gap": "a wait whose reason the graph does not say",
     "host delay": "host work that was left out of a graph of the device alone, where the device waited for it",
-    "measured start": "what waits for nothing in the graph starts when it did, counted from the run's start",
+    "start offset": "a rank began later than the first one: its recording did, or the rank was late, which no trace tells",
+    "unknown start": "a thread or stream whose first work waits for nothing in the graph starts when it did",
     "hidden communication": "beside computation, so that it costs nothing",
     "exposed communication": "beside no computation, so that the run waits for it",
 }

@@ -12,7 +12,7 @@ from ....schema.columns import ABSENT, Int64
 from ....schema.errors import DataError
 from ....schema.graph import ExecutionGraph, NodeType
 from ...edit import lanes_of
-from .rank_communication import MeasuredTimes
+from ...ranks import MeasuredTimes
 
 LARGEST_COUNT = 256
 """A cpu is eight bits in GOAL."""

@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 
 from ....schema.graph import ExecutionGraph
 from ....schema.io import open_output
+from ...ranks import measured_times
 from .cpu_crossing import cross_by_messages
 from .cpus import cpus_of
 from .goal_options import GoalOptions
 from .job import RecordedJob, job_of
 from .operations import Operation, lines
-from .rank_communication import measured_times, rank_communication
+from .rank_communication import rank_communication
 from .rank_messages import rank_messages
 from .rank_program import RankStart, rank_program
 
@@ -45,9 +46,17 @@ class GoalReport:
     bytes_sent: int = 0
 
 
-def write_goal(path: str, ranks: int, read: Callable[[int], ExecutionGraph], options: GoalOptions) -> GoalReport:
+def write_goal(
+    path: str,
+    ranks: int,
+    read: Callable[[int], ExecutionGraph],
+    options: GoalOptions,
+    *,
+    start_offsets: bool = True,
+) -> GoalReport:
     """Writes a job. `read` returns the graph of the rank at a position of the job, and is called twice for each, so
-    that one graph at a time is in memory.
+    that one graph at a time is in memory. With `start_offsets` each rank begins when it did in the measured run, else
+    all at once.
 
     The file is written whole or not at all. Raises DataError where the graphs are not of one job, or hold more than
     GOAL allows.
@@ -57,7 +66,8 @@ def write_goal(path: str, ranks: int, read: Callable[[int], ExecutionGraph], opt
     with open_output(path) as out:
         out.write(f"num_ranks {ranks}\n\n".encode())
         for number, rank in enumerate(report.ranks):
-            operations, rank.cpus = _operations(read(number), job, number, options)
+            start = RankStart(number, rank.begin_ns if start_offsets else 0)
+            operations, rank.cpus = _operations(read(number), job, start, options)
             rank.operations = dict(Counter(operation.verb for operation in operations))
             report.bytes_sent += sum(
                 operation.amount for operation in operations if operation.verb == "send" and operation.peer != number
@@ -67,15 +77,15 @@ def write_goal(path: str, ranks: int, read: Callable[[int], ExecutionGraph], opt
 
 
 def _operations(
-    graph: ExecutionGraph, job: RecordedJob, number: int, options: GoalOptions
+    graph: ExecutionGraph, job: RecordedJob, start: RankStart, options: GoalOptions
 ) -> tuple[list[Operation], list[str]]:
     """Returns the operations of a rank, and the names of its cpus."""
     times = measured_times(graph)
     crosses = options.simulator == "loggopsim"
     cpus = cpus_of(graph, times, [MESSAGES_OF_LANES] if crosses else [])
-    start = RankStart(number, int(job.begin_ns[number]))
-    operations = rank_program(graph, times, cpus, rank=start, messages=rank_messages(job, number), options=options)
-    return (cross_by_messages(operations, number, cpus.lanes) if crosses else operations), cpus.names
+    messages = rank_messages(job, start.number)
+    operations = rank_program(graph, times, cpus, rank=start, messages=messages, options=options)
+    return (cross_by_messages(operations, start.number, cpus.lanes) if crosses else operations), cpus.names
 
 
 def _rank(job: RecordedJob, number: int, options: GoalOptions) -> GoalRank:

@@ -6,9 +6,8 @@ import numpy as np
 
 from ....schema.columns import ABSENT, Bool, Int64, NodeNumbers, Ragged
 from ....schema.graph import ExecutionGraph, NodeType
-from ....schema.traces import FOREVER
 from ...edit import COMMUNICATION
-from ...ranks import Calls, graph_calls
+from ...ranks import Calls, graph_calls, measured_times
 
 
 class RankCommunication(NamedTuple):
@@ -26,25 +25,6 @@ class RankCommunication(NamedTuple):
     root: Int64
     splits: list[tuple[int, ...]]
     last_end_ns: int
-
-
-class MeasuredTimes(NamedTuple):
-    """When each node of a graph ran, in ns since the first one, on the host's clock."""
-
-    start_ns: Int64
-    end_ns: Int64
-
-
-def measured_times(graph: ExecutionGraph) -> MeasuredTimes:
-    """Returns when each node ran as measured, including the overlap that was cut off its duration."""
-    start = graph.start_ns + np.where(graph.is_activity, graph.number("clock_offset_ns", 0), 0)
-    delay = graph.integers("host_delay_ns", 0)
-    # a graph without host begins with the host delay of its first activity
-    before = np.where((graph.data_deps.lengths() == 0) & (delay > 0), graph.integers("gap_ns", 0) + delay, 0)
-    timed = graph.type != NodeType.METADATA
-    first = int((start - before)[timed].min(initial=FOREVER)) if timed.any() else 0
-    end = start + graph.duration_ns + graph.integers("overlap_ns", 0)
-    return MeasuredTimes(start - first, end - first)
 
 
 def rank_communication(graph: ExecutionGraph, position: int) -> RankCommunication:

@@ -15,10 +15,10 @@ from ....schema.columns import Bool, Int64, Ragged
 from ....schema.graph import ExecutionGraph
 from ...context import Edges
 from ...edit import SILENT, chain_gaps, data_edges, spliced
+from ...ranks import MeasuredTimes
 from .cpus import Cpus
 from .goal_options import GoalOptions
 from .operations import NETWORK, NODE, Operation, in_order
-from .rank_communication import MeasuredTimes
 from .rank_messages import CollectiveMessages
 
 

@@ -5,7 +5,7 @@ from itertools import groupby
 
 import numpy as np
 import pytest
-from execgraph.converter.edit import without_host
+from execgraph.converter.edit import HOST_TIME_AFTER, without_host
 from execgraph.schema.columns import Categorical, Ragged
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import DependencyKind, ExecutionGraph, NodeType
@@ -35,6 +35,11 @@ def ancestors(graph: ExecutionGraph) -> dict[str, set[str]]:
     names = [graph.name[row] for row in range(len(graph))]
     device = graph.is_activity.tolist()
     return {names[row]: {names[one] for one in before[row] if device[one]} for row in range(len(graph)) if device[row]}
+
+
+def activities_only(device: ExecutionGraph) -> dict[str, set[str]]:
+    """The same of a graph without host, without the node at its end."""
+    return {name: before for name, before in ancestors(device).items() if name != HOST_TIME_AFTER}
 
 
 def waited_for_by_the_host() -> GraphBuilder:
@@ -99,6 +104,28 @@ def test_work_that_the_host_did_not_wait_for_stays_free() -> None:
     assert device.integers("host_delay_ns").tolist() == [1_000, 2_000]
 
 
+def test_host_time_after_the_last_activity_is_a_node_at_the_end() -> None:
+    """The device's clock is 1 µs behind the host's."""
+    g = GraphBuilder(rank=0, clock_offset_ns=1_000)
+    op = g.host("mm", 0, 5_000)
+    gemm = g.activity("gemm", 5_000, 10_000, stream=7, after=[(op, LAUNCH)])
+    copy = g.activity("copy", 5_000, 12_000, stream=8, after=[(op, LAUNCH)])
+    wait = g.host("synchronize", 18_000, 1_000, after=[(op, PROGRAM_ORDER), (gemm, HOST_SYNC), (copy, HOST_SYNC)])
+    g.host("save", 19_000, 31_000, after=[(wait, PROGRAM_ORDER)])
+    device = without_host(g.build())
+    assert follows(device, HOST_TIME_AFTER) == {"gemm": HOST_SYNC, "copy": HOST_SYNC}
+    last = [device.name[row] for row in range(len(device))].index(HOST_TIME_AFTER)
+    assert device.integers("host_delay_ns")[last] == 50_000 - (17_000 + 1_000)
+    assert (device.duration_micros[last], device.duration_ns[last], device.is_activity[last]) == (32, 0, True)
+    replayed = replay(device)
+    assert replayed.makespan_ns == replayed.measured_ns == 50_000
+
+
+def test_a_run_that_ends_with_an_activity_has_no_node_after_it() -> None:
+    device = without_host(waited_for_by_the_host().build())
+    assert HOST_TIME_AFTER not in [device.name[row] for row in range(len(device))]
+
+
 def test_communication_that_only_the_host_recorded_stays() -> None:
     g = GraphBuilder(rank=0)
     before = g.host("aten::mm", 0, 5_000)
@@ -114,7 +141,7 @@ def test_nothing_of_the_host_is_left() -> None:
     for graph in graphs_of("moe"):
         device = without_host(graph)
         assert device.is_activity.all()
-        assert len(device) == graph.is_activity.sum()
+        assert len(device) == graph.is_activity.sum() + device.name.equal(HOST_TIME_AFTER).sum()
         assert not len(device.ctrl_deps.values)
         assert device.tensors is None
         assert "tid" not in device.attributes
@@ -152,7 +179,7 @@ def test_whole_microseconds_keep_the_total_of_every_stream(job: str) -> None:
 def test_the_order_of_activities_is_that_of_the_whole_graph(job: str, promote: str) -> None:
     graph = graphs_of(job, promote=promote)[0]
     graph = dataclasses.replace(graph, name=Categorical.of([str(number) for number in graph.id.tolist()]))
-    assert ancestors(without_host(graph)) == ancestors(graph)
+    assert activities_only(without_host(graph)) == ancestors(graph)
 
 
 @given(
@@ -176,4 +203,4 @@ def test_the_order_of_activities_is_that_of_any_graph(steps: list[tuple[str, int
                 g.activity(f"kernel {clock}", 10 * clock, 10, stream=stream, after=[(last[thread], LAUNCH), *chain])
             )
     graph = g.build()
-    assert ancestors(without_host(graph)) == ancestors(graph)
+    assert activities_only(without_host(graph)) == ancestors(graph)

@@ -3,12 +3,16 @@
 import json
 import re
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from execgraph.schema.graph import ExecutionGraph
 from execgraph.tools.build_job import Simulation, write_astra_sim_files
 from execgraph.tools.commands.trace_build import main
-from execgraph.tools.generate import build_job, simulate, write_traces
+from execgraph.tools.generate import PRESETS, build_job, simulate, write_traces
+from execgraph.tools.replay import simulate_ranks
 from support.graph_file import read_nodes
 from support.simulator import Generation, read_files, simulate as simulate_files
 
@@ -90,6 +94,50 @@ def test_without_communication_the_network_is_the_default_one(tmp_path: Path) ->
     text = (tmp_path / "astra-sim" / "network.yml").read_text()
     assert "bandwidth: [ 100.0 ]" in text
     assert "latency: [ 0.0 ]" in text
+
+
+LATE_US = 700.0
+
+
+def late_rank(process: Any) -> Iterator[None]:
+    """Rank 1 does something else before the first recorded op, and both save something after the last kernel."""
+    process.main.work(LATE_US * process.rank)
+    yield from PRESETS["ddp"].program(process)
+    process.main.leaf("save", us=200.0)
+
+
+@pytest.fixture
+def late_job(tmp_path: Path) -> int:
+    """Writes the traces of a job whose rank 1 begins to record later; returns when the job ended (ns)."""
+    presets = {"late": PRESETS["ddp"]._replace(program=late_rank)}
+    run = simulate(build_job("late", presets=presets, ranks=2, steps=1, layers=2, seed=1))
+    write_traces(run, tmp_path / "traces")
+    return run.makespan_ns
+
+
+@pytest.mark.parametrize("host", ["", "--no-host"], ids=["host", "no host"])
+def test_a_job_whose_ranks_began_at_different_times_ends_when_it_did(
+    host: str, late_job: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, said = built(tmp_path, capsys, host)
+    (offset,) = re.findall(r"^offset +rank 1 (\S+) µs later than the first rank", said, re.MULTILINE)
+    assert float(offset) == pytest.approx(LATE_US, rel=0.2)
+    assert ("after the last activity kept" in said) == bool(host)
+    ranks = json.loads((out / "report.json").read_text())["ranks"]
+    assert "start offset, µs" not in ranks[0].get("target", {})
+    assert ranks[1]["target"]["start offset, µs"] == pytest.approx(float(offset), abs=0.1)
+    files = read_files(out / "graph", 2)
+    finished = simulate_files(files, out / "comm_groups.json", Generation.V3).finished_ns
+    found = simulate_ranks([ExecutionGraph.read(str(out / f"graph.{rank}.et")) for rank in (0, 1)])
+    assert max(rank.measured_us for rank in found.ranks.values()) == pytest.approx(late_job / 1000, abs=10)
+    assert abs(found.worst_error_pct) < 0.5
+    assert max(finished.values()) > LATE_US * 1000
+
+
+def test_start_offsets_can_be_left_out(late_job: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out, said = built(tmp_path, capsys, "--no-start-offsets")
+    assert "later than the first rank" not in said
+    assert "start offset" not in {node.name for node in read_nodes(out / "graph.1.et")}
 
 
 @pytest.mark.parametrize("generation", Generation)

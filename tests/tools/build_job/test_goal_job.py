@@ -65,6 +65,7 @@ def test_without_all_graphs_there_is_no_file(traces: Path, tmp_path: Path, capsy
     [
         (["--chunk", 100], "--chunk is for --target goal"),
         (["--measured-communication"], "--measured-communication is for --target goal"),
+        (["--no-start-offsets"], "--no-start-offsets is for --target astra-sim and goal"),
         (["--target", "goal", "--chunk", 0], "--chunk is 0, not 1 or more"),
         (["--target", "goal", "--gpus-per-node", -1], "--gpus-per-node is -1, not 1 or more"),
     ],

@@ -52,6 +52,37 @@ def test_the_answer_says_what_changes_and_what_limits_the_gain(
     assert answered(ranks, *specs) == sentence
 
 
+def late() -> list[ExecutionGraph]:
+    """Rank 1 begins 25 µs after rank 0, which waits for it."""
+    early = rank_with_collective(0, work=10_000, collective=50_000, clock=0)
+    return [early, rank_with_collective(1, work=15_000, collective=20_000, clock=0)]
+
+
+def test_the_start_offset_that_no_change_scales_is_said_with_the_run_without_it() -> None:
+    assert answered(late(), "class:computation=3").endswith(
+        " The start offset of rank 1, 25.0 µs, is as measured (recording began later, or the rank was late: not known): "
+        "without start offsets, the run would take 65.0 µs."
+    )
+
+
+def test_start_offsets_are_lines_and_keys_of_their_own() -> None:
+    replayed = replay_ranks(late())
+    summary = summarise(replayed)
+    assert summary.start_offsets_us == {"0": 0, "1": 25}
+    assert summary.without_start_offsets_us is None
+    assert summary.explained_pct == pytest.approx(100 * 35 / 60, abs=0.01)
+    offset = "start offset             25.0 µs  of rank 1; recording began later, or the rank was late: not known"
+    assert offset in describe(replayed, summary).splitlines()
+    changed = summarise(replay_ranks(late(), [parse_scale("class:computation=3")]))
+    assert changed.without_start_offsets_us == 65.015
+
+
+def test_start_offsets_of_less_than_a_hundredth_of_the_run_are_not_worth_a_line(ranks: list[ExecutionGraph]) -> None:
+    replayed = replay_ranks(ranks, [parse_scale("gemm=0.5")])
+    assert replayed.start_offset is None
+    assert "start offset" not in describe(replayed, summarise(replayed), [parse_scale("gemm=0.5")])
+
+
 def test_what_is_like_the_changed_nodes_is_the_rest_of_them() -> None:
     g = GraphBuilder()
     op = g.host("aten::mm", 0, 10_000)

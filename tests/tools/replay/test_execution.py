@@ -78,7 +78,7 @@ def test_host_delay_before_the_first_activity_is_part_of_the_run() -> None:
     g.activity("b", 1030, 10, after=[(first, STREAM_ORDER)])
     replayed = replay(g.build())
     assert (starts(replayed), replayed.makespan_ns, replayed.measured_ns) == ([25, 35], 45, 45)
-    assert path_ns(replayed) == {"host delay": 20, "computation": 20, "measured start": 5}
+    assert path_ns(replayed) == {"host delay": 20, "computation": 20, "unknown start": 5}
     assert starts(scaled(g.build(), "class:host=0.5")) == [15, 25]
 
 
@@ -161,6 +161,16 @@ def test_a_rank_that_began_to_record_later_begins_later() -> None:
     assert starts(both) == [25, 40, 60, 0, 10, 60]
     assert both.makespan_ns == both.measured_ns == 65
     assert replay_ranks([late, early], [parse_scale("class:computation=3")]).makespan_ns == 25 + 45 + 20 + 15
+    assert path_ns(both) == {"start offset": 25, "communication": 20, "computation": 20}
+
+
+def test_the_start_of_another_thread_of_a_late_rank_is_not_part_of_its_offset() -> None:
+    ranks = [GraphBuilder(rank=0), GraphBuilder(rank=1)]
+    ranks[0].collective(0, 100, ranks=[0, 1])
+    ranks[1].host("loader", 0, 5)
+    ranks[1].collective(40, 30, ranks=[0, 1])
+    both = replay_ranks([g.build() for g in ranks])
+    assert path_ns(both) == {"unknown start": 40, "start offset": 30, "communication": 30}
 
 
 def test_clocks_are_compared_through_ranks_between() -> None:

@@ -30,6 +30,15 @@ def test_a_faster_rank_still_waits_for_the_others() -> None:
     assert len(what_if([], [parse_scale("gemm=0")])) == 0
 
 
+def test_start_offsets_are_in_no_change_and_the_runs_without_them_are_beside() -> None:
+    early = rank_with_collective(0, work=10_000, collective=50_000, clock=0)
+    late = rank_with_collective(1, work=15_000, collective=20_000, clock=0)
+    table = what_if([early, late], [parse_scale("class:computation=3")])
+    columns = {column.name: column.values for column in table.columns}
+    assert (columns["after"][0], columns["without_start_offsets"][0]) == (90.015, 65.015)
+    assert "the start offset of rank 1, 25.0 µs, is as measured" in table.note
+
+
 def test_answers_are_ranges_where_waits_are_known_by_order_alone() -> None:
     g = GraphBuilder()
     copy = g.activity("Memcpy", 0, 40_000, stream=9)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ....converter.edit import HOST_TIME_AFTER
 from ....converter.ranks import recorded_groups
 from ....schema.columns import CallRows, Categorical, CommunicationRows, Int64, OpRows
 from ....schema.graph import DEVICE_NAME, CollectiveType, ExecutionGraph, NodeType
@@ -62,8 +63,9 @@ def rank_of_graph(graph: ExecutionGraph) -> RankTrace:
 
 
 def activity_rows(graph: ExecutionGraph) -> Int64:
-    """Returns the rows of the nodes that are activities."""
-    return np.flatnonzero(graph.is_activity & (graph.type != NodeType.METADATA))
+    """Returns the rows of the nodes that are activities; not of those that only wait until the rank begins or ends."""
+    only_waits = graph.name.equal(HOST_TIME_AFTER) | graph.is_start_offset
+    return np.flatnonzero(graph.is_activity & (graph.type != NodeType.METADATA) & ~only_waits)
 
 
 def _info(recorded: dict[str, str | int]) -> TraceInfo:

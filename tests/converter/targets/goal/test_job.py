@@ -23,10 +23,12 @@ PLAIN = GoalOptions(simulator="atlahs")
 MEASURED = GoalOptions(measured_communication=True)
 
 
-def goal(graphs: Sequence[ExecutionGraph], options: GoalOptions = PLAIN) -> tuple[list[list[Op]], GoalReport]:
+def goal(
+    graphs: Sequence[ExecutionGraph], options: GoalOptions = PLAIN, *, start_offsets: bool = True
+) -> tuple[list[list[Op]], GoalReport]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "job.goal")
-        report = write_goal(str(path), len(graphs), lambda place: graphs[place], options)
+        report = write_goal(str(path), len(graphs), lambda place: graphs[place], options, start_offsets=start_offsets)
         return parse(path.read_text()), report
 
 
@@ -137,9 +139,13 @@ def test_a_rank_that_began_later_begins_later() -> None:
     g = GraphBuilder(rank=1)
     g.collective(10, 30, ranks=[0, 1], comm_type=CollectiveType.ALL_REDUCE, comm_size=4096)
     g.activity("beside", 0, 100, stream=8)
-    ranks, report = goal([member(0, 80, 30), g.build()], MEASURED)
+    graphs = [member(0, 80, 30), g.build()]
+    ranks, report = goal(graphs, MEASURED)
     assert [rank.begin_ns for rank in report.ranks] == [0, 70]
     assert run(ranks, Waits.ORDER) == [rank.end_ns for rank in report.ranks] == [115, 170]
+    at_once, report = goal(graphs, MEASURED, start_offsets=False)
+    assert [rank.begin_ns for rank in report.ranks] == [0, 70]
+    assert run(at_once, Waits.ORDER) == [115, 110]
 
 
 def test_messages_that_cost_nothing_leave_the_wait_for_the_last() -> None:
