@@ -40,8 +40,9 @@ graph_replays                   rank graph api launches activities span span_mea
 graph_replays_by_position       rank graph position name device stream count time pct mean min max op      over all launches of the graph
 graph_replays_by_op             rank graph op kernels count time pct                 op: `aten::linear > aten::mm`, by captures
 cupti_counters                  rank op_stack kernel correlation flops COUNTER…           a column for each recorded counter
-critical_path                   rank kind time pct
-critical_path_replay            rank measured replayed error explained
+critical_path                   rank kind time pct           of the job, whose ranks are replayed together; rank: that the time is on
+critical_path_replay            ranks measured replayed error explained              one row; ranks: how many
+critical_path_by_rank           rank begins ends on_path on_path_pct                 on the clock that the ranks share
 critical_path_nodes             rank node name kind start time device stream tid     pieces in order of replayed time; -1 where not on one
 collectives_over_ranks          group sequence repetition collective dtype members present missing size latency start_skew straggler
                                 algorithm_bandwidth bus_bandwidth imbalance          missing: ranks; straggler -1: nobody to wait for
@@ -78,7 +79,7 @@ from typing import Any
 from ...schema.progress import OnProgress, unseen
 from .collectives import collectives_over_ranks
 from .counters import counters, cupti_counters
-from .critical_path import critical_path
+from .critical_path import critical_path, reliability as reliability
 from .efficiency import efficiency
 from .graphs import graph_replays
 from .idle_time_breakdown import idle_time_breakdown

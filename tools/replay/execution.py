@@ -5,7 +5,6 @@ last member arrives, and lasts as long as the shortest measured duration of its 
 itself. Times are int64 ns from the run's start.
 """
 
-import logging
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -32,13 +31,11 @@ from ...schema.graph import ExecutionGraph
 from .concurrency_limit import Problem, ends_with_limited_slots
 from .host_collectives import host_collective_ends, meet_on_hosts
 from .node_class import NodeClass
-from .rank_clocks import on_one_clock
-from .rendezvous import MatchedNodes, match_nodes
-from .scaling import Scale
+from .rank_clocks import GatheredJob, gather_job
+from .rendezvous import MatchedNodes
+from .scaling import Scale, scale_workload
 from .uncertain_waits import MakespanRange, uncertain, waits_of, without
-from .workload import Workload, gather, scale_workload
-
-log = logging.getLogger("execgraph")
+from .workload import Workload
 
 RANKS_NAMED = 8
 
@@ -153,12 +150,20 @@ def replay_ranks(graphs: Sequence[ExecutionGraph], scale: Sequence[Scale] = ()) 
 
 def replays(graphs: Sequence[ExecutionGraph], changes: Iterable[Sequence[Scale]]) -> Iterator[Replay]:
     """Yields a replay of the ranks with each of the changes, for which their columns are gathered once."""
-    members = match_nodes(graphs)
-    work = on_one_clock(gather(graphs), members)
-    if work.missing_dependencies:
-        log.warning("warning: ignored dependencies on nodes that the graph lacks: %d", work.missing_dependencies)
+    job = gather_job(graphs)
     for scale in changes:
-        yield _replay_scaled(work, members, scale)
+        yield replay_job(job, scale)
+
+
+def replay_job(job: GatheredJob, scale: Sequence[Scale] = ()) -> Replay:
+    """Replays a gathered job, see `replay_ranks`."""
+    return _replay_scaled(job.work, job.members, scale)
+
+
+def makespan_ns(job: GatheredJob) -> int:
+    """Returns how long a gathered job takes, whose workload may be changed."""
+    schedule = _schedule(job.work, job.members)
+    return int(schedule.end_ns[schedule.finish_row].max(initial=0))
 
 
 def _replay_scaled(work: Workload, members: MatchedNodes, scale: Sequence[Scale]) -> Replay:

@@ -34,12 +34,14 @@ def key_figures(tables: Tables) -> list[KeyFigure]:
     devices = [row for row in _rows(tables, "temporal_breakdown") if row["span"]]
     overlap = _rows(tables, "communication_computation_overlap")
     key_figures_ = [KeyFigure(cell(len(ranks)), "ranks")] if ranks else []
-    if replays:
-        key_figures_.append(_figure_over_ranks("measured run", [row["measured"] for row in replays], time_text))
+    measured = [row["measured"] for row in replays if row["measured"]]
+    if measured:
+        key_figures_.append(KeyFigure(time_text(measured[0]), "measured run", _of_job(replays[0])))
     if devices:
-        key_figures_.append(_figure_over_ranks("device busy", [100 - row["idle_pct"] for row in devices], _percent))
-        key_figures_.append(_figure_over_ranks("computing", [row["compute_pct"] for row in devices], _percent))
-        key_figures_.append(_figure_over_ranks("idle", [row["idle_pct"] for row in devices], _percent))
+        whole = measured[0] if measured else max(row["span"] for row in devices)
+        for label, column in (("device busy", "busy"), ("computing", "compute")):
+            shares = [100 * row[column] / whole for row in devices]
+            key_figures_.append(_figure_over_ranks(label, shares, _percent_of_run))
     if overlap:
         key_figures_.append(
             _figure_over_ranks("exposed communication", [row["exposed_communication"] for row in overlap], time_text)
@@ -50,6 +52,10 @@ def key_figures(tables: Tables) -> list[KeyFigure]:
         key_figures_.append(KeyFigure(cell(sum(row["host_ops"] for row in ranks)), "host ops"))
         key_figures_.append(KeyFigure("none", "device activities"))
     return key_figures_
+
+
+def _of_job(replay: Row) -> str:
+    return f"from the first start to the last end of {replay['ranks']} ranks" if replay["ranks"] > 1 else ""
 
 
 def _figures_of_two_runs(tables: Tables) -> list[KeyFigure]:
@@ -66,15 +72,16 @@ def _device_times(tables: Tables) -> list[float]:
     return [sum(row[name] for row in kernels) for name in ("time_a", "time_b")]
 
 
-def _percent(value: float) -> str:
-    return f"{value:.1f} %"
+def _percent_of_run(value: float) -> str:
+    return f"{value:.1f} % of the run"
 
 
 def _figure_over_ranks(label: str, values: list[float], text: Any) -> KeyFigure:
     """Returns the mean, and the range if ranks differ."""
+    by_rank = f" by rank, mean of {len(values)}"
     low, high = text(min(values)), text(max(values))
     of_low = low.removesuffix(high.lstrip("0123456789.,"))
-    return KeyFigure(text(sum(values) / len(values)), label, "" if low == high else f"{of_low} to {high}")
+    return KeyFigure(text(sum(values) / len(values)), label, "" if low == high else f"{of_low} to {high}{by_rank}")
 
 
 def findings(tables: Tables) -> list[str]:

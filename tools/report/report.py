@@ -18,11 +18,13 @@ from .files import lay_over, overlay_path
 from .inputs import ReadOptions, Sources, read_ranks
 from .rank_groups import MANY, RankGroup, of_ranks, rank_groups
 from .timeline import Timeline, timeline
-from .what_if import classes_twice_as_fast, replay_unchanged, what_if
+from .what_if import classes_twice_as_fast, what_if
 
 RANKS_DRAWN, SHOWN_FIRST = 8, 3000
 OF_GRAPHS = {"critical_path", "step_breakdown", "modules"}
 """The analyses that need the execution graph."""
+OF_JOB = "critical_path"
+"""The analysis whose rows are of the job, so that they are shown of all ranks."""
 OF_MEMORY = "memory_timeline"
 """The analysis that needs the recorded allocations."""
 NO_DIFF = replace(trace_diff((), ()), note="compares two runs, with --diff A B", details=())
@@ -59,7 +61,9 @@ class Report:
     def page_table(self, name: str) -> Table | None:
         """Returns a table as the page shows it, of many ranks only those that represent a group; None if there is none."""
         table = self.tables.get(name)
-        return of_ranks(table, [group.rank for group in self.groups]) if table and self.groups else table
+        if table is None or not self.groups or name.startswith(OF_JOB):
+            return table
+        return of_ranks(table, [group.rank for group in self.groups])
 
 
 class ReportRequest(NamedTuple):
@@ -123,6 +127,7 @@ def _add_pictures(report: Report, sources: Sources, collector: "_RankCollector",
     """Adds timelines and what-if results. Of many ranks those that are shown are read again: all take too much memory,
     and which ones represent groups is known only after all were analysed.
     """
+    graphs = collector.graphs
     report.groups = rank_groups(report.tables | {"ranks": report.ranks})
     if report.groups:
         order = np.asarray(report.ranks["rank"]).tolist()
@@ -132,9 +137,8 @@ def _add_pictures(report: Report, sources: Sources, collector: "_RankCollector",
         for _ in collector.collect(read_ranks(chosen, ReadOptions(window=window), stages.on_progress)):
             pass
     report.timeline = timeline(collector.replays, SHOWN_FIRST)
-    before = replay_unchanged(collector.graphs, [*collector.replays.values()])
     collector.replays.clear()
-    report.twice_as_fast = classes_twice_as_fast(collector.graphs, before)
+    report.twice_as_fast = classes_twice_as_fast(graphs)
 
 
 def report_on_diff(
@@ -182,7 +186,7 @@ class _RankCollector:
             self.linker_notes += [(rank.rank, note) for note in rank.linked.report.notes]
             if lacks_sync_records(rank.linked):
                 self.without_sync_records.append(rank.rank)
-            if rank.graph is not None and len(rank.graph) and (self.drawn or self.request.scales):
+            if rank.graph is not None and len(rank.graph) and (self.request.page or self.request.scales):
                 self.graphs.append(rank.graph)
             if self.request.perfetto:
                 lay_over(rank, overlay_path(self.request.perfetto, rank.rank, self.ranks > 1), self.request.options)

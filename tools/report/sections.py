@@ -36,8 +36,8 @@ SECTIONS = (
     Section(
         "step_breakdown",
         "Steps",
-        "A step lasts until its mark and all that it launched have ended. It is bound by what most of its critical path is: work of the "
-        "device, or of the host, which then is what to make faster.",
+        "A step lasts until its mark and all that it launched have ended. It is bound by what most of the critical path of its rank, "
+        "replayed alone, is: work of the device, or of the host, which then is what to make faster.",
         {"step_breakdown": ""},
     ),
     Section(
@@ -114,8 +114,14 @@ SECTIONS = (
     Section(
         "critical_path",
         "Critical path",
-        "The chain of work and waits that the run's length consists of; anything beside it can get faster without effect.",
-        {"critical_path": "", "critical_path_replay": "", "critical_path_nodes": "time"},
+        "The chain of work and waits that the job's length consists of; anything beside it can get faster without effect. All ranks are "
+        "replayed together, and the rank of a row is the one that the chain is on.",
+        {
+            "critical_path": "",
+            "critical_path_replay": "",
+            "critical_path_by_rank": "on_path",
+            "critical_path_nodes": "time",
+        },
     ),
     Section(
         "collectives_over_ranks",
