@@ -55,6 +55,7 @@ collectives_over_ranks_missing  rank group missing                              
 per_op_device_time              rank op name thread start self subtree count          ops that own device time, by start
 per_op_device_time_by_name      rank name ops self subtree count                      count: of activities in the subtrees
 per_op_device_time_by_shape     rank name shape ops self subtree count               shape: of all inputs, "" where none was recorded
+host_phases                     rank step time forward backward optimizer data_loading waiting between_ops       of the main thread
 host_time_per_op                rank name thread count total self mean               self: without the ops that it called
 host_time_per_op_by_shape       rank name shape count total self mean
 efficiency                      rank device op shape element kernels time intensity speed speed_pct bandwidth bandwidth_pct bound
@@ -82,6 +83,7 @@ from .counters import counters, cupti_counters
 from .critical_path import critical_path, reliability as reliability
 from .efficiency import efficiency
 from .graphs import graph_replays
+from .host_phases import LOADER as LOADER, host_phases, step_starts as step_starts
 from .idle_time_breakdown import idle_time_breakdown
 from .kernel_breakdown import kernel_breakdown
 from .kernel_duration_distribution import kernel_duration_distribution
@@ -99,6 +101,7 @@ from .rank import (
     Options as Options,
     RankTrace as RankTrace,
     Table as Table,
+    activity_rows as activity_rows,
     graph_of as graph_of,
     rank_of_graph as rank_of_graph,
     read_captures as read_captures,
@@ -125,6 +128,7 @@ ANALYSES: tuple[Analysis, ...] = (
     critical_path,
     collectives_over_ranks,
     per_op_device_time,
+    host_phases,
     host_time_per_op,
     efficiency,
     modules,
