@@ -124,7 +124,7 @@ def exposed_on_devices(count: int) -> Work:
 
 
 def peaks_of_devices(count: int) -> Work:
-    kernels = Kernels(Categorical.of(["kernel"] * count), *[numbers(count)] * 4)
+    kernels = Kernels(Categorical.of(["kernel"] * count), *[numbers(count)] * 5)
     peaks = {number: Peak(*[1.0] * len(Peak._fields)) for number in range(count)}
     return lambda: roofs(kernels, peaks)
 

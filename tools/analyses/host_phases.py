@@ -13,7 +13,18 @@ import numpy as np
 from ...schema.columns import ABSENT, Bool, Int64, Intervals, covered_within, union
 from ...schema.linked import LinkedTrace, Ops, op_tree
 from ...schema.traces import are_step_marks
-from .rank import Column, Options, RankTrace, Table, are_annotations, microseconds, per_rank, rank_column
+from .rank import (
+    Column,
+    Options,
+    RankTrace,
+    Table,
+    are_annotations,
+    first_start_ns,
+    last_end_ns,
+    microseconds,
+    per_rank,
+    rank_column,
+)
 
 LOADER = re.compile(r"DataLoader|data[ _]?load|load(ing)?[ _]?(the |a )?(batch|data)|(next|get|fetch)[ _]?batch", re.I)
 """How PyTorch and users name what gets the next batch."""
@@ -38,7 +49,7 @@ def _table(rank: RankTrace, _: Options) -> Table:
     linked = rank.linked
     timed = np.flatnonzero(linked.ops.start != ABSENT)
     thread = _main_thread(linked.ops, timed) if len(timed) else 0
-    steps = _steps(linked.ops, timed, thread)
+    steps = _steps(linked, timed, thread)
     phases = _phase_intervals(linked, timed, thread) if len(timed) else {}
     so_far, before = Intervals(*np.empty((2, 0), np.int64)), np.zeros(len(steps.name), np.int64)
     times = dict.fromkeys(PHASES, before)
@@ -73,16 +84,16 @@ def _main_thread(ops: Ops, timed: Int64) -> int:
     return int(threads[np.bincount(number, ops.exclusive[timed]).argmax()])
 
 
-def _steps(ops: Ops, timed: Int64, thread: int) -> _Steps:
+def _steps(linked: LinkedTrace, timed: Int64, thread: int) -> _Steps:
+    ops = linked.ops
     of_thread = timed[ops.thread[timed] == thread]
     marks = of_thread[are_step_marks(ops.name)[of_thread]]
     marks = marks[np.argsort(ops.start[marks], kind="stable")]
     if len(marks):
-        start, end = ops.start[marks], ops.end[marks]
-        return _Steps(
-            [ops.name[row] for row in marks.tolist()],
-            Intervals(start, np.maximum(np.append(start[1:], end[-1:]), start)),
-        )
+        first, last = first_start_ns(linked), last_end_ns(linked)
+        start = np.clip(ops.start[marks], first, max(last, first))
+        end = np.minimum(np.append(start[1:], ops.end[marks[-1:]]), last)
+        return _Steps([ops.name[row] for row in marks.tolist()], Intervals(start, np.maximum(end, start)))
     if not len(of_thread):
         return _Steps([], Intervals(*np.empty((2, 0), np.int64)))
     first, last = ops.start[of_thread].min(keepdims=True), ops.end[of_thread].max(keepdims=True)

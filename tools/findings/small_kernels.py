@@ -68,8 +68,8 @@ def _launches(job: Job) -> _Launches:
     number = np.cumsum(launches[order]) - launches[order]
     node = order[launches[order]]
     group = np.full(length, -1)
-    leads = number < len(node)
-    leads[leads] = work.lane[node[number[leads]]] == work.lane[order[leads]]
+    lane = np.append(work.lane[node], -1)
+    leads: Bool = lane[number] == work.lane[order]
     group[order[leads]] = number[leads]
     waits = np.zeros(length, np.bool_)
     waits[work.target[is_of_kind(work, DependencyKind.HOST_SYNC)]] = True
