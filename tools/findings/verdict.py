@@ -66,7 +66,7 @@ def verdict(job: Job, findings: Sequence[Finding]) -> Verdict:
         halved = f"twice as fast, it would shorten the run by {limit.gain.pct:.0f} %"
         return Verdict(f"{_head(job, limit)}; {halved}.", [])
     saves = f"{best.remedy} would save up to {best.gain.pct:.0f} % ({time_text(best.gain.us)})"
-    return Verdict(f"{_head(job, limit)}. {best.title}: {best.evidence}. {saves}.", [])
+    return Verdict(f"{_head(job, limit)}. {best.title}: {best.evidence.partition(';')[0]}. {saves}.", [])
 
 
 def _limit(job: Job) -> _Limit:

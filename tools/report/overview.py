@@ -1,4 +1,4 @@
-"""The top of a report: a few figures, and sentences on where the time went and what limits the run."""
+"""The top of a report: a few figures, and sentences on what ran and where the time went."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
@@ -84,17 +84,15 @@ def _figure_over_ranks(label: str, values: list[float], text: Any) -> KeyFigure:
     return KeyFigure(text(sum(values) / len(values)), label, "" if low == high else f"{of_low} to {high}{by_rank}")
 
 
-def findings(tables: Tables) -> list[str]:
-    """Returns sentences, each from an analysis that found something."""
+def facts(tables: Tables) -> list[str]:
+    """Returns sentences on what ran and where the time went, each from an analysis that found something."""
     sources = (
         _activity_counts,
         _host_only,
         _heaviest_kernel,
         _hidden_communication,
         _idle_cause,
-        _limiting_class,
         _critical_path,
-        _straggler,
         _run_difference,
     )
     return [sentence for source in sources for sentence in source(tables)]
@@ -135,23 +133,12 @@ def _count_text(number: float, singular: str, plural: str = "") -> str:
     return f"{number:,.0f} {singular if number == 1 else plural or singular + 's'}"
 
 
-def _limiting_class(tables: Tables) -> Iterator[str]:
-    rows = [row for row in _rows(tables, "twice_as_fast") if row["saved_pct"] >= 0.5]
-    if rows:
-        best = max(rows, key=lambda row: row["saved"])
-        who = {"host": "The host", "memory": "Copying"}.get(best["change"], best["change"].capitalize())
-        has_range = "after_low" in best and best["after_low"] < best["after_high"]
-        spread = f"; {time_text(best['after_low'])} to {time_text(best['after_high'])}" if has_range else ""
-        gain = f"{best['saved_pct']:.0f} % ({time_text(best['before'])} → {time_text(best['after'])}{spread})"
-        where = f" This is a replay of {tables['twice_as_fast'].note}." if tables["twice_as_fast"].note else ""
-        yield f"{who} limits the run most: twice as fast, it would shorten the run by {gain}.{where}"
-
-
 def _critical_path(tables: Tables) -> Iterator[str]:
     spent = _sums(_rows(tables, "critical_path"), "kind", "time")
     whole = sum(spent.values())
     parts = [f"{100 * time / whole:.0f} % {kind}" for kind, time in spent.items() if time >= 0.01 * whole]
-    if parts:
+    # that a run without a device is on the host alone is no news
+    if len(parts) > 1:
         yield f"The critical path is {', '.join(parts[:4])}."
 
 
@@ -187,16 +174,6 @@ def _heaviest_kernel(tables: Tables) -> Iterator[str]:
     if whole:
         name, time = next(iter(spent.items()))
         yield f"The heaviest kernel is {shortened(short_name(name), 60)} with {100 * time / whole:.0f} % of the computation."
-
-
-def _straggler(tables: Tables) -> Iterator[str]:
-    rows = [row for row in _rows(tables, "collectives_over_ranks") if row["present"] > 1 and row["straggler"] >= 0]
-    if rows:
-        rank, times = Counter(row["straggler"] for row in rows).most_common(1)[0]
-        often = f"Rank {rank} arrives last at {times} of {len(rows)} collectives"
-        fair = len(rows) / max(row["present"] for row in rows)
-        who = often if times > 1.5 * fair else "No rank stands out as the last at collectives"
-        yield f"{who}; the longest wait for a rank is {time_text(max(row['start_skew'] or 0 for row in rows))}."
 
 
 def _run_difference(tables: Tables) -> Iterator[str]:

@@ -8,13 +8,15 @@ from typing import NamedTuple
 import numpy as np
 
 from ...linker.windows import EVERYTHING, Window
+from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph
 from ...schema.progress import Progress, Stages, unwatched
 from ..analyses import ANALYSES, READ_STAGES, Column, Options, RankTrace, Table, analyse, trace_diff
+from ..findings import Finding, RankFacts, facts_of, find, job_of, verdict
 from ..rank_rows import ranges
 from ..replay import Replay, Scale
 from ..sync_records_advice import lacks_sync_records, sync_records_advice
-from .files import lay_over, overlay_path
+from .files import FINDINGS, findings_table, lay_over, overlay_path
 from .inputs import ReadOptions, Sources, read_ranks
 from .rank_groups import MANY, RankGroup, of_ranks, rank_groups
 from .timeline import Timeline, timeline
@@ -37,7 +39,7 @@ DEFAULT = Options()
 class Report:
     """The tables by name, a table of the ranks, and notes about the inputs.
 
-    `advice` is said first: what the recording cannot tell, and how to record it.
+    The `verdict` is said first, then the `findings`. `advice` is what the recording cannot tell, and how to record it.
 
     For the page there are also timelines of some ranks, and the effect of making each class of work twice as fast. Of
     many ranks the page shows those that represent a group.
@@ -47,6 +49,8 @@ class Report:
     tables: dict[str, Table]
     ranks: Table
     notes: list[str]
+    verdict: str = ""
+    findings: list[Finding] = field(default_factory=list)
     timeline: Timeline | None = None
     twice_as_fast: Table | None = None
     groups: list[RankGroup] = field(default_factory=list)
@@ -88,6 +92,11 @@ class ReportRequest(NamedTuple):
         return bool(self.perfetto) or self.only is None or OF_MEMORY in self.only
 
     @property
+    def judged(self) -> bool:
+        """Whether to say what limits the run, and what to do about it."""
+        return self.page or self.only is None
+
+    @property
     def to_read(self) -> ReadOptions:
         """What to read of each rank; graphs, which take longest to make, only if they are needed."""
         of_graphs = self.only is None or OF_GRAPHS & set(self.only)
@@ -96,6 +105,8 @@ class ReportRequest(NamedTuple):
 
 
 FULL_REPORT = ReportRequest()
+COMPARED = ReportRequest(only=(), page=False)
+"""Each of two runs that are compared."""
 
 
 def report_on(sources: Sources, request: ReportRequest = FULL_REPORT, progress: Progress = unwatched) -> Report:
@@ -118,9 +129,26 @@ def report_on(sources: Sources, request: ReportRequest = FULL_REPORT, progress: 
         options=request.options,
         advice=collector.advice(),
     )
+    if request.judged:
+        _judge(report, collector.job_facts)
+        collector.job_facts.clear()
     if request.page:
         _add_pictures(report, sources, collector, progress)
     return report
+
+
+def _judge(report: Report, ranks: Sequence[RankFacts | None]) -> None:
+    """Adds the findings, also as a table, and the verdict."""
+    try:
+        job = job_of(ranks, report.tables)
+    except DataError as error:
+        report.notes.append(f"what limits the run is not known: {error}")
+        return
+    if job is None:
+        return
+    report.findings = find(job)
+    report.verdict = verdict(job, report.findings).sentence
+    report.tables = {FINDINGS: findings_table(report.findings, report.verdict), **report.tables}
 
 
 def _add_pictures(report: Report, sources: Sources, collector: "_RankCollector", progress: Progress) -> None:
@@ -155,8 +183,7 @@ def report_on_diff(
     stages = Stages(progress, "reading both runs", READ_STAGES * (len(before.ranks) + len(after.ranks)))
     options = ReadOptions(False, window, modules=modules)
     runs = [
-        (run, sources, _RankCollector(ReportRequest(page=False), len(sources.ranks)))
-        for run, sources in (("A", before), ("B", after))
+        (run, sources, _RankCollector(COMPARED, len(sources.ranks))) for run, sources in (("A", before), ("B", after))
     ]
     diff = trace_diff(
         *(collector.collect(read_ranks(sources.ranks, options, stages.on_progress)) for _, sources, collector in runs)
@@ -177,6 +204,7 @@ class _RankCollector:
         self.graphs: list[ExecutionGraph] = []
         self.replays: dict[int, Replay] = {}
         self.facts: list[tuple[int | str, ...]] = []
+        self.job_facts: list[RankFacts | None] = []
         self.linker_notes: list[tuple[int, str]] = []
         self.without_sync_records: list[int] = []
 
@@ -188,6 +216,8 @@ class _RankCollector:
                 self.without_sync_records.append(rank.rank)
             if rank.graph is not None and len(rank.graph) and (self.request.page or self.request.scales):
                 self.graphs.append(rank.graph)
+            if self.request.judged:
+                self.job_facts.append(facts_of(rank))
             if self.request.perfetto:
                 lay_over(rank, overlay_path(self.request.perfetto, rank.rank, self.ranks > 1), self.request.options)
             if len(self.replays) < self.drawn and (replay := rank.replayed()):

@@ -145,6 +145,13 @@ SECTIONS = (
         {"per_op_device_time_by_name": "self", "per_op_device_time_by_shape": "self", "per_op_device_time": "self"},
     ),
     Section(
+        "host_phases",
+        "Phases",
+        "What the main thread did in each step: ops of the forward and the backward pass, the optimizer, the next batch, waiting for the "
+        "device, other threads or ranks, and Python between ops.",
+        {"host_phases": ""},
+    ),
+    Section(
         "host_time_per_op",
         "Host",
         "How long ops kept the host: with all that they called, and by themselves, runtime calls included.",
