@@ -67,7 +67,8 @@ modules                         rank depth name device_self device_subtree devic
                                 critical: of the critical path; subtree: with the modules in it; path: `Net_0/Linear_2`, depth first
 modules_by_function             rank function device device_pct operations critical critical_pct host ops activities
 trace_diff                      kind name shape category difference count_a count_b time_a time_b
-                                kind: op, call or kernel; category: added, removed, more, fewer, same
+                                kind: op, call or kernel; category: added, removed, slower, faster, same
+trace_diff_runs                 part a b difference change       part: step, run, then what they were spent on, the largest difference first
 trace_diff_tree                 depth kind name category difference count_a count_b device_time_a device_time_b host_time_a host_time_b
                                 path                 call paths, depth first; difference of device time
 trace_diff_modules              depth name difference count_a count_b device_time_a device_time_b host_time_a host_time_b path

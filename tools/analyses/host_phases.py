@@ -14,6 +14,7 @@ from ...schema.columns import ABSENT, Bool, Int64, Intervals, covered_within, un
 from ...schema.linked import LinkedTrace, Ops, op_tree
 from ...schema.traces import are_step_marks
 from .rank import (
+    WHOLE_RUN,
     Column,
     Options,
     RankTrace,
@@ -32,7 +33,6 @@ OPTIMIZER = re.compile(r"^Optimizer\.|(^|[^a-z])optim", re.I)
 FORWARD = re.compile(r"(^|[^a-z])(forward|fwd)([^a-z]|$)", re.I)
 BACKWARD = re.compile(r"(^|[^a-z])(backward|bwd)([^a-z]|$)", re.I)
 AUTOGRAD = "autograd::engine::evaluate_function"
-WHOLE_RUN = "whole run"
 NO_OPS = "no host op with a time was recorded"
 PHASES = ("for_device", "data_loading", "optimizer", "forward", "backward", "for_threads")
 """The phases in the order in which time that belongs to several counts."""

@@ -44,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     parser = _parser()
     arguments = parser.parse_args(argv)
     arguments.paths = [Path(path) for path in arguments.inputs]
-    arguments.is_short = not (arguments.all or arguments.only or arguments.diff)
+    arguments.is_short = not (arguments.all or arguments.only)
     if arguments.all and arguments.only:
         parser.error("--all prints every table, --only some; give one of them")
     if arguments.paths and arguments.diff:
@@ -84,7 +84,7 @@ def _parser() -> CommandParser:
     chosen = parser.add_argument_group("which analyses")
     chosen.add_argument(
         "--only", nargs="+", action="extend", choices=[analysis.name for analysis in ANALYSES], metavar="ANALYSIS",
-        help="only these analyses: " + ", ".join(analysis.name for analysis in ANALYSES) + "; --diff gives trace_diff",
+        help="only these analyses: " + ", ".join(analysis.name for analysis in ANALYSES) + "; --diff has its own",
     )  # fmt: skip
     chosen.add_argument("--all", action="store_true", help="print the first rows of all tables on the terminal")
     add_analysis_options(parser)

@@ -52,7 +52,9 @@ def _products(job: Job) -> _Products:
         peaks = device_peaks(
             {number: str(recorded.get(f"{DEVICE_NAME}{number}", "")) for number in np.unique(device[rows]).tolist()}
         )
-        kernels = Kernels(names.take(rows), device[rows], *(column[rows] for column in columns), work.duration_ns[rows])
+        kernels = Kernels(
+            names.take(rows), device[rows], *(column[rows] for column in columns), time=work.duration_ns[rows]
+        )
         compute[chosen], memory[chosen] = least_time(kernels, peaks)
         peak[chosen] = roofs(kernels, peaks)[0]
         tf32[chosen] = [peaks[number].tf32 * 1e12 if number in peaks else 0.0 for number in device[rows].tolist()]

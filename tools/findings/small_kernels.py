@@ -65,7 +65,7 @@ def _launches(job: Job) -> _Launches:
     host = np.flatnonzero(~work.is_activity & work.is_timed & (work.node_class == NodeClass.HOST))
     order = host[np.lexsort((work.measured_start_ns[host], work.lane[host]))]
     # a node leads to the next launch on its thread
-    number = np.cumsum(launches[order]) - launches[order]
+    number: Int64 = np.cumsum(launches[order]) - launches[order]
     node = order[launches[order]]
     group = np.full(length, -1)
     lane = np.append(work.lane[node], -1)

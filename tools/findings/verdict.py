@@ -55,8 +55,6 @@ class _Limit(NamedTuple):
 
 def verdict(job: Job, findings: Sequence[Finding]) -> Verdict:
     """Returns what limits the job, by how much and what to do; withdrawn where the figures contradict it."""
-    if not job.length_us:
-        return Verdict("", [])
     limit = _limit(job)
     doubts = [*_doubts(job, limit)]
     if doubts:

@@ -15,7 +15,7 @@ WORK = {
     "computation": ("kernel",), "communication": ("communication",), "memory": ("copy or set", "copies and sets"),
 }  # fmt: skip
 """What the activities of a class are called."""
-DIFFERENCES, OF_TWO_RUNS = 4, "trace_diff_tree"
+DIFFERENCES, OF_TWO_RUNS, LEAST_CHANGE_PCT = 4, "trace_diff_tree", 1.0
 
 
 class KeyFigure(NamedTuple):
@@ -40,7 +40,7 @@ def key_figures(tables: Tables) -> list[KeyFigure]:
     if devices:
         whole = measured[0] if measured else max(row["span"] for row in devices)
         for label, column in (("device busy", "busy"), ("computing", "compute")):
-            shares = [100 * row[column] / whole for row in devices]
+            shares = [100 * row[column] / (whole or 1.0) for row in devices]
             key_figures_.append(_figure_over_ranks(label, shares, _percent_of_run))
     if overlap:
         key_figures_.append(
@@ -61,10 +61,35 @@ def _of_job(replay: Row) -> str:
 def _figures_of_two_runs(tables: Tables) -> list[KeyFigure]:
     ranks = Counter(row["run"] for row in _rows(tables, "ranks"))
     before, after = _device_times(tables)
-    return [
-        KeyFigure(f"{ranks['A']} → {ranks['B']}", "ranks"),
-        KeyFigure(f"{time_text(before)} → {time_text(after)}", "time of all device activities"),
-    ]
+    whole = [row for row in _rows(tables, "trace_diff_runs") if row["part"] in ("step", "run")]
+    figures = [KeyFigure(f"{time_text(row['a'])} → {time_text(row['b'])}", row["part"]) for row in whole]
+    if before or after:
+        figures.append(KeyFigure(f"{time_text(before)} → {time_text(after)}", "time of all device activities"))
+    return [*figures, KeyFigure(f"{ranks['A']} → {ranks['B']}", "ranks")]
+
+
+def diff_verdict(tables: Tables) -> str:
+    """Returns whether run B is faster or slower than run A, by how much, and what the largest difference is."""
+    rows = _rows(tables, "trace_diff_runs")
+    whole = {row["part"]: row for row in rows if row["part"] in ("step", "run") and row["change"] is not None}
+    if not whole:
+        return ""
+    first, *others = whole.values()
+    is_alike = abs(first["change"]) < LEAST_CHANGE_PCT
+    how = "as fast as" if is_alike else "faster than" if first["change"] < 0 else "slower than"
+    change = f"{abs(first['change']):.1f} % {'less' if first['change'] < 0 else 'more'} time"
+    text = (
+        f"Run B is {how} run A: {'a step' if first['part'] == 'step' else 'the run'} takes {change}, {_change(first)}"
+    )
+    text += "".join(f", the {row['part']} {_change(row)}" for row in others)
+    parts = [row for row in rows if row["part"] not in whole and row["difference"] * first["difference"] > 0]
+    if parts and not is_alike:
+        text += f". Most of that is {parts[0]['part'].replace(': ', ' ')}, {_change(parts[0])}"
+    return f"{text}."
+
+
+def _change(row: Row) -> str:
+    return f"{time_text(row['b'])} instead of {time_text(row['a'])}"
 
 
 def _device_times(tables: Tables) -> list[float]:
@@ -177,14 +202,21 @@ def _heaviest_kernel(tables: Tables) -> Iterator[str]:
 
 
 def _run_difference(tables: Tables) -> Iterator[str]:
-    kernels = [row for row in _rows(tables, "trace_diff") if row["kind"] == "kernel"]
-    before, after = _device_times(tables)
-    if before:
-        share = f"{abs(after - before) / before * 100:.1f} % {'more' if after > before else 'less'}"
-        yield f"Run B spends {time_text(after)} on the devices, run A {time_text(before)}: {share}."
+    """Yields the parts of the run that differ most, then the kernels, or without a device the ops."""
+    rows = [row for row in _rows(tables, "trace_diff_runs") if row["part"] not in ("step", "run")]
+    for row in [row for row in rows if row["difference"]][:DIFFERENCES]:
+        yield f"{row['part'].capitalize()}: {_signed(row['difference'])} ({time_text(row['a'])} → {time_text(row['b'])})."
+    items = _rows(tables, "trace_diff")
+    kernels = [row for row in items if row["kind"] == "kernel"] or [
+        row for row in items if row["name"].startswith("aten::")
+    ]
     for row in [row for row in kernels if row["difference"]][:DIFFERENCES]:
-        change = f"{'+' if row['difference'] > 0 else '−'}{time_text(abs(row['difference']))}"
-        yield f"{shortened(short_name(row['name']), 60)}: {change} ({row['category']}, {row['count_a']:,} → {row['count_b']:,})."
+        name = shortened(short_name(row["name"]), 60)
+        yield f"{name}: {_signed(row['difference'])} ({row['category']}, {row['count_a']:,} → {row['count_b']:,} of them)."
+
+
+def _signed(time: float) -> str:
+    return f"{'+' if time > 0 else '−'}{time_text(abs(time))}"
 
 
 def _rows(tables: Tables, name: str) -> list[Row]:

@@ -18,6 +18,7 @@ from ..replay import Replay, Scale
 from ..sync_records_advice import lacks_sync_records, sync_records_advice
 from .files import FINDINGS, findings_table, lay_over, overlay_path
 from .inputs import ReadOptions, Sources, read_ranks
+from .overview import diff_verdict
 from .rank_groups import MANY, RankGroup, of_ranks, rank_groups
 from .timeline import Timeline, timeline
 from .what_if import classes_twice_as_fast, what_if
@@ -192,7 +193,7 @@ def report_on_diff(
     notes = [f"{run}: {note}" for run, sources, collector in runs for note in sources.notes + collector.notes()]
     facts = [fact for *_, collector in runs for fact in collector.facts]
     ranks = _ranks_table(facts, [run for run, _, collector in runs for _ in collector.facts])
-    return Report(f"{before.title} → {after.title}", tables, ranks, notes)
+    return Report(f"{before.title} → {after.title}", tables, ranks, notes, diff_verdict(tables | {"ranks": ranks}))
 
 
 class _RankCollector:

@@ -24,8 +24,9 @@ SECTIONS = (
     Section(
         "trace_diff",
         "Difference",
-        "Run B less run A, by name and shape, and by call path, which shows where a moved or fused kernel went, and by module.",
-        {"trace_diff": "", "trace_diff_tree": "", "trace_diff_modules": ""},
+        "Run B less run A: step and run first, then what they were spent on; then by name and shape, by call path, which shows where a "
+        "moved or fused kernel went, and by module.",
+        {"trace_diff": "", "trace_diff_runs": "", "trace_diff_tree": "", "trace_diff_modules": ""},
     ),
     Section(
         "temporal_breakdown",

@@ -33,6 +33,8 @@ def summary_text(report: Report) -> str:
     count = sum(finding.gain is not None for finding in report.findings)
     findings = "\n".join(_finding_lines(report.findings, min(count, FINDINGS_SHOWN)))
     shown = [report.tables.get("what_if"), _short_table(report)]
+    if "trace_diff_runs" in report.tables:
+        shown = [report.tables["trace_diff_runs"], _largest_differences(report.tables["trace_diff"])]
     tables = [table for table in shown if table is not None and len(table)]
     parts = [_wrapped(report.verdict, ""), findings, *(as_text(table, NARROW) for table in tables), MORE]
     return "\n\n".join(filter(None, parts))
@@ -90,6 +92,16 @@ def _phases(table: Table | None) -> Table | None:
     ]
     title = "Time of the host by phase of each step, in % (python: between ops)"
     return Table(table.name, title, [*table.columns[:2], Column("time", "ms", time / 1000), *shares])
+
+
+def _largest_differences(table: Table) -> Table:
+    """Returns the ops, calls and kernels that differ most, without the marks of steps, and without shapes and times, to be
+    narrow.
+    """
+    kept = ("kind", "name", "category", "difference", "count_a", "count_b")
+    columns = [column for column in table.columns if column.name in kept]
+    is_work = np.array([not name.startswith("ProfilerStep#") for name in table["name"]], np.bool_)
+    return Table(table.name, "What differs most", columns).take(is_work)
 
 
 def _share(name: str, time: object, run: float) -> Column:

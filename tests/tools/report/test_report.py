@@ -129,6 +129,11 @@ def test_diff_of_a_run_with_itself_finds_nothing_and_with_another_what_was_added
     other.mkdir()
     small_run(kernels=3).write(other)
     changed = as_json(capfd, "--diff", given["pair"], other)["trace_diff"]
+    assert run("-q", "--diff", given["pair"], other) == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert lines[0].startswith("Run B is slower than run A: the run takes ") and max(map(len, lines)) <= 100
+    assert run("-q", "--diff", given["pair"], given["pair"]) == 0
+    assert capfd.readouterr().out.startswith("Run B is as fast as run A: the run takes ")
     added = [(row["name"], row["difference"]) for row in changed if row["category"] == "added"]
     assert added == [("gemm 2", 50)]
 

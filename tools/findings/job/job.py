@@ -113,12 +113,16 @@ class Job:
 
 
 def job_of(ranks: Sequence[RankFacts | None], tables: Mapping[str, Table]) -> Job | None:
-    """Returns the job of these ranks; None if no rank has a graph. Raises DataError if they cannot be replayed together."""
+    """Returns the job of these ranks; None if nothing in their graphs takes time.
+
+    Raises DataError if they cannot be replayed together.
+    """
     present = [rank for rank in ranks if rank is not None]
     if not present:
         return None
     gathered = gather_job([rank.graph for rank in present])
-    return Job(present, tables, gathered, replay_job(gathered))
+    replay = replay_job(gathered)
+    return Job(present, tables, gathered, replay) if replay.makespan_ns else None
 
 
 def without_dependencies(work: Workload, chosen: Bool) -> Workload:
