@@ -62,9 +62,8 @@ def _work(rank: RankTrace, options: Options) -> _Work:
         op_row = OpRows(np.full(len(nodes), -1))
     row = np.flatnonzero(activity_classes(activities) == ActivityClass.COMPUTATION)
     time = (activities.end - activities.start)[row]
-    kernels = Kernels(
-        activities.name.take(row), activities.device[row], *(column[row] for column in columns), time=time
-    )
+    numbers = [*(column[row] for column in columns), time]
+    kernels = Kernels(activities.name.take(row), activities.device[row], *numbers)
     op_row = OpRows(np.where(op_row >= 0, op_row, activities.op_row)[row])
     peaks = device_peaks(_device_names(rank), options.peaks)
     return _Work(row, op_row, time, kernels, peaks)

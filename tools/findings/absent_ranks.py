@@ -15,9 +15,9 @@ def absent_ranks(job: Job) -> list[Finding]:
     named = ", ".join(runs[:NAMED]) + (", …" if len(runs) > NAMED else "")
     return [
         Finding(
-            f"{absent:,} of the job's {job.world_size:,} ranks are absent",
+            f"{absent:,} of the job's {job.world_size:,} ranks {'is' if absent == 1 else 'are'} absent",
             None,
-            f"ranks {named}: nobody waits for them in the replay, and who held whom up is known of the others only",
+            f"rank{'s' if absent > 1 else ''} {named}: nobody waits for them in the replay, and who held whom up is known of the others only",
             "Give the traces of all ranks",
             "collectives_over_ranks",
         )

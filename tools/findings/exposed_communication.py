@@ -51,8 +51,12 @@ def _labels(job: Job) -> Categorical:
         groups, purpose = recorded_groups(rank.graph), rank.graph.texts("pg_desc")
         members = [f"ranks {ranges(sorted(ranks))}" if ranks else "" for ranks in groups.lists] + [""]
         keys = zip(purpose.codes.tolist(), groups.of_node.tolist(), strict=True)
-        labels += [" of ".join(filter(None, ([*purpose.table, ""][code], members[group]))) for code, group in keys]
+        labels += [_label([*purpose.table, ""][code], members[group]) for code, group in keys]
     return Categorical.of(labels)
+
+
+def _label(purpose: str, members: str) -> str:
+    return f"{purpose} ({members})" if purpose and members else purpose or members
 
 
 def _absent(job: Job) -> str:

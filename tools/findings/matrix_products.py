@@ -41,6 +41,7 @@ def _products(job: Job) -> _Products:
     work, names = job.work, job.texts(lambda rank: rank.graph.name)
     is_product = job.texts(lambda rank: rank.op).where(lambda op: PRODUCT.match(op) is not None)
     columns = [job.integers(name, ABSENT) for name in ("num_ops", "tensor_size", "element_size")]
+    columns.append(work.duration_ns)
     is_product &= (work.node_class == NodeClass.COMPUTATION) & (work.duration_ns > 0) & (columns[0] > 0)
     node = np.flatnonzero(is_product)
     device, tf32 = job.integers("device", -1), np.zeros(len(node))
@@ -52,9 +53,7 @@ def _products(job: Job) -> _Products:
         peaks = device_peaks(
             {number: str(recorded.get(f"{DEVICE_NAME}{number}", "")) for number in np.unique(device[rows]).tolist()}
         )
-        kernels = Kernels(
-            names.take(rows), device[rows], *(column[rows] for column in columns), time=work.duration_ns[rows]
-        )
+        kernels = Kernels(names.take(rows), device[rows], *(column[rows] for column in columns))
         compute[chosen], memory[chosen] = least_time(kernels, peaks)
         peak[chosen] = roofs(kernels, peaks)[0]
         tf32[chosen] = [peaks[number].tf32 * 1e12 if number in peaks else 0.0 for number in device[rows].tolist()]

@@ -101,6 +101,6 @@ def bound_by(
     device = graph.integers("device")
     numbers = np.unique(device[graph.is_activity]).tolist()
     names = {number: str(graph.metadata.get(f"{DEVICE_NAME}{number}", "")) for number in numbers}
-    columns = (graph.integers(name) for name in ("num_ops", "tensor_size", "element_size"))
-    times = least_time(Kernels(graph.name, device, *columns, time=graph.duration_ns), device_peaks(names, overrides))
+    columns = [*(graph.integers(name) for name in ("num_ops", "tensor_size", "element_size")), graph.duration_ns]
+    times = least_time(Kernels(graph.name, device, *columns), device_peaks(names, overrides))
     return np.asarray(times.bound_by(bound) & (classes == NodeClass.COMPUTATION))

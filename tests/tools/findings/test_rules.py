@@ -126,7 +126,7 @@ def test_communication_is_told_by_group_and_whether_it_can_be_hidden() -> None:
         rank_with_collective(rank, work=20_000, collective=30_000, clock=0, comm_size=8, pg_desc="data")
         for rank in (0, 1)
     ]
-    found = titled(find(built(*graphs)), "Communication of data of ranks 0, 1 is not hidden")
+    found = titled(find(built(*graphs)), "Communication of data (ranks 0, 1) is not hidden")
     assert gain_us(found) == pytest.approx(30)
     assert "at twice the bandwidth the run would be 30 % shorter" in found.evidence
     assert found.advice.startswith("There is too little computation to hide it")
