@@ -12,12 +12,12 @@ def absent_ranks(job: Job) -> list[Finding]:
     if absent <= 0:
         return []
     runs = [*runs_of_absent((rank.rank for rank in job.ranks), job.world_size)]
-    named = ", ".join(runs[:NAMED]) + (", …" if len(runs) > NAMED else "")
+    named, verb = ", ".join(runs[:NAMED]) + (", …" if len(runs) > NAMED else ""), "is" if absent == 1 else "are"
     return [
         Finding(
-            f"{absent:,} of the job's {job.world_size:,} ranks {'is' if absent == 1 else 'are'} absent",
+            f"{absent:,} of the job's {job.world_size:,} ranks {verb} absent",
             None,
-            f"rank{'s' if absent > 1 else ''} {named}: nobody waits for them in the replay, and who held whom up is known of the others only",
+            f"nobody waits for {named} in the replay, and who held whom up is known of the others only",
             "Give the traces of all ranks",
             "collectives_over_ranks",
         )
