@@ -29,6 +29,12 @@ WORDS = {
     NodeClass.COMMUNICATION: "Communication limits the run",
     NodeClass.MEMORY: "Copies limit the run",
 }
+FASTER = {
+    NodeClass.HOST: "A CPU",
+    NodeClass.COMPUTATION: "Kernels",
+    NodeClass.COMMUNICATION: "Communication",
+    NodeClass.MEMORY: "Copies",
+}
 WORDS_OF_REST = {
     NodeClass.HOST: "work of the CPU",
     NodeClass.COMPUTATION: "computation",
@@ -61,8 +67,8 @@ def verdict(job: Job, findings: Sequence[Finding]) -> Verdict:
         return Verdict(f"What limits the run cannot be told: {'; '.join(doubts)}.{_otherwise(job)}", doubts)
     best = next((finding for finding in findings if finding.gain is not None), None)
     if best is None or best.gain is None:
-        halved = f"twice as fast, it would shorten the run by {limit.gain.pct:.0f} %"
-        return Verdict(f"{_head(job, limit)}; {halved}.", [])
+        gain = f"{limit.gain.pct:.0f} % ({time_text(limit.gain.us)})"
+        return Verdict(f"{_head(job, limit)}. {FASTER[limit.node_class]} twice as fast would save {gain}.", [])
     saves = f"{best.remedy} would save up to {best.gain.pct:.0f} % ({time_text(best.gain.us)})"
     return Verdict(f"{_head(job, limit)}. {best.title}: {best.evidence.partition(';')[0]}. {saves}.", [])
 

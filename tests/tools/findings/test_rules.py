@@ -1,14 +1,19 @@
 """What each rule finds on a run in which its cause is the only one, and what the run would gain: worked out by hand."""
 
+import tempfile
+
 import numpy as np
 import pytest
 from execgraph.schema.columns import Categorical
 from execgraph.schema.graph import Delay, ExecutionGraph
-from execgraph.tools.analyses import Column, Table
-from execgraph.tools.findings import Finding, find
+from execgraph.tools.analyses import Column, Table, analyse, read_rank
+from execgraph.tools.findings import Finding, facts_of, find, job_of
+from execgraph.tools.generate import simulate, write_traces
 from support.builder import TraceBuilder
 from support.findings import built, played, titled, titles
 from support.graphs import HOST_SYNC, LAUNCH, PROGRAM_ORDER, STREAM_ORDER, GraphBuilder, rank_with_collective
+
+from benchmarks.programs import build_job
 
 LOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 
@@ -68,6 +73,17 @@ def test_a_loop_that_waits_for_its_data_is_named_without_a_device_too() -> None:
     found = titled(find(played(t)), "waits for its data")
     assert gain_us(found) == pytest.approx(90)
     assert found.evidence == "90.0 µs go by in the data loader, 75 % of the run"
+
+
+def test_a_loop_that_waits_for_a_thread_that_loads_is_named() -> None:
+    """The thread takes longer for a batch than the loop does for a step, so that the loop waits in its data loader."""
+    with tempfile.TemporaryDirectory() as folder:
+        ((host, device),) = write_traces(simulate(build_job("loader", steps=3, layers=2)), folder)
+        rank = read_rank(str(device), str(host))
+    job = job_of([facts_of(rank)], analyse([rank]))
+    assert job is not None
+    found = titled(find(job), "waits for its data")
+    assert found.gain is not None and found.gain.pct > 30
 
 
 def test_host_work_between_steps_is_found() -> None:

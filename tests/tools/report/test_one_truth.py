@@ -4,14 +4,16 @@ import json
 from pathlib import Path
 
 import pytest
+from execgraph.schema.columns import time_text
 from execgraph.schema.graph import ExecutionGraph
 from execgraph.tools.analyses import analyse, read_rank
 from execgraph.tools.build_job import BuildOptions, build
 from execgraph.tools.commands import trace_replay
 from execgraph.tools.replay import replay_ranks, what_if
 from execgraph.tools.report import find_sources, report_on
+from execgraph.tools.report.overview import key_figures
 from support.generated import here
-from support.reports import as_json
+from support.reports import as_json, run
 
 
 def replayed_by_command(folder: Path, capfd: pytest.CaptureFixture[str], *more: str) -> dict[str, float]:
@@ -50,6 +52,13 @@ def test_page_tables_commands_and_python_say_the_same_of_a_job(
         assert by_kind(rows) == pytest.approx(replayed["critical_path_us"])
     (row,) = from_json["critical_path_replay"]
     assert (row["measured"], row["replayed"]) == pytest.approx((replayed["measured_us"], replayed["makespan_us"]))
+    measured = time_text(row["measured"])
+    figures = key_figures(report.tables | {"ranks": report.ranks})
+    assert next(figure.value for figure in figures if figure.label == "measured run") == measured
+    assert run("-q", traces) == 0
+    said = capfd.readouterr().out
+    assert f"How each device spent the run of {measured}\n" in said
+    assert " ".join(said.split("\n\n")[0].split()) == report.verdict
     assert report.twice_as_fast is not None
     host = next(row for row in report.twice_as_fast.rows() if row["change"] == "host")
     assert (host["before"], host["after"]) == pytest.approx((replayed["makespan_us"], halved["makespan_us"]))
