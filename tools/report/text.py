@@ -30,8 +30,9 @@ MORE = "Tables: --all or --only NAME; all rows: --csv DIR; page with charts and 
 
 def summary_text(report: Report) -> str:
     """Returns the verdict, the findings in the order of their gain, and how the ranks spent the run."""
-    count = sum(finding.gain is not None for finding in report.findings)
-    findings = "\n".join(_finding_lines(report.findings, min(count, FINDINGS_SHOWN)))
+    gains = sum(finding.gain is not None for finding in report.findings)
+    # where nothing has a gain, what limits the trust is all there is to say
+    findings = "\n".join(_finding_lines(report.findings, min(gains, FINDINGS_SHOWN) or len(report.findings)))
     shown = [report.tables.get("what_if"), _short_table(report)]
     if "trace_diff_runs" in report.tables:
         shown = [report.tables["trace_diff_runs"], _largest_differences(report.tables["trace_diff"])]
