@@ -99,9 +99,9 @@ def _dependencies(context: ConversionContext, options: Options) -> tuple[Edges, 
     if not options.inferred or (info.sync_records and not info.unresolved_waits):
         return edges, {}
     late = ActivityRows(np.flatnonzero(start_timing(context, edges, info.machine).delay > 0))
-    guesses, cut_off = inferred(context, late, of_name(info.machine.launch, "").upper)
+    inferred_edges, cut_off = inferred(context, late, of_name(info.machine.launch, "").upper)
     dropped = {CUT_OFF: cut_off} if cut_off else {}
-    return deduplicated(Edges.joined([edges, guesses]), context.node_count), dropped
+    return deduplicated(Edges.joined([edges, inferred_edges]), context.node_count), dropped
 
 
 def _ordered(context: ConversionContext, synthetic: SyntheticNodes, edges: Edges) -> tuple[GraphEdges, dict[str, int]]:
@@ -127,10 +127,10 @@ def _start_timing(context: ConversionContext, edges: Edges) -> tuple[StartTiming
 
     Usual latencies and gaps are measured without the activities that waited for a slot.
     """
-    machine = context.linked.info.machine
-    timing = start_timing(context, edges, machine)
+    calibration = context.linked.info.machine
+    timing = start_timing(context, edges, calibration)
     limit = concurrency_limit(context, timing)
-    return (start_timing(context, edges, machine, limit.waited_for_slot) if limit.slot_counts else timing), limit
+    return (start_timing(context, edges, calibration, limit.waited_for_slot) if limit.slot_counts else timing), limit
 
 
 def _group_ops(context: ConversionContext, target: Target) -> OpRows:

@@ -58,7 +58,7 @@ def graph_to_json(source: str, target: str, progress: Progress) -> Converted:
     with open_input(source) as stream, open_output(target) as out:
         for block in read_frames(stream, source):
             try:
-                for text in _texts(block, checks):
+                for text in _json_of(block, checks):
                     if not size:
                         size += out.write(b'{"metadata":%s,"nodes":[' % text)
                         continue
@@ -74,7 +74,7 @@ def graph_to_json(source: str, target: str, progress: Progress) -> Converted:
     return Converted(nodes, size, checks.notes(source))
 
 
-def _texts(block: FrameBlock, checks: MessageChecks) -> Iterator[bytes]:
+def _json_of(block: FrameBlock, checks: MessageChecks) -> Iterator[bytes]:
     """Yields the JSON texts of messages; the first one of a file is the metadata.
 
     Raises WireError with a position in the block.

@@ -15,7 +15,8 @@ PAGE = Path(__file__).with_name("python-api.md")
 QUOTE = "'"
 HEAD = """# Python API
 
-Made by `make docs` from the docstrings; a test compares. What `import execgraph` gives; [Python](python.md) shows how it goes together.
+Made by `make docs` from the docstrings; a test compares. What `import execgraph` gives;
+[Python](python.md) shows how it goes together.
 """
 PACKAGES = {
     "tools.capture": "Recording traces",

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..schema.columns import CallRows, CommunicationRows, DeviceOpRows, Nesting, OpRows, RowMap, ThreadIntervals, nest
 from ..schema.errors import DataError
-from ..schema.linked import Activities, Calls, Communications, LinkedTrace, Ops, TraceInfo, on_host_clock
+from ..schema.linked import Activities, Calls, Communications, LinkedTrace, Ops, ProcessGroup, TraceInfo, on_host_clock
 from ..schema.machine import MachineCalibration
 from ..schema.traces import NO_TENSORS, are_step_marks
 from .activity_rows import activities_of
@@ -151,17 +151,14 @@ def _link_all(
     info.machine = machine_of(device_side.activities, calls, device.syncs)
     contradicting = contradictions(host, device, device_side.activities.call_row, info.machine)
     sync = _resolve_waits(device, host_side, device_side, info.machine)
-    unresolved = [*sync.guessed.values(), sync.dropped["stream waits whose event was not found"]]
-    info.unresolved_waits = sum(map(len, unresolved))
+    info.unresolved_waits = _unresolved_count(sync)
     activities = _without_late_launches(device_side.activities, calls, info.machine, sync.oddities)
     sync.oddities[IN_CIRCLES].extend([-1] * host_side.cut_circles)
-    too_large = sync.oddities[MANY_MEMBERS]
-    described = groups_of_host(host.name, host.inputs, sync.oddities[UNREADABLE_GROUPS])
-    groups = process_groups([*described, *device.groups], too_large)
+    groups = _groups(host, device, sync.oddities)
     transfers = host_transfers(ops, device, host_side.device_op)
-    on_device, (on_host, row) = device_side.communications, host_communications(transfers, groups)
-    ops.communication_row = CommunicationRows(np.where(row >= 0, row + len(on_device), -1))
-    communications = Communications.of(chain(on_device, on_host))
+    on_host, row = host_communications(transfers, groups)
+    ops.communication_row = CommunicationRows(np.where(row >= 0, row + len(device_side.communications), -1))
+    communications = Communications.of(chain(device_side.communications, on_host))
     host_transfer_waits = transfer_waits(transfers, calls)
     sync.oddities.update(host_transfer_waits.oddities)
     linked = LinkedTrace(
@@ -172,7 +169,7 @@ def _link_all(
         device_waits=sync.device_waits,
         host_waits=sync.host_waits,
         handoffs=thread_handoffs(ops, op_parent, calls, host_transfer_waits.handoffs, transfers.threads),
-        communications=with_members(communications, groups, device.world_size or -1, too_large),
+        communications=with_members(communications, groups, device.world_size or -1, sync.oddities[MANY_MEMBERS]),
         groups=groups,
     )
     return _with_modules(linked, device, op_parent), sync, [contradiction.sentence for contradiction in contradicting]
@@ -204,22 +201,36 @@ def _device_side(device: DeviceTrace, host_side: _HostSide, call_op: DeviceOpRow
 
 
 def _resolve_waits(
-    device: DeviceTrace, host_side: _HostSide, device_side: _DeviceSide, machine: MachineCalibration
+    device: DeviceTrace, host_side: _HostSide, device_side: _DeviceSide, calibration: MachineCalibration
 ) -> Synchronisation:
     """Finds what each wait of the host and of the device is for."""
     activities, communications, collectives = device_side
     awaited = awaited_collectives(collectives, activities, communications)
-    on_clock = on_host_clock(activities, machine)
-    process = process_of(device, host_side.calls, on_clock, collectives=collectives, awaited=awaited, machine=machine)
-    return synchronise(process, device, machine)
+    on_clock = on_host_clock(activities, calibration)
+    process = process_of(
+        device, host_side.calls, on_clock, collectives=collectives, awaited=awaited, calibration=calibration
+    )
+    return synchronise(process, device, calibration)
+
+
+def _unresolved_count(sync: Synchronisation) -> int:
+    """Returns how many waits have a source that was inferred or not found."""
+    return sum(map(len, [*sync.guessed.values(), sync.dropped["stream waits whose event was not found"]]))
+
+
+def _groups(host: HostTrace, device: DeviceTrace, oddities: Findings) -> list[ProcessGroup]:
+    """Returns the process groups that either trace describes."""
+    too_large = oddities[MANY_MEMBERS]
+    described = groups_of_host(host.name, host.inputs, oddities[UNREADABLE_GROUPS])
+    return process_groups([*described, *device.groups], too_large)
 
 
 def _without_late_launches(
-    activities: Activities, calls: Calls, machine: MachineCalibration, oddities: Findings
+    activities: Activities, calls: Calls, calibration: MachineCalibration, oddities: Findings
 ) -> Activities:
     """Returns the activities without launch calls that began after the activity had ended."""
     call_row = activities.call_row
-    is_late = (call_row >= 0) & (RowMap(calls.start)[call_row] > on_host_clock(activities, machine).end)
+    is_late = (call_row >= 0) & (RowMap(calls.start)[call_row] > on_host_clock(activities, calibration).end)
     oddities[ENDED_BEFORE].extend(call_row[is_late].tolist())
     return replace(activities, call_row=CallRows(np.where(is_late, -1, call_row)))
 

@@ -67,13 +67,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Has garbage looked for seldom, and not among what there is by now, which stays to the end: both would take a tenth of the time."""
+    """Collects garbage seldom, and never among the objects that exist by now: both would take a tenth of the time."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 50)
 
 
-# where the environment says otherwise, every process of a command would compile all of the package, half of what it takes
+# where the environment says otherwise, each process of a command would compile the whole package: half its time
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
@@ -81,7 +81,7 @@ LEVEL = logging.getLogger().level
 LEFT_OUT = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "build", "out", "data")
 
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
-    # tests that run in a shell's background are deaf to Ctrl-C, and would make the commands that they interrupt deaf, too
+    # tests in a shell's background ignore Ctrl-C, and the commands that they interrupt would inherit that
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
@@ -122,7 +122,7 @@ def jobs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Path]:
 
 @pytest.fixture(scope="session")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Path]:
-    """A folder with what `make dist` builds of a copy of the tree, without a network, by the rights that its files are made without."""
+    """A folder with what `make dist` builds of a copy of the tree, without network, with its files' own rights."""
     pytest.importorskip("setuptools", minversion=lower_bounds(PROJECT.read_text("utf-8"))["setuptools"])
 
     @cache
@@ -153,6 +153,6 @@ def scheduler() -> Iterator[str]:
 
 @pytest.fixture
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What commands have done in processes of its own is done in this one: to start them takes most of the time of small jobs."""
+    """Runs in this process what commands would start processes for: they take most of the time of small jobs."""
     for command in (trace_build, trace_scale):
         monkeypatch.setattr(command, "in_processes", in_turn)

@@ -29,7 +29,8 @@ SCARCE = {
     os.strerror(errno.ENFILE): "too many files are open on this machine; try again when there are fewer",
     os.strerror(errno.ENOMEM): NO_MEMORY,
     "failed to map segment from shared object": NO_MEMORY,
-    "can't start new thread": "the system gives no more processes and threads; raise the limit, such as by ulimit -u 1024",
+    "can't start new thread": "the system gives no more processes and threads; raise the limit, such as by ulimit -u "
+    "1024",
 }
 """What the system says where it has no more of something, and what to do."""
 log = logging.getLogger("execgraph")

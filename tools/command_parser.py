@@ -64,8 +64,8 @@ class CommandParser(argparse.ArgumentParser):
         group.add_argument("inputs", nargs="*", choices=choices, metavar=metavar, help=help)
         if spellings:
             group.add_argument(
-                *spellings, dest="named_inputs", nargs="+", action="extend", default=[], choices=choices, metavar=metavar,
-                help=argparse.SUPPRESS,
+                *spellings, dest="named_inputs", nargs="+", action="extend", default=[], choices=choices,
+                metavar=metavar, help=argparse.SUPPRESS,
             )  # fmt: skip
         return group
 
@@ -197,7 +197,8 @@ def _add_limit(parser: argparse.ArgumentParser) -> None:
         "--max-size",
         type=_size,
         metavar="SIZE",
-        help="the most that a compressed file of yours may decompress to, such as 20G (default: far more than traces of its size do)",
+        help="the most that a compressed file of yours may decompress to, such as 20G (default: far more than traces "
+        "of its size do)",
     )
 
 

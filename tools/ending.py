@@ -73,5 +73,5 @@ def end_without_reader() -> NoReturn:
 
 
 def say_stopped(name: str) -> None:
-    """The one line of a command that was stopped."""
+    """Prints the line of a command that was stopped."""
     print(f"{name}: interrupted", file=sys.stderr)

@@ -34,10 +34,10 @@ def _shared(rows: list[tuple[str, ...]]) -> tuple[str, ...]:
     ranks = ranges(numbers) if len(numbers) == len(names) else f"{names[0]} …"
     if len(ranks) > LONGEST:
         ranks = f"{ranks[:LONGEST].rpartition(',')[0]}, … {len(rows)} in all"
-    return (ranks, *map(_from_to, columns))
+    return (ranks, *map(_cell_range, columns))
 
 
-def _from_to(cells: tuple[str, ...]) -> str:
+def _cell_range(cells: tuple[str, ...]) -> str:
     if len(set(cells)) == 1:
         return cells[0]
     try:

@@ -16,9 +16,11 @@ def sync_records_advice(where: str) -> list[str]:
     No synchronisation records exist for rank 0: the order and times of the calls have to show what each wait was for.
     """
     return [
-        f"No synchronisation records exist for {where}: the order and times of the calls have to show what each wait was for.",
-        f"What-if answers can then be wrong: by up to {WORST_WITHOUT} in our simulated jobs, by up to {WORST_WITH} with the "
-        "records. execgraph.capture makes them. For a profiler of your own (PyTorch 2.1 or newer), add this argument:",
+        f"No synchronisation records exist for {where}: the order and times of the calls have to show what each wait "
+        "was for.",
+        f"What-if answers can then be wrong: by up to {WORST_WITHOUT} in our simulated jobs, by up to {WORST_WITH} "
+        "with the records. execgraph.capture makes them. For a profiler of your own (PyTorch 2.1 or newer), add this "
+        "argument:",
         f"    {SETTING}",
     ]
 

@@ -54,7 +54,7 @@ def in_processes(
     """
     waiting, lost = deque(tasks), list[Task]()
     if len(waiting) > 1:
-        yield from _by_workers(function, waiting, jobs, on_progress, lost)
+        yield from _run_in_workers(function, waiting, jobs, on_progress, lost)
     while waiting:
         task = waiting.popleft()
         token = _on_progress.set(on_progress)
@@ -64,12 +64,12 @@ def in_processes(
     for task in lost:
         # alone it may find the memory that it lacked beside others
         again, lost_again = deque([task]), list[Task]()
-        yield from _by_workers(function, again, 1, on_progress, lost_again)
+        yield from _run_in_workers(function, again, 1, on_progress, lost_again)
         if again or lost_again:
             yield task, WorkerDied("its process was killed, perhaps for want of memory; try fewer --jobs")
 
 
-def _by_workers(
+def _run_in_workers(
     function: Callable[[Task], Result], waiting: deque[Task], jobs: int, on_progress: OnProgress, lost: list[Task]
 ) -> Generator[tuple[Task, Result | Exception], None, None]:
     """Runs the tasks of `waiting` on a worker and yields the outcomes; adds tasks whose worker died to `lost`.
@@ -77,7 +77,7 @@ def _by_workers(
     What Python has for this waits for ever where a process has no room for one more thread.
     """
     with _workers() as working:
-        while len(working) < min(jobs, len(waiting)) and _begin(working):
+        while len(working) < min(jobs, len(waiting)) and _start_worker(working):
             pass
         while working:
             for worker in cast(list[Connection], wait(working)):
@@ -91,7 +91,7 @@ def _by_workers(
                         # it was the task that ended it: another worker may begin
                         lost.append(task)
                         if waiting:
-                            _begin(working)
+                            _start_worker(working)
                     continue
                 if isinstance(message, int):
                     on_progress(message)
@@ -129,18 +129,18 @@ def _workers() -> Iterator[_Working]:
             process.join()
 
 
-def _begin(working: _Working) -> bool:
-    """Begins one more worker; whether the system had what it takes."""
+def _start_worker(working: _Working) -> bool:
+    """Starts a worker, and returns whether the system could."""
     spawn = multiprocessing.get_context("spawn")
     try:
         with _sparing_descriptors():
-            ours, theirs = spawn.Pipe()
-        with theirs, _ignoring_interrupts():
-            process = spawn.Process(target=_work, args=(theirs,), daemon=True)
+            parent_end, worker_end = spawn.Pipe()
+        with worker_end, _ignoring_interrupts():
+            process = spawn.Process(target=_work, args=(worker_end,), daemon=True)
             process.start()
     except (OSError, MemoryError):
         return False
-    working[ours] = process, None
+    working[parent_end] = process, None
     return True
 
 
@@ -154,7 +154,7 @@ def _sparing_descriptors() -> Iterator[None]:
 
 
 def _work(parent: Connection) -> None:
-    """What a worker does: asks for tasks until there are none."""
+    """Asks for tasks and runs them until there are none, as a worker does."""
     _prepare_worker(parent)
     ready = _Ready()
     while True:

@@ -31,7 +31,8 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Measures and prints the tables, and exits: 0, 1 where answers are further off than allowed, 2 for wrong usage."""
     parser = CommandParser(
         NAME,
-        "Measures on simulated jobs, named ones and random programs, each on the default machine and on machines that are drawn,\n"
+        "Measures on simulated jobs, named ones and random programs, each on the default machine and on machines that "
+        "are drawn,\n"
         "how well execution graphs answer what-if questions and recover dependencies.",
         f"{NAME} --jobs ddp moe --seeds 5 --random 100",
         reads=False,
@@ -71,7 +72,7 @@ def _measure(arguments: argparse.Namespace) -> int:
 
 
 def _measured(chosen: list[Subject]) -> list[Result]:
-    """Returns the results in the order of the subjects, each measured in one of as many processes as there are cores."""
+    """Returns the results in the order of the subjects, measured by as many processes as there are cores."""
     results_of: dict[Subject, list[Result]] = {}
     running = in_processes(measure, chosen, os.cpu_count() or 1)
     for subject, outcome in progress(running, "measuring", total=len(chosen), unit="job"):

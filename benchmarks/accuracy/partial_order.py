@@ -5,7 +5,7 @@ clock. Building takes O((points + edges) x lanes), a question O(1).
 """
 
 import numpy as np
-from execgraph.schema.columns import Bool, Int64, Ragged, asof_backward, asof_forward
+from execgraph.schema.columns import Bool, Int64, Keys, Ragged, asof_backward, asof_forward
 from execgraph.tools.replay import topological_order
 
 
@@ -41,15 +41,18 @@ class PartialOrder:
 
     def last_ended(self, lane: Int64, time: Int64) -> Int64:
         """Returns for each lane and time the last point that had ended by then, -1 for none and for no lane (-1)."""
-        return self._rows_at(asof_backward(self._lane[self._by_lane], self._end[self._by_lane], lane, time))
+        return self._rows_at(asof_backward(self._keys(self._end), Keys(lane, time)))
 
     def first_ended(self, lane: Int64, time: Int64) -> Int64:
         """Returns for each lane and time the first point that ended then or later, -1 for none and for no lane (-1)."""
-        return self._rows_at(asof_forward(self._lane[self._by_lane], self._end[self._by_lane], lane, time))
+        return self._rows_at(asof_forward(self._keys(self._end), Keys(lane, time)))
 
     def first_begun(self, lane: Int64, time: Int64) -> Int64:
         """Returns for each lane and time the first point that began then or later, -1 for none."""
-        return self._rows_at(asof_forward(self._lane[self._by_lane], self._begin[self._by_lane], lane, time))
+        return self._rows_at(asof_forward(self._keys(self._begin), Keys(lane, time)))
+
+    def _keys(self, time: Int64) -> Keys:
+        return Keys(self._lane[self._by_lane], time[self._by_lane])
 
     def _rows_at(self, position: Int64) -> Int64:
         return np.append(self._by_lane, -1)[position]

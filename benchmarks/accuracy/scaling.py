@@ -60,7 +60,7 @@ class Traced(NamedTuple):
 
 
 class Scaled(NamedTuple):
-    """How long a job takes on more ranks, and how long it does by its graphs, scaled and, for comparison, as they are."""
+    """How long a job takes on more ranks, and how long its graphs take, scaled and, for comparison, unscaled."""
 
     traced: Traced
     ranks: int
@@ -98,7 +98,7 @@ def _scaled_ns(graphs: Sequence[ExecutionGraph], ranks: int) -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
-    """Measures and prints the table, and exits: 0, 1 where a makespan is further off than allowed, 2 for wrong usage."""
+    """Prints the table and exits with 0, with 1 if a makespan is further off than allowed, with 2 for wrong usage."""
     parser = CommandParser(
         NAME,
         "Measures on simulated jobs how right the makespan of a scaled job is.",

@@ -40,10 +40,11 @@ GENERATE = "-m", "execgraph", "trace-generate"
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
-    """Measures, prints the tables, saves the results where asked to, and exits: 0, 1 for bad input, 2 for wrong usage."""
+    """Measures, prints tables and saves the results if asked to. Exits with 0, 1 for bad input, 2 for wrong usage."""
     parser = CommandParser(
         NAME,
-        "Measures every command on synthetic traces of growing size, each in a fresh process. To compare two commits, run it on\n"
+        "Measures every command on synthetic traces of growing size, each in a fresh process. To compare two commits, "
+        "run it on\n"
         "each, on the same traces and the same quiet machine: save the results of one and give them to the other.",
         f"git checkout main    && {NAME} --keep /tmp/bench --json main.json\n"
         f"  git checkout faster  && {NAME} --keep /tmp/bench --compare main.json",

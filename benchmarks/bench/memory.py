@@ -57,7 +57,7 @@ def tree_of(process_id: int) -> Iterator[int]:
 
 
 def anonymous_bytes(process_id: int) -> int:
-    """Returns the anonymous memory of a process in bytes; 0 for one that has ended, and where the system does not tell."""
+    """Returns the anonymous memory of a process in bytes; 0 if it has ended or the system does not tell."""
     try:
         lines = Path(f"/proc/{process_id}/status").read_text().splitlines()
     except OSError:

@@ -47,7 +47,7 @@ class Size(msgspec.Struct):
 
 
 class Benchmark(msgspec.Struct):
-    """A whole run; `commit` is empty where it is not known. The sizes of one rank ascend, and the jobs by their ranks."""
+    """A whole run; `commit` is empty if it is not known. The sizes of one rank ascend, and the jobs by their ranks."""
 
     machine: str
     python: str

@@ -64,30 +64,18 @@ def graph_of(
 ) -> BuiltGraph:
     """Returns the graph with these nodes and edges; ids are rows + 1. `work` is computed if it is None."""
     order = edges.order
-    start, end = synthetic.start(context)[order], synthetic.end(context)[order]
     columns = _Columns(context, synthetic, order)
-    gap, latency, chain_gap = gaps_of(context, timing, order, edges.data, Intervals(start, end))
     communication = communication_columns(context.linked, len(order), columns.communications())
     communication.types[columns.group_nodes()] = NodeType.METADATA
     if work is None:
         work = kernel_work(context.linked, context.op_parent)
     dependencies, kinds = _by_target(edges.data, len(order))
-    recorded = start - columns.clock_shift()
     attributes = AttributeTable()
-    attributes["is_cpu_op"] = columns.is_host.astype(np.int64)
-    attributes["start_time_ns"] = recorded
-    attributes["duration_ns"] = end - start
-    attributes["gap_ns"] = gap
-    attributes["latency_ns"] = latency
-    attributes["chain_gap_ns"] = chain_gap
-    attributes["delay"] = columns.delay_causes()
-    attributes["overlap_ns"] = columns.of_activities(context.linked.activities.end - context.activity_end)
+    attributes.extend(columns.time_attributes(timing, edges.data))
     attributes.extend(columns.host_attributes())
     attributes.extend(columns.python_attributes())
     attributes.extend(columns.device_attributes())
-    attributes["num_ops"] = columns.of_activities(work.operations)
-    attributes["tensor_size"] = columns.of_activities(work.bytes)
-    attributes["element_size"] = columns.of_activities(work.element)
+    attributes.extend(columns.work_attributes(work))
     if options.live_bytes:
         attributes.extend(columns.live_bytes())
     attributes.extend(communication.attributes.items())
@@ -97,13 +85,13 @@ def graph_of(
         type=communication.types,
         data_deps=dependencies,
         ctrl_deps=_by_target(edges.control, len(order))[0],
-        start_time_micros=recorded // 1000,
+        start_time_micros=attributes["start_time_ns"] // 1000,
         duration_micros=np.zeros(len(order), np.int64),
         attributes=used(attributes) | {"data_dep_kinds": kinds},
         metadata=_metadata(context),
     )
     unusable = Counter[str]()
-    graph.duration_micros = whole_microseconds(end - start + np.where(gap == ABSENT, 0, gap), lanes_of(graph))
+    graph.duration_micros = whole_microseconds(graph.duration_ns + graph.integers("gap_ns", 0), lanes_of(graph))
     if options.io == "full":
         graph.tensors = columns.tensors(unusable)
     return BuiltGraph(graph, communication, work, dict(+unusable))
@@ -136,17 +124,14 @@ class _Columns:
             column[first : first + len(values)] = values
         return column[self.order]
 
-    def of_activities(self, values: Int64) -> Int64:
+    def _of_activities(self, values: Int64) -> Int64:
         return self._spread((self.context.activities_from, values))
 
-    def clock_shift(self) -> Int64:
+    def _clock_shift(self) -> Int64:
         """Returns what was added to the recorded time of each node: 0 but for activities, which have the device's
         clock.
         """
         return self._spread((self.context.activities_from, self.context.clock_shift), missing=0)
-
-    def delay_causes(self) -> Int64:
-        return self._spread((self.synthetic.first, self.synthetic.delays.cause))
 
     def _threads(self) -> Int64:
         synthetic = self.synthetic.threads(self.context)
@@ -155,6 +140,26 @@ class _Columns:
     def _op_rows(self) -> OpRows:
         """Returns the row of each host slice's op, -1 for none."""
         return OpRows(self._spread((0, self._op_of_slice), missing=-1))
+
+    def time_attributes(self, timing: StartTiming, data: Edges) -> Iterator[tuple[str, Column]]:
+        """Yields the columns of all nodes' times, and of what the time before an activity is."""
+        context, synthetic, order = self.context, self.synthetic, self.order
+        start, end = synthetic.start(context)[order], synthetic.end(context)[order]
+        gap, latency, chain_gap = gaps_of(context, timing, order, data, Intervals(start, end))
+        yield "is_cpu_op", self.is_host.astype(np.int64)
+        yield "start_time_ns", start - self._clock_shift()
+        yield "duration_ns", end - start
+        yield "gap_ns", gap
+        yield "latency_ns", latency
+        yield "chain_gap_ns", chain_gap
+        yield "delay", self._spread((synthetic.first, synthetic.delays.cause))
+        yield "overlap_ns", self._of_activities(context.linked.activities.end - context.activity_end)
+
+    def work_attributes(self, work: KernelWork) -> Iterator[tuple[str, Column]]:
+        """Yields the columns of the kernels' operations, bytes and sizes of elements."""
+        yield "num_ops", self._of_activities(work.operations)
+        yield "tensor_size", self._of_activities(work.bytes)
+        yield "element_size", self._of_activities(work.element)
 
     def host_attributes(self) -> Iterator[tuple[str, Column]]:
         ops, rows = self.context.linked.ops, self._op_rows()
@@ -187,20 +192,20 @@ class _Columns:
             )
             if of_op is None or of_call is None or of_activity is None:
                 continue
-            texts = Categorical.joined((of_op, of_call, of_activity))
-            ops, calls, activities = np.split(texts.codes.astype(np.int64), np.cumsum([len(of_op), len(of_call)]))
+            names = Categorical.joined((of_op, of_call, of_activity))
+            ops, calls, activities = np.split(names.codes.astype(np.int64), np.cumsum([len(of_op), len(of_call)]))
             of_called = np.append(calls, -1)[timeline.call_row]
             of_host = np.where(self._op_of_slice >= 0, np.append(ops, -1)[self._op_of_slice], of_called)
             codes = self._spread((0, of_host), (self.context.activities_from, activities), missing=-1)
-            yield name, Categorical(codes.astype(np.int32), texts.table)
+            yield name, Categorical(codes.astype(np.int32), names.table)
 
     def device_attributes(self) -> Iterator[tuple[str, Column]]:
         activities = self.context.linked.activities
         codes = activities.category.codes.astype(np.int64)
         category = self._spread((self.context.activities_from, codes), missing=-1)
-        yield "device", self.of_activities(activities.device)
-        yield "stream", self.of_activities(activities.stream)
-        yield "correlation", self.of_activities(np.where(activities.correlation != 0, activities.correlation, ABSENT))
+        yield "device", self._of_activities(activities.device)
+        yield "stream", self._of_activities(activities.stream)
+        yield "correlation", self._of_activities(np.where(activities.correlation != 0, activities.correlation, ABSENT))
         yield "cat", Categorical(category.astype(np.int32), activities.category.table)
 
     def live_bytes(self) -> Iterator[tuple[str, Column]]:

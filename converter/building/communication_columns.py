@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...schema.columns import ABSENT, Categorical, Int64, Ragged
+from ...schema.columns import ABSENT, Categorical, Int64, Interner, Ragged
 from ...schema.comm_groups import ADDRESS, natural
 from ...schema.graph import CollectiveType, Column, NodeType
 from ...schema.linked import Communication, LinkedTrace
@@ -67,11 +67,9 @@ def communication_columns(linked: LinkedTrace, count: int, nodes: Sequence[Commu
     """
     columns = CommunicationColumns(count, np.full(count, NodeType.COMP, np.uint8))
     columns.integers = {name: np.full(count, ABSENT, np.int64) for name in INTEGERS}
-    kernels, nth = Counter(node.communication for node in nodes), Counter[int]()
-    group, members = np.full(count, -1, np.int32), np.zeros(count, np.int64)
+    shares, groups = _Shares(nodes), _GroupColumns(count)
     splits: dict[int, list[int]] = {}
-    described = np.full(count, -1, np.int32)
-    names, purposes, ranks, messages = dict[str, int](), dict[str, int](), list[int](), list[Message]()
+    messages: list[Message] = []
     labels: defaultdict[tuple[int, ...], dict[str, str]] = defaultdict(dict)
     for node in nodes:
         recorded = linked.communications[node.communication]
@@ -81,8 +79,7 @@ def communication_columns(linked: LinkedTrace, count: int, nodes: Sequence[Commu
             continue
         columns.unknown_dtypes += decoded.size > 0 and not is_known_dtype(recorded.dtype)
         columns.types[node.row] = decoded.node
-        share = _Share(nth[node.communication], kernels[node.communication])
-        nth[node.communication] += 1
+        share = shares.next_of(node.communication)
         if decoded.type is None:
             messages += _messages(recorded, decoded, node, own_rank=linked.info.rank, share=share, labels=labels)
         else:
@@ -91,24 +88,49 @@ def communication_columns(linked: LinkedTrace, count: int, nodes: Sequence[Commu
                 splits[node.row] = split
         if recorded.sequence >= 0:
             columns.integers["comm_seq"][node.row] = recorded.sequence
-        group[node.row] = names.setdefault(recorded.group, len(names))
-        if recorded.description:
-            described[node.row] = purposes.setdefault(recorded.description, len(purposes))
-        members[node.row] = len(recorded.ranks)
-        ranks += recorded.ranks
+        groups.add(node.row, recorded)
     lists = _message_attributes(columns, messages)
-    recorded_names = Categorical(group, list(names))
-    columns.attributes = {**columns.integers, "pg_name": recorded_names, "pg_recorded": recorded_names, **lists}
-    if purposes:
-        columns.attributes["pg_desc"] = Categorical(described, list(purposes))
-    if ranks:
-        starts = np.concatenate(([0], np.cumsum(members))).astype(np.int64)
-        columns.attributes["pg_ranks"] = Ragged(starts, np.array(ranks, np.int64))
-    if splits:
-        split_node = np.repeat(list(splits), [len(split) for split in splits.values()])
-        values = np.array([size for split in splits.values() for size in split], np.int64)
-        columns.attributes["comm_split"] = Ragged.grouped(split_node, values, count)
+    columns.attributes = {**columns.integers, **groups.names(), **lists, **groups.further(), **_splits(splits, count)}
     return columns
+
+
+class _GroupColumns:
+    """The process groups of the nodes that communicate."""
+
+    def __init__(self, count: int) -> None:
+        self._name, self._purpose = np.full(count, -1, np.int32), np.full(count, -1, np.int32)
+        self._members = np.zeros(count, np.int64)
+        self._names, self._purposes, self._ranks = Interner[str](), Interner[str](), list[int]()
+
+    def add(self, row: int, recorded: Communication) -> None:
+        self._name[row] = self._names[recorded.group]
+        if recorded.description:
+            self._purpose[row] = self._purposes[recorded.description]
+        self._members[row] = len(recorded.ranks)
+        self._ranks += recorded.ranks
+
+    def names(self) -> dict[str, Column]:
+        names = Categorical(self._name, list(self._names))
+        return {"pg_name": names, "pg_recorded": names}
+
+    def further(self) -> dict[str, Column]:
+        """Returns the columns of purposes and ranks, where any are recorded."""
+        columns: dict[str, Column] = {}
+        if self._purposes:
+            columns["pg_desc"] = Categorical(self._purpose, list(self._purposes))
+        if self._ranks:
+            starts = np.concatenate(([0], np.cumsum(self._members))).astype(np.int64)
+            columns["pg_ranks"] = Ragged(starts, np.array(self._ranks, np.int64))
+        return columns
+
+
+def _splits(splits: dict[int, list[int]], count: int) -> dict[str, Column]:
+    """Returns the column of the bytes that all-to-alls send to each member, if there are any, from those by node."""
+    if not splits:
+        return {}
+    node = np.repeat(list(splits), [len(split) for split in splits.values()])
+    sizes = np.array([size for split in splits.values() for size in split], np.int64)
+    return {"comm_split": Ragged.grouped(node, sizes, count)}
 
 
 def split_bytes(recorded: Communication, decoded: Meaning, size: int) -> list[int]:
@@ -130,6 +152,19 @@ class _Share(NamedTuple):
 
     def of(self, size: int) -> int:
         return size // self.kernels + (self.nth < size % self.kernels)
+
+
+class _Shares:
+    """Divides communications among their kernels, in the order of the nodes."""
+
+    def __init__(self, nodes: Sequence[CommunicationNode]) -> None:
+        self._kernels, self._nth = Counter(node.communication for node in nodes), Counter[int]()
+
+    def next_of(self, communication: int) -> _Share:
+        """Returns the share of the next kernel of a communication."""
+        share = _Share(self._nth[communication], self._kernels[communication])
+        self._nth[communication] += 1
+        return share
 
 
 def _collective(
@@ -155,9 +190,9 @@ def _messages(
     parts = [(part, meaning(part, "") or decoded) for part in recorded.parts]
     messages = []
     for part, part_decoded in parts:
-        numbered, label = labels[tuple(part.ranks)], part.group
+        label_of_address, label = labels[tuple(part.ranks)], part.group
         if ADDRESS.fullmatch(label):
-            label = numbered.setdefault(label, f"at address {len(numbered) + 1}")
+            label = label_of_address.setdefault(label, f"at address {len(label_of_address) + 1}")
         channel = (tuple(part.ranks), natural(label), bool(recorded.coalesced), part.tag)
         source, target = peers(part, part_decoded.node, own_rank)
         messages.append(Message(node.row, part_decoded.node, source, target, share.of(part_decoded.size), channel))

@@ -66,7 +66,7 @@ def release(context: ConversionContext, edges: Edges) -> Release:
 
 
 def start_timing(
-    context: ConversionContext, edges: Edges, machine: MachineCalibration, waited_for_slot: Bool | None = None
+    context: ConversionContext, edges: Edges, calibration: MachineCalibration, waited_for_slot: Bool | None = None
 ) -> StartTiming:
     """Splits the time of every activity since its release. O(n log n).
 
@@ -74,7 +74,7 @@ def start_timing(
     """
     if waited_for_slot is None:
         waited_for_slot = np.zeros(len(context.linked.activities), np.bool_)
-    launch, chain = _releasers(context, release(context, edges), machine, waited_for_slot)
+    launch, chain = _releasers(context, release(context, edges), calibration, waited_for_slot)
     by_launch = launch.ended_ns + launch.median >= chain.ended_ns + chain.median
     later = _Releaser(*(np.where(by_launch, *columns) for columns in zip(launch, chain, strict=True)))
     is_late = (later.elapsed_ns > later.upper) | waited_for_slot
@@ -91,12 +91,12 @@ def start_timing(
 
 
 def _releasers(
-    context: ConversionContext, released: Release, machine: MachineCalibration, waited_for_slot: Bool
+    context: ConversionContext, released: Release, calibration: MachineCalibration, waited_for_slot: Bool
 ) -> tuple[_Releaser, _Releaser]:
     """Returns the launch and the predecessors of each activity; these with 0 ns elapsed where there are none."""
     start = context.linked.activities.start
     launched, ready = released
-    latency, gap = _typical_latencies(context, released, machine, waited_for_slot)
+    latency, gap = _typical_latencies(context, released, calibration, waited_for_slot)
     since_ready = np.where(ready > NEVER, np.maximum(start - ready, 0), 0)
     return _Releaser(launched, np.maximum(start - launched, 0), *latency), _Releaser(ready, since_ready, *gap)
 
@@ -117,7 +117,7 @@ def _behind_others(context: ConversionContext, delay: Int64, *, waited_for_slot:
 
 
 def _typical_latencies(
-    context: ConversionContext, released: Release, machine: MachineCalibration, waited_for_slot: Bool
+    context: ConversionContext, released: Release, calibration: MachineCalibration, waited_for_slot: Bool
 ) -> tuple[LatencyColumns, LatencyColumns]:
     """Returns the usual launch latency by API and the usual gap by category, a row for each activity.
 
@@ -133,12 +133,12 @@ def _typical_latencies(
     has_slot = ~waited_for_slot & ~took_over(activities, context.slack)
     since_launch = start - released.launched_ns
     on_free_stream = np.flatnonzero(after_call & has_slot & (released.ready_ns <= released.launched_ns))
-    waited = has_slot & (since_launch > of_each(machine.launch, api).upper)
+    waited = has_slot & (since_launch > of_each(calibration.launch, api).upper)
     queued = np.flatnonzero((api.codes >= 0) & waited & (released.ready_ns > NEVER))
     since_ready = start[queued] - released.ready_ns[queued]
-    latencies = by_name(since_launch[on_free_stream], api, on_free_stream, machine.resolution_ns)
-    gaps = by_name(since_ready, activities.category, queued, machine.resolution_ns)
-    return of_each(latencies or machine.launch, api), of_each(gaps or machine.gap, activities.category)
+    latencies = by_name(since_launch[on_free_stream], api, on_free_stream, calibration.resolution_ns)
+    gaps = by_name(since_ready, activities.category, queued, calibration.resolution_ns)
+    return of_each(latencies or calibration.launch, api), of_each(gaps or calibration.gap, activities.category)
 
 
 def _last_source(context: ConversionContext, edges: Edges, ended_ns: Int64, by_launch: Bool) -> NodeNumbers:

@@ -2,7 +2,7 @@
 them in order.
 """
 
-from .chain_gaps import ChainGaps as ChainGaps, chain_gaps as chain_gaps
+from .chain_gaps import chain_gaps as chain_gaps
 from .circles import order_through_circles as order_through_circles
 from .device_only import COMMUNICATION as COMMUNICATION, SILENT as SILENT, without_host as without_host
 from .lane_clocks import known_after as known_after

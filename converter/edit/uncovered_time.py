@@ -17,12 +17,12 @@ def uncovered(spans: Intervals, others: Intervals) -> Int64:
     order = np.lexsort((-spans.start, spans.end))
     free, covered = np.empty(len(order), np.int64), list[tuple[int, int]]()
     for row, since, until in zip(order.tolist(), begin[order].tolist(), stop[order].tolist(), strict=True):
-        left, opens = until - since, since
+        remaining, opens = until - since, since
         # merge with the latest spans that this one overlaps
         while covered and covered[-1][1] > since:
             first, last = covered.pop()
-            left -= last - max(first, since)
+            remaining -= last - max(first, since)
             opens = min(opens, first)
         covered.append((opens, until))
-        free[row] = left
+        free[row] = remaining
     return free

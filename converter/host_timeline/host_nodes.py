@@ -13,6 +13,7 @@ from ...schema.columns import (
     Bool,
     CallRows,
     Int64,
+    Keys,
     NestedIntervals,
     OpRows,
     Table,
@@ -142,9 +143,10 @@ def _zero_length_launches(linked: LinkedTrace, spans: HostSpans, submit_ns: Int6
     launch = np.flatnonzero(submit_ns != ABSENT)
     if len(work):
         order = np.lexsort((work.end, work.thread))
-        position = group_searchsorted(work.thread[order], work.end[order], calls.thread[launch], submit_ns[launch])
+        submits = Keys(calls.thread[launch], submit_ns[launch])
+        position = group_searchsorted(Keys(work.thread[order], work.end[order]), submits)
         before = order[np.minimum(position, len(order) - 1)]
-        ends_there = (work.thread[before] == calls.thread[launch]) & (work.end[before] == submit_ns[launch])
+        ends_there = (work.thread[before] == submits.group) & (work.end[before] == submits.value)
         ends_there &= work.span[before] == spans.of_call[launch]
         work.call[before[ends_there]] = launch[ends_there]
         launch = launch[~ends_there]

@@ -5,7 +5,7 @@ A slice from 10.0 to 10.4 µs before one from 10.4 to 20 leaves one from 10.0 to
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64, asof_backward, asof_forward
+from ...schema.columns import Bool, Int64, Keys, asof_backward, asof_forward
 from ...schema.linked import ThreadHandoffs
 from .host_nodes import HostNodes
 
@@ -45,8 +45,8 @@ def _fixed_ends(nodes: HostNodes, handoffs: ThreadHandoffs) -> tuple[Bool, Bool]
     sources).
     """
     start, end = nodes.is_wait.copy(), nodes.call >= 0
-    targets = asof_forward(nodes.thread, nodes.start, handoffs.target_thread, handoffs.target_time)
-    sources = asof_backward(nodes.thread, nodes.end, handoffs.source_thread, handoffs.source_time)
+    targets = asof_forward(Keys(nodes.thread, nodes.start), Keys(handoffs.target_thread, handoffs.target_time))
+    sources = asof_backward(Keys(nodes.thread, nodes.end), Keys(handoffs.source_thread, handoffs.source_time))
     start[targets[targets >= 0]] = True
     end[sources[sources >= 0]] = True
     return start, end

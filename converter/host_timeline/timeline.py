@@ -14,6 +14,7 @@ from ...schema.columns import (
     CallRows,
     Categorical,
     Int64,
+    Keys,
     NodeNumbers,
     Ns,
     OpRows,
@@ -73,8 +74,8 @@ def slice_host(linked: LinkedTrace, shortest_ns: int) -> Timeline:
     op_rows = RowMap(spans.op_row)
     nodes = fold_short_slices(unfolded, handoffs, shortest_ns, _communicating(linked, unfolded, op_rows[unfolded.span]))
     call = RowMap(spans.call_row)[nodes.span]
-    source_node = asof_backward(nodes.thread, nodes.end, handoffs.source_thread, handoffs.source_time)
-    target_node = asof_forward(nodes.thread, nodes.start, handoffs.target_thread, handoffs.target_time)
+    source_node = asof_backward(Keys(nodes.thread, nodes.end), Keys(handoffs.source_thread, handoffs.source_time))
+    target_node = asof_forward(Keys(nodes.thread, nodes.start), Keys(handoffs.target_thread, handoffs.target_time))
     return Timeline(
         is_wait=nodes.is_wait,
         thread=nodes.thread,
@@ -125,7 +126,7 @@ def _launch_nodes(linked: LinkedTrace, nodes: HostNodes, spans: HostSpans, submi
         order = np.lexsort((nodes.end, nodes.thread))
         shared_ns = submit_ns[sharing]
         first_positions = group_searchsorted(
-            nodes.thread[order], nodes.end[order], linked.calls.thread[sharing], shared_ns
+            Keys(nodes.thread[order], nodes.end[order]), Keys(linked.calls.thread[sharing], shared_ns)
         )
         for call, first, time in zip(sharing.tolist(), first_positions.tolist(), shared_ns.tolist(), strict=True):
             launch_node[call] = _slice_ending_at(time, nodes, order, first, int(spans.of_call[call]))

@@ -9,8 +9,8 @@ from .recorded_op import RecordedOp, Tensor, Unknown
 Shape = tuple[int, ...]
 FAMILY = Family(
     "convolution",
-    "2 x the weight's elements x batch x positions of the result, transposed of the input; the weight's gradient"
-    " 2 x batch x channels in x channels out x positions of both, whatever the groups; padding counts, the bias does not",
+    "2 x the weight's elements x batch x positions of the result, transposed of the input; the weight's gradient 2 x"
+    " batch x channels in x channels out x positions of both, whatever the groups; padding counts, the bias does not",
     "`conv_flop_count`, `conv_backward_flop` of torch.utils.flop_counter; of `cudnn_convolution` it takes the argument"
     " `benchmark` for `transposed`, this does not",
 )

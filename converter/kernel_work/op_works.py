@@ -34,7 +34,7 @@ class OpWorks:
         for first in range(0, len(op_rows), AT_ONCE):
             block = op_rows[first : first + AT_ONCE]
             arguments = zip(self._ops.inputs.at(block), self._ops.outputs.at(block), strict=True)
-            works = (self._work(row, *texts) for row, texts in zip(block, arguments, strict=True))
+            works = (self._work(row, *tensors) for row, tensors in zip(block, arguments, strict=True))
             known_works |= {row: work for row, work in zip(block, works, strict=True) if work is not None}
         return known_works
 

@@ -92,8 +92,8 @@ def _reduced(op: RecordedOp) -> list[Tensor]:
     x, dimensions = op.tensor(0), op.integers(1) if len(op.inputs) > 1 and op.inputs[1] is not None else ()
     if any(not -len(x.shape) <= dimension < len(x.shape) for dimension in dimensions):
         raise Unknown("dimensions")
-    gone = {dimension % len(x.shape) for dimension in dimensions} or set(range(len(x.shape)))
-    shape = tuple(extent for axis, extent in enumerate(x.shape) if axis not in gone)
+    reduced = {dimension % len(x.shape) for dimension in dimensions} or set(range(len(x.shape)))
+    shape = tuple(extent for axis, extent in enumerate(x.shape) if axis not in reduced)
     name = op.name.partition("::")[2]
     if name in ("any", "all"):
         return [Tensor.of(shape, 1, NEW)]

@@ -16,7 +16,8 @@ from .groups import Group, GroupNames
 from .recorded_groups import recorded_groups
 
 SAME_SIZE = (
-    CollectiveType.ALL_REDUCE, CollectiveType.REDUCE, CollectiveType.BROADCAST, CollectiveType.REDUCE_SCATTER, CollectiveType.BARRIER
+    CollectiveType.ALL_REDUCE, CollectiveType.REDUCE, CollectiveType.BROADCAST, CollectiveType.REDUCE_SCATTER,
+    CollectiveType.BARRIER,
 )  # fmt: skip
 """Collectives of which every member records the same bytes; the shards of other types may differ."""
 ROOTED = (CollectiveType.BROADCAST, CollectiveType.REDUCE, CollectiveType.GATHER, CollectiveType.SCATTER)

@@ -34,7 +34,7 @@ class Matching:
     group: list[Int64]
     matched: list[Int64]
     sequence: Int64
-    repetition: Int64
+    occurrence: Int64
 
     def __len__(self) -> int:
         return len(self.sequence)

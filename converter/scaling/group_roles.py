@@ -18,7 +18,8 @@ from .group_use import GATHERING, REDUCING, GroupUse
 
 DATA_WORDS = {"dp", "ddp", "fsdp", "hsdp", "edp", "replicate"}
 OTHER_WORDS = {
-    "tp", "pp", "ep", "cp", "sp", "tensor", "model", "pipeline", "expert", "experts", "context", "sequence", "embedding", "position"
+    "tp", "pp", "ep", "cp", "sp", "tensor", "model", "pipeline", "expert", "experts", "context", "sequence",
+    "embedding", "position",
 }  # fmt: skip
 """Words in descriptions by Megatron, DeepSpeed, torch's device meshes and users."""
 WHOLE = (CollectiveType.ALL_REDUCE, CollectiveType.REDUCE, CollectiveType.BROADCAST, CollectiveType.BARRIER)

@@ -98,7 +98,7 @@ def plan_scaling(facts: Sequence[RankFacts], growth: Growth) -> ScalePlan:
             size, whole = sizes(rank, group, roles, new_members)
             undivided += whole
             longer_ns = np.array([added.get(number, 0) for number in matched.tolist()], np.int64)
-            ranks[rank.rank] = _rank_plan(rank, group, roles, size=size, longer_ns=longer_ns)
+            ranks[rank.rank] = _in_own_groups(RankPlan(rank.rank, (), rank.calls.row, group, size, longer_ns), roles)
     numbering = GroupNumbering.of(rank_copies, (group for plan in ranks.values() for group in plan.groups))
     measured_transfers = [transfer for transfer, _ in transfers.values()]
     return ScalePlan(rank_copies, numbering, ranks, roles, grown, measured_transfers, undivided)
@@ -155,8 +155,9 @@ def _check_messages(facts: Sequence[RankFacts], rank_copies: RankCopies) -> None
             raise DataError(f"the messages from rank {source} to rank {target} would lose one end; {ANOTHER}")
 
 
-def _rank_plan(rank: RankFacts, group: Int64, roles: Sequence[GroupRole], *, size: Int64, longer_ns: Int64) -> RankPlan:
-    used, group_number = np.unique(group[group >= 0], return_inverse=True)
+def _in_own_groups(plan: RankPlan, roles: Sequence[GroupRole]) -> RankPlan:
+    """Returns the plan without messages, its groups numbered by those of the rank instead of those of the job."""
+    rows = np.flatnonzero(plan.group >= 0)
+    used, group = np.unique(plan.group[rows], return_inverse=True)
     groups = tuple(OwnGroup(roles[number].use.members, bool(roles[number].joined)) for number in used.tolist())
-    rows = np.flatnonzero(group >= 0)
-    return RankPlan(rank.rank, groups, rank.calls.row[rows], group_number.reshape(-1), size[rows], longer_ns[rows])
+    return RankPlan(plan.rank, groups, plan.row[rows], group.reshape(-1), plan.size[rows], plan.longer_ns[rows])

@@ -10,7 +10,6 @@ from .lifetimes import (
 from .named_ranges import (
     HOST as HOST,
     Ranges as Ranges,
-    StridedRange as StridedRange,
     named_ranges as named_ranges,
     strided_ranges as strided_ranges,
 )

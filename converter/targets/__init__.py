@@ -5,8 +5,6 @@ from ...schema.choices import (
     GENERIC as GENERIC,
     GOAL as GOAL,
     TARGETS as TARGETS,
-    Algorithm as Algorithm,
-    Simulator as Simulator,
     Target as Target,
 )
 from .astra_sim import TargetReport as TargetReport, for_astra_sim as for_astra_sim
@@ -21,7 +19,6 @@ from .transfer_cost import (
     MESSAGE as MESSAGE,
     RING as RING,
     Cost as Cost,
-    Factors as Factors,
     Transfer as Transfer,
     fitted_factors as fitted_factors,
 )

@@ -56,7 +56,6 @@ class TargetReport:
 def for_astra_sim(
     graph: ExecutionGraph,
     groups: Mapping[RankList, int] | None = None,
-    world: RankList | None = None,
     roofline: Roofline | None = None,
 ) -> tuple[ExecutionGraph, TargetReport]:
     """Returns the graph for ASTRA-sim, and the changes; the graph passed in stays as it is. O((n + e) log n).
@@ -64,29 +63,22 @@ def for_astra_sim(
     Args:
         graph: a generic graph.
         groups: the numbers of all rank lists of the job.
-        world: the ranks that are simulated; by default as many as the metadata says.
-        roofline: the peaks of the simulator's roofline mode. Computation of known work then takes the time of that work, all
-            else its measured time.
+        roofline: the peaks of the simulator's roofline mode. Computation of known work then takes the time of that
+            work, all else its measured time.
 
     Raises:
         DataError: the graph has no nodes, a dependency on a missing node or a cycle, or a group that `groups` lacks.
     """
     graph = separate_messages(graph)
-    size = graph.number("world_size", -1)
-    world = world or (tuple(range(size)) if size <= LARGEST_JOB else None) or None
-    silent = np.isin(graph.type, SILENT)
-    if silent.all():
-        raise DataError("the graph has no node that a simulator runs; was the trace recorded while the model ran?")
-    data, control = spliced(data_edges(graph), silent), spliced(control_edges(graph), silent)
-    data = data._replace(kind=data.kind & ~int(DependencyKind.CALL_ORDER))
-    played = edited_graph(graph, NodeNumbers(np.flatnonzero(~silent)), data, control)
-    played.metadata["target"] = "astra-sim"
+    world = _all_ranks(graph)
+    played = _played_nodes(graph)
+    removed = len(graph) - len(played)
     groups_of_graph = recorded_groups(played)
     complete_messages(played)
     lowered = lower_collectives(played)
     as_computation = compute_unplayable(played, groups_of_graph, world)
     padded = pad_all_gathers(played)
-    numbered = name_groups(played, groups_of_graph, groups, world)
+    group_numbers = name_groups(played, groups_of_graph, groups, world)
     unknown_groups = int(((played.type == NodeType.COMM_COLL) & (groups_of_graph.of_node < 0)).sum())
     played.attributes["is_cpu_op"] = np.where(np.isin(played.type, COMMUNICATION), 0, played.integers("is_cpu_op", 0))
     played.attributes = used(played.attributes) | {"data_dep_kinds": played.attributes["data_dep_kinds"]}
@@ -95,7 +87,7 @@ def for_astra_sim(
     serial = serialise(played)
     played = in_order_of_ends(played)
     report = TargetReport(
-        removed=int(silent.sum()),
+        removed=removed,
         lowered=dict(lowered),
         as_computation=dict(as_computation),
         padded=padded,
@@ -105,13 +97,31 @@ def for_astra_sim(
         delay_nodes=delay_nodes + waits,
         without_work=for_roofline(played, roofline),
         widest_ready_set=widest_ready_set(played, data_edges(played)),
-        groups=numbered,
+        groups=group_numbers,
         notes=[],
     )
     report.notes += _notes(played, report, serial, unknown_groups, roofline)
-    if groups is None and numbered:
+    if groups is None and group_numbers:
         report.notes.append(NUMBERED_LOCALLY)
     return played, report
+
+
+def _all_ranks(graph: ExecutionGraph) -> RankList | None:
+    """Returns the ranks of the job by the metadata, None if their number is not known or too large."""
+    size = graph.number("world_size", -1)
+    return (tuple(range(size)) if size <= LARGEST_JOB else None) or None
+
+
+def _played_nodes(graph: ExecutionGraph) -> ExecutionGraph:
+    """Returns the graph without the nodes that no simulator runs. Raises DataError where there are no others."""
+    silent = np.isin(graph.type, SILENT)
+    if silent.all():
+        raise DataError("the graph has no node that a simulator runs; was the trace recorded while the model ran?")
+    data, control = spliced(data_edges(graph), silent), spliced(control_edges(graph), silent)
+    data = data._replace(kind=data.kind & ~int(DependencyKind.CALL_ORDER))
+    played = edited_graph(graph, NodeNumbers(np.flatnonzero(~silent)), data, control)
+    played.metadata["target"] = "astra-sim"
+    return played
 
 
 def _drop_implied_control(graph: ExecutionGraph) -> int:

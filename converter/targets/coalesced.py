@@ -5,10 +5,11 @@ for which its own sender waits.
 """
 
 import dataclasses
+from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Int64, NodeNumbers, Ragged, is_group_start
+from ...schema.columns import ABSENT, Bool, Int64, NodeNumbers, Ragged, is_group_start
 from ...schema.graph import Column, DependencyKind, ExecutionGraph, NodeType
 from ..building import COALESCED
 from ..context import Edges
@@ -16,6 +17,15 @@ from ..edit import control_edges, data_edges, edited_graph, rows_of_graph
 
 BEFORE = ("gap_ns", "host_delay_ns")
 """Times before the first message. The last message has the kernel's duration, the others none."""
+
+
+class _Messages(NamedTuple):
+    """Coalesced messages: the row of the kernel, the message's own row, and whether it is the kernel's first or last."""
+
+    kernel: Int64
+    row: Int64
+    is_first: Bool
+    is_last: Bool
 
 
 def separate_messages(graph: ExecutionGraph) -> ExecutionGraph:
@@ -26,13 +36,9 @@ def separate_messages(graph: ExecutionGraph) -> ExecutionGraph:
     sizes = lists["comm_size"]
     if not isinstance(sizes, Ragged) or not len(sizes.values):
         return graph
-    # the last message of a kernel keeps the kernel's row
-    last = np.zeros(len(sizes.values), np.bool_)
-    last[sizes.starts[1:] - 1] = True
-    kernel, row = sizes.rows(), np.empty(len(last), np.int64)
-    row[last], row[~last] = kernel[last], len(graph) + np.arange(int((~last).sum()))
-    first = is_group_start(kernel)
-    separate = _rows(graph, copied=kernel[~last], added=row[~last], kernels=kernel[first], entries=row[first])
+    messages = _messages(sizes)
+    row = messages.row
+    separate = _with_rows_of(messages, graph)
     for name, column in lists.items():
         if isinstance(column, Ragged):
             values = separate.integers(name)
@@ -43,8 +49,8 @@ def separate_messages(graph: ExecutionGraph) -> ExecutionGraph:
         separate.integers("comm_src")[row] == own_rank, NodeType.COMM_SEND, NodeType.COMM_RECV
     )
     entry = np.arange(len(graph))
-    entry[kernel[first]] = row[first]
-    follows = ~first[1:]
+    entry[messages.kernel[messages.is_first]] = row[messages.is_first]
+    follows = ~messages.is_first[1:]
     chain = Edges.of(NodeNumbers(row[:-1][follows]), NodeNumbers(row[1:][follows]), DependencyKind.STREAM_ORDER)
     data, control = (
         edges._replace(target=NodeNumbers(entry[edges.target])) for edges in (data_edges(graph), control_edges(graph))
@@ -52,11 +58,22 @@ def separate_messages(graph: ExecutionGraph) -> ExecutionGraph:
     return edited_graph(separate, NodeNumbers(np.arange(len(separate))), Edges.joined([data, chain]), control)
 
 
-def _rows(graph: ExecutionGraph, *, copied: Int64, added: Int64, kernels: Int64, entries: Int64) -> ExecutionGraph:
-    """Returns the graph's rows and, at the rows `added`, copies of `copied` without a duration.
+def _messages(sizes: Ragged) -> _Messages:
+    """Returns the messages of the rows of `sizes`; the last message of a kernel keeps the kernel's row."""
+    kernel = sizes.rows()
+    is_last = np.zeros(len(kernel), np.bool_)
+    is_last[sizes.starts[1:] - 1] = True
+    row = np.where(is_last, kernel, len(sizes) + np.cumsum(~is_last) - 1)
+    return _Messages(kernel, row, is_group_start(kernel), is_last)
 
-    The times before the `kernels` move to their `entries`.
+
+def _with_rows_of(messages: _Messages, graph: ExecutionGraph) -> ExecutionGraph:
+    """Returns the graph with a row for each message; those added are copies of the kernel's without a duration.
+
+    The times before a kernel move to its first message.
     """
+    copied, added = messages.kernel[~messages.is_last], messages.row[~messages.is_last]
+    kernels, entries = messages.kernel[messages.is_first], messages.row[messages.is_first]
     # the lists of all messages of a kernel are not copied to each message
     coalesced = COALESCED.values()
     single = {name: column for name, column in graph.attributes.items() if name not in coalesced}

@@ -21,8 +21,8 @@ GIB = 2**30
 class Network(msgspec.Struct, frozen=True):
     """A switch: `bandwidth_gb_s` (2**30 bytes) and `latency_ns` of a link, fitted to so many `transfers`.
 
-    `fit_error_pct` is the median error of the fit in %. `direct` is whether all-to-alls fit better as direct messages than as
-    a ring.
+    `fit_error_pct` is the median error of the fit in %. `direct` is whether all-to-alls fit better as direct messages
+    than as a ring.
     """
 
     bandwidth_gb_s: float = 100.0

@@ -34,9 +34,9 @@ def name_groups(
     if "pg_recorded" not in graph.attributes:
         graph.attributes["pg_recorded"] = graph.texts("pg_name")
     names = [*(str(numbers[ranks]) if ranks in named else ALL_RANKS for ranks in groups.lists), ALL_RANKS]
-    numbered = np.array([*(ranks in named or ranks == world for ranks in groups.lists), True])[groups.of_node]
+    has_number = np.array([*(ranks in named or ranks == world for ranks in groups.lists), True])[groups.of_node]
     which = np.where(collective, groups.of_node, -1)
-    graph.attributes["pg_name"] = _names_of_nodes(names, which, (collective & numbered) | messages)
+    graph.attributes["pg_name"] = _names_of_nodes(names, which, (collective & has_number) | messages)
     return {ranks: numbers[ranks] for ranks in named}
 
 

@@ -32,8 +32,8 @@ from .process_groups import WAIT
 from .recorded_arguments import from_device, merge
 
 KERNEL = re.compile(
-    r"\b(nccl|rccl|msccl|hccl|xccl|oneccl|nvshmem|rocshmem|c10d)|ncclKernel|ncclDevKernel|ncclSym|rcclGenericKernel|mscclKernel"
-    r"|cross_device_reduce|multimem_|(one|two)_shot_all_reduce|oneRankReduce|deep_ep",
+    r"\b(nccl|rccl|msccl|hccl|xccl|oneccl|nvshmem|rocshmem|c10d)|ncclKernel|ncclDevKernel|ncclSym|rcclGenericKernel"
+    r"|mscclKernel|cross_device_reduce|multimem_|(one|two)_shot_all_reduce|oneRankReduce|deep_ep",
     re.IGNORECASE,
 )
 SINGLE = (WAIT, "init", BARRIER, COALESCED)

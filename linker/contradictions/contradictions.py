@@ -20,12 +20,12 @@ def contradictions_in_traces(host: HostTrace | None, device: DeviceTrace) -> lis
     calls, call_row = device.calls, launching_calls(device.activities, device.calls)
     no_op, none = (OpRows(np.full(len(rows), -1, np.int64)) for rows in (calls.start, call_row))
     in_no_op = Calls(calls.name, calls.thread, calls.start, calls.end, calls.correlation, no_op)
-    machine = machine_of(activities_of(device, call_row, none), in_no_op, device.syncs)
-    return contradictions(host, device, call_row, machine)
+    calibration = machine_of(activities_of(device, call_row, none), in_no_op, device.syncs)
+    return contradictions(host, device, call_row, calibration)
 
 
 def contradictions(
-    host: HostTrace | None, device: DeviceTrace, call_row: CallRows, machine: MachineCalibration
+    host: HostTrace | None, device: DeviceTrace, call_row: CallRows, calibration: MachineCalibration
 ) -> list[Contradiction]:
     """Returns in what the two traces, or one of them alone, cannot be right. O(n log n).
 
@@ -35,7 +35,7 @@ def contradictions(
         host: The host trace, if there is one.
         device: The device trace of the same process.
         call_row: For each activity the row of the call with its correlation, -1 for none.
-        machine: What was measured of the clocks.
+        calibration: What was measured of the clocks.
     """
     launched = bool((call_row >= 0).any())
     by_cause = (
@@ -44,9 +44,9 @@ def contradictions(
         or (other_rank(host, device) if host is not None else None),
         launched
         and (
-            other_units(device, call_row, machine)
+            other_units(device, call_row, calibration)
             or overlapping_activities(device, call_row)
-            or clock_apart(device, machine)
+            or clock_apart(device, calibration)
         ),
         (launched and (other_launches(device, call_row) or other_order(device, call_row))) or against_numbers(device),
     )

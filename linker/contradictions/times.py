@@ -21,9 +21,9 @@ SECOND = 1_000_000_000
 """ns, as bandwidths are per second."""
 
 
-def other_units(device: DeviceTrace, call_row: CallRows, machine: MachineCalibration) -> Contradiction | None:
+def other_units(device: DeviceTrace, call_row: CallRows, calibration: MachineCalibration) -> Contradiction | None:
     """Checks whether device times are a power of a thousand longer or shorter than other times of the trace."""
-    copies, starts = _unit_of_copies(device), _unit_of_starts(device, call_row, machine)
+    copies, starts = _unit_of_copies(device), _unit_of_starts(device, call_row, calibration)
     power = copies or starts
     if not power:
         return None
@@ -50,7 +50,7 @@ def _unit_of_copies(device: DeviceTrace) -> int:
     return _power(float(np.median(length[copies] * (rows.bandwidth[copies] / rows.size[copies]))) / SECOND)
 
 
-def _unit_of_starts(device: DeviceTrace, call_row: CallRows, machine: MachineCalibration) -> int:
+def _unit_of_starts(device: DeviceTrace, call_row: CallRows, calibration: MachineCalibration) -> int:
     """Returns the power of UNIT by which the starts of activities span more time than their launches.
 
     It is 0 where the order of launches and waits allows that.
@@ -64,23 +64,24 @@ def _unit_of_starts(device: DeviceTrace, call_row: CallRows, machine: MachineCal
         return 0
     power = _power(starts / launches)
     is_early = 2 * int((start < launch).sum()) > len(rows)
-    return power if (power < 0 and is_early) or (power > 0 and machine.clock_error_ns > launches) else 0
+    return power if (power < 0 and is_early) or (power > 0 and calibration.clock_error_ns > launches) else 0
 
 
 def _power(ratio: float) -> int:
     return round(math.log(ratio, UNIT))
 
 
-def clock_apart(device: DeviceTrace, machine: MachineCalibration) -> Contradiction | None:
+def clock_apart(device: DeviceTrace, calibration: MachineCalibration) -> Contradiction | None:
     """Checks whether the clocks are further apart than the recording is long, by the order of launches and waits.
 
     Activities that only start long after their launches may have waited for earlier work.
     """
-    first, last = _recording(device) if machine.clock_offset_ns else (0, 0)
-    if abs(machine.clock_offset_ns) <= last - first:
+    first, last = _recording(device) if calibration.clock_offset_ns else (0, 0)
+    if abs(calibration.clock_offset_ns) <= last - first:
         return None
-    way = "ahead of" if machine.clock_offset_ns < 0 else "behind"
-    what = f"the device's clock is {_time(abs(machine.clock_offset_ns))} {way} the host's, in a recording of {_time(last - first)}"
+    way = "ahead of" if calibration.clock_offset_ns < 0 else "behind"
+    offset, recording = _time(abs(calibration.clock_offset_ns)), _time(last - first)
+    what = f"the device's clock is {offset} {way} the host's, in a recording of {recording}"
     meaning = "device times are moved by as much, so that launch latencies are mere estimates"
     return Contradiction(device.path, what, meaning, "record host and device with one profiler, on one machine")
 

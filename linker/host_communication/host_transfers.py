@@ -30,7 +30,7 @@ class Transfers:
         op: The transfer as the device trace has it.
         node: The host trace's node of it, the transfer itself where there is no other.
         request: The op that requested it, -1 for unknown.
-        numbered: Whether the request is known by record function ids.
+        has_request_id: Whether the request is known by record function ids.
     """
 
     ops: Ops
@@ -38,7 +38,7 @@ class Transfers:
     op: OpRows
     node: OpRows
     request: OpRows
-    numbered: Bool
+    has_request_id: Bool
 
     def __len__(self) -> int:
         return len(self.op)
@@ -67,7 +67,7 @@ def host_transfers(ops: Ops, device: DeviceTrace, device_op: OpRows) -> Transfer
     node = OpRows(np.array([counterparts.get(row, row) for row in op.tolist()], np.int64))
     number = ops.rf_id[node]
     transfers = Transfers(ops, recorded, op, node, _requests_by_number(ops, number), number > 0)
-    transfers.request[~transfers.numbered] = _requests_by_order(transfers)[~transfers.numbered]
+    transfers.request[~transfers.has_request_id] = _requests_by_order(transfers)[~transfers.has_request_id]
     return transfers
 
 
@@ -124,14 +124,14 @@ def _requests_by_order(transfers: Transfers) -> OpRows:
     """Returns for each transfer the earliest request of its name that began before it and has no other, -1 for none."""
     ops, requests = transfers.ops, _timed(transfers.ops, REQUEST).tolist()
     names = {row: plain(ops.name[row].removeprefix(REQUEST)) for row in requests}
-    numbered = set(transfers.request[transfers.numbered].tolist())
+    known_requests = set(transfers.request[transfers.has_request_id].tolist())
     pending: dict[str, deque[int]] = {
-        name: deque(row for row in requests if names[row].startswith(name) and row not in numbered)
+        name: deque(row for row in requests if names[row].startswith(name) and row not in known_requests)
         for name in set(transfers.names)
     }
     request = OpRows(np.full(len(transfers), -1, np.int64))
     for number, name in enumerate(transfers.names):
         queue = pending[name]
-        if not transfers.numbered[number] and queue and ops.start[queue[0]] <= ops.start[transfers.op[number]]:
+        if not transfers.has_request_id[number] and queue and ops.start[queue[0]] <= ops.start[transfers.op[number]]:
             request[number] = queue.popleft()
     return request

@@ -33,7 +33,7 @@ class _Requested(NamedTuple):
 
     op: int
     request: int
-    numbered: bool
+    has_request_id: bool
 
 
 def transfer_waits(transfers: Transfers, calls: Calls) -> TransferWaits:
@@ -54,7 +54,7 @@ class _Waits:
     def __init__(self, transfers: Transfers, calls: Calls) -> None:
         self._transfers, self._ops, ops = transfers, transfers.ops, transfers.ops
         is_timed = _is_timed(transfers)
-        columns = (column[is_timed].tolist() for column in (transfers.op, transfers.request, transfers.numbered))
+        columns = (column[is_timed].tolist() for column in (transfers.op, transfers.request, transfers.has_request_id))
         rows = (_Requested(*row) for row in zip(*columns, strict=True))
         self.requested = [row for row in rows if ops.thread[row.op] != ops.thread[row.request]]
         self._written = {requested.request: _written(ops, requested.request) for requested in self.requested}
@@ -70,7 +70,7 @@ class _Waits:
         requested_at = min(self._end(requested.request), start)
         source, target = self._thread(requested.request), self._thread(requested.op)
         free = min(self._gaps(target).gap_at(start - 1).begin, start)
-        known_by = Provenance.RECORD if requested.numbered else Provenance.CALL_ORDER
+        known_by = Provenance.RECORD if requested.has_request_id else Provenance.CALL_ORDER
         return Wait(source, requested_at, target, max(requested_at, free), free, known_by.value)
 
     def for_transfer(self, requested: _Requested) -> Wait | None:

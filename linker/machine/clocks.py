@@ -204,8 +204,8 @@ def _synchronised(activities: Activities, calls: Calls, syncs: RecordedSyncs) ->
         # a number that streams of several devices have names none of them
         if len(streams.get(stream, ())) == 1:
             call_rows, times = np.array(pairs, np.int64).T
-            known = ~_has_pending_wait(times, streams[stream][0].submitted, stream_waits.get(stream, []))
-            parts.append(_last_ends(call_rows[known], times[known], streams[stream]))
+            is_certain = ~_has_pending_wait(times, streams[stream][0].submitted, stream_waits.get(stream, []))
+            parts.append(_last_ends(call_rows[is_certain], times[is_certain], streams[stream]))
     return parts
 
 

@@ -15,7 +15,7 @@ def machine_of(activities: Activities, calls: Calls, syncs: RecordedSyncs) -> Ma
     """Returns the calibration of a trace's machine; `activities` have device times. O(n log n)."""
     awaited = awaited_ends(activities, calls, syncs)
     clock = clock_of(activities, calls, awaited)
-    machine = MachineCalibration(
+    calibration = MachineCalibration(
         resolution_ns=clock.resolution,
         clock_offset_ns=clock.offset,
         clock_drift_ns=clock.drift,
@@ -23,13 +23,13 @@ def machine_of(activities: Activities, calls: Calls, syncs: RecordedSyncs) -> Ma
         clock_until_ns=clock.until,
         clock_error_ns=clock.error,
     )
-    shifted = on_host_clock(activities, machine)
-    machine.launch = _launch_latencies(shifted, calls, clock.resolution)
-    max_launch_ns = machine.launch[""].upper if machine.launch else 0
-    machine.gap = _gaps(shifted, calls, max_launch_ns, clock.resolution)
-    awaited = awaited._replace(end=awaited.end + machine.clock_shift(awaited.end))
-    machine.sync_return = _return_latencies(calls, awaited, clock.resolution)
-    return machine
+    shifted = on_host_clock(activities, calibration)
+    calibration.launch = _launch_latencies(shifted, calls, clock.resolution)
+    max_launch_ns = calibration.launch[""].upper if calibration.launch else 0
+    calibration.gap = _gaps(shifted, calls, max_launch_ns, clock.resolution)
+    awaited = awaited._replace(end=awaited.end + calibration.clock_shift(awaited.end))
+    calibration.sync_return = _return_latencies(calls, awaited, clock.resolution)
+    return calibration
 
 
 def _launch_latencies(activities: Activities, calls: Calls, resolution: int) -> dict[str, LatencyStats]:

@@ -13,7 +13,7 @@ ANCHOR = 24
 
 
 class Alignment(NamedTuple):
-    """Positions in both sequences, pair by pair, and at how many positions of the longer one the shorter one would fit."""
+    """Pairs of positions in both sequences, and at how many positions of the longer one the shorter one would fit."""
 
     left: Int64
     right: Int64

@@ -4,7 +4,7 @@ from functools import cache
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Int64, OpRows, RowMap, Rows, asof_backward, rows_by_number
+from ...schema.columns import ABSENT, Int64, Keys, OpRows, RowMap, Rows, asof_backward, rows_by_number
 from ...schema.linked import Ops
 
 
@@ -17,8 +17,8 @@ def forward_ops(ops: Ops) -> OpRows:
     O(n log n).
     """
     forward_row = OpRows(np.full(len(ops), -1, np.int64))
-    numbered = np.flatnonzero((ops.start != ABSENT) & (ops.seq_id >= 0))
-    backward, forward = (numbered[is_of] for is_of in ((ops.fw_tid[numbered] > 0), (ops.fw_tid[numbered] <= 0)))
+    with_number = (ops.start != ABSENT) & (ops.seq_id >= 0)
+    backward, forward = (np.flatnonzero(with_number & of_pass) for of_pass in (ops.fw_tid > 0, ops.fw_tid <= 0))
     forward = forward[np.lexsort((ops.start[forward], ops.seq_id[forward], ops.thread[forward]))]
     forward_thread, is_known = np.zeros((2, len(ops)), np.int64)
     threads = _ForwardThreads(ops, forward)
@@ -26,8 +26,8 @@ def forward_ops(ops: Ops) -> OpRows:
         if (thread := threads.find(number, np.unique(ops.seq_id[rows]))) is not None:
             forward_thread[rows], is_known[rows] = thread, 1
     backward = backward[is_known[backward] > 0]
-    sequence, thread_of_each = ops.seq_id[backward], forward_thread[backward]
-    last = asof_backward(ops.thread[forward], ops.seq_id[forward], thread_of_each, sequence)
+    sequence = ops.seq_id[backward]
+    last = asof_backward(Keys(ops.thread[forward], ops.seq_id[forward]), Keys(forward_thread[backward], sequence))
     row = RowMap(forward)[last]
     is_earlier = (row >= 0) & (ops.seq_id[row] == sequence) & (ops.start[row] < ops.start[backward])
     forward_row[backward[is_earlier]] = row[is_earlier]

@@ -14,7 +14,7 @@ from .device_rows import (
 from .device_trace import read_device_trace as read_device_trace
 from .host_trace import ROOT_NODE as ROOT_NODE, HostTrace as HostTrace, read_host_trace as read_host_trace
 from .merged import merging_signs as merging_signs, one_rank as one_rank
-from .pair import Traces as Traces, read_traces as read_traces
+from .pair import read_traces as read_traces
 from .rocpd import (
     dialect as dialect,
     is_database as is_database,

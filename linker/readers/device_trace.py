@@ -62,38 +62,62 @@ def read_device_trace(
         return within_a_recording(read_rocpd(path))
     damage = Damage(path, "device events", strict)
     events = DeviceEvents(arguments, modules)
-    renamed = False
     with open_input(path, protected=True) as stream:
         skipped = None if strict else skip_categories(*keep_categories, *([PYTHON] if modules else []))
         reader: ArrayReader[kineto.Event] = ArrayReader(
             stream, path, "traceEvents", kineto.Event, on_progress, damage=damage, skip_pattern=skipped
         )
-        for piece, decoded in reader:
-            renamed = renamed or (RENAMING in piece and RENAMED.search(piece) is not None)
-            events.add(decoded, partial(decode, piece, list[kineto.ExactEvent], path))
-            if tee is not None:
-                tee(piece)
-    events.ignore(reader.skipped)
-    if not reader.has_array:
-        raise DataError(f"{path}: {_what_it_is(reader.document)}; expected a Kineto device trace, see --device-trace")
-    bare = reader.document.lstrip()[:1] == b"["
-    top = kineto.DeviceFile() if bare else reader.top_level(kineto.DeviceFile)
-    if not events.rows[Role.OP].count and not events.rows[Role.ACTIVITY].count:
-        seen = f"; {damage.notes[0].removeprefix(path + ': ')}" if damage.notes else ""
-        raise DataError(
-            f"{path}: holds no host op and no device activity; expected a Kineto trace with traceEvents{seen}"
-        )
+        is_renamed = _collect(events, reader, tee)
+    top = _top_level(reader)
+    _check_content(events, damage)
     trace = with_ties_in_order(without_duplicates(within_a_recording(_trace(path, top, events))))
     trace.skipped += damage.dropped
     trace.oddities += damage.oddities
     trace.notes += damage.notes
-    if len(DISTRIBUTED.findall(reader.document)) > 1:
-        trace.merge_marks.append("several distributedInfo")
-    if renamed or RENAMED.search(reader.document) is not None:
-        trace.merge_marks.append("arguments renamed by a merging tool")
-    if repeated := events.flows.repeated():
-        trace.merge_marks.append(f"{repeated} flows that start more than once")
+    trace.merge_marks += _merge_marks(events, reader.document, is_renamed)
     return trace
+
+
+def _collect(events: DeviceEvents, reader: ArrayReader[kineto.Event], tee: Callable[[bytes], object] | None) -> bool:
+    """Adds all events of the file. Returns whether a merging tool renamed arguments of any."""
+    is_renamed = False
+    for piece, decoded in reader:
+        is_renamed = is_renamed or (RENAMING in piece and RENAMED.search(piece) is not None)
+        events.add(decoded, partial(decode, piece, list[kineto.ExactEvent], reader.path))
+        if tee is not None:
+            tee(piece)
+    events.ignore(reader.skipped)
+    return is_renamed
+
+
+def _top_level(reader: ArrayReader[kineto.Event]) -> kineto.DeviceFile:
+    """Returns what the file holds beside its events. Raises DataError for another file."""
+    if not reader.has_array:
+        what = _what_it_is(reader.document)
+        raise DataError(f"{reader.path}: {what}; expected a Kineto device trace, see --device-trace")
+    is_bare = reader.document.lstrip()[:1] == b"["
+    return kineto.DeviceFile() if is_bare else reader.top_level(kineto.DeviceFile)
+
+
+def _check_content(events: DeviceEvents, damage: Damage) -> None:
+    """Raises DataError where the file has neither ops nor activities."""
+    if not events.rows[Role.OP].count and not events.rows[Role.ACTIVITY].count:
+        path = damage.path
+        seen = f"; {damage.notes[0].removeprefix(path + ': ')}" if damage.notes else ""
+        raise DataError(
+            f"{path}: holds no host op and no device activity; expected a Kineto trace with traceEvents{seen}"
+        )
+
+
+def _merge_marks(events: DeviceEvents, document: bytes, is_renamed: bool) -> list[str]:
+    """Returns what shows that several ranks were merged into the file."""
+    repeated = events.flows.repeated()
+    marks = (
+        ("several distributedInfo", len(DISTRIBUTED.findall(document)) > 1),
+        ("arguments renamed by a merging tool", is_renamed or RENAMED.search(document) is not None),
+        (f"{repeated} flows that start more than once", repeated > 0),
+    )
+    return [mark for mark, is_there in marks if is_there]
 
 
 def _what_it_is(document: bytes) -> str:

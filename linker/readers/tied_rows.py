@@ -18,7 +18,9 @@ from .selection import select_rows
 KEYS = {
     "ops": ("rf_id", "event_index", "external_id", "process", "thread", "name"),
     "calls": ("correlation", "external_id", "process", "thread", "name"),
-    "activities": ("process", "device", "stream", "correlation", "graph_node", "external_id", "name", "category", "size"),
+    "activities": (
+        "process", "device", "stream", "correlation", "graph_node", "external_id", "name", "category", "size",
+    ),
     "syncs": ("process", "correlation", "device", "stream", "wait_stream", "record_correlation", "event", "kind"),
     "queue_events": ("device", "stream", "awaited", "sequence"),
 }  # fmt: skip
@@ -73,4 +75,4 @@ def _moved(records: "JsonRecords[kineto.Args]", order: Int64) -> "JsonRecords[ki
     new_row[order] = np.arange(len(order))
     rows = new_row[records.rows]
     by_row = np.argsort(rows)
-    return JsonRecords(rows[by_row], records.texts.take(by_row), records.kind)
+    return JsonRecords(rows[by_row], records.encoded.take(by_row), records.kind)

@@ -90,7 +90,7 @@ def process_of(
     *,
     collectives: CollectiveOps,
     awaited: Lookup,
-    machine: MachineCalibration,
+    calibration: MachineCalibration,
 ) -> Process:
     """Returns one process.
 
@@ -107,7 +107,7 @@ def process_of(
         activities=activities,
         collectives=collectives,
         awaited=awaited,
-        timing=TimingModel(activities, calls, machine),
+        timing=TimingModel(activities, calls, calibration),
         origins=DataOrigins(collectives.ops, activities, calls),
         queues=queues,
         launches=launches,

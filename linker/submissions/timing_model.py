@@ -24,32 +24,32 @@ class TimingModel:
     on these very clocks. `max_gap_ns` is the longest usual gap between two activities of a stream.
     """
 
-    def __init__(self, activities: Activities, calls: Calls, machine: MachineCalibration) -> None:
-        self.timestamp_quantum_ns = ROUNDING if machine.resolution_ns == 1 else 2 * machine.resolution_ns
+    def __init__(self, activities: Activities, calls: Calls, calibration: MachineCalibration) -> None:
+        self.timestamp_quantum_ns = ROUNDING if calibration.resolution_ns == 1 else 2 * calibration.resolution_ns
         self.clock_uncertainty_ns = (
-            machine.clock_error_ns + self.timestamp_quantum_ns + of_name(machine.sync_return, "").median
+            calibration.clock_error_ns + self.timestamp_quantum_ns + of_name(calibration.sync_return, "").median
         )
-        self._sync_return_latency, self._names = machine.sync_return, calls.name
+        self._sync_return_latency, self._names = calibration.sync_return, calls.name
         before = previous_on_stream(activities)
         ready, expected = np.full((2, len(activities)), NEVER, np.int64)
         follows = np.flatnonzero(before >= 0)
         ended = activities.end[before[follows]]
         ready[follows] = ended
-        expected[follows] = ended + of_each(machine.gap, activities.category.take(follows)).upper
+        expected[follows] = ended + of_each(calibration.gap, activities.category.take(follows)).upper
         called = np.flatnonzero(activities.call_row >= 0)
         call = activities.call_row[called]
-        launched = calls.end[call] + of_each(machine.launch, calls.name.take(call)).upper
+        launched = calls.end[call] + of_each(calibration.launch, calls.name.take(call)).upper
         ready[called] = np.maximum(ready[called], calls.start[call])
         expected[called] = np.maximum(expected[called], launched)
         shortest = int((activities.start[called] - calls.start[call]).min(initial=FOREVER))
         self.ready_ns, self.expected_start_ns = ready.data, expected.data
         self.max_clock_lead_ns = self.clock_uncertainty_ns + (max(shortest, 0) if shortest < FOREVER else 0)
         # where returns were measured, it is their own clock that they are compared with
-        knows_returns = of_name(machine.sync_return, "").count >= ENOUGH
-        error = machine.clock_error_ns + self.timestamp_quantum_ns
+        knows_returns = of_name(calibration.sync_return, "").count >= ENOUGH
+        error = calibration.clock_error_ns + self.timestamp_quantum_ns
         self.return_error_ns = error if knows_returns else self.clock_uncertainty_ns
         self.max_return_lead_ns = error if knows_returns else self.max_clock_lead_ns
-        self.max_gap_ns = of_name(machine.gap, "").upper
+        self.max_gap_ns = of_name(calibration.gap, "").upper
 
     def max_sync_return_ns(self, call: int) -> int:
         """Returns how long after the awaited end a call of that name usually returns at most."""

@@ -36,7 +36,7 @@ NOTHING = np.empty(0, np.int64)
 
 
 def blocking_copies(
-    activities: Activities, calls: Calls, machine: MachineCalibration, call_sites: CallSites
+    activities: Activities, calls: Calls, calibration: MachineCalibration, call_sites: CallSites
 ) -> ImplicitHostWaits:
     """Returns the copies that their calls waited for, decided for each call site by the median.
 
@@ -51,9 +51,9 @@ def blocking_copies(
     rows = rows[np.argsort(calls.start[activities.call_row[rows]], kind="stable")]
     call = activities.call_row[rows]
     # both latencies were measured on the clocks of the trace, so that a clock error cancels out
-    blocking_return = activities.end[rows] + of_each(machine.sync_return, calls.name.take(call)).median
-    latency = of_each(machine.launch, calls.name.take(call)).median
-    is_measured = calls.name.where(lambda name: of_name(machine.launch, name).count > 0)[call]
+    blocking_return = activities.end[rows] + of_each(calibration.sync_return, calls.name.take(call)).median
+    latency = of_each(calibration.launch, calls.name.take(call)).median
+    is_measured = calls.name.where(lambda name: of_name(calibration.launch, name).count > 0)[call]
     launch_duration = 0 if is_measured.all() else _launch_duration(activities, calls)
     prompt_return = np.where(is_measured, activities.start[rows] - latency, calls.start[call] + launch_duration)
     lateness = calls.end[call] - (blocking_return + prompt_return) / 2
@@ -86,7 +86,7 @@ def full_queue(activities: Activities, calls: Calls) -> ImplicitHostWaits:
     return ImplicitHostWaits(rows[blocked], source[blocked], start[blocked], Provenance.TIMING)
 
 
-def unexplained_waits(process: Process, waits: HostWaits, machine: MachineCalibration) -> ImplicitHostWaits:
+def unexplained_waits(process: Process, waits: HostWaits, calibration: MachineCalibration) -> ImplicitHostWaits:
     """Returns synchronising calls that lasted on after all that they are known to have waited for, with what ended last
     before they returned.
 
@@ -94,20 +94,20 @@ def unexplained_waits(process: Process, waits: HostWaits, machine: MachineCalibr
     call began was not awaited, nor was work that ended earlier before the return than waits usually do. O(n log n).
     """
     calls, activities, timing = process.calls, process.activities, process.timing
-    known = np.full(len(calls), NEVER, np.int64)
+    known_end = np.full(len(calls), NEVER, np.int64)
     has_source = waits.source_row >= 0
-    np.maximum.at(known, waits.call_row[has_source], activities.end[waits.source_row[has_source]])
+    np.maximum.at(known_end, waits.call_row[has_source], activities.end[waits.source_row[has_source]])
     is_blocking = np.isin(process.kinds, (SyncCall.STREAM_SYNC, SyncCall.EVENT_SYNC, SyncCall.DEVICE_SYNC))
     is_blocking[waits.call_row[has_source & waits.known_by.equal(Provenance.RECORD.value)]] = False
     rows = np.flatnonzero(is_blocking)
-    usual = of_each(machine.sync_return, calls.name.take(rows)).upper + timing.return_error_ns
+    max_return_ns = of_each(calibration.sync_return, calls.name.take(rows)).upper + timing.return_error_ns
     end = calls.end[rows]
-    lasts_on = end - np.maximum(calls.start[rows], known[rows]) > usual
-    rows, usual, end = rows[lasts_on], usual[lasts_on], end[lasts_on]
+    lasts_on = end - np.maximum(calls.start[rows], known_end[rows]) > max_return_ns
+    rows, max_return_ns, end = rows[lasts_on], max_return_ns[lasts_on], end[lasts_on]
     source = _last_ended(activities, end + timing.max_return_lead_ns)
     submitted = np.append(process.queues.submitted_until, NEVER)[source]
     ended = np.append(activities.end, NEVER)[source]
-    is_prompt = (submitted <= calls.start[rows]) & (ended > np.maximum(calls.start[rows], end - usual))
+    is_prompt = (submitted <= calls.start[rows]) & (ended > np.maximum(calls.start[rows], end - max_return_ns))
     rows, source = rows[is_prompt], source[is_prompt]
     return ImplicitHostWaits(rows, source, np.full(len(rows), ABSENT), Provenance.TIMING)
 

@@ -139,7 +139,7 @@ class InferredSources:
         return True
 
     def _is_nearly_explained(self, site: _CallSite, number: int, best: _ScoredCandidate) -> bool:
-        """Returns whether the host waited, and what the call site waits for ended too late by less than clocks may be off.
+        """Returns whether the host waited, and its source ended too late by less than clocks may be off.
 
         A clock that is right in most steps need not be so in all.
         """
@@ -151,7 +151,7 @@ class InferredSources:
     def _passed_on(self, waits: list[UnresolvedWait]) -> _CallSite | None:
         """Returns waits for a stream as waits for the event that this stream was told to wait for.
 
-        None if no event record explains when the calls returned. That is looked at for SAMPLE of the calls, as all event
+        None if no event record explains when the calls returned. Only SAMPLE of the calls are checked, as all event
         records are tried.
         """
         late = [wait for wait in waits if self._process.end(wait.call_row) > wait.since + wait.max_reaction_ns][:SAMPLE]
@@ -193,22 +193,22 @@ class InferredSources:
         What a query is for does not show in its time, so that only the order of the calls can tell.
         """
         blocked, is_query = site.waits[0].blocked[blocked_number], site.waits[0].is_query
-        too_late, explained = self._scorer.score(site.waits, site.ends, blocked)
+        too_late, explained_count = self._scorer.score(site.waits, site.ends, blocked)
         by_order = site.by_order & (blocked_number == 0)
         possible = (site.ends > NEVER).any(axis=1)
-        possible &= by_order | ((explained > 0) & (not is_query))
+        possible &= by_order | ((explained_count > 0) & (not is_query))
         possible[:, ~self._candidates.possible_streams(blocked.stream)] = False
         if not possible.any():
             return None
         wrong = np.asarray(too_late.sum(axis=1), np.int64)
-        keys = [~by_order, *site.rank_keys] if is_query else [wrong, -explained, ~by_order, *site.rank_keys]
+        keys = [~by_order, *site.rank_keys] if is_query else [wrong, -explained_count, ~by_order, *site.rank_keys]
         first = np.lexsort([key[possible] for key in reversed(keys)])[0]
         option, stream = np.argwhere(possible)[first].tolist()
         order = site.options[option].rank
         position = int(site.rank_keys[2, option, stream])
         return _ScoredCandidate(
             int(wrong[option, stream]),
-            int(explained[option, stream]),
+            int(explained_count[option, stream]),
             _Rank(not by_order[option, stream], not order.is_known, blocked_number, order, position),
             option,
             stream,

@@ -59,7 +59,7 @@ class _Run(NamedTuple):
     waits: ResolvedWaits
 
 
-def synchronise(process: Process, device: DeviceTrace, machine: MachineCalibration) -> Synchronisation:
+def synchronise(process: Process, device: DeviceTrace, calibration: MachineCalibration) -> Synchronisation:
     """Returns all waits of one process. O(n log n) in the calls."""
     calls, activities = process.calls, process.activities
     queries = event_query_loops(process, on_observer_threads(calls, activities, device.ops.thread))
@@ -74,10 +74,10 @@ def synchronise(process: Process, device: DeviceTrace, machine: MachineCalibrati
     _add_queue_waits(device, run)
     waits.oddities[FURTHER_BACK].extend(sources.cut_off())
     waits.oddities[ELSEWHERE].extend(sources.among_busiest())
-    unexplained = unexplained_waits(process, waits.host_waits_so_far(), machine)
+    unexplained = unexplained_waits(process, waits.host_waits_so_far(), calibration)
     waits.add_implicit(RIGHT_BEFORE_RETURN, unexplained)
     sources.findings[RIGHT_BEFORE_RETURN].extend(unexplained.call_row.tolist())
-    waits.add_implicit("blocking copies", blocking_copies(activities, calls, machine, process.call_sites))
+    waits.add_implicit("blocking copies", blocking_copies(activities, calls, calibration, process.call_sites))
     waits.add_implicit("launches held up by a full queue", full_queue(activities, calls))
     waits.add_implicit("calls of observer threads", observer_waits(calls, activities, queries.by_observer))
     return Synchronisation(

@@ -86,9 +86,9 @@ class TimingScorer:
         too_late: Bool = ends > latest[None, :, None]
         explains = late[None, :, None] & ~too_late & (ends > times.ready_ns[None, :, None])
         explains &= ends >= (times.resumed_ns - reaction)[None, :, None]
-        explained = np.asarray(explains.sum(axis=1), np.int64)
-        explained[2 * explained < int(late.sum())] = 0
-        return too_late, explained
+        explained_count = np.asarray(explains.sum(axis=1), np.int64)
+        explained_count[2 * explained_count < int(late.sum())] = 0
+        return too_late, explained_count
 
     def _times(self, waits: list[UnresolvedWait], blocked: BlockedWork) -> Times:
         rows, timing = [], self._timing

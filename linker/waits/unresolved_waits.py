@@ -23,8 +23,8 @@ class UnresolvedWait(NamedTuple):
     """A wait whose event the trace does not name. `blocked` is what it may block, the likeliest first. Times in ns.
 
     The host waits from `since` on, and goes on within `max_reaction_ns` after the end of what it awaited. As clocks
-    differ, that may seem to be up to `clock_error_ns` more, or `max_lead_ns` before it. A single query (`is_query`) returns at once,
-    so that its time says nothing; a wait `of_stream` is for all that a stream was given so far.
+    differ, that may seem to be up to `clock_error_ns` more, or `max_lead_ns` before it. A single query (`is_query`)
+    returns at once, so that its time says nothing; a wait `of_stream` is for all that a stream was given so far.
     """
 
     call_row: int

@@ -39,6 +39,7 @@ from .column_types import (
 )
 from .frames import Values as Values, nullable as nullable, to_pandas as to_pandas, to_polars as to_polars
 from .groups import (
+    Keys as Keys,
     asof_backward as asof_backward,
     asof_forward as asof_forward,
     cumcount as cumcount,
@@ -82,4 +83,4 @@ from .summary_repr import (
 )
 from .table import AttributeTable as AttributeTable, Table as Table
 from .trees import Tree as Tree, nearest as nearest, parent_rows as parent_rows, rows_in_circles as rows_in_circles
-from .workspace import mapped as mapped, workspace_in as workspace_in
+from .workspace import workspace_in as workspace_in

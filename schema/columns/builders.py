@@ -13,7 +13,7 @@ from .interner import Interner
 from .workspace import Buffer, append, mapped, unnamed_file, workspace_folder
 
 PIECE, TEXT_PIECE = 1 << 16, 1 << 20
-"""Bytes of numbers, and of texts, that stay in memory while a column of them comes together."""
+"""Bytes of numbers, and of strings, that stay in memory while a column of them comes together."""
 MANY = 64
 
 
@@ -120,10 +120,10 @@ class CategoricalBuilder:
     def __len__(self) -> int:
         return self._count
 
-    def add(self, texts: Sequence[str]) -> None:
+    def add(self, strings: Sequence[str]) -> None:
         """Takes a piece."""
-        self._codes.add(self._seen.codes(texts, len(texts)).tobytes())
-        self._count += len(texts)
+        self._codes.add(self._seen.codes(strings, len(strings)).tobytes())
+        self._count += len(strings)
 
     def column(self) -> Categorical:
         """Returns all strings, in order."""
@@ -131,21 +131,21 @@ class CategoricalBuilder:
 
 
 class BytesColumnBuilder:
-    """A column of texts on its way."""
+    """A column of strings on its way."""
 
     def __init__(self) -> None:
         self._content = _Spilled(TEXT_PIECE)
         self._start, self._length = IntegerBuilder(), IntegerBuilder()
 
-    def add(self, texts: Sequence[bytes]) -> None:
+    def add(self, strings: Sequence[bytes]) -> None:
         """Takes a piece."""
-        piece = BytesColumn.of(texts)
+        piece = BytesColumn.of(strings)
         self._start.add(piece.start + self._content.size)
         self._length.add(piece.length.astype(np.int64))
         self._content.add(b"".join(map(bytes, piece.parts)))
 
     def column(self) -> BytesColumn:
-        """Returns all texts, in order."""
+        """Returns all strings, in order."""
         buffers = self._content.buffers()
         buffer_starts: Int64 = np.cumsum([0, *map(len, buffers)])[:-1]
         position, size = self._start.column(), self._length.column()

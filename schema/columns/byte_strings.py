@@ -39,10 +39,10 @@ class Spans(NamedTuple):
         ]
 
     @staticmethod
-    def of(texts: Sequence[bytes]) -> "Spans":
+    def of(strings: Sequence[bytes]) -> "Spans":
         """Returns a column of byte strings, which are copied together."""
-        lengths = np.fromiter(map(len, texts), np.int64, len(texts))
-        return Spans(np.frombuffer(b"".join(texts), np.uint8), np.cumsum(lengths) - lengths, lengths)
+        lengths = np.fromiter(map(len, strings), np.int64, len(strings))
+        return Spans(np.frombuffer(b"".join(strings), np.uint8), np.cumsum(lengths) - lengths, lengths)
 
 
 def repeated(text: bytes, count: int) -> Spans:
@@ -50,11 +50,11 @@ def repeated(text: bytes, count: int) -> Spans:
     return Spans(np.frombuffer(text, np.uint8), np.zeros(count, np.int64), np.full(count, len(text)))
 
 
-def first_not_utf8(texts: Spans) -> int | None:
+def first_not_utf8(strings: Spans) -> int | None:
     """Returns the row of the first text that is not UTF-8, None if all are."""
-    count = len(texts.starts)
+    count = len(strings.starts)
     # a character cannot go on across a line end, so the joined text is valid only if each text is
-    lines = join([texts, repeated(b"\n", count)], count)
+    lines = join([strings, repeated(b"\n", count)], count)
     try:
         str(lines.source.data, "utf-8")
     except UnicodeDecodeError as error:

@@ -36,13 +36,13 @@ class BytesColumn(Sequence[bytes]):
     def __getitem__(self, row: slice) -> list[bytes]: ...
     def __getitem__(self, row: int | slice) -> bytes | list[bytes]:
         if isinstance(row, slice):
-            return self._texts(row)
+            return self._strings(row)
         start = self.start[row]
         return bytes(self.parts[self.part[row]][start : start + self.length[row]])
 
     def __iter__(self) -> Iterator[bytes]:
         for first in range(0, len(self), AT_ONCE):
-            yield from self._texts(slice(first, first + AT_ONCE))
+            yield from self._strings(slice(first, first + AT_ONCE))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and len(self) == len(other) and [*self] == [*other]
@@ -55,7 +55,7 @@ class BytesColumn(Sequence[bytes]):
 
     def at(self, rows: Rows | Sequence[int]) -> list[bytes]:
         """Returns the texts of these rows."""
-        return self._texts(np.asarray(rows, np.int64))
+        return self._strings(np.asarray(rows, np.int64))
 
     def take(self, rows: "npt.NDArray[np.integer] | Bool") -> "BytesColumn":
         """Returns the given rows as a column."""
@@ -76,9 +76,9 @@ class BytesColumn(Sequence[bytes]):
         if len(part) and (part == part[0]).all():
             length = self.length[rows].astype(np.int64)
             return Spans(np.frombuffer(self.parts[int(part[0])], np.uint8), self.start[rows], length)
-        return Spans.of(self._texts(rows))
+        return Spans.of(self._strings(rows))
 
-    def _texts(self, rows: Int64 | slice) -> list[bytes]:
+    def _strings(self, rows: Int64 | slice) -> list[bytes]:
         parts, start = self.parts, self.start[rows]
         columns = (self.part[rows].tolist(), start.tolist(), (start + self.length[rows]).tolist())
         return [bytes(parts[part][first:last]) for part, first, last in zip(*columns, strict=True)]
@@ -96,13 +96,13 @@ class BytesColumn(Sequence[bytes]):
         )
 
     @staticmethod
-    def of(texts: Iterable[bytes]) -> "BytesColumn":
-        """Returns a column of texts, of which each stands in the buffer once.
+    def of(strings: Iterable[bytes]) -> "BytesColumn":
+        """Returns a column of strings, of which each stands in the buffer once.
 
         >>> BytesColumn.of([b"[1]", b"[]", b"[1]"])[1:]
         [b'[]', b'[1]']
         """
-        listed, interner = [*texts], Interner[bytes]()
+        listed, interner = [*strings], Interner[bytes]()
         code = interner.codes(listed, len(listed))
         length = np.fromiter(map(len, interner), np.int64, len(interner))
         start = np.cumsum(length) - length

@@ -58,9 +58,9 @@ class Categorical(SummaryRepr):
         # one more than the table has, for the code -1 of rows without a text
         return np.array([*map(test, self.table), False], np.bool_)[self.codes]
 
-    def equal(self, *texts: str) -> Bool:
-        """Returns which rows have one of the texts."""
-        return self.where(texts.__contains__)
+    def equal(self, *strings: str) -> Bool:
+        """Returns which rows have one of the strings."""
+        return self.where(strings.__contains__)
 
     def numbers(self, number: Callable[[str], int], without: int = 0) -> Int64:
         """Returns a number for each row's text, `without` for a row that has none."""
@@ -91,15 +91,15 @@ class Categorical(SummaryRepr):
         return Categorical(np.concatenate(codes), list(code_of))
 
     @staticmethod
-    def of(texts: Iterable[str]) -> "Categorical":
-        """Returns a column of texts, which are interned.
+    def of(strings: Iterable[str]) -> "Categorical":
+        """Returns a column of strings, which are interned.
 
         >>> Categorical.of(["mm", "add", "mm"])
         Categorical: 3 rows, 2 texts
           texts  'mm', 'add'
         """
         seen: dict[str, int] = {}
-        codes = np.fromiter((seen.setdefault(text, len(seen)) for text in texts), np.int32)
+        codes = np.fromiter((seen.setdefault(text, len(seen)) for text in strings), np.int32)
         return Categorical(codes, list(seen))
 
 

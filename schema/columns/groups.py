@@ -2,7 +2,7 @@
 numbers for them.
 """
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -11,6 +11,13 @@ from .row_map import RowMap
 
 Numbers = Int64 | Int32
 Side = Literal["left", "right"]
+
+
+class Keys(NamedTuple):
+    """The group and the value of n rows, such as a thread and a time. Sorted keys are by group, then by value."""
+
+    group: Int64
+    value: Int64
 
 
 def is_group_start(*columns: Numbers) -> Bool:
@@ -94,30 +101,31 @@ def rows_of_each(column: Numbers) -> dict[int, Int64]:
     return rows_by_number(np.arange(len(column)), column)
 
 
-def group_searchsorted(of_group: Int64, of_value: Int64, group: Int64, value: Int64, side: Side = "left") -> Int64:
-    """`np.searchsorted` within groups: where each (group, value) belongs in the sorted rows; 0 for no such group."""
-    positions = np.zeros(len(group), np.int64)
-    first = np.flatnonzero(is_group_start(of_group))
-    bounds, numbers = np.append(first, len(of_group)), of_group[first]
-    for rows in split_groups(np.argsort(group, kind="stable"), group):
-        index = int(np.searchsorted(numbers, group[rows[0]]))
-        if index < len(numbers) and numbers[index] == group[rows[0]]:
+def group_searchsorted(rows: Keys, keys: Keys, side: Side = "left") -> Int64:
+    """`np.searchsorted` within groups: where each of `keys` belongs in the sorted `rows`; 0 for no such group."""
+    positions = np.zeros(len(keys.group), np.int64)
+    first = np.flatnonzero(is_group_start(rows.group))
+    bounds, numbers = np.append(first, len(rows.group)), rows.group[first]
+    for members in split_groups(np.argsort(keys.group, kind="stable"), keys.group):
+        number = keys.group[members[0]]
+        index = int(np.searchsorted(numbers, number))
+        if index < len(numbers) and numbers[index] == number:
             begin, end = bounds[index], bounds[index + 1]
-            positions[rows] = begin + np.searchsorted(of_value[begin:end], value[rows], side)
+            positions[members] = begin + np.searchsorted(rows.value[begin:end], keys.value[members], side)
     return positions
 
 
-def asof_backward(of_group: Int64, of_value: Int64, group: Int64, value: Int64) -> Int64:
-    """Returns for each (group, value) the last row of the group that is not above, -1 for none; rows are sorted."""
-    return _if_in_group(group_searchsorted(of_group, of_value, group, value, "right") - 1, of_group, group)
+def asof_backward(rows: Keys, keys: Keys) -> Int64:
+    """Returns for each of `keys` the last of the sorted `rows` in its group that is not above, -1 for none."""
+    return _if_in_group(group_searchsorted(rows, keys, "right") - 1, rows, keys)
 
 
-def asof_forward(of_group: Int64, of_value: Int64, group: Int64, value: Int64) -> Int64:
-    """Returns for each (group, value) the first row of the group that is not below, -1 for none; rows are sorted."""
-    return _if_in_group(group_searchsorted(of_group, of_value, group, value), of_group, group)
+def asof_forward(rows: Keys, keys: Keys) -> Int64:
+    """Returns for each of `keys` the first of the sorted `rows` in its group that is not below, -1 for none."""
+    return _if_in_group(group_searchsorted(rows, keys), rows, keys)
 
 
-def _if_in_group(row: Int64, of_group: Int64, group: Int64) -> Int64:
-    there = (row >= 0) & (row < len(of_group))
-    there[there] = of_group[row[there]] == group[there]
-    return np.where(there, row, -1)
+def _if_in_group(row: Int64, rows: Keys, keys: Keys) -> Int64:
+    in_group = (row >= 0) & (row < len(rows.group))
+    in_group[in_group] = rows.group[row[in_group]] == keys.group[in_group]
+    return np.where(in_group, row, -1)

@@ -23,10 +23,10 @@ class Interner(dict[Value, int]):
         return np.fromiter(map(self.__getitem__, values), np.int32, count)
 
 
-def rows_of(ids: Int64, sought: Int64) -> Int64:
+def rows_of(ids: Int64, keys: Int64) -> Int64:
     """Returns the row of each wanted id, the last one that has it, -1 for an id that is not there. O((n + k) log n)."""
     if not len(ids):
-        return np.full(len(sought), -1, np.int64)
+        return np.full(len(keys), -1, np.int64)
     order = np.argsort(ids, kind="stable")
-    rows = order[np.searchsorted(ids, sought, side="right", sorter=order) - 1]
-    return np.where(ids[rows] == sought, rows, -1)
+    rows = order[np.searchsorted(ids, keys, side="right", sorter=order) - 1]
+    return np.where(ids[rows] == keys, rows, -1)

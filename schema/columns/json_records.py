@@ -19,14 +19,14 @@ class JsonRecords(Mapping[int, Record], Generic[Record]):
     """The records of some rows, by row; `rows` ascend. What is changed in a record that was looked up is not kept."""
 
     rows: Int64
-    texts: BytesColumn
+    encoded: BytesColumn
     kind: Any
 
     def __getitem__(self, row: int) -> Record:
         index = int(np.searchsorted(self.rows, row))
         if index == len(self.rows) or self.rows[index] != row:
             raise KeyError(row)
-        record: Record = msgspec.json.decode(self.texts[index], type=self.kind)
+        record: Record = msgspec.json.decode(self.encoded[index], type=self.kind)
         return record
 
     def __iter__(self) -> Iterator[int]:
@@ -38,7 +38,7 @@ class JsonRecords(Mapping[int, Record], Generic[Record]):
     def take(self, kept: Bool) -> "JsonRecords[Record]":
         """Returns the records of the kept rows, by their positions among these."""
         is_kept = kept[self.rows]
-        return JsonRecords((np.cumsum(kept) - 1)[self.rows[is_kept]], self.texts.take(is_kept), self.kind)
+        return JsonRecords((np.cumsum(kept) - 1)[self.rows[is_kept]], self.encoded.take(is_kept), self.kind)
 
     @staticmethod
     def of(records: Mapping[int, Record], kind: Any) -> "JsonRecords[Record]":

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .column_types import ABSENT, Bool, Int64
-from .groups import asof_backward, group_searchsorted, is_group_start
+from .groups import Keys, asof_backward, group_searchsorted, is_group_start
 from .table import Table
 
 TOLERANCE = 1_000
@@ -70,7 +70,7 @@ def nest(intervals: ThreadIntervals, tie: Int64 | None = None) -> Nesting:
     for first in range(0, len(order), ROWS_AT_ONCE):
         rows = order[first : first + ROWS_AT_ONCE]
         columns = (rows, opens_thread[first : first + ROWS_AT_ONCE], start[rows], end[rows])
-        parent[rows], cut[rows] = sweep.over(*(column.tolist() for column in columns))
+        parent[rows], cut[rows] = sweep.nest(*(column.tolist() for column in columns))
     return Nesting(parent, cut, _exclusive(cut - start, parent), int((end > cut + TOLERANCE).sum()))
 
 
@@ -84,7 +84,7 @@ class _Sweep:
     def __init__(self) -> None:
         self._rows, self._starts, self._ends = [-1], [ABSENT], [NEVER_ENDS]
 
-    def over(
+    def nest(
         self, rows: list[int], opens_thread: list[bool], starts: list[int], ends: list[int]
     ) -> tuple[list[int], list[int]]:
         """Returns the parent and the end, cut to that of the parent, of each of the next intervals."""
@@ -108,8 +108,8 @@ def _exclusive(length: Int64, parent: Int64) -> Int64:
     """Returns what is left of the length of each interval without those that it encloses."""
     inside, remaining = parent >= 0, length.copy()
     np.subtract.at(remaining, parent[inside], length[inside])
-    left: Int64 = np.maximum(remaining, 0)
-    return left
+    exclusive: Int64 = np.maximum(remaining, 0)
+    return exclusive
 
 
 def is_covered(thread: Int64, time: Int64, intervals: ThreadIntervals) -> Bool:
@@ -117,9 +117,10 @@ def is_covered(thread: Int64, time: Int64, intervals: ThreadIntervals) -> Bool:
 
     Both ends of every interval are among the pairs.
     """
+    times = Keys(thread, time)
     change = np.zeros(len(time) + 1, np.int64)
-    np.add.at(change, group_searchsorted(thread, time, intervals.thread, intervals.start), 1)
-    np.add.at(change, group_searchsorted(thread, time, intervals.thread, intervals.end), -1)
+    np.add.at(change, group_searchsorted(times, Keys(intervals.thread, intervals.start)), 1)
+    np.add.at(change, group_searchsorted(times, Keys(intervals.thread, intervals.end)), -1)
     covered: Bool = np.cumsum(change)[: len(time)] > 0
     return covered
 
@@ -129,7 +130,7 @@ class NestedIntervals:
 
     def __init__(self, intervals: ThreadIntervals, parent: Int64) -> None:
         order = thread_order(intervals)
-        self._thread, self._start = intervals.thread[order], intervals.start[order]
+        self._starts = Keys(intervals.thread[order], intervals.start[order])
         self._end, self._parent = intervals.end, parent
         self._row = np.append(order, -1)
 
@@ -139,7 +140,7 @@ class NestedIntervals:
         A span may outlast the interval by `rounding` ns; one that outlasts every interval that it begins in, by up to
         `tolerance` ns, belongs to the innermost of them.
         """
-        candidates = self._row[asof_backward(self._thread, self._start, spans.thread, spans.start)]
+        candidates = self._row[asof_backward(self._starts, Keys(spans.thread, spans.start))]
         strict = self._climb(candidates, spans.end - rounding)
         if not tolerance:
             return strict

@@ -42,27 +42,31 @@ class Attribute(NamedTuple):
 # fmt: off
 ATTRIBUTES = (
     Attribute("is_cpu_op", "bool_val", Where.NODES, "",
-        "true for work of the host, false for activities and delays; for ASTRA-sim false for communication on the host, too"),
+        "true for work of the host, false for activities and delays; for ASTRA-sim false for communication on the host,"
+        " too"),
     Attribute("start_time_ns", "int64_val", Where.NODES, "ns",
-        "measured start; of activities on the device's clock, see `clock_offset_ns`; of waits the end of what was awaited, plus `gap_ns`"),
+        "measured start; of activities on the device's clock, see `clock_offset_ns`; of waits the end of what was"
+        " awaited, plus `gap_ns`"),
     Attribute("duration_ns", "int64_val", Where.NODES, "ns",
         "measured length, without the gap before it and without `overlap_ns`"),
     Attribute("gap_ns", "int64_val", Where.ACTIVITIES_AND_WAITS, "ns",
-        "from the end of the last dependency to the start, in the run; passes before the start and is not busy time; of waits what the"
-        " return took beyond a call that has nothing to wait for, after what was awaited only"),
+        "from the end of the last dependency to the start, in the run; passes before the start and is not busy time; of"
+        " waits what the return took beyond a call that has nothing to wait for, after what was awaited only"),
     Attribute("latency_ns", "int64_val", Where.ACTIVITIES, "ns",
         "least time from the end of a launch to the start; where it differs from `gap_ns`"),
     Attribute("chain_gap_ns", "int64_val", Where.ACTIVITIES_AND_WAITS, "ns",
-        "least time from the end of any other dependency to the start; where it differs from `gap_ns`; of waits what a call that has"
-        " nothing to wait for takes before the start"),
+        "least time from the end of any other dependency to the start; where it differs from `gap_ns`; of waits what a"
+        " call that has nothing to wait for takes before the start"),
     Attribute("delay", "int32_val", Where.DELAYS, "",
         "the cause, by the table of delays below; only delays have it"),
     Attribute("overlap_ns", "int64_val", Where.ACTIVITIES, "ns",
-        "what was cut off the end, as the next activity of the stream had begun; with `duration_ns` the recorded length"),
+        "what was cut off the end, as the next activity of the stream had begun; with `duration_ns` the recorded"
+        " length"),
     Attribute("host_delay_ns", "int64_val", Where.DEVICE_ONLY, "ns",
         "host time that the node had to wait for; passes before the gap and the start"),
     Attribute("op_id", "int64_val", Where.WORK, "",
-        "the op's id in the host trace, of an activity that of the op that launched it; absent for ops that only the device trace holds"),
+        "the op's id in the host trace, of an activity that of the op that launched it; absent for ops that only the"
+        " device trace holds"),
     Attribute("slice", "int32_val", Where.SLICES, "",
         "which slice of its op this is, from 0"),
     Attribute("tid", "int64_val", Where.HOST, "",
@@ -72,7 +76,8 @@ ATTRIBUTES = (
     Attribute("fw_parent", "int64_val", Where.SLICES, "",
         "id of the op that was running in the forward thread when this op of the backward pass began; 0 for none"),
     Attribute("seq_id", "int64_val", Where.SLICES, "",
-        "autograd's sequence number, the same for a forward op and the backward op that differentiates it; -1 for none"),
+        "autograd's sequence number, the same for a forward op and the backward op that differentiates it; -1 for"
+        " none"),
     Attribute("scope", "int64_val", Where.SLICES, "",
         "PyTorch's record scope: 0 function, 1 backward function, 7 annotation of a user"),
     Attribute("fw_tid", "int64_val", Where.SLICES, "",
@@ -80,10 +85,11 @@ ATTRIBUTES = (
     Attribute("op_schema", "string_val", Where.SLICES, "",
         "the op's signature, as `aten::mm(Tensor self, Tensor mat2) -> Tensor`"),
     Attribute("module", "string_val", Where.CALLED, "",
-        "path of the nn.Module that it was done for, with the numbers that the profiler gives, as `Net_0/Sequential_0/Linear_2`; backward"
-        " that of the forward op; with `--modules`"),
+        "path of the nn.Module that it was done for, with the numbers that the profiler gives, as"
+        " `Net_0/Sequential_0/Linear_2`; backward that of the forward op; with `--modules`"),
     Attribute("python_function", "string_val", Where.CALLED, "",
-        "innermost Python function around it, as `train.py(12): step`; backward that around the forward op; with `--modules`"),
+        "innermost Python function around it, as `train.py(12): step`; backward that around the forward op; with"
+        " `--modules`"),
     Attribute("device", "int64_val", Where.ACTIVITIES, "",
         "number of the device"),
     Attribute("stream", "int64_val", Where.ACTIVITIES, "",
@@ -99,8 +105,8 @@ ATTRIBUTES = (
     Attribute("element_size", "int32_val", Where.COMPUTATION, "bytes",
         "of an element of the op's largest tensor, which tells the number format"),
     Attribute("live_bytes", "int64_val", Where.WORK, "bytes",
-        "of tensors that live at most while the slice runs, on the host; of an activity on its device when it was launched; only with"
-        " `--live-bytes`"),
+        "of tensors that live at most while the slice runs, on the host; of an activity on its device when it was"
+        " launched; only with `--live-bytes`"),
     Attribute("comm_type", "int64_val", Where.COLLECTIVES, "",
         "which collective, by the table of collectives below"),
     Attribute("comm_size", "int64_val", Where.COMMUNICATION, "bytes",
@@ -110,14 +116,15 @@ ATTRIBUTES = (
     Attribute("comm_seq", "int64_val", Where.COMMUNICATION, "",
         "sequence number in the process group, as recorded"),
     Attribute("pg_name", "string_val", Where.COMMUNICATION, "",
-        "the process group: its recorded name, or its key in the file of communicator groups where one is written or given;"
-        " there empty for all ranks"),
+        "the process group: its recorded name, or its key in the file of communicator groups where one is written or"
+        " given; there empty for all ranks"),
     Attribute("pg_recorded", "string_val", Where.COMMUNICATION, "",
         "the process group's recorded name, whatever `pg_name` is"),
     Attribute("pg_desc", "string_val", Where.COMMUNICATION, "",
         "what the process group is for, as its maker described it; absent where not recorded"),
     Attribute("pg_ranks", "int64_list", Where.COMMUNICATION, "",
-        "global ranks of the group's members, in its order; absent where not known, or where the metadata has them, see `ranks_of_group_`"),
+        "global ranks of the group's members, in its order; absent where not known, or where the metadata has them, see"
+        " `ranks_of_group_`"),
     Attribute("comm_src", "int32_val", Where.ROOTED, "",
         "global rank that sends, or the root that a collective goes out from; -1 where not recorded"),
     Attribute("comm_dst", "int32_val", Where.ROOTED, "",
@@ -163,37 +170,47 @@ class MetadataKey(NamedTuple):
 # fmt: off
 METADATA = (
     MetadataKey("tool", "string_val", "", "what wrote the file, and its version"),
-    MetadataKey("schema", "string_val", "", "version of the host trace's schema, as recorded; empty without a host trace"),
-    MetadataKey("rank", "int64_val", "", "the process's rank, -1 where not recorded; among some ranks of a job its position there"),
+    MetadataKey("schema", "string_val", "", "version of the host trace's schema, as recorded; empty without a host"
+                                            " trace"),
+    MetadataKey("rank", "int64_val", "", "the process's rank, -1 where not recorded; among some ranks of a job its"
+                                         " position there"),
     MetadataKey("world_size", "int64_val", "", "how many ranks the job has, -1 where not recorded"),
     MetadataKey("pid", "int64_val", "", "the process's number, -1 where not recorded"),
-    MetadataKey("base_time_ns", "int64_val", "ns", "to be added to start times for the time since 1970; 0 where none was recorded"),
+    MetadataKey("base_time_ns", "int64_val", "ns", "to be added to start times for the time since 1970; 0 where none"
+                                                   " was recorded"),
     MetadataKey("target", "string_val", "", "who the graph is for: `generic` or `astra-sim`"),
-    MetadataKey("resolution_ns", "int64_val", "ns", "the unit in which the trace counts time: 1000 for traces in whole µs"),
+    MetadataKey("resolution_ns", "int64_val", "ns", "the unit in which the trace counts time: 1000 for traces in whole"
+                                                    " µs"),
     MetadataKey("clock_offset_ns", "int64_val", "ns",
         "to be added to activities' start times for the host's clock; of a device clock that drifts the mean"),
     MetadataKey("source_host", "string_val", "", "name of the host trace's file; empty without one"),
     MetadataKey("source_device", "string_val", "", "name of the device trace's file"),
-    MetadataKey(DEVICE_NAME, "string_val", "", "the recorded name of the device of this number, of devices that ran anything"),
+    MetadataKey(DEVICE_NAME, "string_val", "", "the recorded name of the device of this number, of devices that ran"
+                                               " anything"),
     MetadataKey(CONCURRENCY_LIMIT, "int64_val", "activities",
-        "how many the device of this number ran at once at most, though more were ready; only of devices that were full"),
+        "how many the device of this number ran at once at most, though more were ready; only of devices that were"
+        " full"),
     MetadataKey(RANKS_OF_GROUP, "string_val", "",
-        "global ranks of the process group of this `pg_name`, as `0-3,8` or `0-56:8` (each eighth); in graphs of scaled jobs"),
+        "global ranks of the process group of this `pg_name`, as `0-3,8` or `0-56:8` (each eighth); in graphs of scaled"
+        " jobs"),
 )
 # fmt: on
 
 # fmt: off
 FIELDS = {
     "id": "from 1 on; a node's dependencies have smaller ids, and ids follow the measured start, for ASTRA-sim the end",
-    "name": "of the op, call or activity as recorded; `host idle`, `unrecorded host`, `host delay` and delays are named here",
+    "name": "of the op, call or activity as recorded; `host idle`, `unrecorded host`, `host delay` and delays are named"
+            " here",
     "type": "by the table of types below",
-    "ctrl_deps": "at most one: the slice that launched an activity, or the calling op's slice before a slice; implied by `data_deps`",
+    "ctrl_deps": "at most one: the slice that launched an activity, or the calling op's slice before a slice; implied"
+                 " by `data_deps`",
     "data_deps": "the nodes that must have ended before this one starts",
     "start_time_micros": "`start_time_ns` in whole µs",
-    "duration_micros": "`duration_ns`, `gap_ns` and `host_delay_ns` in whole µs; the total of each thread and stream is right to 1 µs;"
-        " for ASTRA-sim with the [gap of a chain](astra-sim.md#gaps-and-what-if), and less where something else of its kind went on"
-        " at the same time",
-    "inputs": "arguments of the op, on its first slice: values, shapes and types, each a JSON text; not with `--io none` or without host",
+    "duration_micros": "`duration_ns`, `gap_ns` and `host_delay_ns` in whole µs; the total of each thread and stream is"
+                       " right to 1 µs; for ASTRA-sim with the [gap of a chain](astra-sim.md#gaps-and-what-if), and"
+                       " less where something else of its kind went on at the same time",
+    "inputs": "arguments of the op, on its first slice: values, shapes and types, each a JSON text; not with `--io"
+              " none` or without host",
     "outputs": "the same of its results",
     "attr": "the attributes below",
 }
@@ -214,19 +231,23 @@ KINDS = {
     DependencyKind.PROGRAM_ORDER: "a host thread's nodes follow each other",
     DependencyKind.LAUNCH: "an activity follows the host slice that launched it, or the delay after that",
     DependencyKind.STREAM_ORDER: "an activity follows the one before it on its stream, or the delay after that",
-    DependencyKind.EVENT_WAIT: "an activity follows one on another stream that its own had to wait for, or one of its graph",
-    DependencyKind.HOST_SYNC: "a wait of the host follows what it awaited; without host an activity follows what the host awaited for it",
+    DependencyKind.EVENT_WAIT: "an activity follows one on another stream that its own had to wait for, or one of its"
+                               " graph",
+    DependencyKind.HOST_SYNC: "a wait of the host follows what it awaited; without host an activity follows what the"
+                              " host awaited for it",
     DependencyKind.TENSOR_FLOW: "a reader of a storage follows its last writer on another stream",
     DependencyKind.HANDOFF: "a host thread goes on when another one has come so far",
     DependencyKind.COLLECTIVE: "communication in the order that all ranks of a job have in common",
     DependencyKind.INFERRED: "beside another bit: known from times alone",
-    DependencyKind.CALL_ORDER: "beside another bit: a wait that is known from the order of calls alone; not in graphs for ASTRA-sim",
+    DependencyKind.CALL_ORDER: "beside another bit: a wait that is known from the order of calls alone; not in graphs"
+                               " for ASTRA-sim",
 }
 
 DELAY_CAUSES = {
     Delay.LOST_RECORDS: "the profiler lost what ran in the meantime",
     Delay.CONTENTION: "the device was busy with other work",
-    Delay.START_OF_RECORDING: "a backlog (node `carry-in`): work from before the recording, or before the part, kept the stream busy",
+    Delay.START_OF_RECORDING: "a backlog (node `carry-in`): work from before the recording, or before the part, kept"
+                              " the stream busy",
     Delay.UNEXPLAINED: "nothing in the trace tells",
 }
 # fmt: on

@@ -40,15 +40,15 @@ USABLE = {"string_val": _mask_of([STRING_VALUE]), "_val": _mask_of(INTEGER_VALUE
 """By the field number of an attribute's value, whether it is a string, an integer of any type, or a list of these."""
 
 
-class TextTable(dict[bytes, int]):
-    """Numbers texts in the order of their first look-up. Raises UnicodeDecodeError for a text that is not UTF-8."""
+class StringTable(dict[bytes, int]):
+    """Numbers strings in the order of their first look-up. Raises UnicodeDecodeError for one that is not UTF-8."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.texts: list[str] = []
+        self.strings: list[str] = []
 
     def __missing__(self, text: bytes) -> int:
-        self.texts.append(text.decode())
+        self.strings.append(text.decode())
         return self.setdefault(text, len(self))
 
 
@@ -66,10 +66,10 @@ def decode_metadata(metadata: Messages) -> dict[str, str | int]:
     return {name: value for name, value in values.items() if isinstance(value, (str, int))}
 
 
-def decode_nodes(nodes: Messages, tables: dict[str, TextTable], tensors: bool) -> NodeColumns:
+def decode_nodes(nodes: Messages, tables: dict[str, StringTable], tensors: bool) -> NodeColumns:
     """Returns the columns of a block of Node messages. Raises WireError where a message is no Node.
 
-    `tables` number the texts of each column over all blocks of a file.
+    `tables` number the strings of each column over all blocks of a file.
     """
     count = len(nodes.starts)
     fields = walk(nodes.data, nodes.starts, nodes.ends)
@@ -105,35 +105,35 @@ def _types(nodes: Messages, fields: Fields) -> npt.NDArray[np.uint8]:
     return types.astype(np.uint8)
 
 
-def _names(nodes: Messages, fields: Fields, table: TextTable) -> Categorical:
-    names = _texts(nodes, fields.of(Node.NAME_FIELD_NUMBER, DELIMITED), table)
-    if (unnamed := names.codes < 0).any():
-        names.codes[unnamed] = table[b""]
+def _names(nodes: Messages, fields: Fields, table: StringTable) -> Categorical:
+    names = _strings(nodes, fields.of(Node.NAME_FIELD_NUMBER, DELIMITED), table)
+    if (has_no_name := names.codes < 0).any():
+        names.codes[has_no_name] = table[b""]
     return names
 
 
-def _texts(nodes: Messages, fields: Fields, table: TextTable) -> Categorical:
+def _strings(nodes: Messages, fields: Fields, table: StringTable) -> Categorical:
     """Returns a column from a string in some nodes."""
-    texts = nodes.contents(fields)
+    strings = nodes.contents(fields)
     codes = np.full(len(nodes.starts), -1, np.int32)
     try:
-        codes[fields.message] = np.fromiter(map(table.__getitem__, texts), np.int32, len(texts))
+        codes[fields.message] = np.fromiter(map(table.__getitem__, strings), np.int32, len(strings))
     except UnicodeDecodeError as error:
-        raise WireError("a text that is not UTF-8", int(fields.start[texts.index(error.object)])) from error
-    return Categorical(codes, table.texts)
+        raise WireError("a text that is not UTF-8", int(fields.start[strings.index(error.object)])) from error
+    return Categorical(codes, table.strings)
 
 
 def _utf8_contents(nodes: Messages, fields: Fields) -> list[bytes]:
-    texts = nodes.contents(fields)
-    if (wrong := first_not_utf8(Spans.of(texts))) is not None:
+    strings = nodes.contents(fields)
+    if (wrong := first_not_utf8(Spans.of(strings))) is not None:
         raise WireError("a text that is not UTF-8", int(fields.start[wrong]))
-    return texts
+    return strings
 
 
-def _spread(texts: list[bytes], rows: Int64, count: int) -> list[bytes]:
-    """`count` texts, empty but for those at the positions given."""
+def _spread(strings: list[bytes], rows: Int64, count: int) -> list[bytes]:
+    """Returns `count` strings, empty but for those at `rows`."""
     spread = [b""] * count
-    for row, text in zip(rows.tolist(), texts, strict=True):
+    for row, text in zip(rows.tolist(), strings, strict=True):
         spread[row] = text
     return spread
 
@@ -176,7 +176,7 @@ def _tensors(nodes: Messages, fields: Fields) -> TensorText | None:
 
 
 def _attributes(
-    nodes: Messages, attributes: Fields, tables: dict[str, TextTable], ids: NodeIds
+    nodes: Messages, attributes: Fields, tables: dict[str, StringTable], ids: NodeIds
 ) -> tuple[dict[str, Column], dict[str, NodeProblem]]:
     """Returns a column for each known attribute that any of the nodes has, and the problems of attributes: repeated, or
     of another type.
@@ -221,9 +221,9 @@ def _names_and_values(nodes: Messages, attributes: Fields) -> tuple[Fields, Fiel
     return names, values.where((number >= FIRST_VALUE) & (values.wire == ATTRIBUTE_WIRES[number]))
 
 
-def _attribute(nodes: Messages, values: Fields, kind: str, table: TextTable) -> Column:
+def _attribute(nodes: Messages, values: Fields, kind: str, table: StringTable) -> Column:
     if kind == "string_val":
-        return _texts(nodes, values.where(values.number == STRING_VALUE), table)
+        return _strings(nodes, values.where(values.number == STRING_VALUE), table)
     if kind.endswith("_list"):
         return _list_attribute(nodes, values)
     column = np.full(len(nodes.starts), ABSENT)

@@ -101,13 +101,13 @@ def packed(column: Ragged, rows: slice) -> Spans:
     return Spans(encoded.source, bounds[:-1], np.diff(bounds))
 
 
-def _tensor_field(number: int, tensor_rows: Int64, texts: Sequence[BytesColumn]) -> RowEncoder:
+def _tensor_field(number: int, tensor_rows: Int64, columns: Sequence[BytesColumn]) -> RowEncoder:
     parts = (IOInfo.VALUES_FIELD_NUMBER, IOInfo.SHAPES_FIELD_NUMBER, IOInfo.TYPES_FIELD_NUMBER)
 
     def encode(rows: slice) -> list[Spans]:
         first, last = np.searchsorted(tensor_rows, (rows.start, rows.stop))
         content = []
-        for part, column in zip(parts, texts, strict=True):
+        for part, column in zip(parts, columns, strict=True):
             spans = column.spans(slice(first, last))
             if (wrong := first_not_utf8(spans)) is not None:
                 raise DataError(

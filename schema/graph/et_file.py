@@ -8,7 +8,7 @@ from ..columns import BytesColumn, Categorical, NodeIds, Ragged
 from ..errors import DataError
 from ..io import open_input, open_output
 from .attributes import ATTRIBUTES, Attribute
-from .decoder import TextTable, decode_metadata, decode_nodes
+from .decoder import StringTable, decode_metadata, decode_nodes
 from .encoder import encode_metadata, encode_nodes, node_encoders
 from .framing import FrameBlock, no_graph, read_frames
 from .node_problems import NodeProblems
@@ -37,7 +37,7 @@ def read_columns(path: str, tensors: bool) -> NodeColumns:
     Without `tensors` these, which are most of a file, are skipped. Raises DataError with the byte at which the file
     stops being a graph.
     """
-    tables: dict[str, TextTable] = defaultdict(TextTable)
+    tables: dict[str, StringTable] = defaultdict(StringTable)
     parts: list[NodeColumns] = []
     latest: list[NodeColumns] = []
     problems = NodeProblems()
@@ -56,7 +56,7 @@ def read_columns(path: str, tensors: bool) -> NodeColumns:
     return graph
 
 
-def _decode(block: FrameBlock, tables: dict[str, TextTable], path: str, tensors: bool) -> NodeColumns:
+def _decode(block: FrameBlock, tables: dict[str, StringTable], path: str, tensors: bool) -> NodeColumns:
     messages = Messages.of(block.data, block.starts, block.ends)
     try:
         if block.offset:

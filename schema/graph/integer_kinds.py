@@ -54,9 +54,9 @@ INTEGER_KINDS = {
 }
 
 
-def _numbered(suffix: str) -> dict[int, IntegerKind]:
+def _by_field_number(suffix: str) -> dict[int, IntegerKind]:
     numbers = {field.name: field.number for field in AttributeProto.DESCRIPTOR.fields}
     return {numbers[name + suffix]: kind for name, kind in INTEGER_KINDS.items()}
 
 
-INTEGER_VALUES, INTEGER_LISTS = _numbered("_val"), _numbered("_list")
+INTEGER_VALUES, INTEGER_LISTS = _by_field_number("_val"), _by_field_number("_list")

@@ -4,7 +4,7 @@ from collections import defaultdict
 
 import numpy as np
 
-from .decoder import TextTable, decode_nodes
+from .decoder import StringTable, decode_nodes
 from .node_problems import NodeProblems
 from .wire import Messages, WireError
 
@@ -36,7 +36,7 @@ class MessageChecks:
         ends = np.cumsum([0, *map(len, messages)])
         try:
             nodes = decode_nodes(
-                Messages.of(b"".join(messages), ends[:-1], ends[1:]), defaultdict(TextTable), tensors=False
+                Messages.of(b"".join(messages), ends[:-1], ends[1:]), defaultdict(StringTable), tensors=False
             )
         except WireError:
             # readers of the nodes report the byte

@@ -160,8 +160,8 @@ def walk_pairs(data: Bytes, starts: Int64, ends: Int64) -> Pairs:
     row = np.flatnonzero((data[starts] == TEXT_FIELD_1) & (length < 0x80) & (after < ends))
     value_fields, following = _next_fields(data, row, after[row])
     ones, delimited = np.ones(len(row), np.int64), np.full(len(row), DELIMITED, np.uint8)
-    texts = Fields(row, ones, delimited, length[row].astype(np.uint64), starts[row] + 2)
-    return Pairs(row, texts, value_fields).where(following == ends[row])
+    names = Fields(row, ones, delimited, length[row].astype(np.uint64), starts[row] + 2)
+    return Pairs(row, names, value_fields).where(following == ends[row])
 
 
 def _next_fields(data: Bytes, message: Int64, at: Int64) -> tuple[Fields, Int64]:
@@ -209,8 +209,8 @@ def _packed_varints(data: Bytes, starts: Int64, ends: Int64) -> tuple[Int64, Int
     packed = join([Spans(data, starts, ends - starts)], len(starts))
     limits = packed.starts + packed.lengths
     is_last = packed.source < 0x80
-    filled = np.flatnonzero(packed.lengths)
-    if (broken := filled[~is_last[limits[filled] - 1]]).size:
+    nonempty = np.flatnonzero(packed.lengths)
+    if (broken := nonempty[~is_last[limits[nonempty] - 1]]).size:
         raise WireError("a packed field that ends inside a number", int(starts[broken[0]]))
     after = np.flatnonzero(is_last) + 1
     first = np.concatenate((np.zeros(1, np.int64), after[:-1]))[: len(after)]

@@ -26,7 +26,7 @@ def locked(path: Path, what: str) -> Iterator[None]:
     Raises DataError, which says who works on `what`, where another process holds it. Where the system has no such locks
     a file that is there and names a process counts as held, and a killed one leaves it behind.
     """
-    descriptor = _taken(path, what)
+    descriptor = _locked(path, what)
     try:
         with contextlib.suppress(OSError):  # there may be no room for a name
             os.ftruncate(descriptor, 0)
@@ -55,7 +55,7 @@ def _in_spite_of_interrupts(remove: Callable[[], None]) -> None:
         raise
 
 
-def _taken(path: Path, what: str) -> int:
+def _locked(path: Path, what: str) -> int:
     while True:
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)

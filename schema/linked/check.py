@@ -46,8 +46,8 @@ def _contradictions(linked: LinkedTrace) -> Iterator[str]:
     yield from _wrong_times(linked)
 
 
-def _codes(what: str, texts: Categorical) -> tuple[str, Int64 | Int32, int]:
-    return what, texts.codes, len(texts.table)
+def _codes(what: str, column: Categorical) -> tuple[str, Int64 | Int32, int]:
+    return what, column.codes, len(column.table)
 
 
 def _tables(linked: LinkedTrace) -> dict[str, Any]:

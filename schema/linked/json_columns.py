@@ -57,7 +57,7 @@ def integers(column: Int64) -> Spans:
     return Spans(text, starts, ends - starts)
 
 
-def texts(table: Iterable[str]) -> Spans:
+def strings(table: Iterable[str]) -> Spans:
     """Returns each text as JSON."""
     return Spans.of([msgspec.json.encode(text) for text in table])
 

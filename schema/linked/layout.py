@@ -72,7 +72,8 @@ class ExactNode(Node, gc=False):
 class CallTable(msgspec.Struct, omit_defaults=True):
     """Calls as columns, times in ns. -1 means none.
 
-    `name` is a position in `names`, `op` the id of an op, `module` and `python_function` are positions in `python_names`.
+    `name` is a position in `names`, `op` the id of an op; `module` and `python_function` are positions in
+    `python_names`.
     """
 
     names: list[str]

@@ -226,7 +226,7 @@ class LinkReport(msgspec.Struct):
 class TraceInfo(msgspec.Struct):
     """The source of the trace, and the machine that it was recorded on.
 
-    In a part of a trace, `backlog_until` is the backlog: by activity id, until when (ns, device clock) work outside the part
+    In a part of a trace, `backlog_until` says by activity id until when (ns, device clock) work outside the part
     blocked that activity. `devices` are the recorded names of the devices that ran anything, by number.
     """
 

@@ -32,7 +32,7 @@ class NodeTable:
     def __init__(self) -> None:
         self.count = 0
         self._parts: dict[str, IntegerBuilder] = defaultdict(IntegerBuilder)
-        self._texts: dict[str, CategoricalBuilder] = defaultdict(CategoricalBuilder)
+        self._strings: dict[str, CategoricalBuilder] = defaultdict(CategoricalBuilder)
 
     def add(self, nodes: Sequence[Node], times: "_Times") -> None:
         """Adds the columns that ops and activities both have."""
@@ -44,23 +44,23 @@ class NodeTable:
         self.integers("id", [node.id for node in nodes])
         self.integers("parent_id", [_parent(node) for node in nodes])
         self.integers("communication", [node.communication for node in nodes])
-        self.texts("name", [node.name for node in nodes])
+        self.strings("name", [node.name for node in nodes])
 
     def integers(self, name: str, values: Sequence[int] | Int64) -> None:
         """Adds a piece of an integer column."""
         self._parts[name].add(np.asarray(values, np.int64))
 
-    def texts(self, name: str, values: list[str]) -> None:
-        """Adds a piece of a column of texts."""
-        self._texts[name].add(values)
+    def strings(self, name: str, values: list[str]) -> None:
+        """Adds a piece of a column of strings."""
+        self._strings[name].add(values)
 
     def column(self, name: str) -> Int64:
         """Returns the whole integer column."""
         return self._parts[name].column()
 
     def categorical(self, name: str) -> Categorical:
-        """Returns the whole column of texts."""
-        return self._texts[name].column()
+        """Returns the whole column of strings."""
+        return self._strings[name].column()
 
 
 class LinkedNodes:
@@ -105,9 +105,9 @@ class LinkedNodes:
             selected = list(compress(nodes, mask.tolist()))
             add(selected)
             for name in PYTHON_COLUMNS:
-                texts = [getattr(node, name) for node in selected]
-                self.modules |= any(texts)
-                table.texts(name, [text or "" for text in texts])
+                values = [getattr(node, name) for node in selected]
+                self.modules |= any(values)
+                table.strings(name, [value or "" for value in values])
             table.add(selected, _Times(*(column[mask] for column in times)))
 
     def _add_ops(self, nodes: list[Node]) -> None:
@@ -129,13 +129,13 @@ class LinkedNodes:
         columns, further = listed_attributes(attributes, ATTRIBUTE_NAMES)
         for name, _, missing in INTEGER_ATTRIBUTES:
             self.ops.integers(name, integers(columns[name], missing))
-        self.ops.texts(SCHEMA, [text if type(text) is str else "" for text in columns[SCHEMA]])
+        self.ops.strings(SCHEMA, [text if type(text) is str else "" for text in columns[SCHEMA]])
         self.extra.add({self.ops.count + row: extra for row, extra in further.items()})
 
     def _add_activities(self, nodes: list[Node]) -> None:
         for name in ("device", "stream", "correlation", "graph_node", "size", "bandwidth", "call"):
             self.activities.integers(name, list(map(attrgetter(name), nodes)))
-        self.activities.texts("category", [node.cat or "" for node in nodes])
+        self.activities.strings("category", [node.cat or "" for node in nodes])
         for row, node in enumerate(nodes, self.activities.count):
             self.waits += [(row, source) for source in node.sync_dep or ()]
 
@@ -162,9 +162,9 @@ def _nanoseconds(stamps: list[int | float | None]) -> Int64:
     return times
 
 
-def _without_empty(texts: Categorical) -> Categorical:
-    """Replaces empty texts by none (code -1)."""
-    return Categorical(np.where(texts.where(bool), texts.codes, -1).astype(np.int32), texts.table)
+def _without_empty(column: Categorical) -> Categorical:
+    """Replaces empty strings by none (code -1)."""
+    return Categorical(np.where(column.where(bool), column.codes, -1).astype(np.int32), column.table)
 
 
 def _parent(node: Node) -> int:

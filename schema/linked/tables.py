@@ -10,7 +10,7 @@ from .linked_trace import Activities, Calls, DeviceWaits, HostWaits, Ops, Proven
 def calls(table: CallTable, op_ids: Int64) -> Calls:
     """Returns the calls of the table; `op_ids` are the ids of the ops, by row."""
 
-    def texts(codes: list[int] | None) -> Categorical | None:
+    def categorical(codes: list[int] | None) -> Categorical | None:
         return None if codes is None else Categorical(np.array(codes, np.int32), table.python_names)
 
     return Calls(
@@ -20,8 +20,8 @@ def calls(table: CallTable, op_ids: Int64) -> Calls:
         end=np.array(table.end_ns, np.int64),
         correlation=np.array(table.correlation, np.int64),
         op_row=OpRows(_rows_or_none(op_ids, table.op)),
-        module=texts(table.module),
-        python_function=texts(table.python_function),
+        module=categorical(table.module),
+        python_function=categorical(table.python_function),
     )
 
 
@@ -85,17 +85,17 @@ def _times(times: list[int | None]) -> Int64:
     return np.array([ABSENT if time is None else time for time in times], np.int64)
 
 
-def _rows(ids: Int64, sought: list[int]) -> Int64:
+def _rows(ids: Int64, keys: list[int]) -> Int64:
     """Returns the rows of these ids. Raises KeyError for an id that is not there."""
-    rows = rows_of(ids, np.array(sought, np.int64))
+    rows = rows_of(ids, np.array(keys, np.int64))
     if (missing := np.flatnonzero(rows < 0)).size:
-        raise KeyError(sought[missing[0]])
+        raise KeyError(keys[missing[0]])
     return rows
 
 
-def _rows_or_none(ids: Int64, sought: list[int]) -> Int64:
+def _rows_or_none(ids: Int64, keys: list[int]) -> Int64:
     """Returns the rows of these ids, -1 for a negative id."""
-    rows = np.full(len(sought), -1, np.int64)
-    present = [row for row, identity in enumerate(sought) if identity >= 0]
-    rows[present] = _rows(ids, [sought[row] for row in present])
+    rows = np.full(len(keys), -1, np.int64)
+    present = [row for row, identity in enumerate(keys) if identity >= 0]
+    rows[present] = _rows(ids, [keys[row] for row in present])
     return rows

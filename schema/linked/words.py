@@ -37,7 +37,8 @@ class Record(NamedTuple):
 # fmt: off
 RECORDS = (
     Record("File", "The top level.", LinkedFile, (
-        Member("schema", "", "schema of the host trace that the nodes are written in, always the same; `trace` has the recorded one"),
+        Member("schema", "", "schema of the host trace that the nodes are written in, always the same; `trace` has the"
+                             " recorded one"),
         Member("pid", "", "the process's number"),
         Member("time", "", "local time of the recording, as the host trace has it"),
         Member("start_ts", "ms", "when the host trace begins, on a clock of its own"),
@@ -53,11 +54,12 @@ RECORDS = (
         Member("link_report", "", "what became of every row of both inputs"),
     )),
     Record("Node", "An op, or an activity if it has a `cat`. Members without a value are left out.", Node, (
-        Member("id", "", "different for every node; an op's is that of the host trace, what only the device trace holds follows"),
+        Member("id", "", "different for every node; an op's is that of the host trace, what only the device trace holds"
+                         " follows"),
         Member("name", "", "as recorded"),
         Member("ctrl_deps", "", "id of the op that called this one, of an activity of the op that launched it"),
-        Member("inputs", "", "`values`, `shapes`, `types` (and `strides`), parallel, as the host trace has them; of communication"
-                             " activities those of their op"),
+        Member("inputs", "", "`values`, `shapes`, `types` (and `strides`), parallel, as the host trace has them; of"
+                             " communication activities those of their op"),
         Member("outputs", "", "the same of the results"),
         Member("attrs", "", "further attributes, see below"),
         Member("cat", "", "category, as `kernel` or `gpu_memcpy`", ACTIVITIES),
@@ -73,15 +75,21 @@ RECORDS = (
         Member("size", "bytes", "what a copy or set moves, -1 where not recorded", ACTIVITIES),
         Member("bandwidth", "bytes/s", "how fast the profiler saw it move, -1 where not recorded", ACTIVITIES),
         Member("call", "", "position in `calls` of the launch call, -1 where none was recorded", ACTIVITIES),
-        Member("communication", "", "position in `communications`, of what communicates; of ops, if they do so without the device"),
+        Member("communication", "", "position in `communications`, of what communicates; of ops, if they do so without"
+                                    " the device"),
         Member("pg_name", "", "recorded name of the process group, for Chakra's converter", ACTIVITIES, "text"),
-        Member("inter_thread_dep", "", "id of the op on another thread that this one followed, for Chakra's converter", OPS, "integer"),
-        Member("sync_dep", "", "ids of the activities that the op's calls waited for, or that the activity's stream waited for"),
+        Member("inter_thread_dep", "", "id of the op on another thread that this one followed, for Chakra's"
+                                       " converter", OPS, "integer"),
+        Member("sync_dep", "", "ids of the activities that the op's calls waited for, or that the activity's stream"
+                               " waited for"),
         Member("recorded_by", "", "`device` for an op that the host trace does not hold", OPS),
-        Member("module", "", "path of the module that it was done for, as `Net_0/Linear_2`; with `--modules`, where there is one"),
-        Member("python_function", "", "innermost Python function around it, as `train.py(12): step`; with `--modules`, where there is one"),
+        Member("module", "", "path of the module that it was done for, as `Net_0/Linear_2`; with `--modules`, where"
+                             " there is one"),
+        Member("python_function", "", "innermost Python function around it, as `train.py(12): step`; with `--modules`,"
+                                      " where there is one"),
     )),
-    Record("Calls", "Columns: lists of one length, an entry per call. Other tables refer to calls by position, from 0.", CallTable, (
+    Record("Calls", "Columns: lists of one length, an entry per call. Other tables refer to calls by position, from 0.",
+           CallTable, (
         Member("names", "", "every name once; not a column"),
         Member("name", "", "position in `names`"),
         Member("thread", "", "the thread as the operating system numbers it"),
@@ -90,16 +98,21 @@ RECORDS = (
         Member("correlation", "", "as recorded, 0 for none"),
         Member("op", "", "id of the innermost op around the call, -1 for none"),
         Member("python_names", "", "every module and Python function once; not a column"),
-        Member("module", "", "position in `python_names` of the module that called, -1 for none; left out without `--modules`"),
-        Member("python_function", "", "position in `python_names` of the function that called, -1 for none; left out without `--modules`"),
+        Member("module", "", "position in `python_names` of the module that called, -1 for none; left out without"
+                             " `--modules`"),
+        Member("python_function", "", "position in `python_names` of the function that called, -1 for none; left out"
+                                      " without `--modules`"),
     )),
     Record("Waits", "Columns, both of `device_waits` and of `host_waits`.", WaitTable, (
         Member("of", "", "who waits: the id of an activity, in `host_waits` the position of a call"),
-        Member("source", "", "id of the activity that was waited for; -1: the call waits, but for nothing that was recorded"),
+        Member("source", "", "id of the activity that was waited for; -1: the call waits, but for nothing that was"
+                             " recorded"),
         Member("known_by", "", "how it is known, by the table below"),
-        Member("since_ns", "ns", "from when on the host waits, null for from the call's start or launch; empty in `device_waits`"),
+        Member("since_ns", "ns", "from when on the host waits, null for from the call's start or launch; empty in"
+                                 " `device_waits`"),
     )),
-    Record("Hand-offs", "Columns: what the target thread does from its time on waited for what the source thread did up to its own.",
+    Record("Hand-offs", "Columns: what the target thread does from its time on waited for what the source thread did up"
+                        " to its own.",
            HandoffTable, (
         Member("source_thread", "", "the thread that was waited for"),
         Member("source_ns", "ns", "up to when it worked for the other one"),
@@ -108,7 +121,8 @@ RECORDS = (
         Member("waiting_since_ns", "ns", "from when on it did nothing but wait; null: since it began"),
         Member("known_by", "", "how it is known, by the table below"),
     )),
-    Record("Communication", "The recorded arguments of one communication. Members at their default are left out.", Communication, (
+    Record("Communication", "The recorded arguments of one communication. Members at their default are left out.",
+           Communication, (
         Member("name", "", "of the collective, or of the message, as recorded"),
         Member("dtype", "", "type of the elements, as recorded"),
         Member("in_elements", "elements", "what the rank puts in"),
@@ -146,14 +160,16 @@ RECORDS = (
         Member("start_ts", "ms", "as on the top level"),
         Member("finish_ts", "ms", "as on the top level"),
         Member("machine", "", "clocks and latencies of the machine, as measured in the trace"),
-        Member("backlog_until", "ns", "of a part of a trace: by activity id until when work from outside the part kept its stream busy,"
-                                " on the device's clock; null for a whole trace"),
+        Member("backlog_until", "ns", "of a part of a trace: by activity id until when work from outside the part kept"
+                                      " its stream busy, on the device's clock; null for a whole trace"),
         Member("devices", "", "recorded names of the devices that ran anything, by number"),
     )),
-    Record("Machine", "Clocks and latencies of the machine, as measured in the trace. Members at their default are left out.",
+    Record("Machine", "Clocks and latencies of the machine, as measured in the trace. Members at their default are left"
+                      " out.",
            MachineCalibration, (
         Member("resolution_ns", "ns", "the unit in which the trace counts time"),
-        Member("clock_offset_ns", "ns", "to be added to device times for the host's clock, at the time `clock_from_ns`"),
+        Member("clock_offset_ns", "ns", "to be added to device times for the host's clock, at the time"
+                                        " `clock_from_ns`"),
         Member("clock_drift_ns", "ns", "by how much more at `clock_until_ns`"),
         Member("clock_from_ns", "ns", "from when on the drift was measured"),
         Member("clock_until_ns", "ns", "until when the drift was measured"),
@@ -162,7 +178,8 @@ RECORDS = (
         Member("gap", "", "between an activity and the next one queued on its stream, by category"),
         Member("sync_return", "", "from an awaited end to the return of the blocking call, by the call's name"),
     )),
-    Record("Latency statistics", "How long something usually takes. The key `\"\"` holds it over all names.", LatencyStats, (
+    Record("Latency statistics", "How long something usually takes. The key `\"\"` holds it over all names.",
+           LatencyStats, (
         Member("median", "ns", "median, without outliers"),
         Member("upper", "ns", "upper limit of usual times; longer ones are unusual"),
         Member("count", "", "how often it was measured"),

@@ -13,7 +13,7 @@ from ..progress import OnProgress, unseen
 from ..traces import NO_TENSORS, Attr
 from .call_tree import op_parents
 from .called_from import called_from
-from .json_columns import SEPARATOR, Member, SparseMember, integers, lists, microseconds, objects, texts
+from .json_columns import SEPARATOR, Member, SparseMember, integers, lists, microseconds, objects, strings
 from .layout import INTEGER_ATTRIBUTES, SCHEMA, CallTable, HandoffTable, WaitTable
 from .linked_trace import Activities, LinkedTrace, Ops, Provenance
 
@@ -60,8 +60,8 @@ class _OpNodes:
 
     def __init__(self, linked: LinkedTrace) -> None:
         self.ops = linked.ops
-        self.names = texts(linked.ops.name.table)
-        self.schemas = texts([*linked.ops.op_schema.table, ""])
+        self.names = strings(linked.ops.name.table)
+        self.schemas = strings([*linked.ops.op_schema.table, ""])
         self.extra = _extra_attributes(linked.ops.extra)
         self.called_from = called_from(linked)
         self.awaited = _awaited_by_op(linked)
@@ -110,9 +110,9 @@ class _ActivityNodes:
 
     def __init__(self, linked: LinkedTrace) -> None:
         self.linked = linked
-        self.names = texts(linked.activities.name.table)
-        self.categories = texts(linked.activities.category.table)
-        self.groups = texts(communication.group for communication in linked.communications)
+        self.names = strings(linked.activities.name.table)
+        self.categories = strings(linked.activities.category.table)
+        self.groups = strings(communication.group for communication in linked.communications)
         self.awaited = _awaited_by_activity(linked)
         self.parent = op_parents(linked.ops)
         self.listing: dict[int, int] = {}
@@ -184,7 +184,7 @@ class _PythonMembers:
     def __init__(self, table: Ops | Activities) -> None:
         columns = {"module": table.module, "python_function": table.python_function}
         self.columns = [
-            (name, column.codes, texts(column.table)) for name, column in columns.items() if column is not None
+            (name, column.codes, strings(column.table)) for name, column in columns.items() if column is not None
         ]
 
     def members(self, block: slice) -> Iterator[Member]:
@@ -205,8 +205,8 @@ def _present(key: str, column: Int64, missing: int) -> Member:
 
 def _extra_attributes(extra: JsonRecords[dict[str, Any]]) -> SparseMember:
     """Returns the further attributes of ops that have some, as the rest of their lists of attributes."""
-    texts = [b"".join(b"," + encoded(_extra_attribute(*pair)) for pair in row.items()) for row in extra.values()]
-    return SparseMember("", [Spans.of(texts)], extra.rows)
+    members = [b"".join(b"," + encoded(_extra_attribute(*pair)) for pair in row.items()) for row in extra.values()]
+    return SparseMember("", [Spans.of(members)], extra.rows)
 
 
 def _extra_attribute(name: str, value: Any) -> Attr:
@@ -275,8 +275,8 @@ def _times(column: Int64) -> list[int | None]:
     return [None if time == ABSENT else time for time in column.tolist()]
 
 
-def _provenance(texts: Categorical) -> list[Provenance]:
-    return [Provenance(texts.table[code]) for code in texts.codes.tolist()]
+def _provenance(column: Categorical) -> list[Provenance]:
+    return [Provenance(column.table[code]) for code in column.codes.tolist()]
 
 
 TABLES: dict[str, Callable[[LinkedTrace], Any]] = {

@@ -43,7 +43,7 @@ class Elements:
 
     def __init__(self, decoder: "msgspec.json.Decoder[Any]", damage: Damage) -> None:
         self.damage = damage
-        self._taken = 0
+        self._element_count = 0
         self._decoder = decoder
         self._start: re.Pattern[bytes] | None = None
 
@@ -59,11 +59,11 @@ class Elements:
             return [], 0
         if not starts or text[: starts[0]].strip(BLANK):
             starts = [0, *starts]
-        texts, done = self._all_but_last(text, starts, at, last)
+        elements, done = self._all_but_last(text, starts, at, last)
         if not last:
-            return texts, done
+            return elements, done
         element, used = self._last_element(text[done:], at + done)
-        return texts + element, done + used
+        return elements + element, done + used
 
     def _starts(self, text: bytes) -> list[int]:
         """Returns where elements may start: where the first element's first key recurs, else after any
@@ -79,28 +79,28 @@ class Elements:
 
     def _all_but_last(self, text: bytes, starts: list[int], at: int, last: bool) -> tuple[list[bytes], int]:
         """Returns every element but the one that begins at the last of the starts; how far it came."""
-        texts: list[bytes] = []
+        elements: list[bytes] = []
         index, final = 0, len(starts) - 1
         while index < final:
             following, complete = self._next_start(text, starts, index)
             if following:
                 element = text[starts[index] : starts[following]]
-                texts.append(element.strip(BLANK))
+                elements.append(element.strip(BLANK))
                 self._check_separator(element, b",", at + starts[index])
             elif not complete and not last:
                 break  # the element may go on beyond the text
             else:
                 following = index + 1
-                texts += self._recovered(text[starts[index] : starts[following]], at + starts[index])
-                self._refuse_noise(len(texts))
+                elements += self._recovered(text[starts[index] : starts[following]], at + starts[index])
+                self._refuse_noise(len(elements))
             index = following
-        self._taken += len(texts)
-        return texts, starts[index]
+        self._element_count += len(elements)
+        return elements, starts[index]
 
-    def _refuse_noise(self, taken: int) -> None:
+    def _refuse_noise(self, element_count: int) -> None:
         lost = sum(count.rows for count in self.damage.lost.values())
-        if lost > MOST_LOST and lost > self._taken + taken:
-            what = f"{lost} of the first {lost + self._taken + taken} {self.damage.rows} cannot be read"
+        if lost > MOST_LOST and lost > self._element_count + element_count:
+            what = f"{lost} of the first {lost + self._element_count + element_count} {self.damage.rows} cannot be read"
             raise DataError(f"{self.damage.path}: {what}; is it the right file?")
 
     def _check_separator(self, text: bytes, expected: bytes, at: int) -> None:

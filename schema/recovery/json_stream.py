@@ -95,7 +95,7 @@ class ArrayReader(Generic[T]):
         yield from self._close(head)
 
     def top_level(self, kind: type[S]) -> S:
-        """`document` by a typed decoder; of a damaged one what can be read of the keys that `kind` has, with `damage`."""
+        """Decodes `document`; of a damaged one what can be read of the keys that `kind` has, with `damage`."""
         if self._damage is None:
             return decode(self.document, kind, self.path)
         try:
@@ -104,8 +104,8 @@ class ArrayReader(Generic[T]):
         except REFUSED as error:
             names = (field.encode_name for field in msgspec.structs.fields(kind) if field.encode_name != self._name)
             members = _valid(known_keys(self.document, tuple(names)), kind)
-            what = f"the text around its {self._damage.rows} is damaged ({error}); read there: {', '.join(members) or 'nothing'}"
-            self._damage.note(what)
+            readable = ", ".join(members) or "nothing"
+            self._damage.note(f"the text around its {self._damage.rows} is damaged ({error}); read there: {readable}")
             return kind(
                 **{
                     field.name: members[field.encode_name]
@@ -189,10 +189,10 @@ class ArrayReader(Generic[T]):
 
     def _saved(self, elements: Elements, last: bool, sound: bool) -> Iterator[tuple[bytes, list[T]]]:
         """Yields the elements of a damaged buffer, one by one, but for the last unless the file ends there."""
-        texts, used = elements.take(self._buffer, self._at, last, sound)
+        pieces, used = elements.take(self._buffer, self._at, last, sound)
         self._drop(used)
-        if texts:
-            piece = b"[" + b",".join(texts) + b"]"
+        if pieces:
+            piece = b"[" + b",".join(pieces) + b"]"
             yield piece, decode(piece, self._list, self.path)
 
     def _decoded(self, elements: bytes) -> tuple[bytes, list[T]] | None:

@@ -80,8 +80,8 @@ def _depths_before(text: bytes, positions: Int64) -> Int64:
     depth_at = np.zeros(len(positions), np.int64)
     if len(positions):
         for first, block, _, depths in _blocks(text[: positions[-1]]):
-            here = slice(*np.searchsorted(positions, (first + 1, first + len(block) + 1)))
-            depth_at[here] = depths[positions[here] - first - 1]
+            in_block = slice(*np.searchsorted(positions, (first + 1, first + len(block) + 1)))
+            depth_at[in_block] = depths[positions[in_block] - first - 1]
     return depth_at
 
 

@@ -86,12 +86,12 @@ def _has_odd_blanks(block: bytes) -> bool:
     return bool(odd.any()) or bool((text[blank] < BLANK).any())
 
 
-def _plain(texts: list[bytes]) -> list[bytes]:
+def _plain(arguments: list[bytes]) -> list[bytes]:
     try:
-        compact = msgspec.json.format(b"[%b]" % b",".join(map(plain_escapes, texts)), indent=-1)
+        compact = msgspec.json.format(b"[%b]" % b",".join(map(plain_escapes, arguments)), indent=-1)
         return [*map(_text, LISTS.decode(compact))]
     except RecursionError:
-        return texts
+        return arguments
 
 
 def _text(lists: _Lists) -> bytes:

@@ -105,8 +105,8 @@ def lacks_padding(column: Iterable[ExactTimes]) -> bool:
 def with_padding(times: ExactTimes) -> Int64:
     """Returns the times (ns) that were meant in a column that lacks padding."""
     fraction = times.ns % 1000
-    meant = fraction // 10 ** (3 - np.clip(times.digits, 1, 3))
-    return np.where(times.digits > 0, times.ns - fraction + meant, times.ns)
+    padded = fraction // 10 ** (3 - np.clip(times.digits, 1, 3))
+    return np.where(times.digits > 0, times.ns - fraction + padded, times.ns)
 
 
 def microseconds(time: int) -> str:

@@ -1,4 +1,4 @@
-"""One grammar for all commands: inputs by position, -o for the output, results on stdout whether quiet or not, wrong usage in one line."""
+"""One grammar for all commands: positional inputs, -o for the output, results on stdout, wrong usage in one line."""
 
 import gzip
 import importlib
@@ -32,7 +32,7 @@ def run(capfd: pytest.CaptureFixture[str], command: str, *arguments: object) -> 
 
 
 class Usage(NamedTuple):
-    """A command line with the inputs by position, those with the older spellings, and whether the result is on stdout; else it is OUT."""
+    """A command line with positional inputs, one with the older options, and whether it prints the result."""
 
     words: list[object]
     older: Sequence[list[object]] = ()

@@ -63,7 +63,7 @@ def test_time_of_unrecorded_work_is_not_host_time() -> None:
 
 
 def delayed() -> ExecutionGraph:
-    """10 ns of launching, a kernel of 20 ns, and a second that started 70 ns later than that and its gap of 2 ns explain."""
+    """10 ns of launching, a kernel of 20 ns, and a second one that starts 70 ns later than that and its gap explain."""
     g = GraphBuilder()
     op = g.host("op", 0, 10)
     first = g.activity("first", 10, 20, after=[(op, LAUNCH)])

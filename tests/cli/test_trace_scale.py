@@ -1,4 +1,4 @@
-"""trace-scale: from a folder of graphs to one of the scaled job, which is whole or not there, and plays as the job does on more ranks."""
+"""trace-scale: graphs of a scaled job, all of them or none, which play as the job does on more ranks."""
 
 import json
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""--steps, --annotation and --window on the command lines of trace-link and trace-build: the part that is made, and what is refused."""
+"""--steps, --annotation and --window of trace-link and trace-build: the part that is made, and what is refused."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""A file that a command cannot use: the command says what it is, and which command takes it. Every command with every kind of file."""
+"""Every command refuses every kind of file that it cannot use: it says what the file is, and which command takes it."""
 
 import gzip
 import importlib
@@ -55,7 +55,7 @@ GIVE_TRACES = "device traces, with their host traces"
 
 
 class Case(NamedTuple):
-    """A command line with a file in it, which is to be of a kind: those that are, where to get one, and how it wants others.
+    """A command line with a file in it: the kinds it takes, where to get one, and how it asks for other files.
 
     `own` are files of which the command has more to say.
     """

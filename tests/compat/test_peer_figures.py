@@ -1,7 +1,9 @@
-"""What other tools say of one built job, where raw events agree with them: HTA 0.5.0 (all steps) and TraceLens (main of 2026-08-21).
+"""Figures of other tools for one built job, where raw events agree with them: HTA 0.5.0 and TraceLens.
 
-Times are in whole µs, as HTA cuts the rest off, and without synchronisation records, which it takes for kernels. TraceLens calls a memset
-computation, which is left out here.
+HTA shows all steps; TraceLens is its main branch of 2026-08-21.
+
+Times are in whole µs, as HTA cuts the rest off, and without synchronisation records, which it takes for kernels.
+TraceLens counts a memset as computation, which is left out here.
 """
 
 from pathlib import Path
@@ -182,7 +184,7 @@ def test_device_time_by_op(tables: dict[str, Table]) -> None:
 
 
 def test_collectives_over_ranks(tmp_path: Path) -> None:
-    """TraceLens, on traces that tell a collective's group and sizes; it divides by 2^30, the bandwidths here by 10^9."""
+    """TraceLens, on traces with a collective's group and sizes; it divides by 2^30, the bandwidths here by 10^9."""
     found = columns(
         analysed(tmp_path, "2.7")["collectives_over_ranks"],
         "collective", "latency", "start_skew", "straggler", "algorithm_bandwidth", "bus_bandwidth",

@@ -1,4 +1,4 @@
-"""rocpd databases as device traces: every op, API row, link and roctx range, in each dialect, and nothing of a file that is none."""
+"""rocpd databases as device traces: every op, API row, link and roctx range, in each dialect; others are refused."""
 
 import sqlite3
 import subprocess

@@ -1,4 +1,4 @@
-"""Graphs of whole jobs run to the end in both generations of the simulator, and the simulator notices what would stop the real one."""
+"""Graphs of whole jobs end in both generations of the simulator, which notices what would stop the real one."""
 
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
@@ -52,7 +52,7 @@ MANY_RANKS = [
     ("pipeline_dp", 8, False),
     ("moe_dp", 8, False),
 ]
-"""Every kind of communication once, as the jobs left out are parts of these. Jobs scaled to 16, below, exchange more than all-reduces."""
+"""Every kind of communication once. Jobs scaled to 16 ranks, below, exchange more than all-reduces."""
 HOST = pytest.mark.parametrize("host", [True, False], ids=["host", "no host"])
 
 

@@ -1,4 +1,4 @@
-"""Traces of every version and vendor that could be had, and rows as others are said to write them: all are read and linked."""
+"""Traces of every version and vendor that we have, and rows as others are said to write them, are read and linked."""
 
 import gzip
 import json
@@ -212,7 +212,7 @@ ODD_NODES = [
 
 
 def test_nodes_of_every_kind_are_matched_and_kept(tmp_path: Path) -> None:
-    """Several roots, ids out of order or negative, a parent that was never written, lists in lists, NaN, a Triton kernel, a group."""
+    """Several roots, ids out of order or negative, a missing parent, lists in lists, NaN, a Triton kernel, a group."""
     host = read_host(tmp_path, {"schema": "1.1.1-chakra.0.0.4", "nodes": ODD_NODES})
     ops = [(n["name"], n["attrs"][0]["value"]) for n in ODD_NODES[:5]]
     rows = [row(name=name, ts=10 * number, args={"Record function id": number}) for name, number in ops]

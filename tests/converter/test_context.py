@@ -1,4 +1,4 @@
-"""What the rules look at, by runs made by hand: streams, callers, and when work whose launch is unknown was released."""
+"""What the rules look at: streams, callers, and when work whose launch is unknown was released."""
 
 import pytest
 from execgraph.converter.building import SyntheticNodes

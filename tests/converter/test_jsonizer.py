@@ -1,4 +1,4 @@
-"""trace-jsonize: graph files become JSON and come back the same, byte for byte; what cannot is refused with its place."""
+"""trace-jsonize: graph files become JSON and come back the same, byte for byte; others are refused with their place."""
 
 import gzip
 import json

@@ -1,9 +1,9 @@
-"""Records `operators.json.gz`: products, convolutions and attention of many shapes with their gradients, and what PyTorch counts for each.
+"""Records `operators.json.gz`: products, convolutions and attention of many shapes, and what PyTorch counts for each.
 
     pip install torch==2.13.0 numpy && pip install -e . && python tests/data/record_operators.py
 
-writes the host trace of one pass over all cases, and `operators_counted.json`: the floating-point operations that torch.utils.flop_counter
-gives for each op of another pass that it counts, in the order in which they ran.
+writes the host trace of one pass over all cases, with their gradients, and `operators_counted.json`: the floating-point
+operations that torch.utils.flop_counter gives for each op of another pass that it counts, in the order they ran.
 """
 
 import gzip

@@ -1,4 +1,4 @@
-"""Every command line in the pages runs, in an empty folder per page, and prints what stands there; every link leads somewhere."""
+"""Every command line in the pages runs, in an empty folder per page, and prints what is shown; every link is valid."""
 
 import re
 import runpy

@@ -1,4 +1,4 @@
-"""Values of one meaning in a whole document, such as all correlations, and other numbers in their place: shared, exchanged, far apart."""
+"""Changes all values of one meaning in a document, such as correlations: shared, exchanged or far apart numbers."""
 
 from collections.abc import Callable, Iterator, Sequence
 from random import Random

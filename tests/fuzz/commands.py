@@ -1,7 +1,7 @@
-"""Hostile files through all commands: they are read, or refused in one line; what was recorded is in the graph or counted as left out.
+"""Hostile files through all commands: they are read, or refused in one line, and nothing recorded is lost uncounted.
 
     python tests/fuzz/commands.py --cases 20000 --seed 7        many cases, the same ones for the same seed
-    python tests/fuzz/commands.py --case host:7:123             one of them again; its files stay in the folder that it names
+    python tests/fuzz/commands.py --case host:7:123             one of them again; names the folder of its files
 
 A case is a kind of file, and the seed of all that is random in it.
 """

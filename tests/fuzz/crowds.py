@@ -1,4 +1,4 @@
-"""Plays runs with very many of one thing in small files: threads, streams, groups, nested ops, events, launches of one call."""
+"""Plays runs with very many of one thing: threads, streams, groups, nested ops, events, launches of one call."""
 
 from collections.abc import Callable
 from contextlib import ExitStack

@@ -1,6 +1,7 @@
 """Runs cases in forks of this process, several at a time, so that none can end the run, hold it up, or take all memory.
 
-A fork runs a batch of cases: to fork takes as long as a small case. One that dies takes its case along, and the next one goes on behind it.
+A fork runs a batch of cases, as forking takes as long as a small case. A case that dies ends its fork, and the next
+fork goes on behind it.
 """
 
 import faulthandler

@@ -1,6 +1,6 @@
 """Coverage-guided fuzzing of everything that reads a file, with atheris, which has to be installed beside the project.
 
-    python tests/fuzz/fuzz.py device -max_total_time=600        (or another of `readers.CHECKS`; then libFuzzer's options)
+    python tests/fuzz/fuzz.py device -max_total_time=600     (or another of `readers.CHECKS`; then libFuzzer's options)
 
 A case that fails is written by libFuzzer as crash-…; it becomes a line of `FOUND` in
 tests/fuzz/test_readers.py, or a file in found/.

@@ -1,4 +1,4 @@
-"""Gives the messages of a graph odd fields: negative durations, attributes twice, dependencies that dangle or go in circles."""
+"""Gives the messages of a graph odd fields: negative durations, attributes twice, dangling or circular dependencies."""
 
 from collections.abc import Callable
 from random import Random

@@ -1,4 +1,4 @@
-"""Changes JSON where it hurts: values become others of every type and size; parts are taken away, doubled and exchanged."""
+"""Changes JSON where it hurts: values become others of every type and size; parts are removed, doubled, exchanged."""
 
 import copy
 import json
@@ -42,7 +42,7 @@ def _keys(container: Any) -> list[Any]:
 
 
 def _slot(document: Any, random: Random) -> Slot:
-    """Some value, by its meaning: what is there in a thousand nodes is not chosen more often than what is there once."""
+    """Some value, by its meaning: what is in a thousand nodes is not chosen more often than what is there once."""
     found: dict[str, list[Slot]] = defaultdict(list)
     if type(document) in CONTAINERS:
         _collect(document, "", found)

@@ -104,7 +104,7 @@ def _edit_info(files: Files, edit: Callable[[Trace, int], object]) -> bool:
 
 
 def _other_groups(files: Files, random: Random) -> bool:
-    """Groups have other members wherever they are written down: without the own rank, more, none, others on each rank."""
+    """Groups have other members wherever they are recorded: without the own rank, more, none, others on each rank."""
     members = [
         random.choice([[1], [0], [5, 6], [], [1, 0], [0, 0], [0, 1, 2, 3], [*range(5000)], [-1, 0]]) for _ in range(2)
     ]

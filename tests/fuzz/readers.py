@@ -1,6 +1,7 @@
-"""What must hold of a reader whatever is in the file: it reads, or refuses in one line, and what it does not use it says.
+"""What must hold of a reader whatever the file: it reads, or refuses in one line, and reports what it does not use.
 
-The readers are those of host and device traces, linked traces, graphs in both forms, communicator groups and rocpd databases.
+The readers are those of host and device traces, linked traces, graphs in both forms, communicator groups and rocpd
+databases.
 
 Shared by the tests and by `fuzz.py`, which a coverage-guided fuzzer drives.
 """
@@ -89,7 +90,7 @@ def undamaged() -> tuple[HostTrace, DeviceTrace]:
 
 
 def check_device(content: bytes) -> None:
-    """Every row is in a table, ignored or counted; text that is no JSON is never read without a word; what is read links."""
+    """Every row is in a table, ignored or counted; text that is not JSON is reported; what is read links."""
     trace = _read(partial(read_device_trace, arguments=True), content)
     if trace is None:
         return
@@ -100,7 +101,7 @@ def check_device(content: bytes) -> None:
 
 
 def check_host(content: bytes) -> None:
-    """Every node is read or counted, no two have one id; text that is no JSON is never read without a word; what is read links."""
+    """Every node is read or counted, ids are unique; text that is not JSON is reported; what is read links."""
     trace = _read(read_host_trace, content)
     if trace is None:
         return
@@ -164,7 +165,7 @@ CHECKS: dict[str, Callable[[bytes], None]] = {
 
 
 def accounted(device: DeviceTrace) -> int:
-    """The rows that are in a table, were counted as skipped, or carry no work; rows that were never told apart are not among them."""
+    """The rows that are in a table, were counted as skipped, or carry no work; rows of unknown kind do not count."""
     tables = (device.ops, device.calls, device.activities, device.syncs)
     unread = sum(count for what, count in device.skipped.items() if "cannot be read" in what or "cut off" in what)
     used = sum(len(table.start) for table in tables) + len(device.event_records.correlation)

@@ -28,7 +28,7 @@ ENDED = Counter[int]()
 
 
 class Failed(Exception):
-    """A command did what none may do: the symptom, which cases of the same cause share, and all that helps to find the cause."""
+    """A command did what none may do: the symptom, which cases of one cause share, and all that helps to find it."""
 
     def __init__(self, symptom: str, detail: str = "") -> None:
         super().__init__(f"{symptom}\n{detail}" if detail else symptom)
@@ -129,7 +129,7 @@ def _said(name: str, given: list[str], seconds: float) -> Said:
 
 @contextmanager
 def _limited(seconds: float) -> Iterator[None]:
-    """Ends this process by SIGPROF, which the interpreter can answer with a traceback, once it took that much of a core."""
+    """Ends this process by SIGPROF, which Python can answer with a traceback, after so much time of a core."""
     before = signal.getsignal(signal.SIGTERM)
     signal.setitimer(signal.ITIMER_PROF, seconds)
     try:

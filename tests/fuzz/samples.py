@@ -129,7 +129,7 @@ def prepare() -> None:
 
 
 def played(torch: str, rank: int) -> TraceBuilder:
-    """Plays ops with tensors, copies, waits of both sides, a graph, a backward pass on its own thread, collectives, messages, modules."""
+    """Plays ops with tensors, copies, waits, a graph, a backward pass on a thread, collectives, messages, modules."""
     t = TraceBuilder(torch, rank=rank, world_size=2, pid=1000 + rank)
     group = t.group([0, 1], name="0")
     a, b, c = t.tensor((4, 8)), t.tensor((8, 4)), t.tensor((4, 4))

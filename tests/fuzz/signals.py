@@ -1,7 +1,7 @@
-"""Stops trace-build, trace-scale and trace-report at drawn moments; the next run must write what one writes that nobody disturbs.
+"""Stops commands that write folders at drawn moments; the next run must write what an undisturbed one writes.
 
-A moment is a call of a function or an access to the file system, counted in a copy of this process, so that it is the same whenever it is
-repeated; or a time by the clock, in a process of the command's own with workers.
+A moment is a call of a function or an access to the file system, counted in a copy of this process, so that it is the
+same in each repetition; or a time by the clock, in a process of the command's own with workers.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Writes the same JSON in other ways: the order of keys and rows, blanks, escapes, numbers, packing. What is read stays the same."""
+"""Writes the same JSON in other ways: order of keys and rows, blanks, escapes, numbers, packing. It reads the same."""
 
 import codecs
 import gzip

@@ -1,4 +1,4 @@
-"""A few cases of every kind that `make fuzz` runs by the thousand, and whether the fuzzer notices what it is there to notice."""
+"""A few cases of every kind that `make fuzz` runs by the thousand, and whether the fuzzer notices what it should."""
 
 import json
 import os
@@ -28,7 +28,7 @@ CASES = {kind: [case_of(SEED, number, kind) for number in range(OF.get(kind, EAC
 
 @pytest.fixture(scope="module")
 def verdicts() -> dict[str, Verdict]:
-    """What became of each case. One fork runs those of files, as each fork makes the sound files that they begin with anew.
+    """What became of each case. One fork runs those of files, as each fork makes their sound files anew.
 
     Moments at which commands are stopped are counted from the state of a fork that did nothing before.
     """

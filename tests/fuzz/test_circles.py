@@ -1,4 +1,4 @@
-"""Parents that go round in a circle are cut where they are first known, and counted; every command then ends as always."""
+"""Parents in a circle are cut where they are first known, and counted; every command then ends as always."""
 
 import gzip
 import json

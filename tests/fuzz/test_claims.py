@@ -34,7 +34,7 @@ for name, work in works.items():
     print(json.dumps([name, time.process_time(), int(most) >> 10]), flush=True)
     os._exit(0)
 """
-"""Runs the commands of each work in a process of its own, one after the other; prints the seconds of a core and the most MB it took."""
+"""Runs each work's commands in a process of its own, in turn; prints the seconds of a core and the MB it took."""
 Rows = dict[str, Any]
 Commands = Sequence[tuple[Any, ...]]
 

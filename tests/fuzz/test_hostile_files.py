@@ -1,4 +1,4 @@
-"""Files that strangers wrote to do harm: what was found by hand; test_cases.py and `make fuzz` run many more through all commands."""
+"""Files made to do harm and found by hand; test_cases.py and `make fuzz` run many more through all commands."""
 
 import json
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Hostile files: whatever reads them ends soon, in little memory, with one clear line or with what there was to read."""
+"""Hostile files: whatever reads them ends soon, in little memory, with one clear line or with what was readable."""
 
 import gzip
 import time

@@ -104,7 +104,7 @@ ODD = st.sampled_from(
 
 
 class Oddity(NamedTuple):
-    """In the element and at the key that these places point to stands another value, or that of another element, or nothing."""
+    """The element and key that these places point to hold another value, that of another element, or nothing."""
 
     element: float
     key: float

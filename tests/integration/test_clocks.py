@@ -152,7 +152,7 @@ def dependencies(nodes: Nodes) -> Edges:
 
 @given(one_thread, st.floats(-6, 6), st.floats(-0.05, 0.05))
 def test_no_clock_of_a_device_changes_any_runs_dependencies(steps: list[Step], offset: float, drift: float) -> None:
-    """But whether a call waited for an upload that began as it returned: a clock that may be off by more than this does not tell."""
+    """But whether a call waited for an upload that began as it returned is unknown where the clock is further off."""
     program = [step for step in steps if step.action != "upload"]
     true, shown = (
         convert_run(after_calibration(program, **clock))

@@ -348,7 +348,7 @@ def test_messages_of_one_kernel_are_waited_for_by_all_their_peers() -> None:
 
 @pytest.mark.parametrize("torch", ["2.1", "2.5", "2.13"])
 def test_a_wait_is_for_the_collective_with_its_number(torch: str) -> None:
-    """Without anything else recorded: not for the last one that ran, nor for an older one of another group with the same number."""
+    """Nothing else recorded: not for the last one that ran, nor for an older one of another group with this number."""
     t = TraceBuilder(torch=torch, rank=0, world_size=4, sync_records=False)
     world, pair = t.group(range(4)), t.group([0, 1])
     with t.op("aten::mm"):

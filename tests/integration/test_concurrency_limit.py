@@ -1,4 +1,4 @@
-"""Concurrency limits: how many activities a device runs at once is found where it was full, and kept by what-if answers."""
+"""Concurrency limits: how many activities a full device runs at once is measured, and what-if answers keep it."""
 
 import heapq
 

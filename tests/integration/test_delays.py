@@ -1,4 +1,4 @@
-"""Delays: device time that neither a dependency nor the machine explains, by cause, and what people are told about it."""
+"""Delays: device time that neither a dependency nor the machine explains, by cause, and how users learn of it."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,7 +17,7 @@ from support.runs import Nodes, broken_rules, convert_run
 
 
 def started_late(*, busy: bool = False, lost: bool = False, late: str = "late") -> TraceBuilder:
-    """The last kernel starts 200 µs after the others of its stream; where `busy` the device is, where `lost` a record is missing."""
+    """The last kernel starts 200 µs after the rest of its stream; `lost`: a call's kernel is missing."""
     t = TraceBuilder()
     with t.op("aten::mm"):
         for number in range(6):

@@ -10,7 +10,7 @@ LATENCIES_AND_GAPS = [(1, 0.5), (2.2, 1.1), (6, 20), (25, 1), (25, 20)]
 
 
 def bursts(kernel_us: float, latency: float, gap: float, *, torch: str = "2.13") -> TraceBuilder:
-    """Six times four launches, 7 µs apart, awaited: of long kernels three queue, short ones start a latency after their launch."""
+    """Six times four launches, 7 µs apart, then a wait: long kernels queue, short ones start a latency later."""
     t = TraceBuilder(torch)
     for burst in range(6):
         for number in range(4):

@@ -1,4 +1,4 @@
-"""Events known by their ids alone, as CUDA from 12.9 on records them: cuda_event rows tell what an id marked at which time."""
+"""Events known by their ids alone, as CUDA from 12.9 on records them: cuda_event rows say what an id marked when."""
 
 import pytest
 from execgraph.schema.graph import DependencyKind

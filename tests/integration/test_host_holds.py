@@ -1,4 +1,4 @@
-"""What holds the host up besides synchronising calls: memory that is freed, a full launch queue; and threads that only look on."""
+"""What blocks the host besides synchronising calls: memory that is freed, a full launch queue; and observer threads."""
 
 from typing import Any
 
@@ -44,7 +44,7 @@ def test_a_call_that_returns_while_the_device_works_waits_for_nothing(call: str)
 
 
 def crowded() -> TraceBuilder:
-    """Launches four times as fast as the device, until ROOM are under way; from then on each waits until one has ended."""
+    """Launches four times as fast as the device, until ROOM are under way; then each waits until one has ended."""
     t = TraceBuilder(sync_records=False)
     with t.op("aten::many"):
         for number in range(KERNELS):
@@ -112,7 +112,7 @@ def test_without_guesses_a_watchdog_keeps_its_own_time() -> None:
 
 
 def test_queries_in_several_ops_are_no_loop() -> None:
-    """A memory allocator asks about its events whenever it allocates; the one that finds its event is a wait, what is between is work."""
+    """An allocator queries its events at each allocation; the query that finds one is a wait, the rest is work."""
     t = TraceBuilder(sync_records=False)
     t.launch("kernel", 7, 100)
     event = t.record_event(stream=7)

@@ -1,4 +1,4 @@
-"""Folders of traces to graphs that a simulator plays together: what the ranks' communication becomes, and what is said of it."""
+"""Folders of traces to graphs that a simulator plays together: what the ranks' communication becomes, and reports."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path

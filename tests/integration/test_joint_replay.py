@@ -1,4 +1,4 @@
-"""Jobs of many ranks, from their traces to their joint replay: built without a complaint, and the measured run comes back."""
+"""Jobs of many ranks, from traces to joint replay: built without a complaint, and replayed as measured."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Runs of very many threads, devices, streams, groups or names: the effort grows with what was recorded and not with its square."""
+"""Runs of very many threads, devices, streams, groups or names: the effort grows linearly with what was recorded."""
 
 from collections import Counter
 from collections.abc import Callable

@@ -291,7 +291,7 @@ def test_what_comes_before_the_first_common_step_ends_where_that_begins() -> Non
 
 @pytest.mark.parametrize("number", [3, 5])
 def test_what_another_thread_did_outside_the_overlap_is_not_matched(number: int) -> None:
-    """An op that the device trace lost in step 4 is not the one of its name in the step before or after, which the host trace lacks."""
+    """An op that the device trace lost in step 4 does not match the one of its name in a step next to it."""
     t = TraceBuilder(torch="2.1")
     for step, only in ((3, "device"), (4, ""), (5, "device"), (6, "device")):
         with t.annotation(f"ProfilerStep#{step}", only=only):

@@ -1,4 +1,4 @@
-"""Device traces in which a tool merged several ranks: told by their signs before linking, and one rank comes out as it went in."""
+"""Device traces in which a tool merged several ranks are recognised before linking; a rank comes out as it went in."""
 
 import cProfile
 import json

@@ -33,7 +33,7 @@ def check(linked: LinkedTrace) -> None:
 
 
 def check_replay(linked: LinkedTrace, nodes: Nodes) -> None:
-    """The replay takes as long as what was recorded did, by the trace itself, and nothing follows what ended after it had begun."""
+    """The replay takes as long as the trace itself, and nothing follows what ended after it had begun."""
     activities = on_host_clock(linked.activities, linked.info.machine)
     timed = (linked.ops.start != ABSENT) & ~are_step_marks(linked.ops.name)
     starts = (linked.ops.start[timed], linked.calls.start, activities.start)

@@ -28,7 +28,7 @@ OTHER_NAMES: dict[str, dict[str, str]] = {
 
 
 def record(folder: Path, *own_names: Mapping[str, str]) -> Path:
-    """The traces of ranks that do the same in three groups of all of them, whatever each calls these; and exchange a message."""
+    """Traces of ranks that do the same in three groups of all of them, under own names; and exchange a message."""
     folder.mkdir()
     for rank, names in enumerate(own_names):
         t = TraceBuilder(rank=rank, world_size=len(own_names), pid=1000 + rank)

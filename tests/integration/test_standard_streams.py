@@ -1,4 +1,4 @@
-"""Commands whose standard streams are closed, as daemons start them, or full: the right result, or one line that says what to do."""
+"""Commands whose standard streams are closed or full: the right result, or one line that says what to do."""
 
 import shlex
 import subprocess

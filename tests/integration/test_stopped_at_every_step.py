@@ -1,4 +1,4 @@
-"""A command is stopped when it makes, writes, renames or removes a file, at each in turn: the next run is as if it had never been.
+"""A command is stopped at each change of a file in turn: the next run is as if it had never been.
 
 At every fifth one in a run of all tests, at each with EXECGRAPH_ENDINGS.
 """

@@ -1,4 +1,4 @@
-"""Graphs of simulated jobs answer what-if questions as the simulator does, have its dependencies, and are sound whatever the job."""
+"""Graphs of simulated jobs answer what-if questions as the simulator does, and have its dependencies."""
 
 from collections import defaultdict
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Linking a part of a trace: what belongs to it, what is cut, and that parts which follow each other make up the whole."""
+"""Linking a part of a trace: what belongs to it, what is cut, and that consecutive parts make up the whole."""
 
 import contextlib
 from itertools import pairwise
@@ -25,7 +25,7 @@ Pair = tuple[HostTrace | None, DeviceTrace]
 
 
 def three_steps(**options: str) -> Pair:
-    """Steps 3 to 5 of annotation `training`, each with two launches whose kernels outlast it, and a synchronisation in step 4."""
+    """Steps 3 to 5 of annotation `training`, each with two launches whose kernels outlast it; step 4 synchronises."""
     t = TraceBuilder(**options)  # type: ignore[arg-type]
     with t.annotation("training"):
         for number in (3, 4, 5):

@@ -174,7 +174,7 @@ def test_activities_without_a_call_are_released_as_measured() -> None:
 
 
 def test_an_activity_without_a_call_that_waited_for_its_turn_was_released_before() -> None:
-    """What the device worked off when recording began was all there: faster kernels would have followed each other faster."""
+    """The backlog when recording began was all there: faster kernels would have followed each other faster."""
     t = TraceBuilder()
     for number in range(10):
         t.activity(f"orphan {number}", 24, start=20 + 52 * number, duration=50)

@@ -91,7 +91,7 @@ def binds(package: Path) -> set[str]:
 
 
 def imported(test: Path) -> Iterator[Path]:
-    """The modules and packages that a test takes names from. A module as a whole is imported to replace something in it."""
+    """The modules and packages that a test takes names from. A test imports a whole module to replace a part of it."""
     for node in ast.walk(ast.parse(test.read_text())):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("execgraph."):
             source = Path(*node.module.split(".")[1:])

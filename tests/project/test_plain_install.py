@@ -1,4 +1,4 @@
-"""The package as pip installs it: without any extra every command works, wherever it runs; what needs an extra names it, and it is enough.
+"""The package as pip installs it: commands work without any extra; what needs an extra names it, and it is enough.
 
 And libraries are loaded by what uses them: docs/performance.md says which.
 """
@@ -35,7 +35,7 @@ USES: dict[str, tuple[object, ...]] = {
     "merge": (TRAINING, "-o", "OUT/merged.json"),
     "generate": ("ddp", "--steps", "1", "--layers", "1", "-o", "OUT/generated"),
 }
-"""What each command is mainly for, in an order in which the files that it reads are there; OUT is the folder for all of them."""
+"""What each command is mainly for, in an order in which its input files are there; OUT is the folder for all."""
 LIBRARIES = {"google": "protobuf", **{name: name for name in ("msgspec", "networkx", "numpy", "orjson", "tqdm")}}
 """What the package requires, by the module that it gives."""
 FOR_DEVELOPERS = {"docs", "test", "check"}

@@ -1,4 +1,4 @@
-"""Jobs of a few ranks with random groups that do anything a library offers: no rank disagrees, and a simulator plays them to the end."""
+"""Jobs of ranks with random groups and any communication: no rank disagrees, and a simulator plays them to the end."""
 
 import random
 from pathlib import Path

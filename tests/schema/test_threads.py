@@ -1,4 +1,4 @@
-"""Work beside a thread, and in it where the system gives no other or that one dies; workers where the system gives few processes."""
+"""Work on another thread, or in this one where none can start or it dies; workers where few processes can."""
 
 import os
 import subprocess

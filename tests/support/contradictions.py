@@ -1,4 +1,4 @@
-"""Traces and graphs that are well formed and contradict themselves, each made of the sample job, and what commands say of them.
+"""Well-formed traces and graphs that contradict themselves, made of the sample job, and what commands say of them.
 
 Run as a script it writes the table: python tests/support/contradictions.py > docs/contradictions.md
 """
@@ -364,7 +364,7 @@ def notes_on(lie: GraphLie) -> dict[str, list[str]]:
 
 
 class Said(NamedTuple):
-    """What trace-link, trace-diagnose and trace-build say of the traces, a line each, and the lines of each that only a lie brings."""
+    """What commands say of the traces, a line each, and those lines that only a lie brings."""
 
     link: list[str]
     diagnose: list[str]

@@ -1,4 +1,4 @@
-"""Kinds of damage, each made on a real pair of traces, and what trace-link says of it; run as a script it writes the table of them.
+"""Kinds of damage, each made on a real pair of traces, and what trace-link says of it; as a script, writes the table.
 
 python tests/support/damages.py > docs/damage.md
 """
@@ -31,7 +31,7 @@ Change = Callable[[bytes], bytes]
 
 
 class Damage(NamedTuple):
-    """Which file is changed and how. `used` says what the link has of an undamaged pair's matched ops: all, some or none."""
+    """Which file is changed and how. `used` says how many of a sound pair's matched ops remain: all, some or none."""
 
     file: str
     what: str

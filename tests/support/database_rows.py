@@ -1,4 +1,4 @@
-"""What tests of rocpd databases write and read: rows at times after EPOCH, changed by SQL, and what was read of them."""
+"""What tests of rocpd databases write and read: rows at times after EPOCH, changed by SQL, and the tables read."""
 
 import sqlite3
 from contextlib import closing

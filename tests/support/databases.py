@@ -34,7 +34,7 @@ SCHEMAS = {
 
 
 class Op(NamedTuple):
-    """A device op. `caller` is the number of the API row that launched it, from 1; `hwq` goes where the dialect has a place for it."""
+    """A device op. `caller` is the number, from 1, of the API row that launched it; `hwq` is kept by some dialects."""
 
     name: str
     start: int
@@ -67,7 +67,7 @@ class Range(NamedTuple):
 def write_database(
     path: Path, dialect: str, ops: Sequence[Op], api: Sequence[Api] = (), ranges: Sequence[Range] = (), pid: int = 500
 ) -> Path:
-    """A database of one process. API rows are numbered from 1, and so are ops; ranges come after them in either table."""
+    """A database of one process. API rows and ops are numbered from 1; ranges come after them in either table."""
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript("PRAGMA synchronous = OFF;" + SCHEMAS[dialect])
         text = _Texts(connection, "rocpd_string")

@@ -1,4 +1,4 @@
-"""Tables of a device trace, and host nodes, by hand, one named tuple per row, for tests of a single part; times are in ns."""
+"""Tables of a device trace, and host nodes, one named tuple per row, for tests of a single part; times are in ns."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple

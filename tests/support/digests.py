@@ -1,6 +1,7 @@
-"""What commands write of the small captures, as digests: the same with every supported Python, library, hash seed and order of files.
+"""Digests of what commands write of the small captures: the same for every Python, library, hash seed, order of files.
 
-`python tests/support/digests.py` prints them; `--write` puts them into tests/digests.json, after a change of outputs that was meant.
+`python tests/support/digests.py` prints them; `--write` puts them into tests/digests.json, after an intended change of
+outputs.
 """
 
 import io
@@ -46,7 +47,7 @@ def run(main: Callable[[list[str]], NoReturn], *arguments: object) -> bytes:
 
 
 def without_charts(page: str) -> str:
-    """The page without what only libraries of charts decide: how they write a chart, the scripts that draw it, and the digest of these."""
+    """The page without what chart libraries decide: how they write a chart, the scripts that draw it, their digest."""
     for part in ("<script>.*?</script>", '<script id="specs".*?</script>', "&#39;sha256-.*?&#39;"):
         page = re.sub(part, "", page, count=1, flags=re.DOTALL)
     return page

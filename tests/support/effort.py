@@ -63,7 +63,7 @@ def effort(work: Callable[[], object]) -> int:
 
 
 def growth(work: Callable[[int], Callable[[], object]], size: int) -> float:
-    """By how much more effort grows from twice to four times the size than from the size to twice: 2 if linear, 4 if quadratic.
+    """How many times more the effort grows in the second doubling than in the first: 2 if linear, 4 if quadratic.
 
     What does not grow with the size is in none of both. `work` prepares what is then done.
     """

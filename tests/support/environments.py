@@ -1,7 +1,7 @@
-"""Virtual environments that hold what pip installs of the package there, and nothing else of the Python that runs the tests.
+"""Virtual environments that hold what pip installs of the package, and nothing else of the tests' Python.
 
-No network is needed: libraries are links to those of this Python, as many as the package's metadata asks for. A test skips where this
-Python lacks one.
+No network is needed: libraries are links to those of this Python, as many as the package's metadata asks for. A test
+skips where this Python lacks one.
 """
 
 import os

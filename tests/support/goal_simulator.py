@@ -1,9 +1,9 @@
 """A small simulator of GOAL files whose messages cost nothing, and what a file must not hold.
 
-`parse(text)` gives each rank's operations, `troubles(ranks)` what would make a simulator hang or lie, `run(ranks, how)` when each rank
-finishes. An operation runs on its cpu alone. By `Waits.TIME` it begins when what it requires has ended, as the language says and ATLAHS
-does; by `Waits.ORDER` when its cpu is free, once what it requires has begun: LogGOPSim knows the time of a cpu and of a nic alone, and a
-message that arrives moves the cpu that has the sender's number.
+`parse(text)` gives each rank's operations, `troubles(ranks)` what would make a simulator hang or lie, `run(ranks, how)`
+when each rank finishes. An operation runs on its cpu alone. By `Waits.TIME` it begins when what it requires has ended,
+as the language says and ATLAHS does; by `Waits.ORDER` when its cpu is free, once what it requires has begun: LogGOPSim
+knows the time of a cpu and of a nic alone, and a message that arrives moves the cpu that has the sender's number.
 """
 
 import heapq
@@ -40,7 +40,7 @@ class Op:
 
 
 def parse(text: str) -> list[list[Op]]:
-    """The operations of each rank. Raises ValueError at a line that is no GOAL, or names a label that no line before it has."""
+    """The operations of each rank. Raises ValueError at a line that is not GOAL or names a label not yet defined."""
     head, *rest = text.split("\n\n", 1)
     ranks: list[list[Op]] = []
     labels: dict[str, int] = {}
@@ -70,7 +70,7 @@ def _operation(match: re.Match[str]) -> Op:
 
 
 def troubles(ranks: Sequence[Sequence[Op]]) -> list[str]:
-    """Messages without their other end, or of another size there, tags that two messages between two ranks share, numbers out of range."""
+    """Messages without their other end or of another size there, tags of two messages at once, numbers out of range."""
     ends: dict[str, Counter[tuple[int, ...]]] = {"send": Counter(), "recv": Counter()}
     found = []
     for rank, ops in enumerate(ranks):
@@ -93,7 +93,7 @@ class StandsStill(Exception):
 
 
 def run(ranks: Sequence[Sequence[Op]], waits: Waits = Waits.TIME, rendezvous: bool = False) -> list[int]:
-    """When each rank finishes. With `rendezvous` a send to another rank ends when it is received. Raises StandsStill."""
+    """When each rank finishes. With `rendezvous` a send ends when another rank receives it. Raises StandsStill."""
     job = _Run(ranks, waits, rendezvous)
     while job.events:
         job.step(*heapq.heappop(job.events))
@@ -105,7 +105,7 @@ def run(ranks: Sequence[Sequence[Op]], waits: Waits = Waits.TIME, rendezvous: bo
 
 
 class _Run:
-    """Events are (time, in which order they came, rank, operation, whether it is the message of a send that arrives)."""
+    """Events are (time, order in which they came, rank, operation, whether it is an arriving message of a send)."""
 
     def __init__(self, ranks: Sequence[Sequence[Op]], waits: Waits, rendezvous: bool) -> None:
         self.ranks, self.waits, self.rendezvous = ranks, waits, rendezvous

@@ -1,4 +1,4 @@
-"""Reads graph files without the package: messages are taken apart by field number and wire type, so the file itself is judged."""
+"""Reads graph files without the package: by field number and wire type, so the file itself is judged."""
 
 import struct
 from collections.abc import Iterator

@@ -54,14 +54,14 @@ def layout_of(version: str) -> str:
 
 
 class Run(NamedTuple):
-    """A linked trace, what its files say themselves, and in whose format a played run was written (None for a real one)."""
+    """A linked trace, what its files say, and in whose format a played run was written (None for a real one)."""
 
     linked: LinkedTrace
     recorded: Recorded
     played_as: str | None
 
 
-# Features: what must be right in a linked trace. Of played runs all is known, of real ones what their files say row by row.
+# Features: what must be right in a linked trace. Of played runs all is known, of real ones what each row says.
 
 
 def ops_matched(run: Run) -> None:
@@ -106,7 +106,7 @@ def graph_launches(run: Run) -> None:
 
 
 def host_waits(run: Run) -> None:
-    """Every call that synchronises is a wait, for what was launched before and had ended; in a played run for the right work."""
+    """Every synchronising call is a wait, for earlier launches that had ended; in a played run the right work."""
     linked, waits = run.linked, run.linked.host_waits
     real = waits.source_row >= 0
     source, call = waits.source_row[real], waits.call_row[real]
@@ -124,7 +124,7 @@ def host_waits(run: Run) -> None:
 
 
 def stream_waits(run: Run) -> None:
-    """Work waited for what was launched before it on another stream and had ended; as many waits as queues recorded, where they do."""
+    """Work waited for earlier launches on another stream that had ended; as many waits as queues recorded, if any."""
     activities, waits = run.linked.activities, run.linked.device_waits
     source, target = waits.source_row, waits.target_row
     places = np.stack((activities.device, activities.stream))
@@ -218,7 +218,7 @@ OF_GPU_PAIR = ("ops matched", "tensors", "stream waits", *OF_DEVICE)
 
 
 class Source(NamedTuple):
-    """A row of the matrix, where its traces come from, and the features that are seen in them. `host` is None for device traces alone."""
+    """A row of the matrix, where its traces come from, and their features. `host` is None if there is no host trace."""
 
     row: str
     name: str

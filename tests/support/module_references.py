@@ -1,6 +1,6 @@
 """A slow reference for modules and Python functions: from the rows of a device trace, each looked at beside each.
 
-The backward pass is found by the arrows (`fwdbwd`) that the profiler itself drew. Nothing here shares code with what it checks.
+The backward pass is found by the arrows (`fwdbwd`) of the profiler itself. Nothing shares code with what it checks.
 """
 
 import gzip

@@ -3,8 +3,9 @@
 PYTHONPATH=tests python -m support.mutants --sample 200 --seed 1
 PYTHONPATH=tests python -m support.mutants --modules linker/matching/ops.py converter/targets --sample 50
 
-No file is changed: a mutant is compiled in the memory of the process that runs its tests. Commands that tests start as processes of
-their own run the original. Tools that mutate files (mutmut, cosmic-ray) do not see that the folders here are installed as one namespace.
+No file is changed: a mutant is compiled in the memory of the process that runs its tests. Processes that tests start
+for commands run the original. Tools that mutate files (mutmut, cosmic-ray) do not see that the folders here are
+installed as one namespace.
 """
 
 import argparse
@@ -101,7 +102,7 @@ def _made(module: str, lines: list[str], tree: ast.Module, place: Any, key: Any,
 
 
 def _nodes(parent: ast.AST) -> Iterator[tuple[Any, Any, Any]]:
-    """Every statement and expression below a node but for those left alone, each with the list or the dict and the key that hold it."""
+    """Every statement and expression below a node but for skipped ones, with the list or dict and key that hold it."""
     for name, value in ast.iter_fields(parent):
         if name in LEFT_ALONE or (isinstance(parent, ast.keyword) and parent.arg in INVARIANTS):
             continue

@@ -53,7 +53,7 @@ def examples(block: Block) -> Iterator[Example]:
 
 
 def run(example: Example, capsys: pytest.CaptureFixture[str]) -> str:
-    """What a command line prints; it must end as the page says. Our own commands run in this process, all else by the shell."""
+    """What a command line prints; it must end as the page says. Our commands run in this process, others in a shell."""
     name, *arguments = shlex.split(example.command)
     if not name.startswith("trace-") or "|" in arguments:
         path = f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"

@@ -1,4 +1,4 @@
-"""Random runs that could have happened: steps on one or two host threads and three streams, played in the order of time."""
+"""Random runs that could have happened: steps on one or two host threads and three streams, in the order of time."""
 
 from collections.abc import Callable
 from contextlib import ExitStack

@@ -88,7 +88,7 @@ class Recorded:
 
     @cached_property
     def communications(self) -> Counter[str]:
-        """What the communication library was told to do, but for waits: without underscores, and what varies of one kind."""
+        """What the communication library was told to do, but for waits, spelt without underscores and variants."""
         if self._nodes:
             texts = [
                 next((text for text in _values(node, "inputs") if isinstance(text, str)), "")

@@ -1,4 +1,4 @@
-"""Slow references for the analyses: small runs as lists of records, and every figure by looking at each nanosecond, or at every pair.
+"""Slow references for the analyses: small runs as lists of records, and figures by looking at each ns or each pair.
 
 `linked_of` makes the linked trace of such a run. Nothing here shares code with what it checks.
 """
@@ -72,7 +72,7 @@ def linked_of(
     communications: Sequence[Communication] = (),
     **info: Any,
 ) -> LinkedTrace:
-    """The linked trace of a small run; device waits are (target, source) activities, host waits (call, source activity).
+    """The linked trace of a small run; device waits are (target, source) activities, host waits (call, source) ones.
 
     Communication k of `communications` is that of the k-th communication activity.
     """
@@ -173,7 +173,7 @@ KINDS = st.sampled_from([COMPUTATION, COMMUNICATION, MEMORY])
 
 @st.composite
 def runs(draw: st.DrawFn, most: int = 12) -> tuple[list[Act], list[Call]]:
-    """Any overlaps on any stream, activities of no length, calls with several activities and activities without a call."""
+    """Any overlaps on any stream, activities of no length, calls with several activities, activities without a call."""
     calls = draw(st.lists(st.builds(lambda start, length: Call(start, start + length), times(), times(8)), max_size=6))
     acts = st.builds(
         lambda start, length, kind, stream, name, call, device: Act(
@@ -212,7 +212,7 @@ def on_device(acts: Iterable[Act], device: int) -> list[Act]:
 
 
 def gaps(acts: Sequence[Act]) -> list[tuple[Act, int]]:
-    """For each activity that starts after all earlier ones of its stream have ended: it, and since when the stream was free."""
+    """For each activity that starts after all earlier ones of its stream: it, and since when the stream was free."""
     found = []
     for act in acts:
         earlier = [

@@ -49,7 +49,7 @@ def convert_linked(linked: LinkedTrace, origin_ns: int = 0, **options: Any) -> "
 
 
 class Nodes:
-    """A graph whose nodes are asked for by label: the name, or `name#k` for the k-th of several with one name, from 0."""
+    """A graph whose nodes are found by label: the name, or `name#k` for the k-th of several with one name, from 0."""
 
     def __init__(self, graph: ExecutionGraph, report: ConvertReport, origin_ns: int = 0) -> None:
         self.graph, self.report, self.origin_ns = graph, report, origin_ns
@@ -140,8 +140,9 @@ class Nodes:
 
 
 def broken_rules(nodes: Nodes) -> list[str]:
-    """What any graph must not have: double, missing, forward or self dependencies, a gap in a stream's chain, or a delay that holds up
-    anything but one activity."""
+    """What any graph must not have: double, missing, forward or self dependencies, a gap in a stream's chain, or a
+    delay that blocks anything but one activity.
+    """
     graph, ids, broken = nodes.graph, nodes.graph.id.tolist(), []
     streams: dict[tuple[int, int, int], list[int]] = defaultdict(list)
     if ids != list(range(1, len(ids) + 1)):

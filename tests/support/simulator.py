@@ -1,7 +1,7 @@
 """A small simulator that reads graph files as ASTRA-sim's two generations do, and stops or stands still where they do.
 
-`simulate(read_files(prefix, ranks), groups, generation)` plays `PREFIX.i.et` of every rank i. One node of the host, one computation and
-one communication run at a time per rank; of several that are ready the lowest id goes first.
+`simulate(read_files(prefix, ranks), groups, generation)` plays `PREFIX.i.et` of every rank i. One host node, one
+computation and one communication run at a time per rank; of several that are ready the lowest id goes first.
 """
 
 import heapq
@@ -26,7 +26,7 @@ INT32_MAX = 2**31 - 1
 
 
 class Generation(Enum):
-    """V1 follows data dependencies and takes 0 for what it does not find; V3 follows both kinds and stops at what it does not find."""
+    """V1 follows data dependencies and takes 0 for an absent one; V3 follows both kinds and stops at an absent one."""
 
     V1 = 1
     V3 = 3
@@ -231,7 +231,7 @@ class Job:
         return members
 
     def _meet(self, rank: Rank, node: Node, now: int, name: str, members: list[int], what: tuple[int, int]) -> None:
-        """The k-th collective that members issue in a group is one; it runs when all have come with the same type and size."""
+        """The k-th collective of the members of a group is one; it runs when all have come with one type and size."""
         key = (name, self.issued[rank.number, name])
         self.issued[rank.number, name] += 1
         meeting = self.meetings[key]

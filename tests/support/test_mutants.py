@@ -1,4 +1,4 @@
-"""The mutants that `make mutants` makes: what is changed in a piece of code, and that a test in the same process meets the change."""
+"""The mutants that `make mutants` makes: what is changed in the code, and that a test in the process meets it."""
 
 import importlib
 import sys

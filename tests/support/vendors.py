@@ -90,7 +90,7 @@ VENDORS = {
 
 
 def as_written_by(vendor: str, trace: dict[str, Any]) -> dict[str, Any]:
-    """The trace with the vendor's rows in place of CUDA's; of synchronisation only MTIA's queues have records, of their own kind."""
+    """The trace with the vendor's rows in place of CUDA's; only MTIA's queues have records of synchronisation."""
     rows = list(_rows(VENDORS[vendor], vendor, trace["traceEvents"]))
     return {**trace, "traceEvents": [*rows, *(_queue_rows(trace["traceEvents"]) if vendor == "MTIA" else ())]}
 

@@ -1,6 +1,6 @@
 """However a build ends, nothing half-written has a final name, and the next one is as if it had never been.
 
-Moments are drawn by a seed; EXECGRAPH_ENDINGS=50 draws more than a run of all tests does, and kills workers of a cluster.
+Moments are drawn by a seed; EXECGRAPH_ENDINGS=50 draws more of them than the whole suite does, and kills workers.
 """
 
 import argparse

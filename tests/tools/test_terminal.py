@@ -1,4 +1,4 @@
-"""What commands print when names, groups, files and folders are called what acts on a terminal: nothing does, and no name begins a line."""
+"""What commands print when names, groups, files and folders hold control codes: none acts or begins a line."""
 
 import importlib
 import io

@@ -14,65 +14,98 @@ requests), else *computation*.
 
 Columns by table (`NAME_…` are details):
 
-temporal_breakdown              rank device span busy idle compute non_compute idle_pct compute_pct non_compute_pct activities
-step_breakdown                  rank device step time busy computation exposed_communication idle_pct by_device bound outlier
+temporal_breakdown              rank device span busy idle compute non_compute idle_pct compute_pct non_compute_pct
+                                activities
+step_breakdown                  rank device step time busy computation exposed_communication idle_pct by_device bound
+                                outlier
                                 by_device: share of the critical path; bound: device or host; outlier: slow or fast
 idle_time_breakdown             rank device stream category cause idle share gaps
-                                category: host wait, kernel wait, other; cause of other: `event wait on stream N`, `host sync` or ""
+                                category: host wait, kernel wait, other;
+                                cause of other: `event wait on stream N`, `host sync` or ""
 kernel_breakdown                rank device class time pct           also of overlaps: `computation + communication`, …
-kernel_breakdown_kernels        rank class name sum pct mean std min max count      per class the top k, the rest as `others`
-kernel_duration_distribution    name class count sum mean std min q05 q25 q50 q75 q95 q99 max          over all ranks; no column rank
+kernel_breakdown_kernels        rank class name sum pct mean std min max count
+                                per class the top k, the rest as `others`
+kernel_duration_distribution    name class count sum mean std min q05 q25 q50 q75 q95 q99 max
+                                over all ranks; no column rank
 kernel_duration_distribution_by_rank    rank name class … the same
 communication_computation_overlap   rank device communication overlap exposed_communication overlap_pct
 launch_statistics               rank on_device stream correlation api name activities host device delay flags
                                 host, device: durations; flags: `short`, `slow call`, `long delay`, joined by `, `
 launch_statistics_by_api        rank api launches host device short slow_call long_delay delay_mean delay_max
-launch_statistics_delay_by_op   rank op launches delay_mean delay_median delay_max long_delay       op: around the call, or ""
-launch_statistics_short_kernels rank from to kernels kernels_pct time time_pct        by duration: below 1 µs, then powers of two
-counters                        rank device counter stream ts value         counter: `queue length`, or a kind of copy (GB/s, stream -1)
+launch_statistics_delay_by_op   rank op launches delay_mean delay_median delay_max long_delay
+                                op: around the call, or ""
+launch_statistics_short_kernels rank from to kernels kernels_pct time time_pct
+                                by duration: below 1 µs, then powers of two
+counters                        rank device counter stream ts value
+                                counter: `queue length`, or a kind of copy (GB/s, stream -1)
 counters_summary                rank device counter stream mean max q50 q95 active at_limit
-                                weighted by time; active: time above 0, at_limit: time at the queue limit (unknown for bandwidth)
-memory_timeline                 rank device step ts allocated reserved               device -1: the host; step "": before the first
-memory_timeline_peak            rank device step ts peak before reserved known_by    before: what of the peak was there before the recording
-memory_timeline_live            rank device op allocated_by blocks size pct     op: the outermost at the peak, allocated_by: the innermost
+                                weighted by time; active: time above 0,
+                                at_limit: time at the queue limit (unknown for bandwidth)
+memory_timeline                 rank device step ts allocated reserved
+                                device -1: the host; step "": before the first
+memory_timeline_peak            rank device step ts peak before reserved known_by
+                                before: what of the peak was there before the recording
+memory_timeline_live            rank device op allocated_by blocks size pct
+                                op: the outermost at the peak, allocated_by: the innermost
 frequent_kernel_patterns        rank operator pattern length count device_time host_time
 graph_replays                   rank graph api launches activities span span_mean time host_time ops_known
-graph_replays_by_position       rank graph position name device stream count time pct mean min max op      over all launches of the graph
-graph_replays_by_op             rank graph op kernels count time pct                 op: `aten::linear > aten::mm`, by captures
-cupti_counters                  rank op_stack kernel correlation flops COUNTER…           a column for each recorded counter
-critical_path                   rank kind time pct           of the job, whose ranks are replayed together; rank: that the time is on
+graph_replays_by_position       rank graph position name device stream count time pct mean min max op
+                                over all launches of the graph
+graph_replays_by_op             rank graph op kernels count time pct
+                                op: `aten::linear > aten::mm`, by captures
+cupti_counters                  rank op_stack kernel correlation flops COUNTER…
+                                a column for each recorded counter
+critical_path                   rank kind time pct
+                                of the job, whose ranks are replayed together; rank: that the time is on
 critical_path_replay            ranks measured replayed error explained              one row; ranks: how many
 critical_path_by_rank           rank begins ends on_path on_path_pct                 on the clock that the ranks share
-critical_path_nodes             rank node name kind start time device stream tid     pieces in order of replayed time; -1 where not on one
-collectives_over_ranks          group sequence repetition collective dtype members present missing size latency start_skew straggler
-                                algorithm_bandwidth bus_bandwidth imbalance          missing: ranks; straggler -1: nobody to wait for
-collectives_over_ranks_by_size  group collective size count latency bus_bandwidth best_bandwidth of_best        medians; best of any size
+critical_path_nodes             rank node name kind start time device stream tid
+                                pieces in order of replayed time; -1 where not on one
+collectives_over_ranks          group sequence repetition collective dtype members present missing size latency
+                                start_skew straggler algorithm_bandwidth bus_bandwidth imbalance
+                                missing: ranks; straggler -1: nobody to wait for
+collectives_over_ranks_by_size  group collective size count latency bus_bandwidth best_bandwidth of_best
+                                medians; best of any size
 collectives_over_ranks_by_group rank group collectives time exposed exposed_pct
-collectives_over_ranks_waits_by_rank    rank collectives last last_pct waited awaited       last: came last, so that others awaited it
+collectives_over_ranks_waits_by_rank
+                                rank collectives last last_pct waited awaited
+                                last: came last, so that others awaited it
 collectives_over_ranks_waits    rank waits_for collectives time
 collectives_over_ranks_all_to_all       group source destination size
 collectives_over_ranks_missing  rank group missing                                   missing: how many
 per_op_device_time              rank op name thread start self subtree count          ops that own device time, by start
-per_op_device_time_by_name      rank name ops self subtree count                      count: of activities in the subtrees
-per_op_device_time_by_shape     rank name shape ops self subtree count               shape: of all inputs, "" where none was recorded
-host_phases                     rank step time forward backward optimizer data_loading waiting between_ops       of the main thread
-host_time_per_op                rank name thread count total self mean               self: without the ops that it called
+per_op_device_time_by_name      rank name ops self subtree count
+                                count: of activities in the subtrees
+per_op_device_time_by_shape     rank name shape ops self subtree count
+                                shape: of all inputs, "" where none was recorded
+host_phases                     rank step time forward backward optimizer data_loading waiting between_ops
+                                of the main thread
+host_time_per_op                rank name thread count total self mean
+                                self: without the ops that it called
 host_time_per_op_by_shape       rank name shape count total self mean
-efficiency                      rank device op shape element kernels time intensity speed speed_pct bandwidth bandwidth_pct bound
-                                peak_speed peak_bandwidth       of computation; bound: compute, memory or ""; of the device's peak
+efficiency                      rank device op shape element kernels time intensity speed speed_pct bandwidth
+                                bandwidth_pct bound peak_speed peak_bandwidth
+                                of computation; bound: compute, memory or ""; percentages: of the device's peak
 efficiency_by_step              rank device step time operations speed utilisation
-                                operations as run, also those done again; utilisation: time at the formats' peaks over that of the step
-modules                         rank depth name device_self device_subtree device_pct operations_self operations_subtree critical_self
-                                critical_subtree critical_pct host_self host_subtree ops activities path
-                                critical: of the critical path; subtree: with the modules in it; path: `Net_0/Linear_2`, depth first
+                                operations as run, also those done again;
+                                utilisation: time at the formats' peaks over that of the step
+modules                         rank depth name device_self device_subtree device_pct operations_self
+                                operations_subtree critical_self critical_subtree critical_pct host_self host_subtree
+                                ops activities path
+                                critical: of the critical path; subtree: with the modules in it;
+                                path: `Net_0/Linear_2`, depth first
 modules_by_function             rank function device device_pct operations critical critical_pct host ops activities
 trace_diff                      kind name shape category difference count_a count_b time_a time_b
                                 kind: op, call or kernel; category: added, removed, slower, faster, same
-trace_diff_runs                 part a b difference change       part: step, run, then what they were spent on, the largest difference first
-trace_diff_tree                 depth kind name category difference count_a count_b device_time_a device_time_b host_time_a host_time_b
-                                path                 call paths, depth first; difference of device time
-trace_diff_modules              depth name difference count_a count_b device_time_a device_time_b host_time_a host_time_b path
-                                with the modules in each, depth first; difference of device time, without a device of host time
+trace_diff_runs                 part a b difference change
+                                part: step, run, then what they were spent on, the largest difference first
+trace_diff_tree                 depth kind name category difference count_a count_b device_time_a device_time_b
+                                host_time_a host_time_b path
+                                call paths, depth first; difference of device time
+trace_diff_modules              depth name difference count_a count_b device_time_a device_time_b host_time_a
+                                host_time_b path
+                                with the modules in each, depth first;
+                                difference of device time, without a device of host time
 """
 
 from collections.abc import Iterable, Sequence

@@ -45,8 +45,8 @@ class _Work(NamedTuple):
 
 def _table(rank: RankTrace, options: Options) -> Table:
     work = _work(rank, options)
-    groups = _by_op_and_shape(rank, work)
-    by_step = _by_step(rank, work)
+    groups = _kernel_groups(rank, work)
+    by_step = _step_table(rank, work)
     return Table(NAME, "Efficiency of kernels", _columns(rank, work, groups), _note(rank, work), (by_step,))
 
 
@@ -93,7 +93,7 @@ def _note(rank: RankTrace, work: _Work) -> str:
 
 
 class _Groups(NamedTuple):
-    """Kernels of the same op and shape: the group `number` of each, and for each group its label, shape and a kernel."""
+    """Kernels of the same op and shape: the group `number` of each; for each group its label, shape and a kernel."""
 
     number: Int64
     label: list[str]
@@ -101,7 +101,7 @@ class _Groups(NamedTuple):
     example: Int64
 
 
-def _by_op_and_shape(rank: RankTrace, work: _Work) -> _Groups:
+def _kernel_groups(rank: RankTrace, work: _Work) -> _Groups:
     """Groups kernels by device, op, shape and number format; kernels that no op launched go by their own names."""
     ops, names = rank.linked.ops, work.kernels.name
     shapes, of_op = rank.shapes(), work.op_row >= 0
@@ -155,8 +155,8 @@ def _bounds(kernels: Kernels, work: _Work) -> BytesColumn:
     return np.select([least.bound_by(bound) for bound in Bound], [bound.value for bound in Bound], "")
 
 
-def _by_step(rank: RankTrace, work: _Work) -> Table:
-    """Returns the model FLOPs utilisation: the time that a step's operations need at peak speed over the step's time."""
+def _step_table(rank: RankTrace, work: _Work) -> Table:
+    """Returns the model FLOPs utilisation: the time of a step's operations at peak speed over the step's time."""
     steps = steps_of(rank.linked)
     step, device = steps.of_activity[work.row], work.kernels.device
     order = np.lexsort((device, step))

@@ -140,7 +140,7 @@ def _joined(a: Intervals, b: Intervals) -> Intervals:
 
 
 def _passes(ops: Ops, is_autograd: Bool, outermost: Bool) -> Intervals:
-    """Returns the backward passes: from the first to the last autograd op between which the main thread starts no op."""
+    """Returns the backward passes: from the first to the last autograd op without an op of the main thread between."""
     rows = np.flatnonzero(is_autograd)
     rows = rows[np.argsort(ops.start[rows], kind="stable")]
     if not len(rows):

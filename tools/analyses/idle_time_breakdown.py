@@ -4,10 +4,12 @@ A gap is the time from the latest end of the earlier activities on a stream to t
 if the launch call began after that end, else *kernel wait* if it is short, else *other*, with its cause if known.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from ...schema.columns import Bool, Int64, group_sums
-from ...schema.linked import DeviceWaits, LinkedTrace, guessed, streams_of
+from ...schema.linked import Activities, DeviceWaits, LinkedTrace, guessed, streams_of
 from ...schema.traces import NEVER
 from .rank import (
     Column,
@@ -28,20 +30,26 @@ HOST_WAIT, KERNEL_WAIT, OTHER = range(3)
 NO_CAUSE, HOST_SYNC = "", "host sync"
 
 
+class _Gaps(NamedTuple):
+    """Idle times of streams (ns): the activity that ends each, its stream, from when on it was free, and how long."""
+
+    row: Int64
+    stream: Int64
+    free_from: Int64
+    duration: Int64
+
+
 def _table(rank: RankTrace, options: Options) -> Table:
     activities, linked = rank.linked.activities, rank.linked
     streams = streams_of(activities)
-    order = sequence(intervals_of(activities), streams.number)
-    gap = activities.start[order.row] - order.busy_until
-    idle = gap > 0
-    row, lane, free_from, gap = order.row[idle], order.lane[idle], order.busy_until[idle], gap[idle]
-    category = _category(linked, row, free_from, gap, round(1000 * options.kernel_wait_us))
-    causes, cause = _causes(linked, row, free_from, category)
-    keys = np.stack((lane, category, cause), axis=1)
+    gaps = _gaps(activities, streams.number)
+    category = _categories(linked, gaps, round(1000 * options.kernel_wait_us))
+    causes, cause = _causes(linked, gaps, category)
+    keys = np.stack((gaps.stream, category, cause), axis=1)
     group, number = np.unique(keys, axis=0, return_inverse=True)
     number = number.reshape(-1)
-    time, count = group_sums(number, gap, len(group)), group_sums(number, 1, len(group))
-    whole = group_sums(lane, gap, len(streams.device))
+    time, count = group_sums(number, gaps.duration, len(group)), group_sums(number, 1, len(group))
+    idle_time = group_sums(gaps.stream, gaps.duration, len(streams.device))
     columns = [
         rank_column(rank.rank, len(group)),
         Column("device", "", streams.device[group[:, 0]]),
@@ -49,10 +57,17 @@ def _table(rank: RankTrace, options: Options) -> Table:
         Column("category", "", [CATEGORIES[code] for code in group[:, 1].tolist()]),
         Column("cause", "", [causes[code] for code in group[:, 2].tolist()]),
         microseconds("idle", time),
-        percentage("share", time, whole[group[:, 0]]),
+        percentage("share", time, idle_time[group[:, 0]]),
         Column("gaps", "", count),
     ]
-    return Table("idle_time_breakdown", "Idle time breakdown", columns, _note(linked, row))
+    return Table("idle_time_breakdown", "Idle time breakdown", columns, _note(linked, gaps.row))
+
+
+def _gaps(activities: Activities, stream: Int64) -> _Gaps:
+    order = sequence(intervals_of(activities), stream)
+    duration = activities.start[order.row] - order.busy_until
+    is_idle = duration > 0
+    return _Gaps(order.row[is_idle], order.lane[is_idle], order.busy_until[is_idle], duration[is_idle])
 
 
 def _note(linked: LinkedTrace, row: Int64) -> str:
@@ -60,46 +75,47 @@ def _note(linked: LinkedTrace, row: Int64) -> str:
         return "no stream stood still between two activities" if len(linked.activities) else NO_ACTIVITIES
     unknown = int((linked.activities.call_row[row] < 0).sum())
     return (
-        f"{unknown} of {len(row)} gaps end with an activity without a launch call: whether the host was late is not known"
+        f"{unknown} of {len(row)} gaps end with an activity without a launch call: whether the host was late is not "
+        "known"
         if unknown
         else ""
     )
 
 
-def _category(linked: LinkedTrace, row: Int64, free_from: Int64, gap: Int64, short: int) -> Int64:
-    call = linked.activities.call_row[row]
-    called = np.full(len(row), NEVER)
+def _categories(linked: LinkedTrace, gaps: _Gaps, max_kernel_wait: int) -> Int64:
+    call = linked.activities.call_row[gaps.row]
+    called = np.full(len(call), NEVER)
     called[call >= 0] = linked.calls.start[call[call >= 0]]
-    return np.where(called > free_from, HOST_WAIT, np.where(gap < short, KERNEL_WAIT, OTHER))
+    return np.where(called > gaps.free_from, HOST_WAIT, np.where(gaps.duration < max_kernel_wait, KERNEL_WAIT, OTHER))
 
 
-def _causes(linked: LinkedTrace, row: Int64, free_from: Int64, category: Int64) -> tuple[list[str], Int64]:
+def _causes(linked: LinkedTrace, gaps: _Gaps, category: Int64) -> tuple[list[str], Int64]:
     """Returns the names of causes, and the position of each gap's cause among them.
 
     Only *other* gaps have a cause. An event wait goes before a host sync.
     """
     causes = [NO_CAUSE, HOST_SYNC]
-    cause = np.where((category == OTHER) & _behind_host_sync(linked, row, free_from), 1, 0)
-    awaited = _awaited(linked, row, free_from)
-    waiting = np.flatnonzero((category == OTHER) & (awaited >= 0))
-    streams, number = np.unique(linked.activities.stream[awaited[waiting]], return_inverse=True)
+    cause = np.where((category == OTHER) & _behind_host_sync(linked, gaps), 1, 0)
+    source = _awaited_activities(linked, gaps)
+    waiting = np.flatnonzero((category == OTHER) & (source >= 0))
+    streams, number = np.unique(linked.activities.stream[source[waiting]], return_inverse=True)
     cause[waiting] = len(causes) + number
     return causes + [f"event wait on stream {stream}" for stream in streams.tolist()], cause
 
 
-def _awaited(linked: LinkedTrace, row: Int64, free_from: Int64) -> Int64:
-    """Returns the activity of the longest stream wait of each `row` that ended after its stream was free, -1 for none."""
+def _awaited_activities(linked: LinkedTrace, gaps: _Gaps) -> Int64:
+    """Returns the source of the longest stream wait of each gap that ended after the stream was free, -1 for none."""
     waits, activities = linked.device_waits, linked.activities
     gap_of = np.full(len(activities), -1, np.int64)
-    gap_of[row] = np.arange(len(row))
+    gap_of[gaps.row] = np.arange(len(gaps.row))
     is_known = _are_certain(waits) & (waits.source_row >= 0) & (gap_of[waits.target_row] >= 0)
     source, gap = waits.source_row[is_known], gap_of[waits.target_row[is_known]]
-    late = activities.end[source] > free_from[gap]
+    late = activities.end[source] > gaps.free_from[gap]
     source, gap = source[late], gap[late]
     by_end = np.argsort(activities.end[source], kind="stable")
-    awaited = np.full(len(row), -1, np.int64)
-    awaited[gap[by_end]] = source[by_end]
-    return awaited
+    longest = np.full(len(gaps.row), -1, np.int64)
+    longest[gap[by_end]] = source[by_end]
+    return longest
 
 
 def _are_certain(waits: DeviceWaits) -> Bool:
@@ -107,22 +123,23 @@ def _are_certain(waits: DeviceWaits) -> Bool:
     return ~guessed(waits.known_by)
 
 
-def _behind_host_sync(linked: LinkedTrace, row: Int64, free_from: Int64) -> Bool:
+def _behind_host_sync(linked: LinkedTrace, gaps: _Gaps) -> Bool:
     """Returns which gaps are due to a blocked host, which launched only after it returned from a wait.
 
     That is the launch call itself if it waits, as copies may; without a launch call it is any blocking call that
     returned within the gap.
     """
     calls, waits, activities = linked.calls, linked.host_waits, linked.activities
-    start, call = activities.start[row], activities.call_row[row]
+    start, call = activities.start[gaps.row], activities.call_row[gaps.row]
     waiting, source = waits.call_row[waits.source_row >= 0], waits.source_row[waits.source_row >= 0]
     is_other = activities.call_row[source] != waiting
-    awaited = np.full(len(calls) + 1, NEVER)
-    np.maximum.at(awaited, waiting[is_other], activities.end[source[is_other]])
-    call_waits = (call >= 0) & (awaited[call] > free_from) & (awaited[call] <= start)
+    last_end = np.full(len(calls) + 1, NEVER)
+    np.maximum.at(last_end, waiting[is_other], activities.end[source[is_other]])
+    call_waits = (call >= 0) & (last_end[call] > gaps.free_from) & (last_end[call] <= start)
     returned = np.sort(calls.end[np.unique(waits.call_row)])
-    within = np.searchsorted(returned, start, side="right") > np.searchsorted(returned, free_from, side="right")
-    return call_waits | ((call < 0) & within)
+    returned_by_start = np.searchsorted(returned, start, side="right")
+    has_return = returned_by_start > np.searchsorted(returned, gaps.free_from, side="right")
+    return call_waits | ((call < 0) & has_return)
 
 
 idle_time_breakdown = per_rank("idle_time_breakdown", _table)

@@ -20,7 +20,7 @@ class ActivityDurations(NamedTuple):
     duration: Int64
 
 
-def _of_rank(rank: RankTrace, _: Options) -> ActivityDurations:
+def _activity_durations(rank: RankTrace, _: Options) -> ActivityDurations:
     activities = rank.linked.activities
     ranks, duration = np.full(len(activities), rank.rank), activities.end - activities.start
     return ActivityDurations(ranks, activities.name, activity_classes(activities), duration)
@@ -55,4 +55,4 @@ def _columns(every: ActivityDurations, options: Options, *, by_rank: bool) -> li
 
 
 NAME, TITLE = "kernel_duration_distribution", "Kernel duration distribution"
-kernel_duration_distribution = Analysis(NAME, _of_rank, _over_ranks)
+kernel_duration_distribution = Analysis(NAME, _activity_durations, _over_ranks)

@@ -92,11 +92,11 @@ def _table(rank: RankTrace, options: Options) -> Table:
         Column("flags", "", [names[code] for code in mask.tolist()]),
     ]
     by_op = _delay_by_op(rank, launches, flags[LONG_DELAY], note)
-    details = (_by_api(rank, launches, flags, note), by_op, _short_kernels(rank))
+    details = (_api_table(rank, launches, flags, note), by_op, _short_kernels(rank))
     return Table(NAME, "Launch statistics", columns, note, details)
 
 
-def _by_api(rank: RankTrace, launches: Launches, flags: list[Bool], note: str) -> Table:
+def _api_table(rank: RankTrace, launches: Launches, flags: list[Bool], note: str) -> Table:
     api = rank.linked.calls.name.take(launches.call)
     codes, number = np.unique(api.codes, return_inverse=True)
     count = np.bincount(number, minlength=len(codes)).astype(np.int64)
@@ -112,7 +112,7 @@ def _by_api(rank: RankTrace, launches: Launches, flags: list[Bool], note: str) -
         Column("launches", "", count),
         microseconds("host", total(launches.host)),
         microseconds("device", total(launches.device)),
-        *(Column(flag.replace(" ", "_"), "", total(which)) for flag, which in zip(FLAGS, flags, strict=True)),
+        *(Column(flag.replace(" ", "_"), "", total(is_flagged)) for flag, is_flagged in zip(FLAGS, flags, strict=True)),
         microseconds("delay_mean", total(launches.delay) / count),
         microseconds("delay_max", longest),
     ]

@@ -39,7 +39,7 @@ def _table(rank: RankTrace, _: Options) -> Table:
     step, device = np.unique(np.stack((steps.of_activity[inside], activities.device[inside])), axis=1)
     length = steps.end - steps.start
     busy, computing, communicating = _covered(rank, steps, step, device)
-    by_device = _by_device(rank, steps)
+    by_device = _device_share(rank, steps)
     columns = [
         rank_column(rank.rank, len(step)),
         Column("device", "", device),
@@ -68,7 +68,7 @@ def _covered(rank: RankTrace, steps: Steps, step: Int64, device: Int64) -> tuple
     return busy, computing, either - computing
 
 
-def _by_device(rank: RankTrace, steps: Steps) -> Floats:
+def _device_share(rank: RankTrace, steps: Steps) -> Floats:
     """Returns the share (percent) of the critical path in each step that is the device's; NaN without a replay."""
     replay = rank.replayed()
     if replay is None or rank.graph is None or not replay.work.is_timed.any():

@@ -47,6 +47,14 @@ class CallTreeNode(NamedTuple):
     name: str
 
 
+class NodeTimes(NamedTuple):
+    """Device and host time (ns) of ops, calls or activities, and the node of the call tree of each."""
+
+    node: Int64
+    device: Int64
+    host: Int64
+
+
 class RunTotals:
     """The sums of one run: count and time by item; count, device time and host time by node of the call tree.
 
@@ -77,12 +85,12 @@ class RunTotals:
         self._add_items(KERNEL, activities.name, shape, device)
         node = self._op_nodes(tree, names, ops.start != ABSENT)
         subtree = device_time_of_ops(linked, tree).subtree
-        self._add_nodes(node[timed], subtree[timed], host[timed])
-        below = np.append(node, ROOT)
-        at_call = self._nodes_below(CALL, below[calls.op_row], calls.name)
-        self._add_nodes(at_call, np.zeros(len(calls), np.int64), called)
-        leaf = self._nodes_below(KERNEL, below[activities.op_row], activities.name)
-        self._add_nodes(leaf, device, np.zeros(len(leaf), np.int64))
+        self._add_nodes(NodeTimes(node[timed], subtree[timed], host[timed]))
+        op_node = np.append(node, ROOT)
+        at_call = self._nodes_below(CALL, op_node[calls.op_row], calls.name)
+        self._add_nodes(NodeTimes(at_call, np.zeros_like(at_call), called))
+        leaf = self._nodes_below(KERNEL, op_node[activities.op_row], activities.name)
+        self._add_nodes(NodeTimes(leaf, device, np.zeros_like(leaf)))
 
     def _add_items(self, kind: str, name: Categorical, shape: Categorical, time: Int64) -> None:
         for (name_code, code), count, total in _sums_by_key(np.stack((name.codes, shape.codes), axis=1), time):
@@ -106,8 +114,8 @@ class RunTotals:
         numbers = [self.nodes.setdefault(key, len(self.nodes)) for key in keys]
         return np.array(numbers, np.int64)[number.reshape(-1)]
 
-    def _add_nodes(self, node: Int64, device: Int64, host: Int64) -> None:
-        for (number,), count, (on_device, on_host) in _sums_by_key(node[:, None], device, host):
+    def _add_nodes(self, times: NodeTimes) -> None:
+        for (number,), count, (on_device, on_host) in _sums_by_key(times.node[:, None], times.device, times.host):
             sums = self.tree[number]
             sums[0], sums[1], sums[2] = sums[0] + count, sums[1] + on_device, sums[2] + on_host
 

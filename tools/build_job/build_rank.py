@@ -70,7 +70,7 @@ class Inputs(NamedTuple):
 
 @no_garbage_collection()
 def build_rank(task: RankTask) -> RankResult:
-    """Builds one rank's graph, unless the earlier one still is what would come out. Reports every failure, raises none."""
+    """Builds a rank's graph, unless the earlier one is still up to date. Reports every failure, raises none."""
     try:
         with _hashed_beside(task) as inputs, workspace_in(task.graph.parent):
             if task.earlier and _is_current(task.earlier, task, inputs()):
@@ -150,7 +150,7 @@ def _build(task: RankTask, inputs: Callable[[], Inputs]) -> RankResult:
         graph=content_of(task.waiting, task.graph.name) if task.options.target == GENERIC else None,
         edges=len(graph.data_deps.values),
         notes=pair.notes,
-        link=msgspec.structs.replace(linked.report, notes=[_below_folder(task, note) for note in linked.report.notes]),
+        link=msgspec.structs.replace(linked.report, notes=[_shorten_paths(task, note) for note in linked.report.notes]),
         convert=report,
         comms=summarise_rank(linked),
     )
@@ -176,7 +176,7 @@ def failure_summary(task: RankTask, error: Exception) -> RankSummary:
     """Returns what is said of a rank that could not be built: one line, files named by their paths below the folder."""
     pair = task.pair
     if isinstance(error, DataError):
-        reason = _below_folder(task, str(error).replace(str(task.waiting), str(task.graph)))
+        reason = _shorten_paths(task, str(error).replace(str(task.waiting), str(task.graph)))
     elif isinstance(error, MemoryError):
         reason = f"{pair.device}: out of memory; try fewer --jobs, or a machine with more"
     else:
@@ -191,6 +191,6 @@ def failure_summary(task: RankTask, error: Exception) -> RankSummary:
     )
 
 
-def _below_folder(task: RankTask, text: str) -> str:
+def _shorten_paths(task: RankTask, text: str) -> str:
     """Returns the text with files named by their paths below the folder."""
     return text.replace(f"{task.folder}{os.sep}", "")

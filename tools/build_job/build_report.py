@@ -25,8 +25,8 @@ UP_TO_DATE = "up to date"
 PIECE = 1 << 20
 RANKS_SHOWN = 8
 HEADINGS = (
-    "rank", "host ops", "matched", "kernels", "", "devices", "streams", "collectives", "activities", "linked", "dropped", "nodes",
-    "edges", "status",
+    "rank", "host ops", "matched", "kernels", "", "devices", "streams", "collectives", "activities", "linked",
+    "dropped", "nodes", "edges", "status",
 )  # fmt: skip
 
 
@@ -148,6 +148,16 @@ def _digest(report: BuildReport) -> str:
     return hashlib.blake2b(msgspec.json.encode(msgspec.structs.replace(read, digest="")), digest_size=16).hexdigest()
 
 
+def comparable(report: BuildReport | None, options: BuildOptions, window: Window) -> BuildReport | None:
+    """Returns what an earlier build said, if it was by this tool, of this part and with these options."""
+    is_comparable = report is not None and (report.tool, report.options, report.window) == (
+        this_tool(),
+        options,
+        window,
+    )
+    return report if is_comparable else None
+
+
 def read_report(path: Path) -> BuildReport | None:
     """Returns an earlier report, None where there is none that can be read."""
     try:
@@ -182,7 +192,7 @@ def _row(rank: RankSummary, status: str, most_kernels: int) -> tuple[str, ...]:
         return (str(rank.rank), *["-"] * (len(HEADINGS) - 2), status)
     mark, collectives = mark_of(comms.kernels, most_kernels), sum(group.collectives for group in comms.groups)
     counts = (
-        rank.rank, link.host_ops, link.matched, comms.kernels, mark, comms.devices, comms.streams, collectives, link.activities,
-        link.linked, sum(link.dropped.values()), convert.nodes, rank.edges,
+        rank.rank, link.host_ops, link.matched, comms.kernels, mark, comms.devices, comms.streams, collectives,
+        link.activities, link.linked, sum(link.dropped.values()), convert.nodes, rank.edges,
     )  # fmt: skip
     return (*map(str, counts), status)

@@ -44,7 +44,7 @@ def verify(ranks: Mapping[int, RankComms], world_size: int) -> Findings:
             members[group_names[rank][summary.group]][rank] = summary
     disagreements: list[Disagreement] = []
     for group, summaries in sorted(members.items()):
-        disagreements += _in_group(group, summaries, ranks)
+        disagreements += _disagreements_in_group(group, summaries, ranks)
     disagreements += _orders(
         ranks, group_names, {group for disagreement in disagreements for group in disagreement.groups}
     )
@@ -52,7 +52,7 @@ def verify(ranks: Mapping[int, RankComms], world_size: int) -> Findings:
     return Findings(disagreements, _notes(ranks, members, world_size), group_names)
 
 
-def _in_group(
+def _disagreements_in_group(
     group: Group, summaries: Mapping[int, GroupSummary], ranks: Mapping[int, RankComms]
 ) -> list[Disagreement]:
     """Returns the first kind of difference: silent ranks, other collectives, another order, or shards and splits."""
@@ -95,7 +95,10 @@ def _out_of_sequence(group: Group, summaries: Mapping[int, GroupSummary]) -> Ite
     if ordered is not None:
         for rank, count in counts.items():
             if count:
-                what = f"rank {rank} issued {count} collectives against their sequence numbers, rank {ordered} all in order"
+                what = (
+                    f"rank {rank} issued {count} collectives against their sequence numbers, rank {ordered} all in "
+                    "order"
+                )
                 yield Disagreement((ordered, rank), (group,), what)
 
 
@@ -168,8 +171,8 @@ def _overlapping(ranks: Mapping[int, RankComms]) -> Iterator[Disagreement]:
         another = next((another for another in ranks if another != rank), None)
         if comms.overlapping and another is not None:
             what = (
-                f"rank {rank} began {comms.overlapping} communications while its host thread was still in another one, so that their order "
-                "is not known; check the times in its traces"
+                f"rank {rank} began {comms.overlapping} communications while its host thread was still in another "
+                "one, so that their order is not known; check the times in its traces"
             )
             yield Disagreement((rank, another), (), what)
 
@@ -195,7 +198,8 @@ def _asymmetry(ranks: Mapping[int, RankComms]) -> list[str]:
     """Returns ranks that recorded fewer kernels or other steps than the rest."""
     most_kernels = max((comms.kernels for comms in ranks.values()), default=0)
     notes = [
-        f"rank {rank}: {mark_of(comms.kernels, most_kernels)}, {comms.kernels} kernels where another rank has {most_kernels}"
+        f"rank {rank}: {mark_of(comms.kernels, most_kernels)}, {comms.kernels} kernels where another rank has "
+        f"{most_kernels}"
         for rank, comms in sorted(ranks.items())
         if mark_of(comms.kernels, most_kernels)
     ]

@@ -19,12 +19,14 @@ def first_difference(disagreement: Disagreement, issued_by: Callable[[int], Sequ
         [call for call in issued_by(rank) if call.group in disagreement.groups] for rank in disagreement.ranks
     )
     differences = (
-        _in_order(disagreement, left, right) if len(disagreement.groups) > 1 else _in_group(disagreement, left, right)
+        _order_differences(disagreement, left, right)
+        if len(disagreement.groups) > 1
+        else _group_differences(disagreement, left, right)
     )
     return next(differences, disagreement.what)
 
 
-def _in_order(disagreement: Disagreement, left: Sequence[Issued], right: Sequence[Issued]) -> Iterator[str]:
+def _order_differences(disagreement: Disagreement, left: Sequence[Issued], right: Sequence[Issued]) -> Iterator[str]:
     for position, sides in enumerate(zip(left, right, strict=False), 1):
         if sides[0].group != sides[1].group:
             issued = (
@@ -35,9 +37,9 @@ def _in_order(disagreement: Disagreement, left: Sequence[Issued], right: Sequenc
             yield f"collective {position} of both: {', '.join(issued)}"
 
 
-def _in_group(disagreement: Disagreement, left: Sequence[Issued], right: Sequence[Issued]) -> Iterator[str]:
+def _group_differences(disagreement: Disagreement, left: Sequence[Issued], right: Sequence[Issued]) -> Iterator[str]:
     pairs = list(_pairs(left, right))
-    for difference in (_in_common, _in_splits, _in_shards):
+    for difference in (_common_difference, _split_difference, _shard_difference):
         for label, *sides in pairs:
             if what := difference(disagreement, *sides):
                 yield f"{label}: {what}"
@@ -55,18 +57,18 @@ def _pairs(left: Sequence[Issued], right: Sequence[Issued]) -> Iterator[tuple[st
         dict(zip(rows.tolist(), side, strict=True)) for rows, side in zip(matches.matched, sides, strict=True)
     )
     for matched, (number, occurrence) in enumerate(
-        zip(matches.sequence.tolist(), matches.repetition.tolist(), strict=True)
+        zip(matches.sequence.tolist(), matches.occurrence.tolist(), strict=True)
     ):
         label = f"collective {occurrence + 1}" if number < 0 else f"collective with number {number}"
         yield label, left_calls.get(matched), right_calls.get(matched)
 
 
-def _in_common(disagreement: Disagreement, left: Side, right: Side) -> str:
+def _common_difference(disagreement: Disagreement, left: Side, right: Side) -> str:
     same = left is not None and right is not None and identity(left.recorded) == identity(right.recorded)
     return "" if same else _both_sides(disagreement, left, right)
 
 
-def _in_splits(disagreement: Disagreement, left: Side, right: Side) -> str:
+def _split_difference(disagreement: Disagreement, left: Side, right: Side) -> str:
     """Returns what one sends to the other against what that one expects, either way."""
     if left is None or right is None or kind_of(left.recorded) is not CollectiveType.ALL_TO_ALL:
         return ""
@@ -78,11 +80,14 @@ def _in_splits(disagreement: Disagreement, left: Side, right: Side) -> str:
         if sends is not None and expects is not None:
             out, expected = int(sends[members.index(target)]), int(expects[members.index(source)])
             if out != expected:
-                return f"in {sender.recorded.name} rank {source} sends {out} elements to rank {target}, which expects {expected}"
+                return (
+                    f"in {sender.recorded.name} rank {source} sends {out} elements to rank {target}, which expects "
+                    f"{expected}"
+                )
     return ""
 
 
-def _in_shards(disagreement: Disagreement, left: Side, right: Side) -> str:
+def _shard_difference(disagreement: Disagreement, left: Side, right: Side) -> str:
     field = SHARD.get(kind_of(left.recorded)) if left is not None else None
     if left is None or right is None or not field or getattr(left.recorded, field) == getattr(right.recorded, field):
         return ""

@@ -25,7 +25,7 @@ class Issued(NamedTuple):
 def issued_by(linked: LinkedTrace) -> list[Issued]:
     """Returns what a rank communicates in the order in which it issued it."""
     names, issued = GroupNames(), list[Issued]()
-    for number, op in _in_order(linked):
+    for number, op in _sort_by_issue(linked):
         communication = linked.communications[number]
         for comm in communication.coalesced or [communication]:
             meant = meaning(comm, "")
@@ -36,7 +36,7 @@ def issued_by(linked: LinkedTrace) -> list[Issued]:
     return issued
 
 
-def _in_order(linked: LinkedTrace) -> list[tuple[int, str]]:
+def _sort_by_issue(linked: LinkedTrace) -> list[tuple[int, str]]:
     """Returns rows of `linked.communications` in the order of issue, each with the name of the op that asked for it.
 
     Where an activity has no launch call, in the order in which they started.

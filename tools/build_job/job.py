@@ -30,6 +30,7 @@ from .build_report import (
     FAILED,
     BuildReport,
     FileContent,
+    comparable,
     content_of,
     is_unchanged,
     read_report,
@@ -46,7 +47,7 @@ from .leftovers import GROUPS, LOCK, OUTPUT, REPORT, WAITING, put_all_in_place, 
 
 GRAPHS = "graph"
 """What the names of graph files begin with, before the rank."""
-EXPLAINED = 8
+MAX_FIRST_DIFFERENCES = 8
 """Disagreements of which both sides' first differing collective is shown; each costs linking two ranks again."""
 
 Outcomes = Generator[tuple[Any, RankResult | Exception], None, None]
@@ -68,11 +69,11 @@ class BuiltJob(NamedTuple):
 
 
 class _Build(NamedTuple):
-    """A build at work: folders of traces, for the output and for what is made meanwhile, what to build, how tasks run."""
+    """A build at work: folders of the traces, the output and temporary files, what to build, and how tasks run."""
 
     source: Path
     target: Path
-    made: Path
+    scratch: Path
     options: BuildOptions
     window: Window
     run: Runner
@@ -97,29 +98,19 @@ def build(
     there is nothing to build, `output_dir` cannot be made, or another build works there; what is wrong with single
     ranks is in the report.
     """
-    paths = [path.resolve() for path in ([inputs] if isinstance(inputs, Path) else inputs)]
     target = output_dir.resolve()
-    is_folder = len(paths) == 1 and kind_of(paths[0]) is not InputKind.DEVICE
-    source = paths[0] if is_folder else Path(os.path.commonpath([path.parent for path in paths]))
-    pairs = find_pairs(
-        source,
-        lambda path: path.parent == target and bool(OUTPUT.fullmatch(path.name)),
-        progress,
-        paths=() if is_folder else paths,
-        allow_mismatch=allow_mismatch,
-        otherwise="let --allow-mismatch number them by process",
-    )
+    source, pairs = _find_traces(inputs, target, progress, allow_mismatch=allow_mismatch)
     _make_folder(target)
     with locked(target / LOCK, str(output_dir)), fresh_folder(target / WAITING) as waiting:
         remove_half_written(target)
         reported = read_report(target / REPORT)
-        earlier = None if anew else _comparable(reported, options, window)
+        earlier = None if anew else comparable(reported, options, window)
         if changed := _changed_since(earlier, target):
             earlier = None
         # what a worker of a cluster makes after its build was stopped is nobody's
-        made = waiting / os.urandom(4).hex()
-        made.mkdir()
-        work = _Build(source, target, made, options, window, run, progress)
+        scratch = waiting / os.urandom(4).hex()
+        scratch.mkdir()
+        work = _Build(source, target, scratch, options, window, run, progress)
         tasks = _tasks(work, pairs, earlier)
         graphs = {rank: task.graph for rank, task in tasks.items()}
         _refuse_replacing_inputs(target, graphs.values(), source, pairs)
@@ -130,15 +121,33 @@ def build(
         report = BuildReport(this_tool(), options, ranks, *of_inputs, window=window, network=network, groups=groups)
         _compare_ranks(report, tasks)
         if options.target == GOAL:
-            write_goal_job(made, target, report)
-        write_report(report, made / REPORT)
+            write_goal_job(scratch, target, report)
+        write_report(report, scratch / REPORT)
         stale = [*changed, *remove_stale(target, reported, report, graphs)]
-        put_all_in_place(made, target, report)
+        put_all_in_place(scratch, target, report)
     return BuiltJob(report, {rank for rank, result in results.items() if result.unchanged}, stale)
 
 
+def _find_traces(
+    inputs: Path | Sequence[Path], target: Path, progress: Progress, *, allow_mismatch: bool
+) -> tuple[Path, Pairs]:
+    """Returns the folder that holds all inputs, and the traces of each rank."""
+    paths = [path.resolve() for path in ([inputs] if isinstance(inputs, Path) else inputs)]
+    is_folder = len(paths) == 1 and kind_of(paths[0]) is not InputKind.DEVICE
+    source = paths[0] if is_folder else Path(os.path.commonpath([path.parent for path in paths]))
+    pairs = find_pairs(
+        source,
+        lambda path: path.parent == target and bool(OUTPUT.fullmatch(path.name)),
+        progress,
+        paths=() if is_folder else paths,
+        allow_mismatch=allow_mismatch,
+        otherwise="let --allow-mismatch number them by process",
+    )
+    return source, pairs
+
+
 def _refuse_replacing_inputs(target: Path, graphs: Iterable[Path], source: Path, pairs: Pairs) -> None:
-    """Raises RequestError where an output is a trace: by a link one that the build reads, or one of an output's name."""
+    """Raises RequestError where an output is a trace: one that the build reads by a link, or that has its name."""
     traces = {state_of(source / name)[:2]: name for pair in pairs.ranks for name in (pair.device, pair.host) if name}
     for path in (*graphs, *(target / name for name in (GROUPS, GOAL_FILE, REPORT))):
         if read := traces.get(state_of(path)[:2]):
@@ -159,7 +168,7 @@ def _tasks(work: _Build, pairs: Pairs, reported: BuildReport | None) -> dict[int
             folder=work.source,
             pair=pair,
             graph=graphs[pair.rank],
-            waiting=work.made / graphs[pair.rank].name,
+            waiting=work.scratch / graphs[pair.rank].name,
             # the file of a job in GOAL is written from generic graphs
             options=dataclasses.replace(options, target=GENERIC) if options.target == GOAL else options,
             ranks=ranks,
@@ -183,7 +192,7 @@ def _first_step(work: _Build, tasks: dict[int, RankTask]) -> dict[int, RankResul
         for built, (task, outcome) in enumerate(outcomes, 1):
             stages.reached(BUILD_STAGES * built)
             result = outcome if isinstance(outcome, RankResult) else RankResult(failure_summary(task, outcome))
-            results[task.pair.rank] = _with_shared_lists(result, lists)
+            results[task.pair.rank] = _share_lists(result, lists)
     return results
 
 
@@ -200,42 +209,44 @@ def _finish(
         return None, None
     if earlier and built == unchanged == {rank.rank for rank in earlier.ranks if rank.status == BUILT}:
         return earlier.network, earlier.groups
-    communication_of = {rank: result.communication for rank, result in results.items() if result.communication}
+    communication = {rank: result.communication for rank, result in results.items() if result.communication}
     for rank in unchanged:
-        communication_of[rank] = look_up(ExecutionGraph.read(str(tasks[rank].graph), tensors=False), GENERIC)
+        communication[rank] = look_up(ExecutionGraph.read(str(tasks[rank].graph), tensors=False), GENERIC)
     try:
-        plan = plan_job(communication_of)
+        plan = plan_job(communication)
     except DataError as error:
         # without a common plan no graph can be what the simulator needs
-        for rank in communication_of:
+        for rank in communication:
             results[rank] = RankResult(
                 msgspec.structs.replace(results[rank].summary, status=FAILED, graph=None, error=str(error))
             )
         return None, None
-    write_groups(str(work.made / GROUPS), plan.numbers)
-    groups = content_of(work.made / GROUPS, GROUPS)
-    # a rank that was built now has numbered its groups by itself, one that is up to date has the numbers of the earlier
-    # build
-    finished = unchanged if earlier and earlier.groups == groups else set[int]()
-    finished |= {
-        rank for rank in communication_of.keys() - unchanged if _numbers_stand(communication_of[rank], plan.numbers)
-    }
+    write_groups(str(work.scratch / GROUPS), plan.numbers)
+    groups = content_of(work.scratch / GROUPS, GROUPS)
+    # a rank that was built now numbered its groups by itself, one that is up to date has the earlier build's numbers
+    has_earlier_numbers = earlier is not None and earlier.groups == groups
     finishing = [
         FinishTask(tasks[rank], results[rank].summary, plan.ranks[rank])
-        for rank in sorted(communication_of)
-        if tasks[rank].options.target == ASTRA_SIM or rank not in finished
+        for rank in sorted(communication)
+        if tasks[rank].options.target == ASTRA_SIM
+        or not (has_earlier_numbers if rank in unchanged else _has_numbers(communication[rank], plan.numbers))
     ]
-    network = plan.network if plan.network.transfers else None
-    if not finishing:
-        return network, groups
+    if finishing:
+        results.update(_second_step(work, finishing))
+    return plan.network if plan.network.transfers else None, groups
+
+
+def _second_step(work: _Build, finishing: list[FinishTask]) -> dict[int, RankResult]:
+    """Finishes the graphs of ranks by what all ranks agree on."""
+    results: dict[int, RankResult] = {}
     with closing(work.run(finish_rank, finishing, unseen)) as outcomes:
         for task, outcome in work.progress(outcomes, "finishing ranks", len(finishing), "rank"):
             result = outcome if isinstance(outcome, RankResult) else RankResult(failure_summary(task.task, outcome))
             results[task.task.pair.rank] = result
-    return network, groups
+    return results
 
 
-def _with_shared_lists(result: RankResult, lists: dict[RankList, RankList]) -> RankResult:
+def _share_lists(result: RankResult, lists: dict[RankList, RankList]) -> RankResult:
     """Returns the result with equal lists of ranks shared through `lists`: thousands of ranks know the same ones."""
     if result.communication is None:
         return result
@@ -243,7 +254,7 @@ def _with_shared_lists(result: RankResult, lists: dict[RankList, RankList]) -> R
     return result._replace(communication=result.communication._replace(groups=groups))
 
 
-def _numbers_stand(rank: RankCommunication, numbers: dict[RankList, int]) -> bool:
+def _has_numbers(rank: RankCommunication, numbers: dict[RankList, int]) -> bool:
     """Returns whether the rank, which numbered its groups by itself, gave them the numbers of the job."""
     return all(numbers[group] == number for group, number in number_groups(rank.groups).items())
 
@@ -264,7 +275,7 @@ def _compare_ranks(report: BuildReport, tasks: dict[int, RankTask]) -> None:
 
     for number, disagreement in enumerate(findings.disagreements):
         groups = " and ".join(group.text for group in disagreement.groups)
-        detail = first_difference(disagreement, issued) if number < EXPLAINED else disagreement.what
+        detail = first_difference(disagreement, issued) if number < MAX_FIRST_DIFFERENCES else disagreement.what
         report.disagreements.append(f"{groups}: {detail}" if groups else detail)
 
 
@@ -273,12 +284,6 @@ def _make_folder(target: Path) -> None:
         target.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise DataError(f"{target}: cannot be made a folder ({error.strerror or error})") from error
-
-
-def _comparable(report: BuildReport | None, options: BuildOptions, window: Window) -> BuildReport | None:
-    """Returns what an earlier build said, if it was by this tool, of this part and with these options."""
-    same = report is not None and (report.tool, report.options, report.window) == (this_tool(), options, window)
-    return report if same else None
 
 
 def _changed_since(report: BuildReport | None, target: Path) -> list[str]:

@@ -32,7 +32,7 @@ class RankCommunication(NamedTuple):
 
 
 class RankPlan(NamedTuple):
-    """What one rank's graph has to keep: ids of communication without partners, sizes by id, ids in the common order."""
+    """What a rank's graph has to keep: ids of communication without partners, sizes by id, ids in the common order."""
 
     numbers: dict[RankList, int]
     unpartnered: list[int]
@@ -60,7 +60,7 @@ def plan_job(communication_of: Mapping[int, RankCommunication]) -> JobPlan:
     present = sorted(communication_of)
     issued = match_entries([communication_of[rank].summary for rank in present])
     unmatched_nodes = unmatched(issued)
-    remaining = [_without_nodes(entries, set(nodes)) for entries, nodes in zip(issued, unmatched_nodes, strict=True)]
+    remaining = [_remove_nodes(entries, set(nodes)) for entries, nodes in zip(issued, unmatched_nodes, strict=True)]
     columns = zip(present, unmatched_nodes, common_sizes(remaining), common_order(remaining), strict=True)
     plans = {rank: RankPlan(numbers, unpartnered, sizes, order) for rank, unpartnered, sizes, order in columns}
     return JobPlan(plans, numbers, fitted_network(list(_transfers(remaining))))
@@ -78,8 +78,8 @@ def _transfers(issued: Sequence[Sequence[CommunicationEntry]]) -> Iterator[Trans
             yield Transfer(kind if kind >= 0 else MESSAGE, count, size, length)
 
 
-def _without_nodes(issued: Sequence[CommunicationEntry], nodes: set[int]) -> list[CommunicationEntry]:
-    """Returns a rank's entries without those of some nodes; what followed one of them follows what that one followed."""
+def _remove_nodes(issued: Sequence[CommunicationEntry], nodes: set[int]) -> list[CommunicationEntry]:
+    """Returns a rank's entries without those of some nodes; successors of a removed one follow its predecessor."""
     kept, new_row, followed_by = list[CommunicationEntry](), dict[int, int](), dict[int, set[int]]()
     for number, entry in enumerate(issued):
         follows = set[int]()

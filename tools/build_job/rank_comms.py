@@ -63,8 +63,8 @@ class GroupSummary(msgspec.Struct, frozen=True, omit_defaults=True):
 class RankComms(msgspec.Struct, frozen=True, omit_defaults=True):
     """What verification needs to know of a rank.
 
-    `orders` are digests of the order in which collectives of two groups, given by their positions in `groups`, follow each
-    other. `sent` and `received` count messages by "sender>receiver elements dtype" and the tag, if one was given.
+    `orders` are digests of the order in which collectives of two groups, given by their positions in `groups`, follow
+    each other. `sent` and `received` count messages by "sender>receiver elements dtype" and the tag, if it was given.
     `overlapping` counts communications that began on a host thread before the previous one there had ended.
     """
 
@@ -119,7 +119,7 @@ def _is_placed(call: Issued, rank: int) -> bool:
 
 
 def identity(comm: Communication) -> tuple[str, str, int]:
-    """Type, dtype and size: what all members of a collective must have in common. Size -1 where it is not one number."""
+    """Type, dtype and size: what all members of a collective must have in common. Size -1: not a single number."""
     kind = kind_of(comm)
     size = COMMON.get(kind, IN)
     name = kind.name.lower() if kind is not None else _plain(comm.name)

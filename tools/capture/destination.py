@@ -39,11 +39,11 @@ class Destination:
         targets = [self._target(trace, rank, window) for trace in TRACES]
         for trace in traces:
             _check_whole(trace)
-        with ExitStack() as both:
+        with ExitStack() as outputs:
             for trace, target in zip(traces, targets, strict=True):
                 target.parent.mkdir(parents=True, exist_ok=True)
                 with trace.open("rb") as written:
-                    shutil.copyfileobj(written, both.enter_context(open_output(str(target))))
+                    shutil.copyfileobj(written, outputs.enter_context(open_output(str(target))))
         return targets
 
     def _target(self, trace: str, rank: int, window: int) -> Path:

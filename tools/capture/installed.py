@@ -32,10 +32,10 @@ def experimental_config(*, memory: bool = False, trace_only: bool = False) -> An
     options = {"enable_cuda_sync_events": True, "profile_all_threads": not memory, "trace_only": trace_only}
     try:
         config = torch._C._profiler._ExperimentalConfig
-        taken = {option: True for option, is_on in options.items() if is_on and _takes(config, option)}
-        if "enable_cuda_sync_events" not in taken:
+        switches = {option: True for option, is_on in options.items() if is_on and _takes(config, option)}
+        if "enable_cuda_sync_events" not in switches:
             warn("this PyTorch takes no enable_cuda_sync_events: no synchronisation records", stacklevel=3)
-        return config(**taken)
+        return config(**switches)
     except Exception as error:
         warn(f"recording without synchronisation records and other threads: {error!r}", stacklevel=3)
         return None

@@ -55,6 +55,6 @@ def _run(name: str, arguments: list[str]) -> NoReturn:
 
 
 def _being_completed() -> str:
-    """Returns the command on the line that a shell wants completed, once there is more of the line; nothing otherwise."""
+    """Returns the command on the line that a shell wants completed, once more of the line follows; else nothing."""
     words = os.environ.get("COMP_LINE", "")[: int(os.environ.get("COMP_POINT", 0))].split(" ")
     return words[1] if ARGCOMPLETE in os.environ and len(words) > 2 else ""

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 OPTIONS: dict[str, dict[str, Any]] = {
     "algorithm": {
         "choices": get_args(Algorithm),
-        "help": "all-reduces and all-gathers go round a ring, or by recursive doubling where their members are 2^n (ring)",
+        "help": "all-reduces and all-gathers go round a ring, or by recursive doubling where their members are 2^n "
+        "(ring)",
     },
     "chunk": {"type": int, "metavar": "BYTES", "help": "the longest message (524288)"},
     "gpus-per-node": {
@@ -29,7 +30,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     },
     "simulator": {
         "choices": get_args(Simulator),
-        "help": "who runs it: for loggopsim cpus wait by messages of a rank to itself, for atlahs by `requires` alone (loggopsim)",
+        "help": "who runs it: for loggopsim cpus wait by messages of a rank to itself, for atlahs by `requires` alone "
+        "(loggopsim)",
     },
 }
 FIELDS = {"chunk": "chunk_bytes"}

@@ -1,4 +1,4 @@
-"""The command trace-build: builds an execution graph per rank and a report from a folder with the traces of all ranks."""
+"""The command trace-build: builds a graph per rank and a report from a folder with the traces of all ranks."""
 
 import argparse
 import logging
@@ -21,8 +21,8 @@ from .trace_convert import add_graph_options, graph_options
 from .window_options import add_modules_option, add_window_options, window_of
 
 if TYPE_CHECKING:
-    from ...converter.targets import Roofline
-    from ..build_job import RankSummary, Runner
+    from ...converter.targets import Network, Roofline
+    from ..build_job import BuiltJob, RankSummary, Runner
 
 NAME = "trace-build"
 WIDEST = "widest ready set"
@@ -37,7 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         parser.error(f"--incomplete-groups keep is for --target {ASTRA_SIM}; other graphs keep all groups whole")
     if (options.bandwidth or options.latency or options.replay or options.roofline) and options.target != ASTRA_SIM:
         parser.error(
-            f"--bandwidth, --latency, --replay and --roofline are for --target {ASTRA_SIM}, whose configuration they set",
+            f"--bandwidth, --latency, --replay and --roofline are for --target {ASTRA_SIM}, whose configuration they "
+            "set",
         )
     if options.roofline and (options.replay or not options.no_host):
         parser.error(
@@ -50,8 +51,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 def _parser() -> CommandParser:
     parser = CommandParser(
         NAME,
-        "Builds the execution graphs of a whole job: finds the host and device trace of every rank in a folder, links and\n"
-        "converts each, and writes graph.N.et for every rank N and report.json. Run again, it builds only what changed.",
+        "Builds the execution graphs of a whole job: finds the host and device trace of every rank in a folder, links "
+        "and\nconverts each, and writes graph.N.et for every rank N and report.json. Run again, it builds only what "
+        "changed.",
         f"{NAME} traces -o graphs --jobs 8",
     )
     inputs = parser.add_inputs(
@@ -68,6 +70,16 @@ def _parser() -> CommandParser:
     add_window_options(parser)
     contents = parser.add_argument_group("what the graphs hold")
     add_graph_options(contents)
+    _add_simulation_options(parser)
+    add_goal_options(parser)
+    _add_running_options(parser)
+    output = parser.add_output("OUT", "the folder for the graphs", "--output-dir", type=Path)
+    output.add_argument("--strict", action="store_true", help="exit 1 for what is only odd, too")
+    output.add_argument("--json", action="store_true", help="print the report as one JSON object on stdout")
+    return parser
+
+
+def _add_simulation_options(parser: CommandParser) -> None:
     simulation = parser.add_argument_group(
         f"for --target {ASTRA_SIM}",
         f"OUT/{ASTRA_SIM} gets the simulator's configuration: one switch that the measured collectives fit",
@@ -81,16 +93,19 @@ def _parser() -> CommandParser:
         "--roofline",
         type=_peaks,
         metavar="DEVICE:FORMAT",
-        help="let kernels of known work take that work's time at the peaks of this device, as V100:fp32, or at TFLOPS:GB/S",
+        help="let kernels of known work take that work's time at the peaks of this device, as V100:fp32, or at "
+        "TFLOPS:GB/S",
     )
     simulation.add_argument(
         "--incomplete-groups",
         choices=("restrict", "keep"),
         default="restrict",
-        help="where ranks of the job are missing, restrict groups to those that are there, or keep them whole, with measured times "
-        "(restrict)",
+        help="where ranks of the job are missing, restrict groups to those that are there, or keep them whole, with "
+        "measured times (restrict)",
     )
-    add_goal_options(parser)
+
+
+def _add_running_options(parser: CommandParser) -> None:
     running = parser.add_argument_group("where it runs")
     where = running.add_mutually_exclusive_group()
     where.add_argument(
@@ -98,10 +113,6 @@ def _parser() -> CommandParser:
     )
     where.add_argument("--scheduler", metavar="ADDR", help="build on the Dask cluster with this scheduler, tcp://…")
     running.add_argument("--force", action="store_true", help="build ranks that are up to date, too")
-    made = parser.add_output("OUT", "the folder for the graphs", "--output-dir", type=Path)
-    made.add_argument("--strict", action="store_true", help="exit 1 for what is only odd, too")
-    made.add_argument("--json", action="store_true", help="print the report as one JSON object on stdout")
-    return parser
 
 
 def _peaks(text: str) -> "Roofline":
@@ -114,23 +125,25 @@ def _peaks(text: str) -> "Roofline":
 
 
 def _run(options: argparse.Namespace) -> int:
-    import msgspec
-
     from ...schema.comm_groups import check_simulators_read
-    from ..build_job import (
-        BUILT,
-        REPORT,
-        BuildOptions,
-        Simulation,
-        build,
-        simulator_command,
-        table,
-        write_astra_sim_files,
-    )
+    from ..build_job import BUILT, REPORT
 
     if options.target == ASTRA_SIM:
         check_simulators_read(options.output)
     begun = time.monotonic()
+    job = _build(options)
+    _print_report(job, options.json)
+    report = job.report
+    built = sum(rank.status == BUILT for rank in report.ranks)
+    log.info(f"{built} of {len(report.ranks)} ranks, {time.monotonic() - begun:.1f} s; see {options.output / REPORT}")
+    if built == len(report.ranks) > 0 and options.target == ASTRA_SIM:
+        _write_simulation(options, report.network, built)
+    return int(bool(report.all_failures or (options.strict and (report.all_notes or report.disagreements))))
+
+
+def _build(options: argparse.Namespace) -> "BuiltJob":
+    from ..build_job import BuildOptions, build
+
     conversion = BuildOptions(
         **graph_options(options),
         whole_groups=options.incomplete_groups == "keep",
@@ -138,36 +151,48 @@ def _run(options: argparse.Namespace) -> int:
         roofline=options.roofline,
         modules=options.modules,
     )
-    jobs = options.jobs or os.cpu_count() or 1
-
-    run: Runner = lambda build_one, tasks, on_progress: in_processes(build_one, tasks, jobs, on_progress)  # noqa: E731
-    if options.scheduler:
-        require("dask", "--scheduler")
-        run = lambda build_one, tasks, _: on_cluster(build_one, tasks, options.scheduler)  # noqa: E731
-    report, unchanged, stale = build(
+    return build(
         [Path(path) for path in options.inputs],
         options.output,
         conversion,
-        run,
+        _runner(options),
         anew=options.force,
         window=window_of(options),
         progress=progress,
         allow_mismatch=options.allow_mismatch,
     )
+
+
+def _runner(options: argparse.Namespace) -> "Runner":
+    """Returns what runs tasks: a Dask cluster, or processes of this machine."""
+    if options.scheduler:
+        require("dask", "--scheduler")
+        return lambda build_one, tasks, _: on_cluster(build_one, tasks, options.scheduler)
+    jobs = options.jobs or os.cpu_count() or 1
+    return lambda build_one, tasks, on_progress: in_processes(build_one, tasks, jobs, on_progress)
+
+
+def _print_report(job: "BuiltJob", as_json: bool) -> None:
+    """Prints a line for each rank and everything that the report says of all ranks."""
+    import msgspec
+
+    from ..build_job import table
+
+    report = job.report
     for rank in report.ranks:
         read = " and ".join(file.file for file in (rank.host, rank.device) if file)
         log.debug(f"rank {rank.rank}: {rank.status} from {read}")
-    if options.json:
+    if as_json:
         print_json(msgspec.to_builtins(report))
     if report.ranks:
-        log.info(table(report.ranks, unchanged))
+        log.info(table(report.ranks, job.unchanged))
     for change, nodes in _changes(report.ranks).items():
         log.info(summary_line("target", f"{change}: {nodes:g}"))
     for line in goal_lines(report.goal) if report.goal else ():
         log.info(line)
     for line in format_counts("skipped", report.skipped):
         log.info(line)
-    for sentence in stale:
+    for sentence in job.stale:
         log.info(summary_line("stale", sentence))
     for note in report.all_notes:
         log.warning(f"{NAME}: note: {note}")
@@ -175,20 +200,19 @@ def _run(options: argparse.Namespace) -> int:
         log.warning(f"{NAME}: ranks disagree: {disagreement}")
     for failure in report.all_failures:
         log.error(f"{NAME}: error: {failure}")
-    built = sum(rank.status == BUILT for rank in report.ranks)
-    log.info(f"{built} of {len(report.ranks)} ranks, {time.monotonic() - begun:.1f} s; see {options.output / REPORT}")
-    if built == len(report.ranks) > 0 and options.target == ASTRA_SIM:
-        network = report.network
-        if network:
-            line = f"{network.bandwidth_gb_s:g} GB/s, {network.latency_ns:g} ns a link"
-            fit = (
-                f"as {network.transfers} collectives and messages fit, half of them within {network.fit_error_pct:g} %"
-            )
-            log.info(summary_line("network", f"{line}, {fit}"))
-        simulation = Simulation(options.bandwidth, options.latency, options.replay, options.roofline)
-        write_astra_sim_files(options.output, built, network, simulation)
-        log.info(summary_line("simulate", simulator_command(options.output, built)))
-    return int(bool(report.all_failures or (options.strict and (report.all_notes or report.disagreements))))
+
+
+def _write_simulation(options: argparse.Namespace, network: "Network | None", rank_count: int) -> None:
+    """Writes the configuration of ASTRA-sim, and prints the network in it and the command that simulates the job."""
+    from ..build_job import Simulation, simulator_command, write_astra_sim_files
+
+    if network:
+        link = f"{network.bandwidth_gb_s:g} GB/s, {network.latency_ns:g} ns a link"
+        fit = f"as {network.transfers} collectives and messages fit, half of them within {network.fit_error_pct:g} %"
+        log.info(summary_line("network", f"{link}, {fit}"))
+    simulation = Simulation(options.bandwidth, options.latency, options.replay, options.roofline)
+    write_astra_sim_files(options.output, rank_count, network, simulation)
+    log.info(summary_line("simulate", simulator_command(options.output, rank_count)))
 
 
 def _changes(ranks: Sequence["RankSummary"]) -> Counter[str]:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("execgraph")
 TARGET_HELP = (
-    "who runs the graph: generic, anyone; astra-sim, that simulator, with all it would stop at made what it can run, and counted; goal, "
-    "LogGOPSim and ATLAHS, one file for the whole job, which only trace-build writes (generic)"
+    "who runs the graph: generic, anyone; astra-sim, that simulator, with all it would stop at made what it can run, "
+    "and counted; goal, LogGOPSim and ATLAHS, one file for the whole job, which only trace-build writes (generic)"
 )
 NOTEWORTHY_PCT = 0.5
 OPS_SHOWN = 3
@@ -44,8 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     contents.add_argument(
         "--shortest-slice", type=_microseconds, default=1_000, metavar="µs", help="fold shorter host slices (1)"
     )
-    made = parser.add_output("GRAPH.et", "execution graph (- is stdout)", "--output_filename", type=output_as(".et"))
-    made.add_argument("--json", action="store_true", help="print the summary as one JSON object on stdout")
+    output = parser.add_output("GRAPH.et", "execution graph (- is stdout)", "--output_filename", type=output_as(".et"))
+    output.add_argument("--json", action="store_true", help="print the summary as one JSON object on stdout")
     parser.add_argument("--simulate", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(without_leading_word(arguments))
     if options.simulate:
@@ -134,7 +134,10 @@ def _work(report: "ConvertReport") -> str:
     """Returns how many kernels have known work, and the ops of most of the others."""
     lacking = report.kernels_without_work
     count = report.kernels_with_work + sum(lacking.values())
-    shares = f"of {report.kernels_with_work} of {count} computing activities known, {report.time_with_work_pct:.1f} % of their time"
+    shares = (
+        f"of {report.kernels_with_work} of {count} computing activities known, {report.time_with_work_pct:.1f} % of "
+        "their time"
+    )
     op_counts = [f"{number} of {name}" for name, number in list(lacking.items())[:OPS_SHOWN]]
     more = ["…"] * (len(lacking) > OPS_SHOWN)
     return f"{shares}; not {', '.join(op_counts + more)}" if op_counts else shares
@@ -145,7 +148,8 @@ def _remedies() -> dict[str, str]:
     from ...schema.graph import Delay
 
     return {
-        Delay.LOST_RECORDS.label: "; record fewer steps, or raise Kineto's ACTIVITIES_MAX_GPU_BUFFER_SIZE_MB, for a whole trace",
+        Delay.LOST_RECORDS.label: "; record fewer steps, or raise Kineto's ACTIVITIES_MAX_GPU_BUFFER_SIZE_MB, "
+        "for a whole trace",
         Delay.START_OF_RECORDING.label: "; synchronise before recording, or give the profiler warm-up steps",
     }
 

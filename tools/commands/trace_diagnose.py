@@ -16,8 +16,10 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Runs trace-diagnose and ends the process: 0 done, 1 unusable data, 2 wrong usage."""
     parser = CommandParser(
         NAME,
-        "Looks into traces before they are linked: what each process recorded, whether host and device traces belong together,\n"
-        "what ranks lack that others have, what a graph would lack and why, and what to do about it. With -v the longest kernels\n"
+        "Looks into traces before they are linked: what each process recorded, whether host and device traces belong "
+        "together,\n"
+        "what ranks lack that others have, what a graph would lack and why, and what to do about it. With -v the "
+        "longest kernels\n"
         "of every process.",
         f"{NAME} traces --strict",
     )

@@ -55,7 +55,8 @@ def _parser() -> CommandParser:
         "--machine-seed",
         type=int,
         metavar="N",
-        help="run on a machine drawn with this seed: its latencies, gaps, stalls, clocks and concurrency (default: an undisturbed one)",
+        help="run on a machine drawn with this seed: its latencies, gaps, stalls, clocks and concurrency (default: an "
+        "undisturbed one)",
     )
     recorded = parser.add_argument_group("what is recorded")
     recorded.add_argument(
@@ -65,8 +66,8 @@ def _parser() -> CommandParser:
         const=8,
         default=0,
         metavar="N",
-        help="Python's calls, as with with_stack=True: N rows for each op that Python calls (8, as of a small transformer; 100 as of "
-        "large frameworks)",
+        help="Python's calls, as with with_stack=True: N rows for each op that Python calls (8, as of a small "
+        "transformer; 100 as of large frameworks)",
     )
     recorded.add_argument("--no-sync-records", action="store_true", help="no cuda_sync rows, as by default in PyTorch")
     recorded.add_argument(
@@ -75,12 +76,12 @@ def _parser() -> CommandParser:
         nargs="+",
         default=[],
         metavar="SPEC",
-        help="put the makespan with REGEX=F or class:NAME=F (host, computation, communication, memory) into the truth; the SPECs of one "
-        "--scale are one change",
+        help="put the makespan with REGEX=F or class:NAME=F (host, computation, communication, memory) into the "
+        "truth; the SPECs of one --scale are one change",
     )
-    made = parser.add_output("DIR", "the folder for the traces", "--output-dir")
-    made.add_argument("--gzip", action="store_true", help="compress the traces")
-    made.add_argument("--json", action="store_true", help="print the summary as JSON on stdout")
+    output = parser.add_output("DIR", "the folder for the traces", "--output-dir")
+    output.add_argument("--gzip", action="store_true", help="compress the traces")
+    output.add_argument("--json", action="store_true", help="print the summary as JSON on stdout")
     return parser
 
 

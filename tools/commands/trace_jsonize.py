@@ -18,15 +18,16 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Runs trace-jsonize and ends the process: 0 done, 1 unusable data, 2 wrong usage."""
     parser = CommandParser(
         NAME,
-        "Writes an execution graph as JSON, or the JSON as an execution graph, without loss: back and forth gives the same bytes.",
+        "Writes an execution graph as JSON, or the JSON as an execution graph, without loss: back and forth gives the "
+        "same bytes.",
         f"{NAME} graph.0.et -o graph.0.json",
     )
     parser.add_inputs("FILE", "graph (.et) or its JSON; gzip is accepted", "--input", "--input_filename", max_count=1)
-    made = parser.add_output("FILE", "the other of the two (.gz compresses, - is stdout)", "--output_filename")
-    made.add_argument(
+    output = parser.add_output("FILE", "the other of the two (.gz compresses, - is stdout)", "--output_filename")
+    output.add_argument(
         "--to", choices=sorted(set(FORMS.values())), help="what to write, where the file names do not tell"
     )
-    made.add_argument("--json", action="store_true", help="print the summary as one JSON object on stdout")
+    output.add_argument("--json", action="store_true", help="print the summary as one JSON object on stdout")
     arguments = parser.parse_args(argv)
     arguments.input = arguments.inputs[0]
     try:

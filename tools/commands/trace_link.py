@@ -32,8 +32,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     )
     inputs = parser.add_inputs(
         "TRACE",
-        "the host trace and the device trace of one process, in either order, or a folder with them; a device trace alone will do "
-        "(gzip and zstd accepted)",
+        "the host trace and the device trace of one process, in either order, or a folder with them; a device trace "
+        "alone will do (gzip and zstd accepted)",
         unless="device_trace",
     )
     inputs.add_argument(
@@ -57,10 +57,10 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     inputs.add_argument("--strict", action="store_true", help="refuse damaged files instead of using what can be read")
     add_modules_option(inputs)
     add_window_options(parser)
-    made = parser.add_output(
+    output = parser.add_output(
         "LINKED.json", "linked trace (.gz compresses, - is stdout)", "--output-file", type=output_as(".json")
     )
-    made.add_argument("--json", action="store_true", help="print the summary as one JSON object on stdout")
+    output.add_argument("--json", action="store_true", help="print the summary as one JSON object on stdout")
     options = parser.parse_args(without_leading_word(arguments))
     if len(options.inputs) + bool(options.host_trace) + bool(options.device_trace) > 2:
         parser.error(
@@ -128,7 +128,10 @@ def summary(linked: "LinkedTrace") -> str:
     from ..sync_records_advice import lacks_sync_records
 
     report = linked.report
-    share = f"{report.matched} of {report.host_ops} host ops matched by {report.matched_by}, agreement {report.agreement_pct:g} %"
+    share = (
+        f"{report.matched} of {report.host_ops} host ops matched by {report.matched_by}, agreement "
+        f"{report.agreement_pct:g} %"
+    )
     device_only = f"{report.device_ops} from the device trace alone"
     linked_to = f"{report.linked} of {report.activities} linked to a launch call, {report.calls} calls"
     lines = [

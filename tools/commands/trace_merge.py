@@ -26,8 +26,10 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Runs trace-merge and ends the process: 0 done, 1 unusable data, 2 wrong usage."""
     parser = CommandParser(
         NAME,
-        "Merges the device traces of all ranks (Kineto or rocpd) into one file: .json or .json.gz to look at in Perfetto, with a\n"
-        "process for every rank and device and the clocks compared by shared collectives; .db to count in with SQL. A merged\n"
+        "Merges the device traces of all ranks (Kineto or rocpd) into one file: .json or .json.gz to look at in "
+        "Perfetto, with a\n"
+        "process for every rank and device and the clocks compared by shared collectives; .db to count in with SQL. A "
+        "merged\n"
         "trace is no input of trace-link, but with --rank N, which takes rank N's own trace out of it.",
         f"{NAME} traces -o merged.json.gz",
     )
@@ -72,7 +74,8 @@ def _run(merge: Callable[[Sequence[RankFile], str, Progress], MergeReport], opti
 def summary(report: MergeReport) -> str:
     """Returns a line per rank, and one for each thing to know."""
     lines = [
-        f"rank {r.rank:<6} {r.activities:>9} activities  {r.rows:>9} rows  clock +{r.clock_correction_ns / 1000:g} µs  {r.file}"
+        f"rank {r.rank:<6} {r.activities:>9} activities  {r.rows:>9} rows  clock +{r.clock_correction_ns / 1000:g} µs "
+        f" {r.file}"
         for r in report.ranks
     ]
     lines += format_counts("skipped", report.skipped) + [summary_line("note", note) for note in report.notes]

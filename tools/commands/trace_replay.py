@@ -45,7 +45,8 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     )
     inputs = parser.add_inputs(
         "GRAPH.et",
-        "execution graphs, or folders that trace-build wrote; graphs of several ranks are replayed as one job (- is stdin)",
+        "execution graphs, or folders that trace-build wrote; graphs of several ranks are replayed as one job (- is "
+        "stdin)",
         "--input",
         "--input_filename",
     )
@@ -56,7 +57,8 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     add_scale_options(changed, end=", factors multiply")
     changed.add_argument(
         "--simulator", choices=[ASTRA_SIM],
-        help="play graphs made for this simulator by its rules, and say when each rank finishes there in its replay mode",
+        help="play graphs made for this simulator by its rules, and say when each rank finishes there in its replay "
+        "mode",
     )  # fmt: skip
     made = parser.add_argument_group("output")
     made.add_argument(

@@ -63,8 +63,8 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
 def _parser() -> CommandParser:
     parser = CommandParser(
         NAME,
-        "Says what limits a run over all its ranks, by how much, and what to do; with the tables of the analyses behind it. Without\n"
-        "an option for output this goes to the terminal: the verdict, the findings and one table.",
+        "Says what limits a run over all its ranks, by how much, and what to do; with the tables of the analyses behind "
+        "it.\nWithout an option for output this goes to the terminal: the verdict, the findings and one table.",
         f"{NAME} traces -o report.html --scale 'class:computation=0.5'",
     )
     inputs = parser.add_inputs(
@@ -77,7 +77,8 @@ def _parser() -> CommandParser:
     )
     inputs.add_argument(
         "--capture-trace", type=Path, action="append", default=[], metavar="TRACE",
-        help="device trace in which graphs were captured, or ran op by op, for the ops behind kernels of launched graphs; repeatable",
+        help="device trace in which graphs were captured, or ran op by op, for the ops behind kernels of launched "
+        "graphs; repeatable",
     )  # fmt: skip
     add_modules_option(inputs)
     add_window_options(parser)
@@ -90,16 +91,16 @@ def _parser() -> CommandParser:
     add_analysis_options(parser)
     changed = parser.add_argument_group("what if")
     add_scale_options(changed, "what a changed run would take, by replay: ")
-    made = parser.add_output(
+    output = parser.add_output(
         "REPORT.html", "write the page, one file that needs no network",
         type=output_as(".html", ".htm"), required=False,
     )  # fmt: skip
-    made.add_argument("--csv", type=Path, metavar="DIR", help="write a CSV file per table")
-    made.add_argument("--json", action="store_true", help="print all tables as one JSON object on stdout")
-    made.add_argument(
+    output.add_argument("--csv", type=Path, metavar="DIR", help="write a CSV file per table")
+    output.add_argument("--json", action="store_true", help="print all tables as one JSON object on stdout")
+    output.add_argument(
         "--perfetto", metavar="TRACE.json", type=output_as(".json"),
-        help="write the device trace with counters, the critical path and kernel patterns, for Perfetto; of several ranks "
-        "TRACE.rankN.json",
+        help="write the device trace with counters, the critical path and kernel patterns, for Perfetto; of several "
+        "ranks TRACE.rankN.json",
     )  # fmt: skip
     return parser
 

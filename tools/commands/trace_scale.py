@@ -23,7 +23,8 @@ REFUSED = {
     "--context-parallel": "kernels would have other shapes, whose times no trace of this job tells",
     "--expert-parallel": "experts would get other tokens, and all-to-alls other parts",
     "--pipeline-parallel": "a stage would have other layers, and other stages to send to",
-    "--pipeline-microbatches": "in which order forward and backward of more micro-batches go is up to the schedule, which no graph tells",
+    "--pipeline-microbatches": "in which order forward and backward of more micro-batches go is up to the schedule, "
+    "which no graph tells",
 }
 """What would be another program, and why."""
 log = logging.getLogger("execgraph")
@@ -43,8 +44,10 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
 def _parser() -> CommandParser:
     parser = CommandParser(
         NAME,
-        "Makes of the graphs of a traced job those of the same program with more ranks, or fewer. Copies of the job join their\n"
-        "data-parallel groups; all else is copied. What members wait for each other in a collective stays; what they have in\n"
+        "Makes of the graphs of a traced job those of the same program with more ranks, or fewer. Copies of the job "
+        "join their\n"
+        "data-parallel groups; all else is copied. What members wait for each other in a collective stays; what they "
+        "have in\n"
         "common of it follows a latency per step and a time per byte, fitted to the job's collectives.",
         f"{NAME} graphs -o graphs-64 --data-parallel 16",
     )
@@ -55,8 +58,8 @@ def _parser() -> CommandParser:
     changed.add_argument("--data-parallel", type=count, metavar="K", help="so many copies of the job")
     changed.add_argument(
         "--data-parallel-group", action="append", default=[], metavar="NAME", dest="groups",
-        help="a data-parallel group by its recorded name, description or ranks (0-3); repeatable (default: those described as such, "
-        "or that reduce gradients)",
+        help="a data-parallel group by its recorded name, description or ranks (0-3); repeatable (default: those "
+        "described as such, or that reduce gradients)",
     )  # fmt: skip
     changed.add_argument(
         "--remove-ranks", type=_ranks, default=(), metavar="RANKS", help="leave these out first, such as 4-7 or 0,2"
@@ -76,9 +79,9 @@ def _parser() -> CommandParser:
     refused = parser.add_argument_group("refused, as it would be another program: trace that one")
     for name, why in REFUSED.items():
         refused.add_argument(name, metavar="K", help=why)
-    made = parser.add_output("OUT", "the folder for the new graphs; it is new or empty", "--output-dir", type=Path)
-    made.add_argument("--jobs", type=count, metavar="N", help="processes (default: the cores)")
-    made.add_argument("--json", action="store_true", help="print the report as one JSON object on stdout")
+    output = parser.add_output("OUT", "the folder for the new graphs; it is new or empty", "--output-dir", type=Path)
+    output.add_argument("--jobs", type=count, metavar="N", help="processes (default: the cores)")
+    output.add_argument("--json", action="store_true", help="print the report as one JSON object on stdout")
     return parser
 
 

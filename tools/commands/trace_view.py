@@ -23,7 +23,8 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Runs trace-view and ends the process: 0 done, 1 unusable data, 2 wrong usage."""
     parser = CommandParser(
         NAME,
-        "Writes an execution graph or a part of it for viewing: lanes over time as .svg, for Graphviz as .dot, or with all\n"
+        "Writes an execution graph or a part of it for viewing: lanes over time as .svg, for Graphviz as .dot, or "
+        "with all\n"
         "attributes as .graphml. Conditions narrow the part: a node must meet all that are given.",
         f"{NAME} graph.0.et -o around.svg --around 1234 --hops 3",
     )
@@ -89,8 +90,8 @@ def _run(arguments: argparse.Namespace) -> None:
     form = _form(arguments.output)
     if form != ".graphml" and len(seen.graph) > PICTURED:
         raise DataError(
-            f"{arguments.inputs[0]}: {len(seen.graph):,} nodes are too many for a picture, {PICTURED:,} can be read; narrow it with "
-            "--around NODE --hops N, --stream S or --time FROM:TO, or write .graphml"
+            f"{arguments.inputs[0]}: {len(seen.graph):,} nodes are too many for a picture, {PICTURED:,} can be read; "
+            "narrow it with --around NODE --hops N, --stream S or --time FROM:TO, or write .graphml"
         )
     with step("write"), open_output(arguments.output) as stream:
         if form == ".svg":

@@ -39,8 +39,8 @@ def add_modules_option(parser: OptionGroup) -> None:
     """Adds --modules."""
     parser.add_argument(
         "--modules", action="store_true",
-        help="also read Python's calls, recorded with with_stack=True and with_modules=True, for the nn.Module and Python function of each "
-        "op and activity",
+        help="also read Python's calls, recorded with with_stack=True and with_modules=True, for the nn.Module and "
+        "Python function of each op and activity",
     )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ MARKED = {"note": "fewer than others"}
 
 
 def compare(processes: Sequence[Inspection]) -> Iterator[Finding]:
-    """Yields what the processes with device traces, if several, do not have in common. Linear in their groups' members."""
+    """Yields what several processes with device traces do not have in common. Linear in their groups' members."""
     recorded = [process for process in processes if process.device and not process.error and not process.merged]
     try:
         yield from _ranks(recorded)
@@ -64,7 +64,10 @@ def _missing_collectives(processes: Sequence[Inspection]) -> Iterator[Finding]:
         for rank in filter(here.__contains__, members):
             recorded = counts.get(rank, GroupCount([], 0))
             if (recorded.count, recorded.first, recorded.last) != (fullest.count, fullest.first, fullest.last):
-                what = f"{_collectives(recorded)} of group {ranges(sorted(members))}, where another member recorded {_collectives(fullest)}"
+                what = (
+                    f"{_collectives(recorded)} of group {ranges(sorted(members))}, where another member recorded "
+                    f"{_collectives(fullest)}"
+                )
                 advice = "a simulator would hang on the rest: trace the same steps on all ranks"
                 yield Finding(WRONG, [here[rank].name], what, advice)
 

@@ -65,7 +65,10 @@ def other_run(process: Inspection) -> Finding | None:
     """Finds files of one process of which too few ops agree."""
     if not process.matched_by or process.agreement_pct >= 100 * SMALLEST_AGREEMENT or other_process(process):
         return None
-    what = f"{process.agreement_pct:g} % of the ops of {_file(process.host)} and {_file(process.device)} agree (by {process.matched_by})"
+    what = (
+        f"{process.agreement_pct:g} % of the ops of {_file(process.host)} and {_file(process.device)} agree (by "
+        f"{process.matched_by})"
+    )
     return Finding(WRONG, [process.name], what, "they are not of one run: record both in one go")
 
 
@@ -129,8 +132,8 @@ def activities_without_call(process: Inspection) -> Finding | None:
         advice = "no runtime call was recorded: only streams order the activities; record API calls too"
         return Finding(NOTE, [process.name], "activities without a launch call", advice, [count])
     advice = (
-        "they were queued before recording began, or launched by driver calls that are not recorded; they keep their measured "
-        "start; record one more warm-up step"
+        "they were queued before recording began, or launched by driver calls that are not recorded; they keep their "
+        "measured start; record one more warm-up step"
     )
     severity = WRONG if count > MOST_WITHOUT_CALL * process.activities else NOTE
     return Finding(severity, [process.name], "activities without a launch call", advice, [count])
@@ -141,8 +144,8 @@ def graphs_not_recorded(process: Inspection) -> Finding | None:
     if not process.graph_launches_alone:
         return None
     advice = (
-        "the profiler did not record what the graphs ran: start it before they are captured, update CUPTI or roctracer (rocm-trace-lite: "
-        "RTL_MODE=full), or record without graphs"
+        "the profiler did not record what the graphs ran: start it before they are captured, update CUPTI or "
+        "roctracer (rocm-trace-lite: RTL_MODE=full), or record without graphs"
     )
     what = "graph launches whose kernels are not recorded"
     return Finding(WRONG, [process.name], what, advice, [process.graph_launches_alone])

@@ -150,7 +150,7 @@ def _describe_host(inspection: Inspection, host: HostTrace) -> None:
 
 
 def _describe_reading(inspection: Inspection, trace: HostTrace | DeviceTrace) -> None:
-    """What of the file was not read, or not as it stands."""
+    """Counts what of the file was not read, or not as it is."""
     inspection.notes += trace.notes
     for reason, count in trace.skipped.items():
         inspection.dropped[reason] = inspection.dropped.get(reason, 0) + count
@@ -188,7 +188,7 @@ def _describe_device(inspection: Inspection, device: DeviceTrace) -> None:
 
 
 def _describe_launches(inspection: Inspection, call_row: Int64, calls: RecordedCalls) -> None:
-    """Which activities have no call, and which calls that launch elsewhere have no activity."""
+    """Counts activities without a call, and launch calls without an activity."""
     launched = np.bincount(call_row[call_row >= 0], minlength=len(calls.start))
     is_graph = calls.name.where(lambda name: bool(GRAPH_LAUNCH.search(name)))
     launching = np.isin(calls.name.codes, np.unique(calls.name.codes[launched > 0])) & ~is_graph

@@ -15,8 +15,8 @@ from .inspection import KERNELS_SHOWN, Inspection, KernelTime
 from .wording import amount, in_words, process_names
 
 HEADINGS = (
-    "rank", "world", "process", "MB", "steps", "host ops", "matched", "by", "kernels", "", "copies", "devices", "streams",
-    "collectives", "syncs", "graphs", "graph activities", "files",
+    "rank", "world", "process", "MB", "steps", "host ops", "matched", "by", "kernels", "", "copies", "devices",
+    "streams", "collectives", "syncs", "graphs", "graph activities", "files",
 )  # fmt: skip
 LONGEST_NAME = 110
 
@@ -61,8 +61,8 @@ def _row(process: Inspection, largest: int, folder: str) -> tuple[str, ...]:
     matched = f"{process.agreement_pct:g} %" if process.matched_by else "-"
     mark = mark_of(process.kernels, largest) if process.device else ""
     counts = (
-        process.copies, process.devices, process.streams, process.collectives, process.sync_records, process.graph_launches,
-        process.graph_activities,
+        process.copies, process.devices, process.streams, process.collectives, process.sync_records,
+        process.graph_launches, process.graph_activities,
     )  # fmt: skip
     first = (rank, world, pid, f"{process.bytes / 1e6:.1f}", f"{process.steps}", f"{process.host_ops or process.ops}")
     return (*first, matched, process.matched_by or "-", f"{process.kernels}", mark, *map(str, counts), files)
@@ -109,7 +109,8 @@ def _dropped(processes: Iterable[Inspection]) -> list[str]:
         for reason, count in process.dropped.items():
             by_reason[reason].append((process.name, count))
     lines = [
-        f"{amount([count for _, count in occurrences]):>12} {reason} ({process_names([name for name, _ in occurrences])})"
+        f"{amount([count for _, count in occurrences]):>12} {reason} "
+        f"({process_names([name for name, _ in occurrences])})"
         for reason, occurrences in by_reason.items()
     ]
     return lines or ["        none"]

@@ -1,7 +1,7 @@
 """What holds a run up, and what to try: rules over one record of the job, each with its gain by a replay.
 
-A rule is a function from the `Job` to findings. Those that would gain less than 2 % are left out; the others come in the
-order of their gain, then what limits the trust in them.
+A rule is a function from the `Job` to findings. Those that would gain less than 2 % are left out; the others come in
+the order of their gain, then what limits the trust in them.
 """
 
 from collections.abc import Callable

@@ -45,7 +45,7 @@ def exposed_communication(job: Job) -> list[Finding]:
 
 
 def _labels(job: Job) -> Categorical:
-    """Returns the group of each communication by its purpose, if recorded, and its ranks, which differ less than names."""
+    """Returns the group of each communication by its purpose, if recorded, and its ranks; names differ by rank."""
     labels = []
     for rank in job.ranks:
         groups, purpose = recorded_groups(rank.graph), rank.graph.texts("pg_desc")

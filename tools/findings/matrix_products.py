@@ -18,8 +18,8 @@ LOW_PCT = 60.0
 
 
 class _Products(NamedTuple):
-    """The matrix products of the job: their nodes, the least time (s) for their operations and for their bytes, the peak
-    FLOP/s of their format, and that of tf32 on their device, 0 where it has none.
+    """The matrix products of the job: their nodes, the least time (s) for their operations and for their bytes, the
+    peak FLOP/s of their format, and that of tf32 on their device, 0 where it has none.
     """
 
     node: Rows

@@ -54,7 +54,7 @@ def straggler(job: Job) -> list[Finding]:
 
 
 def _meetings(job: Job) -> list[Rows]:
-    """Returns the members of each collective that several ranks wait for, in order of time, without any rank's first."""
+    """Returns the members of each collective that ranks wait for, in order of time, without any rank's first."""
     members, work = job.gathered.members, job.work
     is_message = job.integers("comm_type", -1)[members.row] < 0
     rows, matched = members.row[~is_message], members.matched[~is_message]

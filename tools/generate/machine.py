@@ -95,9 +95,9 @@ def draw_machine(seed: int, *, lost_records: bool = False) -> Machine:
     random = Random(f"machine {seed}")
     machine = Machine(
         name=f"machine {seed}",
-        latency_ns=round(1000 * _spread_over(random, 1.0, 25.0)),
+        latency_ns=round(1000 * _log_uniform(random, 1.0, 25.0)),
         gap_ns=round(20_000 * random.random() ** 2),
-        return_factor=_spread_over(random, 0.5, 4.0),
+        return_factor=_log_uniform(random, 0.5, 4.0),
         host_spread=random.uniform(0.1, 0.4),
         stalls=Stalls(random.choice((0.0, 1.0, 2.0, 4.0))),
         clocks=tuple(Clock(random.randint(-5000, 5000), random.randint(-200_000, 200_000)) for _ in range(CLOCKS)),
@@ -107,13 +107,13 @@ def draw_machine(seed: int, *, lost_records: bool = False) -> Machine:
     return replace(machine, lost=random.uniform(0.01, 0.05)) if lost_records else machine
 
 
-def _spread_over(random: Random, least: float, most: float) -> float:
-    """Any order of magnitude is as likely as any other."""
-    return math.exp(random.uniform(math.log(least), math.log(most)))
+def _log_uniform(random: Random, low: float, high: float) -> float:
+    """Draws a number of which any order of magnitude is as likely as any other."""
+    return math.exp(random.uniform(math.log(low), math.log(high)))
 
 
 def stretched(random: Random, stalls: Stalls, ns: int) -> int:
     """Returns how long a piece of host work takes that may be held up."""
     if not stalls.per_thousand or random.random() >= stalls.per_thousand / 1000:
         return ns
-    return ns + round(1000 * _spread_over(random, stalls.shortest_us, stalls.longest_us))
+    return ns + round(1000 * _log_uniform(random, stalls.shortest_us, stalls.longest_us))

@@ -27,7 +27,7 @@ class InputKind(Enum):
 
 
 class Use(NamedTuple):
-    """What one file of a kind is called, the command that takes it, and which file to give where such a one is wanted."""
+    """What a file of a kind is called, the command that takes it, and which file to give where it is wanted."""
 
     name: str
     taken_by: str = ""

@@ -28,7 +28,7 @@ def find_pair(inputs: Sequence[str], rank: int | None = None) -> OnePair:
     read.
     """
     if len(inputs) == 1 and Path(inputs[0]).is_dir():
-        return _in_folder(Path(inputs[0]), rank)
+        return _pair_in_folder(Path(inputs[0]), rank)
     hosts = [path for path in inputs if path != STANDARD_STREAM and recognise(Path(path)).kind is InputKind.HOST]
     devices = [path for path in inputs if path not in hosts]
     for path in devices if len(devices) > 1 else ():
@@ -37,13 +37,13 @@ def find_pair(inputs: Sequence[str], rank: int | None = None) -> OnePair:
     for paths, kind in ((hosts, "host traces"), (devices, "device traces")):
         if len(paths) > 1:
             raise RequestError(
-                f"{' and '.join(paths)} are both {kind}: give one host trace and one device trace, or build all ranks of a folder "
-                "with trace-build"
+                f"{' and '.join(paths)} are both {kind}: give one host trace and one device trace, or build all ranks "
+                "of a folder with trace-build"
             )
     return OnePair(next(iter(hosts), None), next(iter(devices), None))
 
 
-def _in_folder(folder: Path, rank: int | None) -> OnePair:
+def _pair_in_folder(folder: Path, rank: int | None) -> OnePair:
     pairs = find_pairs(folder, lambda _: False)
     if not pairs.ranks:
         raise DataError(f"{folder}: {'; '.join(pairs.failures)}")
@@ -52,7 +52,8 @@ def _in_folder(folder: Path, rank: int | None) -> OnePair:
         there = list_names([str(pair.rank) for pair in pairs.ranks])
         missing = "" if rank is None else f", not of rank {rank}"
         raise RequestError(
-            f"{folder}: holds the traces of ranks {there}{missing}: choose one with --rank N, or build all with trace-build"
+            f"{folder}: holds the traces of ranks {there}{missing}: choose one with --rank N, or build all with "
+            "trace-build"
         )
     host, device = chosen[0].host, chosen[0].device
     return OnePair(str(folder / host) if host else None, str(folder / device))

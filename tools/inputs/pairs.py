@@ -63,7 +63,7 @@ def find_pairs(
     if not folder.is_dir():
         raise DataError(file_for_folder(folder, InputKind.DEVICE))
     files = find_traces(paths or [folder], is_output, progress)
-    devices, hosts, merged = (_below(folder, traces) for traces in (files.devices, files.hosts, files.merged))
+    devices, hosts, merged = (_relative_to(folder, traces) for traces in (files.devices, files.hosts, files.merged))
     skipped = files.skipped | ({InputKind.MERGED.value: len(merged)} if merged else {})
     pairs = Pairs(skipped=dict(sorted(skipped.items())))
     pairs.failures = [failure.replace(f"{folder}{os.sep}", "") for failure in files.failures]
@@ -90,7 +90,7 @@ def find_pairs(
     return pairs
 
 
-def _below(folder: Path, traces: list[Trace]) -> list[Trace]:
+def _relative_to(folder: Path, traces: list[Trace]) -> list[Trace]:
     """Returns the traces by their paths below the folder."""
     return [trace._replace(name=Path(trace.name).relative_to(folder).as_posix()) for trace in traces]
 
@@ -127,19 +127,19 @@ def _grouped(key: Key, traces: list[Trace]) -> dict[tuple[Hashable, ...], list[T
     return groups
 
 
-def _by_process(trace: Trace) -> tuple[Hashable, ...]:
+def _process_key(trace: Trace) -> tuple[Hashable, ...]:
     return (trace.pid,)
 
 
-def _by_rank(trace: Trace) -> tuple[Hashable, ...]:
+def _rank_key(trace: Trace) -> tuple[Hashable, ...]:
     return (trace.rank,)
 
 
 KEYS: tuple[Key, ...] = (
     lambda trace: (trace.pid, trace.rank),
     lambda trace: (trace.pid, PurePosixPath(trace.name).parent),
-    _by_process,
-    _by_rank,
+    _process_key,
+    _rank_key,
 )
 """What the two traces of one process share, strongest first; a key that holds None is none."""
 
@@ -153,7 +153,7 @@ class Others(NamedTuple):
     @staticmethod
     def of(traces: list[Trace]) -> "Others":
         """Returns the traces by process and by rank."""
-        return Others(_grouped(_by_process, traces), _grouped(_by_rank, traces))
+        return Others(_grouped(_process_key, traces), _grouped(_rank_key, traces))
 
     def near(self, trace: Trace) -> str:
         """Returns the process of a trace, and which of the others are of that process, or else of its rank."""

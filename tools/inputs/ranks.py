@@ -120,13 +120,13 @@ def _check_one_job(
     windows = next((traces for traces in of_process.values() if len(traces) > 1), [])
     if windows:
         raise DataError(
-            f"{names_of(windows)}: record no rank and are of one process, {windows[0].pid}: windows or copies of one recording, "
-            f"not ranks; {_one_of(windows, 'window')}"
+            f"{names_of(windows)}: record no rank and are of one process, {windows[0].pid}: windows or copies of one "
+            f"recording, not ranks; {_one_of(windows, 'window')}"
         )
     if not (allow_mismatch or all(map(communicates, devices))):
         raise DataError(
-            f"{_with_processes(devices)}: record no rank, and nothing shows that they are of one job; give one of them, name them "
-            f"…rank<N>.json{otherwise and f', or {otherwise}'}"
+            f"{_with_processes(devices)}: record no rank, and nothing shows that they are of one job; give one of "
+            f"them, name them …rank<N>.json{otherwise and f', or {otherwise}'}"
         )
 
 
@@ -135,7 +135,10 @@ def _without_rank(rankless: Sequence[Trace], devices: Sequence[Trace]) -> Iterat
     ranked = {trace.pid: trace.name for trace in devices if trace.rank is not None and trace.pid is not None}
     for trace in rankless:
         if trace.pid in ranked:
-            yield f"{trace.name}: records no rank, and is of process {trace.pid} like {ranked[trace.pid]}; move one of them away"
+            yield (
+                f"{trace.name}: records no rank, and is of process {trace.pid} like {ranked[trace.pid]}; move one of "
+                "them away"
+            )
         else:
             yield f"{trace.name}: records no rank and its name has none; rename it to …rank<N>.json, or move it away"
 
@@ -153,7 +156,8 @@ def _of_one_rank(several: Mapping[int, Sequence[Trace]]) -> Iterator[str]:
         names = f"({names_of(same_rank) if kind == 'window' else _with_processes(same_rank)}{more})"
         traces = f"rank{plural} {ranges(ranks)}: {count} device traces"
         yield {
-            "window": f"{traces} of one process{each} {names}: windows or copies of one recording; {_one_of(same_rank, kind)}",
+            "window": f"{traces} of one process{each} {names}: windows or copies of one recording; "
+            f"{_one_of(same_rank, kind)}",
             "run": f"{traces} of different processes{each} {names}: different runs; {_one_of(same_rank, kind)}",
             "": f"{traces}{each} {names}; keep one, or give those of one run",
         }[kind]

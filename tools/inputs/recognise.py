@@ -72,13 +72,13 @@ class Recognised(NamedTuple):
 def recognise(path: Path) -> Recognised:
     """Tells what a file is, by content. Raises DataError if it is empty, damaged at the start or cannot be read."""
     if is_database(str(path)):
-        return _of_database(path)
+        return _recognise_database(path)
     with open_input(str(path)) as stream:
         head = _beginning(stream, path)
         kind = _kind_of(head, path)
         if kind is InputKind.DEVICE:
-            return _of_events(_text(head), stream)
-        return _of_nodes(_text(head), stream) if kind is InputKind.HOST else Recognised(kind)
+            return _recognise_events(_text(head), stream)
+        return _recognise_nodes(_text(head), stream) if kind is InputKind.HOST else Recognised(kind)
 
 
 def kind_at_start(path: Path) -> InputKind:
@@ -132,7 +132,7 @@ def _is_text(head: bytes) -> bool:
     return all(character.isprintable() or character.isspace() for character in text)
 
 
-def _of_database(path: Path) -> Recognised:
+def _recognise_database(path: Path) -> Recognised:
     """Returns the process is the one that the file tells, else that of its name."""
     with opened(str(path)) as database:
         if is_merged(database) or not is_rocpd(database):
@@ -145,12 +145,12 @@ def _of_database(path: Path) -> Recognised:
     return Recognised(InputKind.DEVICE, traced[0] if traced else int(named.group(1)) if named else None)
 
 
-def _of_events(head: str, stream: BinaryIO) -> Recognised:
+def _recognise_events(head: str, stream: BinaryIO) -> Recognised:
     signs = _signs(head)
     return (signs if signs.complete else _signs(head + _text(_last(stream)))).judgement()
 
 
-def _of_nodes(head: str, stream: BinaryIO) -> Recognised:
+def _recognise_nodes(head: str, stream: BinaryIO) -> Recognised:
     process = HOST_PROCESS.search(head) or HOST_PROCESS.search(_text(_last(stream)))
     if process:
         return Recognised(InputKind.HOST, int(process.group(1)))

@@ -1,18 +1,18 @@
 """Writes the device traces of all ranks into one SQLite database to count in. Device 0 of two ranks is two devices.
 
-rank(rank, pid, file, world_size, base_time_ns, shift_ns)   a process; its own times are shift_ns smaller than those here
+rank(rank, pid, file, world_size, base_time_ns, shift_ns)   a process; its file's times are shift_ns smaller
 device(rank, device, activities)                            a device as that process numbers it
-op(id, rank, pid, thread, name, start_ns, end_ns, annotation, rf_id)      host ops, and annotations such as steps and roctx ranges
+op(id, rank, pid, thread, name, start_ns, end_ns, annotation, rf_id)      host ops; annotations, as steps, roctx ranges
 call(id, rank, pid, thread, name, start_ns, end_ns, correlation)          runtime and driver calls
 activity(id, rank, device, stream, name, category, start_ns, end_ns, correlation)
-launch(rank, call, activity, delay_ns)                      which call launched which activity, how long after its return
+launch(rank, call, activity, delay_ns)                      which call launched what, how long after its return
 edge(rank, kind, source, target)                            nested: op in op; calls: op, call; launches: call, activity;
                                                             stream: activity, the next one on its stream
 dropped(rank, reason, count)                                what of a file is in no table
 
 SELECT rank, device, count(*) FROM activity GROUP BY 1, 2;
 SELECT name, count(*), sum(end_ns - start_ns) / 1e3 AS total_us FROM activity GROUP BY 1 ORDER BY 3 DESC LIMIT 10;
-SELECT rank, device, stream, 1.0 * sum(end_ns - start_ns) / (max(end_ns) - min(start_ns)) FROM activity GROUP BY 1, 2, 3;
+SELECT rank, device, stream, 1. * sum(end_ns - start_ns) / (max(end_ns) - min(start_ns)) FROM activity GROUP BY 1, 2, 3;
 SELECT call.name, count(*), avg(delay_ns) FROM launch JOIN call ON call.id = launch.call GROUP BY 1;
 SELECT rank, count(*) FROM activity WHERE id NOT IN (SELECT activity FROM launch) GROUP BY 1;
 SELECT op.name, count(*) FROM op JOIN edge ON source = op.id AND kind = 'calls' JOIN launch ON call = target GROUP BY 1;
@@ -85,7 +85,7 @@ def merge_for_counting(ranks: Sequence[RankFile], output: str, progress: Progres
 
 @contextmanager
 def _written_beside(output: str) -> Iterator[sqlite3.Connection]:
-    """A new database that takes its name when the block ends without an exception; links are followed."""
+    """Opens a new database that takes its name when the block ends without an exception; links are followed."""
     target = Path(output).resolve()
     if target.exists() and not target.is_file():
         raise DataError(f"{output}: is no file that a database could be written to; name another one")
@@ -168,7 +168,7 @@ class _Rank:
         return np.array([*ids, 0], np.int64)[column.codes]
 
     def _edges(self, kind: str, sources: str, targets: str, source: Int64) -> None:
-        """An edge to each target row that has a source row (not -1)."""
+        """Adds an edge to each target row that has a source row (not -1)."""
         target = np.flatnonzero(source >= 0)
         pairs = (source[target] + self.first[sources]).tolist(), (target + self.first[targets]).tolist()
         query = f"INSERT INTO edge VALUES ({self.rank}, '{kind}', ?, ?)"

@@ -44,6 +44,15 @@ class Lane(NamedTuple):
     depth: int
 
 
+class _CompleteRows(NamedTuple):
+    """Rows that last: the number of each in the file, its thread, start and end (ns)."""
+
+    number: Int64
+    thread: Int64
+    start: Int64
+    end: Int64
+
+
 class Lanes:
     """The lane of each row that is not shown on its own thread, by the row's number in the file.
 
@@ -56,11 +65,11 @@ class Lanes:
         self._first = first
         self._starts: dict[Thread, dict[int, int]] = {}
         self._threads: dict[Thread, int] = {}
-        columns, before = [np.empty((4, 0), np.int64)], 0
+        columns, count = [np.empty((4, 0), np.int64)], 0
         for piece in pieces:
-            columns.append(self._complete_rows(piece, before))
-            before += len(piece)
-        self._assign(*np.concatenate(columns, axis=1))
+            columns.append(self._complete_rows(piece, count))
+            count += len(piece)
+        self._assign_lanes(_CompleteRows(*np.concatenate(columns, axis=1)))
 
     @property
     def end(self) -> int:
@@ -76,28 +85,34 @@ class Lanes:
         """Returns the thread beside which each lane is."""
         return {number: identity(json_value(lane.thread.thread)) for lane, number in self.numbers.items()}
 
-    def _complete_rows(self, piece: list[PlacedRow], before: int) -> Int64:
-        """Number, thread, start and end (ns) of the rows that last, a column each."""
-        rows = [(number, row) for number, row in enumerate(piece, before) if row.ph == "X"]
+    def _complete_rows(self, piece: list[PlacedRow], first: int) -> Int64:
+        """Returns the columns of _CompleteRows; `first` is the number of the first row."""
+        rows = [(number, row) for number, row in enumerate(piece, first) if row.ph == "X"]
         codes = self._threads
         threads = [codes.setdefault(Thread(bytes(row.pid), bytes(row.tid)), len(codes)) for _, row in rows]
         start, length = _times([bytes(row.ts) for _, row in rows]), _times([bytes(row.dur) for _, row in rows])
         columns = np.array([[number for number, _ in rows], threads, start, start + length], np.int64)
         return columns[:, (start != ABSENT) & (length != ABSENT)]
 
-    def _assign(self, number: Int64, thread: Int64, start: Int64, end: Int64) -> None:
-        depth, left = np.zeros_like(number), np.arange(len(number))
-        for beside in range(1, MOST_BESIDE + 1):
-            left = left[nest(ThreadIntervals(thread[left], start[left], end[left])).end < end[left]]
-            if not len(left):
-                break
-            depth[left] = beside
-        threads = list(self._threads)
+    def _assign_lanes(self, rows: _CompleteRows) -> None:
+        threads, depth = list(self._threads), _lane_depths(rows)
         for row in np.flatnonzero(depth).tolist():
-            lane = Lane(threads[thread[row]], int(depth[row]))
+            lane = Lane(threads[rows.thread[row]], int(depth[row]))
             lane_number = self.numbers.setdefault(lane, self.end)
-            self.of_row[int(number[row])] = lane_number
-            self._starts.setdefault(lane.thread, {})[int(start[row])] = lane_number
+            self.of_row[int(rows.number[row])] = lane_number
+            self._starts.setdefault(lane.thread, {})[int(rows.start[row])] = lane_number
+
+
+def _lane_depths(rows: _CompleteRows) -> Int64:
+    """Returns the depth of each row's lane, 0 for rows that nest on their own thread."""
+    depth, crossing = np.zeros_like(rows.number), np.arange(len(rows.number))
+    for lane in range(1, MOST_BESIDE + 1):
+        _, thread, start, end = (column[crossing] for column in rows)
+        crossing = crossing[nest(ThreadIntervals(thread, start, end)).end < end]
+        if not len(crossing):
+            break
+        depth[crossing] = lane
+    return depth
 
 
 def _times(numbers: list[bytes]) -> Int64:

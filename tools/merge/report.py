@@ -1,10 +1,10 @@
-"""What a merge says of itself: for each rank where it comes from, how much of it is there, and how its clock was moved."""
+"""The report of a merge: for each rank where it comes from, how much of it is there, and how its clock was moved."""
 
 import msgspec
 
 
 class RankReport(msgspec.Struct):
-    """`clock_correction_ns` is how far the rank's clock is behind by shared collectives; `activities` are per device."""
+    """`clock_correction_ns`: how far the rank's clock is behind by shared collectives; `activities` are per device."""
 
     rank: int
     file: str

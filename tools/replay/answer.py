@@ -55,17 +55,20 @@ def answer(replay: Replay, scale: Sequence[Scale]) -> str:
         share = f"{abs(change_pct):.0f}" if abs(change_pct) >= 10 else f"{abs(change_pct):.1f}"
         outcome = f"take {times[1]} instead of {times[0]}, {share} % {'less' if change_pct < 0 else 'more'}"
     limit = limit_of_gain(replay, scale) if all(change_.factor < 1 for change_ in scale) else ""
-    return f"If {_condition(scale)}, the run would {outcome}{limit and f': what limits the gain is {limit}'}.{_doubt(replay)}"
+    return (
+        f"If {_condition(scale)}, the run would "
+        f"{outcome}{limit and f': what limits the gain is {limit}'}.{_range_sentence(replay)}"
+    )
 
 
-def _doubt(replay: Replay) -> str:
+def _range_sentence(replay: Replay) -> str:
     """Returns a sentence on how long the run would take without the uncertain waits, if that makes a difference."""
     if replay.range is None or replay.range.is_clear:
         return ""
     low, high = replay.range.low_ns, replay.range.high_ns
     without_ns = low if replay.makespan_ns == high else high
-    them = "them" if replay.range.waits != 1 else "it"
-    return f" {replay.range.reason}: without {them}, it would take {time_text(without_ns / 1000)}."
+    pronoun = "them" if replay.range.waits != 1 else "it"
+    return f" {replay.range.reason}: without {pronoun}, it would take {time_text(without_ns / 1000)}."
 
 
 def _condition(scale: Sequence[Scale]) -> str:

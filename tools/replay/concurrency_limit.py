@@ -86,7 +86,7 @@ class _Ties:
         heapq.heappush(self._later, (ready, row))
 
     def first(self, begin: int) -> int:
-        """Takes out the lowest row of those ready at `begin`, when the first is: it started first in the measured run."""
+        """Takes out the lowest row of those ready at `begin`, when the first is: it started first when measured."""
         while self._later and self._later[0][0] <= begin + self._resolution_ns:
             heapq.heappush(self._tied, heapq.heappop(self._later)[1])
         return heapq.heappop(self._tied)

@@ -26,6 +26,14 @@ class Ends(NamedTuple):
     finish_row: Int64
 
 
+class _Members(NamedTuple):
+    """Members of matched collectives, sorted by match and start (ns): the match of each, its start and end."""
+
+    matched: Int64
+    start: Int64
+    end: Int64
+
+
 def meet_on_hosts(work: Workload, nodes: MatchedNodes) -> Bool:
     """Returns which pairs belong to a match whose members all ran on host threads, at recorded times."""
     elsewhere = ~work.is_timed[nodes.row] | work.is_activity[nodes.row]
@@ -40,7 +48,7 @@ def host_collective_ends(work: Workload, row: Int64, matched: Int64, first: int)
     order = np.lexsort((work.measured_start_ns[row], matched))
     member, group = row[order], matched[order]
     start, end, count = work.measured_start_ns[member], work.measured_end_ns[member], len(member)
-    last_arrival = _last_arrived(group, start, np.where(await_each_other(work, member), EVER, end))
+    last_arrival = _last_arrivals(_Members(group, start, np.where(await_each_other(work, member), EVER, end)))
     # a changed duration changes the time after the last arrival by the same factor
     factor = work.duration_ns[member] / np.maximum(end - start, 1)
     cost = np.rint(np.maximum(end - start[last_arrival], 0) * factor).astype(np.int64)
@@ -59,14 +67,12 @@ def host_collective_ends(work: Workload, row: Int64, matched: Int64, first: int)
     )
 
 
-def _last_arrived(group: Int64, start: Int64, end: Int64) -> Int64:
-    """Returns for each member the last of its match that arrived before it ended, at least itself.
-
-    Members are sorted by match and start.
-    """
-    firsts = np.flatnonzero(np.append(True, np.diff(group) != 0))[: len(group)]
-    last = np.arange(len(group))
-    for begin, until in zip(firsts.tolist(), [*firsts[1:].tolist(), len(group)], strict=False):
+def _last_arrivals(members: _Members) -> Int64:
+    """Returns for each member the last of its match that arrived before it ended, at least itself."""
+    matched, start, end = members
+    firsts = np.flatnonzero(np.append(True, np.diff(matched) != 0))[: len(matched)]
+    last = np.arange(len(matched))
+    for begin, until in zip(firsts.tolist(), [*firsts[1:].tolist(), len(matched)], strict=False):
         arrived = begin - 1 + np.searchsorted(start[begin:until], end[begin:until], side="left")
         last[begin:until] = np.maximum(last[begin:until], arrived)
     return last

@@ -52,6 +52,6 @@ def node_classes(graph: ExecutionGraph) -> Classes:
 
 
 def moves_memory(name: Categorical, category: Categorical) -> Bool:
-    """Returns which activities only copy or set memory: by category, or by name where the category is that of kernels."""
+    """Returns which activities only copy or set memory: by category, or by name if the category is that of kernels."""
     by_category = category.where(lambda text: text.lower() in MEMORY_CATEGORIES)
     return by_category | name.where(lambda text: MEMORY_NAME.match(text) is not None)

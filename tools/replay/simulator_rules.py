@@ -102,7 +102,8 @@ def _resources(graph: ExecutionGraph) -> list[int]:
 def describe_simulated(result: Simulated) -> str:
     """Returns a line per rank, for people."""
     lines = [
-        f"rank {label:<10}{rank.finish_us:>14,.1f} µs simulated{rank.measured_us:>14,.1f} µs measured  {rank.error_pct:+.2f} %"
+        f"rank {label:<10}{rank.finish_us:>14,.1f} µs simulated{rank.measured_us:>14,.1f} µs measured  "
+        f"{rank.error_pct:+.2f} %"
         for label, rank in result.ranks.items()
     ]
     return "\n".join([*lines, f"worst {result.worst_error_pct:+.2f} %, in {result.simulator}'s replay mode"])

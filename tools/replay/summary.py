@@ -73,8 +73,8 @@ def trust(replay: Replay) -> str:
     """Returns in a few words how reliable conclusions from the replay are."""
     if replay.error_pct is None:
         return "there is no measured time to compare the replay with"
-    explained = explained_pct(replay, time_by_kind(pieces_of(replay)))
-    text = f"the replay is {replay.error_pct:+.2f} % off the measured run and explains {explained:.1f} % of it"
+    share_pct = explained_pct(replay, time_by_kind(pieces_of(replay)))
+    text = f"the replay is {replay.error_pct:+.2f} % off the measured run and explains {share_pct:.1f} % of it"
     return f"{text}: too far off to rely on" if abs(replay.error_pct) > RELIABLE_PCT else text
 
 
@@ -98,7 +98,7 @@ def busy_ns(replay: Replay) -> dict[str, int]:
     total = group_sums(lane, np.maximum(busy, 0), len(work.lanes))
     ranks = _rank_prefixes(work)
     streams = [work.lanes[number] for number in np.unique(lane).tolist()]
-    labels = [f"{ranks[it.rank]}{number_text(it.number)}/{number_text(it.stream)}" for it in streams]
+    labels = [f"{ranks[lane.rank]}{number_text(lane.number)}/{number_text(lane.stream)}" for lane in streams]
     return dict(zip(labels, total[np.unique(lane)].tolist(), strict=True))
 
 

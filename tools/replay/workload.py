@@ -211,7 +211,7 @@ def slot_pools_by_device(graph: ExecutionGraph) -> dict[int, SlotPool]:
 
 
 def cut_off_ns(graph: ExecutionGraph) -> int:
-    """Returns by how many ns recorded durations are too short on average, as traces in whole µs cut off the fraction."""
+    """Returns by how many ns durations are too short on average, as traces in whole µs cut off the fraction."""
     return graph.number("resolution_ns", 1) // 2
 
 

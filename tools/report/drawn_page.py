@@ -140,9 +140,31 @@ def _draw_page(report: Report) -> str:
     page, tables = Page(report), report.tables | {"ranks": report.ranks}
     if report.twice_as_fast:
         tables["twice_as_fast"] = report.twice_as_fast
-    sections = [page_section for section in SECTIONS if (page_section := page.section(section))]
     packed = _in_script(report.timeline.json) if report.timeline else ""
-    content = {
+    content = _content(page, tables)
+    specs = _in_script(orjson.dumps(page.specs))
+    library, *scripts = _scripts()
+    embedded_tables = embed_tables(page.tables, min(MAX_BYTES, LARGEST - len(packed) - len(specs) - len(library)))
+    rows = ",".join(f'"{name}":{_in_script(table.json)}' for name, table in embedded_tables.items())
+    return _template().render(
+        content,
+        packed=packed,
+        policy=_policy([library, *scripts]),
+        style=_text("page.css"),
+        library=library,
+        scripts=scripts,
+        specs=specs,
+        tables={name: _table_frame(table, embedded_tables[name]) for name, (table, _) in page.tables.items()},
+        rows=f"{{{rows}}}",
+        few=FEW,
+    )
+
+
+def _content(page: Page, tables: dict[str, Table]) -> dict[str, Any]:
+    """Adds all charts and tables to the page, and returns its texts and what refers to them."""
+    report = page.report
+    sections = [page_section for section in SECTIONS if (page_section := page.section(section))]
+    return {
         "title": report.title,
         "advice": report.advice,
         "figures": key_figures(tables),
@@ -153,7 +175,6 @@ def _draw_page(report: Report) -> str:
         "limits": page.add("limits", limits(report), half=True),
         "gains": page.add("gains", gains(report), half=True),
         "timeline": report.timeline,
-        "packed": packed,
         "ranks": page.table(groups_table(report.groups, report.ranks) if report.groups else report.ranks),
         "sections": [section for section in sections if section.tables],
         "empty": absent_tables(
@@ -162,17 +183,15 @@ def _draw_page(report: Report) -> str:
         "notes": report.notes,
         "words": WORDS,
     }
-    specs = _in_script(orjson.dumps(page.specs))
-    scripts = [
-        _script(text)
-        for text in (
-            drawing_library(),
-            _text("page.tables.js"),
-            _text("page.timeline.data.js") + _text("page.timeline.js"),
-            _text("page.js"),
-        )
-    ]
-    embedded_tables = embed_tables(page.tables, min(MAX_BYTES, LARGEST - len(packed) - len(specs) - len(scripts[0])))
+
+
+def _scripts() -> list[str]:
+    """Returns the page's scripts, the drawing library first."""
+    timeline = _text("page.timeline.data.js") + _text("page.timeline.js")
+    return [_script(text) for text in (drawing_library(), _text("page.tables.js"), timeline, _text("page.js"))]
+
+
+def _template() -> jinja2.Template:
     environment = jinja2.Environment(
         autoescape=True,
         trim_blocks=True,
@@ -180,17 +199,7 @@ def _draw_page(report: Report) -> str:
         undefined=jinja2.StrictUndefined,
         finalize=lambda value: plain(value) if type(value) is str else value,
     )
-    return environment.from_string(_text("page.html")).render(
-        content,
-        policy=_policy(scripts),
-        style=_text("page.css"),
-        library=scripts[0],
-        scripts=scripts[1:],
-        specs=specs,
-        tables={name: _table_frame(table, embedded_tables[name]) for name, (table, _) in page.tables.items()},
-        rows="{" + ",".join(f'"{name}":{_in_script(section.json)}' for name, section in embedded_tables.items()) + "}",
-        few=FEW,
-    )
+    return environment.from_string(_text("page.html"))
 
 
 def _policy(scripts: Iterable[str]) -> str:
@@ -199,7 +208,10 @@ def _policy(scripts: Iterable[str]) -> str:
     All inline styles are allowed, as the drawing library sets many; without network they can only change the look.
     """
     digests = " ".join(f"'sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}'" for text in scripts)
-    return f"default-src 'none'; script-src {digests}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+    return (
+        f"default-src 'none'; script-src {digests}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
+        "form-action 'none'"
+    )
 
 
 def _in_script(json: bytes) -> str:

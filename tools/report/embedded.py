@@ -31,12 +31,12 @@ def embed_tables(tables: Mapping[str, tuple[Table, str]], max_bytes: int = MAX_B
     """
     by_name: dict[str, EmbeddedTable] = {}
     for name, (table, by) in sorted(tables.items(), key=lambda item: len(item[1][0]) * len(item[1][0].columns)):
-        by_name[name] = _within(table, by, max_bytes // (len(tables) - len(by_name)))
+        by_name[name] = _largest_fitting(table, by, max_bytes // (len(tables) - len(by_name)))
         max_bytes -= len(by_name[name].json)
     return by_name
 
 
-def _within(table: Table, by: str, max_bytes: int) -> EmbeddedTable:
+def _largest_fitting(table: Table, by: str, max_bytes: int) -> EmbeddedTable:
     # a value and its comma take two bytes at least
     rows = min(len(table), max(max_bytes // (2 * len(table.columns) or 1), FEWEST))
     while True:

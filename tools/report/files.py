@@ -48,10 +48,10 @@ def with_notes(tables: Iterable[Table]) -> Iterator[Table]:
 
 def print_tables(tables: Iterable[Table]) -> None:
     """Prints one JSON object: the rows of every table by the table's name, null for unknown numbers."""
-    print_json(_as_object(tables))
+    print_json(_json_object(tables))
 
 
-def _as_object(tables: Iterable[Table]) -> Iterator[bytes]:
+def _json_object(tables: Iterable[Table]) -> Iterator[bytes]:
     separator = b"{"
     for table in with_notes(tables):
         yield separator + orjson.dumps(table.name) + b":"

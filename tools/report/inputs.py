@@ -119,7 +119,8 @@ def read_ranks(
             rank.rank = _unrecorded_rank(source, is_single=len(sources) == 1)
         if rank.rank in seen:
             raise DataError(
-                f"{source.path}: is of rank {rank.rank} like {seen[rank.rank]}; give the files of one run, --diff compares two"
+                f"{source.path}: is of rank {rank.rank} like {seen[rank.rank]}; give the files of one run, --diff "
+                "compares two"
             )
         seen[rank.rank] = source.path
         yield rank

@@ -48,7 +48,7 @@ def key_figures(tables: Tables) -> list[KeyFigure]:
         )
     if devices:
         key_figures_.append(KeyFigure(cell(sum(row["activities"] for row in devices)), "device activities"))
-    elif _without_devices(ranks):
+    elif _lacks_devices(ranks):
         key_figures_.append(KeyFigure(cell(sum(row["host_ops"] for row in ranks)), "host ops"))
         key_figures_.append(KeyFigure("none", "device activities"))
     return key_figures_
@@ -141,16 +141,19 @@ def _activity_counts(tables: Tables) -> Iterator[str]:
 def _host_only(tables: Tables) -> Iterator[str]:
     """Yields for a run without a device that this is so, and the op with most host time."""
     ranks, ops = _rows(tables, "ranks"), _rows(tables, "host_time_per_op")
-    if not _without_devices(ranks):
+    if not _lacks_devices(ranks):
         return
     yield "No device activity was recorded: the page shows the host alone."
     spent = _sums(ops, "name", "self")
     if whole := sum(spent.values()):
         name, time = next(iter(spent.items()))
-        yield f"The heaviest op is {shortened(short_name(name), 60)} with {100 * time / whole:.0f} % of the host's time in ops."
+        yield (
+            f"The heaviest op is {shortened(short_name(name), 60)} with {100 * time / whole:.0f} % of the host's time "
+            "in ops."
+        )
 
 
-def _without_devices(ranks: list[Row]) -> bool:
+def _lacks_devices(ranks: list[Row]) -> bool:
     return bool(ranks) and not any(row["activities"] for row in ranks)
 
 
@@ -198,7 +201,10 @@ def _heaviest_kernel(tables: Tables) -> Iterator[str]:
     whole = sum(row["sum"] for row in _rows(tables, "kernel_breakdown_kernels") if row["class"] == "computation")
     if whole:
         name, time = next(iter(spent.items()))
-        yield f"The heaviest kernel is {shortened(short_name(name), 60)} with {100 * time / whole:.0f} % of the computation."
+        yield (
+            f"The heaviest kernel is {shortened(short_name(name), 60)} with {100 * time / whole:.0f} % of the "
+            "computation."
+        )
 
 
 def _run_difference(tables: Tables) -> Iterator[str]:

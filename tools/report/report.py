@@ -64,7 +64,7 @@ class Report:
         return bool(np.any(np.asarray(self.ranks["activities"])))
 
     def page_table(self, name: str) -> Table | None:
-        """Returns a table as the page shows it, of many ranks only those that represent a group; None if there is none."""
+        """Returns a table as the page shows it, of many ranks those that represent a group; None without a table."""
         table = self.tables.get(name)
         if table is None or not self.groups or name.startswith(OF_JOB):
             return table
@@ -111,7 +111,7 @@ COMPARED = ReportRequest(only=(), page=False)
 
 
 def report_on(sources: Sources, request: ReportRequest = FULL_REPORT, progress: Progress = unwatched) -> Report:
-    """Analyses the sources. Raises DataError if a file cannot be used, ValueError for the name of an unknown analysis."""
+    """Analyses the sources. Raises DataError if a file cannot be used, ValueError for an unknown analysis."""
     collector = _RankCollector(request, len(sources.ranks))
     analyses = len(ANALYSES if request.only is None else request.only)
     stages = Stages(progress, "reading and analysing", (READ_STAGES + analyses) * len(sources.ranks))
@@ -239,7 +239,8 @@ class _RankCollector:
 
 
 FACTS = (
-    "rank", "process", "device_trace", "host_trace", "host_ops", "matched", "calls", "activities", "linked", "dropped", "nodes",
+    "rank", "process", "device_trace", "host_trace", "host_ops", "matched", "calls", "activities", "linked", "dropped",
+    "nodes",
 )  # fmt: skip
 
 FILES = ("device_trace", "host_trace")

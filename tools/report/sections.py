@@ -18,7 +18,8 @@ SECTIONS = (
     Section(
         "what_if",
         "What if",
-        "The run replayed with changed durations: what it would take in all, as work that ran beside the change then limits it.",
+        "The run replayed with changed durations: what it would take in all, as work that ran beside the change then "
+        "limits it.",
         {"what_if": ""},
     ),
     Section(
@@ -44,8 +45,8 @@ SECTIONS = (
     Section(
         "idle_time_breakdown",
         "Idle time",
-        "Why a stream stood still: the launch came after the stream was free (host wait), the start took its usual pause "
-        "(kernel wait, below {options.kernel_wait_us:g} µs), or the work was there but held back (other).",
+        "Why a stream stood still: the launch came after the stream was free (host wait), the start took its usual "
+        "pause (kernel wait, below {options.kernel_wait_us:g} µs), or the work was there but held back (other).",
         {"idle_time_breakdown": ""},
     ),
     Section(
@@ -57,7 +58,8 @@ SECTIONS = (
     Section(
         "kernel_duration_distribution",
         "Durations",
-        "Boxes hold the middle half of a kernel's durations over all ranks, lines reach from the 5th to the 95th percentile.",
+        "Boxes hold the middle half of a kernel's durations over all ranks, lines reach from the 5th to the 95th "
+        "percentile.",
         {"kernel_duration_distribution": "sum", "kernel_duration_distribution_by_rank": "sum"},
     ),
     Section(
@@ -69,8 +71,9 @@ SECTIONS = (
     Section(
         "launch_statistics",
         "Launches",
-        "Each point is a launch. Short: the device was done sooner than the call; slow: a call above {options.slow_call_us:g} µs; "
-        "long delay: more than {options.long_delay_us:g} µs from call to start, which is good where the host runs ahead.",
+        "Each point is a launch. Short: the device was done sooner than the call; slow: a call above "
+        "{options.slow_call_us:g} µs; long delay: more than {options.long_delay_us:g} µs from call to start, which is "
+        "good where the host runs ahead.",
         {
             "launch_statistics_by_api": "",
             "launch_statistics_delay_by_op": "",
@@ -81,15 +84,15 @@ SECTIONS = (
     Section(
         "counters",
         "Queues and copies",
-        "Work queued on a stream keeps the device busy; at 0 it waits for the host, at the limit ({options.queue_limit}) the host waits "
-        "for it.",
+        "Work queued on a stream keeps the device busy; at 0 it waits for the host, at the limit "
+        "({options.queue_limit}) the host waits for it.",
         {"counters_summary": "", "counters": ""},
     ),
     Section(
         "memory_timeline",
         "Memory",
-        "Bytes in use, and what lives at the peak, by the op that got it. What stays from step to step is the model; what grows and falls "
-        "with each are activations and gradients.",
+        "Bytes in use, and what lives at the peak, by the op that got it. What stays from step to step is the model; "
+        "what grows and falls with each are activations and gradients.",
         {"memory_timeline_peak": "", "memory_timeline_live": "size", "memory_timeline": "allocated"},
     ),
     Section(
@@ -101,9 +104,9 @@ SECTIONS = (
     Section(
         "graph_replays",
         "Graphs",
-        "What a launched CUDA or HIP graph does, kernel by kernel. No op launches these, but each has its place in the graph, and with a "
-        "trace of the capture (--capture-trace) the op that it was captured from, or what the program "
-        "marked it as (PyTorch's mark_kernels).",
+        "What a launched CUDA or HIP graph does, kernel by kernel. No op launches these, but each has its place in "
+        "the graph, and with a trace of the capture (--capture-trace) the op that it was captured from, or what the "
+        "program marked it as (PyTorch's mark_kernels).",
         {"graph_replays": "time", "graph_replays_by_op": "time", "graph_replays_by_position": "time"},
     ),
     Section(
@@ -127,8 +130,8 @@ SECTIONS = (
     Section(
         "collectives_over_ranks",
         "Collectives",
-        "A collective starts for all when the last rank arrives: latency is the shortest duration of any member, skew the wait for "
-        "the last.",
+        "A collective starts for all when the last rank arrives: latency is the shortest duration of any member, skew "
+        "the wait for the last.",
         {
             "collectives_over_ranks_by_size": "",
             "collectives_over_ranks_by_group": "exposed",
@@ -161,15 +164,16 @@ SECTIONS = (
     Section(
         "efficiency",
         "Efficiency",
-        "What kernels reach of what their device can do at most, by the work of the op that launched them. Dashed: the roof, up along "
-        "the memory bandwidth, then flat at the peak; what lies far below is limited by something else, often by being small.",
+        "What kernels reach of what their device can do at most, by the work of the op that launched them. Dashed: "
+        "the roof, up along the memory bandwidth, then flat at the peak; what lies far below is limited by something "
+        "else, often by being small.",
         {"efficiency": "time", "efficiency_by_step": ""},
     ),
     Section(
         "modules",
         "Modules",
-        "What each module of the model takes, forward and backward, with the modules in it: a module is as wide as its share, and lies "
-        "below the one that calls it.",
+        "What each module of the model takes, forward and backward, with the modules in it: a module is as wide as "
+        "its share, and lies below the one that calls it.",
         {"modules": "", "modules_by_function": ""},
     ),
 )

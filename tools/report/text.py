@@ -96,7 +96,7 @@ def _phases(table: Table | None) -> Table | None:
 
 
 def _largest_differences(table: Table) -> Table:
-    """Returns the ops, calls and kernels that differ most, without the marks of steps, and without shapes and times, to be
+    """Returns the ops, calls and kernels that differ most, without the marks of steps; without shapes and times, to be
     narrow.
     """
     kept = ("kind", "name", "category", "difference", "count_a", "count_b")

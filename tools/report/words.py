@@ -5,7 +5,8 @@ WORDS = {
     "waiting": "a call of the CPU that waits for a device",
     "idle": "of a host thread: nothing was recorded, mostly Python between ops; of a device: nothing ran",
     "computation": "a kernel that neither communicates nor only copies",
-    "communication": "a collective, a send or a receive, from its start on the rank to its end, waiting for the other ranks included",
+    "communication": "a collective, a send or a receive, from its start on the rank to its end, waiting for the other "
+    "ranks included",
     "memory": "a copy or a set of memory",
     "unrecorded": "time in which the host was at work that no trace tells",
     "metadata": "nodes that only say something of others",

@@ -114,7 +114,7 @@ def _write_graphs(
 
 
 def _write_simulation(folder: Path, plan: ScalePlan, growth: Growth) -> None:
-    """The configuration; a step goes over two links there."""
+    """Writes the configuration; a step goes over two links there."""
     latency = None if growth.latency_ns is None else growth.latency_ns / 2
     simulation = Simulation(growth.bandwidth_gb_s, latency)
     write_astra_sim_files(folder, plan.rank_copies.ranks, fitted_network(plan.measured), simulation)

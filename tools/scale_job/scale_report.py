@@ -93,11 +93,14 @@ def _length(grown: Grown) -> LengthLine:
 def _notes(plan: ScalePlan, is_simulated: bool) -> Iterator[str]:
     fits = [grown.fit for grown in plan.grown]
     if not all(fit and fit.identifiable for fit in fits):
-        yield "the measured collectives do not tell latency from bandwidth, as those of one size do not; give --latency or --bandwidth"
+        yield (
+            "the measured collectives do not tell latency from bandwidth, as those of one size do not; give --latency "
+            "or --bandwidth"
+        )
     if plan.undivided:
         yield (
-            f"{plan.undivided} gathers of groups that scatter nothing: each rank puts in as much as before, so that the whole grows with "
-            "the group"
+            f"{plan.undivided} gathers of groups that scatter nothing: each rank puts in as much as before, so that "
+            "the whole grows with the group"
         )
     if any(role.joined and role.use.scatters for role in plan.roles):
         yield "kernels that work on a rank's shard, as the optimizer's, keep their measured time"
@@ -132,7 +135,10 @@ def lines(report: ScaleReport) -> Iterator[str]:
 
 def _length_text(same: Sequence[LengthLine]) -> str:
     first = same[0]
-    what = f"{sum(line.collectives for line in same)} {first.collective} of {first.members} -> {first.scaled_members} members"
+    what = (
+        f"{sum(line.collectives for line in same)} {first.collective} of {first.members} -> {first.scaled_members} "
+        "members"
+    )
     if not first.fitted_to:
         return f"{what}: as before, as none was measured"
     latency, bandwidths = _range([line.step_ns for line in same]), [line.gb_s for line in same if line.gb_s]

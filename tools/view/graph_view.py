@@ -20,11 +20,11 @@ UNRECORDED = (NodeClass.UNRECORDED, NodeClass.METADATA, NodeClass.DELAY)
 class Selection(NamedTuple):
     """Conditions, which a selected node must all meet.
 
-    `around` is the id of a node: selected are nodes at most `hops` dependencies away, in either direction. `streams`
+    `centre` is the id of a node: selected are nodes at most `hops` dependencies away, in either direction. `streams`
     are numbers of device streams. `time_us` is a window, from the graph's first start, that a node must overlap.
     """
 
-    around: int | None = None
+    centre: int | None = None
     hops: int = 2
     streams: tuple[int, ...] = ()
     time_us: tuple[float, float] | None = None
@@ -44,20 +44,20 @@ class View(NamedTuple):
 def view(graph: ExecutionGraph, selection: Selection) -> View:
     """Returns the selected part of the graph. O(n log n + hops · e). Raises RequestError if no node is selected."""
     work = gather([graph])
-    chosen = np.ones(len(graph), bool)
-    if selection.around is not None:
-        chosen &= _near(_row_of(graph, selection.around), selection.hops, work)
+    is_selected = np.ones(len(graph), bool)
+    if selection.centre is not None:
+        is_selected &= _near(_row_of(graph, selection.centre), selection.hops, work)
     if selection.streams:
-        chosen &= graph.is_activity & np.isin(graph.integers("stream"), selection.streams)
+        is_selected &= graph.is_activity & np.isin(graph.integers("stream"), selection.streams)
     origin = int(graph.start_ns[work.is_timed].min()) if work.is_timed.any() else 0
     if selection.time_us:
         first, last = selection.time_us
-        chosen &= work.is_timed & (work.measured_start_ns <= last * 1000) & (work.measured_end_ns >= first * 1000)
-    rows = np.flatnonzero(chosen)
+        is_selected &= work.is_timed & (work.measured_start_ns <= last * 1000) & (work.measured_end_ns >= first * 1000)
+    rows = np.flatnonzero(is_selected)
     if not len(rows):
         raise RequestError(f"none of the {len(graph):,} nodes is selected; {_extent(graph, work)}")
-    cut = int((chosen[work.source] != chosen[work.target]).sum())
-    return View(_part(graph, rows, chosen), origin, cut, selection.time_us)
+    cut = int((is_selected[work.source] != is_selected[work.target]).sum())
+    return View(_subgraph(graph, rows, is_selected), origin, cut, selection.time_us)
 
 
 def lane_names(work: Workload) -> list[str]:
@@ -97,25 +97,25 @@ def _extent(graph: ExecutionGraph, work: Workload) -> str:
     return f"streams are {', '.join(map(str, streams)) or 'none'}, the graph lasts {length / 1000:,.0f} µs"
 
 
-def _part(graph: ExecutionGraph, rows: Int64, chosen: Bool) -> ExecutionGraph:
-    part = rows_of_graph(graph, NodeNumbers(rows))
+def _subgraph(graph: ExecutionGraph, rows: Int64, is_selected: Bool) -> ExecutionGraph:
+    subgraph = rows_of_graph(graph, NodeNumbers(rows))
     kinds = graph.attributes.get("data_dep_kinds")
-    inside = _is_chosen(graph, graph.data_deps.values, chosen)
+    inside = _are_selected(graph, graph.data_deps.values, is_selected)
     if isinstance(kinds, Ragged) and np.array_equal(kinds.starts, graph.data_deps.starts):
-        part.attributes["data_dep_kinds"] = _filtered(kinds, inside, rows)
+        subgraph.attributes["data_dep_kinds"] = _filtered(kinds, inside, rows)
     return dataclasses.replace(
-        part,
+        subgraph,
         id=NodeIds(graph.id[rows]),
         data_deps=_filtered(graph.data_deps, inside, rows),
-        ctrl_deps=_filtered(graph.ctrl_deps, _is_chosen(graph, graph.ctrl_deps.values, chosen), rows),
+        ctrl_deps=_filtered(graph.ctrl_deps, _are_selected(graph, graph.ctrl_deps.values, is_selected), rows),
     )
 
 
-def _is_chosen(graph: ExecutionGraph, ids: Int64, chosen: Bool) -> Bool:
+def _are_selected(graph: ExecutionGraph, ids: Int64, is_selected: Bool) -> Bool:
     row = graph.rows_of(NodeIds(ids))
-    return (row >= 0) & chosen[row]
+    return (row >= 0) & is_selected[row]
 
 
-def _filtered(column: Ragged, kept: Bool, rows: Int64) -> Ragged:
-    """Returns the values of these rows that `kept` marks."""
-    return take_rows(Ragged.grouped(column.rows()[kept], column.values[kept], len(column)), rows)
+def _filtered(column: Ragged, is_kept: Bool, rows: Int64) -> Ragged:
+    """Returns the values of these rows that `is_kept` marks."""
+    return take_rows(Ragged.grouped(column.rows()[is_kept], column.values[is_kept], len(column)), rows)

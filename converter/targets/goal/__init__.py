@@ -6,5 +6,5 @@ each match, and `algorithms` says what messages that means. `rank_program` makes
 `operations`.
 """
 
-from .goal_file import GoalRank as GoalRank, GoalReport as GoalReport, write_goal as write_goal
+from .goal_file import GoalReport as GoalReport, write_goal as write_goal
 from .goal_options import GoalOptions as GoalOptions

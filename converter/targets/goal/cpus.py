@@ -37,7 +37,7 @@ def cpus_of(graph: ExecutionGraph, times: MeasuredTimes, first: list[str]) -> Cp
     runs, is_delay = graph.type != NodeType.METADATA, graph.is_delay
     of_node = np.full(len(graph), -1, np.int64)
     work = np.flatnonzero(runs & ~is_delay)
-    lane, head = _numbered(lanes_of(graph)[work])
+    lane, head = _lane_numbers(lanes_of(graph)[work])
     of_node[work] = len(first) + lane
     rows = np.flatnonzero(is_delay)
     # a delay without dependencies starts with the run
@@ -53,7 +53,7 @@ def cpus_of(graph: ExecutionGraph, times: MeasuredTimes, first: list[str]) -> Cp
     return Cpus(of_node, names, len(first) + len(head))
 
 
-def _numbered(lane: Int64) -> tuple[Int64, Int64]:
+def _lane_numbers(lane: Int64) -> tuple[Int64, Int64]:
     """Returns the number of each lane, from 0 on, and the position at which each number comes first."""
     _, head, number = np.unique(lane, return_index=True, return_inverse=True)
     return number.astype(np.int64), head

@@ -1,7 +1,7 @@
 """Opens an untrusted rocpd database (SQLite): read-only, no extensions, views or virtual tables, no more rows than
 bytes.
 
-It returns tables as columns of integers, texts, and the dialect that the file is written in.
+It returns tables as columns of integers, strings, and the dialect that the file is written in.
 """
 
 import re
@@ -109,20 +109,20 @@ class Database:
         pieces = [np.array(rows, np.int64) for rows in self.read(f'SELECT {", ".join(terms)} FROM "{table}"{order}')]
         return np.concatenate(pieces) if pieces else np.empty((0, len(columns)), np.int64)
 
-    def texts(self, table: str, ids: str) -> dict[int, str]:
-        """Returns the texts of a table of strings, by id, for the ids that the query `ids` returns."""
+    def strings(self, table: str, ids: str) -> dict[int, str]:
+        """Returns the strings of a table, by id, for the ids that the query `ids` returns."""
         if not self.columns(table):
             return {}
         query = f'SELECT CAST(id AS INTEGER), substr(string, 1, {LONGEST_TEXT}) FROM "{table}" WHERE id IN ({ids})'
-        texts, length = dict[int, str](), 0
+        strings, length = dict[int, str](), 0
         for rows in self.read(query, TEXTS_AT_A_TIME):
             piece = {int(str(code)): str(text) for code, text in rows if text is not None}
             # rows that are older than their column share one text
             length += sum(map(len, piece.values()))
             if length > self._size:
                 raise DataError(f"{self.path}: damaged database, it has more text than bytes; copy it again")
-            texts |= piece
-        return texts
+            strings |= piece
+        return strings
 
     def read(self, query: str, at_a_time: int = ROWS_AT_A_TIME) -> Iterator[list[tuple[object, ...]]]:
         """Yields the rows of a query in pieces. Raises DataError for more rows, or steps, than the file's size

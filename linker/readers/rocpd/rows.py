@@ -104,7 +104,7 @@ def _names(database: Database) -> dict[int, str]:
     """Returns the names of ops and calls, without the arguments of API calls, of which there are many."""
     ids = "SELECT description_id FROM rocpd_op UNION SELECT opType_id FROM rocpd_op"
     api = " UNION SELECT apiName_id FROM rocpd_api" if "rocpd_api" in database.tables else ""
-    return database.texts("rocpd_string", ids + api)
+    return database.strings("rocpd_string", ids + api)
 
 
 def _messages(database: Database, table: str, markers: Int64) -> dict[int, str]:
@@ -112,7 +112,7 @@ def _messages(database: Database, table: str, markers: Int64) -> dict[int, str]:
     if not len(markers):
         return {}
     codes = ", ".join(map(str, markers.tolist()))
-    return database.texts(table, f"SELECT args_id FROM rocpd_api WHERE apiName_id IN ({codes})")
+    return database.strings(table, f"SELECT args_id FROM rocpd_api WHERE apiName_id IN ({codes})")
 
 
 def _hardware_queues(database: Database) -> dict[int, int]:

@@ -1,4 +1,4 @@
-"""Random programs come to their end on any machine, are equal in all steps and on all ranks, and keep the rules of CUDA."""
+"""Random programs end on any machine, are equal in all steps and on all ranks, and keep the rules of CUDA."""
 
 from collections import Counter
 from functools import cache

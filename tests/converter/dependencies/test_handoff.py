@@ -160,7 +160,7 @@ def test_threads_that_work_at_the_same_time_hand_nothing_over() -> None:
 
 @pytest.mark.parametrize("torch", ["2.1", "2.13"])
 def test_work_right_before_a_handoff_is_no_waiting(torch: str) -> None:
-    """The worker's first op begins while the main thread is busy, the second one right after it while that is blocked."""
+    """The worker's first op begins while the main thread is busy, the second one while that thread is blocked."""
     t = TraceBuilder(torch=torch)
     with t.thread(2, start=5):
         for _ in range(2):

@@ -1,4 +1,4 @@
-"""Gaps for simulators that know one for each activity: what the host awaits ends as measured, and what-ifs come out right."""
+"""Gaps for simulators that know one per activity: what the host awaits ends as measured, and what-ifs are right."""
 
 from pathlib import Path
 from typing import Any

@@ -133,7 +133,7 @@ def test_a_sound_graph_passes() -> None:
 
 
 def broken(start: Int64, *pairs: tuple[int, int], kind: DependencyKind) -> list[tuple[int, int]]:
-    """The edges that are left out, of weak ones and those of this kind between nodes that follow each other by number."""
+    """The skipped edges: of weak ones, and of this kind between nodes that follow each other by number."""
     given = [(source, target, kind if target == source + 1 else DependencyKind.EVENT_WAIT) for source, target in pairs]
     columns = Edges(*(np.array(column, np.int64) for column in zip(*given, strict=True)))
     order, backward = order_through_circles(start, columns)

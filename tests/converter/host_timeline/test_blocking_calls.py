@@ -1,4 +1,4 @@
-"""What a blocking call costs if it waits and if it does not, in runs made by hand, however the device's clock is off."""
+"""What a blocking call costs if it waits and if it does not, however far the device's clock is off."""
 
 import pytest
 from execgraph.converter.host_timeline import slice_host

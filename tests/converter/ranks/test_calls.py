@@ -207,7 +207,7 @@ def test_runs_of_three_ranks_and_more_are_told_by_their_ends_and_step(ranks: lis
 def test_matches_come_by_group_then_by_number() -> None:
     own = Calls.of([Call(0, COLL, Group("0,1", name), 0, 0, number) for number in (1, 2) for name in ("5", "6")])
     found = match([own, own])
-    assert (found.sequence.tolist(), found.repetition.tolist()) == ([1, 2, 1, 2], [0, 0, 0, 0])
+    assert (found.sequence.tolist(), found.occurrence.tolist()) == ([1, 2, 1, 2], [0, 0, 0, 0])
     assert [numbers.tolist() for numbers in found.matched] == [[0, 2, 1, 3]] * 2
     assert ([group.tolist() for group in found.group], len(found)) == ([[0, 1, 0, 1]] * 2, 4)
 

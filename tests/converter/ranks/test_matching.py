@@ -61,7 +61,7 @@ def test_other_types_do_not_meet() -> None:
 
 def test_equal_numbers_meet_in_order() -> None:
     found = match([Calls.of(calls(4, 4)), Calls.of(calls(4, 4))])
-    assert (found.sequence.tolist(), found.repetition.tolist()) == ([4, 4], [0, 1])
+    assert (found.sequence.tolist(), found.occurrence.tolist()) == ([4, 4], [0, 1])
 
 
 # what is missing

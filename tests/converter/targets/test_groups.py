@@ -25,7 +25,6 @@ def test_a_generic_graph_names_groups_by_number_only_if_they_are_given(
 
 def test_the_group_of_all_simulated_ranks_has_no_name() -> None:
     assert targets(communicating(pg_ranks=[0, 1, 2, 3]), groups={}).texts("pg_name")[1] == ""
-    assert targets(communicating(), world=(0, 1)).texts("pg_name")[1] == ""
 
 
 def test_all_ranks_in_another_ring_order_are_a_group_of_their_own() -> None:

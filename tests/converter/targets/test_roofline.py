@@ -25,7 +25,7 @@ def lasts_ns(graph: ExecutionGraph, peaks: Roofline) -> dict[str, int]:
 
 
 def chain(**work: int) -> ExecutionGraph:
-    """A first kernel, one of unknown work, and after a host delay and a gap one of this work, if any, all on a stream."""
+    """On one stream a first kernel, one of unknown work, and after a host delay and a gap one of this work, if any."""
     g = GraphBuilder(rank=0)
     first = g.activity("first", 0, 5_000)
     unknown = g.activity("unknown", 5_000, 40_000, after=[(first, STREAM_ORDER)])

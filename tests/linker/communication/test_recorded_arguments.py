@@ -1,4 +1,4 @@
-"""One table of communications, recorded in the form of every version: what each is to a simulator must not depend on the version."""
+"""Communications in the form of every version: what each is to a simulator must not depend on the version."""
 
 import json
 from collections.abc import Callable
@@ -27,8 +27,8 @@ ITEM_SIZE |= {"c10::Float8_e4m3fn": 1, "unsigned char": 1}
 
 
 class Case(NamedTuple):
-    """A communication of rank 1 of 4. `group_rank` is the recorded rank: its own, the root's or the peer's. `given` is None
-    without a tensor.
+    """A communication of rank 1 of 4. `group_rank` is the recorded rank: own, root's or peer's. `given` is None without
+    a tensor.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""What cannot be so is said by whoever reads it and by trace-diagnose, or a table says why nobody can notice; of sound traces nothing."""
+"""Readers and trace-diagnose report what cannot be, or a table says why nobody can notice; sound traces have none."""
 
 from pathlib import Path
 

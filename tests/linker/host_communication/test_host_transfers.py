@@ -1,4 +1,4 @@
-"""Transfers of the host by hand-made rows: who asked for each, on which lane it is, who used what came, which thread did nothing."""
+"""Transfers of the host: who asked for each, on which lane it is, who used the result, which thread did nothing."""
 
 from dataclasses import replace
 
@@ -163,7 +163,7 @@ def test_numbers_tell_the_last_request_before_a_transfer() -> None:
     rows = [asked(), asked(start=20, end=30), asked(start=40, end=50), ran(60, 70), ran(61, 70), ran(62, 70)]
     found = requests(*rows, rf_id=[5, 3, 0, 6, 4, 3])
     assert found.request.tolist() == [0, 1, 1]
-    assert found.numbered.all()
+    assert found.has_request_id.all()
     assert requests(*rows, rf_id=[5, 3, 0, 2, 1, 3]).request.tolist() == [-1, -1, 1]
     assert requests(ran(60, 70), rf_id=[1]).request.tolist() == [-1]
     assert requests(asked(), ran(60, 70), rf_id=[1, 1]).request.tolist() == [0]
@@ -174,13 +174,13 @@ def test_without_numbers_a_transfer_belongs_to_the_earliest_request_of_its_name_
     found = requests(*rows)
     assert found.op.tolist() == [5, 4, 3]
     assert found.request.tolist() == [-1, 1, 0]
-    assert not found.numbered.any()
+    assert not found.has_request_id.any()
 
 
 def test_what_a_number_tells_is_no_other_transfers_request() -> None:
     rows = [asked(start=0), asked(start=5), ran(20, 30), ran(25, 30)]
     found = requests(*rows, rf_id=[3, 0, 4, 0])
-    assert (found.request.tolist(), found.numbered.tolist()) == ([0, 1], [True, False])
+    assert (found.request.tolist(), found.has_request_id.tolist()) == ([0, 1], [True, False])
 
 
 def test_nodes_of_the_host_trace_alone_stand_for_as_many_transfers_in_order() -> None:

@@ -1,4 +1,4 @@
-"""What the host's own communication (gloo) orders: transfers follow their requests, and whoever waits for one follows its end."""
+"""What communication on the host (gloo) orders: transfers follow their requests, and waits follow their transfers."""
 
 import os
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Calls of Python give each op, call and activity its module and its function, the backward pass those of the forward ops."""
+"""Python's calls give each op, call and activity its module and function; the backward pass has the forward ops'."""
 
 import os
 import random
@@ -205,7 +205,7 @@ def compared(linked: LinkedTrace, reference: Reference) -> int:
 
 
 class Draft:
-    """Plays a random run: modules, functions and ops in each other, then their backward ops, which may do modules again."""
+    """Plays a random run: nested modules, functions and ops, then their backward ops, which may call modules again."""
 
     def __init__(self, seed: int) -> None:
         self.random, self.t = random.Random(seed), TraceBuilder()

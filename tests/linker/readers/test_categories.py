@@ -1,4 +1,4 @@
-"""Rows that no command needs are cut out of the text before it is decoded: they are counted, and no other row is lost with them."""
+"""Rows that no command needs are cut out before decoding: they are counted, and no other row is lost with them."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""Host traces read from a few nodes: what stands for what a node does not say, ids of nodes, the top level, and files that are none."""
+"""Host traces of a few nodes: defaults of absent members, ids of nodes, the top level, and files that are refused."""
 
 import json
 from pathlib import Path

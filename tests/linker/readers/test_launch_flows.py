@@ -1,4 +1,4 @@
-"""Arrows from launches to activities: of many that start twice the file holds several processes, of few it may be chance."""
+"""Arrows from launches to activities: many that start twice are of several processes, few may be chance."""
 
 import pytest
 from execgraph.linker.readers.launch_flows import LaunchFlows

@@ -1,4 +1,4 @@
-"""A part of a linked trace: what belongs to it, what is cut at its borders, what is lost there; by rows made by hand."""
+"""A part of a linked trace: what belongs to it, what is cut at its borders, what is lost there."""
 
 from dataclasses import replace
 

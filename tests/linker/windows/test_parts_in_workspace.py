@@ -21,7 +21,7 @@ from support.programs import VERSIONS, Step, backward, launch_in_op, play, two_t
 
 ROWS = 7
 BYTES_A_ROW = 128
-"""A dozen numbers, which a few columns hold at a time; objects of Python for each row would take several times as much."""
+"""A dozen numbers, as a few columns hold at a time; Python objects for each row would take several times as much."""
 HALVES = (EVERYTHING, Window(clock=(0, 60)), Window(clock=(45, 200)))
 Read = Callable[[], tuple[HostTrace | None, DeviceTrace]]
 
@@ -67,7 +67,7 @@ def check(read: Read, windows: tuple[Window, ...], rows: int) -> int:
 
 
 def training(steps: int = 4, **options: Any) -> TraceBuilder:
-    """So many steps with a backward pass on another thread, a collective, a blocking copy, and waits for what a step before recorded."""
+    """Steps with a backward pass on its own thread, a collective, a blocking copy, and waits for the step before."""
     t = TraceBuilder(rank=0, world_size=2, **options)
     group = t.group([0, 1])
     begun = t.record_event(stream=20)

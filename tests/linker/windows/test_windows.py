@@ -1,4 +1,4 @@
-"""Which period of a trace steps, annotations and the clock give, and which one both files cover: by rows, to the nanosecond."""
+"""Which period of a trace steps, annotations and the clock give, and which one both files cover: to the nanosecond."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Large columns may be in the workspace: they are the same there, no file of theirs ever has a name, and what is written is the same."""
+"""Large columns in the workspace: they are the same there, no file of theirs has a name, and outputs are the same."""
 
 import mmap
 import tempfile

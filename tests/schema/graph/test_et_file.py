@@ -1,4 +1,4 @@
-"""Graph files: what is written is what the protobuf library would write, what anybody wrote validly is read, the rest is refused."""
+"""Graph files: written as the protobuf library would; whatever is valid is read, and the rest is refused."""
 
 import gzip
 import io

@@ -1,4 +1,4 @@
-"""The protobuf schema: the generated code is that of the .proto, and lives beside other definitions of the same messages."""
+"""The protobuf schema: the generated code is that of the .proto, and lives beside others' of the same messages."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Compressed inputs: the same bytes and the same errors with isal and without, read ahead by a thread that ends with the stream."""
+"""Compressed inputs: the same bytes and errors with isal and without, read by a thread that ends with the stream."""
 
 import gzip
 import sys

@@ -274,7 +274,7 @@ KNOWN_TO_CHAKRA = ("schema", "pid", "time", "start_ts", "finish_ts", "nodes")
 
 
 def as_chakra_links(t: TraceBuilder, path: Path) -> str:
-    """A run as chakra_trace_link writes it: indented, without tables, its activities with the attributes and tensors of their op."""
+    """A run as chakra_trace_link writes it: indented, without tables; activities have their op's attributes."""
     write_linked(link_run(t), str(path))
     document = {key: value for key, value in json.loads(path.read_text()).items() if key in KNOWN_TO_CHAKRA}
     ops = {node["id"]: node for node in document["nodes"] if "cat" not in node}

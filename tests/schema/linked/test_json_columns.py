@@ -5,7 +5,7 @@ from decimal import Decimal
 
 import numpy as np
 from execgraph.schema.columns import Spans
-from execgraph.schema.linked.json_columns import Member, SparseMember, integers, lists, microseconds, objects, texts
+from execgraph.schema.linked.json_columns import Member, SparseMember, integers, lists, microseconds, objects, strings
 from execgraph.schema.traces import nanoseconds
 from hypothesis import given, strategies as st
 
@@ -26,7 +26,7 @@ def test_each_row_is_an_object_of_the_members_that_it_has(rows: list[tuple[int, 
     given_rows = [row for row, (_, _, value) in enumerate(rows) if value is not None]
     members = [
         Member("id", [integers(column([number for number, _, _ in rows]))]),
-        Member("name", [texts(name for _, name, _ in rows)]),
+        Member("name", [strings(name for _, name, _ in rows)]),
         Member("some", [integers(column([value for _, _, value in rows if value is not None]))], column(given_rows)),
     ]
     expected = [

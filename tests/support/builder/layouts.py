@@ -32,7 +32,7 @@ class Layout(NamedTuple):
 
     @property
     def origin_us(self) -> float:
-        """Where a run's time 0 lies on the device trace's clock; between two µs where times are more exact than that."""
+        """Where a run's time 0 is on the device trace's clock; between two µs where times are more exact than that."""
         return 1_700_000_000_000_000 if self.integer_us else 4_000_000_000.5
 
 

@@ -153,7 +153,7 @@ class TraceBuilder:
         device: str | None = None,
         strides: Sequence[int] | None = None,
     ) -> Tensor:
-        """A tensor of its own storage, or a view of another tensor's storage. `offset` and `strides` are in elements."""
+        """A tensor of its own storage, or a view of another tensor's. `offset` and `strides` are in elements."""
         if isinstance(storage, Tensor):
             storage = storage.storage
         place = f"cuda:{self.device}" if device is None else device
@@ -383,7 +383,7 @@ class TraceBuilder:
         after: int | None = 7,
         annotated: bool = True,
     ) -> Activity:
-        """`batch_isend_irecv`: messages, each (send or recv, place of the peer, tensor), given one by one and launched together.
+        """`batch_isend_irecv`: messages, each (send or recv, peer's place, tensor), that are launched at once.
 
         Unless `annotated`, the launch is in no op or annotation at all.
         """

@@ -1,4 +1,4 @@
-"""The analyses of device time against references that look at every nanosecond, and the rules that their figures obey."""
+"""The analyses of device time against references that look at every nanosecond, and rules that their figures obey."""
 
 import math
 import random
@@ -234,7 +234,7 @@ def test_time_at_the_queue_limit_counts_full_queues() -> None:
 
 
 def known(span: int, idle: int, activities: int, communication: int) -> list[Act]:
-    """As many activities, in whole µs, whose union leaves exactly this much idle and whose communication covers exactly this much."""
+    """Activities in whole µs whose union leaves this much idle and whose communication covers exactly this much."""
     dice = random.Random(span)
     islands = activities // 3
     edges = sorted(dice.sample(range(1, span - idle), islands - 1))

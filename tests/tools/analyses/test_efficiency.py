@@ -24,7 +24,7 @@ def product(t: TraceBuilder, size: int, duration: float) -> None:
 
 
 def run() -> TraceBuilder:
-    """Two steps: twice a large product and once a small one, then one of unknown work; a device synchronisation ends each."""
+    """Two steps, each with two large products and a small one, one of unknown work, and a device synchronisation."""
     t = TraceBuilder()
     for step in range(2):
         with t.annotation(f"ProfilerStep#{step}"):

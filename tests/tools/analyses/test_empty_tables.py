@@ -1,4 +1,4 @@
-"""Traces that lack what an analysis looks for: an empty table that says why, never an exception. And tables for other libraries."""
+"""Traces that lack what an analysis looks for: an empty table that says why, never an exception; tables elsewhere."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""What is laid over a device trace for Perfetto: the original stays as it is, and every new event has its place in it."""
+"""What is laid over a device trace for Perfetto: the original stays as it is, and every new event has its place."""
 
 import gzip
 import json
@@ -17,7 +17,7 @@ Event = dict[str, Any]
 
 
 def two_streams() -> TraceBuilder:
-    """Three times two kernels on one stream, while a long one on another holds the copy at the end, for which the host waits."""
+    """Three times two kernels on a stream, beside a long one on another; the host waits for the copy at the end."""
     t = TraceBuilder(sync_records=True)
     with t.op("aten::linear"):
         t.launch("long", stream=9, duration=500)

@@ -1,4 +1,4 @@
-"""Ranks that agree are built without a word; whatever one does otherwise than the rest is found, named, and shown from both sides."""
+"""Ranks that agree are built without a message; any that differs is found, named, and shown from both sides."""
 
 import tracemalloc
 from collections.abc import Iterator, Sequence
@@ -99,7 +99,7 @@ def test_a_window_that_began_later_is_told_by_the_numbers_of_collectives(tmp_pat
 
 
 class Uneven(Rank):
-    """Shards that differ and make up the whole, and an all-to-all whose first rank records no splits, as they are even."""
+    """Shards that differ and make up the whole, and an all-to-all whose first rank records no splits: they are even."""
 
     def gather(self, shard: int = 10, whole: int = 20) -> None:
         super().gather(8 + 4 * (self.rank % 2))
@@ -238,7 +238,7 @@ def test_what_was_dropped_is_told_by_reason_and_rank(tmp_path: Path, capsys: pyt
 
 
 def job_of(ranks: int, wrong: int | None = None) -> Iterator[tuple[int, RankComms]]:
-    """Data, tensor and expert parallel groups of a rank, a few collectives in each; one rank is `wrong` about a split."""
+    """Data, tensor and expert parallel groups of a rank, with a few collectives; one rank is `wrong` about a split."""
     for rank in range(ranks):
         lists = [range(ranks), range(rank % 8, ranks, 8), range(rank // 8 * 8, rank // 8 * 8 + 8)]
         groups = [RankGroup(ranks_text(members), str(number)) for number, members in enumerate(lists)]

@@ -1,4 +1,4 @@
-"""One job in a folder: who builds there is alone, what earlier builds left is removed, and inputs that change meanwhile are refused."""
+"""One job per folder: one build at a time, earlier builds' files are removed, inputs that change are refused."""
 
 import contextlib
 import gzip

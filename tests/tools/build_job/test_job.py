@@ -1,4 +1,4 @@
-"""Building all ranks of a job: every graph, what failed and why, what need not be built again, and the same bytes always."""
+"""Building all ranks of a job: every graph, what failed and why, what is not built again, and the same bytes always."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Where the traces of a rank go, by which names, and what is said of them; a name or folder that cannot be is refused."""
+"""Where a rank's traces go, by which names, and the messages about them; impossible names and folders are refused."""
 
 from pathlib import Path
 

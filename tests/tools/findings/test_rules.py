@@ -37,7 +37,7 @@ def looping(kernel: float, work: float = 20, count: int = 40) -> TraceBuilder:
 def test_kernels_shorter_than_their_launches_are_worth_a_cuda_graph() -> None:
     found = titled(find(played(looping(kernel=5))), "launches small kernels more slowly")
     assert "40 launches of 5.0 µs of device work, 24.0 µs of host work apart" in found.evidence
-    # 40 · 24 µs of the host go, but for the 40 · 5 µs of the device, which then come one after the other with a usual gap
+    # 40 · 24 µs of the host go, but for the 40 · 5 µs of the device, which then follow each other with a usual gap
     assert 39 * (24 - 5 - 2) <= gain_us(found) <= 39 * (24 - 5)
     assert "launches small kernels" not in str(titles(played(looping(kernel=100))))
 

@@ -1,4 +1,4 @@
-"""A job runs on its machine: the machine's figures show in the run and in the traces, and a changed run meets the same machine."""
+"""A job runs on its machine: its figures show in the run and in the traces, and a changed run meets the same one."""
 
 import gzip
 import json

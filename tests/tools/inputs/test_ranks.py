@@ -1,4 +1,4 @@
-"""Which rank a device trace is of: recorded or in its name, and never made up where several tell none. All commands have one rule."""
+"""Which rank a device trace is of: recorded or in its name, never made up. All commands have one rule."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Rows that cross others of their thread are shown on lanes beside it, and come back to it when their rank is taken out."""
+"""Rows that cross others of their thread are on lanes beside it, and come back when their rank is taken out."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A graph played by ASTRA-sim's rules: as the small simulator of these tests plays its file, and as the run was measured."""
+"""A graph played by ASTRA-sim's rules: as the small simulator of these tests plays its file, and as measured."""
 
 from pathlib import Path
 

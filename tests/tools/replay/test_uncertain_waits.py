@@ -11,7 +11,7 @@ BY_ORDER = EVENT_WAIT | CALL_ORDER
 
 
 def two_streams(kind: DependencyKind) -> ExecutionGraph:
-    """A copy of 40 µs and a kernel of 50 on two streams, and behind the kernel one of 20 that waits for the copy, too."""
+    """A copy of 40 µs and a kernel of 50 on two streams, and behind the kernel one of 20 that waits for both."""
     g = GraphBuilder()
     op = g.host("op", 0, 10_000)
     copy = g.activity("Memcpy", 10_000, 40_000, stream=9, cat="gpu_memcpy", after=[(op, LAUNCH)])

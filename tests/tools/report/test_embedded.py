@@ -1,4 +1,4 @@
-"""The rows of tables on the page: as compact JSON, whole where there is room, the most telling ones where there is not."""
+"""The rows of tables on the page: as compact JSON, whole where there is room, the most telling ones elsewhere."""
 
 from importlib.util import find_spec
 from typing import Any

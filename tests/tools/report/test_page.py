@@ -1,4 +1,4 @@
-"""The page of trace-report in a browser: everything is drawn without an error or the network, and answers to hand and eye."""
+"""The page of trace-report in a browser: it draws without an error or the network, and answers mouse and keys."""
 
 import csv
 import shutil
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """What opens pages; a process that starts for each takes longer than the page, so all are in the one of a page that stays open."""
+    """The browser that opens pages: one for all tests, as starting one takes longer than showing a page."""
     with playwright.sync_playwright() as driver:
         # containers give the browser no user of its own, which its sandbox needs
         running = driver.chromium.launch(executable_path=BROWSER, args=["--no-sandbox", "--process-per-site"])
@@ -55,7 +55,7 @@ def written(traces: Path, folder: Path, only: list[str] | None = None) -> Path:
 
 
 def opened(browser: Any, file: Path, said: list[str], width: int = LAPTOP, color_scheme: str = "light") -> Any:
-    """The page when all is drawn; `said` collects what it writes to the console, its errors, and what it asks the network for."""
+    """The page when all is drawn; `said` collects its console messages, errors and network requests."""
     page = browser.new_page()
     page.set_viewport_size({"width": width, "height": 768})
     page.emulate_media(color_scheme=color_scheme)
@@ -392,8 +392,9 @@ CROWD = 1500
 
 @pytest.fixture(scope="module")
 def crowded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A long run on a page with little room for its timeline: a long kernel in the middle, where it begins, one with a name of its own at
-    the end, and a few hundred short ones."""
+    """A long run on a page with little room for its timeline: a long kernel in the middle, one with a name of
+    its own near the end, and many short ones.
+    """
     from support.builder import TraceBuilder
 
     t, folder = TraceBuilder(), tmp_path_factory.mktemp("crowded")

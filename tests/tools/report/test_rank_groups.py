@@ -1,4 +1,4 @@
-"""Thousands of ranks in little room: groups of those alike, outliers among them, lines and pages that do not grow with their number."""
+"""Thousands of ranks in little room: groups of similar ranks, outliers, lines and pages of constant length."""
 
 from pathlib import Path
 from typing import Any

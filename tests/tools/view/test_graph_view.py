@@ -59,9 +59,9 @@ def test_only_threads_without_recorded_nodes_are_called_unrecorded() -> None:
 
 
 def test_hops_go_along_dependencies_either_way() -> None:
-    assert selected(around=3, hops=0) == ["sgemm"]
-    assert selected(around=3, hops=1) == ["aten::mm", "sgemm", "vector_add"]
-    assert selected(around=3, hops=2) == ["aten::mm", "aten::add", "sgemm", "vector_add", "Memcpy"]
+    assert selected(centre=3, hops=0) == ["sgemm"]
+    assert selected(centre=3, hops=1) == ["aten::mm", "sgemm", "vector_add"]
+    assert selected(centre=3, hops=2) == ["aten::mm", "aten::add", "sgemm", "vector_add", "Memcpy"]
 
 
 def test_a_stream_holds_its_activities_and_no_host_node() -> None:
@@ -75,7 +75,7 @@ def test_a_window_holds_what_runs_in_it() -> None:
 
 
 def test_conditions_narrow_each_other() -> None:
-    assert selected(around=3, hops=2, streams=(8,)) == ["Memcpy"]
+    assert selected(centre=3, hops=2, streams=(8,)) == ["Memcpy"]
 
 
 def test_nodes_keep_ids_attributes_and_the_edges_between_them() -> None:
@@ -97,7 +97,7 @@ def test_a_selection_of_everything_changes_nothing() -> None:
 @pytest.mark.parametrize(
     ("selection", "complaint"),
     [
-        (Selection(around=99), "no node 99; ids are 1 to 7"),
+        (Selection(centre=99), "no node 99; ids are 1 to 7"),
         (Selection(streams=(5,)), "streams are 7, 8"),
         (Selection(time_us=(500, 600)), "none of the 7 nodes"),
     ],

@@ -104,7 +104,7 @@ def _arrival(rank: RankTrace, span: _Span, is_message: bool, kind: CollectiveTyp
 
 
 def _size(recorded: Communication, kind: CollectiveType | None, members: int) -> int:
-    """Returns the bytes as nccl-tests count them: of the buffer with every member's part, else of one member's input."""
+    """Returns the bytes as nccl-tests count them: of the buffer with every member's part, else of a member's input."""
     inputs, outputs = max(recorded.in_elements, 0), max(recorded.out_elements, 0)
     elements = max(inputs, outputs)
     if kind in OF_ALL_MEMBERS and min(inputs, outputs) == 0:

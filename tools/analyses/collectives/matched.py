@@ -9,7 +9,7 @@ from .arrivals import Arrival, RankCollectives
 
 
 class MatchedCollective(NamedTuple):
-    """A collective with the arrivals of its members, in the order of the ranks given."""
+    """A collective with the arrivals of its members, in the order of the ranks."""
 
     group: Group
     sequence: int
@@ -25,9 +25,9 @@ def match_collectives(parts: Sequence[RankCollectives]) -> list[MatchedCollectiv
         ends = zip(part.calls.source.tolist(), part.calls.target.tolist(), strict=True)
         for arrival, group, number, pair in zip(part.arrivals, groups.tolist(), numbers.tolist(), ends, strict=True):
             if number not in by_number:
-                its_group = matches.groups[group] if group >= 0 else Group(ranks_text(pair), "send/recv")
+                matched_group = matches.groups[group] if group >= 0 else Group(ranks_text(pair), "send/recv")
                 by_number[number] = MatchedCollective(
-                    its_group, int(matches.sequence[number]), int(matches.repetition[number]), []
+                    matched_group, int(matches.sequence[number]), int(matches.occurrence[number]), []
                 )
             by_number[number].arrivals.append(arrival)
     return sorted(by_number.values(), key=lambda collective: min(arrival.start for arrival in collective.arrivals))

@@ -55,7 +55,7 @@ def _over_ranks(parts: Sequence[RankCollectives], _: Options) -> Table:
         *_bandwidth_columns(present),
     ]
     details = (
-        _by_size(columns, len(parts)),
+        _size_table(columns, len(parts)),
         by_group(collectives, note),
         waits_by_rank(collectives, note),
         waits(collectives, note),
@@ -65,7 +65,7 @@ def _over_ranks(parts: Sequence[RankCollectives], _: Options) -> Table:
     return Table(NAME, "Collectives over ranks", columns, note, details)
 
 
-def _by_size(columns: Sequence[Column], ranks: int) -> Table:
+def _size_table(columns: Sequence[Column], ranks: int) -> Table:
     """Returns the bandwidth of each collective by group and size, and the best bandwidth of any size."""
     values = {column.name: np.asarray(column.values) for column in columns}
     keys = list(zip(*(values[name].tolist() for name in ("group", "collective", "size")), strict=True))
@@ -107,11 +107,14 @@ def _clocks(present: list[list[Arrival]]) -> str:
     apart = float(np.median([max(of_one) - min(of_one) for of_one in ends]))
     if apart <= np.median([min(arrival.duration for arrival in arrivals) for arrivals in with_others]):
         return ""
-    return f"members end {apart / 1000:,.0f} µs apart (median): the ranks' clocks disagree, do not trust skews and stragglers"
+    return (
+        f"members end {apart / 1000:,.0f} µs apart (median): the ranks' clocks disagree, do not trust skews and "
+        "stragglers"
+    )
 
 
 def _bandwidth_columns(present: list[list[Arrival]]) -> list[Column]:
-    """Returns columns of size, times and bandwidths. A collective with a single arrival has no skew and straggler -1."""
+    """Returns columns of size, times and bandwidths. A single arrival has no skew, and its straggler is -1."""
     latency = np.array([min(arrival.duration for arrival in arrivals) for arrivals in present], np.float64)
     starts = [[arrival.start for arrival in arrivals] for arrivals in present]
     skew = np.array([max(of_one) - min(of_one) if len(of_one) > 1 else np.nan for of_one in starts], np.float64)

@@ -46,15 +46,15 @@ def waits(collectives: Sequence[MatchedCollective], note: str) -> Table:
 
 def waits_by_rank(collectives: Sequence[MatchedCollective], note: str) -> Table:
     """Returns for each rank how long it waited, how long others waited for it, and how often it arrived last."""
-    came, last_at, waited, caused = Counter[int](), Counter[int](), Counter[int](), Counter[int]()
+    collective_count, last_at, waited, caused = Counter[int](), Counter[int](), Counter[int](), Counter[int]()
     for last, earlier in _last_and_early(collectives):
-        came.update([last.rank, *(arrival.rank for arrival in earlier)])
+        collective_count.update([last.rank, *(arrival.rank for arrival in earlier)])
         last_at[last.rank] += 1
         for arrival in earlier:
             waited[arrival.rank] += arrival.duration - last.duration
             caused[last.rank] += arrival.duration - last.duration
-    ranks = sorted(came)
-    shared = np.array([came[rank] for rank in ranks], np.int64)
+    ranks = sorted(collective_count)
+    shared = np.array([collective_count[rank] for rank in ranks], np.int64)
     columns = [
         integers("rank", ranks),
         Column("collectives", "", shared),

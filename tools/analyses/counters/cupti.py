@@ -62,7 +62,7 @@ class Launch(NamedTuple):
     kernel: str
 
 
-def _of_rank(rank: RankTrace, _: Options) -> RankCounters:
+def _rank_counters(rank: RankTrace, _: Options) -> RankCounters:
     ranges = rank.recorded.ranges if rank.recorded is not None else []
     tree = op_tree(rank.linked.ops) if ranges else None
     measured: list[KernelCounters] = []
@@ -139,4 +139,4 @@ def _over_ranks(parts: Sequence[RankCounters], _: Options) -> Table:
 
 
 NAME = "cupti_counters"
-cupti_counters = Analysis(NAME, _of_rank, _over_ranks)
+cupti_counters = Analysis(NAME, _rank_counters, _over_ranks)

@@ -50,7 +50,7 @@ class Counter(NamedTuple):
 
 
 def counters_of(rank: RankTrace, limit: int) -> list[Counter]:
-    """Returns the queue length of each stream with launches, and the bandwidth of each kind of copy with known bytes."""
+    """Returns the queue length of each stream with launches, and the bandwidth of each kind of copy of known size."""
     return [*_queues(rank.linked, limit), *_bandwidths(rank.linked)]
 
 
@@ -144,8 +144,8 @@ def _note(rank: RankTrace, counters_: list[Counter]) -> str:
     if copies.short:
         shortest = KNOWN_LENGTH * resolution / 1000
         notes.append(
-            f"{copies.short} of {count} copies have no recorded bandwidth and are in none, as they last less than {shortest:g} µs: "
-            f"times known to {resolution / 1000:g} µs do not tell how fast these are"
+            f"{copies.short} of {count} copies have no recorded bandwidth and are in none, as they last less than "
+            f"{shortest:g} µs: times known to {resolution / 1000:g} µs do not tell how fast these are"
         )
     return "; ".join(notes)
 
@@ -169,7 +169,7 @@ def _summary(rank: RankTrace, counters_: list[Counter], note: str) -> Table:
 
 
 def _weighted_statistics(counter: Counter) -> tuple[float, ...]:
-    """Returns the time-weighted mean, maximum, median and 95th percentile, and the time (ns) above 0 and at the limit."""
+    """Returns the mean, maximum, median and 95th percentile by time, the time (ns) above 0 and that at the limit."""
     value, limit = counter.series.value, counter.limit
     duration = np.diff(counter.series.time, append=counter.series.time[-1:])
     at_limit = float(duration[value >= limit].sum()) if limit is not None else np.nan

@@ -32,9 +32,9 @@ class Attribution(NamedTuple):
 def attribution(graph: Sequence[Launched], captures: Sequence[Capture]) -> Attribution:
     """Returns the ops of a graph's launches, in their order. O(launches of the graph and of the captures)."""
     for known_by, fitting in (
-        (BY_NODE, _by_node(graph, captures)),
+        (BY_NODE, _captures_of_nodes(graph, captures)),
         (BY_NAME, _whole(graph, captures, named=True)),
-        (BY_NAME, _in_a_row(graph, captures)),
+        (BY_NAME, _find_sequence(graph, captures)),
         (BY_ORDER, _whole(graph, captures, named=False)),
     ):
         ops = [[launch.op for launch in launches] for launches in fitting]
@@ -45,12 +45,12 @@ def attribution(graph: Sequence[Launched], captures: Sequence[Capture]) -> Attri
 
 
 def by_mark(graph: Sequence[Launched], marks: Mapping[int, str]) -> Attribution | None:
-    """Returns the marks that the program gave the graph's nodes during capture, "" for nodes without; None if all are."""
+    """Returns the marks that the program gave a graph's nodes during capture, "" for none; None if no node has any."""
     ops = [marks.get(launch.node, "") for launch in graph]
     return Attribution(ops, BY_MARK) if any(ops) else None
 
 
-def _by_node(graph: Sequence[Launched], captures: Sequence[Capture]) -> Iterator[list[Launched]]:
+def _captures_of_nodes(graph: Sequence[Launched], captures: Sequence[Capture]) -> Iterator[list[Launched]]:
     if not graph or any(launch.node < 0 for launch in graph):
         return
     for capture in captures:
@@ -69,8 +69,8 @@ def _whole(graph: Sequence[Launched], captures: Sequence[Capture], named: bool) 
             yield launches
 
 
-def _in_a_row(graph: Sequence[Launched], captures: Sequence[Capture]) -> Iterator[list[Launched]]:
-    """Yields the positions at which a graph's sequence of names occurs outside of captures (Knuth-Morris-Pratt search)."""
+def _find_sequence(graph: Sequence[Launched], captures: Sequence[Capture]) -> Iterator[list[Launched]]:
+    """Yields where a graph's sequence of names occurs outside of captures (Knuth-Morris-Pratt search)."""
     names = [launch.name for launch in graph]
     back = _borders(names)
     for capture in captures:

@@ -1,5 +1,5 @@
-"""Launches of CUDA and HIP graphs: a table of graphs, one of their kernels by position over all launches, and one of the
-ops that these were captured from, if a trace of the capture was given.
+"""Launches of CUDA and HIP graphs: tables of graphs, of their kernels by position over all launches, and of the ops
+that these were captured from, if a trace of the capture was given.
 
 Launches that ran activities of the same names in the same order are of one graph. The activities of a launch are sorted
 by the node of the graph, if recorded, else by stream and start.
@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ....schema.columns import Int64
-from ....schema.linked import LinkedTrace
+from ....schema.linked import Activities, LinkedTrace
 from ..rank import (
     Column,
     Launched,
@@ -46,17 +46,17 @@ class _Launches(NamedTuple):
 
 
 def _table(rank: RankTrace, options: Options) -> Table:
-    replays, activities, calls = _launches(rank.linked), rank.linked.activities, rank.linked.calls
-    ops = _attributed(rank.linked, replays, options, rank.recorded.marks if rank.recorded else {})
+    replays, activities, calls = _find_launches(rank.linked), rank.linked.activities, rank.linked.calls
+    attributions = _attributions(rank.linked, replays, options, rank.recorded.marks if rank.recorded else {})
     count = int(replays.graph.max(initial=-1)) + 1
     first = np.unique(replays.launch, return_index=True)[1]
     of_launch, call = replays.graph[first], replays.call[first]
     launches = np.bincount(of_launch, minlength=count)
-    spans = _span(activities.start[replays.row], activities.end[replays.row], replays.launch)
+    spans = _launch_spans(replays, activities)
     time = np.bincount(replays.graph, (activities.end - activities.start)[replays.row], count)
     example = np.unique(of_launch, return_index=True)[1]
-    known = bool(options.captures) or any(one.known_by for one in ops)
-    note = NONE if not count else _note(ops) if known else ""
+    has_ops = bool(options.captures) or any(graph_ops.known_by for graph_ops in attributions)
+    note = NONE if not count else _note(attributions) if has_ops else ""
     columns = [
         rank_column(rank.rank, count),
         Column("graph", "", np.arange(count)),
@@ -67,25 +67,28 @@ def _table(rank: RankTrace, options: Options) -> Table:
         microseconds("span_mean", np.bincount(of_launch, spans, count) / np.maximum(launches, 1)),
         microseconds("time", time),
         microseconds("host_time", np.bincount(of_launch, (calls.end - calls.start)[call], count)),
-        Column("ops_known", "", [one.known_by for one in ops]),
+        Column("ops_known", "", [graph_ops.known_by for graph_ops in attributions]),
     ]
     return Table(
         NAME,
         "Graph launches",
         columns,
         note,
-        (_by_position(rank, replays, ops, note), _by_op(rank, replays, ops, note if known or note else NO_CAPTURE)),
+        (
+            _position_table(rank, replays, attributions, note),
+            _op_table(rank, replays, attributions, note if has_ops or note else NO_CAPTURE),
+        ),
     )
 
 
-def _attributed(
+def _attributions(
     linked: LinkedTrace, replays: _Launches, options: Options, marks: Mapping[int, str]
 ) -> list[Attribution]:
-    """Returns for each graph the ops of its positions, by its first launch: from captures, else from the program's marks."""
+    """Returns for each graph the ops of its positions, by its first launch: from captures, else from marks."""
     graphs, first = np.unique(replays.graph, return_index=True)
     captures = [*options.captures, *captures_of(linked)] if len(graphs) else []
     kinds, activities = kinds_of(linked.activities), linked.activities
-    attributed = []
+    attributions = []
     ends = np.searchsorted(replays.launch, replays.launch[first], side="right").tolist()
     for begin, end in zip(first.tolist(), ends, strict=True):
         rows = replays.row[begin:end]
@@ -96,94 +99,97 @@ def _attributed(
         by_start = np.argsort(activities.start[rows], kind="stable")
         if not best.known_by and (by_start[1:] < by_start[:-1]).any():
             # several streams without graph nodes: assume that launches started in the order of their capture
-            again = attribution([launches[one] for one in by_start.tolist()], captures)
+            again = attribution([launches[position] for position in by_start.tolist()], captures)
             ops = dict(zip(by_start.tolist(), again.ops, strict=True))
-            best = max(best, again._replace(ops=[ops[one] for one in range(len(rows))]), key=lambda one: one.agreeing)
-        attributed.append(best if best.known_by else by_mark(launches, marks) or best)
-    return attributed
+            again = again._replace(ops=[ops[position] for position in range(len(rows))])
+            best = max(best, again, key=lambda candidate: candidate.agreeing)
+        attributions.append(best if best.known_by else by_mark(launches, marks) or best)
+    return attributions
 
 
-def _note(ops: list[Attribution]) -> str:
+def _note(attributions: list[Attribution]) -> str:
     """Returns which graphs' ops are unknown or uncertain."""
     notes = []
-    for graph, one in enumerate(ops):
-        if not one.known_by:
+    for graph, graph_ops in enumerate(attributions):
+        if not graph_ops.known_by:
             notes.append(
-                f"graph {graph}: no capture has its {len(one.ops)} launches in their order, the nearest agrees in the first {one.agreeing}"
+                f"graph {graph}: no capture has its {len(graph_ops.ops)} launches in their order, the nearest agrees in the "
+                f"first {graph_ops.agreeing}"
             )
-        elif one.known_by == BY_ORDER:
+        elif graph_ops.known_by == BY_ORDER:
             notes.append(f"graph {graph}: by the order of launches alone, as the capture has no names of kernels")
-        if one.known_by == BY_MARK and "" in one.ops:
-            notes.append(f"graph {graph}: {one.ops.count('')} of its {len(one.ops)} nodes were not marked")
-        if one.others:
+        if graph_ops.known_by == BY_MARK and "" in graph_ops.ops:
+            notes.append(f"graph {graph}: {graph_ops.ops.count('')} of its {len(graph_ops.ops)} nodes were not marked")
+        if graph_ops.others:
             notes.append(
-                f"graph {graph}: {one.others} other captures fit as well and tell other ops; the first is taken"
+                f"graph {graph}: {graph_ops.others} other captures fit as well and tell other ops; the first is taken"
             )
     return "; ".join(notes)
 
 
-def _by_op(rank: RankTrace, replays: _Launches, ops: list[Attribution], note: str) -> Table:
+def _op_table(rank: RankTrace, replays: _Launches, attributions: list[Attribution], note: str) -> Table:
     """Returns the time of the kernels captured from each op, over all launches."""
     activities = rank.linked.activities
-    lasted = (activities.end - activities.start)[replays.row]
+    duration = (activities.end - activities.start)[replays.row]
     names = [
-        (graph, ops[graph].ops[position])
+        (graph, attributions[graph].ops[position])
         for graph, position in zip(replays.graph.tolist(), replays.position.tolist(), strict=True)
     ]
-    number: dict[tuple[int, str], int] = {}
-    row = np.array([number.setdefault(one, len(number)) if ops[one[0]].known_by else -1 for one in names], np.int64)
-    known = row >= 0
-    count = len(number)
-    graph = np.array([one[0] for one in number], np.int64)
-    time = np.bincount(row[known], lasted[known], count)
-    launches = np.bincount(replays.graph[np.unique(replays.launch, return_index=True)[1]], minlength=len(ops))
-    executed = np.bincount(row[known], minlength=count)
-    whole = np.bincount(replays.graph, lasted, len(ops))
+    op_ids: dict[tuple[int, str], int] = {}
+    row = np.array(
+        [op_ids.setdefault(name, len(op_ids)) if attributions[name[0]].known_by else -1 for name in names], np.int64
+    )
+    has_op, count = row >= 0, len(op_ids)
+    graph, op_names = np.array([graph for graph, _ in op_ids], np.int64), [name for _, name in op_ids]
+    time = np.bincount(row[has_op], duration[has_op], count)
+    launches = np.bincount(replays.graph[np.unique(replays.launch, return_index=True)[1]], minlength=len(attributions))
+    executed = np.bincount(row[has_op], minlength=count)
+    graph_time = np.bincount(replays.graph, duration, len(attributions))
     order = np.lexsort((-time, graph))
     columns = [
         rank_column(rank.rank, count),
         Column("graph", "", graph[order]),
-        Column("op", "", [[*number][one][1] for one in order.tolist()]),
+        Column("op", "", [op_names[row] for row in order.tolist()]),
         Column("kernels", "", executed[order] // np.maximum(launches[graph[order]], 1)),
         Column("count", "", executed[order]),
         microseconds("time", time[order]),
-        percentage("pct", time[order], whole[graph[order]]),
+        percentage("pct", time[order], graph_time[graph[order]]),
     ]
     return Table(f"{NAME}_by_op", "Ops behind graphs", columns, note)
 
 
-def _by_position(rank: RankTrace, replays: _Launches, ops: list[Attribution], note: str) -> Table:
+def _position_table(rank: RankTrace, replays: _Launches, attributions: list[Attribution], note: str) -> Table:
     activities = rank.linked.activities
     keys, example, number = np.unique(
         np.stack([replays.graph, replays.position], axis=1), axis=0, return_index=True, return_inverse=True
     )
     number, count = number.reshape(-1), len(keys)
-    lasted = (activities.end - activities.start)[replays.row]
-    often, time = np.bincount(number, minlength=count), np.bincount(number, lasted, count)
+    duration = (activities.end - activities.start)[replays.row]
+    launches, time = np.bincount(number, minlength=count), np.bincount(number, duration, count)
     shortest, longest = np.full(count, np.iinfo(np.int64).max), np.zeros(count, np.int64)
-    np.minimum.at(shortest, number, lasted)
-    np.maximum.at(longest, number, lasted)
-    whole = np.bincount(replays.graph, lasted)[keys[:, 0]]
-    shown = replays.row[example]
+    np.minimum.at(shortest, number, duration)
+    np.maximum.at(longest, number, duration)
+    graph_time = np.bincount(replays.graph, duration)[keys[:, 0]]
+    example_row = replays.row[example]
     columns = [
         rank_column(rank.rank, count),
         Column("graph", "", keys[:, 0]),
         Column("position", "", keys[:, 1]),
-        text_column("name", activities.name.take(shown)),
-        Column("device", "", activities.device[shown]),
-        Column("stream", "", activities.stream[shown]),
-        Column("count", "", often),
+        text_column("name", activities.name.take(example_row)),
+        Column("device", "", activities.device[example_row]),
+        Column("stream", "", activities.stream[example_row]),
+        Column("count", "", launches),
         microseconds("time", time),
-        percentage("pct", time, whole),
-        microseconds("mean", time / np.maximum(often, 1)),
+        percentage("pct", time, graph_time),
+        microseconds("mean", time / np.maximum(launches, 1)),
         microseconds("min", shortest),
         microseconds("max", longest),
-        Column("op", "", [ops[graph].ops[position] for graph, position in keys.tolist()]),
+        Column("op", "", [attributions[graph].ops[position] for graph, position in keys.tolist()]),
     ]
     return Table(f"{NAME}_by_position", "Kernels of graphs by position", columns, note)
 
 
-def _launches(linked: LinkedTrace) -> _Launches:
+def _find_launches(linked: LinkedTrace) -> _Launches:
     """Finds the activities of graph launches; O(n log n) in activities."""
     activities = linked.activities
     call, node = activities.call_row, activities.graph_node
@@ -200,11 +206,12 @@ def _launches(linked: LinkedTrace) -> _Launches:
     return _Launches(row, launch, np.repeat(np.array(graph, np.int64), size), position, of_call[launch])
 
 
-def _span(start: Int64, end: Int64, launch: Int64) -> Int64:
+def _launch_spans(replays: _Launches, activities: Activities) -> Int64:
     """Returns the time (ns) from the first start to the last end of each launch."""
-    if not len(launch):
+    start, end = activities.start[replays.row], activities.end[replays.row]
+    if not len(start):
         return start
-    first = np.unique(launch, return_index=True)[1]
+    first = np.unique(replays.launch, return_index=True)[1]
     return np.asarray(np.maximum.reduceat(end, first) - np.minimum.reduceat(start, first))
 
 

@@ -40,7 +40,7 @@ def curves_of(rank: RankTrace) -> list[Curve]:
         op_row = _enclosing_ops(rank.linked, allocations)
         return [_recorded(allocations.where(rows), op_row[rows]) for rows in rows_of_each(allocations.device).values()]
     storages, end = lifetimes(rank.linked.ops), last_end_ns(rank.linked)
-    return [_by_tensors(storages.where(rows), end) for rows in rows_of_each(storages.device).values()]
+    return [_tensor_curve(storages.where(rows), end) for rows in rows_of_each(storages.device).values()]
 
 
 def _recorded(rows: Allocations, op_row: Rows) -> Curve:
@@ -94,7 +94,7 @@ def _enclosing_ops(linked: LinkedTrace, rows: Allocations) -> Rows:
     return np.append(timed, NONE)[interval]
 
 
-def _by_tensors(storages: Lifetimes, end_ns: int) -> Curve:
+def _tensor_curve(storages: Lifetimes, end_ns: int) -> Curve:
     """Returns the curve of one device's storages up to the end of the recording, which those outlast that were there
     before it, though no op names them any more.
     """

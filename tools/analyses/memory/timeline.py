@@ -25,8 +25,8 @@ from .curves import RECORDED, Curve, curves_of
 
 NONE = "allocations were not recorded (profile_memory=True), nor the identities of tensors (a host trace)"
 BY_TENSORS = (
-    "from the tensors that ops name, each storage from the op that made it to the last that names it, or throughout if it was there "
-    "before: allocations were not recorded (profile_memory=True)"
+    "from the tensors that ops name, each storage from the op that made it to the last that names it, or throughout if "
+    "it was there before: allocations were not recorded (profile_memory=True)"
 )
 BEFORE, NO_OP = "before the recording", "outside of ops"
 BYTES = "B"
@@ -43,10 +43,10 @@ def _table(rank: RankTrace, _: Options) -> Table:
     columns = [
         rank_column(rank.rank, sum(lengths)),
         Column("device", "", np.repeat([curve.device for curve in curves], lengths).astype(np.int64)),
-        Column("step", "", _steps(rank.linked, time)),
+        Column("step", "", _step_names(rank.linked, time)),
         microseconds("ts", np.maximum(time - first_start_ns(rank.linked), 0)),
         Column("allocated", BYTES, allocated),
-        Column("reserved", BYTES, _whole(reserved)),
+        Column("reserved", BYTES, _as_integers(reserved)),
     ]
     return Table(NAME, "Memory in use", columns, note, (_peaks(rank, curves, note), _live(rank, curves, note)))
 
@@ -60,7 +60,7 @@ def _note(curves: list[Curve]) -> str:
     return f"{skipped} allocations are of allocators that keep no total and are not in it" if skipped else ""
 
 
-def _steps(linked: LinkedTrace, time: Int64) -> list[str]:
+def _step_names(linked: LinkedTrace, time: Int64) -> list[str]:
     """Returns the step that contains each time, "" before the first step."""
     steps = steps_of(linked)
     names = [*steps.name, ""]
@@ -72,17 +72,17 @@ def _peaks(rank: RankTrace, curves: list[Curve], note: str) -> Table:
     columns = [
         rank_column(rank.rank, len(curves)),
         integers("device", [curve.device for curve in curves]),
-        Column("step", "", _steps(rank.linked, time)),
+        Column("step", "", _step_names(rank.linked, time)),
         microseconds("ts", np.maximum(time - first_start_ns(rank.linked), 0)),
         integers("peak", [curve.allocated[curve.peak] for curve in curves], BYTES),
         integers("before", [curve.before for curve in curves], BYTES),
-        Column("reserved", BYTES, _whole(np.array([_largest(curve) for curve in curves], np.float64))),
+        Column("reserved", BYTES, _as_integers(np.array([_largest(curve) for curve in curves], np.float64))),
         Column("known_by", "", [curve.source for curve in curves]),
     ]
     return Table(f"{NAME}_peak", "Peaks of memory", columns, note)
 
 
-def _whole(values: Floats) -> Floats | Int64:
+def _as_integers(values: Floats) -> Floats | Int64:
     """Returns whole numbers if all values are known."""
     return values.astype(np.float64) if np.isnan(values).any() else values.astype(np.int64)
 

@@ -32,13 +32,13 @@ def _table(rank: RankTrace, _: Options) -> Table:
     has_modules = any(sums.label)
     note = (BY_ANNOTATION if has_modules else NO_ANNOTATION) if uses_annotations else "" if has_modules else NOTHING
     tree, rows = module_tree(sums.label) if has_modules else module_tree([])
-    self_sums = [_at(column, rows if has_modules else [], len(tree.path)) for column in sums[1:]]
+    self_sums = [_scatter(column, rows if has_modules else [], len(tree.path)) for column in sums[1:]]
     columns = [rank_column(rank.rank, len(tree.path)), *_columns(tree, Shares(tree.path, *self_sums))]
-    return Table(NAME, "Time by module", columns, note, (_by_function(rank, uses_annotations),))
+    return Table(NAME, "Time by module", columns, note, (_function_table(rank, uses_annotations),))
 
 
-def _at(column: Floats, rows: Sequence[int], count: int) -> Floats:
-    """Returns the column with its values at these rows of a tree and 0 elsewhere; NaN everywhere if no value is known."""
+def _scatter(column: Floats, rows: Sequence[int], count: int) -> Floats:
+    """Returns the column with its values at these rows of a tree and 0 elsewhere; all NaN if no value is known."""
     values = np.full(count, np.nan if np.isnan(column).all() else 0.0)
     values[rows] = column[: len(rows)]
     return values
@@ -67,7 +67,7 @@ def _columns(tree: ModuleTree, self_sums: Shares) -> list[Column]:
     ]
 
 
-def _by_function(rank: RankTrace, uses_annotations: bool) -> Table:
+def _function_table(rank: RankTrace, uses_annotations: bool) -> Table:
     """Returns the Python functions, the most device time first, or host time if nothing ran on a device."""
     sums = NO_SHARES if uses_annotations else shares(rank, rank.linked, "python_function", annotations=False)
     is_named = np.array([bool(text) for text in sums.label], np.bool_)

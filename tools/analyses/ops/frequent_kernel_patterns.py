@@ -39,7 +39,7 @@ def occurrences(linked: LinkedTrace, operator: str, longest: int) -> Occurrences
     sorting, linear in the activities times the number of operators that enclose each.
     """
     ops, tree = linked.ops, op_tree(linked.ops)
-    in_order = _in_launch_order(linked)
+    in_order = _sort_by_launch(linked)
     number = tree.first[linked.activities.op_row[in_order]]
     by_op = np.argsort(number, kind="stable")
     begin = np.searchsorted(number[by_op], tree.first)
@@ -57,7 +57,7 @@ def occurrences(linked: LinkedTrace, operator: str, longest: int) -> Occurrences
     return Occurrences(row, in_order[position], first, int((is_operator & (count > longest)).sum()))
 
 
-def _in_launch_order(linked: LinkedTrace) -> Int64:
+def _sort_by_launch(linked: LinkedTrace) -> Int64:
     """Returns the activities with an op, by the start of the launch call, or of the op if the call is unknown."""
     ops, activities, calls = linked.ops, linked.activities, linked.calls
     row = np.flatnonzero(activities.op_row >= 0)
@@ -67,7 +67,7 @@ def _in_launch_order(linked: LinkedTrace) -> Int64:
 
 
 class Patterns(NamedTuple):
-    """The distinct pairs of operator and kernels, as codes of names, and for each occurrence the position of its pair."""
+    """Distinct pairs of operator and kernels, as codes of names, and for each occurrence the position of its pair."""
 
     operator: list[int]
     kernels: list[tuple[int, ...]]
@@ -120,7 +120,10 @@ def _table(rank: RankTrace, options: Options) -> Table:
 
 def _note(occurrences_: Occurrences, options: Options) -> str:
     if occurrences_.longer:
-        return f"{occurrences_.longer} operators that launched more than {options.longest_pattern} activities are not in it"
+        return (
+            f"{occurrences_.longer} operators that launched more than {options.longest_pattern} activities are not in "
+            "it"
+        )
     named = f" with {options.operator!r} in its name" if options.operator else ""
     return "" if len(occurrences_.op_row) else f"no operator{named} launched an activity"
 

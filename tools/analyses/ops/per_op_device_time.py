@@ -58,11 +58,11 @@ def _table(rank: RankTrace, _: Options) -> Table:
         microseconds("subtree", times.subtree[rows]),
         Column("count", "", times.count[rows]),
     ]
-    details = (_by_name(rank, times, rows, note), _by_shape(rank, times, rows, note))
+    details = (_name_table(rank, times, rows, note), _shape_table(rank, times, rows, note))
     return Table(NAME, "Device time per op", columns, note, details)
 
 
-def _by_name(rank: RankTrace, times: OpDeviceTime, rows: Int64, note: str) -> Table:
+def _name_table(rank: RankTrace, times: OpDeviceTime, rows: Int64, note: str) -> Table:
     names = rank.linked.ops.name
     kinds = op_kinds(times.tree, rows, names.codes)
     order, sums = _sums(times, kinds, rows)
@@ -70,7 +70,7 @@ def _by_name(rank: RankTrace, times: OpDeviceTime, rows: Int64, note: str) -> Ta
     return Table(f"{NAME}_by_name", "Device time per op name", columns, note)
 
 
-def _by_shape(rank: RankTrace, times: OpDeviceTime, rows: Int64, note: str) -> Table:
+def _shape_table(rank: RankTrace, times: OpDeviceTime, rows: Int64, note: str) -> Table:
     names, shapes = rank.linked.ops.name, rank.shapes()
     kinds = op_kinds(times.tree, rows, names.codes, shapes.codes)
     order, sums = _sums(times, kinds, rows)

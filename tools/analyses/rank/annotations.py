@@ -6,7 +6,18 @@ from typing import TypeVar
 import numpy as np
 
 from ....linker.modules import Paths, Stack, forward_ops
-from ....schema.columns import ABSENT, Bool, Categorical, Int64, ThreadIntervals, Tree, asof_backward, nearest, nest
+from ....schema.columns import (
+    ABSENT,
+    Bool,
+    Categorical,
+    Int64,
+    Keys,
+    ThreadIntervals,
+    Tree,
+    asof_backward,
+    nearest,
+    nest,
+)
 from ....schema.linked import Activities, Calls, LinkedTrace, Ops, op_tree
 from ....schema.traces import are_step_marks
 
@@ -33,13 +44,13 @@ def with_modules(linked: LinkedTrace) -> LinkedTrace:
     of_ops = Categorical(np.append(code, -1).astype(np.int32), paths)
     return replace(
         linked,
-        ops=_with_module_column(ops, of_ops.take(np.arange(len(ops)))),
-        calls=_with_module_column(calls, of_ops.take(calls.op_row)),
-        activities=_with_module_column(activities, of_ops.take(activities.op_row)),
+        ops=_add_module_column(ops, of_ops.take(np.arange(len(ops)))),
+        calls=_add_module_column(calls, of_ops.take(calls.op_row)),
+        activities=_add_module_column(activities, of_ops.take(activities.op_row)),
     )
 
 
-def _with_module_column(table: TableT, module: Categorical) -> TableT:
+def _add_module_column(table: TableT, module: Categorical) -> TableT:
     return replace(table, module=module, python_function=Categorical.nulls(len(module)))
 
 
@@ -69,7 +80,8 @@ def _add_backward(linked: LinkedTrace, tree: Tree, code: Int64, annotations: Int
     apart = (forward >= 0) & (ops.thread[forward] != ops.thread)
     rows = np.flatnonzero((code < 0) & np.isin(ops.thread, ops.thread[apart]) & (ops.start != ABSENT))
     order = np.lexsort((handoffs.target_time, handoffs.target_thread))
-    last = asof_backward(handoffs.target_thread[order], handoffs.target_time[order], ops.thread[rows], ops.start[rows])
+    targets = Keys(handoffs.target_thread[order], handoffs.target_time[order])
+    last = asof_backward(targets, Keys(ops.thread[rows], ops.start[rows]))
     rows, called = rows[last >= 0], order[last[last >= 0]]
     intervals = ThreadIntervals(*(column[annotations] for column in (ops.thread, ops.start, ops.end)))
     nesting = nest(intervals)

@@ -1,4 +1,4 @@
-"""Classes of device activities (computation, communication or memory), and how long some of them cover spans of time."""
+"""Classes of device activities: computation, communication or memory; and how long some of them cover spans."""
 
 from enum import IntEnum
 
@@ -44,7 +44,7 @@ def intervals_of(activities: Activities) -> Intervals:
 
 
 def covered_time(activities: Activities, chosen: Bool, spans: Intervals, device: Int64 | None) -> Int64:
-    """Returns for each span how long (ns) at least one of the chosen activities of its device ran; None: of any device."""
+    """Returns for each span how long (ns) any of the chosen activities of its device ran; None: of any device."""
     covered = np.zeros(len(spans.start), np.int64)
     rows = np.flatnonzero(chosen)
     running = rows_by_number(rows, activities.device) if device is not None else {}

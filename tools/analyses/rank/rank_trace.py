@@ -156,11 +156,11 @@ def read_rank(
         read.graph = graph_of(linked, read.work())
     on_progress(1)
     if window != EVERYTHING:
-        recorded.allocations = _within(recorded.allocations, linked)
+        recorded.allocations = _allocations_of_part(recorded.allocations, linked)
     return read
 
 
-def _within(allocations: Allocations, linked: LinkedTrace) -> Allocations:
+def _allocations_of_part(allocations: Allocations, linked: LinkedTrace) -> Allocations:
     """Returns the allocations between the first start and the last end on the host of a part of a trace."""
     first, last = first_start_ns(linked), max(int(table.end.max(initial=NEVER)) for table in (linked.ops, linked.calls))
     return allocations.where((allocations.time >= first) & (allocations.time <= last))

@@ -85,7 +85,7 @@ def read_recorded(
     device = one_rank(every_rank, rank)
     ranges.sort(key=lambda range_: (range_.device, range_.start))
     allocations = Allocations(*(np.concatenate(columns) for columns in zip(*pieces, strict=True)))
-    return device, Recorded(ranges, _of_rank(allocations, every_rank, device, rank), marks)
+    return device, Recorded(ranges, _allocations_of_rank(allocations, every_rank, device, rank), marks)
 
 
 class _Event(msgspec.Struct, gc=False):
@@ -204,7 +204,9 @@ def _memory(event: _Event) -> _Memory:
         return _Memory()
 
 
-def _of_rank(allocations: Allocations, every_rank: DeviceTrace, device: DeviceTrace, rank: int | None) -> Allocations:
+def _allocations_of_rank(
+    allocations: Allocations, every_rank: DeviceTrace, device: DeviceTrace, rank: int | None
+) -> Allocations:
     """Returns the allocations of the rank's processes in order of time; a merged trace's times are moved back."""
     merged = next((record for record in every_rank.merged if record.rank == rank), None)
     if merged is not None:

@@ -27,14 +27,14 @@ class Steps(NamedTuple):
 
 
 def steps_of(linked: LinkedTrace) -> Steps:
-    """Returns the steps marked by `ProfilerStep#N`; without marks the whole run is one step, without activities none."""
+    """Returns the steps marked by `ProfilerStep#N`; without marks the whole run is a step, without activities none."""
     launched = _launched(linked)
     marks = np.flatnonzero(are_step_marks(linked.ops.name) & (linked.ops.start != ABSENT))
     marks = marks[np.argsort(linked.ops.start[marks], kind="stable")]
     # of several threads that mark a step the first one counts
     marks = marks[np.sort(np.unique(linked.ops.name.codes[marks], return_index=True)[1])]
     if not len(marks):
-        return _whole(linked, launched)
+        return _whole_run(linked, launched)
     begun = linked.ops.start[marks]
     of_activity = np.searchsorted(begun, launched, side="right") - 1
     until = linked.ops.end[marks].copy()
@@ -46,7 +46,7 @@ def steps_of(linked: LinkedTrace) -> Steps:
     return Steps([linked.ops.name[row] for row in marks.tolist()], start, until, of_activity)
 
 
-def _whole(linked: LinkedTrace, launched: Int64) -> Steps:
+def _whole_run(linked: LinkedTrace, launched: Int64) -> Steps:
     if not len(launched):
         return Steps([], launched, launched, launched)
     until = linked.activities.end.max(keepdims=True)

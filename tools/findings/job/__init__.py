@@ -1,4 +1,4 @@
-"""What rules look at and what they return: a job's ranks, reduced to what is needed, with their replay; and findings."""
+"""What rules look at and return: a job's ranks, reduced to what is needed, with their replay; and findings."""
 
 from .finding import LEAST_PCT as LEAST_PCT, Finding as Finding, Gain as Gain
 from .job import (

@@ -19,7 +19,7 @@ class Gain(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """A sentence about the run, the evidence, what to try, the table with the details, and in short what brings the gain.
+    """A sentence on the run, the evidence, what to try, the table with the details, and in short what brings the gain.
 
     `gain` is None where no change of durations tells what the run would gain.
     """

@@ -203,12 +203,12 @@ def begin_backward(process: Process, thread: str, at_end: Callable[[Script], Non
 
 
 def end_backward(process: Process, thread: str) -> None:
-    """The main thread waits until the autograd thread is through."""
+    """Lets the main thread wait for the end of the autograd thread."""
     process.main.get(f"backward done on {thread}")
 
 
 def run_tape(process: Process, script: Script) -> None:
-    """The nodes of the tape in reverse, as the autograd engine evaluates them."""
+    """Runs the nodes of the tape in reverse, as the autograd engine evaluates them."""
     for node in reversed(process.tape):
         frame = f"autograd::engine::evaluate_function: {node.name}"
         sequence, thread = node.sequence, FORWARD_THREAD

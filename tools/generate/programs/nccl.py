@@ -71,7 +71,7 @@ class Communicator:
         with script.op(
             "c10d::allreduce_", ((tensor,), OBJECT, OBJECT, None, True, -1), ((tensor,), OBJECT), own_us=15.0
         ):
-            work.start(script, 2 * self._ring_us, 2 * self._others * size_bytes(tensor))
+            work.start(script, 2 * self._ring_us, 2 * self._share_of_others * size_bytes(tensor))
         return work
 
     def all_gather(self, script: Script, whole: Tensor, shard: Tensor) -> "Work":
@@ -79,7 +79,7 @@ class Communicator:
         gathered = Collective("_allgather_base", self.group, self.group_rank, (shard, whole), shard.numel, whole.numel)
         work = Work(self, gathered)
         with script.op("c10d::_allgather_base_", (whole, shard, OBJECT, True, -1), (whole, OBJECT), own_us=15.0):
-            work.start(script, self._ring_us, self._others * size_bytes(whole))
+            work.start(script, self._ring_us, self._share_of_others * size_bytes(whole))
         return work
 
     def reduce_scatter(self, script: Script, shard: Tensor, whole: Tensor) -> "Work":
@@ -90,7 +90,7 @@ class Communicator:
         work = Work(self, scattered)
         inputs = (shard, whole, OBJECT, OBJECT, True, -1)
         with script.op("c10d::_reduce_scatter_base_", inputs, (shard, OBJECT), own_us=15.0):
-            work.start(script, self._ring_us, self._others * size_bytes(whole))
+            work.start(script, self._ring_us, self._share_of_others * size_bytes(whole))
         return work
 
     def all_to_all(self, script: Script, received: Tensor, sent: Tensor, rows: tuple[Rows, Rows] = ((), ())) -> "Work":
@@ -143,7 +143,7 @@ class Communicator:
         return self.group.ranks.index(self.process.rank)
 
     @property
-    def _others(self) -> float:
+    def _share_of_others(self) -> float:
         return (len(self.group.ranks) - 1) / len(self.group.ranks)
 
     @property

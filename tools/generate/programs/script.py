@@ -74,7 +74,7 @@ class Script:
         comm_sequence: int = 0,
         own_us: float = 4.0,
     ) -> Iterator[None]:
-        """An op whose children are written inside; `own_us` of its own work lie around them."""
+        """Runs an op whose children are written inside; `own_us` of its own work lie around them."""
         key = (name, inputs, outputs, collective)
         op = self._ops.get(key)
         if op is None:
@@ -91,7 +91,7 @@ class Script:
         return self.op(name, scope=USER_SCOPE, own_us=own_us)
 
     def leaf(self, name: str, inputs: tuple[Value, ...] = (), outputs: tuple[Value, ...] = (), us: float = 3.0) -> None:
-        """An op that does nothing on the device."""
+        """Runs an op that does nothing on the device."""
         with self.op(name, inputs, outputs, own_us=us):
             pass
 
@@ -114,23 +114,23 @@ class Script:
     # launches
 
     def launch(self, activity: Activity, stream: int, device_us: float, call: str = "cudaLaunchKernel") -> None:
-        """A launch of an activity of about `device_us`."""
+        """Launches an activity of about `device_us`."""
         self.instructions.append(self._launch(activity, stream, self._draw_ns(device_us * 1000, 0.03), call))
 
     def copy(self, activity: Activity, stream: int, device_us: float, blocking: bool = False) -> None:
-        """A copy; a blocking one holds its thread until it has ended, as a copy to pageable memory does."""
+        """Launches a copy; a blocking copy blocks its thread until it has ended, as a copy to pageable memory does."""
         launch = self._launch(activity, stream, self._draw_ns(device_us * 1000, 0.03), "cudaMemcpyAsync")
         self.instructions.append(launch._replace(blocking=blocking, return_ns=self._return(3)))
 
     def rendezvous(
         self, activity: Activity, stream: int, device_ns: int, rendezvous: Rendezvous, comm_sequence: int
     ) -> None:
-        """A kernel that runs together with others; its duration has to be the same on all ranks."""
+        """Launches a kernel that runs together with others; its duration has to be the same on all ranks."""
         launch = self._launch(activity, stream, device_ns, "cudaLaunchKernelExC")
         self.instructions.append(launch._replace(rendezvous=rendezvous, comm_sequence=comm_sequence))
 
     def graph(self, nodes: tuple[GraphNode, ...], stream: int) -> None:
-        """A launch of a CUDA graph."""
+        """Launches a CUDA graph."""
         host = self._draw_ns(3000 + 400 * len(nodes))
         self.instructions.append(GraphLaunch(stream, nodes, host, host, self._latency(GRAPH_LATENCY)))
 
@@ -141,7 +141,7 @@ class Script:
         return Launch(call, activity, stream, device_ns, host, submit, latency, gap)
 
     def call(self, name: str, us: float = 1.0) -> None:
-        """A runtime call that neither launches nor waits."""
+        """Makes a runtime call that neither launches nor waits."""
         self.instructions.append(Call(name, self._draw_ns(us * 1000)))
 
     # events and synchronisation

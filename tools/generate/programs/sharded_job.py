@@ -100,7 +100,7 @@ def sharded(process: Process) -> Iterator[None]:
             with process.main.annotation("FullyShardedDataParallel.forward"):
                 shards.use(process.main, layer, layer + 1)
                 x = linear(process, f"layers.{layer}", x, width, shards.on_gradient(layer))
-                _before_backward(process, shards, layer, x)
+                _gather_before_backward(process, shards, layer, x)
                 x = relu(process, f"relu {layer}", x)
         loss = mse_loss(process, x, process.tensor("target", *x.shape))
         backward(process, loss, shards.finish)
@@ -111,7 +111,7 @@ def sharded(process: Process) -> Iterator[None]:
         yield
 
 
-def _before_backward(process: Process, shards: Shards, layer: int, y: Tensor) -> None:
+def _gather_before_backward(process: Process, shards: Shards, layer: int, y: Tensor) -> None:
     """Puts on the tape that the layer is gathered again before its backward, and the one before it beside that."""
 
     def body(script: Script) -> None:

@@ -137,8 +137,8 @@ class Devices:
                 follower.open -= 1
                 if not follower.open:
                     self._is_ready(follower)
-            for wake in ended.waiters:
-                wake()
+            for on_end in ended.waiters:
+                on_end()
             ended.followers, ended.waiters = [], []
 
     def _ended_by(self, activity: Running) -> Sequence[Running]:

@@ -144,7 +144,7 @@ class RankRun:
         return len(self.ops) + len(self.calls) + len(self.activities)
 
     def period(self) -> "TimeSpan":
-        """Returns the time from the first start to the last end of an op, call or activity, without step annotations."""
+        """Returns the time from the first start to the last end of ops, calls and activities, without step marks."""
         is_op = ~np.array([op.is_step for op in self.op_table], bool)[as_numpy(self.ops.op)]
         starts = [as_numpy(self.ops.start)[is_op], as_numpy(self.calls.start), as_numpy(self.activities.start)]
         ends = [as_numpy(self.ops.end)[is_op], as_numpy(self.calls.end), as_numpy(self.activities.end)]

@@ -32,7 +32,7 @@ def get_item(simulation: Simulation, thread: Thread, get: Get) -> bool:
 
 
 def _resume(simulation: Simulation, waiting: Thread, wake_ns: int, by: Thread) -> None:
-    """A thread that waited goes on, `wake_ns` after what another one has just done."""
+    """Resumes a thread that waited, `wake_ns` after what another thread has just done."""
     waiting.time = by.time + simulation.host_ns(waiting, IDLE, wake_ns)
     _record(by, by.time, waiting, waited=True)
     simulation.wake(waiting)

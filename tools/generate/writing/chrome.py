@@ -26,7 +26,7 @@ class Rows(NamedTuple):
         return ns - ns % 1000 if self.whole_us else ns
 
     def complete(self, category: str, name: str, track: str, start: int, end: int, *, args: str) -> str:
-        """Returns a row for what lasts from `start` to `end`; `track` as from track_fields(), `args` without their braces."""
+        """Returns a row from `start` to `end`; `track` as from track_fields(), `args` without their braces."""
         return (
             f'{{"ph": "X", "cat": "{category}", "name": {json.dumps(name)}, {track}, '
             f'"ts": {self.at(start)}, "dur": {self._micros(end - start)}, "args": {{{args}}}}}'

@@ -86,7 +86,7 @@ def write_device_trace(
     """
     rows, external = Rows(machine.whole_us), external_ids(run, len(who.tids))
     profiled = _ProfiledRun(run, who, rows, machine.clock(run.rank), is_recorded(run, machine).tolist(), external)
-    texts = chain(
+    rows_of_trace = chain(
         op_rows(run, who, rows, external),
         python_rows(run, who, rows, stacks) if stacks else (),
         _calls_and_activities(profiled, sync),
@@ -96,7 +96,7 @@ def write_device_trace(
     )
     with open_output(path) as file:
         file.write(_head(who, machine, path, stacks).encode())
-        for piece in _pieces(texts):
+        for piece in _pieces(rows_of_trace):
             file.write(piece)
         file.write(b"\n  ]\n}\n")
 

@@ -17,8 +17,8 @@ def input_args(inputs: tuple[Value, ...]) -> str:
     columns: dict[str, Callable[[Value], object]] = {
         "Concrete Inputs": _concrete,
         "Input type": _type,
-        "Input Strides": lambda value: _each(value, "strides"),
-        "Input Dims": lambda value: _each(value, "shape"),
+        "Input Strides": lambda value: _field_values(value, "strides"),
+        "Input Dims": lambda value: _field_values(value, "shape"),
     }
     return "".join(f'"{name}": {json.dumps([of(value) for value in inputs])}, ' for name, of in columns.items())
 
@@ -31,7 +31,7 @@ def _is_tensors(value: Value) -> bool:
     )
 
 
-def _each(value: Value, field: str) -> object:
+def _field_values(value: Value, field: str) -> object:
     if isinstance(value, Tensor):
         return getattr(value, field)
     return [getattr(item, field) for item in value] if isinstance(value, tuple) and _is_tensors(value) else []
@@ -88,5 +88,5 @@ def stride(ranks: tuple[int, ...]) -> int:
 
 
 def _shortened(numbers: tuple[int, ...]) -> str:
-    texts = [*map(str, numbers[:LISTED]), *["..."][: len(numbers) > LISTED]]
-    return f"[{', '.join(texts)}]"
+    listed = [*map(str, numbers[:LISTED]), *["..."][: len(numbers) > LISTED]]
+    return f"[{', '.join(listed)}]"

@@ -53,8 +53,11 @@ def _rank(run: Run, rank: RankRun) -> Iterator[str]:
     yield from _list("graph_order", _pairs(rank.graph_order, keys))
     waits = zip(rank.host_waits.source, rank.host_waits.target, strict=True)
     yield from _list("host_waits", ((correlation(call), keys[row]) for call, row in waits))
-    overs = zip(*rank.handoffs.columns(), strict=True)
-    yield from _list("handoffs", ((tids[a], given, tids[b], taken, bool(w)) for a, given, b, taken, w in overs))
+    handoffs = (
+        (tids[source], source_ns, tids[target], target_ns, bool(waits))
+        for source, source_ns, target, target_ns, waits in zip(*rank.handoffs.columns(), strict=True)
+    )
+    yield from _list("handoffs", handoffs)
     yield "}"
 
 

@@ -290,11 +290,11 @@ def trace_diff(table: Table) -> list[Chart]:
 CHARTS: dict[str, Draw] = {
     draw.__name__: draw
     for draw in (
-        temporal_breakdown, step_breakdown, idle_time_breakdown, kernel_breakdown, kernel_breakdown_kernels, kernel_duration_distribution,
-        communication_computation_overlap, launch_statistics, launch_statistics_by_api, launch_statistics_short_kernels, counters,
-        memory_timeline, frequent_kernel_patterns, what_if, trace_diff,
-        cupti_counters, critical_path, collectives_over_ranks, collectives_over_ranks_waits, collectives_over_ranks_all_to_all,
-        per_op_device_time_by_name, host_time_per_op, efficiency, modules,
+        temporal_breakdown, step_breakdown, idle_time_breakdown, kernel_breakdown, kernel_breakdown_kernels,
+        kernel_duration_distribution, communication_computation_overlap, launch_statistics, launch_statistics_by_api,
+        launch_statistics_short_kernels, counters, memory_timeline, frequent_kernel_patterns, what_if, trace_diff,
+        cupti_counters, critical_path, collectives_over_ranks, collectives_over_ranks_waits,
+        collectives_over_ranks_all_to_all, per_op_device_time_by_name, host_time_per_op, efficiency, modules,
     )
 }  # fmt: skip
 """The function that draws each table, by the table's name."""

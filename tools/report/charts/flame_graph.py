@@ -22,17 +22,17 @@ def modules(table: Table) -> list[Chart]:
     ranks = list(dict.fromkeys(np.asarray(table["rank"]).tolist()))
     rows = table.rows()
     time = module_time(table)
-    charts = [_of_rank([row for row in rows if row["rank"] == rank], time) for rank in ranks[:MOST_RANKS]]
-    titled = [f"rank {rank}, " if len(ranks) > 1 else "" for rank in ranks]
+    charts = [_rank_chart([row for row in rows if row["rank"] == rank], time) for rank in ranks[:MOST_RANKS]]
+    titles = [f"rank {rank}, " if len(ranks) > 1 else "" for rank in ranks]
     what = f"time on the {time} [µs]"
     return [
         chart.properties(title=alt.TitleParams(f"{title}{what}", anchor="start", color="var(--muted)", fontSize=12))
-        for chart, title in zip(charts, titled, strict=False)
+        for chart, title in zip(charts, titles, strict=False)
         if chart is not None
     ]
 
 
-def _of_rank(rows: list[Row], time: str) -> Chart | None:
+def _rank_chart(rows: list[Row], time: str) -> Chart | None:
     """Returns the graph of one rank, None if its modules take no time."""
     bars = list(_bars(rows, f"{time}_subtree"))
     whole = sum(bar["to"] - bar["from"] for bar in bars if bar["depth"] == 0)

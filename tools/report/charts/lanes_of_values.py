@@ -58,7 +58,7 @@ def series(lanes: dict[str, Steps], title: str, unit: str) -> Chart:
 
 
 def _nonzero_intervals(time: Floats, value: Floats, most_steps: int) -> list[tuple[float, float, float]]:
-    """(from, to, value) where the value is not 0; of more than `most_steps` steps the highest in each interval of time."""
+    """(from, to, value) where the value is not 0; of too many steps the highest in each interval of time."""
     kept = _steps(time, value, most_steps)
     ends = np.append(time[kept][1:], time[-1:])
     is_drawn = (value[kept] > 0) & (ends > time[kept])

@@ -16,12 +16,14 @@ def spent(report: Report) -> list[Chart]:
     """Returns how each device, or without devices each host thread, spent its time."""
     kernels, devices = report.page_table("kernel_breakdown"), report.page_table("temporal_breakdown")
     if kernels and devices and len(kernels) and len(devices):
-        return [_of_devices(kernels, devices)]
-    return [_of_lanes(report.timeline.lane_times)] if report.timeline else []
+        return [_device_chart(kernels, devices)]
+    return [_lane_chart(report.timeline.lane_times)] if report.timeline else []
 
 
-def _of_devices(kernels: Table, devices: Table) -> Chart:
-    rows = [{"track": track_label(row), "part": _part(row["class"]), "time": row["time"]} for row in kernels.rows()]
+def _device_chart(kernels: Table, devices: Table) -> Chart:
+    rows = [
+        {"track": track_label(row), "part": _part_label(row["class"]), "time": row["time"]} for row in kernels.rows()
+    ]
     rows += [{"track": track_label(row), "part": "idle", "time": row["idle"]} for row in devices.rows()]
     span = {track_label(row): row["span"] for row in devices.rows()}
     total: dict[tuple[str, str], float] = {}
@@ -34,7 +36,7 @@ def _of_devices(kernels: Table, devices: Table) -> Chart:
     return stacked_bars(summed, SPENT, "track", "time", "time [µs]", "time [µs]", "share [%]")
 
 
-def _part(classes: str) -> str:
+def _part_label(classes: str) -> str:
     """Returns the label of a set of classes that ran at once."""
     parts = classes.split(" + ")
     if "communication" in parts:
@@ -42,7 +44,7 @@ def _part(classes: str) -> str:
     return "computation" if "computation" in parts else MEMORY
 
 
-def _of_lanes(lane_times: list[Row]) -> Chart:
+def _lane_chart(lane_times: list[Row]) -> Chart:
     rows = [{**row, "part": row["kind"]} for row in lane_times if row["kind"] in LANE_KINDS]
     present = [kind for kind in LANE_KINDS if any(row["part"] == kind for row in rows)]
     return stacked_bars(rows, present, "lane", "time", "time [µs]", "time [µs]")
@@ -51,7 +53,7 @@ def _of_lanes(lane_times: list[Row]) -> Chart:
 def limits(report: Report) -> list[Chart]:
     """Returns the names with the most time on the critical path."""
     nodes = report.page_table("critical_path_nodes")
-    return [_on_the_path(nodes)] if nodes and len(nodes) else []
+    return [_path_chart(nodes)] if nodes and len(nodes) else []
 
 
 def gains(report: Report) -> list[Chart]:
@@ -60,7 +62,7 @@ def gains(report: Report) -> list[Chart]:
     return what_if(classes) if classes and len(classes) else []
 
 
-def _on_the_path(nodes: Table) -> Chart:
+def _path_chart(nodes: Table) -> Chart:
     total: dict[tuple[str, str], float] = {}
     ranks: dict[tuple[str, str], set[int]] = {}
     for row in nodes.rows():

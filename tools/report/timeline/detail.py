@@ -9,7 +9,7 @@ from .bars import Bars
 
 
 def window_around_path(bars: Bars, bar_count: int) -> tuple[int, int]:
-    """Returns the time (ns) of about `bar_count` bars around the longest node of the critical path, or the whole time."""
+    """Returns the time (ns) of about `bar_count` bars at the longest node of the critical path, or the whole time."""
     whole = int(bars.start_ns.min()), int(bars.end_ns.max())
     if len(bars) <= bar_count or not bars.critical.any():
         return whole

@@ -26,8 +26,8 @@ FINEST = 1 << 16
 
 
 class Timeline(NamedTuple):
-    """The timeline of the drawn `ranks`, with `single_bars` of their `bars` bars one by one. Times are µs from the first
-    start.
+    """The timeline of the drawn `ranks`, with `single_bars` of their `bars` bars shown singly. Times are µs from the
+    first start.
 
     `coarsest` is the longest stretch over which bars are summed, 0 if all are shown. `json` is what the page unpacks,
     `picture` an SVG of the whole run, and `lane_times` how each lane's time was spent.
@@ -90,8 +90,8 @@ def timeline(replays: Mapping[int, Replay], bar_count: int, max_bytes: int = MAX
 
 
 def pack_rank(bars: Bars, length_ns: int, window_ns: tuple[int, int], max_bytes: int) -> PackedRank:
-    """Returns as many bars as about `max_bytes` bytes hold, of a run of `length_ns`, all in the window among them if that
-    leaves half of the room.
+    """Returns as many bars as about `max_bytes` bytes hold, of a run of `length_ns`, with all in the window if that
+    leaves half of the bytes.
     """
     bar_count, order = max_bytes // LEAST, None
     while True:

@@ -40,7 +40,7 @@ def alone(graph: GraphBuilder, options: GoalOptions = PLAIN) -> int:
 
 
 def member(rank: int, begin: int, lasts: int, *, ranks: Sequence[int] = (0, 1), **more: Any) -> ExecutionGraph:
-    """A rank that computes until `begin`, then takes part in a collective for as long as it lasts, then computes for 5."""
+    """A rank that computes until `begin`, then takes part in a collective while it lasts, then computes for 5."""
     g = GraphBuilder(rank=rank)
     work = g.activity("gemm", 0, begin)
     more = {"comm_type": CollectiveType.ALL_REDUCE, "comm_size": 4096} | more

@@ -60,9 +60,9 @@ def test_texts_are_those_asked_for_and_no_longer_than_65536(database: Opened) ->
     made = database(
         "CREATE TABLE t (id, string); INSERT INTO t VALUES (1, 'one'), (2, 'two'), (3, NULL), (4, hex(zeroblob(40000)));"
     )
-    found = made.texts("t", "1, 3, 4")
+    found = made.strings("t", "1, 3, 4")
     assert (found.keys(), found[1], len(found[4])) == ({1, 4}, "one", 65_536)
-    assert made.texts("absent", "1") == {}
+    assert made.strings("absent", "1") == {}
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="sqlite3 of Python 3.10 sets no limits")
@@ -129,7 +129,7 @@ def test_what_takes_more_steps_than_its_size_explains_is_stopped(database: Opene
 def test_columns_that_are_computed_are_refused(database: Opened, kind: str) -> None:
     columns = f"id INTEGER, string TEXT GENERATED ALWAYS AS (hex(zeroblob(id))) {kind}"
     made = database(f"CREATE TABLE t ({columns}); INSERT INTO t (id) VALUES (1);")
-    for read in (lambda: made.texts("t", "1"), lambda: made.integers("t", "id")):
+    for read in (lambda: made.strings("t", "1"), lambda: made.integers("t", "id")):
         with pytest.raises(DataError, match="the column string of t is computed"):
             read()
 
@@ -138,8 +138,8 @@ def test_a_text_that_all_rows_have_without_holding_it_is_damage(database: Opened
     rows = f"CREATE TABLE t (id); {numbers(10_000)} INSERT INTO t SELECT i FROM n;"
     made = database(f"{rows} ALTER TABLE t ADD COLUMN string TEXT DEFAULT '{'a' * 60_000}';")
     with pytest.raises(DataError, match="it has more text than bytes"):
-        made.texts("t", "SELECT id FROM t")
-    assert len(made.texts("t", "1")[1]) == 60_000
+        made.strings("t", "SELECT id FROM t")
+    assert len(made.strings("t", "1")[1]) == 60_000
 
 
 def test_a_view_in_the_place_of_a_table_is_named(database: Opened) -> None:

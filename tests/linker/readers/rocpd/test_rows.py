@@ -1,4 +1,4 @@
-"""Rows of rocpd databases: whose they are, times that are zero or absent, hardware queues, categories, and lanes of ranges."""
+"""Rows of rocpd databases: their process, zero or absent times, hardware queues, categories, and lanes of ranges."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Collectives over ranks: who meets whom, how long it took, who came last and who is missing; bandwidths as nccl-tests define them."""
+"""Collectives over ranks: who meets whom, how long, who came last, who is missing; bandwidths as in nccl-tests."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The ops behind a graph's kernels: from the trace of its capture by node or by the whole sequence, or from a run before it, op by op."""
+"""The ops behind a graph's kernels: from its capture, by node or by the whole sequence, or from a run before it."""
 
 import json
 from collections.abc import Sequence

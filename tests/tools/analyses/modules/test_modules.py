@@ -1,4 +1,4 @@
-"""Time by module: of the device and the host, operations, share of the critical path; from annotations where Python's calls are unknown."""
+"""Time by module: device, host, operations, critical path; from annotations where Python's calls are unknown."""
 
 import json
 import os
@@ -38,7 +38,7 @@ def product(t: TraceBuilder, name: str, duration: float, **described: Any) -> No
 
 
 def run(slow: float = 1) -> TraceBuilder:
-    """Net_0 with two products in Linear_0 of Block_0, one of its own, and one outside; and the backward of one of Linear_0."""
+    """Net_0 with two products in Linear_0 of Block_0, one of its own, one outside; and the backward of one."""
     t = TraceBuilder()
     with t.module("Net_0"):
         t.work(2)
@@ -136,7 +136,7 @@ def test_without_calls_of_python_annotations_stand_in_and_the_note_says_so() -> 
 
 
 def annotated(caller: bool) -> TraceBuilder:
-    """A forward pass in an annotation, and its backward pass on another thread, called from an annotation or from none."""
+    """A forward pass in an annotation, and its backward pass on another thread, called from an annotation or none."""
     t = TraceBuilder()
     with t.annotation("forward"):
         product(t, "first", 20, seq_id=1)

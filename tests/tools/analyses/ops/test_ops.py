@@ -1,4 +1,4 @@
-"""Device time by op, kernel patterns and the diff of two runs, beside references that ask every op for its ancestors."""
+"""Device time by op, kernel patterns and the diff of two runs, beside references that walk up from every op."""
 
 import statistics
 from collections import Counter

@@ -1,4 +1,4 @@
-"""The timeline of a page: its bars, its sums over stretches of time, what it keeps where there is no room for all, and how it is packed."""
+"""The timeline of a page: its bars, its sums over stretches of time, what it keeps when too full, its packing."""
 
 import base64
 import json
@@ -127,7 +127,7 @@ def test_a_lane_is_never_busy_twice() -> None:
 
 
 def test_ranks_stand_on_one_clock_by_what_they_did_together() -> None:
-    """The second rank began 40 ns after the first: its collective, which ends with the first's, is that much earlier by its own time."""
+    """The second rank began 40 ns after the first: its collective, which ends with the first's, is so much earlier."""
     ranks = [
         rank_with_collective(0, work=100, collective=50, clock=1000),
         rank_with_collective(1, work=60, collective=50, clock=7000),
