@@ -1,5 +1,7 @@
 """The op that a run without a device spends most of its time in."""
 
+from collections import defaultdict
+
 import numpy as np
 
 from ...schema.columns import time_text
@@ -11,18 +13,19 @@ TWICE_AS_FAST = 0.5
 
 def heaviest_op(job: Job) -> list[Finding]:
     """Returns a finding if a run on the CPU alone would be shorter with its heaviest op twice as fast."""
-    work, op = job.work, job.texts(lambda rank: rank.graph.name)
-    is_op = (work.node_class == NodeClass.HOST) & op.where(lambda name: name.startswith("aten::"))
-    if job.is_on_device or not is_op.any():
+    times: dict[str, float] = defaultdict(float)
+    for row in job.rows("host_time_per_op"):
+        times[str(row["name"])] += float(str(row["self"]))
+    ops = [name for name in times if name.startswith("aten::") and times[name] > 0]
+    if job.is_on_device or not ops:
         return []
-    time = np.bincount(op.codes[is_op], work.duration_ns[is_op])
-    heaviest = int(time.argmax())
-    chosen = is_op & (op.codes == heaviest)
+    heaviest = max(ops, key=lambda name: times[name])
+    chosen = job.texts(lambda rank: rank.graph.name).equal(heaviest) & (job.work.node_class == NodeClass.HOST)
     return [
         Finding(
-            f"{op.table[heaviest]} is the heaviest op",
+            f"{heaviest} is the heaviest op",
             job.gain_of_scaling(np.where(chosen, TWICE_AS_FAST, 1.0)),
-            f"{100 * time[heaviest] / time.sum():.0f} % of the time in ops, {time_text(time[heaviest] / 1000)}",
+            f"{100 * times[heaviest] / sum(times.values()):.0f} % of the time in ops, {time_text(times[heaviest])}",
             "Check the number of threads (OMP_NUM_THREADS, torch.set_num_threads), use bf16 or torch.compile, or a GPU",
             "host_time_per_op",
             "That op at twice its speed",

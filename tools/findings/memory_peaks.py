@@ -24,7 +24,7 @@ def memory_peaks(job: Job) -> list[Finding]:
         Finding(
             f"Memory peaks at {bytes_text(peak)} on device {highest['device']} of rank {highest['rank']}",
             None,
-            f"of it: {', '.join(told)}" if told else f"in {highest['step'] or 'no step'}",
+            f"By op: {', '.join(told)}" if told else f"In {highest['step'] or 'no step'}",
             "If memory limits the batch: checkpoint activations, zero gradients to None, shard the optimizer's state",
             "memory_timeline_live",
         )

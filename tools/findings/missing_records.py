@@ -18,7 +18,7 @@ def missing_records(job: Job) -> list[Finding]:
         Finding(
             f"Rank{'s' * (len(ranks) > 1)} {ranges(ranks)} recorded no synchronisation",
             None,
-            f"what waits were for follows from order and time; gains can then be off by up to {WORST_WITHOUT}, with records by up to "
+            f"What waits were for follows from order and time; gains can then be off by up to {WORST_WITHOUT}, with records by up to "
             f"{WORST_WITH} (simulated jobs)",
             f"Record with execgraph.capture, or give the profiler {SETTING}",
             "idle_time_breakdown",

@@ -1,7 +1,7 @@
 """The top of a report: a few figures, and sentences on what ran and where the time went."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ...schema.columns import time_text
@@ -41,7 +41,7 @@ def key_figures(tables: Tables) -> list[KeyFigure]:
         whole = measured[0] if measured else max(row["span"] for row in devices)
         for label, column in (("device busy", "busy"), ("computing", "compute")):
             shares = [100 * row[column] / (whole or 1.0) for row in devices]
-            key_figures_.append(_figure_over_ranks(label, shares, _percent_of_run))
+            key_figures_.append(_figure_over_ranks(label, shares, _percent, "of the run"))
     if overlap:
         key_figures_.append(
             _figure_over_ranks("exposed communication", [row["exposed_communication"] for row in overlap], time_text)
@@ -55,7 +55,7 @@ def key_figures(tables: Tables) -> list[KeyFigure]:
 
 
 def _of_job(replay: Row) -> str:
-    return f"from the first start to the last end of {replay['ranks']} ranks" if replay["ranks"] > 1 else ""
+    return f"of all {replay['ranks']} ranks" if replay["ranks"] > 1 else ""
 
 
 def _figures_of_two_runs(tables: Tables) -> list[KeyFigure]:
@@ -97,16 +97,16 @@ def _device_times(tables: Tables) -> list[float]:
     return [sum(row[name] for row in kernels) for name in ("time_a", "time_b")]
 
 
-def _percent_of_run(value: float) -> str:
-    return f"{value:.1f} % of the run"
+def _percent(value: float) -> str:
+    return f"{value:.1f} %"
 
 
-def _figure_over_ranks(label: str, values: list[float], text: Any) -> KeyFigure:
+def _figure_over_ranks(label: str, values: list[float], text: Callable[[float], str], of: str = "") -> KeyFigure:
     """Returns the mean, and the range if ranks differ."""
-    by_rank = f" by rank, mean of {len(values)}"
     low, high = text(min(values)), text(max(values))
     of_low = low.removesuffix(high.lstrip("0123456789.,"))
-    return KeyFigure(text(sum(values) / len(values)), label, "" if low == high else f"{of_low} to {high}{by_rank}")
+    by_rank = "" if low == high else f"{of_low} to {high} by rank"
+    return KeyFigure(text(sum(values) / len(values)), label, "; ".join(filter(None, (of, by_rank))))
 
 
 def facts(tables: Tables) -> list[str]:
@@ -139,18 +139,9 @@ def _activity_counts(tables: Tables) -> Iterator[str]:
 
 
 def _host_only(tables: Tables) -> Iterator[str]:
-    """Yields for a run without a device that this is so, and the op with most host time."""
-    ranks, ops = _rows(tables, "ranks"), _rows(tables, "host_time_per_op")
-    if not _lacks_devices(ranks):
-        return
-    yield "No device activity was recorded: the page shows the host alone."
-    spent = _sums(ops, "name", "self")
-    if whole := sum(spent.values()):
-        name, time = next(iter(spent.items()))
-        yield (
-            f"The heaviest op is {shortened(short_name(name), 60)} with {100 * time / whole:.0f} % of the host's time "
-            "in ops."
-        )
+    """Yields for a run without a device that this is so."""
+    if _lacks_devices(_rows(tables, "ranks")):
+        yield "No device activity was recorded: the page shows the host alone."
 
 
 def _lacks_devices(ranks: list[Row]) -> bool:

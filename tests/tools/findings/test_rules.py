@@ -206,7 +206,7 @@ def test_what_limits_the_trust_is_said_without_a_gain() -> None:
         ("3 of the job's 4 ranks are absent", None),
         ("Memory peaks at 3.0 GiB on device 0 of rank 0", None),
     ]
-    assert "nobody waits for 1-3" in found[-2].evidence and found[-1].evidence == "of it: aten::mm 50 %"
+    assert "Nobody waits for 1-3" in found[-2].evidence and found[-1].evidence == "By op: aten::mm 50 %"
 
 
 def test_a_run_without_any_of_these_has_no_findings() -> None:

@@ -2,7 +2,9 @@
 
 import csv
 import json
+import re
 import sys
+from html import escape
 from pathlib import Path
 
 import numpy as np
@@ -163,6 +165,17 @@ def test_without_the_libraries_that_draw_it_the_page_is_refused_with_the_remedy(
     assert capfd.readouterr().err == f"trace-report: error: {needs}; run: pip install 'execgraph[report]'\n"
     assert not given["out"].exists()
     assert run("-q", given["pair"], "--csv", given["out"]) == 0
+
+
+@needs_page
+def test_the_page_opens_with_the_verdict_and_findings_lead_to_their_details(data: Path) -> None:
+    report = report_on(find_sources([data / "training"]))
+    html = page.render(report)
+    assert html.index(escape(report.verdict)) < html.index("<nav>")
+    findings = html[html.index('<ol class="findings">') : html.index("</ol>")]
+    assert findings.count("<li>") == len(report.findings)
+    sections = re.findall(r'href="#(\w+)"', findings)
+    assert sections and all(f'<section id="{section}">' in html for section in sections)
 
 
 def table_of(count: int) -> Table:
