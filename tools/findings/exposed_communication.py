@@ -46,13 +46,14 @@ def exposed_communication(job: Job) -> list[Finding]:
 
 def _labels(job: Job) -> Categorical:
     """Returns the group of each communication by its purpose, if recorded, and its ranks; names differ by rank."""
-    labels = []
+    of_ranks = []
     for rank in job.ranks:
         groups, purpose = recorded_groups(rank.graph), rank.graph.texts("pg_desc")
         members = [f"ranks {ranges(sorted(ranks))}" if ranks else "" for ranks in groups.lists] + [""]
-        keys = zip(purpose.codes.tolist(), groups.of_node.tolist(), strict=True)
-        labels += [_label([*purpose.table, ""][code], members[group]) for code, group in keys]
-    return Categorical.of(labels)
+        keys, label = np.unique(np.stack((purpose.codes, groups.of_node)), axis=1, return_inverse=True)
+        table = [_label([*purpose.table, ""][code], members[group]) for code, group in keys.T.tolist()]
+        of_ranks.append(Categorical(label.reshape(-1).astype(np.int32), table))
+    return Categorical.joined(of_ranks)
 
 
 def _label(purpose: str, members: str) -> str:

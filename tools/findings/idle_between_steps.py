@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from ...schema.columns import Bool, time_text
+from ...schema.columns import Bool, rows_of_each, time_text
 from ...schema.graph import DependencyKind
+from ...schema.traces import NEVER
 from ..replay import NodeClass
 from .job import Finding, Job, is_of_kind
 
@@ -42,10 +43,13 @@ def _between_steps(job: Job, position: int) -> Bool:
     if not len(launching) or len(rank.step_starts) < 2:
         return between
     lane, start = work.lane[rows], rank.graph.start_ns
-    for thread in np.unique(lane[launching]).tolist():
+    for thread, nodes in rows_of_each(lane).items():
         launches = np.sort(start[launching[lane[launching] == thread]])
-        for mark in rank.step_starts[1:].tolist():
-            number = int(np.searchsorted(launches, mark))
-            if 0 < number < len(launches):
-                between |= (lane == thread) & (start > launches[number - 1]) & (start < launches[number])
+        following = np.searchsorted(launches, rank.step_starts[1:])
+        following = np.unique(following[(following > 0) & (following < len(launches))])
+        if len(following):
+            # between the launch before a mark and the one that follows it
+            next_launch = np.searchsorted(launches, start[nodes])
+            is_apart = np.append(launches, NEVER)[np.minimum(next_launch, len(launches))] != start[nodes]
+            between[nodes] = np.isin(next_launch, following) & is_apart
     return between

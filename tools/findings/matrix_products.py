@@ -56,7 +56,8 @@ def _products(job: Job) -> _Products:
         kernels = Kernels(names.take(rows), device[rows], *(column[rows] for column in columns))
         compute[chosen], memory[chosen] = least_time(kernels, peaks)
         peak[chosen] = roofs(kernels, peaks)[0]
-        tf32[chosen] = [peaks[number].tf32 * 1e12 if number in peaks else 0.0 for number in device[rows].tolist()]
+        for number, peak_of_device in peaks.items():
+            tf32[chosen[device[rows] == number]] = peak_of_device.tf32 * 1e12
     known = np.isfinite(compute)
     return _Products(*(column[known] for column in (node, compute, memory, peak, tf32)))
 
