@@ -9,6 +9,12 @@ WORST_WITH, WORST_WITHOUT = "1.2 %", "24.6 %"
 """The largest errors of what-if answers about the simulated jobs of docs/accuracy.md."""
 
 
+UNRECORDED_WAITS = (
+    "no synchronisation records: which event each wait was for is inferred; trace-diagnose says how to record it"
+)
+"""The same in a line, for commands that do not say how."""
+
+
 def sync_records_advice(where: str) -> list[str]:
     """Returns sentences about the traces of some ranks, `where`, and the line to add to the profiler.
 

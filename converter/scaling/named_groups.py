@@ -46,8 +46,7 @@ class NamedGroup(NamedTuple):
 
 
 def separated(facts: Sequence[RankFacts], matching: Matching, named: Sequence[NamedGroup]) -> Matching:
-    """Returns the matching in which the other collectives of groups that are named with types are groups of their own.
-    """
+    """Returns the matching in which the other collectives of groups named with types are groups of their own."""
     groups, numbers = list(matching.groups), list(matching.group)
     for number, group in enumerate(matching.groups):
         kinds = [*frozenset[int]().union(*(one.kinds for one in named if one.names(group)))]

@@ -372,6 +372,14 @@ def test_graphs_of_several_ranks_are_replayed_together(tmp_path: Path, capsys: p
     assert json.loads(capsys.readouterr().out)["busy_us"] == {"0/0/7": 0.065, "1/0/7": 0.065}
 
 
+def test_absent_ranks_of_a_job_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for rank in (0, 1):
+        graph = of_world(4, rank_with_collective(rank, work=10, collective=20, clock=1000))
+        graph.write(str(tmp_path / f"graph.{rank}.et"))
+    assert run(str(tmp_path)) == 0
+    assert "2 of 4 ranks are absent (2-3): nobody waits for them" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "arguments",
     [[], ["--input", "g.et", "--scale", "gemm"], ["--input", "g.et", "--json", "--timeline", "-"], ["--inp", "g.et"]],

@@ -87,7 +87,7 @@ def delays_of_devices(count: int) -> Work:
 def uses_of_groups(count: int) -> Work:
     groups, row = [Group("0-1", str(number)) for number in range(count)], numbers(count)
     facts: Any = SimpleNamespace(
-        calls=Calls(groups, *[row] * 9), in_backward=np.zeros(count, np.bool_).view(Counted), work=""
+        calls=Calls(groups, *[row] * 9), phase=np.zeros(count, np.int64).view(Counted), work="", has_host=True
     )
     return lambda: group_uses([facts], Matching(groups, [row], [row], row, row))
 
@@ -124,7 +124,7 @@ def exposed_on_devices(count: int) -> Work:
 
 
 def peaks_of_devices(count: int) -> Work:
-    kernels = Kernels(Categorical.of(["kernel"] * count), *[numbers(count)] * 4)
+    kernels = Kernels(Categorical.of(["kernel"] * count), *[numbers(count)] * 5)
     peaks = {number: Peak(*[1.0] * len(Peak._fields)) for number in range(count)}
     return lambda: roofs(kernels, peaks)
 

@@ -161,6 +161,14 @@ TESTED_BY = {
         tools/commands/trace_diagnose tools/diagnose/comparison tools/diagnose/findings tools/diagnose/inspection
         tools/diagnose/text tools/diagnose/versions tools/diagnose/wording
     """,
+    "tools/findings/test_rules.py": """
+        tools/findings/absent_ranks tools/findings/data_loader tools/findings/exposed_communication
+        tools/findings/heaviest_op tools/findings/host_waits tools/findings/idle_between_steps
+        tools/findings/job/finding tools/findings/job/job tools/findings/job/rank_facts tools/findings/late_start
+        tools/findings/matrix_products tools/findings/memory_peaks tools/findings/missing_records
+        tools/findings/pageable_copies tools/findings/small_kernels tools/findings/straggler
+        tools/findings/unexplained_time
+    """,
     "tools/generate/test_generate.py": """
         tools/commands/trace_generate tools/generate/instructions tools/generate/job tools/generate/programs/buckets
         tools/generate/programs/distributed_jobs tools/generate/programs/jobs tools/generate/programs/layers

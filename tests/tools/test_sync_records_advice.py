@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from execgraph.linker import link, read_device_trace, read_host_trace, read_linked
 from execgraph.schema.linked import LinkedTrace, write_linked
+from execgraph.tools.commands import trace_build
 from execgraph.tools.commands.trace_link import summary
 from execgraph.tools.sync_records_advice import WORST_WITH, WORST_WITHOUT, lacks_sync_records
 from support.builder import TraceBuilder
@@ -32,6 +33,21 @@ def test_trace_link_notes_waits_that_no_record_names(tmp_path: Path) -> None:
 @pytest.mark.parametrize("run", [{"sync_records": True}, {"sync_records": False, "waits": False}])
 def test_trace_link_notes_nothing_where_there_is_nothing_to_infer(tmp_path: Path, run: dict[str, bool]) -> None:
     assert "synchronisation records" not in summary(played(tmp_path, **run))
+
+
+def test_trace_build_notes_them_once_for_all_ranks_and_no_strict_build_fails(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for rank in range(2):
+        t = TraceBuilder(rank=rank, world_size=2, pid=1000 + rank, sync_records=False)
+        with t.op("aten::mm"):
+            t.launch("gemm", duration=50)
+        t.stream_synchronize(7)
+        t.write(tmp_path)
+    with pytest.raises(SystemExit) as end:
+        trace_build.main([str(tmp_path), "-o", str(tmp_path / "graphs"), "--jobs", "1", "--strict"])
+    assert end.value.code == 0
+    assert capfd.readouterr().err.count("trace-build: note: rank 0, 1: no synchronisation records") == 1
 
 
 def test_a_linked_file_tells_as_much_as_its_traces(tmp_path: Path) -> None:

@@ -56,7 +56,9 @@ graph_replays_by_op             rank graph op kernels count time pct
 cupti_counters                  rank op_stack kernel correlation flops COUNTER…
                                 a column for each recorded counter
 critical_path                   rank kind time pct
-critical_path_replay            rank measured replayed error explained
+                                of the job, whose ranks are replayed together; rank: that the time is on
+critical_path_replay            ranks measured replayed error explained              one row; ranks: how many
+critical_path_by_rank           rank begins ends on_path on_path_pct                 on the clock that the ranks share
 critical_path_nodes             rank node name kind start time device stream tid
                                 pieces in order of replayed time; -1 where not on one
 collectives_over_ranks          group sequence repetition collective dtype members present missing size latency
@@ -76,6 +78,8 @@ per_op_device_time_by_name      rank name ops self subtree count
                                 count: of activities in the subtrees
 per_op_device_time_by_shape     rank name shape ops self subtree count
                                 shape: of all inputs, "" where none was recorded
+host_phases                     rank step time forward backward optimizer data_loading waiting between_ops
+                                of the main thread
 host_time_per_op                rank name thread count total self mean
                                 self: without the ops that it called
 host_time_per_op_by_shape       rank name shape count total self mean
@@ -92,7 +96,9 @@ modules                         rank depth name device_self device_subtree devic
                                 path: `Net_0/Linear_2`, depth first
 modules_by_function             rank function device device_pct operations critical critical_pct host ops activities
 trace_diff                      kind name shape category difference count_a count_b time_a time_b
-                                kind: op, call or kernel; category: added, removed, more, fewer, same
+                                kind: op, call or kernel; category: added, removed, slower, faster, same
+trace_diff_runs                 part a b difference change
+                                part: step, run, then what they were spent on, the largest difference first
 trace_diff_tree                 depth kind name category difference count_a count_b device_time_a device_time_b
                                 host_time_a host_time_b path
                                 call paths, depth first; difference of device time
@@ -108,9 +114,10 @@ from typing import Any
 from ...schema.progress import OnProgress, unseen
 from .collectives import collectives_over_ranks
 from .counters import counters, cupti_counters
-from .critical_path import critical_path
+from .critical_path import critical_path, reliability as reliability
 from .efficiency import efficiency
 from .graphs import graph_replays
+from .host_phases import LOADER as LOADER, host_phases, step_starts as step_starts
 from .idle_time_breakdown import idle_time_breakdown
 from .kernel_breakdown import kernel_breakdown
 from .kernel_duration_distribution import kernel_duration_distribution
@@ -128,6 +135,7 @@ from .rank import (
     Options as Options,
     RankTrace as RankTrace,
     Table as Table,
+    activity_rows as activity_rows,
     graph_of as graph_of,
     rank_of_graph as rank_of_graph,
     read_captures as read_captures,
@@ -154,6 +162,7 @@ ANALYSES: tuple[Analysis, ...] = (
     critical_path,
     collectives_over_ranks,
     per_op_device_time,
+    host_phases,
     host_time_per_op,
     efficiency,
     modules,

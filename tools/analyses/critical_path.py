@@ -1,10 +1,15 @@
-"""The critical path of the run, which its length consists of, piece by piece, and the error of the replay behind it."""
+"""The critical path of the job, which its length consists of, piece by piece, and the error of the replay behind it.
 
-from typing import TYPE_CHECKING
+All ranks are replayed together, as trace-replay does it, so the path goes from rank to rank through what they share.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Int64
+from ...schema.columns import ABSENT, Int64, Rows, group_sums
+from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph
 from ..replay import (
     KINDS,
@@ -14,63 +19,144 @@ from ..replay import (
     critical_path as path_of,
     explained_pct,
     pieces_of,
+    replay_ranks,
     time_by_kind,
     trust,
 )
-from .rank import Column, Options, RankTrace, Table, microseconds, per_rank, percentage, rank_column
+from .rank import Analysis, Column, Options, RankTrace, Table, integers, microseconds, percentage
 
 if TYPE_CHECKING:
     import networkx as nx
 
-NO_GRAPH = "there is no execution graph of this rank to replay"
+NO_GRAPH = "there is no execution graph to replay"
 NO_TIME = "nothing in the replayed run takes time"
 
 
-def _table(rank: RankTrace, _: Options) -> Table:
-    replay = rank.replayed()
-    pieces = pieces_of(replay) if replay is not None else Pieces(*np.empty((4, 0), np.int64))
-    times = time_by_kind(pieces)
-    note = NO_GRAPH if replay is None else trust(replay) if times else NO_TIME
-    columns = [
-        rank_column(rank.rank, len(times)),
-        Column("kind", "", list(times)),
-        microseconds("time", list(times.values())),
-        percentage("pct", list(times.values()), sum(times.values())),
+class RankGraph(NamedTuple):
+    """The graph of a rank, if it has one with nodes."""
+
+    rank: int
+    graph: ExecutionGraph | None
+
+
+def _graph(rank: RankTrace, _: Options) -> RankGraph:
+    return RankGraph(rank.rank, rank.graph if rank.graph is not None and len(rank.graph) else None)
+
+
+def _over_ranks(parts: Sequence[RankGraph], _: Options) -> Table:
+    ranks = np.array([part.rank for part in parts if part.graph is not None], np.int64)
+    graphs = [part.graph for part in parts if part.graph is not None]
+    replays, note = list[Replay](), NO_GRAPH
+    if graphs:
+        try:
+            replays = [replay_ranks(graphs)]
+        except DataError as error:
+            note = str(error)
+    path = pieces_of(replays[0]) if replays else Pieces(*np.empty((4, 0), np.int64))
+    if replays:
+        note = reliability(replays[0]) if len(path.row) else NO_TIME
+    node = _nodes_of_path(replays[0], path.row) if replays else path.row
+    rank = ranks[replays[0].work.ranks_of(node)] if replays else path.row
+    details = (_replays(replays, note), _by_rank(replays, ranks, rank, path, note), _nodes(replays, path, node, rank))
+    return Table(NAME, "Critical path", _by_kind(rank, path), note, details)
+
+
+def _nodes_of_path(replay: Replay, rows: Rows) -> Rows:
+    """Returns the node of each piece: a transfer between ranks is of the node that came last to it."""
+    schedule, count = replay.schedule, len(replay.work)
+    node_of = np.full(len(schedule.end_ns), -1)
+    shared = np.bincount(schedule.finish_row, minlength=len(node_of)) > 1
+    node_of[schedule.finish_row] = np.arange(count)
+    node_of[shared] = -1
+    node_of[:count] = np.arange(count)
+    path = path_of(replay).row
+    known = np.maximum.accumulate(np.where(node_of[path] >= 0, np.arange(len(path)), 0))
+    node_of[path] = node_of[path[known]]
+    return np.asarray(node_of[rows])
+
+
+def _by_kind(rank: Int64, path: Pieces) -> list[Column]:
+    """Returns the columns of a row for each rank and kind of time, the longest first."""
+    keys, number = np.unique(np.stack((rank, path.kind)), axis=1, return_inverse=True)
+    time = group_sums(number.reshape(-1), path.time, keys.shape[1])
+    order = np.argsort(-time, kind="stable")
+    return [
+        Column("rank", "", keys[0][order]),
+        Column("kind", "", [KINDS[kind] for kind in keys[1][order].tolist()]),
+        microseconds("time", time[order]),
+        percentage("pct", time[order], time.sum()),
     ]
-    return Table(NAME, "Critical path", columns, note, (_replays(rank, times), _nodes(rank, pieces, note)))
 
 
-def _replays(rank: RankTrace, times: dict[str, int]) -> Table:
+def _replays(replays: Sequence[Replay], note: str) -> Table:
     """Returns a table of one row, or none without a replay."""
-    replays = [replay for replay in [rank.replayed()] if replay is not None]
     error = [np.nan if replay.error_pct is None else replay.error_pct for replay in replays]
+    explained = [explained_pct(replay, time_by_kind(pieces_of(replay))) for replay in replays]
     columns = [
-        rank_column(rank.rank, len(replays)),
+        integers("ranks", [len(replay.work.graphs) for replay in replays]),
         microseconds("measured", [replay.measured_ns for replay in replays]),
         microseconds("replayed", [replay.makespan_ns for replay in replays]),
         Column("error", "%", np.array(error, np.float64)),
-        Column("explained", "%", np.array([explained_pct(replay, times) for replay in replays], np.float64)),
+        Column("explained", "%", np.array(explained, np.float64)),
     ]
-    return Table(f"{NAME}_replay", "The replay beside the measured run", columns, "" if replays else NO_GRAPH)
+    return Table(f"{NAME}_replay", "The replay of all ranks beside the measured run", columns, "" if replays else note)
 
 
-def _nodes(rank: RankTrace, pieces: Pieces, note: str) -> Table:
-    graph = rank.graph
-    names = [graph.name[row] for row in pieces.row.tolist()] if graph is not None else []
+def _by_rank(replays: Sequence[Replay], ranks: Int64, rank: Int64, path: Pieces, note: str) -> Table:
+    """Returns when each rank begins and ends on the clock that all share, and how much of the path is on it."""
+    count = len(ranks) if replays else 0
+    begin, end = np.zeros((2, count), np.int64)
+    for work in (replay.work for replay in replays):
+        timed = np.flatnonzero(work.is_timed)
+        begin, end = np.full(count, np.iinfo(np.int64).max), np.zeros(count, np.int64)
+        np.minimum.at(begin, work.ranks_of(timed), work.measured_start_ns[timed])
+        np.maximum.at(end, work.ranks_of(timed), work.measured_end_ns[timed])
+        begin = np.minimum(begin, end)
+    time = np.array([path.time[rank == number].sum() for number in ranks.tolist()], np.int64)[:count]
     columns = [
-        rank_column(rank.rank, len(pieces.row)),
-        Column("node", "", graph.id[pieces.row] if graph is not None else pieces.row),
-        Column("name", "", names),
-        Column("kind", "", [KINDS[kind] for kind in pieces.kind.tolist()]),
-        microseconds("start", pieces.start),
-        microseconds("time", pieces.time),
-        *(Column(name, "", _column(graph, name, pieces.row)) for name in ("device", "stream", "tid")),
+        Column("rank", "", ranks[:count]),
+        microseconds("begins", begin),
+        microseconds("ends", end),
+        microseconds("on_path", time),
+        percentage("on_path_pct", time, time.sum()),
     ]
-    return Table(f"{NAME}_nodes", "The critical path, piece by piece", columns, note)
+    return Table(f"{NAME}_by_rank", "Ranks on the job's clock", columns, "" if count else note)
 
 
-def _column(graph: ExecutionGraph | None, attribute: str, row: Int64) -> Int64:
-    return graph.integers(attribute, -1)[row] if graph is not None else row
+def _nodes(replays: Sequence[Replay], path: Pieces, node: Rows, rank: Int64) -> Table:
+    graphs = replays[0].work.graphs if replays else []
+    first = replays[0].work.first_row if replays else node
+    position = replays[0].work.ranks_of(node) if replays else node
+    row = node - first[position] if len(node) else node
+    ids, names = np.zeros(len(node), np.int64), [""] * len(node)
+    places = {name: np.full(len(node), -1) for name in ("device", "stream", "tid")}
+    for number, graph in enumerate(graphs):
+        chosen = np.flatnonzero(position == number)
+        ids[chosen] = graph.id[row[chosen]]
+        for piece in chosen.tolist():
+            names[piece] = graph.name[int(row[piece])]
+        for name, values in places.items():
+            column = graph.integers(name)[row[chosen]]
+            values[chosen] = np.where(column == ABSENT, -1, column)
+    columns = [
+        Column("rank", "", rank),
+        Column("node", "", ids),
+        Column("name", "", names),
+        Column("kind", "", [KINDS[kind] for kind in path.kind.tolist()]),
+        microseconds("start", path.start),
+        microseconds("time", path.time),
+        *(Column(name, "", values) for name, values in places.items()),
+    ]
+    return Table(f"{NAME}_nodes", "The critical path, piece by piece", columns, "" if len(node) else NO_TIME)
+
+
+def reliability(replay: Replay) -> str:
+    """Returns how many ranks were replayed, if several or not all of the job's, and how reliable the replay is."""
+    graphs = replay.work.graphs
+    world = max(graph.number("world_size", 0) for graph in graphs)
+    isolated = f"{len(graphs)} of {world:,} ranks, without waiting for the others" if len(graphs) < world else ""
+    joint = f"{len(graphs)} ranks, which wait for each other" if len(graphs) > 1 else ""
+    return "; ".join(filter(None, [isolated or joint, trust(replay)]))
 
 
 def to_networkx(replay: Replay) -> "nx.DiGraph[int]":
@@ -103,4 +189,4 @@ def to_networkx(replay: Replay) -> "nx.DiGraph[int]":
 SOURCE = -1
 """The id of the node before all others; no node of a graph has it."""
 NAME = "critical_path"
-critical_path = per_rank(NAME, _table)
+critical_path = Analysis(NAME, _graph, _over_ranks)

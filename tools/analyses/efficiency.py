@@ -61,10 +61,12 @@ def _work(rank: RankTrace, options: Options) -> _Work:
         columns = [rank.graph.integers(name)[nodes] for name in ("num_ops", "tensor_size", "element_size")]
         op_row = OpRows(np.full(len(nodes), -1))
     row = np.flatnonzero(activity_classes(activities) == ActivityClass.COMPUTATION)
-    kernels = Kernels(activities.name.take(row), activities.device[row], *(column[row] for column in columns))
+    time = (activities.end - activities.start)[row]
+    numbers = [*(column[row] for column in columns), time]
+    kernels = Kernels(activities.name.take(row), activities.device[row], *numbers)
     op_row = OpRows(np.where(op_row >= 0, op_row, activities.op_row)[row])
     peaks = device_peaks(_device_names(rank), options.peaks)
-    return _Work(row, op_row, (activities.end - activities.start)[row], kernels, peaks)
+    return _Work(row, op_row, time, kernels, peaks)
 
 
 def _device_names(rank: RankTrace) -> dict[int, str]:
@@ -79,6 +81,10 @@ def _note(rank: RankTrace, work: _Work) -> str:
     is_known = (work.kernels.operations != ABSENT) & (work.kernels.bytes != ABSENT)
     share = 100 * work.time[is_known].sum() / max(int(work.time.sum()), 1)
     notes = [f"the work of {is_known.sum():,} of {len(is_known):,} kernels is known, {share:.1f} % of their time"]
+    least = least_time(work.kernels, work.peaks).memory
+    cached = int((1e9 * np.nan_to_num(least) > work.time).sum())
+    if cached:
+        notes.append(f"{cached:,} kernels move more bytes than memory can: what they read came from a cache")
     names = _device_names(rank).items()
     without_peak = [f"{number} ({name or 'no name recorded'})" for number, name in names if number not in work.peaks]
     if without_peak:

@@ -23,6 +23,7 @@ from .rank import (
     integers,
     microseconds,
 )
+from .run_difference import RunLengths, run_difference
 
 OP, CALL, KERNEL = "op", "call", "kernel"
 STEP = re.compile(r"^(ProfilerStep#)\d+$")
@@ -65,10 +66,12 @@ class RunTotals:
         self.items: dict[Item, list[int]] = defaultdict(lambda: [0, 0])
         self.tree: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0])
         self.modules = ModuleTimes()
+        self.length = RunLengths()
 
     def add(self, rank: RankTrace) -> None:
         """Adds a rank: its ops that have times, and all its calls and activities."""
         self.modules.add(rank)
+        self.length.add(rank)
         linked, tree = rank.linked, op_tree(rank.linked.ops)
         ops, calls, activities = linked.ops, linked.calls, linked.activities
         names = Categorical(ops.name.codes, [STEP.sub(r"\1", name) for name in ops.name.table])
@@ -129,8 +132,8 @@ def _sums_by_key(keys: npt.NDArray[np.integer], *columns: Int64) -> Iterator[tup
 def trace_diff(before: Iterable[RankTrace], after: Iterable[RankTrace]) -> Table:
     """Compares ops, runtime calls and kernels of two runs (a: `before`, b: `after`), the largest difference first.
 
-    The detail `trace_diff_tree` has a row for each call path of either run, depth first, `trace_diff_modules` a row for
-    each module.
+    The detail `trace_diff_runs` compares the runs and their steps as a whole, `trace_diff_tree` has a row for each call
+    path of either run, depth first, `trace_diff_modules` a row for each module.
     """
     nodes: dict[CallTreeNode, int] = {}
     a, b = RunTotals(nodes), RunTotals(nodes)
@@ -148,14 +151,14 @@ def trace_diff(before: Iterable[RankTrace], after: Iterable[RankTrace]) -> Table
         Column("kind", "", [item.kind for item in items]),
         Column("name", "", [item.name for item in items]),
         Column("shape", "", [item.shape for item in items]),
-        Column("category", "", _categories(counts)),
+        Column("category", "", _categories(counts, times)),
         microseconds("difference", times[:, 1] - times[:, 0]),
         *_counts(counts),
         microseconds("time_a", times[:, 0]),
         microseconds("time_b", times[:, 1]),
     ]
     note = "" if items else "neither run has an op, a call or an activity"
-    details = _tree(nodes, a, b, note), module_difference(a.modules, b.modules)
+    details = _tree(nodes, a, b, note), module_difference(a.modules, b.modules), run_difference(a.length, b.length)
     return Table(NAME, "Trace diff", columns, note, details)
 
 
@@ -168,7 +171,7 @@ def _tree(nodes: dict[CallTreeNode, int], a: RunTotals, b: RunTotals, note: str)
         integers("depth", [depth for depth, _, _ in rows]),
         Column("kind", "", [keys[node].kind for _, node, _ in rows]),
         Column("name", "", [keys[node].name for _, node, _ in rows]),
-        Column("category", "", _categories(counts)),
+        Column("category", "", _categories(counts, device)),
         microseconds("difference", device[:, 1] - device[:, 0]),
         *_counts(counts),
         microseconds("device_time_a", device[:, 0]),
@@ -197,10 +200,19 @@ def _counts(counts: Int64) -> list[Column]:
     return [Column("count_a", "", counts[:, 0]), Column("count_b", "", counts[:, 1])]
 
 
-def _categories(counts: Int64) -> list[str]:
+def _categories(counts: Int64, times: Int64) -> list[str]:
+    """Returns what is only in one run, else how its time changed: as the sign of the difference says."""
     return [
-        "added" if not a else "removed" if not b else "more" if b > a else "fewer" if b < a else "same"
-        for a, b in counts.tolist()
+        "added"
+        if not a
+        else "removed"
+        if not b
+        else "slower"
+        if after > before
+        else "faster"
+        if after < before
+        else "same"
+        for (a, b), (before, after) in zip(counts.tolist(), times.tolist(), strict=True)
     ]
 
 

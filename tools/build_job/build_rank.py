@@ -25,6 +25,7 @@ from ...schema.linked import LinkedTrace
 from ...schema.threads import Beside
 from ..command import no_garbage_collection
 from ..inputs import Pair
+from ..sync_records_advice import lacks_sync_records
 from ..workers import stage_done
 from .build_options import BuildOptions
 from .build_report import BUILT, FAILED, FileContent, RankSummary, content_of, is_unchanged
@@ -153,6 +154,7 @@ def _build(task: RankTask, inputs: Callable[[], Inputs]) -> RankResult:
         link=msgspec.structs.replace(linked.report, notes=[_shorten_paths(task, note) for note in linked.report.notes]),
         convert=report,
         comms=summarise_rank(linked),
+        lacks_sync_records=lacks_sync_records(linked),
     )
     return RankResult(summary, communication=to_share)
 

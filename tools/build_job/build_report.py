@@ -44,7 +44,8 @@ class FileContent(msgspec.Struct, frozen=True, omit_defaults=True):
 class RankSummary(msgspec.Struct, frozen=True, omit_defaults=True):
     """One rank: what it was built from, what came out, and what became of everything in between.
 
-    `notes` are about its traces, `target_notes` about its changes for the target.
+    `notes` are about its traces, `target_notes` about its changes for the target. If it `lacks_sync_records`, what its
+    waits were for is inferred.
     """
 
     rank: int
@@ -60,6 +61,7 @@ class RankSummary(msgspec.Struct, frozen=True, omit_defaults=True):
     comms: RankComms | None = None
     target: dict[str, int | float] = {}
     target_notes: list[str] = []
+    lacks_sync_records: bool = False
 
 
 class BuildReport(msgspec.Struct):

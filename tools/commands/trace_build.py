@@ -13,6 +13,7 @@ from ...schema.choices import ASTRA_SIM, GOAL
 from ...schema.optional import require
 from ..command import print_json, progress, run_command
 from ..command_parser import CommandParser
+from ..rank_rows import ranges
 from ..summary_lines import format_counts, summary_line
 from ..workers import in_processes, on_cluster
 from .argument_types import count, positive
@@ -187,6 +188,7 @@ def _print_report(job: "BuiltJob", as_json: bool) -> None:
     import msgspec
 
     from ..build_job import START_OFFSET, table, time_lines
+    from ..sync_records_advice import UNRECORDED_WAITS
 
     report = job.report
     for rank in report.ranks:
@@ -209,6 +211,9 @@ def _print_report(job: "BuiltJob", as_json: bool) -> None:
         log.info(summary_line("stale", sentence))
     for note in report.all_notes:
         log.warning(f"{NAME}: note: {note}")
+    unrecorded = sorted(rank.rank for rank in report.ranks if rank.lacks_sync_records)
+    if unrecorded:
+        log.warning(f"{NAME}: note: rank {ranges(unrecorded)}: {UNRECORDED_WAITS}")
     for disagreement in report.disagreements:
         log.warning(f"{NAME}: ranks disagree: {disagreement}")
     for failure in report.all_failures:

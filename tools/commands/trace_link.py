@@ -17,9 +17,6 @@ if TYPE_CHECKING:
 
 NAME = "trace-link"
 EXAMPLE = f"{NAME} host_rank0.json device_rank0.json -o linked.json.gz"
-UNRECORDED_WAITS = (
-    "no synchronisation records: which event each wait was for is inferred; trace-diagnose says how to record it"
-)
 log = logging.getLogger("execgraph")
 
 
@@ -125,7 +122,7 @@ def in_words(machine: "MachineCalibration") -> str:
 
 def summary(linked: "LinkedTrace") -> str:
     """Returns what was matched, linked, odd, dropped and guessed, a line each."""
-    from ..sync_records_advice import lacks_sync_records
+    from ..sync_records_advice import UNRECORDED_WAITS, lacks_sync_records
 
     report = linked.report
     share = (

@@ -18,6 +18,7 @@ from ...schema.traces import integer
 from ..command import in_workspace, print_json, progress, run_command, step
 from ..command_parser import CommandParser, output_as
 from ..inputs import InputKind, instead_of_folder, reading
+from ..rank_rows import absent_ranks
 from ..replay import (
     check_names,
     describe,
@@ -32,6 +33,7 @@ from ..terminal import print_text
 from .scale_options import add_scale_options
 
 NAME = "trace-replay"
+RANKS_NAMED = 8
 BUILT = re.compile(r"graph\.(\d+)\.et")
 log = logging.getLogger("execgraph")
 
@@ -84,6 +86,8 @@ def _replay(arguments: argparse.Namespace) -> None:
         raise DataError(
             f"{paths[0]} and {len(paths) - 1} more: {reason}; give the graphs of one job (or --allow-mismatch)"
         )
+    if absent := _absent(graphs):
+        log.warning(f"{NAME}: note: {absent}")
     with _naming(paths):
         if arguments.simulator:
             result = simulate_ranks(graphs)
@@ -101,6 +105,18 @@ def _replay(arguments: argparse.Namespace) -> None:
         print_json(msgspec.to_builtins(summary))
     elif arguments.output != STANDARD_STREAM:
         print_text(describe(replayed, summary, scale))
+
+
+def _absent(graphs: Sequence[ExecutionGraph]) -> str:
+    """Returns which ranks of a job are not among those that are replayed together, "" if none are or it is a single
+    rank.
+    """
+    world = max(graph.number("world_size", 0) for graph in graphs)
+    absent = absent_ranks((graph.number("rank", -1) for graph in graphs), world)
+    if len(graphs) < 2 or not absent:
+        return ""
+    named = ", ".join([*absent][:RANKS_NAMED]) + (", …" if len(absent) > RANKS_NAMED else "")
+    return f"{world - len(graphs):,} of {world:,} ranks are absent ({named}): nobody waits for them"
 
 
 def _read(path: str) -> ExecutionGraph:

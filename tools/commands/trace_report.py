@@ -25,7 +25,8 @@ from ..report import (
     render,
     report_on,
     report_on_diff,
-    report_text,
+    summary_text,
+    tables_text,
     write_csv,
 )
 from ..summary_lines import summary_line
@@ -43,6 +44,9 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     parser = _parser()
     arguments = parser.parse_args(argv)
     arguments.paths = [Path(path) for path in arguments.inputs]
+    arguments.is_short = not (arguments.all or arguments.only)
+    if arguments.all and arguments.only:
+        parser.error("--all prints every table, --only some; give one of them")
     if arguments.paths and arguments.diff:
         parser.error("give the files of one run, or --diff with two runs")
     if arguments.diff and (arguments.only or arguments.scale or arguments.perfetto or arguments.capture_trace):
@@ -59,9 +63,8 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
 def _parser() -> CommandParser:
     parser = CommandParser(
         NAME,
-        "Says what ran, where the time went and what limits it: the analyses of a run over all its ranks. Tables go "
-        "where the\n"
-        "options say, without any to the terminal.",
+        "Says what limits a run over all its ranks, by how much, and what to do; with the tables of the analyses behind "
+        "it.\nWithout an option for output this goes to the terminal: the verdict, the findings and one table.",
         f"{NAME} traces -o report.html --scale 'class:computation=0.5'",
     )
     inputs = parser.add_inputs(
@@ -82,13 +85,14 @@ def _parser() -> CommandParser:
     chosen = parser.add_argument_group("which analyses")
     chosen.add_argument(
         "--only", nargs="+", action="extend", choices=[analysis.name for analysis in ANALYSES], metavar="ANALYSIS",
-        help="only these analyses: " + ", ".join(analysis.name for analysis in ANALYSES) + "; --diff gives trace_diff",
+        help="only these analyses: " + ", ".join(analysis.name for analysis in ANALYSES) + "; --diff has its own",
     )  # fmt: skip
+    chosen.add_argument("--all", action="store_true", help="print the first rows of all tables on the terminal")
     add_analysis_options(parser)
     changed = parser.add_argument_group("what if")
     add_scale_options(changed, "what a changed run would take, by replay: ")
     output = parser.add_output(
-        "REPORT.html", "write the page, one file that needs no network; without any output option tables go to stdout",
+        "REPORT.html", "write the page, one file that needs no network",
         type=output_as(".html", ".htm"), required=False,
     )  # fmt: skip
     output.add_argument("--csv", type=Path, metavar="DIR", help="write a CSV file per table")
@@ -153,4 +157,4 @@ def _report(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print_tables(report.tables.values())
     elif not (arguments.output or arguments.csv or arguments.perfetto):
-        print_text(report_text(report))
+        print_text(summary_text(report) if arguments.is_short else tables_text(report))

@@ -4,6 +4,7 @@
 
 from .critical_path import (
     KINDS as KINDS,
+    UNEXPLAINED as UNEXPLAINED,
     WAITS as WAITS,
     Pieces as Pieces,
     critical_path as critical_path,
@@ -12,7 +13,9 @@ from .critical_path import (
 )
 from .execution import (
     Replay as Replay,
+    makespan_ns as makespan_ns,
     replay as replay,
+    replay_job as replay_job,
     replay_ranks as replay_ranks,
     replays as replays,
     topological_order as topological_order,
@@ -25,7 +28,7 @@ from .node_class import (
     node_classes as node_classes,
 )
 from .one_job import why_not_one_job as why_not_one_job
-from .rank_clocks import StartOffset as StartOffset
+from .rank_clocks import GatheredJob as GatheredJob, StartOffset as StartOffset, gather_job as gather_job
 from .roofline import (
     Bound as Bound,
     Kernels as Kernels,
@@ -33,7 +36,13 @@ from .roofline import (
     least_time as least_time,
     roofs as roofs,
 )
-from .scaling import SCALABLE as SCALABLE, Scale as Scale, check_names as check_names, parse_scale as parse_scale
+from .scaling import (
+    SCALABLE as SCALABLE,
+    Scale as Scale,
+    check_names as check_names,
+    parse_scale as parse_scale,
+    scale_nodes as scale_nodes,
+)
 from .simulator_rules import (
     describe_simulated as describe_simulated,
     simulate_ranks as simulate_ranks,

@@ -5,7 +5,6 @@ last member arrives, and lasts as long as the shortest measured duration of its 
 itself. Times are int64 ns from the run's start.
 """
 
-import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -31,13 +30,11 @@ from ...schema.graph import ExecutionGraph
 from .concurrency_limit import Problem, ends, numbers
 from .host_collectives import host_collective_ends, meet_on_hosts
 from .node_class import NodeClass
-from .rank_clocks import StartOffset, is_noteworthy, largest_offset, on_one_clock, without_offsets
-from .rendezvous import MatchedNodes, match_nodes
-from .scaling import Scale
+from .rank_clocks import GatheredJob, StartOffset, gather_job, is_noteworthy, largest_offset, without_offsets
+from .rendezvous import MatchedNodes
+from .scaling import Scale, scale_workload
 from .uncertain_waits import MakespanRange, uncertain, waits_of, without
-from .workload import Workload, gather, scale_workload
-
-log = logging.getLogger("execgraph")
+from .workload import Workload
 
 RANKS_NAMED = 8
 
@@ -154,15 +151,14 @@ def replay_ranks(graphs: Sequence[ExecutionGraph], scale: Sequence[Scale] = ()) 
 
 def replays(graphs: Sequence[ExecutionGraph], changes: Iterable[Sequence[Scale]]) -> Iterator[Replay]:
     """Yields a replay of the ranks with each of the changes, for which their columns are gathered once."""
-    members = match_nodes(graphs)
-    work = on_one_clock(gather(graphs), members)
-    if work.missing_dependencies:
-        log.warning("warning: ignored dependencies on nodes that the graph lacks: %d", work.missing_dependencies)
+    job = gather_job(graphs)
     for scale in changes:
-        yield _replay_scaled(work, members, scale)
+        yield replay_job(job, scale)
 
 
-def _replay_scaled(work: Workload, members: MatchedNodes, scale: Sequence[Scale]) -> Replay:
+def replay_job(job: GatheredJob, scale: Sequence[Scale] = ()) -> Replay:
+    """Replays a gathered job, see `replay_ranks`."""
+    work, members = job
     measured = int(work.measured_end_ns.max(initial=0))
     work = scale_workload(work, scale) if scale else work
     schedule = _schedule(work, members)
@@ -173,29 +169,30 @@ def _replay_scaled(work: Workload, members: MatchedNodes, scale: Sequence[Scale]
     replay = Replay(work, schedule, start, end, makespan, measured)
     if not scale:
         return replay
-    return replace(replay, range=_range(work, members, makespan), start_offset=_start_offset(work, members, makespan))
+    changed = GatheredJob(work, members)
+    return replace(replay, range=_range(changed, makespan), start_offset=_start_offset(changed, makespan))
 
 
-def _range(work: Workload, members: MatchedNodes, makespan_ns: int) -> MakespanRange:
-    """Replays once more without uncertain waits, if there are any."""
-    is_uncertain = uncertain(work)
-    if not is_uncertain.any():
-        return MakespanRange(makespan_ns, makespan_ns, 0, "")
-    without_waits_ns = _makespan(without(work, is_uncertain), members)
-    low, high = sorted((makespan_ns, without_waits_ns))
-    return MakespanRange(low, high, *waits_of(work, is_uncertain))
-
-
-def _start_offset(work: Workload, members: MatchedNodes, makespan_ns: int) -> StartOffset | None:
-    """Replays once more without start offsets, if there are any that matter."""
-    if not is_noteworthy(work, makespan_ns):
-        return None
-    return StartOffset(*largest_offset(work), _makespan(without_offsets(work), members))
-
-
-def _makespan(work: Workload, members: MatchedNodes) -> int:
-    schedule = _schedule(work, members)
+def makespan_ns(job: GatheredJob) -> int:
+    """Returns how long a gathered job takes, whose workload may be changed."""
+    schedule = _schedule(job.work, job.members)
     return int(schedule.end_ns[schedule.finish_row].max(initial=0))
+
+
+def _range(job: GatheredJob, makespan: int) -> MakespanRange:
+    """Replays once more without uncertain waits, if there are any."""
+    is_uncertain = uncertain(job.work)
+    if not is_uncertain.any():
+        return MakespanRange(makespan, makespan, 0, "")
+    low, high = sorted((makespan, makespan_ns(job._replace(work=without(job.work, is_uncertain)))))
+    return MakespanRange(low, high, *waits_of(job.work, is_uncertain))
+
+
+def _start_offset(job: GatheredJob, makespan: int) -> StartOffset | None:
+    """Replays once more without start offsets, if there are any that matter."""
+    if not is_noteworthy(job.work, makespan):
+        return None
+    return StartOffset(*largest_offset(job.work), makespan_ns(job._replace(work=without_offsets(job.work))))
 
 
 def _schedule(work: Workload, members: MatchedNodes) -> Schedule:

@@ -4,6 +4,8 @@ How much later than the first one a rank began, its start offset, is known then.
 begun later, or the rank was late. No change scales it, so that a changed run says how long it takes without.
 """
 
+import logging
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -11,9 +13,11 @@ import numpy as np
 
 from ...converter.ranks import MatchedTimes, awaits_all, begin_of_ranks
 from ...schema.columns import ABSENT, Bool, Int64, time_text
-from ...schema.graph import NodeType
-from .rendezvous import MatchedNodes
-from .workload import Workload
+from ...schema.graph import ExecutionGraph, NodeType
+from .rendezvous import MatchedNodes, match_nodes
+from .workload import Workload, gather
+
+log = logging.getLogger("execgraph")
 
 NOTEWORTHY_PCT = 1.0
 """A smaller share of the run hardly changes an answer."""
@@ -91,3 +95,19 @@ def without_offsets(work: Workload) -> Workload:
     """Returns the workload of ranks that begin all at once."""
     offset = np.where(is_rooted(work), work.start_offset_ns[work.ranks_of(np.arange(len(work)))], 0)
     return replace(work, wait_ns=work.wait_ns - offset)
+
+
+class GatheredJob(NamedTuple):
+    """The columns of all ranks of a job on one clock, and the nodes that meet."""
+
+    work: Workload
+    members: MatchedNodes
+
+
+def gather_job(graphs: Sequence[ExecutionGraph]) -> GatheredJob:
+    """Gathers the graphs of a job's ranks; O(n + e), and O(m log m) in their communication."""
+    members = match_nodes(graphs)
+    work = on_one_clock(gather(graphs), members)
+    if work.missing_dependencies:
+        log.warning("warning: ignored dependencies on nodes that the graph lacks: %d", work.missing_dependencies)
+    return GatheredJob(work, members)

@@ -43,13 +43,17 @@ class LeastTime(NamedTuple):
 
 
 class Kernels(NamedTuple):
-    """The work of kernels by columns: `element` is the size of an element in bytes. Unknown numbers are ABSENT."""
+    """The work of kernels by columns: `element` is the size of an element in bytes, `time` how long each took (ns).
+
+    Unknown numbers are ABSENT.
+    """
 
     name: Categorical
     device: Int64
     operations: Int64
     bytes: Int64
     element: Int64
+    time: Int64
 
 
 def device_peaks(names: Mapping[int, str], overrides: Mapping[str, float] | None = None) -> dict[int, Peak]:
@@ -72,7 +76,10 @@ def least_time(kernels: Kernels, peaks: Mapping[int, Peak]) -> LeastTime:
 
 
 def roofs(kernels: Kernels, peaks: Mapping[int, Peak]) -> tuple[Summary, Summary]:
-    """Returns for each kernel its device's peak FLOP/s for its number format, and peak bytes/s; NaN if unknown."""
+    """Returns for each kernel its device's peak FLOP/s for its number format, and peak bytes/s; NaN if unknown.
+
+    Where a kernel with fp32 operands is faster than the ordinary units can be, it ran on the matrix engines.
+    """
     compute, memory = np.full((2, len(kernels.device)), np.nan)
     tf32 = kernels.name.where(lambda name: TF32.search(name) is not None)
     for number, rows in rows_of_each(kernels.device).items():
@@ -80,7 +87,9 @@ def roofs(kernels: Kernels, peaks: Mapping[int, Peak]) -> tuple[Summary, Summary
             continue
         rate = peak.tflops(kernels.element[rows])
         if peak.tf32:
-            rate = np.where(tf32[rows] & (kernels.element[rows] == 4), peak.tf32, rate)
+            faster = kernels.operations[rows] > 1e3 * rate * np.maximum(kernels.time[rows], 0)
+            on_engines = tf32[rows] | (faster & (kernels.time[rows] > 0))
+            rate = np.where(on_engines & (kernels.element[rows] == 4), peak.tf32, rate)
         compute[rows], memory[rows] = rate * 1e12, peak.memory * 1e9
     return np.where(compute > 0, compute, np.nan), np.where(memory > 0, memory, np.nan)
 
@@ -92,6 +101,6 @@ def bound_by(
     device = graph.integers("device")
     numbers = np.unique(device[graph.is_activity]).tolist()
     names = {number: str(graph.metadata.get(f"{DEVICE_NAME}{number}", "")) for number in numbers}
-    columns = (graph.integers(name) for name in ("num_ops", "tensor_size", "element_size"))
+    columns = [*(graph.integers(name) for name in ("num_ops", "tensor_size", "element_size")), graph.duration_ns]
     times = least_time(Kernels(graph.name, device, *columns), device_peaks(names, overrides))
     return np.asarray(times.bound_by(bound) & (classes == NodeClass.COMPUTATION))

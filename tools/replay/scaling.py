@@ -8,16 +8,18 @@ import logging
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from ...schema.columns import Bool
+from ...schema.columns import Bool, Int64, rows_by_number
 from ...schema.errors import RequestError
-from ...schema.graph import ExecutionGraph
+from ...schema.graph import Delay, DependencyKind, ExecutionGraph
 from .node_class import Classes, NodeClass
 from .roofline import Bound, bound_by
+from .workload import Workload, cut_off_ns, slot_pools_by_device
 
 log = logging.getLogger("execgraph")
 
@@ -129,3 +131,46 @@ def node_factors(graphs: Sequence[ExecutionGraph], classes: Sequence[Classes], s
 def class_factor(scale: Sequence[Scale], node_class: NodeClass) -> float:
     """Returns the product of the factors of a class of nodes."""
     return math.prod(change.factor for change in scale if change.target == node_class)
+
+
+def scale_workload(work: Workload, scale: Sequence[Scale]) -> Workload:
+    """Returns the measured workload with changed durations.
+
+    Nodes that wait for a slot of their device then do so in the replay, instead of for as long as measured.
+    """
+    factor = np.concatenate(node_factors(work.graphs, np.split(work.node_class, work.first_row[1:]), scale))
+    return scale_nodes(work, factor, class_factor(scale, NodeClass.HOST))
+
+
+def scale_nodes(work: Workload, factor: Factors, host_delay_factor: float = 1.0) -> Workload:
+    """Returns the measured workload with each node's duration, and all host delays, multiplied by a factor."""
+    graphs = work.graphs
+    host_delay = np.rint(work.host_delay_ns * host_delay_factor).astype(np.int64)
+    # what was cut off is in the gaps, and scales with the duration
+    cut_off = np.concatenate([np.where(graph.is_activity, cut_off_ns(graph), 0) for graph in graphs])
+    duration = np.maximum(np.rint((work.duration_ns + cut_off) * factor - cut_off).astype(np.int64), 0)
+    slot_pool = _slot_pools(graphs, work.node_class) if bool((factor != 1).any()) else work.slot_pool
+    if slot_pool.max(initial=-1) >= 0:
+        # the replay itself makes nodes wait for a free slot
+        duration[np.concatenate([graph.integers("delay", 0) for graph in graphs]) == Delay.CONTENTION] = 0
+    wait = work.wait_ns + host_delay - work.host_delay_ns
+    # before a wait, what is left of an idle call is host work of its name; the latency of a return is not
+    is_call = (work.node_class[work.target] == NodeClass.HOST) & (work.kind & DependencyKind.HOST_SYNC == 0)
+    lag = np.where(is_call, np.rint(work.lag_ns * factor[work.target]).astype(np.int64), work.lag_ns)
+    return replace(work, wait_ns=wait, host_delay_ns=host_delay, duration_ns=duration, lag_ns=lag, slot_pool=slot_pool)
+
+
+def _slot_pools(graphs: Sequence[ExecutionGraph], node_class: Classes) -> Int64:
+    """Returns for each node the number of the full device whose slots it takes, counted over all ranks; -1 for none."""
+    pools, first_pool = [], 0
+    for graph in graphs:
+        pool, device = np.full(len(graph), -1), graph.integers("device")
+        pool_of = {number: position for position, number in enumerate(slot_pools_by_device(graph), first_pool)}
+        first_pool += len(pool_of)
+        for number, rows in rows_by_number(np.flatnonzero(graph.is_activity), device).items():
+            if number in pool_of:
+                pool[rows] = pool_of[number]
+        pools.append(pool)
+    pool = np.concatenate(pools)
+    pool[node_class == NodeClass.COMMUNICATION] = -1
+    return pool

@@ -161,7 +161,9 @@ def _threads(replay: Replay, whole_us: float) -> list[str]:
     """Returns lines for the host threads of a run without a device, the busiest first."""
     work = replay.work
     idle = np.concatenate([graph.name.equal(IDLE) for graph in work.graphs])
-    total = np.bincount(work.lane, np.where(idle, 0, work.duration_ns), len(work.lanes)) / 1000
+    # a transfer between hosts may take less time than measured, as all come together
+    lasted = np.minimum(work.duration_ns, replay.end_ns - replay.start_ns)
+    total = np.bincount(work.lane, np.where(idle, 0, lasted), len(work.lanes)) / 1000
     ranks = _rank_prefixes(work)
     names = [f"{ranks[lane.rank]}{number_text(lane.number)}" for lane in work.lanes]
     order = np.argsort(-total, kind="stable")[:STREAMS_SHOWN].tolist()

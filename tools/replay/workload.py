@@ -11,12 +11,11 @@ import numpy as np
 
 from ...converter.context import Edges
 from ...converter.edit import recorded_edges
-from ...schema.columns import ABSENT, Bool, Int64, Ns, Rows, Summary, Table, format_counts, group_ids, rows_by_number
+from ...schema.columns import ABSENT, Bool, Int64, Ns, Rows, Summary, Table, format_counts, group_ids
 from ...schema.errors import DataError
-from ...schema.graph import ATTRIBUTES, CONCURRENCY_LIMIT, Delay, DependencyKind, ExecutionGraph
+from ...schema.graph import ATTRIBUTES, CONCURRENCY_LIMIT, DependencyKind, ExecutionGraph
 from ...schema.traces import FOREVER
 from .node_class import Classes, NodeClass, node_classes
-from .scaling import Scale, class_factor, node_factors
 
 START = "start_time_ns"
 LENGTHS = [attribute.name for attribute in ATTRIBUTES if attribute.unit == "ns" and attribute.name != START]
@@ -206,54 +205,16 @@ def _rank_columns(graph: ExecutionGraph, lane: Int64, edges: Edges) -> Columns:
     )
 
 
-def scale_workload(work: Workload, scale: Sequence[Scale]) -> Workload:
-    """Returns the measured workload with changed durations.
-
-    Nodes that wait for a slot of their device then do so in the replay, instead of for as long as measured.
-    """
-    graphs = work.graphs
-    factor = np.concatenate(node_factors(graphs, np.split(work.node_class, work.first_row[1:]), scale))
-    host_delay = np.rint(work.host_delay_ns * class_factor(scale, NodeClass.HOST)).astype(np.int64)
-    # what was cut off is in the gaps, and scales with the duration
-    cut_off = np.concatenate([np.where(graph.is_activity, _cut_off(graph), 0) for graph in graphs])
-    duration = np.maximum(np.rint((work.duration_ns + cut_off) * factor - cut_off).astype(np.int64), 0)
-    slot_pool = _slot_pools(graphs, work.node_class) if bool((factor != 1).any()) else work.slot_pool
-    if slot_pool.max(initial=-1) >= 0:
-        # the replay itself makes nodes wait for a free slot
-        duration[np.concatenate([graph.integers("delay", 0) for graph in graphs]) == Delay.CONTENTION] = 0
-    wait = work.wait_ns + host_delay - work.host_delay_ns
-    # before a wait, what is left of an idle call is host work of its name; the latency of a return is not
-    is_call = (work.node_class[work.target] == NodeClass.HOST) & (work.kind & DependencyKind.HOST_SYNC == 0)
-    lag = np.where(is_call, np.rint(work.lag_ns * factor[work.target]).astype(np.int64), work.lag_ns)
-    return replace(work, wait_ns=wait, host_delay_ns=host_delay, duration_ns=duration, lag_ns=lag, slot_pool=slot_pool)
-
-
 def slot_pools_by_device(graph: ExecutionGraph) -> dict[int, SlotPool]:
     """Returns the slots of each device that was full at some time."""
     devices = np.unique(graph.integers("device")).tolist()
     limits = ((device, graph.number(f"{CONCURRENCY_LIMIT}{device}", 0)) for device in devices)
-    return {device: SlotPool(count, _cut_off(graph)) for device, count in limits if count > 0}
+    return {device: SlotPool(count, cut_off_ns(graph)) for device, count in limits if count > 0}
 
 
-def _cut_off(graph: ExecutionGraph) -> int:
+def cut_off_ns(graph: ExecutionGraph) -> int:
     """Returns by how many ns durations are too short on average, as traces in whole µs cut off the fraction."""
     return graph.number("resolution_ns", 1) // 2
-
-
-def _slot_pools(graphs: Sequence[ExecutionGraph], node_class: Classes) -> Int64:
-    """Returns for each node the number of the full device whose slots it takes, counted over all ranks; -1 for none."""
-    pools, first_pool = [], 0
-    for graph in graphs:
-        pool, device = np.full(len(graph), -1), graph.integers("device")
-        pool_of = {number: position for position, number in enumerate(slot_pools_by_device(graph), first_pool)}
-        first_pool += len(pool_of)
-        for number, rows in rows_by_number(np.flatnonzero(graph.is_activity), device).items():
-            if number in pool_of:
-                pool[rows] = pool_of[number]
-        pools.append(pool)
-    pool = np.concatenate(pools)
-    pool[node_class == NodeClass.COMMUNICATION] = -1
-    return pool
 
 
 def _lags(graph: ExecutionGraph, target: Int64, kind: Int64) -> Int64:

@@ -10,4 +10,4 @@ from .inputs import (
 )
 from .page import render as render
 from .report import ReportRequest as ReportRequest, report_on as report_on, report_on_diff as report_on_diff
-from .text import report_text as report_text
+from .text import summary_text as summary_text, tables_text as tables_text

@@ -5,8 +5,7 @@ from collections.abc import Iterable
 from ..analyses import Table
 
 OF_HOST = (
-    "host_time_per_op", "critical_path", "modules", "memory_timeline", "collectives_over_ranks", "trace_diff",
-    "what_if",
+    "host_phases", "host_time_per_op", "critical_path", "modules", "memory_timeline", "collectives_over_ranks", "trace_diff", "what_if",
 )  # fmt: skip
 """The analyses that can have rows for a run without a device."""
 NO_DEVICE = "no device activity was recorded"

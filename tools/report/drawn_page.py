@@ -2,7 +2,7 @@
 
 import hashlib
 from base64 import b64encode
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from importlib.resources import files
 from typing import Any, NamedTuple
 
@@ -10,6 +10,7 @@ import jinja2
 import orjson
 from altair.utils.schemapi import debug_mode
 
+from ...schema.columns import time_text
 from ..analyses import Table
 from ..terminal import plain, plain_json
 from .absent import absent_tables
@@ -17,7 +18,7 @@ from .cells import heading
 from .charts import CHARTS, Chart, drawing_library, gains, limits, spent
 from .embedded import FEWEST, MAX_BYTES, EmbeddedTable, embed_tables
 from .module_tree import ModuleTree, module_tree
-from .overview import findings, key_figures
+from .overview import facts, key_figures
 from .rank_groups import groups_table, in_words
 from .report import Report
 from .sections import SECTIONS, Section
@@ -58,6 +59,28 @@ class PageSection(NamedTuple):
     tables: list[str]
     note: str
     modules: ModuleTree | None = None
+
+
+class PageFinding(NamedTuple):
+    """A finding on the page: its sentence, gain, evidence and advice, and the section with the details, "" for none."""
+
+    title: str
+    gain: str
+    evidence: str
+    advice: str
+    section: str
+    label: str
+
+
+def _page_findings(report: Report, shown: Collection[str]) -> list[PageFinding]:
+    of_table = {table: section for section in SECTIONS for table in section.tables if section.name in shown}
+    found = []
+    for finding in report.findings:
+        gain = f"up to {finding.gain.pct:.0f} %, {time_text(finding.gain.us)}" if finding.gain else ""
+        section = of_table.get(finding.table)
+        place = (section.name, section.label) if section else ("", "")
+        found.append(PageFinding(finding.title, gain, finding.evidence, finding.advice, *place))
+    return found
 
 
 class Page:
@@ -145,7 +168,9 @@ def _content(page: Page, tables: dict[str, Table]) -> dict[str, Any]:
         "title": report.title,
         "advice": report.advice,
         "figures": key_figures(tables),
-        "findings": [*findings(tables), *([in_words(report.groups)] if report.groups else [])],
+        "verdict": report.verdict,
+        "findings": _page_findings(report, {section.name for section in sections if section.tables}),
+        "facts": [*facts(tables), *([in_words(report.groups)] if report.groups else [])],
         "spent": page.add("spent", spent(report), half=True),
         "limits": page.add("limits", limits(report), half=True),
         "gains": page.add("gains", gains(report), half=True),

@@ -2,22 +2,39 @@
 
 import csv
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import orjson
 
 from ...schema.errors import DataError
 from ...schema.io import fresh_folder, locked, open_output, put_in_place
 from ..analyses import Column, Options, RankTrace, Table, overlay_events, write_overlay
+from ..findings import Finding
 from ..terminal import plain, print_json
 
+FINDINGS = "findings"
 WAITING = ".tables"
 """The folder in which tables are written until all are complete."""
 FORMULA = (*"=+-@\t\r\n", *"＝＋－＠")
 """The characters that a formula begins with, in half and full width."""
+
+
+def findings_table(findings: Sequence[Finding], verdict: str) -> Table:
+    """Returns the findings as a table, whose note is the verdict; NaN where no gain is known."""
+    gains = [finding.gain for finding in findings]
+    columns = [
+        Column("finding", "", [finding.title for finding in findings]),
+        Column("gain", "µs", np.array([gain.us if gain else np.nan for gain in gains], np.float64)),
+        Column("gain_pct", "%", np.array([gain.pct if gain else np.nan for gain in gains], np.float64)),
+        Column("evidence", "", [finding.evidence for finding in findings]),
+        Column("advice", "", [finding.advice for finding in findings]),
+        Column("table", "", [finding.table for finding in findings]),
+    ]
+    return Table(FINDINGS, "Findings", columns, verdict)
 
 
 def with_notes(tables: Iterable[Table]) -> Iterator[Table]:

@@ -1,7 +1,7 @@
-"""The top of a report: a few figures, and sentences on where the time went and what limits the run."""
+"""The top of a report: a few figures, and sentences on what ran and where the time went."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ...schema.columns import time_text
@@ -15,7 +15,7 @@ WORK = {
     "computation": ("kernel",), "communication": ("communication",), "memory": ("copy or set", "copies and sets"),
 }  # fmt: skip
 """What the activities of a class are called."""
-DIFFERENCES, OF_TWO_RUNS = 4, "trace_diff_tree"
+DIFFERENCES, OF_TWO_RUNS, LEAST_CHANGE_PCT = 4, "trace_diff_tree", 1.0
 
 
 class KeyFigure(NamedTuple):
@@ -34,12 +34,14 @@ def key_figures(tables: Tables) -> list[KeyFigure]:
     devices = [row for row in _rows(tables, "temporal_breakdown") if row["span"]]
     overlap = _rows(tables, "communication_computation_overlap")
     key_figures_ = [KeyFigure(cell(len(ranks)), "ranks")] if ranks else []
-    if replays:
-        key_figures_.append(_figure_over_ranks("measured run", [row["measured"] for row in replays], time_text))
+    measured = [row["measured"] for row in replays if row["measured"]]
+    if measured:
+        key_figures_.append(KeyFigure(time_text(measured[0]), "measured run", _of_job(replays[0])))
     if devices:
-        key_figures_.append(_figure_over_ranks("device busy", [100 - row["idle_pct"] for row in devices], _percent))
-        key_figures_.append(_figure_over_ranks("computing", [row["compute_pct"] for row in devices], _percent))
-        key_figures_.append(_figure_over_ranks("idle", [row["idle_pct"] for row in devices], _percent))
+        whole = measured[0] if measured else max(row["span"] for row in devices)
+        for label, column in (("device busy", "busy"), ("computing", "compute")):
+            shares = [100 * row[column] / (whole or 1.0) for row in devices]
+            key_figures_.append(_figure_over_ranks(label, shares, _percent, "of the run"))
     if overlap:
         key_figures_.append(
             _figure_over_ranks("exposed communication", [row["exposed_communication"] for row in overlap], time_text)
@@ -52,13 +54,42 @@ def key_figures(tables: Tables) -> list[KeyFigure]:
     return key_figures_
 
 
+def _of_job(replay: Row) -> str:
+    return f"of all {replay['ranks']} ranks" if replay["ranks"] > 1 else ""
+
+
 def _figures_of_two_runs(tables: Tables) -> list[KeyFigure]:
     ranks = Counter(row["run"] for row in _rows(tables, "ranks"))
     before, after = _device_times(tables)
-    return [
-        KeyFigure(f"{ranks['A']} → {ranks['B']}", "ranks"),
-        KeyFigure(f"{time_text(before)} → {time_text(after)}", "time of all device activities"),
-    ]
+    whole = [row for row in _rows(tables, "trace_diff_runs") if row["part"] in ("step", "run")]
+    figures = [KeyFigure(f"{time_text(row['a'])} → {time_text(row['b'])}", row["part"]) for row in whole]
+    if before or after:
+        figures.append(KeyFigure(f"{time_text(before)} → {time_text(after)}", "time of all device activities"))
+    return [*figures, KeyFigure(f"{ranks['A']} → {ranks['B']}", "ranks")]
+
+
+def diff_verdict(tables: Tables) -> str:
+    """Returns whether run B is faster or slower than run A, by how much, and what the largest difference is."""
+    rows = _rows(tables, "trace_diff_runs")
+    whole = {row["part"]: row for row in rows if row["part"] in ("step", "run") and row["change"] is not None}
+    if not whole:
+        return ""
+    first, *others = whole.values()
+    is_alike = abs(first["change"]) < LEAST_CHANGE_PCT
+    how = "as fast as" if is_alike else "faster than" if first["change"] < 0 else "slower than"
+    change = f"{abs(first['change']):.1f} % {'less' if first['change'] < 0 else 'more'} time"
+    text = (
+        f"Run B is {how} run A: {'a step' if first['part'] == 'step' else 'the run'} takes {change}, {_change(first)}"
+    )
+    text += "".join(f", the {row['part']} {_change(row)}" for row in others)
+    parts = [row for row in rows if row["part"] not in whole and row["difference"] * first["difference"] > 0]
+    if parts and not is_alike:
+        text += f". Most of that is {parts[0]['part'].replace(': ', ' ')}, {_change(parts[0])}"
+    return f"{text}."
+
+
+def _change(row: Row) -> str:
+    return f"{time_text(row['b'])} instead of {time_text(row['a'])}"
 
 
 def _device_times(tables: Tables) -> list[float]:
@@ -70,24 +101,23 @@ def _percent(value: float) -> str:
     return f"{value:.1f} %"
 
 
-def _figure_over_ranks(label: str, values: list[float], text: Any) -> KeyFigure:
+def _figure_over_ranks(label: str, values: list[float], text: Callable[[float], str], of: str = "") -> KeyFigure:
     """Returns the mean, and the range if ranks differ."""
     low, high = text(min(values)), text(max(values))
     of_low = low.removesuffix(high.lstrip("0123456789.,"))
-    return KeyFigure(text(sum(values) / len(values)), label, "" if low == high else f"{of_low} to {high}")
+    by_rank = "" if low == high else f"{of_low} to {high} by rank"
+    return KeyFigure(text(sum(values) / len(values)), label, "; ".join(filter(None, (of, by_rank))))
 
 
-def findings(tables: Tables) -> list[str]:
-    """Returns sentences, each from an analysis that found something."""
+def facts(tables: Tables) -> list[str]:
+    """Returns sentences on what ran and where the time went, each from an analysis that found something."""
     sources = (
         _activity_counts,
         _host_only,
         _heaviest_kernel,
         _hidden_communication,
         _idle_cause,
-        _limiting_class,
         _critical_path,
-        _straggler,
         _run_difference,
     )
     return [sentence for source in sources for sentence in source(tables)]
@@ -109,18 +139,9 @@ def _activity_counts(tables: Tables) -> Iterator[str]:
 
 
 def _host_only(tables: Tables) -> Iterator[str]:
-    """Yields for a run without a device that this is so, and the op with most host time."""
-    ranks, ops = _rows(tables, "ranks"), _rows(tables, "host_time_per_op")
-    if not _lacks_devices(ranks):
-        return
-    yield "No device activity was recorded: the page shows the host alone."
-    spent = _sums(ops, "name", "self")
-    if whole := sum(spent.values()):
-        name, time = next(iter(spent.items()))
-        yield (
-            f"The heaviest op is {shortened(short_name(name), 60)} with {100 * time / whole:.0f} % of the host's time "
-            "in ops."
-        )
+    """Yields for a run without a device that this is so."""
+    if _lacks_devices(_rows(tables, "ranks")):
+        yield "No device activity was recorded: the page shows the host alone."
 
 
 def _lacks_devices(ranks: list[Row]) -> bool:
@@ -131,23 +152,12 @@ def _count_text(number: float, singular: str, plural: str = "") -> str:
     return f"{number:,.0f} {singular if number == 1 else plural or singular + 's'}"
 
 
-def _limiting_class(tables: Tables) -> Iterator[str]:
-    rows = [row for row in _rows(tables, "twice_as_fast") if row["saved_pct"] >= 0.5]
-    if rows:
-        best = max(rows, key=lambda row: row["saved"])
-        who = {"host": "The host", "memory": "Copying"}.get(best["change"], best["change"].capitalize())
-        has_range = "after_low" in best and best["after_low"] < best["after_high"]
-        spread = f"; {time_text(best['after_low'])} to {time_text(best['after_high'])}" if has_range else ""
-        gain = f"{best['saved_pct']:.0f} % ({time_text(best['before'])} → {time_text(best['after'])}{spread})"
-        where = f" This is a replay of {tables['twice_as_fast'].note}." if tables["twice_as_fast"].note else ""
-        yield f"{who} limits the run most: twice as fast, it would shorten the run by {gain}.{where}"
-
-
 def _critical_path(tables: Tables) -> Iterator[str]:
     spent = _sums(_rows(tables, "critical_path"), "kind", "time")
     whole = sum(spent.values())
     parts = [f"{100 * time / whole:.0f} % {kind}" for kind, time in spent.items() if time >= 0.01 * whole]
-    if parts:
+    # that a run without a device is on the host alone is no news
+    if len(parts) > 1:
         yield f"The critical path is {', '.join(parts[:4])}."
 
 
@@ -188,28 +198,22 @@ def _heaviest_kernel(tables: Tables) -> Iterator[str]:
         )
 
 
-def _straggler(tables: Tables) -> Iterator[str]:
-    rows = [row for row in _rows(tables, "collectives_over_ranks") if row["present"] > 1 and row["straggler"] >= 0]
-    if rows:
-        rank, times = Counter(row["straggler"] for row in rows).most_common(1)[0]
-        often = f"Rank {rank} arrives last at {times} of {len(rows)} collectives"
-        fair = len(rows) / max(row["present"] for row in rows)
-        who = often if times > 1.5 * fair else "No rank stands out as the last at collectives"
-        yield f"{who}; the longest wait for a rank is {time_text(max(row['start_skew'] or 0 for row in rows))}."
-
-
 def _run_difference(tables: Tables) -> Iterator[str]:
-    kernels = [row for row in _rows(tables, "trace_diff") if row["kind"] == "kernel"]
-    before, after = _device_times(tables)
-    if before:
-        share = f"{abs(after - before) / before * 100:.1f} % {'more' if after > before else 'less'}"
-        yield f"Run B spends {time_text(after)} on the devices, run A {time_text(before)}: {share}."
+    """Yields the parts of the run that differ most, then the kernels, or without a device the ops."""
+    rows = [row for row in _rows(tables, "trace_diff_runs") if row["part"] not in ("step", "run")]
+    for row in [row for row in rows if row["difference"]][:DIFFERENCES]:
+        yield f"{row['part'].capitalize()}: {_signed(row['difference'])} ({time_text(row['a'])} → {time_text(row['b'])})."
+    items = _rows(tables, "trace_diff")
+    kernels = [row for row in items if row["kind"] == "kernel"] or [
+        row for row in items if row["name"].startswith("aten::")
+    ]
     for row in [row for row in kernels if row["difference"]][:DIFFERENCES]:
-        change = f"{'+' if row['difference'] > 0 else '−'}{time_text(abs(row['difference']))}"
-        yield (
-            f"{shortened(short_name(row['name']), 60)}: {change} ({row['category']}, {row['count_a']:,} → "
-            f"{row['count_b']:,})."
-        )
+        name = shortened(short_name(row["name"]), 60)
+        yield f"{name}: {_signed(row['difference'])} ({row['category']}, {row['count_a']:,} → {row['count_b']:,} of them)."
+
+
+def _signed(time: float) -> str:
+    return f"{'+' if time > 0 else '−'}{time_text(abs(time))}"
 
 
 def _rows(tables: Tables, name: str) -> list[Row]:

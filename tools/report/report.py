@@ -8,21 +8,26 @@ from typing import NamedTuple
 import numpy as np
 
 from ...linker.windows import EVERYTHING, Window
+from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph
 from ...schema.progress import Progress, Stages, unwatched
 from ..analyses import ANALYSES, READ_STAGES, Column, Options, RankTrace, Table, analyse, trace_diff
+from ..findings import Finding, RankFacts, facts_of, find, job_of, verdict
 from ..rank_rows import ranges
 from ..replay import Replay, Scale
 from ..sync_records_advice import lacks_sync_records, sync_records_advice
-from .files import lay_over, overlay_path
+from .files import FINDINGS, findings_table, lay_over, overlay_path
 from .inputs import ReadOptions, Sources, read_ranks
+from .overview import diff_verdict
 from .rank_groups import MANY, RankGroup, of_ranks, rank_groups
 from .timeline import Timeline, timeline
-from .what_if import classes_twice_as_fast, replay_unchanged, what_if
+from .what_if import classes_twice_as_fast, what_if
 
 RANKS_DRAWN, SHOWN_FIRST = 8, 3000
 OF_GRAPHS = {"critical_path", "step_breakdown", "modules"}
 """The analyses that need the execution graph."""
+OF_JOB = "critical_path"
+"""The analysis whose rows are of the job, so that they are shown of all ranks."""
 OF_MEMORY = "memory_timeline"
 """The analysis that needs the recorded allocations."""
 NO_DIFF = replace(trace_diff((), ()), note="compares two runs, with --diff A B", details=())
@@ -35,7 +40,7 @@ DEFAULT = Options()
 class Report:
     """The tables by name, a table of the ranks, and notes about the inputs.
 
-    `advice` is said first: what the recording cannot tell, and how to record it.
+    The `verdict` is said first, then the `findings`. `advice` is what the recording cannot tell, and how to record it.
 
     For the page there are also timelines of some ranks, and the effect of making each class of work twice as fast. Of
     many ranks the page shows those that represent a group.
@@ -45,6 +50,8 @@ class Report:
     tables: dict[str, Table]
     ranks: Table
     notes: list[str]
+    verdict: str = ""
+    findings: list[Finding] = field(default_factory=list)
     timeline: Timeline | None = None
     twice_as_fast: Table | None = None
     groups: list[RankGroup] = field(default_factory=list)
@@ -59,7 +66,9 @@ class Report:
     def page_table(self, name: str) -> Table | None:
         """Returns a table as the page shows it, of many ranks those that represent a group; None without a table."""
         table = self.tables.get(name)
-        return of_ranks(table, [group.rank for group in self.groups]) if table and self.groups else table
+        if table is None or not self.groups or name.startswith(OF_JOB):
+            return table
+        return of_ranks(table, [group.rank for group in self.groups])
 
 
 class ReportRequest(NamedTuple):
@@ -84,6 +93,11 @@ class ReportRequest(NamedTuple):
         return bool(self.perfetto) or self.only is None or OF_MEMORY in self.only
 
     @property
+    def judged(self) -> bool:
+        """Whether to say what limits the run, and what to do about it."""
+        return self.page or self.only is None
+
+    @property
     def to_read(self) -> ReadOptions:
         """What to read of each rank; graphs, which take longest to make, only if they are needed."""
         of_graphs = self.only is None or OF_GRAPHS & set(self.only)
@@ -92,6 +106,8 @@ class ReportRequest(NamedTuple):
 
 
 FULL_REPORT = ReportRequest()
+COMPARED = ReportRequest(only=(), page=False)
+"""Each of two runs that are compared."""
 
 
 def report_on(sources: Sources, request: ReportRequest = FULL_REPORT, progress: Progress = unwatched) -> Report:
@@ -114,15 +130,33 @@ def report_on(sources: Sources, request: ReportRequest = FULL_REPORT, progress: 
         options=request.options,
         advice=collector.advice(),
     )
+    if request.judged:
+        _judge(report, collector.job_facts)
+        collector.job_facts.clear()
     if request.page:
         _add_pictures(report, sources, collector, progress)
     return report
+
+
+def _judge(report: Report, ranks: Sequence[RankFacts | None]) -> None:
+    """Adds the findings, also as a table, and the verdict."""
+    try:
+        job = job_of(ranks, report.tables)
+    except DataError as error:
+        report.notes.append(f"what limits the run is not known: {error}")
+        return
+    if job is None:
+        return
+    report.findings = find(job)
+    report.verdict = verdict(job, report.findings).sentence
+    report.tables = {FINDINGS: findings_table(report.findings, report.verdict), **report.tables}
 
 
 def _add_pictures(report: Report, sources: Sources, collector: "_RankCollector", progress: Progress) -> None:
     """Adds timelines and what-if results. Of many ranks those that are shown are read again: all take too much memory,
     and which ones represent groups is known only after all were analysed.
     """
+    graphs = collector.graphs
     report.groups = rank_groups(report.tables | {"ranks": report.ranks})
     if report.groups:
         order = np.asarray(report.ranks["rank"]).tolist()
@@ -132,9 +166,8 @@ def _add_pictures(report: Report, sources: Sources, collector: "_RankCollector",
         for _ in collector.collect(read_ranks(chosen, ReadOptions(window=window), stages.on_progress)):
             pass
     report.timeline = timeline(collector.replays, SHOWN_FIRST)
-    before = replay_unchanged(collector.graphs, [*collector.replays.values()])
     collector.replays.clear()
-    report.twice_as_fast = classes_twice_as_fast(collector.graphs, before)
+    report.twice_as_fast = classes_twice_as_fast(graphs)
 
 
 def report_on_diff(
@@ -151,8 +184,7 @@ def report_on_diff(
     stages = Stages(progress, "reading both runs", READ_STAGES * (len(before.ranks) + len(after.ranks)))
     options = ReadOptions(False, window, modules=modules)
     runs = [
-        (run, sources, _RankCollector(ReportRequest(page=False), len(sources.ranks)))
-        for run, sources in (("A", before), ("B", after))
+        (run, sources, _RankCollector(COMPARED, len(sources.ranks))) for run, sources in (("A", before), ("B", after))
     ]
     diff = trace_diff(
         *(collector.collect(read_ranks(sources.ranks, options, stages.on_progress)) for _, sources, collector in runs)
@@ -161,7 +193,7 @@ def report_on_diff(
     notes = [f"{run}: {note}" for run, sources, collector in runs for note in sources.notes + collector.notes()]
     facts = [fact for *_, collector in runs for fact in collector.facts]
     ranks = _ranks_table(facts, [run for run, _, collector in runs for _ in collector.facts])
-    return Report(f"{before.title} → {after.title}", tables, ranks, notes)
+    return Report(f"{before.title} → {after.title}", tables, ranks, notes, diff_verdict(tables | {"ranks": ranks}))
 
 
 class _RankCollector:
@@ -173,6 +205,7 @@ class _RankCollector:
         self.graphs: list[ExecutionGraph] = []
         self.replays: dict[int, Replay] = {}
         self.facts: list[tuple[int | str, ...]] = []
+        self.job_facts: list[RankFacts | None] = []
         self.linker_notes: list[tuple[int, str]] = []
         self.without_sync_records: list[int] = []
 
@@ -182,8 +215,10 @@ class _RankCollector:
             self.linker_notes += [(rank.rank, note) for note in rank.linked.report.notes]
             if lacks_sync_records(rank.linked):
                 self.without_sync_records.append(rank.rank)
-            if rank.graph is not None and len(rank.graph) and (self.drawn or self.request.scales):
+            if rank.graph is not None and len(rank.graph) and (self.request.page or self.request.scales):
                 self.graphs.append(rank.graph)
+            if self.request.judged:
+                self.job_facts.append(facts_of(rank))
             if self.request.perfetto:
                 lay_over(rank, overlay_path(self.request.perfetto, rank.rank, self.ranks > 1), self.request.options)
             if len(self.replays) < self.drawn and (replay := rank.replayed()):

@@ -25,9 +25,9 @@ SECTIONS = (
     Section(
         "trace_diff",
         "Difference",
-        "Run B less run A, by name and shape, and by call path, which shows where a moved or fused kernel went, and "
-        "by module.",
-        {"trace_diff": "", "trace_diff_tree": "", "trace_diff_modules": ""},
+        "Run B less run A: step and run first, then what they were spent on; then by name and shape, by call path, which shows where a "
+        "moved or fused kernel went, and by module.",
+        {"trace_diff": "", "trace_diff_runs": "", "trace_diff_tree": "", "trace_diff_modules": ""},
     ),
     Section(
         "temporal_breakdown",
@@ -38,8 +38,8 @@ SECTIONS = (
     Section(
         "step_breakdown",
         "Steps",
-        "A step lasts until its mark and all that it launched have ended. It is bound by what most of its critical "
-        "path is: work of the device, or of the host, which then is what to make faster.",
+        "A step lasts until its mark and all that it launched have ended. It is bound by what most of the critical path of its rank, "
+        "replayed alone, is: work of the device, or of the host, which then is what to make faster.",
         {"step_breakdown": ""},
     ),
     Section(
@@ -118,9 +118,14 @@ SECTIONS = (
     Section(
         "critical_path",
         "Critical path",
-        "The chain of work and waits that the run's length consists of; anything beside it can get faster without "
-        "effect.",
-        {"critical_path": "", "critical_path_replay": "", "critical_path_nodes": "time"},
+        "The chain of work and waits that the job's length consists of; anything beside it can get faster without effect. All ranks are "
+        "replayed together, and the rank of a row is the one that the chain is on.",
+        {
+            "critical_path": "",
+            "critical_path_replay": "",
+            "critical_path_by_rank": "on_path",
+            "critical_path_nodes": "time",
+        },
     ),
     Section(
         "collectives_over_ranks",
@@ -142,6 +147,13 @@ SECTIONS = (
         "Ops",
         "Device time of what an op launched itself, and of its whole subtree.",
         {"per_op_device_time_by_name": "self", "per_op_device_time_by_shape": "self", "per_op_device_time": "self"},
+    ),
+    Section(
+        "host_phases",
+        "Phases",
+        "What the main thread did in each step: ops of the forward and the backward pass, the optimizer, the next batch, waiting for the "
+        "device, other threads or ranks, and Python between ops.",
+        {"host_phases": ""},
     ),
     Section(
         "host_time_per_op",

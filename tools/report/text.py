@@ -1,43 +1,151 @@
-"""Formats a report for a terminal: the first rows of each table, and the reasons why some tables have none."""
+"""Formats a report for a terminal: the verdict, the findings and one table; or tables, by their first rows.
 
-from ..analyses import Column, Table
+The short form fits 100 columns.
+"""
+
+import re
+import textwrap
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from ...schema.columns import time_text
+from ..analyses import Column, Floats, Table
+from ..findings import Finding
 from ..terminal import in_one_line
 from .absent import absent_tables
 from .cells import cell, heading, shortened
+from .files import FINDINGS
 from .report import Report
 
-ROWS, WIDEST = 12, 56
+ROWS, WIDEST, NARROW = 12, 56, 30
+COLUMNS, INDENT = 100, "     "
+FINDINGS_SHOWN = 5
+NUMBER_AND_UNIT = re.compile(r"(?<=\d) (?=%|µs|ms|s\b)")
+TOGETHER = "\xa0"
+PHASES = {"forward": "", "backward": "", "optimizer": "", "data_loading": "", "waiting": "", "between_ops": "python"}
+"""The phases of a step in the short table, and what they are called there where that is shorter."""
+MORE = "Tables: --all or --only NAME; all rows: --csv DIR; page with charts and timeline: -o report.html"
 
 
-def report_text(report: Report) -> str:
-    """Returns how to record what is missing, the text of all tables with rows, and why the others have none."""
-    tables = report.tables.values()
-    advice = ["\n".join(report.advice)] if report.advice else []
-    parts = [*advice, *(as_text(table) for table in tables if len(table))]
+def summary_text(report: Report) -> str:
+    """Returns the verdict, the findings in the order of their gain, and how the ranks spent the run."""
+    gains = sum(finding.gain is not None for finding in report.findings)
+    # where nothing has a gain, what limits the trust is all there is to say
+    findings = "\n".join(_finding_lines(report.findings, min(gains, FINDINGS_SHOWN) or len(report.findings)))
+    shown = [report.tables.get("what_if"), _short_table(report)]
+    if "trace_diff_runs" in report.tables:
+        shown = [report.tables["trace_diff_runs"], _largest_differences(report.tables["trace_diff"])]
+    tables = [table for table in shown if table is not None and len(table)]
+    parts = [_wrapped(report.verdict, ""), findings, *(as_text(table, NARROW) for table in tables), MORE]
+    return "\n\n".join(filter(None, parts))
+
+
+def _finding_lines(findings: list[Finding], count: int) -> Iterator[str]:
+    """Yields so many findings with a gain, and the titles of the others; of those without a gain all there is to say if
+    all findings are shown.
+    """
+    gains = [finding for finding in findings if finding.gain is not None]
+    shown = gains[:count] if count < len(findings) else findings
+    for number, finding in enumerate(shown, 1):
+        gain = f" (up to {finding.gain.pct:.0f} %, {time_text(finding.gain.us)})" if finding.gain else ""
+        yield _wrapped(f"{number:>3}. {finding.title}{gain}", INDENT)
+        yield _wrapped(f"{INDENT}{finding.evidence}", INDENT)
+        yield _wrapped(f"{INDENT}→ {finding.advice}", f"{INDENT}  ")
+    rest = [finding.title for finding in findings if finding not in shown]
+    if rest:
+        yield _wrapped(f"     Also: {'; '.join(rest)} (--all says more)", INDENT)
+
+
+def _wrapped(text: str, indent: str) -> str:
+    """Returns the text in lines of COLUMNS, with no number apart from its unit."""
+    joined = NUMBER_AND_UNIT.sub(TOGETHER, in_one_line(text))
+    lines = textwrap.fill(joined, COLUMNS, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    return lines.replace(TOGETHER, " ")
+
+
+def _short_table(report: Report) -> Table | None:
+    """Returns how each device spent the run; without a device the phases of the host's steps."""
+    devices, path = report.tables.get("temporal_breakdown"), report.tables.get("critical_path_replay")
+    if devices is None or not len(devices) or path is None or not len(path):
+        return _phases(report.tables.get("host_phases"))
+    run = float(np.asarray(path["measured"])[0])
+    exposed = report.tables["communication_computation_overlap"]
+    columns = [
+        *devices.columns[:2],
+        _share("busy_pct", devices["busy"], run),
+        _share("computing_pct", devices["compute"], run),
+        _share("exposed_communication_pct", _of_devices(devices, exposed, "exposed_communication"), run),
+        _share("idle_pct", run - np.asarray(devices["busy"]), run),
+        Column("activities", "", devices["activities"]),
+    ]
+    return Table("devices", f"How each device spent the run of {time_text(run)}", columns)
+
+
+def _phases(table: Table | None) -> Table | None:
+    """Returns the shares of the phases of each step in percent, in a title and not in each heading, to be narrow."""
+    if table is None:
+        return None
+    time = np.asarray(table["time"], np.float64)
+    shares = [
+        Column(short or name, "", np.round(100 * np.asarray(table[name], np.float64) / np.where(time > 0, time, 1), 1))
+        for name, short in PHASES.items()
+    ]
+    title = "Time of the host by phase of each step, in % (python: between ops)"
+    return Table(table.name, title, [*table.columns[:2], Column("time", "ms", time / 1000), *shares])
+
+
+def _largest_differences(table: Table) -> Table:
+    """Returns the ops, calls and kernels that differ most, without the marks of steps; without shapes and times, to be
+    narrow.
+    """
+    kept = ("kind", "name", "category", "difference", "count_a", "count_b")
+    columns = [column for column in table.columns if column.name in kept]
+    is_work = np.array([not name.startswith("ProfilerStep#") for name in table["name"]], np.bool_)
+    return Table(table.name, "What differs most", columns).take(is_work)
+
+
+def _share(name: str, time: object, run: float) -> Column:
+    return Column(name, "%", 100 * np.asarray(time, np.float64) / (run or 1.0))
+
+
+def _of_devices(devices: Table, table: Table, column: str) -> Floats:
+    """Returns a column of another table for each row of `devices`, 0 where it has none."""
+    places = [zip(one["rank"], one["device"], strict=True) if len(one) else [] for one in (devices, table)]
+    values = dict(zip(places[1], table[column], strict=True)) if len(table) else {}
+    return np.array([values.get(place, 0.0) for place in places[0]], np.float64)
+
+
+def tables_text(report: Report) -> str:
+    """Returns the verdict and all findings, or how to record what is missing; the text of all tables with rows; and why
+    the others have none.
+    """
+    tables = [table for name, table in report.tables.items() if name != FINDINGS]
+    advice = [_wrapped(report.verdict, ""), "\n".join(_finding_lines(report.findings, len(report.findings)))]
+    if not report.verdict:
+        advice = ["\n".join(report.advice)]
+    parts = [*filter(None, advice), *(as_text(table) for table in tables if len(table))]
     missing = [f"  {reason}: {'; '.join(titles)}" for reason, titles in absent_tables(tables, report.on_device).items()]
     return "\n\n".join([*parts, *(["\n".join(["Not in this run", *missing])] if missing else [])])
 
 
-def as_text(table: Table) -> str:
-    """Returns the title, the note, and the first ROWS rows of a table."""
+def as_text(table: Table, widest: int = WIDEST) -> str:
+    """Returns the title, the note, and the first ROWS rows of a table, texts of at most `widest` letters."""
     lines = [in_one_line(table.title + (f" ({table.note})" if table.note else ""))]
     if len(table):
-        rows = zip(*(_cells(column) for column in table.columns), strict=True)
+        rows = zip(*(_cells(column, widest) for column in table.columns), strict=True)
         lines += [f"  {'  '.join(row).rstrip()}" for row in rows]
     if len(table) > ROWS:
-        lines.append(f"  … {len(table) - ROWS:,} more rows")
+        lines.append(f"  … {len(table) - ROWS:,} more rows (--csv DIR)")
     return "\n".join(lines)
 
 
-def _cells(column: Column) -> list[str]:
+def _cells(column: Column, widest: int) -> Iterable[str]:
     """Returns the heading and the cells of a column, all of one width; numbers to the right, texts to the left."""
     if isinstance(column.values, list):
-        cells = [heading(column.name, column.unit), *map(_shortened, column.values[:ROWS])]
+        texts = (shortened(in_one_line(cell(text)), widest) for text in column.values[:ROWS])
+        cells = [heading(column.name, column.unit), *texts]
         return [text.ljust(max(map(len, cells))) for text in cells]
     values = column.values[:ROWS].tolist()
     cells = [heading(column.name, column.unit), *(cell(value, column.name, column.unit) for value in values)]
     return [text.rjust(max(map(len, cells))) for text in cells]
-
-
-def _shortened(name: str) -> str:
-    return shortened(in_one_line(cell(name)), WIDEST)

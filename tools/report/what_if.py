@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schema.graph import ExecutionGraph
-from ..analyses import Column, Table
+from ..analyses import Column, Table, reliability
 from ..replay import (
     SCALABLE,
     MakespanRange,
@@ -16,9 +16,7 @@ from ..replay import (
     StartOffset,
     node_classes,
     parse_scale,
-    replay_ranks,
     replays,
-    trust,
 )
 
 NAME, TITLE = "what_if", "What a changed run would take"
@@ -30,27 +28,10 @@ def what_if(graphs: Sequence[ExecutionGraph], scales: Sequence[Scale]) -> Table:
     changes = {scale.spec: [scale] for scale in scales}
     if len(changes) > 1:
         changes["all of these"] = list(scales)
-    return _table(graphs, changes, replay_unchanged(graphs))
+    return _table(graphs, changes)
 
 
-class UnchangedRun(NamedTuple):
-    """The makespan without changes, and a note on that replay, which itself takes too much memory to be kept."""
-
-    makespan_ns: int
-    note: str
-
-
-def replay_unchanged(graphs: Sequence[ExecutionGraph], replays: Sequence[Replay] = ()) -> UnchangedRun:
-    """Replays the graphs without changes. `replays` are those of each graph alone, if known, which serve a single
-    graph.
-    """
-    if not graphs:
-        return UnchangedRun(0, "")
-    replay = replays[0] if len(graphs) == len(replays) == 1 else replay_ranks(graphs)
-    return UnchangedRun(replay.makespan_ns, _note(replay))
-
-
-def classes_twice_as_fast(graphs: Sequence[ExecutionGraph], before: UnchangedRun) -> Table:
+def classes_twice_as_fast(graphs: Sequence[ExecutionGraph]) -> Table:
     """Returns the makespan with half the duration of each class of nodes that the graphs have."""
     present = {NodeClass(node_class) for graph in graphs for node_class in np.unique(node_classes(graph)).tolist()}
     changes = {
@@ -58,14 +39,13 @@ def classes_twice_as_fast(graphs: Sequence[ExecutionGraph], before: UnchangedRun
         for label, node_class in SCALABLE.items()
         if node_class in present
     }
-    return _table(graphs, changes, before)
+    return _table(graphs, changes)
 
 
-def _table(graphs: Sequence[ExecutionGraph], changes: dict[str, list[Scale]], unscaled: UnchangedRun) -> Table:
+def _table(graphs: Sequence[ExecutionGraph], changes: dict[str, list[Scale]]) -> Table:
     if not graphs:
         return Table(NAME, TITLE, [], "no graph was made, so nothing can be replayed")
-    before, note = unscaled
-    outcomes = [*map(_outcome, replays(graphs, changes.values()))]
+    (before, *_, note), *outcomes = map(_outcome, replays(graphs, [[], *changes.values()]))
     after = np.array([outcome.makespan_ns for outcome in outcomes], np.int64)
     columns = [
         Column("change", "", list(changes)),
@@ -87,11 +67,12 @@ def _table(graphs: Sequence[ExecutionGraph], changes: dict[str, list[Scale]], un
 
 
 class _Outcome(NamedTuple):
-    """What is kept of a replay."""
+    """What is kept of a replay, which itself takes much memory; `note` says how reliable it is."""
 
     makespan_ns: int
     range: MakespanRange | None
     start_offset: StartOffset | None
+    note: str
 
     @property
     def without_offsets_ns(self) -> int:
@@ -100,13 +81,4 @@ class _Outcome(NamedTuple):
 
 
 def _outcome(replay: Replay) -> _Outcome:
-    return _Outcome(replay.makespan_ns, replay.range, replay.start_offset)
-
-
-def _note(replay: Replay) -> str:
-    """Returns how many ranks were replayed, if several or not all of the job's, and how reliable the replay is."""
-    graphs = replay.work.graphs
-    world = max(graph.number("world_size", 0) for graph in graphs)
-    isolated = f"{len(graphs)} of {world:,} ranks, without waiting for the others" if len(graphs) < world else ""
-    joint = f"{len(graphs)} ranks, which wait for each other" if len(graphs) > 1 else ""
-    return "; ".join(filter(None, [isolated or joint, trust(replay)]))
+    return _Outcome(replay.makespan_ns, replay.range, replay.start_offset, reliability(replay))

@@ -12,7 +12,7 @@ from execgraph.tools.analyses.critical_path import to_networkx
 from hypothesis import given, strategies as st
 from support.builder import TraceBuilder
 from support.generated import graphs_of
-from support.graphs import EVENT_WAIT, LAUNCH, STREAM_ORDER, GraphBuilder
+from support.graphs import EVENT_WAIT, LAUNCH, STREAM_ORDER, GraphBuilder, rank_with_collective
 from support.references import MEMORY, Act, bandwidth_at, began, linked_of
 from support.runs import link_run
 
@@ -177,8 +177,8 @@ def test_how_far_the_replay_is_off_stands_beside_the_path() -> None:
 
 def test_without_a_graph_there_is_no_path_and_it_is_said() -> None:
     found = analyse([RankTrace(0, link_run(two_streams()))], ["critical_path"])
-    assert [len(table) for table in found.values()] == [0, 0, 0]
-    assert found["critical_path"].note == "there is no execution graph of this rank to replay"
+    assert [len(table) for table in found.values()] == [0, 0, 0, 0]
+    assert found["critical_path"].note == "there is no execution graph to replay"
 
 
 def test_a_graph_of_its_own_gives_a_path(tmp_path: Path) -> None:
@@ -188,3 +188,28 @@ def test_a_graph_of_its_own_gives_a_path(tmp_path: Path) -> None:
     again = type(graph).read(str(tmp_path / "graph.et"))
     paths = [analyse([RankTrace(0, linked, one)], ["critical_path"])["critical_path"].rows() for one in (graph, again)]
     assert paths[0] == paths[1]
+
+
+def test_the_path_of_a_job_goes_from_rank_to_rank_through_what_they_share() -> None:
+    """Rank 1 works for longer, so that rank 0 waits for it; the transfer belongs to who came last."""
+    graphs = [
+        rank_with_collective(0, work=10_000, collective=25_000, clock=0),
+        rank_with_collective(1, work=15_000, collective=20_000, clock=0),
+    ]
+    ranks = [RankTrace(4 + number, linked_of([]), graph) for number, graph in enumerate(graphs)]
+    found = analyse(ranks, ["critical_path"])
+    nodes = [(row["rank"], row["name"], row["time"]) for row in found["critical_path_nodes"].rows()]
+    assert nodes[:2] == [(5, "gemm", 15.0), (5, "ncclAllReduce", 20.0)]
+    assert sum(row["time"] for row in found["critical_path"].rows()) == found["critical_path_replay"]["measured"][0]
+    by_rank = {row["rank"]: row for row in found["critical_path_by_rank"].rows()}
+    assert [by_rank[rank]["begins"] for rank in (4, 5)] == [0, 0]
+    assert by_rank[5]["on_path"] >= 35
+
+
+def test_ranks_that_never_meet_have_no_path_and_the_reason_is_said() -> None:
+    g = GraphBuilder(rank=0)
+    first = g.host("a", 0, 5, id=1, after=[(2, STREAM_ORDER)])
+    g.host("b", 5, 5, id=2, after=[(first, STREAM_ORDER)])
+    found = analyse([RankTrace(0, linked_of([]), g.build())], ["critical_path"])
+    assert len(found["critical_path"]) == 0
+    assert "never become ready" in found["critical_path"].note

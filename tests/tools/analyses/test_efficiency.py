@@ -145,10 +145,11 @@ def test_only_known_resources_bind(spec: str) -> None:
         parse_scale(spec)
 
 
-def kernels(*rows: tuple[str, int, int, int]) -> Kernels:
-    """Kernels of device 0: name, operations, bytes, bytes of an element."""
+def kernels(*rows: tuple[str, int, int, int], time: int = ABSENT) -> Kernels:
+    """Kernels of device 0: name, operations, bytes, bytes of an element; all take the same time (ns)."""
     name, operations, moved, element = zip(*rows, strict=True)
-    return Kernels(Categorical.of(name), np.zeros(len(rows), np.int64), *map(np.array, (operations, moved, element)))
+    columns = map(np.array, (operations, moved, element, [time] * len(rows)))
+    return Kernels(Categorical.of(name), np.zeros(len(rows), np.int64), *columns)
 
 
 def test_fp32_on_matrix_engines_is_told_by_the_kernel() -> None:
@@ -157,6 +158,15 @@ def test_fp32_on_matrix_engines_is_told_by_the_kernel() -> None:
         kernels(("sgemm", HIDDEN, 1, 4), ("ampere_sgemm_tf32_128", HIDDEN, 1, 4)), peaks
     ).compute.tolist()
     assert plain / tf32 == pytest.approx(156 / 19.5)
+
+
+def test_fp32_that_is_faster_than_the_ordinary_units_ran_on_the_matrix_engines() -> None:
+    peaks, millisecond = {0: peak_of("NVIDIA A100-SXM4-80GB") or PEAKS[0].peak}, 1_000_000
+    possible, faster = (
+        least_time(kernels(("sgemm", operations, 1, 4), time=millisecond), peaks).compute[0]
+        for operations in (10**10, 10**11)
+    )
+    assert possible == pytest.approx(10**10 / 19.5e12) and faster == pytest.approx(10**11 / 156e12)
 
 
 def test_what_is_not_known_is_bound_by_nothing() -> None:

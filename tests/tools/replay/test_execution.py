@@ -7,10 +7,14 @@ from execgraph.schema.graph import ExecutionGraph, NodeType
 from execgraph.tools.replay import (
     Replay,
     busy_ns,
+    gather_job,
+    makespan_ns,
     parse_scale,
     pieces_of,
     replay,
+    replay_job,
     replay_ranks,
+    scale_nodes,
     start_error,
     time_by_kind,
 )
@@ -302,3 +306,11 @@ def test_the_critical_path_of_several_ranks_sums_up_to_the_makespan(graphs: list
     rows = np.flatnonzero(np.concatenate([graph.id == 1 for graph in graphs]))
     # on hosts each member ends for itself
     assert len(set(replayed.end_ns[rows])) == 1 or not replayed.work.is_activity[rows].any()
+
+
+def test_a_job_is_gathered_once_and_replayed_with_any_duration_of_any_node() -> None:
+    job = gather_job([training_step()])
+    assert replay_job(job).makespan_ns == makespan_ns(job) == 50
+    factor = np.ones(len(job.work))
+    factor[2] = 0.5  # the gemm, which all else waits for
+    assert makespan_ns(job._replace(work=scale_nodes(job.work, factor))) == 40

@@ -47,9 +47,10 @@ def test_a_graph_alone_tells_what_its_nodes_tell_and_says_what_they_do_not(
         assert of_graph[name] == of_traces[name]
     empty = {analysis.name for analysis in ANALYSES if not of_graph[analysis.name]}
     assert empty - {analysis.name for analysis in ANALYSES if not of_traces[analysis.name]} == {
-        "launch_statistics", "memory_timeline", "counters", "frequent_kernel_patterns", "per_op_device_time", "host_time_per_op",
+        "launch_statistics", "memory_timeline", "counters", "frequent_kernel_patterns", "per_op_device_time", "host_phases",
+        "host_time_per_op",
     }  # fmt: skip
-    assert run(given["graph"]) == 0
+    assert run(given["graph"], "--all") == 0
     said = capfd.readouterr()
     assert "  no activity has a launch call: Launch statistics\n" in said.out
     assert "an execution graph alone: launch calls and host ops are not known" in said.err

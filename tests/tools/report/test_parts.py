@@ -39,7 +39,7 @@ def test_any_part_and_any_ranks_are_reported_on(
 ) -> None:
     rows = as_json(capfd, steps, *options)
     assert [row["busy"] for row in rows["temporal_breakdown"]] == busy
-    assert {row["rank"] for row in rows["critical_path"]} == (
+    assert {row["rank"] for row in rows["critical_path_by_rank"]} == (
         {1} if "1" in options and "--ranks" in options else {0, 1}
     )
 

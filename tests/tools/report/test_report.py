@@ -2,14 +2,16 @@
 
 import csv
 import json
+import re
 import sys
+from html import escape
 from pathlib import Path
 
 import numpy as np
 import pytest
 from execgraph.tools.analyses import ANALYSES, Column, Table
 from execgraph.tools.replay import KINDS
-from execgraph.tools.report import find_sources, page, report_on
+from execgraph.tools.report import ReportRequest, find_sources, page, report_on
 from execgraph.tools.report.rows import largest
 from execgraph.tools.report.text import ROWS, as_text
 from execgraph.tools.report.words import WORDS
@@ -35,8 +37,30 @@ def test_csv_json_and_the_terminal_hold_the_same_tables(
         assert len(read) == len(rows)
         for row, same in zip(rows, read, strict=True):
             assert {key: "" if value is None else str(value) for key, value in row.items()} == same
-    assert run(given["pair"]) == 0
+    assert run(given["pair"], "--all") == 0
     assert "Temporal breakdown\n  rank  device  span [µs]" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("sample", ["training", "gloo_slow", "compiled"])
+def test_the_terminal_says_first_what_limits_the_run_and_what_to_do_in_100_columns(
+    sample: str, data: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run("-q", data / sample) == 0
+    lines = capfd.readouterr().out.splitlines()
+    report = report_on(find_sources([data / sample]), ReportRequest(page=False))
+    assert lines[0].split()[:6] == report.verdict.split()[:6]
+    assert report.findings[0].title.split()[:4] == lines[lines.index("") + 1].split()[1:5]
+    assert max(map(len, lines)) <= 100 and len(lines) < 45
+    assert sum(line.startswith("  rank  ") for line in lines) == 1
+
+
+def test_findings_are_a_table_with_the_verdict_as_its_note(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    found = as_json(capfd, data / "training")
+    assert found["findings"][0]["gain_pct"] == pytest.approx(19.2, abs=0.1)
+    notes = {row["table"]: row["note"] for row in found["notes"]}
+    assert notes["findings"].startswith("Computation limits the run: 80 % of the critical path.")
+    assert run(data / "training", "--all", "--only", "counters") == 2
+    assert "--all prints every table, --only some" in capfd.readouterr().err
 
 
 def test_only_the_analyses_asked_for(given: dict[str, Path], capfd: pytest.CaptureFixture[str]) -> None:
@@ -107,6 +131,11 @@ def test_diff_of_a_run_with_itself_finds_nothing_and_with_another_what_was_added
     other.mkdir()
     small_run(kernels=3).write(other)
     changed = as_json(capfd, "--diff", given["pair"], other)["trace_diff"]
+    assert run("-q", "--diff", given["pair"], other) == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert lines[0].startswith("Run B is slower than run A: the run takes ") and max(map(len, lines)) <= 100
+    assert run("-q", "--diff", given["pair"], given["pair"]) == 0
+    assert capfd.readouterr().out.startswith("Run B is as fast as run A: the run takes ")
     added = [(row["name"], row["difference"]) for row in changed if row["category"] == "added"]
     assert added == [("gemm 2", 50)]
 
@@ -138,6 +167,17 @@ def test_without_the_libraries_that_draw_it_the_page_is_refused_with_the_remedy(
     assert run("-q", given["pair"], "--csv", given["out"]) == 0
 
 
+@needs_page
+def test_the_page_opens_with_the_verdict_and_findings_lead_to_their_details(data: Path) -> None:
+    report = report_on(find_sources([data / "training"]))
+    html = page.render(report)
+    assert html.index(escape(report.verdict)) < html.index("<nav>")
+    findings = html[html.index('<ol class="findings">') : html.index("</ol>")]
+    assert findings.count("<li>") == len(report.findings)
+    sections = re.findall(r'href="#(\w+)"', findings)
+    assert sections and all(f'<section id="{section}">' in html for section in sections)
+
+
 def table_of(count: int) -> Table:
     times = np.array([float(number % 7) if number else np.nan for number in range(count)])
     return Table("t", "T", [Column("name", "", [f"n{number}" for number in range(count)]), Column("time", "µs", times)])
@@ -149,7 +189,7 @@ def test_long_tables_are_shown_in_part_and_say_so() -> None:
     assert largest(table_of(3), "time", 9).rows()[-1] == {"name": "n0", "time": None}
     lines = as_text(table_of(20)).splitlines()
     assert lines[:4] == ["T", "  name  time [µs]", "  n0", "  n1          1.0"]
-    assert len(lines) == 2 + ROWS + 1 and lines[-1] == "  … 8 more rows"
+    assert len(lines) == 2 + ROWS + 1 and lines[-1] == "  … 8 more rows (--csv DIR)"
 
 
 def test_the_page_says_what_its_words_mean(data: Path) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 from ....converter.storages import Lifetimes, lifetimes, live_bytes
 from ....schema.columns import ABSENT, Int64, NestedIntervals, Rows, ThreadIntervals, is_group_start, rows_of_each
 from ....schema.linked import LinkedTrace, op_tree
-from ..rank import Allocations, Floats, RankTrace
+from ..rank import Allocations, Floats, RankTrace, last_end_ns
 
 RECORDED, BY_TENSORS = "allocators", "tensors"
 NONE = -1
@@ -39,8 +39,8 @@ def curves_of(rank: RankTrace) -> list[Curve]:
     if allocations is not None and len(allocations.time):
         op_row = _enclosing_ops(rank.linked, allocations)
         return [_recorded(allocations.where(rows), op_row[rows]) for rows in rows_of_each(allocations.device).values()]
-    storages = lifetimes(rank.linked.ops)
-    return [_tensor_curve(storages.where(rows)) for rows in rows_of_each(storages.device).values()]
+    storages, end = lifetimes(rank.linked.ops), last_end_ns(rank.linked)
+    return [_tensor_curve(storages.where(rows), end) for rows in rows_of_each(storages.device).values()]
 
 
 def _recorded(rows: Allocations, op_row: Rows) -> Curve:
@@ -94,8 +94,15 @@ def _enclosing_ops(linked: LinkedTrace, rows: Allocations) -> Rows:
     return np.append(timed, NONE)[interval]
 
 
-def _tensor_curve(storages: Lifetimes) -> Curve:
+def _tensor_curve(storages: Lifetimes, end_ns: int) -> Curve:
+    """Returns the curve of one device's storages up to the end of the recording, which those outlast that were there
+    before it, though no op names them any more.
+    """
+    until = np.where(storages.op_row < 0, np.maximum(storages.until, end_ns + 1), storages.until)
+    storages = storages._replace(until=until)
     steps = live_bytes(storages)
+    recorded = steps.time <= max(end_ns, int(steps.time.min()))
+    steps = steps._replace(time=steps.time[recorded], value=steps.value[recorded])
     peak = int(np.argmax(steps.value))
     peak_time = steps.time[peak]
     at_peak = storages.where((storages.begin <= peak_time) & (peak_time < storages.until))

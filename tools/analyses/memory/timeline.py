@@ -25,8 +25,8 @@ from .curves import RECORDED, Curve, curves_of
 
 NONE = "allocations were not recorded (profile_memory=True), nor the identities of tensors (a host trace)"
 BY_TENSORS = (
-    "from the tensors that ops name, each storage from the op that made it to the last that names it: allocations "
-    "were not recorded (profile_memory=True)"
+    "from the tensors that ops name, each storage from the op that made it to the last that names it, or throughout if "
+    "it was there before: allocations were not recorded (profile_memory=True)"
 )
 BEFORE, NO_OP = "before the recording", "outside of ops"
 BYTES = "B"
@@ -44,7 +44,7 @@ def _table(rank: RankTrace, _: Options) -> Table:
         rank_column(rank.rank, sum(lengths)),
         Column("device", "", np.repeat([curve.device for curve in curves], lengths).astype(np.int64)),
         Column("step", "", _step_names(rank.linked, time)),
-        microseconds("ts", time - first_start_ns(rank.linked)),
+        microseconds("ts", np.maximum(time - first_start_ns(rank.linked), 0)),
         Column("allocated", BYTES, allocated),
         Column("reserved", BYTES, _as_integers(reserved)),
     ]
@@ -73,7 +73,7 @@ def _peaks(rank: RankTrace, curves: list[Curve], note: str) -> Table:
         rank_column(rank.rank, len(curves)),
         integers("device", [curve.device for curve in curves]),
         Column("step", "", _step_names(rank.linked, time)),
-        microseconds("ts", time - first_start_ns(rank.linked)),
+        microseconds("ts", np.maximum(time - first_start_ns(rank.linked), 0)),
         integers("peak", [curve.allocated[curve.peak] for curve in curves], BYTES),
         integers("before", [curve.before for curve in curves], BYTES),
         Column("reserved", BYTES, _as_integers(np.array([_largest(curve) for curve in curves], np.float64))),

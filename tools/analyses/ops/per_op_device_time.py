@@ -53,7 +53,7 @@ def _table(rank: RankTrace, _: Options) -> Table:
         Column("op", "", ops.id[rows]),
         text_column("name", ops.name.take(rows)),
         Column("thread", "", ops.thread[rows]),
-        microseconds("start", ops.start[rows] - first_start_ns(rank.linked)),
+        microseconds("start", np.maximum(ops.start[rows] - first_start_ns(rank.linked), 0)),
         microseconds("self", times.self_time[rows]),
         microseconds("subtree", times.subtree[rows]),
         Column("count", "", times.count[rows]),

@@ -22,7 +22,7 @@ from .classes import (
     covered_time as covered_time,
     intervals_of as intervals_of,
 )
-from .first_start import first_start_ns as first_start_ns
+from .first_start import first_start_ns as first_start_ns, last_end_ns as last_end_ns
 from .graph_alone import activity_rows as activity_rows, rank_of_graph as rank_of_graph
 from .intervals import (
     Series as Series,
@@ -41,7 +41,7 @@ from .rank_trace import (
     read_rank as read_rank,
 )
 from .recorded import Allocations as Allocations, ProfilerRange as ProfilerRange
-from .steps import Steps as Steps, steps_of as steps_of
+from .steps import WHOLE_RUN as WHOLE_RUN, Steps as Steps, steps_of as steps_of
 from .table import (
     BytesColumn as BytesColumn,
     Column as Column,

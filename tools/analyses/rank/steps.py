@@ -7,6 +7,7 @@ import numpy as np
 from ....schema.columns import ABSENT, Int64
 from ....schema.linked import LinkedTrace
 from ....schema.traces import are_step_marks
+from .first_start import first_start_ns, last_end_ns
 
 WHOLE_RUN = "whole run"
 
@@ -16,7 +17,7 @@ class Steps(NamedTuple):
     for none.
 
     A step ends when its mark and everything that it launched have ended. It starts with its mark, but not before the
-    end of the step before it.
+    end of the step before it. No step is longer than the run: a mark may begin before the first op and end after all.
     """
 
     name: list[str]
@@ -39,13 +40,10 @@ def steps_of(linked: LinkedTrace) -> Steps:
     until = linked.ops.end[marks].copy()
     inside = of_activity >= 0
     np.maximum.at(until, of_activity[inside], linked.activities.end[inside])
-    until = np.maximum.accumulate(until)
-    return Steps(
-        [linked.ops.name[row] for row in marks.tolist()],
-        np.maximum(begun, np.append(begun[:1], until[:-1])),
-        until,
-        of_activity,
-    )
+    first, last = first_start_ns(linked), last_end_ns(linked)
+    until = np.clip(np.maximum.accumulate(until), first, max(last, first))
+    start = np.clip(np.maximum(begun, np.append(begun[:1], until[:-1])), first, until)
+    return Steps([linked.ops.name[row] for row in marks.tolist()], start, until, of_activity)
 
 
 def _whole_run(linked: LinkedTrace, launched: Int64) -> Steps:

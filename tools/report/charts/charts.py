@@ -37,7 +37,7 @@ Draw = Callable[[Table], list[Chart]]
 SHOWN_POINTS = 1500
 SHOWN_STEPS = 400
 QUEUE_LENGTH = "queue length"
-CATEGORIES = ("added", "more", "same", "fewer", "removed")
+CATEGORIES = ("added", "slower", "same", "faster", "removed")
 
 
 def temporal_breakdown(table: Table) -> list[Chart]:

@@ -108,9 +108,14 @@ def stacked_bars(rows: Sequence[Row], labels: Iterable[str], y: str, x: str, tit
 
 
 def ranked_bars(rows: Sequence[Row], x: str, title: str, *more: str, labels: Iterable[str] = ()) -> Chart:
-    """Returns horizontal bars by name, the longest on top: the mean over ranks, with a tick for each of several."""
+    """Returns horizontal bars by name, the longest on top: the mean over ranks, and of several ranks a tick for each.
+
+    Rows without a `rank` are of all ranks, and have a bar each.
+    """
     order = alt.EncodingSortField(x, op="max", order="descending")
-    tooltips = hover("name", "rank", f"{x} [{title.rpartition('[')[2]}", *more)
+    tooltips = hover(
+        "name", *(["rank"] if any("rank" in row for row in rows) else []), f"{x} [{title.rpartition('[')[2]}", *more
+    )
     fields = ["short", *(["part"] if labels else []), *fields_of(tooltips)]
     base = alt.Chart(data(rows, *fields)).encode(alt.Y("short:N", title=None, sort=order))
     bars = base.mark_bar(height={"band": 0.7}, color="var(--computation)").encode(
@@ -119,7 +124,7 @@ def ranked_bars(rows: Sequence[Row], x: str, title: str, *more: str, labels: Ite
     )
     if labels:
         bars = bars.encode(by_label(labels))
-    if len({row["rank"] for row in rows}) == 1:
+    if len({row.get("rank") for row in rows}) == 1:
         return sized(bars.encode(alt.X(f"{x}:Q", title=title), tooltip=tooltips), per_value(rows, "short", 22))
     ticks = base.mark_tick(color="var(--ink)", thickness=2, height=12).encode(alt.X(f"{x}:Q"), tooltip=tooltips)
     return sized(alt.layer(bars, ticks), per_value(rows, "short", 22))

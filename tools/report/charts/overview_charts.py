@@ -1,6 +1,7 @@
 """The charts at the top of the page: where the time went, and what limits the run."""
 
 from ...analyses import Table
+from ...rank_rows import ranges
 from ..report import Report
 from ..rows import Row
 from .charts import what_if
@@ -62,14 +63,17 @@ def gains(report: Report) -> list[Chart]:
 
 
 def _path_chart(nodes: Table) -> Chart:
-    total: dict[tuple[int, str, str], float] = {}
+    total: dict[tuple[str, str], float] = {}
+    ranks: dict[tuple[str, str], set[int]] = {}
     for row in nodes.rows():
         name = row["name"] if row["kind"] in ("host", "computation", "communication", "memory") else row["kind"]
-        key = row["rank"], name, row["kind"]
+        key = name, row["kind"]
         total[key] = total.get(key, 0) + row["time"]
-    rows = largest_names(
-        [{"rank": rank, "name": name, "part": kind, "time": time} for (rank, name, kind), time in total.items()], "time"
-    )
-    return ranked_bars(
-        rows, "time", "time on the critical path [µs]", labels=dict.fromkeys(row["part"] for row in rows)
-    )
+        ranks.setdefault(key, set()).add(row["rank"])
+    rows = [
+        {"name": name, "part": kind, "time": time, "ranks": ranges(sorted(ranks[name, kind]))}
+        for (name, kind), time in total.items()
+    ]
+    largest = largest_names(rows, "time")
+    labels = dict.fromkeys(row["part"] for row in largest)
+    return ranked_bars(largest, "time", "time on the critical path [µs]", "ranks", labels=labels)

@@ -224,17 +224,24 @@ def test_what_was_added_removed_or_grew_is_told_by_name_and_shape() -> None:
     assert categories["kernel", "gemm", "[[4,8]]"] == "removed"
     assert categories["kernel", "fused", "[[16,8]]"] == "added"
     assert categories["op", "aten::linear", "[[4,8]]"] == "removed"
-    assert categories["op", "ProfilerStep#", ""] == "same"
+    assert categories["op", "ProfilerStep#", ""] == "faster"
     again = trace_diff([step(1, ["bias", "bias", "gemm"])], [step(1, ["bias", "gemm"])]).rows()
-    assert by_name(again, "kind", "name")["kernel", "bias"] == "fewer"
+    assert by_name(again, "kind", "name")["kernel", "bias"] == "faster"
     assert next(row["difference"] for row in again if row["name"] == "bias") == -10.0
+
+
+def test_a_category_says_what_the_sign_of_the_difference_says() -> None:
+    """Run B has more kernels of a name, which take less time in all: it is faster there."""
+    one, other = [Act(0, 100, name="gemm")], [Act(0, 10, name="gemm"), Act(20, 30, name="gemm")]
+    (row,) = trace_diff([RankTrace(0, linked_of(one))], [RankTrace(0, linked_of(other))]).rows()
+    assert (row["count_a"], row["count_b"], row["difference"], row["category"]) == (1, 2, -0.08, "faster")
 
 
 def test_calls_are_compared_beside_ops_and_kernels() -> None:
     rows = {row["name"]: row for row in trace_diff([step(1, ["gemm"])], [step(1, ["bias", "gemm"])]).rows()}
     launch, wait = rows["cudaLaunchKernel"], rows["cudaDeviceSynchronize"]
-    assert (launch["kind"], launch["count_a"], launch["count_b"], launch["category"]) == ("call", 1, 2, "more")
-    assert launch["time_b"] == 2 * launch["time_a"] and (wait["kind"], wait["category"]) == ("call", "same")
+    assert (launch["kind"], launch["count_a"], launch["count_b"], launch["category"]) == ("call", 1, 2, "slower")
+    assert launch["time_b"] == 2 * launch["time_a"] and (wait["kind"], wait["category"]) == ("call", "slower")
 
 
 def test_a_moved_kernel_shows_at_both_places_of_the_call_tree() -> None:

@@ -1,0 +1,217 @@
+"""What each rule finds on a run in which its cause is the only one, and what the run would gain: worked out by hand."""
+
+import tempfile
+
+import numpy as np
+import pytest
+from execgraph.schema.columns import Categorical
+from execgraph.schema.graph import Delay, ExecutionGraph
+from execgraph.tools.analyses import Column, Table, analyse, read_rank
+from execgraph.tools.findings import Finding, facts_of, find, job_of
+from execgraph.tools.generate import simulate, write_traces
+from support.builder import TraceBuilder
+from support.findings import built, played, titled, titles
+from support.graphs import HOST_SYNC, LAUNCH, PROGRAM_ORDER, STREAM_ORDER, GraphBuilder, rank_with_collective
+
+from benchmarks.programs import build_job
+
+LOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+
+
+def gain_us(finding: Finding) -> float:
+    assert finding.gain is not None
+    return finding.gain.us
+
+
+def looping(kernel: float, work: float = 20, count: int = 40) -> TraceBuilder:
+    """Ops that take `work` and a launch call of 4 µs each, and launch a kernel."""
+    t = TraceBuilder(sync_records=True)
+    for _ in range(count):
+        with t.op("aten::relu"):
+            t.work(work)
+            t.launch("relu", duration=kernel)
+    t.device_synchronize()
+    return t
+
+
+def test_kernels_shorter_than_their_launches_are_worth_a_cuda_graph() -> None:
+    found = titled(find(played(looping(kernel=5))), "launches small kernels more slowly")
+    assert "40 launches of 5.0 µs of device work, 24.0 µs of host work apart" in found.evidence
+    # 40 · 24 µs of the host go, but for the 40 · 5 µs of the device, which then follow each other with a usual gap
+    assert 39 * (24 - 5 - 2) <= gain_us(found) <= 39 * (24 - 5)
+    assert "launches small kernels" not in str(titles(played(looping(kernel=100))))
+
+
+def reading(count: int = 10) -> TraceBuilder:
+    """A kernel of 50 µs, whose result is read, and then 50 µs of work, again and again."""
+    t = TraceBuilder(sync_records=True)
+    with t.python("train.py(3): step"):
+        for _ in range(count):
+            with t.op("aten::mm"):
+                t.launch("gemm", duration=50)
+            with t.op("aten::item"), t.op("aten::_local_scalar_dense"):
+                t.memcpy("DtoH", duration=2)
+            t.leaf("aten::set_", 50)
+    return t
+
+
+def test_calls_that_wait_for_the_device_are_named_with_their_op_and_place() -> None:
+    found = titled(find(played(reading(), modules=True)), "stops to wait")
+    assert found.evidence.endswith(" in 10 calls of aten::item in cudaMemcpyAsync (train.py(3): step)")
+    # the device's 10 · 52 µs go on beside the host's
+    assert gain_us(found) == pytest.approx(10 * 50, abs=70)
+
+
+def test_a_loop_that_waits_for_its_data_is_named_without_a_device_too() -> None:
+    t = TraceBuilder()
+    for step in range(3):
+        with t.annotation(f"ProfilerStep#{step}"):
+            with t.annotation(LOADER):
+                t.leaf("aten::stack", 20)
+                t.work(10)
+            t.leaf("aten::mm", 10)
+    found = titled(find(played(t)), "waits for its data")
+    assert gain_us(found) == pytest.approx(90)
+    assert found.evidence == "90.0 µs go by in the data loader, 75 % of the run"
+
+
+def test_a_loop_that_waits_for_a_thread_that_loads_is_named() -> None:
+    """The thread takes longer for a batch than the loop does for a step, so that the loop waits in its data loader."""
+    with tempfile.TemporaryDirectory() as folder:
+        ((host, device),) = write_traces(simulate(build_job("loader", steps=3, layers=2)), folder)
+        rank = read_rank(str(device), str(host))
+    job = job_of([facts_of(rank)], analyse([rank]))
+    assert job is not None
+    found = titled(find(job), "waits for its data")
+    assert found.gain is not None and found.gain.pct > 20
+
+
+def test_host_work_between_steps_is_found() -> None:
+    t = TraceBuilder(sync_records=True)
+    for step in range(4):
+        with t.annotation(f"ProfilerStep#{step}"):
+            with t.op("aten::mm"):
+                t.launch("gemm", duration=50)
+            t.device_synchronize()
+            t.leaf("log", 100)
+    found = titled(find(played(t)), "runs dry between steps")
+    assert gain_us(found) == pytest.approx(300, abs=10)
+
+
+def test_copies_from_pageable_memory_are_found() -> None:
+    t = TraceBuilder(sync_records=True)
+    for _ in range(5):
+        with t.op("aten::copy_"):
+            t.memcpy("HtoD", duration=30, call_duration=60)
+        with t.op("aten::mm"):
+            t.launch("gemm", duration=10)
+    found = titled(find(played(t)), "pageable")
+    # each call of 60 µs takes 4 µs, so that the device's 5 · (30 + 10) µs are what is left
+    assert gain_us(found) == pytest.approx(5 * 64 + 40 - 5 * 40, abs=40)
+
+
+def products(*kernels: tuple[str, int, int, int]) -> ExecutionGraph:
+    """Kernels one after the other: name, duration in ns, operations and bytes of an element."""
+    g = GraphBuilder(rank=0, device_name_0="NVIDIA A100-SXM4-40GB")
+    start, before = 0, []
+    for name, duration, operations, element in kernels:
+        work = {"num_ops": operations, "tensor_size": 1, "element_size": element}
+        before = [(g.activity(name, start, duration, after=before, **work), STREAM_ORDER)]
+        start += duration
+    return g.build()
+
+
+def test_products_in_fp32_could_use_the_tensor_cores() -> None:
+    graph = products(("sgemm", 80_000, 10**9, 4), ("sgemm_tf32", 20_000, 10**9, 4))
+    found = titled(find(built(graph, op=Categorical.of(["aten::mm"] * 2))), "do not use the tensor cores")
+    # 156 TFLOP/s in place of 19.5: an eighth of 80 µs
+    assert gain_us(found) == pytest.approx(70)
+    assert found.evidence == "1 kernels, 80.0 µs"
+
+
+def test_shapes_that_use_little_of_the_device_are_named() -> None:
+    graph = products(("gemm", 10_000, 2 * 10**9, 2), ("gemm", 90_000, 2 * 10**9, 2))
+    columns = {"op": Categorical.of(["aten::mm"] * 2), "shape": Categorical.of(["[[64,64]]", "[[63,65]]"])}
+    found = titled(find(built(graph, **columns)), "Some shapes of matrix products")
+    assert found.evidence.startswith("aten::mm [[63,65]] of 2 bytes at 7 % of the peak, 90.0 µs")
+    assert gain_us(found) == pytest.approx(80)
+
+
+def test_communication_is_told_by_group_and_whether_it_can_be_hidden() -> None:
+    graphs = [
+        rank_with_collective(rank, work=20_000, collective=30_000, clock=0, comm_size=8, pg_desc="data")
+        for rank in (0, 1)
+    ]
+    found = titled(find(built(*graphs)), "Communication of data (ranks 0, 1) is not hidden")
+    assert gain_us(found) == pytest.approx(30)
+    assert "at twice the bandwidth the run would be 30 % shorter" in found.evidence
+    assert found.advice.startswith("There is too little computation to hide it")
+
+
+def meeting(rank: int, works: list[int], transfers: list[int], late: int = 0) -> ExecutionGraph:
+    """A rank that computes and meets the other one, again and again; it begins to record `late`."""
+    g, clock, before = GraphBuilder(rank=rank), late, []
+    for work, transfer in zip(works, transfers, strict=True):
+        gemm = g.activity("gemm", clock, work, after=before)
+        meet = g.collective(clock + work, transfer, ranks=[0, 1], comm_type=0, after=[(gemm, STREAM_ORDER)])
+        before, clock = [(meet, STREAM_ORDER)], clock + work + transfer
+    return g.build()
+
+
+def test_a_rank_whose_own_work_takes_longer_is_a_straggler() -> None:
+    fast, slow = meeting(0, [20_000] * 4, [15_000] * 4), meeting(1, [30_000] * 4, [5_000] * 4)
+    found = titled(find(built(fast, slow)), "wait for rank 1")
+    assert found.evidence.startswith("last at 3 of 3 meetings, 30.0 µs in all later than the others")
+    assert "its computation work takes 1.50 times that of the others" in found.evidence
+    assert gain_us(found) == pytest.approx(26, abs=5)
+
+
+def test_a_rank_that_was_only_recorded_late_is_no_straggler() -> None:
+    """Rank 1 records from 60 µs on: its first work looks short, and rank 0 waits for it there."""
+    first, late = meeting(0, [20_000] * 4, [65_000, 5_000, 5_000, 5_000]), meeting(1, [20_000] * 4, [5_000] * 4)
+    found = titles(built(first, late))
+    assert "Rank 1 begins 60.0 µs after the first rank" in found
+    assert "wait for rank" not in str(found)
+
+
+def test_the_heaviest_op_of_a_run_on_the_cpu_is_named() -> None:
+    t = TraceBuilder()
+    t.leaf("aten::mm", 80)
+    t.leaf("aten::add", 20)
+    found = titled(find(played(t)), "aten::mm is the heaviest op")
+    assert gain_us(found) == pytest.approx(40)
+
+
+def test_time_that_nothing_explains_has_no_gain() -> None:
+    g = GraphBuilder(rank=0)
+    op = g.host("aten::mm", 0, 10_000)
+    late = g.delay(10_000, 30_000, Delay.LOST_RECORDS, after=[(op, LAUNCH)])
+    g.activity("gemm", 40_000, 10_000, after=[(op, LAUNCH), (late, LAUNCH)])
+    found = titled(find(built(g.build())), "60 % of the run is time that no recorded dependency explains")
+    assert (found.gain, found.evidence) == (None, "30.0 µs records are missing there")
+
+
+def test_what_limits_the_trust_is_said_without_a_gain() -> None:
+    graph = rank_with_collective(0, work=10, collective=5, clock=0)
+    graph.metadata["world_size"] = 4
+    peak = Table(
+        "", "", [Column(name, "", np.array([value])) for name, value in (("rank", 0), ("device", 0), ("peak", 3 << 30))]
+    )
+    live = Table("", "", [*peak.columns[:2], Column("op", "", ["aten::mm"]), Column("size", "B", np.array([3 << 29]))])
+    tables = {"memory_timeline_peak": peak, "memory_timeline_live": live}
+    found = find(built(graph, tables=tables, dropped={"activities without a time": 3}, lacks_sync_records=True))
+    assert [(finding.title, finding.gain) for finding in found[-4:]] == [
+        ("3 records are not in the graph", None),
+        ("Rank 0 recorded no synchronisation", None),
+        ("3 of the job's 4 ranks are absent", None),
+        ("Memory peaks at 3.0 GiB on device 0 of rank 0", None),
+    ]
+    assert "Nobody waits for 1-3" in found[-2].evidence and found[-1].evidence == "By op: aten::mm 50 %"
+
+
+def test_a_run_without_any_of_these_has_no_findings() -> None:
+    g = GraphBuilder(rank=0)
+    op = g.host("aten::mm", 0, 10)
+    gemm = g.activity("gemm", 10, 1_000, after=[(op, LAUNCH)])
+    g.host("cudaDeviceSynchronize", 1_010, 1, after=[(op, PROGRAM_ORDER), (gemm, HOST_SYNC)])
+    assert find(built(g.build())) == []

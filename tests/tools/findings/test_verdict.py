@@ -1,0 +1,95 @@
+"""What limits a run, in one sentence; and which figures withdraw it."""
+
+import numpy as np
+from execgraph.schema.graph import Delay, DependencyKind, ExecutionGraph
+from execgraph.tools.analyses import Column, Table
+from execgraph.tools.findings import Job, find, verdict
+from support.builder import TraceBuilder
+from support.findings import built, played
+from support.graphs import LAUNCH, PROGRAM_ORDER, GraphBuilder, rank_with_collective
+
+
+def sentence(job: Job) -> str:
+    return verdict(job, find(job)).sentence
+
+
+def host_bound() -> TraceBuilder:
+    t = TraceBuilder(sync_records=True)
+    for _ in range(40):
+        with t.op("aten::relu"):
+            t.work(20)
+            t.launch("relu", duration=4)
+    return t
+
+
+def test_it_says_what_limits_how_it_is_known_and_what_to_do() -> None:
+    said = sentence(played(host_bound()))
+    assert said.startswith(
+        "The GPU waits for the CPU: idle 83 % of the time. The host launches small kernels more slowly"
+    )
+    assert "CUDA graphs or torch.compile would save up to 7" in said
+
+
+def test_a_run_on_the_cpu_is_told_by_its_phases() -> None:
+    t = TraceBuilder()
+    with t.annotation("ProfilerStep#0"):
+        t.leaf("aten::mm", 60)
+        t.leaf("autograd::engine::evaluate_function: MmBackward0", 40)
+    assert sentence(played(t)).startswith(
+        "All work is on the CPU: 60 % forward, 40 % backward. aten::mm is the heaviest op"
+    )
+
+
+def delayed(delay: int) -> ExecutionGraph:
+    g = GraphBuilder(rank=0)
+    op = g.host("aten::mm", 0, 50_000)
+    late = g.delay(50_000, delay, Delay.UNEXPLAINED, after=[(op, LAUNCH)])
+    g.activity("gemm", 50_000 + delay, 10_000, after=[(op, LAUNCH), (late, LAUNCH)])
+    return g.build()
+
+
+def test_it_is_withdrawn_where_much_of_the_run_is_not_explained() -> None:
+    assert "cannot be told" not in sentence(built(delayed(5_000)))
+    assert sentence(built(delayed(40_000))) == (
+        "What limits the run cannot be told: no recorded dependency explains 40.0 µs, 40 % of the run. "
+        "Of the rest, 83 % is work of the CPU."
+    )
+
+
+def test_it_is_withdrawn_where_a_rank_begins_much_later_than_the_first() -> None:
+    graphs = [
+        rank_with_collective(0, work=10_000, collective=95_000, clock=0),
+        rank_with_collective(1, work=30_000, collective=5_000, clock=0),
+    ]
+    said = sentence(built(*graphs))
+    assert said.startswith(
+        "What limits the run cannot be told: rank 1 begins 70.0 µs, 67 % of the run, after the first rank"
+    )
+
+
+def test_it_is_withdrawn_where_the_replay_is_off() -> None:
+    g = GraphBuilder(rank=0)
+    op = g.host("aten::mm", 0, 50_000)
+    g.activity("gemm", 80_000, 10_000, after=[(op, LAUNCH)])
+    assert sentence(built(g.build())).startswith(
+        "What limits the run cannot be told: the replay is -33.3 % off the measured run"
+    )
+
+
+def test_it_is_withdrawn_where_the_device_computes_while_the_host_is_said_to_limit() -> None:
+    """By its dependencies the host's path is as long as the run, yet the device computes nearly all the time."""
+    g = GraphBuilder(rank=0)
+    before: list[tuple[int, DependencyKind]] = []
+    for step in range(4):
+        op = g.host("aten::mm", 100_000 * step, 100_000, after=before)
+        g.activity("gemm", 100_000 * (step + 1), 90_000, stream=step, after=[(op, LAUNCH)])
+        before = [(op, PROGRAM_ORDER)]
+    columns = [Column(name, "", np.array([value])) for name, value in (("compute", 360.0), ("busy", 360.0))]
+    job = built(g.build(), tables={"temporal_breakdown": Table("", "", columns)})
+    assert "the device computes for 73 % of the run" in sentence(job)
+
+
+def test_communication_of_absent_ranks_is_no_verdict() -> None:
+    graph = rank_with_collective(0, work=10_000, collective=95_000, clock=0)
+    graph.metadata["world_size"] = 2
+    assert "waiting for the 1 absent ranks cannot be told from transfer" in sentence(built(graph))

@@ -1,0 +1,72 @@
+"""How long two runs and their steps took, and what each rank spent that time on: first what is faster, then why."""
+
+from collections import defaultdict
+
+import numpy as np
+
+from .host_phases import host_phases
+from .rank import WHOLE_RUN, Column, Options, RankTrace, Table, first_start_ns, last_end_ns, microseconds, steps_of
+from .temporal_breakdown import device_times
+
+NAME = "trace_diff_runs"
+STEP, RUN = "step", "run"
+HOST_PHASES = ("forward", "backward", "optimizer", "data_loading", "waiting", "between_ops")
+
+
+class RunLengths:
+    """Of one run: the lengths of its ranks and steps, and the sums over ranks of what these were spent on (ns)."""
+
+    def __init__(self) -> None:
+        self.runs: list[int] = []
+        self.steps: list[int] = []
+        self.parts: dict[str, float] = defaultdict(float)
+
+    def add(self, rank: RankTrace) -> None:
+        """Adds a rank."""
+        linked = rank.linked
+        length = max(last_end_ns(linked) - first_start_ns(linked), 0)
+        self.runs.append(length)
+        steps = steps_of(linked)
+        if steps.name != [WHOLE_RUN]:
+            self.steps += (steps.end - steps.start).tolist()
+        for device in device_times(rank):
+            self.parts["device: computing"] += device.compute
+            self.parts["device: communication and copies"] += device.busy - device.compute
+            self.parts["device: idle"] += length - device.busy
+        _, phases = host_phases.of_rank(rank, Options())
+        for name in HOST_PHASES:
+            self.parts[f"host: {name.replace('_', ' ')}"] += 1000 * float(np.sum(phases[name]))
+
+    def times(self, per_step: bool) -> dict[str, float]:
+        """Returns the times of the longest rank and the median step, then the parts: of a rank, or of a step of it."""
+        whole = {STEP: float(np.median(self.steps))} if self.steps else {}
+        whole |= {RUN: float(max(self.runs, default=0))}
+        count = len(self.steps) if per_step else len(self.runs)
+        return whole | {name: time / max(count, 1) for name, time in self.parts.items()}
+
+
+def run_difference(a: RunLengths, b: RunLengths) -> Table:
+    """Returns a row for the step and for the run, then for their parts, the largest difference first."""
+    per_step = bool(a.steps and b.steps)
+    before, after = (run.times(per_step) for run in (a, b))
+    names = [name for name in dict.fromkeys([*before, *after]) if name != STEP or per_step]
+    whole = [name for name in (STEP, RUN) if name in names]
+    parts = [name for name in names if name not in whole and (before.get(name) or after.get(name))]
+    names = [*whole, *sorted(parts, key=lambda name: -abs(after.get(name, 0.0) - before.get(name, 0.0)))]
+    times = np.array([[run.get(name, 0.0) for run in (before, after)] for name in names], np.float64).reshape(-1, 2)
+    if not a.runs and not b.runs:
+        names, times = [], times[:0]
+    change = np.divide(times[:, 1] - times[:, 0], times[:, 0], out=np.full(len(names), np.nan), where=times[:, 0] > 0)
+    columns = [
+        Column("part", "", names),
+        microseconds("a", times[:, 0]),
+        microseconds("b", times[:, 1]),
+        microseconds("difference", times[:, 1] - times[:, 0]),
+        Column("change", "%", 100 * change),
+    ]
+    note = (
+        f"step: the median; parts: of a {STEP if per_step else 'rank'}, on average"
+        if names
+        else "neither run has a rank"
+    )
+    return Table(NAME, "Run A and run B", columns, note)

@@ -1,0 +1,59 @@
+"""What holds a run up, and what to try: rules over one record of the job, each with its gain by a replay.
+
+A rule is a function from the `Job` to findings. Those that would gain less than 2 % are left out; the others come in
+the order of their gain, then what limits the trust in them.
+"""
+
+from collections.abc import Callable
+
+from .absent_ranks import absent_ranks
+from .data_loader import data_loader
+from .exposed_communication import exposed_communication
+from .heaviest_op import heaviest_op
+from .host_waits import host_waits
+from .idle_between_steps import idle_between_steps
+from .job import (
+    Finding as Finding,
+    Gain as Gain,
+    Job as Job,
+    RankFacts as RankFacts,
+    facts_of as facts_of,
+    job_of as job_of,
+)
+from .late_start import late_start
+from .matrix_products import matrix_products
+from .memory_peaks import memory_peaks
+from .missing_records import lost_records, missing_records
+from .pageable_copies import pageable_copies
+from .small_kernels import small_kernels
+from .straggler import straggler
+from .unexplained_time import unexplained_time
+from .verdict import Verdict as Verdict, verdict as verdict
+
+Rule = Callable[[Job], list[Finding]]
+
+RULES: tuple[Rule, ...] = (
+    small_kernels,
+    host_waits,
+    data_loader,
+    idle_between_steps,
+    pageable_copies,
+    matrix_products,
+    exposed_communication,
+    straggler,
+    heaviest_op,
+    late_start,
+    unexplained_time,
+    lost_records,
+    missing_records,
+    absent_ranks,
+    memory_peaks,
+)
+
+
+def find(job: Job) -> list[Finding]:
+    """Returns what all rules find, the largest gain first, then what has no gain, in the order of the rules."""
+    found = [finding for rule in RULES for finding in rule(job)]
+    gains = [finding for finding in found if finding.gain is not None and finding.gain.is_worth_it]
+    gains.sort(key=lambda finding: -(finding.gain.us if finding.gain else 0.0))
+    return [*gains, *(finding for finding in found if finding.gain is None)]

@@ -1,0 +1,24 @@
+"""Ranks of the job whose traces are not there."""
+
+from ..rank_rows import absent_ranks as runs_of_absent
+from .job import Finding, Job
+
+NAMED = 6
+
+
+def absent_ranks(job: Job) -> list[Finding]:
+    """Returns a finding if the job had more ranks than there are traces."""
+    absent = job.world_size - len(job.ranks)
+    if absent <= 0:
+        return []
+    runs = [*runs_of_absent((rank.rank for rank in job.ranks), job.world_size)]
+    named, verb = ", ".join(runs[:NAMED]) + (", …" if len(runs) > NAMED else ""), "is" if absent == 1 else "are"
+    return [
+        Finding(
+            f"{absent:,} of the job's {job.world_size:,} ranks {verb} absent",
+            None,
+            f"Nobody waits for {named} in the replay, and who held whom up is known of the others only",
+            "Give the traces of all ranks",
+            "collectives_over_ranks",
+        )
+    ]

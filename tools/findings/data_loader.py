@@ -1,0 +1,46 @@
+"""The loop gets its next batch while nothing else goes on."""
+
+from collections import defaultdict
+
+import numpy as np
+
+from ...schema.columns import time_text
+from ...schema.graph import DependencyKind
+from ..replay import NodeClass, scale_nodes
+from .job import Finding, Job, is_of_kind, without_dependencies
+
+
+def data_loader(job: Job) -> list[Finding]:
+    """Returns a finding if the run would be shorter with each batch there when the loop asks for it.
+
+    The loop then neither makes it nor waits for the threads that do, and these, which launch nothing, take no time.
+    """
+    work, in_loader = job.work, job.flags(lambda rank: rank.in_loader)
+    if not in_loader.any():
+        return []
+    waits = is_of_kind(work, DependencyKind.HANDOFF) & in_loader[work.target]
+    launching = work.lane[work.source[is_of_kind(work, DependencyKind.LAUNCH)]]
+    threads = np.setdiff1d(work.lane[work.source[waits]], np.append(launching, work.lane[in_loader]))
+    loads = (in_loader | np.isin(work.lane, threads)) & (work.node_class == NodeClass.HOST)
+    at_once = without_dependencies(scale_nodes(work, np.where(loads, 0.0, 1.0)), waits)
+    rank, time = _longest(job)
+    of_rank = f" on rank {rank}" if len(job.ranks) > 1 else ""
+    return [
+        Finding(
+            "The loop waits for its data",
+            job.gain(at_once),
+            f"{time_text(time)}{of_rank} go by in the data loader, {100 * time / job.length_us:.0f} % of the run",
+            "Load batches ahead in other processes: DataLoader(num_workers=4, prefetch_factor=2, persistent_workers=True, "
+            "pin_memory=True), or make each sample cheaper",
+            "host_phases",
+            "Loading batches ahead",
+        )
+    ]
+
+
+def _longest(job: Job) -> tuple[int, float]:
+    """Returns the rank that spends most time in the loader, and that time (µs)."""
+    times: dict[int, float] = defaultdict(float)
+    for row in job.rows("host_phases"):
+        times[int(str(row["rank"]))] += float(str(row["data_loading"]))
+    return max(times.items(), key=lambda item: item[1], default=(job.ranks[0].rank, 0.0))

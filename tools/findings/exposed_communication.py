@@ -1,0 +1,91 @@
+"""Communication that the run waits for, by process group."""
+
+import numpy as np
+
+from ...converter.ranks import recorded_groups
+from ...schema.columns import ABSENT, Bool, Categorical, group_sums, time_text
+from ..rank_rows import ranges
+from ..replay import NodeClass
+from .job import Finding, Job
+
+FULL_SPEED = 0.5
+"""A transfer below this share of the best bandwidth of its kind is too small for the network to reach its speed."""
+NO_GROUP = "unnamed group"
+
+
+def exposed_communication(job: Job) -> list[Finding]:
+    """Returns a finding for each process group without whose transfers the run would be shorter.
+
+    Waiting for ranks that come late is not part of a transfer, as all members are replayed together; of ranks that are
+    absent it is.
+    """
+    work = job.work
+    communicates = work.node_class == NodeClass.COMMUNICATION
+    if not communicates.any():
+        return []
+    labels = _labels(job)
+    found = []
+    for code in np.unique(labels.codes[communicates]).tolist():
+        chosen = communicates & (labels.codes == code)
+        gain = job.gain_of_scaling(np.where(chosen, 0.0, 1.0))
+        if gain.is_worth_it:
+            faster = job.gain_of_scaling(np.where(chosen, 0.5, 1.0))
+            found.append(
+                Finding(
+                    f"Communication of {labels.table[code] or NO_GROUP} is not hidden behind computation",
+                    gain,
+                    f"{chosen.sum():,} transfers of {time_text(float(np.median(work.duration_ns[chosen])) / 1000)} (median); "
+                    f"at twice the bandwidth the run would be {faster.pct:.0f} % shorter{_absent(job)}",
+                    _advice(job, chosen),
+                    "collectives_over_ranks_by_group",
+                    "Hiding that communication",
+                )
+            )
+    return found
+
+
+def _labels(job: Job) -> Categorical:
+    """Returns the group of each communication by its purpose, if recorded, and its ranks; names differ by rank."""
+    of_ranks = []
+    for rank in job.ranks:
+        groups, purpose = recorded_groups(rank.graph), rank.graph.texts("pg_desc")
+        members = [f"ranks {ranges(sorted(ranks))}" if ranks else "" for ranks in groups.lists] + [""]
+        keys, label = np.unique(np.stack((purpose.codes, groups.of_node)), axis=1, return_inverse=True)
+        table = [_label([*purpose.table, ""][code], members[group]) for code, group in keys.T.tolist()]
+        of_ranks.append(Categorical(label.reshape(-1).astype(np.int32), table))
+    return Categorical.joined(of_ranks)
+
+
+def _label(purpose: str, members: str) -> str:
+    return f"{purpose} ({members})" if purpose and members else purpose or members
+
+
+def _absent(job: Job) -> str:
+    absent = job.world_size - len(job.ranks)
+    return f"; waiting for {absent:,} absent ranks is in it" if absent else ""
+
+
+def _advice(job: Job, chosen: Bool) -> str:
+    """Returns what helps: fewer and larger transfers where these are too small for the network, else overlap or
+    bandwidth.
+    """
+    work, size = job.work, job.integers("comm_size", ABSENT)
+    known = chosen & (size > 0) & (work.duration_ns > 0)
+    bandwidth = size[known] / work.duration_ns[known]
+    if len(bandwidth):
+        is_small = bandwidth < FULL_SPEED * bandwidth.max()
+        time = group_sums(is_small.astype(np.int64), work.duration_ns[known], 2)
+        if time[1] > time[0]:
+            return (
+                "Most of this time goes to transfers too small for the network's speed: merge them (DDP: bucket_cap_mb, "
+                "gradient accumulation); more bandwidth would help little"
+            )
+    computing = work.duration_ns[work.node_class == NodeClass.COMPUTATION].sum()
+    if computing >= work.duration_ns[chosen].sum():
+        return (
+            "Overlap it: start it earlier and wait later (DDP buckets, FSDP prefetch, async_op=True); there is enough "
+            "computation to hide it. Else send less (bf16, gradient accumulation)"
+        )
+    return (
+        "There is too little computation to hide it: send less (bf16, gradient accumulation), or use a faster network"
+    )

@@ -1,0 +1,33 @@
+"""The op that a run without a device spends most of its time in."""
+
+from collections import defaultdict
+
+import numpy as np
+
+from ...schema.columns import time_text
+from ..replay import NodeClass
+from .job import Finding, Job
+
+TWICE_AS_FAST = 0.5
+
+
+def heaviest_op(job: Job) -> list[Finding]:
+    """Returns a finding if a run on the CPU alone would be shorter with its heaviest op twice as fast."""
+    times: dict[str, float] = defaultdict(float)
+    for row in job.rows("host_time_per_op"):
+        times[str(row["name"])] += float(str(row["self"]))
+    ops = [name for name in times if name.startswith("aten::") and times[name] > 0]
+    if job.is_on_device or not ops:
+        return []
+    heaviest = max(ops, key=lambda name: times[name])
+    chosen = job.texts(lambda rank: rank.graph.name).equal(heaviest) & (job.work.node_class == NodeClass.HOST)
+    return [
+        Finding(
+            f"{heaviest} is the heaviest op",
+            job.gain_of_scaling(np.where(chosen, TWICE_AS_FAST, 1.0)),
+            f"{100 * times[heaviest] / sum(times.values()):.0f} % of the time in ops, {time_text(times[heaviest])}",
+            "Check the number of threads (OMP_NUM_THREADS, torch.set_num_threads), use bf16 or torch.compile, or a GPU",
+            "host_time_per_op",
+            "That op at twice its speed",
+        )
+    ]

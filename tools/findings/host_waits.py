@@ -1,0 +1,56 @@
+"""Calls in which the host waits for the device, so that it cannot launch ahead."""
+
+from collections import defaultdict
+
+import numpy as np
+
+from ...schema.columns import Ns, time_text
+from ...schema.graph import DependencyKind
+from .job import Finding, Job, is_of_kind, without_dependencies
+
+NAMED = 3
+
+
+def host_waits(job: Job) -> list[Finding]:
+    """Returns a finding if the run would be shorter without the waits of the host for its device.
+
+    A thread that launches nothing may wait as it likes. Waits at the end of the run cost nothing in a replay, either.
+    """
+    work = job.work
+    launched = is_of_kind(work, DependencyKind.LAUNCH) & ~work.is_activity[work.source]
+    launches = np.isin(work.lane, work.lane[work.source[launched]])
+    is_wait = is_of_kind(work, DependencyKind.HOST_SYNC) & ~work.is_activity[work.target] & launches[work.target]
+    if not is_wait.any():
+        return []
+    waited, names = _waited_ns(job), job.texts(lambda rank: rank.op)
+    functions, calls = job.texts(lambda rank: rank.function), job.texts(lambda rank: rank.graph.name)
+    sites: dict[str, list[int]] = defaultdict(list)
+    for node in np.unique(work.target[is_wait]).tolist():
+        op, function = (column[node] if column.codes[node] >= 0 else "" for column in (names, functions))
+        name = " in ".join(filter(None, (op, calls[node])))
+        sites[f"{name} ({function})" if function else name].append(node)
+    longest = sorted(sites, key=lambda site: -int(waited[sites[site]].sum()))[:NAMED]
+    told = [
+        f"{time_text(waited[sites[site]].sum() / 1000)} in {len(sites[site]):,} calls of {site}" for site in longest
+    ]
+    more = f" and {len(sites) - NAMED} more" if len(sites) > NAMED else ""
+    return [
+        Finding(
+            "The host stops to wait for the device",
+            job.gain(without_dependencies(work, is_wait)),
+            f"{', '.join(told)}{more}",
+            "Read results less often: .item(), .cpu(), nonzero() and printing a loss wait for all work before; keep values on the "
+            "device, copy with non_blocking=True. trace-report --modules names the Python functions",
+            "idle_time_breakdown",
+            "Fewer synchronising calls",
+        )
+    ]
+
+
+def _waited_ns(job: Job) -> Ns:
+    """Returns for each node the time from the end of the node before on its thread to its start."""
+    work, replay = job.work, job.replay
+    before = np.zeros(len(work), np.int64)
+    order = is_of_kind(work, DependencyKind.PROGRAM_ORDER)
+    np.maximum.at(before, work.target[order], replay.end_ns[work.source[order]])
+    return np.maximum(np.where(before > 0, replay.start_ns - before, 0), 0)

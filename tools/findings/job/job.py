@@ -1,0 +1,134 @@
+"""The record that every rule looks at, and what its run would gain by a change."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ....schema.columns import Bool, Categorical, Int64
+from ....schema.graph import DependencyKind
+from ...analyses import Floats, Table
+from ...replay import (
+    UNEXPLAINED,
+    GatheredJob,
+    NodeClass,
+    Replay,
+    Workload,
+    gather_job,
+    makespan_ns,
+    pieces_of,
+    replay_job,
+    scale_nodes,
+    time_by_kind,
+)
+from .finding import Gain
+from .rank_facts import RankFacts
+
+NO_TABLE = Table("", "", [])
+
+
+@dataclass(slots=True)
+class Job:
+    """The ranks of a run, the tables of its analyses, and the replay of all ranks together as they were."""
+
+    ranks: list[RankFacts]
+    tables: Mapping[str, Table]
+    gathered: GatheredJob
+    replay: Replay
+
+    @property
+    def work(self) -> Workload:
+        """The nodes of all ranks, rank after rank."""
+        return self.gathered.work
+
+    @property
+    def length_us(self) -> float:
+        """How long the run takes."""
+        return self.replay.makespan_ns / 1000
+
+    @property
+    def world_size(self) -> int:
+        """How many ranks the job had, as far as that was recorded."""
+        return max(len(self.ranks), *(rank.graph.number("world_size", 0) for rank in self.ranks))
+
+    @property
+    def is_on_device(self) -> bool:
+        """Whether anything ran on a device."""
+        return bool(self.work.is_activity.any())
+
+    @property
+    def rank_of_node(self) -> Int64:
+        """The position in `ranks` of each node."""
+        return self.work.ranks_of(np.arange(len(self.work)))
+
+    def flags(self, of_rank: Callable[[RankFacts], Bool]) -> Bool:
+        """Returns a column of flags of all nodes."""
+        return np.concatenate([of_rank(rank) for rank in self.ranks])
+
+    def texts(self, of_rank: Callable[[RankFacts], Categorical]) -> Categorical:
+        """Returns a column of texts of all nodes."""
+        return Categorical.joined([of_rank(rank) for rank in self.ranks])
+
+    def integers(self, name: str, missing: int = 0) -> Int64:
+        """Returns an attribute of all nodes."""
+        return np.concatenate([rank.graph.integers(name, missing) for rank in self.ranks])
+
+    def rows(self, table: str) -> list[dict[str, object]]:
+        """Returns the rows of a table, none if it was not made."""
+        return self.tables.get(table, NO_TABLE).rows()
+
+    def gain(self, changed: Workload) -> Gain:
+        """Returns by how much sooner the run would end with a changed workload."""
+        saved = (self.replay.makespan_ns - makespan_ns(self.gathered._replace(work=changed))) / 1000
+        return Gain(saved, 100 * saved / max(self.length_us, 1e-3))
+
+    def gain_of_scaling(self, factor: Floats) -> Gain:
+        """Returns by how much sooner the run would end with each node's duration multiplied by a factor."""
+        return self.gain(scale_nodes(self.work, factor))
+
+    def gain_of_class(self, node_class: NodeClass, factor: float) -> Gain:
+        """Returns by how much sooner the run would end with the durations of a class multiplied by a factor."""
+        factors = np.where(self.work.node_class == node_class, factor, 1.0)
+        return self.gain(scale_nodes(self.work, factors, factor if node_class == NodeClass.HOST else 1.0))
+
+    def path_us(self) -> dict[str, float]:
+        """Returns the time on the critical path by kind, the longest first."""
+        return {kind: time / 1000 for kind, time in time_by_kind(pieces_of(self.replay)).items()}
+
+    def unexplained_us(self) -> float:
+        """Returns the time on the critical path that no dependency explains."""
+        return sum(time for kind, time in self.path_us().items() if kind in UNEXPLAINED)
+
+    def compute_busy_pct(self) -> float:
+        """Returns the share of the run in which the busiest device computes."""
+        shares = [100 * float(str(row["compute"])) / self.length_us for row in self.rows("temporal_breakdown")]
+        return max(shares, default=0.0)
+
+    def busy_pct(self) -> float:
+        """Returns the share of the run in which devices run anything, the mean over devices."""
+        shares = [100 * float(str(row["busy"])) / self.length_us for row in self.rows("temporal_breakdown")]
+        return float(np.mean(shares)) if shares else 0.0
+
+
+def job_of(ranks: Sequence[RankFacts | None], tables: Mapping[str, Table]) -> Job | None:
+    """Returns the job of these ranks; None if nothing in their graphs takes time.
+
+    Raises DataError if they cannot be replayed together.
+    """
+    present = [rank for rank in ranks if rank is not None]
+    if not present:
+        return None
+    gathered = gather_job([rank.graph for rank in present])
+    replay = replay_job(gathered)
+    return Job(present, tables, gathered, replay) if replay.makespan_ns else None
+
+
+def without_dependencies(work: Workload, chosen: Bool) -> Workload:
+    """Returns the workload without some of its dependencies."""
+    columns = {name: getattr(work, name)[~chosen] for name in ("source", "target", "kind", "lag_ns")}
+    return replace(work, **columns)
+
+
+def is_of_kind(work: Workload, kind: DependencyKind) -> Bool:
+    """Returns which dependencies have this reason."""
+    return np.asarray(work.kind & kind != 0)

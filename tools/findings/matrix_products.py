@@ -1,0 +1,132 @@
+"""Matrix products that use little of what their device can do."""
+
+import re
+from typing import NamedTuple
+
+import numpy as np
+
+from ...schema.columns import ABSENT, Bool, Rows, rows_of_each, time_text
+from ...schema.graph import DEVICE_NAME
+from ..analyses import Floats
+from ..replay import Kernels, NodeClass, device_peaks, least_time, roofs
+from .job import Finding, Job
+
+PRODUCT = re.compile(r"aten::_?(addmm|mm|bmm|baddbmm|linear|matmul|conv|cudnn_conv|miopen_conv|scaled_mm|.*attention)")
+FLOAT32, NAMED = 4, 3
+LOW_PCT = 60.0
+"""A product that reaches more than this share of the best one of its format can hardly be made faster by its shape."""
+
+
+class _Products(NamedTuple):
+    """The matrix products of the job: their nodes, the least time (s) for their operations and for their bytes, the
+    peak FLOP/s of their format, and that of tf32 on their device, 0 where it has none.
+    """
+
+    node: Rows
+    compute: Floats
+    memory: Floats
+    peak: Floats
+    tf32: Floats
+
+
+def matrix_products(job: Job) -> list[Finding]:
+    """Returns findings on products in fp32 that could use the matrix engines, and on shapes that use little of them."""
+    products = _products(job)
+    if not len(products.node):
+        return []
+    return [*_without_engines(job, products), *_low_use(job, products)]
+
+
+def _products(job: Job) -> _Products:
+    work, names = job.work, job.texts(lambda rank: rank.graph.name)
+    is_product = job.texts(lambda rank: rank.op).where(lambda op: PRODUCT.match(op) is not None)
+    columns = [job.integers(name, ABSENT) for name in ("num_ops", "tensor_size", "element_size")]
+    columns.append(work.duration_ns)
+    is_product &= (work.node_class == NodeClass.COMPUTATION) & (work.duration_ns > 0) & (columns[0] > 0)
+    node = np.flatnonzero(is_product)
+    device, tf32 = job.integers("device", -1), np.zeros(len(node))
+    compute, memory, peak = np.full((3, len(node)), np.nan)
+    for position, rank in enumerate(job.ranks):
+        chosen = np.flatnonzero(work.ranks_of(node) == position)
+        rows = node[chosen]
+        recorded = rank.graph.metadata
+        peaks = device_peaks(
+            {number: str(recorded.get(f"{DEVICE_NAME}{number}", "")) for number in np.unique(device[rows]).tolist()}
+        )
+        kernels = Kernels(names.take(rows), device[rows], *(column[rows] for column in columns))
+        compute[chosen], memory[chosen] = least_time(kernels, peaks)
+        peak[chosen] = roofs(kernels, peaks)[0]
+        for number, peak_of_device in peaks.items():
+            tf32[chosen[device[rows] == number]] = peak_of_device.tf32 * 1e12
+    known = np.isfinite(compute)
+    return _Products(*(column[known] for column in (node, compute, memory, peak, tf32)))
+
+
+def _without_engines(job: Job, products: _Products) -> list[Finding]:
+    """Returns a finding on fp32 products that run on the ordinary units of a device with tf32."""
+    element = job.integers("element_size", ABSENT)[products.node]
+    slow = (element == FLOAT32) & (products.tf32 > products.peak)
+    if not slow.any():
+        return []
+    seconds = job.work.duration_ns[products.node] / 1e9
+    # as large a share of the new peak as of the old one, but no faster than memory allows
+    faster = np.fmax(
+        seconds * products.peak / np.where(slow, products.tf32, products.peak), np.nan_to_num(products.memory)
+    )
+    factor = np.ones(len(job.work))
+    factor[products.node[slow]] = np.minimum(faster / seconds, 1.0)[slow]
+    return [
+        Finding(
+            "Matrix products in fp32 do not use the tensor cores",
+            job.gain_of_scaling(factor),
+            f"{slow.sum():,} kernels, {time_text(1e6 * seconds[slow].sum())}",
+            "Allow TF32: torch.set_float32_matmul_precision('high'), or use bf16 (torch.autocast)",
+            "efficiency",
+            "The tensor cores (TF32 or bf16)",
+        )
+    ]
+
+
+def _low_use(job: Job, products: _Products) -> list[Finding]:
+    """Returns a finding on shapes that reach much less of the peak than the best shape of the run.
+
+    Each would be as fast as that one at its own operations, unless memory limits it.
+    """
+    op, shape = job.texts(lambda rank: rank.op), job.texts(lambda rank: rank.shape)
+    element = job.integers("element_size", ABSENT)
+    seconds = job.work.duration_ns[products.node] / 1e9
+    groups = np.unique(
+        np.stack((op.codes[products.node], shape.codes[products.node], element[products.node])),
+        axis=1,
+        return_inverse=True,
+    )[1].reshape(-1)
+    time, least = (
+        np.bincount(groups, column) for column in (seconds, np.fmax(products.compute, np.nan_to_num(products.memory)))
+    )
+    use = least / time
+    best = np.zeros(len(use))
+    for rows in rows_of_each(element[products.node]).values():
+        best[groups[rows]] = use[groups[rows]].max()
+    is_low: Bool = 100 * use < LOW_PCT * best
+    low = is_low[groups]
+    if not low.any():
+        return []
+    factor = np.ones(len(job.work))
+    factor[products.node[low]] = np.minimum(use / best, 1.0)[groups[low]]
+    longest = np.flatnonzero(is_low)[np.argsort(-time[is_low], kind="stable")][:NAMED]
+    example = {int(group): int(products.node[np.flatnonzero(groups == group)[0]]) for group in longest}
+    told = [
+        f"{op[node]} {shape[node] if shape.codes[node] >= 0 else ''} of {element[node]} bytes at {100 * use[group]:.0f} % of the peak, "
+        f"{time_text(1e6 * time[group])}"
+        for group, node in example.items()
+    ]
+    return [
+        Finding(
+            "Some shapes of matrix products use little of the device",
+            job.gain_of_scaling(factor),
+            f"{'; '.join(told)}; the best shape reaches {100 * best.max():.0f} %",
+            "Make dimensions multiples of 8 (fp16, bf16) or 16, join small products into batched or larger ones, use a larger batch",
+            "efficiency",
+            "Shapes that fit the device",
+        )
+    ]

@@ -1,0 +1,44 @@
+"""The most memory that was in use on a device, and who allocated it."""
+
+from .job import Finding, Job
+
+GIB = 1 << 30
+LEAST_SHARE = 0.02
+NAMED = 3
+
+
+def memory_peaks(job: Job) -> list[Finding]:
+    """Returns a finding on the device with the highest peak of allocated memory, if that was recorded."""
+    peaks = [row for row in job.rows("memory_timeline_peak") if int(str(row["device"])) >= 0]
+    if not peaks:
+        return []
+    highest = max(peaks, key=lambda row: float(str(row["peak"])))
+    peak, place = float(str(highest["peak"])), (highest["rank"], highest["device"])
+    live = [row for row in job.rows("memory_timeline_live") if (row["rank"], row["device"]) == place]
+    told = [
+        f"{row['op']} {100 * float(str(row['size'])) / peak:.0f} %"
+        for row in live[:NAMED]
+        if float(str(row["size"])) > LEAST_SHARE * peak
+    ]
+    return [
+        Finding(
+            f"Memory peaks at {bytes_text(peak)} on device {highest['device']} of rank {highest['rank']}",
+            None,
+            f"By op: {', '.join(told)}" if told else f"In {highest['step'] or 'no step'}",
+            "If memory limits the batch: checkpoint activations, zero gradients to None, shard the optimizer's state",
+            "memory_timeline_live",
+        )
+    ]
+
+
+def bytes_text(size: float) -> str:
+    """Returns a size with its unit.
+
+    >>> bytes_text(123), bytes_text(5 * GIB)
+    ('123 B', '5.0 GiB')
+    """
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024 or unit == "GiB":
+            return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    raise AssertionError

@@ -1,0 +1,38 @@
+"""Copies between the device and pageable memory of the host, which the driver has to move twice."""
+
+import numpy as np
+
+from ...schema.columns import time_text
+from ...schema.graph import DependencyKind
+from ..replay import NodeClass, scale_nodes
+from .job import Finding, Job, is_of_kind, without_dependencies
+
+
+def pageable_copies(job: Job) -> list[Finding]:
+    """Returns a finding if the run would be shorter with copies that the host need not stay with.
+
+    The calls then take as long as other launches, and the host waits for none of these copies.
+    """
+    work = job.work
+    names = job.texts(lambda rank: rank.graph.name)
+    copies = (work.node_class == NodeClass.MEMORY) & names.where(lambda name: "Pageable" in name)
+    if not copies.any():
+        return []
+    launch = is_of_kind(work, DependencyKind.LAUNCH) & ~work.is_activity[work.source]
+    calls = np.unique(work.source[launch & copies[work.target]])
+    others = np.setdiff1d(work.source[launch], calls)
+    usual = float(np.median(work.duration_ns[others])) if len(others) else 0.0
+    factor = np.ones(len(work))
+    factor[calls] = np.minimum(usual / np.maximum(work.duration_ns[calls], 1), 1.0)
+    waits = is_of_kind(work, DependencyKind.HOST_SYNC) & copies[work.source]
+    time = (work.duration_ns[copies].sum() + work.duration_ns[calls].sum()) / 1000
+    return [
+        Finding(
+            "Copies use pageable memory",
+            job.gain(without_dependencies(scale_nodes(work, factor), waits)),
+            f"{copies.sum():,} copies, {time_text(time)} on the device and in their calls",
+            "Pin the host's memory: DataLoader(pin_memory=True) or tensor.pin_memory(), then copy with non_blocking=True",
+            "counters_summary",
+            "Pinned memory",
+        )
+    ]

@@ -1,0 +1,43 @@
+"""Time of the run that no recorded dependency explains."""
+
+from collections import Counter
+
+import numpy as np
+
+from ...schema.columns import time_text
+from ...schema.graph import Delay
+from ..replay import UNEXPLAINED, NodeClass
+from .job import LEAST_PCT, Finding, Job
+
+CAUSES = {
+    Delay.LOST_RECORDS: "records are missing there",
+    Delay.CONTENTION: "the device was full",
+    Delay.START_OF_RECORDING: "work from before the recording was still running",
+    Delay.UNEXPLAINED: "of unknown cause",
+}
+
+
+def unexplained_time(job: Job) -> list[Finding]:
+    """Returns a finding if delays, or starts that depend on nothing, are much of the critical path of one rank."""
+    path = job.path_us()
+    delays = path.get(NodeClass.DELAY.label, 0.0)
+    starts = sum(path.get(kind, 0.0) for kind in UNEXPLAINED) - delays
+    # what several ranks begin late is told by late_start
+    time = delays + (starts if len(job.ranks) == 1 else 0.0)
+    if 100 * time < LEAST_PCT * job.length_us:
+        return []
+    cause, causes = job.integers("delay"), Counter[int]()
+    for node in np.flatnonzero(job.work.node_class == NodeClass.DELAY).tolist():
+        causes[int(cause[node])] += int(job.work.duration_ns[node])
+    told = [f"{time_text(ns / 1000)} {CAUSES.get(Delay(code), '')}" for code, ns in causes.most_common() if code and ns]
+    if starts and len(job.ranks) == 1:
+        told.append(f"{time_text(starts)} before a thread or stream that waits for nothing")
+    return [
+        Finding(
+            f"{100 * time / job.length_us:.0f} % of the run is time that no recorded dependency explains",
+            None,
+            "; ".join(told),
+            "Record the host trace, synchronisation records and all threads (execgraph.capture does), for several steps",
+            "critical_path",
+        )
+    ]

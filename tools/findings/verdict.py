@@ -1,0 +1,152 @@
+"""What limits the run, in one sentence, or why that cannot be told."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ...schema.columns import time_text
+from ..replay import NodeClass
+from .job import Finding, Gain, Job
+
+TWICE_AS_FAST = 0.5
+WORST_ERROR_PCT = 1.0
+"""A replay that is further off the measured run tells nothing of it."""
+MOST_UNEXPLAINED_PCT = 20.0
+"""If more of the critical path than this is unexplained, what limits the run may be in it."""
+TOLERANCE_PCT = 5.0
+"""By how much a gain may exceed the time in which the device does not compute."""
+LIMITS = {
+    NodeClass.HOST: ("host", "host delay", "launch", "hand-off", "program order", "unrecorded"),
+    NodeClass.COMPUTATION: ("computation", "stream order", "event wait"),
+    NodeClass.COMMUNICATION: ("communication", "collective"),
+    NodeClass.MEMORY: ("memory",),
+}
+"""What may limit a run, and the kinds of time on the critical path that it stands for."""
+WORDS = {
+    NodeClass.HOST: "The CPU limits the run",
+    NodeClass.COMPUTATION: "Computation limits the run",
+    NodeClass.COMMUNICATION: "Communication limits the run",
+    NodeClass.MEMORY: "Copies limit the run",
+}
+FASTER = {
+    NodeClass.HOST: "A CPU",
+    NodeClass.COMPUTATION: "Kernels",
+    NodeClass.COMMUNICATION: "Communication",
+    NodeClass.MEMORY: "Copies",
+}
+WORDS_OF_REST = {
+    NodeClass.HOST: "work of the CPU",
+    NodeClass.COMPUTATION: "computation",
+    NodeClass.COMMUNICATION: "communication",
+    NodeClass.MEMORY: "copies",
+}
+GPU_CALLS = ("cuda", "cu", "hip")
+
+
+class Verdict(NamedTuple):
+    """A sentence on what limits the run, or, with `doubts`, that this cannot be told and why."""
+
+    sentence: str
+    doubts: list[str]
+
+
+class _Limit(NamedTuple):
+    """What limits the run most: how much sooner it ends if this is twice as fast, and its share of the path."""
+
+    node_class: NodeClass
+    gain: Gain
+    path_pct: float
+
+
+def verdict(job: Job, findings: Sequence[Finding]) -> Verdict:
+    """Returns what limits the job, by how much and what to do; withdrawn where the figures contradict it."""
+    limit = _limit(job)
+    doubts = [*_doubts(job, limit)]
+    if doubts:
+        return Verdict(f"What limits the run cannot be told: {'; '.join(doubts)}.{_otherwise(job)}", doubts)
+    best = next((finding for finding in findings if finding.gain is not None), None)
+    if best is None or best.gain is None:
+        gain = f"{limit.gain.pct:.0f} % ({time_text(limit.gain.us)})"
+        return Verdict(f"{_head(job, limit)}. {FASTER[limit.node_class]} twice as fast would save {gain}.", [])
+    saves = f"{best.remedy} would save up to {best.gain.pct:.0f} % ({time_text(best.gain.us)})"
+    return Verdict(f"{_head(job, limit)}. {best.title}: {best.evidence.partition(';')[0]}. {saves}.", [])
+
+
+def _limit(job: Job) -> _Limit:
+    path = job.path_us()
+    present = [node_class for node_class in LIMITS if (job.work.node_class == node_class).any()] or [NodeClass.HOST]
+    limits = [
+        _Limit(
+            node_class,
+            job.gain_of_class(node_class, TWICE_AS_FAST),
+            100 * sum(path.get(kind, 0.0) for kind in LIMITS[node_class]) / job.length_us,
+        )
+        for node_class in present
+    ]
+    return max(limits, key=lambda limit: limit.gain.us)
+
+
+def _head(job: Job, limit: _Limit) -> str:
+    if not job.is_on_device:
+        phases = _phases(job)
+        return f"All work is on the CPU{phases and f': {phases}'}"
+    if limit.node_class is NodeClass.HOST:
+        devices = f"{_device_word(job)}{'s' if len(job.rows('temporal_breakdown')) > 1 else ''}"
+        waits = "wait" if devices.endswith("s") else "waits"
+        return f"The {devices} {waits} for the CPU: idle {100 - job.busy_pct():.0f} % of the time"
+    return f"{WORDS[limit.node_class]}: {limit.path_pct:.0f} % of the critical path"
+
+
+def _phases(job: Job) -> str:
+    """Returns the shares of the phases of the steps, the longest first, as far as they are known."""
+    rows = job.rows("host_phases")
+    whole = sum(float(str(row["time"])) for row in rows)
+    names = ("forward", "backward", "optimizer", "data_loading", "waiting", "between_ops")
+    shares = {name: 100 * sum(float(str(row[name])) for row in rows) / whole for name in names} if whole else {}
+    words = {"between_ops": "Python between ops", "data_loading": "data loading"}
+    longest = sorted((share, name) for name, share in shares.items() if share >= 1)[::-1]
+    return ", ".join(f"{share:.0f} % {words.get(name, name)}" for share, name in longest)
+
+
+def _device_word(job: Job) -> str:
+    calls = [name for rank in job.ranks for name in rank.graph.name.table]
+    return "GPU" if any(name.startswith(GPU_CALLS) for name in calls) else "device"
+
+
+def _doubts(job: Job, limit: _Limit) -> Iterator[str]:
+    """Yields what contradicts any verdict, or this one."""
+    error = job.replay.error_pct
+    if error is None or abs(error) > WORST_ERROR_PCT:
+        yield "there is no measured time" if error is None else f"the replay is {error:+.1f} % off the measured run"
+    if 100 * job.unexplained_us() > MOST_UNEXPLAINED_PCT * job.length_us:
+        yield _unexplained(job)
+    idle = 100 - job.compute_busy_pct()
+    if limit.node_class is NodeClass.HOST and job.is_on_device and limit.gain.pct > idle + TOLERANCE_PCT:
+        yield (
+            f"a CPU twice as fast would save {limit.gain.pct:.0f} % by the recorded dependencies, but the device computes for "
+            f"{100 - idle:.0f} % of the run: the host seems to wait for it in calls that are not known as waits"
+        )
+    absent = job.world_size - len(job.ranks)
+    if limit.node_class is NodeClass.COMMUNICATION and absent > 0:
+        yield f"it is communication, in which waiting for the {absent:,} absent ranks cannot be told from transfer"
+
+
+def _unexplained(job: Job) -> str:
+    time, rows = job.unexplained_us(), job.rows("critical_path_by_rank")
+    share = f"{time_text(time)}, {100 * time / job.length_us:.0f} % of the run,"
+    begins = np.array([row["begins"] for row in rows], np.float64)
+    if len(begins) > 1 and begins.max() >= 0.5 * time:
+        rank = rows[int(begins.argmax())]["rank"]
+        return f"rank {rank} begins {share} after the first rank, and the traces do not tell whether it or only its recording was late"
+    return f"no recorded dependency explains {share.removesuffix(',')}"
+
+
+def _otherwise(job: Job) -> str:
+    """Returns a sentence on the largest part of the rest of the critical path."""
+    path = job.path_us()
+    explained = sum(path.values()) - job.unexplained_us()
+    times = {WORDS_OF_REST[limit]: sum(path.get(kind, 0.0) for kind in kinds) for limit, kinds in LIMITS.items()}
+    largest = max(times, key=lambda word: times[word])
+    busy = f", while devices are busy for {job.busy_pct():.0f} % of the run" if job.rows("temporal_breakdown") else ""
+    return f" Of the rest, {100 * times[largest] / explained:.0f} % is {largest}{busy}." if explained > 0 else ""
