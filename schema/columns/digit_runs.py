@@ -1,0 +1,89 @@
+"""Texts in rows that differ in digits alone: their shape is looked at once, their numbers are read in columns.
+
+The rows of a file that a program wrote have few shapes, and what a shape means holds for all rows that have it.
+"""
+
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from .byte_strings import Bytes
+from .column_types import Int64
+from .interner import Interner
+
+LINE = b"\n"
+PADDING = 8 * LINE
+"""Before the text, so that eight bytes end at every digit."""
+MOST_DIGITS = 18
+"""Numbers of more may not fit 64 bits."""
+FIRST_LABEL = 1000
+"""Labels have digits enough to be no number that stands for none, as -1."""
+RUN, ZERO, POINT = re.compile(rb"0"), ord("0"), ord(".")
+HALVES = ((0x0F0F0F0F0F0F0F0F, 2561, 8), (0x00FF00FF00FF00FF, 6553601, 16), (0x0000FFFF0000FFFF, 42949672960001, 32))
+"""Masks, factors and shifts that join eight digits in a word to numbers of two, four and eight."""
+
+
+class DigitRuns(NamedTuple):
+    """The runs of digits in lines of a text: `starts` and `lengths` of each, the first of row i at `first[i]`.
+
+    `shape` numbers the shapes of the rows: their texts with one `0` for each run.
+    """
+
+    text: Bytes
+    shape: Int64
+    first: Int64
+    starts: Int64
+    lengths: Int64
+
+    @staticmethod
+    def of(lines: bytes, shapes: Interner[bytes]) -> "DigitRuns":
+        """Returns the runs in lines; `shapes` takes the new shapes. Linear in the bytes."""
+        text = np.frombuffer(PADDING + lines + LINE, np.uint8)
+        is_digit = text - np.uint8(ZERO) < 10
+        edges = np.flatnonzero(is_digit[1:] != is_digit[:-1]) + 1
+        starts, ends = edges[::2], edges[1::2]
+        is_kept = np.ones(len(text), np.bool_)
+        is_kept[1:] = ~(is_digit[1:] & is_digit[:-1])
+        zeroed = np.where(is_digit, np.uint8(ZERO), text)[is_kept]
+        rows = zeroed[len(PADDING) : -1].tobytes().split(LINE)
+        line_ends = np.flatnonzero(text == ord(LINE))[len(PADDING) - 1 : -1]
+        shape = shapes.codes(rows, len(rows)).astype(np.int64)
+        return DigitRuns(text, shape, np.searchsorted(starts, line_ends), starts, ends - starts)
+
+    def has_padded_numbers(self) -> bool:
+        """Returns whether a number may have a needless 0 in front, which is no JSON; digits in texts may look like it."""
+        begin = self.starts[self.lengths > 1]
+        begin = begin[self.text[begin] == ZERO]
+        return bool((self.text[begin - 1] != POINT).any())
+
+    def integers(self, runs: Int64) -> Int64:
+        """Returns the numbers that these runs are, without signs; at most MOST_DIGITS of their digits count."""
+        return _integers(self.text, self.starts[runs] + self.lengths[runs], self.lengths[runs])
+
+
+def _integers(text: Bytes, end: Int64, length: Int64) -> Int64:
+    words = np.ndarray(len(text) - 7, "<u8", text, 0, (1,))[end - 8]
+    word = words & (np.uint64(0xFFFFFFFFFFFFFFFF) << (8 * (8 - np.minimum(length, 8))).astype(np.uint64))
+    for mask, factor, shift in HALVES:
+        word = (word & np.uint64(mask)) * np.uint64(factor) >> np.uint64(shift)
+    numbers = word.astype(np.int64)
+    longer = length > 8
+    if longer.any():
+        numbers[longer] += 10**8 * _integers(text, end[longer] - 8, np.minimum(length[longer], MOST_DIGITS) - 8)
+    return numbers
+
+
+def labelled(shape: bytes) -> bytes:
+    """Returns the text of a shape with a label in place of each run: from FIRST_LABEL on, in order.
+
+    >>> labelled(b'{"id":0,"ts":0.0}')
+    b'{"id":1000,"ts":1001.1002}'
+    """
+    return RUN.sub(_numbering(), shape)
+
+
+def _numbering() -> "Callable[[re.Match[bytes]], bytes]":
+    numbers = iter(range(FIRST_LABEL, 1 << 31))
+    return lambda _: b"%d" % next(numbers)

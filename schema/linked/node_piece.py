@@ -1,0 +1,103 @@
+"""Nodes of a piece of a linked file as columns, and the same from nodes that were decoded one by one."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..columns import ABSENT, Bool, Int64
+from ..traces import InexactTime, integers, listed_attributes, nanoseconds, plain_arguments
+from ..traces import NO_TENSORS
+from .layout import ATTRIBUTE_NAMES, INTEGER_ATTRIBUTES, INTEGER_MEMBERS, OP_SCHEMA, TIMES, Node
+
+PYTHON_COLUMNS = ("module", "python_function")
+
+
+class Times(NamedTuple):
+    """Starts, and durations with and without called ops, in ns; ABSENT where not recorded."""
+
+    start: Int64
+    inclusive: Int64
+    exclusive: Int64
+
+    def where(self, mask: Bool) -> "Times":
+        """Returns the times of some nodes."""
+        return Times(*(column[mask] for column in self))
+
+
+class NodePiece(NamedTuple):
+    """Columns by node, in the order of the file: `integers` and `texts` by the names of members and attributes.
+
+    `inputs` and `outputs` are of ops alone; `further` has the other attributes of ops, by index among them. `waits` are
+    pairs of an index among the activities and an awaited id. `unusable` counts arguments that are no lists.
+    """
+
+    is_activity: Bool
+    integers: dict[str, Int64]
+    times: Times
+    texts: dict[str, list[str]]
+    inputs: Sequence[bytes]
+    outputs: Sequence[bytes]
+    recorded_by_host: Bool
+    further: dict[int, dict[str, Any]]
+    waits: list[tuple[int, int]]
+    unusable: int
+
+
+def decoded_piece(nodes: Sequence[Node], exact: Callable[[], Sequence[Node]]) -> NodePiece:
+    """Returns the columns of decoded nodes; `exact` decodes them again with exact times."""
+    try:
+        times = _times(nodes)
+    except InexactTime:
+        nodes = exact()
+        times = _times(nodes)
+    ops, activities = ([node for node in nodes if (node.cat is not None) == wanted] for wanted in (False, True))
+    attributes, further = listed_attributes([node.attrs for node in nodes], ATTRIBUTE_NAMES)
+    arguments = [[bytes(getattr(node, name)) for node in ops] for name in ("inputs", "outputs")]
+    inputs, outputs = ([text if text[:1] == b"{" else NO_TENSORS for text in column] for column in arguments)
+    columns = {
+        name: [parent_of(node) if name == "ctrl_deps" else getattr(node, name) for node in nodes]
+        for name in INTEGER_MEMBERS
+    }
+    texts = {name: [getattr(node, name) or "" for node in nodes] for name in ("name", "cat", *PYTHON_COLUMNS)}
+    op_of = {id(node): op for op, node in enumerate(ops)}
+    return NodePiece(
+        is_activity=np.array([node.cat is not None for node in nodes], np.bool_),
+        integers={
+            **{name: _present(values, INTEGER_MEMBERS[name]) for name, values in columns.items()},
+            **{name: integers(attributes[name], missing) for name, _, missing in INTEGER_ATTRIBUTES},
+        },
+        times=times,
+        texts={**texts, OP_SCHEMA: [text if type(text) is str else "" for text in attributes[OP_SCHEMA]]},
+        inputs=plain_arguments(inputs),
+        outputs=plain_arguments(outputs),
+        recorded_by_host=np.array([node.recorded_by is None for node in nodes], np.bool_),
+        further={op_of[id(nodes[row])]: extra for row, extra in further.items() if nodes[row].cat is None},
+        waits=[(row, source) for row, node in enumerate(activities) for source in node.sync_dep or ()],
+        unusable=sum(text[:1] != b"{" for column in arguments for text in column),
+    )
+
+
+def _present(values: Sequence[int | None], missing: int) -> Int64:
+    return np.array([missing if value is None else value for value in values], np.int64)
+
+
+def _times(nodes: Sequence[Node]) -> Times:
+    """Returns the times of nodes. Raises InexactTime."""
+    return Times(*(_nanoseconds([getattr(node, name) for node in nodes]) for name in TIMES))
+
+
+def _nanoseconds(stamps: list[int | float | None]) -> Int64:
+    """Returns times in ns for stamps in µs, ABSENT for none."""
+    times = np.full(len(stamps), ABSENT, np.int64)
+    has_time = np.array([stamp is not None for stamp in stamps], np.bool_)
+    times[has_time] = nanoseconds([stamp for stamp in stamps if stamp is not None])
+    return times
+
+
+def parent_of(node: Node) -> int:
+    """Returns the id of the op that called this one, or launched this activity, -1 for none."""
+    parent = node.ctrl_deps
+    if isinstance(parent, list):
+        return parent[0] if parent else -1
+    return -1 if parent is None else parent
