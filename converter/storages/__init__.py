@@ -7,10 +7,8 @@ from .lifetimes import (
     lifetimes as lifetimes,
     live_bytes as live_bytes,
 )
+from ...schema.traces import HOST as HOST
 from .named_ranges import (
-    HOST as HOST,
     Ranges as Ranges,
-    StridedRange as StridedRange,
     named_ranges as named_ranges,
-    strided_ranges as strided_ranges,
 )

@@ -33,6 +33,12 @@ from .sync_calls import (
     sync_calls as sync_calls,
     waits_without_record as waits_without_record,
 )
+from .tensor_columns import (
+    HOST as HOST,
+    NOWHERE as NOWHERE,
+    TensorColumns as TensorColumns,
+    TensorReader as TensorReader,
+)
 from .times import (
     FOREVER as FOREVER,
     LONGEST_RECORDING as LONGEST_RECORDING,

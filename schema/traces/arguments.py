@@ -22,6 +22,8 @@ Products of its numbers fit 64 bits: longer ones are no tensor's.
 """
 TENSOR_LIMITS = (10**18, 10**18, 10**14, 10**14, 10**3)
 """The numbers of a tensor, once decoded, are from 0 to below these."""
+TENSOR_DIGITS = (18, 18, 14, 14, 3)
+"""How many digits each of its numbers has at most."""
 LIKE_A_TENSOR = re.compile(rb'\[\s*\d+(?:,\s*\d+){4},\s*"[^"]*"\s*\]')
 LONG_NUMBER = re.compile(rb"\d{19}")
 NO_LIST = re.compile(rb'"\s*:(?! ?\[)')
