@@ -37,7 +37,13 @@ from .column_types import (
     Rows as Rows,
     Us as Us,
 )
-from .digit_runs import MOST_DIGITS as MOST_DIGITS, FIRST_LABEL as FIRST_LABEL, DigitRuns as DigitRuns, labelled as labelled
+from .digit_runs import (
+    FIRST_LABEL as FIRST_LABEL,
+    LABEL as LABEL,
+    MOST_DIGITS as MOST_DIGITS,
+    DigitRuns as DigitRuns,
+    labelled as labelled,
+)
 from .frames import Values as Values, nullable as nullable, to_pandas as to_pandas, to_polars as to_polars
 from .groups import (
     asof_backward as asof_backward,

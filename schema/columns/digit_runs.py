@@ -20,6 +20,7 @@ MOST_DIGITS = 18
 """Numbers of more may not fit 64 bits."""
 FIRST_LABEL = 1000
 """Labels have digits enough to be no number that stands for none, as -1."""
+LABEL = re.compile(rb"\d+")
 RUN, ZERO, POINT = re.compile(rb"0"), ord("0"), ord(".")
 HALVES = ((0x0F0F0F0F0F0F0F0F, 2561, 8), (0x00FF00FF00FF00FF, 6553601, 16), (0x0000FFFF0000FFFF, 42949672960001, 32))
 """Masks, factors and shifts that join eight digits in a word to numbers of two, four and eight."""
@@ -28,10 +29,11 @@ HALVES = ((0x0F0F0F0F0F0F0F0F, 2561, 8), (0x00FF00FF00FF00FF, 6553601, 16), (0x0
 class DigitRuns(NamedTuple):
     """The runs of digits in lines of a text: `starts` and `lengths` of each, the first of row i at `first[i]`.
 
-    `shape` numbers the shapes of the rows: their texts with one `0` for each run.
+    Row i begins at `begin[i]` in the text; `shape` numbers the shapes of the rows: their texts with one `0` for each run.
     """
 
     text: Bytes
+    begin: Int64
     shape: Int64
     first: Int64
     starts: Int64
@@ -48,9 +50,9 @@ class DigitRuns(NamedTuple):
         is_kept[1:] = ~(is_digit[1:] & is_digit[:-1])
         zeroed = np.where(is_digit, np.uint8(ZERO), text)[is_kept]
         rows = zeroed[len(PADDING) : -1].tobytes().split(LINE)
-        line_ends = np.flatnonzero(text == ord(LINE))[len(PADDING) - 1 : -1]
+        begin = np.flatnonzero(text == ord(LINE))[len(PADDING) - 1 : -1] + 1
         shape = shapes.codes(rows, len(rows)).astype(np.int64)
-        return DigitRuns(text, shape, np.searchsorted(starts, line_ends), starts, ends - starts)
+        return DigitRuns(text, begin, shape, np.searchsorted(starts, begin), starts, ends - starts)
 
     def has_padded_numbers(self) -> bool:
         """Returns whether a number may have a needless 0 in front, which is no JSON; digits in texts may look like it."""

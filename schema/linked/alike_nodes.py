@@ -13,14 +13,12 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from ..columns import ABSENT, FIRST_LABEL, MOST_DIGITS, Bool, DigitRuns, Int64, Interner, labelled
+from ..columns import ABSENT, FIRST_LABEL, LABEL, MOST_DIGITS, Bool, DigitRuns, Int64, Interner, labelled
 from ..traces import listed_attributes, plain_arguments
 from .layout import ATTRIBUTE_NAMES, INTEGER_ATTRIBUTES, INTEGER_MEMBERS, OP_SCHEMA, TIMES, ExactNode, Node
 from .node_piece import PYTHON_COLUMNS, NodePiece, Times, parent_of
 
-BETWEEN = b"},\n{"
 TEXTS = ("name", OP_SCHEMA, "cat", *PYTHON_COLUMNS, "inputs", "outputs")
-LABEL = re.compile(rb"\d+")
 TIME = re.compile(r"(-?)(\d+)(?:\.(\d+))?")
 MISSING = {**INTEGER_MEMBERS, **{attribute.name: attribute.missing for attribute in INTEGER_ATTRIBUTES}}
 MOST_MICROSECONDS, FRACTION = 15, 3
@@ -73,7 +71,7 @@ class AlikeNodes:
 
     def piece(self, elements: bytes) -> NodePiece | None:
         """Returns the columns of nodes in JSON that commas separate, None where they have to be read node by node."""
-        lines = elements.strip().replace(BETWEEN, b"}\n{")
+        lines = elements.strip() + b","
         runs = DigitRuns.of(lines, self._shapes)
         if runs.has_padded_numbers():
             return None
@@ -82,7 +80,7 @@ class AlikeNodes:
         except Odd:
             return None
         numbers = self._numbers(runs)
-        return None if numbers is None else self._columns(lines.split(b"\n"), runs, numbers)
+        return None if numbers is None else self._columns(lines, runs, numbers)
 
     def _know_shapes(self) -> None:
         new = [*self._shapes][len(self._known) :]
@@ -122,7 +120,7 @@ class AlikeNodes:
         missing = np.array([*MISSING.values(), *[ABSENT, 0] * len(TIMES)], np.int64)
         return np.where(is_there, values, missing)
 
-    def _columns(self, lines: list[bytes], runs: DigitRuns, numbers: Int64) -> NodePiece:
+    def _columns(self, lines: bytes, runs: DigitRuns, numbers: Int64) -> NodePiece:
         is_activity = self._is_activity[runs.shape]
         shapes = [self._known[shape] for shape in runs.shape.tolist()]
         times = [
@@ -145,9 +143,10 @@ class AlikeNodes:
         )
 
     def _text_columns(self, runs: DigitRuns, is_activity: Bool) -> "list[list[bytes]]":
-        return [[*self._text_column(runs, is_activity, index)] for index in range(len(TEXTS))]
+        text = runs.text.tobytes()
+        return [self._text_column(text, runs, is_activity, index) for index in range(len(TEXTS))]
 
-    def _text_column(self, runs: DigitRuns, is_activity: Bool, index: int) -> list[bytes]:
+    def _text_column(self, text: bytes, runs: DigitRuns, is_activity: Bool, index: int) -> list[bytes]:
         same = [shape.texts[index].same for shape in self._known]
         column = [same[shape] for shape in runs.shape.tolist()]
         first, before, last, after = self._texts[runs.shape, index].T
@@ -157,7 +156,6 @@ class AlikeNodes:
         rows = np.flatnonzero(is_varied)
         begin, end = (runs.first + first)[rows], (runs.first + last)[rows]
         starts, ends = runs.starts[begin] - before[rows], runs.starts[end] + runs.lengths[end] + after[rows]
-        text = runs.text.tobytes()
         for row, start, stop in zip(rows.tolist(), starts.tolist(), ends.tolist(), strict=True):
             column[row] = text[start:stop]
         return column
@@ -174,23 +172,25 @@ class AlikeNodes:
         return waits
 
 
-def _further(lines: list[bytes], shapes: Sequence[_Shape]) -> dict[int, dict[str, Any]]:
+def _further(lines: bytes, shapes: Sequence[_Shape]) -> dict[int, dict[str, Any]]:
     """Returns the attributes without a column by index among the ops of the piece."""
-    of_ops = [index for index, shape in enumerate(shapes) if shape.node.cat is None]
     further: dict[int, dict[str, Any]] = {}
-    for op, index in enumerate(of_ops):
-        if shapes[index].has_further:
-            attrs = msgspec.json.decode(lines[index], type=Node).attrs
+    if not any(shape.has_further for shape in shapes):
+        return further
+    of_ops = [(line, shape) for line, shape in zip(lines.split(b"\n"), shapes, strict=True) if shape.node.cat is None]
+    for op, (line, shape) in enumerate(of_ops):
+        if shape.has_further:
+            attrs = msgspec.json.decode(line[:-1], type=Node).attrs
             further |= {op: extra for extra in listed_attributes([attrs], ATTRIBUTE_NAMES).further.values()}
     return further
 
 
 def _shape(text: bytes) -> _Shape:
     """Raises Odd."""
-    if b"\\" in text:
+    if b"\\" in text or not text.endswith(b"},"):
         raise Odd
     try:
-        node = msgspec.json.decode(labelled(text), type=ExactNode)
+        node = msgspec.json.decode(labelled(text[:-1]), type=ExactNode)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Odd from error
     attributes, further = listed_attributes([node.attrs], ATTRIBUTE_NAMES)

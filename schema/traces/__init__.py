@@ -1,10 +1,10 @@
 """What the profiler writes: the records of Kineto and host traces, their times and numbers."""
 
 from . import host as host, kineto as kineto
+from .argument_texts import member_texts as member_texts
 from .arguments import (
     NO_LISTS as NO_LISTS,
     TENSOR as TENSOR,
-    ArgumentTexts as ArgumentTexts,
     RecordedTensor as RecordedTensor,
     argument_lists as argument_lists,
     listed as listed,
