@@ -4,7 +4,8 @@ The rows of a file that a program wrote have few shapes, and what a shape means 
 """
 
 import re
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -54,6 +55,14 @@ class DigitRuns(NamedTuple):
         shape = shapes.codes(rows, len(rows)).astype(np.int64)
         return DigitRuns(text, begin, shape, np.searchsorted(starts, begin), starts, ends - starts)
 
+    @staticmethod
+    def of_texts(texts: Sequence[bytes], shapes: Interner[bytes]) -> "DigitRuns":
+        """Returns the same of JSON texts, of which each is a row. Line ends in them count as blanks."""
+        lines = LINE.join(texts)
+        if lines.count(LINE) >= len(texts):
+            lines = LINE.join([text.replace(LINE, b" ") for text in texts])
+        return DigitRuns.of(lines, shapes)
+
     def has_padded_numbers(self) -> bool:
         """Returns whether a number may have a needless 0 in front, which is no JSON; digits in texts may look like it."""
         begin = self.starts[self.lengths > 1]
@@ -63,6 +72,17 @@ class DigitRuns(NamedTuple):
     def integers(self, runs: Int64) -> Int64:
         """Returns the numbers that these runs are, without signs; at most MOST_DIGITS of their digits count."""
         return _integers(self.text, self.starts[runs] + self.lengths[runs], self.lengths[runs])
+
+    def distinct_integers(self) -> Int64:
+        """Returns a number for each run, the same for runs of the same digits alone: negative ones for those that are no
+        plain numbers, as `007` or what has too many digits.
+        """
+        numbers = _integers(self.text, self.starts + self.lengths, self.lengths)
+        odd = (self.text[self.starts] == ZERO) & (self.lengths > 1) | (self.lengths > MOST_DIGITS)
+        for run in np.flatnonzero(odd).tolist():
+            start = int(self.starts[run])
+            numbers[run] = -1 - zlib.crc32(self.text[start : start + int(self.lengths[run])].tobytes())
+        return numbers
 
 
 def _integers(text: Bytes, end: Int64, length: Int64) -> Int64:

@@ -21,7 +21,7 @@ def member_texts(arguments: BytesColumn, skipped: Counter[str]) -> list[BytesCol
     shapes, places = Interner[bytes](), np.empty((0, ENDS, 2), np.int64)
     bounds = np.zeros((len(arguments), ENDS), np.int64)
     for first in range(0, len(arguments), AT_ONCE):
-        runs = DigitRuns.of(b"\n".join(arguments[first : first + AT_ONCE]), shapes)
+        runs = DigitRuns.of_texts(arguments[first : first + AT_ONCE], shapes)
         new = [_places(shape) for shape in [*shapes][len(places) :]]
         places = np.concatenate((places, np.array(new, np.int64).reshape(-1, ENDS, 2)))
         bounds[first : first + AT_ONCE] = _bounds(runs, places)

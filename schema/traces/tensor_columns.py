@@ -1,13 +1,14 @@
 """The tensors in ops' arguments as columns: arguments that differ in digits alone are decoded once."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
-from ..columns import FIRST_LABEL, Bool, DigitRuns, Int64, Interner, labelled
+from ..columns import FIRST_LABEL, Bool, DigitRuns, Int64, Interner, group_ids, labelled
 from .arguments import TENSOR_DIGITS, argument_lists
 
 
@@ -17,6 +18,7 @@ LARGEST = 1 << 62
 """Elements and bytes beyond which a view is damage."""
 LABEL = re.compile(r"\d+")
 FIELDS = len(TENSOR_DIGITS)
+ID, STORAGE, OFFSET, ELEMENTS, _ = range(FIELDS)
 
 
 class TensorColumns(NamedTuple):
@@ -64,7 +66,29 @@ class TensorReader:
 
     def of(self, texts: Sequence[bytes]) -> TensorColumns:
         """Returns the tensors of all texts. Linear in the bytes."""
-        runs = DigitRuns.of(b"\n".join(texts), self._shapes)
+        runs, row, tensor, run = self._found(texts)
+        return self._columns(runs, row, tensor, run).where(_are_tensors(runs, run))
+
+    def alike(self, inputs: Sequence[bytes], outputs: Sequence[bytes]) -> list[Hashable]:
+        """Returns a value for each op, the same for ops whose arguments and results differ in ids, storages and offsets
+        alone, and share storages alike.
+        """
+        runs, row, _, run = self._found([*chain.from_iterable(zip(inputs, outputs, strict=True))])
+        is_tensor = _are_tensors(runs, run)
+        op, run = row[is_tensor] // 2, run[is_tensor]
+        numbers = runs.distinct_integers()
+        memory = group_ids(op, *(numbers[run[:, column]] for column in (STORAGE, OFFSET, ELEMENTS)))
+        first = np.unique(memory, return_index=True)[1][memory]
+        numbers[run[:, [ID, OFFSET]]] = 0
+        numbers[run[:, STORAGE]] = first - np.searchsorted(op, op)
+        raw, shape = numbers.tobytes(), runs.shape.tolist()
+        bounds = (numbers.itemsize * np.append(runs.first, len(numbers))[::2]).tolist()
+        spans = zip(shape[::2], shape[1::2], bounds, bounds[1:], strict=False)
+        return [(of_inputs, of_outputs, raw[begin:end]) for of_inputs, of_outputs, begin, end in spans]
+
+    def _found(self, texts: Sequence[bytes]) -> tuple[DigitRuns, Int64, Int64, Int64]:
+        """Returns the runs of digits, and for each tensor its text, its number among those of the shapes, and its runs."""
+        runs = DigitRuns.of_texts(texts, self._shapes)
         for shape in [*self._shapes][len(self._first) - 1 :]:
             self._tensors += _tensors(shape)
             self._first.append(len(self._tensors))
@@ -72,18 +96,17 @@ class TensorReader:
         count = np.diff(bounds)[runs.shape] if len(texts) else np.empty(0, np.int64)
         row = np.repeat(np.arange(len(count)), count)
         tensor = np.arange(len(row)) + np.repeat(bounds[runs.shape][: len(count)] - np.cumsum(count) + count, count)
-        return self._columns(runs, row, tensor)
+        of_tensors = np.array([each.runs for each in self._tensors], np.int64).reshape(-1, FIELDS)
+        return runs, row, tensor, runs.first[row][:, None] + of_tensors[tensor]
 
-    def _columns(self, runs: DigitRuns, row: Int64, tensor: Int64) -> TensorColumns:
-        tensors = self._tensors
-        first = runs.first[row]
-        run = first[:, None] + np.array([each.runs for each in tensors], np.int64).reshape(-1, FIELDS)[tensor]
+    def _columns(self, runs: DigitRuns, row: Int64, tensor: Int64, run: Int64) -> TensorColumns:
+        tensors, first = self._tensors, runs.first[row]
         _, storage, offset, elements, size = runs.integers(run.reshape(-1)).reshape(-1, FIELDS).T
         device_run = np.array([each.device_run for each in tensors], np.int64)[tensor]
         device = np.array([each.device for each in tensors], np.int64)[tensor]
         has_run = device_run >= 0
         device[has_run] = runs.integers(first[has_run] + device_run[has_run])
-        columns = TensorColumns(
+        return TensorColumns(
             row=row,
             argument=np.array([each.argument for each in tensors], np.int64)[tensor],
             storage=storage,
@@ -93,7 +116,6 @@ class TensorReader:
             device=device,
             spanned=self._spanned(runs, first, tensor, offset, elements, size),
         )
-        return columns.where((runs.lengths[run] <= TENSOR_DIGITS).all(axis=1))
 
     def _spanned(
         self, runs: DigitRuns, first: Int64, tensor: Int64, offset: Int64, elements: Int64, size: Int64
@@ -109,6 +131,11 @@ class TensorReader:
         has_strides = np.array([each.has_strides for each in self._tensors], np.bool_)[tensor]
         fits = (spanned > 0) & (spanned < LARGEST) & ((offset + spanned) * size < LARGEST)
         return np.where(has_strides & fits & (elements > 0), spanned, 0).astype(np.int64)
+
+
+def _are_tensors(runs: DigitRuns, run: Int64) -> Bool:
+    are_short: Bool = (runs.lengths[run] <= TENSOR_DIGITS).all(axis=1)
+    return are_short
 
 
 def _tensors(shape: bytes) -> list[_Tensor]:
