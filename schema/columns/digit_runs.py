@@ -23,6 +23,7 @@ FIRST_LABEL = 1000
 """Labels have digits enough to be no number that stands for none, as -1."""
 LABEL = re.compile(rb"\d+")
 RUN, ZERO, POINT = re.compile(rb"0"), ord("0"), ord(".")
+AS_ZERO = bytes.maketrans(b"123456789", 9 * b"0")
 HALVES = ((0x0F0F0F0F0F0F0F0F, 2561, 8), (0x00FF00FF00FF00FF, 6553601, 16), (0x0000FFFF0000FFFF, 42949672960001, 32))
 """Masks, factors and shifts that join eight digits in a word to numbers of two, four and eight."""
 
@@ -47,10 +48,9 @@ class DigitRuns(NamedTuple):
         is_digit = text - np.uint8(ZERO) < 10
         edges = np.flatnonzero(is_digit[1:] != is_digit[:-1]) + 1
         starts, ends = edges[::2], edges[1::2]
-        is_kept = np.ones(len(text), np.bool_)
-        is_kept[1:] = ~(is_digit[1:] & is_digit[:-1])
-        zeroed = np.where(is_digit, np.uint8(ZERO), text)[is_kept]
-        rows = zeroed[len(PADDING) : -1].tobytes().split(LINE)
+        is_kept = ~is_digit
+        is_kept[starts] = True
+        rows = text[is_kept][len(PADDING) : -1].tobytes().translate(AS_ZERO).split(LINE)
         begin = np.flatnonzero(text == ord(LINE))[len(PADDING) - 1 : -1] + 1
         shape = shapes.codes(rows, len(rows)).astype(np.int64)
         return DigitRuns(text, begin, shape, np.searchsorted(starts, begin), starts, ends - starts)

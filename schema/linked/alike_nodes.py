@@ -7,23 +7,25 @@ are read node by node.
 import re
 from collections.abc import Sequence
 from decimal import Decimal
-from itertools import compress
 from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
-from ..columns import ABSENT, FIRST_LABEL, LABEL, MOST_DIGITS, Bool, DigitRuns, Int64, Interner, labelled
+from ..columns import ABSENT, FIRST_LABEL, LABEL, MOST_DIGITS, Categorical, DigitRuns, Int64, Interner, labelled
 from ..traces import listed_attributes, plain_arguments
 from .layout import ATTRIBUTE_NAMES, INTEGER_ATTRIBUTES, INTEGER_MEMBERS, OP_SCHEMA, TIMES, ExactNode, Node
 from .node_piece import PYTHON_COLUMNS, NodePiece, Times, parent_of
 
-TEXTS = ("name", OP_SCHEMA, "cat", *PYTHON_COLUMNS, "inputs", "outputs")
+NAMES = ("name", OP_SCHEMA, "cat", *PYTHON_COLUMNS)
+TEXTS = (*NAMES, "inputs", "outputs")
 TIME = re.compile(r"(-?)(\d+)(?:\.(\d+))?")
 MISSING = {**INTEGER_MEMBERS, **{attribute.name: attribute.missing for attribute in INTEGER_ATTRIBUTES}}
 MOST_MICROSECONDS, FRACTION = 15, 3
 """Digits of a time before and behind the point that are read as they are."""
 ATTRIBUTES = [attribute.name for attribute in INTEGER_ATTRIBUTES]
+MOST_REFUSED = 8
+"""How many pieces one after the other are looked at in vain."""
 
 
 class Odd(Exception):
@@ -65,13 +67,22 @@ class AlikeNodes:
     def __init__(self) -> None:
         self._shapes = Interner[bytes]()
         self._known: list[_Shape] = []
+        self._refused = 0
+        self._seen = [Interner[str]() for _ in NAMES]
         self._runs, self._signs = np.empty((2, 0, len(MISSING) + 2 * len(TIMES)), np.int64)
         self._texts = np.empty((0, len(TEXTS), 4), np.int64)
         self._is_activity = np.empty(0, np.bool_)
 
     def piece(self, elements: bytes) -> NodePiece | None:
         """Returns the columns of nodes in JSON that commas separate, None where they have to be read node by node."""
-        lines = elements.strip() + b","
+        if self._refused > MOST_REFUSED:
+            return None
+        piece = self._read(elements.strip() + b",")
+        # one piece in a while holds something odd, where all do the file is written in another way
+        self._refused = self._refused + 1 if piece is None else 0
+        return piece
+
+    def _read(self, lines: bytes) -> NodePiece | None:
         runs = DigitRuns.of(lines, self._shapes)
         if runs.has_padded_numbers():
             return None
@@ -80,7 +91,7 @@ class AlikeNodes:
         except Odd:
             return None
         numbers = self._numbers(runs)
-        return None if numbers is None else self._columns(lines, runs, numbers)
+        return None if numbers is None else self._columns(runs, numbers)
 
     def _know_shapes(self) -> None:
         new = [*self._shapes][len(self._known) :]
@@ -120,45 +131,59 @@ class AlikeNodes:
         missing = np.array([*MISSING.values(), *[ABSENT, 0] * len(TIMES)], np.int64)
         return np.where(is_there, values, missing)
 
-    def _columns(self, lines: bytes, runs: DigitRuns, numbers: Int64) -> NodePiece:
+    def _columns(self, runs: DigitRuns, numbers: Int64) -> NodePiece:
         is_activity = self._is_activity[runs.shape]
-        shapes = [self._known[shape] for shape in runs.shape.tolist()]
         times = [
             np.where(whole == ABSENT, ABSENT, whole * 1000 + fraction)
             for whole, fraction in numbers[:, len(MISSING) :].T.reshape(len(TIMES), 2, -1)
         ]
-        texts = dict(zip(TEXTS, self._text_columns(runs, is_activity), strict=True))
-        decoded = {name: [text.decode() for text in texts[name]] for name in TEXTS[:-2]}
+        text, is_op = runs.text.tobytes(), np.flatnonzero(~is_activity)
         return NodePiece(
             is_activity=is_activity,
             integers=dict(zip(MISSING, numbers.T, strict=False)),
             times=Times(*times),
-            texts=decoded,
-            inputs=[*compress(texts["inputs"], ~is_activity)],
-            outputs=[*compress(texts["outputs"], ~is_activity)],
-            recorded_by_host=np.array([shape.node.recorded_by is None for shape in shapes], np.bool_),
-            further=_further(lines, shapes),
+            texts={name: self._names(text, runs, index) for index, name in enumerate(NAMES)},
+            inputs=self._arguments(text, runs, is_op, len(NAMES)),
+            outputs=self._arguments(text, runs, is_op, len(NAMES) + 1),
+            recorded_by_host=np.array([shape.node.recorded_by is None for shape in self._known], np.bool_)[runs.shape],
+            further=self._further(text, runs, is_op),
             waits=self._waits(runs),
             unusable=0,
         )
 
-    def _text_columns(self, runs: DigitRuns, is_activity: Bool) -> "list[list[bytes]]":
-        text = runs.text.tobytes()
-        return [self._text_column(text, runs, is_activity, index) for index in range(len(TEXTS))]
+    def _names(self, text: bytes, runs: DigitRuns, index: int) -> Categorical:
+        """Returns a column of names, whose numbers are those of the file."""
+        seen = self._seen[index]
+        same = np.array([seen[shape.texts[index].same.decode()] for shape in self._known], np.int32)
+        codes = same[runs.shape]
+        rows = np.flatnonzero(self._texts[:, index, 0][runs.shape] >= 0)
+        codes[rows] = seen.codes([name.decode() for name in self._varied(text, runs, rows, index)], len(rows))
+        return Categorical(codes, list(seen))
 
-    def _text_column(self, text: bytes, runs: DigitRuns, is_activity: Bool, index: int) -> list[bytes]:
+    def _arguments(self, text: bytes, runs: DigitRuns, rows: Int64, index: int) -> list[bytes]:
+        """Returns the arguments or results of the ops, which are these rows."""
         same = [shape.texts[index].same for shape in self._known]
-        column = [same[shape] for shape in runs.shape.tolist()]
-        first, before, last, after = self._texts[runs.shape, index].T
-        is_varied = first >= 0
-        if TEXTS[index] in ("inputs", "outputs"):
-            is_varied &= ~is_activity
-        rows = np.flatnonzero(is_varied)
-        begin, end = (runs.first + first)[rows], (runs.first + last)[rows]
-        starts, ends = runs.starts[begin] - before[rows], runs.starts[end] + runs.lengths[end] + after[rows]
-        for row, start, stop in zip(rows.tolist(), starts.tolist(), ends.tolist(), strict=True):
-            column[row] = text[start:stop]
+        column = [same[shape] for shape in runs.shape[rows].tolist()]
+        is_varied = np.flatnonzero(self._texts[:, index, 0][runs.shape[rows]] >= 0)
+        for op, arguments in zip(is_varied.tolist(), self._varied(text, runs, rows[is_varied], index), strict=True):
+            column[op] = arguments
         return column
+
+    def _varied(self, text: bytes, runs: DigitRuns, rows: Int64, index: int) -> list[bytes]:
+        first, before, last, after = self._texts[runs.shape[rows], index].T
+        begin, end = runs.first[rows] + first, runs.first[rows] + last
+        starts, ends = runs.starts[begin] - before, runs.starts[end] + runs.lengths[end] + after
+        return [text[start:stop] for start, stop in zip(starts.tolist(), ends.tolist(), strict=True)]
+
+    def _further(self, text: bytes, runs: DigitRuns, rows: Int64) -> dict[int, dict[str, Any]]:
+        """Returns the attributes without a column by index among the ops, which are these rows."""
+        has_further = np.array([shape.has_further for shape in self._known], np.bool_)[runs.shape[rows]]
+        ops = np.flatnonzero(has_further)
+        ends = np.append(runs.begin[1:], len(text))[rows[ops]] - len(b",\n")
+        spans = zip(runs.begin[rows[ops]].tolist(), ends.tolist(), strict=True)
+        attrs = [msgspec.json.decode(text[begin:end], type=Node).attrs for begin, end in spans]
+        further = listed_attributes(attrs, ATTRIBUTE_NAMES).further
+        return {int(ops[index]): extra for index, extra in further.items()}
 
     def _waits(self, runs: DigitRuns) -> list[tuple[int, int]]:
         """Returns pairs of an activity's index among the activities of the piece and an id that it waits for."""
@@ -170,19 +195,6 @@ class AlikeNodes:
             ids = runs.integers(runs.first[row] + np.array([source.run for source in sources], np.int64))
             waits += [(int(activity[row]), source.sign * number) for source, number in zip(sources, ids.tolist(), strict=True)]
         return waits
-
-
-def _further(lines: bytes, shapes: Sequence[_Shape]) -> dict[int, dict[str, Any]]:
-    """Returns the attributes without a column by index among the ops of the piece."""
-    further: dict[int, dict[str, Any]] = {}
-    if not any(shape.has_further for shape in shapes):
-        return further
-    of_ops = [(line, shape) for line, shape in zip(lines.split(b"\n"), shapes, strict=True) if shape.node.cat is None]
-    for op, (line, shape) in enumerate(of_ops):
-        if shape.has_further:
-            attrs = msgspec.json.decode(line[:-1], type=Node).attrs
-            further |= {op: extra for extra in listed_attributes([attrs], ATTRIBUTE_NAMES).further.values()}
-    return further
 
 
 def _shape(text: bytes) -> _Shape:

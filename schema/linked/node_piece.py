@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..columns import ABSENT, Bool, Int64
+from ..columns import ABSENT, Bool, Categorical, Int64
 from ..traces import InexactTime, integers, listed_attributes, nanoseconds, plain_arguments
 from ..traces import NO_TENSORS
 from .layout import ATTRIBUTE_NAMES, INTEGER_ATTRIBUTES, INTEGER_MEMBERS, OP_SCHEMA, TIMES, Node
@@ -35,7 +35,7 @@ class NodePiece(NamedTuple):
     is_activity: Bool
     integers: dict[str, Int64]
     times: Times
-    texts: dict[str, list[str]]
+    texts: dict[str, Categorical]
     inputs: Sequence[bytes]
     outputs: Sequence[bytes]
     recorded_by_host: Bool
@@ -59,7 +59,8 @@ def decoded_piece(nodes: Sequence[Node], exact: Callable[[], Sequence[Node]]) ->
         name: [parent_of(node) if name == "ctrl_deps" else getattr(node, name) for node in nodes]
         for name in INTEGER_MEMBERS
     }
-    texts = {name: [getattr(node, name) or "" for node in nodes] for name in ("name", "cat", *PYTHON_COLUMNS)}
+    names = ("name", "cat", *PYTHON_COLUMNS)
+    texts = {name: Categorical.of(getattr(node, name) or "" for node in nodes) for name in names}
     op_of = {id(node): op for op, node in enumerate(ops)}
     return NodePiece(
         is_activity=np.array([node.cat is not None for node in nodes], np.bool_),
@@ -68,7 +69,7 @@ def decoded_piece(nodes: Sequence[Node], exact: Callable[[], Sequence[Node]]) ->
             **{name: integers(attributes[name], missing) for name, _, missing in INTEGER_ATTRIBUTES},
         },
         times=times,
-        texts={**texts, OP_SCHEMA: [text if type(text) is str else "" for text in attributes[OP_SCHEMA]]},
+        texts={**texts, OP_SCHEMA: Categorical.of(text if type(text) is str else "" for text in attributes[OP_SCHEMA])},
         inputs=plain_arguments(inputs),
         outputs=plain_arguments(outputs),
         recorded_by_host=np.array([node.recorded_by is None for node in nodes], np.bool_),

@@ -1,7 +1,6 @@
 """Collects the nodes of a linked file as columns, a piece of the file at a time."""
 
 from collections import defaultdict
-from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -43,9 +42,9 @@ class NodeTable:
         """Adds a piece of an integer column."""
         self._parts[name].add(values)
 
-    def texts(self, name: str, values: list[str]) -> None:
+    def texts(self, name: str, values: Categorical) -> None:
         """Adds a piece of a column of texts."""
-        self._texts[name].add(values)
+        self._texts[name].add_coded(values)
 
     def column(self, name: str) -> Int64:
         """Returns the whole integer column."""
@@ -98,8 +97,8 @@ class LinkedNodes:
             for name in (*NODE_INTEGERS, *integers):
                 table.integers(name, piece.integers[name][mask])
             for name in ("name", *texts, *PYTHON_COLUMNS):
-                column = [*compress(piece.texts[name], mask.tolist())]
-                self.modules |= name in PYTHON_COLUMNS and any(column)
+                column = piece.texts[name].take(np.flatnonzero(mask))
+                self.modules |= name in PYTHON_COLUMNS and bool(column.where(bool).any())
                 table.texts(name, column)
             table.add(int(mask.sum()), piece.times.where(mask))
 

@@ -216,9 +216,9 @@ class ArrayReader(Generic[T]):
         return bool(search(elements, 0, ENDS) or search(elements, max(0, len(elements) - ENDS)))
 
     def _decoded_whole(self, elements: bytes) -> tuple[bytes, list[T]] | None:
-        piece = b"[" + elements + b"]"
         if self._in_columns is not None and (columns := self._in_columns(elements)) is not None:
-            return piece, columns
+            return elements, columns
+        piece = b"[" + elements + b"]"
         try:
             if self._damage is not None and not piece.isascii():
                 piece.decode()
