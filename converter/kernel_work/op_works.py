@@ -54,12 +54,12 @@ class OpWorks:
         return keys
 
     def _work(self, row: int, inputs: bytes, outputs: bytes) -> Work | None:
-        name, by_host = self._ops.name[row], self._ops.recorded_by_host[row]
+        name, schema = self._ops.name[row], self._ops.op_schema[row]
         try:
-            if by_host:
-                op = recorded_by_host(name, self._ops.op_schema[row], alike(inputs, outputs))
-            else:
+            if not self._ops.recorded_by_host[row]:
                 op = recorded_by_device(name, inputs)
+            else:
+                op = recorded_by_host(name, schema, alike(inputs, outputs))
             return work_of(op) if name in RULES else work_of_triton(op)
         except (Unknown, RecursionError):
             return None

@@ -1,5 +1,6 @@
 """Storages in the host trace: the bytes of them that ops name, and the time for which each one lives."""
 
+from ...schema.traces import HOST as HOST
 from .lifetimes import (
     ByteCurve as ByteCurve,
     Lifetimes as Lifetimes,
@@ -7,7 +8,6 @@ from .lifetimes import (
     lifetimes as lifetimes,
     live_bytes as live_bytes,
 )
-from ...schema.traces import HOST as HOST
 from .named_ranges import (
     Ranges as Ranges,
     named_ranges as named_ranges,

@@ -5,7 +5,6 @@ are read node by node.
 """
 
 import re
-from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any, NamedTuple
 
@@ -15,7 +14,7 @@ import numpy as np
 from ..columns import ABSENT, FIRST_LABEL, LABEL, MOST_DIGITS, Categorical, DigitRuns, Int64, Interner, labelled
 from ..traces import listed_attributes, plain_arguments
 from .layout import ATTRIBUTE_NAMES, INTEGER_ATTRIBUTES, INTEGER_MEMBERS, OP_SCHEMA, TIMES, ExactNode, Node
-from .node_piece import PYTHON_COLUMNS, NodePiece, Times, parent_of
+from .nodes import PYTHON_COLUMNS, NodePiece, Times, parent_of
 
 NAMES = ("name", OP_SCHEMA, "cat", *PYTHON_COLUMNS)
 TEXTS = (*NAMES, "inputs", "outputs")
@@ -193,7 +192,9 @@ class AlikeNodes:
         for row in np.flatnonzero(np.isin(runs.shape, waiting)).tolist():
             sources = self._known[int(runs.shape[row])].waits
             ids = runs.integers(runs.first[row] + np.array([source.run for source in sources], np.int64))
-            waits += [(int(activity[row]), source.sign * number) for source, number in zip(sources, ids.tolist(), strict=True)]
+            waits += [
+                (int(activity[row]), source.sign * number) for source, number in zip(sources, ids.tolist(), strict=True)
+            ]
         return waits
 
 

@@ -36,7 +36,9 @@ OP_SCHEMA = "op_schema"
 ATTRIBUTE_NAMES = (*(attribute.name for attribute in INTEGER_ATTRIBUTES), OP_SCHEMA)
 TIMES = ("ts", "inclusive_dur", "exclusive_dur")
 INTEGER_MEMBERS = {
-    **dict.fromkeys(("id", "ctrl_deps", "device", "stream", "graph_node", "size", "bandwidth", "call", "communication"), -1),
+    **dict.fromkeys(
+        ("id", "ctrl_deps", "device", "stream", "graph_node", "size", "bandwidth", "call", "communication"), -1
+    ),
     "correlation": 0,
     "thread": ABSENT,
 }

@@ -15,8 +15,7 @@ from .alike_nodes import AlikeNodes
 from .check import contradiction
 from .layout import INTEGER_ATTRIBUTES, ExactFile, ExactNode, LinkedFile, Node
 from .linked_trace import Activities, LinkedTrace, LinkReport, Ops, TraceInfo
-from .node_piece import NodePiece, decoded_piece
-from .nodes import LinkedNodes, NodeTable
+from .nodes import LinkedNodes, NodePiece, NodeTable, decoded_piece
 from .older import has_older_names
 
 ACTIVITY_COLUMNS = ("id", "stream", "start", "end", "correlation", "graph_node", "size", "bandwidth")
@@ -29,9 +28,7 @@ def read_linked(path: str, on_progress: OnProgress = unseen) -> LinkedTrace:
     """
     nodes, alike = LinkedNodes(), AlikeNodes()
     with open_input(path, protected=True) as stream:
-        reader: ArrayReader[Any] = ArrayReader(
-            stream, path, "nodes", Node, on_progress, in_columns=alike.piece
-        )
+        reader: ArrayReader[Any] = ArrayReader(stream, path, "nodes", Node, on_progress, in_columns=alike.piece)
         for text, piece in reader:
             is_read = isinstance(piece, NodePiece)
             nodes.add(piece if is_read else decoded_piece(piece, partial(decode, text, list[ExactNode], path)))

@@ -54,8 +54,7 @@ class ArrayReader(Generic[T]):
     What matches `skip_pattern`, an element with the comma behind it, is cut out of the text, where the rest decodes
     without it, and counted in `skipped`.
 
-    `in_columns` takes the text of some elements, with the commas between them, and returns what is yielded in place of
-    their list; None where it cannot, or where the text is no JSON.
+    `in_columns` takes the text of some elements and returns what is yielded for their list, None where it cannot.
     """
 
     def __init__(

@@ -11,7 +11,6 @@ import numpy as np
 from ..columns import FIRST_LABEL, Bool, DigitRuns, Int64, Interner, group_ids, labelled
 from .arguments import TENSOR_DIGITS, argument_lists
 
-
 HOST, NOWHERE = -1, -2
 WITHOUT_NUMBER = {"cpu": HOST, "meta": NOWHERE}
 LARGEST = 1 << 62
@@ -154,7 +153,11 @@ def _tensors_in(argument: int, value: Any, shape: Any, strides: Any) -> Iterator
         value = [*value.values()]
     if not isinstance(value, list):
         return
-    if len(value) == FIELDS + 1 and all(type(each) is int and each > 0 for each in value[:-1]) and type(value[-1]) is str:
+    if (
+        len(value) == FIELDS + 1
+        and all(type(each) is int and each > 0 for each in value[:-1])
+        and type(value[-1]) is str
+    ):
         yield _tensor(argument, value, shape, strides)
         return
     parallel = [column if isinstance(column, list) else [] for column in (shape, strides)]

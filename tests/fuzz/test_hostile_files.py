@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 from execgraph.converter import convert
 from execgraph.converter.storages import named_ranges
-from execgraph.schema.columns import ABSENT
 from execgraph.linker import link, read_device_trace, read_host_trace
-from execgraph.schema.columns import BytesColumn
+from execgraph.schema.columns import ABSENT, BytesColumn
 from execgraph.schema.traces import LARGEST_ID, NO_LISTS, usable_arguments
 from execgraph.schema.traces.arguments import TOO_LARGE
 

@@ -11,7 +11,7 @@ from execgraph.schema.columns import Categorical
 from execgraph.schema.linked import write_linked
 from execgraph.schema.linked.alike_nodes import AlikeNodes
 from execgraph.schema.linked.layout import ExactNode, Node
-from execgraph.schema.linked.node_piece import NodePiece, decoded_piece
+from execgraph.schema.linked.nodes import NodePiece, decoded_piece
 from support.folders import DATA
 
 NODES = (
@@ -38,7 +38,9 @@ def assert_equal(a: NodePiece, b: NodePiece) -> None:
             assert x.keys() == y.keys()
             assert all(np.array_equal(x[key], y[key]) for key in x)
         elif name == "texts":
-            assert {key: texts_of(column) for key, column in x.items()} == {key: texts_of(column) for key, column in y.items()}
+            assert {key: texts_of(column) for key, column in x.items()} == {
+                key: texts_of(column) for key, column in y.items()
+            }
         elif isinstance(x, np.ndarray):
             assert np.array_equal(x, y), name
         else:

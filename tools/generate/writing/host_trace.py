@@ -49,8 +49,7 @@ class _Nodes:
         self._ids = TensorIds(run, self._groups_id)
         self._inputs = [_arguments(op.inputs) for op in run.op_table]
         self._texts = [
-            (text(inputs), text(_arguments(op.outputs)))
-            for inputs, op in zip(self._inputs, run.op_table, strict=True)
+            (text(inputs), text(_arguments(op.outputs))) for inputs, op in zip(self._inputs, run.op_table, strict=True)
         ]
 
     # nodes
