@@ -20,8 +20,6 @@ from .waits import event_wait
 
 RECORD = "record_param_comms"
 MOST_RANGES = 64
-AT_ONCE = 1 << 14
-"""Number of ops whose arguments are read together."""
 
 
 class Accesses(NamedTuple):
@@ -39,7 +37,7 @@ class Accesses(NamedTuple):
 
     def where(self, chosen: Int64 | Bool) -> "Accesses":
         """Returns the accesses at these rows."""
-        return Accesses(*(column[chosen] for column in self))
+        return Accesses(OpRows(self.op[chosen]), *(column[chosen] for column in self[1:]))  # type: ignore[arg-type]
 
 
 class Writer(NamedTuple):
@@ -90,43 +88,37 @@ def _subtree_activities(context: ConversionContext, tree: Tree) -> tuple[Activit
 def _accesses(context: ConversionContext, launching: Int64) -> Accesses:
     """Returns every storage range that launching ops name in their arguments; an op's reads come before its writes."""
     ops = context.linked.ops
-    parts = [_named(ops, launching[first : first + AT_ONCE]) for first in range(0, max(len(launching), 1), AT_ONCE)]
-    return Accesses(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
-
-
-def _named(ops: Ops, launching: Int64) -> Accesses:
-    read, results = (named_ranges(column.at(launching)) for column in (ops.inputs, ops.outputs))
-    has_results = np.zeros(len(launching), np.bool_)
-    has_results[results.row] = True
-    changed = read.where(_is_changed(ops, OpRows(launching), read, has_results))
-    changed = changed._replace(strided_high=np.full(len(changed.row), ABSENT))  # as among those read
+    read, results = (named_ranges(column.take(launching)) for column in (ops.inputs, ops.outputs))
+    changed = read.where(_is_changed(ops, launching, read, results))
+    # its strides are those of the input that was read
+    changed = changed._replace(strided_high=np.full(len(changed.row), ABSENT))
     ranges = Ranges(*(np.concatenate(columns) for columns in zip(read, results, changed, strict=True)))
     is_written = np.arange(len(ranges.row)) >= len(read.row)
-    accesses = Accesses(
-        OpRows(launching[ranges.row]),
-        ranges.storage,
-        ranges.low,
-        ranges.high,
-        is_written,
-        np.ones(len(is_written), np.bool_),
-        ranges.strided_high,
-        ranges.dense > 0,
-    )
     order = np.argsort(ranges.row, kind="stable")
-    return accesses.where(order[ranges.device[order] != HOST])
+    return Accesses(
+        op=OpRows(launching[ranges.row]),
+        storage=ranges.storage,
+        low=ranges.low,
+        high=ranges.high,
+        written=is_written,
+        dense=np.ones(len(is_written), np.bool_),
+        strided_high=ranges.strided_high,
+        strided_dense=ranges.dense,
+    ).where(order[ranges.device[order] != HOST])
 
 
-def _is_changed(ops: Ops, launching: OpRows, read: Ranges, has_results: Bool) -> Bool:
+def _is_changed(ops: Ops, launching: Int64, read: Ranges, results: Ranges) -> Bool:
     """Returns which inputs each op writes: those that its schema marks, or all buffers of an in-place collective."""
     marks = [mutated(schema) for schema in ops.op_schema.table] + [()]  # code -1 is the last: no schema
-    is_marked = np.zeros((len(marks), 1 + max(map(max, filter(None, marks)), default=0)), np.bool_)
-    for schema, positions in enumerate(marks):
-        is_marked[schema, [*positions]] = True
+    is_marked = np.zeros((len(marks), 1 + max((position for mark in marks for position in mark), default=0)), np.bool_)
+    for number, mark in enumerate(marks):
+        is_marked[number, [*mark]] = True
     schema = ops.op_schema.codes[launching]
-    in_place = ops.name.equal(RECORD)[launching] & ~has_results & ~is_marked.any(axis=1)[schema]
+    in_place = ops.name.equal(RECORD)[launching] & ~np.any(is_marked, axis=1)[schema]
+    in_place[results.row] = False
     argument = np.minimum(read.argument, is_marked.shape[1] - 1)
-    marked = is_marked[schema[read.row], argument] & (argument == read.argument)
-    return marked | in_place[read.row]
+    is_changed: Bool = is_marked[schema[read.row], argument] & (argument == read.argument) | in_place[read.row]
+    return is_changed
 
 
 def _between_streams(

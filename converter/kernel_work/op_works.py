@@ -46,7 +46,9 @@ class OpWorks:
         by_host = ops.recorded_by_host[block].tolist()
         recorded = zip(by_host, self._reader.alike(inputs, outputs), inputs, strict=True)
         names, schemas = ops.name.codes[block].tolist(), ops.op_schema.codes[block].tolist()
-        keys = [*zip(names, schemas, [alike if host else text for host, alike, text in recorded], strict=True)]
+        keys: list[Hashable] = [
+            *zip(names, schemas, [alike if host else text for host, alike, text in recorded], strict=True)
+        ]
         first = dict(zip(reversed(keys), reversed(range(len(block))), strict=True))
         for key, index in first.items():
             if key not in self._cache:

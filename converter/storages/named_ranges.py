@@ -8,7 +8,7 @@ import numpy as np
 from ...schema.columns import ABSENT, Bool, Int64
 from ...schema.traces import NOWHERE, TensorColumns, TensorReader
 
-AT_ONCE = 1 << 11
+AT_ONCE = 1 << 12
 """Number of texts that are read together."""
 
 
@@ -26,11 +26,11 @@ class Ranges(NamedTuple):
     device: Int64
     argument: Int64
     strided_high: Int64
-    dense: Int64
+    dense: Bool
 
-    def where(self, chosen: Bool) -> "Ranges":
+    def where(self, chosen: Bool | Int64) -> "Ranges":
         """Returns the chosen ranges."""
-        return Ranges(*(column[chosen] for column in self))
+        return Ranges(*(column[chosen] for column in self))  # type: ignore[arg-type]
 
 
 def named_ranges(arguments: Sequence[bytes]) -> Ranges:
@@ -53,5 +53,5 @@ def _ranges(tensors: TensorColumns, first_row: int) -> Ranges:
         device=chosen.device,
         argument=chosen.argument,
         strided_high=np.where(spanned > 0, (offset + spanned) * size, ABSENT),
-        dense=(spanned <= chosen.elements).astype(np.int64),
+        dense=spanned <= chosen.elements,
     )

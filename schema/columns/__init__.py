@@ -40,7 +40,6 @@ from .column_types import (
 from .digit_runs import (
     FIRST_LABEL as FIRST_LABEL,
     LABEL as LABEL,
-    MOST_DIGITS as MOST_DIGITS,
     DigitRuns as DigitRuns,
     labelled as labelled,
 )

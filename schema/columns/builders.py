@@ -125,15 +125,6 @@ class CategoricalBuilder:
         self._codes.add(self._seen.codes(texts, len(texts)).tobytes())
         self._count += len(texts)
 
-    def add_coded(self, texts: Categorical) -> None:
-        """Takes a piece whose texts have numbers already."""
-        codes, first = np.unique(texts.codes, return_index=True)
-        numbers = np.zeros(len(texts.table), np.int32)
-        for code in codes[np.argsort(first)].tolist():
-            numbers[code] = self._seen[texts.table[code]]
-        self._codes.add(numbers[texts.codes].tobytes())
-        self._count += len(texts)
-
     def column(self) -> Categorical:
         """Returns all strings, in order."""
         return Categorical(np.frombuffer(self._codes.whole(), np.int32), list(self._seen))

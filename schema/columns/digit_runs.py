@@ -1,6 +1,6 @@
 """Texts in rows that differ in digits alone: their shape is looked at once, their numbers are read in columns.
 
-The rows of a file that a program wrote have few shapes, and what a shape means holds for all rows that have it.
+Arguments of ops have few shapes, and what a shape means holds for all texts that have it.
 """
 
 import re
@@ -22,7 +22,7 @@ MOST_DIGITS = 18
 FIRST_LABEL = 1000
 """Labels have digits enough to be no number that stands for none, as -1."""
 LABEL = re.compile(rb"\d+")
-RUN, ZERO, POINT = re.compile(rb"0"), ord("0"), ord(".")
+RUN, ZERO = re.compile(rb"0"), ord("0")
 AS_ZERO = bytes.maketrans(b"123456789", 9 * b"0")
 HALVES = ((0x0F0F0F0F0F0F0F0F, 2561, 8), (0x00FF00FF00FF00FF, 6553601, 16), (0x0000FFFF0000FFFF, 42949672960001, 32))
 """Masks, factors and shifts that join eight digits in a word to numbers of two, four and eight."""
@@ -63,12 +63,6 @@ class DigitRuns(NamedTuple):
             lines = LINE.join([text.replace(LINE, b" ") for text in texts])
         return DigitRuns.of(lines, shapes)
 
-    def has_padded_numbers(self) -> bool:
-        """Returns whether a number may have a needless 0 in front, which is no JSON; digits in texts may look like it."""
-        begin = self.starts[self.lengths > 1]
-        begin = begin[self.text[begin] == ZERO]
-        return bool((self.text[begin - 1] != POINT).any())
-
     def integers(self, runs: Int64) -> Int64:
         """Returns the numbers that these runs are, without signs; at most MOST_DIGITS of their digits count."""
         return _integers(self.text, self.starts[runs] + self.lengths[runs], self.lengths[runs])
@@ -90,7 +84,7 @@ def _integers(text: Bytes, end: Int64, length: Int64) -> Int64:
     word = words & (np.uint64(0xFFFFFFFFFFFFFFFF) << (8 * (8 - np.minimum(length, 8))).astype(np.uint64))
     for mask, factor, shift in HALVES:
         word = (word & np.uint64(mask)) * np.uint64(factor) >> np.uint64(shift)
-    numbers = word.astype(np.int64)
+    numbers: Int64 = word.astype(np.int64)
     longer = length > 8
     if longer.any():
         numbers[longer] += 10**8 * _integers(text, end[longer] - 8, np.minimum(length[longer], MOST_DIGITS) - 8)

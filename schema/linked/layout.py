@@ -5,7 +5,6 @@ from typing import Annotated, NamedTuple
 
 import msgspec
 
-from ..columns import ABSENT
 from ..traces import NO_TENSORS, Attr
 from .linked_trace import Communication, LinkReport, ProcessGroup, Provenance, TraceInfo, Whole
 
@@ -32,17 +31,6 @@ INTEGER_ATTRIBUTES = (
     IntegerAttribute("fw_tid", "uint64", 0),
 )
 """The attributes of an op that have a column, in the order of the file."""
-OP_SCHEMA = "op_schema"
-ATTRIBUTE_NAMES = (*(attribute.name for attribute in INTEGER_ATTRIBUTES), OP_SCHEMA)
-TIMES = ("ts", "inclusive_dur", "exclusive_dur")
-INTEGER_MEMBERS = {
-    **dict.fromkeys(
-        ("id", "ctrl_deps", "device", "stream", "graph_node", "size", "bandwidth", "call", "communication"), -1
-    ),
-    "correlation": 0,
-    "thread": ABSENT,
-}
-"""The members of nodes that are integers, with the value of a missing one."""
 
 
 class Node(msgspec.Struct, gc=False):

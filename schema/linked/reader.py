@@ -11,11 +11,10 @@ from ..io import open_input
 from ..progress import OnProgress, unseen
 from ..recovery import ArrayReader, decode
 from . import tables as linked_tables
-from .alike_nodes import AlikeNodes
 from .check import contradiction
 from .layout import INTEGER_ATTRIBUTES, ExactFile, ExactNode, LinkedFile, Node
 from .linked_trace import Activities, LinkedTrace, LinkReport, Ops, TraceInfo
-from .nodes import LinkedNodes, NodePiece, NodeTable, decoded_piece
+from .nodes import LinkedNodes, NodeTable
 from .older import has_older_names
 
 ACTIVITY_COLUMNS = ("id", "stream", "start", "end", "correlation", "graph_node", "size", "bandwidth")
@@ -26,12 +25,11 @@ def read_linked(path: str, on_progress: OnProgress = unseen) -> LinkedTrace:
 
     `on_progress` is called with the number of bytes read.
     """
-    nodes, alike = LinkedNodes(), AlikeNodes()
+    nodes = LinkedNodes()
     with open_input(path, protected=True) as stream:
-        reader: ArrayReader[Any] = ArrayReader(stream, path, "nodes", Node, on_progress, in_columns=alike.piece)
+        reader: ArrayReader[Node] = ArrayReader(stream, path, "nodes", Node, on_progress)
         for text, piece in reader:
-            is_read = isinstance(piece, NodePiece)
-            nodes.add(piece if is_read else decoded_piece(piece, partial(decode, text, list[ExactNode], path)))
+            nodes.add(piece, partial(decode, text, list[ExactNode], path))
     if has_older_names(reader.document):
         raise DataError(f"{path}: was written by an older execgraph: link the traces again")
     top = decode(reader.document, LinkedFile, path)
@@ -39,7 +37,7 @@ def read_linked(path: str, on_progress: OnProgress = unseen) -> LinkedTrace:
         raise DataError(
             f"{path}: a device trace; link it with its host trace first: trace-link HOST.json {path} -o LINKED.json"
         )
-    nodes.add(decoded_piece(top.nodes, lambda: decode(reader.document, ExactFile, path).nodes))
+    nodes.add(top.nodes, lambda: decode(reader.document, ExactFile, path).nodes)
     if not nodes.timed and not (top.calls and top.calls.name):
         kind = "a host trace that was never linked" if len(nodes) else "holds no nodes"
         raise DataError(f"{path}: {kind}; make a linked trace with trace-link first")
@@ -56,7 +54,7 @@ def _linked(path: str, top: LinkedFile, nodes: LinkedNodes) -> LinkedTrace:
     ops = _ops(nodes)
     in_circles = rows_in_circles(ops.id, ops.parent_id)
     ops.parent_id[in_circles] = -1
-    op_row = OpRows(rows_of(ops.id, nodes.activities.column("ctrl_deps")))
+    op_row = OpRows(rows_of(ops.id, nodes.activities.column("parent_id")))
     ours = top.calls is not None
     activities = _activities(nodes.activities, op_row, assumed=not ours)
     activities.module, activities.python_function = nodes.python_columns(nodes.activities)
@@ -97,8 +95,7 @@ def _ops(nodes: LinkedNodes) -> Ops:
         outputs=nodes.outputs.column(),
         extra=nodes.extra.column(),
         communication_row=CommunicationRows(table.column("communication")),
-        **{name: table.column(name) for name in ("id", "start", "end", "exclusive")},
-        parent_id=table.column("ctrl_deps"),
+        **{name: table.column(name) for name in ("id", "parent_id", "start", "end", "exclusive")},
         **{attribute.name: table.column(attribute.name) for attribute in INTEGER_ATTRIBUTES},
         module=module,
         python_function=function,
@@ -112,7 +109,7 @@ def _activities(table: NodeTable, op_row: OpRows, assumed: bool) -> Activities:
     columns: dict[str, Any] = {name: table.column(name) for name in ACTIVITY_COLUMNS}
     return Activities(
         name=table.categorical("name"),
-        category=table.categorical("cat"),
+        category=table.categorical("category"),
         device=device,
         **columns,
         call_row=CallRows(call),

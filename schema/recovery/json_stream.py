@@ -53,8 +53,6 @@ class ArrayReader(Generic[T]):
 
     What matches `skip_pattern`, an element with the comma behind it, is cut out of the text, where the rest decodes
     without it, and counted in `skipped`.
-
-    `in_columns` takes the text of some elements and returns what is yielded for their list, None where it cannot.
     """
 
     def __init__(
@@ -67,7 +65,6 @@ class ArrayReader(Generic[T]):
         *,
         damage: Damage | None = None,
         skip_pattern: "re.Pattern[bytes] | None" = None,
-        in_columns: Callable[[bytes], Any] | None = None,
     ) -> None:
         self.path = path
         self.document = b""
@@ -80,7 +77,6 @@ class ArrayReader(Generic[T]):
         self._elements = Elements(self._decoder, damage) if damage is not None else None
         self._damage = damage
         self._skip_pattern = skip_pattern
-        self._in_columns = in_columns
         self._on_bytes = on_bytes
         self._buffer, self._opening, self._read, self._ended = b"", b"", 0, False
         self._piece = PIECE
@@ -215,8 +211,6 @@ class ArrayReader(Generic[T]):
         return bool(search(elements, 0, ENDS) or search(elements, max(0, len(elements) - ENDS)))
 
     def _decoded_whole(self, elements: bytes) -> tuple[bytes, list[T]] | None:
-        if self._in_columns is not None and (columns := self._in_columns(elements)) is not None:
-            return elements, columns
         piece = b"[" + elements + b"]"
         try:
             if self._damage is not None and not piece.isascii():

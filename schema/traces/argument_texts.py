@@ -9,7 +9,7 @@ from ..columns import LABEL, BytesColumn, DigitRuns, Int64, Interner, labelled
 from .arguments import MANY_DIGITS, MEMBERS, NO_LIST, usable_arguments
 from .host import TensorLists
 
-AT_ONCE = 1 << 11
+AT_ONCE = 1 << 12
 NAMES = MEMBERS[:3]
 ENDS = 2 * len(NAMES)
 NOTATIONS = ((", ", ": "), (",", ":"))
@@ -43,7 +43,7 @@ def _bounds(runs: DigitRuns, places: Int64) -> Int64:
     run, offset = places[runs.shape].transpose(2, 0, 1)
     index = np.minimum(runs.first[:, None] + np.maximum(run, 0), max(len(runs.starts) - 1, 0))
     behind = (runs.starts + runs.lengths)[index] if len(runs.starts) else index
-    bounds = np.where(run < 0, 0, behind - runs.begin[:, None]) + offset
+    bounds: Int64 = np.where(run < 0, 0, behind - runs.begin[:, None]) + offset
     many = np.flatnonzero(runs.lengths >= len(MANY_DIGITS))
     bounds[np.searchsorted(runs.first, many, side="right") - 1] = -1
     bounds[(places[:, 0, 1] < 0)[runs.shape]] = -1

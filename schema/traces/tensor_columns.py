@@ -133,7 +133,7 @@ class TensorReader:
 
 
 def _are_tensors(runs: DigitRuns, run: Int64) -> Bool:
-    are_short: Bool = (runs.lengths[run] <= TENSOR_DIGITS).all(axis=1)
+    are_short: Bool = np.logical_and.reduce(runs.lengths[run] <= TENSOR_DIGITS, axis=1)
     return are_short
 
 

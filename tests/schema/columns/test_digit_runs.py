@@ -49,10 +49,5 @@ def test_runs_of_different_digits_have_different_numbers() -> None:
     assert numbers[0] == numbers[3]
 
 
-def test_a_number_with_a_needless_0_in_front_is_noticed() -> None:
-    assert not runs_of(["[1,0,0.05,-10]"])[0].has_padded_numbers()
-    assert runs_of(["[1,05]"])[0].has_padded_numbers()
-
-
 def test_of_no_texts_there_are_no_runs() -> None:
     assert np.array_equal(runs_of([""])[0].starts, np.empty(0, np.int64))
