@@ -19,7 +19,7 @@ NOTATIONS = ((", ", ": "), (",", ":"))
 def member_texts(arguments: BytesColumn, skipped: Counter[str]) -> list[BytesColumn]:
     """Returns the values, shapes and types of ops' arguments; counts in `skipped` those that cannot be used, by reason."""
     shapes, places = Interner[bytes](), np.empty((0, ENDS, 2), np.int64)
-    bounds = np.zeros((len(arguments), ENDS), np.int64)
+    bounds = np.zeros((len(arguments), ENDS), np.int32)
     for first in range(0, len(arguments), AT_ONCE):
         runs = DigitRuns.of_texts(arguments[first : first + AT_ONCE], shapes)
         new = [_places(shape) for shape in [*shapes][len(places) :]]
@@ -27,7 +27,7 @@ def member_texts(arguments: BytesColumn, skipped: Counter[str]) -> list[BytesCol
         bounds[first : first + AT_ONCE] = _bounds(runs, places)
     odd = np.flatnonzero(bounds[:, 0] < 0)
     columns = [
-        BytesColumn(arguments.parts, arguments.part, arguments.start + begin, (end - begin).astype(np.int32))
+        BytesColumn(arguments.parts, arguments.part, arguments.start + begin, end - begin)
         for begin, end in bounds.T.reshape(len(NAMES), 2, len(arguments))
     ]
     if not len(odd):
