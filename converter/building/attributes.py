@@ -10,8 +10,6 @@ from ...schema.choices import GENERIC
 from ...schema.columns import (
     ABSENT,
     AttributeTable,
-    BytesColumn,
-    BytesColumnBuilder,
     Categorical,
     Int64,
     Intervals,
@@ -22,7 +20,7 @@ from ...schema.columns import (
     cumcount,
 )
 from ...schema.graph import DEVICE_NAME, Column, ExecutionGraph, NodeType, TensorText
-from ...schema.traces import NO_TENSORS, ArgumentTexts
+from ...schema.traces import NO_TENSORS, member_texts
 from ..context import ConversionContext, Edges
 from ..device_time import StartTiming
 from ..edit import lanes_of, used, whole_microseconds
@@ -32,8 +30,6 @@ from .communication_columns import CommunicationColumns, CommunicationNode, comm
 from .gaps import gaps_of
 from .live_bytes import most_live_bytes
 from .synthetic_nodes import SyntheticNodes
-
-LISTS_AT_ONCE = 1 << 11
 
 
 class GraphEdges(NamedTuple):
@@ -245,25 +241,14 @@ class _Columns:
         has_lists = inputs.differ(NO_TENSORS) | outputs.differ(NO_TENSORS)
         return TensorText(
             rows[has_lists],
-            *_argument_texts(inputs.take(has_lists), unusable),
-            *_argument_texts(outputs.take(has_lists), unusable),
+            *member_texts(inputs.take(has_lists), unusable),
+            *member_texts(outputs.take(has_lists), unusable),
         )
 
 
 def _slice_numbers(op_rows: OpRows) -> Int64:
     """Returns the number of each slice within its op, from 0; ABSENT for a node without an op."""
     return np.where(op_rows >= 0, cumcount(op_rows), ABSENT)
-
-
-def _argument_texts(lists: BytesColumn, unusable: Counter[str]) -> list[BytesColumn]:
-    """Returns the values, shapes and types of each op's tensors as three columns of texts."""
-    members = ArgumentTexts("values", "shapes", "types")
-    parts = [BytesColumnBuilder() for _ in members.names]
-    for start in range(0, len(lists), LISTS_AT_ONCE):
-        for pieces, column in zip(parts, members.of(lists[start : start + LISTS_AT_ONCE]), strict=True):
-            pieces.add(column)
-    unusable += members.skipped
-    return [pieces.column() for pieces in parts]
 
 
 def _metadata(context: ConversionContext) -> dict[str, str | int]:

@@ -5,19 +5,16 @@ Storages are followed by id and byte range in launch order. An op writes its out
 subtree launched work. Edges that stream order and event waits imply are omitted.
 """
 
-from collections.abc import Sequence
-from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import ActivityRows, Bool, Int64, NodeNumbers, OpRows, Tree
+from ...schema.columns import ABSENT, ActivityRows, Bool, Int64, NodeNumbers, OpRows, Tree, group_ids
 from ...schema.graph import DependencyKind
 from ...schema.linked import Ops, streams_of
-from ...schema.traces import TENSOR, value_texts
 from ..context import ConversionContext, Edges
 from ..op_schema import mutated
-from ..storages import HOST, Ranges, named_ranges, strided_ranges
+from ..storages import HOST, Ranges, named_ranges
 from .stream_clocks import StreamClocks
 from .waits import event_wait
 
@@ -34,11 +31,13 @@ class Accesses(NamedTuple):
     high: Int64
     written: Bool
     dense: Bool
+    strided_high: Int64
+    """Where it ends by the recorded strides, ABSENT without them."""
+    strided_dense: Bool
 
-    def where(self, chosen: Int64) -> "Accesses":
+    def where(self, chosen: Int64 | Bool) -> "Accesses":
         """Returns the accesses at these rows."""
-        op, storage, low, high = (column[chosen] for column in self[:4])
-        return Accesses(OpRows(op), storage, low, high, self.written[chosen], self.dense[chosen])
+        return Accesses(OpRows(self.op[chosen]), *(column[chosen] for column in self[1:]))  # type: ignore[arg-type]
 
 
 class Writer(NamedTuple):
@@ -57,7 +56,7 @@ def tensor_flow(context: ConversionContext) -> Edges:
     tree = Tree.of(context.op_parent, context.linked.ops.start)
     first, last = _subtree_activities(context, tree)
     accesses = _between_streams(context, tree, _accesses(context, np.flatnonzero(first >= 0)), first, last)
-    pairs = _flows(context, _strided(context, accesses), first, last)
+    pairs = _flows(context, accesses, first, last)
     waits = event_wait(context)
     known_edges = np.stack((waits.source, waits.target), axis=1) - context.activities_from
     source, target = StreamClocks(context).not_implied(pairs, known_edges.tolist())
@@ -88,46 +87,45 @@ def _subtree_activities(context: ConversionContext, tree: Tree) -> tuple[Activit
 
 def _accesses(context: ConversionContext, launching: Int64) -> Accesses:
     """Returns every storage range that launching ops name in their arguments; an op's reads come before its writes."""
-    ops, rows = context.linked.ops, launching.tolist()
-    read = _ranges(ops.inputs.at(rows))
-    written = [_ranges(ops.outputs.at(rows)), _ranges(_changed_inputs(ops, rows))]
-    row, storage, low, high, _ = (np.concatenate(columns) for columns in zip(read, *written, strict=True))
-    is_written = np.arange(len(row)) >= len(read.row)
-    dense = np.ones(len(row), np.bool_)
-    return Accesses(launching[row], storage, low, high, is_written, dense).where(np.argsort(row, kind="stable"))
+    ops = context.linked.ops
+    read, results = (named_ranges(column.take(launching)) for column in (ops.inputs, ops.outputs))
+    changed = read.where(_is_changed(ops, launching, read, results))
+    # its strides are those of the input that was read
+    changed = changed._replace(strided_high=np.full(len(changed.row), ABSENT))
+    ranges = Ranges(*(np.concatenate(columns) for columns in zip(read, results, changed, strict=True)))
+    is_written = np.arange(len(ranges.row)) >= len(read.row)
+    order = np.argsort(ranges.row, kind="stable")
+    return Accesses(
+        op=OpRows(launching[ranges.row]),
+        storage=ranges.storage,
+        low=ranges.low,
+        high=ranges.high,
+        written=is_written,
+        dense=np.ones(len(is_written), np.bool_),
+        strided_high=ranges.strided_high,
+        strided_dense=ranges.dense,
+    ).where(order[ranges.device[order] != HOST])
 
 
-def _ranges(arguments: Sequence[bytes]) -> Ranges:
-    """Returns the ranges of the device tensors in each text."""
-    ranges = named_ranges(arguments)
-    return ranges.where(ranges.device != HOST)
-
-
-def _changed_inputs(ops: Ops, rows: list[int]) -> list[bytes]:
-    """Returns the text of the inputs that each op writes: those that its schema marks, or all buffers of an in-place
-    collective.
-    """
-    records = ops.name.equal(RECORD)[rows].tolist()
-    marked = [mutated(schema) for schema in ops.op_schema.table] + [()]  # code -1 is the last: no schema
-    changed = []
-    for op, is_record, schema in zip(rows, records, ops.op_schema.codes[rows].tolist(), strict=True):
-        if marked[schema]:
-            changed.append(_arguments(ops.inputs[op], marked[schema]))
-        else:
-            changed.append(ops.inputs[op] if is_record and not TENSOR.search(ops.outputs[op]) else b"")
-    return changed
-
-
-def _arguments(inputs: bytes, positions: tuple[int, ...]) -> bytes:
-    values = value_texts(inputs)
-    return b",".join([values[i] for i in positions if i < len(values)])
+def _is_changed(ops: Ops, launching: Int64, read: Ranges, results: Ranges) -> Bool:
+    """Returns which inputs each op writes: those that its schema marks, or all buffers of an in-place collective."""
+    marks = [mutated(schema) for schema in ops.op_schema.table] + [()]  # code -1 is the last: no schema
+    is_marked = np.zeros((len(marks), 1 + max((position for mark in marks for position in mark), default=0)), np.bool_)
+    for number, mark in enumerate(marks):
+        is_marked[number, [*mark]] = True
+    schema = ops.op_schema.codes[launching]
+    in_place = ops.name.equal(RECORD)[launching] & ~np.any(is_marked, axis=1)[schema]
+    in_place[results.row] = False
+    argument = np.minimum(read.argument, is_marked.shape[1] - 1)
+    is_changed: Bool = is_marked[schema[read.row], argument] & (argument == read.argument) | in_place[read.row]
+    return is_changed
 
 
 def _between_streams(
     context: ConversionContext, tree: Tree, accesses: Accesses, first: ActivityRows, last: ActivityRows
 ) -> Accesses:
     """Returns the accesses without those that a called op lists too, and without storages of a single stream, whose
-    order implies all.
+    order implies all; with the extent of strided views.
     """
     if not len(accesses.op):
         return accesses
@@ -137,26 +135,23 @@ def _between_streams(
     for end in (first, last):
         np.minimum.at(low, storage, stream[end[accesses.op]])
         np.maximum.at(high, storage, stream[end[accesses.op]])
-    shared = np.flatnonzero((low < high)[storage])
-    inner = tree.encloses_its_kind(accesses.op[shared], (storage * 2 + accesses.written)[shared])
-    return accesses.where(shared[~inner])
+    is_shared = np.flatnonzero((low < high)[storage])
+    shared = _strided(accesses.where(is_shared))
+    inner = tree.encloses_its_kind(shared.op, storage[is_shared] * 2 + shared.written)
+    return shared.where(~inner)
 
 
-def _strided(context: ConversionContext, accesses: Accesses) -> Accesses:
+def _strided(accesses: Accesses) -> Accesses:
     """Returns the accesses with the extent of strided views, where strides are recorded; contiguous tensors are assumed
-    before.
+    before. Of the views of an op that begin alike the last one holds, a result's before an input's.
     """
-    high, dense = accesses.high.copy(), accesses.dense.copy()
-    rows_of: dict[tuple[int, int, int], list[int]] = {}
-    keys = zip(accesses.op.tolist(), accesses.storage.tolist(), accesses.low.tolist(), strict=True)
-    for row, key in enumerate(keys):
-        rows_of.setdefault(key, []).append(row)
-    ops, ranges_of = context.linked.ops, cache(strided_ranges)
-    for op in np.unique(accesses.op).tolist():
-        for extent in (*ranges_of(ops.inputs[op]), *ranges_of(ops.outputs[op])):
-            for row in rows_of.get((op, extent.storage, extent.low), ()):
-                high[row], dense[row] = extent.high, extent.dense
-    return accesses._replace(high=high, dense=dense)
+    group = group_ids(accesses.op, accesses.storage, accesses.low)
+    has_strides = np.flatnonzero(accesses.strided_high != ABSENT)
+    last = np.full(len(group), -1, np.int64)
+    last[group[has_strides]] = has_strides
+    view = last[group]
+    high = np.where(view >= 0, accesses.strided_high[view], accesses.high)
+    return accesses._replace(high=high, dense=np.where(view >= 0, accesses.strided_dense[view], accesses.dense))
 
 
 def _flows(

@@ -1,9 +1,10 @@
 """The work of ops of a linked trace, computed once for all ops that were recorded alike."""
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 
 from ...schema.columns import Bool, Int64
 from ...schema.linked import Ops
+from ...schema.traces import TensorReader
 from .recorded_op import Unknown, alike, recorded_by_device, recorded_by_host
 from .table import RULES, Work, work_of, work_of_triton
 
@@ -19,7 +20,8 @@ class OpWorks:
 
     def __init__(self, ops: Ops) -> None:
         self._ops = ops
-        self._cache: dict[tuple[str, str, bytes], Work | None] = {}
+        self._reader = TensorReader()
+        self._cache: dict[Hashable, Work | None] = {}
         self._triton = ops.name.where(lambda name: name.startswith(PREFIX))
         self._triton[[row for row, attributes in ops.extra.items() if attributes.get(BACKEND) == TRITON]] = True
         families = {rule.family.name: number for number, rule in enumerate(RULES.values())}
@@ -33,24 +35,33 @@ class OpWorks:
         known_works: dict[int, Work] = {}
         for first in range(0, len(op_rows), AT_ONCE):
             block = op_rows[first : first + AT_ONCE]
-            arguments = zip(self._ops.inputs.at(block), self._ops.outputs.at(block), strict=True)
-            works = (self._work(row, *tensors) for row, tensors in zip(block, arguments, strict=True))
+            works = map(self._cache.__getitem__, self._alike(block))
             known_works |= {row: work for row, work in zip(block, works, strict=True) if work is not None}
         return known_works
 
-    def _work(self, row: int, inputs: bytes, outputs: bytes) -> Work | None:
+    def _alike(self, block: list[int]) -> list[Hashable]:
+        """Returns for each op a key of the cache, the same for those that were recorded alike."""
         ops = self._ops
-        by_host = bool(ops.recorded_by_host[row])
-        text = alike(inputs, outputs) if by_host else inputs
-        key = ops.name[row], ops.op_schema[row] if by_host else "", text
-        if key not in self._cache:
-            self._cache[key] = self._parsed_work(row, *key)
-        return self._cache[key]
+        inputs, outputs = ops.inputs.at(block), ops.outputs.at(block)
+        by_host = ops.recorded_by_host[block].tolist()
+        recorded = zip(by_host, self._reader.alike(inputs, outputs), inputs, strict=True)
+        names, schemas = ops.name.codes[block].tolist(), ops.op_schema.codes[block].tolist()
+        keys: list[Hashable] = [
+            *zip(names, schemas, [alike if host else text for host, alike, text in recorded], strict=True)
+        ]
+        first = dict(zip(reversed(keys), reversed(range(len(block))), strict=True))
+        for key, index in first.items():
+            if key not in self._cache:
+                self._cache[key] = self._work(block[index], inputs[index], outputs[index])
+        return keys
 
-    def _parsed_work(self, row: int, name: str, schema: str, text: bytes) -> Work | None:
+    def _work(self, row: int, inputs: bytes, outputs: bytes) -> Work | None:
+        name, schema = self._ops.name[row], self._ops.op_schema[row]
         try:
-            by_host = self._ops.recorded_by_host[row]
-            op = recorded_by_host(name, schema, text) if by_host else recorded_by_device(name, text)
+            if not self._ops.recorded_by_host[row]:
+                op = recorded_by_device(name, inputs)
+            else:
+                op = recorded_by_host(name, schema, alike(inputs, outputs))
             return work_of(op) if name in RULES else work_of_triton(op)
         except (Unknown, RecursionError):
             return None

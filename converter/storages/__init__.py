@@ -1,5 +1,6 @@
 """Storages in the host trace: the bytes of them that ops name, and the time for which each one lives."""
 
+from ...schema.traces import HOST as HOST
 from .lifetimes import (
     ByteCurve as ByteCurve,
     Lifetimes as Lifetimes,
@@ -8,8 +9,6 @@ from .lifetimes import (
     live_bytes as live_bytes,
 )
 from .named_ranges import (
-    HOST as HOST,
     Ranges as Ranges,
     named_ranges as named_ranges,
-    strided_ranges as strided_ranges,
 )

@@ -100,7 +100,7 @@ def _whole_storages(rows: Int64, ranges: Ranges, made: bool) -> _Named:
     """Returns one row for each op and storage, with the bytes up to the last one that is named."""
     order = np.lexsort((-ranges.high, ranges.storage, ranges.row))
     order = order[is_group_start(ranges.row[order], ranges.storage[order])]
-    chosen = Ranges(*(column[order] for column in ranges))
+    chosen = ranges.where(order)
     return _Named(rows[chosen.row], chosen.storage, chosen.device, chosen.high, np.full(len(order), made))
 
 

@@ -37,6 +37,12 @@ from .column_types import (
     Rows as Rows,
     Us as Us,
 )
+from .digit_runs import (
+    FIRST_LABEL as FIRST_LABEL,
+    LABEL as LABEL,
+    DigitRuns as DigitRuns,
+    labelled as labelled,
+)
 from .frames import Values as Values, nullable as nullable, to_pandas as to_pandas, to_polars as to_polars
 from .groups import (
     Keys as Keys,

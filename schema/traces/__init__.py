@@ -1,10 +1,10 @@
 """What the profiler writes: the records of Kineto and host traces, their times and numbers."""
 
 from . import host as host, kineto as kineto
+from .argument_texts import member_texts as member_texts
 from .arguments import (
     NO_LISTS as NO_LISTS,
     TENSOR as TENSOR,
-    ArgumentTexts as ArgumentTexts,
     RecordedTensor as RecordedTensor,
     argument_lists as argument_lists,
     listed as listed,
@@ -32,6 +32,12 @@ from .sync_calls import (
     SyncCall as SyncCall,
     sync_calls as sync_calls,
     waits_without_record as waits_without_record,
+)
+from .tensor_columns import (
+    HOST as HOST,
+    NOWHERE as NOWHERE,
+    TensorColumns as TensorColumns,
+    TensorReader as TensorReader,
 )
 from .times import (
     FOREVER as FOREVER,

@@ -6,7 +6,6 @@ The one place that says what of these texts is usable: lists, and tensors whose 
 import re
 from collections import Counter
 from collections.abc import Sequence
-from operator import attrgetter
 from typing import Any, NamedTuple
 
 import msgspec
@@ -22,6 +21,8 @@ Products of its numbers fit 64 bits: longer ones are no tensor's.
 """
 TENSOR_LIMITS = (10**18, 10**18, 10**14, 10**14, 10**3)
 """The numbers of a tensor, once decoded, are from 0 to below these."""
+TENSOR_DIGITS = (18, 18, 14, 14, 3)
+"""How many digits each of its numbers has at most."""
 LIKE_A_TENSOR = re.compile(rb'\[\s*\d+(?:,\s*\d+){4},\s*"[^"]*"\s*\]')
 LONG_NUMBER = re.compile(rb"\d{19}")
 NO_LIST = re.compile(rb'"\s*:(?! ?\[)')
@@ -126,16 +127,3 @@ def value_texts(text: bytes) -> list[bytes]:
 
 def _is_list(text: msgspec.Raw) -> bool:
     return bytes(text)[:1] == b"["
-
-
-class ArgumentTexts:
-    """The texts of `members` of ops' arguments, a block of ops at a time; `skipped` counts unusable ones by reason."""
-
-    def __init__(self, *members: str) -> None:
-        self.names, self._decode = members, msgspec.json.Decoder(list[TensorLists]).decode
-        self.skipped: Counter[str] = Counter()
-
-    def of(self, arguments: Sequence[bytes]) -> list[list[bytes]]:
-        """Returns by member its text for each op."""
-        ops = self._decode(b"[" + b",".join(usable_arguments(arguments, self.skipped)) + b"]")
-        return [[*map(bytes, map(attrgetter(name), ops))] for name in self.names]

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 from execgraph.converter import convert
-from execgraph.converter.storages import strided_ranges
+from execgraph.converter.storages import named_ranges
 from execgraph.linker import link, read_device_trace, read_host_trace
-from execgraph.schema.columns import BytesColumn
+from execgraph.schema.columns import ABSENT, BytesColumn
 from execgraph.schema.traces import LARGEST_ID, NO_LISTS, usable_arguments
 from execgraph.schema.traces.arguments import TOO_LARGE
 
@@ -70,4 +70,5 @@ def test_halves_of_characters_and_numbers_without_end_are_read_from_text_inside_
 
 @pytest.mark.parametrize("size", [-(10**30), 10**30])
 def test_a_view_of_elements_of_no_size_has_no_bytes(size: int) -> None:
-    assert not strided_ranges(b'{"values":[[1,2,0,4,%d,"cuda:0"]],"shapes":[[4]],"strides":[[1]]}' % size)
+    arguments = b'{"values":[[1,2,0,4,%d,"cuda:0"]],"shapes":[[4]],"strides":[[1]]}' % size
+    assert (named_ranges([arguments]).strided_high == ABSENT).all()

@@ -121,6 +121,7 @@ TESTED_BY = {
         schema/recovery/damage schema/recovery/elements schema/recovery/plain_letters schema/recovery/repair
         schema/recovery/structure
     """,
+    "schema/traces/test_tensor_columns.py": "schema/traces/argument_texts",
     "schema/traces/test_literals.py": "schema/traces/plain_arguments",
     "tools/analyses/collectives/test_collectives.py": """
         tools/analyses/collectives/arrivals tools/analyses/collectives/matched tools/analyses/collectives/over_ranks

@@ -4,12 +4,14 @@ hand.
 
 import json
 from collections.abc import Sequence
+from itertools import combinations
 from typing import Any
 
 import pytest
 from execgraph.converter.kernel_work import RULES, RecordedOp, Tensor, Unknown, Work, work_of
 from execgraph.converter.kernel_work.recorded_op import alike, recorded_by_device, recorded_by_host
 from execgraph.linker import HostTrace, read_host_trace
+from execgraph.schema.traces import NO_TENSORS, TensorReader
 from support.folders import DATA
 
 COUNTED: list[list[Any]] = json.loads((DATA / "operators_counted.json").read_text())
@@ -329,3 +331,16 @@ def test_no_op_of_the_table_fails_at_odd_arguments() -> None:
                     assert work(name, inputs, results).bytes >= 0
                 except Unknown:
                     continue
+
+
+ARGUMENTS = b'{"values": [[3,4,0,6,4,"cuda:0"],5], "shapes": [[2,3],[]], "types": ["Tensor(float)","Int"]}'
+SHARED = b'{"values": [[1,%d,0,6,4,"cuda:0"],[2,%d,0,6,4,"cuda:0"]]}'
+
+
+def test_ops_are_alike_if_their_texts_are_but_for_ids_storages_and_offsets() -> None:
+    texts = [ARGUMENTS, ARGUMENTS.replace(b"[3,4,0", b"[77,88,9"), ARGUMENTS.replace(b"[2,3]", b"[6,1]")]
+    texts += [SHARED % storages for storages in ((1, 1), (1, 2), (5, 5))]
+    outputs = [NO_TENSORS] * len(texts)
+    keys = TensorReader().alike(texts, outputs)
+    for a, b in combinations(range(len(texts)), 2):
+        assert (keys[a] == keys[b]) == (alike(texts[a], outputs[a]) == alike(texts[b], outputs[b]))

@@ -1,14 +1,13 @@
 """Arguments of ops as the host trace writes them: value, shape, type and strides of each, as JSON values."""
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from ..instructions import ITEM_BYTES, Collective, Opaque, Tensor, Value
 from .kineto_args import stride
 
-TensorIds = Callable[[Tensor], tuple[int, int]]
-"""The host trace's numbers of a tensor and of its storage."""
+ID = "%d"
 
 
 class Argument(NamedTuple):
@@ -20,15 +19,15 @@ class Argument(NamedTuple):
     strides: object
 
 
-def argument(value: Value, ids: TensorIds) -> Argument:
-    """Returns an argument of an op; tensors have their numbers from `ids`."""
+def argument(value: Value) -> Argument:
+    """Returns an argument of an op, with ID for the numbers of a tensor and of its storage."""
     if isinstance(value, Tensor):
-        where = [*ids(value), value.offset, value.numel, ITEM_BYTES[value.dtype], value.device]
+        where = [ID, ID, value.offset, value.numel, ITEM_BYTES[value.dtype], value.device]
         return Argument(where, value.shape, f"Tensor({value.dtype})", value.strides)
     if isinstance(value, Opaque):
         return Argument(f"<{value.type}>", [], value.type, [])
     if isinstance(value, tuple):
-        return listed("GenericList", [argument(item, ids) for item in value])
+        return listed("GenericList", [argument(item) for item in value])
     if value is None:
         return Argument("<None>", [], "None", [])
     return Argument(value, [], {bool: "Bool", int: "Int", float: "Double", str: "String"}[type(value)], [])
@@ -45,17 +44,18 @@ def listed(kind: str, items: list[Argument]) -> Argument:
 
 
 def text(arguments: Iterable[Argument]) -> str:
-    """Returns the arguments as a JSON object of four lists."""
+    """Returns the arguments as a JSON object of four lists, to be formatted with the numbers of its tensors."""
     values, shapes, types, strides = ([*column] for column in zip(*arguments, strict=True)) if arguments else ([],) * 4
-    return json.dumps({"values": values, "shapes": shapes, "types": types, "strides": strides})
+    lists = json.dumps({"values": values, "shapes": shapes, "types": types, "strides": strides})
+    return lists.replace("%", "%%").replace(f'"%{ID}"', ID)
 
 
-def collective_arguments(collective: Collective, sequence: int, ids: TensorIds) -> list[Argument]:
+def collective_arguments(collective: Collective, sequence: int) -> list[Argument]:
     """Returns the positional inputs of record_param_comms behind its tensor."""
     group = collective.group
 
     def of(*values: Value) -> list[Argument]:
-        return [argument(value, ids) for value in values]
+        return [argument(value) for value in values]
 
     return [
         listed("Tuple", of(sequence, collective.is_p2p)),

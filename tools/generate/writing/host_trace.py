@@ -1,26 +1,26 @@
 """Writes the host trace of a simulated rank, as PyTorch's observer would have written it (schema 1.1.1-chakra.0.0.4).
 
 Nodes stand in the order in which their ops ended, ids grow with the order in which they began; tensors and storages
-take their ids from the same counter when they are first seen.
+take their ids from the same counter.
 """
 
 import json
-from array import array
 from collections.abc import Iterator
 
 import numpy as np
 
 from ....schema.io import open_output
-from ..instructions import Collective, Group, Tensor, Value
+from ..instructions import Collective, Group, Value
 from ..simulation import NONE, RankRun, as_numpy
 from .host_arguments import Argument, argument, collective_arguments, text
 from .identity import Identity, record_function
 from .kineto_args import collective_dtype, stride
+from .tensor_ids import TensorIds, tensors_in
 
 SCHEMA = "1.1.1-chakra.0.0.4"
 ROOT = 1
 USER_SCOPE = 7
-NOTHING = text([])
+NOTHING = text([]) % ()
 GROUP_ANNOTATION = 1
 """The RecordFunction id of the node that lists the process groups."""
 
@@ -40,53 +40,17 @@ def write_host_trace(run: RankRun, who: Identity, path: str) -> None:
 
 
 class _Nodes:
-    """The nodes of one rank. `_ids` are the ops' ids; texts of argument lists are made once for each distinct op."""
+    """The nodes of one rank. Texts of argument lists are made once for each distinct op, but for the tensors' ids."""
 
     def __init__(self, run: RankRun, who: Identity) -> None:
         self._run, self._who = run, who
-        self._last_id = ROOT
-        self._tensor_ids: dict[int, int] = {}
-        self._storage_ids: dict[int, int] = {}
-        self._threads = [self._next_id() for _ in who.tids]
-        self._ids = self._number()
-        self._inputs = [self._arguments(op.inputs) for op in run.op_table]
+        self._threads = [*range(ROOT + 1, ROOT + 1 + len(who.tids))]
+        self._groups_id = self._threads[-1] + 1
+        self._ids = TensorIds(run, self._groups_id)
+        self._inputs = [_arguments(op.inputs) for op in run.op_table]
         self._texts = [
-            (text(inputs), text(self._arguments(op.outputs)))
-            for inputs, op in zip(self._inputs, run.op_table, strict=True)
+            (text(inputs), text(_arguments(op.outputs))) for inputs, op in zip(self._inputs, run.op_table, strict=True)
         ]
-
-    def _next_id(self) -> int:
-        self._last_id += 1
-        return self._last_id
-
-    def _number(self) -> "array[int]":
-        """Returns the ids of the ops; each op's new tensors follow it."""
-        ids = array("q")
-        self._groups_id = self._next_id() if self._who.groups else NONE
-        is_numbered = bytearray(len(self._run.op_table))
-        for code in self._run.ops.op:
-            ids.append(self._next_id())
-            if not is_numbered[code]:
-                is_numbered[code] = 1
-                for value in (*self._run.op_table[code].inputs, *self._run.op_table[code].outputs):
-                    self._number_tensors(value)
-        return ids
-
-    def _number_tensors(self, value: Value) -> None:
-        if isinstance(value, Tensor):
-            if value.id not in self._tensor_ids:
-                self._tensor_ids[value.id] = self._next_id()
-            if value.storage not in self._storage_ids:
-                self._storage_ids[value.storage] = self._next_id()
-        elif isinstance(value, tuple):
-            for item in value:
-                self._number_tensors(item)
-
-    def _arguments(self, values: tuple[Value, ...]) -> list[Argument]:
-        return [argument(value, self._ids_of_tensor) for value in values]
-
-    def _ids_of_tensor(self, tensor: Tensor) -> tuple[int, int]:
-        return self._tensor_ids[tensor.id], self._storage_ids[tensor.storage]
 
     # nodes
 
@@ -94,7 +58,7 @@ class _Nodes:
         for number, node in enumerate(self._threads, 1):
             yield _node(node, "[pytorch|profiler|execution_trace|thread]", ROOT, _attrs(scope=USER_SCOPE, tid=number))
         if self._who.groups:
-            groups = text(self._arguments((_groups_text(self._who.groups),)))
+            groups = text(_arguments((_groups_text(self._who.groups),))) % ()
             attrs = _attrs(rf_id=GROUP_ANNOTATION, scope=USER_SCOPE, tid=1)
             yield _node(self._groups_id, "## process_group:init ##", self._threads[0], attrs, inputs=groups)
         ends = as_numpy(self._run.ops.end)
@@ -105,12 +69,12 @@ class _Nodes:
     def _op(self, row: int) -> str:
         ops = self._run.ops
         code, thread, parent = ops.op[row], ops.thread[row], ops.parent[row]
-        op, (inputs, outputs) = self._run.op_table[code], self._texts[code]
+        op, (inputs, outputs), ids = self._run.op_table[code], self._texts[code], self._ids.of(row, code)
         # the autograd engine's frame around a backward node does not know what it evaluates
         is_frame = ops.forward_thread[row] > 0 and op.scope == 0
         attrs = _attrs(
             rf_id=record_function(row),
-            fw_parent=self._ids[ops.forward_open[row]] if ops.forward_open[row] != NONE else 0,
+            fw_parent=self._ids.op[ops.forward_open[row]] if ops.forward_open[row] != NONE else 0,
             seq_id=-1 if is_frame else ops.sequence[row],
             scope=op.scope,
             tid=thread + 1,
@@ -119,10 +83,15 @@ class _Nodes:
         )
         if op.collective:
             attrs += _collective_attrs(op.collective)
-            more = collective_arguments(op.collective, ops.comm_sequence[row], self._ids_of_tensor)
-            inputs = text([*self._inputs[code], *more])
-        above = self._ids[parent] if parent != NONE else self._threads[thread]
-        return _node(self._ids[row], op.name, above, attrs, inputs=inputs, outputs=outputs)
+            inputs = text([*self._inputs[code], *collective_arguments(op.collective, ops.comm_sequence[row])])
+        above = self._ids.op[parent] if parent != NONE else self._threads[thread]
+        first_output = 2 * sum(1 for _ in tensors_in(op.inputs))
+        inputs, outputs = inputs % ids[:first_output], outputs % ids[first_output:]
+        return _node(self._ids.op[row], op.name, above, attrs, inputs=inputs, outputs=outputs)
+
+
+def _arguments(values: tuple[Value, ...]) -> list[Argument]:
+    return [*map(argument, values)]
 
 
 def _node(number: int, name: str, parent: int, attrs: str, *, inputs: str = NOTHING, outputs: str = NOTHING) -> str:
