@@ -23,15 +23,15 @@ WORDS = {int: "integer", float: "number", str: "text", Any: "any", type(None): "
 
 
 GRAPH = """
-What is in a graph file (`graph.0.et`), and what does each field mean? This page lists every field, attribute and metadata key
-with its type and unit. To look into a file, turn it into JSON with `trace-jsonize`, or load it in Python with
-`execgraph.ExecutionGraph.read`. Scripts wrote the tables below from the code.
+What is in a graph file (`graph.0.et`), and what does each field mean? This page lists every field, attribute and
+metadata key with its type and unit. To look into a file, turn it into JSON with `trace-jsonize`, or load it in Python
+with `execgraph.ExecutionGraph.read`. Scripts wrote the tables below from the code.
 
 ## What a file holds
 
-A `.et` file holds protobuf messages of `schema/graph/execution_graph.proto`: one `GlobalMetadata`, then one `Node` for each node.
-In front of each message stands its length as a varint. Readers recognise gzip by the content; writers compress if the name ends in
-`.gz`. `trace-jsonize` writes a file as JSON, and the same file again from that JSON.
+A `.et` file holds protobuf messages of `schema/graph/execution_graph.proto`: one `GlobalMetadata`, then one `Node` for
+each node. In front of each message stands its length as a varint. Readers recognise gzip by the content; writers
+compress if the name ends in `.gz`. `trace-jsonize` writes a file as JSON, and the same file again from that JSON.
 
 There are five kinds of nodes. The first three are *host nodes*:
 
@@ -41,44 +41,49 @@ There are five kinds of nodes. The first three are *host nodes*:
 - An **activity** is a kernel, a copy or a set on the device.
 - A **delay** lies between an activity and what released it. It is time that no dependency explains.
 
-An edge means that a node starts only after another has ended. Why an edge exists is in the attribute `data_dep_kinds`, a
-[bit mask](#why-a-dependency-is-there) parallel to `data_deps`. Each rule is a module of `converter/dependencies/`. To see what a rule
-is for, see what happens [without it](accuracy.md#what-each-rule-is-for). A *message* is a send or a receive between two ranks.
+An edge means that a node starts only after another has ended. Why an edge exists is in the attribute `data_dep_kinds`,
+a [bit mask](#why-a-dependency-is-there) parallel to `data_deps`. Each rule is a module of `converter/dependencies/`. To
+see what a rule is for, see what happens [without it](accuracy.md#what-each-rule-is-for). A *message* is a send or a
+receive between two ranks.
 
 ![Part of an execution graph: two host threads, two streams, and the edges between them](graph.svg)
 
 ## When does an activity start?
 
-It starts a launch latency after its launch, and a gap after the activities that it follows, whichever is later. The gap that was
-measured is `gap_ns`: what lay between the last of both and the start. The least latency and the least gap are `latency_ns` and
-`chain_gap_ns`; an activity has them only if they differ from `gap_ns`.
+It starts a launch latency after its launch, and a gap after the activities that it follows, whichever is later. The gap
+that was measured is `gap_ns`: what lay between the last of both and the start. The least latency and the least gap are
+`latency_ns` and `chain_gap_ns`; an activity has them only if they differ from `gap_ns`.
 
-What exceeds the usual latency is a node with the attribute `delay`. It is on no stream and on no thread, and lies between the activity
-and what released it. `--no-delays` leaves these nodes out; in a replay `--scale class:delay=0` does.
+What exceeds the usual latency is a node with the attribute `delay`. It is on no stream and on no thread, and lies
+between the activity and what released it. `--no-delays` leaves these nodes out; in a replay `--scale class:delay=0`
+does.
 
-Start times are as recorded. Those of activities are on the device's clock. The metadata `clock_offset_ns` says how much to add for the
-host's clock.
+Start times are as recorded. Those of activities are on the device's clock. The metadata `clock_offset_ns` says how much
+to add for the host's clock.
 
 ## How long does a wait take?
 
-A wait lasts as long as calls of its name take in this trace when they have nothing to wait for. The rest of the time until the call
-returned is latency, not work of the host: it is the `gap_ns` of the wait, and passes after the end of what was awaited. If the
-device's clock makes the return look shorter than such a call, the difference is `chain_gap_ns`, and passes after the host node before.
+A wait lasts as long as calls of its name take in this trace when they have nothing to wait for. The rest of the time
+until the call returned is latency, not work of the host: it is the `gap_ns` of the wait, and passes after the end of
+what was awaited. If the device's clock makes the return look shorter than such a call, the difference is
+`chain_gap_ns`, and passes after the host node before.
 
-So a replay as measured ends when the run did, and a call that no longer has to wait still takes its usual time. Readers that know only
-`gap_ns` see the return as recorded. In a trace without calls that had nothing to wait for, waits have neither attribute and last from
-the end of what was awaited to the end of the call.
+So a replay as measured ends when the run did, and a call that no longer has to wait still takes its usual time. Readers
+that know only `gap_ns` see the return as recorded. In a trace without calls that had nothing to wait for, waits have
+neither attribute and last from the end of what was awaited to the end of the call.
 
 ## What does communication carry?
 
-The size of a collective is the number of bytes that the rank puts in. Both ends of a message give it the same tag. A kernel may carry
-several messages (`batch_isend_irecv`). Then `comm_src`, `comm_dst`, `comm_tag` and `comm_size` describe the last one, and the lists
-`coalesced_src`, `coalesced_dst` and so on describe all. For a simulator each message gets a node.
+The size of a collective is the number of bytes that the rank puts in. Both ends of a message give it the same tag. A
+kernel may carry several messages (`batch_isend_irecv`). Then `comm_src`, `comm_dst`, `comm_tag` and `comm_size`
+describe the last one, and the lists `coalesced_src`, `coalesced_dst` and so on describe all. For a simulator each
+message gets a node.
 """
 
 LINKED_TRACE = """
-What is in the file that `trace-link` writes and `trace-convert` reads? This page lists every table and member. Most people do not need
-it: `trace-convert` turns the file into a [graph](graph.md). Scripts wrote the tables below from the code.
+What is in the file that `trace-link` writes and `trace-convert` reads? This page lists every table and member. Most
+people do not need it: `trace-convert` turns the file into a [graph](graph.md). Scripts wrote the tables below from the
+code.
 
 The file is one JSON object, compressed if its name ends in `.gz`.
 
@@ -87,57 +92,58 @@ The file is one JSON object, compressed if its name ends in `.gz`.
 - `[integer]` is a list, `{text: integer}` an object with any keys, *tensors* an object of parallel lists.
 - *Default* is what a reader assumes if a member is missing. A member without a default must be there.
 
-A file with `nodes` alone, as Chakra's linker writes it, is read, too. Then activities are taken to be launched at the end of their op, or
-at their start if that is earlier.
+A file with `nodes` alone, as Chakra's linker writes it, is read, too. Then activities are taken to be launched at the
+end of their op, or at their start if that is earlier.
 """
 
 NODE_ATTRIBUTES = """\
-A list of objects with `name`, `type` and `value`. Every node has these; for their meaning see [the graph](graph.md), but
-for `tid`, which is the host trace's own number of the thread. What else the host trace has for an op, as the arguments
-of a collective, follows.
+A list of objects with `name`, `type` and `value`. Every node has these; for their meaning see [the graph](graph.md),
+but for `tid`, which is the host trace's own number of the thread. What else the host trace has for an op, as the
+arguments of a collective, follows.
 """
 
 
 KERNEL_WORK = """
-How much work does a kernel do, and what limits it? For every kernel, copy and set a graph says how many floating-point operations it
-does (`num_ops`) and how many bytes it reads and writes (`tensor_size`). Both are computed for the op that launched it, from the op's name
-and the recorded shapes and types of its arguments. Simulators with a roofline model ask for these two numbers. Scripts wrote the
-tables below from the code.
+How much work does a kernel do, and what limits it? For every kernel, copy and set a graph says how many floating-point
+operations it does (`num_ops`) and how many bytes it reads and writes (`tensor_size`). Both are computed for the op that
+launched it, from the op's name and the recorded shapes and types of its arguments. Simulators with a roofline model ask
+for these two numbers. Scripts wrote the tables below from the code.
 
 ## How is the work counted?
 
-**Operations** are those of torch.utils.flop_counter, if that knows the op: a multiplication and its addition are 2. For other ops each
-elementary step of each element is one operation, whatever its type.
+**Operations** are those of torch.utils.flop_counter, if that knows the op: a multiplication and its addition are 2. For
+other ops each elementary step of each element is one operation, whatever its type.
 
-**Bytes** are those of the tensors that the op reads and of those that it writes, each once. A tensor that is changed in place counts once
-each way. Expanded dimensions are in memory once. Numbers on the host are no memory of the device. Activities that are copies and sets do
-no operations, and move the bytes that the device trace has for them; within one device twice. Communication has neither number; it has
-`comm_size`.
+**Bytes** are those of the tensors that the op reads and of those that it writes, each once. A tensor that is changed in
+place counts once each way. Expanded dimensions are in memory once. Numbers on the host are no memory of the device.
+Activities that are copies and sets do no operations, and move the bytes that the device trace has for them; within one
+device twice. Communication has neither number; it has `comm_size`.
 
-**Which op counts?** The op that launched the kernel, if the tables below have it. Otherwise the nearest op around it that they have,
-unless ops inside that one do its work. An op around others of its own family has handed its work on to them. If one call of an op launches
-several kernels, they share operations and bytes in proportion to their measured time: the sums are those of the op, and each kernel has its
-operations per byte.
+**Which op counts?** The op that launched the kernel, if the tables below have it. Otherwise the nearest op around it
+that they have, unless ops inside that one do its work. An op around others of its own family has handed its work on to
+them. If one call of an op launches several kernels, they share operations and bytes in proportion to their measured
+time: the sums are those of the op, and each kernel has its operations per byte.
 
-**What is not known is absent.** That is an op that the tables lack, an op whose shapes were not recorded, or one whose work depends on
-values (sequences of several lengths, attention within a window). `trace-convert` counts these by op. If the host trace is missing, results
-are inferred from the arguments as far as possible.
+**What is not known is absent.** That is an op that the tables lack, an op whose shapes were not recorded, or one whose
+work depends on values (sequences of several lengths, attention within a window). `trace-convert` counts these by op. If
+the host trace is missing, results are inferred from the arguments as far as possible.
 
-For ASTRA-sim every computation of known work has at least one operation and one byte, because its roofline mode divides by them. The very
-first one has 64 KiB, because the simulator stops at an event of 0 ns. `trace-build --roofline` makes graphs in which work that is not known
-takes its measured time there: [roofline mode](astra-sim.md#roofline-mode).
+For ASTRA-sim every computation of known work has at least one operation and one byte, because its roofline mode divides
+by them. The very first one has 64 KiB, because the simulator stops at an event of 0 ns. `trace-build --roofline` makes
+graphs in which work that is not known takes its measured time there: [roofline mode](astra-sim.md#roofline-mode).
 
 ## What limits a kernel?
 
-The device's [peaks](#peaks) decide: if its operations at their peak take longer than its bytes at theirs, operations limit it, otherwise
-memory does. The peaks are found by the device's recorded name and the kernel's number format (`element_size`, and for tf32 the kernel's
-name).
+The device's [peaks](#peaks) decide: if its operations at their peak take longer than its bytes at theirs, operations
+limit it, otherwise memory does. The peaks are found by the device's recorded name and the kernel's number format
+(`element_size`, and for tf32 the kernel's name).
 
-- `trace-report --only efficiency` shows what each op and shape reaches, what limits it, and how much of the peak each step uses (operations
-  as they ran, including those that the backward pass computed again).
-- `trace-replay --scale bound:compute=0.5` asks what twice the operations per second would bring, `bound:memory=0.5` what twice the bandwidth
-  would.
-- `--peak fp16=420 --peak memory=2000` gives other peaks, for a device that the table lacks or that runs below its clock.
+- `trace-report --only efficiency` shows what each op and shape reaches, what limits it, and how much of the peak each
+  step uses (operations as they ran, including those that the backward pass computed again).
+- `trace-replay --scale bound:compute=0.5` asks what twice the operations per second would bring, `bound:memory=0.5`
+  what twice the bandwidth would.
+- `--peak fp16=420 --peak memory=2000` gives other peaks, for a device that the table lacks or that runs below its
+  clock.
 """
 
 
@@ -150,7 +156,8 @@ def graph() -> str:
             "field type meaning", ((code(name), kind, FIELDS[name]) for name, kind in node_fields())
         ),
         "Types": table("number type is", ((kind.value, code(f"{kind.name}_NODE"), is_) for kind, is_ in TYPES.items())),
-        "Attributes": "A node has an attribute only if there is something to say. Readers must ask for exactly this type.\n\n"
+        "Attributes": "A node has an attribute only if there is something to say. "
+        "Readers must ask for exactly this type.\n\n"
         + table("attribute type on unit meaning", attributes),
         "Why a dependency is there": table("bit kind meaning", ((k.value, k.label, why) for k, why in KINDS.items())),
         "Delays": table(
@@ -186,7 +193,8 @@ def kernel_work() -> str:
         + table(
             "family steps ops", ((family, count or "", " ".join(names)) for (family, count), names in steps.items())
         ),
-        "Peaks": "In TFLOP/s without sparsity, and GB/s for memory; 0 if a device has no such format. The first name that is part of the recorded one counts.\n\n"
+        "Peaks": "In TFLOP/s without sparsity, and GB/s for memory; 0 if a device has no such format. "
+        "The first name that is part of the recorded one counts.\n\n"
         + table(f"name {' '.join(Peak._fields)}", ((code(device.pattern), *device.peak) for device in PEAKS)),
     }
     return page("The work of kernels: how is it counted?", KERNEL_WORK, sections)

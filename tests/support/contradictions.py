@@ -426,21 +426,24 @@ def lines_of(main: Callable[[list[str]], object], *arguments: str) -> list[str]:
 PAGE = """\
 # Can a complete file be wrong, and is it noticed?
 
-Yes. A file can be complete and readable and still be wrong: a tool has shifted the times, a job has written the wrong rank, a script has
-paired the wrong files. execgraph compares what one part of a trace says with the other parts, and says so if they contradict each other.
+Yes. A file can be complete and readable and still be wrong: a tool has shifted the times, a job has written the wrong
+rank, a script has paired the wrong files. execgraph compares what one part of a trace says with the other parts, and
+says so if they contradict each other.
 
-- `trace-link` and `trace-build` print a note for each contradiction, which names the file. They go on with what is recorded.
+- `trace-link` and `trace-build` print a note for each contradiction, which names the file. They go on with what is
+  recorded.
 - `trace-diagnose` lists it as wrong, and ends with status 1 if you give `--strict`.
 
-The limits come from the trace itself. For example, a clock is wrong if it is off by more than the recording is long. Launches are wrong if most
-of them name another op than their activities do. Sound traces get no note; the tests check that with all captures, real traces and generated
-jobs.
+The limits come from the trace itself. For example, a clock is wrong if it is off by more than the recording is long.
+Launches are wrong if most of them name another op than their activities do. Sound traces get no note; the tests check
+that with all captures, real traces and generated jobs.
 
 ## What is noticed in traces?
 
-A change that stays within what is possible, such as durations that are twice as long, is not noticed. Neither is a mistake about something
-that nothing else in the trace records. In these rows *noticed by* says `nobody`, and the last column gives the reason. A script made this page
-from the sample job: `PYTHONPATH=tests python tests/support/contradictions.py > docs/contradictions.md`.
+A change that stays within what is possible, such as durations that are twice as long, is not noticed. Neither is a
+mistake about something that nothing else in the trace records. In these rows *noticed by* says `nobody`, and the last
+column gives the reason. A script made this page from the sample job:
+`PYTHONPATH=tests python tests/support/contradictions.py > docs/contradictions.md`.
 
 | what is wrong | noticed by | what is said, or why nothing can be |
 |---|---|---|
@@ -448,8 +451,8 @@ from the sample job: `PYTHONPATH=tests python tests/support/contradictions.py > 
 
 ## What is noticed in graphs?
 
-Commands that read graphs check each node once. They print how many nodes are wrong and which is the first, and use the rest of the node.
-`trace-jsonize` prints the same and still converts without loss.
+Commands that read graphs check each node once. They print how many nodes are wrong and which is the first, and use the
+rest of the node. `trace-jsonize` prints the same and still converts without loss.
 
 | what is wrong | noticed by | what is said |
 |---|---|---|
