@@ -157,8 +157,7 @@ def graph() -> str:
         ),
         "Types": table("number type is", ((kind.value, code(f"{kind.name}_NODE"), is_) for kind, is_ in TYPES.items())),
         "Attributes": "A node has an attribute only if there is something to say. "
-        "Readers must ask for exactly this type.\n\n"
-        + table("attribute type on unit meaning", attributes),
+        "Readers must ask for exactly this type.\n\n" + table("attribute type on unit meaning", attributes),
         "Why a dependency is there": table("bit kind meaning", ((k.value, k.label, why) for k, why in KINDS.items())),
         "Delays": table(
             "number cause meaning", ((cause.value, cause.label, why) for cause, why in DELAY_CAUSES.items())
