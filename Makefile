@@ -92,7 +92,7 @@ types: $(INSTALLED)/.check ## mypy --strict on the installed package and the ben
 	cd $(INSTALLED) && MYPYPATH=$(CURDIR) bin/mypy --config-file $(CURDIR)/pyproject.toml -p execgraph -p benchmarks
 
 clean: ## remove what all of these made
-	rm -rf $(VENV) $(OLDEST) build out *.egg-info .mypy_cache .pytest_cache .ruff_cache .coverage .coverage.*
+	rm -rf $(VENV) $(OLDEST) build out .cache *.egg-info .mypy_cache .pytest_cache .ruff_cache .coverage .coverage.*
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 10) or sys.exit("Python 3.10 or newer is needed: set PYTHON=")'

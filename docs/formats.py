@@ -18,53 +18,82 @@ from execgraph.schema.linked.layout import INTEGER_ATTRIBUTES
 from execgraph.schema.linked.words import KNOWN_BY, RECORDS, Member, Record
 
 DOCS = Path(__file__).parent
-MADE = "Made by `make docs` from tables in the code; a test compares."
 PROTO = Path(execution_graph_pb2.__file__).with_name("execution_graph.proto")
 WORDS = {int: "integer", float: "number", str: "text", Any: "any", type(None): "null", msgspec.Raw: "tensors"}
 
 
 GRAPH = """
-A `.et` file holds messages of `schema/graph/execution_graph.proto`, each behind its length as a varint: one
-`GlobalMetadata`, then a `Node` for each node. gzip is recognised by content when a file is read and by the ending
-`.gz` when one is written. `trace-jsonize` shows a file as JSON and makes it of JSON again.
+What is in a graph file (`graph.0.et`), and what does each field mean? This page lists every field, attribute and
+metadata key with its type and unit. To look into a file, turn it into JSON with `trace-jsonize`, or load it in Python
+with `execgraph.ExecutionGraph.read`. Scripts wrote the tables below from the code.
 
-A node is a **slice** of a host op, a **wait** of the host for the device, **idle** or unrecorded host time (all these
-are host nodes), an **activity** of the device, or a **delay** between what released an activity and the activity.
-Dependencies are finish-to-start. Messages are sends and receives.
+## What a file holds
 
-Why an edge exists is in the attribute `data_dep_kinds`, a [bit mask](#why-a-dependency-is-there) parallel to
-`data_deps`. Each rule is a module of `converter/dependencies/`. What each is for shows where it is
-[left out](accuracy.md#what-each-rule-is-for).
+A `.et` file holds protobuf messages of `schema/graph/execution_graph.proto`: one `GlobalMetadata`, then one `Node` for
+each node. In front of each message stands its length as a varint. Readers recognise gzip by the content; writers
+compress if the name ends in `.gz`. `trace-jsonize` writes a file as JSON, and the same file again from that JSON.
+
+There are five kinds of nodes. The first three are *host nodes*:
+
+- A **slice** is a piece of an op's time on its thread, cut where something else begins.
+- A **wait** is a call that does not return before work of the device has ended.
+- **Idle** time is time of a thread between its ops; unrecorded host time is a node, too.
+- An **activity** is a kernel, a copy or a set on the device.
+- A **delay** lies between an activity and what released it. It is time that no dependency explains.
+
+An edge means that a node starts only after another has ended. Why an edge exists is in the attribute `data_dep_kinds`,
+a [bit mask](#why-a-dependency-is-there) parallel to `data_deps`. Each rule is a module of `converter/dependencies/`. To
+see what a rule is for, see what happens [without it](accuracy.md#what-each-rule-is-for). A *message* is a send or a
+receive between two ranks.
 
 ![Part of an execution graph: two host threads, two streams, and the edges between them](graph.svg)
 
-An activity starts a launch latency after its launch and a gap after the activities that it follows, whichever is
-later: `latency_ns` and `chain_gap_ns`, where they differ from `gap_ns`, which is what lay between the last of both
-and its start in the run. What exceeds the usual is a node with the attribute `delay`, on no stream and no thread,
-between what released the activity and it; `--no-delays` leaves these out, `--scale class:delay=0` does in a replay.
-Start times are as recorded, activities' on the device's clock: the metadata `clock_offset_ns` says by how much that
-is behind the host's.
+## When does an activity start?
 
-A wait lasts as long as calls of its name take in this trace when they have nothing to wait for. What its return took
-beyond that is latency, not host work: its `gap_ns`, which passes after the end of what it awaited. If the device's
-clock lets the return seem shorter than such a call, the rest is `chain_gap_ns`, which passes after the host node
-before. A replay as measured ends when the run did, and a call that no longer has to wait still takes its usual time.
-Readers that know only `gap_ns` see the return as recorded. A trace without such calls has neither: its waits last
-from the awaited end to the call's.
+It starts a launch latency after its launch, and a gap after the activities that it follows, whichever is later. The gap
+that was measured is `gap_ns`: what lay between the last of both and the start. The least latency and the least gap are
+`latency_ns` and `chain_gap_ns`; an activity has them only if they differ from `gap_ns`.
 
-Sizes of collectives are the bytes that the rank puts in. Both ends of a message give it the same tag. Of a kernel
-that carries several messages (`batch_isend_irecv`) `comm_src`, `comm_dst`, `comm_tag` and `comm_size` describe the
-last, the lists `coalesced_src`, … describe all; for a simulator each gets a node.
+What exceeds the usual latency is a node with the attribute `delay`. It is on no stream and on no thread, and lies
+between the activity and what released it. `--no-delays` leaves these nodes out; in a replay `--scale class:delay=0`
+does.
+
+Start times are as recorded. Those of activities are on the device's clock. The metadata `clock_offset_ns` says how much
+to add for the host's clock.
+
+## How long does a wait take?
+
+A wait lasts as long as calls of its name take in this trace when they have nothing to wait for. The rest of the time
+until the call returned is latency, not work of the host: it is the `gap_ns` of the wait, and passes after the end of
+what was awaited. If the device's clock makes the return look shorter than such a call, the difference is
+`chain_gap_ns`, and passes after the host node before.
+
+So a replay as measured ends when the run did, and a call that no longer has to wait still takes its usual time. Readers
+that know only `gap_ns` see the return as recorded. In a trace without calls that had nothing to wait for, waits have
+neither attribute and last from the end of what was awaited to the end of the call.
+
+## What does communication carry?
+
+The size of a collective is the number of bytes that the rank puts in. Both ends of a message give it the same tag. A
+kernel may carry several messages (`batch_isend_irecv`). Then `comm_src`, `comm_dst`, `comm_tag` and `comm_size`
+describe the last one, and the lists `coalesced_src`, `coalesced_dst` and so on describe all. For a simulator each
+message gets a node.
 """
 
 LINKED_TRACE = """
-What `trace-link` writes and `trace-convert` reads: one JSON object, compressed for names that end in `.gz`. Ids are
-those of nodes; positions count the rows of a list from 0. Times are on the device trace's clock, activities' as the
-device recorded them. `[integer]` is a list, `{text: integer}` an object with any keys, *tensors* an object of
-parallel lists. *Default* is what a reader takes for a member that is not there; without one it must be there.
+What is in the file that `trace-link` writes and `trace-convert` reads? This page lists every table and member. Most
+people do not need it: `trace-convert` turns the file into a [graph](graph.md). Scripts wrote the tables below from the
+code.
 
-A file with `nodes` alone, as Chakra's linker writes it, is read, too: activities are launched at the end of their op,
-or at their start if that is earlier.
+The file is one JSON object, compressed if its name ends in `.gz`.
+
+- *Ids* are ids of nodes. *Positions* count the rows of a list from 0.
+- Times are on the device trace's clock; those of activities are as the device recorded them.
+- `[integer]` is a list, `{text: integer}` an object with any keys, *tensors* an object of parallel lists.
+- *Default* is what a reader assumes if a member is missing. A member without a default must be there.
+
+A file with `nodes` alone, as Chakra's linker writes it, is read, too. Then activities are taken to be launched at the
+end of their op, or at their start if that is earlier.
 """
 
 NODE_ATTRIBUTES = """\
@@ -75,36 +104,46 @@ arguments of a collective, follows.
 
 
 KERNEL_WORK = """
-Of every kernel, copy and set a graph says how many floating-point operations it does (`num_ops`) and how many bytes
-it reads and writes (`tensor_size`): what the op that launched it does, by the op's name and the recorded shapes and
-types of its arguments. What simulators with a roofline ask for is both.
+How much work does a kernel do, and what limits it? For every kernel, copy and set a graph says how many floating-point
+operations it does (`num_ops`) and how many bytes it reads and writes (`tensor_size`). Both are computed for the op that
+launched it, from the op's name and the recorded shapes and types of its arguments. Simulators with a roofline model ask
+for these two numbers. Scripts wrote the tables below from the code.
 
-**Operations** are those of torch.utils.flop_counter, 2 for a product and its sum, where that knows the op. Elsewhere
-each elementary step of each element is one, whatever its type. **Bytes** are those of the tensors that the op reads
-and of those that it writes, each once, a tensor that is changed in place once each way; dimensions that are expanded
-are in memory once; numbers on the host are no memory of the device. Activities that are copies and sets do no
-operations and move the bytes that the device trace has for them, within one device twice. Communication has neither;
-it has `comm_size`.
+## How is the work counted?
 
-**Whose work a kernel does.** That of the op that launched it, if the table has that; else of the nearest op around it
-that the table has, unless ops inside that one do its work. An op around others of its own family has handed its work
-on to them. The kernels of one call of an op share operations and bytes in proportion to their measured time: the sums
-are the op's, and each kernel has its operations per byte.
+**Operations** are those of torch.utils.flop_counter, if that knows the op: a multiplication and its addition are 2. For
+other ops each elementary step of each element is one operation, whatever its type.
 
-**What is not known is absent**: an op that the table lacks, or whose shapes were not recorded, or whose work depends
-on values (sequences of several lengths, attention within a window). `trace-convert` counts it by op. Where the host
-trace is missing, results follow from the arguments as far as possible. For ASTRA-sim every computation whose work is
-known has at least one operation and one byte, as its roofline mode divides by them, and the first of all 64 KiB, as
-it stops at an event of 0 ns. `trace-build --roofline` makes graphs in which what is not known takes its measured time
-there: [roofline mode](astra-sim.md#roofline-mode).
+**Bytes** are those of the tensors that the op reads and of those that it writes, each once. A tensor that is changed in
+place counts once each way. Expanded dimensions are in memory once. Numbers on the host are no memory of the device.
+Activities that are copies and sets do no operations, and move the bytes that the device trace has for them; within one
+device twice. Communication has neither number; it has `comm_size`.
 
-**What limits a kernel** follows from the device's peaks, below, found by the device's recorded name and the kernel's
-number format (`element_size`, and for tf32 the kernel's name): operations, if these take longer at their peak than
-the bytes at theirs, else memory. `trace-report --only efficiency` says what each op and shape reaches, what limits
-it, and how much of the peak each step uses (operations as they ran, those of recomputed activations too);
-`trace-replay --scale bound:compute=0.5` asks what twice the operations per second would bring, `bound:memory=0.5`
-what twice the bandwidth. `--peak fp16=420 --peak memory=2000` says other peaks, for a device that the table lacks or
-that runs below its clock.
+**Which op counts?** The op that launched the kernel, if the tables below have it. Otherwise the nearest op around it
+that they have, unless ops inside that one do its work. An op around others of its own family has handed its work on to
+them. If one call of an op launches several kernels, they share operations and bytes in proportion to their measured
+time: the sums are those of the op, and each kernel has its operations per byte.
+
+**What is not known is absent.** That is an op that the tables lack, an op whose shapes were not recorded, or one whose
+work depends on values (sequences of several lengths, attention within a window). `trace-convert` counts these by op. If
+the host trace is missing, results are inferred from the arguments as far as possible.
+
+For ASTRA-sim every computation of known work has at least one operation and one byte, because its roofline mode divides
+by them. The very first one has 64 KiB, because the simulator stops at an event of 0 ns. `trace-build --roofline` makes
+graphs in which work that is not known takes its measured time there: [roofline mode](astra-sim.md#roofline-mode).
+
+## What limits a kernel?
+
+The device's [peaks](#peaks) decide: if its operations at their peak take longer than its bytes at theirs, operations
+limit it, otherwise memory does. The peaks are found by the device's recorded name and the kernel's number format
+(`element_size`, and for tf32 the kernel's name).
+
+- `trace-report --only efficiency` shows what each op and shape reaches, what limits it, and how much of the peak each
+  step uses (operations as they ran, including those that the backward pass computed again).
+- `trace-replay --scale bound:compute=0.5` asks what twice the operations per second would bring, `bound:memory=0.5`
+  what twice the bandwidth would.
+- `--peak fp16=420 --peak memory=2000` gives other peaks, for a device that the table lacks or that runs below its
+  clock.
 """
 
 
@@ -117,8 +156,8 @@ def graph() -> str:
             "field type meaning", ((code(name), kind, FIELDS[name]) for name, kind in node_fields())
         ),
         "Types": table("number type is", ((kind.value, code(f"{kind.name}_NODE"), is_) for kind, is_ in TYPES.items())),
-        "Attributes": "A node has an attribute only where there is something to say. Simulators ask for exactly this "
-        "type.\n\n" + table("attribute type on unit meaning", attributes),
+        "Attributes": "A node has an attribute only if there is something to say. "
+        "Readers must ask for exactly this type.\n\n" + table("attribute type on unit meaning", attributes),
         "Why a dependency is there": table("bit kind meaning", ((k.value, k.label, why) for k, why in KINDS.items())),
         "Delays": table(
             "number cause meaning", ((cause.value, cause.label, why) for cause, why in DELAY_CAUSES.items())
@@ -126,7 +165,7 @@ def graph() -> str:
         "Collectives": table("number collective", ((kind.value, code(kind.name)) for kind in CollectiveType)),
         "Metadata": f"Beside `version`, {FORMAT_VERSION}.\n\n" + table("key type unit meaning", metadata),
     }
-    return page("The execution graph file", GRAPH, sections)
+    return page("The execution graph: what does each field mean?", GRAPH, sections)
 
 
 def linked_trace() -> str:
@@ -136,7 +175,7 @@ def linked_trace() -> str:
         "Attributes of nodes": NODE_ATTRIBUTES + "\n" + table("attribute type default", attributes),
         "How it is known": table("known_by meaning", ((code(evidence), why) for evidence, why in KNOWN_BY.items())),
     }
-    return page("The linked trace file", LINKED_TRACE, sections)
+    return page("The linked trace: what does each member mean?", LINKED_TRACE, sections)
 
 
 def kernel_work() -> str:
@@ -149,19 +188,19 @@ def kernel_work() -> str:
         "Families": table(
             "family operations bytes source", ((f.name, f.operations, f.bytes, f.source) for f in families)
         ),
-        "Ops": "*Steps* are operations of each element, of families that count so.\n\n"
+        "Ops": "*Steps* is the number of operations per element, in families that count so.\n\n"
         + table(
             "family steps ops", ((family, count or "", " ".join(names)) for (family, count), names in steps.items())
         ),
-        "Peaks": "TFLOP/s, dense, 0 where a device has no such format, and GB/s. The first name found in the recorded "
-        "one counts.\n\n"
+        "Peaks": "In TFLOP/s without sparsity, and GB/s for memory; 0 if a device has no such format. "
+        "The first name that is part of the recorded one counts.\n\n"
         + table(f"name {' '.join(Peak._fields)}", ((code(device.pattern), *device.peak) for device in PEAKS)),
     }
-    return page("The work of kernels", KERNEL_WORK, sections)
+    return page("The work of kernels: how is it counted?", KERNEL_WORK, sections)
 
 
 def page(title: str, about: str, sections: dict[str, str]) -> str:
-    return f"# {title}\n\n{MADE}\n{about}\n" + "\n".join(f"## {head}\n\n{text}\n" for head, text in sections.items())
+    return f"# {title}\n{about}\n" + "\n".join(f"## {head}\n\n{text}\n" for head, text in sections.items())
 
 
 def node_fields() -> list[tuple[str, str]]:

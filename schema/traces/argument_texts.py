@@ -17,15 +17,14 @@ NOTATIONS = ((", ", ": "), (",", ":"))
 
 
 def member_texts(arguments: BytesColumn, skipped: Counter[str]) -> list[BytesColumn]:
-    """Returns the values, shapes and types of ops' arguments; counts in `skipped` those that cannot be used, by reason.
-    """
-    shapes, places = Interner[bytes](), np.empty((0, ENDS, 2), np.int64)
+    """Returns the values, shapes and types of ops' arguments; counts in `skipped` the unusable ones, by reason."""
+    shapes, positions = Interner[bytes](), np.empty((0, ENDS, 2), np.int64)
     bounds = np.zeros((len(arguments), ENDS), np.int32)
     for first in range(0, len(arguments), AT_ONCE):
         runs = DigitRuns.of_texts(arguments[first : first + AT_ONCE], shapes)
-        new = [_places(shape) for shape in [*shapes][len(places) :]]
-        places = np.concatenate((places, np.array(new, np.int64).reshape(-1, ENDS, 2)))
-        bounds[first : first + AT_ONCE] = _bounds(runs, places)
+        new = [_end_positions(shape) for shape in [*shapes][len(positions) :]]
+        positions = np.concatenate((positions, np.array(new, np.int64).reshape(-1, ENDS, 2)))
+        bounds[first : first + AT_ONCE] = _bounds(runs, positions)
     odd = np.flatnonzero(bounds[:, 0] < 0)
     columns = [
         BytesColumn(arguments.parts, arguments.part, arguments.start + begin, end - begin)
@@ -39,21 +38,20 @@ def member_texts(arguments: BytesColumn, skipped: Counter[str]) -> list[BytesCol
     return [BytesColumn.joined((column, BytesColumn.of(texts))).take(order) for column, texts in usable]
 
 
-def _bounds(runs: DigitRuns, places: Int64) -> Int64:
+def _bounds(runs: DigitRuns, positions: Int64) -> Int64:
     """Returns where in its text each member of a row begins and ends, -1 in rows that have to be decoded."""
-    run, offset = places[runs.shape].transpose(2, 0, 1)
+    run, offset = positions[runs.shape].transpose(2, 0, 1)
     index = np.minimum(runs.first[:, None] + np.maximum(run, 0), max(len(runs.starts) - 1, 0))
     behind = (runs.starts + runs.lengths)[index] if len(runs.starts) else index
     bounds: Int64 = np.where(run < 0, 0, behind - runs.begin[:, None]) + offset
     many = np.flatnonzero(runs.lengths >= len(MANY_DIGITS))
     bounds[np.searchsorted(runs.first, many, side="right") - 1] = -1
-    bounds[(places[:, 0, 1] < 0)[runs.shape]] = -1
+    bounds[(positions[:, 0, 1] < 0)[runs.shape]] = -1
     return bounds
 
 
-def _places(shape: bytes) -> list[tuple[int, int]]:
-    """Returns for each end of a member the run of digits before it, -1 for none, and how many bytes it is behind that.
-    """
+def _end_positions(shape: bytes) -> list[tuple[int, int]]:
+    """Returns for each end of a member the run of digits before it, -1 for none, and how far behind that it is."""
     text = labelled(shape)
     try:
         lists = msgspec.json.decode(text, type=TensorLists)

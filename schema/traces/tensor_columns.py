@@ -57,7 +57,7 @@ class _Tensor(NamedTuple):
 
 
 class TensorReader:
-    """Reads tensors in texts of arguments; remembers what it found in each shape of a text."""
+    """Reads tensors in texts of arguments; remembers the tensors in each shape of a text."""
 
     def __init__(self) -> None:
         self._shapes = Interner[bytes]()
@@ -67,14 +67,14 @@ class TensorReader:
 
     def of(self, texts: Sequence[bytes]) -> TensorColumns:
         """Returns the tensors of all texts. Linear in the bytes."""
-        runs, row, tensor, run = self._found(texts)
+        runs, row, tensor, run = self._tensor_runs(texts)
         return self._columns(runs, row, tensor, run).where(_are_tensors(runs, run))
 
     def alike(self, inputs: Sequence[bytes], outputs: Sequence[bytes]) -> list[Hashable]:
         """Returns a value for each op, the same for ops whose arguments and results differ in ids, storages and offsets
         alone, and share storages alike.
         """
-        runs, row, _, run = self._found([*chain.from_iterable(zip(inputs, outputs, strict=True))])
+        runs, row, _, run = self._tensor_runs([*chain.from_iterable(zip(inputs, outputs, strict=True))])
         is_tensor = _are_tensors(runs, run)
         op, run = row[is_tensor] // 2, run[is_tensor]
         numbers = runs.distinct_integers()
@@ -87,9 +87,8 @@ class TensorReader:
         spans = zip(shape[::2], shape[1::2], bounds, bounds[1:], strict=False)
         return [(of_inputs, of_outputs, raw[begin:end]) for of_inputs, of_outputs, begin, end in spans]
 
-    def _found(self, texts: Sequence[bytes]) -> tuple[DigitRuns, Int64, Int64, Int64]:
-        """Returns the runs of digits, and for each tensor its text, its number among those of the shapes, and its runs.
-        """
+    def _tensor_runs(self, texts: Sequence[bytes]) -> tuple[DigitRuns, Int64, Int64, Int64]:
+        """Returns the runs of digits; for each tensor its text, its number among those of the shapes, and its runs."""
         runs = DigitRuns.of_texts(texts, self._shapes)
         for shape in [*self._shapes][len(self._first) - 1 :]:
             self._tensors += _tensors(shape)
@@ -123,12 +122,12 @@ class TensorReader:
         self, runs: DigitRuns, first: Int64, tensor: Int64, offset: Int64, elements: Int64, size: Int64
     ) -> Int64:
         """Returns the elements that each tensor spans by its strides."""
-        most = max((len(each.extents) for each in self._tensors), default=0)
-        padded = [each.extents + [(-1, -1)] * (most - len(each.extents)) for each in self._tensors]
-        dimensions = np.array(padded, np.int64).reshape(len(padded), most, 2)[tensor]
-        is_there = dimensions >= 0
+        dimension_count = max((len(each.extents) for each in self._tensors), default=0)
+        padded = [each.extents + [(-1, -1)] * (dimension_count - len(each.extents)) for each in self._tensors]
+        dimensions = np.array(padded, np.int64).reshape(len(padded), dimension_count, 2)[tensor]
+        is_recorded = dimensions >= 0
         numbers = np.ones(dimensions.shape)
-        numbers[is_there] = runs.integers((dimensions + first[:, None, None])[is_there])
+        numbers[is_recorded] = runs.integers((dimensions + first[:, None, None])[is_recorded])
         spanned = 1 + ((numbers[:, :, 0] - 1) * numbers[:, :, 1]).sum(axis=1)
         has_strides = np.array([each.has_strides for each in self._tensors], np.bool_)[tensor]
         fits = (spanned > 0) & (spanned < LARGEST) & ((offset + spanned) * size < LARGEST)

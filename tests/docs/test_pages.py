@@ -18,14 +18,20 @@ SIMULATOR, SOURCES = (
     "its sources are not here, and building takes minutes",
 )
 SERVER, SLOW = "there is no inference server with a GPU", "takes minutes"
+INSTALLS = "installs from a package index"
 NOT_RUN = {
     ("README.md", "make demo"): "installs, and runs what the first steps run",
     ("astra-sim.md", "git clone"): SOURCES,
     ("capture.md", "vllm serve"): SERVER,
     ("capture.md", "export SGLANG_TORCH_PROFILER_DIR=/tmp/traces"): SERVER,
+    ("contributing.md", "git checkout"): SLOW,
+    ("contributing.md", "make mutants"): SLOW,
+    ("contributing.md", "make test"): SLOW,
     ("goal.md", "txt2bin -i"): SIMULATOR,
     ("goal.md", "apt-get install"): SOURCES,
     ("goal.md", "git clone"): SOURCES,
+    ("index.md", "pip install"): INSTALLS,
+    ("install.md", "python -m"): INSTALLS,
     (
         "many-ranks.md",
         "dask scheduler",

@@ -1,6 +1,6 @@
 """Well-formed traces and graphs that contradict themselves, made of the sample job, and what commands say of them.
 
-Run as a script it writes the table: python tests/support/contradictions.py > docs/contradictions.md
+Run as a script it writes the table: PYTHONPATH=tests python tests/support/contradictions.py > docs/contradictions.md
 """
 
 import contextlib
@@ -26,6 +26,7 @@ from execgraph.tools.commands import (
     trace_scale,
     trace_view,
 )
+from execgraph.tools.sync_records_advice import UNRECORDED_WAITS
 
 from support.damages import inside
 
@@ -396,14 +397,18 @@ def _said(change: Change) -> Said:
             for pair in pairs
             for line in lines_of(trace_link.main, *pair, "-o", "linked.json")
             # what was not recorded contradicts nothing
-            if line.startswith("note ") and trace_link.UNRECORDED_WAITS not in line
+            if line.startswith("note ") and UNRECORDED_WAITS not in line
         ]
         diagnose = [line for line in lines_of(trace_diagnose.main, ".") if line.startswith("wrong")]
         build = lines_of(trace_build.main, *files, "-o", "out", "--jobs", "1")
     return Said(
         link,
         diagnose,
-        [line for line in build if line.startswith(("trace-build: note", "trace-build: ranks disagree"))],
+        [
+            line
+            for line in build
+            if line.startswith(("trace-build: note", "trace-build: ranks disagree")) and UNRECORDED_WAITS not in line
+        ],
     )
 
 
@@ -424,33 +429,41 @@ def lines_of(main: Callable[[list[str]], object], *arguments: str) -> list[str]:
 # the page
 
 PAGE = """\
-# Traces and graphs that contradict themselves
+# Can a complete file be wrong, and is it noticed?
 
-Made by `python tests/support/contradictions.py > docs/contradictions.md` from the sample job; a test compares.
+Yes. A file can be complete and readable and still be wrong: a tool has shifted the times, a job has written the wrong
+rank, a script has paired the wrong files. execgraph compares what one part of a trace says with the other parts, and
+says so if they contradict each other.
 
-A file can be well formed and still be wrong: a tool shifted the times, a job wrote the wrong rank, a script paired the wrong files.
-What one part of a trace says is checked against the others. `trace-link` and `trace-build` print a note for each contradiction, name
-the file, and go on with what is recorded; `trace-diagnose` lists it as wrong and exits 1 with `--strict`. The limits come from the
-trace itself: a clock is wrong when it differs by more than the recording is long, and launches are when most of
-them name another op than their activities do. Changes that stay within what is possible, such as durations twice as long, are not noticed.
-Sound traces get no note: all captures, real traces and generated jobs of the tests are checked.
+- `trace-link` and `trace-build` print a note for each contradiction, which names the file. They go on with what is
+  recorded.
+- `trace-diagnose` lists it as wrong, and ends with status 1 if you give `--strict`.
 
-Some mistakes cannot be noticed, because nothing else in the trace records the same thing. The last column says why.
+The limits come from the trace itself. For example, a clock is wrong if it is off by more than the recording is long.
+Launches are wrong if most of them name another op than their activities do. Sound traces get no note; the tests check
+that with all captures, real traces and generated jobs.
+
+## What is noticed in traces?
+
+A change that stays within what is possible, such as durations that are twice as long, is not noticed. Neither is a
+mistake about something that nothing else in the trace records. In these rows *noticed by* says `nobody`, and the last
+column gives the reason. A script made this page from the sample job:
+`PYTHONPATH=tests python tests/support/contradictions.py > docs/contradictions.md`.
 
 | what is wrong | noticed by | what is said, or why nothing can be |
 |---|---|---|
 {traces}
 
-## Graphs
+## What is noticed in graphs?
 
-Commands that read graphs check each node once. They print how many nodes are wrong and the first one, and use the rest of the node.
-`trace-jsonize` says the same and still converts without loss.
+Commands that read graphs check each node once. They print how many nodes are wrong and which is the first, and use the
+rest of the node. `trace-jsonize` prints the same and still converts without loss.
 
 | what is wrong | noticed by | what is said |
 |---|---|---|
 {graphs}
 
-Damaged files are another matter: see [Damage](damage.md).
+If a file is damaged, not wrong, see [damage](damage.md).
 """
 
 

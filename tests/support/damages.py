@@ -283,32 +283,62 @@ def said_of(damage: Damage) -> str:
     return "<br>".join(line.replace("|", "\\|") for line in lines) or "–"
 
 
+PAGE = """\
+# What happens to damaged files?
+
+Whatever can be read of a damaged file is used, and the command says what is missing. With `--strict` damage is an error
+instead. The table at the end shows 80 kinds of damage and what `trace-link` says of each.
+
+How much is lost follows from the damage:
+
+- **One row cannot be read:** that row is missing, and the summary counts it under `dropped`.
+- **One field has a wrong value,** such as a text where a number should be: the field is missing, or the row if it
+  cannot do without the field.
+- **The file is cut off:** everything before the cut is used. A host trace and a device trace are then compared where
+  both have rows.
+- **The file is something else,** such as an error page: it is refused, and the message says what it is.
+
+What to do: copy the file again, and if that does not help, record again.
+
+## Can a file from a stranger do harm?
+
+It is read in the same way as a damaged one. `make fuzz` changes files of every kind and runs all commands on them: each
+command reads them, or says in one line why not.
+
+**Memory and time follow from the size of the file,** not from the numbers in it.
+
+- A compressed file that becomes more than 200 times its size (zstd: 500 times) and more than 256 MB is no trace. If you
+  know better, all commands that read files have `--max-size 20G`. It sets `EXECGRAPH_MAX_SIZE` for their processes.
+- Process groups may be given by a first rank, a distance and a size. They have at most 2**20 members in all, and 4096
+  for each communication. The members of further groups count as unknown.
+
+**Numbers that cannot be are replaced.** Ids beyond 2**53 get new ids. A tensor whose numbers do not fit into 64 bits is
+left out. Ranks up to 2**31 are accepted.
+
+**Databases are read with care.** Of an SQLite file only tables are read, by queries that may do nothing else. Views in
+the place of a table and computed columns are refused. Triggers, extensions and virtual tables are ignored. The size of
+the file limits rows, text and the steps of a query. Nothing is written beside the file. Links are followed, and if
+there is a log of changes (-wal) beside the file, both are copied and the copies are read.
+
+## What is said of each kind of damage
+
+Each row is a real pair of traces with 392 ops in each file, damaged in one way. *Kept* is how many ops were matched. A
+dash means that nothing is lost and nothing is said. A script made this table:
+`python tests/support/damages.py > docs/damage.md`.
+
+| file | damage | kept | what is said |
+|---|---|---:|---|
+"""
+
+
 def table() -> str:
-    lines = [
-        "# Damaged files, and what trace-link says of them",
-        "",
-        "Made by `python tests/support/damages.py > docs/damage.md` from a real pair of traces with 392 ops in each; a test compares.",
-        "Of a damaged file whatever can be read is used. *Kept* is how many ops were matched. With `--strict` damage is an error.",
-        "",
-        "Files of strangers are read alike: a number, list or text that is none costs its field or its row, which the summary counts. Ids",
-        "beyond 2**53 are given anew, tensors whose numbers do not fit 64 bits are none, ranks up to 2**31 are ranks. `make fuzz` changes",
-        "files of every kind and runs all commands on them: each reads them, or says in one line why not. What they take follows from the",
-        "size of a file, not from the numbers in it. Groups given by a first rank, a distance and a size have no more members in all than",
-        "2**20 and 4096 for each communication; the members of others are unknown then, which is counted. What decompresses to more than",
-        "200 times its size (zstd: 500 times), and more than 256 MB, is no trace, but with `--max-size 20G`, which all commands that read",
-        "files have: it sets `EXECGRAPH_MAX_SIZE` for their processes. Of SQLite databases only tables are read, by queries that may do",
-        "nothing else: views in a table's place and computed columns are refused, triggers, extensions and virtual tables left alone,",
-        "rows, text and the steps of a query bounded by the file's size. Nothing is written beside the file; links are followed, and a",
-        "log of changes (-wal) beside the file is read from a copy of both.",
-        "",
-        "| file | damage | kept | what is said |",
-        "|---|---|---:|---|",
-    ]
+    """The page."""
+    lines = []
     for damage in DAMAGES:
         found = link_damaged(damage)
         kept = "refused" if found.exit else str(found.matched)
         lines.append(f"| {Path(damage.file).stem} | {damage.what} | {kept} | {said_of(damage)} |")
-    return "\n".join(lines) + "\n"
+    return PAGE + "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":

@@ -385,13 +385,19 @@ def table() -> str:
         of_cell[cell.source.row, cell.feature].append(cell.source)
     vendors = list(dict.fromkeys(row for row, _ in of_cell if row not in VERSIONS))
     lines = [
-        "Printed by `PYTHONPATH=tests python -m support.matrix`; every cell is tests of its name in `tests/compat/test_matrix.py`:",
-        "● on real traces, where the figures are those that the files give row by row, read without the project's code; ○ on a run that",
-        "the tests play and write in that format, of which all is known. Empty: no trace of the kind was at hand, or none records it.",
-        "For whom a call waited few files tell: of such waits all are there, and none contradicts the clocks or the order of launches.",
-        "A version's played run is in the layout of the last version that changed something.",
-        "Real traces of versions are CPU captures, but for 2.1, of which there is one of eight V100 as well.",
-        "Captures of 2.1 to 2.14 are part of the project; the other real ones are read where EXECGRAPH_TRACES names a folder with them.",
+        "Each mark stands for a test: what the column names was found in traces of the version or vendor of the row.",
+        "",
+        "- ● The trace is real. Its figures are compared with those that the file gives row by row, read without the",
+        "  project's code.",
+        "- ○ The tests play a run and write it in this format, so that everything about it is known.",
+        "- An empty cell: we have no such trace, or no such trace records it.",
+        "",
+        "Few files say for whom a call waited. For such waits the tests check that all are there, and that none",
+        "contradicts the clocks or the order of launches. A version's played run has the layout of the last version that",
+        "changed something.",
+        "",
+        "Real traces of versions are recorded on CPUs, except one of eight V100 with 2.1. Those of 2.1 to 2.14 are part of",
+        "the project; the other real traces are read if EXECGRAPH_TRACES names a folder with them.",
     ]
     for title, rows in (("PyTorch", VERSIONS), ("device", vendors)):
         lines += ["", f"| {title} | {' | '.join(FEATURES)} |", "|---|" + ":-:|" * len(FEATURES)]

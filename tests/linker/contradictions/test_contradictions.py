@@ -55,7 +55,7 @@ def test_collectives_in_reversed_order_are_a_disagreement_of_ranks() -> None:
 
 def test_the_table_of_contradictions_is_current() -> None:
     written = TABLE.read_text(encoding="utf-8")
-    assert written == table(), "write it anew: python tests/support/contradictions.py > docs/contradictions.md"
+    assert written == table(), "PYTHONPATH=tests python tests/support/contradictions.py > docs/contradictions.md"
 
 
 # graphs
