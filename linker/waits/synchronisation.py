@@ -65,7 +65,8 @@ def synchronise(process: Process, device: DeviceTrace, machine: MachineCalibrati
     queries = event_query_loops(process, on_observer_threads(calls, activities, device.ops.thread))
     rows = np.flatnonzero(process.kinds != SyncCall.NONE)
     rows = rows[np.argsort(calls.start[rows], kind="stable")]
-    sources = InferredSources(process, list(unresolved_waits(process, queries, rows.tolist())))
+    unresolved = list(unresolved_waits(process, queries, rows.tolist()))
+    sources = InferredSources(process, unresolved)
     waits = ResolvedWaits(process)
     run = _Run(process, queries, sources.by_call(), waits)
     for row in rows.tolist():
@@ -74,7 +75,10 @@ def synchronise(process: Process, device: DeviceTrace, machine: MachineCalibrati
     _add_queue_waits(device, run)
     waits.oddities[FURTHER_BACK].extend(sources.cut_off())
     waits.oddities[ELSEWHERE].extend(sources.among_busiest())
-    unexplained = unexplained_waits(process, waits.host_waits_so_far(), machine)
+    knows_stream_waits = all(wait.blocked[0].stream is None for wait in unresolved)
+    unexplained = unexplained_waits(
+        process, waits.host_waits_so_far(), machine, knows_stream_waits=knows_stream_waits
+    )
     waits.add_implicit(RIGHT_BEFORE_RETURN, unexplained)
     sources.findings[RIGHT_BEFORE_RETURN].extend(unexplained.call_row.tolist())
     waits.add_implicit("blocking copies", blocking_copies(activities, calls, machine, process.call_sites))

@@ -69,7 +69,7 @@ def _host_wait(process: Process, queries: EventQueryLoops, row: int, event: int)
     """Returns a wait of the host. A loop of queries ends within one iteration after the event."""
     loop, start, timing = queries.loops.get(row), process.start(row), process.timing
     if process.kinds[row] != SyncCall.EVENT_QUERY:
-        clock = timing.return_error_ns, timing.max_return_lead_ns
+        clock = timing.return_error_ns[row], timing.max_return_lead_ns[row]
         return UnresolvedWait(row, event, (HOST,), start, timing.max_sync_return_ns(row), *clock)
     clock = timing.clock_uncertainty_ns, timing.max_clock_lead_ns
     if loop is None:
