@@ -87,24 +87,22 @@ def full_queue(activities: Activities, calls: Calls) -> ImplicitHostWaits:
 
 
 def unexplained_waits(
-    process: Process, waits: HostWaits, machine: MachineCalibration, *, knows_stream_waits: bool
+    process: Process, waits: HostWaits, machine: MachineCalibration, behind_unresolved: Bool
 ) -> ImplicitHostWaits:
     """Returns synchronising calls that lasted on after all that they are known to have waited for, with what ended last
     before they returned.
 
-    `waits` are those known so far. What a record names needs no other explanation, unless it names a stream, and what
-    streams themselves wait for is not known for sure (`knows_stream_waits`). Work that was submitted after the call
-    began was not awaited, nor was work that ended earlier before the return than waits usually do. O(n log n).
+    `waits` are those known so far. What a record names needs no other explanation, except by the calls that are
+    `behind_unresolved` waits. Work that was submitted after the call began was not awaited, nor was work that ended
+    earlier before the return than waits usually do. O(n log n).
     """
     calls, activities, timing = process.calls, process.activities, process.timing
     known = np.full(len(calls), NEVER, np.int64)
     has_source = waits.source_row >= 0
     np.maximum.at(known, waits.call_row[has_source], activities.end[waits.source_row[has_source]])
     is_blocking = np.isin(process.kinds, (SyncCall.STREAM_SYNC, SyncCall.EVENT_SYNC, SyncCall.DEVICE_SYNC))
-    is_explained = has_source & waits.known_by.equal(Provenance.RECORD.value)
-    if not knows_stream_waits:
-        is_explained &= process.kinds[waits.call_row] != SyncCall.STREAM_SYNC
-    is_blocking[waits.call_row[is_explained]] = False
+    is_named = has_source & waits.known_by.equal(Provenance.RECORD.value) & ~behind_unresolved[waits.call_row]
+    is_blocking[waits.call_row[is_named]] = False
     rows = np.flatnonzero(is_blocking)
     usual = of_each(machine.sync_return, calls.name.take(rows)).upper + np.asarray(timing.return_error_ns)[rows]
     end = calls.end[rows]

@@ -22,7 +22,7 @@ from .implicit_host_waits import blocking_copies, full_queue, observer_waits, on
 from .inferred_sources import InferredSource, InferredSources
 from .queue_waits import queue_waits
 from .resolved_waits import ResolvedWaits
-from .unresolved_waits import unresolved_waits, waiting_stream
+from .unresolved_waits import stream_syncs_behind, unresolved_waits, waiting_stream
 
 ELSEWHERE = f"waits that may be for another stream than the {MOST_STREAMS} with most activities"
 RIGHT_BEFORE_RETURN = "waits for the work that ended right before they returned"
@@ -75,10 +75,8 @@ def synchronise(process: Process, device: DeviceTrace, machine: MachineCalibrati
     _add_queue_waits(device, run)
     waits.oddities[FURTHER_BACK].extend(sources.cut_off())
     waits.oddities[ELSEWHERE].extend(sources.among_busiest())
-    knows_stream_waits = all(wait.blocked[0].stream is None for wait in unresolved)
-    unexplained = unexplained_waits(
-        process, waits.host_waits_so_far(), machine, knows_stream_waits=knows_stream_waits
-    )
+    behind_unresolved = stream_syncs_behind(process, unresolved)
+    unexplained = unexplained_waits(process, waits.host_waits_so_far(), machine, behind_unresolved)
     waits.add_implicit(RIGHT_BEFORE_RETURN, unexplained)
     sources.findings[RIGHT_BEFORE_RETURN].extend(unexplained.call_row.tolist())
     waits.add_implicit("blocking copies", blocking_copies(activities, calls, machine, process.call_sites))
