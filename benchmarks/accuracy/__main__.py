@@ -104,6 +104,9 @@ def _group(group: Group) -> dict[str, Any]:
         "p95_pct": group.percentile(95),
         "worst_pct": group.percentile(100),
         "as_measured_pct": group.as_measured_pct,
+        "range_pct": group.range_pct,
+        "in_range_pct": group.in_range_pct,
+        "found_pct": group.found_pct,
         "allowed": group.variant.allowed._asdict(),
         "holds": group.holds,
     }

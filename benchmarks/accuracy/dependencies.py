@@ -18,6 +18,10 @@ from execgraph.tools.replay import gather
 from .partial_order import PartialOrder
 
 ACROSS_STREAMS = DependencyKind.EVENT_WAIT | DependencyKind.TENSOR_FLOW | DependencyKind.INFERRED
+HELD_UP = ("across streams, held up", "host for device, held up")
+"""The kinds of waits that held something up in the measured run."""
+CALL_NS = 2000
+"""A wait of the host that is over sooner does not show: a synchronising call takes as long with nothing to wait for."""
 CUT_NS = 2000
 """By less than this an end that is written in whole µs is too early: both the start and the length are cut."""
 
@@ -178,7 +182,7 @@ def _across_streams(rank: RankRun, machine: Machine, true: TrueOrder, derived: G
     held_up = _held_up_streams(rank, machine)[has_nodes[0]]
     return {
         "across streams": Tally(len(holds), _count(~holds), len(waits), _count(~waits)),
-        "across streams, held up": Tally(needed=_count(held_up), missing=_count(held_up & ~waits)),
+        HELD_UP[0]: Tally(needed=_count(held_up), missing=_count(held_up & ~waits)),
         "inside CUDA graphs": Tally(needed=len(branches), missing=_count(~branches)),
     }
 
@@ -215,10 +219,10 @@ def _host_waits(rank: RankRun, true: TrueOrder, derived: GraphOrder, tolerance: 
     ended = as_numpy(rank.activities.end)
     last = np.zeros(len(rank.calls), np.int64)
     np.maximum.at(last, call, ended[activity])
-    held_up = (ended[activity] == last[call]) & (last[call] > as_numpy(rank.calls.start)[call])
+    held_up = (ended[activity] == last[call]) & (last[call] > as_numpy(rank.calls.start)[call] + CALL_NS)
     return {
         "host for device": Tally(len(holds), _count(~holds), len(waits), _count(~waits)),
-        "host for device, held up": Tally(needed=_count(held_up), missing=_count(held_up & ~waits)),
+        HELD_UP[1]: Tally(needed=_count(held_up), missing=_count(held_up & ~waits)),
     }
 
 

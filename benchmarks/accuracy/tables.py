@@ -12,7 +12,7 @@ import numpy as np
 from execgraph.tools.generate import DEFAULT, Machine, draw_machine
 
 from ..programs import RANDOM
-from .dependencies import Tally
+from .dependencies import HELD_UP, Tally
 from .what_if import BASE, CHANGES, CROWDED, RECORDED, Allowed, Answer, Variant
 
 KINDS = list(dict.fromkeys(change.kind for change in CHANGES))
@@ -72,12 +72,15 @@ class Case(NamedTuple):
 
 
 class Group(NamedTuple):
-    """All changed cases of a group of jobs with one variant of traces, and the unchanged ones."""
+    """All changed cases of a group of jobs with one variant of traces, the unchanged ones, and the dependencies by
+    kind.
+    """
 
     name: str
     variant: Variant
     changed: list[Case]
     as_measured: list[Case]
+    tallies: defaultdict[str, Tally]
 
     def within(self, pct: float) -> float:
         """Returns how many of a hundred answers are off by no more."""
@@ -93,6 +96,21 @@ class Group(NamedTuple):
         return max((case.error_pct for case in self.as_measured), default=None)
 
     @property
+    def range_pct(self) -> float:
+        """How many of a hundred answers are shown as ranges."""
+        return 100 * sum(case.answer.is_range for case in self.changed) / len(self.changed)
+
+    @property
+    def in_range_pct(self) -> float:
+        """How many of a hundred answers hold the truth: in their range, or within 1 % of their single figure."""
+        return 100 * sum(case.answer.holds_truth for case in self.changed) / len(self.changed)
+
+    @property
+    def found_pct(self) -> float | None:
+        """How many of a hundred waits that held something up in the measured run are in the graphs; None without any."""
+        return sum((self.tallies[kind] for kind in HELD_UP), Tally()).recall_pct
+
+    @property
     def allowed(self) -> Allowed:
         """The share that must be close; smaller on full devices, where ties within a µs decide the order."""
         crowded = self.changed[0].subject.machine.at_once is not None
@@ -101,8 +119,13 @@ class Group(NamedTuple):
     @property
     def holds(self) -> bool:
         """Whether it is as right as it has to be."""
-        allowed = self.allowed
-        return self.within(allowed.within_pct) >= allowed.share_pct and self.percentile(100) <= allowed.worst_pct
+        allowed, found_pct = self.allowed, self.found_pct
+        return (
+            self.within(allowed.within_pct) >= allowed.share_pct
+            and self.percentile(100) <= allowed.worst_pct
+            and self.in_range_pct >= allowed.in_range_pct
+            and (found_pct is None or found_pct >= allowed.found_pct)
+        )
 
     def worst(self, count: int) -> list[Case]:
         """Returns the cases that are further off than allowed, the worst first, at most `count`."""
@@ -115,7 +138,9 @@ def groups(results: Sequence[Result]) -> list[Group]:
     by_key: dict[tuple[str, Variant], Group] = {}
     for result in results:
         key = result.subject.group, result.variant
-        group = by_key.setdefault(key, Group(*key, [], []))
+        group = by_key.setdefault(key, Group(*key, [], [], defaultdict(Tally)))
+        for kind, tally in result.tallies.items():
+            group.tallies[kind] += tally
         for answer in result.answers:
             of_kind = group.as_measured if answer.change.kind == BASE else group.changed
             of_kind.append(Case(result.subject, answer))
@@ -124,7 +149,8 @@ def groups(results: Sequence[Result]) -> list[Group]:
 
 def group_tables(measured: Sequence[Group]) -> Iterator[str]:
     """Yields per group a table of its errors, a variant per row."""
-    head = ["traces", "cases", "within 1 %", "within 3 %", "median", "p95", "worst", "as measured", "allowed"]
+    head = ["traces", "cases", "within 1 %", "within 3 %", "median", "p95", "worst", "as measured"]
+    head += ["ranges", "truth in range", "waits that held up, found", "allowed"]
     for name, same_name in _by_name(measured).items():
         yield f"Error of the makespan in %, {name}\n"
         yield from markdown(head, [_group_row(group) for group in same_name])
@@ -140,8 +166,10 @@ def _by_name(measured: Sequence[Group]) -> dict[str, list[Group]]:
 def _group_row(group: Group) -> list[str]:
     allowed, shares = group.allowed, [f"{group.within(pct):.1f} %" for pct in (1, 3)]
     figures = [*map(group.percentile, (50, 95, 100)), group.as_measured_pct]
+    ranges = [f"{pct:.1f} %" for pct in (group.range_pct, group.in_range_pct)]
+    found = "–" if group.found_pct is None else f"{group.found_pct:.2f} %"
     bounds = f"{allowed.share_pct:g} % within {allowed.within_pct:g}, all within {allowed.worst_pct:g}"
-    return [group.variant.name, str(len(group.changed)), *shares, *map(_number, figures), bounds]
+    return [group.variant.name, str(len(group.changed)), *shares, *map(_number, figures), *ranges, found, bounds]
 
 
 def job_tables(results: Sequence[Result]) -> Iterator[str]:

@@ -15,15 +15,21 @@ from execgraph.schema.columns import Bool, Int64
 from execgraph.schema.graph import ExecutionGraph
 from execgraph.schema.linked import LinkedTrace
 from execgraph.tools.generate import Job, RankRun, Run, as_numpy, is_recorded, scale_of, simulate, write_traces
-from execgraph.tools.replay import Replay, node_classes, parse_scale, replays
+from execgraph.tools.replay import MakespanRange, Replay, node_classes, parse_scale, replays
 
 
 class Allowed(NamedTuple):
-    """How wrong answers may be: the share `share_pct` of them by `within_pct`, and none by more than `worst_pct`."""
+    """How wrong answers may be: the share `share_pct` of them by `within_pct`, and none by more than `worst_pct`.
+
+    Of the answers `in_range_pct` must hold the truth in their range, and of the waits that held something up in the
+    measured run `found_pct` must be in the graphs.
+    """
 
     share_pct: float
     within_pct: float
     worst_pct: float
+    in_range_pct: float = 95
+    found_pct: float = 100
 
 
 class Variant(NamedTuple):
@@ -82,12 +88,16 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """How long the changed job takes in truth and by its graphs, and the largest error of an activity's start."""
+    """How long the changed job takes in truth and by its graphs, and the largest error of an activity's start.
+
+    `range` is the one that users are shown where waits that are not known for sure could change the answer.
+    """
 
     change: Change
     true_ns: int
     replayed_ns: int
     start_off_ns: int
+    range: MakespanRange | None = None
 
     @property
     def error_pct(self) -> float:
@@ -98,6 +108,17 @@ class Answer:
     def start_error_pct(self) -> float:
         """In % of the makespan; shows what the makespan hides."""
         return 100 * self.start_off_ns / self.true_ns
+
+    @property
+    def is_range(self) -> bool:
+        """Whether users are shown a range."""
+        return self.range is not None and not self.range.is_clear
+
+    @property
+    def holds_truth(self) -> bool:
+        """Whether the truth lies in the range, or by the single figure, within 1 %."""
+        low, high = (self.replayed_ns,) * 2 if self.range is None else self.range[:2]
+        return 0.99 * low <= self.true_ns <= 1.01 * high
 
 
 def graphs_of(run: Run, variant: Variant) -> list[ExecutionGraph]:
@@ -134,7 +155,7 @@ def answers(graphs: list[ExecutionGraph], outcomes: Mapping[Change, Outcome]) ->
     for change, replay in zip(asked, replays(graphs, asked.values()), strict=True):
         replayed, true = _of_replay(replay), outcomes[change]
         off = int(np.abs(replayed.start_ns - true.start_ns).max(initial=0))
-        yield Answer(change, true.makespan_ns, replayed.makespan_ns, off)
+        yield Answer(change, true.makespan_ns, replayed.makespan_ns, off, replay.range)
 
 
 def _of_run(run: Run, kept: list[Bool]) -> Outcome:

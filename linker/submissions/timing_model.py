@@ -8,7 +8,7 @@ import numpy as np
 
 from ...schema.columns import ROUNDING
 from ...schema.linked import Activities, Calls, previous_on_stream
-from ...schema.machine import ENOUGH, MachineCalibration, of_each, of_name
+from ...schema.machine import ENOUGH, LatencyStats, MachineCalibration, of_each, of_name
 from ...schema.traces import FOREVER, NEVER
 
 
@@ -20,8 +20,8 @@ class TimingModel:
     those of host and device may: a call never returns before what it waited for has ended, but it may seem to by the
     median time that calls take to return. `max_clock_lead_ns` is how far the device's clock may at most be ahead of the
     host's: no activity starts before its launch call, so the shortest launch limits it. `return_error_ns` and
-    `max_return_lead_ns` are the same two of synchronising calls; they are small where returns from waits were measured
-    on these very clocks. `max_gap_ns` is the longest usual gap between two activities of a stream.
+    `max_return_lead_ns` are the same two by synchronising call; they are small where returns of calls of that name were
+    measured on these very clocks. `max_gap_ns` is the longest usual gap between two activities of a stream.
     """
 
     def __init__(self, activities: Activities, calls: Calls, calibration: MachineCalibration) -> None:
@@ -45,10 +45,10 @@ class TimingModel:
         self.ready_ns, self.expected_start_ns = ready.data, expected.data
         self.max_clock_lead_ns = self.clock_uncertainty_ns + (max(shortest, 0) if shortest < FOREVER else 0)
         # where returns were measured, it is their own clock that they are compared with
-        knows_returns = of_name(calibration.sync_return, "").count >= ENOUGH
+        knows_returns = calls.name.where(lambda name: calibration.sync_return.get(name, LatencyStats()).count >= ENOUGH)
         error = calibration.clock_error_ns + self.timestamp_quantum_ns
-        self.return_error_ns = error if knows_returns else self.clock_uncertainty_ns
-        self.max_return_lead_ns = error if knows_returns else self.max_clock_lead_ns
+        self.return_error_ns = np.where(knows_returns, error, self.clock_uncertainty_ns).data
+        self.max_return_lead_ns = np.where(knows_returns, error, self.max_clock_lead_ns).data
         self.max_gap_ns = of_name(calibration.gap, "").upper
 
     def max_sync_return_ns(self, call: int) -> int:

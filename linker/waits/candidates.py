@@ -176,11 +176,15 @@ class Candidates:
     ) -> tuple[OrderRank, str]:
         """Returns how likely the order of the calls makes an event record, and the reason."""
         records, known_record, is_unused = self._records, context.known_record, self._event_of[row] == UNUSED_YET
+        is_right_before = is_unused and row == context.right_before and self._is_in_same_collective(row, wait)
+        if is_right_before and records.in_collective[row]:
+            # a collective records anew what its stream waits for, though its events have been awaited before
+            return OrderRank(OrderBasis.RIGHT_BEFORE_IN_COLLECTIVE), RIGHT_BEFORE
         if known_record >= 0 and row == known_record:
             return OrderRank(OrderBasis.SAME_EVENT, row), SAME_EVENT
         if known_record >= 0 and row > known_record and is_unused and records.kind[row] == records.kind[known_record]:
-            return OrderRank(OrderBasis.KIND_OF_SAME_EVENT, row), SAME_EVENT
-        if is_unused and row == context.right_before and self._is_in_same_collective(row, wait):
+            return OrderRank(OrderBasis.KIND_OF_SAME_EVENT, -1 if is_right_before else row), SAME_EVENT
+        if is_right_before:
             return OrderRank(OrderBasis.RIGHT_BEFORE, row), RIGHT_BEFORE
         if row not in context.unused or row <= known_record:
             return UNRANKED, BY_TIME

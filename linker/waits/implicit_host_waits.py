@@ -86,25 +86,30 @@ def full_queue(activities: Activities, calls: Calls) -> ImplicitHostWaits:
     return ImplicitHostWaits(rows[blocked], source[blocked], start[blocked], Provenance.TIMING)
 
 
-def unexplained_waits(process: Process, waits: HostWaits, calibration: MachineCalibration) -> ImplicitHostWaits:
+def unexplained_waits(
+    process: Process, waits: HostWaits, calibration: MachineCalibration, behind_unresolved: Bool
+) -> ImplicitHostWaits:
     """Returns synchronising calls that lasted on after all that they are known to have waited for, with what ended last
     before they returned.
 
-    `waits` are those known so far; what a record names needs no other explanation. Work that was submitted after the
-    call began was not awaited, nor was work that ended earlier before the return than waits usually do. O(n log n).
+    `waits` are those known so far. What a record names needs no other explanation, except by the calls that are
+    `behind_unresolved` waits. Work that was submitted after the call began was not awaited, nor was work that ended
+    earlier before the return than waits usually do. O(n log n).
     """
     calls, activities, timing = process.calls, process.activities, process.timing
     known_end = np.full(len(calls), NEVER, np.int64)
     has_source = waits.source_row >= 0
     np.maximum.at(known_end, waits.call_row[has_source], activities.end[waits.source_row[has_source]])
     is_blocking = np.isin(process.kinds, (SyncCall.STREAM_SYNC, SyncCall.EVENT_SYNC, SyncCall.DEVICE_SYNC))
-    is_blocking[waits.call_row[has_source & waits.known_by.equal(Provenance.RECORD.value)]] = False
+    is_named = has_source & waits.known_by.equal(Provenance.RECORD.value) & ~behind_unresolved[waits.call_row]
+    is_blocking[waits.call_row[is_named]] = False
     rows = np.flatnonzero(is_blocking)
-    max_return_ns = of_each(calibration.sync_return, calls.name.take(rows)).upper + timing.return_error_ns
+    error_ns = np.asarray(timing.return_error_ns)[rows]
+    max_return_ns = of_each(calibration.sync_return, calls.name.take(rows)).upper + error_ns
     end = calls.end[rows]
     lasts_on = end - np.maximum(calls.start[rows], known_end[rows]) > max_return_ns
     rows, max_return_ns, end = rows[lasts_on], max_return_ns[lasts_on], end[lasts_on]
-    source = _last_ended(activities, end + timing.max_return_lead_ns)
+    source = _last_ended(activities, end + np.asarray(timing.max_return_lead_ns)[rows])
     submitted = np.append(process.queues.submitted_until, NEVER)[source]
     ended = np.append(activities.end, NEVER)[source]
     is_prompt = (submitted <= calls.start[rows]) & (ended > np.maximum(calls.start[rows], end - max_return_ns))

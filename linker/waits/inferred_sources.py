@@ -35,8 +35,9 @@ class _CallSite(NamedTuple):
     """The waits of a call site, the options for them, and what each option means for each wait.
 
     `event_records` are by option and wait; `tails`, the last activity submitted before that event record, and `ends`,
-    its end in ns, also by stream. `by_order` says by option and stream whether the order of the calls favours it, and
-    `rank_keys` are the sort keys of its rank: basis, position and the position of the stream in the option.
+    its end in ns, also by stream. `by_order` says by option and stream whether the order of the calls favours it,
+    `is_likely` whether that order allows it, and `rank_keys` are the sort keys of its rank: basis, position and the
+    position of the stream in the option.
     """
 
     waits: list[UnresolvedWait]
@@ -45,6 +46,7 @@ class _CallSite(NamedTuple):
     tails: Int64
     ends: Int64
     by_order: Bool
+    is_likely: Bool
     rank_keys: Int64
 
 
@@ -169,16 +171,16 @@ class InferredSources:
         tails = np.where(is_call[:, None, None], at_calls, self._candidates.tails[event_records])
         return _CallSite(waits, options, event_records, tails, self._scorer.ends(tails), *self._ranks(options))
 
-    def _ranks(self, options: Sequence[Option]) -> tuple[Bool, Int64]:
-        """Returns `by_order` and `rank_keys` of a call site."""
+    def _ranks(self, options: Sequence[Option]) -> tuple[Bool, Bool, Int64]:
+        """Returns `by_order`, `is_likely` and `rank_keys` of a call site."""
         shape = len(options), len(self._tails.streams)
-        by_order, rank_keys = np.zeros(shape, np.bool_), np.full((3, *shape), shape[1], np.int64)
+        (by_order, is_likely), rank_keys = np.zeros((2, *shape), np.bool_), np.full((3, *shape), shape[1], np.int64)
         for number, option in enumerate(options):
             rank_keys[:2, number] = np.array(option.rank)[:, None]
             rank_keys[2, number, list(option.streams)] = np.arange(len(option.streams))
             if option.rank.is_known:
-                by_order[number, option.streams[0]] = True
-        return by_order, rank_keys
+                by_order[number, option.streams[0]] = is_likely[number, list(option.streams)] = True
+        return by_order, is_likely, rank_keys
 
     def _best(self, site: _CallSite) -> _ScoredCandidate | None:
         """Returns the best option and stream for the waits of a call site, None where none is possible."""
@@ -194,9 +196,10 @@ class InferredSources:
         """
         blocked, is_query = site.waits[0].blocked[blocked_number], site.waits[0].is_query
         too_late, explained_count = self._scorer.score(site.waits, site.ends, blocked)
-        by_order = site.by_order & (blocked_number == 0)
+        # another stream than the likeliest one is better than one whose work ended too late
+        by_order, is_likely = (mask & (blocked_number == 0) for mask in (site.by_order, site.is_likely))
         possible = (site.ends > NEVER).any(axis=1)
-        possible &= by_order | ((explained_count > 0) & (not is_query))
+        possible &= is_likely | ((explained_count > 0) & (not is_query))
         possible[:, ~self._candidates.possible_streams(blocked.stream)] = False
         if not possible.any():
             return None

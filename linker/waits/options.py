@@ -7,13 +7,14 @@ from typing import NamedTuple
 class OrderBasis(IntEnum):
     """What in the order of the calls makes a candidate likely, the best reason first."""
 
-    KIND_OF_SAME_EVENT = 0
-    SAME_EVENT = 1
-    RIGHT_BEFORE = 2
-    UNUSED = 3
-    UNUSED_AND_MARKED = 4
-    STREAM_IN_USE = 5
-    NONE = 6
+    RIGHT_BEFORE_IN_COLLECTIVE = 0
+    KIND_OF_SAME_EVENT = 1
+    SAME_EVENT = 2
+    RIGHT_BEFORE = 3
+    UNUSED = 4
+    UNUSED_AND_MARKED = 5
+    STREAM_IN_USE = 6
+    NONE = 7
 
 
 class OrderRank(NamedTuple):

@@ -22,7 +22,7 @@ from .implicit_host_waits import blocking_copies, full_queue, observer_waits, on
 from .inferred_sources import InferredSource, InferredSources
 from .queue_waits import queue_waits
 from .resolved_waits import ResolvedWaits
-from .unresolved_waits import unresolved_waits, waiting_stream
+from .unresolved_waits import stream_syncs_behind, unresolved_waits, waiting_stream
 
 ELSEWHERE = f"waits that may be for another stream than the {MOST_STREAMS} with most activities"
 RIGHT_BEFORE_RETURN = "waits for the work that ended right before they returned"
@@ -65,7 +65,8 @@ def synchronise(process: Process, device: DeviceTrace, calibration: MachineCalib
     queries = event_query_loops(process, on_observer_threads(calls, activities, device.ops.thread))
     rows = np.flatnonzero(process.kinds != SyncCall.NONE)
     rows = rows[np.argsort(calls.start[rows], kind="stable")]
-    sources = InferredSources(process, list(unresolved_waits(process, queries, rows.tolist())))
+    unresolved = list(unresolved_waits(process, queries, rows.tolist()))
+    sources = InferredSources(process, unresolved)
     waits = ResolvedWaits(process)
     run = _Run(process, queries, sources.by_call(), waits)
     for row in rows.tolist():
@@ -74,7 +75,8 @@ def synchronise(process: Process, device: DeviceTrace, calibration: MachineCalib
     _add_queue_waits(device, run)
     waits.oddities[FURTHER_BACK].extend(sources.cut_off())
     waits.oddities[ELSEWHERE].extend(sources.among_busiest())
-    unexplained = unexplained_waits(process, waits.host_waits_so_far(), calibration)
+    behind_unresolved = stream_syncs_behind(process, unresolved)
+    unexplained = unexplained_waits(process, waits.host_waits_so_far(), calibration, behind_unresolved)
     waits.add_implicit(RIGHT_BEFORE_RETURN, unexplained)
     sources.findings[RIGHT_BEFORE_RETURN].extend(unexplained.call_row.tolist())
     waits.add_implicit("blocking copies", blocking_copies(activities, calls, calibration, process.call_sites))

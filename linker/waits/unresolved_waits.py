@@ -1,8 +1,13 @@
 """Lists the waits whose event the trace does not name: what each may block, and by when the blocked work goes on."""
 
+from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
+from ...schema.columns import Bool
 from ...schema.traces import NEVER, SyncCall
 from ..submissions import EventQueryLoops, Process, StreamKey
 
@@ -60,6 +65,25 @@ def unresolved_waits(process: Process, queries: EventQueryLoops, calls: Iterable
             yield _host_wait(process, queries, row, event)
 
 
+def stream_syncs_behind(process: Process, waits: Sequence[UnresolvedWait]) -> Bool:
+    """Returns, by call, the synchronisations of a recorded stream that itself still has to honour one of these waits.
+
+    `waits` are in the order of time.
+    """
+    wait_times: dict[StreamKey, list[int]] = defaultdict(list)
+    for wait in waits:
+        if (stream := wait.blocked[0].stream) is not None:
+            wait_times[stream].append(process.start(wait.call_row))
+    is_behind = np.zeros(len(process.calls), np.bool_)
+    for row in np.flatnonzero(process.kinds == SyncCall.STREAM_SYNC).tolist() if wait_times else ():
+        stream, time = process.recorded_stream(row), process.start(row)
+        before = bisect_left(wait_times.get(stream, ()), time) if stream is not None else 0
+        if stream is not None and before:
+            last_wait = wait_times[stream][before - 1]
+            is_behind[row] = process.queues.position(stream, last_wait) == process.queues.position(stream, time)
+    return is_behind
+
+
 def waiting_stream(process: Process, row: int) -> StreamKey | None:
     """Returns the stream that waits: the recorded one, else that of the next launch of the thread."""
     return process.recorded_stream(row) if process.sync_record(row) is not None else _next_stream(process, row)
@@ -69,7 +93,7 @@ def _host_wait(process: Process, queries: EventQueryLoops, row: int, event: int)
     """Returns a wait of the host. A loop of queries ends within one iteration after the event."""
     loop, start, timing = queries.loops.get(row), process.start(row), process.timing
     if process.kinds[row] != SyncCall.EVENT_QUERY:
-        clock = timing.return_error_ns, timing.max_return_lead_ns
+        clock = timing.return_error_ns[row], timing.max_return_lead_ns[row]
         return UnresolvedWait(row, event, (HOST,), start, timing.max_sync_return_ns(row), *clock)
     clock = timing.clock_uncertainty_ns, timing.max_clock_lead_ns
     if loop is None:

@@ -24,9 +24,10 @@ from execgraph.tools.generate.instructions import (
     SynchronizeStream,
     WaitEvent,
 )
+from execgraph.tools.replay import MakespanRange
 
 from benchmarks.accuracy import __main__ as accuracy, measuring
-from benchmarks.accuracy.dependencies import Tally, TrueOrder, dependency_accuracy
+from benchmarks.accuracy.dependencies import HELD_UP, Tally, TrueOrder, dependency_accuracy
 from benchmarks.accuracy.partial_order import PartialOrder
 from benchmarks.accuracy.tables import Result, Subject, groups
 from benchmarks.accuracy.what_if import CHANGES, VARIANTS, Answer, graphs_of, true_outcomes
@@ -217,6 +218,23 @@ def test_a_group_holds_where_few_are_off_and_none_by_much(errors_pct: list[float
     assert [case.error_pct for case in group.worst(3)] == sorted(
         (pytest.approx(abs(error)) for error in errors_pct if abs(error) > 1), key=lambda one: -one.expected
     )
+
+
+def test_a_group_holds_only_where_every_wait_that_held_something_up_is_found() -> None:
+    right = result("simple", None, [0.5])
+    found, missing = (right._replace(tallies={HELD_UP[1]: Tally(needed=50, missing=count)}) for count in (0, 1))
+    ((all_found,), (one_missing,)) = groups([found]), groups([found, missing])
+    assert (all_found.found_pct, all_found.holds) == (100, True)
+    assert (one_missing.found_pct, one_missing.holds) == (99, False)
+
+
+def test_a_group_counts_the_answers_whose_range_holds_the_truth() -> None:
+    right = result("simple", None, [0.0, 20.0, 20.0])
+    narrow, wide = MakespanRange(119_500, 120_000, 1, "order"), MakespanRange(98_000, 120_000, 1, "order")
+    answers = [replace(one, range=of) for one, of in zip(right.answers[1:], (None, narrow, wide), strict=True)]
+    (group,) = groups([right._replace(answers=answers)])
+    assert group.range_pct == pytest.approx(100 / 3)
+    assert group.in_range_pct == pytest.approx(200 / 3)
 
 
 def test_jobs_and_machines_make_groups_of_their_own() -> None:

@@ -53,6 +53,14 @@ def test_a_device_is_ahead_by_no_more_than_the_soonest_start_took(start: int, ah
     assert timing.max_clock_lead_ns == timing.clock_uncertainty_ns + ahead
 
 
+def test_only_calls_of_a_name_whose_returns_were_measured_are_compared_exactly() -> None:
+    called = [*CALLS, Called(30_000, 34_000, "cudaStreamSynchronize")]
+    timing, exact = model(called=called), 300 + ROUNDING
+    doubt, lead = timing.clock_uncertainty_ns, timing.max_clock_lead_ns
+    assert timing.return_error_ns.tolist() == [doubt, doubt, exact, doubt]
+    assert timing.max_return_lead_ns.tolist() == [lead, lead, exact, lead]
+
+
 def test_without_launches_a_device_is_ahead_by_no_more_than_the_doubt() -> None:
     for timing in (model(RAN[2:]), model([], []), model([RAN[3]], [])):
         assert timing.max_clock_lead_ns == timing.clock_uncertainty_ns

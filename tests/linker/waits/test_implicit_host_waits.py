@@ -192,7 +192,11 @@ def test_calls_of_other_threads_follow_nothing() -> None:
 
 
 def lasting(
-    *ran: Ran, returned: int = 600_000, known: int = -1, known_by: Provenance = Provenance.TIMING
+    *ran: Ran,
+    returned: int = 600_000,
+    known: int = -1,
+    known_by: Provenance = Provenance.TIMING,
+    behind_unresolved: bool = False,
 ) -> list[HostWait]:
     """What a cudaStreamSynchronize from 100 µs on waited for, if that is known to end with an activity, -1 for none."""
     launches = [Called(one.start - 50_000, one.start - 49_000) for one in ran]
@@ -204,7 +208,8 @@ def lasting(
     waits = HostWaits(
         CallRows(column(0)), ActivityRows(column(known)), column(ABSENT), Categorical.of([known_by.value])
     )
-    return rows_of(unexplained_waits(cast(Process, process), waits, MACHINE))
+    behind = column(*[behind_unresolved] * len(made)) > 0
+    return rows_of(unexplained_waits(cast(Process, process), waits, MACHINE, behind))
 
 
 AWAITED = Ran(90_000, 599_000)
@@ -235,3 +240,8 @@ def test_what_a_record_names_is_all_that_a_call_waited_for_however_late_it_retur
     ran = (AWAITED, Ran(60_000, 200_000, stream=20))
     assert lasting(*ran, known=1, known_by=Provenance.RECORD) == []
     assert lasting(*ran, known_by=Provenance.RECORD) == [WAITED]
+
+
+def test_a_recorded_stream_that_waited_for_something_unknown_explains_no_later_return() -> None:
+    ran = (AWAITED, Ran(60_000, 200_000, stream=20))
+    assert lasting(*ran, known=1, known_by=Provenance.RECORD, behind_unresolved=True) == [WAITED]

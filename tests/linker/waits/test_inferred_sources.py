@@ -93,6 +93,31 @@ def test_no_stream_waits_for_itself() -> None:
     assert device_waits(link_run(t)) == {("other", "after")}
 
 
+def test_a_stream_whose_work_ended_after_the_blocked_work_began_is_not_awaited_though_it_was_used_last() -> None:
+    t = begun(**UNRECORDED)
+    t.launch("awaited", 20, 5)
+    t.launch("last used", 24, 500)
+    t.wait_event(t.record_event(stream=20), stream=7)
+    t.launch("after", 7, 5)
+    t.leaf("aten::add", 5)
+    assert device_waits(link_run(t)) == {("awaited", "after")}
+
+
+def test_of_event_records_of_one_kind_the_one_right_before_is_awaited() -> None:
+    """Those in between may have been for streams that wait for themselves, which leaves no trace."""
+    t = begun(**WITHOUT_EVENT)
+    event, other = t.event(), t.event()
+    for recorded in (event, other, event):
+        t.launch("work", 20, 5)
+        t.record_event(recorded, stream=20)
+        t.idle(LONG)
+        if recorded is event:
+            t.wait_event(event, stream=7)
+            t.launch("after", 7, 5)
+    waits = link_run(t).device_waits
+    assert (waits.source_row.tolist(), waits.target_row.tolist()) == ([0, 3], [1, 4])
+
+
 def test_the_order_of_calls_tells_of_one_wait_for_each_event_record() -> None:
     t = begun(**UNRECORDED)
     t.launch("first", 20, 5)
@@ -183,6 +208,18 @@ def test_a_collective_waits_for_what_its_stream_is_to_follow() -> None:
     t.launch("gradient", 7, 5)
     collective(t, 0, after=7)
     assert device_waits(link_run(t)) == {("gradient", "ncclKernel 0")}
+
+
+def test_a_collective_waits_for_what_it_records_itself_though_its_event_has_been_awaited_before() -> None:
+    t = begun(**WITHOUT_EVENT)
+    t.launch("earlier", 24, 5)
+    pooled = t.record_event(t.event(), stream=24)
+    t.wait_event(pooled, stream=28)
+    t.launch("after", 28, 5)
+    t.launch("gradient", 7, 5)
+    t.event = lambda: pooled  # type: ignore[method-assign]
+    collective(t, 0, after=7)
+    assert device_waits(link_run(t)) == {("earlier", "after"), ("gradient", "ncclKernel 0")}
 
 
 def test_where_nothing_was_recorded_a_collective_waits_for_the_stream_in_use() -> None:
