@@ -13,7 +13,7 @@ from execgraph.tools.generate import DEFAULT, Machine, draw_machine
 
 from ..programs import RANDOM
 from .dependencies import HELD_UP, Tally
-from .what_if import BASE, CHANGES, CROWDED, RECORDED, Allowed, Answer, Variant
+from .what_if import BASE, CHANGES, ON_FULL_DEVICES, Allowed, Answer, Variant
 
 KINDS = list(dict.fromkeys(change.kind for change in CHANGES))
 
@@ -107,14 +107,14 @@ class Group(NamedTuple):
 
     @property
     def found_pct(self) -> float | None:
-        """How many of a hundred waits that held something up in the measured run are in the graphs; None without any."""
+        """How many of a hundred waits that held something up in the run are in the graphs; None without any."""
         return sum((self.tallies[kind] for kind in HELD_UP), Tally()).recall_pct
 
     @property
     def allowed(self) -> Allowed:
         """The share that must be close; smaller on full devices, where ties within a µs decide the order."""
         crowded = self.changed[0].subject.machine.at_once is not None
-        return CROWDED if crowded and self.variant.allowed == RECORDED else self.variant.allowed
+        return ON_FULL_DEVICES[self.variant.allowed] if crowded else self.variant.allowed
 
     @property
     def holds(self) -> bool:
