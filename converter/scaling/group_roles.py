@@ -56,11 +56,11 @@ def roles_of(
 
     Raises DataError if no group is found, or if those found contradict each other or omit a rank.
     """
-    for one in named:
-        if not any(one.means(use.group, use.kinds) for use in uses):
-            of_types = f" and {kinds_text(one.kinds)}" if one.kinds else ""
+    for named_group in named:
+        if not any(named_group.means(use.group, use.kinds) for use in uses):
+            of_types = f" and {kinds_text(named_group.kinds)}" if named_group.kinds else ""
             raise RequestError(
-                f"{OPTION} {one.text}: no group has that name, description or ranks{of_types}; there {_listing(uses)}"
+                f"{OPTION} {named_group.text}: no group has that name, description or ranks{of_types}; there {_listing(uses)}"
             )
     is_alone = not has_messages and len(uses) == 1 and len(uses[0].members) == ranks
     reasons = [_named(use, named) if named else _recognised(use, is_alone) for use in uses]
@@ -90,7 +90,7 @@ def _listing(uses: Sequence[GroupUse], is_alone: bool | None = None) -> str:
 
 
 def _named(use: GroupUse, named: Sequence[NamedGroup]) -> str:
-    return NAMED if any(one.means(use.group, use.kinds) for one in named) else ""
+    return NAMED if any(named_group.means(use.group, use.kinds) for named_group in named) else ""
 
 
 def _recognised(use: GroupUse, is_alone: bool) -> str:

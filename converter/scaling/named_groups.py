@@ -32,8 +32,8 @@ class NamedGroup(NamedTuple):
     def of(text: str) -> "NamedGroup":
         """Returns the group of a text NAME or NAME=TYPE,TYPE; a text whose end is no type is a name."""
         name, _, types = text.rpartition("=")
-        known = {kind.name.lower(): int(kind) for kind in CollectiveType}
-        chosen = [known.get(type_, -1) for type_ in types.split(",")]
+        number_of = {kind.name.lower(): int(kind) for kind in CollectiveType}
+        chosen = [number_of.get(type_, -1) for type_ in types.split(",")]
         return NamedGroup(text, name, frozenset(chosen)) if name and min(chosen) >= 0 else NamedGroup(text, text)
 
     def names(self, group: Group) -> bool:
@@ -49,7 +49,7 @@ def separated(facts: Sequence[RankFacts], matching: Matching, named: Sequence[Na
     """Returns the matching in which the other collectives of groups named with types are groups of their own."""
     groups, numbers = list(matching.groups), list(matching.group)
     for number, group in enumerate(matching.groups):
-        kinds = [*frozenset[int]().union(*(one.kinds for one in named if one.names(group)))]
+        kinds = [*frozenset[int]().union(*(choice.kinds for choice in named if choice.names(group)))]
         chosen = [np.isin(rank.calls.kind, kinds) for rank in facts]
         if any((is_chosen & (of == number)).any() for is_chosen, of in zip(chosen, numbers, strict=True)):
             numbers = [

@@ -143,9 +143,9 @@ def _check_messages(whole: Sequence[RankFacts], source: Mapping[int, int]) -> No
     """Raises DataError unless each message from or to a missing rank has both its ends."""
     ends = {NodeType.COMM_SEND: Counter[tuple[int, int, int]](), NodeType.COMM_RECV: Counter[tuple[int, int, int]]()}
     for calls in (rank.calls for rank in whole):
-        for type_, found in ends.items():
+        for type_, counts in ends.items():
             rows = np.flatnonzero(calls.type == type_)
-            found.update(
+            counts.update(
                 zip(*(column[rows].tolist() for column in (calls.source, calls.target, calls.tag)), strict=True)
             )
     sent, received = ends.values()

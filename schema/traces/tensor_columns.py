@@ -17,7 +17,7 @@ LARGEST = 1 << 62
 """Elements and bytes beyond which a view is damage."""
 LABEL = re.compile(r"\d+")
 FIELDS = len(TENSOR_DIGITS)
-ID, STORAGE, OFFSET, ELEMENTS, _ = range(FIELDS)
+ID, STORAGE, OFFSET, ELEMENTS, SIZE = range(FIELDS)
 
 
 class TensorColumns(NamedTuple):
@@ -56,6 +56,22 @@ class _Tensor(NamedTuple):
     has_strides: bool
 
 
+class _TensorRuns(NamedTuple):
+    """The runs of digits in texts; for each tensor in them its text, its number among those of the shapes, and its
+    runs.
+    """
+
+    runs: DigitRuns
+    row: Int64
+    tensor: Int64
+    run: Int64
+
+    def are_tensors(self) -> Bool:
+        """Returns which of them are tensors: their numbers are not too long."""
+        are_short: Bool = np.logical_and.reduce(self.runs.lengths[self.run] <= TENSOR_DIGITS, axis=1)
+        return are_short
+
+
 class TensorReader:
     """Reads tensors in texts of arguments; remembers the tensors in each shape of a text."""
 
@@ -67,16 +83,16 @@ class TensorReader:
 
     def of(self, texts: Sequence[bytes]) -> TensorColumns:
         """Returns the tensors of all texts. Linear in the bytes."""
-        runs, row, tensor, run = self._tensor_runs(texts)
-        return self._columns(runs, row, tensor, run).where(_are_tensors(runs, run))
+        tensor_runs = self._tensor_runs(texts)
+        return self._columns(tensor_runs).where(tensor_runs.are_tensors())
 
     def alike(self, inputs: Sequence[bytes], outputs: Sequence[bytes]) -> list[Hashable]:
         """Returns a value for each op, the same for ops whose arguments and results differ in ids, storages and offsets
         alone, and share storages alike.
         """
-        runs, row, _, run = self._tensor_runs([*chain.from_iterable(zip(inputs, outputs, strict=True))])
-        is_tensor = _are_tensors(runs, run)
-        op, run = row[is_tensor] // 2, run[is_tensor]
+        tensor_runs = self._tensor_runs([*chain.from_iterable(zip(inputs, outputs, strict=True))])
+        is_tensor, runs = tensor_runs.are_tensors(), tensor_runs.runs
+        op, run = tensor_runs.row[is_tensor] // 2, tensor_runs.run[is_tensor]
         numbers = runs.distinct_integers()
         memory = group_ids(op, *(numbers[run[:, column]] for column in (STORAGE, OFFSET, ELEMENTS)))
         first = np.unique(memory, return_index=True)[1][memory]
@@ -87,8 +103,7 @@ class TensorReader:
         spans = zip(shape[::2], shape[1::2], bounds, bounds[1:], strict=False)
         return [(of_inputs, of_outputs, raw[begin:end]) for of_inputs, of_outputs, begin, end in spans]
 
-    def _tensor_runs(self, texts: Sequence[bytes]) -> tuple[DigitRuns, Int64, Int64, Int64]:
-        """Returns the runs of digits; for each tensor its text, its number among those of the shapes, and its runs."""
+    def _tensor_runs(self, texts: Sequence[bytes]) -> _TensorRuns:
         runs = DigitRuns.of_texts(texts, self._shapes)
         for shape in [*self._shapes][len(self._first) - 1 :]:
             self._tensors += _tensors(shape)
@@ -98,11 +113,12 @@ class TensorReader:
         row = np.repeat(np.arange(len(count)), count)
         tensor = np.arange(len(row)) + np.repeat(bounds[runs.shape][: len(count)] - np.cumsum(count) + count, count)
         of_tensors = np.array([each.runs for each in self._tensors], np.int64).reshape(-1, FIELDS)
-        return runs, row, tensor, runs.first[row][:, None] + of_tensors[tensor]
+        return _TensorRuns(runs, row, tensor, runs.first[row][:, None] + of_tensors[tensor])
 
-    def _columns(self, runs: DigitRuns, row: Int64, tensor: Int64, run: Int64) -> TensorColumns:
+    def _columns(self, tensor_runs: _TensorRuns) -> TensorColumns:
+        runs, row, tensor, run = tensor_runs
         tensors, first = self._tensors, runs.first[row]
-        _, storage, offset, elements, size = runs.integers(run.reshape(-1)).reshape(-1, FIELDS).T
+        numbers = runs.integers(run.reshape(-1)).reshape(-1, FIELDS)
         device_run = np.array([each.device_run for each in tensors], np.int64)[tensor]
         device = np.array([each.device for each in tensors], np.int64)[tensor]
         has_run = device_run >= 0
@@ -110,33 +126,27 @@ class TensorReader:
         return TensorColumns(
             row=row,
             argument=np.array([each.argument for each in tensors], np.int64)[tensor],
-            storage=storage,
-            offset=offset,
-            elements=elements,
-            size=size,
+            storage=numbers[:, STORAGE],
+            offset=numbers[:, OFFSET],
+            elements=numbers[:, ELEMENTS],
+            size=numbers[:, SIZE],
             device=device,
-            spanned=self._spanned(runs, first, tensor, offset, elements, size),
+            spanned=self._spanned(tensor_runs, numbers),
         )
 
-    def _spanned(
-        self, runs: DigitRuns, first: Int64, tensor: Int64, offset: Int64, elements: Int64, size: Int64
-    ) -> Int64:
+    def _spanned(self, tensor_runs: _TensorRuns, numbers: Int64) -> Int64:
         """Returns the elements that each tensor spans by its strides."""
+        runs, row, tensor, _ = tensor_runs
         dimension_count = max((len(each.extents) for each in self._tensors), default=0)
         padded = [each.extents + [(-1, -1)] * (dimension_count - len(each.extents)) for each in self._tensors]
         dimensions = np.array(padded, np.int64).reshape(len(padded), dimension_count, 2)[tensor]
         is_recorded = dimensions >= 0
-        numbers = np.ones(dimensions.shape)
-        numbers[is_recorded] = runs.integers((dimensions + first[:, None, None])[is_recorded])
-        spanned = 1 + ((numbers[:, :, 0] - 1) * numbers[:, :, 1]).sum(axis=1)
+        extents = np.ones(dimensions.shape)
+        extents[is_recorded] = runs.integers((dimensions + runs.first[row][:, None, None])[is_recorded])
+        spanned = 1 + ((extents[:, :, 0] - 1) * extents[:, :, 1]).sum(axis=1)
         has_strides = np.array([each.has_strides for each in self._tensors], np.bool_)[tensor]
-        fits = (spanned > 0) & (spanned < LARGEST) & ((offset + spanned) * size < LARGEST)
-        return np.where(has_strides & fits & (elements > 0), spanned, 0).astype(np.int64)
-
-
-def _are_tensors(runs: DigitRuns, run: Int64) -> Bool:
-    are_short: Bool = np.logical_and.reduce(runs.lengths[run] <= TENSOR_DIGITS, axis=1)
-    return are_short
+        fits = (spanned > 0) & (spanned < LARGEST) & ((numbers[:, OFFSET] + spanned) * numbers[:, SIZE] < LARGEST)
+        return np.where(has_strides & fits & (numbers[:, ELEMENTS] > 0), spanned, 0).astype(np.int64)
 
 
 def _tensors(shape: bytes) -> list[_Tensor]:

@@ -70,8 +70,8 @@ def _nodes_of_path(replay: Replay, rows: Rows) -> Rows:
     node_of[shared] = -1
     node_of[:count] = np.arange(count)
     path = path_of(replay).row
-    known = np.maximum.accumulate(np.where(node_of[path] >= 0, np.arange(len(path)), 0))
-    node_of[path] = node_of[path[known]]
+    last_known = np.maximum.accumulate(np.where(node_of[path] >= 0, np.arange(len(path)), 0))
+    node_of[path] = node_of[path[last_known]]
     return np.asarray(node_of[rows])
 
 
@@ -129,13 +129,13 @@ def _nodes(replays: Sequence[Replay], path: Pieces, node: Rows, rank: Int64) -> 
     position = replays[0].work.ranks_of(node) if replays else node
     row = node - first[position] if len(node) else node
     ids, names = np.zeros(len(node), np.int64), [""] * len(node)
-    places = {name: np.full(len(node), -1) for name in ("device", "stream", "tid")}
+    locations = {name: np.full(len(node), -1) for name in ("device", "stream", "tid")}
     for number, graph in enumerate(graphs):
         chosen = np.flatnonzero(position == number)
         ids[chosen] = graph.id[row[chosen]]
         for piece in chosen.tolist():
             names[piece] = graph.name[int(row[piece])]
-        for name, values in places.items():
+        for name, values in locations.items():
             column = graph.integers(name)[row[chosen]]
             values[chosen] = np.where(column == ABSENT, -1, column)
     columns = [
@@ -145,7 +145,7 @@ def _nodes(replays: Sequence[Replay], path: Pieces, node: Rows, rank: Int64) -> 
         Column("kind", "", [KINDS[kind] for kind in path.kind.tolist()]),
         microseconds("start", path.start),
         microseconds("time", path.time),
-        *(Column(name, "", values) for name, values in places.items()),
+        *(Column(name, "", values) for name, values in locations.items()),
     ]
     return Table(f"{NAME}_nodes", "The critical path, piece by piece", columns, "" if len(node) else NO_TIME)
 

@@ -53,7 +53,7 @@ RULES: tuple[Rule, ...] = (
 
 def find(job: Job) -> list[Finding]:
     """Returns what all rules find, the largest gain first, then what has no gain, in the order of the rules."""
-    found = [finding for rule in RULES for finding in rule(job)]
-    gains = [finding for finding in found if finding.gain is not None and finding.gain.is_worth_it]
+    findings = [finding for rule in RULES for finding in rule(job)]
+    gains = [finding for finding in findings if finding.gain is not None and finding.gain.is_worth_it]
     gains.sort(key=lambda finding: -(finding.gain.us if finding.gain else 0.0))
-    return [*gains, *(finding for finding in found if finding.gain is None)]
+    return [*gains, *(finding for finding in findings if finding.gain is None)]

@@ -24,13 +24,13 @@ def exposed_communication(job: Job) -> list[Finding]:
     if not communicates.any():
         return []
     labels = _labels(job)
-    found = []
+    findings = []
     for code in np.unique(labels.codes[communicates]).tolist():
         chosen = communicates & (labels.codes == code)
         gain = job.gain_of_scaling(np.where(chosen, 0.0, 1.0))
         if gain.is_worth_it:
             faster = job.gain_of_scaling(np.where(chosen, 0.5, 1.0))
-            found.append(
+            findings.append(
                 Finding(
                     f"Communication of {labels.table[code] or NO_GROUP} is not hidden behind computation",
                     gain,
@@ -41,7 +41,7 @@ def exposed_communication(job: Job) -> list[Finding]:
                     "Hiding that communication",
                 )
             )
-    return found
+    return findings
 
 
 def _labels(job: Job) -> Categorical:
@@ -70,11 +70,11 @@ def _advice(job: Job, chosen: Bool) -> str:
     bandwidth.
     """
     work, size = job.work, job.integers("comm_size", ABSENT)
-    known = chosen & (size > 0) & (work.duration_ns > 0)
-    bandwidth = size[known] / work.duration_ns[known]
+    has_size = chosen & (size > 0) & (work.duration_ns > 0)
+    bandwidth = size[has_size] / work.duration_ns[has_size]
     if len(bandwidth):
         is_small = bandwidth < FULL_SPEED * bandwidth.max()
-        time = group_sums(is_small.astype(np.int64), work.duration_ns[known], 2)
+        time = group_sums(is_small.astype(np.int64), work.duration_ns[has_size], 2)
         if time[1] > time[0]:
             return (
                 "Most of this time goes to transfers too small for the network's speed: merge them (DDP: bucket_cap_mb, "

@@ -30,7 +30,7 @@ def host_waits(job: Job) -> list[Finding]:
         name = " in ".join(filter(None, (op, calls[node])))
         sites[f"{name} ({function})" if function else name].append(node)
     longest = sorted(sites, key=lambda site: -int(waited[sites[site]].sum()))[:NAMED]
-    told = [
+    parts = [
         f"{time_text(waited[sites[site]].sum() / 1000)} in {len(sites[site]):,} calls of {site}" for site in longest
     ]
     more = f" and {len(sites) - NAMED} more" if len(sites) > NAMED else ""
@@ -38,7 +38,7 @@ def host_waits(job: Job) -> list[Finding]:
         Finding(
             "The host stops to wait for the device",
             job.gain(without_dependencies(work, is_wait)),
-            f"{', '.join(told)}{more}",
+            f"{', '.join(parts)}{more}",
             "Read results less often: .item(), .cpu(), nonzero() and printing a loss wait for all work before; keep values on the "
             "device, copy with non_blocking=True. trace-report --modules names the Python functions",
             "idle_time_breakdown",

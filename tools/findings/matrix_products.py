@@ -58,8 +58,8 @@ def _products(job: Job) -> _Products:
         peak[chosen] = roofs(kernels, peaks)[0]
         for number, peak_of_device in peaks.items():
             tf32[chosen[device[rows] == number]] = peak_of_device.tf32 * 1e12
-    known = np.isfinite(compute)
-    return _Products(*(column[known] for column in (node, compute, memory, peak, tf32)))
+    has_peak = np.isfinite(compute)
+    return _Products(*(column[has_peak] for column in (node, compute, memory, peak, tf32)))
 
 
 def _without_engines(job: Job, products: _Products) -> list[Finding]:
@@ -115,7 +115,7 @@ def _low_use(job: Job, products: _Products) -> list[Finding]:
     factor[products.node[low]] = np.minimum(use / best, 1.0)[groups[low]]
     longest = np.flatnonzero(is_low)[np.argsort(-time[is_low], kind="stable")][:NAMED]
     example = {int(group): int(products.node[np.flatnonzero(groups == group)[0]]) for group in longest}
-    told = [
+    parts = [
         f"{op[node]} {shape[node] if shape.codes[node] >= 0 else ''} of {element[node]} bytes at {100 * use[group]:.0f} % of the peak, "
         f"{time_text(1e6 * time[group])}"
         for group, node in example.items()
@@ -124,7 +124,7 @@ def _low_use(job: Job, products: _Products) -> list[Finding]:
         Finding(
             "Some shapes of matrix products use little of the device",
             job.gain_of_scaling(factor),
-            f"{'; '.join(told)}; the best shape reaches {100 * best.max():.0f} %",
+            f"{'; '.join(parts)}; the best shape reaches {100 * best.max():.0f} %",
             "Make dimensions multiples of 8 (fp16, bf16) or 16, join small products into batched or larger ones, use a larger batch",
             "efficiency",
             "Shapes that fit the device",

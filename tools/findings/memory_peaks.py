@@ -13,9 +13,9 @@ def memory_peaks(job: Job) -> list[Finding]:
     if not peaks:
         return []
     highest = max(peaks, key=lambda row: float(str(row["peak"])))
-    peak, place = float(str(highest["peak"])), (highest["rank"], highest["device"])
-    live = [row for row in job.rows("memory_timeline_live") if (row["rank"], row["device"]) == place]
-    told = [
+    peak, device = float(str(highest["peak"])), (highest["rank"], highest["device"])
+    live = [row for row in job.rows("memory_timeline_live") if (row["rank"], row["device"]) == device]
+    shares = [
         f"{row['op']} {100 * float(str(row['size'])) / peak:.0f} %"
         for row in live[:NAMED]
         if float(str(row["size"])) > LEAST_SHARE * peak
@@ -24,7 +24,7 @@ def memory_peaks(job: Job) -> list[Finding]:
         Finding(
             f"Memory peaks at {bytes_text(peak)} on device {highest['device']} of rank {highest['rank']}",
             None,
-            f"By op: {', '.join(told)}" if told else f"In {highest['step'] or 'no step'}",
+            f"By op: {', '.join(shares)}" if shares else f"In {highest['step'] or 'no step'}",
             "If memory limits the batch: checkpoint activations, zero gradients to None, shard the optimizer's state",
             "memory_timeline_live",
         )

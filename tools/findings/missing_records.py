@@ -34,13 +34,13 @@ def lost_records(job: Job) -> list[Finding]:
     count = sum(dropped.values())
     if 100 * count < LEAST_PCT * len(job.work):
         return []
-    told = [f"{number:,} {reason}" for reason, number in dropped.most_common(NAMED)]
+    parts = [f"{number:,} {reason}" for reason, number in dropped.most_common(NAMED)]
     more = f"; and {len(dropped) - NAMED} more reasons" if len(dropped) > NAMED else ""
     return [
         Finding(
             f"{count:,} records are not in the graph",
             None,
-            f"{'; '.join(told)}{more}",
+            f"{'; '.join(parts)}{more}",
             "trace-diagnose says what is wrong with the files; a shorter recording loses less",
             "notes",
         )

@@ -21,9 +21,9 @@ def pageable_copies(job: Job) -> list[Finding]:
     launch = is_of_kind(work, DependencyKind.LAUNCH) & ~work.is_activity[work.source]
     calls = np.unique(work.source[launch & copies[work.target]])
     others = np.setdiff1d(work.source[launch], calls)
-    usual = float(np.median(work.duration_ns[others])) if len(others) else 0.0
+    other_call_ns = float(np.median(work.duration_ns[others])) if len(others) else 0.0
     factor = np.ones(len(work))
-    factor[calls] = np.minimum(usual / np.maximum(work.duration_ns[calls], 1), 1.0)
+    factor[calls] = np.minimum(other_call_ns / np.maximum(work.duration_ns[calls], 1), 1.0)
     waits = is_of_kind(work, DependencyKind.HOST_SYNC) & copies[work.source]
     time = (work.duration_ns[copies].sum() + work.duration_ns[calls].sum()) / 1000
     return [

@@ -37,8 +37,8 @@ def small_kernels(job: Job) -> list[Finding]:
     launches = _launches(job)
     if len(launches.node) < FEWEST:
         return []
-    usual = float(np.median(launches.host))
-    is_small = (launches.device < launches.host) & (launches.host <= PAUSE * usual) & ~launches.is_interrupted
+    median_ns = float(np.median(launches.host))
+    is_small = (launches.device < launches.host) & (launches.host <= PAUSE * median_ns) & ~launches.is_interrupted
     if is_small.sum() < FEWEST:
         return []
     gain = job.gain_of_scaling(np.where(np.append(is_small, False)[launches.group], 0.0, 1.0))

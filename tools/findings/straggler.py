@@ -34,11 +34,13 @@ def straggler(job: Job) -> list[Finding]:
     slowest = int(lateness.awaited.argmax())
     # ranks that are alike take turns in being late
     awaited = int(lateness.awaited[slowest] - np.median(np.delete(lateness.awaited, slowest)))
-    own = np.isin(job.work.node_class, OWN_WORK) & (job.rank_of_node == slowest)
-    span = int(job.replay.end_ns[job.rank_of_node == slowest].max()) - int(job.replay.start_ns[own].min(initial=0))
-    if awaited <= 0 or lateness.last[slowest] < SEVERAL or not own.any():
+    is_own_work = np.isin(job.work.node_class, OWN_WORK) & (job.rank_of_node == slowest)
+    span = int(job.replay.end_ns[job.rank_of_node == slowest].max()) - int(
+        job.replay.start_ns[is_own_work].min(initial=0)
+    )
+    if awaited <= 0 or lateness.last[slowest] < SEVERAL or not is_own_work.any():
         return []
-    gain = job.gain_of_scaling(np.where(own, max(1 - awaited / max(span, 1), 0.0), 1.0))
+    gain = job.gain_of_scaling(np.where(is_own_work, max(1 - awaited / max(span, 1), 0.0), 1.0))
     rank = job.ranks[slowest].rank
     return [
         Finding(
@@ -92,9 +94,9 @@ def _ratios(job: Job, rank: int) -> dict[str, float]:
     ratios = {}
     for node_class in OWN_WORK:
         times = _times(job, job.work.node_class == node_class)
-        usual = float(np.median(np.delete(times, rank)))
-        if usual and times[rank] > 0.01 * job.replay.makespan_ns:
-            ratios[node_class.label] = float(times[rank]) / usual
+        median_ns = float(np.median(np.delete(times, rank)))
+        if median_ns and times[rank] > 0.01 * job.replay.makespan_ns:
+            ratios[node_class.label] = float(times[rank]) / median_ns
     return ratios
 
 

@@ -29,14 +29,16 @@ def unexplained_time(job: Job) -> list[Finding]:
     cause, causes = job.integers("delay"), Counter[int]()
     for node in np.flatnonzero(job.work.node_class == NodeClass.DELAY).tolist():
         causes[int(cause[node])] += int(job.work.duration_ns[node])
-    told = [f"{time_text(ns / 1000)} {CAUSES.get(Delay(code), '')}" for code, ns in causes.most_common() if code and ns]
+    parts = [
+        f"{time_text(ns / 1000)} {CAUSES.get(Delay(code), '')}" for code, ns in causes.most_common() if code and ns
+    ]
     if starts and len(job.ranks) == 1:
-        told.append(f"{time_text(starts)} before a thread or stream that waits for nothing")
+        parts.append(f"{time_text(starts)} before a thread or stream that waits for nothing")
     return [
         Finding(
             f"{100 * time / job.length_us:.0f} % of the run is time that no recorded dependency explains",
             None,
-            "; ".join(told),
+            "; ".join(parts),
             "Record the host trace, synchronisation records and all threads (execgraph.capture does), for several steps",
             "critical_path",
         )

@@ -74,13 +74,13 @@ class PageFinding(NamedTuple):
 
 def _page_findings(report: Report, shown: Collection[str]) -> list[PageFinding]:
     of_table = {table: section for section in SECTIONS for table in section.tables if section.name in shown}
-    found = []
+    page_findings = []
     for finding in report.findings:
         gain = f"up to {finding.gain.pct:.0f} %, {time_text(finding.gain.us)}" if finding.gain else ""
         section = of_table.get(finding.table)
-        place = (section.name, section.label) if section else ("", "")
-        found.append(PageFinding(finding.title, gain, finding.evidence, finding.advice, *place))
-    return found
+        link = (section.name, section.label) if section else ("", "")
+        page_findings.append(PageFinding(finding.title, gain, finding.evidence, finding.advice, *link))
+    return page_findings
 
 
 class Page:

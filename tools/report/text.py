@@ -33,10 +33,10 @@ def summary_text(report: Report) -> str:
     gains = sum(finding.gain is not None for finding in report.findings)
     # where nothing has a gain, what limits the trust is all there is to say
     findings = "\n".join(_finding_lines(report.findings, min(gains, FINDINGS_SHOWN) or len(report.findings)))
-    shown = [report.tables.get("what_if"), _short_table(report)]
+    chosen = [report.tables.get("what_if"), _short_table(report)]
     if "trace_diff_runs" in report.tables:
-        shown = [report.tables["trace_diff_runs"], _largest_differences(report.tables["trace_diff"])]
-    tables = [table for table in shown if table is not None and len(table)]
+        chosen = [report.tables["trace_diff_runs"], _largest_differences(report.tables["trace_diff"])]
+    tables = [table for table in chosen if table is not None and len(table)]
     parts = [_wrapped(report.verdict, ""), findings, *(as_text(table, NARROW) for table in tables), MORE]
     return "\n\n".join(filter(None, parts))
 
@@ -46,15 +46,15 @@ def _finding_lines(findings: list[Finding], count: int) -> Iterator[str]:
     all findings are shown.
     """
     gains = [finding for finding in findings if finding.gain is not None]
-    shown = gains[:count] if count < len(findings) else findings
-    for number, finding in enumerate(shown, 1):
+    listed = gains[:count] if count < len(findings) else findings
+    for number, finding in enumerate(listed, 1):
         gain = f" (up to {finding.gain.pct:.0f} %, {time_text(finding.gain.us)})" if finding.gain else ""
         yield _wrapped(f"{number:>3}. {finding.title}{gain}", INDENT)
         yield _wrapped(f"{INDENT}{finding.evidence}", INDENT)
         yield _wrapped(f"{INDENT}→ {finding.advice}", f"{INDENT}  ")
-    rest = [finding.title for finding in findings if finding not in shown]
-    if rest:
-        yield _wrapped(f"     Also: {'; '.join(rest)} (--all says more)", INDENT)
+    titles = [finding.title for finding in findings if finding not in listed]
+    if titles:
+        yield _wrapped(f"     Also: {'; '.join(titles)} (--all says more)", INDENT)
 
 
 def _wrapped(text: str, indent: str) -> str:
@@ -111,9 +111,9 @@ def _share(name: str, time: object, run: float) -> Column:
 
 def _of_devices(devices: Table, table: Table, column: str) -> Floats:
     """Returns a column of another table for each row of `devices`, 0 where it has none."""
-    places = [zip(one["rank"], one["device"], strict=True) if len(one) else [] for one in (devices, table)]
-    values = dict(zip(places[1], table[column], strict=True)) if len(table) else {}
-    return np.array([values.get(place, 0.0) for place in places[0]], np.float64)
+    keys = [zip(rows["rank"], rows["device"], strict=True) if len(rows) else [] for rows in (devices, table)]
+    values = dict(zip(keys[1], table[column], strict=True)) if len(table) else {}
+    return np.array([values.get(key, 0.0) for key in keys[0]], np.float64)
 
 
 def tables_text(report: Report) -> str:

@@ -75,10 +75,10 @@ def _ops_of_host_nodes(graph: ExecutionGraph, linked: LinkedTrace) -> tuple[OpRo
     position[timed] = np.arange(len(timed))
     intervals = ThreadIntervals(*(column[timed] for column in (ops.thread, ops.start, ops.end)))
     middle = graph.start_ns[node] + graph.duration_ns[node] // 2
-    found = NestedIntervals(intervals, position[tree.parent[timed]]).innermost(
+    innermost = NestedIntervals(intervals, position[tree.parent[timed]]).innermost(
         ThreadIntervals.at(graph.integers("tid")[node], middle)
     )
-    inner[node] = np.append(timed, NO_OP)[found]
+    inner[node] = np.append(timed, NO_OP)[innermost]
     is_aten = ops.name.where(lambda name: name.startswith(ATEN))
     loads = ops.name.where(lambda name: LOADER.search(name) is not None)
     outermost, loading = np.full(len(ops) + 1, NO_OP), np.append(loads, False)
@@ -97,9 +97,9 @@ def _activity_nodes(graph: ExecutionGraph, linked: LinkedTrace) -> Rows:
         return nodes[:0]
     by_time = np.lexsort((graph.integers("stream")[nodes], graph.integers("device")[nodes], graph.start_ns[nodes]))
     order = np.lexsort((activities.stream, activities.device, activities.start))
-    found = np.empty(len(nodes), np.int64)
-    found[order] = nodes[by_time]
-    return found
+    node = np.empty(len(nodes), np.int64)
+    node[order] = nodes[by_time]
+    return node
 
 
 def _of_ops(column: Categorical, op_row: Int64) -> Categorical:

@@ -13,14 +13,16 @@ from typing import NamedTuple, TypeAlias
 from ..instructions import Tensor, Value
 from ..simulation import NONE, RankRun
 
-Thing: TypeAlias = tuple[bool, int]
+MemoryObject: TypeAlias = tuple[bool, int]
 """A tensor or (True) a storage, by its number in the job."""
 FREE_BEFORE_REUSE = 256
 """How many addresses of a kind an allocator holds before it gives the first one out again."""
 
 
 class _Lives(NamedTuple):
-    """From which op's beginning to which op's beginning each thing is in use; `of_mention` is in the order of ops."""
+    """From which op's beginning to which op's beginning each memory object is in use; `of_mention` is in the order of
+    ops.
+    """
 
     of_mention: "array[int]"
     is_storage: bytearray
@@ -41,7 +43,7 @@ class TensorIds:
     """The ids of a run's ops, and of the tensors in the arguments of each, all from one counter."""
 
     def __init__(self, run: RankRun, last_id: int) -> None:
-        self._mentioned = [_things(chain(op.inputs, op.outputs)) for op in run.op_table]
+        self._mentioned = [_memory_objects(chain(op.inputs, op.outputs)) for op in run.op_table]
         lives = _lives(run, self._mentioned)
         self._of_mention, self._of_life = lives.of_mention, array("q", bytes(8 * len(lives.first)))
         self.op, self._first_mention = array("q"), array("q")
@@ -71,32 +73,34 @@ class TensorIds:
         return tuple(self._of_life[life] for life in self._of_mention[first : first + len(self._mentioned[code])])
 
 
-def _things(values: Iterable[Value]) -> list[Thing]:
-    return [thing for tensor in tensors_in(values) for thing in ((False, tensor.id), (True, tensor.storage))]
+def _memory_objects(values: Iterable[Value]) -> list[MemoryObject]:
+    return [
+        memory_object for tensor in tensors_in(values) for memory_object in ((False, tensor.id), (True, tensor.storage))
+    ]
 
 
-def _lives(run: RankRun, mentioned: list[list[Thing]]) -> _Lives:
+def _lives(run: RankRun, mentioned: list[list[MemoryObject]]) -> _Lives:
     """Returns the lives in the order in which they begin."""
     lives = _Lives(array("q"), bytearray(), array("q"), array("q"))
-    made = [{*_things(op.outputs)} - {*_things(op.inputs)} for op in run.op_table]
-    life_of: dict[Thing, int] = {}
-    maker_of: dict[Thing, int] = {}
+    made = [{*_memory_objects(op.outputs)} - {*_memory_objects(op.inputs)} for op in run.op_table]
+    life_of: dict[MemoryObject, int] = {}
+    maker_of: dict[MemoryObject, int] = {}
     last_called = _last_called(run)
     for row, code in enumerate(run.ops.op):
-        for thing in mentioned[code]:
+        for memory_object in mentioned[code]:
             # a caller lists what the ops that it calls make
-            is_made = thing in made[code] and not _encloses(run, maker_of.get(thing, NONE), row)
-            if is_made or thing not in life_of:
-                life_of[thing] = len(lives.first)
-                maker_of[thing] = row if is_made else NONE
-                lives.is_storage.append(thing[0])
+            is_made = memory_object in made[code] and not _encloses(run, maker_of.get(memory_object, NONE), row)
+            if is_made or memory_object not in life_of:
+                life_of[memory_object] = len(lives.first)
+                maker_of[memory_object] = row if is_made else NONE
+                lives.is_storage.append(memory_object[0])
                 lives.first.append(row)
                 lives.last.append(row)
-            life = life_of[thing]
+            life = life_of[memory_object]
             lives.last[life] = max(lives.last[life], last_called[row])
             lives.of_mention.append(life)
     # what no op made was there before, and stays
-    for life in (life_of[thing] for thing, maker in maker_of.items() if maker == NONE):
+    for life in (life_of[memory_object] for memory_object, maker in maker_of.items() if maker == NONE):
         lives.last[life] = len(run.ops)
     return lives
 
