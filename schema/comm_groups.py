@@ -99,7 +99,7 @@ def check_simulators_read(folder: Path) -> None:
     """Raises RequestError for a folder in which simulators take every communicator-group file for none."""
     if IGNORED in str(folder.resolve()):
         raise RequestError(
-            f"{folder}: simulators ignore a communicator-group file with {IGNORED!r} in its path; choose a folder "
+            f"{folder.resolve()}: simulators ignore a communicator-group file with {IGNORED!r} in its path; choose a folder "
             "without that word"
         )
 

@@ -1,4 +1,7 @@
-"""Copies between the device and pageable memory of the host, which the driver has to move twice."""
+"""Copies from pageable memory of the host to the device, which the driver has to move twice.
+
+A copy back to the host is a wait for a result, whatever memory it goes to; host_waits reports it.
+"""
 
 import numpy as np
 
@@ -15,7 +18,7 @@ def pageable_copies(job: Job) -> list[Finding]:
     """
     work = job.work
     names = job.texts(lambda rank: rank.graph.name)
-    copies = (work.node_class == NodeClass.MEMORY) & names.where(lambda name: "Pageable" in name)
+    copies = (work.node_class == NodeClass.MEMORY) & names.where(lambda name: "Pageable ->" in name)
     if not copies.any():
         return []
     launch = is_of_kind(work, DependencyKind.LAUNCH) & ~work.is_activity[work.source]
@@ -28,7 +31,7 @@ def pageable_copies(job: Job) -> list[Finding]:
     time = (work.duration_ns[copies].sum() + work.duration_ns[calls].sum()) / 1000
     return [
         Finding(
-            "Copies use pageable memory",
+            "Copies to the device use pageable memory",
             job.gain(without_dependencies(scale_nodes(work, factor), waits)),
             f"{copies.sum():,} copies, {time_text(time)} on the device and in their calls",
             "Pin the host's memory: DataLoader(pin_memory=True) or tensor.pin_memory(), then copy with non_blocking=True",

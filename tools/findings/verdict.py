@@ -148,5 +148,9 @@ def _otherwise(job: Job) -> str:
     explained_us = sum(path.values()) - job.unexplained_us()
     times = {WORDS_OF_REST[limit]: sum(path.get(kind, 0.0) for kind in kinds) for limit, kinds in LIMITS.items()}
     largest = max(times, key=lambda word: times[word])
-    busy = f", while devices are busy for {job.busy_pct():.0f} % of the run" if job.rows("temporal_breakdown") else ""
-    return f" Of the rest, {100 * times[largest] / explained_us:.0f} % is {largest}{busy}." if explained_us > 0 else ""
+    busy = f"; devices are busy for {job.busy_pct():.0f} % of the run" if job.rows("temporal_breakdown") else ""
+    return (
+        f" Of the rest of the critical path, {100 * times[largest] / explained_us:.0f} % is {largest}{busy}."
+        if explained_us > 0
+        else ""
+    )
