@@ -52,7 +52,7 @@ def test_it_is_withdrawn_where_much_of_the_run_is_not_explained() -> None:
     assert "cannot be told" not in sentence(built(delayed(5_000)))
     assert sentence(built(delayed(40_000))) == (
         "What limits the run cannot be told: no recorded dependency explains 40.0 µs, 40 % of the run. "
-        "Of the rest, 83 % is work of the CPU."
+        "Of the rest of the critical path, 83 % is work of the CPU."
     )
 
 
