@@ -84,7 +84,7 @@ def _transfer_ns(graph: ExecutionGraph) -> Int64:
     transfer = graph.duration_ns.copy()
     rows = np.flatnonzero(np.isin(graph.type, (NodeType.COMM_SEND, NodeType.COMM_RECV)))
     kernel = group_ids(lanes_of(graph)[rows], graph.start_ns[rows])
-    same_way = group_ids(kernel, graph.type[rows])
+    same_way = group_ids(kernel, graph.type[rows].astype(np.int64))
     size = np.maximum(graph.integers("comm_size", 0)[rows], 0)
     taken, carried = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
     np.maximum.at(taken, kernel, transfer[rows])
