@@ -163,3 +163,15 @@ class ExecutionGraph(NodeColumns):
         for source, target, kind in zip(self.data_deps.values.tolist(), targets.tolist(), labels, strict=True):
             graph.add_edge(source, target, kind=kind)
         return graph
+
+
+def read_graph(path: FilePath) -> ExecutionGraph:
+    """Reads a graph from a .et file (gzip accepted), with the tensors of its ops.
+
+    Args:
+        path: The file to read.
+
+    Raises:
+        DataError: The file is no graph; the text says from which byte on.
+    """
+    return ExecutionGraph.read(path)

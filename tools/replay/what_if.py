@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from ...schema.columns import Summary, summary_html, summary_text, time_text
 from ...schema.given_files import wrong_argument
 from ..given_graphs import Graphs, given_graphs
 from .execution import Replay, replay_ranks
@@ -29,6 +30,24 @@ class WhatIf(NamedTuple):
     def speedup(self) -> float:
         """How many times as fast the changed run is; inf for one that takes no time."""
         return self.before.makespan_ns / self.after.makespan_ns if self.after.makespan_ns else float("inf")
+
+    def summary(self) -> Summary:
+        """Returns how many times as fast the changed run is, and how long the run takes without and with changes."""
+        lines = {
+            "before": time_text(self.before.makespan_ns / 1000),
+            "after": time_text(self.after.makespan_ns / 1000),
+            "saved": time_text(self.saved_us),
+        }
+        waits = self.after.range
+        if waits is not None and not waits.is_clear:
+            lines["between"] = f"{time_text(waits.low_ns / 1000)} and {time_text(waits.high_ns / 1000)}"
+        return Summary(f"WhatIf: {self.speedup:.2f} times as fast", lines)
+
+    def __repr__(self) -> str:
+        return summary_text(self.summary())
+
+    def _repr_html_(self) -> str:
+        return summary_html(self.summary())
 
 
 def what_if(graphs: Graphs, changes: Mapping[str, float]) -> WhatIf:
