@@ -108,7 +108,7 @@ TESTED_BY = {
     """,
     "schema/graph/test_et_file.py": """
         schema/graph/decoder schema/graph/encoder schema/graph/execution_graph schema/graph/framing
-        schema/graph/integer_kinds schema/graph/known_attributes schema/graph/message_checks
+        schema/graph/integer_kinds schema/graph/json_file schema/graph/known_attributes schema/graph/message_checks
         schema/graph/node_problems schema/graph/nodes schema/graph/varints schema/graph/wire schema/graph/wire_types
     """,
     "schema/io/test_compressed.py": "schema/io/files",
