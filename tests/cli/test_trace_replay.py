@@ -21,8 +21,8 @@ from execgraph.tools.replay import (
     start_error,
     summarise,
     time_by_kind,
-    write_timeline,
 )
+from execgraph.tools.view import write_timeline
 from support.builder import TraceBuilder
 from support.graphs import LAUNCH, PROGRAM_ORDER, STREAM_ORDER, GraphBuilder, rank_with_collective, training_step
 from support.runs import convert_run

@@ -15,8 +15,8 @@ import orjson
 from ...schema.columns import ABSENT, Bool, Int64, is_group_start, rows_by_number
 from ...schema.graph import DependencyKind
 from ...schema.io import open_output
-from .execution import Replay
-from .node_class import NodeClass
+from ..replay import NodeClass, Replay
+from .lane_names import lane_names
 
 EVENTS_AT_ONCE = 10_000
 HOST = -1
@@ -48,12 +48,13 @@ class FlowEnds(NamedTuple):
 
 def write_timeline(replay: Replay, path: str) -> None:
     """Writes the complete trace or nothing, compressed if the name ends in .gz."""
+    names = lane_names(replay.work)
     with open_output(path) as stream:
         stream.write(b'{"displayTimeUnit": "ns", "traceEvents": [\n')
         # process 0 would be the kernel's idle task to Perfetto
         for pid, process in enumerate(_processes(replay), start=1):
             stream.write(b"" if pid == 1 else b",\n")
-            stream.write(b",\n".join(_track_names(replay, pid, process)))
+            stream.write(b",\n".join(_track_names(replay, names, pid, process)))
             flows = _flow_ends(replay, process)
             for first in range(0, len(process.row), EVENTS_AT_ONCE):
                 events = ",\n".join(_events(replay, pid, process, flows, slice(first, first + EVENTS_AT_ONCE)))
@@ -80,12 +81,13 @@ def _processes(replay: Replay) -> Iterator[Process]:
         yield Process(f"rank {label} replay", rank, names, rows, replay.start_ns[rows], lasted)
 
 
-def _track_names(replay: Replay, pid: int, process: Process) -> Iterator[bytes]:
+def _track_names(replay: Replay, names: list[str], pid: int, process: Process) -> Iterator[bytes]:
     yield _metadata("process_name", pid, 0, {"name": process.name})
     yield _metadata("process_sort_index", pid, 0, {"sort_index": pid})
-    for tid, lane in enumerate(replay.work.lanes, start=1):
+    lanes = zip(replay.work.lanes, names, strict=True)
+    for tid, (lane, name) in enumerate(lanes, start=1):
         if lane.rank == process.rank:
-            yield _metadata("thread_name", pid, tid, {"name": lane.label})
+            yield _metadata("thread_name", pid, tid, {"name": name})
             yield _metadata("thread_sort_index", pid, tid, {"sort_index": tid})
 
 
