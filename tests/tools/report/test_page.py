@@ -509,7 +509,7 @@ def test_without_scripts_and_on_paper_the_whole_run_is_a_drawing(browser: Any, t
     page = browser.browser.new_page(java_script_enabled=False)
     page.goto(training.as_uri())
     assert page.locator(".whole-run").is_visible() and page.locator("#timeline").is_hidden()
-    assert page.locator(".whole-run text").first.text_content() == "rank 0 · thread 41000"
+    assert page.locator(".whole-run text").first.text_content() == "rank 0 · main thread"
     page.close()
     page = opened(browser, training, [])
     assert page.locator(".whole-run").is_hidden() and page.locator("#timeline").is_visible()
