@@ -30,7 +30,7 @@ def with_node_after_messages(graph: ExecutionGraph) -> ExecutionGraph:
         return graph
     like = NodeNumbers(host[[end[host].argmax()]])
     start = end[last_messages].max(keepdims=True)
-    ended = with_added_nodes(graph, like, AFTER_MESSAGES, {"is_cpu_op": start * 0 + 1, "start_time_ns": start})
+    ended = with_added_nodes(graph, like, AFTER_MESSAGES, {"is_cpu_op": np.ones_like(start), "start_time_ns": start})
     ended.duration_micros[count] = 1
     awaited = Edges.of(
         NodeNumbers(last_messages), NodeNumbers(np.full(len(last_messages), count)), DependencyKind.HOST_SYNC
