@@ -210,7 +210,9 @@ def _add_common_options(parser: argparse.ArgumentParser) -> None:
     loudness.add_argument(
         "-v", "--verbose", action="store_true", help="also say what is read, which step runs and how long it took"
     )
-    loudness.add_argument("-q", "--quiet", action="store_true", help="leave out notes and progress, never the result")
+    loudness.add_argument(
+        "-q", "--quiet", action="store_true", help="print no summary, notes and progress; a result that is printed, and errors, stay",
+    )
 
 
 def _size(text: str) -> str:

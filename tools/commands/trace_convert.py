@@ -10,6 +10,7 @@ from ...schema.choices import GOAL, TARGETS, WHOLE_JOB, InputsOutputs, Promotion
 from ..command import in_workspace, print_json, progress_bar, run_command, step
 from ..command_parser import CommandParser, OptionGroup, output_as, without_leading_word
 from ..summary_lines import format_counts, summary_line
+from .argument_types import number
 
 if TYPE_CHECKING:
     from ...schema.graph import ConvertReport
@@ -93,9 +94,9 @@ def graph_options(options: argparse.Namespace) -> dict[str, Any]:
 
 def _microseconds(text: str) -> int:
     """Returns µs on the command line as ns."""
-    value = float(text)
+    value = number(text)
     if not 0 <= value <= 1e6:
-        raise argparse.ArgumentTypeError(f"{text} is not between 0 and 1000000")
+        raise argparse.ArgumentTypeError(f"{text!r} is no duration in µs from 0 to 1000000, such as 2.5")
     return round(value * 1000)
 
 
