@@ -14,7 +14,7 @@ from .submissions import Findings
 from .waits import Synchronisation
 from .windows import TracePart
 
-KEPT_WITHOUT_TIMES = "host ops that the device trace does not hold (kept without times)"
+KEPT_WITHOUT_TIMES = "host ops that the device trace does not hold, so they have no times"
 
 
 class _Sizes(NamedTuple):

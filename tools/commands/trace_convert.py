@@ -136,12 +136,12 @@ def _work(report: "ConvertReport") -> str:
     lacking = report.kernels_without_work
     count = report.kernels_with_work + sum(lacking.values())
     shares = (
-        f"of {report.kernels_with_work} of {count} computing activities known, {report.time_with_work_pct:.1f} % of "
+        f"known of {report.kernels_with_work} of {count} kernels and memory operations, {report.time_with_work_pct:.1f} % of "
         "their time"
     )
     op_counts = [f"{number} of {name}" for name, number in list(lacking.items())[:OPS_SHOWN]]
     more = ["…"] * (len(lacking) > OPS_SHOWN)
-    return f"{shares}; not {', '.join(op_counts + more)}" if op_counts else shares
+    return f"{shares}; unknown: {', '.join(op_counts + more)}" if op_counts else shares
 
 
 def _remedies() -> dict[str, str]:

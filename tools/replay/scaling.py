@@ -123,7 +123,8 @@ def node_factors(graphs: Sequence[ExecutionGraph], classes: Sequence[Classes], s
             chosen = change.matches(graph, node_class)
             factor[chosen] *= change.factor
             matched += int(chosen.sum())
-        if not matched:
+        # the host's time may also be delays of activities, as in graphs without host nodes
+        if not matched and change.target is not NodeClass.HOST:
             raise RequestError(f"scale {change.spec}: {_why_nothing(change, graphs, classes)}")
     return factors
 
