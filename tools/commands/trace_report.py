@@ -72,7 +72,7 @@ def _parser() -> CommandParser:
     )
     inputs = parser.add_inputs(
         "FILE_OR_DIR", "device traces with their host traces, linked traces or graphs of a run, or folders with them",
-        "--input", "--input-dir", unless="diff",
+        "--input", "--input-dir", unless=("diff",),
     )  # fmt: skip
     inputs.add_argument("--diff", nargs=2, type=Path, metavar=("A", "B"), help="compare two runs, files or folders")
     inputs.add_argument(

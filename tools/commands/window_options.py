@@ -65,5 +65,5 @@ def _window(text: str) -> tuple[float, float]:
         raise argparse.ArgumentTypeError(f"{text!r} is no T0:T1: write two times in µs in plain digits, such as 0:1500")
     first, end = float(match.group(1)), float(match.group(2))
     if first >= end:
-        raise argparse.ArgumentTypeError(f"{text!r} does not end after it begins: write T0:T1 with T0 below T1")
+        raise argparse.ArgumentTypeError(f"{text!r} is no T0:T1 with T0 below T1: write the earlier time first")
     return first, end
