@@ -67,8 +67,9 @@ def build_generic_graph(linked: LinkedTrace, options: Options, work: KernelWork 
     edges, dropped = _dependencies(context, options)
     timing, limit = _start_timing(context, edges)
     delays = find_delays(context, timing, limit)
+    kept_delays = delays if options.delays else delays.none()
     synthetic = SyntheticNodes(
-        delays if options.delays else delays.none(), _group_ops(context, options.target), context.node_count
+        kept_delays, _group_ops(context, options.target), context.node_count
     )
     if options.promote == "all":
         edges = deduplicated(with_synchronous_launches(context, edges), synthetic.node_count)
@@ -81,7 +82,7 @@ def build_generic_graph(linked: LinkedTrace, options: Options, work: KernelWork 
     else:
         graph = without_host(graph)
     dropped |= in_circles | built.unusable_arguments
-    graph.report = replace(_report(context, built._replace(graph=graph), delays), dropped=dropped)
+    graph.report = replace(_report(context, built._replace(graph=graph), kept_delays), dropped=dropped)
     return graph
 
 

@@ -124,8 +124,8 @@ def read_host_trace(path: str, *, strict: bool = False, on_progress: OnProgress 
             nodes.add(piece)
     if not reader.has_array or reader.document.lstrip()[:1] == b"[":
         raise DataError(
-            f"{path}: {_what_it_is(reader.document)}; expected a PyTorch Execution Trace, see --host-trace and "
-            "--device-trace"
+            f"{path}: {_what_it_is(reader.document)}; expected a PyTorch Execution Trace, as "
+            "ExecutionTraceObserver writes it"
         )
     if not len(nodes):
         seen = f" {damage.notes[0].removeprefix(path + ': ')}" if damage.notes else ""
