@@ -68,9 +68,7 @@ def build_generic_graph(linked: LinkedTrace, options: Options, work: KernelWork 
     timing, limit = _start_timing(context, edges)
     delays = find_delays(context, timing, limit)
     kept_delays = delays if options.delays else delays.none()
-    synthetic = SyntheticNodes(
-        kept_delays, _group_ops(context, options.target), context.node_count
-    )
+    synthetic = SyntheticNodes(kept_delays, _group_ops(context, options.target), context.node_count)
     if options.promote == "all":
         edges = deduplicated(with_synchronous_launches(context, edges), synthetic.node_count)
     edges = Edges.joined([edges, synthetic.edges(context)])

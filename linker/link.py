@@ -107,9 +107,7 @@ def _part(linked: LinkedTrace, device: DeviceTrace, match: Match | None, window:
             f"the {shorter} trace fits the {longer} trace at {match.alignment_count} positions; linked to the first"
         )
     if covered is not None:
-        notes.append(
-            f"the host trace covers {covered.in_words(zero)} of the device trace; the rest is not linked"
-        )
+        notes.append(f"the host trace covers {covered.in_words(zero)} of the device trace; the rest is not linked")
     period = period_of(device, window, covered or whole(device)) if window != EVERYTHING else covered
     if period is None:
         return shared, notes

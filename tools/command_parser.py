@@ -57,8 +57,8 @@ class CommandParser(argparse.ArgumentParser):
     ) -> OptionGroup:
         """Adds the inputs, by position or after one of the older `spellings`; returns the group of options on them.
 
-        One is required `unless` an option of one of these names is given. The parsed options have the paths as `inputs`,
-        with wildcards that no shell has expanded replaced by what they match.
+        One is required `unless` an option of one of these names is given. The parsed options have the paths as
+        `inputs`, with wildcards that no shell has expanded replaced by what they match.
         """
         self._input, self._unless, self._most = metavar, unless, max_count
         group = self.add_argument_group(title)
@@ -212,7 +212,10 @@ def _add_common_options(parser: argparse.ArgumentParser) -> None:
         "-v", "--verbose", action="store_true", help="also say what is read, which step runs and how long it took"
     )
     loudness.add_argument(
-        "-q", "--quiet", action="store_true", help="print no summary, notes and progress; a result that is printed, and errors, stay",
+        "-q",
+        "--quiet",
+        action="store_true",
+        help="print no summary, notes and progress; a result that is printed, and errors, stay",
     )
 
 

@@ -90,7 +90,9 @@ def match_ops(host: HostTrace, device: DeviceTrace, allow_mismatch: bool = False
 
 def _damage(host: HostTrace, device: DeviceTrace) -> str:
     """Returns which of the files lacks its end, as the beginning of a message; "" if none does."""
-    damaged = [path for path, notes in ((host.path, host.notes), (device.path, device.notes)) if _ends_early(path, notes)]
+    damaged = [
+        path for path, notes in ((host.path, host.notes), (device.path, device.notes)) if _ends_early(path, notes)
+    ]
     return f"{' and '.join(damaged)}: {ENDS_EARLY}; " if damaged else ""
 
 

@@ -245,7 +245,10 @@ def test_a_malformed_factor_is_refused(spec: str) -> None:
 @pytest.mark.parametrize(
     ("spec", "why"),
     [
-        ("flash_attention=0.5", "no node has 'flash_attention' in its name: trace-view and trace-report show the names"),
+        (
+            "flash_attention=0.5",
+            "no node has 'flash_attention' in its name: trace-view and trace-report show the names",
+        ),
         ("memory=0.5", "no node has 'memory' in its name: write class:memory=0.5"),
         ("class:communication=0.5", "no node is of class communication: choose from host, computation, memory"),
         ("bound:compute=0.5", "the peaks of the devices are not known by their names: give them with --peak"),

@@ -72,7 +72,9 @@ def test_what_is_left_out_is_counted() -> None:
     report, whole_report = part(pair, steps=(3, 4)).report, link(*pair).report
     for what in ("ops", "calls", "activities"):
         field = "device_ops" if what == "ops" else what
-        assert getattr(report, field) + report.dropped[f"{what} outside the linked part"] == getattr(whole_report, field)
+        assert getattr(report, field) + report.dropped[f"{what} outside the linked part"] == getattr(
+            whole_report, field
+        )
     assert report.host_ops + report.dropped["host ops outside the linked part"] == whole_report.host_ops
     assert report.oddities["ops cut at the borders of the window"] == 1  # "training" goes on
 
