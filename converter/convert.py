@@ -12,6 +12,7 @@ import numpy as np
 from ..schema.choices import GENERIC, Target
 from ..schema.columns import ActivityRows, NodeNumbers, OpRows, Ragged
 from ..schema.comm_groups import RankList
+from ..schema.given_files import wrong_argument
 from ..schema.graph import CONCURRENCY_LIMIT, ConvertReport, DependencyKind, ExecutionGraph
 from ..schema.linked import LinkedTrace, on_host_clock, without_guesses
 from ..schema.machine import of_name
@@ -37,6 +38,12 @@ def convert(
 ) -> ExecutionGraph:
     """Converts a linked trace into the execution graph of one rank. O(n log n) in ops, calls and activities.
 
+    >>> from execgraph import link
+    >>> folder = "tests/data/training"
+    >>> graph = convert(link(f"{folder}/host_rank0.json.gz", f"{folder}/device_rank0.json.gz"))
+    >>> graph.report.activities
+    63
+
     The graph's `report` says what became of everything in the trace, its `changes` what was then made different for
     the target.
 
@@ -49,7 +56,10 @@ def convert(
 
     Raises:
         DataError: The trace holds nothing that the options keep.
+        TypeError: `linked` is no linked trace.
     """
+    if not isinstance(linked, LinkedTrace):
+        raise wrong_argument("convert(linked)", "a LinkedTrace, which link and read_linked return", linked)
     options = options or Options()
     return lower_for_target(build_generic_graph(linked, options, work), options.target, groups)
 

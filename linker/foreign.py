@@ -1,10 +1,12 @@
 """Reads linked traces of any linker, and adds the communications that another one leaves out."""
 
+import os
 from dataclasses import replace
 
 import numpy as np
 
 from ..schema.columns import OpRows
+from ..schema.given_files import FilePath
 from ..schema.linked import LinkedTrace, op_parents, read_linked as read_linked_file
 from ..schema.progress import OnProgress, unseen
 from .communication import (
@@ -19,7 +21,7 @@ from .communication import (
 from .readers import Role
 
 
-def read_linked(path: str, on_progress: OnProgress = unseen) -> LinkedTrace:
+def read_linked(path: FilePath, on_progress: OnProgress = unseen) -> LinkedTrace:
     """Reads a linked trace, written by `write_linked` or by chakra_trace_link.
 
     Args:
@@ -29,7 +31,7 @@ def read_linked(path: str, on_progress: OnProgress = unseen) -> LinkedTrace:
     Raises:
         DataError: The file is no linked trace.
     """
-    linked = read_linked_file(path, on_progress)
+    linked = read_linked_file(os.fspath(path), on_progress)
     return linked if linked.communications else _with_communications(linked)
 
 

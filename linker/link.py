@@ -9,6 +9,7 @@ import numpy as np
 
 from ..schema.columns import CallRows, CommunicationRows, DeviceOpRows, Nesting, OpRows, RowMap, ThreadIntervals, nest
 from ..schema.errors import DataError
+from ..schema.given_files import FilePath
 from ..schema.linked import Activities, Calls, Communications, LinkedTrace, Ops, ProcessGroup, TraceInfo, on_host_clock
 from ..schema.machine import MachineCalibration
 from ..schema.traces import NO_TENSORS, are_step_marks
@@ -25,6 +26,7 @@ from .communication import (
     with_members,
 )
 from .contradictions import contradictions
+from .given_traces import given_traces
 from .host_communication import host_communications, host_transfers, messages_in_flight, transfer_waits
 from .joined_ops import IN_CIRCLES, cut_circles, join_ops
 from .link_report import report_of
@@ -42,8 +44,8 @@ NO_PYTHON = "holds no calls of Python, so that no module is known; record with w
 
 
 def link(
-    host: HostTrace | None,
-    device: DeviceTrace,
+    host: HostTrace | FilePath | None,
+    device: DeviceTrace | FilePath | None = None,
     rank: int | None = None,
     allow_mismatch: bool = False,
     window: Window = EVERYTHING,
@@ -52,15 +54,14 @@ def link(
 
     The linked trace covers the time that both files cover, and of that the `window`.
 
-    >>> from execgraph import read_device_trace, read_host_trace
     >>> folder = "tests/data/training"
-    >>> host = read_host_trace(f"{folder}/host_rank0.json.gz")
-    >>> len(link(host, read_device_trace(f"{folder}/device_rank0.json.gz")).activities) > 0
-    True
+    >>> linked = link(f"{folder}/host_rank0.json.gz", f"{folder}/device_rank0.json.gz")
+    >>> len(linked.activities)
+    63
 
     Args:
-        host: The host trace; None to build from the device trace alone.
-        device: The device trace.
+        host: The host trace, or the path of its file; None to build from the device trace alone.
+        device: The device trace, or the path of its file.
         rank: The rank of traces that record none; of a device trace that was merged from several ranks, the one to
             link.
         allow_mismatch: Whether to link traces that seem to be of different runs or ranks.
@@ -69,11 +70,13 @@ def link(
     Raises:
         DataError: The two are not of one run or `rank` contradicts the recorded one, without `allow_mismatch`; or the
             window is not in the trace, or nothing was recorded in it.
+        TypeError: A trace is missing, of another kind, or in the other's place.
     """
+    host, device = given_traces(host, device)
     device = one_rank(device, rank)
     if rank is not None and device.rank is not None and rank != device.rank and not allow_mismatch:
         raise DataError(
-            f"{device.path}: is of rank {device.rank}, not {rank}; leave --rank out or pass that rank's file"
+            f"{device.path}: is of rank {device.rank}, not {rank}; leave the rank out or pass that rank's file"
         )
     match = match_ops(host, device, allow_mismatch) if host is not None else None
     device = messages_in_flight(device)

@@ -39,7 +39,7 @@ def report_of(
 ) -> LinkReport:
     """Returns the report of a part of a linked trace.
 
-    Its rows and those counted as outside the window add up to all rows of both files. `clipped` counts ops that were
+    Its rows and those counted as outside the linked part add up to all rows of both files. `clipped` counts ops that were
     cut to the end of the op around them.
     """
     activities, sizes = part.linked.activities, _sizes(part.linked)

@@ -22,8 +22,9 @@ class CommunicationEntry(NamedTuple):
     """One communication of a rank: `node` is its id, `collective` its CollectiveType, -1 for a message.
 
     `matched` is the number of its match on all ranks, -1 before `match_entries`; `members` the number of members, 0 if
-    not known. `end_ns` counts from the rank's first node. `follows` are positions of earlier entries of the rank on
-    which it depends.
+    not known. `end_ns` counts from the rank's first node. `transfer_ns` is its part of what its kernel took: of several
+    messages of a kernel each has a share by its bytes. `follows` are positions of earlier entries of the rank on which
+    it depends.
     """
 
     node: int
@@ -34,6 +35,7 @@ class CommunicationEntry(NamedTuple):
     size: int
     end_ns: int
     length_ns: int
+    transfer_ns: int
     follows: tuple[int, ...]
 
 
@@ -62,14 +64,34 @@ def communication_summary(graph: ExecutionGraph) -> CommunicationSummary:
         np.maximum(graph.integers("comm_size", 0), 0),
         times.start_ns + graph.duration_ns,
         graph.duration_ns,
+        _transfer_ns(graph),
     )
     types = (NodeType(kind) for kind in graph.type[rows].tolist())
     facts = zip(types, *(column[rows].tolist() for column in columns), _follows(graph, rows), strict=True)
     entries = [
-        CommunicationEntry(node, kind, collective, UNKNOWN, members, size, end, length, follows)
-        for kind, node, collective, members, size, end, length, follows in facts
+        CommunicationEntry(node, kind, collective, UNKNOWN, members, size, end, length, transfer, follows)
+        for kind, node, collective, members, size, end, length, transfer, follows in facts
     ]
     return CommunicationSummary(graph_calls(graph, rows, graph.number("rank", -1)), entries)
+
+
+def _transfer_ns(graph: ExecutionGraph) -> Int64:
+    """Returns what each communication took of its kernel's time.
+
+    Messages of one kernel start together on its stream, and only the last one has its time. A rank's sends go one after
+    the other in the simulator, so they share that time by their bytes, and so do its receives.
+    """
+    transfer = graph.duration_ns.copy()
+    rows = np.flatnonzero(np.isin(graph.type, (NodeType.COMM_SEND, NodeType.COMM_RECV)))
+    kernel = group_ids(lanes_of(graph)[rows], graph.start_ns[rows])
+    same_way = group_ids(kernel, graph.type[rows].astype(np.int64))
+    size = np.maximum(graph.integers("comm_size", 0)[rows], 0)
+    taken, carried = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
+    np.maximum.at(taken, kernel, transfer[rows])
+    np.add.at(carried, same_way, size)
+    # the product of bytes and ns is beyond 64 bits
+    transfer[rows] = np.round(taken[kernel] * (size / np.maximum(carried[same_way], 1)))
+    return transfer
 
 
 def match_entries(summaries: Sequence[CommunicationSummary]) -> list[list[CommunicationEntry]]:

@@ -20,6 +20,7 @@ from .collectives import lower_collectives, pad_all_gathers
 from .control import implied
 from .groups import name_groups
 from .host_delays import delays_before_communication, waits_before_known_work
+from .last_messages import with_node_after_messages
 from .ready_set import WIDE, widest_ready_set
 from .roofline import Roofline, for_roofline
 from .serial_time import SerialTime, in_order_of_ends, serialise
@@ -89,7 +90,7 @@ def for_astra_sim(
     played, delay_nodes = delays_before_communication(played)
     played, waits = waits_before_known_work(played) if roofline else (played, 0)
     serial = serialise(played)
-    played = with_start_offset(in_order_of_ends(played), start_offset_ns)
+    played = with_start_offset(with_node_after_messages(in_order_of_ends(played)), start_offset_ns)
     report = TargetReport(
         removed=removed,
         lowered=dict(lowered),
@@ -174,16 +175,6 @@ def _notes(
                     else "the graph is for roofline mode only with --roofline"
                 ),
             ),
-            (
-                _ends_in_message(graph),
-                "the run ends with a send or receive, where the simulator may stop if there are "
-                "host nodes; leave those out",
-            ),
         )
         if applies
     ]
-
-
-def _ends_in_message(graph: ExecutionGraph) -> bool:
-    last = np.argmax(graph.start_ns + graph.duration_ns)
-    return not graph.is_activity.all() and int(graph.type[last]) in (NodeType.COMM_SEND, NodeType.COMM_RECV)

@@ -11,24 +11,33 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
+from ...schema.columns import Int64, group_ids, split_groups
 from ...schema.graph import CollectiveType
-from .transfer_cost import MESSAGE, RING, Cost, CostOf, Transfer, fitted_factors
+from .transfer_cost import MESSAGE, RING, Cost, CostOf, Factors, Transfer, fitted_factors
 
 GIB = 2**30
 """Bytes of a GB in the simulator."""
+LEAST_SIZES = 3
+"""Sizes without which a fit is not judged: without one of them, two still tell latency from bandwidth."""
+PARTS = 10
+"""Into how many parts the sizes are divided, of which one at a time is left out; fewer sizes are left out singly."""
 
 
 class Network(msgspec.Struct, frozen=True):
     """A switch: `bandwidth_gb_s` (2**30 bytes) and `latency_ns` of a link, fitted to so many `transfers`.
 
-    `fit_error_pct` is the median error of the fit in %. `direct` is whether all-to-alls fit better as direct messages
-    than as a ring.
+    `sizes` counts the transfers that differ in type, members or bytes. `fit_error_pct` is the median error in % of
+    transfers of sizes that the fit was made without, None with too few sizes to leave any out. `repeat_error_pct` is
+    how far transfers of one size are from their median, in the median, None if each size was measured once: no network
+    describes them better. `direct` is whether all-to-alls fit better as direct messages than as a ring.
     """
 
     bandwidth_gb_s: float = 100.0
     latency_ns: float = 500.0
     transfers: int = 0
-    fit_error_pct: float = 0.0
+    sizes: int = 0
+    fit_error_pct: float | None = None
+    repeat_error_pct: float | None = None
     direct: bool = True
 
 
@@ -39,25 +48,52 @@ def fitted_network(measured: Sequence[Transfer]) -> Network:
         for transfer in measured
         if transfer.ns > 0 and transfer.size > 0 and transfer.members > 1 and transfer.kind in STEPS
     ]
-    fits = [_fit(usable, direct) for direct in (True, False)]
-    return min(fits, key=lambda fit: fit.fit_error_pct) if usable else Network()
-
-
-def _fit(measured: Sequence[Transfer], direct: bool) -> Network:
-    if not measured:
+    if not usable:
         return Network()
-    steps_of = STEPS | ({} if direct else {CollectiveType.ALL_TO_ALL: _ring_all_to_all})
-    cost = np.array([steps_of[transfer.kind](transfer.members, transfer.size) for transfer in measured], np.float64)
-    time = np.array([transfer.ns for transfer in measured], np.float64)
-    per_step, per_byte = fitted_factors(cost / time[:, None])
-    off = np.abs(cost @ (per_step, per_byte) / time - 1)
+    ring_too = any(transfer.kind == CollectiveType.ALL_TO_ALL for transfer in usable)
+    costs = {direct: _relative_costs(usable, direct) for direct in ((True, False) if ring_too else (True,))}
+    direct = min(costs, key=lambda direct: float(np.median(_errors(costs[direct], costs[direct]))))
+    size = group_ids(*np.array([transfer[:3] for transfer in usable], np.int64).T)
+    sizes, per = int(size.max()) + 1, fitted_factors(costs[direct])
     return Network(
-        bandwidth_gb_s=round(1e9 / GIB / max(per_byte, 1e-6), 3),
-        latency_ns=round(per_step / 2, 1),
-        transfers=len(measured),
-        fit_error_pct=round(100 * float(np.median(off)), 1),
+        bandwidth_gb_s=round(1e9 / GIB / max(per[1], 1e-6), 3),
+        latency_ns=round(per[0] / 2, 1),
+        transfers=len(usable),
+        sizes=sizes,
+        fit_error_pct=_percent(_held_out_errors(costs[direct], size)),
+        repeat_error_pct=_percent(_repeat_errors(np.array([transfer.ns for transfer in usable], np.float64), size)),
         direct=direct,
     )
+
+
+def _relative_costs(transfers: Sequence[Transfer], direct: bool) -> Factors:
+    """Returns a row of steps and bytes for each transfer, divided by its measured time."""
+    steps_of = STEPS | ({} if direct else {CollectiveType.ALL_TO_ALL: _ring_all_to_all})
+    cost = [steps_of[transfer.kind](transfer.members, transfer.size) for transfer in transfers]
+    return np.asarray(np.array(cost, np.float64) / np.array([[transfer.ns] for transfer in transfers], np.float64))
+
+
+def _errors(fitted: Factors, judged: Factors) -> Factors:
+    """Returns how far off, relatively, the network that fits some transfers is for others."""
+    return np.asarray(np.abs(judged @ fitted_factors(fitted) - 1))
+
+
+def _held_out_errors(relative: Factors, size: Int64) -> list[Factors]:
+    """Returns the errors of each part of the sizes in the network that fits the other parts; none for few sizes."""
+    sizes = int(size.max()) + 1
+    parts = [size % PARTS == part for part in range(min(PARTS, sizes))] if sizes >= LEAST_SIZES else []
+    return [_errors(relative[~part], relative[part]) for part in parts]
+
+
+def _repeat_errors(time: Factors, size: Int64) -> list[Factors]:
+    """Returns how far, relatively, each time is from the median of its size, of sizes measured more than once."""
+    order = np.argsort(size, kind="stable")
+    times = [time[rows] for rows in split_groups(order, size) if len(rows) > 1]
+    return [np.abs(same / np.median(same) - 1) for same in times]
+
+
+def _percent(errors: list[Factors]) -> float | None:
+    return round(100 * float(np.median(np.concatenate(errors))), 1) if errors else None
 
 
 def _ring_all_to_all(members: int, size: int) -> Cost:

@@ -3,11 +3,13 @@
 Times are int64 ns on the trace's own clock. Rows are in file order, except those with equal starts.
 """
 
+import os
 import re
 from collections.abc import Callable, Sequence
 from functools import partial
 
 from ...schema.errors import DataError
+from ...schema.given_files import FilePath
 from ...schema.io import open_input
 from ...schema.progress import OnProgress, unseen
 from ...schema.recovery import ArrayReader, Damage, decode, kind_of_text
@@ -30,7 +32,7 @@ HOST_NODES = re.compile(rb'"nodes"\s*:\s*\[')
 
 
 def read_device_trace(
-    path: str,
+    path: FilePath,
     *,
     strict: bool = False,
     tee: Callable[[bytes], object] | None = None,
@@ -58,6 +60,7 @@ def read_device_trace(
         DataError: The file is no device trace, holds no usable event, or is a damaged database; or it is damaged at
             all, with `strict`.
     """
+    path = os.fspath(path)
     if is_database(path):
         return within_a_recording(read_rocpd(path))
     damage = Damage(path, "device events", strict)

@@ -1,5 +1,6 @@
 """Reads a host trace (PyTorch Execution Trace, any schema) into columns. Nodes are in the order of the file."""
 
+import os
 import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from ...schema.columns import (
     rows_in_circles,
 )
 from ...schema.errors import DataError
+from ...schema.given_files import FilePath
 from ...schema.io import open_input
 from ...schema.progress import OnProgress, unseen
 from ...schema.recovery import ArrayReader, Damage, kind_of_text
@@ -102,7 +104,7 @@ class HostTrace(Table):
         return Summary(f"HostTrace: {self.path}, schema {self.schema}", {"nodes": f"{len(self):,}"})
 
 
-def read_host_trace(path: str, *, strict: bool = False, on_progress: OnProgress = unseen) -> HostTrace:
+def read_host_trace(path: FilePath, *, strict: bool = False, on_progress: OnProgress = unseen) -> HostTrace:
     """Reads a host trace: JSON, or gzip or zstd of it.
 
     Of a damaged file everything that can be read is used; the trace's `notes` say what was wrong. Memory is that of
@@ -116,6 +118,7 @@ def read_host_trace(path: str, *, strict: bool = False, on_progress: OnProgress 
     Raises:
         DataError: The file is no host trace or holds no node; or it is damaged, with `strict`.
     """
+    path = os.fspath(path)
     damage = Damage(path, "host nodes", strict)
     nodes = _Nodes()
     with open_input(path, protected=True) as stream:

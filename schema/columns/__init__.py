@@ -85,6 +85,8 @@ from .summary_repr import (
     SummaryRepr as SummaryRepr,
     format_counts as format_counts,
     microseconds as microseconds,
+    summary_html as summary_html,
+    summary_text as summary_text,
     time_text as time_text,
 )
 from .table import AttributeTable as AttributeTable, Table as Table

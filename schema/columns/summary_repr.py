@@ -27,14 +27,24 @@ class SummaryRepr:
         return Summary(f"{type(self).__name__}: {len(getattr(self, names[0])):,} rows", {"columns": ", ".join(names)})
 
     def __repr__(self) -> str:
-        title, lines = self.summary()
-        width = max(map(len, lines), default=0)
-        return "\n".join([title, *(f"  {label:<{width}}  {text}" for label, text in lines.items())])
+        return summary_text(self.summary())
 
     def _repr_html_(self) -> str:
-        title, lines = self.summary()
-        rows = "".join(f"<tr><th>{escape(label)}</th><td>{escape(text)}</td></tr>" for label, text in lines.items())
-        return f"<table><caption>{escape(title)}</caption>{rows}</table>"
+        return summary_html(self.summary())
+
+
+def summary_text(summary: Summary) -> str:
+    """Returns the title, and a line below it for each of the others."""
+    title, lines = summary
+    width = max(map(len, lines), default=0)
+    return "\n".join([title, *(f"  {label:<{width}}  {text}" for label, text in lines.items())])
+
+
+def summary_html(summary: Summary) -> str:
+    """Returns the same as an HTML table."""
+    title, lines = summary
+    rows = "".join(f"<tr><th>{escape(label)}</th><td>{escape(text)}</td></tr>" for label, text in lines.items())
+    return f"<table><caption>{escape(title)}</caption>{rows}</table>"
 
 
 def format_counts(counts: dict[str, int]) -> str:

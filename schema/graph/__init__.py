@@ -14,6 +14,7 @@ from .execution_graph import (
     ConvertReport as ConvertReport,
     ExecutionGraph as ExecutionGraph,
     TargetChanges as TargetChanges,
+    read_graph as read_graph,
 )
 from .framing import FrameBlock as FrameBlock, read_bytes as read_bytes, read_frames as read_frames
 from .json_form import METADATA as METADATA, NODE as NODE, Form as Form, FormError as FormError

@@ -1,6 +1,7 @@
 """Reads and writes graph files (.et): the columns of a graph as varint-framed protobuf messages, in blocks of nodes."""
 
 from collections import defaultdict
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -24,11 +25,20 @@ def write_columns(graph: NodeColumns, path: str) -> None:
 
     Raises DataError when the graph holds what the format cannot, or the file cannot be written.
     """
-    encoders = node_encoders(graph)
     with open_output(path) as out:
-        out.write(encode_metadata(graph.metadata))
-        for start in range(0, len(graph), ROWS_AT_ONCE):
-            out.write(encode_nodes(encoders, slice(start, min(start + ROWS_AT_ONCE, len(graph)))).data)
+        for frames in frames_of(graph):
+            out.write(frames)
+
+
+def frames_of(graph: NodeColumns) -> Iterator[bytes | memoryview]:
+    """Yields the bytes of a .et file: those of the metadata, then those of some nodes after the other.
+
+    Raises DataError, before anything else, when the graph holds what the format cannot.
+    """
+    encoders = node_encoders(graph)
+    yield encode_metadata(graph.metadata)
+    for start in range(0, len(graph), ROWS_AT_ONCE):
+        yield encode_nodes(encoders, slice(start, min(start + ROWS_AT_ONCE, len(graph)))).data
 
 
 def read_columns(path: str, tensors: bool) -> NodeColumns:

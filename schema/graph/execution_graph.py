@@ -4,6 +4,7 @@ Times are int64 ns on the device trace's own clock. Row i of every column is the
 written by this project has ids 1 … n in topological order; a graph from elsewhere may have any ids.
 """
 
+import os
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,9 @@ from ..columns import (
     to_pandas,
     to_polars,
 )
+from ..given_files import FilePath
 from .et_file import read_columns, write_columns
+from .json_file import write_json
 from .nodes import DependencyKind, NodeColumns, NodeType
 
 if TYPE_CHECKING:
@@ -71,7 +74,7 @@ class ExecutionGraph(NodeColumns):
     changes: TargetChanges | None = None
 
     @staticmethod
-    def read(path: str, tensors: bool = True) -> "ExecutionGraph":
+    def read(path: FilePath, tensors: bool = True) -> "ExecutionGraph":
         """Reads a .et file (gzip accepted).
 
         Args:
@@ -81,12 +84,17 @@ class ExecutionGraph(NodeColumns):
         Raises:
             DataError: The file is no graph; the text says from which byte on.
         """
-        columns = read_columns(path, tensors)
+        columns = read_columns(os.fspath(path), tensors)
         return ExecutionGraph(**{field.name: getattr(columns, field.name) for field in fields(columns)})
 
-    def write(self, path: str) -> None:
-        """Writes the graph as a .et file, whole or not at all."""
-        write_columns(self, path)
+    def write(self, path: FilePath) -> None:
+        """Writes the graph, whole or not at all: as JSON where the name ends in .json, else as a .et file.
+
+        A further .gz compresses either.
+        """
+        name = os.fspath(path)
+        write = write_json if name.removesuffix(".gz").endswith(".json") else write_columns
+        write(self, name)
 
     def summary(self) -> Summary:
         """Returns its rank and target, its nodes and dependencies, and the measured time of the run."""
@@ -155,3 +163,15 @@ class ExecutionGraph(NodeColumns):
         for source, target, kind in zip(self.data_deps.values.tolist(), targets.tolist(), labels, strict=True):
             graph.add_edge(source, target, kind=kind)
         return graph
+
+
+def read_graph(path: FilePath) -> ExecutionGraph:
+    """Reads a graph from a .et file (gzip accepted), with the tensors of its ops.
+
+    Args:
+        path: The file to read.
+
+    Raises:
+        DataError: The file is no graph; the text says from which byte on.
+    """
+    return ExecutionGraph.read(path)

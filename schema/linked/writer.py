@@ -1,5 +1,6 @@
 """Writes a linked file, a block of nodes at a time; equal traces give equal bytes."""
 
+import os
 from collections.abc import Callable, Iterator
 from operator import attrgetter
 from typing import Any
@@ -8,6 +9,7 @@ import msgspec
 import numpy as np
 
 from ..columns import ABSENT, Categorical, Int64, JsonRecords, RowMap, Spans, repeated
+from ..given_files import FilePath
 from ..io import open_output
 from ..progress import OnProgress, unseen
 from ..traces import NO_TENSORS, Attr
@@ -22,7 +24,7 @@ A_TENSOR = b"Tensor("
 encoded = msgspec.json.encode
 
 
-def write_linked(linked: LinkedTrace, path: str, on_progress: OnProgress = unseen) -> None:
+def write_linked(linked: LinkedTrace, path: FilePath, on_progress: OnProgress = unseen) -> None:
     """Writes a linked trace, the file whole or not at all.
 
     Args:
@@ -39,7 +41,7 @@ def write_linked(linked: LinkedTrace, path: str, on_progress: OnProgress = unsee
         "finish_ts": info.finish_ts,
     }
     blocks = [*_blocks(_OpNodes(linked), len(linked.ops)), *_blocks(_ActivityNodes(linked), len(linked.activities))]
-    with open_output(path) as out:
+    with open_output(os.fspath(path)) as out:
         out.write(encoded(head)[:-1] + b',\n"nodes":[')
         before = b"\n"
         for nodes, block in blocks:

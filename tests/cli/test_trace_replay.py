@@ -21,8 +21,8 @@ from execgraph.tools.replay import (
     start_error,
     summarise,
     time_by_kind,
-    write_timeline,
 )
+from execgraph.tools.view import write_timeline
 from support.builder import TraceBuilder
 from support.graphs import LAUNCH, PROGRAM_ORDER, STREAM_ORDER, GraphBuilder, rank_with_collective, training_step
 from support.runs import convert_run
@@ -320,6 +320,20 @@ def test_the_timeline_shows_the_measured_run_and_the_replay_side_by_side(tmp_pat
     assert adds["rank 0 measured"]["ts"] == 0.028
     assert adds["rank 0 replay"]["ts"] == 0.038
     assert adds["rank 0 replay"]["cat"] == "computation"
+
+
+def test_dependencies_between_tracks_are_flows_from_slice_to_slice(tmp_path: Path) -> None:
+    path = tmp_path / "timeline.json"
+    write_timeline(replay(training_step()), str(path))
+    slice_name, ends = "", dict[int, list[tuple[str, str, str]]]()
+    for event in timeline_events(path):
+        slice_name = event["name"] if event["ph"] == "X" else slice_name
+        if event["ph"] in "sf":
+            ends.setdefault(event["id"], []).append((event["ph"], slice_name, event["name"]))
+    flows = [{phase: (name, reason) for phase, name, reason in pair} for pair in ends.values()]
+    assert flows.count({"s": ("aten::mm", "launch"), "f": ("sgemm", "launch")}) == 2  # measured and replay
+    assert all(set(pair) == {"s", "f"} for pair in flows)
+    assert ("sgemm", "stream order") not in [pair["s"] for pair in flows]
 
 
 def test_names_with_quotes_and_control_characters_survive_the_timeline(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from execgraph.converter import convert
 from execgraph.converter.dependencies import CUT_OFF
 from execgraph.converter.dependencies.inferred import LOOKED_BACK
 from execgraph.schema.columns import ABSENT, Categorical, Ragged
@@ -422,3 +423,10 @@ def test_converting_twice_gives_the_same_graph(steps: list[Step]) -> None:
     assert first.labels == second.labels
     assert first.graph.data_deps.values.tolist() == second.graph.data_deps.values.tolist()
     assert first.report == second.report
+
+
+def test_what_is_no_linked_trace_is_named() -> None:
+    with pytest.raises(
+        TypeError, match=r"convert\(linked\) takes a LinkedTrace, which link and read_linked return, not str"
+    ):
+        convert("host.json.gz")  # type: ignore[arg-type]

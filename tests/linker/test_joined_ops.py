@@ -128,7 +128,7 @@ def test_rank_and_world_size_are_those_recorded() -> None:
 
 def test_another_rank_is_refused_unless_that_is_allowed() -> None:
     trace = device_trace([OpRow()], rank=0)
-    with pytest.raises(DataError, match=r"device.json: is of rank 0, not 1; leave --rank out"):
+    with pytest.raises(DataError, match=r"device.json: is of rank 0, not 1; leave the rank out"):
         link(None, trace, rank=1)
     assert link(None, trace, rank=0).info.rank == link(None, trace, rank=1, allow_mismatch=True).info.rank == 0
 

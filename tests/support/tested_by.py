@@ -11,7 +11,7 @@ TESTED_BY = {
     """,
     "cli/test_trace_merge.py": "tools/merge/report tools/merge/survey",
     "cli/test_trace_replay.py": """
-        tools/commands/scale_options tools/replay/summary tools/replay/timeline tools/replay/workload
+        tools/commands/scale_options tools/replay/summary tools/replay/workload tools/view/replay_timeline
     """,
     "cli/test_trace_scale.py": "tools/scale_job/scale_job tools/scale_job/scale_report tools/scale_job/write_copies",
     "cli/test_wrong_kinds.py": "tools/inputs/wrong_kind",
@@ -108,7 +108,7 @@ TESTED_BY = {
     """,
     "schema/graph/test_et_file.py": """
         schema/graph/decoder schema/graph/encoder schema/graph/execution_graph schema/graph/framing
-        schema/graph/integer_kinds schema/graph/known_attributes schema/graph/message_checks
+        schema/graph/integer_kinds schema/graph/json_file schema/graph/known_attributes schema/graph/message_checks
         schema/graph/node_problems schema/graph/nodes schema/graph/varints schema/graph/wire schema/graph/wire_types
     """,
     "schema/io/test_compressed.py": "schema/io/files",
@@ -211,7 +211,8 @@ TESTED_BY = {
     """,
     "tools/test_terminal.py": "schema/io/plain",
     "tools/view/test_graph_view.py": """
-        tools/commands/trace_view tools/view/graph_formats tools/view/kernel_names tools/view/lane_picture
+        tools/commands/trace_view tools/view/graph_formats tools/view/kernel_names tools/view/lane_names
+        tools/view/lane_picture
     """,
 }
 """The modules without a test file of their own, by the test that covers them."""

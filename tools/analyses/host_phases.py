@@ -12,7 +12,7 @@ import numpy as np
 
 from ...schema.columns import ABSENT, Bool, Int64, Intervals, covered_within, union
 from ...schema.linked import LinkedTrace, Ops, op_tree
-from ...schema.traces import are_step_marks
+from ...schema.traces import FOREVER, are_step_marks
 from .rank import (
     WHOLE_RUN,
     Column,
@@ -101,7 +101,7 @@ def _steps(linked: LinkedTrace, timed: Int64, thread: int) -> _Steps:
 
 
 def _phase_intervals(linked: LinkedTrace, timed: Int64, thread: int) -> dict[str, Intervals]:
-    ops, tree = linked.ops, op_tree(linked.ops)
+    ops = linked.ops
     annotates = are_annotations(ops) | are_step_marks(ops.name)
     is_autograd = ops.name.where(lambda name: name.startswith(AUTOGRAD))
     loads, steps = (ops.name.where(lambda name, key=key: key.search(name) is not None) for key in (LOADER, OPTIMIZER))  # type: ignore[misc]
@@ -109,14 +109,9 @@ def _phase_intervals(linked: LinkedTrace, timed: Int64, thread: int) -> dict[str
         annotates & ops.name.where(lambda name, key=key: key.search(name) is not None)  # type: ignore[misc]
         for key in (FORWARD, BACKWARD)
     )
-    # an op is outermost if no other op, but annotations and steps, is around it
-    inside = np.zeros(len(ops) + 1, np.bool_)
-    for rows in tree.levels:
-        inside[rows] = inside[tree.parent[rows]]
-        inside[rows] |= np.append(~annotates & (ops.start != ABSENT), False)[tree.parent[rows]]
     on_main = np.zeros(len(ops), np.bool_)
     on_main[timed] = ops.thread[timed] == thread
-    outermost = on_main & ~inside[:-1] & ~annotates & ~is_autograd
+    outermost = on_main & ~_inside_ops(ops, annotates) & ~annotates & ~is_autograd
     calls, handoffs = linked.calls, linked.handoffs
     waits = np.unique(linked.host_waits.call_row)
     waits = waits[calls.thread[waits] == thread]
@@ -129,6 +124,20 @@ def _phase_intervals(linked: LinkedTrace, timed: Int64, thread: int) -> dict[str
         "forward": _of(ops, outermost | (on_main & forward)),
         "backward": _joined(_passes(ops, is_autograd & (ops.start != ABSENT), outermost), _of(ops, on_main & backward)),
     }
+
+
+def _inside_ops(ops: Ops, annotates: Bool) -> Bool:
+    """Returns which ops another op is around, annotations and steps aside.
+
+    Host traces name an op that had ended as the parent of the step after it: that one is around nothing later.
+    """
+    tree, is_timed = op_tree(ops), ops.start != ABSENT
+    until = np.append(np.where(is_timed, ops.end, FOREVER), FOREVER)
+    is_op, inside = np.append(~annotates & is_timed, False), np.zeros(len(ops) + 1, np.bool_)
+    for rows in tree.levels:
+        parent = tree.parent[rows]
+        inside[rows] = (inside[parent] | is_op[parent]) & (ops.start[rows] < until[parent])
+    return inside[:-1]
 
 
 def _of(ops: Ops, chosen: Bool) -> Intervals:

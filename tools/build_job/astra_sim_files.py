@@ -39,8 +39,7 @@ def write_astra_sim_files(output_dir: Path, ranks: int, fitted: Network | None, 
     if ranks == 1:
         _copy(f"{output_dir / GRAPHS}.0.et", f"{folder / GRAPHS}.0.et")
         idle_rank(1).write(f"{folder / GRAPHS}.1.et")
-    bandwidth = simulation.bandwidth_gb_s or network.bandwidth_gb_s
-    latency = network.latency_ns if simulation.latency_ns is None else simulation.latency_ns
+    bandwidth, latency = link_of(network, simulation)
     files = {
         "system.json": json.dumps(_system(network, simulation), indent=1) + "\n",
         "network.yml": "topology: [ Switch ]\n"
@@ -52,6 +51,15 @@ def write_astra_sim_files(output_dir: Path, ranks: int, fitted: Network | None, 
     for name, text in files.items():
         with open_output(str(folder / name)) as out:
             out.write(text.encode())
+
+
+def link_of(fitted: Network, simulation: Simulation) -> tuple[float, float]:
+    """Returns the bandwidth (2**30 bytes/s) and latency (ns) of a link: as given, else as fitted."""
+    bandwidth, latency = simulation.bandwidth_gb_s, simulation.latency_ns
+    return (
+        fitted.bandwidth_gb_s if bandwidth is None else bandwidth,
+        fitted.latency_ns if latency is None else latency,
+    )
 
 
 def simulator_command(output_dir: Path, ranks: int) -> str:

@@ -80,7 +80,7 @@ def _transfers(issued: Sequence[Sequence[CommunicationEntry]]) -> Iterator[Trans
     for members in members_of.values():
         kind, count = members[0].collective, members[0].members or len(issued)
         if len(members) == count:
-            size, length = max(entry.size for entry in members), min(entry.length_ns for entry in members)
+            size, length = max(entry.size for entry in members), min(entry.transfer_ns for entry in members)
             yield Transfer(kind if kind >= 0 else MESSAGE, count, size, length)
 
 

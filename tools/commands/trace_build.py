@@ -22,8 +22,8 @@ from .trace_convert import add_graph_options, graph_options
 from .window_options import add_modules_option, add_window_options, window_of
 
 if TYPE_CHECKING:
-    from ...converter.targets import Network, Roofline
-    from ..build_job import BuiltJob, RankSummary, Runner
+    from ...converter.targets import Roofline
+    from ..build_job import BuildReport, BuiltJob, RankSummary, Runner
 
 NAME = "trace-build"
 MOST_READY = "most nodes ready at once"
@@ -150,7 +150,7 @@ def _run(options: argparse.Namespace) -> int:
     ranks = f"{built} of {len(report.ranks)} ranks" if report.ranks else "no rank was built"
     log.info(f"{ranks}, {time.monotonic() - begun:.1f} s; see {options.output / REPORT}")
     if built == len(report.ranks) > 0 and options.target == ASTRA_SIM:
-        _write_simulation(options, report.network, built)
+        _write_simulation(options, report)
     return int(bool(report.all_failures or (options.strict and (report.all_notes or report.disagreements))))
 
 
@@ -223,16 +223,17 @@ def _print_report(job: "BuiltJob", as_json: bool) -> None:
         log.error(f"{NAME}: error: {failure}")
 
 
-def _write_simulation(options: argparse.Namespace, network: "Network | None", rank_count: int) -> None:
+def _write_simulation(options: argparse.Namespace, report: "BuildReport") -> None:
     """Writes the configuration of ASTRA-sim, and prints the network in it and the command that simulates the job."""
-    from ..build_job import Simulation, simulator_command, write_astra_sim_files
+    from ..build_job import Simulation, network_text, poor_fit, simulator_command, write_astra_sim_files
 
-    if network:
-        link = f"{network.bandwidth_gb_s:g} GB/s, {network.latency_ns:g} ns a link"
-        fit = f"as {network.transfers} collectives and messages fit, half of them within {network.fit_error_pct:g} %"
-        log.info(summary_line("network", f"{link}, {fit}"))
     simulation = Simulation(options.bandwidth, options.latency, options.replay, options.roofline)
-    write_astra_sim_files(options.output, rank_count, network, simulation)
+    rank_count = len(report.ranks)
+    write_astra_sim_files(options.output, rank_count, report.network, simulation)
+    if rank_count > 1:
+        log.info(summary_line("network", network_text(report.network, simulation)))
+    if warning := poor_fit(report, simulation):
+        log.warning(f"{NAME}: warning: {warning}")
     log.info(summary_line("simulate", simulator_command(options.output, rank_count)))
 
 

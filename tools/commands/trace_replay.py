@@ -26,9 +26,9 @@ from ..replay import (
     simulate_ranks,
     summarise,
     why_not_one_job,
-    write_timeline,
 )
 from ..terminal import print_text
+from ..view import write_timeline
 from .scale_options import add_scale_options
 
 NAME = "trace-replay"

@@ -4,6 +4,7 @@ import numpy as np
 
 from ...converter.ranks import recorded_groups
 from ...schema.columns import ABSENT, Bool, Categorical, group_sums, time_text
+from ...schema.graph import CollectiveType
 from ..rank_rows import ranges
 from ..replay import NodeClass
 from .job import Finding, Job
@@ -11,6 +12,8 @@ from .job import Finding, Job
 FULL_SPEED = 0.5
 """A transfer below this share of the best bandwidth of its kind is too small for the network to reach its speed."""
 NO_GROUP = "unnamed group"
+OF_PARAMETERS = (CollectiveType.ALL_REDUCE, CollectiveType.ALL_GATHER, CollectiveType.REDUCE_SCATTER)
+"""The collectives of gradients and parameters, whose sizes data parallelism chooses."""
 
 
 def exposed_communication(job: Job) -> list[Finding]:
@@ -76,10 +79,11 @@ def _advice(job: Job, chosen: Bool) -> str:
         is_small = bandwidth < FULL_SPEED * bandwidth.max()
         time = group_sums(is_small.astype(np.int64), work.duration_ns[has_size], 2)
         if time[1] > time[0]:
-            return (
-                "Most of this time goes to transfers too small for the network's speed: merge them (DDP: bucket_cap_mb, "
-                "gradient accumulation); more bandwidth would help little"
+            of_parameters = np.isin(job.integers("comm_type", ABSENT)[has_size], OF_PARAMETERS).all()
+            merging = (
+                "merge them (DDP: bucket_cap_mb, gradient accumulation)" if of_parameters else "send fewer, larger ones"
             )
+            return f"Most of this time goes to transfers too small for the network's speed: {merging}; more bandwidth would help little"
     computing = work.duration_ns[work.node_class == NodeClass.COMPUTATION].sum()
     if computing >= work.duration_ns[chosen].sum():
         return (

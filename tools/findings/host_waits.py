@@ -29,11 +29,10 @@ def host_waits(job: Job) -> list[Finding]:
         op, function = (column[node] if column.codes[node] >= 0 else "" for column in (names, functions))
         name = " in ".join(filter(None, (op, calls[node])))
         sites[f"{name} ({function})" if function else name].append(node)
-    longest = sorted(sites, key=lambda site: -int(waited[sites[site]].sum()))[:NAMED]
-    parts = [
-        f"{time_text(waited[sites[site]].sum() / 1000)} in {len(sites[site]):,} calls of {site}" for site in longest
-    ]
-    more = f" and {len(sites) - NAMED} more" if len(sites) > NAMED else ""
+    time = {site: int(waited[nodes].sum()) for site, nodes in sites.items()}
+    longest = sorted(filter(time.get, sites), key=lambda site: -time[site])
+    parts = [f"{time_text(time[site] / 1000)} in {len(sites[site]):,} calls of {site}" for site in longest[:NAMED]]
+    more = f" and {len(longest) - NAMED} more" if len(longest) > NAMED else ""
     return [
         Finding(
             "The host stops to wait for the device",

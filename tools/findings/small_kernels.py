@@ -48,7 +48,8 @@ def small_kernels(job: Job) -> list[Finding]:
             "The host launches small kernels more slowly than the device runs them",
             gain,
             f"{is_small.sum():,} launches of {time_text(lasting)} of device work, {time_text(apart)} of host work apart (medians)",
-            "Launch many at once: a CUDA graph (torch.cuda.graphs), torch.compile(mode='reduce-overhead'), or larger batches",
+            "Launch many at once: a CUDA graph (torch.cuda.graphs), torch.compile(mode='reduce-overhead'), or larger batches. "
+            "The gain is an upper bound: launching a graph takes time, too, and wants shapes that stay the same",
             "launch_statistics_short_kernels",
             "CUDA graphs or torch.compile",
         )

@@ -4,7 +4,7 @@ from .converter import ConvertReport, Options, convert
 from .linker import DeviceTrace, HostTrace, link, read_device_trace, read_host_trace, read_linked
 from .schema.comm_groups import read_groups, write_groups
 from .schema.errors import DataError
-from .schema.graph import CollectiveType, Delay, DependencyKind, ExecutionGraph, NodeType, TargetChanges
+from .schema.graph import CollectiveType, Delay, DependencyKind, ExecutionGraph, NodeType, TargetChanges, read_graph
 from .schema.linked import LinkedTrace, write_linked
 from .tools.capture import capture
 from .tools.replay import MakespanRange, Replay, WhatIf, replay, replay_ranks, what_if
@@ -29,6 +29,7 @@ __all__ = [
     "convert",
     "link",
     "read_device_trace",
+    "read_graph",
     "read_groups",
     "read_host_trace",
     "read_linked",

@@ -55,7 +55,6 @@ from .summary import (
     summarise as summarise,
     trust as trust,
 )
-from .timeline import write_timeline as write_timeline
 from .uncertain_waits import MakespanRange as MakespanRange
 from .what_if import WhatIf as WhatIf, what_if as what_if
 from .workload import Workload as Workload, gather as gather

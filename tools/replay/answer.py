@@ -83,7 +83,9 @@ def _condition(scale: Sequence[Scale]) -> str:
     subjects: dict[str, list[str]] = {}
     for change in scale:
         subjects.setdefault(_predicate(change.factor), []).append(_subject(change.target))
-    return " and ".join(f"{' and '.join(names)} {predicate}" for predicate, names in subjects.items())
+    condition = " and ".join(f"{' and '.join(names)} {predicate}" for predicate, names in subjects.items())
+    may_overlap = len(scale) > 1 and not all(isinstance(change.target, NodeClass) for change in scale)
+    return condition + (" (factors multiply where several apply)" if may_overlap else "")
 
 
 def _subject(target: NodeClass | Bound | re.Pattern[str]) -> str:

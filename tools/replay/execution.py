@@ -27,6 +27,7 @@ from ...schema.columns import (
 )
 from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph
+from ..given_graphs import Graphs, given_graphs
 from .concurrency_limit import Problem, ends, numbers
 from .host_collectives import host_collective_ends, meet_on_hosts
 from .node_class import NodeClass
@@ -114,20 +115,28 @@ class Replay(SummaryRepr):
         }
 
 
-def replay(graph: ExecutionGraph, scale: Sequence[Scale] = ()) -> Replay:
-    """Replays the graph of one rank. O(n + e) in time and memory.
+def replay(graph: Graphs, scale: Sequence[Scale] = ()) -> Replay:
+    """Replays the graph of one rank, or those of several ranks together. O(n + e) in time and memory.
+
+    >>> from execgraph import convert, link
+    >>> folder = "tests/data/training"
+    >>> graph = convert(link(f"{folder}/host_rank0.json.gz", f"{folder}/device_rank0.json.gz"))
+    >>> replay(graph).error_pct
+    0.0
 
     Args:
-        graph: The graph to replay.
+        graph: The graph to replay, or a list with one for each rank; graphs or paths of .et files.
         scale: Changes to the durations of nodes.
 
     Returns:
-        The replay, whose row r is row r of the graph.
+        The replay, whose row r is row r of the graph, or of all graphs one after the other.
 
     Raises:
         DataError: Dependencies form a cycle.
+        TypeError: What is given is neither a graph nor a path.
+        ValueError: The list is empty.
     """
-    return replay_ranks([graph], scale)
+    return replay_ranks(given_graphs(graph, "replay(graph)"), scale)
 
 
 def replay_ranks(graphs: Sequence[ExecutionGraph], scale: Sequence[Scale] = ()) -> Replay:

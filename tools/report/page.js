@@ -36,7 +36,7 @@ class Choice {
     Object.assign(this, { view, panel: document.getElementById("chosen") });
     this.panel.querySelector("button").onclick = () => {
       this.choose("");
-      view.show(...view.initial);
+      view.showAll();
     };
   }
 

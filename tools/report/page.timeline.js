@@ -25,7 +25,7 @@ function canvas2d(element, width, height) {
 
 class TimelineView {
   constructor(element, meta, runs) {
-    Object.assign(this, { element, meta, runs, length: meta.length, initial: meta.window, chosen: null, hovered: null });
+    Object.assign(this, { element, meta, runs, length: meta.length, chosen: null, hovered: null });
     this.lanes = runs.flatMap((run) => run.lanes);
     const find = (name) => element.querySelector(name);
     [this.overview, this.axis, this.scroller, this.labels, this.range] = [".overview", ".axis", ".lanes", ".labels", ".range"].map(find);
@@ -37,7 +37,7 @@ class TimelineView {
     this.looks = meta.looks.map((look) => STACKED.indexOf(look));
     this.legend(find(".legend"));
     element.hidden = false;
-    this.show(...this.initial);
+    this.showAll();
     this.listen(find);
   }
 
@@ -53,6 +53,10 @@ class TimelineView {
   }
 
   // Moving about
+
+  showAll() {
+    this.show(0, this.length);
+  }
 
   show(from, to) {
     const length = Math.min(Math.max(to - from, NARROWEST), this.length), middle = (from + to) / 2;
@@ -84,18 +88,19 @@ class TimelineView {
   }
 
   listen(find) {
-    const keys = { ArrowLeft: () => this.pan(-0.2), ArrowRight: () => this.pan(0.2), "+": () => this.zoom(0.5), "=": () => this.zoom(0.5), "-": () => this.zoom(2), 0: () => this.show(0, this.length), Home: () => this.show(0, this.length) };
+    const keys = { ArrowLeft: () => this.pan(-0.2), ArrowRight: () => this.pan(0.2), "+": () => this.zoom(0.5), "=": () => this.zoom(0.5), "-": () => this.zoom(2), 0: () => this.showAll(), w: () => this.zoom(0.5), s: () => this.zoom(2), a: () => this.pan(-0.2), d: () => this.pan(0.2), Home: () => this.showAll() };
     this.scroller.onkeydown = (event) => {
-      if (event.ctrlKey || event.metaKey || event.altKey || !keys[event.key]) return;
+      const act = keys[event.key] ?? keys[event.key.toLowerCase()];
+      if (event.ctrlKey || event.metaKey || event.altKey || !act) return;
       event.preventDefault();
-      keys[event.key]();
+      act();
     };
     find(".in").onclick = () => this.zoom(0.5);
     find(".out").onclick = () => this.zoom(2);
-    find(".all").onclick = () => this.show(0, this.length);
-    find(".path").onclick = () => this.show(...this.initial);
+    find(".all").onclick = () => this.showAll();
+    find(".path").onclick = () => this.show(...this.meta.window);
     this.scroller.onscroll = () => this.redraw();
-    this.drawing.ondblclick = () => this.show(0, this.length);
+    this.drawing.ondblclick = () => this.showAll();
     this.drawing.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
     this.dragging();
     const move = ({ offsetX, buttons }) => {

@@ -1,6 +1,8 @@
 """A part of a graph in, a picture of it out."""
 
 from .graph_formats import write_dot as write_dot, write_graphml as write_graphml
-from .graph_view import Selection as Selection, View as View, lane_names as lane_names, view as view
+from .graph_view import Selection as Selection, View as View, view as view
 from .kernel_names import short_name as short_name
+from .lane_names import lane_names as lane_names
 from .lane_picture import LOOKS as LOOKS, draw_lanes as draw_lanes, looks as looks
+from .replay_timeline import write_timeline as write_timeline

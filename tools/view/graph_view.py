@@ -10,11 +10,10 @@ from ...converter.edit import rows_of_graph, take_rows
 from ...schema.columns import Bool, Int64, NodeIds, NodeNumbers, Ragged
 from ...schema.errors import RequestError
 from ...schema.graph import ExecutionGraph
-from ..replay import NodeClass, Workload, gather
+from ..replay import Workload, gather
 
 NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 """Characters that XML does not allow."""
-UNRECORDED = (NodeClass.UNRECORDED, NodeClass.METADATA, NodeClass.DELAY)
 
 
 class Selection(NamedTuple):
@@ -58,18 +57,6 @@ def view(graph: ExecutionGraph, selection: Selection) -> View:
         raise RequestError(f"none of the {len(graph):,} nodes is selected; {_extent(graph, work)}")
     cut = int((is_selected[work.source] != is_selected[work.target]).sum())
     return View(_subgraph(graph, rows, is_selected), origin, cut, selection.time_us)
-
-
-def lane_names(work: Workload) -> list[str]:
-    """Returns the lanes' labels: `thread 4711`, or `unrecorded host 4711` where no node of the thread was recorded,
-    `device 0 stream 7`, `delays`.
-    """
-    recorded = np.zeros(len(work.lanes), bool)
-    recorded[work.lane[~np.isin(work.node_class, UNRECORDED)]] = True
-    return [
-        lane.label if is_recorded else lane.label.replace("thread", "unrecorded host")
-        for lane, is_recorded in zip(work.lanes, recorded.tolist(), strict=True)
-    ]
 
 
 def _row_of(graph: ExecutionGraph, node: int) -> int:

@@ -16,8 +16,9 @@ from ...schema.columns import Int64
 from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph
 from ..replay import WAITS, Classes, NodeClass, Workload, gather
-from .graph_view import NOT_XML, lane_names
+from .graph_view import NOT_XML
 from .kernel_names import short_name
+from .lane_names import lane_names
 
 LEFT, TOP, RIGHT, LANE, BAR, FOOT, UNIT = 150, 34, 16, 46, 22, 34, 60
 NARROWEST, WIDEST, PER_NODE = 1200, 12_000, 14

@@ -9,7 +9,8 @@ from execgraph.schema.columns import ABSENT
 from execgraph.schema.graph import ExecutionGraph
 from execgraph.tools.analyses import read_rank
 from execgraph.tools.analyses.overlay import memory_events
-from execgraph.tools.replay import replay, write_timeline
+from execgraph.tools.replay import replay
+from execgraph.tools.view import write_timeline
 from support.builder import TraceBuilder
 from support.runs import link_run
 

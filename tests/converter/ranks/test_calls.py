@@ -226,7 +226,9 @@ def test_order_is_believed_where_it_finds_more_than_twice_and_a_few_as_many_matc
 
 def entry(node: int, matched: int, end: int = 0, follows: tuple[int, ...] = (), **more: object) -> CommunicationEntry:
     told = {"type": COLL, "collective": int(CollectiveType.ALL_REDUCE), "members": 2, "size": 8} | more
-    return CommunicationEntry(node=node, matched=matched, end_ns=end, length_ns=5, follows=follows, **told)
+    return CommunicationEntry(
+        node=node, matched=matched, end_ns=end, length_ns=5, transfer_ns=5, follows=follows, **told
+    )
 
 
 def test_communication_comes_in_the_order_in_which_it_ended_for_the_last_member() -> None:
@@ -298,6 +300,22 @@ def test_a_summary_tells_members_sizes_and_times() -> None:
     ]
     g.metadata = {}
     assert [one.members for one in communication_summary(g.build()).entries] == [3, 0, 2]
+
+
+def test_messages_of_one_kernel_share_its_time_by_bytes_with_those_of_their_direction() -> None:
+    g = GraphBuilder(rank=0)
+    for clock, length, kind, size in (
+        (0, 0, SEND, 100),
+        (0, 0, SEND, 300),
+        (0, 40, RECV, 900),
+        (50, 20, RECV, 900),
+        (80, 30, SEND, 0),
+    ):
+        g.activity("message", clock, length, type=kind, comm_size=size)
+    g.collective(120, 60, ranks=[0, 1])
+    entries = communication_summary(g.build()).entries
+    assert [entry.transfer_ns for entry in entries] == [10, 30, 40, 20, 0, 60]
+    assert [entry.length_ns for entry in entries] == [0, 0, 40, 20, 30, 60]
 
 
 def test_nobody_has_to_know_of_what_leads_outside() -> None:

@@ -165,6 +165,7 @@ def _entry(node: int, matched: str, end: int, follows: tuple[int, ...] = (), **m
         matched=int.from_bytes(matched.encode(), "big"),
         end_ns=end,
         length_ns=5,
+        transfer_ns=5,
         follows=follows,
         **told,
     )

@@ -6,7 +6,7 @@ from execgraph.converter.targets import for_astra_sim
 from execgraph.schema.columns import Ragged
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import CollectiveType, DependencyKind, NodeType
-from support.for_simulator import SEND, communicating, report, targets, value
+from support.for_simulator import communicating, report, targets, value
 from support.generated import graphs_of
 from support.graphs import EVENT_WAIT, LAUNCH, PROGRAM_ORDER, STREAM_ORDER, GraphBuilder
 
@@ -105,16 +105,6 @@ def test_what_does_not_apply_is_counted_as_none() -> None:
     assert (told.removed, told.padded, told.control_removed, told.delay_nodes) == (0, 0, 0, 0)
     assert (told.lowered, told.as_computation) == ({}, {})
     assert (told.idle_time_cut_us, told.host_delay_cut_us) == (0, 0)
-
-
-@pytest.mark.parametrize(("on_host", "ends_after", "told"), [(True, 0, True), (False, 0, False), (True, 9_000, False)])
-def test_a_run_with_host_nodes_that_ends_in_a_message_is_told(on_host: bool, ends_after: int, told: bool) -> None:
-    g = GraphBuilder(rank=0, world_size=4)
-    g.activity("send", 10_000, 5_000, **SEND, comm_size=8)
-    if on_host:
-        g.host("op", 0, 5_000)
-    g.activity("kernel", 0, 7_000 + ends_after, stream=8)
-    assert any("ends with a send or receive" in note for note in report(g.build()).notes) == told
 
 
 def test_many_nodes_that_are_ready_at_once_are_told() -> None:

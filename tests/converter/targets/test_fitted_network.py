@@ -24,8 +24,8 @@ def test_the_simulators_own_times_give_the_network_that_it_had() -> None:
     fit = fitted_network([Transfer(kind, ranks, 16 * MB, ns) for (kind, ranks), ns in SIMULATED.items()])
     assert fit.bandwidth_gb_s == pytest.approx(100, rel=0.02)
     assert fit.latency_ns == pytest.approx(500, rel=0.1)
-    assert (fit.transfers, fit.direct) == (6, True)
-    assert fit.fit_error_pct < 2
+    assert (fit.transfers, fit.sizes, fit.direct) == (6, 6, True)
+    assert fit.fit_error_pct is not None and fit.fit_error_pct < 2
 
 
 @given(st.floats(0.5, 900), st.floats(10, 50_000), st.integers(2, 64))
@@ -48,6 +48,27 @@ def test_all_to_alls_go_in_a_ring_where_that_fits_better() -> None:
     assert not fitted_network(times).direct
     times[1] = Transfer(ALL_TO_ALL, 4, 16 * MB, 40_064)
     assert fitted_network(times).direct
+
+
+def sent(size: int, ns: int) -> Transfer:
+    return Transfer(MESSAGE, 2, size, ns)
+
+
+def test_a_fit_is_judged_on_sizes_that_it_was_made_without() -> None:
+    fit = fitted_network([sent(1_000, 2_000), sent(2_000, 3_000), sent(3_000, 6_000)])
+    # from the first two 4,000 of 6,000, from the outer ones 4,000 of 3,000; the median of three
+    assert fit.fit_error_pct == pytest.approx(33.3)
+
+
+def test_two_sizes_do_not_judge_a_fit() -> None:
+    assert fitted_network([sent(1_000, 2_000), sent(2_000, 3_000)]).fit_error_pct is None
+
+
+def test_times_of_one_size_say_what_no_network_describes() -> None:
+    once = [sent(1_000, 2_000), sent(2_000, 3_000)]
+    assert fitted_network(once).repeat_error_pct is None
+    again = [sent(1_000, 1_000), sent(1_000, 2_000), sent(1_000, 3_000), sent(1_000, 4_000)]
+    assert fitted_network(once[1:] + again).repeat_error_pct == 40.0
 
 
 def test_neither_figure_is_below_nothing() -> None:

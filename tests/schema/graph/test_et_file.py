@@ -2,9 +2,11 @@
 
 import gzip
 import io
+from pathlib import Path
 
 import numpy as np
 import pytest
+from execgraph.converter.jsonizer import graph_to_json
 from execgraph.schema.columns import ABSENT, BytesColumn, Categorical, Ragged
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import (
@@ -18,6 +20,7 @@ from execgraph.schema.graph import (
     varint,
 )
 from hypothesis import given, strategies as st
+from support.graphs import training_step
 
 INT64 = st.one_of(st.integers(-(1 << 63) + 1, (1 << 63) - 1), st.integers(-3, 300))
 INT32 = st.one_of(st.integers(-(1 << 31), (1 << 31) - 1), st.integers(-3, 300))
@@ -362,3 +365,14 @@ def test_a_file_name_that_is_no_text_is_kept_readable(tmp_path):
     graph.metadata = {"source_host": "trace\udcff.json"}
     graph.write(str(tmp_path / "new.et"))
     assert ExecutionGraph.read(str(tmp_path / "new.et")).metadata == {"source_host": "trace\\udcff.json"}
+
+
+@pytest.mark.parametrize("name", ["graph.json", "graph.json.gz"])
+def test_a_name_that_ends_in_json_gets_the_json_of_the_graph(tmp_path: Path, name: str) -> None:
+    """That of trace-jsonize, from the same graph's .et file."""
+    graph = training_step()
+    graph.write(tmp_path / "graph.et")
+    graph.write(tmp_path / name)
+    graph_to_json(str(tmp_path / "graph.et"), str(tmp_path / f"other-{name}"), lambda _: None)
+    assert (tmp_path / name).read_bytes() == (tmp_path / f"other-{name}").read_bytes()
+    assert ExecutionGraph.read(tmp_path / "graph.et").name[0] == "aten::mm"

@@ -2,10 +2,13 @@
 
 from typing import Any
 
+from execgraph.linker import link
 from execgraph.tools.analyses import RankTrace, analyse
 from support.builder import TraceBuilder
+from support.folders import TESTS
 from support.runs import link_run
 
+TRACES = TESTS / "data" / "modules"
 BACKWARD = "autograd::engine::evaluate_function: MmBackward0"
 
 
@@ -42,6 +45,13 @@ def test_a_step_is_forward_backward_optimizer_data_loading_and_python() -> None:
     }
     # the run ends with the last op
     assert phases(t) == [step, step | {"between_ops": 4, "time": 45}]
+
+
+def test_an_op_that_had_ended_is_not_around_the_step_that_names_it_as_its_parent() -> None:
+    """As in this real run, whose second step names an op of the first one's backward pass."""
+    linked = link(TRACES / "host_rank0.json.gz", TRACES / "device_rank0.json.gz")
+    steps = analyse([RankTrace(0, linked)], ["host_phases"])["host_phases"].rows()
+    assert [round(float(str(step["forward"]))) for step in steps] == [12_441, 13_763]
 
 
 def test_waiting_for_the_device_is_no_forward() -> None:

@@ -148,6 +148,18 @@ def test_communication_is_told_by_group_and_whether_it_can_be_hidden() -> None:
     assert found.advice.startswith("There is too little computation to hide it")
 
 
+@pytest.mark.parametrize(("kind", "advice"), [(0, "merge them (DDP: bucket_cap_mb"), (6, "send fewer, larger ones")])
+def test_small_transfers_are_merged_as_their_type_allows(kind: int, advice: str) -> None:
+    def rank(number: int) -> ExecutionGraph:
+        g, clock, before = GraphBuilder(rank=number), 0, []
+        for length, size in [(1_000, 1_000_000), *[(10_000, 1_000)] * 3]:
+            meet = g.collective(clock, length, ranks=[0, 1], comm_type=kind, comm_size=size, after=before)
+            before, clock = [(meet, STREAM_ORDER)], clock + length
+        return g.build()
+
+    assert advice in titled(find(built(rank(0), rank(1))), "is not hidden").advice
+
+
 def meeting(rank: int, works: list[int], transfers: list[int], late: int = 0) -> ExecutionGraph:
     """A rank that computes and meets the other one, again and again; it begins to record `late`."""
     g, clock, before = GraphBuilder(rank=rank), late, []

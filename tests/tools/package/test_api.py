@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import execgraph
 import pytest
@@ -76,3 +77,15 @@ def test_a_change_that_cannot_be_made_is_refused(graph: ExecutionGraph, changes:
 def test_a_changed_run_of_several_ranks_is_asked_about_as_one(graph: ExecutionGraph) -> None:
     other = replace(graph, metadata=graph.metadata | {"rank": 1})
     assert what_if([graph, other], {"gemm": 0}).saved_us == pytest.approx(100)
+
+
+def test_an_answer_shows_the_speed_up_as_text_and_in_notebooks(graph: ExecutionGraph) -> None:
+    answer = what_if(graph, {"class:computation": 0.5})
+    assert repr(answer).splitlines()[0] == f"WhatIf: {answer.speedup:.2f} times as fast"
+    assert "saved   60.0 µs" in repr(answer)
+    assert f"<caption>WhatIf: {answer.speedup:.2f} times as fast</caption>" in answer._repr_html_()
+
+
+def test_a_graph_is_read_as_it_was_written(graph: ExecutionGraph, tmp_path: Path) -> None:
+    graph.write(tmp_path / "graph.0.et")
+    assert list(execgraph.read_graph(tmp_path / "graph.0.et").id) == list(graph.id)

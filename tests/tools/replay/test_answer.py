@@ -36,13 +36,13 @@ def ranks() -> list[ExecutionGraph]:
         (["class:host=0.5"], "If the host were twice as fast, the run would still take 60.0 µs."),
         (
             ["gemm=0.25", "class:communication=0.25"],
-            "If everything whose name matches 'gemm' and all communication were 4 times as fast, "
-            "the run would take 15.0 µs instead of 60.0 µs, 75 % less.",
+            "If everything whose name matches 'gemm' and all communication were 4 times as fast "
+            "(factors multiply where several apply), the run would take 15.0 µs instead of 60.0 µs, 75 % less.",
         ),
         (
             ["gemm=0", "class:communication=2.9"],
-            "If everything whose name matches 'gemm' took no time and all communication took 2.9 times as long, "
-            "the run would take 58.0 µs instead of 60.0 µs, 3.3 % less.",
+            "If everything whose name matches 'gemm' took no time and all communication took 2.9 times as long "
+            "(factors multiply where several apply), the run would take 58.0 µs instead of 60.0 µs, 3.3 % less.",
         ),
     ],
 )

@@ -415,10 +415,12 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_what_lies_beyond_the_first_view_is_there_with_its_name(browser: Any, crowded: Path) -> None:
     page = opened(browser, crowded, [])
+    whole = shown(page)
+    page.locator("#timeline .path").click()
     first = shown(page)
     page.locator("#timeline .lanes").focus()
     page.keyboard.press("0")
-    whole = shown(page)
+    assert shown(page) == whole
     assert whole[0] == 0 and whole[1] - whole[0] > 3 * (first[1] - first[0])
     start, end = page.evaluate(
         """(() => { const run = timeline.view.runs[0], lane = run.lanes.find((one) => one.label.includes("stream"));
@@ -464,9 +466,13 @@ def test_what_is_not_told_one_by_one_is_summed_up_and_counted(browser: Any, crow
 
 def test_the_timeline_moves_by_hand_and_by_the_keyboard(browser: Any, crowded: Path) -> None:
     page = opened(browser, crowded, [])
+    page.locator("#timeline .path").click()
     first = shown(page)
     length = first[1] - first[0]
     page.locator("#timeline .lanes").focus()
+    for key, begin, end in (("d", 0.2, 1.2), ("a", 0, 1), ("w", 0.25, 0.75), ("s", 0, 1)):
+        page.keyboard.press(key)
+        assert shown(page) == pytest.approx([first[0] + begin * length, first[0] + end * length])
     page.keyboard.press("ArrowRight")
     assert shown(page) == pytest.approx([time + 0.2 * length for time in first])
     page.keyboard.press("ArrowLeft")
@@ -503,7 +509,7 @@ def test_without_scripts_and_on_paper_the_whole_run_is_a_drawing(browser: Any, t
     page = browser.browser.new_page(java_script_enabled=False)
     page.goto(training.as_uri())
     assert page.locator(".whole-run").is_visible() and page.locator("#timeline").is_hidden()
-    assert page.locator(".whole-run text").first.text_content() == "rank 0 · thread 41000"
+    assert page.locator(".whole-run text").first.text_content() == "rank 0 · main thread"
     page.close()
     page = opened(browser, training, [])
     assert page.locator(".whole-run").is_hidden() and page.locator("#timeline").is_visible()

@@ -55,6 +55,27 @@ def test_only_threads_without_recorded_nodes_are_called_unrecorded() -> None:
     ]  # fmt: skip
 
 
+def test_threads_are_named_for_what_they_do() -> None:
+    g = GraphBuilder(pid=11)
+    g.host("aten::mm", 0, 5, thread=11)
+    g.host("autograd::engine::evaluate_function: MmBackward0", 5, 5, thread=12)
+    g.host("gloo:all_reduce", 5, 5, thread=13)
+    g.host("gloo:all_reduce", 5, 5, thread=14)
+    g.host("aten::to", 5, 5, thread=15)
+    g.activity("gemm", 9, 5)
+    names = lane_names(gather([g.build()]))
+    assert sorted(names) == [
+        "autograd thread", "device 0 stream 7", "gloo thread 13", "gloo thread 14", "main thread", "thread 15",
+    ]  # fmt: skip
+
+
+def test_without_the_number_of_the_process_the_main_thread_is_the_one_that_steps_an_optimizer() -> None:
+    g = GraphBuilder()
+    g.host("Optimizer.step#SGD.step", 0, 5, thread=-5)
+    g.host("aten::mm", 0, 5, thread=-6)
+    assert sorted(lane_names(gather([g.build()]))) == ["main thread", "thread -6"]
+
+
 # What a selection holds
 
 

@@ -1,0 +1,28 @@
+"""The two traces that `link` is given, as objects or files, in their order."""
+
+from ..schema.given_files import FilePath, is_path, wrong_argument
+from .readers import DeviceTrace, HostTrace, read_device_trace, read_host_trace
+
+CALL = "link(host, device)"
+
+
+def given_traces(
+    host: HostTrace | FilePath | None, device: DeviceTrace | FilePath | None
+) -> tuple[HostTrace | None, DeviceTrace]:
+    """Returns both traces, read where they are given as files.
+
+    Raises TypeError where one is missing, is of another kind, or both are in the other order.
+    """
+    if isinstance(host, DeviceTrace) and isinstance(device, HostTrace):
+        raise TypeError(f"{CALL} takes the host trace first, then the device trace; these two are swapped")
+    if device is None:
+        raise TypeError(f"{CALL} lacks the device trace; without a host trace write link(None, device)")
+    if not (host is None or is_path(host) or isinstance(host, HostTrace)):
+        raise wrong_argument(CALL, "a HostTrace, the path of a host trace, or None first", host)
+    if not (is_path(device) or isinstance(device, DeviceTrace)):
+        raise wrong_argument(CALL, "a DeviceTrace or the path of a device trace second", device)
+    return (
+        host if host is None or isinstance(host, HostTrace) else read_host_trace(host),
+        # the ops of a trace without a host trace keep the arguments that it recorded itself
+        device if isinstance(device, DeviceTrace) else read_device_trace(device, arguments=host is None),
+    )
