@@ -51,9 +51,9 @@ def kernel_work(linked: LinkedTrace, op_parent: OpRows) -> KernelWork:
     works = OpWorks(linked.ops)
     kernel, op = _kernels_of_ops(linked, op_parent, works, computing & ~sized & (activities.op_row >= 0))
     columns, known = _shared_work(works, op, (activities.end - activities.start)[kernel])
-    kernel = kernel[known]
+    kernel, op = ActivityRows(kernel[known]), OpRows(op[known])
     operations[kernel], moved[kernel], element[kernel] = columns[known].T
-    op_row[kernel] = op[known]
+    op_row[kernel] = op
     return _with_counts(linked, KernelWork(operations, moved, element, op_row), computing)
 
 
