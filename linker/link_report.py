@@ -39,8 +39,8 @@ def report_of(
 ) -> LinkReport:
     """Returns the report of a part of a linked trace.
 
-    Its rows and those counted as outside the linked part add up to all rows of both files. `clipped` counts ops that were
-    cut to the end of the op around them.
+    Its rows and those counted as outside the linked part add up to all rows of both files. `clipped` counts ops that
+    were cut to the end of the op around them.
     """
     activities, sizes = part.linked.activities, _sizes(part.linked)
     read: list[HostTrace | DeviceTrace] = [device] if host is None else [host, device]
