@@ -126,7 +126,10 @@ def read_host_trace(path: FilePath, *, strict: bool = False, on_progress: OnProg
         for _, piece in reader:
             nodes.add(piece)
     if not reader.has_array or reader.document.lstrip()[:1] == b"[":
-        raise DataError(f"{path}: {_what_it_is(reader.document)}; expected a PyTorch Execution Trace as the host trace")
+        raise DataError(
+            f"{path}: {_what_it_is(reader.document)}; expected a PyTorch Execution Trace, as "
+            "ExecutionTraceObserver writes it"
+        )
     if not len(nodes):
         seen = f" {damage.notes[0].removeprefix(path + ': ')}" if damage.notes else ""
         raise DataError(f"{path}: the host trace has no nodes; was anything recorded?{seen}")

@@ -180,6 +180,7 @@ TINY = 10
 @given(with_backwards, st.sampled_from([MAIN, WORKER]))
 def test_a_nanosecond_on_the_clock_of_one_thread_changes_no_answer(program: list[Step], thread: int) -> None:
     """Such as whether a thread was idle before another one called it."""
+    program = [*program, Step("launch", 7, 1, 1)]
     recorded, early = (with_early_thread(begun_after(0.123, program), thread, ns) for ns in (0, 1))
     graphs = [convert_run(t).graph for t in (recorded, early)]
     for scale in WHAT_IFS:

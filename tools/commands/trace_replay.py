@@ -20,7 +20,6 @@ from ..command_parser import CommandParser, output_as
 from ..inputs import InputKind, instead_of_folder, reading
 from ..rank_rows import absent_ranks
 from ..replay import (
-    check_names,
     describe,
     describe_simulated,
     replay_ranks,
@@ -94,7 +93,6 @@ def _replay(arguments: argparse.Namespace) -> None:
             print_json(msgspec.to_builtins(result)) if arguments.json else print_text(describe_simulated(result))
             return
         scale = [change._replace(peaks=dict(arguments.peaks)) for change in arguments.scale]
-        check_names(graphs, scale)
         with step("replay"):
             replayed = replay_ranks(graphs, scale)
     if arguments.output:

@@ -39,7 +39,6 @@ from .roofline import (
 from .scaling import (
     SCALABLE as SCALABLE,
     Scale as Scale,
-    check_names as check_names,
     parse_scale as parse_scale,
     scale_nodes as scale_nodes,
 )
