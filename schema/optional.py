@@ -24,6 +24,7 @@ OPTIONAL = {
     "dask": Optional("a Dask cluster", ("distributed",), "'execgraph[dask]'"),
     "report": Optional("the HTML page", ("altair", "jinja2", "platformdirs", "vl_convert"), "'execgraph[report]'"),
     "zstd": Optional("reading zstd", ("zstandard",), "'execgraph[zstd]'"),
+    "arrow": Optional("an Arrow stream", ("nanoarrow",), "nanoarrow"),
     "pandas": Optional("a pandas.DataFrame", ("pandas",), "pandas"),
     "polars": Optional("a polars.DataFrame", ("polars",), "polars"),
     "torch": Optional("recording traces", ("torch",), "torch"),
