@@ -20,6 +20,7 @@ class Optional(NamedTuple):
 
 
 OPTIONAL = {
+    "chart": Optional("a chart", ("altair",), "'execgraph[report]'"),
     "completion": Optional("tab completion", ("argcomplete",), "'execgraph[completion]'"),
     "dask": Optional("a Dask cluster", ("distributed",), "'execgraph[dask]'"),
     "report": Optional("the HTML page", ("altair", "jinja2", "platformdirs", "vl_convert"), "'execgraph[report]'"),

@@ -140,6 +140,11 @@ def _of_nodes(graphs: Sequence[ExecutionGraph], attribute: str, node: Rows) -> I
     return np.concatenate([node[:0], *(graph.integers(attribute) for graph in graphs)])[node]
 
 
+def path_rows(replay: Replay) -> Rows:
+    """Returns the rows of the replay's nodes that are on the critical path, piece by piece."""
+    return _nodes_of_path(replay, pieces_of(replay).row)
+
+
 def path_frame(replay: Replay) -> Frame:
     """Returns the critical path piece by piece, times in ns, as a table for data frames."""
     path, work = pieces_of(replay), replay.work

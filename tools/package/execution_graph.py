@@ -6,16 +6,19 @@ from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
+from .lane_strips import lane_strips
 from .node_views import Dependencies, Node
+from .plots import Part, lanes_chart
 from .run import Replay, WhatIf, replay
-from .schema.columns import Categorical, Frame, NodeIds
+from .schema.columns import Categorical, Frame, NodeIds, summary_html
 from .schema.given_files import InputFile
 from .schema.graph import DependencyKind, ExecutionGraph as GraphColumns
 from .tools.given_graphs import read_graph_file
-from .tools.replay import Changes, edge_weights
+from .tools.replay import Changes, edge_weights, gather
 from .wording import for_python
 
 if TYPE_CHECKING:
+    import altair as alt
     import networkx as nx
 
 LINKS = ("data_deps", "ctrl_deps", "data_dep_kinds")
@@ -106,6 +109,26 @@ class ExecutionGraph(GraphColumns):
     def what_if(self, changes: Changes) -> WhatIf:
         """Predicts how long the run would take if durations were multiplied by factors; see `execgraph.what_if`."""
         return self.replay().what_if(changes)
+
+    def plot(
+        self, stream: int | None = None, *, time_us: tuple[float, float] | None = None, most: int = 2_000
+    ) -> "alt.Chart":
+        """Returns an Altair chart of the measured run: a lane for each thread and stream, a bar for each node.
+
+        Args:
+            stream: Only this stream.
+            time_us: Only what runs between these two times, in µs from the start.
+            most: How many nodes to draw at the most; the longest ones are.
+
+        Raises:
+            ImportError: Altair is not installed.
+            ValueError: There is no node in this part.
+        """
+        work = gather([self])
+        return lanes_chart(work, work.measured_start_ns, work.measured_end_ns, Part(stream, time_us, most))
+
+    def _repr_html_(self) -> str:
+        return f"{summary_html(self.summary())}{lane_strips(self)}"
 
     def to_networkx(self) -> "nx.DiGraph[int]":
         """Returns a networkx DiGraph of the nodes, by id, and their dependencies.

@@ -8,13 +8,14 @@ import weakref
 from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .converter import Options
 from .converter.scaling import Growth
 from .converter.targets import ASTRA_SIM
 from .execution_graph import ExecutionGraph
 from .linker.windows import EVERYTHING, Window
+from .plots import ranks_chart
 from .run import Replay, WhatIf, replay
 from .schema.choices import Target
 from .schema.columns import Summary, SummaryRepr, format_counts
@@ -29,6 +30,9 @@ from .tools.report import Report, ReportRequest, find_sources, of_ranks, render,
 from .tools.scale_job import scale as scale_folder
 from .tools.workers import in_processes
 from .wording import for_python, in_python
+
+if TYPE_CHECKING:
+    import altair as alt
 
 Paths = FilePath | Sequence[FilePath]
 """A file or folder, or several."""
@@ -106,6 +110,11 @@ class Job(SummaryRepr):
     def what_if(self, changes: Changes) -> WhatIf:
         """Predicts how long the job would take if durations were multiplied by factors; see `execgraph.what_if`."""
         return self.replay().what_if(changes)
+
+    def plot(self) -> "alt.Chart":
+        """Returns an Altair chart of how long the streams of each rank work, by class; ImportError without Altair."""
+        run = self.replay()
+        return ranks_chart(run.work, run.start_ns, run.end_ns)
 
     def report(
         self,

@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import fields
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from .plots import Part, lanes_chart
 from .schema.columns import Frame, Summary, summary_html, summary_text, time_text
 from .schema.given_files import FilePath
-from .tools.analyses import path_frame
+from .tools.analyses import path_frame, path_rows
 from .tools.given_graphs import Graphs
 from .tools.replay import (
     Changes,
@@ -21,6 +22,9 @@ from .tools.replay import (
 )
 from .tools.view import write_timeline
 from .wording import for_python
+
+if TYPE_CHECKING:
+    import altair as alt
 
 
 class Replay(ReplayColumns):
@@ -87,6 +91,24 @@ class Replay(ReplayColumns):
         """Predicts how long this run would take if durations were multiplied by factors; see `execgraph.what_if`."""
         scales = [*self._changes, *given_changes(changes, "what_if(changes)")]
         return WhatIf(self, Replay.of(replay_ranks(self.work.graphs, scales), scales))
+
+    def plot(
+        self, stream: int | None = None, *, time_us: tuple[float, float] | None = None, most: int = 2_000
+    ) -> "alt.Chart":
+        """Returns an Altair chart of the replayed run: a lane for each thread and stream, a bar for each node,
+        faded beside the critical path.
+
+        Args:
+            stream: Only this stream.
+            time_us: Only what runs between these two times, in µs from the start.
+            most: How many nodes to draw at the most; the longest ones are.
+
+        Raises:
+            ImportError: Altair is not installed.
+            ValueError: There is no node in this part.
+        """
+        critical = path_rows(self)
+        return lanes_chart(self.work, self.start_ns, self.end_ns, Part(stream, time_us, most), critical)
 
     def write_timeline(self, path: FilePath) -> None:
         """Writes the measured and the replayed run as a trace for https://ui.perfetto.dev; .json or .json.gz."""
