@@ -54,7 +54,7 @@ def lanes_chart(
     left_out = f"the {len(rows):,} longest of {len(chosen):,} nodes" if len(rows) < len(chosen) else ""
     lanes = sorted({*work.lane[rows].tolist()}, key=lambda lane: (work.lanes[lane].rank, work.lanes[lane].is_stream))
     names = _lane_labels(work)
-    return (
+    chart: alt.Chart = (
         alt.Chart(alt.InlineData(values=values), title=left_out)
         .mark_bar()
         .encode(
@@ -68,6 +68,7 @@ def lanes_chart(
         .properties(width=WIDTH, height=alt.Step(LANE_HEIGHT))
         .interactive(bind_y=False)
     )
+    return chart
 
 
 def _chosen(work: Workload, start_ns: Int64, end_ns: Int64, part: Part) -> Rows:
@@ -118,7 +119,7 @@ def ranks_chart(work: Workload, start_ns: Int64, end_ns: Int64) -> "alt.Chart":
         for kind in ON_DEVICE
         if (chosen := is_counted & (position == number) & (work.node_class == kind)).any()
     ]
-    return (
+    chart: alt.Chart = (
         alt.Chart(alt.InlineData(values=values))
         .mark_bar()
         .encode(
@@ -130,6 +131,7 @@ def ranks_chart(work: Workload, start_ns: Int64, end_ns: Int64) -> "alt.Chart":
         )
         .properties(width=WIDTH, height=alt.Step(RANK_HEIGHT))
     )
+    return chart
 
 
 def _colour(alt: Any, values: list[dict[str, Any]]) -> Any:

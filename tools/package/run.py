@@ -95,18 +95,7 @@ class Replay(ReplayColumns):
     def plot(
         self, stream: int | None = None, *, time_us: tuple[float, float] | None = None, most: int = 2_000
     ) -> "alt.Chart":
-        """Returns an Altair chart of the replayed run: a lane for each thread and stream, a bar for each node,
-        faded beside the critical path.
-
-        Args:
-            stream: Only this stream.
-            time_us: Only what runs between these two times, in µs from the start.
-            most: How many nodes to draw at the most; the longest ones are.
-
-        Raises:
-            ImportError: Altair is not installed.
-            ValueError: There is no node in this part.
-        """
+        """Returns an Altair chart of the replayed run, faded beside the critical path; see `ExecutionGraph.plot`."""
         critical = path_rows(self)
         return lanes_chart(self.work, self.start_ns, self.end_ns, Part(stream, time_us, most), critical)
 
