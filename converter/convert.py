@@ -56,10 +56,12 @@ def convert(
 
     Raises:
         DataError: The trace holds nothing that the options keep.
-        TypeError: `linked` is no linked trace.
+        TypeError: `linked` is no linked trace, or `options` are no Options.
     """
     if not isinstance(linked, LinkedTrace):
         raise wrong_argument("convert(linked)", "a LinkedTrace, which link and read_linked return", linked)
+    if not isinstance(options, Options | None):
+        raise wrong_argument("convert(linked, options)", 'Options, such as Options(target="astra-sim")', options)
     options = options or Options()
     return lower_for_target(build_generic_graph(linked, options, work), options.target, groups)
 

@@ -18,23 +18,29 @@ HEAD = """# Python API
 Made by `make docs` from the docstrings; a test compares. What `import execgraph` gives;
 [Python](python.md) shows how it goes together.
 """
-PACKAGES = {
-    "tools.capture": "Recording traces",
-    "linker": "Traces and linking",
-    "converter": "Converting",
-    "schema": "Graphs and linked traces",
-    "tools.replay": "Replay and what-if",
+SECTIONS = {
+    "Recording traces": "capture",
+    "Traces": "link LinkedTrace Window read_linked write_linked read_host_trace HostTrace read_device_trace DeviceTrace",
+    "Graphs": "convert Options ExecutionGraph Node Dependency read_graph ConvertReport TargetChanges",
+    "Jobs": "build Job read_job report Report read_groups write_groups",
+    "Replay and what-if": "replay what_if Replay WhatIf Scale ReplaySummary MakespanRange replay_ranks",
+    "Tables": "Frame",
+    "Words of the schema": "NodeType DependencyKind CollectiveType Delay",
+    "Errors": "DataError",
 }
+"""The names in the order in which a reader meets them."""
 
 
 def page() -> str:
     """docs/python-api.md."""
-    entries: dict[str, list[str]] = {package: [] for package in PACKAGES}
-    for name in execgraph.__all__:
-        value = getattr(execgraph, name)
-        [package] = (package for package in PACKAGES if value.__module__.startswith(f"execgraph.{package}."))
-        entries[package].append(f"### {name}\n\n{described(name, value)}")
-    return HEAD + "".join(f"\n## {PACKAGES[package]}\n\n" + "\n".join(texts) for package, texts in entries.items())
+    sections = {title: names.split() for title, names in SECTIONS.items()}
+    unlisted = {*execgraph.__all__} ^ {name for names in sections.values() for name in names}
+    if unlisted:
+        raise ValueError(f"SECTIONS lacks these names, or execgraph does: {', '.join(sorted(unlisted))}")
+    return HEAD + "".join(
+        f"\n## {title}\n\n" + "\n".join(f"### {name}\n\n{described(name, getattr(execgraph, name))}" for name in names)
+        for title, names in sections.items()
+    )
 
 
 def described(name: str, value: Any) -> str:

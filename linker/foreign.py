@@ -1,12 +1,11 @@
 """Reads linked traces of any linker, and adds the communications that another one leaves out."""
 
-import os
 from dataclasses import replace
 
 import numpy as np
 
 from ..schema.columns import OpRows
-from ..schema.given_files import FilePath
+from ..schema.given_files import InputFile, path_of
 from ..schema.linked import LinkedTrace, op_parents, read_linked as read_linked_file
 from ..schema.progress import OnProgress, unseen
 from .communication import (
@@ -21,17 +20,18 @@ from .communication import (
 from .readers import Role
 
 
-def read_linked(path: FilePath, on_progress: OnProgress = unseen) -> LinkedTrace:
+def read_linked(path: InputFile, on_progress: OnProgress = unseen) -> LinkedTrace:
     """Reads a linked trace, written by `write_linked` or by chakra_trace_link.
 
     Args:
-        path: The file to read.
+        path: The file to read, or the open file.
         on_progress: Is called with the number of bytes read since the last call.
 
     Raises:
         DataError: The file is no linked trace.
     """
-    linked = read_linked_file(os.fspath(path), on_progress)
+    with path_of(path) as path:
+        linked = read_linked_file(path, on_progress)
     return linked if linked.communications else _with_communications(linked)
 
 

@@ -1,13 +1,13 @@
 """The two traces that `link` is given, as objects or files, in their order."""
 
-from ..schema.given_files import FilePath, is_path, wrong_argument
+from ..schema.given_files import InputFile, is_file, wrong_argument
 from .readers import DeviceTrace, HostTrace, read_device_trace, read_host_trace
 
 CALL = "link(host, device)"
 
 
 def given_traces(
-    host: HostTrace | FilePath | None, device: DeviceTrace | FilePath | None
+    host: HostTrace | InputFile | None, device: DeviceTrace | InputFile | None
 ) -> tuple[HostTrace | None, DeviceTrace]:
     """Returns both traces, read where they are given as files.
 
@@ -17,9 +17,9 @@ def given_traces(
         raise TypeError(f"{CALL} takes the host trace first, then the device trace; these two are swapped")
     if device is None:
         raise TypeError(f"{CALL} lacks the device trace; without a host trace write link(None, device)")
-    if not (host is None or is_path(host) or isinstance(host, HostTrace)):
+    if not (host is None or is_file(host) or isinstance(host, HostTrace)):
         raise wrong_argument(CALL, "a HostTrace, the path of a host trace, or None first", host)
-    if not (is_path(device) or isinstance(device, DeviceTrace)):
+    if not (is_file(device) or isinstance(device, DeviceTrace)):
         raise wrong_argument(CALL, "a DeviceTrace or the path of a device trace second", device)
     return (
         host if host is None or isinstance(host, HostTrace) else read_host_trace(host),

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..schema.columns import CallRows, CommunicationRows, DeviceOpRows, Nesting, OpRows, RowMap, ThreadIntervals, nest
 from ..schema.errors import DataError
-from ..schema.given_files import FilePath
+from ..schema.given_files import InputFile
 from ..schema.linked import Activities, Calls, Communications, LinkedTrace, Ops, ProcessGroup, TraceInfo, on_host_clock
 from ..schema.machine import MachineCalibration
 from ..schema.traces import NO_TENSORS, are_step_marks
@@ -44,33 +44,20 @@ NO_PYTHON = "holds no calls of Python, so that no module is known; record with w
 
 
 def link(
-    host: HostTrace | FilePath | None,
-    device: DeviceTrace | FilePath | None = None,
+    host: HostTrace | InputFile | None,
+    device: DeviceTrace | InputFile | None = None,
     rank: int | None = None,
     allow_mismatch: bool = False,
     window: Window = EVERYTHING,
 ) -> LinkedTrace:
-    """Links the host trace and the device trace of one process.
+    """Links the host trace and the device trace of one process, for the time that both cover, and of that the `window`.
 
-    The linked trace covers the time that both files cover, and of that the `window`.
+    Without a host trace the device trace is linked alone. `rank` is that of traces that record none; of a device trace
+    that was merged from several ranks it is the one to link.
 
-    >>> folder = "tests/data/training"
-    >>> linked = link(f"{folder}/host_rank0.json.gz", f"{folder}/device_rank0.json.gz")
-    >>> len(linked.activities)
-    63
-
-    Args:
-        host: The host trace, or the path of its file; None to build from the device trace alone.
-        device: The device trace, or the path of its file.
-        rank: The rank of traces that record none; of a device trace that was merged from several ranks, the one to
-            link.
-        allow_mismatch: Whether to link traces that seem to be of different runs or ranks.
-        window: The part of the traces to link.
-
-    Raises:
-        DataError: The two are not of one run or `rank` contradicts the recorded one, without `allow_mismatch`; or the
-            window is not in the trace, or nothing was recorded in it.
-        TypeError: A trace is missing, of another kind, or in the other's place.
+    Raises DataError if the two are not of one run or `rank` contradicts the recorded one, without `allow_mismatch`; or
+    if the window is not in the trace, or nothing was recorded in it. Raises TypeError if a trace is missing, of another
+    kind, or in the other's place.
     """
     host, device = given_traces(host, device)
     device = one_rank(device, rank)

@@ -1,19 +1,55 @@
 """What a caller from Python gives where a file or an object goes in, and the answer to what is neither."""
 
+import io
 import os
-from typing import TypeGuard
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import IO, TypeGuard
 
 FilePath = str | os.PathLike[str]
 """The path of a file, as text or as a `pathlib.Path`."""
+InputFile = FilePath | IO[bytes]
+"""The same, or a file that is open to read bytes."""
 
 
 def is_path(given: object) -> TypeGuard[FilePath]:
-    """Returns whether a file is meant.
+    """Returns whether a path is meant.
 
     >>> is_path("host.json.gz"), is_path(None)
     (True, False)
     """
     return isinstance(given, str | os.PathLike)
+
+
+def is_file(given: object) -> TypeGuard[InputFile]:
+    """Returns whether a path or an open file is meant.
+
+    >>> is_file("host.json.gz"), is_file(io.BytesIO()), is_file(None)
+    (True, True, False)
+    """
+    return is_path(given) or hasattr(given, "read")
+
+
+@contextmanager
+def path_of(file: InputFile) -> Iterator[str]:
+    """Yields the path of a file; of an open file that of a copy of what is left to read, which is then removed.
+
+    Raises TypeError for a file that is open as text.
+    """
+    if isinstance(file, str | os.PathLike):
+        yield os.fspath(file)
+        return
+    if isinstance(file, io.TextIOBase):
+        raise TypeError("the file is open as text; open it with mode 'rb'")
+    with TemporaryDirectory(prefix="execgraph-") as folder:
+        # the copy has the name of the file: messages name it, and it may tell the rank
+        path = Path(folder, Path(str(getattr(file, "name", ""))).name or "file")
+        with path.open("wb") as copy:
+            shutil.copyfileobj(file, copy)
+        yield str(path)
 
 
 def wrong_argument(call: str, expected: str, given: object) -> TypeError:

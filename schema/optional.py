@@ -20,6 +20,8 @@ class Optional(NamedTuple):
 
 
 OPTIONAL = {
+    "arrow": Optional("an Arrow stream", ("nanoarrow",), "nanoarrow"),
+    "chart": Optional("a chart", ("altair",), "altair"),
     "completion": Optional("tab completion", ("argcomplete",), "argcomplete"),
     "dask": Optional("a Dask cluster", ("distributed",), "distributed"),
     "report": Optional(

@@ -1,29 +1,69 @@
-"""The graphs that a caller gives: one or several, as objects or files."""
+"""The graphs that a caller gives: one or several, as objects, files or folders."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from ..schema.given_files import FilePath, is_path, wrong_argument
+from ..converter.jsonizer import json_to_graph
+from ..schema.errors import DataError
+from ..schema.given_files import InputFile, is_file, is_path, path_of, wrong_argument
 from ..schema.graph import ExecutionGraph
+from ..schema.progress import unseen
+from .inputs import InputKind, file_for_folder, instead_of_folder, reading
 
-Graphs = ExecutionGraph | FilePath | Sequence[ExecutionGraph | FilePath]
-"""The graph of one rank, or one for each rank of a job."""
-KINDS = "an ExecutionGraph, the path of a .et file, or a list of these"
+Graphs = ExecutionGraph | InputFile | Iterable[ExecutionGraph | InputFile]
+"""The graph of one rank, or one for each rank of a job; a folder stands for the graphs in it."""
+KINDS = "an ExecutionGraph, a .et file, a folder of these, or a list"
+BUILT = re.compile(r"graph\.(\d+)\.et")
 
 
 def given_graphs(given: Graphs, call: str) -> list[ExecutionGraph]:
-    """Returns a graph for each rank, read where it is given as a file.
+    """Returns a graph for each rank, read where it is given as a file or in a folder.
 
     Raises TypeError for anything else, and ValueError for no graph; `call` is what the caller wrote.
     """
-    several = given if isinstance(given, list | tuple) else [given]
-    if not several:
-        raise ValueError(f"{call} takes at least one graph; the list is empty")
-    return [_graph(graph, call) for graph in several]
-
-
-def _graph(given: object, call: str) -> ExecutionGraph:
-    if isinstance(given, ExecutionGraph):
-        return given
-    if not is_path(given):
+    if isinstance(given, ExecutionGraph) or is_file(given):
+        return _graphs(given, call)
+    if not isinstance(given, Iterable):
         raise wrong_argument(call, KINDS, given)
-    return ExecutionGraph.read(given)
+    graphs = [graph for one in given for graph in _graphs(one, call)]
+    if not graphs:
+        raise ValueError(f"{call} takes at least one graph; the list is empty")
+    return graphs
+
+
+def _graphs(given: object, call: str) -> list[ExecutionGraph]:
+    if isinstance(given, ExecutionGraph):
+        return [given]
+    if not is_file(given):
+        raise wrong_argument(call, KINDS, given)
+    if is_path(given) and Path(given).is_dir():
+        return [read_graph_file(path) for path in graph_files(Path(given))]
+    return [read_graph_file(given)]
+
+
+def graph_files(folder: Path) -> list[str]:
+    """Returns the graphs in a folder in the order of their ranks. Raises DataError where there is none."""
+    if not folder.is_dir():
+        raise DataError(file_for_folder(folder, InputKind.GRAPH))
+    graphs = {int(match[1]): str(path) for path in folder.iterdir() if (match := BUILT.fullmatch(path.name))}
+    if not graphs:
+        remedy = instead_of_folder(folder, InputKind.GRAPH) or "give graphs or the folder that trace-build wrote"
+        raise DataError(f"{folder}: holds no graph.N.et; {remedy}")
+    return [graphs[rank] for rank in sorted(graphs)]
+
+
+def read_graph_file(file: InputFile, tensors: bool = True) -> ExecutionGraph:
+    """Reads a graph from a .et file, or from JSON where the name ends in .json; a further .gz makes no difference.
+
+    Raises DataError for a file that is no graph, with what it is instead.
+    """
+    with path_of(file) as path:
+        if not path.removesuffix(".gz").endswith(".json"):
+            with reading(path, InputKind.GRAPH):
+                return ExecutionGraph.read(path, tensors)
+        with TemporaryDirectory(prefix="execgraph-") as folder, reading(path, InputKind.GRAPH_JSON):
+            encoded = str(Path(folder, "graph.et"))
+            json_to_graph(path, encoded, unseen)
+            return ExecutionGraph.read(encoded, tensors)

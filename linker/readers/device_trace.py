@@ -3,13 +3,12 @@
 Times are int64 ns on the trace's own clock. Rows are in file order, except those with equal starts.
 """
 
-import os
 import re
 from collections.abc import Callable, Sequence
 from functools import partial
 
 from ...schema.errors import DataError
-from ...schema.given_files import FilePath
+from ...schema.given_files import InputFile, path_of
 from ...schema.io import open_input
 from ...schema.progress import OnProgress, unseen
 from ...schema.recovery import ArrayReader, Damage, decode, kind_of_text
@@ -32,7 +31,7 @@ HOST_NODES = re.compile(rb'"nodes"\s*:\s*\[')
 
 
 def read_device_trace(
-    path: FilePath,
+    path: InputFile,
     *,
     strict: bool = False,
     tee: Callable[[bytes], object] | None = None,
@@ -46,7 +45,7 @@ def read_device_trace(
     Of damaged JSON everything that can be read is used; the trace's `notes` say what was wrong.
 
     Args:
-        path: The file to read.
+        path: The file to read, or the open file.
         strict: Whether to refuse a damaged file.
         tee: Is given the text of each list of events as it is read, so that what linking does not need can be read
             in the same pass; without the rows that files may hold millions of, unless their category is
@@ -60,25 +59,25 @@ def read_device_trace(
         DataError: The file is no device trace, holds no usable event, or is a damaged database; or it is damaged at
             all, with `strict`.
     """
-    path = os.fspath(path)
-    if is_database(path):
-        return within_a_recording(read_rocpd(path))
-    damage = Damage(path, "device events", strict)
-    events = DeviceEvents(arguments, modules)
-    with open_input(path, protected=True) as stream:
-        skipped = None if strict else skip_categories(*keep_categories, *([PYTHON] if modules else []))
-        reader: ArrayReader[kineto.Event] = ArrayReader(
-            stream, path, "traceEvents", kineto.Event, on_progress, damage=damage, skip_pattern=skipped
-        )
-        is_renamed = _collect(events, reader, tee)
-    top = _top_level(reader)
-    _check_content(events, damage)
-    trace = with_ties_in_order(without_duplicates(within_a_recording(_trace(path, top, events))))
-    trace.skipped += damage.dropped
-    trace.oddities += damage.oddities
-    trace.notes += damage.notes
-    trace.merge_marks += _merge_marks(events, reader.document, is_renamed)
-    return trace
+    with path_of(path) as path:
+        if is_database(path):
+            return within_a_recording(read_rocpd(path))
+        damage = Damage(path, "device events", strict)
+        events = DeviceEvents(arguments, modules)
+        with open_input(path, protected=True) as stream:
+            skipped = None if strict else skip_categories(*keep_categories, *([PYTHON] if modules else []))
+            reader: ArrayReader[kineto.Event] = ArrayReader(
+                stream, path, "traceEvents", kineto.Event, on_progress, damage=damage, skip_pattern=skipped
+            )
+            is_renamed = _collect(events, reader, tee)
+        top = _top_level(reader)
+        _check_content(events, damage)
+        trace = with_ties_in_order(without_duplicates(within_a_recording(_trace(path, top, events))))
+        trace.skipped += damage.dropped
+        trace.oddities += damage.oddities
+        trace.notes += damage.notes
+        trace.merge_marks += _merge_marks(events, reader.document, is_renamed)
+        return trace
 
 
 def _collect(events: DeviceEvents, reader: ArrayReader[kineto.Event], tee: Callable[[bytes], object] | None) -> bool:

@@ -1,6 +1,5 @@
 """Reads a host trace (PyTorch Execution Trace, any schema) into columns. Nodes are in the order of the file."""
 
-import os
 import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
@@ -24,7 +23,7 @@ from ...schema.columns import (
     rows_in_circles,
 )
 from ...schema.errors import DataError
-from ...schema.given_files import FilePath
+from ...schema.given_files import InputFile, path_of
 from ...schema.io import open_input
 from ...schema.progress import OnProgress, unseen
 from ...schema.recovery import ArrayReader, Damage, kind_of_text
@@ -104,41 +103,41 @@ class HostTrace(Table):
         return Summary(f"HostTrace: {self.path}, schema {self.schema}", {"nodes": f"{len(self):,}"})
 
 
-def read_host_trace(path: FilePath, *, strict: bool = False, on_progress: OnProgress = unseen) -> HostTrace:
+def read_host_trace(path: InputFile, *, strict: bool = False, on_progress: OnProgress = unseen) -> HostTrace:
     """Reads a host trace: JSON, or gzip or zstd of it.
 
     Of a damaged file everything that can be read is used; the trace's `notes` say what was wrong. Memory is that of
     the columns and one piece of the file.
 
     Args:
-        path: The file to read.
+        path: The file to read, or the open file.
         strict: Whether to refuse a damaged file.
         on_progress: Is called with the number of bytes read since the last call.
 
     Raises:
         DataError: The file is no host trace or holds no node; or it is damaged, with `strict`.
     """
-    path = os.fspath(path)
-    damage = Damage(path, "host nodes", strict)
-    nodes = _Nodes()
-    with open_input(path, protected=True) as stream:
-        reader: ArrayReader[host.Node] = ArrayReader(stream, path, "nodes", host.Node, on_progress, damage=damage)
-        for _, piece in reader:
-            nodes.add(piece)
-    if not reader.has_array or reader.document.lstrip()[:1] == b"[":
-        raise DataError(
-            f"{path}: {_what_it_is(reader.document)}; expected a PyTorch Execution Trace, as "
-            "ExecutionTraceObserver writes it"
-        )
-    if not len(nodes):
-        seen = f" {damage.notes[0].removeprefix(path + ': ')}" if damage.notes else ""
-        raise DataError(f"{path}: the host trace has no nodes; was anything recorded?{seen}")
-    top = reader.top_level(host.HostFile)
-    trace = nodes.trace(path, top)
-    trace.skipped += damage.dropped
-    trace.oddities += damage.oddities
-    trace.notes += [*damage.notes, *_schema_notes(path, top.schema)]
-    return trace
+    with path_of(path) as path:
+        damage = Damage(path, "host nodes", strict)
+        nodes = _Nodes()
+        with open_input(path, protected=True) as stream:
+            reader: ArrayReader[host.Node] = ArrayReader(stream, path, "nodes", host.Node, on_progress, damage=damage)
+            for _, piece in reader:
+                nodes.add(piece)
+        if not reader.has_array or reader.document.lstrip()[:1] == b"[":
+            raise DataError(
+                f"{path}: {_what_it_is(reader.document)}; expected a PyTorch Execution Trace, as "
+                "ExecutionTraceObserver writes it"
+            )
+        if not len(nodes):
+            seen = f" {damage.notes[0].removeprefix(path + ': ')}" if damage.notes else ""
+            raise DataError(f"{path}: the host trace has no nodes; was anything recorded?{seen}")
+        top = reader.top_level(host.HostFile)
+        trace = nodes.trace(path, top)
+        trace.skipped += damage.dropped
+        trace.oddities += damage.oddities
+        trace.notes += [*damage.notes, *_schema_notes(path, top.schema)]
+        return trace
 
 
 def _what_it_is(document: bytes) -> str:

@@ -43,7 +43,15 @@ from .digit_runs import (
     DigitRuns as DigitRuns,
     labelled as labelled,
 )
-from .frames import Values as Values, nullable as nullable, to_pandas as to_pandas, to_polars as to_polars
+from .frames import (
+    Frame as Frame,
+    Tabular as Tabular,
+    Values as Values,
+    nullable as nullable,
+    rows_html as rows_html,
+    to_pandas as to_pandas,
+    to_polars as to_polars,
+)
 from .groups import (
     Keys as Keys,
     asof_backward as asof_backward,
@@ -89,6 +97,6 @@ from .summary_repr import (
     summary_text as summary_text,
     time_text as time_text,
 )
-from .table import AttributeTable as AttributeTable, Table as Table
+from .table import AttributeTable as AttributeTable, RowTable as RowTable, Table as Table
 from .trees import Tree as Tree, nearest as nearest, parent_rows as parent_rows, rows_in_circles as rows_in_circles
 from .workspace import workspace_in as workspace_in

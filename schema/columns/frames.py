@@ -1,24 +1,84 @@
-"""Columns in, a pandas or polars data frame out; neither is needed before."""
+"""Columns in; a pandas or polars data frame, an Arrow stream or an HTML table out. No library is needed before."""
 
 import importlib
 from collections.abc import Mapping
+from dataclasses import dataclass
+from html import escape
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ..optional import require
-from .column_types import ABSENT, Categorical, Int64, Ragged
+from .column_types import ABSENT, Bool, Categorical, Int64, Ragged
+from .summary_repr import Summary, SummaryRepr
 
 Values = npt.NDArray[Any] | list[Any] | Categorical | Ragged
 """One value per row, where a masked array has none null; strings null where a row has no text; a list per row of a
 Ragged.
 """
+ROWS_SHOWN, LETTERS_SHOWN = 10, 60
 
 
 def nullable(column: Int64) -> "np.ma.MaskedArray[Any, np.dtype[np.int64]]":
     """Returns the integers, ABSENT as null."""
     return np.ma.masked_array(column, column == ABSENT)
+
+
+class Tabular(SummaryRepr):
+    """Rows and named columns, which data-frame libraries take, and of which notebooks show the first rows."""
+
+    __slots__ = ()
+
+    def frame_columns(self) -> Mapping[str, Values]:
+        """Returns the columns of the table by name."""
+        raise NotImplementedError
+
+    def to_pandas(self) -> Any:
+        """Returns the table as a pandas.DataFrame; ImportError where pandas is not installed."""
+        return to_pandas(self.frame_columns())
+
+    def to_polars(self) -> Any:
+        """Returns the table as a polars.DataFrame; ImportError where polars is not installed."""
+        return to_polars(self.frame_columns())
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Returns the table as an Arrow stream, for polars, pyarrow, duckdb and others that take one.
+
+        Numbers are not copied. Raises ImportError where nanoarrow is not installed.
+        """
+        return arrow_stream(self.frame_columns(), requested_schema)
+
+    def _repr_html_(self) -> str:
+        return rows_html(self.summary().title, self.frame_columns())
+
+
+@dataclass(slots=True, repr=False, eq=False)
+class Frame(Tabular):
+    """A table of named columns, such as the nodes of a graph.
+
+    >>> frame = Frame("ranks", {"rank": np.array([0, 1])})
+    >>> len(frame), frame["rank"].tolist()
+    (2, [0, 1])
+    """
+
+    title: str
+    columns: dict[str, Values]
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values()), ()))
+
+    def __getitem__(self, name: str) -> Values:
+        """Returns the values of a column; KeyError where there is none of that name."""
+        return self.columns[name]
+
+    def frame_columns(self) -> Mapping[str, Values]:
+        """Returns the columns of the table by name."""
+        return self.columns
+
+    def summary(self) -> Summary:
+        """Returns the title, the number of rows and the names of the columns."""
+        return Summary(f"{self.title}: {len(self):,} rows", {"columns": ", ".join(self.columns)})
 
 
 def to_pandas(columns: Mapping[str, Values]) -> Any:
@@ -54,3 +114,74 @@ def _plain(values: Values) -> npt.NDArray[Any] | list[Any]:
         table = [*values.table, None]
         return [table[code] for code in values.codes.tolist()]
     return [values[row] for row in range(len(values))] if isinstance(values, Ragged) else values
+
+
+def arrow_stream(columns: Mapping[str, Values], requested_schema: object = None) -> object:
+    """Returns the capsule of an Arrow stream with one batch; ImportError where nanoarrow is not installed."""
+    require("arrow")
+    arrow = importlib.import_module("nanoarrow")
+
+    def array(kind: Any, values: Values, buffers: list[Any], *children: Any) -> Any:
+        return arrow.c_array_from_buffers(kind, len(values), buffers, children=children)
+
+    def texts(values: Categorical) -> Any:
+        table = [text.encode("utf-8", "replace") for text in (*values.table, "")]
+        lengths = np.array([*map(len, table)], np.int64)[values.codes]
+        content = b"".join([table[code] for code in values.codes.tolist()])
+        return array(arrow.large_string(), values, [_bits(values.codes >= 0), _offsets(lengths), content])
+
+    def series(values: Values) -> Any:
+        if isinstance(values, list) or (isinstance(values, np.ndarray) and values.dtype.kind == "U"):
+            return texts(Categorical.of(map(str, values)))
+        if isinstance(values, Categorical):
+            return texts(values)
+        if isinstance(values, Ragged):
+            numbers = array(arrow.int64(), values.values.tolist(), [None, values.values])
+            return array(arrow.large_list(arrow.int64()), values, [None, values.starts], numbers)
+        if isinstance(values, np.ma.MaskedArray):
+            return array(arrow.int64(), values, [_bits(~np.ma.getmaskarray(values)), values.data])
+        if values.dtype.kind == "b":
+            return array(arrow.bool_(), values, [None, _bits(values)])
+        if values.dtype.kind == "f":
+            return array(arrow.float64(), values, [None, values.astype(np.float64, copy=False)])
+        return array(arrow.int64(), values, [None, values.astype(np.int64, copy=False)])
+
+    made = {name: series(values) for name, values in columns.items()}
+    schema = arrow.struct({name: one.schema for name, one in made.items()})
+    rows = len(next(iter(columns.values()), ()))
+    batch = arrow.c_array_from_buffers(schema, rows, [None], children=list(made.values()))
+    return arrow.c_array_stream(batch).__arrow_c_stream__(requested_schema)
+
+
+def _bits(valid: Bool) -> npt.NDArray[np.uint8]:
+    return np.packbits(valid, bitorder="little")
+
+
+def _offsets(lengths: Int64) -> Int64:
+    return np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
+
+
+def rows_html(title: str, columns: Mapping[str, Values], note: str = "") -> str:
+    """Returns the first rows as an HTML table, and below them how many more there are."""
+    count = len(next(iter(columns.values()), ()))
+    shown = range(min(count, ROWS_SHOWN))
+    head = "".join(f"<th>{escape(name)}</th>" for name in columns)
+    body = "".join(
+        f"<tr>{''.join(f'<td>{escape(_cell(values, row))}</td>' for values in columns.values())}</tr>" for row in shown
+    )
+    more = f"{count - len(shown):,} more rows" if count > len(shown) else ""
+    below = "".join(f"<p>{escape(text)}</p>" for text in (more, note) if text)
+    return (
+        f"<table><caption>{escape(title)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{below}"
+    )
+
+
+def _cell(values: Values, row: int) -> str:
+    """Returns the text of a value; that of a float has one decimal, and nothing stands for null."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values)[row]:
+        return ""
+    value = values[row]
+    if isinstance(value, float | np.floating):
+        return "" if np.isnan(value) else f"{value:,.1f}"
+    text = str(value.tolist() if isinstance(value, np.ndarray) else value)
+    return text if len(text) <= LETTERS_SHOWN else f"{text[: LETTERS_SHOWN - 1]}…"

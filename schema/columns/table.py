@@ -1,11 +1,13 @@
 """Records of columns, of which large ones live in the workspace."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from .column_types import Categorical
+from .frames import Tabular, Values, nullable
 from .summary_repr import SummaryRepr
 from .workspace import to_workspace, workspace_folder
 
@@ -23,6 +25,31 @@ class Table(SummaryRepr):
             record = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
             for name, column in _moved(record).items():
                 object.__setattr__(self, name, column)
+
+
+TIMES = ("start", "end", "exclusive")
+"""Columns of times in ns, whose names say so in data frames."""
+
+
+class RowTable(Tabular, Table):
+    """A table that data-frame libraries take: its columns of numbers and texts, null where nothing was recorded."""
+
+    __slots__ = ()
+
+    def frame_columns(self) -> Mapping[str, Values]:
+        """Returns the columns of the table by name."""
+        columns = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        return {
+            f"{name}_ns" if name in TIMES else name: _with_nulls(column)
+            for name, column in columns.items()
+            if isinstance(column, np.ndarray | Categorical)
+        }
+
+
+def _with_nulls(column: Any) -> Values:
+    is_integer = isinstance(column, np.ndarray) and column.dtype == np.int64
+    values: Values = nullable(column) if is_integer else column
+    return values
 
 
 class AttributeTable(dict[str, Any]):

@@ -22,7 +22,7 @@ from ..columns import (
     to_pandas,
     to_polars,
 )
-from ..given_files import FilePath
+from ..given_files import FilePath, InputFile, path_of
 from .et_file import read_columns, write_columns
 from .json_file import write_json
 from .nodes import DependencyKind, NodeColumns, NodeType
@@ -74,17 +74,18 @@ class ExecutionGraph(NodeColumns):
     changes: TargetChanges | None = None
 
     @staticmethod
-    def read(path: FilePath, tensors: bool = True) -> "ExecutionGraph":
+    def read(path: InputFile, tensors: bool = True) -> "ExecutionGraph":
         """Reads a .et file (gzip accepted).
 
         Args:
-            path: The file to read.
+            path: The file to read, or the open file.
             tensors: Whether to read the tensors of ops, too.
 
         Raises:
             DataError: The file is no graph; the text says from which byte on.
         """
-        columns = read_columns(os.fspath(path), tensors)
+        with path_of(path) as path:
+            columns = read_columns(path, tensors)
         return ExecutionGraph(**{field.name: getattr(columns, field.name) for field in fields(columns)})
 
     def write(self, path: FilePath) -> None:
@@ -140,7 +141,8 @@ class ExecutionGraph(NodeColumns):
     def to_networkx(self) -> "nx.DiGraph[int]":
         """Returns a networkx DiGraph.
 
-        Nodes are known by id and have name, type and attributes; edges go from source to dependent and have `kind`.
+        Nodes are known by id and have name, type and attributes. Edges go from source to dependent and have `kind`,
+        their reasons in words, and `kind_bits`, a DependencyKind.
         """
         import networkx as nx
 
@@ -160,16 +162,17 @@ class ExecutionGraph(NodeColumns):
         targets = np.repeat(self.id, self.data_deps.lengths())
         kinds = self.attributes.get("data_dep_kinds")
         labels = kinds.values.tolist() if isinstance(kinds, Ragged) else [0] * len(targets)
-        for source, target, kind in zip(self.data_deps.values.tolist(), targets.tolist(), labels, strict=True):
-            graph.add_edge(source, target, kind=kind)
+        words = {bits: DependencyKind(bits).label for bits in set(labels)}
+        for source, target, bits in zip(self.data_deps.values.tolist(), targets.tolist(), labels, strict=True):
+            graph.add_edge(source, target, kind=words[bits], kind_bits=bits)
         return graph
 
 
-def read_graph(path: FilePath) -> ExecutionGraph:
+def read_graph(path: InputFile) -> ExecutionGraph:
     """Reads a graph from a .et file (gzip accepted), with the tensors of its ops.
 
     Args:
-        path: The file to read.
+        path: The file to read, or the open file.
 
     Raises:
         DataError: The file is no graph; the text says from which byte on.

@@ -57,8 +57,8 @@ class DependencyKind(IntFlag):
 
     >>> DependencyKind.LAUNCH in DependencyKind(6)
     True
-    >>> DependencyKind.EVENT_WAIT.label
-    'event wait'
+    >>> DependencyKind(6).label
+    'launch, stream order'
     """
 
     PROGRAM_ORDER = 1
@@ -74,8 +74,9 @@ class DependencyKind(IntFlag):
 
     @property
     def label(self) -> str:
-        """A single reason in words."""
-        return str(self.name).lower().replace("_", " ").replace("handoff", "hand-off")
+        """All reasons in words; "" for none."""
+        names = ", ".join(str(reason.name) for reason in DependencyKind if self & reason)
+        return names.lower().replace("_", " ").replace("handoff", "hand-off")
 
 
 class Delay(IntEnum):

@@ -22,6 +22,7 @@ from ..columns import (
     JsonRecords,
     Ns,
     OpRows,
+    RowTable,
     Summary,
     SummaryRepr,
     Table,
@@ -42,7 +43,7 @@ class Provenance(Enum):
 
 
 @dataclass(slots=True, repr=False)
-class Ops(Table):
+class Ops(RowTable):
     """Host ops. Ids are unique over ops and activities. `tid` is the host trace's thread number, `thread` the OS's.
 
     An op that communicates itself, without the device, has a `communication_row`. `module` is the path of the module
@@ -77,7 +78,7 @@ class Ops(Table):
 
 
 @dataclass(slots=True, repr=False)
-class Calls(Table):
+class Calls(RowTable):
     """Runtime and driver calls. `op_row` is the innermost op that encloses the call; other columns are like those of
     ops.
     """
@@ -96,7 +97,7 @@ class Calls(Table):
 
 
 @dataclass(slots=True, repr=False)
-class Activities(Table):
+class Activities(RowTable):
     """Device activities. `call_row` is the launch call, `op_row` the op that launched.
 
     `communication_row` is the communication that a kernel did, `size` the bytes that a copy or set moves, `bandwidth`

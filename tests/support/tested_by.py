@@ -101,7 +101,7 @@ TESTED_BY = {
     "linker/waits/test_unresolved_waits.py": "linker/submissions/event_query_loops linker/waits/resolved_waits",
     "linker/windows/test_windows.py": "schema/traces/steps",
     "project/test_plain_install.py": "schema/optional tools/package/start",
-    "schema/columns/test_summary_repr.py": "schema/columns/column_types schema/columns/frames",
+    "schema/columns/test_summary_repr.py": "schema/columns/column_types",
     "schema/columns/test_workspace.py": """
         schema/columns/builders schema/columns/bytes_column schema/columns/json_records schema/columns/lookups
         schema/columns/row_map schema/columns/table
@@ -188,7 +188,6 @@ TESTED_BY = {
     """,
     "tools/merge/test_one_rank.py": "tools/merge/rocpd_rows",
     "tools/merge/test_viewing.py": "tools/merge/rewrite",
-    "tools/package/test_api.py": "tools/replay/what_if",
     "tools/replay/test_execution.py": """
         tools/replay/critical_path tools/replay/node_class tools/replay/one_job tools/replay/scaling
     """,

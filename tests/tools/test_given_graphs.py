@@ -4,7 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from execgraph.tools.replay import replay, what_if
+from execgraph import what_if
+from execgraph.schema.errors import DataError
+from execgraph.tools.replay import replay
 from support.graphs import rank_with_collective, training_step
 
 
@@ -12,6 +14,32 @@ def test_a_file_replays_as_the_graph_in_it(tmp_path: Path) -> None:
     graph = training_step()
     graph.write(str(tmp_path / "graph.0.et"))
     assert replay(tmp_path / "graph.0.et").makespan_ns == replay(graph).makespan_ns == 50
+
+
+def test_json_and_an_open_file_replay_as_the_graph_in_them(tmp_path: Path) -> None:
+    for name in ("graph.json.gz", "graph.et"):
+        training_step().write(tmp_path / name)
+        assert replay(tmp_path / name).makespan_ns == 50
+    with (tmp_path / "graph.et").open("rb") as stream:
+        assert replay(stream).makespan_ns == 50
+
+
+def test_a_folder_stands_for_the_graphs_in_it(tmp_path: Path) -> None:
+    for rank in (1, 0):
+        rank_with_collective(rank, work=10 + rank, collective=5, clock=0).write(tmp_path / f"graph.{rank}.et")
+    assert replay(tmp_path).work.rank_labels() == ["0", "1"]
+
+
+def test_one_rank_twice_is_no_job() -> None:
+    graph = rank_with_collective(0, work=10, collective=5, clock=0)
+    with pytest.raises(DataError, match=r"replay\(graph\): 2 graphs are of rank 0; give the graphs of one job"):
+        replay([graph, graph])
+
+
+def test_changes_go_into_a_replay_and_a_text_does_not() -> None:
+    assert replay(training_step(), {"class:computation": 1}).makespan_ns == 50
+    with pytest.raises(TypeError, match=r"takes changes such as .*, not str"):
+        replay(training_step(), "class:host=0.5")
 
 
 def test_one_graph_and_a_list_go_into_either_function() -> None:
@@ -22,7 +50,9 @@ def test_one_graph_and_a_list_go_into_either_function() -> None:
 
 @pytest.mark.parametrize("given", [3, None, [3]])
 def test_what_is_no_graph_is_named(given: Any) -> None:
-    with pytest.raises(TypeError, match=r"replay\(graph\) takes an ExecutionGraph, the path of a .et file, or a list"):
+    with pytest.raises(
+        TypeError, match=r"replay\(graph\) takes an ExecutionGraph, a .et file, a folder of these, or a list"
+    ):
         replay(given)
 
 

@@ -21,7 +21,7 @@ from typing import Any
 from ...schema.progress import OnProgress, unseen
 from .collectives import collectives_over_ranks
 from .counters import counters, cupti_counters
-from .critical_path import critical_path, reliability as reliability
+from .critical_path import critical_path, path_frame as path_frame, path_rows as path_rows, reliability as reliability
 from .efficiency import efficiency
 from .graphs import graph_replays
 from .host_phases import LOADER as LOADER, host_phases, step_starts as step_starts

@@ -4,16 +4,15 @@ All ranks are replayed together, as trace-replay does it, so the path goes from 
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Int64, Rows, group_sums
+from ...schema.columns import ABSENT, Categorical, Frame, Int64, Rows, group_sums, nullable
 from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph
 from ..replay import (
     KINDS,
-    NodeClass,
     Pieces,
     Replay,
     critical_path as path_of,
@@ -23,13 +22,11 @@ from ..replay import (
     time_by_kind,
     trust,
 )
-from .rank import Analysis, Column, Options, RankTrace, Table, integers, microseconds, percentage
-
-if TYPE_CHECKING:
-    import networkx as nx
+from .rank import Analysis, Column, Options, RankTrace, Table, integers, microseconds, percentage, text_column
 
 NO_GRAPH = "there is no execution graph to replay"
 NO_TIME = "nothing in the replayed run takes time"
+LOCATIONS = ("device", "stream", "tid")
 
 
 class RankGraph(NamedTuple):
@@ -125,29 +122,45 @@ def _by_rank(replays: Sequence[Replay], ranks: Int64, rank: Int64, path: Pieces,
 
 def _nodes(replays: Sequence[Replay], path: Pieces, node: Rows, rank: Int64) -> Table:
     graphs = replays[0].work.graphs if replays else []
-    first = replays[0].work.first_row if replays else node
-    position = replays[0].work.ranks_of(node) if replays else node
-    row = node - first[position] if len(node) else node
-    ids, names = np.zeros(len(node), np.int64), [""] * len(node)
-    locations = {name: np.full(len(node), -1) for name in ("device", "stream", "tid")}
-    for number, graph in enumerate(graphs):
-        chosen = np.flatnonzero(position == number)
-        ids[chosen] = graph.id[row[chosen]]
-        for piece in chosen.tolist():
-            names[piece] = graph.name[int(row[piece])]
-        for name, values in locations.items():
-            column = graph.integers(name)[row[chosen]]
-            values[chosen] = np.where(column == ABSENT, -1, column)
+    locations = {name: np.where((column := _of_nodes(graphs, name, node)) == ABSENT, -1, column) for name in LOCATIONS}
     columns = [
         Column("rank", "", rank),
-        Column("node", "", ids),
-        Column("name", "", names),
+        Column("node", "", np.concatenate([path.row[:0], *(graph.id for graph in graphs)])[node]),
+        text_column("name", Categorical.joined([Categorical.nulls(0), *(graph.name for graph in graphs)]).take(node)),
         Column("kind", "", [KINDS[kind] for kind in path.kind.tolist()]),
         microseconds("start", path.start),
         microseconds("time", path.time),
         *(Column(name, "", values) for name, values in locations.items()),
     ]
     return Table(f"{NAME}_nodes", "The critical path, piece by piece", columns, "" if len(node) else NO_TIME)
+
+
+def _of_nodes(graphs: Sequence[ExecutionGraph], attribute: str, node: Rows) -> Int64:
+    """Returns the attribute of these rows of all graphs, one after the other."""
+    return np.concatenate([node[:0], *(graph.integers(attribute) for graph in graphs)])[node]
+
+
+def path_rows(replay: Replay) -> Rows:
+    """Returns the rows of the replay's nodes that are on the critical path, piece by piece."""
+    return _nodes_of_path(replay, pieces_of(replay).row)
+
+
+def path_frame(replay: Replay) -> Frame:
+    """Returns the critical path piece by piece, times in ns, as a table for data frames."""
+    path, work = pieces_of(replay), replay.work
+    node = _nodes_of_path(replay, path.row)
+    return Frame(
+        "critical path",
+        {
+            "rank": Categorical(work.ranks_of(node).astype(np.int32), work.rank_labels()),
+            "id": np.concatenate([graph.id for graph in work.graphs])[node],
+            "name": Categorical.joined([graph.name for graph in work.graphs]).take(node),
+            "kind": Categorical(path.kind.astype(np.int32), list(KINDS)),
+            "start_ns": path.start,
+            "duration_ns": path.time,
+            **{name: nullable(_of_nodes(work.graphs, name, node)) for name in LOCATIONS},
+        },
+    )
 
 
 def reliability(replay: Replay) -> str:
@@ -159,34 +172,5 @@ def reliability(replay: Replay) -> str:
     return "; ".join(filter(None, [isolated or joint, trust(replay)]))
 
 
-def to_networkx(replay: Replay) -> "nx.DiGraph[int]":
-    """Returns one rank's replay as a DiGraph to try changes on: nodes by id with `name`, `class`, `wait_ns`,
-    `duration_ns`, `critical`.
-
-    The weight of an edge is its lag plus the wait and duration of its target. Nodes without dependencies have an edge
-    from a node -1. So `networkx.dag_longest_path_length` is the makespan and `networkx.dag_longest_path` the critical
-    path, also after edits.
-    """
-    import networkx as nx
-
-    work, graph = replay.work, replay.work.graphs[0]
-    ids, cost = graph.id.tolist(), (work.wait_ns + work.duration_ns).tolist()
-    critical = set(path_of(replay).row.tolist())
-    digraph: nx.DiGraph[int] = nx.DiGraph()
-    digraph.add_node(SOURCE, name="start", critical=True)
-    labels = [node_class.label for node_class in NodeClass]
-    columns = zip(ids, work.node_class.tolist(), work.wait_ns.tolist(), work.duration_ns.tolist(), strict=True)
-    for row, (node, node_class, wait, duration) in enumerate(columns):
-        values = {"name": graph.name[row], "class": labels[node_class], "wait_ns": wait, "duration_ns": duration}
-        digraph.add_node(node, **values, critical=row in critical)
-    for source, target, lag in zip(work.source.tolist(), work.target.tolist(), work.lag_ns.tolist(), strict=True):
-        digraph.add_edge(ids[source], ids[target], weight=lag + cost[target])
-    for row in np.flatnonzero(np.bincount(work.target, minlength=len(work)) == 0).tolist():
-        digraph.add_edge(SOURCE, ids[row], weight=cost[row])
-    return digraph
-
-
-SOURCE = -1
-"""The id of the node before all others; no node of a graph has it."""
 NAME = "critical_path"
 critical_path = Analysis(NAME, _graph, _over_ranks)

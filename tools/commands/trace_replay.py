@@ -2,7 +2,6 @@
 
 import argparse
 import logging
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +16,8 @@ from ...schema.io import STANDARD_STREAM
 from ...schema.traces import integer
 from ..command import in_workspace, print_json, progress, run_command, step
 from ..command_parser import CommandParser, output_as
-from ..inputs import InputKind, instead_of_folder, reading
+from ..given_graphs import graph_files
+from ..inputs import InputKind, reading
 from ..rank_rows import absent_ranks
 from ..replay import (
     describe,
@@ -33,7 +33,6 @@ from .scale_options import add_scale_options
 
 NAME = "trace-replay"
 RANKS_NAMED = 8
-BUILT = re.compile(r"graph\.(\d+)\.et")
 log = logging.getLogger("execgraph")
 
 
@@ -124,14 +123,7 @@ def _read(path: str) -> ExecutionGraph:
 
 def _graphs(source: str) -> list[str]:
     """Returns the file itself, or the graphs in a folder in the order of their ranks."""
-    folder = Path(source)
-    if not folder.is_dir():
-        return [source]
-    graphs = {int(match[1]): str(path) for path in folder.iterdir() if (match := BUILT.fullmatch(path.name))}
-    if not graphs:
-        remedy = instead_of_folder(folder, InputKind.GRAPH) or "give graphs or the folder that trace-build wrote"
-        raise DataError(f"{source}: holds no graph.N.et; {remedy}")
-    return [graphs[rank] for rank in sorted(graphs)]
+    return graph_files(Path(source)) if Path(source).is_dir() else [source]
 
 
 @contextmanager

@@ -1,30 +1,56 @@
 """What `import execgraph` gives."""
 
-from .converter import ConvertReport, Options, convert
-from .linker import DeviceTrace, HostTrace, link, read_device_trace, read_host_trace, read_linked
+from .converter import ConvertReport, Options
+from .execution_graph import ExecutionGraph, read_graph
+from .job import Job, build, read_job, report
+from .linked_trace import LinkedTrace, convert, link, read_linked
+from .linker import (
+    DeviceTrace,
+    HostTrace,
+    read_device_trace as _read_device_trace,
+    read_host_trace as _read_host_trace,
+)
+from .linker.windows import Window
+from .node_views import Dependency, Node
+from .run import Replay, WhatIf, replay, what_if
+from .schema.columns import Frame
 from .schema.comm_groups import read_groups, write_groups
 from .schema.errors import DataError
-from .schema.graph import CollectiveType, Delay, DependencyKind, ExecutionGraph, NodeType, TargetChanges, read_graph
-from .schema.linked import LinkedTrace, write_linked
+from .schema.graph import CollectiveType, Delay, DependencyKind, NodeType, TargetChanges
+from .schema.linked import write_linked
 from .tools.capture import capture
-from .tools.replay import MakespanRange, Replay, WhatIf, replay, replay_ranks, what_if
+from .tools.replay import MakespanRange, ReplaySummary, Scale, replay_ranks
+from .tools.report import Report
+from .wording import for_python
+
+read_device_trace = for_python(_read_device_trace)
+read_host_trace = for_python(_read_host_trace)
 
 __all__ = [
     "CollectiveType",
     "ConvertReport",
     "DataError",
     "Delay",
+    "Dependency",
     "DependencyKind",
     "DeviceTrace",
     "ExecutionGraph",
+    "Frame",
     "HostTrace",
+    "Job",
     "LinkedTrace",
     "MakespanRange",
+    "Node",
     "NodeType",
     "Options",
     "Replay",
+    "ReplaySummary",
+    "Report",
+    "Scale",
     "TargetChanges",
     "WhatIf",
+    "Window",
+    "build",
     "capture",
     "convert",
     "link",
@@ -32,9 +58,11 @@ __all__ = [
     "read_graph",
     "read_groups",
     "read_host_trace",
+    "read_job",
     "read_linked",
     "replay",
     "replay_ranks",
+    "report",
     "what_if",
     "write_groups",
     "write_linked",

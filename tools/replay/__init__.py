@@ -8,6 +8,7 @@ from .critical_path import (
     WAITS as WAITS,
     Pieces as Pieces,
     critical_path as critical_path,
+    edge_weights as edge_weights,
     pieces_of as pieces_of,
     time_by_kind as time_by_kind,
 )
@@ -27,7 +28,7 @@ from .node_class import (
     moves_memory as moves_memory,
     node_classes as node_classes,
 )
-from .one_job import why_not_one_job as why_not_one_job
+from .one_job import graphs_of_one_job as graphs_of_one_job, why_not_one_job as why_not_one_job
 from .rank_clocks import GatheredJob as GatheredJob, StartOffset as StartOffset, gather_job as gather_job
 from .roofline import (
     Bound as Bound,
@@ -38,7 +39,9 @@ from .roofline import (
 )
 from .scaling import (
     SCALABLE as SCALABLE,
+    Changes as Changes,
     Scale as Scale,
+    given_changes as given_changes,
     parse_scale as parse_scale,
     scale_nodes as scale_nodes,
 )
@@ -48,6 +51,7 @@ from .simulator_rules import (
     simulated_ends as simulated_ends,
 )
 from .summary import (
+    ReplaySummary as ReplaySummary,
     busy_ns as busy_ns,
     describe as describe,
     explained_pct as explained_pct,
@@ -56,5 +60,4 @@ from .summary import (
     trust as trust,
 )
 from .uncertain_waits import MakespanRange as MakespanRange
-from .what_if import WhatIf as WhatIf, what_if as what_if
 from .workload import Workload as Workload, gather as gather

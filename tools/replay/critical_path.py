@@ -4,15 +4,18 @@ It goes back from the node that ends last, through the dependency that each node
 pieces add up to the makespan exactly.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
+from ...converter.edit import recorded_edges
 from ...schema.columns import Int64, group_sums
-from ...schema.graph import DependencyKind
+from ...schema.graph import DependencyKind, ExecutionGraph
 from .execution import Replay, Schedule
 from .node_class import NodeClass
 from .rank_clocks import is_rooted
+from .workload import gather
 
 WAITS = (
     (DependencyKind.LAUNCH, "launch"),
@@ -134,6 +137,21 @@ def _wait_kind(reasons: Int64) -> Int64:
     for bit, label in reversed(WAITS):
         kinds[reasons & bit != 0] = KINDS.index(label)
     return kinds
+
+
+def edge_weights(graph: ExecutionGraph) -> Iterator[tuple[int, int, int]]:
+    """Yields the source, the target and the weight (ns) of each dependency, whose longest path is the critical path.
+
+    The weight is the dependency's lag plus the wait and the duration of its target; that of a dependency of a node
+    that has none itself counts that node, too.
+    """
+    work, edges = gather([graph]), recorded_edges(graph)
+    source, target, _ = edges
+    cost = np.where(graph.is_start_offset, 0, work.wait_ns + work.duration_ns)
+    is_first = np.bincount(target, minlength=len(graph)) == 0
+    weight = cost[target] + np.where((source >= 0) & is_first[source], cost[source], 0)
+    weight[(source >= 0) & ~graph.is_start_offset[source]] += work.lag_ns
+    yield from zip(graph.data_deps.values.tolist(), graph.id[target].tolist(), weight.tolist(), strict=True)
 
 
 def time_by_kind(pieces: Pieces) -> dict[str, int]:

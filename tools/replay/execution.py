@@ -27,13 +27,14 @@ from ...schema.columns import (
 )
 from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph
-from ..given_graphs import Graphs, given_graphs
+from ..given_graphs import Graphs
 from .concurrency_limit import Problem, ends, numbers
 from .host_collectives import host_collective_ends, meet_on_hosts
 from .node_class import NodeClass
+from .one_job import graphs_of_one_job
 from .rank_clocks import GatheredJob, StartOffset, gather_job, is_noteworthy, largest_offset, without_offsets
 from .rendezvous import MatchedNodes
-from .scaling import Scale, scale_workload
+from .scaling import Changes, Scale, given_changes, scale_workload
 from .uncertain_waits import MakespanRange, uncertain, waits_of, without
 from .workload import Workload
 
@@ -115,7 +116,7 @@ class Replay(SummaryRepr):
         }
 
 
-def replay(graph: Graphs, scale: Sequence[Scale] = ()) -> Replay:
+def replay(graph: Graphs, scale: Changes = ()) -> Replay:
     """Replays the graph of one rank, or those of several ranks together. O(n + e) in time and memory.
 
     >>> from execgraph import convert, link
@@ -125,18 +126,18 @@ def replay(graph: Graphs, scale: Sequence[Scale] = ()) -> Replay:
     0.0
 
     Args:
-        graph: The graph to replay, or a list with one for each rank; graphs or paths of .et files.
-        scale: Changes to the durations of nodes.
+        graph: The graph to replay, a list with one for each rank, or a folder; graphs or .et files.
+        scale: Changes to the durations of nodes, as of `what_if`.
 
     Returns:
         The replay, whose row r is row r of the graph, or of all graphs one after the other.
 
     Raises:
-        DataError: Dependencies form a cycle.
-        TypeError: What is given is neither a graph nor a path.
-        ValueError: The list is empty.
+        DataError: Dependencies form a cycle, or the graphs are not of one job.
+        TypeError: What is given is neither a graph nor a file, or the changes are none.
+        ValueError: The list is empty, or a change cannot be made.
     """
-    return replay_ranks(given_graphs(graph, "replay(graph)"), scale)
+    return replay_ranks(graphs_of_one_job(graph, "replay(graph)"), given_changes(scale, "replay(graph, changes)"))
 
 
 def replay_ranks(graphs: Sequence[ExecutionGraph], scale: Sequence[Scale] = ()) -> Replay:

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...converter.ranks import match, ranks_of
+from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph
+from ..given_graphs import Graphs, given_graphs
 from .rendezvous import communication_of
 
 
@@ -26,6 +28,17 @@ def why_not_one_job(graphs: Sequence[ExecutionGraph]) -> str:
         if unmatched
         else ""
     )
+
+
+def graphs_of_one_job(given: Graphs, call: str) -> list[ExecutionGraph]:
+    """Returns a graph for each rank of a job, read where it is given as a file; `call` is what the caller wrote.
+
+    Raises TypeError for what is no graph, ValueError for no graph, and DataError for graphs that are not of one job.
+    """
+    graphs = given_graphs(given, call)
+    if reason := why_not_one_job(graphs):
+        raise DataError(f"{call}: {reason}; give the graphs of one job, one for each rank")
+    return graphs
 
 
 def _never_meeting(graphs: Sequence[ExecutionGraph], ranks: list[int]) -> tuple[int, int] | None:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from ...schema.columns import Bool, Int64, rows_by_number
 from ...schema.errors import RequestError
+from ...schema.given_files import wrong_argument
 from ...schema.graph import Delay, DependencyKind, ExecutionGraph
 from .node_class import Classes, NodeClass
 from .roofline import Bound, bound_by, recorded_peaks
@@ -50,6 +51,10 @@ class Scale(NamedTuple):
         return graph.name.where(_contains(self.target))
 
 
+Changes = Mapping[str, float] | Sequence[Scale]
+"""What is changed: a factor by what it applies to, or a list of these."""
+
+
 def parse_scale(spec: str) -> Scale:
     """Reads `REGEX=F`, `class:CLASS=F` or `bound:RESOURCE=F`, split at the last `=`.
 
@@ -62,6 +67,21 @@ def parse_scale(spec: str) -> Scale:
     if not separator or not selector:
         raise ValueError(f"{spec!r} is not REGEX=FACTOR or class:CLASS=FACTOR")
     return Scale(spec, _target(selector), _factor(spec, number))
+
+
+def given_changes(changes: Changes, call: str) -> list[Scale]:
+    """Returns the changes that a caller gives, by what they apply to or as a list; `call` is what the caller wrote.
+
+    >>> [scale.spec for scale in given_changes({"class:host": 0.5}, "replay(graph, changes)")]
+    ['class:host=0.5']
+
+    Raises TypeError for anything else, and ValueError for a change that cannot be made.
+    """
+    if isinstance(changes, Mapping):
+        return [parse_scale(f"{selector}={factor}") for selector, factor in changes.items()]
+    if not isinstance(changes, list | tuple) or not all(isinstance(change, Scale) for change in changes):
+        raise wrong_argument(call, 'changes such as {"class:communication": 0.5}', changes)
+    return list(changes)
 
 
 def _factor(spec: str, number: str) -> float:

@@ -9,5 +9,10 @@ from .inputs import (
     read_ranks as read_ranks,
 )
 from .page import render as render
-from .report import ReportRequest as ReportRequest, report_on as report_on, report_on_diff as report_on_diff
+from .report import (
+    Report as Report,
+    ReportRequest as ReportRequest,
+    report_on as report_on,
+    report_on_diff as report_on_diff,
+)
 from .text import summary_text as summary_text, tables_text as tables_text

@@ -17,15 +17,6 @@ FILL = {
 }
 
 
-def reasons(kind: int) -> str:
-    """Returns the reasons of a dependency as text.
-
-    >>> reasons(DependencyKind.LAUNCH | DependencyKind.STREAM_ORDER)
-    'launch, stream order'
-    """
-    return ", ".join(bit.label for bit in DependencyKind if kind & bit)
-
-
 def write_graphml(graph: ExecutionGraph, stream: IO[bytes]) -> None:
     """Writes the graph with all attributes of its nodes; edges have `kind`, a bit mask, and `reason`.
 
@@ -38,7 +29,7 @@ def write_graphml(graph: ExecutionGraph, stream: IO[bytes]) -> None:
             column.table = [NOT_XML.sub("?", text) for text in column.table]
     digraph = graph.to_networkx()
     for *_, edge in digraph.edges(data=True):
-        edge["reason"] = reasons(edge["kind"])
+        edge["reason"], edge["kind"] = edge["kind"], edge.pop("kind_bits")
     nx.write_graphml(digraph, stream)
 
 
@@ -55,7 +46,10 @@ def write_dot(graph: ExecutionGraph, stream: IO[bytes]) -> None:
     for lane, nodes in lanes.items():
         lines += [f"  subgraph cluster_{lane} {{", f"    label={_quoted(names[lane])};", *nodes, "  }"]
     edges = zip(work.source.tolist(), work.target.tolist(), work.kind.tolist(), strict=True)
-    lines += [f"  {ids[source]} -> {ids[target]} [tooltip={_quoted(reasons(kind))}];" for source, target, kind in edges]
+    lines += [
+        f"  {ids[source]} -> {ids[target]} [tooltip={_quoted(DependencyKind(kind).label)}];"
+        for source, target, kind in edges
+    ]
     stream.write("\n".join([*lines, "}\n"]).encode("utf-8", "replace"))
 
 

@@ -55,7 +55,7 @@ def test_what_is_large_shows_itself_in_a_few_lines(name: str) -> None:
     assert len(text) < 600 and text.count("\n") < 6
 
 
-@pytest.mark.parametrize("name", SHOWN)
+@pytest.mark.parametrize("name", [name for name in SHOWN if name not in ("ops", "activities")])
 def test_notebooks_get_the_same_as_a_table(name: str) -> None:
     html, lines = objects()[name]._repr_html_(), repr(objects()[name]).splitlines()
     assert html.count("<tr>") == len(lines) - 1

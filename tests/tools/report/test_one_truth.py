@@ -4,12 +4,13 @@ import json
 from pathlib import Path
 
 import pytest
+from execgraph import what_if
 from execgraph.schema.columns import time_text
 from execgraph.schema.graph import ExecutionGraph
 from execgraph.tools.analyses import analyse, read_rank
 from execgraph.tools.build_job import BuildOptions, build
 from execgraph.tools.commands import trace_replay
-from execgraph.tools.replay import replay_ranks, what_if
+from execgraph.tools.replay import replay_ranks
 from execgraph.tools.report import find_sources, report_on
 from execgraph.tools.report.overview import key_figures
 from support.generated import here

@@ -1,7 +1,7 @@
 """The table that every analysis returns: named columns with units, as rows of dicts, JSON, pandas or polars."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from ....schema.columns import Bool, Categorical, Int64, Summary, SummaryRepr, to_pandas, to_polars
+from ....schema.columns import Bool, Categorical, Int64, Summary, Tabular, Values as FrameValues, rows_html
 from ...rank_rows import ranges
 
 Floats = npt.NDArray[np.float64]
@@ -38,7 +38,7 @@ ROWS_AT_ONCE = 10_000
 
 
 @dataclass(slots=True, repr=False)
-class Table(SummaryRepr):
+class Table(Tabular):
     """The result of an analysis: columns of equal length, and in `note` what a reader must know, or why there are no
     rows. `details` are further tables of the same analysis, named `NAME_…`.
     """
@@ -97,16 +97,13 @@ class Table(SummaryRepr):
             separator = b","
         yield b"]" if len(self) else b"[]"
 
-    def to_pandas(self) -> Any:
-        """Returns a pandas.DataFrame; ImportError where pandas is not installed."""
-        return to_pandas(self._columns())
-
-    def to_polars(self) -> Any:
-        """Returns a polars.DataFrame; ImportError where polars is not installed."""
-        return to_polars(self._columns())
-
-    def _columns(self) -> dict[str, Values]:
+    def frame_columns(self) -> Mapping[str, FrameValues]:
+        """Returns the columns of the table by name."""
         return {column.name: column.values for column in self.columns}
+
+    def _repr_html_(self) -> str:
+        shown = {f"{name} [{unit}]" if unit else name: values for name, unit, values in self.columns}
+        return rows_html(self.summary().title, shown, self.note)
 
 
 def _python_values(values: Values) -> list[Any]:

@@ -1,0 +1,68 @@
+"""A graph is a sequence of nodes with tables and the next steps as methods."""
+
+from pathlib import Path
+
+import networkx as nx
+import pytest
+from execgraph import ExecutionGraph, read_graph
+from support.generated import graphs_of
+from support.graphs import EVENT_WAIT, PROGRAM_ORDER, GraphBuilder, training_step
+
+GRAPH = ExecutionGraph.of(training_step())
+
+
+def test_a_graph_is_a_sequence_of_nodes() -> None:
+    names = ["aten::mm", "aten::add", "sgemm", "vector_add", "Memcpy", "cudaDeviceSynchronize", "host idle"]
+    assert [node.name for node in GRAPH] == [GRAPH[row].name for row in range(len(GRAPH))] == names
+    assert [node.name for node in GRAPH[-2:]] == names[-2:]
+    with pytest.raises(IndexError):
+        _ = GRAPH[7]
+
+
+def test_a_node_is_found_by_its_id_wherever_it_is() -> None:
+    g = GraphBuilder()
+    first = g.host("mm", 0, 5, id=40)
+    g.host("add", 5, 5, id=7, after=[(first, PROGRAM_ORDER)])
+    graph = ExecutionGraph.of(g.build())
+    assert (graph.node(7).name, graph.node(40).name, GRAPH.node(3).name) == ("add", "mm", "sgemm")
+    with pytest.raises(KeyError, match="no node has the id 1"):
+        graph.node(1)
+
+
+def test_nodes_and_edges_are_tables() -> None:
+    assert list(GRAPH.nodes.columns)[:5] == ["id", "name", "type", "start_ns", "duration_ns"]
+    assert not {"data_deps", "data_dep_kinds"} & GRAPH.nodes.columns.keys()
+    polars = pytest.importorskip("polars")
+    edges = GRAPH.edges.to_polars().filter(polars.col("target") == 4)
+    assert edges.rows() == [(2, 4, "launch"), (3, 4, "stream order")]
+
+
+def test_what_is_asked_next_is_a_method(tmp_path: Path) -> None:
+    assert GRAPH.replay().makespan_ns == 50
+    assert GRAPH.what_if({"sgemm": 0.5}).saved_us == pytest.approx(0.01)
+    GRAPH.write(tmp_path / "graph.json")
+    assert read_graph(tmp_path / "graph.json").replay().makespan_ns == 50
+
+
+@pytest.mark.parametrize("job", ["simple", "ddp", "moe", "prefetch", "graph"])
+def test_the_longest_path_in_networkx_is_the_critical_path(job: str) -> None:
+    graph = ExecutionGraph.of(graphs_of(job)[0])
+    digraph, run = graph.to_networkx(), graph.replay()
+    assert nx.dag_longest_path_length(digraph, weight="weight") == run.makespan_ns
+    assert len(digraph) == len(graph)
+
+
+def test_an_edited_networkx_graph_tells_the_new_makespan() -> None:
+    digraph = GRAPH.to_networkx()
+    assert nx.dag_longest_path(digraph, weight="weight") == [1, 3, 4, 5, 6, 7]
+    assert digraph.edges[3, 4]["kind"] == "stream order"
+    digraph.edges[1, 3]["weight"] -= 6
+    assert nx.dag_longest_path_length(digraph, weight="weight") == 44
+
+
+def test_a_start_offset_is_none_of_the_time_of_a_rank_alone() -> None:
+    g = GraphBuilder(rank=0)
+    offset = g.host("start offset", 0, 30, start_offset_ns=30)
+    g.activity("gemm", 30, 40, after=[(offset, EVENT_WAIT)])
+    graph = ExecutionGraph.of(g.build())
+    assert nx.dag_longest_path_length(graph.to_networkx(), weight="weight") == graph.replay().makespan_ns == 40

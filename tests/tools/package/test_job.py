@@ -1,0 +1,79 @@
+"""A job is a sequence of graphs in a folder, which are replayed, scaled and reported on together."""
+
+import gc
+import warnings
+from pathlib import Path
+
+import pytest
+from execgraph import DataError, Job, Options, build, read_job, replay, report
+
+TRAINING = Path("tests/data/training")
+
+
+@pytest.fixture(scope="module")
+def job() -> Job:
+    return build(TRAINING)
+
+
+def test_a_job_is_a_sequence_of_graphs(job: Job) -> None:
+    assert (len(job), job.ranks, [graph.metadata["rank"] for graph in job]) == (2, [0, 1], [0, 1])
+    assert job.graph(1).metadata["rank"] == job[-1].metadata["rank"] == 1
+    with pytest.raises(KeyError, match="no graph of rank 2"):
+        job.graph(2)
+    assert repr(job).startswith("Job: 2 ranks\n  folder")
+
+
+def test_a_job_goes_wherever_graphs_go(job: Job) -> None:
+    assert job.replay().makespan_ns == replay(job).makespan_ns == replay(job.folder).makespan_ns
+    assert job.what_if({"class:communication": 0.5}).saved_us > 0
+
+
+def test_graphs_of_a_temporary_folder_go_with_the_job_and_copies_stay(tmp_path: Path) -> None:
+    temporary = build(TRAINING, options=Options(host=False))
+    folder = temporary.folder
+    assert temporary.write(tmp_path / "kept").ranks == [0, 1]
+    with pytest.raises(DataError, match="is there and not empty"):
+        temporary.write(tmp_path / "kept")
+    del temporary
+    gc.collect()
+    assert not folder.exists() and read_job(tmp_path / "kept").ranks == [0, 1]
+
+
+def test_a_job_is_scaled(job: Job, tmp_path: Path) -> None:
+    assert job.scale(data_parallel=2).write(tmp_path / "copied").ranks == [0, 1, 2, 3]
+    assert job.scale(data_parallel=2, output=tmp_path / "direct").folder == tmp_path / "direct"
+
+
+def test_a_job_is_reported_on_from_its_traces(job: Job) -> None:
+    tables = job.report(only=["critical_path", "temporal_breakdown"]).tables
+    assert tables["temporal_breakdown"].rows()[0]["rank"] == 0
+    assert report(job.folder, only=["critical_path"], ranks=[1]).tables["critical_path_replay"].rows()[0]["ranks"] == 1
+
+
+def test_a_page_is_written(job: Job, tmp_path: Path) -> None:
+    pytest.importorskip("altair")
+    assert job.report(tmp_path / "report.html").verdict.startswith("Computation limits the run")
+    assert (tmp_path / "report.html").stat().st_size > 100_000
+
+
+def test_a_rank_that_cannot_be_built_is_a_warning_beside_others_and_an_error_alone(tmp_path: Path) -> None:
+    (tmp_path / "device_rank1.json").write_text(
+        '{"schemaVersion": 1, "distributedInfo": {"rank": 1}, "traceEvents": []}'
+    )
+    with pytest.raises(DataError, match="device_rank1"):
+        build(tmp_path)
+    for name in ("host_rank0.json.gz", "device_rank0.json.gz"):
+        (tmp_path / name).write_bytes((TRAINING / name).read_bytes())
+    with warnings.catch_warnings(record=True) as given:
+        warnings.simplefilter("always")
+        built = build(tmp_path)
+    assert built.ranks == [0] and [str(one.message) for one in given] == built.failures
+
+
+def test_wrong_arguments_are_named() -> None:
+    with pytest.raises(TypeError, match=r"build\(traces\) takes a path, or a list of paths, not int"):
+        build(3)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"takes Options, such as"):
+        build(TRAINING, None, "goal")  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="no such folder"):
+        read_job("nowhere")

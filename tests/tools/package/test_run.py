@@ -1,0 +1,38 @@
+"""A replayed run tells its results in µs, its tables in ns, and what a further change would bring."""
+
+from pathlib import Path
+
+import pytest
+from execgraph import replay
+from support.graphs import rank_with_collective, training_step
+
+
+def test_results_are_in_us_and_tables_in_ns() -> None:
+    run = replay(training_step())
+    assert (run.makespan_us, run.measured_us, run.results.makespan_us) == (0.05, 0.05, 0.05)
+    assert sum(run.critical_path["duration_ns"].tolist()) == run.makespan_ns == 50  # type: ignore[union-attr]
+    assert list(run.nodes.columns)[4:6] == ["start_ns", "end_ns"]
+
+
+def test_the_critical_path_names_its_nodes() -> None:
+    pytest.importorskip("polars")
+    path = replay(training_step()).critical_path.to_polars()
+    assert path["name"].to_list()[-2:] == ["cudaDeviceSynchronize", "host idle"]
+    assert path.filter(path["name"] == "sgemm").select("rank", "id", "kind", "stream").rows()[-1] == (
+        "0",
+        3,
+        "computation",
+        7,
+    )
+
+
+def test_a_change_of_a_changed_run_comes_on_top() -> None:
+    answer = replay(training_step(), {"sgemm": 0.5}).what_if({"vector_add": 0.5})
+    assert (answer.before.makespan_ns, answer.after.makespan_ns) == (40, 35)
+    assert "all" not in answer.after.describe() and "0.5" not in repr(answer)
+
+
+def test_a_timeline_is_written_for_viewers(tmp_path: Path) -> None:
+    ranks = [rank_with_collective(rank, work=10, collective=5, clock=0) for rank in (0, 1)]
+    replay(ranks).write_timeline(tmp_path / "timeline.json")
+    assert (tmp_path / "timeline.json").read_text().count("process_name") == 4

@@ -1,0 +1,331 @@
+"""A job as users hold it: the graphs of all its ranks in a folder, and what to ask of them together."""
+
+import dataclasses
+import shutil
+import tempfile
+import warnings
+import weakref
+from collections.abc import Callable, Generator, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .converter import Options
+from .converter.scaling import Growth
+from .converter.targets import ASTRA_SIM
+from .execution_graph import ExecutionGraph
+from .linker.windows import EVERYTHING, Window
+from .plots import ranks_chart
+from .run import Replay, WhatIf, replay
+from .schema.choices import Target
+from .schema.columns import Summary, SummaryRepr, format_counts
+from .schema.errors import DataError
+from .schema.given_files import FilePath, is_path, wrong_argument
+from .schema.io import open_output
+from .schema.progress import OnProgress, unseen
+from .tools.build_job import BuildOptions, BuildReport, Simulation, build as build_folder, write_astra_sim_files
+from .tools.given_graphs import BUILT, graph_files, read_graph_file
+from .tools.replay import Changes, given_changes
+from .tools.report import Report, ReportRequest, find_sources, of_ranks, render, report_on
+from .tools.scale_job import scale as scale_folder
+from .tools.workers import in_processes
+from .wording import for_python, in_python
+
+if TYPE_CHECKING:
+    import altair as alt
+
+Paths = FilePath | Sequence[FilePath]
+"""A file or folder, or several."""
+
+
+class Job(SummaryRepr):
+    """The graphs of a job: a sequence with one for each rank, which is read from its file when it is asked for.
+
+    `folder` has the files, `build_report` what became of the traces; it is None for graphs that were built before.
+
+    >>> import execgraph as eg
+    >>> job = eg.build("tests/data/training")
+    >>> len(job), job.ranks, job[1].metadata["rank"]
+    (2, [0, 1], 1)
+    >>> job.what_if({"class:communication": 0.5}).saved_us > 0
+    True
+    """
+
+    __slots__ = ("__weakref__", "_files", "_traces", "_window", "build_report", "folder")
+
+    def __init__(
+        self,
+        folder: Path,
+        build_report: BuildReport | None = None,
+        traces: Sequence[Path] = (),
+        window: Window = EVERYTHING,
+    ) -> None:
+        self.folder, self.build_report = folder, build_report
+        self._files, self._traces, self._window = graph_files(folder), [*traces], window
+
+    @property
+    def ranks(self) -> list[int]:
+        """The ranks that have a graph, in their order."""
+        names = (BUILT.fullmatch(Path(file).name) for file in self._files)
+        return [int(name[1]) for name in names if name]
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def __getitem__(self, position: int) -> ExecutionGraph:
+        """Returns the graph at a position, which in a job without missing ranks is the rank; `graph` finds a rank."""
+        return ExecutionGraph.read(self._files[position])
+
+    def __iter__(self) -> Iterator[ExecutionGraph]:
+        return map(ExecutionGraph.read, self._files)
+
+    def graph(self, rank: int) -> ExecutionGraph:
+        """Returns the graph of a rank; KeyError where there is none."""
+        if rank not in self.ranks:
+            raise KeyError(f"the job has no graph of rank {rank}")
+        return self[self.ranks.index(rank)]
+
+    @property
+    def failures(self) -> list[str]:
+        """A line for each rank that could not be built, or several that failed alike."""
+        return self.build_report.all_failures if self.build_report else []
+
+    @property
+    def notes(self) -> list[str]:
+        """A line for everything that is odd about the traces, and what ranks contradict each other in."""
+        return [*self.build_report.all_notes, *self.build_report.disagreements] if self.build_report else []
+
+    def summary(self) -> Summary:
+        """Returns how many ranks there are and where their graphs are."""
+        counts = {"failures": len(self.failures), "notes": len(self.notes)}
+        lines = {"folder": str(self.folder)}
+        if self.build_report:
+            lines["built"] = format_counts(counts) or "without failures and notes"
+        return Summary(f"Job: {len(self)} rank{'s' if len(self) != 1 else ''}", lines)
+
+    def replay(self, changes: Changes = ()) -> Replay:
+        """Replays all ranks together, with `changes` as of `execgraph.what_if`; see `execgraph.replay`."""
+        return replay([read_graph_file(file, tensors=False) for file in self._files], changes)
+
+    def what_if(self, changes: Changes) -> WhatIf:
+        """Predicts how long the job would take if durations were multiplied by factors; see `execgraph.what_if`."""
+        return self.replay().what_if(changes)
+
+    def plot(self) -> "alt.Chart":
+        """Returns an Altair chart of how long the streams of each rank work, by class; ImportError without Altair."""
+        run = self.replay()
+        return ranks_chart(run.work, run.start_ns, run.end_ns)
+
+    def report(
+        self,
+        path: FilePath | None = None,
+        *,
+        only: Sequence[str] | None = None,
+        changes: Changes = (),
+        modules: bool = False,
+    ) -> Report:
+        """Says what limits the job and what to do, from its traces or else its graphs; see `execgraph.report`."""
+        inputs = self._traces or [self.folder]
+        return report(inputs, path, only=only, changes=changes, window=self._window, modules=modules)
+
+    def scale(
+        self,
+        data_parallel: int = 1,
+        output: FilePath | None = None,
+        *,
+        remove_ranks: Sequence[int] = (),
+        groups: Sequence[str] = (),
+        bandwidth_gb_s: float | None = None,
+        latency_ns: float | None = None,
+        jobs: int = 1,
+    ) -> "Job":
+        """Returns the job of the same program on other ranks.
+
+        Args:
+            data_parallel: The number of copies of the job.
+            output: The folder for the graphs, which is new or empty; by default they are in a temporary one until
+                `write` copies them.
+            remove_ranks: Ranks to leave out first.
+            groups: The data-parallel groups by their recorded name, description or ranks ("0,1"); by default those
+                described as such, or that reduce gradients.
+            bandwidth_gb_s: The bandwidth of the grown groups' network in 2**30 bytes/s; fitted by default.
+            latency_ns: The latency of a step there; fitted by default.
+            jobs: How many processes work at a time; 1 is this one alone.
+
+        Raises:
+            DataError: The graphs are no whole job, or the change would make it another program.
+        """
+        growth = Growth(data_parallel, (*remove_ranks,), (*groups,), bandwidth_gb_s, latency_ns)
+        folder = _temporary_folder() if output is None else Path(output)
+        scale_folder(self.folder, folder, growth, partial(_run, jobs=jobs))
+        return _kept(Job(folder), output is None)
+
+    def write(self, folder: FilePath) -> "Job":
+        """Copies the job's files to a folder, which is new or empty, and returns the job there."""
+        target = Path(folder)
+        if target.exists() and (not target.is_dir() or any(target.iterdir())):
+            raise DataError(f"{target}: is there and not empty; name a new folder")
+        shutil.copytree(self.folder, target, dirs_exist_ok=True)
+        return Job(target, self.build_report, self._traces, self._window)
+
+
+@for_python
+def build(
+    traces: Paths,
+    output: FilePath | None = None,
+    options: Options | None = None,
+    *,
+    target: Target | None = None,
+    window: Window = EVERYTHING,
+    modules: bool = False,
+    allow_mismatch: bool = False,
+    jobs: int = 1,
+) -> Job:
+    """Builds the execution graphs of all ranks whose traces are in a folder, as `trace-build` does.
+
+    >>> import execgraph as eg
+    >>> job = eg.build("tests/data/training", target="astra-sim")
+    >>> sorted(path.name for path in job.folder.iterdir())
+    ['astra-sim', 'comm_groups.json', 'graph.0.et', 'graph.1.et', 'report.json']
+
+    Args:
+        traces: The folder with the traces of all ranks, in it or below; or the traces themselves.
+        output: The folder for the graphs, in which only what changed is built again; by default they are in a temporary
+            one, as long as the job is in use, and `Job.write` copies them.
+        options: How to convert; by default everything that is known is kept.
+        target: Who runs the graphs, in place of the target of `options`.
+        window: The part of each rank's traces to build.
+        modules: Whether to read Python's calls, so that nodes tell their module.
+        allow_mismatch: Whether traces that tell no rank and do not seem to be of one job are ranks of one.
+        jobs: How many ranks to build at a time. More than 1 run in processes of their own: a script then needs
+            `if __name__ == "__main__":` around what it does.
+
+    Raises:
+        DataError: No rank can be built. A rank that cannot be built beside others is a warning, and in
+            `Job.failures`.
+        TypeError: `traces` are no paths, or `options` are no Options.
+    """
+    inputs = _paths(traces, "build(traces)")
+    if not isinstance(options, Options | None):
+        raise wrong_argument("build(traces, output, options)", 'Options, such as Options(target="astra-sim")', options)
+    folder = _temporary_folder() if output is None else Path(output)
+    built = build_folder(
+        inputs[0] if len(inputs) == 1 else inputs,
+        folder,
+        _build_options(options or Options(), target, modules),
+        partial(_run, jobs=jobs),
+        window=window,
+        allow_mismatch=allow_mismatch,
+    ).report
+    if not any(rank.graph for rank in built.ranks):
+        raise DataError("; ".join(built.all_failures))
+    for failure in built.all_failures:
+        warnings.warn(in_python(failure), stacklevel=3)
+    if built.options.target == ASTRA_SIM and not built.all_failures:
+        write_astra_sim_files(folder, len(built.ranks), built.network, Simulation(None, None, False, None))
+    return _kept(Job(folder, built, inputs, window), output is None)
+
+
+def _build_options(options: Options, target: Target | None, modules: bool) -> BuildOptions:
+    chosen = {field.name: getattr(options, field.name) for field in dataclasses.fields(options)}
+    if target is not None:
+        chosen["target"] = target
+    return BuildOptions(**chosen | {"modules": modules})
+
+
+@for_python
+def read_job(folder: FilePath) -> Job:
+    """Returns the job whose graphs are in a folder, as `build`, `trace-build` and `trace-scale` write them.
+
+    >>> import execgraph as eg
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = eg.build("tests/data/training", f"{folder}/graphs")
+    ...     eg.read_job(f"{folder}/graphs").ranks
+    [0, 1]
+
+    Args:
+        folder: The folder with a graph.N.et for each rank N.
+
+    Raises:
+        DataError: There is no such folder, or no graph in it.
+    """
+    return Job(Path(folder))
+
+
+@for_python
+def report(
+    inputs: Paths,
+    path: FilePath | None = None,
+    *,
+    only: Sequence[str] | None = None,
+    changes: Changes = (),
+    ranks: Sequence[int] | None = None,
+    window: Window = EVERYTHING,
+    modules: bool = False,
+) -> Report:
+    """Says what limits a run over all its ranks, by how much, and what to do, as `trace-report` does.
+
+    >>> import execgraph as eg
+    >>> report = eg.report("tests/data/training", only=["critical_path"])
+    >>> report.tables["critical_path_replay"].rows()[0]["ranks"]
+    2
+
+    Args:
+        inputs: Folders or files with traces, linked traces or graphs of the run.
+        path: The .html file to write the page to; without it none is drawn.
+        only: The names of the analyses to make; by default all.
+        changes: What else to replay, for the table `what_if`; as of `what_if`.
+        ranks: Only these ranks of those that are there.
+        window: The part of each rank's traces to look at.
+        modules: Whether to read Python's calls, for tables by module.
+
+    Returns:
+        The verdict, the findings, and the tables by name.
+
+    Raises:
+        DataError: A file cannot be used, or no rank is there.
+        ImportError: What draws the page is not installed.
+        ValueError: There is no analysis of a name in `only`, or a change cannot be made.
+        TypeError: `inputs` are no paths, or the changes are none.
+    """
+    sources = find_sources(_paths(inputs, "report(inputs)"))
+    scales = given_changes(changes, "report(inputs, path, changes=…)")
+    request = ReportRequest(only, scales, page=path is not None, window=window, modules=modules)
+    made = report_on(sources if ranks is None else of_ranks(sources, ranks), request)
+    if path is not None:
+        page = render(made).encode("utf-8", "replace")
+        with open_output(str(path)) as stream:
+            stream.write(page)
+    return made
+
+
+def _paths(given: object, call: str) -> list[Path]:
+    paths: list[Path] = []
+    for one in given if isinstance(given, list | tuple) else [given]:
+        if not is_path(one):
+            raise wrong_argument(call, "a path, or a list of paths", one)
+        paths.append(Path(one))
+    return paths
+
+
+def _run(
+    work: Callable[[Any], Any], tasks: Sequence[Any], on_progress: OnProgress = unseen, *, jobs: int
+) -> Generator[tuple[Any, Any], None, None]:
+    """Runs the tasks in so many processes, or one after the other in this one."""
+    if jobs > 1:
+        yield from in_processes(work, tasks, jobs, on_progress)
+        return
+    for task in tasks:
+        yield from in_processes(work, [task], 1, on_progress)
+
+
+def _temporary_folder() -> Path:
+    return Path(tempfile.mkdtemp(prefix="execgraph-"))
+
+
+def _kept(job: Job, is_temporary: bool) -> Job:
+    """Returns the job, whose folder is removed with it if it is a temporary one."""
+    if is_temporary:
+        weakref.finalize(job, shutil.rmtree, job.folder, ignore_errors=True)
+    return job

@@ -1,0 +1,185 @@
+"""The linked trace as users hold it: the tables of what was recorded, and the way to its graph."""
+
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+
+from .converter import Options, convert as convert_trace
+from .execution_graph import ExecutionGraph
+from .linker import DeviceTrace, HostTrace, link as link_traces, read_linked as read_linked_file
+from .linker.windows import EVERYTHING, Window
+from .schema.choices import InputsOutputs, Promotion, Target
+from .schema.columns import Categorical, Frame
+from .schema.comm_groups import RankList
+from .schema.given_files import FilePath, InputFile, is_file, is_path, wrong_argument
+from .schema.linked import LinkedTrace as TraceTables, write_linked
+from .tools.inputs import find_pair
+from .tools.replay import moves_memory
+from .wording import for_python
+
+
+class LinkedTrace(TraceTables):
+    """The run of one process: host ops, calls and activities, and all that is known about their order.
+
+    `ops`, `calls` and `activities` are tables with a numpy array for each column; `to_polars` and `to_pandas` make data
+    frames of them.
+
+    >>> import execgraph as eg
+    >>> trace = eg.link("tests/data/training", rank=0)
+    >>> len(trace.ops), len(trace.activities), len(trace.kernels), trace.unresolved_waits
+    (204, 63, 62, 0)
+    """
+
+    __slots__ = ()
+
+    @staticmethod
+    def of(linked: TraceTables) -> "LinkedTrace":
+        """Returns the trace with the methods of this class; its columns are shared."""
+        return LinkedTrace(**{field.name: getattr(linked, field.name) for field in fields(linked)})
+
+    @property
+    def kernels(self) -> Frame:
+        """The kernels as a table, without copies and sets of memory.
+
+        Columns: id, name, device, stream, start_ns, duration_ns, correlation, and the op and the call that launched it,
+        by name, null where none is known.
+        """
+        activities = self.activities
+        rows = np.flatnonzero(~moves_memory(activities.name, activities.category))
+        return Frame(
+            "kernels",
+            {
+                "id": activities.id[rows],
+                "name": activities.name.take(rows),
+                "device": activities.device[rows],
+                "stream": activities.stream[rows],
+                "start_ns": activities.start[rows],
+                "duration_ns": (activities.end - activities.start)[rows],
+                "correlation": activities.correlation[rows],
+                "op": _names(self.ops.name, activities.op_row[rows]),
+                "call": _names(self.calls.name, activities.call_row[rows]),
+            },
+        )
+
+    @property
+    def unresolved_waits(self) -> int:
+        """How many waits were recorded of which nothing tells what they were for."""
+        return self.info.unresolved_waits
+
+    def to_graph(
+        self,
+        target: Target = "generic",
+        *,
+        promote: Promotion = "sync",
+        io: InputsOutputs = "full",
+        inferred: bool = True,
+        host: bool = True,
+        shortest_slice: int = 1_000,
+        delays: bool = True,
+        live_bytes: bool = False,
+    ) -> ExecutionGraph:
+        """Converts the trace into the execution graph of its rank; the options are those of `Options`."""
+        options = Options(target, promote, io, inferred, host, shortest_slice, delays, live_bytes)
+        return convert(self, options)
+
+    def write(self, path: FilePath) -> None:
+        """Writes the trace as a linked file, which `read_linked` and `trace-convert` read; .json or .json.gz."""
+        write_linked(self, str(path))
+
+
+def _names(names: Categorical, rows: "np.ndarray[tuple[int, ...], np.dtype[np.int64]]") -> Categorical:
+    """Returns the names of these rows, none for -1."""
+    codes = np.append(names.codes, np.int32(-1))
+    return Categorical(codes[rows], names.table)
+
+
+@for_python
+def link(
+    host: HostTrace | InputFile | None,
+    device: DeviceTrace | InputFile | None = None,
+    rank: int | None = None,
+    allow_mismatch: bool = False,
+    window: Window = EVERYTHING,
+) -> LinkedTrace:
+    """Links the host trace and the device trace of one process.
+
+    The linked trace covers the time that both files cover, and of that the `window`.
+
+    >>> import execgraph as eg
+    >>> folder = "tests/data/training"
+    >>> trace = eg.link(f"{folder}/host_rank0.json.gz", f"{folder}/device_rank0.json.gz")
+    >>> trace.report.matched, trace.report.host_ops
+    (200, 200)
+
+    Args:
+        host: The host trace, or its path or open file; None to build from the device trace alone. A folder stands for
+            both traces in it, those of `rank` where it holds several ranks.
+        device: The device trace, or its path or open file.
+        rank: The rank of traces that record none; of a device trace that was merged from several ranks, the one to
+            link.
+        allow_mismatch: Whether to link traces that seem to be of different runs or ranks.
+        window: The part of the traces to link.
+
+    Raises:
+        DataError: The two are not of one run or `rank` contradicts the recorded one, without `allow_mismatch`; or the
+            window is not in the trace, or nothing was recorded in it.
+        TypeError: A trace is missing, of another kind, or in the other's place.
+    """
+    if device is None and is_path(host) and Path(host).is_dir():
+        host, device = find_pair([str(host)], rank)
+    return LinkedTrace.of(link_traces(host, device, rank, allow_mismatch, window))
+
+
+@for_python
+def read_linked(path: InputFile) -> LinkedTrace:
+    """Reads a linked trace, written by `LinkedTrace.write`, `trace-link` or chakra_trace_link.
+
+    >>> import execgraph as eg
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     eg.link("tests/data/training", rank=0).write(f"{folder}/linked.json.gz")
+    ...     len(eg.read_linked(f"{folder}/linked.json.gz").ops)
+    204
+
+    Args:
+        path: The file to read, or the open file.
+
+    Raises:
+        DataError: The file is no linked trace.
+    """
+    return LinkedTrace.of(read_linked_file(path))
+
+
+@for_python
+def convert(
+    linked: TraceTables | InputFile,
+    options: Options | None = None,
+    groups: Mapping[RankList, int] | None = None,
+) -> ExecutionGraph:
+    """Converts a linked trace into the execution graph of one rank. O(n log n) in ops, calls and activities.
+
+    The graph's `report` says what became of everything in the trace, its `changes` what was then made different for
+    the target.
+
+    >>> import execgraph as eg
+    >>> graph = eg.convert(eg.link("tests/data/training", rank=0), eg.Options(host=False))
+    >>> graph.report.activities
+    63
+
+    Args:
+        linked: The linked trace, or its path or open file.
+        options: How to convert; by default everything that is known is kept.
+        groups: The numbers of the job's communicator groups, by rank list; by default they follow from this rank
+            alone.
+
+    Raises:
+        DataError: The trace holds nothing that the options keep.
+        TypeError: `linked` is no linked trace, or `options` are no Options.
+    """
+    if not isinstance(linked, TraceTables):
+        if not is_file(linked):
+            raise wrong_argument("convert(linked)", "a LinkedTrace or a linked file", linked)
+        linked = read_linked(linked)
+    return ExecutionGraph.of(convert_trace(linked, options, groups))

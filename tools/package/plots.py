@@ -1,0 +1,146 @@
+"""Charts of graphs, runs and jobs, drawn with Altair: bars of work over time, and how long each rank's streams work."""
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from .schema.columns import Int64, Rows
+from .schema.optional import require
+from .tools.replay import NodeClass, Workload
+from .tools.view import lane_names
+
+if TYPE_CHECKING:
+    import altair as alt
+
+COLOURS = {
+    NodeClass.HOST: "#8b9aab",
+    NodeClass.COMPUTATION: "#3b78b5",
+    NodeClass.COMMUNICATION: "#d07d22",
+    NodeClass.MEMORY: "#5d9140",
+    NodeClass.UNRECORDED: "#dde3e9",
+    NodeClass.METADATA: "#eeeeee",
+    NodeClass.DELAY: "#c23b3b",
+}
+ON_DEVICE = (NodeClass.COMPUTATION, NodeClass.COMMUNICATION, NodeClass.MEMORY)
+ON_HOST = (NodeClass.HOST, NodeClass.COMMUNICATION)
+WIDTH, LANE_HEIGHT, RANK_HEIGHT = 800, 26, 22
+FADED = 0.35
+US = ",.1f"
+
+
+class Part(NamedTuple):
+    """What to draw of a run: one stream, a window in µs, and at the most so many nodes, the longest."""
+
+    stream: int | None = None
+    time_us: tuple[float, float] | None = None
+    most: int = 2_000
+
+
+def lanes_chart(
+    work: Workload, start_ns: Int64, end_ns: Int64, part: Part, critical: Rows | None = None
+) -> "alt.Chart":
+    """Returns a chart with a lane for each thread and stream, and a bar for each node.
+
+    Nodes beside the `critical` ones are faded, if any are given. Raises ValueError where the part holds no node.
+    """
+    require("chart")
+    import altair as alt
+
+    chosen = _chosen(work, start_ns, end_ns, part)
+    rows = chosen[np.argsort(-(end_ns - start_ns)[chosen], kind="stable")][: part.most]
+    if not len(rows):
+        raise ValueError("there is no node in this part of the run")
+    is_critical = np.ones(len(work), bool) if critical is None else np.isin(np.arange(len(work)), critical)
+    values = _bars(work, start_ns, end_ns, rows, is_critical)
+    left_out = f"the {len(rows):,} longest of {len(chosen):,} nodes" if len(rows) < len(chosen) else ""
+    lanes = sorted({*work.lane[rows].tolist()}, key=lambda lane: (work.lanes[lane].rank, work.lanes[lane].is_stream))
+    names = _lane_labels(work)
+    chart: alt.Chart = (
+        alt.Chart(alt.InlineData(values=values), title=left_out)
+        .mark_bar()
+        .encode(
+            alt.X("start:Q", title="time [µs]", scale=alt.Scale(zero=False)),
+            alt.X2("end:Q"),
+            alt.Y("lane:N", title=None, sort=[names[lane] for lane in lanes]),
+            _colour(alt, values),
+            opacity=alt.condition("datum.critical", alt.value(1), alt.value(FADED)),
+            tooltip=["name:N", "class:N", "id:Q", *(alt.Tooltip(f"{time}:Q", format=US) for time in ("start", "time"))],
+        )
+        .properties(width=WIDTH, height=alt.Step(LANE_HEIGHT))
+        .interactive(bind_y=False)
+    )
+    return chart
+
+
+def _chosen(work: Workload, start_ns: Int64, end_ns: Int64, part: Part) -> Rows:
+    chosen = ~np.isin(work.node_class, (NodeClass.METADATA, NodeClass.DELAY)) & (end_ns > start_ns)
+    if part.stream is not None:
+        chosen &= np.array([lane.is_stream and lane.stream == part.stream for lane in work.lanes], bool)[work.lane]
+    if part.time_us is not None:
+        chosen &= (end_ns > part.time_us[0] * 1000) & (start_ns < part.time_us[1] * 1000)
+    return np.flatnonzero(chosen)
+
+
+def _bars(work: Workload, start_ns: Int64, end_ns: Int64, rows: Rows, critical: Any) -> list[dict[str, Any]]:
+    names, position = _lane_labels(work), work.ranks_of(rows)
+    node = rows - work.first_row[position]
+    return [
+        {
+            "name": work.graphs[rank].name[number],
+            "id": int(work.graphs[rank].id[number]),
+            "class": NodeClass(work.node_class[row]).label,
+            "lane": names[work.lane[row]],
+            "start": float(start_ns[row]) / 1000,
+            "end": float(end_ns[row]) / 1000,
+            "time": float(end_ns[row] - start_ns[row]) / 1000,
+            "critical": bool(critical[row]),
+        }
+        for row, rank, number in zip(rows.tolist(), position.tolist(), node.tolist(), strict=True)
+    ]
+
+
+def _lane_labels(work: Workload) -> list[str]:
+    names = lane_names(work)
+    if len(work.graphs) == 1:
+        return names
+    ranks = work.rank_labels()
+    return [f"rank {ranks[lane.rank]} · {name}" for lane, name in zip(work.lanes, names, strict=True)]
+
+
+def ranks_chart(work: Workload, start_ns: Int64, end_ns: Int64) -> "alt.Chart":
+    """Returns a chart with a bar for each rank: how long its streams work, by class of work.
+
+    Where nothing runs on a device, how long its threads work and communicate.
+    """
+    require("chart")
+    import altair as alt
+
+    on_device = np.isin(work.node_class, ON_DEVICE) & work.is_activity
+    kinds, is_counted = (ON_DEVICE, on_device) if on_device.any() else (ON_HOST, np.isin(work.node_class, ON_HOST))
+    position, time = work.ranks_of(np.arange(len(work))), (end_ns - start_ns) / 1000
+    values = [
+        {"rank": label, "class": kind.label, "order": kind, "time": float(time[chosen].sum())}
+        for number, label in enumerate(work.rank_labels())
+        for kind in kinds
+        if (chosen := is_counted & (position == number) & (work.node_class == kind)).any()
+    ]
+    chart: alt.Chart = (
+        alt.Chart(alt.InlineData(values=values))
+        .mark_bar()
+        .encode(
+            alt.X("time:Q", title=f"work of all {'streams' if on_device.any() else 'threads'} [µs]"),
+            alt.Y("rank:N", sort=work.rank_labels()),
+            _colour(alt, values),
+            alt.Order("order:Q"),
+            tooltip=["rank:N", "class:N", alt.Tooltip("time:Q", format=US)],
+        )
+        .properties(width=WIDTH, height=alt.Step(RANK_HEIGHT))
+    )
+    return chart
+
+
+def _colour(alt: Any, values: list[dict[str, Any]]) -> Any:
+    present = {value["class"] for value in values}
+    colours = {kind.label: colour for kind, colour in COLOURS.items() if kind.label in present}
+    scale = alt.Scale(domain=[*colours], range=[*colours.values()])
+    return alt.Color("class:N", scale=scale, legend=alt.Legend(orient="top", title=None))

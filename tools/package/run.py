@@ -1,0 +1,200 @@
+"""Replayed runs as users hold them: how well they agree with the measured run, and what a change would bring."""
+
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import TYPE_CHECKING, NamedTuple
+
+from .plots import Part, lanes_chart
+from .schema.columns import Frame, Summary, summary_html, summary_text, time_text
+from .schema.given_files import FilePath
+from .tools.analyses import path_frame, path_rows
+from .tools.given_graphs import Graphs
+from .tools.replay import (
+    Changes,
+    Replay as ReplayColumns,
+    ReplaySummary,
+    Scale,
+    describe,
+    given_changes,
+    graphs_of_one_job,
+    replay_ranks,
+    summarise,
+)
+from .tools.view import write_timeline
+from .wording import for_python
+
+if TYPE_CHECKING:
+    import altair as alt
+
+
+class Replay(ReplayColumns):
+    """When each node of one or several ranks starts and ends, beside the measured run.
+
+    Results are in µs, as floats; columns and tables are in ns, as whole numbers. Of a changed run, `range` says how far
+    waits that nothing confirms could change the makespan, and `start_offset` the largest start offset, which no change
+    scales; it is None where it is small.
+
+    >>> import execgraph as eg
+    >>> run = eg.link("tests/data/training", rank=0).to_graph().replay()
+    >>> run.makespan_us, run.error_pct
+    (4494.59, 0.0)
+    """
+
+    __slots__ = ("_changes",)
+
+    _changes: tuple[Scale, ...]
+
+    @staticmethod
+    def of(replayed: ReplayColumns, changes: Sequence[Scale]) -> "Replay":
+        """Returns a replay with these changes, with the methods of this class; its columns are shared."""
+        run = Replay(**{field.name: getattr(replayed, field.name) for field in fields(replayed)})
+        run._changes = (*changes,)
+        return run
+
+    @property
+    def makespan_us(self) -> float:
+        """How long the replayed run takes."""
+        return self.makespan_ns / 1000
+
+    @property
+    def measured_us(self) -> float:
+        """How long the measured run took."""
+        return self.measured_ns / 1000
+
+    @property
+    def nodes(self) -> Frame:
+        """The nodes as a table, rank after rank.
+
+        Columns: rank, id, name, class, and in ns from the run's start start_ns, end_ns, measured_start_ns and
+        measured_end_ns, the latter null where they were not recorded.
+        """
+        return Frame("replayed nodes", self._frame())
+
+    @property
+    def critical_path(self) -> Frame:
+        """The chain of nodes and waits that determines the makespan, piece by piece, as a table.
+
+        Columns: rank, id and name of the node, kind of time, start_ns and duration_ns, device, stream and tid.
+        """
+        return path_frame(self)
+
+    @property
+    def results(self) -> ReplaySummary:
+        """The numbers that `trace-replay --json` prints, in µs where the name says so."""
+        return summarise(self)
+
+    def describe(self) -> str:
+        """Returns what `trace-replay` prints."""
+        return describe(self, self.results, self._changes)
+
+    def what_if(self, changes: Changes) -> "WhatIf":
+        """Predicts how long this run would take if durations were multiplied by factors; see `execgraph.what_if`."""
+        scales = [*self._changes, *given_changes(changes, "what_if(changes)")]
+        return WhatIf(self, Replay.of(replay_ranks(self.work.graphs, scales), scales))
+
+    def plot(
+        self, stream: int | None = None, *, time_us: tuple[float, float] | None = None, most: int = 2_000
+    ) -> "alt.Chart":
+        """Returns an Altair chart of the replayed run, faded beside the critical path; see `ExecutionGraph.plot`."""
+        critical = path_rows(self)
+        return lanes_chart(self.work, self.start_ns, self.end_ns, Part(stream, time_us, most), critical)
+
+    def write_timeline(self, path: FilePath) -> None:
+        """Writes the measured and the replayed run as a trace for https://ui.perfetto.dev; .json or .json.gz."""
+        write_timeline(self, str(path))
+
+
+class WhatIf(NamedTuple):
+    """The replays of the run without and with changes; their rows are those of the graphs, one after the other.
+
+    `after.range` says between what the makespan of the changed run lies.
+
+    >>> import execgraph as eg
+    >>> answer = eg.link("tests/data/training", rank=0).to_graph().what_if({"class:computation": 0.5})
+    >>> round(answer.speedup, 2), answer.saved_us > 0
+    (1.64, True)
+    """
+
+    before: Replay
+    after: Replay
+
+    @property
+    def saved_us(self) -> float:
+        """How much sooner (µs) the changed run ends; negative for later."""
+        return (self.before.makespan_ns - self.after.makespan_ns) / 1000
+
+    @property
+    def speedup(self) -> float:
+        """How many times as fast the changed run is; inf for one that takes no time."""
+        return self.before.makespan_ns / self.after.makespan_ns if self.after.makespan_ns else float("inf")
+
+    def summary(self) -> Summary:
+        """Returns how many times as fast the changed run is, and how long the run takes without and with changes."""
+        lines = {
+            "before": time_text(self.before.makespan_ns / 1000),
+            "after": time_text(self.after.makespan_ns / 1000),
+            "saved": time_text(self.saved_us),
+        }
+        waits = self.after.range
+        if waits is not None and not waits.is_clear:
+            lines["between"] = f"{time_text(waits.low_ns / 1000)} and {time_text(waits.high_ns / 1000)}"
+        return Summary(f"WhatIf: {self.speedup:.2f} times as fast", lines)
+
+    def __repr__(self) -> str:
+        return summary_text(self.summary())
+
+    def _repr_html_(self) -> str:
+        return summary_html(self.summary())
+
+
+@for_python
+def replay(graphs: Graphs, changes: Changes = ()) -> Replay:
+    """Replays the graph of one rank, or those of a job together. O(n + e) in time and memory.
+
+    >>> import execgraph as eg
+    >>> eg.replay(eg.build("tests/data/training")).error_pct
+    0.0
+
+    Args:
+        graphs: The graph of one rank, a list with one for each rank, a job or a folder; graphs or .et files.
+        changes: Factors for the durations of nodes, as of `what_if`.
+
+    Returns:
+        The replay, whose rows are those of the graphs, one graph after the other.
+
+    Raises:
+        DataError: Some nodes never become ready, or the graphs are not of one job.
+        ValueError: A change cannot be made, or there is no graph.
+        TypeError: `graphs` or `changes` are of another kind.
+    """
+    scales = given_changes(changes, "replay(graphs, changes)")
+    return Replay.of(replay_ranks(graphs_of_one_job(graphs, "replay(graphs)"), scales), scales)
+
+
+@for_python
+def what_if(graphs: Graphs, changes: Changes) -> WhatIf:
+    """Predicts how long the run of these ranks would take if durations were multiplied by factors.
+
+    Replays twice, O(n + e) each, and once more if there are waits that nothing confirms.
+
+    >>> import execgraph as eg
+    >>> graph = eg.link("tests/data/training", rank=0).to_graph()
+    >>> eg.what_if(graph, {"class:computation": 0.5, "gemm": 0.9})
+    WhatIf: 1.73 times as fast
+      before  4.49 ms
+      after   2.60 ms
+      saved   1.89 ms
+
+    Args:
+        graphs: The graph of one rank, a list with one for each rank, a job or a folder; graphs or .et files.
+        changes: The factor (0 or more) by what it applies to, spelled as before the `=` of `--scale`: a regular
+            expression that is searched in the names of nodes, `class:` with host, computation, communication, memory
+            or delay, or `bound:` with compute or memory. The factors of one node multiply.
+
+    Raises:
+        DataError: Some nodes never become ready, or the graphs are not of one job.
+        ValueError: A change cannot be made, or there is no graph.
+        TypeError: `graphs` or `changes` are of another kind.
+    """
+    scales = given_changes(changes, "what_if(graphs, changes)")
+    return replay(graphs).what_if(scales)
