@@ -1,12 +1,15 @@
-"""Runs the code of the notebooks in this folder and writes what it prints and shows into them: python docs/notebook.py"""
+"""Runs the code of the notebooks here and writes what it prints and shows into them: python docs/notebook.py"""
 
 import ast
+import base64
 import contextlib
 import io
 import json
 from pathlib import Path
 from typing import Any
 
+PIXELS = 1.5
+"""Per pixel of a chart."""
 NOTEBOOKS = sorted(Path(__file__).parent.glob("*.ipynb"))
 
 
@@ -38,11 +41,12 @@ def value_of(source: str, names: dict[str, Any]) -> object:
 
 
 def pictures_of(shown: object) -> dict[str, str]:
-    """Returns how a notebook shows a value: charts as SVG, which needs neither a network nor scripts."""
-    if hasattr(shown, "to_dict") and type(shown).__module__.startswith("altair"):
+    """Returns how a notebook shows a value: charts as pictures, which need neither a network nor scripts."""
+    if type(shown).__module__.startswith("altair"):
         import vl_convert
 
-        return {"image/svg+xml": vl_convert.vegalite_to_svg(shown.to_dict())}
+        picture = vl_convert.vegalite_to_png(shown.to_dict(), scale=PIXELS)  # type: ignore[attr-defined]
+        return {"image/png": base64.b64encode(picture).decode()}
     as_html = getattr(shown, "_repr_html_", lambda: None)()
     return {"text/html": as_html} if as_html else {"text/plain": repr(shown)}
 
