@@ -14,7 +14,7 @@ def traces(folder: Path, out: Path) -> eg.LinkedTrace:
     part = eg.link(str(folder), rank=0, window=eg.Window(clock=(0, 4000)))
     assert 0 < len(part.activities) <= len(whole.activities)
     whole.write(out / "linked.json")
-    eg.write_linked(whole, str(out / "same.json"))
+    eg.write_linked(whole, out / "same.json")
     linked = eg.read_linked(out / "linked.json")
     kernels: eg.Frame = linked.kernels
     waits: int = linked.unresolved_waits
@@ -69,8 +69,8 @@ def jobs(folder: Path, out: Path) -> None:
     assert job.scale(data_parallel=2).write(out / "scaled").ranks == eg.read_job(out / "scaled").ranks
     report: eg.Report = job.report(only=["critical_path"])
     assert report.tables.keys() == eg.report(out / "graphs", only=["critical_path"]).tables.keys()
-    groups = eg.read_groups(str(out / "graphs" / "comm_groups.json"))
-    eg.write_groups(str(out / "groups.json"), groups)
+    groups = eg.read_groups(out / "graphs" / "comm_groups.json")
+    eg.write_groups(out / "groups.json", groups)
     try:
         eg.build(out / "nothing")
     except eg.DataError as error:

@@ -77,7 +77,9 @@ class Job(SummaryRepr):
         return ExecutionGraph.read(self._files[position])
 
     def __iter__(self) -> Iterator[ExecutionGraph]:
-        return map(ExecutionGraph.read, self._files)
+        # a generator holds the job, and so its folder
+        for position in range(len(self)):
+            yield self[position]
 
     def graph(self, rank: int) -> ExecutionGraph:
         """Returns the graph of a rank; KeyError where there is none."""

@@ -29,6 +29,7 @@ def test_a_job_goes_wherever_graphs_go(job: Job) -> None:
 
 
 def test_graphs_of_a_temporary_folder_go_with_the_job_and_copies_stay(tmp_path: Path) -> None:
+    assert [graph.metadata["rank"] for graph in build(TRAINING, options=Options(host=False))] == [0, 1]
     temporary = build(TRAINING, options=Options(host=False))
     folder = temporary.folder
     assert temporary.write(tmp_path / "kept").ranks == [0, 1]
