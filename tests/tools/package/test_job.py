@@ -51,6 +51,12 @@ def test_a_job_is_reported_on_from_its_traces(job: Job) -> None:
     assert report(job.folder, only=["critical_path"], ranks=[1]).tables["critical_path_replay"].rows()[0]["ranks"] == 1
 
 
+def test_a_job_for_a_simulator_says_when_its_ranks_finish_there(job: Job) -> None:
+    assert abs(build(TRAINING, target="astra-sim").simulate().worst_error_pct) < 1
+    with pytest.raises(DataError, match="not for astra-sim"):
+        job.simulate()
+
+
 def test_a_page_is_written(job: Job, tmp_path: Path) -> None:
     pytest.importorskip("altair")
     assert job.report(tmp_path / "report.html").verdict.startswith("Computation limits the run")
