@@ -20,9 +20,10 @@ Made by `make docs` from the docstrings; a test compares. What `import execgraph
 """
 SECTIONS = {
     "Recording traces": "capture",
+    "Before linking": "diagnose Diagnosis merge MergeReport generate",
     "Traces": "link LinkedTrace Window read_linked write_linked read_host_trace HostTrace read_device_trace DeviceTrace",
     "Graphs": "convert Options ExecutionGraph Node Dependency read_graph ConvertReport TargetChanges",
-    "Jobs": "build Job read_job report Report read_groups write_groups",
+    "Jobs": "build Job read_job report compare Report Simulated read_groups write_groups",
     "Replay and what-if": "replay what_if Replay WhatIf Scale ReplaySummary MakespanRange replay_ranks",
     "Tables": "Frame",
     "Words of the schema": "NodeType DependencyKind CollectiveType Delay",

@@ -4,6 +4,7 @@ The file is a JSON object such as {"1": [0, 1], "2": [2, 3]}: a positive 32-bit 
 order.
 """
 
+import os
 import re
 import zlib
 from codecs import BOM_UTF8
@@ -14,6 +15,7 @@ import msgspec
 import orjson
 
 from .errors import DataError, RequestError
+from .given_files import FilePath
 from .io import open_input, open_output
 
 RankList = tuple[int, ...]
@@ -50,8 +52,13 @@ def natural(name: str) -> tuple[int, str]:
     return len(name), name
 
 
-def read_groups(path: str) -> dict[RankList, int]:
+def read_groups(path: FilePath) -> dict[RankList, int]:
     """Reads a communicator-group file.
+
+    >>> import execgraph as eg
+    >>> job = eg.build("tests/data/training")
+    >>> eg.read_groups(job.folder / "comm_groups.json")
+    {(0, 1): 1}
 
     Args:
         path: The file to read.
@@ -62,6 +69,7 @@ def read_groups(path: str) -> dict[RankList, int]:
     Raises:
         DataError: Simulators could not use the file; the text names the key.
     """
+    path = os.fspath(path)
     with open_input(path) as stream:
         try:
             recorded = msgspec.json.decode(stream.read().removeprefix(BOM_UTF8), type=dict[str, list[int]])
@@ -75,8 +83,15 @@ def read_groups(path: str) -> dict[RankList, int]:
     return groups
 
 
-def write_groups(path: str, groups: Mapping[RankList, int]) -> None:
+def write_groups(path: FilePath, groups: Mapping[RankList, int]) -> None:
     """Writes a communicator-group file, in the order of the numbers.
+
+    >>> import execgraph as eg
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     eg.write_groups(f"{folder}/groups.json", {(0, 1, 2, 3): 1, (0, 2): 2})
+    ...     eg.read_groups(f"{folder}/groups.json")
+    {(0, 1, 2, 3): 1, (0, 2): 2}
 
     Args:
         path: The file to write.
@@ -85,6 +100,7 @@ def write_groups(path: str, groups: Mapping[RankList, int]) -> None:
     Raises:
         DataError: Simulators could not use the file.
     """
+    path = os.fspath(path)
     for ranks, number in groups.items():
         _number(str(number), path)
         _check_ranks(ranks, f"{path}: group {number}")

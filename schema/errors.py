@@ -11,6 +11,11 @@ class DataError(Exception):
     """Input that cannot be used; its text is one line: which file, what is wrong, where, and what to do.
 
     What a file brings into the text may be of any length; the middle of a very long one is left out.
+
+    >>> import execgraph as eg
+    >>> eg.read_graph("nowhere.et")
+    Traceback (most recent call last):
+    execgraph.schema.errors.DataError: nowhere.et: cannot be read (No such file or directory); check the path
     """
 
     def __init__(self, text: str) -> None:

@@ -3,7 +3,7 @@
 import io
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,6 +11,8 @@ from typing import IO, TypeGuard
 
 FilePath = str | os.PathLike[str]
 """The path of a file, as text or as a `pathlib.Path`."""
+Paths = FilePath | Sequence[FilePath]
+"""A file or folder, or several."""
 InputFile = FilePath | IO[bytes]
 """The same, or a file that is open to read bytes."""
 
@@ -50,6 +52,19 @@ def path_of(file: InputFile) -> Iterator[str]:
         with path.open("wb") as copy:
             shutil.copyfileobj(file, copy)
         yield str(path)
+
+
+def given_paths(given: object, call: str) -> list[Path]:
+    """Returns the paths that a caller gives, one or several; `call` is what the caller wrote.
+
+    Raises TypeError for anything else.
+    """
+    paths: list[Path] = []
+    for one in given if isinstance(given, list | tuple) else [given]:
+        if not is_path(one):
+            raise wrong_argument(call, "a path, or a list of paths", one)
+        paths.append(Path(one))
+    return paths
 
 
 def wrong_argument(call: str, expected: str, given: object) -> TypeError:

@@ -135,6 +135,11 @@ class DeviceTrace(SummaryRepr):
     `notes` are whole sentences about the file. `python` is None unless asked for. `merged` says how to get each
     rank's own trace out of a merged one, `merge_marks` what else shows that ranks were merged. `recording_start` is the
     time that viewers show as 0.
+
+    >>> import execgraph as eg
+    >>> device = eg.read_device_trace("tests/data/training/device_rank0.json.gz")
+    >>> device.rank, device.world_size, len(device.activities.start)
+    (0, 2, 63)
     """
 
     path: str

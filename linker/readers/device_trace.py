@@ -44,6 +44,9 @@ def read_device_trace(
 
     Of damaged JSON everything that can be read is used; the trace's `notes` say what was wrong.
 
+    >>> read_device_trace("tests/data/training/device_rank0.json.gz").rank
+    0
+
     Args:
         path: The file to read, or the open file.
         strict: Whether to refuse a damaged file.

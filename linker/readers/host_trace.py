@@ -62,6 +62,11 @@ class HostTrace(Table):
     `extra` holds, per row, the attributes that only some nodes have: those of `record_param_comms`, and kernel back
     ends. `skipped` counts nodes that could not be read, `oddities` decisions that the reader took; `notes` are whole
     sentences about the file.
+
+    >>> import execgraph as eg
+    >>> host = eg.read_host_trace("tests/data/training/host_rank0.json.gz")
+    >>> len(host), host.name[0]
+    (204, '[pytorch|profiler|execution_trace|thread]')
     """
 
     path: str
@@ -108,6 +113,9 @@ def read_host_trace(path: InputFile, *, strict: bool = False, on_progress: OnPro
 
     Of a damaged file everything that can be read is used; the trace's `notes` say what was wrong. Memory is that of
     the columns and one piece of the file.
+
+    >>> len(read_host_trace("tests/data/training/host_rank0.json.gz"))
+    204
 
     Args:
         path: The file to read, or the open file.

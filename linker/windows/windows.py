@@ -41,6 +41,11 @@ class Window(NamedTuple):
         steps: The first step, and the one after the last.
         annotation: The name of an annotation, `NAME:K` or `NAME:all`, see `annotation_period`.
         clock: Start and end in µs after the trace's start.
+
+    >>> import execgraph as eg
+    >>> part = eg.link("tests/data/training", rank=0, window=eg.Window(clock=(0, 1000)))
+    >>> 0 < len(part.activities) < 63
+    True
     """
 
     steps: tuple[int, int] | None = None

@@ -33,7 +33,13 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class ConvertReport:
-    """What a graph contains, and what it lacks: counts, and µs where the name says so."""
+    """What a graph contains, and what it lacks: counts, and µs where the name says so.
+
+    >>> import execgraph as eg
+    >>> report = eg.link("tests/data/training", rank=0).to_graph().report
+    >>> report.activities, report.edges["launch"], report.dropped
+    (63, 63, {})
+    """
 
     nodes: int = 0
     edges: dict[str, int] = field(default_factory=dict)
@@ -57,7 +63,12 @@ class ConvertReport:
 
 @dataclass(slots=True)
 class TargetChanges:
-    """The changes for a target: nodes by reason, without zeros, µs where the name says so; and notes in words."""
+    """The changes for a target: nodes by reason, without zeros, µs where the name says so; and notes in words.
+
+    >>> import execgraph as eg
+    >>> eg.link("tests/data/training", rank=0).to_graph("astra-sim").changes.notes
+    []
+    """
 
     counts: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)

@@ -25,7 +25,11 @@ from ..columns import (
 
 
 class NodeType(IntEnum):
-    """What a node is to a simulator; the numbers are the schema's. Host nodes and delays are COMP."""
+    """What a node is to a simulator; the numbers are the schema's. Host nodes and delays are COMP.
+
+    >>> NodeType(7).name
+    'COMM_COLL'
+    """
 
     INVALID = 0
     METADATA = 1
@@ -38,7 +42,11 @@ class NodeType(IntEnum):
 
 
 class CollectiveType(IntEnum):
-    """The attribute `comm_type` of a COMM_COLL node; the numbers are the schema's."""
+    """The attribute `comm_type` of a COMM_COLL node; the numbers are the schema's.
+
+    >>> CollectiveType(6).name
+    'ALL_TO_ALL'
+    """
 
     ALL_REDUCE = 0
     REDUCE = 1
@@ -80,7 +88,11 @@ class DependencyKind(IntFlag):
 
 
 class Delay(IntEnum):
-    """Why an activity started later than its dependencies, and what is usual on its machine, explain."""
+    """Why an activity started later than its dependencies, and what is usual on its machine, explain.
+
+    >>> Delay(2).label
+    'contention'
+    """
 
     LOST_RECORDS = 1
     CONTENTION = 2

@@ -27,6 +27,12 @@ encoded = msgspec.json.encode
 def write_linked(linked: LinkedTrace, path: FilePath, on_progress: OnProgress = unseen) -> None:
     """Writes a linked trace, the file whole or not at all.
 
+    >>> import execgraph as eg, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     eg.write_linked(eg.link("tests/data/training", rank=0), f"{folder}/linked.json")
+    ...     len(eg.read_linked(f"{folder}/linked.json").calls)
+    85
+
     Args:
         linked: The linked trace.
         path: The file to write.

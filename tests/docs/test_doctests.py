@@ -3,6 +3,7 @@
 import doctest
 import importlib
 
+import execgraph
 import pytest
 from support.folders import ROOT
 
@@ -26,3 +27,8 @@ def test_examples_give_what_they_show(name: str, monkeypatch: pytest.MonkeyPatch
     monkeypatch.chdir(ROOT)
     ran = doctest.testmod(importlib.import_module(name), optionflags=doctest.IGNORE_EXCEPTION_DETAIL)
     assert ran.attempted and not ran.failed
+
+
+def test_every_name_of_the_api_has_an_example() -> None:
+    texts = {name: getattr(execgraph, name).__doc__ or "" for name in execgraph.__all__}
+    assert [name for name, text in texts.items() if ">>> " not in text] == ["capture"], "that one needs PyTorch"

@@ -14,7 +14,7 @@ def traces(folder: Path, out: Path) -> eg.LinkedTrace:
     part = eg.link(str(folder), rank=0, window=eg.Window(clock=(0, 4000)))
     assert 0 < len(part.activities) <= len(whole.activities)
     whole.write(out / "linked.json")
-    eg.write_linked(whole, str(out / "same.json"))
+    eg.write_linked(whole, out / "same.json")
     linked = eg.read_linked(out / "linked.json")
     kernels: eg.Frame = linked.kernels
     waits: int = linked.unresolved_waits
@@ -40,6 +40,7 @@ def graphs(trace: eg.LinkedTrace, out: Path) -> eg.ExecutionGraph:
     assert len(graph.nodes) == len(graph) == len(graph.to_networkx()) and len(graph.edges) > 0
     assert not (graph.collective_types() == eg.CollectiveType.BARRIER).any()
     assert not (graph.integers("delay") == eg.Delay.CONTENTION).any()
+    graph.draw(out / "part.svg", around=node.id, hops=1)
     graph.write(out / "graph.0.et")
     return eg.read_graph(out / "graph.0.et")
 
@@ -67,14 +68,25 @@ def jobs(folder: Path, out: Path) -> None:
     assert sum(len(graph) for graph in job) == len(job.replay().nodes)
     assert job.what_if({"class:computation": 0.5}).speedup > 1
     assert job.scale(data_parallel=2).write(out / "scaled").ranks == eg.read_job(out / "scaled").ranks
+    simulated: eg.Simulated = eg.build(folder, target="astra-sim").simulate()
+    assert simulated.ranks.keys() == {"0", "1"}
     report: eg.Report = job.report(only=["critical_path"])
+    assert eg.compare(folder, out / "graphs").verdict
     assert report.tables.keys() == eg.report(out / "graphs", only=["critical_path"]).tables.keys()
-    groups = eg.read_groups(str(out / "graphs" / "comm_groups.json"))
-    eg.write_groups(str(out / "groups.json"), groups)
+    groups = eg.read_groups(out / "graphs" / "comm_groups.json")
+    eg.write_groups(out / "groups.json", groups)
     try:
         eg.build(out / "nothing")
     except eg.DataError as error:
         assert "nothing" in str(error)
+
+
+def before_linking(out: Path) -> None:
+    """What is done with traces besides linking."""
+    files: list[tuple[Path, Path]] = eg.generate("ddp", out / "made", ranks=2, steps=1, layers=1)
+    diagnosis: eg.Diagnosis = eg.diagnose(out / "made")
+    merged: eg.MergeReport = eg.merge([device for _, device in files], out / "merged.json")
+    assert len(diagnosis.processes) == len(merged.ranks) == len(files) and diagnosis.wrong == 0
 
 
 def pictures(folder: Path) -> None:

@@ -9,7 +9,7 @@ TESTED_BY = {
         schema/errors schema/progress tools/command tools/command_parser tools/commands/argument_types
         tools/commands/trace_convert tools/commands/trace_link
     """,
-    "cli/test_trace_merge.py": "tools/merge/report tools/merge/survey",
+    "cli/test_trace_merge.py": "tools/merge/merge_traces tools/merge/report tools/merge/survey",
     "cli/test_trace_replay.py": """
         tools/commands/scale_options tools/replay/summary tools/replay/workload tools/view/replay_timeline
     """,
@@ -211,7 +211,7 @@ TESTED_BY = {
     "tools/test_terminal.py": "schema/io/plain",
     "tools/view/test_graph_view.py": """
         tools/commands/trace_view tools/view/graph_formats tools/view/kernel_names tools/view/lane_names
-        tools/view/lane_picture
+        tools/view/lane_picture tools/view/write_view tools/view_forms
     """,
 }
 """The modules without a test file of their own, by the test that covers them."""

@@ -2,23 +2,17 @@
 
 import argparse
 import logging
-from collections.abc import Callable, Sequence
-from functools import partial
-from pathlib import Path
+from collections.abc import Sequence
 from typing import NoReturn
 
 import msgspec
 
-from ...schema.errors import DataError, RequestError
-from ...schema.progress import Progress
 from ..command import print_json, progress, run_command
 from ..command_parser import CommandParser
-from ..inputs import InputKind, RankFile, by_rank, find_traces, hosts_of, list_counts, wrong_kind
-from ..merge import MergeReport, counting, merge_for_counting, merge_for_viewing
+from ..merge import WRITERS, MergeReport, counting, merge_traces
 from ..summary_lines import format_counts, summary_line
 
 NAME = "trace-merge"
-WRITERS = {".db": merge_for_counting, ".json": merge_for_viewing, ".json.gz": merge_for_viewing}
 log = logging.getLogger("execgraph")
 
 
@@ -39,33 +33,13 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     _, _, tables_and_queries = (counting.__doc__ or "").partition("\n\n")
     parser.epilog = f"tables of a .db, and what to ask of them:\n\n{tables_and_queries}\n{parser.epilog}"
     options = parser.parse_args(arguments)
-    merge = next((writer for suffix, writer in WRITERS.items() if options.output.lower().endswith(suffix)), None)
-    if merge is None:
+    if not options.output.lower().endswith(tuple(WRITERS)):
         parser.error(f"--output {options.output}: end it in {', '.join(WRITERS)} to say what to write")
-    run_command(partial(_run, merge), options, NAME)
+    run_command(_run, options, NAME)
 
 
-def _run(merge: Callable[[Sequence[RankFile], str, Progress], MergeReport], options: argparse.Namespace) -> None:
-    output = Path(options.output).resolve()
-    files = find_traces([Path(path) for path in options.inputs], progress=progress)
-    devices, merged = files.devices, [trace for trace in files.merged if Path(trace.name).resolve() != output]
-    if any(Path(trace.name).resolve() == output for trace in (*devices, *files.hosts)):
-        raise RequestError(f"{options.output} is a trace of one rank, which is read: give another name for the output")
-    if files.failures:
-        raise DataError("; ".join(files.failures))
-    if not devices:
-        of_files = (wrong_kind(path, InputKind.DEVICE) for path in map(Path, options.inputs) if path.is_file())
-        counts = {"host traces": len(files.hosts), "merged ones": len(files.merged), **files.skipped}
-        others = list_counts(", but ", counts)
-        nothing = f"{', '.join(options.inputs)}: no device trace of a single rank{others}"
-        raise DataError(next(filter(None, of_files), nothing))
-    ranks, notes = by_rank(devices, hosts_of(devices, files.hosts))
-    report = merge(ranks, options.output, progress)
-    report.skipped = {
-        **files.skipped,
-        **({"host traces, which have no times": len(files.hosts)} if files.hosts else {}),
-    }
-    report.notes += notes + [f"{trace.name}: merged of several ranks already; left out" for trace in merged]
+def _run(options: argparse.Namespace) -> None:
+    report = merge_traces(options.inputs, options.output, progress)
     if options.json:
         print_json(msgspec.to_builtins(report))
     log.info(summary(report))

@@ -7,15 +7,11 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from ...schema.errors import DataError
-from ...schema.io import open_output
 from ..command import run_command, step
 from ..command_parser import CommandParser
+from ..view_forms import FORMS, form_of
 
 NAME = "trace-view"
-FORMS = (".svg", ".dot", ".graphml")
-PICTURED = 3_000
-"""Nodes that a picture shows so that people can still read it; GraphML, which programs read, has no limit."""
-
 log = logging.getLogger("execgraph")
 
 
@@ -44,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     arguments = parser.parse_args(argv)
     if arguments.hops is not None and arguments.around is None:
         parser.error("--hops counts from the node that --around names")
-    if _form(arguments.output) not in FORMS:
+    if form_of(arguments.output) not in FORMS:
         parser.error(f"--output {arguments.output}: the name must end in {', '.join(FORMS)}")
     run_command(_run, arguments, NAME)
 
@@ -67,15 +63,10 @@ def _window(text: str) -> tuple[float, float]:
     return first, last
 
 
-def _form(path: str) -> str:
-    """Returns the suffix that tells the form, without .gz."""
-    return "." + path.removesuffix(".gz").rpartition(".")[2]
-
-
 def _run(arguments: argparse.Namespace) -> None:
     from ...schema.graph import ExecutionGraph
     from ..inputs import InputKind, reading
-    from ..view import Selection, draw_lanes, view, write_dot, write_graphml
+    from ..view import Selection, select, write_view
 
     hops = 2 if arguments.hops is None else arguments.hops
     selection = Selection(arguments.around, hops, tuple(arguments.streams), arguments.time)
@@ -84,22 +75,10 @@ def _run(arguments: argparse.Namespace) -> None:
     for note in graph.notes:
         log.warning(f"{NAME}: note: {note}")
     try:
-        seen = view(graph, selection)
+        seen = select(graph, selection, arguments.output)
     except DataError as error:
         raise type(error)(f"{arguments.inputs[0]}: {error}") from error
-    form = _form(arguments.output)
-    if form != ".graphml" and len(seen.graph) > PICTURED:
-        raise DataError(
-            f"{arguments.inputs[0]}: {len(seen.graph):,} nodes are too many for a picture, {PICTURED:,} can be read; "
-            "narrow it with --around NODE --hops N, --stream S or --time FROM:TO, or write .graphml"
-        )
-    with step("write"), open_output(arguments.output) as stream:
-        if form == ".svg":
-            picture = draw_lanes(seen.graph, seen.origin_ns, arguments.around, seen.time_us)
-            stream.write(picture.encode("utf-8", "replace"))
-        elif form == ".dot":
-            write_dot(seen.graph, stream)
-        else:
-            write_graphml(seen.graph, stream)
+    with step("write"):
+        write_view(seen, selection, arguments.output)
     edges = len(seen.graph.data_deps.values)
     log.info(f"nodes {len(seen.graph):,} of {len(graph):,}, dependencies {edges:,}, to nodes outside {seen.cut:,}")

@@ -25,7 +25,12 @@ Runner = Callable[[Callable[[ProcessFiles], Inspection], Sequence[ProcessFiles]]
 
 
 class Diagnosis(msgspec.Struct):
-    """The processes by rank, the findings with what is wrong first, and how many other files there were, by kind."""
+    """The processes by rank, the findings with what is wrong first, and how many other files there were, by kind.
+
+    >>> import execgraph as eg
+    >>> eg.diagnose("tests/data/training/device_rank0.json.gz").findings[0].what
+    'a device trace without a host trace'
+    """
 
     processes: list[Inspection]
     findings: list[Finding]

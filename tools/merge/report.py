@@ -14,7 +14,11 @@ class RankReport(msgspec.Struct):
 
 
 class MergeReport(msgspec.Struct):
-    """Ranks in order, files that were left out by kind, and notes."""
+    """Ranks in order, files that were left out by kind, and notes.
+
+    >>> MergeReport("merged.json", [RankReport(0, "device_rank0.json", 90, 63)]).ranks[0].activities
+    63
+    """
 
     output: str
     ranks: list[RankReport] = []

@@ -2,7 +2,7 @@
 
 from .converter import ConvertReport, Options
 from .execution_graph import ExecutionGraph, read_graph
-from .job import Job, build, read_job, report
+from .job import Job, build, read_job
 from .linked_trace import LinkedTrace, convert, link, read_linked
 from .linker import (
     DeviceTrace,
@@ -12,6 +12,7 @@ from .linker import (
 )
 from .linker.windows import Window
 from .node_views import Dependency, Node
+from .reports import compare, report
 from .run import Replay, WhatIf, replay, what_if
 from .schema.columns import Frame
 from .schema.comm_groups import read_groups, write_groups
@@ -19,8 +20,11 @@ from .schema.errors import DataError
 from .schema.graph import CollectiveType, Delay, DependencyKind, NodeType, TargetChanges
 from .schema.linked import write_linked
 from .tools.capture import capture
-from .tools.replay import MakespanRange, ReplaySummary, Scale, replay_ranks
+from .tools.diagnose import Diagnosis
+from .tools.merge import MergeReport
+from .tools.replay import MakespanRange, ReplaySummary, Scale, Simulated, replay_ranks
 from .tools.report import Report
+from .traces import diagnose, generate, merge
 from .wording import for_python
 
 read_device_trace = for_python(_read_device_trace)
@@ -34,12 +38,14 @@ __all__ = [
     "Dependency",
     "DependencyKind",
     "DeviceTrace",
+    "Diagnosis",
     "ExecutionGraph",
     "Frame",
     "HostTrace",
     "Job",
     "LinkedTrace",
     "MakespanRange",
+    "MergeReport",
     "Node",
     "NodeType",
     "Options",
@@ -47,13 +53,18 @@ __all__ = [
     "ReplaySummary",
     "Report",
     "Scale",
+    "Simulated",
     "TargetChanges",
     "WhatIf",
     "Window",
     "build",
     "capture",
+    "compare",
     "convert",
+    "diagnose",
+    "generate",
     "link",
+    "merge",
     "read_device_trace",
     "read_graph",
     "read_groups",

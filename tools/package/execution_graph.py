@@ -1,6 +1,6 @@
 """The execution graph as users hold it: its nodes one by one or as a table, and what to ask of it next."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, overload
 
@@ -11,10 +11,12 @@ from .node_views import Dependencies, Node
 from .plots import Part, lanes_chart
 from .run import Replay, WhatIf, replay
 from .schema.columns import Categorical, Frame, NodeIds, summary_html
-from .schema.given_files import InputFile
+from .schema.given_files import FilePath, InputFile
 from .schema.graph import DependencyKind, ExecutionGraph as GraphColumns
 from .tools.given_graphs import read_graph_file
 from .tools.replay import Changes, edge_weights, gather
+from .tools.view import Selection, select, write_view
+from .tools.view_forms import FORMS, form_of
 from .wording import for_python
 
 if TYPE_CHECKING:
@@ -109,6 +111,33 @@ class ExecutionGraph(GraphColumns):
     def what_if(self, changes: Changes) -> WhatIf:
         """Predicts how long the run would take if durations were multiplied by factors; see `execgraph.what_if`."""
         return self.replay().what_if(changes)
+
+    def draw(
+        self,
+        path: FilePath,
+        *,
+        around: int | None = None,
+        hops: int = 2,
+        streams: Sequence[int] = (),
+        time_us: tuple[float, float] | None = None,
+    ) -> None:
+        """Draws the graph or a part of it to a file, as `trace-view`: .svg, or .dot for Graphviz, or .graphml.
+
+        Args:
+            path: The file to write.
+            around: The id of a node: only nodes near it.
+            hops: How many dependencies away, either way.
+            streams: Only activities of these streams.
+            time_us: Only what runs between these two times, in µs from the first start.
+
+        Raises:
+            DataError: No node is in this part, or too many for a picture.
+            ValueError: The name of the file does not say what to write.
+        """
+        if form_of(str(path)) not in FORMS:
+            raise ValueError(f"{path}: the name must end in {', '.join(FORMS)}")
+        selection = Selection(around, hops, (*streams,), time_us)
+        write_view(for_python(select)(self, selection, str(path)), selection, str(path))
 
     def plot(
         self, stream: int | None = None, *, time_us: tuple[float, float] | None = None, most: int = 2_000

@@ -16,17 +16,17 @@ from .converter.targets import ASTRA_SIM
 from .execution_graph import ExecutionGraph
 from .linker.windows import EVERYTHING, Window
 from .plots import ranks_chart
+from .reports import report
 from .run import Replay, WhatIf, replay
 from .schema.choices import Target
 from .schema.columns import Summary, SummaryRepr, format_counts
 from .schema.errors import DataError
-from .schema.given_files import FilePath, is_path, wrong_argument
-from .schema.io import open_output
+from .schema.given_files import FilePath, Paths, given_paths, wrong_argument
 from .schema.progress import OnProgress, unseen
 from .tools.build_job import BuildOptions, BuildReport, Simulation, build as build_folder, write_astra_sim_files
 from .tools.given_graphs import BUILT, graph_files, read_graph_file
-from .tools.replay import Changes, given_changes
-from .tools.report import Report, ReportRequest, find_sources, of_ranks, render, report_on
+from .tools.replay import Changes, Simulated, simulate_ranks
+from .tools.report import Report
 from .tools.scale_job import scale as scale_folder
 from .tools.workers import in_processes
 from .wording import for_python, in_python
@@ -36,9 +36,6 @@ if TYPE_CHECKING:
 
 TEMPORARY = "execgraph-"
 """How the names of temporary folders begin."""
-Paths = FilePath | Sequence[FilePath]
-"""A file or folder, or several."""
-
 
 class Job(SummaryRepr):
     """The graphs of a job: a sequence with one for each rank, which is read from its file when it is asked for.
@@ -79,7 +76,9 @@ class Job(SummaryRepr):
         return ExecutionGraph.read(self._files[position])
 
     def __iter__(self) -> Iterator[ExecutionGraph]:
-        return map(ExecutionGraph.read, self._files)
+        # a generator holds the job, and so its folder
+        for position in range(len(self)):
+            yield self[position]
 
     def graph(self, rank: int) -> ExecutionGraph:
         """Returns the graph of a rank; KeyError where there is none."""
@@ -116,6 +115,14 @@ class Job(SummaryRepr):
     def what_if(self, changes: Changes) -> WhatIf:
         """Predicts how long the job would take if durations were multiplied by factors; see `execgraph.what_if`."""
         return self.replay().what_if(changes)
+
+    def simulate(self) -> Simulated:
+        """Returns when each rank finishes in ASTRA-sim's replay mode, by that simulator's rules.
+
+        Raises:
+            DataError: The graphs are of another target than "astra-sim", or never become ready.
+        """
+        return simulate_ranks([*self])
 
     def plot(self) -> "alt.Chart":
         """Returns an Altair chart of how long the streams of each rank work, by class; ImportError without Altair."""
@@ -211,7 +218,7 @@ def build(
             `Job.failures`.
         TypeError: `traces` are no paths, or `options` are no Options.
     """
-    inputs = _paths(traces, "build(traces)")
+    inputs = given_paths(traces, "build(traces)")
     if not isinstance(options, Options | None):
         raise wrong_argument("build(traces, output, options)", 'Options, such as Options(target="astra-sim")', options)
     folder = _temporary_folder() if output is None else Path(output)
@@ -257,62 +264,6 @@ def read_job(folder: FilePath) -> Job:
         DataError: There is no such folder, or no graph in it.
     """
     return Job(Path(folder))
-
-
-@for_python
-def report(
-    inputs: Paths,
-    path: FilePath | None = None,
-    *,
-    only: Sequence[str] | None = None,
-    changes: Changes = (),
-    ranks: Sequence[int] | None = None,
-    window: Window = EVERYTHING,
-    modules: bool = False,
-) -> Report:
-    """Says what limits a run over all its ranks, by how much, and what to do, as `trace-report` does.
-
-    >>> import execgraph as eg
-    >>> report = eg.report("tests/data/training", only=["critical_path"])
-    >>> report.tables["critical_path_replay"].rows()[0]["ranks"]
-    2
-
-    Args:
-        inputs: Folders or files with traces, linked traces or graphs of the run.
-        path: The .html file to write the page to; without it none is drawn.
-        only: The names of the analyses to make; by default all.
-        changes: What else to replay, for the table `what_if`; as of `what_if`.
-        ranks: Only these ranks of those that are there.
-        window: The part of each rank's traces to look at.
-        modules: Whether to read Python's calls, for tables by module.
-
-    Returns:
-        The verdict, the findings, and the tables by name.
-
-    Raises:
-        DataError: A file cannot be used, or no rank is there.
-        ImportError: What draws the page is not installed.
-        ValueError: There is no analysis of a name in `only`, or a change cannot be made.
-        TypeError: `inputs` are no paths, or the changes are none.
-    """
-    sources = find_sources(_paths(inputs, "report(inputs)"))
-    scales = given_changes(changes, "report(inputs, path, changes=…)")
-    request = ReportRequest(only, scales, page=path is not None, window=window, modules=modules)
-    made = report_on(sources if ranks is None else of_ranks(sources, ranks), request)
-    if path is not None:
-        page = render(made).encode("utf-8", "replace")
-        with open_output(str(path)) as stream:
-            stream.write(page)
-    return made
-
-
-def _paths(given: object, call: str) -> list[Path]:
-    paths: list[Path] = []
-    for one in given if isinstance(given, list | tuple) else [given]:
-        if not is_path(one):
-            raise wrong_argument(call, "a path, or a list of paths", one)
-        paths.append(Path(one))
-    return paths
 
 
 def _run(

@@ -127,6 +127,11 @@ class Dependency(NamedTuple):
     """A dependency between two nodes of a graph: `target` starts after `source` ended; `kind` is why.
 
     `kind.label` is the reason in words, such as "launch" or "stream order".
+
+    >>> import execgraph as eg
+    >>> [dependency, *_] = eg.link("tests/data/training", rank=0).to_graph()[4].dependencies
+    >>> dependency.source.name, dependency.kind.label, dependency.target.name
+    ('aten::t', 'program order', 'aten::addmm')
     """
 
     kind: DependencyKind

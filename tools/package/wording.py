@@ -15,6 +15,8 @@ IN_PYTHON = {
     "leave --strict out": "leave strict out",
     "let --allow-mismatch number": "let allow_mismatch=True number",
     "--allow-mismatch links": "allow_mismatch=True links",
+    "--around NODE --hops N, --stream S or --time FROM:TO": "around, streams or time_us",
+    "convert with --target astra-sim": 'convert with target="astra-sim"',
     "pass it to trace-link": "give it to execgraph.link",
     "pass it to trace-convert": "give it to execgraph.convert",
     "pass it to trace-build": "give it to execgraph.build",

@@ -46,6 +46,7 @@ from .scaling import (
     scale_nodes as scale_nodes,
 )
 from .simulator_rules import (
+    Simulated as Simulated,
     describe_simulated as describe_simulated,
     simulate_ranks as simulate_ranks,
     simulated_ends as simulated_ends,

@@ -145,6 +145,12 @@ def replay_ranks(graphs: Sequence[ExecutionGraph], scale: Sequence[Scale] = ()) 
 
     The ranks' clocks are aligned by what ends on several ranks, so that each rank begins when it did. Members of a
     group whose graphs are missing are not waited for. A send and its receive meet like the members of a collective.
+    Whether the graphs are of one job is not checked; `execgraph.replay` does.
+
+    >>> import execgraph as eg
+    >>> graph = eg.link("tests/data/training", rank=0).to_graph()
+    >>> len(replay_ranks([graph, graph]).work.graphs)
+    2
 
     Args:
         graphs: A graph per rank.

@@ -34,7 +34,12 @@ BOUND_PREFIX = "bound:"
 class Scale(NamedTuple):
     """Multiplies the durations of a class of nodes, of kernels that a resource limits, or of nodes by name.
 
-    `peaks` override fields of Peak, for all devices, where a resource is the target.
+    `peaks` override fields of Peak, for all devices, where a resource is the target. `spec` is what messages call it.
+
+    >>> import execgraph as eg, re
+    >>> graph = eg.link("tests/data/training", rank=0).to_graph()
+    >>> graph.what_if([eg.Scale("gemm=0.5", re.compile("gemm"), 0.5)]).saved_us > 0
+    True
     """
 
     spec: str

@@ -35,7 +35,13 @@ class SimulatedRank(msgspec.Struct, frozen=True):
 
 
 class Simulated(msgspec.Struct, frozen=True):
-    """Every rank by its label, and the largest error."""
+    """Every rank by its label, and the largest error.
+
+    >>> import execgraph as eg
+    >>> simulated = eg.build("tests/data/training", target="astra-sim").simulate()
+    >>> simulated.ranks.keys(), abs(simulated.worst_error_pct) < 1
+    (dict_keys(['0', '1']), True)
+    """
 
     simulator: str
     ranks: dict[str, SimulatedRank]

@@ -38,6 +38,11 @@ class ReplaySummary(msgspec.Struct, frozen=True, omit_defaults=True):
     changes they are None, and left out of `--json`. Of several ranks, `start_offsets_us` says by rank how much later
     than the first one each began; where that matters to a changed run, `without_start_offsets_us` is the makespan
     without these.
+
+    >>> import execgraph as eg
+    >>> results = eg.link("tests/data/training", rank=0).to_graph().replay().results
+    >>> results.makespan_us, results.explained_pct, max(results.critical_path_us, key=results.critical_path_us.get)
+    (4494.59, 100.0, 'computation')
     """
 
     makespan_us: float

@@ -44,6 +44,11 @@ class Report:
 
     For the page there are also timelines of some ranks, and the effect of making each class of work twice as fast. Of
     many ranks the page shows those that represent a group.
+
+    >>> import execgraph as eg
+    >>> report = eg.report("tests/data/training")
+    >>> report.verdict.split(":")[0], report.findings[0].gain.pct > 10, len(report.tables) > 20
+    ('Computation limits the run', True, True)
     """
 
     title: str

@@ -6,3 +6,4 @@ from .kernel_names import short_name as short_name
 from .lane_names import lane_names as lane_names
 from .lane_picture import LOOKS as LOOKS, draw_lanes as draw_lanes, looks as looks
 from .replay_timeline import write_timeline as write_timeline
+from .write_view import PICTURED as PICTURED, select as select, write_view as write_view

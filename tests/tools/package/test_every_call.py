@@ -24,6 +24,7 @@ def test_the_script_works(tmp_path: Path) -> None:
     graph = every_call.graphs(every_call.traces(FOLDER, tmp_path), tmp_path)
     every_call.runs(graph, tmp_path)
     every_call.jobs(FOLDER, tmp_path)
+    every_call.before_linking(tmp_path)
 
 
 def test_its_pictures_are_drawn() -> None:

@@ -44,6 +44,15 @@ def test_what_is_asked_next_is_a_method(tmp_path: Path) -> None:
     assert read_graph(tmp_path / "graph.json").replay().makespan_ns == 50
 
 
+def test_a_part_is_drawn_in_the_form_that_the_name_tells(tmp_path: Path) -> None:
+    GRAPH.draw(tmp_path / "part.svg", streams=[7])
+    GRAPH.draw(tmp_path / "near.dot", around=3, hops=1)
+    assert "sgemm" in (tmp_path / "part.svg").read_text() and "Memcpy" not in (tmp_path / "part.svg").read_text()
+    assert "vector_add" in (tmp_path / "near.dot").read_text() and "idle" not in (tmp_path / "near.dot").read_text()
+    with pytest.raises(ValueError, match=r"must end in \.svg, \.dot, \.graphml"):
+        GRAPH.draw(tmp_path / "part.png")
+
+
 @pytest.mark.parametrize("job", ["simple", "ddp", "moe", "prefetch", "graph"])
 def test_the_longest_path_in_networkx_is_the_critical_path(job: str) -> None:
     graph = ExecutionGraph.of(graphs_of(job)[0])

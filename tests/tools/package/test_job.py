@@ -29,6 +29,7 @@ def test_a_job_goes_wherever_graphs_go(job: Job) -> None:
 
 
 def test_graphs_of_a_temporary_folder_go_with_the_job_and_copies_stay(tmp_path: Path) -> None:
+    assert [graph.metadata["rank"] for graph in build(TRAINING, options=Options(host=False))] == [0, 1]
     temporary = build(TRAINING, options=Options(host=False))
     folder = temporary.folder
     assert temporary.write(tmp_path / "kept").ranks == [0, 1]
@@ -48,6 +49,12 @@ def test_a_job_is_reported_on_from_its_traces(job: Job) -> None:
     tables = job.report(only=["critical_path", "temporal_breakdown"]).tables
     assert tables["temporal_breakdown"].rows()[0]["rank"] == 0
     assert report(job.folder, only=["critical_path"], ranks=[1]).tables["critical_path_replay"].rows()[0]["ranks"] == 1
+
+
+def test_a_job_for_a_simulator_says_when_its_ranks_finish_there(job: Job) -> None:
+    assert abs(build(TRAINING, target="astra-sim").simulate().worst_error_pct) < 1
+    with pytest.raises(DataError, match="not for astra-sim"):
+        job.simulate()
 
 
 def test_a_page_is_written(job: Job, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from execgraph.schema.errors import DataError
 from execgraph.schema.graph import ExecutionGraph
 from execgraph.tools.commands import trace_view
 from execgraph.tools.replay import gather
-from execgraph.tools.view import Selection, draw_lanes, lane_names, short_name, view
+from execgraph.tools.view import PICTURED, Selection, draw_lanes, lane_names, short_name, view
 from support.graphs import LAUNCH, GraphBuilder, training_step
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -240,7 +240,7 @@ def test_gzip_by_suffix(graph_file: Path, out: Path) -> None:
 
 def large_graph(path: Path) -> None:
     g = GraphBuilder()
-    for number in range(trace_view.PICTURED + 1):
+    for number in range(PICTURED + 1):
         g.host("op", number, 1)
     g.build().write(str(path))
 

@@ -1,0 +1,99 @@
+"""Reports on runs: what limits a run, and in what two runs differ."""
+
+from collections.abc import Sequence
+
+from .linker.windows import EVERYTHING, Window
+from .schema.given_files import FilePath, Paths, given_paths
+from .schema.io import open_output
+from .tools.replay import Changes, given_changes
+from .tools.report import Report, ReportRequest, find_sources, of_ranks, render, report_on, report_on_diff
+from .wording import for_python
+
+
+@for_python
+def report(
+    inputs: Paths,
+    path: FilePath | None = None,
+    *,
+    only: Sequence[str] | None = None,
+    changes: Changes = (),
+    ranks: Sequence[int] | None = None,
+    window: Window = EVERYTHING,
+    modules: bool = False,
+) -> Report:
+    """Says what limits a run over all its ranks, by how much, and what to do, as `trace-report` does.
+
+    >>> import execgraph as eg
+    >>> report = eg.report("tests/data/training", only=["critical_path"])
+    >>> report.tables["critical_path_replay"].rows()[0]["ranks"]
+    2
+
+    Args:
+        inputs: Folders or files with traces, linked traces or graphs of the run.
+        path: The .html file to write the page to; without it none is drawn.
+        only: The names of the analyses to make; by default all.
+        changes: What else to replay, for the table `what_if`; as of `what_if`.
+        ranks: Only these ranks of those that are there.
+        window: The part of each rank's traces to look at.
+        modules: Whether to read Python's calls, for tables by module.
+
+    Returns:
+        The verdict, the findings, and the tables by name.
+
+    Raises:
+        DataError: A file cannot be used, or no rank is there.
+        ImportError: What draws the page is not installed.
+        ValueError: There is no analysis of a name in `only`, or a change cannot be made.
+        TypeError: `inputs` are no paths, or the changes are none.
+    """
+    sources = find_sources(given_paths(inputs, "report(inputs)"))
+    scales = given_changes(changes, "report(inputs, path, changes=…)")
+    request = ReportRequest(only, scales, page=path is not None, window=window, modules=modules)
+    made = report_on(sources if ranks is None else of_ranks(sources, ranks), request)
+    _write_page(made, path)
+    return made
+
+
+@for_python
+def compare(
+    before: Paths,
+    after: Paths,
+    path: FilePath | None = None,
+    *,
+    window: Window = EVERYTHING,
+    modules: bool = False,
+) -> Report:
+    """Says which of two runs is faster, by how much, and what the difference was spent on, as `trace-report --diff`.
+
+    >>> import execgraph as eg
+    >>> folder = "tests/data/training"
+    >>> report = eg.compare(f"{folder}/device_rank0.json.gz", f"{folder}/device_rank1.json.gz")
+    >>> report.tables["trace_diff_runs"]["part"][:2]
+    ['step', 'run']
+
+    Args:
+        before: Folders or files with traces or linked traces of the first run.
+        after: The same of the second.
+        path: The .html file to write the page to; without it none is drawn.
+        window: The part of both runs to compare.
+        modules: Whether to read Python's calls, for tables by module.
+
+    Returns:
+        The verdict and the tables by name.
+
+    Raises:
+        DataError: A file cannot be used, or no rank is there.
+        ImportError: What draws the page is not installed.
+        TypeError: `before` or `after` are no paths.
+    """
+    first, second = (find_sources(given_paths(given, "compare(before, after)")) for given in (before, after))
+    made = report_on_diff(first, second, window=window, modules=modules)
+    _write_page(made, path)
+    return made
+
+
+def _write_page(report: Report, path: FilePath | None) -> None:
+    if path is not None:
+        page = render(report).encode("utf-8", "replace")
+        with open_output(str(path)) as stream:
+            stream.write(page)
