@@ -62,7 +62,7 @@ def rank_starts(replays: Sequence[Replay]) -> Ns:
 def bars_of(rank: int, replay: Replay, begin_ns: int = 0) -> Bars:
     """Returns the bars of a rank whose first node started at `begin_ns`. O(n log n)."""
     work = replay.work
-    graph, timed = work.graphs[0], np.flatnonzero(work.is_timed)
+    graph, timed = work.graphs[0], _on_lanes_with_time(work)
     drawn = sorted(
         np.unique(work.lane[timed]).tolist(),
         key=lambda number: (work.lanes[number].is_stream, work.lanes[number]),
@@ -90,6 +90,14 @@ def bars_of(rank: int, replay: Replay, begin_ns: int = 0) -> Bars:
         NodeIds(graph.id[order]),
         _arrows(work, order, path),
     )
+
+
+def _on_lanes_with_time(work: Workload) -> Rows:
+    """Returns the timed nodes, without those of threads on which nothing takes time, unless no thread or stream does."""
+    is_timed, is_stream = work.is_timed, np.array([lane.is_stream for lane in work.lanes], bool)
+    total = np.bincount(work.lane[is_timed], (work.measured_end_ns - work.measured_start_ns)[is_timed], len(work.lanes))
+    rows = np.flatnonzero(is_timed & ((total > 0) | is_stream)[work.lane])
+    return rows if len(rows) else np.flatnonzero(is_timed)
 
 
 def _arrows(work: Workload, order: Rows, path: Rows) -> Arrows:

@@ -116,6 +116,13 @@ def test_arrows_are_launches_and_steps_of_the_critical_path() -> None:
     }  # fmt: skip
 
 
+def test_a_thread_on_which_nothing_takes_time_has_no_lane() -> None:
+    g = GraphBuilder()
+    g.host("aten::mm", 0, 5)
+    g.host("unrecorded host", 3, 0, thread=-2)
+    assert bars(g.build()).lanes == ["rank 0 · thread 1"]
+
+
 def test_a_lane_is_never_busy_twice() -> None:
     g = GraphBuilder()
     g.activity("long", 0, 100)
