@@ -64,7 +64,7 @@ def _roles(graph: ExecutionGraph, lane: Int64, thread_numbers: Mapping[int, int]
 def _numbered(role: str, thread_numbers: Mapping[int, int]) -> dict[int, str]:
     """Returns the names of the lanes with the same role: with their threads' numbers if there are several."""
     if len(thread_numbers) == 1 and role != "thread":
-        return {lane: role for lane in thread_numbers}
+        return dict.fromkeys(thread_numbers, role)
     counted = [lane for lane, number in thread_numbers.items() if number < 0]
     own = {lane: f"{role} {number}" for lane, number in thread_numbers.items()}
     return own | {lane: f"{role} {_letters(position)}" for position, lane in enumerate(sorted(counted))}

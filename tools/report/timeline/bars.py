@@ -93,7 +93,7 @@ def bars_of(rank: int, replay: Replay, begin_ns: int = 0) -> Bars:
 
 
 def _on_lanes_with_time(work: Workload) -> Rows:
-    """Returns the timed nodes, without those of threads on which nothing takes time, unless no thread or stream does."""
+    """Returns the timed nodes without those of threads on which nothing takes time, unless nothing does at all."""
     is_timed, is_stream = work.is_timed, np.array([lane.is_stream for lane in work.lanes], bool)
     total = np.bincount(work.lane[is_timed], (work.measured_end_ns - work.measured_start_ns)[is_timed], len(work.lanes))
     rows = np.flatnonzero(is_timed & ((total > 0) | is_stream)[work.lane])
