@@ -187,7 +187,7 @@ def _content(page: Page, tables: dict[str, Table]) -> dict[str, Any]:
 
 def _scripts() -> list[str]:
     """Returns the page's scripts, the drawing library first."""
-    timeline = _text("page.timeline.data.js") + _text("page.timeline.js")
+    timeline = _text("page.timeline.data.js") + _text("page.timeline.js") + _text("page.choice.js")
     return [_script(text) for text in (drawing_library(), _text("page.tables.js"), timeline, _text("page.js"))]
 
 

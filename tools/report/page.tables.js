@@ -11,7 +11,7 @@ const formats = {
   whole: (value) => whole.format(value),
   number: (value) => (value !== 0 && Math.abs(value) < 0.1 ? String(Number(value.toPrecision(2))) : tenths.format(value)),
 };
-const timeline = { shows: () => false, chosen: "", choose: () => {} }; // until it is drawn
+const timeline = { shows: () => false, chosen: "", choose: () => {}, select: () => {} }; // until it is drawn
 
 class Column {
   constructor({ key, kind, values, texts }) {

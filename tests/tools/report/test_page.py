@@ -437,7 +437,7 @@ def test_what_lies_beyond_the_first_view_is_there_with_its_name(browser: Any, cr
     zoomed = shown(page)
     assert zoomed[1] - zoomed[0] < 0.1 * whole[1] and zoomed[0] < start < zoomed[1]
     told = told_at(page, "stream", ((start + end) / 2 - zoomed[0]) / (zoomed[1] - zoomed[0]))
-    assert (told["name"], told["kind"], float(told["time [µs]"])) == ("needle", "computation", 90)
+    assert (told["name"], told["kind"], told["time"]) == ("needle", "computation", "90 µs")
     page.close()
 
 
@@ -490,6 +490,83 @@ def test_the_timeline_moves_by_hand_and_by_the_keyboard(browser: Any, crowded: P
     assert shown(page) == pytest.approx([0, length])
     page.locator("#timeline .lanes canvas").dblclick(position={"x": 600, "y": 30})
     assert shown(page)[0] == 0 and shown(page)[1] > 3 * length
+    page.close()
+
+
+def test_what_was_clicked_on_leads_along_its_dependencies(browser: Any, training: Path) -> None:
+    page = opened(browser, training, [])
+    page.locator("#timeline .lanes canvas").click(position=place_on(page, "device 0 stream 24", 0.4))
+    chosen, chain = page.locator("#chosen b"), page.locator("#chosen .chain div")
+    assert chosen.inner_text().startswith("ncclDevKernel_AllReduce")
+    released, releases = chain.nth(0), chain.nth(1)
+    assert released.inner_text().startswith("Released by") and releases.inner_text().startswith("Releases")
+    first = released.locator("button").first
+    assert "event wait, device 0 stream 7" in first.inner_text()
+    first.click()
+    assert not chosen.inner_text().startswith("nccl")
+    back = page.locator("#chosen .chain div").nth(1).locator("button", has_text="nccl").first
+    back.press("Enter")
+    assert chosen.inner_text().startswith("ncclDevKernel_AllReduce")
+    page.close()
+
+
+def test_ops_are_told_by_the_row_below_the_one_that_called_them(browser: Any, training: Path) -> None:
+    page = opened(browser, training, [])
+    shown(page)
+    place = place_on(page, "main thread", 0.6)
+    canvas, names = page.locator("#timeline .lanes canvas"), []
+    for deep in range(3):
+        canvas.hover(position={"x": place["x"], "y": place["y"] + 15 * deep})
+        names.append(page.locator("#tip.visible tr").first.inner_text().split("\t")[-1])
+    assert names == ["ProfilerStep#1", "aten::item", "aten::_local_scalar_dense"]
+    page.close()
+
+
+def test_ranks_fold(browser: Any, training: Path) -> None:
+    page = opened(browser, training, [])
+    heading, labels = page.locator("#timeline .labels button"), page.locator("#timeline .labels span")
+    assert heading.all_inner_texts() == ["▾ rank 0", "▾ rank 1"] and labels.count() == 8
+    heading.first.press("Enter")
+    assert heading.all_inner_texts() == ["▸ rank 0", "▾ rank 1"] and labels.count() == 4
+    heading.last.press("Enter")
+    page.locator("#kernel_duration_distribution td[data-name^=ampere_sgemm]").first.click()
+    assert labels.count() == 4
+    page.close()
+
+
+def test_bars_are_found_by_a_part_of_their_name(browser: Any, training: Path) -> None:
+    page = opened(browser, training, [])
+    whole = shown(page)
+    page.locator("#timeline .lanes").focus()
+    page.keyboard.press("/")
+    page.keyboard.type("NCCLDEVKERNEL_ALLREDUCE")
+    hits = page.locator("#timeline .hits")
+    assert hits.inner_text() == "8 found" and shown(page) == whole
+    page.keyboard.press("Enter")
+    first = shown(page)
+    assert hits.inner_text() == "1 of 8 found" and first[1] - first[0] < whole[1]
+    page.keyboard.press("Shift+Enter")
+    assert hits.inner_text() == "8 of 8 found" and shown(page)[0] > first[0]
+    page.keyboard.press("Escape")
+    assert hits.inner_text() == "" and page.locator("#chosen").is_hidden()
+    page.close()
+
+
+def test_a_key_shows_the_step_of_median_length(browser: Any, tmp_path: Path) -> None:
+    from support.builder import TraceBuilder
+
+    t = TraceBuilder()
+    for number, work in enumerate((50, 400, 90)):
+        with t.annotation(f"ProfilerStep#{number}"):
+            t.leaf("aten::mm", work)
+            t.leaf("aten::add", 5)
+    t.write(tmp_path)
+    page = opened(browser, written(tmp_path, tmp_path, ["temporal_breakdown"]), [])
+    whole = shown(page)[1]
+    page.locator("#timeline .lanes").focus()
+    page.keyboard.press("m")
+    begin, end = shown(page)
+    assert 450 < begin < whole - 90 and end - begin < 120
     page.close()
 
 
