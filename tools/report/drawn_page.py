@@ -1,6 +1,7 @@
 """Writes a report as one HTML file that needs no network: charts, tables to search, and a timeline."""
 
 import hashlib
+import itertools
 from base64 import b64encode
 from collections.abc import Collection, Iterable
 from importlib.resources import files
@@ -21,7 +22,8 @@ from .module_tree import ModuleTree, module_tree
 from .overview import facts, key_figures
 from .rank_groups import groups_table, in_words
 from .report import Report
-from .sections import SECTIONS, Section
+from .sections import DETAILS, OVERVIEW, SECTIONS, Section
+from .statements import statement
 from .words import WORDS
 
 MODULES = "modules"
@@ -47,13 +49,14 @@ class TableFrame(NamedTuple):
 
 
 class PageSection(NamedTuple):
-    """An analysis on the page: its titles, how to read it, the element ids of its charts, the names of its tables, a
-    note, and modules as a tree.
+    """An analysis on the page: its titles, what it proves, how to read it, the element ids of its charts, the names of
+    its tables, a note, and modules as a tree.
     """
 
     name: str
     label: str
     title: str
+    proves: str
     reads: str
     charts: list[str]
     tables: list[str]
@@ -73,7 +76,8 @@ class PageFinding(NamedTuple):
 
 
 def _page_findings(report: Report, shown: Collection[str]) -> list[PageFinding]:
-    of_table = {table: section for section in SECTIONS for table in section.tables if section.name in shown}
+    every = itertools.chain.from_iterable(SECTIONS.values())
+    of_table = {table: section for section in every for table in section.tables if section.name in shown}
     page_findings = []
     for finding in report.findings:
         gain = f"up to {finding.gain.pct:.0f} %, {time_text(finding.gain.us)}" if finding.gain else ""
@@ -115,7 +119,10 @@ class Page:
         title = self.report.tables[section.name].title
         reads = section.reads.format(options=self.report.options)
         modules = next((module_tree(table) for table in not_empty if table.name == MODULES), None)
-        return PageSection(section.name, section.label, title, reads, charts, table_names, tables[0].note, modules)
+        proves = statement(section.name, self.report.tables)
+        return PageSection(
+            section.name, section.label, title, proves, reads, charts, table_names, tables[0].note, modules
+        )
 
     def table(self, table: Table, by: str = "") -> str:
         """Adds a table, of a long one the rows with the largest values of a column, and returns its name."""
@@ -163,7 +170,11 @@ def _draw_page(report: Report) -> str:
 def _content(page: Page, tables: dict[str, Table]) -> dict[str, Any]:
     """Adds all charts and tables to the page, and returns its texts and what refers to them."""
     report = page.report
-    sections = [page_section for section in SECTIONS if (page_section := page.section(section))]
+    groups = {
+        group: [page_section for section in sections if (page_section := page.section(section))]
+        for group, sections in SECTIONS.items()
+    }
+    sections = [*itertools.chain.from_iterable(groups.values())]
     return {
         "title": report.title,
         "advice": report.advice,
@@ -176,7 +187,13 @@ def _content(page: Page, tables: dict[str, Table]) -> dict[str, Any]:
         "gains": page.add("gains", gains(report), half=True),
         "timeline": report.timeline,
         "ranks": page.table(groups_table(report.groups, report.ranks) if report.groups else report.ranks),
-        "sections": [section for section in sections if section.tables],
+        "overview": [section for section in groups[OVERVIEW] if section.tables],
+        "groups": {
+            group: shown
+            for group in (*groups,)[1:]
+            if (shown := [section for section in groups[group] if section.tables]) or group == DETAILS
+        },
+        "details": DETAILS,
         "empty": absent_tables(
             (report.tables[section.name] for section in sections if not section.tables), report.on_device
         ),

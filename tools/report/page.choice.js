@@ -85,7 +85,7 @@ class Choice {
     panel.querySelectorAll("a").forEach((link) => link.remove());
     for (const section of new Set(rows.map(([{ details }]) => details.closest("section")))) {
       const link = document.createElement("a");
-      link.textContent = section.querySelector("h2").textContent;
+      link.textContent = section.querySelector("h2, h3").textContent;
       link.href = `#${section.id}`;
       panel.insertBefore(link, this.chain);
     }

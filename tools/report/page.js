@@ -25,9 +25,26 @@ const onPhone = {
 };
 const specs = JSON.parse(document.getElementById("specs").textContent);
 if (innerWidth < PHONE) for (const spec of Object.values(specs)) spec.config = { ...spec.config, ...onPhone };
-const drawn = Object.entries(specs).map(([name, spec]) =>
-  vegaEmbed(document.getElementById(name), spec, options).then(({ view }) => [name, view]));
-const views = Promise.all(drawn).then(Object.fromEntries);
+const isFolded = (element) => element.closest("details.fold:not([open])") !== null;
+// charts in what is folded are drawn when it is opened, as they have no width before
+async function drawCharts() {
+  const waiting = Object.keys(specs).map((name) => document.getElementById(name)).filter((element) => !element.childElementCount && !isFolded(element));
+  await Promise.all(waiting.map((element) => vegaEmbed(element, specs[element.id], options)));
+  document.body.dataset.drawn = document.querySelectorAll(".chart svg").length;
+}
+
+// Folds
+
+function unfold(element) {
+  const fold = element?.querySelector("details.fold") ?? element?.closest("details.fold");
+  if (fold) fold.open = true;
+}
+for (const fold of document.querySelectorAll("details.fold")) fold.addEventListener("toggle", drawCharts);
+addEventListener("hashchange", () => unfold(document.getElementById(location.hash.slice(1))));
+document.addEventListener("click", ({ target }) => {
+  const link = target.closest("a[href^='#']"), section = link && document.getElementById(link.hash.slice(1));
+  if (section?.matches("section")) unfold(section);
+});
 
 async function drawnTimeline() {
   const packed = document.getElementById("timeline-data");
@@ -40,4 +57,5 @@ async function drawnTimeline() {
   for (const grid of grids) if (grid.details.open) grid.show();
 }
 
-Promise.all([views, drawnTimeline()]).then(([all]) => { document.body.dataset.drawn = Object.keys(all).length; });
+drawnTimeline().then(drawCharts);
+if (location.hash) unfold(document.getElementById(location.hash.slice(1)));

@@ -55,7 +55,7 @@ def written(traces: Path, folder: Path, only: list[str] | None = None) -> Path:
 
 
 def opened(browser: Any, file: Path, said: list[str], width: int = LAPTOP, color_scheme: str = "light") -> Any:
-    """The page when all is drawn; `said` collects its console messages, errors and network requests."""
+    """The page when all is drawn, nothing folded; `said` collects its console messages, errors and network requests."""
     page = browser.new_page()
     page.set_viewport_size({"width": width, "height": 768})
     page.emulate_media(color_scheme=color_scheme)
@@ -66,6 +66,8 @@ def opened(browser: Any, file: Path, said: list[str], width: int = LAPTOP, color
     )
     page.goto(file.as_uri())
     page.wait_for_selector("body[data-drawn]")
+    page.evaluate("document.querySelectorAll('details.fold').forEach((fold) => { fold.open = true; })")
+    page.wait_for_function("[...document.querySelectorAll('.chart')].every((chart) => chart.querySelector('svg'))")
     return page
 
 
