@@ -40,7 +40,7 @@ def test_without_rows_no_section_proves_anything() -> None:
             "25 % of 40 launches take the host longer than the device takes for what they launch.",
         ),
         (
-            "modules", table("modules", depth=[0, 0], path=["A", "A"], device_subtree=[0.0, 0.0], host_subtree=[7.0, 3.0]),
+            "modules", table("modules", depth=[0, 0], path=["A", "B"], device_subtree=[0.0, 0.0], host_subtree=[7.0, 3.0]),
             "A takes 70 % of the host time in modules.",
         ),
         (
