@@ -15,8 +15,8 @@ from ...schema.columns import time_text
 from ..analyses import Table
 from ..terminal import plain, plain_json
 from .absent import absent_tables
-from .cells import heading
-from .charts import CHARTS, Chart, drawing_library, gains, limits, spent
+from .cells import heading, shown_unit
+from .charts import CHARTS, Chart, drawing_library, gains, in_suitable_units, limits, spent
 from .embedded import FEWEST, MAX_BYTES, EmbeddedTable, embed_tables
 from .module_tree import ModuleTree, module_tree
 from .overview import facts, key_figures
@@ -99,7 +99,7 @@ class Page:
         """Adds charts over the whole or half of the page's width, and returns their element ids."""
         names = [f"{name}-{number}" for number in range(len(charts))]
         for element, chart in zip(names, charts, strict=True):
-            spec = chart.to_dict(validate=False)  # validation takes longer than all analyses
+            spec = in_suitable_units(chart.to_dict(validate=False))  # validation takes longer than all analyses
             self.specs[element] = {**spec, "config": {**spec["config"], **HALF}} if half else spec
         return names
 
@@ -131,7 +131,9 @@ class Page:
 
 
 def _table_frame(table: Table, embedded_rows: EmbeddedTable) -> TableFrame:
-    headings = [(heading(column.name, column.unit), not isinstance(column.values, list)) for column in table.columns]
+    headings = [
+        (heading(column.name, shown_unit(column)[0]), not isinstance(column.values, list)) for column in table.columns
+    ]
     by = heading(embedded_rows.by, "") if embedded_rows.rows < len(table) else ""
     return TableFrame(table.name, table.title, headings, embedded_rows.rows, len(table), by)
 

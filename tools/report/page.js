@@ -1,6 +1,7 @@
 "use strict";
 
 const style = {
+  customFormatTypes: true,
   background: null,
   font: "system-ui, sans-serif",
   view: { stroke: null },
@@ -11,8 +12,31 @@ const style = {
   },
   legend: { labelColor: "var(--ink)", titleColor: "var(--muted)", titleFontWeight: "normal", labelFontSize: 11.5, titleFontSize: 11.5, labelLimit: 260, columns: 8 },
 };
+// the format of times (µs), bytes and counts, which charts ask for by their unit
+const quantities = {
+  µs: (value) => duration(1000 * value, fourDigits),
+  B: (value) => scaled(value, 1024, [" B", " KiB", " MiB", " GiB", " TiB"]),
+  count: (value) => scaled(value, 1000, ["", " k", " M", " G", " T", " P"]),
+};
+function scaled(value, step, names) {
+  const power = value ? Math.max(0, Math.min(names.length - 1, Math.floor(Math.log(Math.abs(value)) / Math.log(step) + 1e-9))) : 0;
+  return fourDigits.format(value / step ** power) + names[power];
+}
+const expressionFunctions = { quantity: (value, unit) => (value === null || value === undefined ? "" : value === 0 ? "0" : quantities[unit](value)) };
+
+// what a chart tells of a mark is shown below the chart, where it hides no other mark
+const told = document.getElementById("told");
+function tell(handler, event, item, value) {
+  told.classList.toggle("visible", Boolean(value));
+  if (!value) return;
+  told.replaceChildren(...Object.entries(value).flatMap(([key, text]) => (text === "" ? [] : [Object.assign(document.createElement("span"), { textContent: key }), Object.assign(document.createElement("b"), { textContent: String(text) })])));
+  const { left, bottom, width } = event.target.closest(".chart").getBoundingClientRect(), { offsetHeight } = told;
+  const top = Math.min(bottom, innerHeight - offsetHeight - 4), below = top > event.clientY + 12;
+  Object.assign(told.style, { left: `${left}px`, maxWidth: `${width}px`, top: `${below ? top : Math.max(0, event.clientY - offsetHeight - 24)}px` });
+}
+
 // `ast`: expressions are interpreted, as the page may not make scripts of texts
-const options = { renderer: "svg", ast: true, actions: false, config: style, tooltip: { disableDefaultStyle: true } };
+const options = { renderer: "svg", ast: true, actions: false, config: style, tooltip: tell, expressionFunctions };
 
 // Charts
 
@@ -29,8 +53,16 @@ const isFolded = (element) => element.closest("details.fold:not([open])") !== nu
 // charts in what is folded are drawn when it is opened, as they have no width before
 async function drawCharts() {
   const waiting = Object.keys(specs).map((name) => document.getElementById(name)).filter((element) => !element.childElementCount && !isFolded(element));
-  await Promise.all(waiting.map((element) => vegaEmbed(element, specs[element.id], options)));
+  await Promise.all(waiting.map(drawChart));
   document.body.dataset.drawn = document.querySelectorAll(".chart svg").length;
+}
+
+// a mark with a name that the timeline shows leads there
+async function drawChart(element) {
+  const { view } = await vegaEmbed(element, specs[element.id], options), nameOf = (item) => item?.datum?.name ?? item?.datum?.step;
+  const leads = (item) => Boolean(nameOf(item)) && timeline.shows(nameOf(item));
+  view.addEventListener("click", (event, item) => { if (leads(item)) timeline.choose(nameOf(item), true); });
+  view.addEventListener("mousemove", (event, item) => { element.style.cursor = leads(item) ? "pointer" : ""; });
 }
 
 // Folds

@@ -113,24 +113,25 @@ def test_every_chart_is_drawn_without_an_error_or_the_network(
 
 def test_a_click_on_a_heading_sorts_by_value_and_a_second_one_turns_it_round(browser: Any, training: Path) -> None:
     page = opened(browser, training, [])
-    heading = page.locator("#critical_path th", has_text="time [µs]").first.locator("button")
+    heading = page.locator("#critical_path th", has_text="time [ms]").first.locator("button")
     heading.click()
     times = [float(text.replace(",", "")) for text in cells(page, "critical_path", 3)]
     assert times == sorted(times, reverse=True) and len(times) > 2
     heading.click()
-    assert cells(page, "critical_path", 3) == [f"{time:,.1f}" for time in times[::-1]]
+    assert cells(page, "critical_path", 3) == [f"{time:,.3f}" for time in times[::-1]]
     page.locator("#critical_path th", has_text="kind").first.locator("button").click()
     kinds = cells(page, "critical_path", 2)
     assert kinds == sorted(kinds)
     page.close()
 
 
-def test_hovering_a_bar_tells_its_values(browser: Any, training: Path) -> None:
+def test_hovering_a_bar_tells_its_values_in_suitable_units_below_the_chart(browser: Any, training: Path) -> None:
     page = opened(browser, training, [])
     page.locator("#temporal_breakdown .mark-rect path").first.hover()
-    page.wait_for_selector("#vg-tooltip-element.visible")
-    told = page.locator("#vg-tooltip-element").inner_text()
-    assert "computation" in told and "share [%]" in told
+    page.wait_for_selector("#told.visible")
+    told, chart = page.locator("#told"), page.locator("#temporal_breakdown .chart").first
+    assert "computation" in told.inner_text() and " ms" in told.inner_text()
+    assert told.bounding_box()["y"] >= chart.bounding_box()["y"] + chart.bounding_box()["height"] - 1
     page.close()
 
 
@@ -146,6 +147,15 @@ def test_a_name_in_a_table_leads_to_its_bars_and_a_bar_to_its_rows(browser: Any,
     page.wait_for_function(f"timeline.view.element.dataset.to - timeline.view.element.dataset.from == {whole[1]}")
     page.locator("#timeline .lanes canvas").click(position=place_on(page, "device 0 stream 7", 0.1))
     assert page.locator("#chosen").is_visible() and page.locator("#chosen a").count() > 0
+    page.close()
+
+
+def test_a_bar_of_a_chart_leads_to_the_timeline(browser: Any, training: Path) -> None:
+    page = opened(browser, training, [])
+    whole = shown(page)
+    page.locator("#kernel_duration_distribution .mark-rect path").first.click()
+    assert page.locator("#chosen b").inner_text().startswith("ncclDevKernel")
+    assert shown(page)[1] - shown(page)[0] < whole[1] / 2
     page.close()
 
 
@@ -613,8 +623,8 @@ def test_modules_are_drawn_below_those_that_call_them(browser: Any, modules: Pat
     boxes = page.locator("#modules .chart svg .mark-rect path")
     assert boxes.count() >= 12
     boxes.first.hover()
-    page.wait_for_selector("#vg-tooltip-element.visible")
-    assert "Picture_0" in page.inner_text("#vg-tooltip-element")
+    page.wait_for_selector("#told.visible")
+    assert "Picture_0" in page.inner_text("#told")
     page.close()
 
 
