@@ -74,3 +74,16 @@ def time_text(time_us: float) -> str:
     if abs(time_us) < 1000:
         return f"{time_us:.1f} µs"
     return f"{time_us / 1000:.2f} ms" if abs(time_us) < 1e6 else f"{time_us / 1e6:.2f} s"
+
+
+def bytes_text(size: float) -> str:
+    """Returns a number of bytes in the unit that suits it.
+
+    >>> bytes_text(123), bytes_text(218_161_156), bytes_text(5 * 2**30)
+    ('123 B', '208.1 MiB', '5.0 GiB')
+    """
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(size) < 1024 or unit == "GiB":
+            return f"{size:.0f} B" if unit == "B" else f"{size:,.1f} {unit}"
+        size /= 1024
+    raise AssertionError

@@ -3,10 +3,18 @@
 import math
 from typing import Any
 
+import numpy as np
+
 from ..analyses import Column
 from ..view import short_name
 
 BYTES = "B"
+LARGER_UNITS = {
+    "µs": (("s", 1e6), ("ms", 1e3)),
+    BYTES: (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)),
+    "": (("10^12", 1e12), ("10^9", 1e9)),
+}
+"""The units, with their sizes, in which large values are shown on the page."""
 ARROW = " → "
 IDENTITIES = frozenset(
     (
@@ -39,6 +47,20 @@ def heading(name: str, unit: str) -> str:
     """
     label = name.removesuffix("pct").replace("_", " ").strip()
     return f"{label} [{unit}]" if label and unit else label or unit
+
+
+def shown_unit(column: Column) -> tuple[str, float]:
+    """Returns the unit in which the page shows a column, by its largest value, and what to divide by.
+
+    >>> shown_unit(Column("time", "µs", np.array([3.0, 4560.0]))), shown_unit(Column("count", "", np.array([10])))
+    (('ms', 1000.0), ('', 1.0))
+    """
+    if isinstance(column.values, list) or kind(column) == "identity" or not len(column):
+        return column.unit, 1.0
+    largest = np.abs(np.nan_to_num(np.asarray(column.values, np.float64))).max()
+    larger = (item for item in LARGER_UNITS.get(column.unit, ()) if largest >= item[1])
+    unit, size = next(larger, (column.unit, 1.0))
+    return unit, float(size)
 
 
 def kind(column: Column) -> str:

@@ -1,6 +1,7 @@
 """Writes a report as one HTML file that needs no network: charts, tables to search, and a timeline."""
 
 import hashlib
+import itertools
 from base64 import b64encode
 from collections.abc import Collection, Iterable
 from importlib.resources import files
@@ -14,14 +15,15 @@ from ...schema.columns import time_text
 from ..analyses import Table
 from ..terminal import plain, plain_json
 from .absent import absent_tables
-from .cells import heading
-from .charts import CHARTS, Chart, drawing_library, gains, limits, spent
+from .cells import heading, shown_unit
+from .charts import CHARTS, Chart, drawing_library, gains, in_suitable_units, limits, spent
 from .embedded import FEWEST, MAX_BYTES, EmbeddedTable, embed_tables
 from .module_tree import ModuleTree, module_tree
 from .overview import facts, key_figures
 from .rank_groups import groups_table, in_words
 from .report import Report
-from .sections import SECTIONS, Section
+from .sections import DETAILS, OVERVIEW, SECTIONS, Section
+from .statements import statement
 from .words import WORDS
 
 MODULES = "modules"
@@ -47,13 +49,14 @@ class TableFrame(NamedTuple):
 
 
 class PageSection(NamedTuple):
-    """An analysis on the page: its titles, how to read it, the element ids of its charts, the names of its tables, a
-    note, and modules as a tree.
+    """An analysis on the page: its titles, what it proves, how to read it, the element ids of its charts, the names of
+    its tables, a note, and modules as a tree.
     """
 
     name: str
     label: str
     title: str
+    proves: str
     reads: str
     charts: list[str]
     tables: list[str]
@@ -73,7 +76,8 @@ class PageFinding(NamedTuple):
 
 
 def _page_findings(report: Report, shown: Collection[str]) -> list[PageFinding]:
-    of_table = {table: section for section in SECTIONS for table in section.tables if section.name in shown}
+    every = itertools.chain.from_iterable(SECTIONS.values())
+    of_table = {table: section for section in every for table in section.tables if section.name in shown}
     page_findings = []
     for finding in report.findings:
         gain = f"up to {finding.gain.pct:.0f} %, {time_text(finding.gain.us)}" if finding.gain else ""
@@ -95,7 +99,7 @@ class Page:
         """Adds charts over the whole or half of the page's width, and returns their element ids."""
         names = [f"{name}-{number}" for number in range(len(charts))]
         for element, chart in zip(names, charts, strict=True):
-            spec = chart.to_dict(validate=False)  # validation takes longer than all analyses
+            spec = in_suitable_units(chart.to_dict(validate=False))  # validation takes longer than all analyses
             self.specs[element] = {**spec, "config": {**spec["config"], **HALF}} if half else spec
         return names
 
@@ -115,7 +119,10 @@ class Page:
         title = self.report.tables[section.name].title
         reads = section.reads.format(options=self.report.options)
         modules = next((module_tree(table) for table in not_empty if table.name == MODULES), None)
-        return PageSection(section.name, section.label, title, reads, charts, table_names, tables[0].note, modules)
+        proves = statement(section.name, self.report.tables)
+        return PageSection(
+            section.name, section.label, title, proves, reads, charts, table_names, tables[0].note, modules
+        )
 
     def table(self, table: Table, by: str = "") -> str:
         """Adds a table, of a long one the rows with the largest values of a column, and returns its name."""
@@ -124,7 +131,9 @@ class Page:
 
 
 def _table_frame(table: Table, embedded_rows: EmbeddedTable) -> TableFrame:
-    headings = [(heading(column.name, column.unit), not isinstance(column.values, list)) for column in table.columns]
+    headings = [
+        (heading(column.name, shown_unit(column)[0]), not isinstance(column.values, list)) for column in table.columns
+    ]
     by = heading(embedded_rows.by, "") if embedded_rows.rows < len(table) else ""
     return TableFrame(table.name, table.title, headings, embedded_rows.rows, len(table), by)
 
@@ -163,7 +172,11 @@ def _draw_page(report: Report) -> str:
 def _content(page: Page, tables: dict[str, Table]) -> dict[str, Any]:
     """Adds all charts and tables to the page, and returns its texts and what refers to them."""
     report = page.report
-    sections = [page_section for section in SECTIONS if (page_section := page.section(section))]
+    groups = {
+        group: [page_section for section in sections if (page_section := page.section(section))]
+        for group, sections in SECTIONS.items()
+    }
+    sections = [*itertools.chain.from_iterable(groups.values())]
     return {
         "title": report.title,
         "advice": report.advice,
@@ -176,7 +189,13 @@ def _content(page: Page, tables: dict[str, Table]) -> dict[str, Any]:
         "gains": page.add("gains", gains(report), half=True),
         "timeline": report.timeline,
         "ranks": page.table(groups_table(report.groups, report.ranks) if report.groups else report.ranks),
-        "sections": [section for section in sections if section.tables],
+        "overview": [section for section in groups[OVERVIEW] if section.tables],
+        "groups": {
+            group: shown
+            for group in (*groups,)[1:]
+            if (shown := [section for section in groups[group] if section.tables]) or group == DETAILS
+        },
+        "details": DETAILS,
         "empty": absent_tables(
             (report.tables[section.name] for section in sections if not section.tables), report.on_device
         ),
@@ -187,7 +206,7 @@ def _content(page: Page, tables: dict[str, Table]) -> dict[str, Any]:
 
 def _scripts() -> list[str]:
     """Returns the page's scripts, the drawing library first."""
-    timeline = _text("page.timeline.data.js") + _text("page.timeline.js")
+    timeline = _text("page.timeline.data.js") + _text("page.timeline.js") + _text("page.choice.js")
     return [_script(text) for text in (drawing_library(), _text("page.tables.js"), timeline, _text("page.js"))]
 
 

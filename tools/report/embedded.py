@@ -7,7 +7,7 @@ import numpy as np
 import orjson
 
 from ..analyses import Column, Table
-from .cells import kind, short_and_full
+from .cells import kind, short_and_full, shown_unit
 from .rows import largest
 
 MAX_BYTES = 4_500_000
@@ -41,14 +41,18 @@ def _largest_fitting(table: Table, by: str, max_bytes: int) -> EmbeddedTable:
     rows = min(len(table), max(max_bytes // (2 * len(table.columns) or 1), FEWEST))
     while True:
         chosen = largest(table, by, rows) if by else table.take(slice(rows))
-        json = orjson.dumps({"rows": rows, "columns": [_column(column) for column in chosen.columns]})
+        columns = [
+            _column(column, shown_unit(whole)[1]) for column, whole in zip(chosen.columns, table.columns, strict=True)
+        ]
+        json = orjson.dumps({"rows": rows, "columns": columns})
         if len(json) <= max_bytes or rows <= FEWEST:
             return EmbeddedTable(json, rows, by)
         rows = max(int(0.9 * rows * max_bytes / len(json)), FEWEST)
 
 
-def _column(column: Column) -> dict[str, Any]:
-    described = {"key": column.name, "kind": kind(column)}
+def _column(column: Column, shown_in: float) -> dict[str, Any]:
+    """Returns a column with its recorded values, and by what the page divides them."""
+    described = {"key": column.name, "kind": kind(column)} | ({"per": shown_in} if shown_in != 1 else {})
     if not isinstance(column.values, list):
         return described | {"values": _numbers(column)}
     number: dict[str, int] = {}

@@ -1,14 +1,22 @@
 """The top of a report: a few figures, and sentences on what ran and where the time went."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ...schema.columns import time_text
 from ..analyses import Table
 from ..view import short_name
 from .cells import cell, shortened
 from .rows import Row
+from .statements import (
+    critical_path,
+    heaviest_kernel,
+    hidden_communication,
+    idle_cause,
+    rows_of,
+    sums,
+)
 
 Tables = Mapping[str, Table]
 WORK = {
@@ -30,9 +38,9 @@ def key_figures(tables: Tables) -> list[KeyFigure]:
     """Returns the figures of the run, such as its length and how its devices spent it, or those of two runs."""
     if OF_TWO_RUNS in tables:
         return _figures_of_two_runs(tables)
-    ranks, replays = _rows(tables, "ranks"), _rows(tables, "critical_path_replay")
-    devices = [row for row in _rows(tables, "temporal_breakdown") if row["span"]]
-    overlap = _rows(tables, "communication_computation_overlap")
+    ranks, replays = rows_of(tables, "ranks"), rows_of(tables, "critical_path_replay")
+    devices = [row for row in rows_of(tables, "temporal_breakdown") if row["span"]]
+    overlap = rows_of(tables, "communication_computation_overlap")
     key_figures_ = [KeyFigure(cell(len(ranks)), "ranks")] if ranks else []
     measured = [row["measured"] for row in replays if row["measured"]]
     if measured:
@@ -59,9 +67,9 @@ def _of_job(replay: Row) -> str:
 
 
 def _figures_of_two_runs(tables: Tables) -> list[KeyFigure]:
-    ranks = Counter(row["run"] for row in _rows(tables, "ranks"))
+    ranks = Counter(row["run"] for row in rows_of(tables, "ranks"))
     before, after = _device_times(tables)
-    whole = [row for row in _rows(tables, "trace_diff_runs") if row["part"] in ("step", "run")]
+    whole = [row for row in rows_of(tables, "trace_diff_runs") if row["part"] in ("step", "run")]
     figures = [KeyFigure(f"{time_text(row['a'])} → {time_text(row['b'])}", row["part"]) for row in whole]
     if before or after:
         figures.append(KeyFigure(f"{time_text(before)} → {time_text(after)}", "time of all device activities"))
@@ -70,7 +78,7 @@ def _figures_of_two_runs(tables: Tables) -> list[KeyFigure]:
 
 def diff_verdict(tables: Tables) -> str:
     """Returns whether run B is faster or slower than run A, by how much, and what the largest difference is."""
-    rows = _rows(tables, "trace_diff_runs")
+    rows = rows_of(tables, "trace_diff_runs")
     whole = {row["part"]: row for row in rows if row["part"] in ("step", "run") and row["change"] is not None}
     if not whole:
         return ""
@@ -93,7 +101,7 @@ def _change(row: Row) -> str:
 
 
 def _device_times(tables: Tables) -> list[float]:
-    kernels = [row for row in _rows(tables, "trace_diff") if row["kind"] == "kernel"]
+    kernels = [row for row in rows_of(tables, "trace_diff") if row["kind"] == "kernel"]
     return [sum(row[name] for row in kernels) for name in ("time_a", "time_b")]
 
 
@@ -111,23 +119,15 @@ def _figure_over_ranks(label: str, values: list[float], text: Callable[[float], 
 
 def facts(tables: Tables) -> list[str]:
     """Returns sentences on what ran and where the time went, each from an analysis that found something."""
-    sources = (
-        _activity_counts,
-        _host_only,
-        _heaviest_kernel,
-        _hidden_communication,
-        _idle_cause,
-        _critical_path,
-        _run_difference,
-    )
-    return [sentence for source in sources for sentence in source(tables)]
+    proved = (heaviest_kernel(tables), hidden_communication(tables), idle_cause(tables), critical_path(tables))
+    return [*_activity_counts(tables), *_host_only(tables), *filter(None, proved), *_run_difference(tables)]
 
 
 def _activity_counts(tables: Tables) -> Iterator[str]:
     if OF_TWO_RUNS in tables:
         return
-    ranks, devices = _rows(tables, "ranks"), _rows(tables, "temporal_breakdown")
-    count = _sums(_rows(tables, "kernel_breakdown_kernels"), "class", "count")
+    ranks, devices = rows_of(tables, "ranks"), rows_of(tables, "temporal_breakdown")
+    count = sums(rows_of(tables, "kernel_breakdown_kernels"), "class", "count")
     parts = [
         _count_text(count[activity_class], *words) for activity_class, words in WORK.items() if activity_class in count
     ]
@@ -140,7 +140,7 @@ def _activity_counts(tables: Tables) -> Iterator[str]:
 
 def _host_only(tables: Tables) -> Iterator[str]:
     """Yields for a run without a device that this is so."""
-    if _lacks_devices(_rows(tables, "ranks")):
+    if _lacks_devices(rows_of(tables, "ranks")):
         yield "No device activity was recorded: the page shows the host alone."
 
 
@@ -152,58 +152,12 @@ def _count_text(number: float, singular: str, plural: str = "") -> str:
     return f"{number:,.0f} {singular if number == 1 else plural or singular + 's'}"
 
 
-def _critical_path(tables: Tables) -> Iterator[str]:
-    spent = _sums(_rows(tables, "critical_path"), "kind", "time")
-    whole = sum(spent.values())
-    parts = [f"{100 * time / whole:.0f} % {kind}" for kind, time in spent.items() if time >= 0.01 * whole]
-    # that a run without a device is on the host alone is no news
-    if len(parts) > 1:
-        yield f"The critical path is {', '.join(parts[:4])}."
-
-
-def _idle_cause(tables: Tables) -> Iterator[str]:
-    spent = _sums(_rows(tables, "idle_time_breakdown"), "category", "idle")
-    whole = sum(spent.values())
-    if whole and _rows(tables, "launch_statistics_by_api"):
-        category, time = next(iter(spent.items()))
-        why = {
-            "host wait": "the host launches too late",
-            "kernel wait": "kernels pause before they start",
-            "other": "launched work waits for other work",
-        }
-        yield f"Streams stand still mostly because {why[category]} ({100 * time / whole:.0f} % of their idle time)."
-
-
-def _hidden_communication(tables: Tables) -> Iterator[str]:
-    rows = _rows(tables, "communication_computation_overlap")
-    whole = sum(row["communication"] for row in rows)
-    if whole:
-        hidden = 100 * sum(row["overlap"] for row in rows) / whole
-        yield f"{hidden:.0f} % of the communication is hidden behind computation."
-
-
-def _heaviest_kernel(tables: Tables) -> Iterator[str]:
-    rows = [
-        row
-        for row in _rows(tables, "kernel_breakdown_kernels")
-        if row["class"] == "computation" and row["name"] != "others"
-    ]
-    spent = _sums(rows, "name", "sum")
-    whole = sum(row["sum"] for row in _rows(tables, "kernel_breakdown_kernels") if row["class"] == "computation")
-    if whole:
-        name, time = next(iter(spent.items()))
-        yield (
-            f"The heaviest kernel is {shortened(short_name(name), 60)} with {100 * time / whole:.0f} % of the "
-            "computation."
-        )
-
-
 def _run_difference(tables: Tables) -> Iterator[str]:
     """Yields the parts of the run that differ most, then the kernels, or without a device the ops."""
-    rows = [row for row in _rows(tables, "trace_diff_runs") if row["part"] not in ("step", "run")]
+    rows = [row for row in rows_of(tables, "trace_diff_runs") if row["part"] not in ("step", "run")]
     for row in [row for row in rows if row["difference"]][:DIFFERENCES]:
         yield f"{row['part'].capitalize()}: {_signed(row['difference'])} ({time_text(row['a'])} → {time_text(row['b'])})."
-    items = _rows(tables, "trace_diff")
+    items = rows_of(tables, "trace_diff")
     kernels = [row for row in items if row["kind"] == "kernel"] or [
         row for row in items if row["name"].startswith("aten::")
     ]
@@ -214,15 +168,3 @@ def _run_difference(tables: Tables) -> Iterator[str]:
 
 def _signed(time: float) -> str:
     return f"{'+' if time > 0 else '−'}{time_text(abs(time))}"
-
-
-def _rows(tables: Tables, name: str) -> list[Row]:
-    return tables[name].rows() if name in tables else []
-
-
-def _sums(rows: list[Row], key: str, value: str) -> dict[Any, float]:
-    """Returns the sums of the column `value` by the column `key`, the largest first."""
-    total: dict[Any, float] = defaultdict(float)
-    for row in rows:
-        total[row[key]] += row[value]
-    return dict(sorted(total.items(), key=lambda item: -item[1]))

@@ -1,6 +1,7 @@
 "use strict";
 
 const style = {
+  customFormatTypes: true,
   background: null,
   font: "system-ui, sans-serif",
   view: { stroke: null },
@@ -11,8 +12,31 @@ const style = {
   },
   legend: { labelColor: "var(--ink)", titleColor: "var(--muted)", titleFontWeight: "normal", labelFontSize: 11.5, titleFontSize: 11.5, labelLimit: 260, columns: 8 },
 };
+// the format of times (µs), bytes and counts, which charts ask for by their unit
+const quantities = {
+  µs: (value) => duration(1000 * value, fourDigits),
+  B: (value) => scaled(value, 1024, [" B", " KiB", " MiB", " GiB", " TiB"]),
+  count: (value) => scaled(value, 1000, ["", " k", " M", " G", " T", " P"]),
+};
+function scaled(value, step, names) {
+  const power = value ? Math.max(0, Math.min(names.length - 1, Math.floor(Math.log(Math.abs(value)) / Math.log(step) + 1e-9))) : 0;
+  return fourDigits.format(value / step ** power) + names[power];
+}
+const expressionFunctions = { quantity: (value, unit) => (value === null || value === undefined ? "" : value === 0 ? "0" : quantities[unit](value)) };
+
+// what a chart tells of a mark is shown below the chart, where it hides no other mark
+const told = document.getElementById("told");
+function tell(handler, event, item, value) {
+  told.classList.toggle("visible", Boolean(value));
+  if (!value) return;
+  told.replaceChildren(...Object.entries(value).flatMap(([key, text]) => (text === "" ? [] : [Object.assign(document.createElement("span"), { textContent: key }), Object.assign(document.createElement("b"), { textContent: String(text) })])));
+  const { left, bottom, width } = event.target.closest(".chart").getBoundingClientRect(), { offsetHeight } = told;
+  const top = Math.min(bottom, innerHeight - offsetHeight - 4), below = top > event.clientY + 12;
+  Object.assign(told.style, { left: `${left}px`, maxWidth: `${width}px`, top: `${below ? top : Math.max(0, event.clientY - offsetHeight - 24)}px` });
+}
+
 // `ast`: expressions are interpreted, as the page may not make scripts of texts
-const options = { renderer: "svg", ast: true, actions: false, config: style, tooltip: { disableDefaultStyle: true } };
+const options = { renderer: "svg", ast: true, actions: false, config: style, tooltip: tell, expressionFunctions };
 
 // Charts
 
@@ -25,69 +49,34 @@ const onPhone = {
 };
 const specs = JSON.parse(document.getElementById("specs").textContent);
 if (innerWidth < PHONE) for (const spec of Object.values(specs)) spec.config = { ...spec.config, ...onPhone };
-const drawn = Object.entries(specs).map(([name, spec]) =>
-  vegaEmbed(document.getElementById(name), spec, options).then(({ view }) => [name, view]));
-const views = Promise.all(drawn).then(Object.fromEntries);
-
-// From a table to the timeline and back
-
-class Choice {
-  constructor(view) {
-    Object.assign(this, { view, panel: document.getElementById("chosen") });
-    this.panel.querySelector("button").onclick = () => {
-      this.choose("");
-      view.showAll();
-    };
-  }
-
-  // a name, or a node as `rank/id`: how many bars there are of it and where the first is
-  find(name) {
-    for (const run of this.view.runs) {
-      const number = run.number.get(name);
-      if (number !== undefined) return { run, of: (lane, row) => lane.name[row] === number, count: this.view.runs.reduce((sum, one) => sum + (one.often[one.number.get(name)] ?? 0), 0) };
-    }
-    const [, rank, node] = /^(\d+)\/(\d+)$/.exec(name) ?? [];
-    const run = node && this.view.runs.find((one) => one.rank === Number(rank) && one.hasNode(Number(node)));
-    return run ? { run, of: (lane, row) => lane.node[row] === Number(node), count: 1, rank: Number(rank), node: Number(node) } : null;
-  }
-
-  first({ run, of }) {
-    let found = null;
-    for (const lane of run.lanes)
-      for (let row = 0; row < lane.count && (!found || lane.start[row] < found.lane.start[found.row]); row++)
-        if (of(lane, row)) found = { lane, row };
-    return found;
-  }
-
-  choose(name, zoom) {
-    const { view, panel } = this, found = name ? this.find(name) : null, first = found && this.first(found);
-    const rows = name ? grids.map((grid) => [grid, grid.rowsOf(name).length]).filter(([, count]) => count) : [];
-    timeline.chosen = name;
-    for (const [{ details }] of rows) details.open = true;
-    for (const row of document.querySelectorAll("tr.found")) row.classList.remove("found");
-    for (const cell of document.querySelectorAll("td[data-name]")) if (cell.dataset.name === name) cell.parentElement.classList.add("found");
-    view.chosen = found && { name, rank: found.rank, node: found.node };
-    view.redraw();
-    panel.hidden = !name;
-    panel.children[0].textContent = first ? first.lane.run.short[first.lane.name[first.row]] : "";
-    panel.children[1].textContent = `${whole.format(found?.count ?? 0)} on this timeline, ${rows.reduce((sum, [, count]) => sum + count, 0)} rows in tables`;
-    panel.querySelectorAll("a").forEach((link) => link.remove());
-    for (const section of new Set(rows.map(([{ details }]) => details.closest("section")))) {
-      const link = document.createElement("a");
-      link.textContent = section.querySelector("h2").textContent;
-      link.href = `#${section.id}`;
-      panel.append(link);
-    }
-    if (zoom && first) this.zoomTo(first);
-  }
-
-  zoomTo({ lane, row }) {
-    const time = lane.end[row] - lane.start[row], half = Math.max(4 * time, 5000), middle = lane.start[row] + time / 2;
-    this.view.show(middle - half, middle + half);
-    this.view.reveal(lane);
-    document.getElementById("run").scrollIntoView();
-  }
+const isFolded = (element) => element.closest("details.fold:not([open])") !== null;
+// charts in what is folded are drawn when it is opened, as they have no width before
+async function drawCharts() {
+  const waiting = Object.keys(specs).map((name) => document.getElementById(name)).filter((element) => !element.childElementCount && !isFolded(element));
+  await Promise.all(waiting.map(drawChart));
+  document.body.dataset.drawn = document.querySelectorAll(".chart svg").length;
 }
+
+// a mark with a name that the timeline shows leads there
+async function drawChart(element) {
+  const { view } = await vegaEmbed(element, specs[element.id], options), nameOf = (item) => item?.datum?.name ?? item?.datum?.step;
+  const leads = (item) => Boolean(nameOf(item)) && timeline.shows(nameOf(item));
+  view.addEventListener("click", (event, item) => { if (leads(item)) timeline.choose(nameOf(item), true); });
+  view.addEventListener("mousemove", (event, item) => { element.style.cursor = leads(item) ? "pointer" : ""; });
+}
+
+// Folds
+
+function unfold(element) {
+  const fold = element?.querySelector("details.fold") ?? element?.closest("details.fold");
+  if (fold) fold.open = true;
+}
+for (const fold of document.querySelectorAll("details.fold")) fold.addEventListener("toggle", drawCharts);
+addEventListener("hashchange", () => unfold(document.getElementById(location.hash.slice(1))));
+document.addEventListener("click", ({ target }) => {
+  const link = target.closest("a[href^='#']"), section = link && document.getElementById(link.hash.slice(1));
+  if (section?.matches("section")) unfold(section);
+});
 
 async function drawnTimeline() {
   const packed = document.getElementById("timeline-data");
@@ -96,8 +85,9 @@ async function drawnTimeline() {
   const view = new TimelineView(document.getElementById("timeline"), meta, await Promise.all(ranks.map((rank) => RankRun.of(meta, rank))));
   const choice = new Choice(view);
   document.querySelector(".whole-run").classList.add("spare");
-  Object.assign(timeline, { view, shows: (name) => choice.find(name) !== null, choose: (name, zoom) => choice.choose(name, zoom) });
+  Object.assign(timeline, { view, shows: (name) => choice.find(name) !== null, choose: (name, zoom) => choice.choose(name, zoom), select: (bar) => choice.select(bar) });
   for (const grid of grids) if (grid.details.open) grid.show();
 }
 
-Promise.all([views, drawnTimeline()]).then(([all]) => { document.body.dataset.drawn = Object.keys(all).length; });
+drawnTimeline().then(drawCharts);
+if (location.hash) unfold(document.getElementById(location.hash.slice(1)));

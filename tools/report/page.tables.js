@@ -6,22 +6,24 @@ const FIRST = 200, AT_ONCE = 2000;
 const NAMES = ["name", "kernel", "op", "node"]; // columns whose cells lead to the timeline where it shows what they name
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const tenths = new Intl.NumberFormat("en", { minimumFractionDigits: 1, maximumFractionDigits: 1 });
+const thousandths = new Intl.NumberFormat("en", { minimumFractionDigits: 3, maximumFractionDigits: 3 });
 const formats = {
+  exact: (value) => (value !== 0 && Math.abs(value) < 0.001 ? String(Number(value.toPrecision(1))) : thousandths.format(value)),
   identity: (value) => (value === -1 ? "–" : String(value)),
   whole: (value) => whole.format(value),
   number: (value) => (value !== 0 && Math.abs(value) < 0.1 ? String(Number(value.toPrecision(2))) : tenths.format(value)),
 };
-const timeline = { shows: () => false, chosen: "", choose: () => {} }; // until it is drawn
+const timeline = { shows: () => false, chosen: "", choose: () => {}, select: () => {} }; // until it is drawn
 
 class Column {
-  constructor({ key, kind, values, texts }) {
-    Object.assign(this, { key, kind, values });
+  constructor({ key, kind, values, texts, per }) {
+    Object.assign(this, { key, kind, values, per });
     this.texts = texts?.map((text) => (Array.isArray(text) ? text : [text, text]));
   }
 
   shown(row) {
     const value = this.values[row];
-    return value === null ? "" : this.texts ? this.texts[value][0] : formats[this.kind](value);
+    return value === null ? "" : this.texts ? this.texts[value][0] : this.per ? formats.exact(value / this.per) : formats[this.kind](value);
   }
 
   full(row) {

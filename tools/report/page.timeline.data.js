@@ -72,18 +72,30 @@ class Level {
   }
 }
 
-// bars are in order of start; `reach` is the latest end up to each
+// the latest end up to each of some ends
+function reachOf(ends) {
+  const reach = ends.slice();
+  for (let row = 1; row < reach.length; row++) reach[row] = Math.max(reach[row], reach[row - 1]);
+  return reach;
+}
+
+// bars are in order of start, and so are the ops around them; `rows` is how many of these lie one below another
 class Lane {
-  constructor(run, label, first, columns, rest) {
-    Object.assign(this, { run, label, first, rest }, columns);
+  constructor(run, label, first, columns, rest, ops, rows) {
+    Object.assign(this, { run, label, first, rest, ops, rows }, columns);
     this.count = this.start.length;
-    this.reach = this.end.slice();
-    for (let row = 1; row < this.count; row++) this.reach[row] = Math.max(this.reach[row], this.reach[row - 1]);
+    this.reach = reachOf(this.end);
+    ops.reach = reachOf(ops.end);
   }
 
   // which bars lie at least partly between two times: from the first up to the second
   within(from, to) {
     return [firstAbove(this.reach, from), firstAbove(this.start, to)];
+  }
+
+  // which ops do
+  opsWithin(from, to) {
+    return [firstAbove(this.ops.reach, from), firstAbove(this.ops.start, to)];
   }
 
   // of all bars, drawn one by one or not
@@ -112,21 +124,44 @@ class Lane {
 
 // the lanes of one rank; a bar's row counts over all of them
 class RankRun {
-  static async of(meta, { rank, lanes, columns, sums, data }) {
+  static async of(meta, { rank, lanes, columns, sums, data, ops }) {
     const run = new RankRun();
-    const [found, names] = unpacked(await inflated(data), columns);
-    Object.assign(run, { rank, length: meta.length, short: names.map((name) => [name].flat()[0]), full: names.map((name) => [name].flat().at(-1)) });
-    run.lanes = run.lanesOf(found, lanes, run.restsOf(found, sums));
-    run.arrows = { source: found.source, target: summed(found.target), step: found.step };
+    const [found, names] = unpacked(await inflated(data), columns), [around, opNames] = unpacked(await inflated(ops.data), ops.columns);
+    Object.assign(run, { rank, length: meta.length, short: [], full: [], number: new Map(), folded: false });
+    const [numbers, opNumbers] = [names, opNames].map((texts) => texts.map((text) => run.numberOf([text].flat())));
+    for (const [values, own] of [[found.name, numbers], [around.name, opNumbers]]) values.forEach((name, row) => { values[row] = own[name]; });
+    run.lanes = run.lanesOf(found, lanes, run.restsOf(found, sums), run.opsOf(around, ops));
+    run.arrows = { source: found.source, target: summed(found.target), reason: found.reason, step: found.step };
     found.target.forEach((target, index) => { found.source[index] += target; });
-    run.number = new Map(run.full.map((name, number) => [name, number]));
-    run.often = new Uint32Array(names.length);
+    run.often = new Uint32Array(run.full.length);
     found.name.forEach((name) => { run.often[name]++; });
     run.nodes = found.node.slice().sort();
     return run;
   }
 
-  lanesOf({ gap, time, shared, kind, name, node }, lanes, rests) {
+  // bars and the ops around them share their names
+  numberOf(texts) {
+    const [short, full] = [texts[0], texts.at(-1)];
+    if (!this.number.has(full)) {
+      this.number.set(full, this.full.length);
+      this.short.push(short);
+      this.full.push(full);
+    }
+    return this.number.get(full);
+  }
+
+  // the ops of each lane
+  opsOf({ start, time, row, name }, { lanes, rows }) {
+    let first = 0;
+    return lanes.map((count, number) => {
+      const part = (values) => values.subarray(first, first + count), ops = { start: summed(part(start)), row: part(row), name: part(name), rows: rows[number] };
+      ops.end = ops.start.map((begin, index) => begin + time[first + index]);
+      first += count;
+      return ops;
+    });
+  }
+
+  lanesOf({ gap, time, shared, kind, name, node, row: rowOf }, lanes, rests, ops) {
     const [start, end, alone] = [gap, time, shared];
     let row = 0;
     summed(node);
@@ -138,8 +173,8 @@ class RankRun {
         before = end[row] += start[row];
       }
       const part = (values) => values.subarray(first, row);
-      const columns = { start: part(start), end: part(end), alone: part(alone), kind: part(kind), name: part(name), node: part(node) };
-      return new Lane(this, label, first, columns, rests.get(number));
+      const columns = { start: part(start), end: part(end), alone: part(alone), kind: part(kind), name: part(name), node: part(node), row: part(rowOf) };
+      return new Lane(this, label, first, columns, rests.get(number), ops[number], ops[number].rows);
     });
   }
 
@@ -157,6 +192,16 @@ class RankRun {
       }
     }
     return rests;
+  }
+
+  // the lane of each bar, by its row over all lanes
+  get laneOf() {
+    return (this.laneOfRow ??= this.lanes.flatMap((lane) => Array(lane.count).fill(lane)));
+  }
+
+  barAt(row) {
+    const lane = this.laneOf[row];
+    return { run: this, lane, row: row - lane.first };
   }
 
   hasNode(node) {

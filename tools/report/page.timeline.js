@@ -2,15 +2,21 @@
 
 // The timeline: an overview of the whole run, and below it a part of it, bar by bar where these can be seen, in columns of sums where not
 
-const LANE = 36, LABEL = 15, BAR = 15, RAIL = 3, AXIS = 20, THIN = 6; // px
+const LABEL = 15, BAR = 15, FOOT = 6, RAIL = 3, AXIS = 20, THIN = 6, HEADING = 20, STRIP = 24, OPENED = 720; // px
 const THINNEST = 0.7, COLUMN = 1.5, BLOCK = 6, LETTER = 6.3, NARROWEST = 20; // px; ns for the last
-const MOST_BARS = 3000, MOST_STEPS = 2000, MOST_LAUNCHES = 40;
+const MOST_BARS = 3000, MOST_STEPS = 2000, MOST_ARROWS = 40;
 const STACKED = ["computation", "communication", "memory", "host", "unrecorded", "metadata", "delay", "waiting", "idle"];
 const AT_REST = new Set(["delay", "waiting", "idle"]), PALE = new Set(["waiting", "idle", "unrecorded", "metadata"]);
-const thousandths = new Intl.NumberFormat("en", { maximumFractionDigits: 3 });
-const micro = (ns) => thousandths.format(ns / 1000);
-// from and to as far as they differ
-const stretch = (from, to) => (to - from > 1e5 ? [from, to].map((time) => whole.format(time / 1000)) : [from, to].map(micro)).join(" to ");
+const UNITS = [["s", 1e9], ["ms", 1e6], ["µs", 1e3]]; // and their ns
+const unitOf = (ns) => UNITS.find(([, length]) => Math.abs(ns) >= length) ?? UNITS.at(-1);
+const sevenDigits = new Intl.NumberFormat("en", { maximumSignificantDigits: 7 }), fourDigits = new Intl.NumberFormat("en", { maximumSignificantDigits: 4 });
+const duration = (ns, digits = sevenDigits) => { const [unit, length] = unitOf(ns); return `${digits.format(ns / length)} ${unit}`; };
+// from and to in one unit, as far as they differ
+const stretch = (from, to) => {
+  const [unit, length] = unitOf(to), decimals = Math.max(0, Math.min(6, 3 - Math.floor(Math.log10(Math.max(to - from, 1) / length))));
+  const places = new Intl.NumberFormat("en", { maximumFractionDigits: decimals });
+  return `${places.format(from / length)} to ${places.format(to / length)} ${unit}`;
+};
 const percent = (part) => `${tenths.format(100 * part)} %`;
 
 function canvas2d(element, width, height) {
@@ -25,14 +31,14 @@ function canvas2d(element, width, height) {
 
 class TimelineView {
   constructor(element, meta, runs) {
-    Object.assign(this, { element, meta, runs, length: meta.length, chosen: null, hovered: null });
+    Object.assign(this, { element, meta, runs, length: meta.length, chosen: null, selected: null, hovered: null });
     this.lanes = runs.flatMap((run) => run.lanes);
     const find = (name) => element.querySelector(name);
     [this.overview, this.axis, this.scroller, this.labels, this.range] = [".overview", ".axis", ".lanes", ".labels", ".range"].map(find);
     this.drawing = this.scroller.querySelector("canvas");
     this.tip = document.getElementById("tip");
-    this.labels.append(...this.lanes.map((lane) => Object.assign(document.createElement("span"), { textContent: lane.label })));
-    this.labels.style.height = `${this.lanes.length * LANE}px`;
+    this.foldLater();
+    this.arrange();
     this.high = Math.max(64, Math.min(5 * this.lanes.length, 120));
     this.looks = meta.looks.map((look) => STACKED.indexOf(look));
     this.legend(find(".legend"));
@@ -50,6 +56,54 @@ class TimelineView {
       return line;
     };
     element.append(...STACKED.filter((look) => looks.has(this.meta.looks.indexOf(look))).map((look) => entry(look, look)), Object.assign(entry("critical path", "mark"), { className: "line" }));
+  }
+
+  // Lanes one below another
+
+  // ranks are open as far as there is place without scrolling far, the first one always
+  foldLater() {
+    let high = 0;
+    for (const run of this.runs) {
+      high += run.lanes.reduce((sum, lane) => sum + LABEL + lane.rows * BAR + FOOT, HEADING);
+      run.folded = high > OPENED && run !== this.runs[0];
+    }
+  }
+
+  // those of several ranks below a heading, beside which a folded rank is drawn in miniature
+  arrange() {
+    const several = this.runs.length > 1, lines = [];
+    let top = 0;
+    const add = (line, high) => { lines.push({ ...line, top, high }); top += high; };
+    for (const run of this.runs) {
+      if (several) add({ run }, HEADING + (run.folded ? STRIP : 0));
+      for (const lane of run.folded ? [] : run.lanes) add({ run, lane }, LABEL + lane.rows * BAR + FOOT);
+    }
+    this.lines = lines;
+    this.labels.replaceChildren(...lines.map((line) => this.labelOf(line, several)));
+    this.labels.style.height = `${top}px`;
+    if (this.from !== undefined) this.redraw();
+  }
+
+  labelOf({ run, lane, high }, several) {
+    const label = document.createElement(lane ? "span" : "button"), prefix = `rank ${run.rank}`;
+    label.style.height = `${high}px`;
+    if (lane) {
+      const text = Object.assign(document.createElement("i"), { textContent: several ? lane.label.replace(`${prefix} · `, "") : lane.label });
+      label.append(text);
+      return label;
+    }
+    label.textContent = `${run.folded ? "▸" : "▾"} ${prefix}`;
+    label.ariaExpanded = String(!run.folded);
+    label.onclick = () => {
+      run.folded = !run.folded;
+      this.arrange();
+      this.labels.children[this.lines.findIndex((line) => line.run === run)].focus();
+    };
+    return label;
+  }
+
+  lineAt(y) {
+    return this.lines.find(({ top, high }) => y >= top && y < top + high);
   }
 
   // Moving about
@@ -84,11 +138,30 @@ class TimelineView {
   }
 
   reveal(lane) {
-    this.scroller.scrollTop = this.lanes.indexOf(lane) * LANE - this.scroller.clientHeight / 2;
+    if (lane.run.folded) {
+      lane.run.folded = false;
+      this.arrange();
+    }
+    const { top, high } = this.lines.find((line) => line.lane === lane), { scrollTop, clientHeight } = this.scroller;
+    if (top < scrollTop || top + high > scrollTop + clientHeight) this.scroller.scrollTop = top - clientHeight / 2;
+  }
+
+  // marked steps of the first rank that has any: each lasts until the next one begins
+  get steps() {
+    for (const { run, ops } of this.lanes) {
+      const marks = [...ops.name.keys()].filter((row) => /^ProfilerStep#\d+$/.test(run.full[ops.name[row]]));
+      if (marks.length) return marks.map((row, index) => ({ from: ops.start[row], to: index + 1 < marks.length ? ops.start[marks[index + 1]] : ops.end[row] }));
+    }
+    return [];
+  }
+
+  showMedianStep() {
+    const steps = this.steps.sort((a, b) => a.to - a.from - (b.to - b.from)), step = steps[(steps.length - 1) >> 1];
+    if (step) this.show(step.from, step.to);
   }
 
   listen(find) {
-    const keys = { ArrowLeft: () => this.pan(-0.2), ArrowRight: () => this.pan(0.2), "+": () => this.zoom(0.5), "=": () => this.zoom(0.5), "-": () => this.zoom(2), 0: () => this.showAll(), w: () => this.zoom(0.5), s: () => this.zoom(2), a: () => this.pan(-0.2), d: () => this.pan(0.2), Home: () => this.showAll() };
+    const keys = { ArrowLeft: () => this.pan(-0.2), ArrowRight: () => this.pan(0.2), "+": () => this.zoom(0.5), "=": () => this.zoom(0.5), "-": () => this.zoom(2), 0: () => this.showAll(), w: () => this.zoom(0.5), s: () => this.zoom(2), a: () => this.pan(-0.2), d: () => this.pan(0.2), Home: () => this.showAll(), m: () => this.showMedianStep(), "/": () => find(".find").focus(), f: () => this.selected && this.focusOn(this.selected), Escape: () => timeline.choose("") };
     this.scroller.onkeydown = (event) => {
       const act = keys[event.key] ?? keys[event.key.toLowerCase()];
       if (event.ctrlKey || event.metaKey || event.altKey || !act) return;
@@ -99,6 +172,8 @@ class TimelineView {
     find(".out").onclick = () => this.zoom(2);
     find(".all").onclick = () => this.showAll();
     find(".path").onclick = () => this.show(...this.meta.window);
+    find(".step").onclick = () => this.showMedianStep();
+    find(".step").hidden = !this.steps.length;
     this.scroller.onscroll = () => this.redraw();
     this.drawing.ondblclick = () => this.showAll();
     this.drawing.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
@@ -144,11 +219,20 @@ class TimelineView {
       return this.hideTip();
     };
     this.drawing.onpointerup = (event) => {
-      const { bar } = (moved <= 3 && this.at(event.offsetX, event.offsetY)) || {};
-      if (down.delete(event.pointerId) && bar) timeline.choose(bar.run.full[bar.lane.name[bar.row]]);
+      const { bar, op } = (moved <= 3 && this.at(event.offsetX, event.offsetY)) || {};
+      if (!down.delete(event.pointerId)) return;
+      if (bar) timeline.select(bar);
+      else if (op) timeline.choose(op.run.full[op.lane.ops.name[op.row]]);
     };
     this.drawing.onpointercancel = ({ pointerId }) => down.delete(pointerId);
     this.drawing.onpointerleave = () => this.hideTip();
+  }
+
+  // a bar and what is beside it
+  focusOn({ lane, row }) {
+    const time = lane.end[row] - lane.start[row], half = Math.max(4 * time, 5000), middle = lane.start[row] + time / 2;
+    this.show(middle - half, middle + half);
+    this.reveal(lane);
   }
 
   // Drawing
@@ -174,10 +258,12 @@ class TimelineView {
     context.textBaseline = "middle";
     this.drawAxis();
     this.seen = new Map();
-    this.lanes.forEach((lane, number) => {
-      const y = number * LANE - top;
-      if (y > -LANE && y < height) this.drawLane(lane, y);
-    });
+    for (const { run, lane, top: from, high } of this.lines) {
+      const y = from - top;
+      if (y <= -high || y >= height) continue;
+      if (lane) this.drawLane(lane, y);
+      else this.drawHeading(run, y);
+    }
     this.drawArrows();
     this.drawOverview();
     this.say();
@@ -188,12 +274,40 @@ class TimelineView {
     const [first, last] = lane.within(this.from, this.to), finest = lane.levels[0];
     const fine = finest.width * this.scale >= BLOCK || (!lane.rest && last - first <= MOST_BARS);
     const level = fine ? lane.rest : lane.levels.find(({ width }) => width * this.scale >= COLUMN) ?? lane.levels.at(-1);
-    this.seen.set(lane, { y, fine, level, first, last });
+    const bottom = y + LABEL + (lane.rows - 1) * BAR;
+    this.seen.set(lane, { y, bottom, fine, level, first, last });
     this.context.fillStyle = this.colour("line");
-    this.context.fillRect(0, y + LABEL + BAR, this.width, 0.5);
-    if (level) this.drawSums(level, y + LABEL, (fine ? 0.55 : 0.85) * (this.chosen ? 0.25 : 1), fine ? lane.free : null);
-    if (level && fine) this.drawCounts(lane, level, y + LABEL);
+    this.context.fillRect(0, bottom + BAR, this.width, 0.5);
+    if (level) this.drawSums(level, bottom, (fine ? 0.55 : 0.85) * (this.chosen ? 0.25 : 1), fine ? lane.free : null);
+    if (level && fine) this.drawCounts(lane, level, bottom);
+    const named = this.drawOps(lane, y + LABEL, fine);
     this.drawBars(lane, y + LABEL, first, last, fine);
+    for (const { text, x, y: at, width } of named) this.drawName(text, "", x, at, width);
+  }
+
+  // the heading of a rank, and of a folded one its lanes in miniature
+  drawHeading(run, y) {
+    this.context.fillStyle = this.colour("line");
+    this.context.fillRect(0, y, this.width, 1);
+    const high = STRIP / run.lanes.length;
+    if (run.folded) run.lanes.forEach((lane, number) => this.drawMiniature(this.context, lane, y + HEADING - 2 + number * high, high, this.from, this.to));
+  }
+
+  // pale behind the bars that lie in them, unless the lowest row has only sums; returns where there is place for names
+  drawOps(lane, y, fine) {
+    const { context } = this, { ops, run } = lane, [first, last] = lane.opsWithin(this.from, this.to), drawnTo = new Float64Array(lane.rows).fill(-1), named = [];
+    context.fillStyle = this.colour("host");
+    for (let row = first; row < last; row++) {
+      const deep = ops.row[row], x = Math.max(this.x(ops.start[row]), -1), end = Math.min(this.x(ops.end[row]), this.width + 1), top = y + deep * BAR;
+      if (end <= drawnTo[deep] || end - x < THINNEST || (!fine && deep === lane.rows - 1 && deep > 0)) continue;
+      const sought = !this.chosen || this.chosen.names.get(run)?.has(ops.name[row]);
+      context.globalAlpha = this.chosen ? (sought ? 0.75 : 0.1) : 0.4;
+      context.fillRect(x, top, Math.max(end - x - 0.5, THINNEST), BAR - 1);
+      drawnTo[deep] = end;
+      if (end - x > 5 * LETTER) named.push({ text: run.short[ops.name[row]], x: Math.max(x, 0), y: top, width: Math.min(end, this.width) - Math.max(x, 0) });
+    }
+    context.globalAlpha = 1;
+    return named;
   }
 
   // as high as they fill the stretches, or what bars leave free of them
@@ -235,59 +349,69 @@ class TimelineView {
 
   // of what is too dense only what was chosen
   drawBars(lane, y, first, last, all) {
-    const { context, chosen } = this, name = chosen && lane.run.number.get(chosen.name), { rank } = lane.run;
-    let drawnTo = -1, drawnAs = "";
+    const { context, chosen, selected } = this, names = chosen?.names.get(lane.run), { rank } = lane.run, top = y, rail = y + lane.rows * BAR + 2;
+    const drawnTo = new Float64Array(lane.rows).fill(-1), drawnAs = Array(lane.rows).fill("");
     for (let row = first; row < last; row++) {
-      const sought = !chosen || lane.name[row] === name || (rank === chosen.rank && lane.node[row] === chosen.node);
+      const sought = !chosen || names?.has(lane.name[row]) || (rank === chosen.rank && lane.node[row] === chosen.node), deep = lane.row[row];
       if (!all && !(chosen && sought)) continue;
+      y = top + deep * BAR;
       const look = this.meta.looks[lane.kind[row] >> 1], x = Math.max(this.x(lane.start[row]), -1), end = Math.min(this.x(lane.end[row]), this.width + 1);
-      if (end < drawnTo && look === drawnAs && sought) continue;
+      if (end < drawnTo[deep] && look === drawnAs[deep] && sought) continue;
       const width = Math.max(end - x, chosen && sought ? 2 : THINNEST);
       context.globalAlpha = sought ? 1 : 0.15;
       context.fillStyle = this.colour(look);
-      context.fillRect(x, y, width > 3 ? width - 0.5 : width, BAR);
+      context.fillRect(x, y, width > 3 ? width - 0.5 : width, lane.rows > 1 ? BAR - 1 : BAR);
       if (lane.kind[row] & 1) {
         context.fillStyle = this.colour("mark");
-        context.fillRect(x, y + BAR + 2, width, RAIL);
+        context.fillRect(x, rail, width, RAIL);
       }
       if (width > 7 * LETTER) this.drawName(lane.run.short[lane.name[row]], look, x, y, width);
-      [drawnTo, drawnAs] = [x + width, look];
+      [drawnTo[deep], drawnAs[deep]] = [x + width, look];
+      if (selected?.lane === lane && selected.row === row) this.outline(x, y, width);
     }
     context.globalAlpha = 1;
+  }
+
+  outline(x, y, width) {
+    Object.assign(this.context, { globalAlpha: 1, strokeStyle: this.colour("ink"), lineWidth: 2 });
+    this.context.strokeRect(x - 1, y - 1, width + 2, BAR + 2);
   }
 
   drawName(name, look, x, y, width) {
     const { context } = this, fits = (text) => context.measureText(text).width <= width - 6;
     let text = name, letters = Math.min(name.length, Math.ceil((2 * width) / LETTER));
     while (!fits(text)) text = `${name.slice(0, --letters)}…`;
-    context.fillStyle = PALE.has(look) ? this.colour("muted") : "#fff";
+    context.fillStyle = look === "" ? this.colour("ink") : PALE.has(look) ? this.colour("muted") : "#fff";
     context.fillText(text, x + 3, y + BAR / 2 + 0.5);
   }
 
-  // steps of the critical path between lanes; launches of what is hovered, and all that begin and end in view where they are few
+  // steps of the critical path between lanes; the dependencies of what is hovered or selected, and all that begin and end in view where they are few
   drawArrows() {
     const { context } = this;
     for (const run of this.runs) {
-      const steps = [], launches = [], { source, target, step } = run.arrows;
-      const laneOf = run.laneOfRow ??= run.lanes.flatMap((lane) => Array(lane.count).fill(lane));
+      if (run.folded) continue;
+      const steps = [], others = [], { source, target, step } = run.arrows, { laneOf } = run;
+      const marked = [this.hovered, this.selected].filter((bar) => bar?.run === run).map(({ lane, row }) => lane.first + row);
       for (let index = 0; index < source.length; index++) {
         const [one, other] = [laneOf[source[index]], laneOf[target[index]]];
         const [begin, end] = [one.end[source[index] - one.first], other.start[target[index] - other.first]];
         if (Math.min(begin, end) > this.to || Math.max(begin, end) < this.from) continue;
         const [above, below] = [this.seen.get(one), this.seen.get(other)];
-        if (above?.fine && below?.fine) (step[index] ? steps : launches).push({ index, begin, end, above, below });
+        const own = marked.includes(source[index]) || marked.includes(target[index]);
+        if (!above || !below || !(own || (above.fine && below.fine))) continue;
+        const arrow = { own, begin, end, above, below, from: one.row[source[index] - one.first], to: other.row[target[index] - other.first] };
+        if (step[index]) steps.push(arrow);
+        if (own || !step[index]) others.push(arrow);
       }
       context.strokeStyle = this.colour("mark");
       context.lineWidth = 1.5;
-      if (steps.length <= MOST_STEPS) for (const { begin, end, above, below } of steps) this.line(this.x(begin), above.y + LABEL + BAR + 3.5, this.x(end), below.y + LABEL + BAR + 3.5);
+      if (steps.length <= MOST_STEPS) for (const { begin, end, above, below } of steps) this.line(this.x(begin), above.bottom + BAR + 3.5, this.x(end), below.bottom + BAR + 3.5);
       context.strokeStyle = this.colour("ink");
-      context.lineWidth = 0.8;
-      for (const { index, begin, end, above, below } of launches) {
-        const own = this.hovered?.run === run && [source[index], target[index]].includes(this.hovered.lane.first + this.hovered.row);
-        if (!own && (launches.length > MOST_LAUNCHES || begin < this.from || end > this.to)) continue;
-        context.globalAlpha = own ? 1 : 0.3;
+      for (const { own, begin, end, above, below, from, to } of others) {
+        if (!own && (others.length > MOST_ARROWS || begin < this.from || end > this.to)) continue;
+        Object.assign(context, { globalAlpha: own ? 1 : 0.3, lineWidth: own ? 1.4 : 0.8 });
         const down = above.y < below.y;
-        this.line(this.x(begin), above.y + LABEL + (down ? BAR : 0), this.x(end), below.y + LABEL + (down ? 0 : BAR));
+        this.line(this.x(begin), above.y + LABEL + from * BAR + (down ? BAR : 0), this.x(end), below.y + LABEL + to * BAR + (down ? 0 : BAR));
       }
       context.globalAlpha = 1;
     }
@@ -301,13 +425,13 @@ class TimelineView {
   }
 
   drawAxis() {
-    const context = canvas2d(this.axis, this.width, AXIS), rough = 110 / this.scale / 1000, power = 10 ** Math.floor(Math.log10(rough));
+    const context = canvas2d(this.axis, this.width, AXIS), rough = 110 / this.scale / 1000, power = 10 ** Math.floor(Math.log10(rough)), [unit, length] = unitOf(this.to);
     const step = [1, 2, 5, 10].map((digit) => digit * power).find((one) => one >= rough);
     context.font = "11px system-ui, sans-serif";
     context.fillStyle = this.colour("muted");
     this.context.fillStyle = this.colour("line");
     for (let number = Math.ceil(this.from / 1000 / step); number * step <= this.to / 1000; number++) {
-      const x = this.x(number * step * 1000), text = thousandths.format(number * step), half = context.measureText(text).width / 2;
+      const x = this.x(number * step * 1000), text = `${sevenDigits.format((number * step * 1000) / length)} ${unit}`, half = context.measureText(text).width / 2;
       context.fillRect(x, AXIS - 5, 1, 5);
       if (x >= half && x + half <= this.width) context.fillText(text, x - half, AXIS - 8);
       this.context.fillRect(x, 0, 0.5, this.scroller.clientHeight);
@@ -321,7 +445,7 @@ class TimelineView {
       this.miniatureOf = key;
       this.miniature = document.createElement("canvas");
       const drawing = canvas2d(this.miniature, this.width, this.high), high = this.high / this.lanes.length;
-      this.lanes.forEach((lane, number) => this.drawMiniature(drawing, lane, number * high, high));
+      this.lanes.forEach((lane, number) => this.drawMiniature(drawing, lane, number * high, high, 0, this.length));
     }
     context.drawImage(this.miniature, 0, 0, this.width, this.high);
     const from = (this.from / this.length) * this.width, to = (this.to / this.length) * this.width;
@@ -335,14 +459,15 @@ class TimelineView {
     context.strokeRect(Math.min(from, this.width - 3) + 0.75, 0.75, Math.max(to - from - 1.5, 1.5), this.high - 1.5);
   }
 
-  drawMiniature(context, lane, y, high) {
-    const px = (width) => (width / this.length) * this.width, gap = high > 3 ? 1 : 0;
-    const level = lane.levels.find(({ width }) => px(width) >= COLUMN) ?? lane.levels.at(-1);
-    const low = new Float32Array(level.count), left = (index) => Math.round(px(index * level.width));
+  // from one time to another
+  drawMiniature(context, lane, y, high, from, to) {
+    const px = (width) => (width / (to - from)) * this.width, gap = high > 3 ? 1 : 0;
+    const level = lane.levels.find(({ width }) => px(width) >= COLUMN) ?? lane.levels.at(-1), first = level.index(from), last = level.index(to);
+    const low = new Float32Array(level.count), left = (index) => Math.round(px(index * level.width - from));
     for (const [kind, times] of [...level.spent].sort((a, b) => this.looks[a[0] >> 1] - this.looks[b[0] >> 1])) {
       context.fillStyle = this.colour(this.meta.looks[kind >> 1]);
-      times.forEach((time, index) => {
-        const share = Math.min(time / level.width, 1 - low[index]), tall = high < THIN ? 1 : share;
+      times.subarray(first, last + 1).forEach((time, within) => {
+        const index = first + within, share = Math.min(time / level.width, 1 - low[index]), tall = high < THIN ? 1 : share;
         context.globalAlpha = high < THIN ? share : 1;
         if (share > 0) context.fillRect(left(index), y + (high - gap) * (1 - tall - (high < THIN ? 0 : low[index])), left(index + 1) - left(index), (high - gap) * tall);
         low[index] += share;
@@ -355,24 +480,27 @@ class TimelineView {
 
   say() {
     const sums = [...this.seen.values()].filter(({ fine }) => !fine).map(({ level }) => level.width), rests = [...this.seen.values()].some(({ fine, level }) => fine && level);
-    const how = sums.length ? `each column sums up ${formats.number(Math.max(...sums) / 1000)} µs` : "bar by bar";
-    this.range.textContent = `${stretch(this.from, this.to)} µs of ${whole.format(this.length / 1000)}: ${how}${rests ? "; pale blocks sum up what is not drawn one by one" : ""}`;
+    const how = sums.length ? `each column sums up ${duration(Math.max(...sums), fourDigits)}` : "bar by bar";
+    this.range.textContent = `${stretch(this.from, this.to)} of ${duration(this.length, fourDigits)}: ${how}${rests ? "; pale blocks sum up what is not drawn one by one" : ""}`;
     Object.assign(this.element.dataset, { from: this.from / 1000, to: this.to / 1000, columns: sums.length });
   }
 
   // the bar at a place, or the sums there
   at(x, y) {
-    const lane = this.lanes[Math.floor((y + this.scroller.scrollTop) / LANE)], seen = this.seen.get(lane), time = this.time(x), near = 2 / this.scale;
+    const line = this.lineAt(y + this.scroller.scrollTop), lane = line?.lane, seen = this.seen.get(lane), time = this.time(x), near = 2 / this.scale;
     if (!seen) return null;
+    const deep = Math.max(0, Math.min(lane.rows - 1, Math.floor((y - seen.y - LABEL) / BAR)));
     if (seen.fine) {
       const [first, last] = lane.within(time - near, time + near);
       let best = -1, nearest = Infinity;
       for (let row = first; row < last; row++) {
         const away = Math.max(lane.start[row] - time, time - lane.end[row], 0);
-        if (away <= near && away <= nearest) [best, nearest] = [row, away];
+        if (lane.row[row] === deep && away <= near && away <= nearest) [best, nearest] = [row, away];
       }
       if (best >= 0) return { bar: { run: lane.run, lane, row: best } };
     }
+    const [from, to] = lane.opsWithin(time, time);
+    for (let row = from; row < to; row++) if (lane.ops.row[row] === deep && lane.ops.end[row] >= time) return { op: { run: lane.run, lane, row } };
     const index = seen.level?.index(time);
     return seen.level && [...seen.level.spent.values()].some((times) => times[index]) ? { lane, level: seen.level, index, rest: seen.fine } : null;
   }
@@ -385,7 +513,7 @@ class TimelineView {
     }
     if (!found) return this.hideTip();
     const table = document.createElement("table");
-    for (const [key, value] of bar ? this.ofBar(bar) : this.ofSums(found)) {
+    for (const [key, value] of bar ? this.ofBar(bar) : found.op ? this.ofOp(found.op) : this.ofSums(found)) {
       const row = table.insertRow();
       Object.assign(row.insertCell(), { className: "key", textContent: key });
       row.insertCell().textContent = value;
@@ -404,9 +532,14 @@ class TimelineView {
   ofBar({ run, lane, row }) {
     const kind = lane.kind[row];
     return [
-      ["name", run.short[lane.name[row]]], ["lane", lane.label], ["kind", this.meta.looks[kind >> 1]], ["start [µs]", micro(lane.start[row])],
-      ["time [µs]", micro(lane.end[row] - lane.start[row])], ["critical", kind & 1 ? "yes" : "no"], ["node", `${run.rank}/${lane.node[row]}`],
+      ["name", run.short[lane.name[row]]], ["lane", lane.label], ["kind", this.meta.looks[kind >> 1]], ["start", duration(lane.start[row])],
+      ["time", duration(lane.end[row] - lane.start[row])], ["critical", kind & 1 ? "yes" : "no"], ["node", `${run.rank}/${lane.node[row]}`],
     ];
+  }
+
+  ofOp({ run, lane, row }) {
+    const { start, end, name } = lane.ops;
+    return [["name", run.short[name[row]]], ["lane", lane.label], ["kind", "op, with what it called"], ["start", duration(start[row])], ["time", duration(end[row] - start[row])]];
   }
 
   ofSums({ lane, level, index, rest }) {
@@ -418,7 +551,7 @@ class TimelineView {
     const busy = [...shares].reduce((sum, [look, share]) => sum + (AT_REST.has(look) ? 0 : share), 0);
     const begin = index * level.width;
     return [
-      ["sum of", `${stretch(begin, Math.min(begin + level.width, this.length))} µs`], ["lane", lane.label], [rest ? "not drawn one by one" : "begin in it", whole.format(level.begun[index])],
+      ["sum of", stretch(begin, Math.min(begin + level.width, this.length))], ["lane", lane.label], [rest ? "not drawn one by one" : "begin in it", whole.format(level.begun[index])],
       ["busy", percent(busy)], ...[...shares].sort((a, b) => b[1] - a[1]).map(([look, share]) => [look, percent(share)]),
     ];
   }

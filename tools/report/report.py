@@ -20,7 +20,7 @@ from .files import FINDINGS, findings_table, lay_over, overlay_path
 from .inputs import ReadOptions, Sources, read_ranks
 from .overview import diff_verdict
 from .rank_groups import MANY, RankGroup, of_ranks, rank_groups
-from .timeline import Timeline, timeline
+from .timeline import HostOps, Timeline, host_ops, timeline
 from .what_if import classes_twice_as_fast, what_if
 
 RANKS_DRAWN, SHOWN_FIRST = 8, 3000
@@ -170,7 +170,7 @@ def _add_pictures(report: Report, sources: Sources, collector: "_RankCollector",
         stages = Stages(progress, "reading what is drawn", READ_STAGES * len(chosen))
         for _ in collector.collect(read_ranks(chosen, ReadOptions(window=window), stages.on_progress)):
             pass
-    report.timeline = timeline(collector.replays, SHOWN_FIRST)
+    report.timeline = timeline(collector.replays, SHOWN_FIRST, ops=collector.ops)
     collector.replays.clear()
     report.twice_as_fast = classes_twice_as_fast(graphs)
 
@@ -209,6 +209,7 @@ class _RankCollector:
         self.drawn = min(ranks, RANKS_DRAWN) if request.page and ranks <= MANY else 0
         self.graphs: list[ExecutionGraph] = []
         self.replays: dict[int, Replay] = {}
+        self.ops: dict[int, HostOps] = {}
         self.facts: list[tuple[int | str, ...]] = []
         self.job_facts: list[RankFacts | None] = []
         self.linker_notes: list[tuple[int, str]] = []
@@ -228,6 +229,7 @@ class _RankCollector:
                 lay_over(rank, overlay_path(self.request.perfetto, rank.rank, self.ranks > 1), self.request.options)
             if len(self.replays) < self.drawn and (replay := rank.replayed()):
                 self.replays[rank.rank] = replay
+                self.ops[rank.rank] = host_ops(rank.linked.ops)
             yield rank
 
     def advice(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""The sections of the page, an analysis each, in their order."""
+"""The sections of the page, an analysis each, in five groups."""
 
 from typing import NamedTuple
 
@@ -14,166 +14,179 @@ class Section(NamedTuple):
     tables: dict[str, str]
 
 
-SECTIONS = (
-    Section(
-        "what_if",
-        "What if",
-        "The run replayed with changed durations: what it would take in all, as work that ran beside the change then "
-        "limits it.",
-        {"what_if": ""},
+SECTIONS = {
+    "Overview": (
+        Section(
+            "what_if",
+            "What if",
+            "The run replayed with changed durations: what it would take in all, as work that ran beside the change then "
+            "limits it.",
+            {"what_if": ""},
+        ),
+        Section(
+            "trace_diff",
+            "Difference",
+            "Run B less run A: step and run first, then what they were spent on; then by name and shape, by call path, which shows where a "
+            "moved or fused kernel went, and by module.",
+            {"trace_diff": "", "trace_diff_runs": "", "trace_diff_tree": "", "trace_diff_modules": ""},
+        ),
     ),
-    Section(
-        "trace_diff",
-        "Difference",
-        "Run B less run A: step and run first, then what they were spent on; then by name and shape, by call path, which shows where a "
-        "moved or fused kernel went, and by module.",
-        {"trace_diff": "", "trace_diff_runs": "", "trace_diff_tree": "", "trace_diff_modules": ""},
+    "Time": (
+        Section(
+            "temporal_breakdown",
+            "Busy and idle",
+            "Busy is the time in which anything runs on a device, idle the rest between its first and last activity.",
+            {"temporal_breakdown": ""},
+        ),
+        Section(
+            "step_breakdown",
+            "Steps",
+            "A step lasts until its mark and all that it launched have ended. It is bound by what most of the critical path of its rank, "
+            "replayed alone, is: work of the device, or of the host, which then is what to make faster.",
+            {"step_breakdown": ""},
+        ),
+        Section(
+            "host_phases",
+            "Phases",
+            "What the main thread did in each step: ops of the forward and the backward pass, the optimizer, the next batch, "
+            "waiting for the device, other threads or ranks, and Python between ops.",
+            {"host_phases": ""},
+        ),
+        Section(
+            "idle_time_breakdown",
+            "Idle time",
+            "Why a stream stood still: the launch came after the stream was free (host wait), the start took its usual "
+            "pause (kernel wait, below {options.kernel_wait_us:g} µs), or the work was there but held back (other).",
+            {"idle_time_breakdown": ""},
+        ),
+        Section(
+            "kernel_breakdown",
+            "Kernels",
+            "What ran on the devices, classes that overlap counted once. Ticks are single ranks, bars their mean.",
+            {"kernel_breakdown": "", "kernel_breakdown_kernels": ""},
+        ),
+        Section(
+            "critical_path",
+            "Critical path",
+            "The chain of work and waits that the job's length consists of; anything beside it can get faster without effect. "
+            "All ranks are replayed together, and the rank of a row is the one that the chain is on.",
+            {
+                "critical_path": "",
+                "critical_path_replay": "",
+                "critical_path_by_rank": "on_path",
+                "critical_path_nodes": "time",
+            },
+        ),
+        Section(
+            "per_op_device_time",
+            "Ops",
+            "Device time of what an op launched itself, and of its whole subtree.",
+            {"per_op_device_time_by_name": "self", "per_op_device_time_by_shape": "self", "per_op_device_time": "self"},
+        ),
+        Section(
+            "host_time_per_op",
+            "Host",
+            "How long ops kept the host: with all that they called, and by themselves, runtime calls included.",
+            {"host_time_per_op": "self", "host_time_per_op_by_shape": "self"},
+        ),
     ),
-    Section(
-        "temporal_breakdown",
-        "Busy and idle",
-        "Busy is the time in which anything runs on a device, idle the rest between its first and last activity.",
-        {"temporal_breakdown": ""},
+    "Communication": (
+        Section(
+            "communication_computation_overlap",
+            "Overlap",
+            "Communication that runs beside computation costs nothing; what is exposed makes the run longer.",
+            {"communication_computation_overlap": ""},
+        ),
+        Section(
+            "collectives_over_ranks",
+            "Collectives",
+            "A collective starts for all when the last rank arrives: latency is the shortest duration of any member, skew "
+            "the wait for the last.",
+            {
+                "collectives_over_ranks_by_size": "",
+                "collectives_over_ranks_by_group": "exposed",
+                "collectives_over_ranks_waits_by_rank": "waited",
+                "collectives_over_ranks_waits": "time",
+                "collectives_over_ranks_all_to_all": "size",
+                "collectives_over_ranks": "start_skew",
+                "collectives_over_ranks_missing": "",
+            },
+        ),
     ),
-    Section(
-        "step_breakdown",
-        "Steps",
-        "A step lasts until its mark and all that it launched have ended. It is bound by what most of the critical path of its rank, "
-        "replayed alone, is: work of the device, or of the host, which then is what to make faster.",
-        {"step_breakdown": ""},
+    "Memory": (
+        Section(
+            "memory_timeline",
+            "Memory",
+            "Bytes in use, and what lives at the peak, by the op that got it. What stays from step to step is the model; "
+            "what grows and falls with each are activations and gradients.",
+            {"memory_timeline_peak": "", "memory_timeline_live": "size", "memory_timeline": "allocated"},
+        ),
     ),
-    Section(
-        "idle_time_breakdown",
-        "Idle time",
-        "Why a stream stood still: the launch came after the stream was free (host wait), the start took its usual "
-        "pause (kernel wait, below {options.kernel_wait_us:g} µs), or the work was there but held back (other).",
-        {"idle_time_breakdown": ""},
+    "Details": (
+        Section(
+            "kernel_duration_distribution",
+            "Durations",
+            "Boxes hold the middle half of a kernel's durations over all ranks, lines reach from the 5th to the 95th "
+            "percentile.",
+            {"kernel_duration_distribution": "sum", "kernel_duration_distribution_by_rank": "sum"},
+        ),
+        Section(
+            "launch_statistics",
+            "Launches",
+            "Each point is a launch. Short: the device was done sooner than the call; slow: a call above "
+            "{options.slow_call_us:g} µs; long delay: more than {options.long_delay_us:g} µs from call to start, which is "
+            "good where the host runs ahead.",
+            {
+                "launch_statistics_by_api": "",
+                "launch_statistics_delay_by_op": "",
+                "launch_statistics_short_kernels": "",
+                "launch_statistics": "delay",
+            },
+        ),
+        Section(
+            "counters",
+            "Queues and copies",
+            "Work queued on a stream keeps the device busy; at 0 it waits for the host, at the limit "
+            "({options.queue_limit}) the host waits for it.",
+            {"counters_summary": "", "counters": ""},
+        ),
+        Section(
+            "frequent_kernel_patterns",
+            "Patterns",
+            "Operators that launch the same kernels in the same order, over and over, are candidates for fusion or graphs.",
+            {"frequent_kernel_patterns": "device_time"},
+        ),
+        Section(
+            "graph_replays",
+            "Graphs",
+            "What a launched CUDA or HIP graph does, kernel by kernel. No op launches these, but each has its place in "
+            "the graph, and with a trace of the capture (--capture-trace) the op that it was captured from, or what the "
+            "program marked it as (PyTorch's mark_kernels).",
+            {"graph_replays": "time", "graph_replays_by_op": "time", "graph_replays_by_position": "time"},
+        ),
+        Section(
+            "cupti_counters",
+            "CUPTI",
+            "Hardware counters of the kernels and ops that they measured.",
+            {"cupti_counters": ""},
+        ),
+        Section(
+            "efficiency",
+            "Efficiency",
+            "What kernels reach of what their device can do at most, by the work of the op that launched them. Dashed: "
+            "the roof, up along the memory bandwidth, then flat at the peak; what lies far below is limited by something "
+            "else, often by being small.",
+            {"efficiency": "time", "efficiency_by_step": ""},
+        ),
+        Section(
+            "modules",
+            "Modules",
+            "What each module of the model takes, forward and backward, with the modules in it: a module is as wide as "
+            "its share, and lies below the one that calls it.",
+            {"modules": "", "modules_by_function": ""},
+        ),
     ),
-    Section(
-        "kernel_breakdown",
-        "Kernels",
-        "What ran on the devices, classes that overlap counted once. Ticks are single ranks, bars their mean.",
-        {"kernel_breakdown": "", "kernel_breakdown_kernels": ""},
-    ),
-    Section(
-        "kernel_duration_distribution",
-        "Durations",
-        "Boxes hold the middle half of a kernel's durations over all ranks, lines reach from the 5th to the 95th "
-        "percentile.",
-        {"kernel_duration_distribution": "sum", "kernel_duration_distribution_by_rank": "sum"},
-    ),
-    Section(
-        "communication_computation_overlap",
-        "Overlap",
-        "Communication that runs beside computation costs nothing; what is exposed makes the run longer.",
-        {"communication_computation_overlap": ""},
-    ),
-    Section(
-        "launch_statistics",
-        "Launches",
-        "Each point is a launch. Short: the device was done sooner than the call; slow: a call above "
-        "{options.slow_call_us:g} µs; long delay: more than {options.long_delay_us:g} µs from call to start, which is "
-        "good where the host runs ahead.",
-        {
-            "launch_statistics_by_api": "",
-            "launch_statistics_delay_by_op": "",
-            "launch_statistics_short_kernels": "",
-            "launch_statistics": "delay",
-        },
-    ),
-    Section(
-        "counters",
-        "Queues and copies",
-        "Work queued on a stream keeps the device busy; at 0 it waits for the host, at the limit "
-        "({options.queue_limit}) the host waits for it.",
-        {"counters_summary": "", "counters": ""},
-    ),
-    Section(
-        "memory_timeline",
-        "Memory",
-        "Bytes in use, and what lives at the peak, by the op that got it. What stays from step to step is the model; "
-        "what grows and falls with each are activations and gradients.",
-        {"memory_timeline_peak": "", "memory_timeline_live": "size", "memory_timeline": "allocated"},
-    ),
-    Section(
-        "frequent_kernel_patterns",
-        "Patterns",
-        "Operators that launch the same kernels in the same order, over and over, are candidates for fusion or graphs.",
-        {"frequent_kernel_patterns": "device_time"},
-    ),
-    Section(
-        "graph_replays",
-        "Graphs",
-        "What a launched CUDA or HIP graph does, kernel by kernel. No op launches these, but each has its place in "
-        "the graph, and with a trace of the capture (--capture-trace) the op that it was captured from, or what the "
-        "program marked it as (PyTorch's mark_kernels).",
-        {"graph_replays": "time", "graph_replays_by_op": "time", "graph_replays_by_position": "time"},
-    ),
-    Section(
-        "cupti_counters",
-        "CUPTI",
-        "Hardware counters of the kernels and ops that they measured.",
-        {"cupti_counters": ""},
-    ),
-    Section(
-        "critical_path",
-        "Critical path",
-        "The chain of work and waits that the job's length consists of; anything beside it can get faster without effect. All ranks are "
-        "replayed together, and the rank of a row is the one that the chain is on.",
-        {
-            "critical_path": "",
-            "critical_path_replay": "",
-            "critical_path_by_rank": "on_path",
-            "critical_path_nodes": "time",
-        },
-    ),
-    Section(
-        "collectives_over_ranks",
-        "Collectives",
-        "A collective starts for all when the last rank arrives: latency is the shortest duration of any member, skew "
-        "the wait for the last.",
-        {
-            "collectives_over_ranks_by_size": "",
-            "collectives_over_ranks_by_group": "exposed",
-            "collectives_over_ranks_waits_by_rank": "waited",
-            "collectives_over_ranks_waits": "time",
-            "collectives_over_ranks_all_to_all": "size",
-            "collectives_over_ranks": "start_skew",
-            "collectives_over_ranks_missing": "",
-        },
-    ),
-    Section(
-        "per_op_device_time",
-        "Ops",
-        "Device time of what an op launched itself, and of its whole subtree.",
-        {"per_op_device_time_by_name": "self", "per_op_device_time_by_shape": "self", "per_op_device_time": "self"},
-    ),
-    Section(
-        "host_phases",
-        "Phases",
-        "What the main thread did in each step: ops of the forward and the backward pass, the optimizer, the next batch, waiting for the "
-        "device, other threads or ranks, and Python between ops.",
-        {"host_phases": ""},
-    ),
-    Section(
-        "host_time_per_op",
-        "Host",
-        "How long ops kept the host: with all that they called, and by themselves, runtime calls included.",
-        {"host_time_per_op": "self", "host_time_per_op_by_shape": "self"},
-    ),
-    Section(
-        "efficiency",
-        "Efficiency",
-        "What kernels reach of what their device can do at most, by the work of the op that launched them. Dashed: "
-        "the roof, up along the memory bandwidth, then flat at the peak; what lies far below is limited by something "
-        "else, often by being small.",
-        {"efficiency": "time", "efficiency_by_step": ""},
-    ),
-    Section(
-        "modules",
-        "Modules",
-        "What each module of the model takes, forward and backward, with the modules in it: a module is as wide as "
-        "its share, and lies below the one that calls it.",
-        {"modules": "", "modules_by_function": ""},
-    ),
-)
+}
+"""The sections by their group, in the order of the page."""
+OVERVIEW, *_, DETAILS = SECTIONS
+"""The group of what comes before the first heading, and the one whose sections are folded."""

@@ -1,5 +1,6 @@
 """Names the lanes of a workload as people know them: `main thread`, `autograd thread`, `device 0 stream 7`."""
 
+import re
 from collections.abc import Mapping
 
 import numpy as np
@@ -9,47 +10,80 @@ from ...schema.graph import ExecutionGraph
 from ..replay import NodeClass, Workload
 
 UNRECORDED = (NodeClass.UNRECORDED, NodeClass.METADATA, NodeClass.DELAY)
-MAIN_OPS = "ProfilerStep#", "Optimizer.step#", "DistributedDataParallel.forward"
-ROLES = {"autograd": "autograd::engine::evaluate_function", "gloo": "gloo:"}
+MAIN_OPS = re.compile(r"ProfilerStep#|Optimizer\.step#|DistributedDataParallel\.forward")
+ROLES = {
+    "autograd": re.compile("autograd::engine::evaluate_function"),
+    "gloo": re.compile("gloo:"),
+    "DataLoader": re.compile(r"enumerate\(DataLoader\)|aten::_?pin_memory$|(?i:load(ing)?[ _](the )?batch)"),
+}
 """What a thread other than the main one is for, by how the name of any of its nodes begins."""
+WATCHDOG = re.compile("(cuda|hip)EventQuery$|host idle$")
+"""What the thread that watches over collectives does, and nothing else."""
 
 
 def lane_names(work: Workload) -> list[str]:
-    """Returns the lanes' labels: `main thread`, `autograd thread`, `thread 4711` for other threads, `unrecorded host
-    4711` where no node of the thread was recorded, `device 0 stream 7`, `delays`.
+    """Returns the lanes' labels: `main thread`, `autograd thread`, `thread 4711` for other threads, `unrecorded host`
+    where no node of the thread was recorded, `device 0 stream 7`, `delays`.
 
     The main thread is the one with the number of its process, else the only one that marks steps or steps an optimizer.
-    Several threads of a rank that are for the same keep their numbers: `gloo thread 4711`.
+    Several threads of a rank that are for the same keep their numbers: `gloo thread 4711`. Negative numbers, which are
+    none of the system's, are counted instead: `thread A`.
     """
     recorded = np.zeros(len(work.lanes), bool)
     recorded[work.lane[~np.isin(work.node_class, UNRECORDED)]] = True
-    names = [
-        lane.label if is_recorded else lane.label.replace("thread", "unrecorded host")
-        for lane, is_recorded in zip(work.lanes, recorded.tolist(), strict=True)
-    ]
+    names = [lane.label for lane in work.lanes]
     for rank, graph in enumerate(work.graphs):
         lane = work.lane[work.first_row[rank] :][: len(graph)]
-        threads = {number for number in np.unique(lane).tolist() if names[number].startswith("thread ")}
-        if (main := _main_thread(graph, lane, {number: work.lanes[number].number for number in threads})) is not None:
-            names[main] = "main thread"
-            threads.remove(main)
-        for role, prefix in ROLES.items():
-            alike = threads & _lanes_of_ops(graph.name, lane, (prefix,))
-            threads -= alike
-            for number in alike:
-                names[number] = f"{role} {names[number]}" if len(alike) > 1 else f"{role} thread"
+        is_thread = {
+            number: work.lanes[number].number
+            for number in np.unique(lane).tolist()
+            if names[number].startswith("thread ")
+        }
+        unrecorded = {number for number in is_thread if not recorded[number]}
+        threads = is_thread.keys() - unrecorded
+        roles = {"unrecorded host": unrecorded} | _roles(graph, lane, {number: is_thread[number] for number in threads})
+        for role, alike in roles.items():
+            for number, name in _numbered(role, {number: is_thread[number] for number in alike}).items():
+                names[number] = name
     return names
 
 
-def _main_thread(graph: ExecutionGraph, lane: Int64, threads: Mapping[int, int]) -> int | None:
-    """Returns the lane of the process's first thread, None where that is not known; `threads` are numbers by lane."""
+def _roles(graph: ExecutionGraph, lane: Int64, thread_numbers: Mapping[int, int]) -> dict[str, set[int]]:
+    """Returns the lanes of the threads by what these are; `thread_numbers` are by lane."""
+    threads = {*thread_numbers}
+    main = _main_thread(graph, lane, thread_numbers)
+    roles = {"main thread": threads & {main}}
+    threads -= {main}
+    for role, pattern in ROLES.items():
+        roles[f"{role} thread"] = threads & _lanes_with(graph.name, lane, pattern)
+        threads -= roles[f"{role} thread"]
+    roles["watchdog thread"] = threads - _lanes_with(graph.name, lane, WATCHDOG, matches=False)
+    return roles | {"thread": threads - roles["watchdog thread"]}
+
+
+def _numbered(role: str, thread_numbers: Mapping[int, int]) -> dict[int, str]:
+    """Returns the names of the lanes with the same role: with their threads' numbers if there are several."""
+    if len(thread_numbers) == 1 and role != "thread":
+        return dict.fromkeys(thread_numbers, role)
+    counted = [lane for lane, number in thread_numbers.items() if number < 0]
+    own = {lane: f"{role} {number}" for lane, number in thread_numbers.items()}
+    return own | {lane: f"{role} {_letters(position)}" for position, lane in enumerate(sorted(counted))}
+
+
+def _letters(position: int) -> str:
+    """Returns A for 0, B for 1, then AA after Z."""
+    return (_letters(position // 26 - 1) if position >= 26 else "") + chr(ord("A") + position % 26)
+
+
+def _main_thread(graph: ExecutionGraph, lane: Int64, thread_numbers: Mapping[int, int]) -> int | None:
+    """Returns the lane of the process's first thread, None where that is not known."""
     pid = graph.number("pid", -1)
-    by_number = [number for number, thread in threads.items() if thread == pid]
-    candidates = by_number or sorted(_lanes_of_ops(graph.name, lane, MAIN_OPS) & {*threads})
+    by_number = [number for number, thread in thread_numbers.items() if thread == pid]
+    candidates = by_number or sorted(_lanes_with(graph.name, lane, MAIN_OPS) & {*thread_numbers})
     return candidates[0] if len(candidates) == 1 else None
 
 
-def _lanes_of_ops(name: Categorical, lane: Int64, prefixes: tuple[str, ...]) -> set[int]:
-    """Returns the lanes with a node whose name begins so."""
-    begins: Bool = np.array([text.startswith(prefixes) for text in [*name.table, ""]], bool)
+def _lanes_with(name: Categorical, lane: Int64, pattern: re.Pattern[str], *, matches: bool = True) -> set[int]:
+    """Returns the lanes with a node whose name begins so, or with one whose name does not."""
+    begins: Bool = np.array([bool(pattern.match(text)) == matches for text in [*name.table, ""]], bool)
     return {*np.unique(lane[begins[name.codes]]).tolist()}

@@ -55,7 +55,7 @@ def written(traces: Path, folder: Path, only: list[str] | None = None) -> Path:
 
 
 def opened(browser: Any, file: Path, said: list[str], width: int = LAPTOP, color_scheme: str = "light") -> Any:
-    """The page when all is drawn; `said` collects its console messages, errors and network requests."""
+    """The page when all is drawn, nothing folded; `said` collects its console messages, errors and network requests."""
     page = browser.new_page()
     page.set_viewport_size({"width": width, "height": 768})
     page.emulate_media(color_scheme=color_scheme)
@@ -66,6 +66,8 @@ def opened(browser: Any, file: Path, said: list[str], width: int = LAPTOP, color
     )
     page.goto(file.as_uri())
     page.wait_for_selector("body[data-drawn]")
+    page.evaluate("document.querySelectorAll('details.fold').forEach((fold) => { fold.open = true; })")
+    page.wait_for_function("[...document.querySelectorAll('.chart')].every((chart) => chart.querySelector('svg'))")
     return page
 
 
@@ -111,24 +113,25 @@ def test_every_chart_is_drawn_without_an_error_or_the_network(
 
 def test_a_click_on_a_heading_sorts_by_value_and_a_second_one_turns_it_round(browser: Any, training: Path) -> None:
     page = opened(browser, training, [])
-    heading = page.locator("#critical_path th", has_text="time [µs]").first.locator("button")
+    heading = page.locator("#critical_path th", has_text="time [ms]").first.locator("button")
     heading.click()
     times = [float(text.replace(",", "")) for text in cells(page, "critical_path", 3)]
     assert times == sorted(times, reverse=True) and len(times) > 2
     heading.click()
-    assert cells(page, "critical_path", 3) == [f"{time:,.1f}" for time in times[::-1]]
+    assert cells(page, "critical_path", 3) == [f"{time:,.3f}" for time in times[::-1]]
     page.locator("#critical_path th", has_text="kind").first.locator("button").click()
     kinds = cells(page, "critical_path", 2)
     assert kinds == sorted(kinds)
     page.close()
 
 
-def test_hovering_a_bar_tells_its_values(browser: Any, training: Path) -> None:
+def test_hovering_a_bar_tells_its_values_in_suitable_units_below_the_chart(browser: Any, training: Path) -> None:
     page = opened(browser, training, [])
     page.locator("#temporal_breakdown .mark-rect path").first.hover()
-    page.wait_for_selector("#vg-tooltip-element.visible")
-    told = page.locator("#vg-tooltip-element").inner_text()
-    assert "computation" in told and "share [%]" in told
+    page.wait_for_selector("#told.visible")
+    told, chart = page.locator("#told"), page.locator("#temporal_breakdown .chart").first
+    assert "computation" in told.inner_text() and " ms" in told.inner_text()
+    assert told.bounding_box()["y"] >= chart.bounding_box()["y"] + chart.bounding_box()["height"] - 1
     page.close()
 
 
@@ -144,6 +147,15 @@ def test_a_name_in_a_table_leads_to_its_bars_and_a_bar_to_its_rows(browser: Any,
     page.wait_for_function(f"timeline.view.element.dataset.to - timeline.view.element.dataset.from == {whole[1]}")
     page.locator("#timeline .lanes canvas").click(position=place_on(page, "device 0 stream 7", 0.1))
     assert page.locator("#chosen").is_visible() and page.locator("#chosen a").count() > 0
+    page.close()
+
+
+def test_a_bar_of_a_chart_leads_to_the_timeline(browser: Any, training: Path) -> None:
+    page = opened(browser, training, [])
+    whole = shown(page)
+    page.locator("#kernel_duration_distribution .mark-rect path").first.click()
+    assert page.locator("#chosen b").inner_text().startswith("ncclDevKernel")
+    assert shown(page)[1] - shown(page)[0] < whole[1] / 2
     page.close()
 
 
@@ -437,7 +449,7 @@ def test_what_lies_beyond_the_first_view_is_there_with_its_name(browser: Any, cr
     zoomed = shown(page)
     assert zoomed[1] - zoomed[0] < 0.1 * whole[1] and zoomed[0] < start < zoomed[1]
     told = told_at(page, "stream", ((start + end) / 2 - zoomed[0]) / (zoomed[1] - zoomed[0]))
-    assert (told["name"], told["kind"], float(told["time [µs]"])) == ("needle", "computation", 90)
+    assert (told["name"], told["kind"], told["time"]) == ("needle", "computation", "90 µs")
     page.close()
 
 
@@ -493,6 +505,83 @@ def test_the_timeline_moves_by_hand_and_by_the_keyboard(browser: Any, crowded: P
     page.close()
 
 
+def test_what_was_clicked_on_leads_along_its_dependencies(browser: Any, training: Path) -> None:
+    page = opened(browser, training, [])
+    page.locator("#timeline .lanes canvas").click(position=place_on(page, "device 0 stream 24", 0.4))
+    chosen, chain = page.locator("#chosen b"), page.locator("#chosen .chain div")
+    assert chosen.inner_text().startswith("ncclDevKernel_AllReduce")
+    released, releases = chain.nth(0), chain.nth(1)
+    assert released.inner_text().startswith("Released by") and releases.inner_text().startswith("Releases")
+    first = released.locator("button").first
+    assert "event wait, device 0 stream 7" in first.inner_text()
+    first.click()
+    assert not chosen.inner_text().startswith("nccl")
+    back = page.locator("#chosen .chain div").nth(1).locator("button", has_text="nccl").first
+    back.press("Enter")
+    assert chosen.inner_text().startswith("ncclDevKernel_AllReduce")
+    page.close()
+
+
+def test_ops_are_told_by_the_row_below_the_one_that_called_them(browser: Any, training: Path) -> None:
+    page = opened(browser, training, [])
+    shown(page)
+    place = place_on(page, "main thread", 0.6)
+    canvas, names = page.locator("#timeline .lanes canvas"), []
+    for deep in range(3):
+        canvas.hover(position={"x": place["x"], "y": place["y"] + 15 * deep})
+        names.append(page.locator("#tip.visible tr").first.inner_text().split("\t")[-1])
+    assert names == ["ProfilerStep#1", "aten::item", "aten::_local_scalar_dense"]
+    page.close()
+
+
+def test_ranks_fold(browser: Any, training: Path) -> None:
+    page = opened(browser, training, [])
+    heading, labels = page.locator("#timeline .labels button"), page.locator("#timeline .labels span")
+    assert heading.all_inner_texts() == ["▾ rank 0", "▾ rank 1"] and labels.count() == 8
+    heading.first.press("Enter")
+    assert heading.all_inner_texts() == ["▸ rank 0", "▾ rank 1"] and labels.count() == 4
+    heading.last.press("Enter")
+    page.locator("#kernel_duration_distribution td[data-name^=ampere_sgemm]").first.click()
+    assert labels.count() == 4
+    page.close()
+
+
+def test_bars_are_found_by_a_part_of_their_name(browser: Any, training: Path) -> None:
+    page = opened(browser, training, [])
+    whole = shown(page)
+    page.locator("#timeline .lanes").focus()
+    page.keyboard.press("/")
+    page.keyboard.type("NCCLDEVKERNEL_ALLREDUCE")
+    hits = page.locator("#timeline .hits")
+    assert hits.inner_text() == "8 found" and shown(page) == whole
+    page.keyboard.press("Enter")
+    first = shown(page)
+    assert hits.inner_text() == "1 of 8 found" and first[1] - first[0] < whole[1]
+    page.keyboard.press("Shift+Enter")
+    assert hits.inner_text() == "8 of 8 found" and shown(page)[0] > first[0]
+    page.keyboard.press("Escape")
+    assert hits.inner_text() == "" and page.locator("#chosen").is_hidden()
+    page.close()
+
+
+def test_a_key_shows_the_step_of_median_length(browser: Any, tmp_path: Path) -> None:
+    from support.builder import TraceBuilder
+
+    t = TraceBuilder()
+    for number, work in enumerate((50, 400, 90)):
+        with t.annotation(f"ProfilerStep#{number}"):
+            t.leaf("aten::mm", work)
+            t.leaf("aten::add", 5)
+    t.write(tmp_path)
+    page = opened(browser, written(tmp_path, tmp_path, ["temporal_breakdown"]), [])
+    whole = shown(page)[1]
+    page.locator("#timeline .lanes").focus()
+    page.keyboard.press("m")
+    begin, end = shown(page)
+    assert 450 < begin < whole - 90 and end - begin < 120
+    page.close()
+
+
 def test_the_timeline_is_drawn_in_the_colours_of_the_system(browser: Any, training: Path) -> None:
     pixel = "[...timeline.view.drawing.getContext('2d').getImageData({x}, {y}, 1, 1).data]"
     seen = []
@@ -534,8 +623,8 @@ def test_modules_are_drawn_below_those_that_call_them(browser: Any, modules: Pat
     boxes = page.locator("#modules .chart svg .mark-rect path")
     assert boxes.count() >= 12
     boxes.first.hover()
-    page.wait_for_selector("#vg-tooltip-element.visible")
-    assert "Picture_0" in page.inner_text("#vg-tooltip-element")
+    page.wait_for_selector("#told.visible")
+    assert "Picture_0" in page.inner_text("#told")
     page.close()
 
 

@@ -47,12 +47,10 @@ def selected(**selection: object) -> list[str]:
 
 def test_only_threads_without_recorded_nodes_are_called_unrecorded() -> None:
     g = GraphBuilder()
-    g.host("cudaEventQuery", 0, 5, thread=-549452224)
+    g.host("aten::mm", 0, 5, thread=-549452224)
     g.host("unrecorded host", 0, 5, thread=-549452225)
     g.activity("gemm", 9, 5)
-    assert lane_names(gather([g.build()])) == [
-        "unrecorded host -549452225", "thread -549452224", "device 0 stream 7",
-    ]  # fmt: skip
+    assert lane_names(gather([g.build()])) == ["unrecorded host", "thread A", "device 0 stream 7"]
 
 
 def test_threads_are_named_for_what_they_do() -> None:
@@ -62,10 +60,14 @@ def test_threads_are_named_for_what_they_do() -> None:
     g.host("gloo:all_reduce", 5, 5, thread=13)
     g.host("gloo:all_reduce", 5, 5, thread=14)
     g.host("aten::to", 5, 5, thread=15)
+    g.host("load batch", 5, 5, thread=16)
+    g.host("cudaEventQuery", 5, 5, thread=17)
+    g.host("cudaEventQuery", 5, 5, thread=15)
     g.activity("gemm", 9, 5)
     names = lane_names(gather([g.build()]))
     assert sorted(names) == [
-        "autograd thread", "device 0 stream 7", "gloo thread 13", "gloo thread 14", "main thread", "thread 15",
+        "DataLoader thread", "autograd thread", "device 0 stream 7", "gloo thread 13", "gloo thread 14", "main thread",
+        "thread 15", "watchdog thread",
     ]  # fmt: skip
 
 
@@ -73,7 +75,7 @@ def test_without_the_number_of_the_process_the_main_thread_is_the_one_that_steps
     g = GraphBuilder()
     g.host("Optimizer.step#SGD.step", 0, 5, thread=-5)
     g.host("aten::mm", 0, 5, thread=-6)
-    assert sorted(lane_names(gather([g.build()]))) == ["main thread", "thread -6"]
+    assert sorted(lane_names(gather([g.build()]))) == ["main thread", "thread A"]
 
 
 # What a selection holds

@@ -228,9 +228,9 @@ def collectives_over_ranks(table: Table) -> list[Chart]:
     speed = base.mark_circle(size=60, opacity=0.7).encode(
         alt.X(
             "size:Q",
-            scale=alt.Scale(type="log"),
+            scale=alt.Scale(type="log", base=2),
             title="size [B], logarithmic",
-            axis=alt.Axis(format="~s", tickCount=6),
+            axis=alt.Axis(tickCount=6),
         ),
         alt.Y("bus_bandwidth:Q", title="bus bandwidth [GB/s]", axis=alt.Axis(tickCount=5)),
         by_series("collective"),

@@ -68,7 +68,7 @@ def hover(*fields: str) -> list[alt.Tooltip]:
 
 
 def _hover(field: str, bracket: str, unit: str) -> alt.Tooltip:
-    title = heading(field, unit)
+    title = heading(field, unit) if unit or not bracket else f"{heading(field, unit)} []"
     return alt.Tooltip(f"{field}:Q", title=title, format=NUMBER) if bracket else alt.Tooltip(f"{field}:N", title=title)
 
 
@@ -118,13 +118,22 @@ def ranked_bars(rows: Sequence[Row], x: str, title: str, *more: str, labels: Ite
     )
     fields = ["short", *(["part"] if labels else []), *fields_of(tooltips)]
     base = alt.Chart(data(rows, *fields)).encode(alt.Y("short:N", title=None, sort=order))
+    ranks = len({row.get("rank") for row in rows})
     bars = base.mark_bar(height={"band": 0.7}, color="var(--computation)").encode(
-        alt.X(f"mean({x}):Q", title=title, stack=None, axis=alt.Axis(tickCount=6)),
-        tooltip=[alt.Tooltip("name:N"), alt.Tooltip(f"mean({x}):Q", title=title, format=NUMBER)],
+        alt.X(
+            f"mean({x}):Q",
+            title=[title, f"mean of {ranks} ranks, ticks are single ranks"],
+            stack=None,
+            axis=alt.Axis(tickCount=6),
+        ),
+        tooltip=[
+            alt.Tooltip("name:N"),
+            alt.Tooltip(f"mean({x}):Q", title=f"{title}, mean of {ranks} ranks", format=NUMBER),
+        ],
     )
     if labels:
         bars = bars.encode(by_label(labels))
-    if len({row.get("rank") for row in rows}) == 1:
+    if ranks == 1:
         return sized(bars.encode(alt.X(f"{x}:Q", title=title), tooltip=tooltips), per_value(rows, "short", 22))
     ticks = base.mark_tick(color="var(--ink)", thickness=2, height=12).encode(alt.X(f"{x}:Q"), tooltip=tooltips)
     return sized(alt.layer(bars, ticks), per_value(rows, "short", 22))

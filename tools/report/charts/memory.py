@@ -12,7 +12,7 @@ from .drawing import Chart, data, hover, sized
 
 SHOWN_CURVES, SHOWN_POINTS, SHOWN_STEPS = 4, 1500, 40
 FLAT = 0.01
-MEGA = 1e6
+UNITS = {"MiB": 1 << 20, "GiB": 1 << 30}
 HOST = -1
 HEIGHT = 170
 
@@ -39,12 +39,13 @@ def _curve(table: Table, rows: Int64, rank: int, device: int) -> Chart:
     label = f"rank {rank} · {'host' if device == HOST else f'device {device}'}"
     value = np.asarray(table["allocated"])[rows]
     kept = rows[_highest_positions(value)]
-    points = _points(table, kept)
-    tooltip = hover("track", "ts [µs]", "allocated [MB]", "reserved [MB]", "step")
+    unit = "GiB" if value.max() >= UNITS["GiB"] else "MiB"
+    points = _points(table, kept, UNITS[unit])
+    tooltip = hover("track", "ts [µs]", f"allocated [{unit}]", f"reserved [{unit}]", "step")
     base = alt.Chart(data([{"track": label, **row} for row in points])).encode(
         alt.X("ts:Q", title="time [µs]", axis=alt.Axis(tickCount=8, grid=False)), tooltip=tooltip
     )
-    axis = alt.Y("allocated:Q", title=f"{label} [MB]", axis=alt.Axis(tickCount=5))
+    axis = alt.Y("allocated:Q", title=f"{label} [{unit}]", axis=alt.Axis(tickCount=5))
     area = base.mark_area(
         interpolate="step-after", line={"color": "var(--computation)"}, color="var(--computation)", fillOpacity=0.35
     ).encode(axis)
@@ -57,7 +58,7 @@ def _curve(table: Table, rows: Int64, rank: int, device: int) -> Chart:
         layers.append(rule.encode(alt.X("ts:Q"), tooltip=hover("step", "ts [µs]")))
     highest = max(points, key=lambda row: row["allocated"])
     peak = alt.Chart(
-        data([{"track": label, **highest, "label": f"peak {highest['allocated']:,.1f} MB"}], name="peak")
+        data([{"track": label, **highest, "label": f"peak {highest['allocated']:,.1f} {unit}"}], name="peak")
     ).encode(alt.X("ts:Q"), alt.Y("allocated:Q"), tooltip=tooltip)
     layers += [
         peak.mark_point(color="var(--ink)", filled=True, size=60),
@@ -66,12 +67,12 @@ def _curve(table: Table, rows: Int64, rank: int, device: int) -> Chart:
     return sized(alt.layer(*layers), HEIGHT)
 
 
-def _points(table: Table, rows: Int64) -> list[Row]:
-    reserved = np.asarray(table["reserved"], np.float64)[rows] / MEGA
+def _points(table: Table, rows: Int64, unit: int) -> list[Row]:
+    reserved = np.asarray(table["reserved"], np.float64)[rows] / unit
     return [
         {
             "ts": ts,
-            "allocated": used / MEGA,
+            "allocated": used / unit,
             "reserved": None if kept_bytes != kept_bytes else kept_bytes,
             "step": table["step"][row],
         }

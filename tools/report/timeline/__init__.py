@@ -4,4 +4,5 @@ The page unpacks and draws it (page.timeline.js): single bars as far as they are
 time.
 """
 
+from .nested import HostOps as HostOps, host_ops as host_ops
 from .timeline import Timeline as Timeline, timeline as timeline

@@ -7,20 +7,24 @@ from typing import NamedTuple
 import numpy as np
 
 from ....schema.columns import Bool, Categorical, Int64, Intervals, NodeIds, Ns, Rows, busy_until
-from ....schema.graph import DependencyKind
-from ...replay import Replay, Workload, critical_path, replay_ranks
+from ...replay import WAITS, Replay, Workload, critical_path, replay_ranks
 from ...view import LOOKS, lane_names, looks
 from ..rows import Row
+from .nested import HostOps, Slices, around_several, ops_on_lanes, rows_of_bars
+
+REASONS = (*(label for _, label in WAITS), "unknown")
+"""Why a bar waits for another one."""
 
 
 class Arrows(NamedTuple):
-    """Launches, and steps of the critical path, from the end of a bar to the start of one on another lane.
+    """Dependencies, from the end of a bar to the start of one on another lane; `is_step` on the critical path.
 
-    `source` and `target` are rows of bars.
+    `source` and `target` are rows of bars, `reason` is a position in REASONS.
     """
 
     source: Rows
     target: Rows
+    reason: Int64
     is_step: Bool
 
 
@@ -30,7 +34,7 @@ class Bars:
 
     `lane` is a position in `lanes`, which are in the order in which they are drawn: host threads above streams. From
     `alone_ns` on a bar has its lane for itself: what began before it has ended, so that a lane is never busy twice.
-    `look` is a position in LOOKS.
+    `look` is a position in LOOKS. `ops` are the ops of threads in which several bars lie; `row` is a bar's row in them.
     """
 
     rank: int
@@ -44,6 +48,8 @@ class Bars:
     critical: Bool
     node: NodeIds
     arrows: Arrows
+    row: Int64
+    ops: Slices
 
     def __len__(self) -> int:
         return len(self.lane)
@@ -59,10 +65,14 @@ def rank_starts(replays: Sequence[Replay]) -> Ns:
     return np.asarray(first - first.min())
 
 
-def bars_of(rank: int, replay: Replay, begin_ns: int = 0) -> Bars:
-    """Returns the bars of a rank whose first node started at `begin_ns`. O(n log n)."""
+NO_TIMES = np.zeros(0, np.int64)
+NO_OPS = HostOps(NO_TIMES, NO_TIMES, NO_TIMES, Categorical.of([]))
+
+
+def bars_of(rank: int, replay: Replay, begin_ns: int = 0, ops: HostOps = NO_OPS) -> Bars:
+    """Returns the bars of a rank whose first node started at `begin_ns`, in its ops. O(n log n)."""
     work = replay.work
-    graph, timed = work.graphs[0], np.flatnonzero(work.is_timed)
+    graph, timed = work.graphs[0], _on_lanes_with_time(work)
     drawn = sorted(
         np.unique(work.lane[timed]).tolist(),
         key=lambda number: (work.lanes[number].is_stream, work.lanes[number]),
@@ -77,30 +87,47 @@ def bars_of(rank: int, replay: Replay, begin_ns: int = 0) -> Bars:
     critical = np.zeros(len(work), bool)
     critical[path] = True
     names = lane_names(work)
+    start, end = start + begin_ns, end + begin_ns
+    slices = ops_on_lanes(ops, work, drawn, begin_ns)
     return Bars(
         rank,
         [f"rank {rank} · {names[lane_number]}" for lane_number in drawn],
         lane,
-        start + begin_ns,
-        end + begin_ns,
-        np.clip(busy_until(lane, Intervals(start, end)), start, np.maximum(end, start)) + begin_ns,
+        start,
+        end,
+        np.clip(busy_until(lane, Intervals(start, end)), start, np.maximum(end, start)),
         graph.name.take(order),
         looks(graph, work.node_class)[order],
         critical[order],
         NodeIds(graph.id[order]),
         _arrows(work, order, path),
+        rows_of_bars(slices, lane, start, end),
+        around_several(slices, lane, start),
     )
+
+
+def _on_lanes_with_time(work: Workload) -> Rows:
+    """Returns the timed nodes without those of threads on which nothing takes time, unless nothing does at all."""
+    is_timed, is_stream = work.is_timed, np.array([lane.is_stream for lane in work.lanes], bool)
+    total = np.bincount(work.lane[is_timed], (work.measured_end_ns - work.measured_start_ns)[is_timed], len(work.lanes))
+    rows = np.flatnonzero(is_timed & ((total > 0) | is_stream)[work.lane])
+    return rows if len(rows) else np.flatnonzero(is_timed)
 
 
 def _arrows(work: Workload, order: Rows, path: Rows) -> Arrows:
     """Returns the arrows between bars; `order` are the nodes of the bars, `path` those of the critical path."""
-    launch = work.kind & DependencyKind.LAUNCH != 0
-    source, target = np.append(work.source[launch], path[:-1]), np.append(work.target[launch], path[1:])
-    is_step = np.arange(len(source)) >= launch.sum()
+    reason = np.full(len(work.kind), REASONS.index("unknown"))
+    for number, (bit, _) in reversed([*enumerate(WAITS)]):
+        reason[work.kind & bit != 0] = number
+    before = np.full(len(work), -1)
+    path = path[np.append(True, path[1:] != path[:-1])[: len(path)]]
+    before[path[1:]] = path[:-1]
     bar = np.full(len(work), -1)
     bar[order] = np.arange(len(order))
+    source, target = work.source, work.target
     drawn = (bar[source] >= 0) & (bar[target] >= 0) & (work.lane[source] != work.lane[target])
-    return Arrows(bar[source[drawn]], bar[target[drawn]], is_step[drawn])
+    source, target = source[drawn], target[drawn]
+    return Arrows(bar[source], bar[target], reason[drawn], before[target] == source)
 
 
 def lane_times(bars: Bars) -> list[Row]:

@@ -15,8 +15,9 @@ from execgraph.tools.analyses import analyse
 from execgraph.tools.replay import replay
 from execgraph.tools.report import find_sources, read_ranks
 from execgraph.tools.report.timeline import timeline
-from execgraph.tools.report.timeline.bars import Arrows, Bars, bars_of
+from execgraph.tools.report.timeline.bars import REASONS, Arrows, Bars, bars_of
 from execgraph.tools.report.timeline.detail import order_of_detail, select_detail, window_around_path
+from execgraph.tools.report.timeline.nested import Slices
 from execgraph.tools.report.timeline.packed import pack_columns
 from execgraph.tools.report.timeline.picture import LANES, STACKING_ORDER, STRETCHES, picture, strips
 from execgraph.tools.report.timeline.summary import KINDS, BarSums, kinds, sum_bars
@@ -24,6 +25,9 @@ from execgraph.tools.report.timeline.timeline import pack_rank
 from execgraph.tools.view import LOOKS
 from hypothesis import given, strategies as st
 from support.graphs import LAUNCH, GraphBuilder, rank_with_collective, training_step
+
+NONE = np.zeros(0, np.int64)
+NO_SLICES = Slices(NONE, NONE, NONE, Categorical.of([]), NONE)
 
 
 def bars(graph: ExecutionGraph) -> Bars:
@@ -40,7 +44,8 @@ def many_bars(count: int, seed: int = 0, names: int = 20) -> Bars:
     return Bars(
         0, ["one", "two", "three"], lane, start, start + length, start,
         Categorical(random.integers(0, names, count).astype(np.int32), [f"kernel {number}" for number in range(names)]),
-        random.integers(0, 3, count), random.random(count) < 0.1, random.permutation(count), Arrows(none, none, none > 0),
+        random.integers(0, 3, count), random.random(count) < 0.1, random.permutation(count), Arrows(none, none, none, none > 0),
+        np.zeros(count, np.int64), NO_SLICES,
     )  # fmt: skip
 
 
@@ -105,15 +110,35 @@ def test_bars_are_by_lane_and_time_with_what_the_critical_path_is() -> None:
     assert found.start_ns.tolist() == [0, 5, 46, 47, 8, 28, 40]
 
 
-def test_arrows_are_launches_and_steps_of_the_critical_path() -> None:
+def test_arrows_are_dependencies_between_lanes_with_their_reason_and_whether_the_critical_path_takes_them() -> None:
     found = bars(training_step())
     arrows = {
-        (found.name[source], found.name[target], bool(step)) for source, target, step in zip(*found.arrows, strict=True)
+        (found.name[source], found.name[target], REASONS[reason], bool(step))
+        for source, target, reason, step in zip(*found.arrows, strict=True)
     }
     assert arrows == {
-        ("aten::mm", "sgemm", False), ("aten::add", "vector_add", False),
-        ("aten::mm", "sgemm", True), ("vector_add", "Memcpy", True), ("Memcpy", "cudaDeviceSynchronize", True),
+        ("aten::mm", "sgemm", "launch", True), ("aten::add", "vector_add", "launch", False),
+        ("vector_add", "Memcpy", "event wait", True), ("Memcpy", "cudaDeviceSynchronize", "host sync", True),
     }  # fmt: skip
+
+
+def test_ops_around_bars_take_a_part_of_the_room_and_the_longest_go_first() -> None:
+    found, count = many_bars(50), 2000
+    start = np.arange(count) * 10
+    name = Categorical.of(["long" if row == 700 else "short" for row in range(count)])
+    length = np.where(start == 7000, 9, 5)
+    found.ops = Slices(np.zeros(count, np.int64), start, start + length, name, start % 3)
+    rank = json.loads(pack_rank(found, int(found.end_ns.max()), (0, 0), 4000).json)
+    columns, names = numbers(rank["ops"]["data"], rank["ops"]["columns"])
+    assert 50 < len(columns["time"]) < 200 and "long" in json.loads(names)
+    assert rank["ops"]["lanes"] == [len(columns["time"]), 0, 0] and rank["ops"]["rows"] == [3, 1, 1]
+
+
+def test_a_thread_on_which_nothing_takes_time_has_no_lane() -> None:
+    g = GraphBuilder()
+    g.host("aten::mm", 0, 5)
+    g.host("unrecorded host", 3, 0, thread=-2)
+    assert bars(g.build()).lanes == ["rank 0 · thread 1"]
 
 
 def test_a_lane_is_never_busy_twice() -> None:
@@ -199,7 +224,8 @@ def test_many_lanes_are_summed_up_in_longer_stretches_and_drawn_as_far_as_there_
     rows, none = np.arange(count), np.zeros(0, np.int64)
     name, same = Categorical.of(["work"] * count), np.zeros(count, np.int64)
     found = Bars(
-        0, [f"stream {row}" for row in rows], rows, rows, rows + 10, rows, name, same, same > 0, rows, Arrows(none, none, none > 0)
+        0, [f"stream {row}" for row in rows], rows, rows, rows + 10, rows, name, same, same > 0, rows,
+        Arrows(none, none, none, none > 0), same, NO_SLICES,
     )  # fmt: skip
     sums = sum_bars(found, same == 0, count + 10, 1 << 16)
     assert sums.time_ns.shape[1] == STRETCHES and sums.time_ns.sum() == 10 * count
