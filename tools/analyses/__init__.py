@@ -86,7 +86,7 @@ host_time_per_op_by_shape       rank name shape count total self mean
 efficiency                      rank device op shape element kernels time intensity speed speed_pct bandwidth
                                 bandwidth_pct bound peak_speed peak_bandwidth
                                 of computation; bound: compute, memory or ""; percentages: of the device's peak
-efficiency_by_step              rank device step time operations speed utilisation
+efficiency_by_step              rank device step time operations speed utilisation counted
                                 operations as run, also those done again;
                                 utilisation: time at the formats' peaks over that of the step
 modules                         rank depth name device_self device_subtree device_pct operations_self
