@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import ABSENT
+from ...schema.columns import ABSENT, Int64
 from ...schema.linked import Ops
 from ...schema.traces import TENSOR
 from .host_transfers import TRANSFER
@@ -35,12 +35,13 @@ class Use(NamedTuple):
 
 
 class Users:
-    """The ops that use any of the storages that are `written`."""
+    """The ops that use any of the storages that are `written`, but for those on `transfer_threads`: they transfer."""
 
-    def __init__(self, ops: Ops, written: Iterable[ByteRanges]) -> None:
+    def __init__(self, ops: Ops, written: Iterable[ByteRanges], transfer_threads: Int64) -> None:
         storages = {storage for ranges in written for storage in ranges}
         self._uses: dict[bytes, list[Use]] = defaultdict(list)
         uses = ~ops.op_schema.where(_is_view) & ~ops.name.where(lambda name: name.startswith(TRANSFER))
+        uses &= ~np.isin(ops.thread, transfer_threads)
         rows = np.flatnonzero((ops.start != ABSENT) & ops.recorded_by_host & uses)
         for row in rows[np.argsort(ops.start[rows], kind="stable")].tolist() if storages else []:
             for storage, used in byte_ranges(ops.inputs[row]).items():

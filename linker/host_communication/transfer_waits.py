@@ -58,7 +58,7 @@ class _Waits:
         rows = (_Requested(*row) for row in zip(*columns, strict=True))
         self.requested = [row for row in rows if ops.thread[row.op] != ops.thread[row.request]]
         self._written = {requested.request: _written(ops, requested.request) for requested in self.requested}
-        self._users = Users(ops, self._written.values())
+        self._users = Users(ops, self._written.values(), transfers.threads)
         self._gaps = idle_gaps(ops, calls)
 
     def of_transfer(self, requested: _Requested) -> Wait:

@@ -29,6 +29,7 @@ from .rank import (
 )
 
 NO_KERNELS = "no kernel computes anything"
+PARTLY_COUNTED = "at least: the operations of some kernels are unknown; counted is the share of the time in the others"
 
 
 class _Work(NamedTuple):
@@ -156,7 +157,10 @@ def _bounds(kernels: Kernels, work: _Work) -> BytesColumn:
 
 
 def _step_table(rank: RankTrace, work: _Work) -> Table:
-    """Returns the model FLOPs utilisation: the time of a step's operations at peak speed over the step's time."""
+    """Returns the model FLOPs utilisation: the time of a step's operations at peak speed over the step's time.
+
+    `counted` is the share of the kernels' time in kernels whose operations are known; the others count as none.
+    """
     steps = steps_of(rank.linked)
     step, device = steps.of_activity[work.row], work.kernels.device
     order = np.lexsort((device, step))
@@ -167,6 +171,10 @@ def _step_table(rank: RankTrace, work: _Work) -> Table:
     of_step = np.array([number for number, _ in rows], np.int64)
     time = (steps.end - steps.start)[of_step]
     done = np.array([operations[chosen].sum() for chosen in groups], np.float64)
+    known_ns = np.where(work.kernels.operations == ABSENT, 0, work.time)
+    kernel_ns, counted_ns = (
+        np.array([column[chosen].sum() for chosen in groups], np.float64) for column in (work.time, known_ns)
+    )
     least_seconds = np.array([least[chosen].sum() for chosen in groups], np.float64)
     has_peak = np.array([number in work.peaks for _, number in rows], np.bool_)
     columns = [
@@ -177,8 +185,10 @@ def _step_table(rank: RankTrace, work: _Work) -> Table:
         Column("operations", "", done),
         Column("speed", "TFLOP/s", np.divide(done, time, out=np.full(len(rows), np.nan), where=time > 0) / 1e3),
         percentage("utilisation", np.where(has_peak, least_seconds * 1e9, np.nan), time),
+        percentage("counted", counted_ns, kernel_ns),
     ]
-    return Table(f"{NAME}_by_step", "Model FLOPs utilisation by step", columns, "" if rows else NO_KERNELS)
+    note = PARTLY_COUNTED if (counted_ns < kernel_ns).any() else ""
+    return Table(f"{NAME}_by_step", "Model FLOPs utilisation by step", columns, note if rows else NO_KERNELS)
 
 
 NAME = "efficiency"

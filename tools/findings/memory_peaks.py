@@ -8,8 +8,12 @@ NAMED = 3
 
 
 def memory_peaks(job: Job) -> list[Finding]:
-    """Returns a finding on the device with the highest peak of allocated memory, if that was recorded."""
-    peaks = [row for row in job.rows("memory_timeline_peak") if int(str(row["device"])) >= 0]
+    """Returns a finding on the device with the highest peak of allocated memory, if that was recorded.
+
+    Memory that never grew has no peak: what a CUDA graph allocates, for one, it keeps from its capture on.
+    """
+    devices = [row for row in job.rows("memory_timeline_peak") if int(str(row["device"])) >= 0]
+    peaks = [row for row in devices if row["peak"] != row["before"]]
     if not peaks:
         return []
     highest = max(peaks, key=lambda row: float(str(row["peak"])))

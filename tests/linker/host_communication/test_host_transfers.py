@@ -118,7 +118,7 @@ def test_tensors_of_one_storage_cover_it_from_the_first_to_the_last_byte() -> No
 def first_user(*rows: Op, since: int = 0) -> int:
     """Of bytes 16 to 32 of storage 5."""
     written = {b"5": Bytes(16, 32)}
-    return Users(ops(*rows), [written]).first(written, since)
+    return Users(ops(*rows), [written], np.array([7])).first(written, since)
 
 
 @pytest.mark.parametrize(("offset", "count", "uses"), [(0, 4, False), (0, 5, True), (7, 4, True), (8, 4, False)])
@@ -137,13 +137,15 @@ def test_the_first_user_from_then_on_is_meant() -> None:
     assert first_user(use(10, schema="aten::relu(Tensor self) -> Tensor"), use(20)) == 0
     assert first_user(use(10, name="gloo:send"), use(ABSENT), use(20)) == 2
     assert first_user(use(0), use(20)) == 0
+    assert first_user(use(10, thread=7), use(20)) == 1
 
 
 def test_of_several_storages_the_earliest_user_of_any_is_meant() -> None:
     written = {b"5": Bytes(0, 8), b"6": Bytes(0, 8)}
     table = ops(Op(start=20, end=21, inputs=inputs(tensor(5))), Op(start=10, end=11, inputs=inputs(tensor(6))))
-    assert Users(table, [{b"5": Bytes(0, 8)}, {b"6": Bytes(0, 8)}]).first(written, 0) == 1
-    assert Users(table, []).first(written, 0) == -1
+    no_threads = np.empty(0, np.int64)
+    assert Users(table, [{b"5": Bytes(0, 8)}, {b"6": Bytes(0, 8)}], no_threads).first(written, 0) == 1
+    assert Users(table, [], no_threads).first(written, 0) == -1
 
 
 # Requests

@@ -94,6 +94,18 @@ def test_utilisation_of_a_step_is_the_time_at_the_peak_over_the_time_that_it_too
     assert second["time"] > first["time"] + 50
 
 
+def test_utilisation_says_for_how_much_of_the_kernels_time_operations_are_known() -> None:
+    t = TraceBuilder()
+    product(t, 100, 75)
+    by_step = tables_of(RankTrace(0, link_run(t)), **GIVEN)["efficiency_by_step"]
+    assert ([row["counted"] for row in by_step.rows()], by_step.note) == ([100], "")
+    with t.op("triton_fused"):
+        t.launch("triton_fused", duration=25)
+    by_step = tables_of(RankTrace(0, link_run(t)), **GIVEN)["efficiency_by_step"]
+    assert [row["counted"] for row in by_step.rows()] == [75]
+    assert by_step.note.startswith("at least: the operations of some kernels are unknown")
+
+
 def test_without_steps_the_run_is_one() -> None:
     t = TraceBuilder()
     product(t, 100, 50)

@@ -206,9 +206,8 @@ def test_time_that_nothing_explains_has_no_gain() -> None:
 def test_what_limits_the_trust_is_said_without_a_gain() -> None:
     graph = rank_with_collective(0, work=10, collective=5, clock=0)
     graph.metadata["world_size"] = 4
-    peak = Table(
-        "", "", [Column(name, "", np.array([value])) for name, value in (("rank", 0), ("device", 0), ("peak", 3 << 30))]
-    )
+    columns = (("rank", 0), ("device", 0), ("peak", 3 << 30), ("before", 1 << 30))
+    peak = Table("", "", [Column(name, "", np.array([value])) for name, value in columns])
     live = Table("", "", [*peak.columns[:2], Column("op", "", ["aten::mm"]), Column("size", "B", np.array([3 << 29]))])
     tables = {"memory_timeline_peak": peak, "memory_timeline_live": live}
     found = find(built(graph, tables=tables, dropped={"activities without a time": 3}, lacks_sync_records=True))
@@ -219,6 +218,14 @@ def test_what_limits_the_trust_is_said_without_a_gain() -> None:
         ("Memory peaks at 3.0 GiB on device 0 of rank 0", None),
     ]
     assert "Nobody waits for 1-3" in found[-2].evidence and found[-1].evidence == "By op: aten::mm 50 %"
+
+
+def test_memory_that_never_grows_has_no_peak() -> None:
+    columns = (("rank", 0), ("device", 0), ("peak", 1 << 18), ("before", 1 << 18))
+    peak = Table("", "", [Column(name, "", np.array([value])) for name, value in columns])
+    graph = rank_with_collective(0, work=10, collective=5, clock=0)
+    titles = [finding.title for finding in find(built(graph, tables={"memory_timeline_peak": peak}))]
+    assert not any(title.startswith("Memory") for title in titles)
 
 
 def test_a_run_without_any_of_these_has_no_findings() -> None:
