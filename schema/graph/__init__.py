@@ -8,8 +8,8 @@ from .attributes import (
     ATTRIBUTES as ATTRIBUTES,
     CONCURRENCY_LIMIT as CONCURRENCY_LIMIT,
     DEVICE_NAME as DEVICE_NAME,
-    STEP_START as STEP_START,
     RANKS_OF_GROUP as RANKS_OF_GROUP,
+    STEP_START as STEP_START,
 )
 from .execution_graph import (
     ConvertReport as ConvertReport,

@@ -210,9 +210,14 @@ TESTED_BY = {
         tools/report/timeline/picture tools/report/timeline/summary
     """,
     "tools/test_terminal.py": "schema/io/plain",
+    "tools/view/flow/test_data_flow.py": """
+        tools/phase_names tools/view/flow/arrows tools/view/flow/boxes tools/view/flow/calls tools/view/flow/chosen_calls
+        tools/view/flow/flows tools/view/flow/layers tools/view/flow/picture tools/view/flow/placement
+        tools/view/flow/wording
+    """,
     "tools/view/test_graph_view.py": """
         tools/commands/trace_view tools/view/graph_formats tools/view/kernel_names tools/view/lane_names
-        tools/view/lane_picture
+        tools/view/lane_picture tools/view/xml_text
     """,
 }
 """The modules without a test file of their own, by the test that covers them."""

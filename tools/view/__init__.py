@@ -1,5 +1,13 @@
 """A part of a graph in, a picture of it out."""
 
+from .flow import (
+    DataFlow as DataFlow,
+    TensorTexts as TensorTexts,
+    data_flow as data_flow,
+    draw_flow as draw_flow,
+    median_step as median_step,
+    path_times as path_times,
+)
 from .graph_formats import write_dot as write_dot, write_graphml as write_graphml
 from .graph_view import Selection as Selection, View as View, view as view
 from .kernel_names import short_name as short_name

@@ -1,0 +1,14 @@
+"""The data flow of a graph: calls of ops and what they launched, in boxes by module and op, with what flows between."""
+
+from .boxes import Box as Box
+from .calls import Calls as Calls, calls_of as calls_of
+from .chosen_calls import (
+    calls_of_module as calls_of_module,
+    calls_of_op as calls_of_op,
+    median_step as median_step,
+    rows_of_step as rows_of_step,
+    with_neighbours as with_neighbours,
+)
+from .data_flow import DataFlow as DataFlow, data_flow as data_flow, path_times as path_times
+from .flows import TensorTexts as TensorTexts
+from .picture import draw_flow as draw_flow
