@@ -158,12 +158,13 @@ def _written(
     """Returns the bytes of the picture or graph."""
     import io
 
+    from ..replay import replay
     from ..view import data_flow, draw_flow, draw_lanes, path_times, write_dot, write_graphml
 
     if picture == LANES:
         return draw_lanes(seen.graph, seen.origin_ns, arguments.around, seen.time_us).encode("utf-8", "replace")
     if picture == FLOW:
-        path_ns = path_times(graph)[graph.rows_of(seen.graph.id)]
+        path_ns = path_times(replay(graph))[graph.rows_of(seen.graph.id)]
         flow = data_flow(seen.graph, _title(graph, selection), path_ns, sought=seen.sought)
         return draw_flow(flow).encode("utf-8", "replace")
     stream = io.BytesIO()

@@ -6,9 +6,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from ....schema.columns import Int64
+from ....schema.columns import Int64, group_sums
 from ....schema.graph import ExecutionGraph
-from ...replay import pieces_of, replay
+from ...replay import Replay, pieces_of
 from .boxes import Box, box_tree
 from .calls import calls_of
 from .flows import Flows, TensorTexts, flows_of, recorded_texts
@@ -34,14 +34,11 @@ class DataFlow:
         return {*pairwise(seen)}
 
 
-def path_times(graph: ExecutionGraph) -> Int64:
-    """Returns each node's time (ns) on the critical path of the graph replayed alone."""
-    times = np.zeros(len(graph), np.int64)
-    if len(graph):
-        pieces = pieces_of(replay(graph))
-        of_nodes = pieces.row < len(graph)
-        np.add.at(times, pieces.row[of_nodes], pieces.time[of_nodes])
-    return times
+def path_times(replay: Replay) -> Int64:
+    """Returns each node's time (ns) on the critical path."""
+    count, pieces = len(replay.work), pieces_of(replay)
+    of_nodes = pieces.row < count
+    return group_sums(pieces.row[of_nodes], pieces.time[of_nodes], count)
 
 
 def data_flow(

@@ -33,25 +33,27 @@ def weight(box: Box, root: Box) -> int:
     return box.device_ns if root.device_ns else int(box.time.sum())
 
 
-def open_boxes(root: Box, most: int) -> set[Box]:
-    """Returns the boxes to be shown with what is in them, so that at most so many others are seen.
+def open_boxes(root: Box, most: int, most_of_ops: int = FEW) -> set[Box]:
+    """Returns the boxes to be shown with what is in them, so that at most `most` others are seen.
 
-    Groups are opened before ops, the one of the most time first.
+    Groups are opened before ops, the outermost first, then the one of the most time. Ops are opened only while at most
+    `most_of_ops` are seen.
     """
     opened, seen, order = {root}, len(root.inner), 0
-    pending: list[tuple[bool, int, int, Box]] = []
+    pending: list[tuple[bool, bool, int, int, Box]] = []
 
     def add(boxes: Iterable[Box]) -> None:
         nonlocal order
         for box in boxes:
             order += 1
             if box.inner:
-                heapq.heappush(pending, (not (box.is_group or box.sought), -weight(box, root), order, box))
+                is_op = not (box.is_group or box.sought)
+                heapq.heappush(pending, (is_op, box.around is not root, -weight(box, root), order, box))
 
     add(root.inner)
     while pending:
         box = heapq.heappop(pending)[-1]
-        if seen - 1 + len(box.inner) <= (most if box.is_group or box.sought else FEW):
+        if seen - 1 + len(box.inner) <= (most if box.is_group or box.sought else most_of_ops):
             opened.add(box)
             seen += len(box.inner) - 1
             add(box.inner)

@@ -42,6 +42,13 @@ class Place(NamedTuple):
         return self.y + self.height / 2
 
 
+def phases_of(root: Box) -> list[Box]:
+    """Returns the outermost boxes in the order of the phases; none if they are no phases."""
+    if not all(box.label in PHASES for box in root.inner):
+        return []
+    return sorted(root.inner, key=lambda box: PHASES.index(box.label))
+
+
 @dataclass(slots=True)
 class Placement:
     """Places of boxes. `closed_size` returns the width and height of a box that is not open, `title_width` the width of
@@ -60,8 +67,7 @@ class Placement:
 
     def put(self, x: float, y: float) -> Place:
         """Places all boxes right of and below a point, and returns the place of all together."""
-        if all(box.label in PHASES for box in self.root.inner):
-            self.phases = sorted(self.root.inner, key=lambda box: PHASES.index(box.label))
+        self.phases = phases_of(self.root)
         self._measure(self.root)
         self._put(self.root, x, y)
         return self.places[self.root]
