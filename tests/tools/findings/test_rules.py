@@ -194,6 +194,26 @@ def test_the_heaviest_op_of_a_run_on_the_cpu_is_named() -> None:
     assert gain_us(found) == pytest.approx(40)
 
 
+def test_one_call_that_pauses_does_not_make_an_op_the_heaviest() -> None:
+    t = TraceBuilder()
+    for number in range(10):
+        t.leaf("aten::as_strided", 900 if number == 6 else 2)
+        t.leaf("aten::mm", 40)
+    found = find(played(t))
+    pause = titled(found, "One call of aten::as_strided took 900.0 µs, a pause")
+    assert pause.evidence == "900.0 µs in aten::as_strided, whose others take 2.0 µs (median)"
+    assert gain_us(pause) == pytest.approx(898)
+    assert gain_us(titled(found, "aten::mm is the heaviest op")) == pytest.approx(200)
+
+
+def test_a_call_of_other_shapes_is_no_pause() -> None:
+    t = TraceBuilder()
+    for number in range(10):
+        with t.op("aten::mm", inputs=[t.tensor((4, 4) if number else (512, 512))]):
+            t.work(5 if number else 500)
+    assert "pause" not in str(titles(played(t)))
+
+
 def test_time_that_nothing_explains_has_no_gain() -> None:
     g = GraphBuilder(rank=0)
     op = g.host("aten::mm", 0, 10_000)
