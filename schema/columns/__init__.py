@@ -83,6 +83,7 @@ from .row_map import RowMap as RowMap
 from .summary_repr import (
     Summary as Summary,
     SummaryRepr as SummaryRepr,
+    bytes_text as bytes_text,
     format_counts as format_counts,
     microseconds as microseconds,
     summary_html as summary_html,

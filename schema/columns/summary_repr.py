@@ -74,3 +74,16 @@ def time_text(time_us: float) -> str:
     if abs(time_us) < 1000:
         return f"{time_us:.1f} µs"
     return f"{time_us / 1000:.2f} ms" if abs(time_us) < 1e6 else f"{time_us / 1e6:.2f} s"
+
+
+def bytes_text(size: float) -> str:
+    """Returns a size with its unit.
+
+    >>> bytes_text(123), bytes_text(5 * 1024**3)
+    ('123 B', '5.0 GiB')
+    """
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024 or unit == "GiB":
+            return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    raise AssertionError

@@ -167,7 +167,7 @@ TESTED_BY = {
         tools/findings/heaviest_op tools/findings/host_waits tools/findings/idle_between_steps
         tools/findings/job/finding tools/findings/job/job tools/findings/job/rank_facts tools/findings/late_start
         tools/findings/matrix_products tools/findings/memory_peaks tools/findings/missing_records
-        tools/findings/pageable_copies tools/findings/small_kernels tools/findings/straggler
+        tools/findings/pageable_copies tools/findings/pauses tools/findings/small_kernels tools/findings/straggler
         tools/findings/unexplained_time
     """,
     "tools/generate/test_generate.py": """

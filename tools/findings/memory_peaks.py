@@ -1,8 +1,8 @@
 """The most memory that was in use on a device, and who allocated it."""
 
+from ...schema.columns import bytes_text
 from .job import Finding, Job
 
-GIB = 1 << 30
 LEAST_SHARE = 0.02
 NAMED = 3
 
@@ -29,16 +29,3 @@ def memory_peaks(job: Job) -> list[Finding]:
             "memory_timeline_live",
         )
     ]
-
-
-def bytes_text(size: float) -> str:
-    """Returns a size with its unit.
-
-    >>> bytes_text(123), bytes_text(5 * GIB)
-    ('123 B', '5.0 GiB')
-    """
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1024 or unit == "GiB":
-            return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    raise AssertionError

@@ -148,6 +148,20 @@ def test_communication_is_told_by_group_and_whether_it_can_be_hidden() -> None:
     assert found.advice.startswith("There is too little computation to hide it")
 
 
+def test_transfers_are_counted_on_a_rank_and_timed_by_size() -> None:
+    def rank(number: int) -> ExecutionGraph:
+        g, clock, before = GraphBuilder(rank=number), 0, []
+        for length, size in [(10_000, 2048), (30_000, 4096), (10_000, 2048)]:
+            meet = g.collective(clock, length, ranks=[0, 1], comm_type=0, comm_size=size, after=before)
+            before, clock = [(meet, STREAM_ORDER)], clock + length
+        return g.build()
+
+    found = titled(find(built(rank(0), rank(1))), "is not hidden")
+    assert found.evidence.startswith(
+        "3 transfers on each rank, of 4.0 KiB in 30.0 µs and 2.0 KiB in 10.0 µs (medians); at"
+    )
+
+
 @pytest.mark.parametrize(("kind", "advice"), [(0, "merge them (DDP: bucket_cap_mb"), (6, "send fewer, larger ones")])
 def test_small_transfers_are_merged_as_their_type_allows(kind: int, advice: str) -> None:
     def rank(number: int) -> ExecutionGraph:

@@ -1,6 +1,6 @@
 """Boxes and links in words."""
 
-from ....schema.columns import time_text
+from ....schema.columns import bytes_text, time_text
 from ...replay import WAITS
 from .boxes import Box
 from .data_flow import DataFlow
@@ -9,7 +9,6 @@ from .layers import Link, weight
 
 LONGEST, LISTED = 32, 12
 DATA_LABEL, OTHER_LABEL = "data", "other order"
-UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
 def label_of(box: Box) -> str:
@@ -62,6 +61,4 @@ def link_text(link: Link) -> str:
     """
     if DATA not in link.kinds:
         return kind_of(link)
-    unit = next(((bytes_, name) for bytes_, name in UNITS if link.size >= bytes_), None)
-    size = f"{link.size / unit[0]:,.1f} {unit[1]}" if unit else f"{link.size} bytes"
-    return f"{link.count:,} tensor{'s' if link.count > 1 else ''}, {size}"
+    return f"{link.count:,} tensor{'s' if link.count > 1 else ''}, {bytes_text(link.size)}"
