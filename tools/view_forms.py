@@ -1,6 +1,9 @@
-"""The forms of files in which a graph is viewed, by their names. Loads nothing, so that commands answer at once."""
+"""The forms of files in which a graph is viewed, by their names, and what pictures show. Loads nothing, so that
+commands answer at once.
+"""
 
 FORMS = (".svg", ".dot", ".graphml")
+FLOW, LANES = "flow", "lanes"
 
 
 def form_of(path: str) -> str:

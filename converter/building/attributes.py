@@ -19,8 +19,8 @@ from ...schema.columns import (
     Ragged,
     cumcount,
 )
-from ...schema.graph import DEVICE_NAME, Column, ExecutionGraph, NodeType, TensorText
-from ...schema.traces import NO_TENSORS, member_texts
+from ...schema.graph import DEVICE_NAME, STEP_START, Column, ExecutionGraph, NodeType, TensorText
+from ...schema.traces import NO_TENSORS, member_texts, step_starts
 from ..context import ConversionContext, Edges
 from ..device_time import StartTiming
 from ..edit import lanes_of, used, whole_microseconds
@@ -254,7 +254,7 @@ def _slice_numbers(op_rows: OpRows) -> Int64:
 def _metadata(context: ConversionContext) -> dict[str, str | int]:
     import importlib.metadata  # slow to load
 
-    info = context.linked.info
+    info, ops = context.linked.info, context.linked.ops
     return {
         "tool": f"execgraph {importlib.metadata.version('execgraph')}",
         "schema": info.schema,
@@ -267,5 +267,6 @@ def _metadata(context: ConversionContext) -> dict[str, str | int]:
         "clock_offset_ns": info.machine.clock_offset_ns + info.machine.clock_drift_ns // 2,
         "source_host": info.source_host,
         "source_device": info.source_device,
+        **{f"{STEP_START}{number}": start for number, start in step_starts(ops.name, ops.start).items()},
         **{f"{DEVICE_NAME}{device}": name for device, name in info.devices.items()},
     }

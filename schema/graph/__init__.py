@@ -9,6 +9,7 @@ from .attributes import (
     CONCURRENCY_LIMIT as CONCURRENCY_LIMIT,
     DEVICE_NAME as DEVICE_NAME,
     RANKS_OF_GROUP as RANKS_OF_GROUP,
+    STEP_START as STEP_START,
 )
 from .execution_graph import (
     ConvertReport as ConvertReport,

@@ -148,6 +148,10 @@ ATTRIBUTES = (
 )
 # fmt: on
 
+STEP_START = "step_start_ns_"
+"""Metadata of this name and a step's number is when the profiler marked the start of the step."""
+
+
 CONCURRENCY_LIMIT = "concurrency_limit_of_device_"
 """Metadata of this name and a device's number says how many activities the device ran at once at most, though more were
 ready.
@@ -189,6 +193,8 @@ METADATA = (
         "to be added to activities' start times for the host's clock; of a device clock that drifts the mean"),
     MetadataKey("source_host", "string_val", "", "name of the host trace's file; empty without one"),
     MetadataKey("source_device", "string_val", "", "name of the device trace's file"),
+    MetadataKey(STEP_START, "int64_val", "ns", "when the profiler's step of this number began, on the host's clock; of runs with"
+                                               " marked steps"),
     MetadataKey(DEVICE_NAME, "string_val", "", "the recorded name of the device of this number, of devices that ran"
                                                " anything"),
     MetadataKey(CONCURRENCY_LIMIT, "int64_val", "activities",

@@ -26,7 +26,7 @@ from .numbers import (
     json_value as json_value,
 )
 from .plain_arguments import plain_arguments as plain_arguments, plain_escapes as plain_escapes
-from .steps import STEP_MARK as STEP_MARK, are_step_marks as are_step_marks
+from .steps import STEP_MARK as STEP_MARK, are_step_marks as are_step_marks, step_starts as step_starts
 from .sync_calls import (
     SYNC_RECORDS as SYNC_RECORDS,
     SyncCall as SyncCall,

@@ -22,7 +22,7 @@ ID, STORAGE, OFFSET, ELEMENTS, SIZE = range(FIELDS)
 
 class TensorColumns(NamedTuple):
     """Tensors by text and in the order of the text: `row` is that of the text, `argument` the index of the argument
-    that is or holds the tensor, `device` a number, HOST or NOWHERE.
+    that is or holds the tensor, `tensor` its id, `device` a number, HOST or NOWHERE.
 
     `spanned` counts elements of the storage from the first one of the tensor to its last one, by its strides; 0 where
     these are not recorded or cannot be.
@@ -30,6 +30,7 @@ class TensorColumns(NamedTuple):
 
     row: Int64
     argument: Int64
+    tensor: Int64
     storage: Int64
     offset: Int64
     elements: Int64
@@ -126,6 +127,7 @@ class TensorReader:
         return TensorColumns(
             row=row,
             argument=np.array([each.argument for each in tensors], np.int64)[tensor],
+            tensor=numbers[:, ID],
             storage=numbers[:, STORAGE],
             offset=numbers[:, OFFSET],
             elements=numbers[:, ELEMENTS],

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from execgraph.schema.columns import ABSENT
 from execgraph.schema.errors import DataError, RequestError
 from execgraph.schema.graph import Delay, DependencyKind, ExecutionGraph
 from execgraph.schema.traces import FOREVER
@@ -515,6 +516,19 @@ def test_a_run_without_a_device_shows_its_threads_instead_of_streams() -> None:
     idle = g.host("host idle", 30_000, 10_000, thread=5, after=[(first, PROGRAM_ORDER)])
     g.host("op", 40_000, 50_000, thread=5, after=[(idle, PROGRAM_ORDER)])
     replayed = replay(g.build())
-    lines = describe(replayed, summarise(replayed)).splitlines()
-    assert "stream busy" not in lines
-    assert lines[lines.index("thread busy") + 1].split() == ["5", "80.0", "µs", "88.9", "%"]
+    said = describe(replayed, summarise(replayed))
+    assert "stream busy" not in said
+    heading, of_threads = said.split("thread busy")[1].splitlines()[:2]
+    assert heading.strip() == "in ops and calls; on the critical path, host is Python between them, too"
+    assert of_threads.split() == ["5", "80.0", "µs", "88.9", "%"]
+
+
+def test_transfers_of_the_host_are_no_stream_and_threads_without_work_are_not_listed() -> None:
+    g = GraphBuilder()
+    work = g.host("op", 0, 30_000, thread=5)
+    g.activity("gloo:all_reduce", 30_000, 10_000, device=ABSENT, stream=ABSENT, after=[(work, PROGRAM_ORDER)])
+    g.host("## process_group:init ##", 0, 0, thread=-2)
+    replayed = replay(g.build())
+    said = describe(replayed, summarise(replayed))
+    assert "?" not in said and "-2" not in said
+    assert [line.split("  ")[1] for line in said.split("thread busy")[1].splitlines()[1:3]] == ["5", "host transfers"]

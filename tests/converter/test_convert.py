@@ -396,6 +396,17 @@ def test_process_groups_are_metadata() -> None:
     assert nodes.graph.duration_ns[nodes.row("## process_group:init ##")] == 0
 
 
+def test_steps_begin_where_their_first_marks_do() -> None:
+    t = TraceBuilder()
+    for step in (3, 4):
+        with t.annotation(f"ProfilerStep#{step}"):
+            t.leaf("aten::add", 5)
+    nodes = convert_run(t)
+    begun = [nodes.graph.number(f"step_start_ns_{step}", 0) for step in (3, 4)]
+    first, second = nodes.graph.host_clock_start_ns[nodes.graph.name.equal("aten::add")].tolist()
+    assert begun[0] <= first < begun[1] <= second
+
+
 # Runs with little in them
 
 

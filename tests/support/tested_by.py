@@ -167,7 +167,7 @@ TESTED_BY = {
         tools/findings/heaviest_op tools/findings/host_waits tools/findings/idle_between_steps
         tools/findings/job/finding tools/findings/job/job tools/findings/job/rank_facts tools/findings/late_start
         tools/findings/matrix_products tools/findings/memory_peaks tools/findings/missing_records
-        tools/findings/pageable_copies tools/findings/small_kernels tools/findings/straggler
+        tools/findings/pageable_copies tools/findings/pauses tools/findings/small_kernels tools/findings/straggler
         tools/findings/unexplained_time
     """,
     "tools/generate/test_generate.py": """
@@ -209,9 +209,14 @@ TESTED_BY = {
         tools/report/timeline/picture tools/report/timeline/summary
     """,
     "tools/test_terminal.py": "schema/io/plain",
+    "tools/view/flow/test_data_flow.py": """
+        tools/phase_names tools/view/flow/arrows tools/view/flow/boxes tools/view/flow/calls tools/view/flow/chosen_calls
+        tools/view/flow/flows tools/view/flow/layers tools/view/flow/picture tools/view/flow/placement
+        tools/view/flow/wording
+    """,
     "tools/view/test_graph_view.py": """
         tools/commands/trace_view tools/view/graph_formats tools/view/kernel_names tools/view/lane_names
-        tools/view/lane_picture tools/view/write_view tools/view_forms
+        tools/view/lane_picture tools/view/write_view tools/view/xml_text tools/view_forms
     """,
 }
 """The modules without a test file of their own, by the test that covers them."""

@@ -24,7 +24,7 @@ from .counters import counters, cupti_counters
 from .critical_path import critical_path, path_frame as path_frame, path_rows as path_rows, reliability as reliability
 from .efficiency import efficiency
 from .graphs import graph_replays
-from .host_phases import LOADER as LOADER, host_phases, step_starts as step_starts
+from .host_phases import host_phases, step_starts as step_starts
 from .idle_time_breakdown import idle_time_breakdown
 from .kernel_breakdown import kernel_breakdown
 from .kernel_duration_distribution import kernel_duration_distribution

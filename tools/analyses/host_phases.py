@@ -5,7 +5,6 @@ A phase is known by what PyTorch records (`autograd::engine::evaluate_function`,
 else as data loading, the optimizer, forward, backward, waiting for other threads or ranks, in this order.
 """
 
-import re
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +12,7 @@ import numpy as np
 from ...schema.columns import ABSENT, Bool, Int64, Intervals, covered_within, union
 from ...schema.linked import LinkedTrace, Ops, op_tree
 from ...schema.traces import FOREVER, are_step_marks
+from ..phase_names import AUTOGRAD, BACKWARD, FORWARD, LOADER, OPTIMIZER
 from .rank import (
     WHOLE_RUN,
     Column,
@@ -27,12 +27,6 @@ from .rank import (
     rank_column,
 )
 
-LOADER = re.compile(r"DataLoader|data[ _]?load|load(ing)?[ _]?(the |a )?(batch|data)|(next|get|fetch)[ _]?batch", re.I)
-"""How PyTorch and users name what gets the next batch."""
-OPTIMIZER = re.compile(r"^Optimizer\.|(^|[^a-z])optim", re.I)
-FORWARD = re.compile(r"(^|[^a-z])(forward|fwd)([^a-z]|$)", re.I)
-BACKWARD = re.compile(r"(^|[^a-z])(backward|bwd)([^a-z]|$)", re.I)
-AUTOGRAD = "autograd::engine::evaluate_function"
 NO_OPS = "no host op with a time was recorded"
 PHASES = ("for_device", "data_loading", "optimizer", "forward", "backward", "for_threads")
 """The phases in the order in which time that belongs to several counts."""
@@ -96,8 +90,7 @@ def _steps(linked: LinkedTrace, timed: Int64, thread: int) -> _Steps:
         return _Steps([ops.name[row] for row in marks.tolist()], Intervals(start, np.maximum(end, start)))
     if not len(of_thread):
         return _Steps([], Intervals(*np.empty((2, 0), np.int64)))
-    first, last = ops.start[of_thread].min(keepdims=True), ops.end[of_thread].max(keepdims=True)
-    return _Steps([WHOLE_RUN], Intervals(first, last))
+    return _Steps([WHOLE_RUN], Intervals(*(np.array([time]) for time in (first_start_ns(linked), last_end_ns(linked)))))
 
 
 def _phase_intervals(linked: LinkedTrace, timed: Int64, thread: int) -> dict[str, Intervals]:

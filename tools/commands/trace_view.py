@@ -9,7 +9,7 @@ from typing import NoReturn
 from ...schema.errors import DataError
 from ..command import run_command, step
 from ..command_parser import CommandParser
-from ..view_forms import FORMS, form_of
+from ..view_forms import FLOW, FORMS, LANES, form_of
 
 NAME = "trace-view"
 log = logging.getLogger("execgraph")
@@ -19,17 +19,29 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Runs trace-view and ends the process: 0 done, 1 unusable data, 2 wrong usage."""
     parser = CommandParser(
         NAME,
-        "Writes an execution graph or a part of it for viewing: lanes over time as .svg, for Graphviz as .dot, or "
-        "with all\n"
-        "attributes as .graphml. Conditions narrow the part: a node must meet all that are given.",
-        f"{NAME} graph.0.et -o around.svg --around 1234 --hops 3",
+        "Writes an execution graph or a part of it for viewing. As .svg: the data flow of a step by module and op, or\n"
+        "lanes over time; for Graphviz as .dot; with all attributes as .graphml. A node must meet all conditions that\n"
+        "are given.",
+        f"{NAME} graph.0.et -o graph.svg --step 2 --module Block_0",
     )
     parser.add_inputs(
         "GRAPH.et", "an execution graph (gzip accepted, - is stdin)", "--input", "--input_filename", max_count=1
     )
     parser.add_output("X.svg|.dot|.graphml", "the picture or graph; it may end in .gz besides", "--output_filename")
+    parser.add_argument(
+        "--step", type=int, metavar="N",
+        help="the profiler's step of this number; data flow is of the median step by default",
+    )  # fmt: skip
+    parser.add_argument(
+        "--module", default="", metavar="NAME",
+        help="a module, by its path or a part of it, as Block_0; of graphs built with --modules",
+    )  # fmt: skip
+    parser.add_argument("--op", default="", metavar="NAME", help="an op, and what it reads from and hands on to")
     parser.add_argument("--around", type=int, metavar="NODE", help="nodes near the one with this id")
-    parser.add_argument("--hops", type=_hops, metavar="N", help="how many dependencies away, either way (2)")
+    parser.add_argument(
+        "--hops", type=_hops, metavar="N",
+        help="how many flows away from --op (1), or dependencies from --around (2), either way",
+    )  # fmt: skip
     parser.add_argument(
         "--stream", dest="streams", action="append", type=int, default=[], metavar="S",
         help="activities of this device stream; repeatable",
@@ -37,9 +49,14 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     parser.add_argument(
         "--time", type=_window, metavar="FROM:TO", help="what runs between these µs from the first start"
     )
+    parser.add_argument(
+        "--picture", choices=(FLOW, LANES),
+        help="what an .svg shows: data flow, or threads and streams as lanes over time (lanes for --around, --stream"
+        " and --time, else flow)",
+    )  # fmt: skip
     arguments = parser.parse_args(argv)
-    if arguments.hops is not None and arguments.around is None:
-        parser.error("--hops counts from the node that --around names")
+    if arguments.hops is not None and arguments.around is None and not arguments.op:
+        parser.error("--hops counts from the op that --op names, or the node that --around names")
     if form_of(arguments.output) not in FORMS:
         parser.error(f"--output {arguments.output}: the name must end in {', '.join(FORMS)}")
     run_command(_run, arguments, NAME)
@@ -68,17 +85,28 @@ def _run(arguments: argparse.Namespace) -> None:
     from ..inputs import InputKind, reading
     from ..view import Selection, select, write_view
 
-    hops = 2 if arguments.hops is None else arguments.hops
-    selection = Selection(arguments.around, hops, tuple(arguments.streams), arguments.time)
-    with step("read graph"), reading(arguments.inputs[0], InputKind.GRAPH):
-        graph = ExecutionGraph.read(arguments.inputs[0])
+    path = arguments.inputs[0]
+    with step("read graph"), reading(path, InputKind.GRAPH):
+        graph = ExecutionGraph.read(path)
     for note in graph.notes:
         log.warning(f"{NAME}: note: {note}")
+    selection = Selection(
+        centre=arguments.around,
+        hops=arguments.hops,
+        step=arguments.step,
+        module=arguments.module,
+        op=arguments.op,
+        streams=tuple(arguments.streams),
+        time_us=arguments.time,
+    )
     try:
-        seen = select(graph, selection, arguments.output)
+        viewed = select(graph, selection, arguments.output, arguments.picture or "")
     except DataError as error:
-        raise type(error)(f"{arguments.inputs[0]}: {error}") from error
+        raise type(error)(f"{path}: {error}") from error
+    if viewed.note:
+        log.warning(f"{NAME}: note: {viewed.note}")
     with step("write"):
-        write_view(seen, selection, arguments.output)
+        write_view(graph, viewed, arguments.output)
+    seen = viewed.seen
     edges = len(seen.graph.data_deps.values)
     log.info(f"nodes {len(seen.graph):,} of {len(graph):,}, dependencies {edges:,}, to nodes outside {seen.cut:,}")

@@ -25,6 +25,7 @@ from .matrix_products import matrix_products
 from .memory_peaks import memory_peaks
 from .missing_records import lost_records, missing_records
 from .pageable_copies import pageable_copies
+from .pauses import pauses
 from .small_kernels import small_kernels
 from .straggler import straggler
 from .unexplained_time import unexplained_time
@@ -42,6 +43,7 @@ RULES: tuple[Rule, ...] = (
     exposed_communication,
     straggler,
     heaviest_op,
+    pauses,
     late_start,
     unexplained_time,
     lost_records,

@@ -3,7 +3,7 @@
 import numpy as np
 
 from ...converter.ranks import recorded_groups
-from ...schema.columns import ABSENT, Bool, Categorical, group_sums, time_text
+from ...schema.columns import ABSENT, Bool, Categorical, bytes_text, group_sums, time_text
 from ...schema.graph import CollectiveType
 from ..rank_rows import ranges
 from ..replay import NodeClass
@@ -11,6 +11,8 @@ from .job import Finding, Job
 
 FULL_SPEED = 0.5
 """A transfer below this share of the best bandwidth of its kind is too small for the network to reach its speed."""
+SIZES_NAMED = 3
+"""Of transfers of more sizes than this one median is told."""
 NO_GROUP = "unnamed group"
 OF_PARAMETERS = (CollectiveType.ALL_REDUCE, CollectiveType.ALL_GATHER, CollectiveType.REDUCE_SCATTER)
 """The collectives of gradients and parameters, whose sizes data parallelism chooses."""
@@ -37,14 +39,26 @@ def exposed_communication(job: Job) -> list[Finding]:
                 Finding(
                     f"Communication of {labels.table[code] or NO_GROUP} is not hidden behind computation",
                     gain,
-                    f"{chosen.sum():,} transfers of {time_text(float(np.median(work.duration_ns[chosen])) / 1000)} (median); "
-                    f"at twice the bandwidth the run would be {faster.pct:.0f} % shorter{_absent(job)}",
+                    f"{_transfers(job, chosen)}; at twice the bandwidth the run would be {faster.pct:.0f} % shorter{_absent(job)}",
                     _advice(job, chosen),
                     "collectives_over_ranks_by_group",
                     "Hiding that communication",
                 )
             )
     return findings
+
+
+def _transfers(job: Job, chosen: Bool) -> str:
+    """Returns how many transfers a rank takes part in, and how long those of each size take."""
+    work, size = job.work, job.integers("comm_size", ABSENT)[chosen]
+    time, ranks = work.duration_ns[chosen], job.rank_of_node[chosen]
+    count = int(np.bincount(ranks).max())
+    of_each_rank = " on each rank" if len(np.unique(ranks)) > 1 else ""
+    sizes = np.unique(size).tolist()
+    if len(sizes) > SIZES_NAMED or ABSENT in sizes:
+        return f"{count:,} transfers{of_each_rank} of {time_text(float(np.median(time)) / 1000)} (median)"
+    parts = [f"{bytes_text(each)} in {time_text(float(np.median(time[size == each])) / 1000)}" for each in sizes[::-1]]
+    return f"{count:,} transfers{of_each_rank}, of {' and '.join(parts)} (medians)"
 
 
 def _labels(job: Job) -> Categorical:

@@ -7,20 +7,27 @@ import numpy as np
 from ...schema.columns import time_text
 from ..replay import NodeClass
 from .job import Finding, Job
+from .pauses import are_pauses
 
 TWICE_AS_FAST = 0.5
 
 
 def heaviest_op(job: Job) -> list[Finding]:
-    """Returns a finding if a run on the CPU alone would be shorter with its heaviest op twice as fast."""
+    """Returns a finding if a run on the CPU alone would be shorter with its heaviest op twice as fast.
+
+    What pauses take is not the op's.
+    """
     times: dict[str, float] = defaultdict(float)
     for row in job.rows("host_time_per_op"):
         times[str(row["name"])] += float(str(row["self"]))
+    names, is_pause = job.texts(lambda rank: rank.graph.name), are_pauses(job)
+    for node in np.flatnonzero(is_pause).tolist():
+        times[names[node]] -= float(job.work.duration_ns[node]) / 1000
     ops = [name for name in times if name.startswith("aten::") and times[name] > 0]
     if job.is_on_device or not ops:
         return []
     heaviest = max(ops, key=lambda name: times[name])
-    chosen = job.texts(lambda rank: rank.graph.name).equal(heaviest) & (job.work.node_class == NodeClass.HOST)
+    chosen = names.equal(heaviest) & (job.work.node_class == NodeClass.HOST) & ~is_pause
     return [
         Finding(
             f"{heaviest} is the heaviest op",

@@ -6,7 +6,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schema.columns import time_text
-from ..replay import NodeClass
+from ..rank_rows import ranges
+from ..replay import NodeClass, why_not_one_job
 from .job import Finding, Gain, Job
 
 TWICE_AS_FAST = 0.5
@@ -41,6 +42,7 @@ WORDS_OF_REST = {
     NodeClass.COMMUNICATION: "communication",
     NodeClass.MEMORY: "copies",
 }
+GIVE_ONE_RUN = "give the traces of one run, or compare two with --diff"
 GPU_CALLS = ("cuda", "cu", "hip")
 
 
@@ -116,6 +118,7 @@ def _device_word(job: Job) -> str:
 
 def _doubts(job: Job, limit: _Limit) -> Iterator[str]:
     """Yields what contradicts any verdict, or this one."""
+    yield from _unrelated(job)
     error = job.replay.error_pct
     if error is None or abs(error) > WORST_ERROR_PCT:
         yield "there is no measured time" if error is None else f"the replay is {error:+.1f} % off the measured run"
@@ -130,6 +133,24 @@ def _doubts(job: Job, limit: _Limit) -> Iterator[str]:
     absent = job.world_size - len(job.ranks)
     if limit.node_class is NodeClass.COMMUNICATION and absent > 0:
         yield f"it is communication, in which waiting for the {absent:,} absent ranks cannot be told from transfer"
+
+
+def _unrelated(job: Job) -> Iterator[str]:
+    """Yields why the ranks are not of one job, or that nothing shows that they are."""
+    graphs = [rank.graph for rank in job.ranks]
+    if len(graphs) < 2:
+        return
+    ranks = f"ranks {ranges(sorted(rank.rank for rank in job.ranks))}"
+    if reason := why_not_one_job(graphs):
+        yield f"{ranks} are not of one job, as {reason}: {GIVE_ONE_RUN}"
+    elif job.world_size <= len(graphs) and not _is_joined(job):
+        yield f"nothing shows that {ranks} are of one job, neither a collective nor a world size: {GIVE_ONE_RUN}"
+
+
+def _is_joined(job: Job) -> bool:
+    """Returns whether a rank communicates, or all say of how many ranks the job is."""
+    sizes = [rank.graph.number("world_size", -1) for rank in job.ranks]
+    return min(sizes) > 1 or bool((job.work.node_class == NodeClass.COMMUNICATION).any())
 
 
 def _unexplained(job: Job) -> str:

@@ -133,6 +133,13 @@ def _check_one_job(
 def _without_rank(rankless: Sequence[Trace], devices: Sequence[Trace]) -> Iterator[str]:
     """Yields a line for each trace without a rank among others that have one."""
     ranked = {trace.pid: trace.name for trace in devices if trace.rank is not None and trace.pid is not None}
+    others = [trace for trace in rankless if trace.pid not in ranked]
+    if len({trace.pid for trace in others}) > 1:
+        yield (
+            f"{_with_processes(others)}: record no rank and are of different processes; if they are different runs, give "
+            "one of them, else name them …rank<N>.json"
+        )
+        rankless = [trace for trace in rankless if trace.pid in ranked]
     for trace in rankless:
         if trace.pid in ranked:
             yield (

@@ -1,8 +1,9 @@
 """The execution graph as users hold it: its nodes one by one or as a table, and what to ask of it next."""
 
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Literal, overload
 
 import numpy as np
 
@@ -116,19 +117,28 @@ class ExecutionGraph(GraphColumns):
         self,
         path: FilePath,
         *,
+        step: int | None = None,
+        module: str = "",
+        op: str = "",
         around: int | None = None,
-        hops: int = 2,
+        hops: int | None = None,
         streams: Sequence[int] = (),
         time_us: tuple[float, float] | None = None,
+        picture: Literal["", "flow", "lanes"] = "",
     ) -> None:
         """Draws the graph or a part of it to a file, as `trace-view`: .svg, or .dot for Graphviz, or .graphml.
 
         Args:
             path: The file to write.
+            step: Only the profiler's step of this number; of data flow the median step by default.
+            module: Only this module, by its path or a part of it.
+            op: Only the calls of this op, and what they read from and hand on to.
             around: The id of a node: only nodes near it.
-            hops: How many dependencies away, either way.
+            hops: How many flows away from `op` (1), or dependencies from `around` (2), either way.
             streams: Only activities of these streams.
             time_us: Only what runs between these two times, in µs from the first start.
+            picture: What an .svg shows: data flow, or threads and streams as lanes over time. By default lanes with
+                `around`, `streams` or `time_us`, else data flow.
 
         Raises:
             DataError: No node is in this part, or too many for a picture.
@@ -136,8 +146,11 @@ class ExecutionGraph(GraphColumns):
         """
         if form_of(str(path)) not in FORMS:
             raise ValueError(f"{path}: the name must end in {', '.join(FORMS)}")
-        selection = Selection(around, hops, (*streams,), time_us)
-        write_view(for_python(select)(self, selection, str(path)), selection, str(path))
+        selection = Selection(around, hops, step, module, op, (*streams,), time_us)
+        viewed = for_python(select)(self, selection, str(path), picture)
+        if viewed.note:
+            warnings.warn(viewed.note, stacklevel=2)
+        write_view(self, viewed, str(path))
 
     def plot(
         self, stream: int | None = None, *, time_us: tuple[float, float] | None = None, most: int = 2_000

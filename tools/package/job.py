@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 TEMPORARY = "execgraph-"
 """How the names of temporary folders begin."""
 
+
 class Job(SummaryRepr):
     """The graphs of a job: a sequence with one for each rank, which is read from its file when it is asked for.
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from ...schema.columns import Int64, Intervals, busy_until, group_sums
+from ...schema.columns import ABSENT, Int64, Intervals, busy_until, group_sums
 from ...schema.graph import DependencyKind
 from .answer import answer
 from .critical_path import UNEXPLAINED, pieces_of, time_by_kind
@@ -14,9 +14,12 @@ from .node_class import NodeClass
 from .rank_clocks import WHY, is_noteworthy, largest_offset
 from .scaling import Scale
 from .uncertain_waits import MakespanRange
-from .workload import Workload, number_text
+from .workload import Lane, Workload, number_text
 
-STREAMS_SHOWN = 16
+HOST_TRANSFERS = "host transfers"
+"""What stands for the device and stream of transfers between hosts, as of gloo."""
+STREAMS_SHOWN, LABEL = 16, 14
+"""How many streams or threads are listed, and how many letters their labels have at least."""
 IDLE = "host idle"
 RELIABLE_PCT = 1.0
 """If a replay differs more from the measured run, replays with changes are not reliable."""
@@ -119,8 +122,17 @@ def busy_ns(replay: Replay) -> dict[str, int]:
     total = group_sums(lane, np.maximum(busy, 0), len(work.lanes))
     ranks = _rank_prefixes(work)
     streams = [work.lanes[number] for number in np.unique(lane).tolist()]
-    labels = [f"{ranks[lane.rank]}{number_text(lane.number)}/{number_text(lane.stream)}" for lane in streams]
+    labels = [f"{ranks[lane.rank]}{_short_label(lane)}" for lane in streams]
     return dict(zip(labels, total[np.unique(lane)].tolist(), strict=True))
+
+
+def _short_label(lane: Lane) -> str:
+    """Returns the number of a thread, or device/stream; what ran on no recorded stream is a transfer of the host."""
+    if not lane.is_stream:
+        return number_text(lane.number)
+    if (lane.number, lane.stream) == (ABSENT, ABSENT):
+        return HOST_TRANSFERS
+    return f"{number_text(lane.number)}/{number_text(lane.stream)}"
 
 
 def _rank_prefixes(work: Workload) -> list[str]:
@@ -133,6 +145,7 @@ def describe(replay: Replay, summary: ReplaySummary, scale: Sequence[Scale] = ()
     starts, error = summary.start_error_us, summary.error_pct
     verdict = "" if error is None else f"  {error:+.2f} %"
     whole, busy, path = summary.makespan_us, list(summary.busy_us.items()), list(summary.critical_path_us.items())
+    has_streams = any(lane.is_stream and lane.number != ABSENT for lane in replay.work.lanes)
     hidden = [f"  and {len(busy) - STREAMS_SHOWN} more streams"] if len(busy) > STREAMS_SHOWN else []
     error_of_starts = f"start error    {starts.median:>14,.1f} µs median, {starts.p95:,.1f} p95, {starts.max:,.1f} max"
     lines = [
@@ -144,7 +157,7 @@ def describe(replay: Replay, summary: ReplaySummary, scale: Sequence[Scale] = ()
         *_start_offset(replay),
         *([] if scale else [error_of_starts]),
         f"explained      {summary.explained_pct:>14,.2f} %  of the critical path; delays and starts that nothing explains are the rest",
-        *(["stream busy", *_shares(busy[:STREAMS_SHOWN], whole), *hidden] if busy else _threads(replay, whole)),
+        *(["stream busy", *_shares(busy[:STREAMS_SHOWN], whole), *hidden] if has_streams else _threads(replay, whole)),
         "critical path",
         *_shares(path, whole),
         *([answer(replay, scale)] if scale else []),
@@ -176,18 +189,20 @@ def _threads(replay: Replay, whole_us: float) -> list[str]:
     lasted = np.minimum(work.duration_ns, replay.end_ns - replay.start_ns)
     total = np.bincount(work.lane, np.where(idle, 0, lasted), len(work.lanes)) / 1000
     ranks = _rank_prefixes(work)
-    names = [f"{ranks[lane.rank]}{number_text(lane.number)}" for lane in work.lanes]
-    order = np.argsort(-total, kind="stable")[:STREAMS_SHOWN].tolist()
-    hidden = [f"  and {len(names) - STREAMS_SHOWN} more threads"] if len(names) > STREAMS_SHOWN else []
+    names = [f"{ranks[lane.rank]}{_short_label(lane)}" for lane in work.lanes]
+    worked = int((total > 0).sum())
+    order = np.argsort(-total, kind="stable")[: min(worked, STREAMS_SHOWN)].tolist()
+    hidden = [f"  and {worked - STREAMS_SHOWN} more threads"] if worked > STREAMS_SHOWN else []
     return [
-        "thread busy",
+        "thread busy     in ops and calls; on the critical path, host is Python between them, too",
         *_shares([(names[lane_number], float(total[lane_number])) for lane_number in order], whole_us),
         *hidden,
     ]
 
 
 def _shares(times_us: Sequence[tuple[str, float]], whole_us: float) -> list[str]:
-    return [f"  {label:<14}{time:>13,.1f} µs  {100 * time / (whole_us or 1):5.1f} %" for label, time in times_us]
+    width = max([LABEL, *(len(label) + 1 for label, _ in times_us)])
+    return [f"  {label:<{width}}{time:>13,.1f} µs  {100 * time / (whole_us or 1):5.1f} %" for label, time in times_us]
 
 
 def _counts(counts: dict[str, int]) -> str:

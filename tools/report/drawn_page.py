@@ -18,6 +18,7 @@ from .absent import absent_tables
 from .cells import heading, shown_unit
 from .charts import CHARTS, Chart, drawing_library, gains, in_suitable_units, limits, spent
 from .embedded import FEWEST, MAX_BYTES, EmbeddedTable, embed_tables
+from .flow_section import flow_section
 from .module_tree import ModuleTree, module_tree
 from .overview import facts, key_figures
 from .rank_groups import groups_table, in_words
@@ -151,15 +152,22 @@ def _draw_page(report: Report) -> str:
         tables["twice_as_fast"] = report.twice_as_fast
     packed = _in_script(report.timeline.json) if report.timeline else ""
     content = _content(page, tables)
+    section = flow_section(report.data_flow) if report.data_flow else None
+    flow = _template("page.flow.html").render(flow=section) if section else ""
+    arrows = _in_script(section.arrows) if section else ""
     specs = _in_script(orjson.dumps(page.specs))
     library, *scripts = _scripts()
-    embedded_tables = embed_tables(page.tables, min(MAX_BYTES, LARGEST - len(packed) - len(specs) - len(library)))
+    embedded_tables = embed_tables(
+        page.tables, min(MAX_BYTES, LARGEST - sum(map(len, (packed, specs, library, flow, arrows))))
+    )
     rows = ",".join(f'"{name}":{_in_script(table.json)}' for name, table in embedded_tables.items())
-    return _template().render(
+    return _template("page.html").render(
         content,
         packed=packed,
+        flow=flow,
+        arrows=arrows,
         policy=_policy([library, *scripts]),
-        style=_text("page.css"),
+        style=_text("page.css") + _text("page.flow.css"),
         library=library,
         scripts=scripts,
         specs=specs,
@@ -207,10 +215,11 @@ def _content(page: Page, tables: dict[str, Table]) -> dict[str, Any]:
 def _scripts() -> list[str]:
     """Returns the page's scripts, the drawing library first."""
     timeline = _text("page.timeline.data.js") + _text("page.timeline.js") + _text("page.choice.js")
-    return [_script(text) for text in (drawing_library(), _text("page.tables.js"), timeline, _text("page.js"))]
+    own = (_text("page.tables.js"), timeline, _text("page.flow.js"), _text("page.js"))
+    return [_script(text) for text in (drawing_library(), *own)]
 
 
-def _template() -> jinja2.Template:
+def _template(name: str) -> jinja2.Template:
     environment = jinja2.Environment(
         autoescape=True,
         trim_blocks=True,
@@ -218,7 +227,7 @@ def _template() -> jinja2.Template:
         undefined=jinja2.StrictUndefined,
         finalize=lambda value: plain(value) if type(value) is str else value,
     )
-    return environment.from_string(_text("page.html"))
+    return environment.from_string(_text(name))
 
 
 def _policy(scripts: Iterable[str]) -> str:

@@ -16,7 +16,9 @@ from ..findings import Finding, RankFacts, facts_of, find, job_of, verdict
 from ..rank_rows import ranges
 from ..replay import Replay, Scale
 from ..sync_records_advice import lacks_sync_records, sync_records_advice
+from ..view import DataFlow
 from .files import FINDINGS, findings_table, lay_over, overlay_path
+from .flow_section import step_flow
 from .inputs import ReadOptions, Sources, read_ranks
 from .overview import diff_verdict
 from .rank_groups import MANY, RankGroup, of_ranks, rank_groups
@@ -42,8 +44,8 @@ class Report:
 
     The `verdict` is said first, then the `findings`. `advice` is what the recording cannot tell, and how to record it.
 
-    For the page there are also timelines of some ranks, and the effect of making each class of work twice as fast. Of
-    many ranks the page shows those that represent a group.
+    For the page there are also timelines of some ranks, the data flow of a step of the first one, and the effect of
+    making each class of work twice as fast. Of many ranks the page shows those that represent a group.
 
     >>> import execgraph as eg
     >>> report = eg.report("tests/data/training")
@@ -58,6 +60,7 @@ class Report:
     verdict: str = ""
     findings: list[Finding] = field(default_factory=list)
     timeline: Timeline | None = None
+    data_flow: DataFlow | None = None
     twice_as_fast: Table | None = None
     groups: list[RankGroup] = field(default_factory=list)
     options: Options = DEFAULT
@@ -170,6 +173,7 @@ def _add_pictures(report: Report, sources: Sources, collector: "_RankCollector",
         stages = Stages(progress, "reading what is drawn", READ_STAGES * len(chosen))
         for _ in collector.collect(read_ranks(chosen, ReadOptions(window=window), stages.on_progress)):
             pass
+    report.data_flow = collector.data_flow
     report.timeline = timeline(collector.replays, SHOWN_FIRST, ops=collector.ops)
     collector.replays.clear()
     report.twice_as_fast = classes_twice_as_fast(graphs)
@@ -210,6 +214,7 @@ class _RankCollector:
         self.graphs: list[ExecutionGraph] = []
         self.replays: dict[int, Replay] = {}
         self.ops: dict[int, HostOps] = {}
+        self.data_flow: DataFlow | None = None
         self.facts: list[tuple[int | str, ...]] = []
         self.job_facts: list[RankFacts | None] = []
         self.linker_notes: list[tuple[int, str]] = []
@@ -228,6 +233,7 @@ class _RankCollector:
             if self.request.perfetto:
                 lay_over(rank, overlay_path(self.request.perfetto, rank.rank, self.ranks > 1), self.request.options)
             if len(self.replays) < self.drawn and (replay := rank.replayed()):
+                self.data_flow = self.data_flow or step_flow(rank)
                 self.replays[rank.rank] = replay
                 self.ops[rank.rank] = host_ops(rank.linked.ops)
             yield rank

@@ -6,8 +6,8 @@ from typing import IO
 from ...schema.columns import Categorical
 from ...schema.graph import DependencyKind, ExecutionGraph
 from ..replay import NodeClass, gather
-from .graph_view import NOT_XML
 from .lane_names import lane_names
+from .xml_text import NOT_XML
 
 FILL = {
     NodeClass.HOST: "#c9d1da",

@@ -1,7 +1,6 @@
 """Selects a part of an execution graph to look at, as a graph whose nodes keep their ids."""
 
 import dataclasses
-import re
 from typing import NamedTuple
 
 import numpy as np
@@ -11,9 +10,7 @@ from ...schema.columns import Bool, Int64, NodeIds, NodeNumbers, Ragged
 from ...schema.errors import RequestError
 from ...schema.graph import ExecutionGraph
 from ..replay import Workload, gather
-
-NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
-"""Characters that XML does not allow."""
+from .flow import Calls, calls_of, calls_of_module, calls_of_op, rows_of_step, with_neighbours
 
 
 class Selection(NamedTuple):
@@ -21,27 +18,35 @@ class Selection(NamedTuple):
 
     `centre` is the id of a node: selected are nodes at most `hops` dependencies away, in either direction. `streams`
     are numbers of device streams. `time_us` is a window, from the graph's first start, that a node must overlap.
+    `module` is the path of a module or a part of it. With `op`, selected are the calls of that op, what they launched,
+    and calls at most `hops` flows away. By default `hops` is 2 dependencies, or 1 flow.
     """
 
     centre: int | None = None
-    hops: int = 2
+    hops: int | None = None
+    step: int | None = None
+    module: str = ""
+    op: str = ""
     streams: tuple[int, ...] = ()
     time_us: tuple[float, float] | None = None
 
 
 class View(NamedTuple):
-    """The selected nodes as a graph, the first start of the whole graph, how many dependencies were cut, and the window
-    of the selection, if any.
+    """The selected nodes as a graph, the first start of the whole graph, how many dependencies were cut, the window of
+    the selection, if any, and the ids of the nodes of the sought op.
     """
 
     graph: ExecutionGraph
     origin_ns: int
     cut: int
     time_us: tuple[float, float] | None = None
+    sought: tuple[int, ...] = ()
 
 
 def view(graph: ExecutionGraph, selection: Selection) -> View:
     """Returns the selected part of the graph. O(n log n + hops · e). Raises RequestError if no node is selected."""
+    if selection.hops is None:
+        selection = selection._replace(hops=1 if selection.centre is None else 2)
     work = gather([graph])
     is_selected = np.ones(len(graph), bool)
     if selection.centre is not None:
@@ -52,11 +57,37 @@ def view(graph: ExecutionGraph, selection: Selection) -> View:
     if selection.time_us:
         first, last = selection.time_us
         is_selected &= work.is_timed & (work.measured_start_ns <= last * 1000) & (work.measured_end_ns >= first * 1000)
+    sought = np.zeros(len(graph), bool)
+    if selection.step is not None or selection.module or selection.op:
+        of_calls, sought = _of_calls(graph, selection)
+        is_selected &= of_calls
     rows = np.flatnonzero(is_selected)
     if not len(rows):
         raise RequestError(f"none of the {len(graph):,} nodes is selected; {_extent(graph, work)}")
     cut = int((is_selected[work.source] != is_selected[work.target]).sum())
-    return View(_subgraph(graph, rows, is_selected), origin, cut, selection.time_us)
+    ids = tuple(graph.id[sought & is_selected].tolist())
+    return View(_subgraph(graph, rows, is_selected), origin, cut, selection.time_us, ids)
+
+
+def _of_calls(graph: ExecutionGraph, selection: Selection) -> tuple[Bool, Bool]:
+    """Returns which nodes are of the step, module and op, and which are the op itself."""
+    calls = calls_of(graph)
+    is_selected = np.ones(len(graph), bool)
+    if selection.step is not None:
+        is_selected &= rows_of_step(graph, calls, selection.step)
+    if selection.module:
+        is_selected &= _rows(calls, calls_of_module(graph, calls, selection.module))
+    if not selection.op:
+        return is_selected, np.zeros(len(graph), bool)
+    sought = calls_of_op(graph, calls, selection.op)
+    sought &= np.isin(np.arange(len(calls)), calls.of_row[is_selected])
+    is_selected &= _rows(calls, with_neighbours(graph, calls, sought, selection.hops or 0))
+    return is_selected, _rows(calls, sought)
+
+
+def _rows(calls: Calls, chosen: Bool) -> Bool:
+    """Returns which nodes are of the chosen calls."""
+    return np.append(chosen, False)[calls.of_row]
 
 
 def _row_of(graph: ExecutionGraph, node: int) -> int:
@@ -66,11 +97,11 @@ def _row_of(graph: ExecutionGraph, node: int) -> int:
     return row
 
 
-def _near(row: int, hops: int, work: Workload) -> Bool:
+def _near(row: int, hops: int | None, work: Workload) -> Bool:
     """Returns which nodes are at most `hops` dependencies away from a row, in either direction."""
     is_near = np.zeros(len(work), bool)
     is_near[row] = True
-    for _ in range(hops):
+    for _ in range(hops or 0):
         neighbours = np.concatenate((work.target[is_near[work.source]], work.source[is_near[work.target]]))
         if is_near[neighbours].all():
             break

@@ -4,7 +4,6 @@ Dependencies within a lane are not drawn. Hovering over a bar shows its node; co
 mode.
 """
 
-import html
 import math
 import re
 from collections.abc import Iterator
@@ -16,9 +15,9 @@ from ...schema.columns import Int64
 from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph
 from ..replay import WAITS, Classes, NodeClass, Workload, gather
-from .graph_view import NOT_XML
 from .kernel_names import short_name
 from .lane_names import lane_names
+from .xml_text import xml_text
 
 LEFT, TOP, RIGHT, LANE, BAR, FOOT, UNIT = 150, 34, 16, 46, 22, 34, 60
 NARROWEST, WIDEST, PER_NODE = 1200, 12_000, 14
@@ -150,12 +149,12 @@ def _bars(scene: Scene, outlined: int | None) -> Iterator[str]:
         width = max(lasts * scene.scale, THINNEST)
         look = LOOKS[scene.look[row]]
         node = f"{look}, node {graph.id[row]}, {names[lane]}"
-        title = f"<title>{_text(name)}\n{node}\n{begin:,.3f} µs + {lasts:,.3f} µs</title>"
+        title = f"<title>{xml_text(name)}\n{node}\n{begin:,.3f} µs + {lasts:,.3f} µs</title>"
         marked = f"{look} sought" if graph.id[row] == outlined else look
         yield f'<rect class="bar {marked}" x="{x:.2f}" y="{y}" width="{width:.2f}" height="{BAR}" rx="2">{title}</rect>'
         visible_from = max(x, LEFT)
         if label := _shortened(short_name(name), x + width - visible_from):
-            yield f'<text class="inside" x="{visible_from + 4:.1f}" y="{y + BAR / 2 + 3.5}">{_text(label)}</text>'
+            yield f'<text class="inside" x="{visible_from + 4:.1f}" y="{y + BAR / 2 + 3.5}">{xml_text(label)}</text>'
 
 
 def looks(graph: ExecutionGraph, classes: Classes) -> Int64:
@@ -204,7 +203,3 @@ def _legend(scene: Scene) -> Iterator[str]:
     for label, mark in entries:
         yield mark.format(label.replace(" ", "-"), x) + f'<text x="{x + 17}" y="20">{label}</text>'
         x += 17 + CHARACTER * len(label) + 18
-
-
-def _text(text: str) -> str:
-    return html.escape(NOT_XML.sub("?", text), quote=False)

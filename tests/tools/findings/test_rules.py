@@ -148,6 +148,20 @@ def test_communication_is_told_by_group_and_whether_it_can_be_hidden() -> None:
     assert found.advice.startswith("There is too little computation to hide it")
 
 
+def test_transfers_are_counted_on_a_rank_and_timed_by_size() -> None:
+    def rank(number: int) -> ExecutionGraph:
+        g, clock, before = GraphBuilder(rank=number), 0, []
+        for length, size in [(10_000, 2048), (30_000, 4096), (10_000, 2048)]:
+            meet = g.collective(clock, length, ranks=[0, 1], comm_type=0, comm_size=size, after=before)
+            before, clock = [(meet, STREAM_ORDER)], clock + length
+        return g.build()
+
+    found = titled(find(built(rank(0), rank(1))), "is not hidden")
+    assert found.evidence.startswith(
+        "3 transfers on each rank, of 4.0 KiB in 30.0 µs and 2.0 KiB in 10.0 µs (medians); at"
+    )
+
+
 @pytest.mark.parametrize(("kind", "advice"), [(0, "merge them (DDP: bucket_cap_mb"), (6, "send fewer, larger ones")])
 def test_small_transfers_are_merged_as_their_type_allows(kind: int, advice: str) -> None:
     def rank(number: int) -> ExecutionGraph:
@@ -192,6 +206,26 @@ def test_the_heaviest_op_of_a_run_on_the_cpu_is_named() -> None:
     t.leaf("aten::add", 20)
     found = titled(find(played(t)), "aten::mm is the heaviest op")
     assert gain_us(found) == pytest.approx(40)
+
+
+def test_one_call_that_pauses_does_not_make_an_op_the_heaviest() -> None:
+    t = TraceBuilder()
+    for number in range(10):
+        t.leaf("aten::as_strided", 900 if number == 6 else 2)
+        t.leaf("aten::mm", 40)
+    found = find(played(t))
+    pause = titled(found, "One call of aten::as_strided took 900.0 µs, a pause")
+    assert pause.evidence == "900.0 µs in aten::as_strided, whose others take 2.0 µs (median)"
+    assert gain_us(pause) == pytest.approx(898)
+    assert gain_us(titled(found, "aten::mm is the heaviest op")) == pytest.approx(200)
+
+
+def test_a_call_of_other_shapes_is_no_pause() -> None:
+    t = TraceBuilder()
+    for number in range(10):
+        with t.op("aten::mm", inputs=[t.tensor((4, 4) if number else (512, 512))]):
+            t.work(5 if number else 500)
+    assert "pause" not in str(titles(played(t)))
 
 
 def test_time_that_nothing_explains_has_no_gain() -> None:

@@ -93,3 +93,17 @@ def test_communication_of_absent_ranks_is_no_verdict() -> None:
     graph = rank_with_collective(0, work=10_000, collective=95_000, clock=0)
     graph.metadata["world_size"] = 2
     assert "waiting for the 1 absent ranks cannot be told from transfer" in sentence(built(graph))
+
+
+def test_it_is_withdrawn_where_nothing_shows_that_the_ranks_are_of_one_job() -> None:
+    def rank(number: int, **metadata: int) -> ExecutionGraph:
+        g = GraphBuilder(rank=number, **metadata)
+        g.host("aten::mm", 0, 50_000)
+        return g.build()
+
+    said = sentence(built(rank(0), rank(1)))
+    assert "nothing shows that ranks 0, 1 are of one job, neither a collective nor a world size" in said
+    assert "one job" not in sentence(built(rank(0, world_size=2), rank(1, world_size=2)))
+    assert "ranks 0, 1 are not of one job, as rank 0 is of 2 ranks, rank 1 of 4" in sentence(
+        built(rank(0, world_size=2), rank(1, world_size=4))
+    )

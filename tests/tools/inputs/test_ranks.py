@@ -235,6 +235,18 @@ def test_refused_traces_are_not_passed_over_for_graphs_in_the_same_folder(
     assert f"{NO_JOB}, or compare two runs with --diff" in capsys.readouterr().err
 
 
+def test_traces_of_several_runs_beside_one_with_a_rank_are_called_different_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace(tmp_path, "a.json", 41, rank=0)
+    for name, pid in (("b", 42), ("c", 43)):
+        trace(tmp_path, f"{name}.json", pid)
+    assert run(trace_report.main, tmp_path) == 0
+    said = capsys.readouterr().err
+    assert "b.json of process 42, c.json of process 43: record no rank and are of different processes" in said
+    assert "if they are different runs, give one of them, else name them …rank<N>.json" in said
+
+
 def test_linked_traces_that_record_no_rank_are_not_numbered_by_their_order(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

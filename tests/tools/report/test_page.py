@@ -111,6 +111,21 @@ def test_every_chart_is_drawn_without_an_error_or_the_network(
     page.close()
 
 
+def test_boxes_of_the_data_flow_open_and_close_with_their_arrows(browser: Any, training: Path) -> None:
+    said: list[str] = []
+    page = opened(browser, training, said)
+    boxes, arrows = page.locator(".flow .box:visible"), page.locator(".flow .arrows path")
+    before = boxes.count(), arrows.count()
+    backward = page.locator(".flow details > summary", has_text="backward").first
+    backward.click()
+    page.wait_for_function("count => document.querySelectorAll('.flow .arrows path').length < count", arg=before[1])
+    assert 0 < boxes.count() < before[0] and arrows.count() > 0
+    backward.click()
+    page.wait_for_function("count => document.querySelectorAll('.flow .arrows path').length === count", arg=before[1])
+    assert boxes.count() == before[0] and said == []
+    page.close()
+
+
 def test_a_click_on_a_heading_sorts_by_value_and_a_second_one_turns_it_round(browser: Any, training: Path) -> None:
     page = opened(browser, training, [])
     heading = page.locator("#critical_path th", has_text="time [ms]").first.locator("button")

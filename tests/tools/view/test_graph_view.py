@@ -252,7 +252,7 @@ def test_too_many_nodes_for_a_picture_are_refused_with_the_remedy(
     tmp_path: Path, out: Path, capfd: pytest.CaptureFixture[str], form: str
 ) -> None:
     large_graph(tmp_path / "large.et")
-    assert run("--input", tmp_path / "large.et", "--output", out / f"g.{form}") == 1
+    assert run("--input", tmp_path / "large.et", "--output", out / f"g.{form}", "--picture", "lanes") == 1
     said = capfd.readouterr().err
     assert "3,001 nodes are too many" in said and "--around NODE --hops N" in said and said.count("\n") == 1
     assert list(out.iterdir()) == []

@@ -29,7 +29,7 @@ from ..rank import (
 )
 from .attribution import BY_MARK, BY_ORDER, Attribution, attribution, by_mark
 
-NONE = "no call launched several activities"
+NONE = "no call launched a graph"
 NO_CAPTURE = "no trace of the captures was given (--capture-trace)"
 
 
@@ -190,11 +190,16 @@ def _position_table(rank: RankTrace, replays: _Launches, attributions: list[Attr
 
 
 def _find_launches(linked: LinkedTrace) -> _Launches:
-    """Finds the activities of graph launches; O(n log n) in activities."""
+    """Finds the activities of graph launches; O(n log n) in activities.
+
+    Where nodes of graphs are not recorded, a call launches a graph that launches several activities and says so by its
+    name: a copy may be done in several pieces, too.
+    """
     activities = linked.activities
     call, node = activities.call_row, activities.graph_node
     row = np.flatnonzero(call >= 0)
     several = np.bincount(call[row], minlength=len(linked.calls)) > 1
+    several &= linked.calls.name.where(lambda name: "graph" in name.lower())
     row = row[several[call[row]] | (node[row] >= 0)]
     row = row[np.lexsort((activities.start[row], activities.stream[row], node[row], call[row]))]
     of_call, launch, size = np.unique(call[row], return_inverse=True, return_counts=True)

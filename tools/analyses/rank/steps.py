@@ -49,8 +49,8 @@ def steps_of(linked: LinkedTrace) -> Steps:
 def _whole_run(linked: LinkedTrace, launched: Int64) -> Steps:
     if not len(launched):
         return Steps([], launched, launched, launched)
-    until = linked.activities.end.max(keepdims=True)
-    return Steps([WHOLE_RUN], launched.min(keepdims=True), until, np.zeros(len(launched), np.int64))
+    first, last = (np.array([time]) for time in (first_start_ns(linked), last_end_ns(linked)))
+    return Steps([WHOLE_RUN], first, last, np.zeros(len(launched), np.int64))
 
 
 def _launched(linked: LinkedTrace) -> Int64:

@@ -7,7 +7,8 @@ import numpy as np
 from ....schema.columns import ABSENT, Bool, Categorical, Int64, NestedIntervals, Ns, OpRows, Rows, ThreadIntervals
 from ....schema.graph import ExecutionGraph
 from ....schema.linked import LinkedTrace, op_tree
-from ...analyses import LOADER, RankTrace, activity_rows, step_starts
+from ...analyses import RankTrace, activity_rows, step_starts
+from ...phase_names import LOADER
 from ...sync_records_advice import lacks_sync_records
 
 ATEN = "aten::"

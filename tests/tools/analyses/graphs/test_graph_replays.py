@@ -49,4 +49,13 @@ def test_single_launches_are_no_graphs() -> None:
         t.launch("gemm")
     graphs, positions, note = tables(t)
     assert (graphs, positions) == ([], [])
-    assert note == "no call launched several activities"
+    assert note == "no call launched a graph"
+
+
+def test_a_copy_in_several_pieces_is_no_graph() -> None:
+    t = TraceBuilder()
+    with t.op("aten::copy_"):
+        copied = t.call("enqueueCommand memcpyHtoDAsync", 4)
+        for start in (10, 20):
+            t.activity("dma_request", 7, start, 5, copied)
+    assert tables(t)[:2] == ([], [])

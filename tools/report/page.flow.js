@@ -1,0 +1,89 @@
+"use strict";
+
+// Arrows between the boxes of the data flow: from and to the outermost closed box around each end
+
+const HEADS = { down: "m-3 -5l3 5 3 -5", right: "m-5 -3l5 3 -5 3", left: "m5 -3l-5 3 5 3" };
+const NEAR = 84;
+
+class FlowView {
+  constructor(element, { kinds, arrows }) {
+    Object.assign(this, { element, kinds, arrows, svg: element.querySelector(".arrows") });
+    this.boxes = new Map([...element.querySelectorAll("[data-box]")].map((box) => [Number(box.dataset.box), box]));
+    element.addEventListener("toggle", () => this.draw(), true);
+    new ResizeObserver(() => this.draw()).observe(element);
+  }
+
+  seen(number) {
+    let seen = this.boxes.get(number);
+    for (let around = seen?.parentElement; around && around !== this.element; around = around.parentElement)
+      if (around.tagName === "DETAILS" && !around.open) seen = around;
+    return seen;
+  }
+
+  place(box) {
+    const { left, top, width, height } = box.getBoundingClientRect(), origin = this.element.getBoundingClientRect();
+    const x = left - origin.left, y = top - origin.top;
+    return { x, y, width, height, right: x + width, bottom: y + height, middle: y + height / 2 };
+  }
+
+  // phases are the only boxes in one row
+  ofTwoPhases(source, target) {
+    const rows = this.element.querySelectorAll(":scope > .layer"), phases = rows.length === 1 ? [...rows[0].children] : [];
+    return phases.find((phase) => phase.contains(source)) !== phases.find((phase) => phase.contains(target));
+  }
+
+  // the boxes that are seen at the ends of arrows, with the text of each arrow between them
+  links() {
+    const found = new Map();
+    for (const [source, target, kind, text] of this.arrows) {
+      const ends = [this.seen(source), this.seen(target)];
+      if (!ends[0] || !ends[1] || ends[0].contains(ends[1]) || ends[1].contains(ends[0])) continue;
+      const key = ends.map((box) => box.dataset.box).join();
+      if (!found.has(key)) found.set(key, { ends, kind, texts: [] });
+      const link = found.get(key);
+      link.kind = this.kinds[kind] === "data" ? kind : link.kind;
+      link.texts.push(text);
+    }
+    return found.values();
+  }
+
+  way(source, target) {
+    const a = this.place(source), b = this.place(target);
+    const curve = (x, y, [dx, dy], tx, ty, [tdx, tdy], head) =>
+      `M${x} ${y}C${x + dx} ${y + dy} ${tx + tdx} ${ty + tdy} ${tx} ${ty}${HEADS[head]}`;
+    const look = source.parentElement === target.parentElement ? "near" : "between";
+    const beside = (a.y < b.bottom && b.y < a.bottom) || this.ofTwoPhases(source, target);
+    if (beside && a.right <= b.x) {
+      const bend = Math.max((b.x - a.right) / 2, 4);
+      return [curve(a.right, a.middle, [bend, 0], b.x, b.middle, [-bend, 0], "right"), look];
+    }
+    if (beside && b.right <= a.x) {
+      const bend = Math.max((a.x - b.right) / 2, 4);
+      return [curve(a.x, a.middle, [-bend, 0], b.right, b.middle, [bend, 0], "left"), look];
+    }
+    const gap = b.y - a.bottom;
+    if (gap > 0 && gap <= NEAR)
+      return [curve(a.x + a.width / 2, a.bottom, [0, gap / 2], b.x + b.width / 2, b.y, [0, -gap / 2], "down"), "near"];
+    const from = a.y + 0.7 * a.height, to = b.y + 0.3 * b.height;
+    const out = Math.max(a.right, b.right) + 14 + Math.min(Math.abs(to - from) / 14, 44);
+    return [curve(a.right, from, [out - a.right, 0], b.right, to, [out - b.right, 0], "left"), "far"];
+  }
+
+  draw() {
+    const paths = [];
+    for (const { ends, kind, texts } of this.links()) {
+      const path = document.createElementNS("http://www.w3.org/2000/svg", "path"), [d, look] = this.way(...ends);
+      const title = document.createElementNS("http://www.w3.org/2000/svg", "title");
+      title.textContent = `${ends.map((box) => box.querySelector("b").textContent).join(" → ")}\n${[...new Set(texts)].slice(0, 6).join("\n")}`;
+      path.setAttribute("d", d);
+      path.setAttribute("class", look);
+      path.style.setProperty("--of", `var(--${this.kinds[kind].replaceAll(" ", "-")})`);
+      path.append(title);
+      paths.push(path);
+    }
+    this.svg.replaceChildren(...paths);
+  }
+}
+
+const flowData = document.getElementById("flow-data");
+if (flowData) new FlowView(document.querySelector(".flow .boxes"), JSON.parse(flowData.textContent));
