@@ -1,6 +1,7 @@
 """A job as users hold it: the graphs of all its ranks in a folder, and what to ask of them together."""
 
 import dataclasses
+import operator
 import shutil
 import tempfile
 import warnings
@@ -71,7 +72,7 @@ class Job(SummaryRepr):
 
     def __getitem__(self, position: int) -> ExecutionGraph:
         """Returns the graph at a position, which in a job without missing ranks is the rank; `graph` finds a rank."""
-        return ExecutionGraph.read(self._files[position])
+        return ExecutionGraph.read(self._files[operator.index(position)])
 
     def __iter__(self) -> Iterator[ExecutionGraph]:
         # a generator holds the job, and so its folder
