@@ -79,9 +79,8 @@ def build_generic_graph(linked: LinkedTrace, options: Options, work: KernelWork 
     edges, dropped = _dependencies(context, options)
     timing, limit = _start_timing(context, edges)
     delays = find_delays(context, timing, limit)
-    synthetic = SyntheticNodes(
-        delays if options.delays else delays.none(), _group_ops(context, options.target), context.node_count
-    )
+    kept_delays = delays if options.delays else delays.none()
+    synthetic = SyntheticNodes(kept_delays, _group_ops(context, options.target), context.node_count)
     if options.promote == "all":
         edges = deduplicated(with_synchronous_launches(context, edges), synthetic.node_count)
     edges = Edges.joined([edges, synthetic.edges(context)])
@@ -93,7 +92,7 @@ def build_generic_graph(linked: LinkedTrace, options: Options, work: KernelWork 
     else:
         graph = without_host(graph)
     dropped |= in_circles | built.unusable_arguments
-    graph.report = replace(_report(context, built._replace(graph=graph), delays), dropped=dropped)
+    graph.report = replace(_report(context, built._replace(graph=graph), kept_delays), dropped=dropped)
     return graph
 
 

@@ -83,7 +83,7 @@ def link(
 def _without_host(ops: Ops) -> str:
     """Returns a sentence about what is not known without a host trace."""
     with_shapes = f"{int(ops.inputs.differ(NO_TENSORS).sum())} of {len(ops)} ops have shapes and types"
-    return f"no host trace: {with_shapes}, none the identity of its tensors, so nothing follows from data"
+    return f"no host trace: {with_shapes}, but tensor ids were not recorded, so data dependencies cannot be derived"
 
 
 def _part(linked: LinkedTrace, device: DeviceTrace, match: Match | None, window: Window) -> tuple[TracePart, list[str]]:
@@ -97,9 +97,7 @@ def _part(linked: LinkedTrace, device: DeviceTrace, match: Match | None, window:
             f"the {shorter} trace fits the {longer} trace at {match.alignment_count} positions; linked to the first"
         )
     if covered is not None:
-        notes.append(
-            f"the host trace covers {covered.in_words(zero)} of the device trace; the rest is outside the window"
-        )
+        notes.append(f"the host trace covers {covered.in_words(zero)} of the device trace; the rest is not linked")
     period = period_of(device, window, covered or whole(device)) if window != EVERYTHING else covered
     if period is None:
         return shared, notes

@@ -14,7 +14,7 @@ from .submissions import Findings
 from .waits import Synchronisation
 from .windows import TracePart
 
-KEPT_WITHOUT_TIMES = "host ops that the device trace does not hold (kept without times)"
+KEPT_WITHOUT_TIMES = "host ops that the device trace does not hold, so they have no times"
 
 
 class _Sizes(NamedTuple):
@@ -39,8 +39,8 @@ def report_of(
 ) -> LinkReport:
     """Returns the report of a part of a linked trace.
 
-    Its rows and those counted as outside the window add up to all rows of both files. `clipped` counts ops that were
-    cut to the end of the op around them.
+    Its rows and those counted as outside the linked part add up to all rows of both files. `clipped` counts ops that
+    were cut to the end of the op around them.
     """
     activities, sizes = part.linked.activities, _sizes(part.linked)
     read: list[HostTrace | DeviceTrace] = [device] if host is None else [host, device]
@@ -100,11 +100,11 @@ def _outside(device: DeviceTrace, whole: LinkedTrace, part: TracePart) -> dict[s
     has_call, inside = (np.isin(recorded, linked.calls.correlation) for linked in (whole, part.linked))
     has_call &= recorded != 0
     return {
-        "host ops outside the window": all_rows.host_ops - kept.host_ops,
-        "ops outside the window": all_rows.device_ops - kept.device_ops,
-        "calls outside the window": all_rows.calls - kept.calls,
-        "activities outside the window": all_rows.activities - kept.activities,
-        "synchronisation records outside the window": int((has_call & ~inside).sum()),
+        "host ops outside the linked part": all_rows.host_ops - kept.host_ops,
+        "ops outside the linked part": all_rows.device_ops - kept.device_ops,
+        "calls outside the linked part": all_rows.calls - kept.calls,
+        "activities outside the linked part": all_rows.activities - kept.activities,
+        "synchronisation records outside the linked part": int((has_call & ~inside).sum()),
         "synchronisation records without a call": int((~has_call).sum()),
     }
 

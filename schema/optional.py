@@ -12,20 +12,22 @@ class MissingLibrary(RequestError, ImportError):
 
 
 class Optional(NamedTuple):
-    """What needs the libraries, and what pip is to install, quoted as a shell that expands brackets wants it."""
+    """What needs the libraries, and what pip is to install, by names that work wherever execgraph came from."""
 
     use: str
     libraries: tuple[str, ...]
-    package: str
+    packages: str
 
 
 OPTIONAL = {
-    "chart": Optional("a chart", ("altair",), "'execgraph[report]'"),
-    "completion": Optional("tab completion", ("argcomplete",), "'execgraph[completion]'"),
-    "dask": Optional("a Dask cluster", ("distributed",), "'execgraph[dask]'"),
-    "report": Optional("the HTML page", ("altair", "jinja2", "platformdirs", "vl_convert"), "'execgraph[report]'"),
-    "zstd": Optional("reading zstd", ("zstandard",), "'execgraph[zstd]'"),
     "arrow": Optional("an Arrow stream", ("nanoarrow",), "nanoarrow"),
+    "chart": Optional("a chart", ("altair",), "altair"),
+    "completion": Optional("tab completion", ("argcomplete",), "argcomplete"),
+    "dask": Optional("a Dask cluster", ("distributed",), "distributed"),
+    "report": Optional(
+        "the HTML page", ("altair", "jinja2", "platformdirs", "vl_convert"), "altair vl-convert-python platformdirs"
+    ),
+    "zstd": Optional("reading zstd", ("zstandard",), "zstandard"),
     "pandas": Optional("a pandas.DataFrame", ("pandas",), "pandas"),
     "polars": Optional("a polars.DataFrame", ("polars",), "polars"),
     "torch": Optional("recording traces", ("torch",), "torch"),
@@ -40,10 +42,10 @@ def require(name: str, where: str = "") -> None:
 
     `where` is the file or option that the sentence begins with.
     """
-    use, libraries, package = OPTIONAL[name]
+    use, libraries, packages = OPTIONAL[name]
     for library in libraries:
         if sys.modules.get(library) is None and find_spec(library) is None:
             beginning = f"{where}: " if where else ""
             raise MissingLibrary(
-                f"{beginning}{use} needs {library}, which is not installed; run: pip install {package}"
+                f"{beginning}{use} needs {library}, which is not installed; run: pip install {packages}"
             )

@@ -41,7 +41,8 @@ class CommandParser(argparse.ArgumentParser):
             add_help=False,
         )
         self._example, self._reads = example, reads
-        self._unless, self._most = "", 0
+        self._unless: Sequence[str] = ()
+        self._most = 0
         self._input, self._output = "", ""
 
     def add_inputs(
@@ -49,15 +50,15 @@ class CommandParser(argparse.ArgumentParser):
         metavar: str,
         help: str,
         *spellings: str,
-        unless: str = "",
+        unless: Sequence[str] = (),
         max_count: int = sys.maxsize,
         choices: Iterable[str] | None = None,
         title: str = "input",
     ) -> OptionGroup:
         """Adds the inputs, by position or after one of the older `spellings`; returns the group of options on them.
 
-        One is required `unless` the option of that name is given. The parsed options have the paths as `inputs`, with
-        wildcards that no shell has expanded replaced by what they match.
+        One is required `unless` an option of one of these names is given. The parsed options have the paths as
+        `inputs`, with wildcards that no shell has expanded replaced by what they match.
         """
         self._input, self._unless, self._most = metavar, unless, max_count
         group = self.add_argument_group(title)
@@ -119,7 +120,7 @@ class CommandParser(argparse.ArgumentParser):
     def _inputs(self, options: argparse.Namespace) -> list[str]:
         values = [*getattr(options, "named_inputs", ()), *options.inputs]
         inputs = [path for value in values for path in _expand_wildcards(value)]
-        if not inputs and not getattr(options, self._unless, None):
+        if not inputs and not any(getattr(options, name, None) for name in self._unless):
             self.error(f"no input given: name {self._input}, as in: {self._example}")
         if len(inputs) > self._most:
             more = ["…"] * (len(inputs) > INPUTS_NAMED)
@@ -210,7 +211,12 @@ def _add_common_options(parser: argparse.ArgumentParser) -> None:
     loudness.add_argument(
         "-v", "--verbose", action="store_true", help="also say what is read, which step runs and how long it took"
     )
-    loudness.add_argument("-q", "--quiet", action="store_true", help="leave out notes and progress, never the result")
+    loudness.add_argument(
+        "-q",
+        "--quiet",
+        action="store_true",
+        help="print no summary, notes and progress; a result that is printed, and errors, stay",
+    )
 
 
 def _size(text: str) -> str:

@@ -13,7 +13,7 @@ from ..context import ConversionContext, Edges
 
 LOOKED_BACK = 8
 """The number of candidates per activity, which bounds the search."""
-CUT_OFF = f"late activities that may have waited for one before the {LOOKED_BACK} that ended last"
+CUT_OFF = f"late activities whose cause may lie before the {LOOKED_BACK} activities that were looked at"
 
 
 def inferred(context: ConversionContext, late: ActivityRows, tolerance_ns: int) -> tuple[Edges, int]:

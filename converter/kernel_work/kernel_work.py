@@ -1,12 +1,12 @@
 """The work of every kernel of a linked trace, from the op that launched it; of copies and sets, from their size."""
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Bool, Int64, OpRows, Table
+from ...schema.columns import ABSENT, ActivityRows, Bool, Int64, OpRows, Table
 from ...schema.linked import LinkedTrace
 from .op_works import OpWorks
 from .sharing import shares, working_ops
@@ -48,38 +48,52 @@ def kernel_work(linked: LinkedTrace, op_parent: OpRows) -> KernelWork:
     both_ways = np.where(activities.name.where(lambda name: WITHIN_DEVICE.search(name) is not None), 2, 1)
     operations[sized], moved[sized] = 0, (activities.size * both_ways)[sized]
     computing = activities.communication_row < 0
-    length = (activities.end - activities.start).tolist()
-    rows_of_work: list[tuple[int, int, int, int, int]] = []
-    for op, kernels, work in _works(linked, op_parent, computing & ~sized & (activities.op_row >= 0)):
-        times, count = [length[kernel] for kernel in kernels], len(kernels)
-        of_operations = [ABSENT] * count if work.operations is None else shares(work.operations, times)
-        rows_of_work += zip(
-            kernels,
-            of_operations,
-            shares(work.bytes, times),
-            [work.element or ABSENT] * count,
-            [op] * count,
-            strict=True,
-        )
-    kernel, *columns = np.array(rows_of_work, np.int64).reshape(-1, 5).T
-    operations[kernel], moved[kernel], element[kernel], op_row[kernel] = columns
+    works = OpWorks(linked.ops)
+    kernel, op = _kernels_of_ops(linked, op_parent, works, computing & ~sized & (activities.op_row >= 0))
+    columns, known = _shared_work(works, op, (activities.end - activities.start)[kernel])
+    kernel, op = ActivityRows(kernel[known]), OpRows(op[known])
+    operations[kernel], moved[kernel], element[kernel] = columns[known].T
+    op_row[kernel] = op
     return _with_counts(linked, KernelWork(operations, moved, element, op_row), computing)
 
 
-def _works(linked: LinkedTrace, op_parent: OpRows, chosen: Bool) -> list[tuple[int, list[int], Work]]:
-    """Returns the ops with known work, the kernels of each, and the work."""
-    of_op: defaultdict[int, list[int]] = defaultdict(list)
+def _kernels_of_ops(
+    linked: LinkedTrace, op_parent: OpRows, works: OpWorks, chosen: Bool
+) -> tuple[ActivityRows, OpRows]:
+    """Returns the kernels that do the work of an op, by op, and that op. Those that the op itself launched come first,
+    each op's in order of time.
+    """
     rows = np.flatnonzero(chosen)
     # whole numbers are divided among kernels in order of time, independent of the order of the file
     rows = rows[np.lexsort([getattr(linked.activities, key)[rows] for key in ("correlation", "end", "start")])]
-    for kernel, op in zip(rows.tolist(), linked.activities.op_row[rows].tolist(), strict=True):
-        of_op[op].append(kernel)
-    works = OpWorks(linked.ops)
-    working_op = working_ops(OpRows(np.array(list(of_op), np.int64)), op_parent, works)
-    kernels: defaultdict[int, list[int]] = defaultdict(list)
-    for op, worker in working_op.items():
-        kernels[worker] += of_op[op]
-    return [(op, kernels[op], work) for op, work in works.works(kernels).items()]
+    launching, first, launch = np.unique(linked.activities.op_row[rows], return_index=True, return_inverse=True)
+    op = working_ops(OpRows(launching), op_parent, works)[launch]
+    order = np.lexsort((first[launch], launching[launch] != op, op))
+    order = order[op[order] >= 0]
+    return ActivityRows(rows[order]), OpRows(op[order])
+
+
+def _shared_work(works: OpWorks, op: OpRows, times: Int64) -> tuple[Int64, Bool]:
+    """Returns operations, bytes and bytes of an element of each kernel, given its op and time, and which are known."""
+    ops, start, count = np.unique(op, return_index=True, return_counts=True)
+    distinct, number = works.works(OpRows(ops))
+    columns = np.array([_numbers(work) for work in distinct], np.int64).reshape(-1, 3)[np.repeat(number, count)]
+    several = count > 1
+    for first, end, at in zip(*(each[several].tolist() for each in (start, start + count, number)), strict=True):
+        if (work := distinct[at]) is not None:
+            kernel_times = times[first:end].tolist()
+            columns[first:end, 1] = shares(work.bytes, kernel_times)
+            if work.operations is not None:
+                columns[first:end, 0] = shares(work.operations, kernel_times)
+    is_known = np.array([work is not None for work in distinct], np.bool_)
+    return columns, is_known[np.repeat(number, count)]
+
+
+def _numbers(work: Work | None) -> tuple[int, int, int]:
+    """Returns the work as it is written to columns."""
+    if work is None:
+        return ABSENT, ABSENT, ABSENT
+    return ABSENT if work.operations is None else work.operations, work.bytes, work.element or ABSENT
 
 
 def _with_counts(linked: LinkedTrace, work: KernelWork, computing: Bool) -> KernelWork:

@@ -1,8 +1,10 @@
 """The work of ops of a linked trace, computed once for all ops that were recorded alike."""
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable
 
-from ...schema.columns import Bool, Int64
+import numpy as np
+
+from ...schema.columns import Bool, Int64, OpRows
 from ...schema.linked import Ops
 from ...schema.traces import TensorReader
 from .recorded_op import Unknown, alike, recorded_by_device, recorded_by_host
@@ -29,17 +31,16 @@ class OpWorks:
         self.has_rule: Bool = (named >= 0) | self._triton
         self.family: Int64 = named
 
-    def works(self, rows: Iterable[int]) -> dict[int, Work]:
-        """Returns the known work of these ops, all of which must have a rule."""
-        op_rows = [*rows]
-        known_works: dict[int, Work] = {}
-        for first in range(0, len(op_rows), AT_ONCE):
-            block = op_rows[first : first + AT_ONCE]
-            works = map(self._cache.__getitem__, self._alike(block))
-            known_works |= {row: work for row, work in zip(block, works, strict=True) if work is not None}
-        return known_works
+    def works(self, rows: OpRows) -> tuple[list[Work | None], Int64]:
+        """Returns the distinct works of these ops, None where not known, and which of them each op has.
 
-    def _alike(self, block: list[int]) -> list[Hashable]:
+        All the ops must have a rule.
+        """
+        keys = [key for first in range(0, len(rows), AT_ONCE) for key in self._alike(rows[first : first + AT_ONCE])]
+        number = {key: number for number, key in enumerate(self._cache)}
+        return [*self._cache.values()], np.fromiter(map(number.__getitem__, keys), np.int64, len(keys))
+
+    def _alike(self, block: Int64) -> list[Hashable]:
         """Returns for each op a key of the cache, the same for those that were recorded alike."""
         ops = self._ops
         inputs, outputs = ops.inputs.at(block), ops.outputs.at(block)
@@ -52,7 +53,7 @@ class OpWorks:
         first = dict(zip(reversed(keys), reversed(range(len(block))), strict=True))
         for key, index in first.items():
             if key not in self._cache:
-                self._cache[key] = self._work(block[index], inputs[index], outputs[index])
+                self._cache[key] = self._work(int(block[index]), inputs[index], outputs[index])
         return keys
 
     def _work(self, row: int, inputs: bytes, outputs: bytes) -> Work | None:

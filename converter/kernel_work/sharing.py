@@ -13,13 +13,13 @@ from ...schema.columns import Bool, OpRows, nearest
 from .op_works import OpWorks
 
 
-def working_ops(launching: OpRows, parent: OpRows, works: OpWorks) -> dict[int, int]:
-    """Returns, for each launching op, the op whose work its kernels do; ops without one are missing. Linear.
+def working_ops(launching: OpRows, parent: OpRows, works: OpWorks) -> OpRows:
+    """Returns, for each launching op, the op whose work its kernels do, -1 where there is none. Linear.
 
     `parent` is the row of the op that encloses each op, -1 for none.
     """
     has_rule = works.has_rule[launching]
-    with_rule = OpRows(launching[has_rule])
+    with_rule, without_rule = OpRows(launching[has_rule]), OpRows(launching[~has_rule])
     families = works.family[with_rule]
     # an op that encloses others of its family delegates its work to them
     encloses_family = np.zeros(len(with_rule), np.bool_)
@@ -27,15 +27,13 @@ def working_ops(launching: OpRows, parent: OpRows, works: OpWorks) -> dict[int, 
         of_family = families == family
         members = OpRows(with_rule[of_family])
         encloses_family[of_family] = _enclosing(members, parent)[members]
-    working_op = {row: row for row in with_rule[~encloses_family].tolist()}
-    without_rule, encloses_ruled, workers = launching[~has_rule], _enclosing(with_rule, parent), frozenset(working_op)
+    is_worker = np.zeros(len(parent), np.bool_)
+    is_worker[with_rule[~encloses_family]] = True
     above = nearest(works.has_rule, parent)[without_rule]
-    pairs = zip(without_rule.tolist(), above.tolist(), strict=True)
-    working_op |= {
-        row: above_op
-        for row, above_op in pairs
-        if above_op in workers or (above_op >= 0 and not encloses_ruled[above_op])
-    }
+    does_work_of_above = (above >= 0) & (is_worker[above] | ~_enclosing(with_rule, parent)[above])
+    working_op = OpRows(np.full(len(launching), -1, np.int64))
+    working_op[has_rule] = np.where(encloses_family, -1, with_rule)
+    working_op[~has_rule] = np.where(does_work_of_above, above, -1)
     return working_op
 
 
@@ -56,8 +54,6 @@ def shares(total: int, times: Sequence[int]) -> list[int]:
     >>> shares(10, [1, 1, 1])
     [3, 3, 4]
     """
-    if len(times) == 1:
-        return [total]
     weights = [max(time, 1) for time in times]
     whole, before, given_before, parts = sum(weights), 0, 0, []
     for weight in weights:

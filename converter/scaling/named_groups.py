@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...schema.comm_groups import LARGEST_JOB
 from ...schema.graph import CollectiveType
-from ..ranks import Group, Matching
+from ..ranks import Group, Matching, given_ranks, ranks_of
 from .rank_facts import RankFacts
 
 
@@ -38,7 +39,9 @@ class NamedGroup(NamedTuple):
 
     def names(self, group: Group) -> bool:
         """Returns whether it is this group."""
-        return self.name in {group.name, group.description, group.ranks} - {""}
+        if self.name in {group.name, group.description, group.ranks} - {""}:
+            return True
+        return given_ranks(self.name, LARGEST_JOB) == ranks_of(group.ranks) != ()
 
     def means(self, group: Group, kinds: frozenset[int]) -> bool:
         """Returns whether it is this group, and collectives of all these types are meant."""

@@ -121,7 +121,9 @@ def _rank_copies(facts: Sequence[RankFacts], growth: Growth) -> RankCopies:
     traced = [rank.rank for rank in facts]
     size = max([len(facts), *(rank.world_size for rank in facts)])
     if len({*traced}) < len(traced) or not 0 <= min(traced) <= max(traced) < size:
-        raise DataError(f"the graphs are of ranks {ranks_text(traced)} of {size}; build the whole job again")
+        raise DataError(
+            f"the ranks of the graphs, {ranks_text(traced)}, are no ranks of a job of {size}: build the whole job again"
+        )
     if outside := sorted(set(growth.removed) - set(range(size))):
         raise RequestError(
             f"rank {outside[0]} cannot be removed: the job has the ranks {ranks_text(tuple(range(size)))}"

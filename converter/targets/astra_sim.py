@@ -47,11 +47,11 @@ class TargetReport:
     padded: int
     control_removed: int
     start_offset_us: float
-    idle_dropped_us: float
-    host_delay_dropped_us: float
+    idle_time_cut_us: float
+    host_delay_cut_us: float
     delay_nodes: int
     without_work: int
-    widest_ready_set: int
+    most_nodes_ready_at_once: int
     groups: dict[RankList, int]
     notes: list[str]
 
@@ -98,11 +98,11 @@ def for_astra_sim(
         padded=padded,
         control_removed=_drop_implied_control(played),
         start_offset_us=start_offset_ns / 1000,
-        idle_dropped_us=serial.idle_cut / 1000,
-        host_delay_dropped_us=serial.delay_cut / 1000,
+        idle_time_cut_us=serial.idle_cut / 1000,
+        host_delay_cut_us=serial.delay_cut / 1000,
         delay_nodes=delay_nodes + waits,
         without_work=for_roofline(played, roofline),
-        widest_ready_set=widest_ready_set(played, data_edges(played)),
+        most_nodes_ready_at_once=widest_ready_set(played, data_edges(played)),
         groups=group_numbers,
         notes=[],
     )
@@ -162,8 +162,8 @@ def _notes(
                 "at a time",
             ),
             (
-                report.widest_ready_set > WIDE,
-                f"up to {report.widest_ready_set} nodes are ready at once; the time to simulate grows with the "
+                report.most_nodes_ready_at_once > WIDE,
+                f"up to {report.most_nodes_ready_at_once} nodes are ready at once; the time to simulate grows with the "
                 "square of that",
             ),
             (

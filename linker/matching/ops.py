@@ -5,6 +5,7 @@ They are matched by record function id where both traces have it, else by the or
 
 import re
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -25,6 +26,7 @@ from ...schema.columns import (
     thread_order,
 )
 from ...schema.errors import DataError
+from ...schema.recovery import ENDS_EARLY
 from ...schema.traces import FOREVER, GROUP_INIT, are_step_marks
 from ..readers import ROOT_NODE, DeviceTrace, HostTrace, RecordedOps
 from .alignment import Alignment, align_steps
@@ -76,12 +78,26 @@ def match_ops(host: HostTrace, device: DeviceTrace, allow_mismatch: bool = False
     pair = _by_record_function if by_id else _by_name_order
     match = pair(host, device.ops, candidates, names)
     if match.agreement < SMALLEST_AGREEMENT and not allow_mismatch:
+        damage = _damage(host, device)
         raise DataError(
-            f"{host.path}: {len(match.host_row)} of {len(candidates)} host ops have a counterpart among the "
+            f"{damage}{host.path}: {len(match.host_row)} of {len(candidates)} host ops have a counterpart among the "
             f"{len(device.ops.start)} ops of {device.path} (by {match.by}, {match.misnamed} with another name); "
-            "these two files are not of one run (--allow-mismatch links them all the same)"
+            f"{'copy the damaged file again' if damage else 'these two files are not of one run'} "
+            "(--allow-mismatch links them all the same)"
         )
     return match
+
+
+def _damage(host: HostTrace, device: DeviceTrace) -> str:
+    """Returns which of the files lacks its end, as the beginning of a message; "" if none does."""
+    damaged = [
+        path for path, notes in ((host.path, host.notes), (device.path, device.notes)) if _ends_early(path, notes)
+    ]
+    return f"{' and '.join(damaged)}: {ENDS_EARLY}; " if damaged else ""
+
+
+def _ends_early(path: str, notes: Sequence[str]) -> bool:
+    return any(note.startswith(f"{path}: {ENDS_EARLY}") for note in notes)
 
 
 def is_op(host: HostTrace) -> Bool:

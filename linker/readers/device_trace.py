@@ -99,7 +99,7 @@ def _top_level(reader: ArrayReader[kineto.Event]) -> kineto.DeviceFile:
     """Returns what the file holds beside its events. Raises DataError for another file."""
     if not reader.has_array:
         what = _what_it_is(reader.document)
-        raise DataError(f"{reader.path}: {what}; expected a Kineto device trace")
+        raise DataError(f"{reader.path}: {what}; expected a Kineto device trace, as the PyTorch profiler writes it")
     is_bare = reader.document.lstrip()[:1] == b"["
     return kineto.DeviceFile() if is_bare else reader.top_level(kineto.DeviceFile)
 

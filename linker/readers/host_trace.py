@@ -134,7 +134,8 @@ def read_host_trace(path: InputFile, *, strict: bool = False, on_progress: OnPro
                 nodes.add(piece)
         if not reader.has_array or reader.document.lstrip()[:1] == b"[":
             raise DataError(
-                f"{path}: {_what_it_is(reader.document)}; expected a PyTorch Execution Trace as the host trace"
+                f"{path}: {_what_it_is(reader.document)}; expected a PyTorch Execution Trace, as "
+                "ExecutionTraceObserver writes it"
             )
         if not len(nodes):
             seen = f" {damage.notes[0].removeprefix(path + ': ')}" if damage.notes else ""

@@ -94,14 +94,17 @@ def unexplained_waits(
 
     `waits` are those known so far. What a record names needs no other explanation, except by the calls that are
     `behind_unresolved` waits. Work that was submitted after the call began was not awaited, nor was work that ended
-    earlier before the return than waits usually do. O(n log n).
+    earlier before the return than waits usually do. Where a record names no work, the call itself may take as long as a
+    return: only work that is seen to have ended before it returned explains it, not work that may have, by the error of
+    the clocks. O(n log n).
     """
     calls, activities, timing = process.calls, process.activities, process.timing
     known_end = np.full(len(calls), NEVER, np.int64)
     has_source = waits.source_row >= 0
+    is_recorded = waits.known_by.equal(Provenance.RECORD.value)
     np.maximum.at(known_end, waits.call_row[has_source], activities.end[waits.source_row[has_source]])
     is_blocking = np.isin(process.kinds, (SyncCall.STREAM_SYNC, SyncCall.EVENT_SYNC, SyncCall.DEVICE_SYNC))
-    is_named = has_source & waits.known_by.equal(Provenance.RECORD.value) & ~behind_unresolved[waits.call_row]
+    is_named = has_source & is_recorded & ~behind_unresolved[waits.call_row]
     is_blocking[waits.call_row[is_named]] = False
     rows = np.flatnonzero(is_blocking)
     error_ns = np.asarray(timing.return_error_ns)[rows]
@@ -109,7 +112,9 @@ def unexplained_waits(
     end = calls.end[rows]
     lasts_on = end - np.maximum(calls.start[rows], known_end[rows]) > max_return_ns
     rows, max_return_ns, end = rows[lasts_on], max_return_ns[lasts_on], end[lasts_on]
-    source = _last_ended(activities, end + np.asarray(timing.max_return_lead_ns)[rows])
+    max_lead_ns = np.asarray(timing.max_return_lead_ns).copy()
+    max_lead_ns[waits.call_row[~has_source & is_recorded]] = 0
+    source = _last_ended(activities, end + max_lead_ns[rows])
     submitted = np.append(process.queues.submitted_until, NEVER)[source]
     ended = np.append(activities.end, NEVER)[source]
     is_prompt = (submitted <= calls.start[rows]) & (ended > np.maximum(calls.start[rows], end - max_return_ns))

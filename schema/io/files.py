@@ -39,7 +39,11 @@ FOREIGN = {
     b"\xfe\xff": "is UTF-16 text; make it UTF-8: iconv -f UTF-16 -t UTF-8",
     b"PK\x03\x04": "is a zip archive; unpack it and give the file inside",
 }
-
+WHEN_NOT_WRITTEN: dict[type[OSError], str] = {
+    IsADirectoryError: "name a file in it",
+    PermissionError: "choose a place that you may write to",
+}
+"""What to do where an output cannot be written, by the system's reason."""
 
 log = logging.getLogger("execgraph")
 
@@ -202,9 +206,8 @@ def open_output(path: str) -> Iterator[IO[bytes]]:
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise DataError(
-            f"{path}: cannot be written ({error.strerror or error}); is its folder there, and with room?"
-        ) from error
+        remedy = WHEN_NOT_WRITTEN.get(type(error), "check that its folder is there and has room")
+        raise DataError(f"{path}: cannot be written ({error.strerror or error}); {remedy}") from error
 
 
 def put_in_place(made: Path, path: Path) -> None:

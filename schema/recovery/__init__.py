@@ -3,7 +3,7 @@
 The readers of traces and of linked files are built on it.
 """
 
-from .damage import CUT_OFF as CUT_OFF, UNREADABLE as UNREADABLE, Damage as Damage
+from .damage import CUT_OFF as CUT_OFF, ENDS_EARLY as ENDS_EARLY, UNREADABLE as UNREADABLE, Damage as Damage
 from .json_stream import (
     BYTE_ORDER_MARK as BYTE_ORDER_MARK,
     LONGEST_HEAD as LONGEST_HEAD,

@@ -7,6 +7,8 @@ from ..errors import DataError
 
 UNREADABLE = "that cannot be read"
 CUT_OFF = "cut off by the end of the file"
+ENDS_EARLY = "ends early"
+"""How the note on a file begins whose end is missing."""
 
 
 @dataclass(slots=True)

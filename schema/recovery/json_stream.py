@@ -17,7 +17,7 @@ import msgspec
 
 from ..errors import DataError
 from ..io import GZIP_MAGIC
-from .damage import Damage
+from .damage import ENDS_EARLY, Damage
 from .elements import Elements
 from .plain_letters import with_plain_letters
 from .repair import known_keys
@@ -237,7 +237,7 @@ class ArrayReader(Generic[T]):
         if self._elements is not None:
             yield from self._saved(self._elements, last=True, sound=is_sound(self._opening + self._buffer))
             if not self._buffer:
-                self._elements.damage.note(f"ends early, after byte {self._read}: what comes before is used")
+                self._elements.damage.note(f"{ENDS_EARLY}, after byte {self._read}: what comes before is used")
                 self._buffer = b"]}" if head.lstrip()[:1] == b"{" else b"]"
         self.document = head + self._buffer
 

@@ -2,12 +2,12 @@
 
 import gzip
 import json
-import logging
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
-from execgraph.schema.errors import DataError
+from execgraph.schema.errors import DataError, RequestError
 from execgraph.schema.graph import Delay, DependencyKind, ExecutionGraph
 from execgraph.schema.traces import FOREVER
 from execgraph.tools.commands.trace_replay import main
@@ -242,12 +242,21 @@ def test_a_malformed_factor_is_refused(spec: str) -> None:
         parse_scale(spec)
 
 
-def test_a_factor_that_matches_nothing_is_said(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING):
-        scaled(training_step(), "flash_attention=0.5", "gemm=1")
-    assert [record.message for record in caplog.records if record.levelno == logging.WARNING] == [
-        "warning: scale 'flash_attention=0.5' matches no node"
-    ]
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        (
+            "flash_attention=0.5",
+            "no node has 'flash_attention' in its name: trace-view and trace-report show the names",
+        ),
+        ("memory=0.5", "no node has 'memory' in its name: write class:memory=0.5"),
+        ("class:communication=0.5", "no node is of class communication: choose from host, computation, memory"),
+        ("bound:compute=0.5", "the peaks of the devices are not known by their names: give them with --peak"),
+    ],
+)
+def test_a_factor_that_matches_nothing_is_refused(spec: str, why: str) -> None:
+    with pytest.raises(RequestError, match=re.escape(f"scale {spec}: {why}")):
+        scaled(training_step(), "gemm=1", spec)
 
 
 # Figures

@@ -85,8 +85,8 @@ def test_what_is_left_out_is_said(job: Path, tmp_path: Path, capsys: pytest.Capt
     assert link_part(job, tmp_path / "part.json", "--steps", "4", "--json") == 0
     said = capsys.readouterr()
     report = json.loads(said.out)
-    assert (report["activities"], report["dropped"]["activities outside the window"]) == (2, 4)
-    assert "4 activities outside the window" in said.err
+    assert (report["activities"], report["dropped"]["activities outside the linked part"]) == (2, 4)
+    assert "4 activities outside the linked part" in said.err
 
 
 OUTSIDE = {

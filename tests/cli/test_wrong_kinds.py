@@ -108,7 +108,10 @@ CASES = {
         lambda file, out: [file, "--output", out / "m.json"], "a host or device trace", DEVICES, GIVE_TRACES, own=MERGED | HOSTS
     ),
     "trace-build": Case(
-        lambda file, out: ["--input-dir", file, "--output-dir", out / "b"], "a folder of traces", set(), "the folder that holds them",
+        lambda file, out: ["--input-dir", file, "--output-dir", out / "b"],
+        "a device trace or a folder of traces",
+        set(),
+        "the folder that holds them",
         own=DEVICES | HOSTS,
     ),
     "trace-scale": Case(
@@ -202,7 +205,7 @@ def test_a_file_of_another_kind_is_called_what_it_is(
 def test_an_empty_file_is_called_empty(folder: Path, out: Path, capsys: pytest.CaptureFixture[str], case: str) -> None:
     file = folder / "nothing"
     wanted = {
-        "trace-build": f"{file} is a file, not a folder of traces: give the folder that holds it, {folder}",
+        "trace-build": f"{file} is a file, not a device trace or a folder of traces: give the folder that holds it, {folder}",
         "trace-scale": f"{file} is a file, not a folder of graphs: give the folder that holds it, {folder}",
     }
     assert error_of(case, file, out, capsys) == wanted.get(case, f"{file}: is empty; was it written to its end?")
@@ -218,7 +221,11 @@ def test_an_empty_file_is_called_empty(folder: Path, out: Path, capsys: pytest.C
         ("trace-report, captures", "merged.json", "several ranks merged into one trace"),
         ("trace-merge", "host.json", "host.json is a host trace, not a device trace: pass it to trace-link"),
         ("trace-merge", "merged.json", "no device trace of a single rank, but 1 merged ones"),
-        ("trace-build", "host.json", "is a host trace, not a folder of traces: give the folder that holds it, "),
+        (
+            "trace-build",
+            "host.json",
+            "is a host trace, not a device trace or a folder of traces: give the folder that holds it, ",
+        ),
         ("trace-scale", "graph.et", "is a graph, not a folder of graphs: give the folder that holds it, "),
     ],
 )

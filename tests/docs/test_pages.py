@@ -1,5 +1,6 @@
 """Every command line in the pages runs, in an empty folder per page, and prints what is shown; every link is valid."""
 
+import json
 import re
 import runpy
 from pathlib import Path
@@ -109,7 +110,16 @@ def test_the_page_of_the_python_api_is_current() -> None:
     assert PAGES["python-api.md"].read_text(encoding="utf-8") == made, "write it anew: make docs"
 
 
-def test_the_notebook_prints_what_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", sorted(path.name for path in (ROOT / "docs").glob("*.ipynb")))
+def test_a_notebook_prints_what_it_says(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """What tables and charts look like depends on the libraries that draw them, so that only their kinds are held."""
+    pytest.importorskip("altair")
     monkeypatch.chdir(ROOT)
-    text = (ROOT / "docs" / "capture-to-what-if.ipynb").read_text(encoding="utf-8")
-    assert text == runpy.run_path(str(ROOT / "docs" / "notebook.py"))["with_outputs"](text), "write it anew: make docs"
+    text = (ROOT / "docs" / name).read_text(encoding="utf-8")
+    anew = runpy.run_path(str(ROOT / "docs" / "notebook.py"))["with_outputs"](text)
+    assert outputs_of(text) == outputs_of(anew), "write it anew: make docs"
+
+
+def outputs_of(notebook: str) -> list[list[object]]:
+    cells = [cell for cell in json.loads(notebook)["cells"] if cell["cell_type"] == "code"]
+    return [[output.get("text") or sorted(output["data"]) for output in cell["outputs"]] for cell in cells]

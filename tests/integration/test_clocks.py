@@ -173,18 +173,34 @@ def test_where_whole_microseconds_are_cut_changes_no_dependency(program: list[St
 
 
 WHAT_IFS = ([], ["class:host=0.5"], ["class:computation=0.3"])
-TINY = 10
-"""ns."""
+TINY = 40
+"""ns: each blocking copy may pass on the one."""
 
 
 @given(with_backwards, st.sampled_from([MAIN, WORKER]))
 def test_a_nanosecond_on_the_clock_of_one_thread_changes_no_answer(program: list[Step], thread: int) -> None:
-    """Such as whether a thread was idle before another one called it."""
-    recorded, early = (with_early_thread(begun_after(0.123, program), thread, ns) for ns in (0, 1))
+    """Such as whether a thread was idle before another one called it. Where several launches told how long work takes
+    to start: of one that was called as the work before it ended, nothing else tells which of the two it followed.
+    """
+    recorded, early = (with_early_thread(after_launches(program), thread, ns) for ns in (0, 1))
     graphs = [convert_run(t).graph for t in (recorded, early)]
     for scale in WHAT_IFS:
         answers = [replay(graph, [*map(parse_scale, scale)]).makespan_ns for graph in graphs]
         assert abs(answers[0] - answers[1]) <= TINY, scale
+
+
+def after_launches(program: list[Step]) -> TraceBuilder:
+    """The program after pairs of kernels, of which the second waits for the first, with times that are no whole µs."""
+    t = TraceBuilder()
+    t.work(0.123)
+    for number in range(4):
+        with t.op("aten::mm"):
+            t.launch(f"first {number}", 7, 20.2, latency=EARLIEST)
+            t.launch(f"second {number}", 7, 20.2, latency=EARLIEST)
+        t.device_synchronize()
+        t.memcpy("DtoH", 7, 5)
+        t.work(90)
+    return go_on(t, program)
 
 
 def with_early_thread(t: TraceBuilder, thread: int, ns: int) -> TraceBuilder:

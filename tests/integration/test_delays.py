@@ -116,7 +116,7 @@ def test_without_delays_no_run_gets_longer(program: list[Step]) -> None:
     t = play(program)
     kept, left_out = (convert_run(t, delays=delays) for delays in (True, False))
     assert not left_out.graph.is_delay.any()
-    assert left_out.report.delays == kept.report.delays
+    assert left_out.report.delays == {}
     assert replay(left_out.graph).makespan_ns <= replay(kept.graph).makespan_ns
 
 

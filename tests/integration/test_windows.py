@@ -72,8 +72,10 @@ def test_what_is_left_out_is_counted() -> None:
     report, whole_report = part(pair, steps=(3, 4)).report, link(*pair).report
     for what in ("ops", "calls", "activities"):
         field = "device_ops" if what == "ops" else what
-        assert getattr(report, field) + report.dropped[f"{what} outside the window"] == getattr(whole_report, field)
-    assert report.host_ops + report.dropped["host ops outside the window"] == whole_report.host_ops
+        assert getattr(report, field) + report.dropped[f"{what} outside the linked part"] == getattr(
+            whole_report, field
+        )
+    assert report.host_ops + report.dropped["host ops outside the linked part"] == whole_report.host_ops
     assert report.oddities["ops cut at the borders of the window"] == 1  # "training" goes on
 
 
@@ -117,7 +119,7 @@ def test_a_window_between_a_launch_and_its_kernel_holds_neither() -> None:
         t.work(200)
     linked = part(read_pair(t), clock=(20, 200))
     assert (len(linked.activities), len(linked.calls)) == (0, 0)
-    assert linked.report.dropped["activities outside the window"] == 2
+    assert linked.report.dropped["activities outside the linked part"] == 2
     assert convert_linked(linked).makespan_ns() == 180_000
 
 
@@ -287,7 +289,7 @@ def test_of_a_longer_host_trace_the_ops_inside_stay_even_without_times() -> None
             if number == 2 and not only:
                 t.leaf("untimed", 0, only="host")
     linked = link(*read_pair(t))
-    assert linked.report.dropped["host ops outside the window"] == 10
+    assert linked.report.dropped["host ops outside the linked part"] == 10
     assert names(linked, "ops").count("untimed") == 1
 
 

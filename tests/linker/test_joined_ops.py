@@ -70,7 +70,7 @@ def test_without_a_host_trace_all_ops_are_the_devices_with_their_arguments() -> 
     assert linked.ops.inputs == [b'{"values":[1]}', NO_TENSORS]
     assert linked.ops.outputs == [NO_TENSORS, NO_TENSORS]
     assert linked.report.notes == [
-        "no host trace: 1 of 2 ops have shapes and types, none the identity of its tensors, so nothing follows from data"
+        "no host trace: 1 of 2 ops have shapes and types, but tensor ids were not recorded, so data dependencies cannot be derived"
     ]
     assert (linked.report.matched_by, linked.report.agreement_pct, linked.report.host_ops) == ("", 0, 0)
 
@@ -147,7 +147,7 @@ def test_what_was_matched_and_what_was_not_is_counted() -> None:
     assert (report.host_ops, report.device_ops, report.matched) == (3, 4, 2)
     assert (report.matched_by, report.agreement_pct) == ("record function id", 100)
     assert report.oddities == {"ops that only the device trace holds": 2}
-    assert report.dropped == {"host ops that the device trace does not hold (kept without times)": 1}
+    assert report.dropped == {"host ops that the device trace does not hold, so they have no times": 1}
 
 
 def test_agreement_is_in_percent_with_two_decimals() -> None:
@@ -162,9 +162,9 @@ def test_what_lies_outside_the_window_is_counted_by_table() -> None:
     linked = link(None, with_work(), window=Window(clock=(0, 0.06)))
     assert (len(linked.ops), len(linked.calls), len(linked.activities)) == (2, 1, 1)
     assert linked.report.dropped == {
-        "calls outside the window": 2,
-        "activities outside the window": 4,
-        "synchronisation records outside the window": 1,
+        "calls outside the linked part": 2,
+        "activities outside the linked part": 4,
+        "synchronisation records outside the linked part": 1,
         "synchronisation records without a call": 2,
     }
     assert linked.report.oddities["ops cut at the borders of the window"] == 1

@@ -291,7 +291,7 @@ def test_everything_that_was_linked_is_counted() -> None:
     report = link_run(t).report
     assert (report.host_ops, report.device_ops, report.matched) == (3, 3, 2)
     assert (report.calls, report.activities, report.linked) == (1, 2, 1)
-    assert report.dropped == {"host ops that the device trace does not hold (kept without times)": 1}
+    assert report.dropped == {"host ops that the device trace does not hold, so they have no times": 1}
     assert report.oddities["ops that only the device trace holds"] == 1
 
 
@@ -304,9 +304,9 @@ def lost_rows(host: HostTrace | None, device: DeviceTrace, **options: Any) -> di
     """Rows of both traces that the linked trace does not hold and the report does not count, by table."""
     linked = link(host, device, **options)
     report = linked.report
-    kept_without_times = report.dropped.get("host ops that the device trace does not hold (kept without times)", 0)
+    kept_without_times = report.dropped.get("host ops that the device trace does not hold, so they have no times", 0)
     outside = {
-        what: report.dropped.get(f"{what} outside the window", 0)
+        what: report.dropped.get(f"{what} outside the linked part", 0)
         for what in ("host ops", "ops", "calls", "activities", "synchronisation records")
     }
     recorded = np.isin(device.syncs.correlation, linked.calls.correlation) & (device.syncs.correlation != 0)

@@ -6,7 +6,6 @@ And libraries are loaded by what uses them: docs/performance.md says which.
 import gzip
 import json
 import re
-import shlex
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -139,12 +138,12 @@ def test_every_extra_is_tried_here() -> None:
 
 
 def wants(extra: str, done: Done) -> str:
-    """The requirement in the command that a process names in its one line, as shells want it."""
+    """The extra as a requirement, of which a process names the packages in its one line."""
     assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
-    [command] = re.findall(r"; run: (pip install '[^']*')", done.stderr)
-    requirement = shlex.split(command)[-1]
-    assert requirement == f"execgraph[{extra}]"
-    return requirement
+    [packages] = re.findall(r"; run: pip install ([^(\n]+)(?: \(see .*)?\n", done.stderr)
+    [listed] = re.findall(rf"^{extra} = \[(.*)\]$", PROJECT.read_text("utf-8"), re.MULTILINE)
+    assert packages.split() == re.findall(r'"([\w-]+)', listed)
+    return f"execgraph[{extra}]"
 
 
 def test_the_page_takes_the_extra_report(environments: Environments, tmp_path: Path) -> None:

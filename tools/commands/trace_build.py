@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..build_job import BuildReport, BuiltJob, RankSummary, Runner
 
 NAME = "trace-build"
-WIDEST = "widest ready set"
+MOST_READY = "most nodes ready at once"
 log = logging.getLogger("execgraph")
 
 
@@ -143,9 +143,12 @@ def _run(options: argparse.Namespace) -> int:
     begun = time.monotonic()
     job = _build(options)
     _print_report(job, options.json)
+    if options.output.resolve() in (Path(path).resolve() for path in options.inputs):
+        log.warning(f"{NAME}: note: {options.output}: holds the traces, too; give the graphs a folder of their own")
     report = job.report
     built = sum(rank.status == BUILT for rank in report.ranks)
-    log.info(f"{built} of {len(report.ranks)} ranks, {time.monotonic() - begun:.1f} s; see {options.output / REPORT}")
+    ranks = f"{built} of {len(report.ranks)} ranks" if report.ranks else "no rank was built"
+    log.info(f"{ranks}, {time.monotonic() - begun:.1f} s; see {options.output / REPORT}")
     if built == len(report.ranks) > 0 and options.target == ASTRA_SIM:
         _write_simulation(options, report)
     return int(bool(report.all_failures or (options.strict and (report.all_notes or report.disagreements))))
@@ -235,10 +238,10 @@ def _write_simulation(options: argparse.Namespace, report: "BuildReport") -> Non
 
 
 def _changes(ranks: Sequence["RankSummary"]) -> Counter[str]:
-    """Returns what the target made different on all ranks together; the widest ready set is that of one."""
+    """Returns what the target made different on all ranks together; of nodes ready at once, the most on any rank."""
     changes = Counter[str]()
     for rank in ranks:
         changes.update(Counter(rank.target))
-    if changes[WIDEST]:
-        changes[WIDEST] = max(int(rank.target.get(WIDEST, 0)) for rank in ranks)
+    if changes[MOST_READY]:
+        changes[MOST_READY] = max(int(rank.target.get(MOST_READY, 0)) for rank in ranks)
     return +changes

@@ -10,6 +10,7 @@ from ...schema.choices import GOAL, TARGETS, WHOLE_JOB, InputsOutputs, Promotion
 from ..command import in_workspace, print_json, progress_bar, run_command, step
 from ..command_parser import CommandParser, OptionGroup, output_as, without_leading_word
 from ..summary_lines import format_counts, summary_line
+from .argument_types import number
 
 if TYPE_CHECKING:
     from ...schema.graph import ConvertReport
@@ -93,9 +94,9 @@ def graph_options(options: argparse.Namespace) -> dict[str, Any]:
 
 def _microseconds(text: str) -> int:
     """Returns µs on the command line as ns."""
-    value = float(text)
+    value = number(text)
     if not 0 <= value <= 1e6:
-        raise argparse.ArgumentTypeError(f"{text} is not between 0 and 1000000")
+        raise argparse.ArgumentTypeError(f"{text!r} is no duration in µs from 0 to 1000000, such as 2.5")
     return round(value * 1000)
 
 
@@ -135,12 +136,12 @@ def _work(report: "ConvertReport") -> str:
     lacking = report.kernels_without_work
     count = report.kernels_with_work + sum(lacking.values())
     shares = (
-        f"of {report.kernels_with_work} of {count} computing activities known, {report.time_with_work_pct:.1f} % of "
+        f"known of {report.kernels_with_work} of {count} kernels and memory operations, {report.time_with_work_pct:.1f} % of "
         "their time"
     )
     op_counts = [f"{number} of {name}" for name, number in list(lacking.items())[:OPS_SHOWN]]
     more = ["…"] * (len(lacking) > OPS_SHOWN)
-    return f"{shares}; not {', '.join(op_counts + more)}" if op_counts else shares
+    return f"{shares}; unknown: {', '.join(op_counts + more)}" if op_counts else shares
 
 
 def _remedies() -> dict[str, str]:

@@ -111,7 +111,10 @@ def _size(run: Run, stacks: int) -> int:
 def _generate(arguments: argparse.Namespace) -> None:
     with step("simulate"):
         run = simulate(arguments.simulated_job)
-        makespans = {text: simulate(run.job, factors).makespan_ns for text, factors in arguments.scalings.items()}
+        makespans = {
+            text: simulate(run.job, factors, refuse_unused=True).makespan_ns
+            for text, factors in arguments.scalings.items()
+        }
     with step("write traces"):
         files = write_traces(
             run,

@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     try:
         arguments.to = arguments.to or _form_to_write(arguments.input, arguments.output)
     except ValueError as error:
-        parser.error(str(error))
+        parser.error(_neither(arguments.input) or str(error))
     run_command(_run, arguments, NAME)
 
 
@@ -47,6 +47,13 @@ def _form_to_write(source: str, target: str) -> str:
     if target_form is None and source_form is None:
         raise ValueError("the file names do not tell what to write; give --to et or --to json")
     return target_form or ("et" if source_form == "json" else "json")
+
+
+def _neither(source: str) -> str:
+    """Returns a sentence on a file that is neither a graph nor the JSON of one, "" for one that is, or none."""
+    from ..inputs import InputKind, wrong_kind
+
+    return wrong_kind(Path(source), InputKind.GRAPH) and wrong_kind(Path(source), InputKind.GRAPH_JSON)
 
 
 def _form(name: str) -> str | None:

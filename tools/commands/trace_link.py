@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         "TRACE",
         "the host trace and the device trace of one process, in either order, or a folder with them; a device trace "
         "alone will do (gzip and zstd accepted)",
-        unless="device_trace",
+        unless=("device_trace", "host_trace"),
     )
     inputs.add_argument(
         "--host-trace", "--chakra-host-trace", metavar="ET", help="the host trace, by name (PyTorch Execution Trace)"

@@ -20,7 +20,6 @@ from ..given_graphs import graph_files
 from ..inputs import InputKind, reading
 from ..rank_rows import absent_ranks
 from ..replay import (
-    check_names,
     describe,
     describe_simulated,
     replay_ranks,
@@ -93,7 +92,6 @@ def _replay(arguments: argparse.Namespace) -> None:
             print_json(msgspec.to_builtins(result)) if arguments.json else print_text(describe_simulated(result))
             return
         scale = [change._replace(peaks=dict(arguments.peaks)) for change in arguments.scale]
-        check_names(graphs, scale)
         with step("replay"):
             replayed = replay_ranks(graphs, scale)
     if arguments.output:

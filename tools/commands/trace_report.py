@@ -2,6 +2,7 @@
 
 import argparse
 import logging
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -36,6 +37,8 @@ from .scale_options import add_scale_options
 from .window_options import add_modules_option, add_window_options, window_of
 
 NAME = "trace-report"
+TABLES_OF_DIFF = "trace_diff"
+"""How the names of tables of --diff begin."""
 log = logging.getLogger("execgraph")
 
 
@@ -69,7 +72,7 @@ def _parser() -> CommandParser:
     )
     inputs = parser.add_inputs(
         "FILE_OR_DIR", "device traces with their host traces, linked traces or graphs of a run, or folders with them",
-        "--input", "--input-dir", unless="diff",
+        "--input", "--input-dir", unless=("diff",),
     )  # fmt: skip
     inputs.add_argument("--diff", nargs=2, type=Path, metavar=("A", "B"), help="compare two runs, files or folders")
     inputs.add_argument(
@@ -84,7 +87,7 @@ def _parser() -> CommandParser:
     add_window_options(parser)
     chosen = parser.add_argument_group("which analyses")
     chosen.add_argument(
-        "--only", nargs="+", action="extend", choices=[analysis.name for analysis in ANALYSES], metavar="ANALYSIS",
+        "--only", nargs="+", action="extend", type=_analysis, choices=[analysis.name for analysis in ANALYSES], metavar="ANALYSIS",
         help="only these analyses: " + ", ".join(analysis.name for analysis in ANALYSES) + "; --diff has its own",
     )  # fmt: skip
     chosen.add_argument("--all", action="store_true", help="print the first rows of all tables on the terminal")
@@ -103,6 +106,15 @@ def _parser() -> CommandParser:
         "ranks TRACE.rankN.json",
     )  # fmt: skip
     return parser
+
+
+def _analysis(text: str) -> str:
+    """Returns the name; says of what is no analysis, but a file or a table of --diff, where that belongs."""
+    if text.startswith(TABLES_OF_DIFF):
+        raise argparse.ArgumentTypeError(f"{text} is a table of --diff: leave --only out, and --json or --csv has it")
+    if os.path.exists(text) and text not in {analysis.name for analysis in ANALYSES}:  # noqa: PTH110, long names
+        raise argparse.ArgumentTypeError(f"{text} is a file or folder, not an analysis: put it before --only")
+    return text
 
 
 def _ranks(text: str) -> tuple[int, ...]:

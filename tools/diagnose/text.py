@@ -70,7 +70,7 @@ def _row(process: Inspection, largest: int, folder: str) -> tuple[str, ...]:
 
 def _common_folder(processes: Iterable[Inspection]) -> str:
     folders = {
-        str(Path(path).resolve().parent) for process in processes for path in (process.device, process.host) if path
+        str(Path(path).absolute().parent) for process in processes for path in (process.device, process.host) if path
     }
     return os.path.commonpath(folders) if folders else "."
 

@@ -10,7 +10,7 @@ from .kinds import InputKind
 from .pairs import find_pairs
 from .recognise import recognise
 from .trace_files import list_names
-from .wrong_kind import wrong_kind
+from .wrong_kind import kind_of, wrong_kind
 
 
 class OnePair(NamedTuple):
@@ -32,7 +32,7 @@ def find_pair(inputs: Sequence[str], rank: int | None = None) -> OnePair:
     hosts = [path for path in inputs if path != STANDARD_STREAM and recognise(Path(path)).kind is InputKind.HOST]
     devices = [path for path in inputs if path not in hosts]
     for path in devices if len(devices) > 1 else ():
-        if problem := wrong_kind(Path(path), InputKind.DEVICE):
+        if problem := _problem(path, [other for other in devices if other != path]):
             raise DataError(problem)
     for paths, kind in ((hosts, "host traces"), (devices, "device traces")):
         if len(paths) > 1:
@@ -41,6 +41,13 @@ def find_pair(inputs: Sequence[str], rank: int | None = None) -> OnePair:
                 "of a folder with trace-build"
             )
     return OnePair(next(iter(hosts), None), next(iter(devices), None))
+
+
+def _problem(path: str, others: Sequence[str]) -> str:
+    """Returns a sentence on what is no trace; where another is a device trace, a host trace is wanted in its place."""
+    problem = wrong_kind(Path(path), InputKind.DEVICE)
+    is_host_wanted = any(kind_of(Path(other)) is InputKind.DEVICE for other in others)
+    return problem and (wrong_kind(Path(path), InputKind.HOST) if is_host_wanted else problem)
 
 
 def _pair_in_folder(folder: Path, rank: int | None) -> OnePair:

@@ -16,7 +16,7 @@ SAYS_MORE = {
 }
 """Kinds of files of which the reader of the wanted one says more than what they are."""
 TAKES_FOLDER = {InputKind.DEVICE: "trace-build", InputKind.HOST: "trace-build", InputKind.GRAPH: "trace-replay"}
-FOLDERS = {InputKind.DEVICE: "a folder of traces", InputKind.GRAPH: "a folder of graphs"}
+FOLDERS = {InputKind.DEVICE: "a device trace or a folder of traces", InputKind.GRAPH: "a folder of graphs"}
 LOOKED_AT = 32
 """Files in a folder that was given for a file."""
 

@@ -35,6 +35,9 @@ from .wording import for_python, in_python
 if TYPE_CHECKING:
     import altair as alt
 
+TEMPORARY = "execgraph-"
+"""How the names of temporary folders begin."""
+
 
 class Job(SummaryRepr):
     """The graphs of a job: a sequence with one for each rank, which is read from its file when it is asked for.
@@ -99,10 +102,14 @@ class Job(SummaryRepr):
     def summary(self) -> Summary:
         """Returns how many ranks there are and where their graphs are."""
         counts = {"failures": len(self.failures), "notes": len(self.notes)}
-        lines = {"folder": str(self.folder)}
+        lines = {"folder": "a temporary one; write(folder) keeps the files" if self._is_temporary else str(self.folder)}
         if self.build_report:
             lines["built"] = format_counts(counts) or "without failures and notes"
         return Summary(f"Job: {len(self)} rank{'s' if len(self) != 1 else ''}", lines)
+
+    @property
+    def _is_temporary(self) -> bool:
+        return self.folder.parent == Path(tempfile.gettempdir()) and self.folder.name.startswith(TEMPORARY)
 
     def replay(self, changes: Changes = ()) -> Replay:
         """Replays all ranks together, with `changes` as of `execgraph.what_if`; see `execgraph.replay`."""
@@ -276,7 +283,7 @@ def _run(
 
 
 def _temporary_folder() -> Path:
-    return Path(tempfile.mkdtemp(prefix="execgraph-"))
+    return Path(tempfile.mkdtemp(prefix=TEMPORARY))
 
 
 def _kept(job: Job, is_temporary: bool) -> Job:

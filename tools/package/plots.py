@@ -22,6 +22,7 @@ COLOURS = {
     NodeClass.DELAY: "#c23b3b",
 }
 ON_DEVICE = (NodeClass.COMPUTATION, NodeClass.COMMUNICATION, NodeClass.MEMORY)
+ON_HOST = (NodeClass.HOST, NodeClass.COMMUNICATION)
 WIDTH, LANE_HEIGHT, RANK_HEIGHT = 800, 26, 22
 FADED = 0.35
 US = ",.1f"
@@ -107,23 +108,27 @@ def _lane_labels(work: Workload) -> list[str]:
 
 
 def ranks_chart(work: Workload, start_ns: Int64, end_ns: Int64) -> "alt.Chart":
-    """Returns a chart with a bar for each rank: how long its streams work, by class of work."""
+    """Returns a chart with a bar for each rank: how long its streams work, by class of work.
+
+    Where nothing runs on a device, how long its threads work and communicate.
+    """
     require("chart")
     import altair as alt
 
-    is_counted = np.isin(work.node_class, ON_DEVICE) & work.is_activity
+    on_device = np.isin(work.node_class, ON_DEVICE) & work.is_activity
+    kinds, is_counted = (ON_DEVICE, on_device) if on_device.any() else (ON_HOST, np.isin(work.node_class, ON_HOST))
     position, time = work.ranks_of(np.arange(len(work))), (end_ns - start_ns) / 1000
     values = [
         {"rank": label, "class": kind.label, "order": kind, "time": float(time[chosen].sum())}
         for number, label in enumerate(work.rank_labels())
-        for kind in ON_DEVICE
+        for kind in kinds
         if (chosen := is_counted & (position == number) & (work.node_class == kind)).any()
     ]
     chart: alt.Chart = (
         alt.Chart(alt.InlineData(values=values))
         .mark_bar()
         .encode(
-            alt.X("time:Q", title="work of all streams [µs]"),
+            alt.X("time:Q", title=f"work of all {'streams' if on_device.any() else 'threads'} [µs]"),
             alt.Y("rank:N", sort=work.rank_labels()),
             _colour(alt, values),
             alt.Order("order:Q"),

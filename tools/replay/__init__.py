@@ -41,7 +41,6 @@ from .scaling import (
     SCALABLE as SCALABLE,
     Changes as Changes,
     Scale as Scale,
-    check_names as check_names,
     given_changes as given_changes,
     parse_scale as parse_scale,
     scale_nodes as scale_nodes,

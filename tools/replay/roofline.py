@@ -94,13 +94,18 @@ def roofs(kernels: Kernels, peaks: Mapping[int, Peak]) -> tuple[Summary, Summary
     return np.where(compute > 0, compute, np.nan), np.where(memory > 0, memory, np.nan)
 
 
+def recorded_peaks(graph: ExecutionGraph, overrides: Mapping[str, float] | None = None) -> dict[int, Peak]:
+    """Returns the peaks of the devices that ran activities of the graph, as `device_peaks` does."""
+    numbers = np.unique(graph.integers("device")[graph.is_activity]).tolist()
+    names = {number: str(graph.metadata.get(f"{DEVICE_NAME}{number}", "")) for number in numbers}
+    return device_peaks(names, overrides)
+
+
 def bound_by(
     graph: ExecutionGraph, classes: Classes, bound: Bound, overrides: Mapping[str, float] | None = None
 ) -> Bool:
     """Returns which nodes are computation that this resource limits, as far as work and device are known."""
     device = graph.integers("device")
-    numbers = np.unique(device[graph.is_activity]).tolist()
-    names = {number: str(graph.metadata.get(f"{DEVICE_NAME}{number}", "")) for number in numbers}
     columns = [*(graph.integers(name) for name in ("num_ops", "tensor_size", "element_size")), graph.duration_ns]
-    times = least_time(Kernels(graph.name, device, *columns), device_peaks(names, overrides))
+    times = least_time(Kernels(graph.name, device, *columns), recorded_peaks(graph, overrides))
     return np.asarray(times.bound_by(bound) & (classes == NodeClass.COMPUTATION))

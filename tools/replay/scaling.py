@@ -4,7 +4,6 @@
 bandwidth. `class:host` includes idle time between ops, but not work that the trace did not record.
 """
 
-import logging
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -19,10 +18,8 @@ from ...schema.errors import RequestError
 from ...schema.given_files import wrong_argument
 from ...schema.graph import Delay, DependencyKind, ExecutionGraph
 from .node_class import Classes, NodeClass
-from .roofline import Bound, bound_by
+from .roofline import Bound, bound_by, recorded_peaks
 from .workload import Workload, cut_off_ns, slot_pools_by_device
-
-log = logging.getLogger("execgraph")
 
 Factors = npt.NDArray[np.float64]
 
@@ -32,7 +29,6 @@ SCALABLE = {
 }
 CLASS_PREFIX = "class:"
 BOUND_PREFIX = "bound:"
-NO_BOUND = ": no kernel of known work is bound so on a device of known peak; name its peaks with --peak"
 
 
 class Scale(NamedTuple):
@@ -122,15 +118,18 @@ def _target(selector: str) -> NodeClass | Bound | re.Pattern[str]:
         raise ValueError(f"{selector!r} is not a regular expression: {error}") from error
 
 
-def check_names(graphs: Sequence[ExecutionGraph], scale: Sequence[Scale]) -> None:
-    """Raises RequestError for a regular expression that matches no node's name, as it would change nothing."""
-    for change in scale:
-        if isinstance(change.target, re.Pattern) and not any(
-            graph.name.where(_contains(change.target)).any() for graph in graphs
-        ):
-            word = change.target.pattern
-            hint = f"write class:{change.spec}" if word in SCALABLE else "trace-view and trace-report show the names"
-            raise RequestError(f"--scale {change.spec}: no node has {word!r} in its name: {hint}")
+def _why_nothing(change: Scale, graphs: Sequence[ExecutionGraph], classes: Sequence[Classes]) -> str:
+    """Returns why a scale matches no node, and what to give instead."""
+    if isinstance(change.target, NodeClass):
+        there = [label for label, kind in SCALABLE.items() if any((of == kind).any() for of in classes)]
+        return f"no node is of class {change.target.label}: choose from {', '.join(there)}"
+    if isinstance(change.target, Bound):
+        if not any(recorded_peaks(graph, change.peaks) for graph in graphs):
+            return "the peaks of the devices are not known by their names: give them with --peak"
+        return f"no kernel of known work is {change.target.value}-bound: scale class:{NodeClass.COMPUTATION.label}"
+    word = change.target.pattern
+    hint = f"write class:{change.spec}" if word in SCALABLE else "trace-view and trace-report show the names"
+    return f"no node has {word!r} in its name: {hint}"
 
 
 def _contains(pattern: re.Pattern[str]) -> Callable[[str], bool]:
@@ -138,7 +137,10 @@ def _contains(pattern: re.Pattern[str]) -> Callable[[str], bool]:
 
 
 def node_factors(graphs: Sequence[ExecutionGraph], classes: Sequence[Classes], scale: Sequence[Scale]) -> list[Factors]:
-    """Returns for each graph the factor of each node's duration; warns of a scale that matches no node."""
+    """Returns for each graph the factor of each node's duration.
+
+    Raises RequestError for a scale that matches no node, as it would change nothing.
+    """
     factors = [np.ones(len(graph)) for graph in graphs]
     for change in scale:
         matched = 0
@@ -146,10 +148,9 @@ def node_factors(graphs: Sequence[ExecutionGraph], classes: Sequence[Classes], s
             chosen = change.matches(graph, node_class)
             factor[chosen] *= change.factor
             matched += int(chosen.sum())
-        if not matched:
-            log.warning(
-                "warning: scale %r matches no node%s", change.spec, NO_BOUND if isinstance(change.target, Bound) else ""
-            )
+        # the host's time may also be delays of activities, as in graphs without host nodes
+        if not matched and change.target is not NodeClass.HOST:
+            raise RequestError(f"scale {change.spec}: {_why_nothing(change, graphs, classes)}")
     return factors
 
 

@@ -80,8 +80,14 @@ def summarise(replay: Replay) -> ReplaySummary:
 def explained_pct(replay: Replay, path: dict[str, int]) -> float:
     """Returns the share of the makespan that known dependencies explain: all of the critical path but delays and starts
     that depend on nothing.
+
+    Where an unchanged replay ends far too early, the time that it lacks is not explained either.
     """
-    return 100 - 100 * sum(path.get(kind, 0) for kind in UNEXPLAINED) / max(replay.makespan_ns, 1)
+    unexplained_ns, whole_ns = sum(path.get(kind, 0) for kind in UNEXPLAINED), replay.makespan_ns
+    is_changed = replay.range is not None
+    if not is_changed and (replay.error_pct or 0) < -RELIABLE_PCT:
+        unexplained_ns, whole_ns = unexplained_ns + replay.measured_ns - replay.makespan_ns, replay.measured_ns
+    return 100 - 100 * unexplained_ns / max(whole_ns, 1)
 
 
 def trust(replay: Replay) -> str:

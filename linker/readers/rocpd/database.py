@@ -21,6 +21,8 @@ from ....schema.errors import DataError
 
 MAGIC = b"SQLite format 3\x00"
 GUID_TABLE = re.compile(r"rocpd_\w+_[0-9a-f]{8}_?(?:[0-9a-f]{4}_?){3}[0-9a-f]{12}", re.IGNORECASE)
+NSIGHT_TABLE = ("CUPTI_ACTIVITY_KIND_", "NVTX_EVENTS")
+"""How tables begin that Nsight Systems writes."""
 REQUIRED_TABLES = {"rocpd_op", "rocpd_string"}
 READ = REQUIRED_TABLES | {"rocpd_api", "rocpd_api_ops", "rocpd_kernelapi", "rocpd_metadata", "rocpd_ustring"}
 MERGED = {"rank", "device", "edge"}
@@ -229,6 +231,11 @@ def dialect(database: Database) -> Dialect:
         raise DataError(
             f"{database.path}: {as_views[0]} is a view, where profilers write a table; link the file that it was "
             "made of"
+        )
+    if any(table.startswith(NSIGHT_TABLE) for table in tables):
+        raise DataError(
+            f"{database.path}: a database of Nsight Systems, which execgraph does not read; record with the PyTorch "
+            "profiler"
         )
     if not tables >= REQUIRED_TABLES:
         names = ", ".join(sorted(tables)[:4]) or "none"

@@ -149,7 +149,7 @@ def test_what_is_not_known_is_counted_and_said() -> None:
     assert report.time_with_work_pct == pytest.approx(75)
     line = next(line for line in summary(report).splitlines() if line.startswith("work"))
     assert line.split(maxsplit=1)[1] == (
-        "of 1 of 5 computing activities known, 75.0 % of their time; not 1 of mine::op0, 1 of mine::op1, 1 of mine::op2, …"
+        "known of 1 of 5 kernels and memory operations, 75.0 % of their time; unknown: 1 of mine::op0, 1 of mine::op1, 1 of mine::op2, …"
     )
 
 

@@ -104,7 +104,7 @@ def test_what_does_not_apply_is_counted_as_none() -> None:
     told = report(communicating())
     assert (told.removed, told.padded, told.control_removed, told.delay_nodes) == (0, 0, 0, 0)
     assert (told.lowered, told.as_computation) == ({}, {})
-    assert (told.idle_dropped_us, told.host_delay_dropped_us) == (0, 0)
+    assert (told.idle_time_cut_us, told.host_delay_cut_us) == (0, 0)
 
 
 def test_many_nodes_that_are_ready_at_once_are_told() -> None:
@@ -112,9 +112,9 @@ def test_many_nodes_that_are_ready_at_once_are_told() -> None:
     for clock in range(2_500):
         g.host("free", 1_000 * clock, 1_000)
     told = report(g.build())
-    assert told.widest_ready_set == 2_500
+    assert told.most_nodes_ready_at_once == 2_500
     assert "2500 nodes are ready at once" in told.notes[0]
-    assert report(graphs_of("dlrm", 2)[0]).widest_ready_set < 10
+    assert report(graphs_of("dlrm", 2)[0]).most_nodes_ready_at_once < 10
 
 
 def test_columns_that_no_node_has_are_left_out() -> None:

@@ -158,7 +158,7 @@ def test_waiting_that_is_cut_is_told_in_us() -> None:
     g.activity("kernel", 0, 60_000, stream=7)
     g.activity("kernel", 100_000, 10_000, stream=8, host_delay_ns=100_000)
     said = for_astra_sim(g.build())[1]
-    assert (said.idle_dropped_us, said.host_delay_dropped_us, said.notes) == (60, 60, [])
+    assert (said.idle_time_cut_us, said.host_delay_cut_us, said.notes) == (60, 60, [])
 
 
 def test_nodes_are_ready_from_what_they_follow_until_they_end() -> None:

@@ -242,6 +242,13 @@ def test_what_a_record_names_is_all_that_a_call_waited_for_however_late_it_retur
     assert lasting(*ran, known_by=Provenance.RECORD) == [WAITED]
 
 
+@pytest.mark.parametrize(("known_by", "waits"), [(Provenance.TIMING, [WAITED]), (Provenance.RECORD, [])])
+def test_a_call_whose_record_names_no_work_waited_for_none_that_ended_after_it_by_the_clocks(
+    known_by: Provenance, waits: list[HostWait]
+) -> None:
+    assert lasting(AWAITED._replace(end=600_500), known_by=known_by) == waits
+
+
 def test_a_recorded_stream_that_waited_for_something_unknown_explains_no_later_return() -> None:
     ran = (AWAITED, Ran(60_000, 200_000, stream=20))
     assert lasting(*ran, known=1, known_by=Provenance.RECORD, behind_unresolved=True) == [WAITED]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from execgraph.schema.columns import ABSENT, Categorical
 from execgraph.schema.device_peaks import FORMATS, PEAKS, Peak, peak_of
+from execgraph.schema.errors import RequestError
 from execgraph.tools.analyses import Options, RankTrace, Table, analyse, graph_of, rank_of_graph
 from execgraph.tools.replay import Bound, Kernels, device_peaks, least_time, parse_scale, replay
 from support.builder import TraceBuilder
@@ -130,13 +131,13 @@ def test_what_if_reaches_what_is_bound_by_the_resource() -> None:
     assert shorter("bound:memory=0.5") == 100_000 // 2
 
 
-def test_a_bound_of_nothing_known_changes_nothing_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_bound_of_nothing_known_is_refused() -> None:
     t = TraceBuilder()
     with t.op("mine::op"):
         t.launch("mine", duration=60)
     graph = graph_of(link_run(t))
-    assert replay(graph, [parse_scale("bound:memory=0.5")]).makespan_ns == replay(graph).makespan_ns
-    assert "no kernel of known work is bound so on a device of known peak; name its peaks with --peak" in caplog.text
+    with pytest.raises(RequestError, match="no kernel of known work is memory-bound: scale class:computation"):
+        replay(graph, [parse_scale("bound:memory=0.5")])
 
 
 @pytest.mark.parametrize("spec", ["bound:network=0.5", "bound:=2"])

@@ -280,7 +280,7 @@ def test_without_dask_the_missing_package_is_named(
     monkeypatch.setitem(sys.modules, "distributed", None)
     assert command("--input-dir", traces, "--output-dir", tmp_path, "--scheduler", "tcp://127.0.0.1:1") == 2
     needs = "--scheduler: a Dask cluster needs distributed, which is not installed"
-    assert capsys.readouterr().err == f"trace-build: error: {needs}; run: pip install 'execgraph[dask]'\n"
+    assert capsys.readouterr().err == f"trace-build: error: {needs}; run: pip install distributed\n"
 
 
 # Workers

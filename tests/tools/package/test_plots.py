@@ -44,3 +44,8 @@ def test_a_job_has_a_bar_for_each_rank_by_class() -> None:
     bars = drawn(build("tests/data/training").plot())
     assert {(bar["rank"], bar["class"]) for bar in bars} >= {("0", "computation"), ("1", "communication")}
     assert all(bar["time"] > 0 for bar in bars)
+
+
+def test_a_job_without_a_device_has_bars_of_its_threads() -> None:
+    bars = drawn(build("tests/data/gloo_slow").plot())
+    assert {(bar["rank"], bar["class"]) for bar in bars} >= {("0", "host"), ("1", "host")}

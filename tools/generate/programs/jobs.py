@@ -80,8 +80,8 @@ def build_job(
     preset = presets[name]
     sizes = {"ranks": ranks, "steps": steps, "layers": layers, "tokens": tokens, "hidden": hidden}
     size = preset.size._replace(**{key: value for key, value in sizes.items() if value is not None})
-    if min(size) < 1:
-        raise ValueError(f"{name}: {', '.join(size._fields)} are at least 1")
+    if too_small := [f"{key} {value}" for key, value in size._asdict().items() if value < 1]:
+        raise ValueError(f"{name}: {', '.join(too_small)}: give 1 or more")
     if preset.size.ranks > 1 and size.ranks < 2:
         raise ValueError(f"{name}: its ranks communicate, give it at least 2")
     if size.ranks % preset.replicas_of:

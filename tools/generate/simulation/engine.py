@@ -50,18 +50,22 @@ STEPS: dict[type, Callable[[Simulation, Thread, Any], bool]] = {
 """What each instruction does. A step returns False if its thread has to wait; the thread is woken later."""
 
 
-def simulate(job: Job, scale: Mapping[str, float] | None = None) -> Run:
+def simulate(job: Job, scale: Mapping[str, float] | None = None, *, refuse_unused: bool = False) -> Run:
     """Runs a job with durations multiplied as `scale` says (see `scaling`): host work, calls, activities.
 
     Waiting follows from that; launch latencies and the gaps between activities stay as they are. O(n log n) in the
-    instructions, which are made step by step. Raises ValueError for an unknown scaling.
+    instructions, which are made step by step. Raises ValueError for an unknown scaling, with
+    `refuse_unused` RequestError for one that applies to nothing in the job.
     """
-    simulation = Simulation(job, Factors(scale or {}))
+    factors = Factors(scale or {})
+    simulation = Simulation(job, factors)
     _start_threads(simulation, job)
     while _advance(simulation):
         pass
     if unmet := simulation.devices.unmet:
         raise RuntimeError(f"job {job.name}: {unmet} collectives wait for members that never come")
+    if refuse_unused:
+        factors.check_all_used()
     return Run(job, [process.record for process in simulation.processes])
 
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 
+from ....schema.errors import RequestError
 from ...replay import Bound, NodeClass, Scale, parse_scale
 
 
@@ -18,15 +19,22 @@ class Factors:
 
     def __init__(self, scale: Mapping[str, float]) -> None:
         self._scale = [parse_scale(f"{selector}={factor}") for selector, factor in scale.items()]
+        self._unused = {scaled.spec for scaled in self._scale}
         self._factor_of: dict[tuple[str, str], float] = {}
 
     def of(self, name: str, kind: str) -> float:
         """Returns the product of all factors that apply to a name of a class, 1 if none does."""
         factor = self._factor_of.get((name, kind))
         if factor is None:
-            applying = (scaled.factor for scaled in self._scale if _applies(scaled, name, kind))
-            factor = self._factor_of[name, kind] = math.prod(applying, start=1.0)
+            applying = [scaled for scaled in self._scale if _applies(scaled, name, kind)]
+            self._unused.difference_update(scaled.spec for scaled in applying)
+            factor = self._factor_of[name, kind] = math.prod((scaled.factor for scaled in applying), start=1.0)
         return factor
+
+    def check_all_used(self) -> None:
+        """Raises RequestError for what applied to nothing so far."""
+        if self._unused:
+            raise RequestError(f"scale {min(self._unused)}: nothing in the job is called so or of that class")
 
 
 def _applies(scale: Scale, name: str, kind: str) -> bool:
