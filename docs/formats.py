@@ -25,7 +25,7 @@ WORDS = {int: "integer", float: "number", str: "text", Any: "any", type(None): "
 GRAPH = """
 What is in a graph file (`graph.0.et`), and what does each field mean? This page lists every field, attribute and
 metadata key with its type and unit. To look into a file, turn it into JSON with `trace-jsonize`, or load it in Python
-with `execgraph.ExecutionGraph.read`. Scripts wrote the tables below from the code.
+with `execgraph.read_graph`. Scripts wrote the tables below from the code.
 
 ## What a file holds
 

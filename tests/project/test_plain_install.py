@@ -106,7 +106,8 @@ import execgraph, sys
 host, device = execgraph.read_host_trace(sys.argv[1]), execgraph.read_device_trace(sys.argv[2])
 graph = execgraph.convert(execgraph.link(host, device))
 assert abs(execgraph.replay(graph).error_pct) < 1
-for ask in (graph.to_pandas, graph.to_polars, lambda: execgraph.capture("traces")):
+ways = (graph.to_pandas, graph.nodes.to_polars, graph.nodes.__arrow_c_stream__, graph.plot)
+for ask in (*ways, lambda: execgraph.capture("traces")):
     try:
         ask()
     except ImportError as error:
@@ -121,6 +122,8 @@ def test_python_has_all_of_it(plain: Environment, in_clone: bool, tmp_path: Path
     assert done.stdout.splitlines() == [
         "a pandas.DataFrame needs pandas, which is not installed; run: pip install pandas",
         "a polars.DataFrame needs polars, which is not installed; run: pip install polars",
+        "an Arrow stream needs nanoarrow, which is not installed; run: pip install nanoarrow",
+        "a chart needs altair, which is not installed; run: pip install 'execgraph[report]'",
         "recording traces needs torch, which is not installed; run: pip install torch",
     ]
 

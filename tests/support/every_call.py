@@ -92,7 +92,7 @@ def before_linking(out: Path) -> None:
 def pictures(folder: Path) -> None:
     """Charts and data frames, for which further libraries are needed."""
     job = eg.build(folder)
-    for chart in (job[0].plot(stream=7, most=10), job.replay().plot(), job.plot()):
+    for chart in (job[0].plot(stream=7, max_nodes=10), job.replay().plot(), job.plot()):
         assert chart.to_dict()
     assert len(job[0].nodes.to_polars()) == len(job[0].nodes.to_pandas())
 

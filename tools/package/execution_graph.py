@@ -63,7 +63,10 @@ class ExecutionGraph(GraphColumns):
     def __getitem__(self, position: slice) -> list[Node]: ...
     def __getitem__(self, position: int | slice) -> Node | list[Node]:
         """Returns the node at a position, from 0 on, as in a list; `node` finds one by its id."""
-        links, rows = self._links(), range(len(self))[position]
+        try:
+            links, rows = self._links(), range(len(self))[position]
+        except IndexError:
+            raise IndexError(f"there is no node at {position}: the graph has {len(self):,}") from None
         return [Node(self, links, row) for row in rows] if isinstance(rows, range) else Node(self, links, rows)
 
     def __iter__(self) -> Iterator[Node]:
@@ -153,21 +156,21 @@ class ExecutionGraph(GraphColumns):
         write_view(self, viewed, str(path))
 
     def plot(
-        self, stream: int | None = None, *, time_us: tuple[float, float] | None = None, most: int = 2_000
+        self, stream: int | None = None, *, time_us: tuple[float, float] | None = None, max_nodes: int = 2_000
     ) -> "alt.Chart":
         """Returns an Altair chart of the measured run: a lane for each thread and stream, a bar for each node.
 
         Args:
             stream: Only this stream.
             time_us: Only what runs between these two times, in µs from the start.
-            most: How many nodes to draw at the most; the longest ones are.
+            max_nodes: How many nodes to draw at the most; the longest ones are.
 
         Raises:
             ImportError: Altair is not installed.
             ValueError: There is no node in this part.
         """
         work = gather([self])
-        return lanes_chart(work, work.measured_start_ns, work.measured_end_ns, Part(stream, time_us, most))
+        return lanes_chart(work, work.measured_start_ns, work.measured_end_ns, Part(stream, time_us, max_nodes))
 
     def _repr_html_(self) -> str:
         return f"{summary_html(self.summary())}{lane_strips(self)}"

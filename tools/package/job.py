@@ -1,6 +1,7 @@
 """A job as users hold it: the graphs of all its ranks in a folder, and what to ask of them together."""
 
 import dataclasses
+import operator
 import shutil
 import tempfile
 import warnings
@@ -74,7 +75,7 @@ class Job(SummaryRepr):
 
     def __getitem__(self, position: int) -> ExecutionGraph:
         """Returns the graph at a position, which in a job without missing ranks is the rank; `graph` finds a rank."""
-        return ExecutionGraph.read(self._files[position])
+        return ExecutionGraph.read(self._files[operator.index(position)])
 
     def __iter__(self) -> Iterator[ExecutionGraph]:
         # a generator holds the job, and so its folder
@@ -90,12 +91,13 @@ class Job(SummaryRepr):
     @property
     def failures(self) -> list[str]:
         """A line for each rank that could not be built, or several that failed alike."""
-        return self.build_report.all_failures if self.build_report else []
+        return [in_python(line) for line in self.build_report.all_failures] if self.build_report else []
 
     @property
     def notes(self) -> list[str]:
         """A line for everything that is odd about the traces, and what ranks contradict each other in."""
-        return [*self.build_report.all_notes, *self.build_report.disagreements] if self.build_report else []
+        report = self.build_report
+        return [in_python(line) for line in (*report.all_notes, *report.disagreements)] if report else []
 
     def summary(self) -> Summary:
         """Returns how many ranks there are and where their graphs are."""
@@ -117,6 +119,7 @@ class Job(SummaryRepr):
         """Predicts how long the job would take if durations were multiplied by factors; see `execgraph.what_if`."""
         return self.replay().what_if(changes)
 
+    @for_python
     def simulate(self) -> Simulated:
         """Returns when each rank finishes in ASTRA-sim's replay mode, by that simulator's rules.
 
@@ -142,6 +145,7 @@ class Job(SummaryRepr):
         inputs = self._traces or [self.folder]
         return report(inputs, path, only=only, changes=changes, window=self._window, modules=modules)
 
+    @for_python
     def scale(
         self,
         data_parallel: int = 1,

@@ -33,7 +33,7 @@ class Part(NamedTuple):
 
     stream: int | None = None
     time_us: tuple[float, float] | None = None
-    most: int = 2_000
+    max_nodes: int = 2_000
 
 
 def lanes_chart(
@@ -47,7 +47,7 @@ def lanes_chart(
     import altair as alt
 
     chosen = _chosen(work, start_ns, end_ns, part)
-    rows = chosen[np.argsort(-(end_ns - start_ns)[chosen], kind="stable")][: part.most]
+    rows = chosen[np.argsort(-(end_ns - start_ns)[chosen], kind="stable")][: part.max_nodes]
     if not len(rows):
         raise ValueError("there is no node in this part of the run")
     is_critical = np.ones(len(work), bool) if critical is None else np.isin(np.arange(len(work)), critical)

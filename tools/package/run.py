@@ -93,11 +93,11 @@ class Replay(ReplayColumns):
         return WhatIf(self, Replay.of(replay_ranks(self.work.graphs, scales), scales))
 
     def plot(
-        self, stream: int | None = None, *, time_us: tuple[float, float] | None = None, most: int = 2_000
+        self, stream: int | None = None, *, time_us: tuple[float, float] | None = None, max_nodes: int = 2_000
     ) -> "alt.Chart":
         """Returns an Altair chart of the replayed run, faded beside the critical path; see `ExecutionGraph.plot`."""
         critical = path_rows(self)
-        return lanes_chart(self.work, self.start_ns, self.end_ns, Part(stream, time_us, most), critical)
+        return lanes_chart(self.work, self.start_ns, self.end_ns, Part(stream, time_us, max_nodes), critical)
 
     def write_timeline(self, path: FilePath) -> None:
         """Writes the measured and the replayed run as a trace for https://ui.perfetto.dev; .json or .json.gz."""

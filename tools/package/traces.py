@@ -4,7 +4,6 @@ from pathlib import Path
 
 from .schema.given_files import FilePath, Paths, given_paths
 from .tools.diagnose import Diagnosis, diagnose as diagnose_paths
-from .tools.generate import DEFAULT, build_job, draw_machine, simulate, write_traces
 from .tools.merge import MergeReport, merge_traces
 from .wording import for_python
 
@@ -98,6 +97,8 @@ def generate(
         ValueError: There is no such job, or it cannot have this size.
         DataError: A file cannot be written.
     """
+    from .tools.generate import DEFAULT, build_job, draw_machine, simulate, write_traces  # slow to load
+
     machine = DEFAULT if machine_seed is None else draw_machine(machine_seed)
     run = simulate(build_job(job, ranks=ranks, steps=steps, layers=layers, seed=seed, machine=machine))
     files = write_traces(run, Path(folder), sync_records=sync_records, compress=compress)

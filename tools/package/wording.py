@@ -10,18 +10,27 @@ P = ParamSpec("P")
 T = TypeVar("T")
 IN_PYTHON = {
     "trace-link --rank N": "rank=N of link",
-    "with --rank N, or build all with trace-build": "with rank=N, or build all with execgraph.build",
+    "or build all with trace-build": "or build all with execgraph.build",
+    "trace-build --target goal": 'execgraph.build(…, target="goal")',
     "leave --host-trace out": "give None for the host trace",
-    "leave --strict out": "leave strict out",
-    "let --allow-mismatch number": "let allow_mismatch=True number",
-    "--allow-mismatch links": "allow_mismatch=True links",
     "--around NODE --hops N, --stream S or --time FROM:TO": "around, streams or time_us",
-    "convert with --target astra-sim": 'convert with target="astra-sim"',
     "pass it to trace-link": "give it to execgraph.link",
     "pass it to trace-convert": "give it to execgraph.convert",
     "pass it to trace-build": "give it to execgraph.build",
     "pass it to trace-replay": "give it to execgraph.replay",
     "pass it to trace-jsonize": "give it to execgraph.read_graph",
+    "--allow-mismatch": "allow_mismatch=True",
+    "--bandwidth": "bandwidth_gb_s",
+    "--data-parallel-group": "groups",
+    "--jobs": "jobs",
+    "--latency": "latency_ns",
+    "--modules": "modules=True",
+    "--no-host": "host=False",
+    "--no-inferred": "inferred=False",
+    "--rank N": "rank=N",
+    "--remove-ranks": "remove_ranks",
+    "--strict": "strict",
+    "--target astra-sim": 'target="astra-sim"',
 }
 """What a message names by the option or command of the terminal, and what does the same from Python."""
 

@@ -15,7 +15,7 @@ def test_a_graph_is_a_sequence_of_nodes() -> None:
     names = ["aten::mm", "aten::add", "sgemm", "vector_add", "Memcpy", "cudaDeviceSynchronize", "host idle"]
     assert [node.name for node in GRAPH] == [GRAPH[row].name for row in range(len(GRAPH))] == names
     assert [node.name for node in GRAPH[-2:]] == names[-2:]
-    with pytest.raises(IndexError):
+    with pytest.raises(IndexError, match="no node at 7: the graph has 7"):
         _ = GRAPH[7]
 
 

@@ -43,6 +43,9 @@ def test_graphs_of_a_temporary_folder_go_with_the_job_and_copies_stay(tmp_path: 
 def test_a_job_is_scaled(job: Job, tmp_path: Path) -> None:
     assert job.scale(data_parallel=2).write(tmp_path / "copied").ranks == [0, 1, 2, 3]
     assert job.scale(data_parallel=2, output=tmp_path / "direct").folder == tmp_path / "direct"
+    with pytest.raises(DataError, match="groups nonsense") as raised:
+        job.scale(data_parallel=2, groups=["nonsense"])
+    assert "--" not in str(raised.value)
 
 
 def test_a_job_is_reported_on_from_its_traces(job: Job) -> None:
@@ -53,7 +56,7 @@ def test_a_job_is_reported_on_from_its_traces(job: Job) -> None:
 
 def test_a_job_for_a_simulator_says_when_its_ranks_finish_there(job: Job) -> None:
     assert abs(build(TRAINING, target="astra-sim").simulate().worst_error_pct) < 1
-    with pytest.raises(DataError, match="not for astra-sim"):
+    with pytest.raises(DataError, match=r"not for astra-sim; convert with target=\"astra-sim\""):
         job.simulate()
 
 

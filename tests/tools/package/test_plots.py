@@ -23,7 +23,7 @@ def test_a_graph_has_a_bar_for_each_node_that_takes_time() -> None:
 def test_one_stream_a_time_and_the_longest_nodes_are_chosen() -> None:
     assert {bar["lane"] for bar in drawn(GRAPH.plot(stream=7))} == {"device 0 stream 7"}
     assert [bar["name"] for bar in drawn(GRAPH.plot(time_us=(0.0, 0.004)))] == ["aten::mm"]
-    chart = GRAPH.plot(most=1)
+    chart = GRAPH.plot(max_nodes=1)
     assert [bar["name"] for bar in drawn(chart)] == ["sgemm"]
     assert chart.to_dict()["title"] == "the 1 longest of 7 nodes"
     with pytest.raises(ValueError, match="no node in this part"):
