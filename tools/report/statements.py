@@ -131,6 +131,12 @@ def critical_path(tables: Tables) -> str:
     return f"The critical path is {', '.join(parts[:4])}." if len(parts) > 1 else ""
 
 
+def whole_critical_path(tables: Tables) -> str:
+    """Says the same, or what all of the path is."""
+    kinds = sums(rows_of(tables, "critical_path"), "kind", "time")
+    return critical_path(tables) or (f"All of the critical path is {next(iter(kinds))} time." if kinds else "")
+
+
 def hidden_communication(tables: Tables) -> str:
     """Says how much of the communication is hidden."""
     rows = rows_of(tables, "communication_computation_overlap")
@@ -282,7 +288,7 @@ STATEMENTS: dict[str, Callable[[Tables], str]] = {
     "host_phases": host_phases,
     "idle_time_breakdown": idle_cause,
     "kernel_breakdown": heaviest_kernel,
-    "critical_path": critical_path,
+    "critical_path": whole_critical_path,
     "communication_computation_overlap": hidden_communication,
     "collectives_over_ranks": collectives,
     "memory_timeline": memory,
