@@ -281,7 +281,7 @@ class TimelineView {
     if (level) this.drawSums(level, bottom, (fine ? 0.55 : 0.85) * (this.chosen ? 0.25 : 1), fine ? lane.free : null);
     if (level && fine) this.drawCounts(lane, level, bottom);
     const named = this.drawOps(lane, y + LABEL, fine);
-    this.drawBars(lane, y + LABEL, first, last, fine);
+    this.drawBars(lane, y + LABEL, first, last, fine, named);
     for (const { text, x, y: at, width } of named) this.drawName(text, "", x, at, width);
   }
 
@@ -347,8 +347,8 @@ class TimelineView {
     }
   }
 
-  // of what is too dense only what was chosen
-  drawBars(lane, y, first, last, all) {
+  // of what is too dense only what was chosen; without the names that the ops around have
+  drawBars(lane, y, first, last, all, named) {
     const { context, chosen, selected } = this, names = chosen?.names.get(lane.run), { rank } = lane.run, top = y, rail = y + lane.rows * BAR + 2;
     const drawnTo = new Float64Array(lane.rows).fill(-1), drawnAs = Array(lane.rows).fill("");
     for (let row = first; row < last; row++) {
@@ -365,7 +365,8 @@ class TimelineView {
         context.fillStyle = this.colour("mark");
         context.fillRect(x, rail, width, RAIL);
       }
-      if (width > 7 * LETTER) this.drawName(lane.run.short[lane.name[row]], look, x, y, width);
+      const text = lane.run.short[lane.name[row]];
+      if (width > 7 * LETTER && !named.some((op) => op.text === text && op.y === y && x < op.x + op.width)) this.drawName(text, look, x, y, width);
       [drawnTo[deep], drawnAs[deep]] = [x + width, look];
       if (selected?.lane === lane && selected.row === row) this.outline(x, y, width);
     }

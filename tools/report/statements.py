@@ -12,7 +12,7 @@ from .cells import cell, shortened
 from .rows import Row
 
 Tables = Mapping[str, Table]
-LONGEST = 60
+LONGEST, WHOLE = 60, ("Step", "Run")
 
 
 def statement(section: str, tables: Tables) -> str:
@@ -41,13 +41,16 @@ def what_if(tables: Tables) -> str:
 
 
 def difference(tables: Tables) -> str:
-    """Says what differs most between two runs."""
-    rows = [row for row in rows_of(tables, "trace_diff") if row["difference"] and not _is_step(row["name"])]
-    if not rows:
+    """Says what two runs spend their time on most differently, else which op or kernel differs most."""
+    parts = [
+        (row["part"].replace(": ", " ").capitalize(), row["difference"]) for row in rows_of(tables, "trace_diff_runs")
+    ]
+    names = [(_name(row["name"]), row["difference"]) for row in rows_of(tables, "trace_diff")]
+    differences = [part for part in parts if part[0] not in WHOLE] or [name for name in names if not _is_step(name[0])]
+    what, time = max(differences, key=lambda item: abs(item[1] or 0), default=("", 0))
+    if not time:
         return ""
-    most = max(rows, key=lambda row: abs(row["difference"]))
-    more = "more" if most["difference"] > 0 else "less"
-    return f"{_name(most['name'])} differs most: {time_text(abs(most['difference']))} {more} in run B."
+    return f"{what} differs most: {time_text(abs(time))} {'more' if time > 0 else 'less'} in run B."
 
 
 def _is_step(name: str) -> bool:
@@ -126,6 +129,12 @@ def critical_path(tables: Tables) -> str:
     parts = [f"{100 * time / whole:.0f} % {kind}" for kind, time in spent.items() if time >= 0.01 * whole]
     # that a run without a device is on the host alone is no news
     return f"The critical path is {', '.join(parts[:4])}." if len(parts) > 1 else ""
+
+
+def whole_critical_path(tables: Tables) -> str:
+    """Says the same, or what all of the path is."""
+    kinds = sums(rows_of(tables, "critical_path"), "kind", "time")
+    return critical_path(tables) or (f"All of the critical path is {next(iter(kinds))} time." if kinds else "")
 
 
 def hidden_communication(tables: Tables) -> str:
@@ -279,7 +288,7 @@ STATEMENTS: dict[str, Callable[[Tables], str]] = {
     "host_phases": host_phases,
     "idle_time_breakdown": idle_cause,
     "kernel_breakdown": heaviest_kernel,
-    "critical_path": critical_path,
+    "critical_path": whole_critical_path,
     "communication_computation_overlap": hidden_communication,
     "collectives_over_ranks": collectives,
     "memory_timeline": memory,

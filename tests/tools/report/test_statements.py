@@ -35,6 +35,7 @@ def test_without_rows_no_section_proves_anything() -> None:
             table("memory_timeline_peak", rank=[0, 3], device=[0, 1], step=["", "step 2"], peak=[10, 3 << 20], before=[0, 1 << 20]),
             "Memory of device 1 of rank 3 peaks at 3.0 MiB, in step 2; 1.0 MiB were there before the recording.",
         ),
+        ("critical_path", table("critical_path", kind=["host"], time=[3.0]), "All of the critical path is host time."),
         (
             "launch_statistics", table("launch_statistics_by_api", launches=[30, 10], short=[9, 1]),
             "25 % of 40 launches take the host longer than the device takes for what they launch.",
@@ -46,6 +47,10 @@ def test_without_rows_no_section_proves_anything() -> None:
         (
             "trace_diff", table("trace_diff", name=["ProfilerStep#1", "gemm"], difference=[-9e6, -3e3]),
             "gemm differs most: 3.00 ms less in run B.",
+        ),
+        (
+            "trace_diff", table("trace_diff_runs", part=["run", "device: idle", "host: forward"], difference=[9e3, 500.0, -40.0]),
+            "Device idle differs most: 500.0 µs more in run B.",
         ),
     ],
 )  # fmt: skip

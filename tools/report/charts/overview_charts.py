@@ -1,5 +1,7 @@
 """The charts at the top of the page: where the time went, and what limits the run."""
 
+import numpy as np
+
 from ...analyses import Table
 from ...rank_rows import ranges
 from ..report import Report
@@ -16,16 +18,22 @@ def spent(report: Report) -> list[Chart]:
     """Returns how each device, or without devices each host thread, spent its time."""
     kernels, devices = report.page_table("kernel_breakdown"), report.page_table("temporal_breakdown")
     if kernels and devices and len(kernels) and len(devices):
-        return [_device_chart(kernels, devices)]
+        return [_device_chart(kernels, devices, report.tables.get("critical_path_replay"))]
     return [_lane_chart(report.timeline.lane_times)] if report.timeline else []
 
 
-def _device_chart(kernels: Table, devices: Table) -> Chart:
+def _device_chart(kernels: Table, devices: Table, replay: Table | None) -> Chart:
+    """Draws what each device did in the measured run, as the figures at the top; else from first to last activity."""
+    run = float(np.asarray(replay["measured"])[0]) if replay is not None and len(replay) else 0.0
+    span = {track_label(row): max(run, row["span"]) for row in devices.rows()}
     rows = [
         {"track": track_label(row), "part": _part_label(row["class"]), "time": row["time"]} for row in kernels.rows()
     ]
-    rows += [{"track": track_label(row), "part": "idle", "time": row["idle"]} for row in devices.rows()]
-    span = {track_label(row): row["span"] for row in devices.rows()}
+    rows += [
+        {"track": track, "part": "idle", "time": span[track] - row["busy"]}
+        for row in devices.rows()
+        for track in [track_label(row)]
+    ]
     total: dict[tuple[str, str], float] = {}
     for row in rows:
         total[row["track"], row["part"]] = total.get((row["track"], row["part"]), 0) + row["time"]
