@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from ...schema.columns import time_text
 from ..analyses import Table
+from ..findings import Gain
 from ..view import short_name
 from .cells import cell, shortened
 from .rows import Row
@@ -226,3 +227,8 @@ def _sums(rows: list[Row], key: str, value: str) -> dict[Any, float]:
     for row in rows:
         total[row[key]] += row[value]
     return dict(sorted(total.items(), key=lambda item: -item[1]))
+
+
+def overlap(gain: Gain) -> str:
+    """Returns that the gains of findings cannot be added, and what all of them bring together."""
+    return f"These gains overlap: all of it together would save up to {gain.pct:.0f} % ({time_text(gain.us)})."
