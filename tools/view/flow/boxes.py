@@ -29,8 +29,8 @@ LARGEST_CLASSES = (NodeClass.COMMUNICATION, NodeClass.COMPUTATION, NodeClass.MEM
 
 @dataclass(slots=True, eq=False)
 class Box:
-    """Calls of one name, or a group: a phase, a module, an annotation of the user. Times are ns of the box with all in it:
-    of the device, of the host, and on the critical path.
+    """Calls of one name, or a group: a phase, a module, an annotation of the user. Times are ns of the box with all in
+    it: of the device, of the host, and on the critical path.
 
     `time` has the time of each class of nodes. `first` orders boxes by start. `calls` counts calls of this name.
     """
