@@ -90,7 +90,8 @@ def _steps(linked: LinkedTrace, timed: Int64, thread: int) -> _Steps:
         return _Steps([ops.name[row] for row in marks.tolist()], Intervals(start, np.maximum(end, start)))
     if not len(of_thread):
         return _Steps([], Intervals(*np.empty((2, 0), np.int64)))
-    return _Steps([WHOLE_RUN], Intervals(*(np.array([time]) for time in (first_start_ns(linked), last_end_ns(linked)))))
+    whole = Intervals(*(np.array([time]) for time in (first_start_ns(linked), last_end_ns(linked))))
+    return _Steps([WHOLE_RUN], whole)
 
 
 def _phase_intervals(linked: LinkedTrace, timed: Int64, thread: int) -> dict[str, Intervals]:

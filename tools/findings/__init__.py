@@ -4,7 +4,7 @@ A rule is a function from the `Job` to findings. Those that would gain less than
 the order of their gain, then what limits the trust in them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from .absent_ranks import absent_ranks
 from .data_loader import data_loader
@@ -30,6 +30,9 @@ from .small_kernels import small_kernels
 from .straggler import straggler
 from .unexplained_time import unexplained_time
 from .verdict import Verdict as Verdict, verdict as verdict
+
+ADD_UP = 0.9
+"""Gains overlap if all changes together bring a smaller share of their sum than this."""
 
 Rule = Callable[[Job], list[Finding]]
 
@@ -59,3 +62,13 @@ def find(job: Job) -> list[Finding]:
     gains = [finding for finding in findings if finding.gain is not None and finding.gain.is_worth_it]
     gains.sort(key=lambda finding: -(finding.gain.us if finding.gain else 0.0))
     return [*gains, *(finding for finding in findings if finding.gain is None)]
+
+
+def together(job: Job, findings: Sequence[Finding]) -> Gain | None:
+    """Returns the gain of all findings together if their gains overlap, so that they cannot be added; else None."""
+    gains = [finding.gain for finding in findings if finding.gain is not None]
+    changes = [gain.change for gain in gains if gain.change is not None]
+    if len(changes) < 2:
+        return None
+    of_all = job.gain_together(changes)
+    return of_all if of_all.us < ADD_UP * sum(gain.us for gain in gains) else None

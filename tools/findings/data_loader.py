@@ -6,8 +6,8 @@ import numpy as np
 
 from ...schema.columns import time_text
 from ...schema.graph import DependencyKind
-from ..replay import NodeClass, scale_nodes
-from .job import Finding, Job, is_of_kind, without_dependencies
+from ..replay import NodeClass
+from .job import Change, Finding, Job, is_of_kind
 
 
 def data_loader(job: Job) -> list[Finding]:
@@ -22,13 +22,12 @@ def data_loader(job: Job) -> list[Finding]:
     launching = work.lane[work.source[is_of_kind(work, DependencyKind.LAUNCH)]]
     threads = np.setdiff1d(work.lane[work.source[waits]], np.append(launching, work.lane[in_loader]))
     loads = (in_loader | np.isin(work.lane, threads)) & (work.node_class == NodeClass.HOST)
-    at_once = without_dependencies(scale_nodes(work, np.where(loads, 0.0, 1.0)), waits)
     rank, time = _longest(job)
     of_rank = f" on rank {rank}" if len(job.ranks) > 1 else ""
     return [
         Finding(
             "The loop waits for its data",
-            job.gain(at_once),
+            job.gain(Change(np.where(loads, 0.0, 1.0), waits)),
             f"{time_text(time)}{of_rank} go by in the data loader, {100 * time / job.length_us:.0f} % of the run",
             "Load batches ahead in other processes: DataLoader(num_workers=4, prefetch_factor=2, persistent_workers=True, "
             "pin_memory=True), or make each sample cheaper",

@@ -6,7 +6,7 @@ import numpy as np
 
 from ...schema.columns import Ns, time_text
 from ...schema.graph import DependencyKind
-from .job import Finding, Job, is_of_kind, without_dependencies
+from .job import Change, Finding, Job, is_of_kind
 
 NAMED = 3
 
@@ -36,7 +36,7 @@ def host_waits(job: Job) -> list[Finding]:
     return [
         Finding(
             "The host stops to wait for the device",
-            job.gain(without_dependencies(work, is_wait)),
+            job.gain(Change(np.ones(len(work)), is_wait)),
             f"{', '.join(parts)}{more}",
             "Read results less often: .item(), .cpu(), nonzero() and printing a loss wait for all work before; keep values on the "
             "device, copy with non_blocking=True. trace-report --modules names the Python functions",

@@ -7,8 +7,8 @@ import numpy as np
 
 from ...schema.columns import time_text
 from ...schema.graph import DependencyKind
-from ..replay import NodeClass, scale_nodes
-from .job import Finding, Job, is_of_kind, without_dependencies
+from ..replay import NodeClass
+from .job import Change, Finding, Job, is_of_kind
 
 
 def pageable_copies(job: Job) -> list[Finding]:
@@ -32,7 +32,7 @@ def pageable_copies(job: Job) -> list[Finding]:
     return [
         Finding(
             "Copies to the device use pageable memory",
-            job.gain(without_dependencies(scale_nodes(work, factor), waits)),
+            job.gain(Change(factor, waits)),
             f"{copies.sum():,} copies, {time_text(time)} on the device and in their calls",
             "Pin the host's memory: DataLoader(pin_memory=True) or tensor.pin_memory(), then copy with non_blocking=True",
             "counters_summary",

@@ -20,7 +20,7 @@ from .charts import CHARTS, Chart, drawing_library, gains, in_suitable_units, li
 from .embedded import FEWEST, MAX_BYTES, EmbeddedTable, embed_tables
 from .flow_section import flow_section
 from .module_tree import ModuleTree, module_tree
-from .overview import facts, key_figures
+from .overview import facts, key_figures, overlap
 from .rank_groups import groups_table, in_words
 from .report import Report
 from .sections import DETAILS, OVERVIEW, SECTIONS, Section
@@ -191,6 +191,7 @@ def _content(page: Page, tables: dict[str, Table]) -> dict[str, Any]:
         "figures": key_figures(tables),
         "verdict": report.verdict,
         "findings": _page_findings(report, {section.name for section in sections if section.tables}),
+        "together": overlap(report.together) if report.together else "",
         "facts": [*facts(tables), *([in_words(report.groups)] if report.groups else [])],
         "spent": page.add("spent", spent(report), half=True),
         "limits": page.add("limits", limits(report), half=True),

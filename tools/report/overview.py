@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from ...schema.columns import time_text
 from ..analyses import Table
+from ..findings import Gain
 from ..view import short_name
 from .cells import cell, shortened
 from .rows import Row
@@ -168,3 +169,8 @@ def _run_difference(tables: Tables) -> Iterator[str]:
 
 def _signed(time: float) -> str:
     return f"{'+' if time > 0 else '−'}{time_text(abs(time))}"
+
+
+def overlap(gain: Gain) -> str:
+    """Returns that the gains of findings cannot be added, and what all of them bring together."""
+    return f"These gains overlap: all of it together would save up to {gain.pct:.0f} % ({time_text(gain.us)})."

@@ -12,7 +12,7 @@ from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph
 from ...schema.progress import Progress, Stages, unwatched
 from ..analyses import ANALYSES, READ_STAGES, Column, Options, RankTrace, Table, analyse, trace_diff
-from ..findings import Finding, RankFacts, facts_of, find, job_of, verdict
+from ..findings import Finding, Gain, RankFacts, facts_of, find, job_of, together, verdict
 from ..rank_rows import ranges
 from ..replay import Replay, Scale
 from ..sync_records_advice import lacks_sync_records, sync_records_advice
@@ -42,7 +42,8 @@ DEFAULT = Options()
 class Report:
     """The tables by name, a table of the ranks, and notes about the inputs.
 
-    The `verdict` is said first, then the `findings`. `advice` is what the recording cannot tell, and how to record it.
+    The `verdict` is said first, then the `findings`, and what they bring `together` if their gains overlap. `advice`
+    is what the recording cannot tell, and how to record it.
 
     For the page there are also timelines of some ranks, the data flow of a step of the first one, and the effect of
     making each class of work twice as fast. Of many ranks the page shows those that represent a group.
@@ -59,6 +60,7 @@ class Report:
     notes: list[str]
     verdict: str = ""
     findings: list[Finding] = field(default_factory=list)
+    together: Gain | None = None
     timeline: Timeline | None = None
     data_flow: DataFlow | None = None
     twice_as_fast: Table | None = None
@@ -156,6 +158,7 @@ def _judge(report: Report, ranks: Sequence[RankFacts | None]) -> None:
     if job is None:
         return
     report.findings = find(job)
+    report.together = together(job, report.findings)
     report.verdict = verdict(job, report.findings).sentence
     report.tables = {FINDINGS: findings_table(report.findings, report.verdict), **report.tables}
 

@@ -16,6 +16,7 @@ from ..terminal import in_one_line
 from .absent import absent_tables
 from .cells import cell, heading, shortened
 from .files import FINDINGS
+from .overview import overlap
 from .report import Report
 
 ROWS, WIDEST, NARROW = 12, 56, 30
@@ -37,7 +38,13 @@ def summary_text(report: Report) -> str:
     if "trace_diff_runs" in report.tables:
         chosen = [report.tables["trace_diff_runs"], _largest_differences(report.tables["trace_diff"])]
     tables = [table for table in chosen if table is not None and len(table)]
-    parts = [_wrapped(report.verdict, ""), findings, *(as_text(table, NARROW) for table in tables), MORE]
+    parts = [
+        _wrapped(report.verdict, ""),
+        findings,
+        _overlap_text(report),
+        *(as_text(table, NARROW) for table in tables),
+        MORE,
+    ]
     return "\n\n".join(filter(None, parts))
 
 
@@ -55,6 +62,12 @@ def _finding_lines(findings: list[Finding], count: int) -> Iterator[str]:
     titles = [finding.title for finding in findings if finding not in listed]
     if titles:
         yield _wrapped(f"     Also: {'; '.join(titles)} (--all says more)", INDENT)
+
+
+def _overlap_text(report: Report) -> str:
+    """Returns what all findings bring together, where their gains cannot be added; else ""."""
+    gain = report.together
+    return _wrapped(overlap(gain), "") if gain else ""
 
 
 def _wrapped(text: str, indent: str) -> str:
@@ -121,7 +134,8 @@ def tables_text(report: Report) -> str:
     the others have none.
     """
     tables = [table for name, table in report.tables.items() if name != FINDINGS]
-    advice = [_wrapped(report.verdict, ""), "\n".join(_finding_lines(report.findings, len(report.findings)))]
+    findings = "\n".join(_finding_lines(report.findings, len(report.findings)))
+    advice = [_wrapped(report.verdict, ""), findings, _overlap_text(report)]
     if not report.verdict:
         advice = ["\n".join(report.advice)]
     parts = [*filter(None, advice), *(as_text(table) for table in tables if len(table))]

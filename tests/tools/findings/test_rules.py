@@ -7,7 +7,7 @@ import pytest
 from execgraph.schema.columns import Categorical
 from execgraph.schema.graph import Delay, ExecutionGraph
 from execgraph.tools.analyses import Column, Table, analyse, read_rank
-from execgraph.tools.findings import Finding, facts_of, find, job_of
+from execgraph.tools.findings import Finding, facts_of, find, job_of, together
 from execgraph.tools.generate import simulate, write_traces
 from support.builder import TraceBuilder
 from support.findings import built, played, titled, titles
@@ -135,6 +135,18 @@ def test_shapes_that_use_little_of_the_device_are_named() -> None:
     found = titled(find(built(graph, **columns)), "Some shapes of matrix products")
     assert found.evidence.startswith("aten::mm [[63,65]] of 2 bytes at 7 % of the peak, 90.0 µs")
     assert gain_us(found) == pytest.approx(80)
+
+
+def test_gains_that_overlap_are_told_together() -> None:
+    job = built(products(("gemm", 80_000, 1, 4), ("add", 20_000, 1, 4)))
+
+    def halving(*factors: float) -> Finding:
+        return Finding("a finding", job.gain_of_scaling(np.array(factors)), "", "", "")
+
+    both = together(job, [halving(0.5, 1), halving(0, 1)])
+    assert both is not None and both.us == pytest.approx(80)
+    assert together(job, [halving(0.5, 1), halving(1, 0.5)]) is None
+    assert together(job, [halving(0.5, 1)]) is None
 
 
 def test_communication_is_told_by_group_and_whether_it_can_be_hidden() -> None:

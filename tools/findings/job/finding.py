@@ -2,15 +2,26 @@
 
 from typing import NamedTuple
 
+from ....schema.columns import Bool
+from ...analyses import Floats
+
 LEAST_PCT = 2.0
 """A smaller gain is not worth a reader's time."""
 
 
+class Change(NamedTuple):
+    """A changed run: each node's duration multiplied by a factor, then without the dependencies that are `removed`."""
+
+    factor: Floats
+    removed: Bool | None = None
+
+
 class Gain(NamedTuple):
-    """By how much sooner the run would end, by a replay of all ranks."""
+    """By how much sooner the run would end with a change, by a replay of all ranks."""
 
     us: float
     pct: float
+    change: Change | None = None
 
     @property
     def is_worth_it(self) -> bool:

@@ -21,7 +21,7 @@ from ...replay import (
     scale_nodes,
     time_by_kind,
 )
-from .finding import Gain
+from .finding import Change, Gain
 from .rank_facts import RankFacts
 
 NO_TABLE = Table("", "", [])
@@ -77,19 +77,32 @@ class Job:
         """Returns the rows of a table, none if it was not made."""
         return self.tables.get(table, NO_TABLE).rows()
 
-    def gain(self, changed: Workload) -> Gain:
-        """Returns by how much sooner the run would end with a changed workload."""
+    def gain(self, change: Change) -> Gain:
+        """Returns by how much sooner the run would end with a change."""
+        changed = scale_nodes(self.work, change.factor)
+        if change.removed is not None:
+            changed = _without_dependencies(changed, change.removed)
+        return self._gain_of(changed)._replace(change=change)
+
+    def _gain_of(self, changed: Workload) -> Gain:
         saved = (self.replay.makespan_ns - makespan_ns(self.gathered._replace(work=changed))) / 1000
         return Gain(saved, 100 * saved / max(self.length_us, 1e-3))
 
     def gain_of_scaling(self, factor: Floats) -> Gain:
         """Returns by how much sooner the run would end with each node's duration multiplied by a factor."""
-        return self.gain(scale_nodes(self.work, factor))
+        return self.gain(Change(factor))
+
+    def gain_together(self, changes: Sequence[Change]) -> Gain:
+        """Returns by how much sooner the run would end with all changes; of a node's factors the least holds."""
+        removed = np.zeros(len(self.work.source), np.bool_)
+        for change in changes:
+            removed |= removed if change.removed is None else change.removed
+        return self.gain(Change(np.minimum.reduce([change.factor for change in changes]), removed))
 
     def gain_of_class(self, node_class: NodeClass, factor: float) -> Gain:
         """Returns by how much sooner the run would end with the durations of a class multiplied by a factor."""
         factors = np.where(self.work.node_class == node_class, factor, 1.0)
-        return self.gain(scale_nodes(self.work, factors, factor if node_class == NodeClass.HOST else 1.0))
+        return self._gain_of(scale_nodes(self.work, factors, factor if node_class == NodeClass.HOST else 1.0))
 
     def path_us(self) -> dict[str, float]:
         """Returns the time on the critical path by kind, the longest first."""
@@ -123,7 +136,7 @@ def job_of(ranks: Sequence[RankFacts | None], tables: Mapping[str, Table]) -> Jo
     return Job(present, tables, gathered, replay) if replay.makespan_ns else None
 
 
-def without_dependencies(work: Workload, chosen: Bool) -> Workload:
+def _without_dependencies(work: Workload, chosen: Bool) -> Workload:
     """Returns the workload without some of its dependencies."""
     columns = {name: getattr(work, name)[~chosen] for name in ("source", "target", "kind", "lag_ns")}
     return replace(work, **columns)

@@ -29,8 +29,8 @@ LARGEST_CLASSES = (NodeClass.COMMUNICATION, NodeClass.COMPUTATION, NodeClass.MEM
 
 @dataclass(slots=True, eq=False)
 class Box:
-    """Calls of one name, or a group of them. Times are ns of the box with all in it: of the device, of the host, and on
-    the critical path.
+    """Calls of one name, or a group: a phase, a module, an annotation of the user. Times are ns of the box with all in
+    it: of the device, of the host, and on the critical path.
 
     `time` has the time of each class of nodes. `first` orders boxes by start. `calls` counts calls of this name.
     """
@@ -122,8 +122,9 @@ def box_tree(graph: ExecutionGraph, calls: Calls, critical_ns: Int64, label: str
                 around = around.around or around
         else:
             around = tree.group((*phases[number], *(module.split(SEPARATOR, DEEPEST // 2) if module else ())), number)
-        is_around_itself = scope[row] == USER_SCOPE and around.is_group and around.label == graph.name[row]
-        box = around if is_around_itself else tree.add(around, names[number], number)
+        is_annotation = bool(scope[row] == USER_SCOPE)
+        is_around_itself = is_annotation and around.is_group and around.label == graph.name[row]
+        box = around if is_around_itself else tree.add(around, names[number], number, is_group=is_annotation)
         box.calls += 1
         boxes.append(box)
     _add_times(graph, calls, critical_ns, boxes)
@@ -170,6 +171,7 @@ def _sum_up(box: Box) -> None:
 
 def _merge(box: Box) -> None:
     """Makes one box of a box and the only one in it, and of boxes of one name where there are many."""
+    _merge_alike(box)
     while len(box.inner) == 1 and box.around is not None:
         only = box.inner[0]
         if box.label in PHASES and only.is_group:
@@ -178,25 +180,25 @@ def _merge(box: Box) -> None:
             box.label = f"{box.label} / {only.label}"
         box.is_group = box.is_group and only.is_group
         box.inner = _take_over(box, only)
-    names = Counter(inner.label for inner in box.inner)
-    if len(box.inner) > MANY or max(names.values(), default=0) > ALIKE:
-        by_label: dict[str, Box] = {}
-        kept = []
-        for inner in box.inner:
-            if len(box.inner) <= MANY and names[inner.label] <= ALIKE:
-                kept.append(inner)
-                continue
-            first = by_label.setdefault(inner.label, inner)
-            if first is inner:
-                kept.append(inner)
-            else:
-                first.calls += inner.calls
-                first.time = first.time + inner.time
-                first.critical_ns += inner.critical_ns
-                first.inner += _take_over(first, inner)
-        box.inner = kept
+        _merge_alike(box)
     for inner in box.inner:
         _merge(inner)
+
+
+def _merge_alike(box: Box) -> None:
+    """Makes one box of those in a box that have one name, if there are many."""
+    names, by_label, kept = Counter(inner.label for inner in box.inner), dict[str, Box](), list[Box]()
+    for inner in box.inner:
+        is_one_of_many = len(box.inner) > MANY or names[inner.label] > ALIKE
+        first = by_label.setdefault(inner.label, inner) if is_one_of_many else inner
+        if first is inner:
+            kept.append(inner)
+        else:
+            first.calls += inner.calls
+            first.time = first.time + inner.time
+            first.critical_ns += inner.critical_ns
+            first.inner += _take_over(first, inner)
+    box.inner = kept
 
 
 def _take_over(box: Box, other: Box) -> list[Box]:

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from .boxes import Box
 from .flows import Flows
 
-FEW = 24
-"""Ops are opened only while no more boxes than this are seen."""
+FEW = 12
+"""Ops are opened only while fewer boxes than this are seen."""
 
 MIDDLE = 0.5
 """Where boxes lie in their layers, from 0 to 1, into which nothing flows."""
@@ -33,11 +33,11 @@ def weight(box: Box, root: Box) -> int:
     return box.device_ns if root.device_ns else int(box.time.sum())
 
 
-def open_boxes(root: Box, most: int, most_of_ops: int = FEW) -> set[Box]:
+def open_boxes(root: Box, most: int, few: int = FEW) -> set[Box]:
     """Returns the boxes to be shown with what is in them, so that at most `most` others are seen.
 
-    Groups are opened before ops, the outermost first, then the one of the most time. Ops are opened only while at most
-    `most_of_ops` are seen.
+    Groups are opened before ops, the outermost first, then the one of the most time. Ops are opened only while fewer
+    than `few` boxes are seen.
     """
     opened, seen, order = {root}, len(root.inner), 0
     pending: list[tuple[bool, bool, int, int, Box]] = []
@@ -53,7 +53,7 @@ def open_boxes(root: Box, most: int, most_of_ops: int = FEW) -> set[Box]:
     add(root.inner)
     while pending:
         box = heapq.heappop(pending)[-1]
-        if seen - 1 + len(box.inner) <= (most if box.is_group or box.sought else most_of_ops):
+        if seen - 1 + len(box.inner) <= most and (box.is_group or box.sought or seen < few):
             opened.add(box)
             seen += len(box.inner) - 1
             add(box.inner)

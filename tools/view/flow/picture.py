@@ -16,9 +16,9 @@ from .wording import figures_of, full_text, kind_of, label_of, link_text, share_
 
 MOST = 72
 """So many closed boxes are drawn at most, so that people can read the picture."""
-LETTER, SMALL_LETTER, NARROWEST, WIDEST, HIGH = 7.7, 5.6, 96, 270, 40
+LETTER, SMALL_LETTER, NARROWEST, WIDEST, HIGH = 8.0, 5.6, 96, 320, 40
 """Sizes in px: a letter of a name and of other text, the width of a closed box, and its height."""
-TOP, MARGIN, OUTSIDE, NARROWEST_PICTURE = 62, 16, 44, 760
+TOP, MARGIN, OUTSIDE = 62, 16, 44
 """Sizes in px: the heading, around the picture, and the room for arrows that go around the last box."""
 HEAVY, ON_PATH = 5, 0.01
 """How many of the heaviest boxes are marked; the least share of the critical path that is."""
@@ -63,11 +63,12 @@ class _Drawing:
     def parts(self) -> Iterator[str]:
         """Yields the picture."""
         place = self.placement.put(MARGIN, TOP)
-        width, height = max(place.right + MARGIN + OUTSIDE, NARROWEST_PICTURE), place.bottom + MARGIN
+        heading, end_of_heading = self._heading()
+        width, height = max(place.right + OUTSIDE, end_of_heading) + MARGIN, place.bottom + MARGIN
         size = f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}"'
         yield f'<svg xmlns="http://www.w3.org/2000/svg" {size}>'
         yield f'<style>{STYLE}</style><rect class="paper" width="100%" height="100%"/>'
-        yield from self._heading()
+        yield from heading
         yield from self._frames()
         yield from self._arrows()
         yield from self._closed_boxes()
@@ -80,9 +81,9 @@ class _Drawing:
     def _title_width(self, box: Box) -> float:
         return LETTER * len(label_of(box)) + SMALL_LETTER * len(figures_of(self.flow, box))
 
-    def _heading(self) -> Iterator[str]:
-        """Yields the title and a line of the colours and arrows that occur."""
-        yield f'<text class="title" x="{MARGIN}" y="22">{xml_text(self.flow.title)}</text>'
+    def _heading(self) -> tuple[list[str], float]:
+        """Returns the title and a line of the colours and arrows that occur, and where it ends."""
+        parts = [f'<text class="title" x="{MARGIN}" y="22">{xml_text(self.flow.title)}</text>']
         x = float(MARGIN)
         box = '<rect class="box {}" x="{}" y="34" width="12" height="12" rx="2"/>'
         arrow, mark = '<path class="{}" d="M{} 40h14"/>', '<rect class="{}" x="{}" y="34" width="4" height="12"/>'
@@ -90,11 +91,13 @@ class _Drawing:
         entries += [(kind, kind, arrow) for kind in sorted(map(kind_of, self.links.values()))]
         entries += [("on the critical path", "path-mark", mark)] if self.flow.critical_ns else []
         for label, look, drawn in dict.fromkeys(entries):
-            yield drawn.format(look.replace(" ", "-"), x)
-            yield f'<text class="small" x="{x + 19}" y="44">{label}</text>'
+            parts.append(drawn.format(look.replace(" ", "-"), x))
+            parts.append(f'<text class="small" x="{x + 19:.1f}" y="44">{label}</text>')
             x += 19 + SMALL_LETTER * len(label) + 18
         of = "device" if self.root.device_ns else "host"
-        yield f'<text class="small" x="{x}" y="44">bars: share of the {of} time; thick frames: the most of it</text>'
+        last = f"bars: share of the {of} time; thick frames: the most of it"
+        parts.append(f'<text class="small" x="{x:.1f}" y="44">{last}</text>')
+        return parts, x + SMALL_LETTER * len(last)
 
     def _frames(self) -> Iterator[str]:
         """Yields the open boxes, outer ones first."""

@@ -151,7 +151,7 @@ def test_calls_and_modules_of_any_depth_have_boxes() -> None:
     p, outer = Program(), 0
     for _ in range(3000):
         outer = p.op("aten::to", within=outer, module="/".join(["a"] * 3000))
-    assert "aten::to" in draw_flow(p.flow())
+    assert len(drawn(draw_flow(p.flow()))) == 1
 
 
 # The picture
