@@ -15,6 +15,7 @@ OF_CACHES = {"bandwidth_pct"}
 """Columns that may exceed 100 %, as caches are faster than the memory."""
 WITHIN_THE_RUN = ("temporal_breakdown", "step_breakdown", "host_phases", "critical_path_nodes", "critical_path_by_rank")
 SAMPLES = ["training", "ddp", "gloo_slow", "compiled", "attention", "modules", "threads", "torch_2.1.2", "torch_2.13.0"]
+SAMPLES += [f"gpu/{name}" for name in ("compiled_graphs", "gloo", "small_device_only", "small_graph")]
 REAL = [
     "dlrm_8gpu", "captures/ddp_gloo", "captures/mlp_attn", "critical_path/event_sync.json.gz", "simple_add",
     *(f"device_only/{name}.json.gz" for name in ("a100_nccl_rank0_of_2", "h100_bert", "mi210_gpu_only", "mi300_bert")),
