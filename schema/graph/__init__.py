@@ -9,6 +9,8 @@ from .attributes import (
     CONCURRENCY_LIMIT as CONCURRENCY_LIMIT,
     DEVICE_NAME as DEVICE_NAME,
     RANKS_OF_GROUP as RANKS_OF_GROUP,
+    STEP_WITHOUT_PROFILER_NS as STEP_WITHOUT_PROFILER_NS,
+    STEPS as STEPS,
 )
 from .execution_graph import (
     ConvertReport as ConvertReport,

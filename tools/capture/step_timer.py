@@ -3,11 +3,9 @@
 from time import perf_counter
 from typing import Any
 
+from ...schema.traces import STEP_WITHOUT_PROFILER
 from .failures import warn
 from .installed import synchronise
-
-KEY = "execgraph_step_without_profiler_us"
-"""The key at the top level of the device trace."""
 
 
 class StepTimer:
@@ -33,6 +31,6 @@ class StepTimer:
         if self._mean_us is None:
             return
         try:
-            profiler.add_metadata_json(KEY, f"{self._mean_us:.1f}")
+            profiler.add_metadata_json(STEP_WITHOUT_PROFILER, f"{self._mean_us:.1f}")
         except Exception as error:
             warn(f"the trace does not say how long a step takes without a profiler: {error!r}", stacklevel=6)

@@ -85,17 +85,3 @@ def test_a_failing_loop_keeps_its_own_error_when_its_traces_cannot_be_kept(torch
     ):
         warnings.simplefilter("error")
         _ = 1 / 0
-
-
-def test_a_profiler_that_takes_no_metadata_costs_the_length_of_a_step_alone(torch, tmp_path, monkeypatch):
-    original = torch.profiler._KinetoProfile.add_metadata_json
-
-    def add(profiler, key: str, value: str) -> None:
-        if key == "execgraph_step_without_profiler_us":
-            raise RuntimeError("no metadata")
-        original(profiler, key, value)
-
-    monkeypatch.setattr(torch.profiler._KinetoProfile, "add_metadata_json", add)
-    with pytest.warns(UserWarning, match="how long a step takes without a profiler: .*no metadata"):
-        train(torch, tmp_path, steps=6, wait=2)
-    linked(tmp_path)

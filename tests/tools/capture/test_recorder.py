@@ -102,15 +102,3 @@ def test_a_rank_that_was_not_asked_for_is_not_warned_of(torch, tmp_path, recwarn
 def test_steps_that_cannot_be_are_refused(torch, tmp_path, window):
     with pytest.raises(ValueError, match="no such steps"), capture(tmp_path, **window):
         pass
-
-
-def test_the_device_trace_says_how_long_a_step_takes_without_a_profiler(torch, tmp_path, monkeypatch):
-    seconds = iter((100.0, 100.006))
-    monkeypatch.setattr("execgraph.tools.capture.step_timer.perf_counter", lambda: next(seconds))
-    train(torch, tmp_path, steps=6, wait=3)
-    assert load(tmp_path / "device_rank0.json.gz")["execgraph_step_without_profiler_us"] == pytest.approx(3000)
-
-
-def test_the_first_step_alone_is_not_measured(torch, tmp_path):
-    train(torch, tmp_path, steps=4, wait=1)
-    assert "execgraph_step_without_profiler_us" not in load(tmp_path / "device_rank0.json.gz")
