@@ -14,7 +14,7 @@ from ...schema.progress import Progress, Stages, unwatched
 from ..analyses import ANALYSES, READ_STAGES, Column, Options, RankTrace, Table, analyse, trace_diff
 from ..findings import Finding, RankFacts, facts_of, find, job_of, verdict
 from ..rank_rows import ranges
-from ..replay import Replay, Scale
+from ..replay import Recording, Replay, Scale
 from ..sync_records_advice import lacks_sync_records, sync_records_advice
 from .files import FINDINGS, findings_table, lay_over, overlay_path
 from .inputs import ReadOptions, Sources, read_ranks
@@ -42,8 +42,9 @@ class Report:
 
     The `verdict` is said first, then the `findings`. `advice` is what the recording cannot tell, and how to record it.
 
-    For the page there are also timelines of some ranks, and the effect of making each class of work twice as fast. Of
-    many ranks the page shows those that represent a group.
+    For the page there are also timelines of some ranks, and the effect of making each class of work twice as fast,
+    without a profiler where the `recording` tells how long a step takes then. Of many ranks the page shows those that
+    represent a group.
     """
 
     title: str
@@ -54,6 +55,7 @@ class Report:
     findings: list[Finding] = field(default_factory=list)
     timeline: Timeline | None = None
     twice_as_fast: Table | None = None
+    recording: Recording | None = None
     groups: list[RankGroup] = field(default_factory=list)
     options: Options = DEFAULT
     advice: list[str] = field(default_factory=list)
@@ -147,7 +149,7 @@ def _judge(report: Report, ranks: Sequence[RankFacts | None]) -> None:
         return
     if job is None:
         return
-    report.findings = find(job)
+    report.findings, report.recording = find(job), job.recording
     report.verdict = verdict(job, report.findings).sentence
     report.tables = {FINDINGS: findings_table(report.findings, report.verdict), **report.tables}
 
@@ -167,7 +169,7 @@ def _add_pictures(report: Report, sources: Sources, collector: "_RankCollector",
             pass
     report.timeline = timeline(collector.replays, SHOWN_FIRST)
     collector.replays.clear()
-    report.twice_as_fast = classes_twice_as_fast(graphs)
+    report.twice_as_fast = classes_twice_as_fast(graphs, report.recording.scale if report.recording else [])
 
 
 def report_on_diff(
