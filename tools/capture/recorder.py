@@ -11,7 +11,6 @@ Every rank writes `host_rank{N}.json.gz` and `device_rank{N}.json.gz` into the f
 import operator
 from collections.abc import Callable, Collection
 from contextlib import ExitStack, suppress
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -158,7 +157,8 @@ class Recorder:
 
     def _measured(self, wait: int) -> list[tuple[int, Callable[[], None]]]:
         """Returns when to measure the steps without a profiler. The first one is slower, so it does not count."""
-        return [(1, self._timer.start), (wait, partial(self._timer.stop, wait - 1))] if wait > 1 else []
+        laps = [(step, self._timer.lap) for step in range(2, wait)]
+        return [(1, self._timer.start), *laps, (wait, self._timer.stop)] if wait > 1 else []
 
     def _prepare(self) -> None:
         check_no_other_profiler(self._torch)

@@ -6,11 +6,24 @@ from support.capturing import linked, load, train
 KEY = "execgraph_step_without_profiler_us"
 
 
+def clock(monkeypatch, *seconds: float) -> None:
+    """What the timer reads: at the beginning, as each step ends on the host, and when the device is done."""
+    times = iter(seconds)
+    monkeypatch.setattr("execgraph.tools.capture.step_timer.perf_counter", lambda: next(times))
+
+
 def test_the_device_trace_says_how_long_a_step_takes_without_a_profiler(torch, tmp_path, monkeypatch):
-    seconds = iter((100.0, 100.006))
-    monkeypatch.setattr("execgraph.tools.capture.step_timer.perf_counter", lambda: next(seconds))
+    clock(monkeypatch, 100.0, 100.001, 100.002, 100.006)
     train(torch, tmp_path, steps=6, wait=3)
     assert load(tmp_path / "device_rank0.json.gz")[KEY] == pytest.approx(3000)
+
+
+def test_steps_of_which_one_compiles_have_no_length(torch, tmp_path, monkeypatch):
+    clock(monkeypatch, 100.0, 100.9, 101.0, 101.1)
+    with pytest.warns(UserWarning, match="one took 900.0 ms and most 100.0 ms, .* raise wait") as warned:
+        train(torch, tmp_path, steps=7, wait=4)
+    assert [one.filename for one in warned if "raise wait" in str(one.message)] == [train.__code__.co_filename]
+    assert KEY not in load(tmp_path / "device_rank0.json.gz")
 
 
 def test_the_first_step_alone_is_not_measured(torch, tmp_path):
