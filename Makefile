@@ -54,6 +54,7 @@ bench: $(VENV)/.ready ## speed and memory of every command on generated traces
 accuracy: $(VENV)/.ready ## what-if errors on simulated jobs, and what each dependency rule is for
 	$(BIN)/python -m benchmarks.accuracy
 	$(BIN)/python -m benchmarks.accuracy.scaling
+	$(BIN)/python -m benchmarks.accuracy.recording
 	$(BIN)/python -m benchmarks.ablation $(if $(EXECGRAPH_TRACES),--traces $(EXECGRAPH_TRACES))
 
 mutants: $(VENV)/.test ## how many small changes of the code the tests find

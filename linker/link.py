@@ -104,6 +104,8 @@ def _part(linked: LinkedTrace, device: DeviceTrace, match: Match | None, window:
     if window != EVERYTHING:
         notes.append(f"the window is from {period.in_words(zero)} of the trace")
     part = cut(shared.linked, period)
+    if not window.is_of_steps:
+        part.linked.info.step_without_profiler_ns = -1  # the part may end within a step
     if part.is_empty:
         raise DataError(f"{device.path}: nothing was recorded in the window, {period.in_words(zero)} of the trace")
     return part, notes
@@ -254,4 +256,5 @@ def _info(host: HostTrace, device: DeviceTrace, rank: int | None) -> TraceInfo:
         start_ts=host.start_ts,
         finish_ts=host.finish_ts,
         devices={number: name for number, name in device.device_names.items() if number in device.activities.device},
+        step_without_profiler_ns=device.step_without_profiler_ns,
     )

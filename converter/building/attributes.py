@@ -19,8 +19,17 @@ from ...schema.columns import (
     Ragged,
     cumcount,
 )
-from ...schema.graph import DEVICE_NAME, STEP_START, Column, ExecutionGraph, NodeType, TensorText
-from ...schema.traces import NO_TENSORS, member_texts, step_starts
+from ...schema.graph import (
+    DEVICE_NAME,
+    STEP_START,
+    STEP_WITHOUT_PROFILER_NS,
+    STEPS,
+    Column,
+    ExecutionGraph,
+    NodeType,
+    TensorText,
+)
+from ...schema.traces import NO_TENSORS, member_texts, step_count, step_starts
 from ..context import ConversionContext, Edges
 from ..device_time import StartTiming
 from ..edit import lanes_of, used, whole_microseconds
@@ -269,4 +278,12 @@ def _metadata(context: ConversionContext) -> dict[str, str | int]:
         "source_device": info.source_device,
         **{f"{STEP_START}{number}": start for number, start in step_starts(ops.name, ops.start).items()},
         **{f"{DEVICE_NAME}{device}": name for device, name in info.devices.items()},
+        **_steps(context),
     }
+
+
+def _steps(context: ConversionContext) -> dict[str, str | int]:
+    """Returns how many steps there are and how long one takes without a profiler, where that was measured."""
+    ops, time_ns = context.linked.ops, context.linked.info.step_without_profiler_ns
+    count = step_count(ops.name, ops.end - ops.start)
+    return {STEPS: count, STEP_WITHOUT_PROFILER_NS: time_ns} if count and time_ns > 0 else {}

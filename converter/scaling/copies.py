@@ -9,7 +9,7 @@ import numpy as np
 
 from ...schema.choices import ASTRA_SIM
 from ...schema.columns import Categorical, Int32, Int64, Ragged
-from ...schema.graph import RANKS_OF_GROUP, Column, ExecutionGraph, NodeType
+from ...schema.graph import RANKS_OF_GROUP, STEP_WITHOUT_PROFILER_NS, Column, ExecutionGraph, NodeType
 from ..ranks import ranks_text
 from .plan import RankPlan, ScalePlan
 
@@ -58,7 +58,8 @@ def copied(graph: ExecutionGraph, plan: ScalePlan, copy: int) -> ExecutionGraph:
     """Returns the graph of a copy of a rank from its `resized` graph: ranks, roots, sources, destinations and groups
     are renumbered.
 
-    The metadata lists the ranks of a group once. Tags stay, as they distinguish messages between two ranks.
+    The metadata lists the ranks of a group once, and not how long a step of the smaller job takes. Tags stay, as they
+    distinguish messages between two ranks.
     """
     rank_plan = plan.ranks[graph.number("rank", -1)]
     rank_copies, renumbered = plan.rank_copies, plan.rank_copies.renumbered(copy)
@@ -84,6 +85,7 @@ def copied(graph: ExecutionGraph, plan: ScalePlan, copy: int) -> ExecutionGraph:
         if isinstance(ends := attributes.get(name), Ragged):
             attributes[name] = Ragged(ends.starts, renumbered[ends.values])
     metadata = {**graph.metadata, "rank": int(renumbered[rank_plan.rank]), "world_size": rank_copies.ranks, **lists}
+    metadata.pop(STEP_WITHOUT_PROFILER_NS, None)
     return dataclasses.replace(graph, attributes=attributes, metadata=metadata)
 
 

@@ -1,9 +1,9 @@
-"""Reads the rank, world size, groups and device names from the top level of a device trace."""
+"""Reads the rank, world size, groups, device names and the length of a step from the top level of a device trace."""
 
 from typing import Any, NamedTuple
 
 from ...schema.comm_groups import INT32_MAX
-from ...schema.traces import FOREVER, integer, kineto
+from ...schema.traces import FOREVER, LONGEST_RECORDING, integer, kineto
 
 
 class DistributedInfo(NamedTuple):
@@ -20,6 +20,13 @@ def device_names(top: kineto.DeviceFile) -> dict[int, str]:
     devices = top.devices if isinstance(top.devices, list) else []
     names = [(integer(device.get("id"), -1), device.get("name")) for device in devices if isinstance(device, dict)]
     return {number: name for number, name in names if number >= 0 and isinstance(name, str) and name}
+
+
+def step_without_profiler_ns(top: kineto.DeviceFile) -> int:
+    """Returns how long a step takes without a profiler (ns), -1 where that was not measured."""
+    time_us = top.step_without_profiler
+    is_time = isinstance(time_us, int | float) and 0 < time_us < LONGEST_RECORDING / 1000
+    return round(time_us * 1000) if is_time else -1
 
 
 def distributed_info(top: kineto.DeviceFile) -> DistributedInfo:

@@ -52,6 +52,11 @@ class Window(NamedTuple):
     annotation: str | None = None
     clock: tuple[float, float] | None = None
 
+    @property
+    def is_of_steps(self) -> bool:
+        """Whether it begins and ends where steps do."""
+        return self.clock is None and self.annotation is None
+
 
 EVERYTHING = Window()
 

@@ -10,6 +10,8 @@ from .attributes import (
     DEVICE_NAME as DEVICE_NAME,
     RANKS_OF_GROUP as RANKS_OF_GROUP,
     STEP_START as STEP_START,
+    STEP_WITHOUT_PROFILER_NS as STEP_WITHOUT_PROFILER_NS,
+    STEPS as STEPS,
 )
 from .execution_graph import (
     ConvertReport as ConvertReport,

@@ -162,6 +162,10 @@ DEVICE_NAME = "device_name_"
 """Metadata of this name and a device's number is what the profiler called the device."""
 
 
+STEPS, STEP_WITHOUT_PROFILER_NS = "steps", "step_without_profiler_ns"
+"""Metadata that says how many steps the graph holds, and how long a step takes without a profiler."""
+
+
 RANKS_OF_GROUP = "ranks_of_group_"
 """Metadata of this name and a process group's `pg_name` lists its ranks once for all nodes that have no `pg_ranks`."""
 
@@ -195,6 +199,9 @@ METADATA = (
     MetadataKey("source_device", "string_val", "", "name of the device trace's file"),
     MetadataKey(STEP_START, "int64_val", "ns", "when the profiler's step of this number began, on the host's clock; of runs with"
                                                " marked steps"),
+    MetadataKey(STEPS, "int64_val", "", "how many steps the graph holds; only with the next one"),
+    MetadataKey(STEP_WITHOUT_PROFILER_NS, "int64_val", "ns",
+        "how long a step takes without a profiler, as `capture` measured it; absent where it was not measured"),
     MetadataKey(DEVICE_NAME, "string_val", "", "the recorded name of the device of this number, of devices that ran"
                                                " anything"),
     MetadataKey(CONCURRENCY_LIMIT, "int64_val", "activities",

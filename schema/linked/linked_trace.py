@@ -229,6 +229,7 @@ class TraceInfo(msgspec.Struct):
 
     In a part of a trace, `backlog_until` says by activity id until when (ns, device clock) work outside the part
     blocked that activity. `devices` are the recorded names of the devices that ran anything, by number.
+    `step_without_profiler_ns` is -1 where it was not measured.
     """
 
     schema: str = ""
@@ -246,6 +247,7 @@ class TraceInfo(msgspec.Struct):
     machine: MachineCalibration = msgspec.field(default_factory=MachineCalibration)
     backlog_until: dict[Whole, Whole] | None = None
     devices: dict[Whole, str] = {}
+    step_without_profiler_ns: Whole = -1
 
 
 @dataclass(slots=True, repr=False)

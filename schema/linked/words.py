@@ -163,6 +163,8 @@ RECORDS = (
         Member("backlog_until", "ns", "of a part of a trace: by activity id until when work from outside the part kept"
                                       " its stream busy, on the device's clock; null for a whole trace"),
         Member("devices", "", "recorded names of the devices that ran anything, by number"),
+        Member("step_without_profiler_ns", "ns", "how long a step takes without a profiler, as `capture` measured it; -1"
+                                                 " where it was not measured"),
     )),
     Record("Machine", "Clocks and latencies of the machine, as measured in the trace. Members at their default are left"
                       " out.",

@@ -14,7 +14,12 @@ from .arguments import (
 )
 from .attributes import listed_attributes as listed_attributes
 from .host import GROUP_INIT as GROUP_INIT, NO_TENSORS as NO_TENSORS, Attr as Attr, TensorLists as TensorLists
-from .kineto import MEMORY_CATEGORIES as MEMORY_CATEGORIES, Args as Args, DeviceFile as DeviceFile
+from .kineto import (
+    MEMORY_CATEGORIES as MEMORY_CATEGORIES,
+    STEP_WITHOUT_PROFILER as STEP_WITHOUT_PROFILER,
+    Args as Args,
+    DeviceFile as DeviceFile,
+)
 from .literals import UNREADABLE_LISTS as UNREADABLE_LISTS, integer_list as integer_list, literal as literal
 from .merged_ranks import LARGEST_ID as LARGEST_ID, MergedRank as MergedRank
 from .names import name_of as name_of
@@ -26,7 +31,12 @@ from .numbers import (
     json_value as json_value,
 )
 from .plain_arguments import plain_arguments as plain_arguments, plain_escapes as plain_escapes
-from .steps import STEP_MARK as STEP_MARK, are_step_marks as are_step_marks, step_starts as step_starts
+from .steps import (
+    STEP_MARK as STEP_MARK,
+    are_step_marks as are_step_marks,
+    step_count as step_count,
+    step_starts as step_starts,
+)
 from .sync_calls import (
     SYNC_RECORDS as SYNC_RECORDS,
     SyncCall as SyncCall,

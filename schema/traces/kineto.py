@@ -15,6 +15,9 @@ NOTHING = Raw()
 MEMORY_CATEGORIES = ("gpu_memcpy", "gpu_memset", "memcpy", "memset")
 """Of rows that are copies and sets."""
 
+STEP_WITHOUT_PROFILER = "execgraph_step_without_profiler_us"
+"""The key under which `capture` has the profiler keep how long a step takes without a profiler, in µs."""
+
 
 class Args(msgspec.Struct, gc=False, omit_defaults=True):
     """The arguments that linking reads, of every category."""
@@ -105,4 +108,5 @@ class DeviceFile(msgspec.Struct):
     distributed: DistributedInfo | None = msgspec.field(name="distributedInfo", default=None)
     base_time: Number = msgspec.field(name="baseTimeNanoseconds", default=None)
     devices: Any = msgspec.field(name="deviceProperties", default=None)
+    step_without_profiler: Any = msgspec.field(name=STEP_WITHOUT_PROFILER, default=None)
     merged: list[MergedRank] = msgspec.field(name="mergedRanks", default_factory=list)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..columns import ABSENT, Bool, Categorical, Int64
+from ..columns import ABSENT, Bool, Categorical, Int64, Ns
 
 STEP_MARK = "ProfilerStep#"
 LONGEST_NUMBER = 18
@@ -27,3 +27,8 @@ def step_starts(names: Categorical, start: Int64) -> dict[int, int]:
         if number.isdecimal() and number.isascii() and len(number) <= LONGEST_NUMBER:
             starts.setdefault(int(number), int(start[row]))
     return starts
+
+
+def step_count(names: Categorical, duration_ns: Ns) -> int:
+    """Returns how many steps these ops mark. Several threads may mark the same step."""
+    return len(np.unique(names.codes[are_step_marks(names) & (duration_ns > 0)]))

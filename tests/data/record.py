@@ -53,7 +53,7 @@ def attention(folder: Path) -> None:
     """Two steps of two blocks of attention and perceptron with SGD."""
     model = nn.Sequential(Block(), Block())
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-    with capture(folder) as recorder:
+    with capture(folder, wait=1) as recorder:
         for _ in range(STEPS):
             train_step(model, optimizer, batch())
             recorder.step()
@@ -81,7 +81,7 @@ def in_group(rank: int, meeting_point: str, program: Callable[..., None], *argum
 def ddp_rank(rank: int, folder: Path) -> None:
     model = DistributedDataParallel(Block())
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    with capture(folder) as recorder:
+    with capture(folder, wait=1) as recorder:
         for _ in range(STEPS):
             train_step(model, optimizer, batch())
             recorder.step()
@@ -101,7 +101,7 @@ def loading_rank(rank: int, folder: Path, seconds: float) -> None:
     """Training with gradients reduced, and other communication, waited for at once or later; rank 1 loads slowly."""
     model = DistributedDataParallel(nn.Linear(WIDTH, WIDTH))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    with capture(folder, active=3) as recorder:
+    with capture(folder, wait=1, active=3) as recorder:
         for _ in range(STEPS):
             with torch.profiler.record_function("load batch"):
                 time.sleep(seconds * rank)
@@ -146,7 +146,7 @@ def threads(folder: Path) -> None:
     beside = [threading.Thread(target=load), threading.Thread(target=average)]
     for thread in beside:
         thread.start()
-    with capture(folder) as recorder:
+    with capture(folder, wait=1) as recorder:
         for _ in range(STEPS):
             train_step(model, optimizer, batches.get())
             recorder.step()
@@ -160,7 +160,7 @@ def compiled(folder: Path) -> None:
     eager = Block()
     optimizer = torch.optim.SGD(eager.parameters(), lr=0.01)
     model = torch.compile(eager)
-    with capture(folder) as recorder:
+    with capture(folder, wait=1) as recorder:
         for _ in range(STEPS):
             train_step(model, optimizer, batch())
             recorder.step()
@@ -170,7 +170,7 @@ def one_step(folder: Path) -> None:
     """One step of one block, under an annotation of its own."""
     model = Block()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    with capture(folder, active=1) as recorder:
+    with capture(folder, wait=1, active=1) as recorder:
         for _ in range(STEPS):
             with torch.profiler.record_function("## train ##"):
                 train_step(model, optimizer, batch())
@@ -196,7 +196,7 @@ def modules(folder: Path) -> None:
     """Two steps of convolutions and attention, with Python's calls."""
     model = Picture()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    with capture(folder, modules=True) as recorder:
+    with capture(folder, wait=1, modules=True) as recorder:
         for _ in range(STEPS):
             train_step(model, optimizer, torch.randn(BATCH, 3, 8, 8))
             recorder.step()

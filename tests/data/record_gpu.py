@@ -85,7 +85,7 @@ def record(step: Step, folder: Path, **options: object) -> None:
         f"MEASURED {folder.name} {sorted(wall_us)[REPEATS // 2]:.1f} {min(wall_us):.1f} {max(wall_us):.1f}", flush=True
     )
     with capture(folder, **options) as recorder:  # type: ignore[arg-type]
-        for _ in range(5):
+        for _ in range(8):
             step()
             recorder.step()
         torch.cuda.synchronize()

@@ -170,6 +170,7 @@ TESTED_BY = {
         tools/findings/pageable_copies tools/findings/pauses tools/findings/small_kernels tools/findings/straggler
         tools/findings/unexplained_time
     """,
+    "tools/findings/test_verdict.py": "tools/findings/recording_cost",
     "tools/generate/test_generate.py": """
         tools/commands/trace_generate tools/generate/instructions tools/generate/job tools/generate/programs/buckets
         tools/generate/programs/distributed_jobs tools/generate/programs/jobs tools/generate/programs/layers

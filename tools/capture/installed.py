@@ -21,6 +21,12 @@ def this_rank(torch: Any) -> int:
     return int(os.environ.get("RANK", "0"))
 
 
+def synchronise(torch: Any) -> None:
+    """Waits until the device has done all of its work, if there is one."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
 def experimental_config(*, memory: bool = False, trace_only: bool = False) -> Any:
     """Returns what `torch.profiler.profile` is to get as `experimental_config`, as far as the installed PyTorch has it.
 

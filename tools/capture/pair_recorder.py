@@ -11,7 +11,7 @@ from typing import Any
 from ...schema.errors import DataError
 from .conflicts import REMEDY, Conflict
 from .destination import Destination, announce
-from .installed import this_rank
+from .installed import synchronise, this_rank
 
 
 class PairRecorder:
@@ -37,8 +37,7 @@ class PairRecorder:
         self.drop()
         self._window += 1
         self._host = HostTraceObserver(self._torch)
-        if self._torch.cuda.is_available():
-            self._torch.cuda.synchronize()  # else the first activities belong to calls that nobody recorded
+        synchronise(self._torch)  # else the first activities belong to calls that nobody recorded
         self._host.observer.start()
 
     def end(self) -> None:

@@ -9,17 +9,18 @@ Every rank writes `host_rank{N}.json.gz` and `device_rank{N}.json.gz` into the f
 """
 
 import operator
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 from .conflicts import Conflict, check_no_other_profiler
 from .destination import Destination
 from .failures import training_goes_on, warn
 from .installed import experimental_config, import_torch
 from .pair_recorder import HostTraceObserver, PairRecorder
+from .step_timer import StepTimer
 
 BY_RANK = "{trace}_rank{rank}"
 
@@ -27,7 +28,7 @@ BY_RANK = "{trace}_rank{rank}"
 def capture(
     folder: str | Path,
     *,
-    wait: int = 1,
+    wait: int = 5,
     warmup: int = 1,
     active: int = 2,
     stacks: bool = False,
@@ -50,7 +51,8 @@ def capture(
 
     Args:
         folder: Where the files go; it is made if it does not exist.
-        wait: The number of steps without a profiler, at the beginning.
+        wait: The number of steps without a profiler, at the beginning. If there are 2 or more, those after the first
+            one are measured, and the device trace says how long a step takes without a profiler.
         warmup: The number of steps that warm the profiler up.
         active: The number of steps to record, 1 or more.
         stacks: Whether the device trace also holds Python's calls. This slows the run down, as do the next two.
@@ -80,11 +82,19 @@ def capture(
         experimental_config=experimental_config(memory=memory, trace_only=not stacks),  # stacks need the objects
     )
     pairs = PairRecorder(torch, Destination(folder, name), ranks)
-    return Recorder(torch, profiler, pairs, ready=wait, first=wait + warmup, active=active)
+    return Recorder(torch, profiler, pairs, Steps(wait, warmup, active))
+
+
+class Steps(NamedTuple):
+    """How many steps to skip, to warm up in, and to record."""
+
+    wait: int
+    warmup: int
+    active: int
 
 
 class Recorder:
-    """Counts the steps of a loop and records `active` of them, from the one with number `first` on.
+    """Counts the steps of a loop, measures those without a profiler and records those that are active.
 
     It goes through a window in the order of a `torch.profiler.profile` that has an observer, which not every version
     takes.
@@ -93,10 +103,17 @@ class Recorder:
     _open: "Recorder | None" = None
     """The one of this process that records or is going to."""
 
-    def __init__(self, torch: Any, profiler: Any, pairs: PairRecorder, *, ready: int, first: int, active: int) -> None:
+    def __init__(self, torch: Any, profiler: Any, pairs: PairRecorder, steps: Steps) -> None:
         self.steps = 0
-        self._torch, self._profiler, self._pairs, self._first = torch, profiler, pairs, first
-        self._boundaries = [(ready, self._prepare), (first, self._begin), (first + active, self._finish)]
+        self._torch, self._profiler, self._pairs = torch, profiler, pairs
+        self._timer = StepTimer(torch)
+        self._first = first = steps.wait + steps.warmup
+        self._boundaries = [
+            *self._measured(steps.wait),
+            (steps.wait, self._prepare),
+            (first, self._begin),
+            (first + steps.active, self._finish),
+        ]
         self._recording = False
         self._annotation, self._ends = ExitStack(), ExitStack()
 
@@ -138,6 +155,11 @@ class Recorder:
             step = self._torch.profiler.record_function(f"ProfilerStep#{self.steps}")
             self._annotation.enter_context(step)
 
+    def _measured(self, wait: int) -> list[tuple[int, Callable[[], None]]]:
+        """Returns when to measure the steps without a profiler. The first one is slower, so it does not count."""
+        laps = [(step, self._timer.lap) for step in range(2, wait)]
+        return [(1, self._timer.start), *laps, (wait, self._timer.stop)] if wait > 1 else []
+
     def _prepare(self) -> None:
         check_no_other_profiler(self._torch)
         self._profiler.prepare_trace()
@@ -148,6 +170,7 @@ class Recorder:
         check_no_other_profiler(self._torch)
         self._pairs.begin()
         self._profiler.start_trace()
+        self._timer.add_to(self._profiler)
         for end in (self._profiler.stop_trace, self._pairs.end, self._annotation.close):
             self._ends.callback(end)
         self._recording = True

@@ -22,7 +22,9 @@ from ..rank_rows import absent_ranks
 from ..replay import (
     describe,
     describe_simulated,
-    replay_ranks,
+    gather_job,
+    recording_of,
+    replay_job,
     simulate_ranks,
     summarise,
     why_not_one_job,
@@ -93,11 +95,13 @@ def _replay(arguments: argparse.Namespace) -> None:
             return
         scale = [change._replace(peaks=dict(arguments.peaks)) for change in arguments.scale]
         with step("replay"):
-            replayed = replay_ranks(graphs, scale)
+            job = gather_job(graphs)
+            replayed = replay_job(job, scale)
+            recording = None if scale else recording_of(job, replayed)
     if arguments.output:
         write_timeline(replayed, arguments.output)
         log.info(f"{arguments.output}: open it in https://ui.perfetto.dev")
-    summary = summarise(replayed)
+    summary = summarise(replayed, recording)
     if arguments.json:
         print_json(msgspec.to_builtins(summary))
     elif arguments.output != STANDARD_STREAM:

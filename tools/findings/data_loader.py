@@ -28,7 +28,7 @@ def data_loader(job: Job) -> list[Finding]:
         Finding(
             "The loop waits for its data",
             job.gain(Change(np.where(loads, 0.0, 1.0), waits)),
-            f"{time_text(time)}{of_rank} go by in the data loader, {100 * time / job.length_us:.0f} % of the run",
+            f"{time_text(time)}{of_rank} go by in the data loader, {100 * time / job.recorded_us:.0f} % of the run",
             "Load batches ahead in other processes: DataLoader(num_workers=4, prefetch_factor=2, persistent_workers=True, "
             "pin_memory=True), or make each sample cheaper",
             "host_phases",

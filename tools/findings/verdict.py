@@ -9,6 +9,7 @@ from ...schema.columns import time_text
 from ..rank_rows import ranges
 from ..replay import NodeClass, why_not_one_job
 from .job import Finding, Gain, Job
+from .recording_cost import recording_cost
 
 TWICE_AS_FAST = 0.5
 WORST_ERROR_PCT = 1.0
@@ -62,17 +63,25 @@ class _Limit(NamedTuple):
 
 
 def verdict(job: Job, findings: Sequence[Finding]) -> Verdict:
-    """Returns what limits the job, by how much and what to do; withdrawn where the figures contradict it."""
+    """Returns what limits the job, by how much and what to do; withdrawn where the figures contradict it. Says whether
+    that is the run without a profiler.
+    """
     limit = _limit(job)
     doubts = [*_doubts(job, limit)]
+    said = _said(job, limit, doubts, findings)
+    return Verdict(" ".join(filter(None, (said, recording_cost(job, limit.node_class)))), doubts)
+
+
+def _said(job: Job, limit: _Limit, doubts: Sequence[str], findings: Sequence[Finding]) -> str:
+    """Returns what limits the job and what to do, or why that cannot be told."""
     if doubts:
-        return Verdict(f"What limits the run cannot be told: {'; '.join(doubts)}.{_otherwise(job)}", doubts)
+        return f"What limits the run cannot be told: {'; '.join(doubts)}.{_otherwise(job)}"
     best = next((finding for finding in findings if finding.gain is not None), None)
     if best is None or best.gain is None:
         gain = f"{limit.gain.pct:.0f} % ({time_text(limit.gain.us)})"
-        return Verdict(f"{_head(job, limit)}. {FASTER[limit.node_class]} twice as fast would save {gain}.", [])
+        return f"{_head(job, limit)}. {FASTER[limit.node_class]} twice as fast would save {gain}."
     saves = f"{best.remedy} would save up to {best.gain.pct:.0f} % ({time_text(best.gain.us)})"
-    return Verdict(f"{_head(job, limit)}. {best.title}: {best.evidence.partition(';')[0]}. {saves}.", [])
+    return f"{_head(job, limit)}. {best.title}: {best.evidence.partition(';')[0]}. {saves}."
 
 
 def _limit(job: Job) -> _Limit:
@@ -119,7 +128,7 @@ def _device_word(job: Job) -> str:
 def _doubts(job: Job, limit: _Limit) -> Iterator[str]:
     """Yields what contradicts any verdict, or this one."""
     yield from _unrelated(job)
-    error = job.replay.error_pct
+    error = job.recorded.error_pct
     if error is None or abs(error) > WORST_ERROR_PCT:
         yield "there is no measured time" if error is None else f"the replay is {error:+.1f} % off the measured run"
     if 100 * job.unexplained_us() > MOST_UNEXPLAINED_PCT * job.length_us:

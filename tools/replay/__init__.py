@@ -30,6 +30,7 @@ from .node_class import (
 )
 from .one_job import graphs_of_one_job as graphs_of_one_job, why_not_one_job as why_not_one_job
 from .rank_clocks import GatheredJob as GatheredJob, StartOffset as StartOffset, gather_job as gather_job
+from .recording import Cause as Cause, Recording as Recording, recording as recording, recording_of as recording_of
 from .roofline import (
     Bound as Bound,
     Kernels as Kernels,
@@ -44,6 +45,7 @@ from .scaling import (
     given_changes as given_changes,
     parse_scale as parse_scale,
     scale_nodes as scale_nodes,
+    scale_workload as scale_workload,
 )
 from .simulator_rules import (
     Simulated as Simulated,

@@ -12,6 +12,7 @@ from .critical_path import UNEXPLAINED, pieces_of, time_by_kind
 from .execution import Replay
 from .node_class import NodeClass
 from .rank_clocks import WHY, is_noteworthy, largest_offset
+from .recording import Recording
 from .scaling import Scale
 from .uncertain_waits import MakespanRange
 from .workload import Lane, Workload, number_text
@@ -40,7 +41,7 @@ class ReplaySummary(msgspec.Struct, frozen=True, omit_defaults=True):
     `makespan_high_us` are the makespan without and with the waits that nothing confirms, the smaller one first; without
     changes they are None, and left out of `--json`. Of several ranks, `start_offsets_us` says by rank how much later
     than the first one each began; where that matters to a changed run, `without_start_offsets_us` is the makespan
-    without these.
+    without these. `recording` says how long a step takes without a profiler, where that was measured.
 
     >>> import execgraph as eg
     >>> results = eg.link("tests/data/training", rank=0).to_graph().replay().results
@@ -59,10 +60,13 @@ class ReplaySummary(msgspec.Struct, frozen=True, omit_defaults=True):
     makespan_high_us: float | None = None
     start_offsets_us: dict[str, float] = {}
     without_start_offsets_us: float | None = None
+    recording: Recording | None = None
 
 
-def summarise(replay: Replay) -> ReplaySummary:
-    """Returns the summary of a replay, in which critical_path_us adds up to makespan_us. O(n log n)."""
+def summarise(replay: Replay, recording: Recording | None = None) -> ReplaySummary:
+    """Returns the summary of a replay, in which critical_path_us adds up to makespan_us, with what recording did to the
+    run. O(n log n).
+    """
     path, makespan, work = time_by_kind(pieces_of(replay)), replay.range, replay.work
     offsets = dict(zip(work.rank_labels(), (work.start_offset_ns / 1000).tolist(), strict=True))
     return ReplaySummary(
@@ -77,6 +81,7 @@ def summarise(replay: Replay) -> ReplaySummary:
         makespan_high_us=makespan.high_ns / 1000 if makespan is not None else None,
         start_offsets_us=offsets if len(offsets) > 1 else {},
         without_start_offsets_us=replay.start_offset.makespan_without_ns / 1000 if replay.start_offset else None,
+        recording=recording,
     )
 
 
@@ -153,6 +158,7 @@ def describe(replay: Replay, summary: ReplaySummary, scale: Sequence[Scale] = ()
         f"dependencies   {len(replay.work.source):>14,}  {_counts(_dependency_counts(replay.work.kind))}",
         f"measured       {summary.measured_us:>14,.1f} µs",
         f"replayed       {summary.makespan_us:>14,.1f} µs{verdict}",
+        *([f"recording      {summary.recording.text}"] if summary.recording else []),
         *_range(replay.range),
         *_start_offset(replay),
         *([] if scale else [error_of_starts]),

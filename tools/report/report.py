@@ -14,7 +14,7 @@ from ...schema.progress import Progress, Stages, unwatched
 from ..analyses import ANALYSES, READ_STAGES, Column, Options, RankTrace, Table, analyse, trace_diff
 from ..findings import Finding, Gain, RankFacts, facts_of, find, job_of, together, verdict
 from ..rank_rows import ranges
-from ..replay import Replay, Scale
+from ..replay import Recording, Replay, Scale
 from ..sync_records_advice import lacks_sync_records, sync_records_advice
 from ..view import DataFlow
 from .files import FINDINGS, findings_table, lay_over, overlay_path
@@ -46,7 +46,8 @@ class Report:
     is what the recording cannot tell, and how to record it.
 
     For the page there are also timelines of some ranks, the data flow of a step of the first one, and the effect of
-    making each class of work twice as fast. Of many ranks the page shows those that represent a group.
+    making each class of work twice as fast, without a profiler where the `recording` tells how long a step takes then.
+    Of many ranks the page shows those that represent a group.
 
     >>> import execgraph as eg
     >>> report = eg.report("tests/data/training")
@@ -64,6 +65,7 @@ class Report:
     timeline: Timeline | None = None
     data_flow: DataFlow | None = None
     twice_as_fast: Table | None = None
+    recording: Recording | None = None
     groups: list[RankGroup] = field(default_factory=list)
     options: Options = DEFAULT
     advice: list[str] = field(default_factory=list)
@@ -157,7 +159,7 @@ def _judge(report: Report, ranks: Sequence[RankFacts | None]) -> None:
         return
     if job is None:
         return
-    report.findings = find(job)
+    report.findings, report.recording = find(job), job.recording
     report.together = together(job, report.findings)
     report.verdict = verdict(job, report.findings).sentence
     report.tables = {FINDINGS: findings_table(report.findings, report.verdict), **report.tables}
@@ -179,7 +181,7 @@ def _add_pictures(report: Report, sources: Sources, collector: "_RankCollector",
     report.data_flow = collector.data_flow
     report.timeline = timeline(collector.replays, SHOWN_FIRST, ops=collector.ops)
     collector.replays.clear()
-    report.twice_as_fast = classes_twice_as_fast(graphs)
+    report.twice_as_fast = classes_twice_as_fast(graphs, report.recording.scale if report.recording else [])
 
 
 def report_on_diff(

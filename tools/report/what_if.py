@@ -31,21 +31,26 @@ def what_if(graphs: Sequence[ExecutionGraph], scales: Sequence[Scale]) -> Table:
     return _table(graphs, changes)
 
 
-def classes_twice_as_fast(graphs: Sequence[ExecutionGraph]) -> Table:
-    """Returns the makespan with half the duration of each class of nodes that the graphs have."""
+def classes_twice_as_fast(graphs: Sequence[ExecutionGraph], base: Sequence[Scale] = ()) -> Table:
+    """Returns the makespan with half the duration of each class of nodes that the graphs have, each time with the
+    changes of `base`, too.
+    """
     present = {NodeClass(node_class) for graph in graphs for node_class in np.unique(node_classes(graph)).tolist()}
     changes = {
         label: [parse_scale(f"class:{label}={TWICE_AS_FAST}")]
         for label, node_class in SCALABLE.items()
         if node_class in present
     }
-    return _table(graphs, changes)
+    return _table(graphs, changes, base)
 
 
-def _table(graphs: Sequence[ExecutionGraph], changes: dict[str, list[Scale]]) -> Table:
+def _table(graphs: Sequence[ExecutionGraph], changes: dict[str, list[Scale]], base: Sequence[Scale] = ()) -> Table:
     if not graphs:
         return Table(NAME, TITLE, [], "no graph was made, so nothing can be replayed")
-    (before, *_, note), *outcomes = map(_outcome, replays(graphs, [[], *changes.values()]))
+    with_base: list[Sequence[Scale]] = [[*base, *change] for change in changes.values()]
+    unchanged = [base] if base else []
+    recorded, *outcomes = map(_outcome, replays(graphs, [[], *unchanged, *with_base]))
+    before, note = (outcomes.pop(0) if base else recorded).makespan_ns, recorded.note
     after = np.array([outcome.makespan_ns for outcome in outcomes], np.int64)
     columns = [
         Column("change", "", list(changes)),

@@ -3,7 +3,12 @@
 from typing import Any
 
 import pytest
-from execgraph.linker.readers.distributed_info import DistributedInfo, device_names, distributed_info
+from execgraph.linker.readers.distributed_info import (
+    DistributedInfo,
+    device_names,
+    distributed_info,
+    step_without_profiler_ns,
+)
 from execgraph.schema.traces import kineto
 
 
@@ -42,3 +47,10 @@ def test_devices_have_numbers_from_zero_and_names() -> None:
     ]
     assert device_names(kineto.DeviceFile(devices=devices)) == {0: "A100", 1: "H100"}
     assert device_names(kineto.DeviceFile(devices="none")) == {}
+
+
+@pytest.mark.parametrize(
+    ("recorded", "found"), [(3662.9, 3_662_900), (5, 5000), (0, -1), (-3, -1), ("3", -1), (1e300, -1), (None, -1)]
+)
+def test_the_length_of_a_step_is_a_time_above_zero(recorded: Any, found: int) -> None:
+    assert step_without_profiler_ns(kineto.DeviceFile(step_without_profiler=recorded)) == found

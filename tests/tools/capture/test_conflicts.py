@@ -47,7 +47,7 @@ def test_a_block_in_a_profiler_that_waits_for_its_steps_is_refused(torch, tmp_pa
 
 
 def test_a_block_in_a_block_is_refused(torch, tmp_path):
-    with capture(tmp_path) as recorder:
+    with capture(tmp_path, wait=1) as recorder:
         refused(torch, tmp_path, "another capture is open")
         for _ in range(4):
             torch.ones(3).cumsum(0)
@@ -68,7 +68,10 @@ def test_a_block_beside_another_observer_is_refused_and_leaves_it_alone(torch, t
 
 
 def test_a_profiler_that_begins_before_recording_keeps_it_from_beginning(torch, tmp_path):
-    with pytest.warns(UserWarning, match="training goes on: another profiler is active"), capture(tmp_path) as recorder:
+    with (
+        pytest.warns(UserWarning, match="training goes on: another profiler is active"),
+        capture(tmp_path, wait=1) as recorder,
+    ):
         with torch.profiler.profile() as profiler:
             for _ in range(4):
                 torch.ones(3).cumsum(0)
@@ -81,7 +84,7 @@ def test_a_profiler_that_begins_before_recording_keeps_it_from_beginning(torch, 
 
 
 def test_an_observer_that_comes_before_recording_keeps_it_from_beginning(torch, tmp_path):
-    with pytest.warns(UserWarning, match="another ExecutionTraceObserver"), capture(tmp_path) as recorder:
+    with pytest.warns(UserWarning, match="another ExecutionTraceObserver"), capture(tmp_path, wait=1) as recorder:
         observer = other_observer(torch, tmp_path)
         for _ in range(4):
             recorder.step()

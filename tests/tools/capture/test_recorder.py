@@ -60,7 +60,7 @@ def test_a_compiled_model_links(torch, tmp_path):
     if not shutil.which("g++"):
         pytest.skip("compiling needs g++")
     compiled = torch.compile(lambda x: torch.relu(x) + 1)
-    with capture(tmp_path) as recorder:
+    with capture(tmp_path, wait=1) as recorder:
         for _ in range(4):
             compiled(torch.randn(4, 8))
             recorder.step()

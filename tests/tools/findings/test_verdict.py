@@ -6,7 +6,7 @@ from execgraph.tools.analyses import Column, Table
 from execgraph.tools.findings import Job, find, verdict
 from support.builder import TraceBuilder
 from support.findings import built, played
-from support.graphs import LAUNCH, PROGRAM_ORDER, GraphBuilder, rank_with_collective
+from support.graphs import LAUNCH, PROGRAM_ORDER, STREAM_ORDER, GraphBuilder, rank_with_collective
 
 
 def sentence(job: Job) -> str:
@@ -107,3 +107,39 @@ def test_it_is_withdrawn_where_nothing_shows_that_the_ranks_are_of_one_job() -> 
     assert "ranks 0, 1 are not of one job, as rank 0 is of 2 ranks, rank 1 of 4" in sentence(
         built(rank(0, world_size=2), rank(1, world_size=4))
     )
+
+
+def recorded_steps(without_profiler_ns: int = 0) -> ExecutionGraph:
+    """Two steps in which the host takes 80 µs to launch a kernel of 20 µs."""
+    known = {"steps": 2, "step_without_profiler_ns": without_profiler_ns} if without_profiler_ns else {}
+    g = GraphBuilder(rank=0, **known)
+    before: list[tuple[int, DependencyKind]] = []
+    earlier: list[tuple[int, DependencyKind]] = []
+    for end in (80_000, 160_000):
+        op = g.host("aten::mm", end - 80_000, 80_000, after=before)
+        kernel = g.activity("gemm", end, 20_000, after=[(op, LAUNCH), *earlier])
+        before, earlier = [(op, PROGRAM_ORDER)], [(kernel, STREAM_ORDER)]
+    return g.build()
+
+
+def test_it_is_of_the_run_without_a_profiler_where_that_was_measured() -> None:
+    said = sentence(built(recorded_steps(21_000)))
+    assert said.startswith("Computation limits the run: ")
+    assert "This is the run without a profiler, replayed with class:host=0." in said
+    assert "a step takes 21.0 µs then and 90.0 µs as recorded" in said
+
+
+def test_it_says_that_recording_may_be_what_limits_where_nothing_was_measured() -> None:
+    said = sentence(built(recorded_steps(), recorded_ops=4))
+    assert "The device waits for the CPU" in said
+    assert (
+        "Recording a host trace slows every op, by about 16 µs" in said
+        and "4 ops are 64.0 µs of these 180.0 µs" in said
+    )
+    assert "4 ops" not in sentence(built(recorded_steps(), recorded_ops=0))
+
+
+def test_it_names_what_recording_cost_where_no_factor_for_the_host_explains_it() -> None:
+    said = sentence(built(recorded_steps(2_000)))
+    assert "The device waits for the CPU" in said
+    assert "a step takes 2.0 µs without a profiler and 90.0 µs as recorded" in said

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 from execgraph import what_if
 from execgraph.schema.columns import time_text
@@ -10,7 +11,7 @@ from execgraph.schema.graph import ExecutionGraph
 from execgraph.tools.analyses import analyse, read_rank
 from execgraph.tools.build_job import BuildOptions, build
 from execgraph.tools.commands import trace_replay
-from execgraph.tools.replay import replay_ranks
+from execgraph.tools.replay import recording, replay_ranks
 from execgraph.tools.report import find_sources, report_on
 from execgraph.tools.report.overview import key_figures
 from support.generated import here
@@ -66,3 +67,23 @@ def test_page_tables_commands_and_python_say_the_same_of_a_job(
     graphs = [ExecutionGraph.read(str(path)) for path in sorted((tmp_path / "graphs").glob("*.et"))]
     assert replay_ranks(graphs).makespan_ns / 1000 == pytest.approx(row["replayed"])
     assert what_if(graphs, {"class:host": 0.5}).after.makespan_ns / 1000 == pytest.approx(host["after"])
+
+
+def test_page_commands_and_python_say_the_same_of_a_run_without_a_profiler(
+    data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    traces = data / "gpu" / "small"
+    build(traces, tmp_path / "graphs", BuildOptions(), here)
+    (said,) = [replayed_by_command(tmp_path / "graphs", capfd)["recording"]]
+    graph = tmp_path / "graphs" / "graph.0.et"
+    report, from_python = report_on(find_sources([traces])), recording(graph)
+    assert report.recording == from_python is not None
+    assert msgspec.to_builtins(from_python) == said
+    factor, step_us = said["host_factor"], said["step_without_profiler_us"]
+    without = what_if(graph, {"class:host": factor}).after.makespan_ns / 1000
+    assert without == pytest.approx(2 * step_us, rel=0.01)
+    assert report.twice_as_fast is not None
+    assert report.twice_as_fast.rows()[0]["before"] == pytest.approx(without)
+    assert f"replayed with class:host={factor:g}: a step takes {time_text(step_us)} then" in report.verdict
+    (notes,) = (row["note"] for row in as_json(capfd, traces)["notes"] if row["table"] == "findings")
+    assert notes == report.verdict

@@ -12,13 +12,16 @@ from ...replay import (
     UNEXPLAINED,
     GatheredJob,
     NodeClass,
+    Recording,
     Replay,
     Workload,
     gather_job,
     makespan_ns,
     pieces_of,
+    recording_of,
     replay_job,
     scale_nodes,
+    scale_workload,
     time_by_kind,
 )
 from .finding import Change, Gain
@@ -29,12 +32,18 @@ NO_TABLE = Table("", "", [])
 
 @dataclass(slots=True)
 class Job:
-    """The ranks of a run, the tables of its analyses, and the replay of all ranks together as they were."""
+    """The ranks of a run, the tables of its analyses, and the replay of all ranks together as they were recorded.
+
+    Where it is known how long a step takes without a profiler, `gathered` and `replay` are of the run without one; else
+    they are as recorded, too. Tables are as recorded.
+    """
 
     ranks: list[RankFacts]
     tables: Mapping[str, Table]
+    recorded: Replay
     gathered: GatheredJob
     replay: Replay
+    recording: Recording | None = None
 
     @property
     def work(self) -> Workload:
@@ -45,6 +54,11 @@ class Job:
     def length_us(self) -> float:
         """How long the run takes."""
         return self.replay.makespan_ns / 1000
+
+    @property
+    def recorded_us(self) -> float:
+        """How long the run took while it was recorded."""
+        return self.recorded.makespan_ns / 1000
 
     @property
     def world_size(self) -> int:
@@ -114,13 +128,17 @@ class Job:
 
     def compute_busy_pct(self) -> float:
         """Returns the share of the run in which the busiest device computes."""
-        shares = [100 * float(str(row["compute"])) / self.length_us for row in self.rows("temporal_breakdown")]
-        return max(shares, default=0.0)
+        return max(self._device_shares("compute"), default=0.0)
 
     def busy_pct(self) -> float:
         """Returns the share of the run in which devices run anything, the mean over devices."""
-        shares = [100 * float(str(row["busy"])) / self.length_us for row in self.rows("temporal_breakdown")]
+        shares = self._device_shares("busy")
         return float(np.mean(shares)) if shares else 0.0
+
+    def _device_shares(self, column: str) -> list[float]:
+        """Returns the share of the run that each device spends so; streams may overlap more than they were recorded."""
+        times = [float(str(row[column])) for row in self.rows("temporal_breakdown")]
+        return [min(100 * time / self.length_us, 100.0) for time in times]
 
 
 def job_of(ranks: Sequence[RankFacts | None], tables: Mapping[str, Table]) -> Job | None:
@@ -132,8 +150,14 @@ def job_of(ranks: Sequence[RankFacts | None], tables: Mapping[str, Table]) -> Jo
     if not present:
         return None
     gathered = gather_job([rank.graph for rank in present])
-    replay = replay_job(gathered)
-    return Job(present, tables, gathered, replay) if replay.makespan_ns else None
+    recorded = replay_job(gathered)
+    if not recorded.makespan_ns:
+        return None
+    recording = recording_of(gathered, recorded)
+    if recording is None or not recording.scale:
+        return Job(present, tables, recorded, gathered, recorded, recording)
+    gathered = gathered._replace(work=scale_workload(gathered.work, recording.scale))
+    return Job(present, tables, recorded, gathered, replay_job(gathered), recording)
 
 
 def _without_dependencies(work: Workload, chosen: Bool) -> Workload:

@@ -22,7 +22,7 @@ class RankFacts:
     function that called it, null where they are not known.
 
     `step_starts` are the marks of steps, on the clock of the graph's host nodes, `dropped` what is missing in the graph
-    by reason.
+    by reason, `recorded_ops` how many ops the host trace holds.
     """
 
     rank: int
@@ -34,6 +34,7 @@ class RankFacts:
     step_starts: Ns
     dropped: dict[str, int] = field(default_factory=dict)
     lacks_sync_records: bool = False
+    recorded_ops: int = 0
 
 
 def facts_of(rank: RankTrace) -> RankFacts | None:
@@ -59,6 +60,7 @@ def facts_of(rank: RankTrace) -> RankFacts | None:
         step_starts(linked),
         dict(linked.report.dropped),
         lacks_sync_records(linked),
+        linked.report.host_ops,
     )
 
 

@@ -1,0 +1,45 @@
+"""The device trace says how long the steps before recording took, without the first one."""
+
+import pytest
+from support.capturing import linked, load, train
+
+KEY = "execgraph_step_without_profiler_us"
+
+
+def clock(monkeypatch, *seconds: float) -> None:
+    """What the timer reads: at the beginning, as each step ends on the host, and when the device is done."""
+    times = iter(seconds)
+    monkeypatch.setattr("execgraph.tools.capture.step_timer.perf_counter", lambda: next(times))
+
+
+def test_the_device_trace_says_how_long_a_step_takes_without_a_profiler(torch, tmp_path, monkeypatch):
+    clock(monkeypatch, 100.0, 100.001, 100.002, 100.006)
+    train(torch, tmp_path, steps=6, wait=3)
+    assert load(tmp_path / "device_rank0.json.gz")[KEY] == pytest.approx(3000)
+
+
+def test_steps_of_which_one_compiles_have_no_length(torch, tmp_path, monkeypatch):
+    clock(monkeypatch, 100.0, 100.9, 101.0, 101.1)
+    with pytest.warns(UserWarning, match="one took 900.0 ms and most 100.0 ms, .* raise wait") as warned:
+        train(torch, tmp_path, steps=7, wait=4)
+    assert [one.filename for one in warned if "raise wait" in str(one.message)] == [train.__code__.co_filename]
+    assert KEY not in load(tmp_path / "device_rank0.json.gz")
+
+
+def test_the_first_step_alone_is_not_measured(torch, tmp_path):
+    train(torch, tmp_path, steps=4, wait=1)
+    assert KEY not in load(tmp_path / "device_rank0.json.gz")
+
+
+def test_a_profiler_that_takes_no_metadata_costs_the_length_of_a_step_alone(torch, tmp_path, monkeypatch):
+    original = torch.profiler._KinetoProfile.add_metadata_json
+
+    def add(profiler, key: str, value: str) -> None:
+        if key == KEY:
+            raise RuntimeError("no metadata")
+        original(profiler, key, value)
+
+    monkeypatch.setattr(torch.profiler._KinetoProfile, "add_metadata_json", add)
+    with pytest.warns(UserWarning, match="how long a step takes without a profiler: .*no metadata"):
+        train(torch, tmp_path, steps=6, wait=2)
+    linked(tmp_path)
