@@ -7,8 +7,8 @@ calls of several ranks that are one collective or message, `recognised` the grou
 the ranks on one clock.
 
 `communication_summary` is what other ranks have to know of a graph, and `match_entries` numbers the matches of all
-summaries. From these, `start_offsets`, `common_order`, `common_sizes` and `unmatched` compute what each graph has to
-keep; `order_collectives`, `resize_communication`, `compute_instead` and `restrict_to_ranks` apply it.
+summaries. From these, `start_offsets`, `on_job_clock`, `common_order`, `common_sizes` and `unmatched` compute what each
+graph has to keep; `order_collectives`, `resize_communication`, `compute_instead` and `restrict_to_ranks` apply it.
 """
 
 from .applying import (
@@ -29,6 +29,7 @@ from .communication_summary import (
     CommunicationSummary as CommunicationSummary,
     communication_summary as communication_summary,
     match_entries as match_entries,
+    on_job_clock as on_job_clock,
     start_offsets as start_offsets,
 )
 from .consensus import common_order as common_order, common_sizes as common_sizes, unmatched as unmatched

@@ -125,6 +125,18 @@ def start_offsets(issued: Sequence[Sequence[CommunicationEntry]]) -> Int64:
     return begin_of_ranks(len(issued), MatchedTimes(rank, matched, start, end, message, ~message & awaits_all(kind)))
 
 
+def on_job_clock(
+    issued: Sequence[Sequence[CommunicationEntry]], offsets: Sequence[int]
+) -> list[list[CommunicationEntry]]:
+    """Returns the entries of all ranks with ends on one clock, by how much later than the first rank each one began, in
+    ns.
+    """
+    return [
+        [entry._replace(end_ns=entry.end_ns + offset) for entry in entries]
+        for entries, offset in zip(issued, offsets, strict=True)
+    ]
+
+
 def _leads_outside(graph: ExecutionGraph) -> Bool:
     groups = recorded_groups(graph)
     incomplete = np.array([*(OUTSIDE in ranks for ranks in groups.lists), False])

@@ -16,6 +16,7 @@ from ...converter.ranks import (
     common_sizes,
     communication_summary,
     match_entries,
+    on_job_clock,
     recorded_groups,
     start_offsets,
     unmatched,
@@ -63,11 +64,10 @@ def plan_job(communication_of: Mapping[int, RankCommunication]) -> JobPlan:
     numbers = number_groups(group for rank in communication_of.values() for group in rank.groups)
     present = sorted(communication_of)
     issued = match_entries([communication_of[rank].summary for rank in present])
-    unmatched_nodes = unmatched(issued)
-    remaining = [_remove_nodes(entries, set(nodes)) for entries, nodes in zip(issued, unmatched_nodes, strict=True)]
-    columns = zip(
-        unmatched_nodes, common_sizes(remaining), common_order(remaining), start_offsets(issued).tolist(), strict=True
-    )
+    unmatched_nodes, offsets = unmatched(issued), start_offsets(issued).tolist()
+    timed = on_job_clock(issued, offsets)
+    remaining = [_remove_nodes(entries, set(nodes)) for entries, nodes in zip(timed, unmatched_nodes, strict=True)]
+    columns = zip(unmatched_nodes, common_sizes(remaining), common_order(remaining), offsets, strict=True)
     plans = {rank: RankPlan(numbers, *kept) for rank, kept in zip(present, columns, strict=True)}
     return JobPlan(plans, numbers, fitted_network(list(_transfers(remaining))))
 

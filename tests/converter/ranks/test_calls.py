@@ -16,6 +16,7 @@ from execgraph.converter.ranks import (
     communication_summary,
     graph_calls,
     match,
+    on_job_clock,
     order_collectives,
     ranks_of,
     ranks_text,
@@ -237,6 +238,12 @@ def test_communication_comes_in_the_order_in_which_it_ended_for_the_last_member(
     assert common_order([second, first]) == [[3, 4], [2, 1]]
     assert common_order([[entry(1, 0, 1), entry(2, 1, 0)]]) == [[2, 1]]
     assert common_order([]) == []
+
+
+def test_ends_of_ranks_that_began_at_different_times_are_compared_on_one_clock() -> None:
+    issued = [[entry(1, 0, 100)], [entry(1, 0, 10), entry(2, 1, 20)], [entry(1, 1, 15)]]
+    assert common_order(issued)[1] == [2, 1]
+    assert common_order(on_job_clock(issued, [0, 90, 95]))[1] == [1, 2]
 
 
 def test_a_receive_comes_after_its_send_however_early_it_ended() -> None:
