@@ -8,10 +8,12 @@ the ranks on one clock.
 
 `communication_summary` is what other ranks have to know of a graph, and `match_entries` numbers the matches of all
 summaries. From these, `start_offsets`, `on_job_clock`, `common_order`, `common_sizes` and `unmatched` compute what each
-graph has to keep; `order_collectives`, `resize_communication`, `compute_instead` and `restrict_to_ranks` apply it.
+graph has to keep; `order_collectives`, `resize_communication`, `add_excess_time`, `compute_instead` and
+`restrict_to_ranks` apply it.
 """
 
 from .applying import (
+    add_excess_time as add_excess_time,
     compute_instead as compute_instead,
     order_collectives as order_collectives,
     resize_communication as resize_communication,

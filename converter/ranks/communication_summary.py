@@ -23,8 +23,8 @@ class CommunicationEntry(NamedTuple):
 
     `matched` is the number of its match on all ranks, -1 before `match_entries`; `members` the number of members, 0 if
     not known. `end_ns` counts from the rank's first node. `transfer_ns` is its part of what its kernel took: of several
-    messages of a kernel each has a share by its bytes. `follows` are positions of earlier entries of the rank on which
-    it depends.
+    messages of a kernel each has a share by its bytes. One that is `on_host` was run by a host thread. `follows` are
+    positions of earlier entries of the rank on which it depends.
     """
 
     node: int
@@ -36,7 +36,12 @@ class CommunicationEntry(NamedTuple):
     end_ns: int
     length_ns: int
     transfer_ns: int
+    on_host: bool
     follows: tuple[int, ...]
+
+    @property
+    def start_ns(self) -> int:
+        return self.end_ns - self.length_ns
 
 
 class CommunicationSummary(NamedTuple):
@@ -65,12 +70,13 @@ def communication_summary(graph: ExecutionGraph) -> CommunicationSummary:
         times.start_ns + graph.duration_ns,
         graph.duration_ns,
         _transfer_ns(graph),
+        ~graph.is_activity,
     )
     types = (NodeType(kind) for kind in graph.type[rows].tolist())
     facts = zip(types, *(column[rows].tolist() for column in columns), _follows(graph, rows), strict=True)
     entries = [
-        CommunicationEntry(node, kind, collective, UNKNOWN, members, size, end, length, transfer, follows)
-        for kind, node, collective, members, size, end, length, transfer, follows in facts
+        CommunicationEntry(node, kind, collective, UNKNOWN, members, size, end, length, transfer, on_host, follows)
+        for kind, node, collective, members, size, end, length, transfer, on_host, follows in facts
     ]
     return CommunicationSummary(graph_calls(graph, rows, graph.number("rank", -1)), entries)
 
@@ -111,7 +117,7 @@ def start_offsets(issued: Sequence[Sequence[CommunicationEntry]]) -> Int64:
         (
             rank,
             entry.matched,
-            entry.end_ns - entry.length_ns,
+            entry.start_ns,
             entry.end_ns,
             entry.type != NodeType.COMM_COLL,
             entry.collective,

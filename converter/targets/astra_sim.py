@@ -18,6 +18,7 @@ from ..ranks import recorded_groups
 from .coalesced import separate_messages
 from .collectives import lower_collectives, pad_all_gathers
 from .control import implied
+from .excess_time import with_excess_time
 from .groups import name_groups
 from .host_delays import delays_before_communication, waits_before_known_work
 from .last_messages import with_node_after_messages
@@ -47,6 +48,7 @@ class TargetReport:
     padded: int
     control_removed: int
     start_offset_us: float
+    excess_us: float
     idle_dropped_us: float
     host_delay_dropped_us: float
     delay_nodes: int
@@ -90,6 +92,7 @@ def for_astra_sim(
     played, delay_nodes = delays_before_communication(played)
     played, waits = waits_before_known_work(played) if roofline else (played, 0)
     serial = serialise(played)
+    played, excess_us = with_excess_time(played)
     played = with_start_offset(with_node_after_messages(in_order_of_ends(played)), start_offset_ns)
     report = TargetReport(
         removed=removed,
@@ -98,6 +101,7 @@ def for_astra_sim(
         padded=padded,
         control_removed=_drop_implied_control(played),
         start_offset_us=start_offset_ns / 1000,
+        excess_us=excess_us,
         idle_dropped_us=serial.idle_cut / 1000,
         host_delay_dropped_us=serial.delay_cut / 1000,
         delay_nodes=delay_nodes + waits,

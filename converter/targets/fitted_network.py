@@ -66,10 +66,24 @@ def fitted_network(measured: Sequence[Transfer]) -> Network:
     )
 
 
+def network_time_ns(network: Network, transfer: Transfer) -> float | None:
+    """Returns how long the network takes for a transfer; None for a kind that the simulator has no algorithm for."""
+    cost_of = _costs(network.direct).get(transfer.kind)
+    if cost_of is None:
+        return None
+    steps, size = cost_of(transfer.members, transfer.size)
+    return steps * 2 * network.latency_ns + size / network.bandwidth_gb_s / GIB * 1e9
+
+
+def _costs(direct: bool) -> dict[int, CostOf]:
+    """Returns the cost of each kind, of all-to-alls as direct messages or as a ring."""
+    return STEPS | ({} if direct else {int(CollectiveType.ALL_TO_ALL): _ring_all_to_all})
+
+
 def _relative_costs(transfers: Sequence[Transfer], direct: bool) -> Factors:
     """Returns a row of steps and bytes for each transfer, divided by its measured time."""
-    steps_of = STEPS | ({} if direct else {CollectiveType.ALL_TO_ALL: _ring_all_to_all})
-    cost = [steps_of[transfer.kind](transfer.members, transfer.size) for transfer in transfers]
+    costs = _costs(direct)
+    cost = [costs[transfer.kind](transfer.members, transfer.size) for transfer in transfers]
     return np.asarray(np.array(cost, np.float64) / np.array([[transfer.ns] for transfer in transfers], np.float64))
 
 

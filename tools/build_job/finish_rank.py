@@ -7,11 +7,11 @@ from typing import NamedTuple
 import msgspec
 
 from ...converter import lower_for_target
-from ...converter.ranks import compute_instead, order_collectives, resize_communication
+from ...converter.ranks import add_excess_time, compute_instead, order_collectives, resize_communication
 from ...converter.targets import ASTRA_SIM, Target
 from ...schema.graph import ExecutionGraph, TargetChanges
 from .build_rank import RankResult, RankTask, failure_summary, pickle_path
-from .build_report import RankSummary, content_of
+from .build_report import COLLECTIVES, EXCESS, RankSummary, content_of
 from .job_plan import RankPlan
 
 WITHOUT_PARTNER = "communications without a partner, as computation"
@@ -32,6 +32,8 @@ def finish_rank(task: FinishTask) -> RankResult:
     try:
         if build.options.target == ASTRA_SIM:
             graph = compute_instead(pickle.loads(pickle_path(build).read_bytes()), plan.unpartnered)
+            if build.options.excess_time:
+                graph = add_excess_time(graph, plan.excess.of_node)
             graph = order_collectives(resize_communication(graph, plan.sizes), plan.order)
         else:
             # one that was up to date stands in its place
@@ -40,6 +42,8 @@ def finish_rank(task: FinishTask) -> RankResult:
         graph = lower_for_target(graph, build.options.target, plan.numbers, build.options.roofline, offset)
         graph.write(str(build.waiting))
         changes = graph.changes or TargetChanges()
+        if EXCESS in changes.counts:
+            changes.counts[COLLECTIVES] = plan.excess.collectives_ns / 1000
         if plan.sizes:
             changes.counts[RESIZED] = len(plan.sizes)
         if plan.unpartnered:
