@@ -19,10 +19,12 @@ from .fitted_network import (
 )
 from .goal import GoalOptions as GoalOptions, GoalReport as GoalReport, write_goal as write_goal
 from .idle_rank import idle_rank as idle_rank
+from .ready_messages import AWAITED as AWAITED, READY as READY
 from .roofline import Roofline as Roofline, roofline_of as roofline_of
 from .select import lower_for_target as lower_for_target
 from .start_offset import START_OFFSET as START_OFFSET
 from .transfer_cost import (
+    AWAITED_MESSAGE as AWAITED_MESSAGE,
     MESSAGE as MESSAGE,
     RING as RING,
     Cost as Cost,

@@ -22,6 +22,7 @@ from .excess_time import with_excess_time
 from .groups import name_groups
 from .host_delays import delays_before_communication, waits_before_known_work
 from .last_messages import with_node_after_messages
+from .ready_messages import in_common_order, with_ready_messages
 from .ready_set import WIDE, widest_ready_set
 from .roofline import Roofline, for_roofline
 from .serial_time import SerialTime, in_order_of_ends, serialise
@@ -49,6 +50,7 @@ class TargetReport:
     control_removed: int
     start_offset_us: float
     excess_us: float
+    ready_messages: int
     idle_dropped_us: float
     host_delay_dropped_us: float
     delay_nodes: int
@@ -91,7 +93,9 @@ def for_astra_sim(
     played.attributes = used(played.attributes) | {"data_dep_kinds": played.attributes["data_dep_kinds"]}
     played, delay_nodes = delays_before_communication(played)
     played, waits = waits_before_known_work(played) if roofline else (played, 0)
+    played = in_common_order(played)
     serial = serialise(played)
+    played, ready_messages = with_ready_messages(played)
     played, excess_us = with_excess_time(played)
     played = with_start_offset(with_node_after_messages(in_order_of_ends(played)), start_offset_ns)
     report = TargetReport(
@@ -102,6 +106,7 @@ def for_astra_sim(
         control_removed=_drop_implied_control(played),
         start_offset_us=start_offset_ns / 1000,
         excess_us=excess_us,
+        ready_messages=ready_messages,
         idle_dropped_us=serial.idle_cut / 1000,
         host_delay_dropped_us=serial.delay_cut / 1000,
         delay_nodes=delay_nodes + waits,

@@ -11,12 +11,15 @@ from ...converter.ranks import (
     Calls,
     CommunicationEntry,
     CommunicationSummary,
+    SimulatedOrder,
     common_order,
+    common_positions,
     common_sizes,
     communication_summary,
     match_entries,
     on_job_clock,
     recorded_groups,
+    simulated_orders,
     start_offsets,
     unmatched,
 )
@@ -34,14 +37,16 @@ class RankCommunication(NamedTuple):
 
 
 class RankPlan(NamedTuple):
-    """What one rank's graph has to keep: ids of communication without partners, sizes by id, ids in the common order;
-    how much later than the first rank it began, in ns; and what collectives took beyond the fitted network.
+    """What one rank's graph has to keep: ids of communication without partners, sizes by id, ids in the common order,
+    for replay mode and for modelled communication; how much later than the first rank it began, in ns; and what
+    collectives took beyond the fitted network.
     """
 
     numbers: dict[RankList, int]
     unpartnered: list[int]
     sizes: dict[int, int]
     order: list[int]
+    simulated_order: SimulatedOrder
     start_offset_ns: int
     excess: ExcessTime
 
@@ -68,12 +73,14 @@ def plan_job(communication_of: Mapping[int, RankCommunication]) -> JobPlan:
     unmatched_nodes, offsets = unmatched(issued), start_offsets(issued).tolist()
     timed = on_job_clock(issued, offsets)
     remaining = [_remove_nodes(entries, set(nodes)) for entries, nodes in zip(timed, unmatched_nodes, strict=True)]
-    matches = complete_matches(remaining)
+    orders = simulated_orders(remaining, common_positions(remaining))
+    matches = complete_matches(remaining, frozenset[int]().union(*(order.awaited for order in orders)))
     network = fitted_network([match.transfer for match in matches.values()])
     columns = zip(
         unmatched_nodes,
         common_sizes(remaining),
         common_order(remaining),
+        orders,
         offsets,
         excess_times(remaining, matches if network.transfers else {}, network),
         strict=True,

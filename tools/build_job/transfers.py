@@ -1,14 +1,14 @@
 """How long a job's collectives and messages took from the last arrival on, and what of that no network gives them."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import NamedTuple
 
 import numpy as np
 
 from ...converter.edit import uncovered
 from ...converter.ranks import CommunicationEntry
-from ...converter.targets import MESSAGE, Network, Transfer, network_time_ns, simulated_as
+from ...converter.targets import AWAITED_MESSAGE, MESSAGE, Network, Transfer, network_time_ns, simulated_as
 from ...schema.columns import Intervals
 
 Issued = Sequence[Sequence[CommunicationEntry]]
@@ -44,8 +44,8 @@ class ExcessTime(NamedTuple):
     collectives_ns: int
 
 
-def complete_matches(issued: Issued) -> dict[int, Match]:
-    """Returns what all members took part in, by its number."""
+def complete_matches(issued: Issued, awaited: Set[int]) -> dict[int, Match]:
+    """Returns what all members took part in, by its number; the sends with numbers in `awaited` wait for receivers."""
     members_of = defaultdict[int, list[tuple[int, CommunicationEntry]]](list)
     for rank, entries in enumerate(issued):
         for entry in entries:
@@ -56,13 +56,15 @@ def complete_matches(issued: Issued) -> dict[int, Match]:
         kind, count = members[0].collective, members[0].members or len(issued)
         if len(members) == count:
             size, length = max(entry.size for entry in members), min(entry.transfer_ns for entry in members)
-            complete[matched] = Match(Transfer(kind if kind >= 0 else MESSAGE, count, size, length), ranks, members)
+            if kind < 0:
+                kind = AWAITED_MESSAGE if matched in awaited else MESSAGE
+            complete[matched] = Match(Transfer(kind, count, size, length), ranks, members)
     return complete
 
 
 def excess_times(issued: Issued, matches: dict[int, Match], network: Network) -> list[ExcessTime]:
     """Returns for each rank what its collectives took beyond what the network gives them. O(n log n) in all entries."""
-    collectives = {number: match for number, match in matches.items() if match.transfer.kind != MESSAGE}
+    collectives = {number: match for number, match in matches.items() if match.transfer.kind >= 0}
     serial_ns = [_serial_ns(entries, collectives) for entries in issued]
     least_ns = dict[int, int]()
     for number, taken in (item for of_rank in serial_ns for item in of_rank.items()):

@@ -167,7 +167,8 @@ def _build(options: argparse.Namespace) -> "BuiltJob":
         roofline=options.roofline,
         modules=options.modules,
         start_offsets=options.start_offsets,
-        excess_time=options.excess_time and not options.replay,
+        replay=options.replay,
+        excess_time=options.excess_time,
     )
     return build(
         [Path(path) for path in options.inputs],

@@ -228,7 +228,15 @@ def test_order_is_believed_where_it_finds_more_than_twice_and_a_few_as_many_matc
 def entry(node: int, matched: int, end: int = 0, follows: tuple[int, ...] = (), **more: object) -> CommunicationEntry:
     told = {"type": COLL, "collective": int(CollectiveType.ALL_REDUCE), "members": 2, "size": 8} | more
     return CommunicationEntry(
-        node=node, matched=matched, end_ns=end, length_ns=5, transfer_ns=5, on_host=False, follows=follows, **told
+        node=node,
+        matched=matched,
+        end_ns=end,
+        length_ns=5,
+        transfer_ns=5,
+        kernel=-1,
+        on_host=False,
+        follows=follows,
+        **told,
     )
 
 

@@ -14,7 +14,13 @@ NETWORK = Network(bandwidth_gb_s=1e9 / GIB, latency_ns=0.0)
 
 def entry(matched: int, start_ns: int, end_ns: int, size: int = KB, **more: Any) -> CommunicationEntry:
     length = end_ns - start_ns
-    facts = {"type": NodeType.COMM_COLL, "collective": CollectiveType.ALL_REDUCE, "members": 2, "on_host": False}
+    facts = {
+        "type": NodeType.COMM_COLL,
+        "collective": CollectiveType.ALL_REDUCE,
+        "members": 2,
+        "kernel": -1,
+        "on_host": False,
+    }
     return CommunicationEntry(
         node=matched + 10, matched=matched, size=size, end_ns=end_ns, length_ns=length, transfer_ns=length, follows=(),
         **facts | more,
@@ -22,7 +28,7 @@ def entry(matched: int, start_ns: int, end_ns: int, size: int = KB, **more: Any)
 
 
 def excess(*issued: list[CommunicationEntry]) -> list[ExcessTime]:
-    return excess_times(issued, complete_matches(issued), NETWORK)
+    return excess_times(issued, complete_matches(issued, frozenset()), NETWORK)
 
 
 def test_the_excess_is_what_the_last_to_come_took_beyond_the_network() -> None:
