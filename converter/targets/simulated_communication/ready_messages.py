@@ -10,10 +10,10 @@ import dataclasses
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Int64, NodeNumbers, Ragged, group_ids
-from ...schema.graph import DependencyKind, ExecutionGraph, NodeType
-from ..context import Edges
-from ..edit import control_edges, data_edges, deduplicated, edited_graph, lanes_of, take_rows, with_added_nodes
+from ....schema.columns import ABSENT, Int64, NodeNumbers, Ragged, group_ids
+from ....schema.graph import DependencyKind, ExecutionGraph, NodeType
+from ...context import Edges
+from ...edit import control_edges, data_edges, deduplicated, edited_graph, lanes_of, take_rows, with_added_nodes
 
 READY, AWAITED = "ready to receive", "receiver is ready"
 """The names of the nodes that send and receive ready messages."""

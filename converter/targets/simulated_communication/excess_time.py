@@ -8,10 +8,10 @@ import dataclasses
 
 import numpy as np
 
-from ...schema.columns import Categorical, NodeNumbers
-from ...schema.graph import CollectiveType, DependencyKind, ExecutionGraph, NodeType
-from ..context import Edges
-from ..edit import control_edges, data_edges, edited_graph, with_added_nodes
+from ....schema.columns import Categorical, NodeNumbers
+from ....schema.graph import CollectiveType, DependencyKind, ExecutionGraph, NodeType
+from ...context import Edges
+from ...edit import control_edges, data_edges, edited_graph, with_added_nodes
 
 EXCESS_TIME = "beyond the fitted network"
 """The name of the nodes."""
