@@ -7,11 +7,14 @@ calls of several ranks that are one collective or message, `recognised` the grou
 the ranks on one clock.
 
 `communication_summary` is what other ranks have to know of a graph, and `match_entries` numbers the matches of all
-summaries. From these, `start_offsets`, `common_order`, `common_sizes` and `unmatched` compute what each graph has to
-keep; `order_collectives`, `resize_communication`, `compute_instead` and `restrict_to_ranks` apply it.
+summaries. From these, `start_offsets`, `on_job_clock`, `common_order`, `common_sizes` and `unmatched` compute what each
+graph has to keep; `order_collectives`, `resize_communication`, `add_excess_time`, `compute_instead` and
+`restrict_to_ranks` apply it.
 """
 
 from .applying import (
+    add_excess_time as add_excess_time,
+    add_simulated_order as add_simulated_order,
     compute_instead as compute_instead,
     order_collectives as order_collectives,
     resize_communication as resize_communication,
@@ -29,9 +32,15 @@ from .communication_summary import (
     CommunicationSummary as CommunicationSummary,
     communication_summary as communication_summary,
     match_entries as match_entries,
+    on_job_clock as on_job_clock,
     start_offsets as start_offsets,
 )
-from .consensus import common_order as common_order, common_sizes as common_sizes, unmatched as unmatched
+from .consensus import (
+    common_order as common_order,
+    common_positions as common_positions,
+    common_sizes as common_sizes,
+    unmatched as unmatched,
+)
 from .groups import Group as Group, GroupNames as GroupNames, recognised as recognised
 from .matching import Matching as Matching, match as match
 from .measured_times import MeasuredTimes as MeasuredTimes, measured_times as measured_times
@@ -41,5 +50,6 @@ from .rank_lists import (
     ranks_of as ranks_of,
     ranks_text as ranks_text,
 )
+from .ready_messages import SimulatedOrder as SimulatedOrder, simulated_orders as simulated_orders
 from .recorded_groups import Groups as Groups, recorded_groups as recorded_groups
 from .subset import restrict_to_ranks as restrict_to_ranks

@@ -12,6 +12,7 @@ from ...schema.columns import NodeIds, NodeNumbers
 from ...schema.graph import DependencyKind, ExecutionGraph, NodeType
 from ..context import Edges
 from ..edit import control_edges, data_edges, deduplicated, edited_graph
+from .ready_messages import SimulatedOrder
 
 
 def order_collectives(graph: ExecutionGraph, order: Sequence[int]) -> ExecutionGraph:
@@ -27,9 +28,25 @@ def order_collectives(graph: ExecutionGraph, order: Sequence[int]) -> ExecutionG
 
 def resize_communication(graph: ExecutionGraph, sizes: Mapping[int, int]) -> ExecutionGraph:
     """Returns the graph with these sizes, in bytes, by node id."""
-    size = graph.integers("comm_size")
-    size[graph.rows_of(NodeIds(np.fromiter(sizes, np.int64, len(sizes))))] = list(sizes.values())
-    return dataclasses.replace(graph, attributes={**graph.attributes, "comm_size": size})
+    return _with_values(graph, "comm_size", sizes)
+
+
+def add_excess_time(graph: ExecutionGraph, excess_ns: Mapping[int, int]) -> ExecutionGraph:
+    """Returns the graph with how much longer than in the fitted network each collective took, by node id."""
+    return _with_values(graph, "excess_ns", excess_ns)
+
+
+def add_simulated_order(graph: ExecutionGraph, order: SimulatedOrder) -> ExecutionGraph:
+    """Returns the graph with the positions of its communication and the tags of ready messages."""
+    return _with_values(_with_values(graph, "comm_order", order.positions), "ready_tag", order.ready)
+
+
+def _with_values(graph: ExecutionGraph, attribute: str, values: Mapping[int, int]) -> ExecutionGraph:
+    if not values:
+        return graph
+    column = graph.integers(attribute)
+    column[graph.rows_of(NodeIds(np.fromiter(values, np.int64, len(values))))] = list(values.values())
+    return dataclasses.replace(graph, attributes={**graph.attributes, attribute: column})
 
 
 def compute_instead(graph: ExecutionGraph, nodes: Sequence[int]) -> ExecutionGraph:

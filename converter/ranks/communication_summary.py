@@ -23,8 +23,9 @@ class CommunicationEntry(NamedTuple):
 
     `matched` is the number of its match on all ranks, -1 before `match_entries`; `members` the number of members, 0 if
     not known. `end_ns` counts from the rank's first node. `transfer_ns` is its part of what its kernel took: of several
-    messages of a kernel each has a share by its bytes. `follows` are positions of earlier entries of the rank on which
-    it depends.
+    messages of a kernel each has a share by its bytes. `kernel` numbers the kernels of a rank's messages, -1 for a
+    collective. One that is `on_host` was run by a host thread. `follows` are positions of earlier entries of the rank
+    on which it depends.
     """
 
     node: int
@@ -36,7 +37,13 @@ class CommunicationEntry(NamedTuple):
     end_ns: int
     length_ns: int
     transfer_ns: int
+    kernel: int
+    on_host: bool
     follows: tuple[int, ...]
+
+    @property
+    def start_ns(self) -> int:
+        return self.end_ns - self.length_ns
 
 
 class CommunicationSummary(NamedTuple):
@@ -64,24 +71,24 @@ def communication_summary(graph: ExecutionGraph) -> CommunicationSummary:
         np.maximum(graph.integers("comm_size", 0), 0),
         times.start_ns + graph.duration_ns,
         graph.duration_ns,
-        _transfer_ns(graph),
+        *_transfers(graph),
+        ~graph.is_activity,
     )
     types = (NodeType(kind) for kind in graph.type[rows].tolist())
     facts = zip(types, *(column[rows].tolist() for column in columns), _follows(graph, rows), strict=True)
     entries = [
-        CommunicationEntry(node, kind, collective, UNKNOWN, members, size, end, length, transfer, follows)
-        for kind, node, collective, members, size, end, length, transfer, follows in facts
+        CommunicationEntry(node, kind, collective, UNKNOWN, *measured) for kind, node, collective, *measured in facts
     ]
     return CommunicationSummary(graph_calls(graph, rows, graph.number("rank", -1)), entries)
 
 
-def _transfer_ns(graph: ExecutionGraph) -> Int64:
-    """Returns what each communication took of its kernel's time.
+def _transfers(graph: ExecutionGraph) -> tuple[Int64, Int64]:
+    """Returns what each communication took of its kernel's time, and the number of the kernel of each message.
 
     Messages of one kernel start together on its stream, and only the last one has its time. A rank's sends go one after
     the other in the simulator, so they share that time by their bytes, and so do its receives.
     """
-    transfer = graph.duration_ns.copy()
+    transfer, kernels = graph.duration_ns.copy(), np.full(len(graph), -1, np.int64)
     rows = np.flatnonzero(np.isin(graph.type, (NodeType.COMM_SEND, NodeType.COMM_RECV)))
     kernel = group_ids(lanes_of(graph)[rows], graph.start_ns[rows])
     same_way = group_ids(kernel, graph.type[rows].astype(np.int64))
@@ -91,7 +98,8 @@ def _transfer_ns(graph: ExecutionGraph) -> Int64:
     np.add.at(carried, same_way, size)
     # the product of bytes and ns is beyond 64 bits
     transfer[rows] = np.round(taken[kernel] * (size / np.maximum(carried[same_way], 1)))
-    return transfer
+    kernels[rows] = kernel
+    return transfer, kernels
 
 
 def match_entries(summaries: Sequence[CommunicationSummary]) -> list[list[CommunicationEntry]]:
@@ -111,7 +119,7 @@ def start_offsets(issued: Sequence[Sequence[CommunicationEntry]]) -> Int64:
         (
             rank,
             entry.matched,
-            entry.end_ns - entry.length_ns,
+            entry.start_ns,
             entry.end_ns,
             entry.type != NodeType.COMM_COLL,
             entry.collective,
@@ -123,6 +131,18 @@ def start_offsets(issued: Sequence[Sequence[CommunicationEntry]]) -> Int64:
     rank, matched, start, end, is_message, kind = columns[np.argsort(columns[:, 1], kind="stable")].T
     message = is_message > 0
     return begin_of_ranks(len(issued), MatchedTimes(rank, matched, start, end, message, ~message & awaits_all(kind)))
+
+
+def on_job_clock(
+    issued: Sequence[Sequence[CommunicationEntry]], offsets: Sequence[int]
+) -> list[list[CommunicationEntry]]:
+    """Returns the entries of all ranks with ends on one clock, by how much later than the first rank each one began, in
+    ns.
+    """
+    return [
+        [entry._replace(end_ns=entry.end_ns + offset) for entry in entries]
+        for entries, offset in zip(issued, offsets, strict=True)
+    ]
 
 
 def _leads_outside(graph: ExecutionGraph) -> Bool:

@@ -19,8 +19,16 @@ SHARDED = (CollectiveType.ALL_GATHER, CollectiveType.GATHER)
 
 
 def common_order(summaries: Summaries) -> list[list[int]]:
-    """Returns, for each rank, the ids of its communication nodes in an order that all ranks share and that keeps their
-    dependencies.
+    """Returns, for each rank, the ids of its communication nodes in the order of `common_positions`."""
+    return [
+        [entry.node for _, entry in sorted(zip(positions, issued, strict=True))]
+        for issued, positions in zip(summaries, common_positions(summaries), strict=True)
+    ]
+
+
+def common_positions(summaries: Summaries) -> list[list[int]]:
+    """Returns the position of each entry in an order of communication that all ranks share and that keeps their
+    dependencies. A collective has one position on all its members, a send one before that of its receive.
 
     Communication is ordered by when it ended, as far as dependencies allow. O(n log n) in all entries. Raises DataError
     if the dependencies of different ranks contradict each other.
@@ -41,11 +49,7 @@ def common_order(summaries: Summaries) -> list[list[int]]:
         if is_receive and (matched, False) in events:
             dependents[events[matched, False]].append(event)
     positions = _positions(ended_ns, dependents, _words(summaries, of_issue))
-    in_order = [
-        sorted((positions[event], entry.node) for event, entry in zip(*pair, strict=True))
-        for pair in zip(of_issue, summaries, strict=True)
-    ]
-    return [[node for _, node in issued] for issued in in_order]
+    return [[positions[event] for event in rank_events] for rank_events in of_issue]
 
 
 def _positions(ended_ns: list[int], dependents: list[list[int]], words: dict[int, str]) -> list[int]:

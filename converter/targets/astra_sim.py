@@ -24,6 +24,7 @@ from .last_messages import with_node_after_messages
 from .ready_set import WIDE, widest_ready_set
 from .roofline import Roofline, for_roofline
 from .serial_time import SerialTime, in_order_of_ends, serialise
+from .simulated_communication import in_common_order, with_excess_time, with_ready_messages
 from .start_offset import with_start_offset
 from .unplayable import complete_messages, compute_unplayable
 
@@ -47,6 +48,8 @@ class TargetReport:
     padded: int
     control_removed: int
     start_offset_us: float
+    excess_us: float
+    ready_messages: int
     idle_time_cut_us: float
     host_delay_cut_us: float
     delay_nodes: int
@@ -89,7 +92,10 @@ def for_astra_sim(
     played.attributes = used(played.attributes) | {"data_dep_kinds": played.attributes["data_dep_kinds"]}
     played, delay_nodes = delays_before_communication(played)
     played, waits = waits_before_known_work(played) if roofline else (played, 0)
+    played = in_common_order(played)
     serial = serialise(played)
+    played, ready_messages = with_ready_messages(played)
+    played, excess_us = with_excess_time(played)
     played = with_start_offset(with_node_after_messages(in_order_of_ends(played)), start_offset_ns)
     report = TargetReport(
         removed=removed,
@@ -98,6 +104,8 @@ def for_astra_sim(
         padded=padded,
         control_removed=_drop_implied_control(played),
         start_offset_us=start_offset_ns / 1000,
+        excess_us=excess_us,
+        ready_messages=ready_messages,
         idle_time_cut_us=serial.idle_cut / 1000,
         host_delay_cut_us=serial.delay_cut / 1000,
         delay_nodes=delay_nodes + waits,

@@ -32,6 +32,11 @@ LEAST_BYTES = 128
 """An all-gather of fewer bytes than the simulated system splits a data set into (usually 4 to 64) never ends."""
 
 
+def simulated_as(kind: int) -> int:
+    """Returns the CollectiveType as which the simulator runs one of this type; other numbers stay."""
+    return int(LOWERED.get(CollectiveType(kind), kind)) if kind >= 0 else kind
+
+
 def lower_collectives(graph: ExecutionGraph) -> Counter[str]:
     """Replaces types that the simulator refuses, in place; returns the number of replacements by kind."""
     collective, recorded = graph.type == NodeType.COMM_COLL, graph.integers("comm_type")

@@ -2,7 +2,8 @@
 
 In that model a ring of n ranks takes 2(n - 1) steps for an all-reduce, n - 1 for an all-gather or a reduce-scatter; an
 all-to-all takes one step in which all messages go at once, or n(n - 1)/2 steps as a ring. A step takes twice the
-latency, to the switch and from it, plus the time of its bytes. Measured on the simulator with one collective per run
+latency, to the switch and from it, plus the time of its bytes. A send that waits for its receiver takes a step for the
+ready message and one for its bytes. Measured on the simulator with one collective per run
 (generations of 2025-08 and 2026-03, equal to 1 in 1000).
 """
 
@@ -13,10 +14,12 @@ import numpy as np
 
 from ...schema.columns import Int64, group_ids, split_groups
 from ...schema.graph import CollectiveType
-from .transfer_cost import MESSAGE, RING, Cost, CostOf, Factors, Transfer, fitted_factors
+from .transfer_cost import AWAITED_MESSAGE, MESSAGE, RING, Cost, CostOf, Factors, Transfer, fitted_factors
 
 GIB = 2**30
 """Bytes of a GB in the simulator."""
+LEAST_BANDWIDTH = 0.001
+"""The simulator divides by the bandwidth, in GB/s."""
 LEAST_SIZES = 3
 """Sizes without which a fit is not judged: without one of them, two still tell latency from bandwidth."""
 PARTS = 10
@@ -56,7 +59,7 @@ def fitted_network(measured: Sequence[Transfer]) -> Network:
     size = group_ids(*np.array([transfer[:3] for transfer in usable], np.int64).T)
     sizes, per = int(size.max()) + 1, fitted_factors(costs[direct])
     return Network(
-        bandwidth_gb_s=round(1e9 / GIB / max(per[1], 1e-6), 3),
+        bandwidth_gb_s=max(round(1e9 / GIB / max(per[1], 1e-6), 3), LEAST_BANDWIDTH),
         latency_ns=round(per[0] / 2, 1),
         transfers=len(usable),
         sizes=sizes,
@@ -66,10 +69,24 @@ def fitted_network(measured: Sequence[Transfer]) -> Network:
     )
 
 
+def network_time_ns(network: Network, transfer: Transfer) -> float | None:
+    """Returns how long the network takes for a transfer; None for a kind that the simulator has no algorithm for."""
+    cost_of = _costs(network.direct).get(transfer.kind)
+    if cost_of is None:
+        return None
+    steps, size = cost_of(transfer.members, transfer.size)
+    return steps * 2 * network.latency_ns + size / network.bandwidth_gb_s / GIB * 1e9
+
+
+def _costs(direct: bool) -> dict[int, CostOf]:
+    """Returns the cost of each kind, of all-to-alls as direct messages or as a ring."""
+    return STEPS | ({} if direct else {int(CollectiveType.ALL_TO_ALL): _ring_all_to_all})
+
+
 def _relative_costs(transfers: Sequence[Transfer], direct: bool) -> Factors:
     """Returns a row of steps and bytes for each transfer, divided by its measured time."""
-    steps_of = STEPS | ({} if direct else {CollectiveType.ALL_TO_ALL: _ring_all_to_all})
-    cost = [steps_of[transfer.kind](transfer.members, transfer.size) for transfer in transfers]
+    costs = _costs(direct)
+    cost = [costs[transfer.kind](transfer.members, transfer.size) for transfer in transfers]
     return np.asarray(np.array(cost, np.float64) / np.array([[transfer.ns] for transfer in transfers], np.float64))
 
 
@@ -106,4 +123,5 @@ STEPS: dict[int, CostOf] = {
     **{int(kind): RING[kind] for kind in IN_RINGS},
     int(CollectiveType.ALL_TO_ALL): lambda members, size: Cost(1, size / members),
     MESSAGE: lambda members, size: Cost(1, size),
+    AWAITED_MESSAGE: lambda members, size: Cost(2, size),
 }

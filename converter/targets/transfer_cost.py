@@ -15,12 +15,14 @@ from ...schema.graph import CollectiveType
 
 MESSAGE = -1
 """The kind of a send and its receive, next to the CollectiveTypes."""
+AWAITED_MESSAGE = -2
+"""The kind of a send that waits until its receiver says that it is ready."""
 Factors = npt.NDArray[np.float64]
 
 
 class Transfer(NamedTuple):
-    """A collective or message: CollectiveType or MESSAGE, members, bytes that each puts in, ns from the last arrival to
-    the end.
+    """A collective or message: CollectiveType or a kind of message, members, bytes that each puts in, ns from the last
+    arrival to the end.
     """
 
     kind: int

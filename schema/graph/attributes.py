@@ -19,6 +19,7 @@ class Where(Enum):
     ACTIVITIES_AND_WAITS = "activities, waits"
     COMPUTATION = "computation of the device"
     DELAYS = "delays"
+    EXCESS = "the nodes `beyond the fitted network` of graphs for ASTRA-sim"
     OFFSET = "the node `start offset` of graphs for ASTRA-sim"
     DEVICE_ONLY = "activities and communication of graphs without host"
     COMMUNICATION = "communication"
@@ -68,6 +69,9 @@ ATTRIBUTES = (
     Attribute("start_offset_ns", "int64_val", Where.OFFSET, "ns",
         "how much later than the first rank of the job this one began to record, on the clock of all; `duration_micros` is the same in"
         " whole µs, and `duration_ns` 0, as the measured run of the rank itself begins after it"),
+    Attribute("excess_ns", "int64_val", Where.EXCESS, "ns",
+        "how much longer than in the fitted network the collective before it took; `duration_micros` is the same in whole µs, and"
+        " `duration_ns` 0, as `duration_ns` of the collective is all that it took"),
     Attribute("op_id", "int64_val", Where.WORK, "",
         "the op's id in the host trace, of an activity that of the op that launched it; absent for ops that only the"
         " device trace holds"),

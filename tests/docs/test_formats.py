@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
 import pytest
 from execgraph.converter import Options, convert, lower_for_target
 from execgraph.converter.building import UNRECORDED
 from execgraph.converter.edit import HOST_TIME_AFTER
 from execgraph.converter.host_timeline import IDLE
+from execgraph.converter.ranks import add_excess_time
 from execgraph.converter.scaling import Growth, copied, plan_scaling, rank_facts, resized
-from execgraph.converter.targets import START_OFFSET
+from execgraph.converter.targets import EXCESS_TIME, START_OFFSET
 from execgraph.linker import link, read_device_trace, read_host_trace
 from execgraph.schema.graph import (
     ATTRIBUTES,
@@ -81,7 +83,8 @@ def graphs() -> tuple[Graph, ...]:
     ranks = [convert(one) for one in linked]
     plan = plan_scaling([rank_facts(graph) for graph in ranks], Growth(2))
     scaled = copied(resized(ranks[0], plan.ranks[0]), plan, 1)
-    late = lower_for_target(ranks[1], "astra-sim", start_offset_ns=5_000)
+    collective = int(ranks[1].id[np.flatnonzero(ranks[1].type == NodeType.COMM_COLL)[0]])
+    late = lower_for_target(add_excess_time(ranks[1], {collective: 1_000}), "astra-sim", start_offset_ns=5_000)
     return (*made, graph_of(linked[0], scaled, True), graph_of(linked[1], late, True))
 
 
@@ -112,7 +115,9 @@ def places_of(node: pb.Node, graph: Graph) -> set[Where]:
     is_delay = any(a.name == "delay" for a in node.attr)
     is_message = node.type in (NodeType.COMM_SEND, NodeType.COMM_RECV)
     is_slice = on_host and node.name in graph.ops
-    is_activity = not on_host and not is_delay and (node.name in graph.activities or node.name == HOST_TIME_AFTER)
+    is_activity = (
+        not on_host and not is_delay and (node.name in graph.activities or node.name in (HOST_TIME_AFTER, EXCESS_TIME))
+    )
     places = {
         Where.NODES: True,
         Where.DEPENDENT: len(node.data_deps) > 0,
@@ -124,6 +129,7 @@ def places_of(node: pb.Node, graph: Graph) -> set[Where]:
         Where.ACTIVITIES_AND_WAITS: is_activity or (on_host and not is_slice and node.name not in (IDLE, UNRECORDED)),
         Where.COMPUTATION: not on_host and node.type == NodeType.COMP,
         Where.DELAYS: not on_host and node.name not in graph.activities,
+        Where.EXCESS: node.name == EXCESS_TIME,
         Where.OFFSET: node.name == START_OFFSET,
         Where.DEVICE_ONLY: not graph.has_host,
         Where.COMMUNICATION: is_message or node.type == NodeType.COMM_COLL,

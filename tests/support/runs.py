@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from execgraph.converter import ConvertReport, Options, convert
+from execgraph.converter.targets import AWAITED, EXCESS_TIME, READY
 from execgraph.linker import DeviceTrace, HostTrace, link, read_device_trace, read_host_trace
 from execgraph.schema.columns import Int64, Ragged
 from execgraph.schema.graph import Delay, DependencyKind, ExecutionGraph, NodeType
@@ -177,8 +178,9 @@ INTEGERS = ("comm_src", "comm_dst", "comm_tag", "comm_size")
 
 
 def communications(graph: ExecutionGraph) -> list[dict[str, Any]]:
-    """The communication nodes in the order of their ids: type and what is known of them."""
-    rows = np.flatnonzero(np.isin(graph.type, (SEND, RECV, COLL))).tolist()
+    """The recorded communication nodes in the order of their ids: type and what is known of them."""
+    added = graph.name.where({AWAITED, EXCESS_TIME, READY}.__contains__)
+    rows = np.flatnonzero(np.isin(graph.type, (SEND, RECV, COLL)) & ~added).tolist()
     names = ("comm_type", "comm_seq", *INTEGERS)
     known = [{name: int(graph.integers(name, -1)[row]) for name in names} for row in rows]
     return [{"type": NodeType(int(graph.type[row])), **facts} for row, facts in zip(rows, known, strict=True)]

@@ -1,7 +1,8 @@
 """A small simulator that reads graph files as ASTRA-sim's two generations do, and stops or stands still where they do.
 
 `simulate(read_files(prefix, ranks), groups, generation)` plays `PREFIX.i.et` of every rank i. One host node, one
-computation and one communication run at a time per rank; of several that are ready the lowest id goes first.
+computation and one send or collective run at a time per rank, receives beside them; of several that are ready the
+lowest id goes first.
 """
 
 import heapq
@@ -130,6 +131,8 @@ class Rank:
     def slot(self, node: Node) -> str:
         if node.read("is_cpu_op", "bool_val"):
             return "host"
+        if node.type == RECV:
+            return f"receive {node.id}"  # beside anything
         return "communication" if node.type in COMMUNICATION else "computation"
 
     def finish(self, node: Node, now: int) -> None:

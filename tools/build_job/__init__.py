@@ -9,6 +9,8 @@ from .astra_sim_files import (
 from .build_options import BuildOptions as BuildOptions
 from .build_report import (
     BUILT as BUILT,
+    COLLECTIVES as COLLECTIVES,
+    EXCESS as EXCESS,
     START_OFFSET as START_OFFSET,
     BuildReport as BuildReport,
     RankSummary as RankSummary,

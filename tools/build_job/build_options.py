@@ -14,7 +14,8 @@ class BuildOptions(Options):
     such groups communicate takes its measured time. `goal` is how the file of the target "goal" is written, `roofline`
     the peaks with which ASTRA-sim's roofline mode is to run. With `modules` Python's calls are read, and nodes tell
     their module. With `start_offsets` the ranks of a job for a simulator begin when they began to record, else all at
-    once.
+    once. Graphs for ASTRA-sim's `replay` mode keep measured times alone; others say where a send waits for its
+    receiver and, with `excess_time`, keep what collectives took beyond what the fitted network gives them.
     """
 
     whole_groups: bool = False
@@ -22,3 +23,5 @@ class BuildOptions(Options):
     roofline: Roofline | None = None
     modules: bool = False
     start_offsets: bool = True
+    replay: bool = False
+    excess_time: bool = True

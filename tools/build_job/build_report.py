@@ -27,6 +27,10 @@ PIECE = 1 << 20
 RANKS_SHOWN = 8
 START_OFFSET = "start offset, µs"
 """What a rank's changes for the target call its start offset."""
+EXCESS = "excess, µs"
+"""What they call the time that its collectives took beyond the fitted network."""
+COLLECTIVES = "all collectives, µs"
+"""What they call the time that these collectives took in all."""
 HEADINGS = (
     "rank", "host ops", "matched", "kernels", "", "devices", "streams", "collectives", "activities", "linked",
     "dropped", "nodes", "edges", "status",
@@ -194,11 +198,21 @@ def table(ranks: Iterable[RankSummary], unchanged: set[int]) -> str:
 
 
 def time_lines(report: BuildReport) -> Iterator[str]:
-    """Yields what was added to the ranks' own activities: start offsets, and host time at the end."""
+    """Yields what was added to the ranks' own activities: start offsets, host time at the end, and what collectives
+    took beyond the fitted network.
+    """
     if report.start_offsets_us:
         yield summary_line("offset", f"{_by_rank(report.start_offsets_us)} later than the first rank")
     if report.host_time_after_us:
         yield summary_line("host time", f"{_by_rank(report.host_time_after_us)} after the last activity kept")
+    if longer := [rank for rank in report.ranks if EXCESS in rank.target]:
+        most = max(longer, key=lambda rank: rank.target[EXCESS])
+        excess, total = time_text(most.target[EXCESS]), time_text(most.target[COLLECTIVES])
+        yield summary_line(
+            "excess",
+            f"{excess} of {total} of collectives on rank {most.rank} is more than the fitted network gives; kept "
+            "whatever the network",
+        )
 
 
 def _by_rank(times_us: Mapping[int, float]) -> str:

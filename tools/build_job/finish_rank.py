@@ -7,11 +7,18 @@ from typing import NamedTuple
 import msgspec
 
 from ...converter import lower_for_target
-from ...converter.ranks import compute_instead, order_collectives, resize_communication
+from ...converter.ranks import (
+    add_excess_time,
+    add_simulated_order,
+    compute_instead,
+    order_collectives,
+    resize_communication,
+)
 from ...converter.targets import ASTRA_SIM, Target
 from ...schema.graph import ExecutionGraph, TargetChanges
+from .build_options import BuildOptions
 from .build_rank import RankResult, RankTask, failure_summary, pickle_path
-from .build_report import RankSummary, content_of
+from .build_report import COLLECTIVES, EXCESS, RankSummary, content_of
 from .job_plan import RankPlan
 
 WITHOUT_PARTNER = "communications without a partner, as computation"
@@ -31,8 +38,7 @@ def finish_rank(task: FinishTask) -> RankResult:
     build, plan = task.task, task.plan
     try:
         if build.options.target == ASTRA_SIM:
-            graph = compute_instead(pickle.loads(pickle_path(build).read_bytes()), plan.unpartnered)
-            graph = order_collectives(resize_communication(graph, plan.sizes), plan.order)
+            graph = _keep_plan(pickle.loads(pickle_path(build).read_bytes()), plan, build.options)
         else:
             # one that was up to date stands in its place
             graph = ExecutionGraph.read(str(build.waiting if build.waiting.exists() else build.graph))
@@ -40,6 +46,8 @@ def finish_rank(task: FinishTask) -> RankResult:
         graph = lower_for_target(graph, build.options.target, plan.numbers, build.options.roofline, offset)
         graph.write(str(build.waiting))
         changes = graph.changes or TargetChanges()
+        if EXCESS in changes.counts:
+            changes.counts[COLLECTIVES] = plan.excess.collectives_ns / 1000
         if plan.sizes:
             changes.counts[RESIZED] = len(plan.sizes)
         if plan.unpartnered:
@@ -56,6 +64,15 @@ def finish_rank(task: FinishTask) -> RankResult:
         )
     except Exception as error:
         return RankResult(failure_summary(build, error))
+
+
+def _keep_plan(graph: ExecutionGraph, plan: RankPlan, options: BuildOptions) -> ExecutionGraph:
+    """Returns the graph with what all ranks of a simulated job agree on."""
+    graph = resize_communication(compute_instead(graph, plan.unpartnered), plan.sizes)
+    if options.replay:
+        return order_collectives(graph, plan.order)
+    graph = add_simulated_order(graph, plan.simulated_order)
+    return add_excess_time(graph, plan.excess.of_node) if options.excess_time else graph
 
 
 def graph_path(folder: Path, ranks: tuple[int, ...], rank: int, target: Target) -> Path:

@@ -4,25 +4,29 @@ Groups get their numbers when those of all ranks are known. For a simulator with
 the order of communication are made the same on all members too, and what lacks a partner becomes computation.
 """
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ...converter.ranks import (
     Calls,
     CommunicationEntry,
     CommunicationSummary,
+    SimulatedOrder,
     common_order,
+    common_positions,
     common_sizes,
     communication_summary,
     match_entries,
+    on_job_clock,
     recorded_groups,
+    simulated_orders,
     start_offsets,
     unmatched,
 )
-from ...converter.targets import ASTRA_SIM, MESSAGE, Network, Target, Transfer, fitted_network
+from ...converter.targets import ASTRA_SIM, Network, Target, fitted_network
 from ...schema.comm_groups import RankList, number_groups
 from ...schema.graph import ExecutionGraph
+from .transfers import ExcessTime, complete_matches, excess_times
 
 
 class RankCommunication(NamedTuple):
@@ -33,15 +37,18 @@ class RankCommunication(NamedTuple):
 
 
 class RankPlan(NamedTuple):
-    """What one rank's graph has to keep: ids of communication without partners, sizes by id, ids in the common order;
-    and how much later than the first rank it began, in ns.
+    """What one rank's graph has to keep: ids of communication without partners, sizes by id, ids in the common order,
+    for replay mode and for modelled communication; how much later than the first rank it began, in ns; and what
+    collectives took beyond the fitted network.
     """
 
     numbers: dict[RankList, int]
     unpartnered: list[int]
     sizes: dict[int, int]
     order: list[int]
+    simulated_order: SimulatedOrder
     start_offset_ns: int
+    excess: ExcessTime
 
 
 def look_up(graph: ExecutionGraph, target: Target) -> RankCommunication:
@@ -63,25 +70,23 @@ def plan_job(communication_of: Mapping[int, RankCommunication]) -> JobPlan:
     numbers = number_groups(group for rank in communication_of.values() for group in rank.groups)
     present = sorted(communication_of)
     issued = match_entries([communication_of[rank].summary for rank in present])
-    unmatched_nodes = unmatched(issued)
-    remaining = [_remove_nodes(entries, set(nodes)) for entries, nodes in zip(issued, unmatched_nodes, strict=True)]
+    unmatched_nodes, offsets = unmatched(issued), start_offsets(issued).tolist()
+    timed = on_job_clock(issued, offsets)
+    remaining = [_remove_nodes(entries, set(nodes)) for entries, nodes in zip(timed, unmatched_nodes, strict=True)]
+    orders = simulated_orders(remaining, common_positions(remaining))
+    matches = complete_matches(remaining, frozenset[int]().union(*(order.awaited for order in orders)))
+    network = fitted_network([match.transfer for match in matches.values()])
     columns = zip(
-        unmatched_nodes, common_sizes(remaining), common_order(remaining), start_offsets(issued).tolist(), strict=True
+        unmatched_nodes,
+        common_sizes(remaining),
+        common_order(remaining),
+        orders,
+        offsets,
+        excess_times(remaining, matches if network.transfers else {}, network),
+        strict=True,
     )
     plans = {rank: RankPlan(numbers, *kept) for rank, kept in zip(present, columns, strict=True)}
-    return JobPlan(plans, numbers, fitted_network(list(_transfers(remaining))))
-
-
-def _transfers(issued: Sequence[Sequence[CommunicationEntry]]) -> Iterator[Transfer]:
-    """Yields what all members took part in; the last one to come took the shortest."""
-    members_of = defaultdict[int, list[CommunicationEntry]](list)
-    for entry in (entry for entries in issued for entry in entries):
-        members_of[entry.matched].append(entry)
-    for members in members_of.values():
-        kind, count = members[0].collective, members[0].members or len(issued)
-        if len(members) == count:
-            size, length = max(entry.size for entry in members), min(entry.transfer_ns for entry in members)
-            yield Transfer(kind if kind >= 0 else MESSAGE, count, size, length)
+    return JobPlan(plans, numbers, network)
 
 
 def _remove_nodes(issued: Sequence[CommunicationEntry], nodes: set[int]) -> list[CommunicationEntry]:

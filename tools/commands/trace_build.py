@@ -100,6 +100,12 @@ def _add_simulation_options(parser: CommandParser) -> None:
         "--replay", action="store_true", help="let every node, collectives too, take its recorded time"
     )
     simulation.add_argument(
+        "--no-excess-time",
+        action="store_false",
+        dest="excess_time",
+        help="let collectives take what the network gives them, without what they took beyond the fitted network",
+    )
+    simulation.add_argument(
         "--roofline",
         type=_peaks,
         metavar="DEVICE:FORMAT",
@@ -164,6 +170,8 @@ def _build(options: argparse.Namespace) -> "BuiltJob":
         roofline=options.roofline,
         modules=options.modules,
         start_offsets=options.start_offsets,
+        replay=options.replay,
+        excess_time=options.excess_time,
     )
     return build(
         [Path(path) for path in options.inputs],
@@ -190,7 +198,7 @@ def _print_report(job: "BuiltJob", as_json: bool) -> None:
     """Prints a line for each rank and everything that the report says of all ranks."""
     import msgspec
 
-    from ..build_job import START_OFFSET, table, time_lines
+    from ..build_job import COLLECTIVES, EXCESS, START_OFFSET, table, time_lines
     from ..sync_records_advice import UNRECORDED_WAITS
 
     report = job.report
@@ -202,7 +210,7 @@ def _print_report(job: "BuiltJob", as_json: bool) -> None:
     if report.ranks:
         log.info(table(report.ranks, job.unchanged))
     for change, nodes in _changes(report.ranks).items():
-        if change != START_OFFSET:
+        if change not in (COLLECTIVES, EXCESS, START_OFFSET):
             log.info(summary_line("target", f"{change}: {nodes:g}"))
     for line in time_lines(report):
         log.info(line)

@@ -1,10 +1,10 @@
 """Replays a graph by the rules of ASTRA-sim's replay mode, which tells when a rank finishes there.
 
-The simulator runs one host node, one computation and one communication at a time, each for its `duration_micros`, when
-all its data and control dependencies have ended. Of several ready nodes it takes the one with the lowest id. Streams
-and threads do not count, and ranks do not wait for each other. Times agree to the ns with the versions of 2025-08 and
-2026-03, except for 1 ns per node of 0 µs. A rank that began to record later begins with its start offset, so that its
-times are on the job's clock, and so is the measured run that they are compared with.
+The simulator runs one host node, one computation and one send or collective at a time, and receives beside them, each
+for its `duration_micros`, when all its data and control dependencies have ended. Of several ready nodes it takes the
+one with the lowest id. Streams and threads do not count, and ranks do not wait for each other. Times agree to the ns
+with the versions of 2025-08 and 2026-03, except for 1 ns per node of 0 µs. A rank that began to record later begins
+with its start offset, so that its times are on the job's clock, and so is the measured run that they are compared with.
 """
 
 import heapq
@@ -17,10 +17,10 @@ from ...converter.edit import COMMUNICATION, control_edges, data_edges
 from ...converter.targets import ASTRA_SIM
 from ...schema.columns import Int64, Ragged
 from ...schema.errors import DataError
-from ...schema.graph import ExecutionGraph
+from ...schema.graph import ExecutionGraph, NodeType
 from .workload import gather
 
-HOST, COMPUTATION, TRANSFER = range(3)
+HOST, COMPUTATION, TRANSFER, RECEIVE = range(4)
 
 
 class SimulatedRank(msgspec.Struct, frozen=True):
@@ -79,17 +79,17 @@ def simulated_ends(graph: ExecutionGraph) -> Int64:
     unmet = np.bincount(edges[1], minlength=count).tolist()
     length = (graph.duration_micros.astype(np.int64) * 1000).tolist()
     # rows are in the order of ids
-    ready: list[list[int]] = [[], [], []]
+    ready: list[list[int]] = [[], [], [], []]
     for row in range(count):
         if not unmet[row]:
             ready[resource[row]].append(row)
     running: list[tuple[int, int]] = []
-    free, end, now = [True] * 3, [-1] * count, 0
+    free, end, now = [True] * 4, [-1] * count, 0
     while True:
-        for number in range(3):
-            if free[number] and ready[number]:
+        for number in range(4):
+            while free[number] and ready[number]:
                 row = heapq.heappop(ready[number])
-                free[number] = False
+                free[number] = number == RECEIVE
                 heapq.heappush(running, (now + length[row], row))
         if not running:
             break
@@ -107,6 +107,7 @@ def simulated_ends(graph: ExecutionGraph) -> Int64:
 def _resources(graph: ExecutionGraph) -> list[int]:
     on_host = graph.integers("is_cpu_op", 0) != 0
     on_device = np.where(np.isin(graph.type, COMMUNICATION), TRANSFER, COMPUTATION)
+    on_device[graph.type == NodeType.COMM_RECV] = RECEIVE
     resources: list[int] = np.where(on_host, HOST, on_device).tolist()
     return resources
 

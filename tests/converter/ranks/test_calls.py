@@ -16,6 +16,7 @@ from execgraph.converter.ranks import (
     communication_summary,
     graph_calls,
     match,
+    on_job_clock,
     order_collectives,
     ranks_of,
     ranks_text,
@@ -227,7 +228,15 @@ def test_order_is_believed_where_it_finds_more_than_twice_and_a_few_as_many_matc
 def entry(node: int, matched: int, end: int = 0, follows: tuple[int, ...] = (), **more: object) -> CommunicationEntry:
     told = {"type": COLL, "collective": int(CollectiveType.ALL_REDUCE), "members": 2, "size": 8} | more
     return CommunicationEntry(
-        node=node, matched=matched, end_ns=end, length_ns=5, transfer_ns=5, follows=follows, **told
+        node=node,
+        matched=matched,
+        end_ns=end,
+        length_ns=5,
+        transfer_ns=5,
+        kernel=-1,
+        on_host=False,
+        follows=follows,
+        **told,
     )
 
 
@@ -237,6 +246,12 @@ def test_communication_comes_in_the_order_in_which_it_ended_for_the_last_member(
     assert common_order([second, first]) == [[3, 4], [2, 1]]
     assert common_order([[entry(1, 0, 1), entry(2, 1, 0)]]) == [[2, 1]]
     assert common_order([]) == []
+
+
+def test_ends_of_ranks_that_began_at_different_times_are_compared_on_one_clock() -> None:
+    issued = [[entry(1, 0, 100)], [entry(1, 0, 10), entry(2, 1, 20)], [entry(1, 1, 15)]]
+    assert common_order(issued)[1] == [2, 1]
+    assert common_order(on_job_clock(issued, [0, 90, 95]))[1] == [1, 2]
 
 
 def test_a_receive_comes_after_its_send_however_early_it_ended() -> None:

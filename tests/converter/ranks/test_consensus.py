@@ -166,6 +166,8 @@ def _entry(node: int, matched: str, end: int, follows: tuple[int, ...] = (), **m
         end_ns=end,
         length_ns=5,
         transfer_ns=5,
+        kernel=-1,
+        on_host=False,
         follows=follows,
         **told,
     )

@@ -1,7 +1,7 @@
 """The network that measured collectives fit, by what the simulator makes of a bandwidth and a latency."""
 
 import pytest
-from execgraph.converter.targets import GIB, MESSAGE, Network, Transfer, fitted_network
+from execgraph.converter.targets import AWAITED_MESSAGE, GIB, MESSAGE, Network, Transfer, fitted_network
 from execgraph.schema.graph import CollectiveType
 from hypothesis import given, strategies as st
 
@@ -37,7 +37,11 @@ def test_messages_and_all_reduces_of_several_sizes_tell_bandwidth_and_latency(
     reduced = [
         Transfer(ALL_REDUCE, ranks, size, round(steps * (2 * ns + size / ranks / gb_s / GIB * 1e9))) for size in sizes
     ]
-    sent = [Transfer(MESSAGE, 2, size, round(2 * ns + size / gb_s / GIB * 1e9)) for size in sizes]
+    sent = [
+        Transfer(kind, 2, size, round(steps * 2 * ns + size / gb_s / GIB * 1e9))
+        for kind, steps in ((MESSAGE, 1), (AWAITED_MESSAGE, 2))
+        for size in sizes
+    ]
     fit = fitted_network(reduced + sent)
     assert fit.bandwidth_gb_s == pytest.approx(gb_s, rel=0.02)
     assert fit.latency_ns == pytest.approx(ns, rel=0.05, abs=1)
@@ -81,3 +85,7 @@ def test_what_tells_nothing_is_left_out() -> None:
     nothing = [Transfer(ALL_REDUCE, 1, 8, 5), Transfer(ALL_REDUCE, 2, 0, 5), Transfer(ALL_REDUCE, 2, 8, 0)]
     other = [Transfer(CollectiveType.BROADCAST, 2, 8, 5)]
     assert fitted_network(nothing + other) == fitted_network([]) == Network()
+
+
+def test_a_network_that_is_slower_than_the_file_can_say_still_has_a_bandwidth() -> None:
+    assert fitted_network([Transfer(MESSAGE, 2, 4, 1_000_000)]).bandwidth_gb_s > 0

@@ -2,11 +2,12 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from execgraph.converter.edit import without_host
 from execgraph.converter.targets import for_astra_sim
 from execgraph.schema.errors import DataError
-from execgraph.schema.graph import ExecutionGraph
+from execgraph.schema.graph import ExecutionGraph, NodeType
 from execgraph.tools.replay import describe_simulated, simulate_ranks, simulated_ends
 from support.generated import graphs_of
 from support.graphs import LAUNCH, STREAM_ORDER, GraphBuilder
@@ -25,6 +26,16 @@ def test_one_node_of_a_kind_runs_at_a_time_and_the_lowest_id_goes_first() -> Non
     g.activity("other stream", 30_000, 20_000, stream=8, after=[(op, LAUNCH)])
     ends = simulated_ends(played(g)) // 1000
     assert ends.tolist() == [10, 20, 30, 50]
+
+
+def test_receives_run_beside_all_other_communication() -> None:
+    g = GraphBuilder(rank=0, world_size=2)
+    for stream, kind in enumerate((NodeType.COMM_SEND, NodeType.COMM_RECV, NodeType.COMM_RECV, NodeType.COMM_SEND)):
+        peers = {"comm_src": 0, "comm_dst": 1} if kind == NodeType.COMM_SEND else {"comm_src": 1, "comm_dst": 0}
+        g.activity(f"nccl {stream}", stream, 20_000, type=kind, stream=stream, comm_size=64, comm_tag=stream, **peers)
+    graph = g.build()
+    graph.attributes["is_cpu_op"], graph.duration_micros[:] = np.zeros(len(graph), np.int64), 20
+    assert (simulated_ends(graph) // 1000).tolist() == [20, 20, 20, 40]
 
 
 @pytest.mark.parametrize("host", [True, False], ids=["host", "no host"])
