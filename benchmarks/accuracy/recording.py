@@ -10,12 +10,13 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from execgraph import what_if
 from execgraph.converter import convert
 from execgraph.linker import link
 from execgraph.schema.graph import STEP_WITHOUT_PROFILER_NS, STEPS, ExecutionGraph
 from execgraph.tools.analyses import analyse, read_rank
 from execgraph.tools.findings import facts_of, find, job_of
-from execgraph.tools.replay import Recording, recording, what_if
+from execgraph.tools.replay import Recording, recording
 
 from .tables import markdown
 
