@@ -79,7 +79,9 @@ def step_flow(rank: RankTrace) -> DataFlow | None:
 
 
 def _texts(graph: ExecutionGraph, ops: Ops) -> TensorTexts:
-    """Returns the tensors of the graph's ops, which graphs for analyses do not hold."""
+    """Returns the tensors of the ops, which graphs for analyses do not hold; none where only a graph is given."""
+    if not len(ops):
+        return TensorTexts(np.empty(0, np.int64), [], [])
     op_id = graph.integers("op_id")
     first_slices = np.flatnonzero((graph.integers("slice") == 0) & (op_id != ABSENT))
     op_rows = rows_of(ops.id, op_id[first_slices])

@@ -2,9 +2,10 @@
 
 import json
 
-from execgraph.tools.analyses import RankTrace, graph_of
+from execgraph.tools.analyses import RankTrace, graph_of, rank_of_graph
 from execgraph.tools.report.flow_section import FlowBox, flow_section, step_flow
 from support.builder import TraceBuilder
+from support.graphs import training_step
 from support.runs import link_run
 
 
@@ -44,6 +45,12 @@ def test_one_step_is_shown() -> None:
     flow = step_flow(rank_of(t))
     assert flow is not None and flow.title == "rank 0, step 1"
     assert labels(flow_section(flow).layers) == [["op of step 1"]]
+
+
+def test_a_graph_alone_is_shown_by_its_dependencies() -> None:
+    flow = step_flow(rank_of_graph(training_step()))
+    assert flow is not None
+    assert flow_section(flow).kinds == ["event wait", "host sync", "launch", "program order", "stream order"]
 
 
 def test_without_a_graph_there_is_no_data_flow() -> None:

@@ -111,7 +111,8 @@ def box_tree(graph: ExecutionGraph, calls: Calls, critical_ns: Int64, label: str
     tree, boxes = _Tree(label), list[Box]()
     modules, scope = graph.texts("module"), graph.integers("scope")
     phases = _phases(graph, calls)
-    names = [short_name(AUTOGRAD.sub("", graph.name[row])) for row in calls.first_row.tolist()]
+    short = [*(short_name(AUTOGRAD.sub("", name)) for name in graph.name.table), ""]
+    names = [short[code] for code in graph.name.codes[calls.first_row].tolist()]
     columns = zip(calls.first_row.tolist(), calls.parent.tolist(), strict=True)
     for number, (row, parent) in enumerate(columns):
         module = modules[row] if modules.codes[row] >= 0 else ""
