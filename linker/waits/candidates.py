@@ -16,6 +16,7 @@ import numpy as np
 from ...schema.columns import Bool, Int64
 from ...schema.traces import NEVER
 from ..submissions import Process, StreamKey, StreamTails
+from .event_ids import EventNumbers
 from .options import UNRANKED, Option, OrderBasis, OrderRank
 from .unresolved_waits import UnresolvedWait
 
@@ -67,14 +68,12 @@ class Candidates:
         """Streams (None for the host) and activities that they wait for."""
         self._records_of_event: dict[int, list[int]] = defaultdict(list)
         self._records_of_call: dict[int, list[int]] = defaultdict(list)
-        self._waiting: dict[int, set[StreamKey | None]] = defaultdict(set)
-        """The streams that wait for each event."""
+        self._stream_of_record: dict[int, StreamKey] = {}
+        self._numbers = EventNumbers(process, waits)
         self._wait_times: dict[StreamKey | None, list[int]] = defaultdict(list)
         self._positions: dict[StreamKey, list[int]] = {}
         for wait in waits:
             self._wait_times[wait.blocked[0].stream].append(process.start(wait.call_row))
-            if wait.event >= 0:
-                self._waiting[wait.event].add(wait.blocked[0].stream)
 
     def of_call_site(self, waits: list[UnresolvedWait]) -> list[Option]:
         """Returns the options of the first wait for which the order of the calls favours one, else of the first one."""
@@ -125,6 +124,7 @@ class Candidates:
         self._marked.add((stream, source))
         self._awaited.add((waiting, source))
         self._records_of_event[wait.event].append(record)
+        self._stream_of_record[record] = self._streams[stream]
         self._records_of_call[wait.call_row].append(record)
 
     def _options(self, wait: UnresolvedWait) -> list[Option]:
@@ -142,7 +142,7 @@ class Candidates:
         for row in reversed(before):
             kind = records.kind[row]
             kind_counts[kind] += 1
-            if not self._is_of_another_event(row, wait.event):
+            if not self._is_of_another_event(row, wait):
                 streams = self._likely_streams(row, wait, context)
                 rank, reason = self._rank(row, wait, streams, context) if streams else (UNRANKED, BY_TIME)
                 options.append(Option(kind, kind_counts[kind], rank, streams, reason))
@@ -166,10 +166,10 @@ class Candidates:
         of_program = [row for row in unused if not self._records.in_collective[row]]
         return set(of_program if of_program and not self._records.is_in_collective(wait.call_row) else unused)
 
-    def _is_of_another_event(self, row: int, event: int) -> bool:
-        """Returns whether an event record is known to be of another event than this one."""
-        recorded = self._event_of[row]
-        return recorded != event and min(recorded, event) >= 0
+    def _is_of_another_event(self, row: int, wait: UnresolvedWait) -> bool:
+        """Returns whether an event record is known to be of another event than the one that a wait is for."""
+        recorded, event = self._event_of[row], wait.event
+        return (recorded != event and min(recorded, event) >= 0) or not self._numbers.is_possible(row, wait)
 
     def _rank(
         self, row: int, wait: UnresolvedWait, streams: tuple[int, ...], context: _Context
@@ -209,14 +209,16 @@ class Candidates:
     def _known_record(self, wait: UnresolvedWait) -> int:
         """Returns the latest event record before a wait that another wait for its event was for, -1 for none.
 
-        A query right after a wait of the host is for the event of that wait.
+        A query right after a wait of the host is for the event of that wait. An event record on the stream that waits
+        is not the one: the event has been recorded anew.
         """
         rows = self._records_of_event[wait.event] if wait.event >= 0 else []
         if wait.is_query and wait.event < 0:
             previous = self._records.previous_event_call(wait.call_row)
             rows = self._records_of_call[previous] if self._records.is_event_sync(previous) else []
-        time = self._process.start(wait.call_row)
-        return max((row for row in rows if self._records.time[row] < time), default=-1)
+        time, waiting = self._process.start(wait.call_row), None if self._is_single_stream else wait.blocked[0].stream
+        known = (row for row in rows if self._records.time[row] < time)
+        return max((row for row in known if waiting is None or self._stream_of_record[row] != waiting), default=-1)
 
     def _likely_streams(self, row: int, wait: UnresolvedWait, context: _Context) -> tuple[int, ...]:
         """Returns the streams that an event record may be on, the likeliest first, streams whose data is used in front.
@@ -224,12 +226,13 @@ class Candidates:
         No stream waits for itself, or twice for the same work, unless there is no other stream.
         """
         streams, waiting = self._records.streams[row], wait.blocked[0].stream
+        waiters = self._numbers.waiters(row, wait.event)
         if waiting is None:
-            return self._stream_numbers(stream for stream in streams if stream not in self._waiting[wait.event])
+            return self._stream_numbers(stream for stream in streams if stream not in waiters)
         if self._is_single_stream:
             return (self._number[waiting],)
         if row == context.right_before or wait.event >= 0:
-            streams = [stream for stream in streams if stream != waiting and stream not in self._waiting[wait.event]]
+            streams = [stream for stream in streams if stream != waiting and stream not in waiters]
         likeliest = [stream for stream in context.data_streams if stream in streams]
         numbers = self._stream_numbers(dict.fromkeys([*likeliest, *streams]))
         return tuple(number for number in numbers if (waiting, int(self.tails[row, number])) not in self._awaited)

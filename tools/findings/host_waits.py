@@ -9,6 +9,11 @@ from ...schema.graph import DependencyKind
 from .job import Change, Finding, Job, is_of_kind
 
 NAMED = 3
+ADVICE = (
+    "Read results less often: .item(), .cpu(), nonzero() and printing a loss wait for all work before; keep values on the "
+    "device, copy with non_blocking=True"
+)
+HOW_TO_NAME = "trace-report --modules names the Python functions"
 
 
 def host_waits(job: Job) -> list[Finding]:
@@ -38,8 +43,7 @@ def host_waits(job: Job) -> list[Finding]:
             "The host stops to wait for the device",
             job.gain(Change(np.ones(len(work)), is_wait)),
             f"{', '.join(parts)}{more}",
-            "Read results less often: .item(), .cpu(), nonzero() and printing a loss wait for all work before; keep values on the "
-            "device, copy with non_blocking=True. trace-report --modules names the Python functions",
+            ADVICE if (functions.codes >= 0).any() else f"{ADVICE}. {HOW_TO_NAME}",
             "idle_time_breakdown",
             "Fewer synchronising calls",
         )
