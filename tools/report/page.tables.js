@@ -2,7 +2,7 @@
 
 // Tables: rows come as JSON, are sorted by a click on a heading, filtered by text, shown in part until more are asked for, and saved as CSV
 
-const FIRST = 200, AT_ONCE = 2000;
+const FIRST = 200, AT_ONCE = 2000, LONG = 24; // rows; letters for the last
 const NAMES = ["name", "kernel", "op", "node"]; // columns whose cells lead to the timeline where it shows what they name
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const tenths = new Intl.NumberFormat("en", { minimumFractionDigits: 1, maximumFractionDigits: 1 });
@@ -114,7 +114,8 @@ class Grid {
     const cell = document.createElement("td"), text = column.shown(row), full = String(column.full(row));
     cell.textContent = text;
     if (!column.texts) cell.className = "number";
-    else if (full !== text || text.length > 40) cell.title = full;
+    else if (text.length > LONG) cell.className = "long";
+    if (column.texts && (full !== text || text.length > 40)) cell.title = full;
     const name = this.named.includes(column) ? this.name(column, row) : "";
     if (name && timeline.shows(name)) {
       const button = document.createElement("button");

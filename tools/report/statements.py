@@ -255,7 +255,7 @@ def efficiency(tables: Tables) -> str:
     most = max(rows, key=lambda row: row["time"])
     column, of = ("speed_pct", "speed") if most["bound"] == "compute" else ("bandwidth_pct", "memory bandwidth")
     name = shortened(f"{most['op']} {most['shape']}", LONGEST)
-    return f"{name}, of most time, reaches {most[column] or 0:.0f} % of the device's peak in {of}."
+    return f"{name}, of most time, reaches {cell(most[column] or 0)} % of the device's peak in {of}."
 
 
 def modules(tables: Tables) -> str:
