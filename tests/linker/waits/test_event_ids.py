@@ -54,30 +54,28 @@ def test_an_unknown_event_may_be_any() -> None:
 
 def test_a_batch_copied_ahead_is_awaited_though_another_event_record_comes_right_before() -> None:
     t = TraceBuilder(**WITHOUT_EVENT)
-    t.launch("copy", 13, 5)
+    t.memcpy("HtoD", stream=13, duration=5)
     copied = t.record_event(stream=13)
     for _ in range(4):
         t.launch("left", 7, 5)
         t.wait_event(t.record_event(stream=7), stream=17)
         t.launch("right", 17, 5)
-    t.launch("late", 17, 5)
     t.record_event(stream=17)
     t.wait_event(copied, stream=7)
     t.launch("compute", 7, 5)
     t.leaf("aten::add", 5)
-    assert device_waits(link_run(t)) == {("left", "right"), ("copy", "compute")}
+    assert device_waits(link_run(t)) == {("left", "right"), ("Memcpy HtoD (Pageable -> Device)", "compute")}
 
 
 def test_an_event_recorded_on_two_streams_in_turn_is_on_the_stream_in_use_each_time() -> None:
     """As gloo does: the stream of the transfer waits for the gradients, then theirs for the transfer."""
     t = TraceBuilder(**WITHOUT_EVENT)
     t.launch("before", 20, 5)
-    t.launch("gradients", 7, 5)
-    event = t.record_event(stream=7)
-    t.wait_event(event, stream=28)
-    t.launch("transfer", 28, 5)
-    t.record_event(event, stream=28)
-    t.wait_event(event, stream=7)
+    event = t.event()
+    for name, stream, other in (("gradients", 7, 28), ("transfer", 28, 7)):
+        t.launch(name, stream, 5)
+        t.record_event(event, stream=stream)
+        t.wait_event(event, stream=other)
     t.launch("optimizer", 7, 5)
     t.leaf("aten::add", 5)
     assert device_waits(link_run(t)) == {("gradients", "transfer"), ("transfer", "optimizer")}
