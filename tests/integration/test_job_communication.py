@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from execgraph.converter.targets import EXCESS_TIME, READY
 from execgraph.schema.comm_groups import read_groups
 from execgraph.schema.graph import ExecutionGraph, NodeType
 from execgraph.tools.build_job import BuildOptions, BuiltJob, build
@@ -191,6 +192,25 @@ def test_groups_can_stay_whole_and_take_their_measured_time(tmp_path: Path) -> N
         rank.target["as computation: in a group with ranks that are not simulated"] == 1 for rank in report.report.ranks
     )
     assert not any(rank.target_notes for rank in report.report.ranks)
+
+
+@pytest.mark.parametrize(
+    ("options", "nodes"),
+    [({}, {EXCESS_TIME, READY}), ({"excess_time": False}, {READY}), ({"replay": True}, set())],
+    ids=["simulated", "network alone", "replay"],
+)
+def test_only_graphs_for_the_simulated_mode_keep_what_the_network_does_not_give(
+    options: dict[str, bool], nodes: set[str], tmp_path: Path
+) -> None:
+    def talk(t: TraceBuilder, group: Group) -> None:
+        """No network gives two collectives of one size another length."""
+        pipeline(t, group)
+        for duration in (50, 900):
+            t.collective(group=group, tensors=[t.tensor((64,))], duration=duration)
+
+    record(tmp_path / "traces", range(2), 2, talk)
+    _, graphs = made(tmp_path / "traces", **options)
+    assert {graphs[0].name[row] for row in range(len(graphs[0]))} & {EXCESS_TIME, READY} == nodes
 
 
 def test_keeping_groups_whole_is_for_the_simulator(tmp_path: Path) -> None:
