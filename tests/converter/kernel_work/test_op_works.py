@@ -344,3 +344,40 @@ def test_ops_are_alike_if_their_texts_are_but_for_ids_storages_and_offsets() -> 
     keys = TensorReader().alike(texts, outputs)
     for a, b in combinations(range(len(texts)), 2):
         assert (keys[a] == keys[b]) == (alike(texts[a], outputs[a]) == alike(texts[b], outputs[b]))
+
+
+CAPTURED = ("operators.json.gz", "gpu/attention_bf16/host_rank0.json.gz", "gpu/attention_fp32/host_rank0.json.gz")
+
+
+@pytest.mark.parametrize("name", CAPTURED)
+def test_where_an_argument_stands_is_known_without_the_schema_too(name: str) -> None:
+    """Attention with a mask has fewer operations than without, whether the schema or the position tells which it is."""
+    trace = read_host_trace(str(DATA / name))
+    seen = set()
+    for row in range(len(trace)):
+        op = recorded(trace, row)
+        flag = position_of(op.schema, "is_causal")
+        if op.name in seen or op.name not in RULES or flag is None:
+            continue
+        seen.add(op.name)
+        masked, open_ = (RecordedOp(op.name, op.schema, changed(op.inputs, flag, to), None) for to in (True, False))
+        for with_schema in (masked, open_):
+            without = RecordedOp(op.name, "", with_schema.inputs, None)
+            assert operations(without) == operations(with_schema), op.name
+        assert operations(masked) < operations(open_), op.name
+    assert len(seen) >= 2
+
+
+def position_of(schema: str, argument: str) -> int | None:
+    parameters = schema.partition("(")[2].partition(") ->")[0].replace("*, ", "").split(", ")
+    names = [parameter.split("=")[0].split()[-1] for parameter in parameters if parameter]
+    return names.index(argument) if argument in names else None
+
+
+def changed(inputs: list[Any], position: int, value: bool) -> list[Any]:
+    return [*inputs[:position], value, *inputs[position + 1 :]]
+
+
+def operations(op: RecordedOp) -> int:
+    """As far as it is known without the results, which tell no more than the bytes."""
+    return work_of(op.with_results([])).operations or 0
