@@ -28,27 +28,26 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         "GRAPH.et", "an execution graph (gzip accepted, - is stdin)", "--input", "--input_filename", max_count=1
     )
     parser.add_output("X.svg|.dot|.graphml", "the picture or graph; it may end in .gz besides", "--output_filename")
-    parser.add_argument(
+    part = parser.add_argument_group("a part of the graph: what meets all that are given")
+    part.add_argument(
         "--step", type=int, metavar="N",
         help="the profiler's step of this number; data flow is of the median step by default",
     )  # fmt: skip
-    parser.add_argument(
+    part.add_argument(
         "--module", default="", metavar="NAME",
         help="a module, by its path or a part of it, as Block_0; of graphs built with --modules",
     )  # fmt: skip
-    parser.add_argument("--op", default="", metavar="NAME", help="an op, and what it reads from and hands on to")
-    parser.add_argument("--around", type=int, metavar="NODE", help="nodes near the one with this id")
-    parser.add_argument(
+    part.add_argument("--op", default="", metavar="NAME", help="an op, and what it reads from and hands on to")
+    part.add_argument("--around", type=int, metavar="NODE", help="nodes near the one with this id")
+    part.add_argument(
         "--hops", type=_hops, metavar="N",
         help="how many flows away from --op (1), or dependencies from --around (2), either way",
     )  # fmt: skip
-    parser.add_argument(
+    part.add_argument(
         "--stream", dest="streams", action="append", type=int, default=[], metavar="S",
         help="activities of this device stream; repeatable",
     )  # fmt: skip
-    parser.add_argument(
-        "--time", type=_window, metavar="FROM:TO", help="what runs between these µs from the first start"
-    )
+    part.add_argument("--time", type=_window, metavar="FROM:TO", help="what runs between these µs from the first start")
     parser.add_argument(
         "--picture", choices=(FLOW, LANES),
         help="what an .svg shows: data flow, or threads and streams as lanes over time (lanes for --around, --stream"
