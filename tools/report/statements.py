@@ -12,7 +12,7 @@ from .cells import cell, shortened
 from .rows import Row
 
 Tables = Mapping[str, Table]
-LONGEST, WHOLE = 60, ("Step", "Run")
+LONGEST, WHOLE, STEP = 60, ("Step", "Run"), "ProfilerStep#"
 
 
 def statement(section: str, tables: Tables) -> str:
@@ -46,15 +46,13 @@ def difference(tables: Tables) -> str:
         (row["part"].replace(": ", " ").capitalize(), row["difference"]) for row in rows_of(tables, "trace_diff_runs")
     ]
     names = [(_name(row["name"]), row["difference"]) for row in rows_of(tables, "trace_diff")]
-    differences = [part for part in parts if part[0] not in WHOLE] or [name for name in names if not _is_step(name[0])]
+    differences = [part for part in parts if part[0] not in WHOLE] or [
+        name for name in names if not name[0].startswith(STEP)
+    ]
     what, time = max(differences, key=lambda item: abs(item[1] or 0), default=("", 0))
     if not time:
         return ""
     return f"{what} differs most: {time_text(abs(time))} {'more' if time > 0 else 'less'} in run B."
-
-
-def _is_step(name: str) -> bool:
-    return name.startswith("ProfilerStep#")
 
 
 def busy_devices(tables: Tables) -> str:
@@ -87,8 +85,8 @@ def host_phases(tables: Tables) -> str:
     largest = sorted(times, key=lambda name: -times[name])[:2]
     if not whole:
         return ""
-    first, second = (f"{_share(times[name], whole)} of its time with {_phase(name)}" for name in largest)
-    return f"The main thread spends {first}, {second.replace(' of its time', '')}."
+    first, second = (f"{_share(times[name], whole)} with {_phase(name)}" for name in largest)
+    return f"Of its time the main thread spends {first}, {second}."
 
 
 def _phase(name: str) -> str:
