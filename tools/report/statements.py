@@ -195,13 +195,9 @@ def launches(tables: Tables) -> str:
 def queues(tables: Tables) -> str:
     """Says how much work is queued."""
     rows = [row for row in rows_of(tables, "counters_summary") if row["counter"] == "queue length"]
-    if not rows:
-        return ""
-    most = max(rows, key=lambda row: row["mean"])
-    return (
-        f"Stream {most['stream']} of device {most['device']} of rank {most['rank']} has the longest queue: {cell(most['mean'])} "
-        f"activities on average, up to {most['max']:,.0f}."
-    )
+    most = max(rows, key=lambda row: row["mean"], default={})
+    text = "Stream {stream} of device {device} of rank {rank} has the longest queue: {mean:.1f} activities on average, up to {max:.0f}."
+    return text.format(**most) if most else ""
 
 
 def patterns(tables: Tables) -> str:
@@ -219,9 +215,8 @@ def patterns(tables: Tables) -> str:
 
 def graphs(tables: Tables) -> str:
     """Says how often graphs are launched."""
-    rows = rows_of(tables, "graph_replays")
-    count, time = (sum(row[column] for row in rows) for column in ("launches", "time"))
-    return f"{count:,} launches of graphs run for {time_text(time)} on the devices." if rows else ""
+    launched = sums(rows_of(tables, "graph_replays"), "rank", "launches")
+    return f"Graphs are launched {sum(launched.values()):,.0f} times." if launched else ""
 
 
 def ops_of_device(tables: Tables) -> str:
