@@ -8,7 +8,7 @@ from typing import Any
 from ...schema.columns import bytes_text, time_text
 from ..analyses import Table
 from ..view import short_name
-from .cells import cell, shortened
+from .cells import cell, shortened, times_text
 from .rows import Row
 
 Tables = Mapping[str, Table]
@@ -208,15 +208,13 @@ def patterns(tables: Tables) -> str:
         return ""
     most = max(rows, key=lambda row: row["device_time"])
     kernels = "the same kernel" if most["length"] == 1 else f"the same {most['length']} kernels in a row"
-    return (
-        f"{_name(most['operator'])} launches {kernels} {most['count']:,} times, for {time_text(most['device_time'])}."
-    )
+    return f"{_name(most['operator'])} launches {kernels} {times_text(most['count'])}, for {time_text(most['device_time'])}."
 
 
 def graphs(tables: Tables) -> str:
     """Says how often graphs are launched."""
     launched = sums(rows_of(tables, "graph_replays"), "rank", "launches")
-    return f"Graphs are launched {sum(launched.values()):,.0f} times." if launched else ""
+    return f"Graphs are launched {times_text(sum(launched.values()))}." if launched else ""
 
 
 def ops_of_device(tables: Tables) -> str:
