@@ -100,3 +100,12 @@ def short_and_full(text: str) -> str | list[str]:
 def shortened(text: str, letters: int) -> str:
     """Returns a text of at most so many letters, the last one an ellipsis if it was cut."""
     return text if len(text) <= letters else f"{text[: letters - 1]}…"
+
+
+def times_text(count: float) -> str:
+    """Returns how often something happened.
+
+    >>> times_text(1), times_text(1200)
+    ('once', '1,200 times')
+    """
+    return "once" if count == 1 else f"{count:,.0f} times"

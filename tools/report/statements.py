@@ -8,11 +8,11 @@ from typing import Any
 from ...schema.columns import bytes_text, time_text
 from ..analyses import Table
 from ..view import short_name
-from .cells import cell, shortened
+from .cells import cell, shortened, times_text
 from .rows import Row
 
 Tables = Mapping[str, Table]
-LONGEST, WHOLE = 60, ("Step", "Run")
+LONGEST, WHOLE, STEP = 60, ("Step", "Run"), "ProfilerStep#"
 
 
 def statement(section: str, tables: Tables) -> str:
@@ -46,15 +46,13 @@ def difference(tables: Tables) -> str:
         (row["part"].replace(": ", " ").capitalize(), row["difference"]) for row in rows_of(tables, "trace_diff_runs")
     ]
     names = [(_name(row["name"]), row["difference"]) for row in rows_of(tables, "trace_diff")]
-    differences = [part for part in parts if part[0] not in WHOLE] or [name for name in names if not _is_step(name[0])]
+    differences = [part for part in parts if part[0] not in WHOLE] or [
+        name for name in names if not name[0].startswith(STEP)
+    ]
     what, time = max(differences, key=lambda item: abs(item[1] or 0), default=("", 0))
     if not time:
         return ""
     return f"{what} differs most: {time_text(abs(time))} {'more' if time > 0 else 'less'} in run B."
-
-
-def _is_step(name: str) -> bool:
-    return name.startswith("ProfilerStep#")
 
 
 def busy_devices(tables: Tables) -> str:
@@ -87,8 +85,8 @@ def host_phases(tables: Tables) -> str:
     largest = sorted(times, key=lambda name: -times[name])[:2]
     if not whole:
         return ""
-    first, second = (f"{_share(times[name], whole)} of its time with {_phase(name)}" for name in largest)
-    return f"The main thread spends {first}, {second.replace(' of its time', '')}."
+    first, second = (f"{_share(times[name], whole)} with {_phase(name)}" for name in largest)
+    return f"Of its time the main thread spends {first}, {second}."
 
 
 def _phase(name: str) -> str:
@@ -197,13 +195,9 @@ def launches(tables: Tables) -> str:
 def queues(tables: Tables) -> str:
     """Says how much work is queued."""
     rows = [row for row in rows_of(tables, "counters_summary") if row["counter"] == "queue length"]
-    if not rows:
-        return ""
-    most = max(rows, key=lambda row: row["mean"])
-    return (
-        f"Stream {most['stream']} of device {most['device']} of rank {most['rank']} has the longest queue: {cell(most['mean'])} "
-        f"activities on average, up to {most['max']:,.0f}."
-    )
+    most = max(rows, key=lambda row: row["mean"], default={})
+    text = "Stream {stream} of device {device} of rank {rank} has the longest queue: {mean:.1f} activities on average, up to {max:.0f}."
+    return text.format(**most) if most else ""
 
 
 def patterns(tables: Tables) -> str:
@@ -214,16 +208,13 @@ def patterns(tables: Tables) -> str:
         return ""
     most = max(rows, key=lambda row: row["device_time"])
     kernels = "the same kernel" if most["length"] == 1 else f"the same {most['length']} kernels in a row"
-    return (
-        f"{_name(most['operator'])} launches {kernels} {most['count']:,} times, for {time_text(most['device_time'])}."
-    )
+    return f"{_name(most['operator'])} launches {kernels} {times_text(most['count'])}, for {time_text(most['device_time'])}."
 
 
 def graphs(tables: Tables) -> str:
     """Says how often graphs are launched."""
-    rows = rows_of(tables, "graph_replays")
-    count, time = (sum(row[column] for row in rows) for column in ("launches", "time"))
-    return f"{count:,} launches of graphs run for {time_text(time)} on the devices." if rows else ""
+    launched = sums(rows_of(tables, "graph_replays"), "rank", "launches")
+    return f"Graphs are launched {times_text(sum(launched.values()))}." if launched else ""
 
 
 def ops_of_device(tables: Tables) -> str:

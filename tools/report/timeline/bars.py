@@ -55,22 +55,40 @@ class Bars:
         return len(self.lane)
 
 
-def rank_starts(replays: Sequence[Replay]) -> Ns:
-    """Returns when each rank's first timed node started (ns), on the clock aligned by shared communication."""
-    if len(replays) < 2:
-        return np.zeros(len(replays), np.int64)
-    joint = replay_ranks([replay.work.graphs[0] for replay in replays]).work
-    start = np.where(joint.is_timed, joint.measured_start_ns, np.iinfo(np.int64).max)
-    first = np.minimum.reduceat(start, joint.first_row)
-    return np.asarray(first - first.min())
+class RankOnClock(NamedTuple):
+    """When a rank's first timed node started (ns), and the nodes of the rank on the critical path, in its order."""
+
+    begin_ns: int
+    path: Rows
+
+
+def on_one_clock(replays: Sequence[Replay]) -> list[RankOnClock]:
+    """Returns for each rank its start on the clock aligned by shared communication, and its part of the critical path.
+
+    The ranks are replayed together.
+    """
+    if not replays:
+        return []
+    joint = replays[0] if len(replays) == 1 else replay_ranks([replay.work.graphs[0] for replay in replays])
+    work = joint.work
+    start = np.where(work.is_timed, work.measured_start_ns, np.iinfo(np.int64).max)
+    first = np.minimum.reduceat(start, work.first_row)
+    path = critical_path(joint).row
+    path = path[path < len(work)]
+    rank = work.ranks_of(path)
+    return [
+        RankOnClock(int(begin - first.min()), path[rank == number] - int(work.first_row[number]))
+        for number, begin in enumerate(first.tolist())
+    ]
 
 
 NO_TIMES = np.zeros(0, np.int64)
 NO_OPS = HostOps(NO_TIMES, NO_TIMES, NO_TIMES, Categorical.of([]))
 
 
-def bars_of(rank: int, replay: Replay, begin_ns: int = 0, ops: HostOps = NO_OPS) -> Bars:
-    """Returns the bars of a rank whose first node started at `begin_ns`, in its ops. O(n log n)."""
+def bars_of(rank: int, replay: Replay, on_clock: RankOnClock | None = None, ops: HostOps = NO_OPS) -> Bars:
+    """Returns the bars of a rank, by itself unless it is `on_clock` with others, in its ops. O(n log n)."""
+    begin_ns, path = on_clock or on_one_clock([replay])[0]
     work = replay.work
     graph, timed = work.graphs[0], _on_lanes_with_time(work)
     drawn = sorted(
@@ -81,8 +99,6 @@ def bars_of(rank: int, replay: Replay, begin_ns: int = 0, ops: HostOps = NO_OPS)
     position[drawn] = range(len(drawn))
     order = timed[np.lexsort((work.measured_start_ns[timed], position[work.lane[timed]]))]
     lane, start, end = (column[order] for column in (position[work.lane], work.measured_start_ns, work.measured_end_ns))
-    path = critical_path(replay).row
-    path = path[path < len(work)]
     path = path[work.is_timed[path]]
     critical = np.zeros(len(work), bool)
     critical[path] = True

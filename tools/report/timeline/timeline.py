@@ -12,7 +12,7 @@ from ...replay import Replay
 from ...view import LOOKS
 from ..cells import short_and_full
 from ..rows import Row
-from .bars import NO_OPS, REASONS, Bars, bars_of, lane_times, rank_starts, with_recorded_times
+from .bars import NO_OPS, REASONS, Bars, bars_of, lane_times, on_one_clock, with_recorded_times
 from .detail import order_of_detail, select_detail, window_around_path
 from .nested import HostOps, Slices
 from .packed import Packed, pack_columns
@@ -69,14 +69,14 @@ def timeline(
     timed_replays = with_recorded_times(replays)
     if not timed_replays:
         return None
-    begin = dict(zip(timed_replays, rank_starts([*timed_replays.values()]).tolist(), strict=True))
-    length = max(int(item.work.measured_end_ns.max()) + begin[rank] for rank, item in timed_replays.items())
+    clock = dict(zip(timed_replays, on_one_clock([*timed_replays.values()]), strict=True))
+    length = max(int(item.work.measured_end_ns.max()) + clock[rank].begin_ns for rank, item in timed_replays.items())
     packed_ranks, drawn, times, count = dict[int, PackedRank](), list[Strip](), dict[int, list[Row]](), 0
     *smaller, last = sorted(timed_replays, key=lambda rank: (len(timed_replays[rank].work), -rank))
-    largest = bars_of(last, timed_replays[last], begin[last], ops.get(last, NO_OPS))
+    largest = bars_of(last, timed_replays[last], clock[last], ops.get(last, NO_OPS))
     window = window_around_path(largest, bar_count // len(timed_replays))
     for rank in (*smaller, last):
-        bars = largest if rank == last else bars_of(rank, timed_replays[rank], begin[rank], ops.get(rank, NO_OPS))
+        bars = largest if rank == last else bars_of(rank, timed_replays[rank], clock[rank], ops.get(rank, NO_OPS))
         packed_ranks[rank] = pack_rank(bars, length, window, max_bytes // (len(timed_replays) - len(packed_ranks)))
         max_bytes, count = max_bytes - len(packed_ranks[rank].json), count + len(bars)
         drawn += strips(bars, length)

@@ -3,7 +3,7 @@
 import numpy as np
 from execgraph.schema.columns import Categorical
 from execgraph.tools.replay import replay
-from execgraph.tools.report.timeline.bars import bars_of
+from execgraph.tools.report.timeline.bars import bars_of, on_one_clock
 from execgraph.tools.report.timeline.nested import HostOps
 from support.graphs import GraphBuilder
 
@@ -18,7 +18,8 @@ def test_bars_lie_in_the_ops_that_called_theirs() -> None:
     thread, start, end = (np.array(times) for times in zip(
         (1, 1000, 1100), (1, 1010, 1050), (1, 1020, 1040), (1, 1060, 1090), (9, 1000, 1100), strict=True
     ))  # fmt: skip
-    found = bars_of(0, replay(g.build()), 500, HostOps(thread, start, end, names))
+    played = replay(g.build())
+    found = bars_of(0, played, on_one_clock([played])[0]._replace(begin_ns=500), HostOps(thread, start, end, names))
     rows = {(found.name[row], int(found.row[row])) for row in range(len(found))}
     assert rows == {("outer", 1), ("inner", 2), ("leaf", 1), ("kernel", 0)}
     around = zip(found.ops.start_ns.tolist(), found.ops.end_ns.tolist(), found.ops.row.tolist(), strict=True)

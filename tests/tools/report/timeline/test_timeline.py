@@ -163,6 +163,8 @@ def test_ranks_stand_on_one_clock_by_what_they_did_together() -> None:
     ends = [[bar["end"] for bar in one if bar["kind"] == "communication"] for one in (first, second)]
     assert ends[0] == ends[1]
     assert min(bar["start"] for bar in second) == 40
+    on_path = [[bar["kind"] for bar in one if bar["critical"]] for one in (first, second)]
+    assert on_path == [["computation", "communication", "computation"], []]
 
 
 def test_times_in_tables_are_those_of_the_timeline(data: Path) -> None:
