@@ -63,7 +63,7 @@ TESTED_BY = {
         converter/targets/goal/rank_program
     """,
     "converter/targets/test_astra_sim.py": "converter/targets/idle_rank converter/targets/select",
-    "converter/targets/test_fitted_network.py": "converter/targets/transfer_cost",
+    "converter/network/test_fitted_network.py": "converter/network/transfer_cost",
     "converter/targets/test_small_graphs.py": "converter/targets/host_delays converter/targets/ready_set",
     "converter/test_convert.py": """
         converter/building/attributes converter/building/gaps converter/dependencies/orders
@@ -210,6 +210,9 @@ TESTED_BY = {
         tools/report/timeline/picture tools/report/timeline/summary
     """,
     "tools/test_terminal.py": "schema/io/plain",
+    "tools/simulator/test_simulated_ranks.py": """
+        tools/simulator/configuration tools/simulator/network tools/simulator/transfers
+    """,
     "tools/view/test_graph_view.py": """
         tools/commands/trace_view tools/view/graph_formats tools/view/kernel_names tools/view/lane_names
         tools/view/lane_picture

@@ -6,7 +6,8 @@ import shutil
 from pathlib import Path
 from typing import NamedTuple
 
-from ...converter.targets import Network, Roofline, idle_rank
+from ...converter.network import Network
+from ...converter.targets import Roofline, idle_rank
 from ...schema.io import open_output
 from .job import GRAPHS
 from .leftovers import GROUPS

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from ...converter.network import MESSAGE, Network, Transfer, fitted_network
 from ...converter.ranks import (
     Calls,
     CommunicationEntry,
@@ -20,7 +21,7 @@ from ...converter.ranks import (
     start_offsets,
     unmatched,
 )
-from ...converter.targets import ASTRA_SIM, MESSAGE, Network, Target, Transfer, fitted_network
+from ...converter.targets import ASTRA_SIM, Target
 from ...schema.comm_groups import RankList, number_groups
 from ...schema.graph import ExecutionGraph
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
+from ...converter.network import Network
 from ...converter.ranks import ranks_of
-from ...converter.targets import Network
 from .astra_sim_files import Simulation, link_of
 from .build_report import BuildReport
 

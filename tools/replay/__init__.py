@@ -43,11 +43,6 @@ from .scaling import (
     parse_scale as parse_scale,
     scale_nodes as scale_nodes,
 )
-from .simulator_rules import (
-    describe_simulated as describe_simulated,
-    simulate_ranks as simulate_ranks,
-    simulated_ends as simulated_ends,
-)
 from .summary import (
     busy_ns as busy_ns,
     describe as describe,

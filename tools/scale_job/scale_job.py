@@ -11,8 +11,9 @@ from typing import Any
 
 import msgspec
 
+from ...converter.network import fitted_network
 from ...converter.scaling import Growth, ScalePlan, all_groups, plan_scaling
-from ...converter.targets import ASTRA_SIM, fitted_network
+from ...converter.targets import ASTRA_SIM
 from ...schema.comm_groups import write_groups
 from ...schema.errors import DataError
 from ...schema.io import fresh_folder, locked, open_output

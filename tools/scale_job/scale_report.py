@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from ...converter.network import GIB
 from ...converter.ranks import ranks_text
 from ...converter.scaling import Assumed, GroupRole, Grown, ScalePlan
-from ...converter.targets import GIB
 from ...schema.graph import CollectiveType
 from ..summary_lines import summary_line
 

@@ -12,7 +12,7 @@ from execgraph.schema.graph import ExecutionGraph
 from execgraph.tools.build_job import Simulation, write_astra_sim_files
 from execgraph.tools.commands.trace_build import main
 from execgraph.tools.generate import PRESETS, build_job, simulate, write_traces
-from execgraph.tools.replay import simulate_ranks
+from execgraph.tools.simulator import simulate_ranks
 from support.graph_file import read_nodes
 from support.simulator import Generation, read_files, simulate as simulate_files
 

@@ -1,7 +1,7 @@
 """What a build says of the fitted network: its figures, how well they describe the job, and what to do if badly."""
 
 import pytest
-from execgraph.converter.targets import Network
+from execgraph.converter.network import Network
 from execgraph.tools.build_job import BuildOptions, BuildReport, Simulation, network_text, poor_fit
 
 GOOD = Network(50.0, 10.0, transfers=30, sizes=12, fit_error_pct=3.1, repeat_error_pct=1.0)

@@ -68,8 +68,7 @@ def fitted_network(measured: Sequence[Transfer]) -> Network:
 
 def _relative_costs(transfers: Sequence[Transfer], direct: bool) -> Factors:
     """Returns a row of steps and bytes for each transfer, divided by its measured time."""
-    steps_of = STEPS | ({} if direct else {CollectiveType.ALL_TO_ALL: _ring_all_to_all})
-    cost = [steps_of[transfer.kind](transfer.members, transfer.size) for transfer in transfers]
+    cost = [step_cost(transfer.kind, transfer.members, transfer.size, direct) for transfer in transfers]
     return np.asarray(np.array(cost, np.float64) / np.array([[transfer.ns] for transfer in transfers], np.float64))
 
 
@@ -94,6 +93,16 @@ def _repeat_errors(time: Factors, size: Int64) -> list[Factors]:
 
 def _percent(errors: list[Factors]) -> float | None:
     return round(100 * float(np.median(np.concatenate(errors))), 1) if errors else None
+
+
+def step_cost(kind: int, members: int, size: int, direct: bool = True) -> Cost:
+    """Returns the steps of a collective or message in the simulator; all-to-alls go `direct` or in a ring.
+
+    >>> step_cost(CollectiveType.ALL_GATHER, 4, 1000)
+    Cost(steps=3, bytes=3000)
+    """
+    of_kind = STEPS[kind] if direct or kind != CollectiveType.ALL_TO_ALL else _ring_all_to_all
+    return of_kind(members, size)
 
 
 def _ring_all_to_all(members: int, size: int) -> Cost:

@@ -1,0 +1,16 @@
+"""How long communication takes by a network's latency and bandwidth, and the network that measured times fit."""
+
+from .fitted_network import (
+    GIB as GIB,
+    Network as Network,
+    fitted_network as fitted_network,
+    step_cost as step_cost,
+)
+from .stages import Stage as Stage, stages as stages
+from .transfer_cost import (
+    MESSAGE as MESSAGE,
+    RING as RING,
+    Cost as Cost,
+    Transfer as Transfer,
+    fitted_factors as fitted_factors,
+)
