@@ -12,39 +12,53 @@ POOR_FIT_PCT = 10.0
 FEW_SIZES = 10
 
 
-def network_text(fitted: Network | None, simulation: Simulation) -> str:
-    """Returns the bandwidth and latency that network.yml has, and where they are from."""
+def network_text(fitted: Network | None, simulation: Simulation, ranks: int) -> str:
+    """Returns the bandwidth and latency that network.yml has for so many ranks, and where they are from."""
     bandwidth, latency = link_of(fitted or Network(), simulation)
     link = f"{bandwidth:g} GB/s, {latency:g} ns a link"
+    if simulation.replay:
+        return "not used, as every node takes its recorded time"
+    if ranks == 1:
+        return f"{link}, not used, as a rank alone sends nothing"
     given = [simulation.bandwidth_gb_s is not None, simulation.latency_ns is not None]
     if all(given):
         return f"{link}, as given"
-    if fitted is None:
+    if fitted is None or not fitted.transfers:
         return f"{link}; no collective or message was measured to fit a network to"
+    fit = f"fitted to {fitted.transfers} collectives and messages, {_error_text(fitted)}"
     if any(given):
-        return f"{link}; the {'bandwidth' if given[0] else 'latency'} as given, the other one fitted"
-    fit = f"{link}, fitted to {fitted.transfers} collectives and messages"
+        return (
+            f"{link}; the {'bandwidth as given, the latency' if given[0] else 'latency as given, the bandwidth'} {fit}"
+        )
+    return f"{link}, {fit}"
+
+
+def _error_text(fitted: Network) -> str:
     error = fitted.fit_error_pct
-    return fit + (", too few sizes to judge the fit" if error is None else f", median fit error {error:g} %")
+    return "too few sizes to judge the fit" if error is None else f"median fit error {error:g} %"
 
 
-def poor_fit(report: BuildReport, simulation: Simulation) -> str | None:
-    """Returns why the simulated communication will be wrong and what to do instead; None where a fit is good enough."""
-    network = report.network
+def poor_fit(fitted: Network | None, simulation: Simulation, *, lacks_members: bool) -> str | None:
+    """Returns why the simulated communication will be wrong; None where a fit is good enough or not used.
+
+    `lacks_members` is whether ranks of groups were not traced.
+    """
     is_used = not simulation.replay and None in (simulation.bandwidth_gb_s, simulation.latency_ns)
-    if not is_used or network is None or (network.fit_error_pct or 0.0) <= POOR_FIT_PCT:
+    if not is_used or fitted is None or (fitted.fit_error_pct or 0.0) <= POOR_FIT_PCT:
         return None
-    reasons = list(_reasons(report, network)) or ["one bandwidth and one latency are not enough"]
-    return (
-        f"the fitted network may not describe this job: median fit error {network.fit_error_pct:g} % "
-        f"({'; '.join(reasons)}); --replay or --target goal --measured-communication keeps measured lengths"
-    )
+    reasons = list(_reasons(fitted, lacks_members)) or ["one bandwidth and one latency are not enough"]
+    return f"the fitted network may not describe this job: {_error_text(fitted)} ({'; '.join(reasons)})"
 
 
-def _reasons(report: BuildReport, network: Network) -> Iterator[str]:
+def lacks_members(report: BuildReport) -> bool:
+    """Returns whether members of the groups of a built job are absent."""
     present = {rank.rank for rank in report.ranks}
     groups = [group for rank in report.ranks if rank.comms for group in rank.comms.groups]
-    if any(not present.issuperset(ranks_of(group.group.ranks)) for group in groups):
+    return any(not present.issuperset(ranks_of(group.group.ranks)) for group in groups)
+
+
+def _reasons(network: Network, lacks_members: bool) -> Iterator[str]:
+    if lacks_members:
         yield "members of groups are absent"
     if network.sizes < FEW_SIZES:
         yield f"only {network.sizes} sizes"

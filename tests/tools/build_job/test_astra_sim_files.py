@@ -82,8 +82,10 @@ def test_what_is_given_stands_and_is_what_a_build_that_is_up_to_date_prints(
 ) -> None:
     out, first = built(tmp_path, capsys)
     fitted = re.search(r"network +\S+ GB/s, (\S+) ns a link", first)
-    _, again = built(tmp_path, capsys, "--bandwidth 12.5 --replay")
+    _, again = built(tmp_path, capsys, "--bandwidth 12.5")
     assert fitted and f"12.5 GB/s, {fitted[1]} ns a link; the bandwidth as given" in again
+    _, replayed = built(tmp_path, capsys, "--bandwidth 12.5 --replay")
+    assert "network     not used" in replayed
     assert "bandwidth: [ 12.5 ]" in (out / "astra-sim" / "network.yml").read_text()
     assert json.loads((out / "astra-sim" / "system.json").read_text())["replay-only"] == 1
 

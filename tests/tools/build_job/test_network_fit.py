@@ -1,15 +1,11 @@
-"""What a build says of the fitted network: its figures, how well they describe the job, and what to do if badly."""
+"""What is said of the network in the simulator's configuration: its figures, and how well they describe the job."""
 
 import pytest
 from execgraph.converter.network import Network
-from execgraph.tools.build_job import BuildOptions, BuildReport, Simulation, network_text, poor_fit
+from execgraph.tools.build_job import Simulation, network_text, poor_fit
 
 GOOD = Network(50.0, 10.0, transfers=30, sizes=12, fit_error_pct=3.1, repeat_error_pct=1.0)
 POOR = Network(50.0, 10.0, transfers=8, sizes=7, fit_error_pct=59.3, repeat_error_pct=20.5)
-
-
-def report_with(network: Network | None) -> BuildReport:
-    return BuildReport("execgraph", BuildOptions(), network=network)
 
 
 @pytest.mark.parametrize(
@@ -17,7 +13,10 @@ def report_with(network: Network | None) -> BuildReport:
     [
         (GOOD, Simulation(), "50 GB/s, 10 ns a link, fitted to 30 collectives and messages, median fit error 3.1 %"),
         (Network(transfers=6, sizes=1), Simulation(), "too few sizes to judge the fit"),
-        (GOOD, Simulation(400.0), "400 GB/s, 10 ns a link; the bandwidth as given, the other one fitted"),
+        (GOOD, Simulation(400.0), "400 GB/s, 10 ns a link; the bandwidth as given, the latency fitted to 30"),
+        (GOOD, Simulation(None, 7.0), "50 GB/s, 7 ns a link; the latency as given, the bandwidth fitted to 30"),
+        (Network(transfers=6, sizes=1), Simulation(400.0), "the latency fitted to 6 collectives and messages, too few"),
+        (GOOD, Simulation(replay=True), "not used, as every node takes its recorded time"),
         (GOOD, Simulation(400.0, 700.0), "400 GB/s, 700 ns a link, as given"),
         (None, Simulation(), "100 GB/s, 500 ns a link; no collective or message was measured"),
     ],
@@ -25,14 +24,17 @@ def report_with(network: Network | None) -> BuildReport:
 def test_the_line_says_what_the_file_has_and_where_it_is_from(
     fitted: Network | None, simulation: Simulation, text: str
 ) -> None:
-    assert text in network_text(fitted, simulation)
+    assert text in network_text(fitted, simulation, 2)
 
 
-def test_a_poor_fit_is_said_with_reasons_and_what_to_do() -> None:
-    said = poor_fit(report_with(POOR), Simulation())
+def test_a_rank_alone_has_a_network_that_it_does_not_use() -> None:
+    assert network_text(None, Simulation(), 1) == "100 GB/s, 500 ns a link, not used, as a rank alone sends nothing"
+
+
+def test_a_poor_fit_is_said_with_reasons() -> None:
+    said = poor_fit(POOR, Simulation(), lacks_members=True)
     assert said is not None
-    assert "median fit error 59.3 % (only 7 sizes; transfers of one size differ by 20.5 %" in said
-    assert "--replay or --target goal --measured-communication" in said
+    assert "59.3 % (members of groups are absent; only 7 sizes; transfers of one size differ by 20.5 %" in said
 
 
 @pytest.mark.parametrize(
@@ -48,4 +50,4 @@ def test_a_poor_fit_is_said_with_reasons_and_what_to_do() -> None:
 def test_a_fit_that_is_good_unknown_or_not_used_gets_no_warning(
     network: Network | None, simulation: Simulation
 ) -> None:
-    assert poor_fit(report_with(network), simulation) is None
+    assert poor_fit(network, simulation, lacks_members=False) is None
