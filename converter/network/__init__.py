@@ -2,10 +2,12 @@
 
 from .fitted_network import (
     GIB as GIB,
+    Link as Link,
     Network as Network,
+    TwoDimensions as TwoDimensions,
     fitted_network as fitted_network,
-    step_cost as step_cost,
 )
+from .simulated_cost import step_cost as step_cost
 from .stages import Stage as Stage, stages as stages
 from .transfer_cost import (
     MESSAGE as MESSAGE,

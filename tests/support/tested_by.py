@@ -63,7 +63,7 @@ TESTED_BY = {
         converter/targets/goal/rank_program
     """,
     "converter/targets/test_astra_sim.py": "converter/targets/idle_rank converter/targets/select",
-    "converter/network/test_fitted_network.py": "converter/network/transfer_cost",
+    "converter/network/test_fitted_network.py": "converter/network/simulated_cost converter/network/transfer_cost",
     "converter/targets/test_small_graphs.py": "converter/targets/host_delays converter/targets/ready_set",
     "converter/test_convert.py": """
         converter/building/attributes converter/building/gaps converter/dependencies/orders

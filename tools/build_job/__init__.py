@@ -20,6 +20,7 @@ from .job import GRAPHS as GRAPHS, BuiltJob as BuiltJob, Outcomes as Outcomes, R
 from .leftovers import GROUPS as GROUPS, REPORT as REPORT
 from .network_fit import (
     lacks_members as lacks_members,
+    links_text as links_text,
     network_text as network_text,
     poor_fit as poor_fit,
 )

@@ -70,19 +70,21 @@ def plan_job(communication_of: Mapping[int, RankCommunication]) -> JobPlan:
         unmatched_nodes, common_sizes(remaining), common_order(remaining), start_offsets(issued).tolist(), strict=True
     )
     plans = {rank: RankPlan(numbers, *kept) for rank, kept in zip(present, columns, strict=True)}
-    return JobPlan(plans, numbers, fitted_network(list(_transfers(remaining))))
+    return JobPlan(plans, numbers, fitted_network(list(_transfers(remaining)), len(present)))
 
 
 def _transfers(issued: Sequence[Sequence[CommunicationEntry]]) -> Iterator[Transfer]:
     """Yields what all members took part in; the last one to come took the shortest."""
-    members_of = defaultdict[int, list[CommunicationEntry]](list)
-    for entry in (entry for entries in issued for entry in entries):
-        members_of[entry.matched].append(entry)
-    for members in members_of.values():
+    members_of = defaultdict[int, dict[int, CommunicationEntry]](dict)
+    for rank, entries in enumerate(issued):
+        for entry in entries:
+            members_of[entry.matched][rank] = entry
+    for of_rank in members_of.values():
+        members = list(of_rank.values())
         kind, count = members[0].collective, members[0].members or len(issued)
         if len(members) == count:
             size, length = max(entry.size for entry in members), min(entry.transfer_ns for entry in members)
-            yield Transfer(kind if kind >= 0 else MESSAGE, count, size, length)
+            yield Transfer(kind if kind >= 0 else MESSAGE, count, size, length, tuple(of_rank))
 
 
 def _remove_nodes(issued: Sequence[CommunicationEntry], nodes: set[int]) -> list[CommunicationEntry]:

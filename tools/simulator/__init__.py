@@ -2,7 +2,6 @@
 
 from .configuration import (
     Configuration as Configuration,
-    Dimension as Dimension,
     configuration_of as configuration_of,
     read_configuration as read_configuration,
 )

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from ...converter.network import Link
 from ...converter.targets import Roofline
 from ...schema.comm_groups import RankList, read_groups
 from ...schema.errors import DataError
@@ -23,25 +24,16 @@ HOPS = {"Switch": 2, "FullyConnected": 1}
 RING, DIRECT = "ring", "direct"
 
 
-class Dimension(msgspec.Struct, frozen=True):
-    """A dimension of the network: so many ranks, from each to each `hops` links of `gb_s` (2**30 bytes/s) and
-    `latency_ns`.
-    """
-
-    ranks: int
-    hops: int
-    gb_s: float
-    latency_ns: float
-
-
 class Configuration(NamedTuple):
-    """What a simulation reads besides the graphs; `algorithms` of each type of collective are by dimension.
+    """What a simulation reads besides the graphs; `hops` from rank to rank and `algorithms` of each type of collective
+    are by dimension.
 
     Adding up in collectives goes through a memory of `memory_gb_s` (10**9 bytes/s). With `peaks`, computation takes the
     time of its work.
     """
 
-    dimensions: tuple[Dimension, ...]
+    links: tuple[Link, ...]
+    hops: tuple[int, ...]
     algorithms: dict[int, list[str]]
     memory_gb_s: float
     groups: dict[str, RankList]
@@ -51,7 +43,7 @@ class Configuration(NamedTuple):
     @property
     def ranks(self) -> int:
         """How many ranks the network joins."""
-        return math.prod(dimension.ranks for dimension in self.dimensions)
+        return math.prod(link.ranks for link in self.links)
 
 
 class _System(msgspec.Struct, rename={"local_mem_bw": "local-mem-bw", "peak_perf": "peak-perf"}):
@@ -92,7 +84,7 @@ def read_configuration(folder: Path) -> Configuration | None:
         settings = msgspec.json.decode(system.read_bytes(), type=_System)
     except msgspec.DecodeError as error:
         raise DataError(f"{system}: is no configuration of the simulator ({error}); build the graphs again") from error
-    dimensions = _dimensions(network)
+    links, hops = _dimensions(network)
     algorithms = {
         int(CollectiveType.ALL_REDUCE): settings.all_reduce,
         int(CollectiveType.ALL_GATHER): settings.all_gather,
@@ -101,14 +93,14 @@ def read_configuration(folder: Path) -> Configuration | None:
     }
     for kind, names in algorithms.items():
         known = {RING, DIRECT} if kind == CollectiveType.ALL_TO_ALL else {RING}
-        if not set(names) <= known or len(names) != len(dimensions) or settings.splits != 1:
+        if not set(names) <= known or len(names) != len(links) or settings.splits != 1:
             raise DataError(
                 f"{system}: how long collectives take is known for {' or '.join(sorted(known))} in each of "
-                f"{len(dimensions)} dimensions and one split, not for {names} and {settings.splits}; run the simulator"
+                f"{len(links)} dimensions and one split, not for {names} and {settings.splits}; run the simulator"
             )
     peaks = Roofline(settings.peak_perf, settings.local_mem_bw) if settings.roofline_enabled else None
     is_replay = bool(settings.replay_only)
-    return Configuration(dimensions, algorithms, settings.local_mem_bw, _groups(folder / GROUPS), is_replay, peaks)
+    return Configuration(links, hops, algorithms, settings.local_mem_bw, _groups(folder / GROUPS), is_replay, peaks)
 
 
 def _groups(path: Path) -> dict[str, RankList]:
@@ -117,19 +109,18 @@ def _groups(path: Path) -> dict[str, RankList]:
     return {str(number): ranks for ranks, number in listed.items()}
 
 
-def _dimensions(path: Path) -> tuple[Dimension, ...]:
-    """Returns the dimensions of a network.yml."""
-    listed = {name: values.split(",") for name, values in LISTED.findall(path.read_text())}
+def _dimensions(path: Path) -> tuple[tuple[Link, ...], tuple[int, ...]]:
+    """Returns the links of each dimension of a network.yml, and how many of them are between two ranks."""
+    listed = {name: [value.strip() for value in values.split(",")] for name, values in LISTED.findall(path.read_text())}
     try:
-        columns = [
-            [value.strip() for value in listed[name]] for name in ("npus_count", "topology", "bandwidth", "latency")
-        ]
-        return tuple(
-            Dimension(int(ranks), HOPS[topology], float(gb_s), float(latency_ns))
-            for ranks, topology, gb_s, latency_ns in zip(*columns, strict=True)
+        columns = [listed[name] for name in ("npus_count", "bandwidth", "latency")]
+        links = tuple(
+            Link(int(ranks), float(gb_s), float(latency)) for ranks, gb_s, latency in zip(*columns, strict=True)
         )
+        hops = tuple(HOPS[topology] for topology, _ in zip(listed["topology"], links, strict=True))
     except (KeyError, ValueError) as error:
         raise DataError(
             f"{path}: is no network of {' and '.join(HOPS)} dimensions ({error}); build the graphs again, or run the "
             "simulator"
         ) from error
+    return links, hops

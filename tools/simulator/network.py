@@ -22,25 +22,24 @@ class SimulatedNetwork:
     """The network of a configuration, of one or several dimensions."""
 
     def __init__(self, configuration: Configuration) -> None:
-        self._dimensions, self._algorithms = configuration.dimensions, configuration.algorithms
+        self._links, self._hops, self._algorithms = configuration.links, configuration.hops, configuration.algorithms
         self._memory_gb_s = configuration.memory_gb_s
-        self._counts = [dimension.ranks for dimension in self._dimensions]
+        self._counts = [link.ranks for link in self._links]
         self._strides = np.cumprod([1, *self._counts])
 
     def message_ns(self, source: Int64, target: Int64, size: float) -> Int64:
         """Returns how long a message of so many bytes takes from one rank to another; many at once."""
         taken = np.zeros(np.broadcast(source, target).shape)
-        for number in reversed(range(len(self._dimensions))):
-            dimension, stride = self._dimensions[number], self._strides[number]
-            differs = source // stride % dimension.ranks != target // stride % dimension.ranks
-            ns = dimension.hops * dimension.latency_ns + size / (dimension.gb_s * GIB / 1e9)
+        for link, hops, stride in reversed([*zip(self._links, self._hops, self._strides, strict=False)]):
+            differs = source // stride % link.ranks != target // stride % link.ranks
+            ns = hops * link.latency_ns + size / (link.bandwidth_gb_s * GIB / 1e9)
             taken = np.where(differs, ns, taken)
         return taken.astype(np.int64)
 
     def collective_ends(self, kind: int, members: Int64, size: int, arrival: Int64) -> Int64:
         """Returns when each of the members, in the order of their ring, is done; `arrival` is when each came (ns)."""
         is_whole = len(members) == self._strides[-1]
-        if len(self._dimensions) > 1 and not is_whole:
+        if len(self._links) > 1 and not is_whole:
             return self._line_ends(RING, kind, members, size, arrival)
         # a group of all ranks goes by the network's order
         order = np.argsort(members) if is_whole else np.arange(len(members))

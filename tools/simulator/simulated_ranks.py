@@ -9,11 +9,13 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
+from ...converter.network import Link
 from ...converter.targets import ASTRA_SIM
 from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph
+from ..build_job import links_text
 from ..replay import gather
-from .configuration import Configuration, Dimension
+from .configuration import Configuration
 from .rules import simulated_ends
 from .transfers import Transfers
 
@@ -38,7 +40,7 @@ class Simulated(msgspec.Struct, frozen=True):
     ranks: dict[str, SimulatedRank]
     worst_error_pct: float
     mode: str = REPLAY
-    network: tuple[Dimension, ...] = ()
+    network: tuple[Link, ...] = ()
 
 
 def simulate_ranks(graphs: Sequence[ExecutionGraph], configuration: Configuration | None = None) -> Simulated:
@@ -66,7 +68,7 @@ def simulate_ranks(graphs: Sequence[ExecutionGraph], configuration: Configuratio
         error = 100 * (finish - measured) / measured if measured else 0.0
         ranks[label] = SimulatedRank(finish, measured, error, offset)
     worst = max((rank.error_pct for rank in ranks.values()), key=abs, default=0.0)
-    return Simulated(ASTRA_SIM, ranks, worst, *((SIMULATED, simulated.dimensions) if simulated else ()))
+    return Simulated(ASTRA_SIM, ranks, worst, *((SIMULATED, simulated.links) if simulated else ()))
 
 
 def describe_simulated(result: Simulated) -> str:
@@ -77,13 +79,4 @@ def describe_simulated(result: Simulated) -> str:
         for label, rank in result.ranks.items()
     ]
     worst = f"worst {result.worst_error_pct:+.2f} %, in {result.simulator}'s {result.mode} mode"
-    return "\n".join([*lines, worst + (f"; network {_network_text(result.network)}" if result.network else "")])
-
-
-def _network_text(dimensions: Sequence[Dimension]) -> str:
-    """Returns the network in words, with the ranks of each dimension if there are several."""
-    return "; ".join(
-        f"{dimension.gb_s:g} GB/s, {dimension.latency_ns:g} ns a link"
-        + (f" among {dimension.ranks}" if len(dimensions) > 1 else "")
-        for dimension in dimensions
-    )
+    return "\n".join([*lines, worst + (f"; network {links_text(result.network)}" if result.network else "")])

@@ -1,10 +1,12 @@
 """What is said of the network in the simulator's configuration: its figures, and how well they describe the job."""
 
 import pytest
-from execgraph.converter.network import Network
+from execgraph.converter.network import Link, Network, TwoDimensions
 from execgraph.tools.build_job import Simulation, network_text, poor_fit
 
 GOOD = Network(50.0, 10.0, transfers=30, sizes=12, fit_error_pct=3.1, repeat_error_pct=1.0)
+TWO = TwoDimensions(Link(4, 300.0, 1_000.0), Link(2, 20.0, 6_000.0), sizes=12, fit_error_pct=2.5, direct=True)
+NODES = Network(150.0, 1_200.0, transfers=48, sizes=12, fit_error_pct=88.0, two_dimensions=TWO)
 POOR = Network(50.0, 10.0, transfers=8, sizes=7, fit_error_pct=59.3, repeat_error_pct=20.5)
 
 
@@ -18,6 +20,18 @@ POOR = Network(50.0, 10.0, transfers=8, sizes=7, fit_error_pct=59.3, repeat_erro
         (Network(transfers=6, sizes=1), Simulation(400.0), "the latency fitted to 6 collectives and messages, too few"),
         (GOOD, Simulation(replay=True), "not used, as every node takes its recorded time"),
         (GOOD, Simulation(400.0, 700.0), "400 GB/s, 700 ns a link, as given"),
+        (
+            NODES,
+            Simulation(),
+            "300 GB/s, 1000 ns a link within nodes of 4 ranks, 20 GB/s, 6000 ns a link across 2 nodes, fitted to 48 "
+            "collectives and messages, median fit error 2.5 %",
+        ),
+        (NODES, Simulation(30.0), "30 GB/s, 1200 ns a link; the bandwidth as given, the latency fitted to 48"),
+        (
+            Network(transfers=6, sizes=2, one_because="nodes are unknown"),
+            Simulation(),
+            "too few sizes to judge the fit; one network for all groups, as nodes are unknown",
+        ),
         (None, Simulation(), "100 GB/s, 500 ns a link; no collective or message was measured"),
     ],
 )
@@ -41,6 +55,7 @@ def test_a_poor_fit_is_said_with_reasons() -> None:
     ("network", "simulation"),
     [
         (GOOD, Simulation()),
+        (NODES, Simulation()),
         (None, Simulation()),
         (Network(transfers=6, sizes=1), Simulation()),
         (POOR, Simulation(replay=True)),

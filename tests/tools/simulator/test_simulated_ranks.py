@@ -5,14 +5,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from execgraph.converter.network import GIB, Network
+from execgraph.converter.network import GIB, Link, Network
 from execgraph.schema.comm_groups import write_groups
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import CollectiveType, ExecutionGraph, NodeType
 from execgraph.tools.build_job import Simulation, write_astra_sim_files
 from execgraph.tools.simulator import (
     Configuration,
-    Dimension,
     configuration_of,
     describe_simulated,
     read_configuration,
@@ -148,8 +147,8 @@ SIMULATED = [
 def test_collectives_take_the_simulators_own_time(
     network: tuple[tuple[int, int, int], ...], kind: CollectiveType, members: range, ns: int
 ) -> None:
-    dimensions = tuple(Dimension(ranks, 2, gb_s, latency) for ranks, gb_s, latency in network)
-    algorithms = {int(kind): ["direct" if kind == ALL_TO_ALL else "ring"] * len(dimensions)}
-    simulated = SimulatedNetwork(Configuration(dimensions, algorithms, 100_000.0, {}, False, None))
+    links = tuple(Link(ranks, gb_s, latency) for ranks, gb_s, latency in network)
+    algorithms = {int(kind): ["direct" if kind == ALL_TO_ALL else "ring"] * len(links)}
+    simulated = SimulatedNetwork(Configuration(links, (2,) * len(links), algorithms, 100_000.0, {}, False, None))
     ends = simulated.collective_ends(kind, np.array(members), 16 << 20, np.zeros(len(members), np.int64))
     assert ends.tolist() == pytest.approx([ns] * len(members), rel=0.0005)
