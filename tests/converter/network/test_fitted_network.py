@@ -1,7 +1,7 @@
 """The network that measured collectives fit, by what the simulator makes of a bandwidth and a latency."""
 
 import pytest
-from execgraph.converter.targets import AWAITED_MESSAGE, GIB, MESSAGE, Network, Transfer, fitted_network
+from execgraph.converter.network import AWAITED_MESSAGE, GIB, MESSAGE, Network, Transfer, fitted_network
 from execgraph.schema.graph import CollectiveType
 from hypothesis import given, strategies as st
 
