@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from execgraph.converter.network import GIB, Link, Network
+from execgraph.converter.targets import Roofline
 from execgraph.schema.comm_groups import write_groups
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import CollectiveType, ExecutionGraph, NodeType
@@ -81,6 +82,15 @@ def test_with_measured_lengths_it_is_replay_mode(tmp_path: Path) -> None:
     found = simulate_ranks(graphs, read_configuration(configured(tmp_path, 2, replay=True)))
     assert [rank.finish_us for rank in found.ranks.values()] == [170, 570]
     assert describe_simulated(found).endswith("in astra-sim's replay mode")
+
+
+def test_with_peaks_computation_takes_the_time_of_its_work(tmp_path: Path) -> None:
+    g = GraphBuilder(rank=0, target="astra-sim")
+    product = g.activity("gemm", 0, 1_000, num_ops=30_000_000_000, tensor_size=1_000)
+    g.activity("add", 1_000, 1_000, num_ops=1_000, tensor_size=50_000_000, after=[(product, STREAM_ORDER)])
+    configured(tmp_path, 2, roofline=Roofline(10.0, 1_000.0))
+    found = simulate_ranks([g.build(), rank_of(1, 0)], read_configuration(tmp_path))
+    assert (found.mode, found.ranks["0"].finish_us) == ("roofline", 3_050)
 
 
 def test_the_network_that_was_used_is_named(tmp_path: Path) -> None:
