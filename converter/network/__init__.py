@@ -6,8 +6,8 @@ from .fitted_network import (
     Network as Network,
     TwoDimensions as TwoDimensions,
     fitted_network as fitted_network,
+    network_time_ns as network_time_ns,
 )
-from .network_time import network_time_ns as network_time_ns
 from .simulated_cost import step_cost as step_cost
 from .stages import Stage as Stage, stages as stages
 from .transfer_cost import (

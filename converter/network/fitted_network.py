@@ -98,6 +98,26 @@ def fitted_network(measured: Sequence[Transfer], ranks: int = 0) -> Network:
     return msgspec.structs.replace(one, two_dimensions=two) if is_better else one
 
 
+def network_time_ns(network: Network, transfer: Transfer) -> float | None:
+    """Returns how long the fitted network takes for a transfer of known ranks; None for a kind without an algorithm."""
+    if transfer.kind not in STEPS:
+        return None
+    two = network.two_dimensions
+    links: tuple[Link, ...]
+    if two is None:
+        links = (Link(transfer.members, network.bandwidth_gb_s, network.latency_ns),)
+        cost = np.array(step_cost(transfer.kind, transfer.members, transfer.size, network.direct), np.float64)
+    else:
+        links = two.within, two.across
+        cost = costs([transfer], two.within.ranks, two.within.ranks * two.across.ranks, two.direct)
+    return float(
+        sum(
+            2 * steps * link.latency_ns + moved / link.bandwidth_gb_s / GIB * 1e9
+            for link, (steps, moved) in zip(links, cost.reshape(-1, 2), strict=True)
+        )
+    )
+
+
 def _single(one: Network, why: str) -> Network:
     return msgspec.structs.replace(one, one_because=why)
 

@@ -27,7 +27,7 @@ def stages(kind: int, ranks: Sequence[int], size: int) -> Iterator[Stage]:
     """Yields the stages, one after the other, of a collective in dimensions of so many ranks.
 
     >>> [*stages(CollectiveType.ALL_REDUCE, (2, 4), 800)]
-    [Stage(dimension=0, kind=7, size=800), Stage(dimension=1, kind=0, size=400), Stage(dimension=0, kind=2, size=100)]
+    [Stage(dimension=0, kind=7, size=800), Stage(dimension=1, kind=0, size=400), Stage(dimension=0, kind=2, size=400)]
     """
     used = [dimension for dimension, count in enumerate(ranks) if count > 1]
     if kind == ALL_REDUCE:

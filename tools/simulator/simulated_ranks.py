@@ -19,7 +19,7 @@ from .configuration import Configuration
 from .rules import simulated_ends
 from .transfers import Transfers
 
-REPLAY, SIMULATED = "replay", "simulated"
+REPLAY, SIMULATED, ROOFLINE = "replay", "simulated", "roofline"
 
 
 class SimulatedRank(msgspec.Struct, frozen=True):
@@ -34,7 +34,7 @@ class SimulatedRank(msgspec.Struct, frozen=True):
 
 
 class Simulated(msgspec.Struct, frozen=True):
-    """Every rank by its label, and the largest error; `network` is that of the simulated mode, empty in replay mode.
+    """Every rank by its label, the largest error, and the mode; the `network` is empty in replay mode.
 
     >>> import execgraph as eg
     >>> simulated = eg.build("tests/data/training", target="astra-sim").simulate()
@@ -74,7 +74,9 @@ def simulate_ranks(graphs: Sequence[ExecutionGraph], configuration: Configuratio
         error = 100 * (finish - measured) / measured if measured else 0.0
         ranks[label] = SimulatedRank(finish, measured, error, offset)
     worst = max((rank.error_pct for rank in ranks.values()), key=abs, default=0.0)
-    return Simulated(ASTRA_SIM, ranks, worst, *((SIMULATED, simulated.links) if simulated else ()))
+    if simulated is None:
+        return Simulated(ASTRA_SIM, ranks, worst)
+    return Simulated(ASTRA_SIM, ranks, worst, ROOFLINE if simulated.peaks else SIMULATED, simulated.links)
 
 
 def describe_simulated(result: Simulated) -> str:

@@ -3,7 +3,16 @@
 from collections.abc import Sequence
 
 import pytest
-from execgraph.converter.network import GIB, MESSAGE, Network, Transfer, fitted_network, stages, step_cost
+from execgraph.converter.network import (
+    GIB,
+    MESSAGE,
+    Network,
+    Transfer,
+    fitted_network,
+    network_time_ns,
+    stages,
+    step_cost,
+)
 from execgraph.converter.network.two_dimensions import node_sizes
 from execgraph.schema.graph import CollectiveType
 
@@ -37,9 +46,11 @@ def links_of(network: Network) -> list[float]:
 @pytest.mark.parametrize("more", [(), (ALL_REDUCE,), (ALL_REDUCE, ALL_TO_ALL)], ids=["parts", "all", "all to all"])
 def test_both_links_are_found(more: tuple[int, ...]) -> None:
     parts = [transfer(ALL_REDUCE, ranks, size) for ranks in (WITHIN, ACROSS) for size in SIZES]
-    fit = fitted_network([*parts, *(transfer(kind, EVERYONE, size) for kind in more for size in SIZES)], RANKS)
+    measured = [*parts, *(transfer(kind, EVERYONE, size) for kind in more for size in SIZES)]
+    fit = fitted_network(measured, RANKS)
     assert links_of(fit) == pytest.approx([1_000, 300, 6_000, 20], rel=0.01)
     assert fit.two_dimensions and fit.two_dimensions.fit_error_pct == pytest.approx(0, abs=0.5)
+    assert [network_time_ns(fit, one) for one in measured] == pytest.approx([one.ns for one in measured], rel=0.01)
 
 
 def test_one_network_where_the_links_are_alike() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from execgraph.converter.network import GIB, Link, Network
+from execgraph.converter.targets import Roofline
 from execgraph.schema.comm_groups import write_groups
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import CollectiveType, ExecutionGraph, NodeType
@@ -70,6 +71,23 @@ def test_a_send_does_not_wait_for_its_receive(receiver_us: int, ends: list[int],
     assert finishes(graphs, configured(tmp_path, 2)) == pytest.approx(ends, abs=0.1)
 
 
+def test_a_send_waits_for_the_ready_message_of_its_receiver(tmp_path: Path) -> None:
+    send, receive = NodeType.COMM_SEND, NodeType.COMM_RECV
+    ready = {"comm_src": 1, "comm_dst": 0, "comm_tag": 6, "comm_size": 64}
+    message = {"comm_src": 0, "comm_dst": 1, "comm_tag": 5, "comm_size": BYTES}
+    graphs = [
+        rank_of(0, 100, {"type": receive, **ready}, {"type": send, **message}),
+        rank_of(1, 700, {"type": send, **ready}, {"type": receive, **message}),
+    ]
+    assert finishes(graphs, configured(tmp_path, 2)) == pytest.approx([714, 714], abs=0.1)
+
+
+def test_what_collectives_took_beyond_the_network_is_played_as_it_is(tmp_path: Path) -> None:
+    beyond = {"type": NodeType.COMM_COLL, "comm_type": CollectiveType.BROADCAST, "comm_size": 2 * BYTES}
+    graphs = [rank_of(rank, 100, all_reduce(), beyond) for rank in (0, 1)]
+    assert finishes(graphs, configured(tmp_path, 2)) == pytest.approx([124 + 70] * 2, abs=0.1)
+
+
 def test_communication_that_lacks_a_member_is_said_to_wait(tmp_path: Path) -> None:
     configured(tmp_path, 2)
     with pytest.raises(DataError, match="communication waits for a member for ever"):
@@ -81,6 +99,15 @@ def test_with_measured_lengths_it_is_replay_mode(tmp_path: Path) -> None:
     found = simulate_ranks(graphs, read_configuration(configured(tmp_path, 2, replay=True)))
     assert [rank.finish_us for rank in found.ranks.values()] == [170, 570]
     assert describe_simulated(found).endswith("in astra-sim's replay mode")
+
+
+def test_with_peaks_computation_takes_the_time_of_its_work(tmp_path: Path) -> None:
+    g = GraphBuilder(rank=0, target="astra-sim")
+    product = g.activity("gemm", 0, 1_000, num_ops=30_000_000_000, tensor_size=1_000)
+    g.activity("add", 1_000, 1_000, num_ops=1_000, tensor_size=50_000_000, after=[(product, STREAM_ORDER)])
+    configured(tmp_path, 2, roofline=Roofline(10.0, 1_000.0))
+    found = simulate_ranks([g.build(), rank_of(1, 0)], read_configuration(tmp_path))
+    assert (found.mode, found.ranks["0"].finish_us) == ("roofline", 3_050)
 
 
 def test_the_network_that_was_used_is_named(tmp_path: Path) -> None:
