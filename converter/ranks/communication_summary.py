@@ -43,6 +43,7 @@ class CommunicationEntry(NamedTuple):
 
     @property
     def start_ns(self) -> int:
+        """When the communication began, on the clock of its end."""
         return self.end_ns - self.length_ns
 
 

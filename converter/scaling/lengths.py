@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schema.graph import NodeType
+from ..network import RING, Transfer
 from ..ranks import Matching
-from ..targets import RING, Transfer
 from .fits import Fit, Fits, GroupTransfer, cost_of
 from .group_roles import GroupRole
 from .rank_facts import RankFacts

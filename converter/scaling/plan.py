@@ -9,8 +9,8 @@ from ...schema.columns import Int64
 from ...schema.comm_groups import LARGEST_JOB, RankList
 from ...schema.errors import DataError, RequestError
 from ...schema.graph import NodeType
+from ..network import GIB, Transfer
 from ..ranks import match, ranks_text
-from ..targets import GIB, Transfer
 from .fits import Fits
 from .group_numbering import GroupNumbering
 from .group_roles import GroupRole, roles_of

@@ -10,23 +10,9 @@ from ...schema.choices import (
 from .astra_sim import TargetReport as TargetReport, for_astra_sim as for_astra_sim
 from .coalesced import separate_messages as separate_messages
 from .collectives import LEAST_BYTES as LEAST_BYTES, simulated_as as simulated_as
-from .fitted_network import (
-    GIB as GIB,
-    Network as Network,
-    fitted_network as fitted_network,
-    network_time_ns as network_time_ns,
-)
 from .goal import GoalOptions as GoalOptions, GoalReport as GoalReport, write_goal as write_goal
 from .idle_rank import idle_rank as idle_rank
 from .roofline import Roofline as Roofline, roofline_of as roofline_of
 from .select import lower_for_target as lower_for_target
 from .simulated_communication import AWAITED as AWAITED, EXCESS_TIME as EXCESS_TIME, READY as READY
 from .start_offset import START_OFFSET as START_OFFSET
-from .transfer_cost import (
-    AWAITED_MESSAGE as AWAITED_MESSAGE,
-    MESSAGE as MESSAGE,
-    RING as RING,
-    Cost as Cost,
-    Transfer as Transfer,
-    fitted_factors as fitted_factors,
-)

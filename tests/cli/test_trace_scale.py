@@ -105,7 +105,9 @@ def test_graphs_for_the_simulator_come_with_its_configuration(
         in capsys.readouterr().err
     )
     assert run(*ddp, "--data-parallel-group", "default_pg", "--latency", 5000) == 0
-    assert f"--workload-configuration={out}/graph" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert f"--workload-configuration={out}/graph" in said
+    assert "2500 ns a link; the latency as given, the bandwidth fitted to" in said
     network = (out / "astra-sim" / "network.yml").read_text()
     assert "npus_count: [ 8 ]" in network
     assert "latency: [ 2500.0 ]" in network

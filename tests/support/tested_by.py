@@ -45,6 +45,7 @@ TESTED_BY = {
         converter/kernel_work/optimizers converter/kernel_work/recorded_op converter/kernel_work/reductions
         converter/kernel_work/table converter/op_schema
     """,
+    "converter/network/test_fitted_network.py": "converter/network/simulated_cost converter/network/transfer_cost",
     "converter/ranks/test_calls.py": """
         converter/ranks/applying converter/ranks/communication_summary converter/ranks/groups
         converter/ranks/measured_times converter/ranks/rank_lists
@@ -63,7 +64,6 @@ TESTED_BY = {
         converter/targets/goal/rank_program
     """,
     "converter/targets/test_astra_sim.py": "converter/targets/idle_rank converter/targets/select",
-    "converter/targets/test_fitted_network.py": "converter/targets/transfer_cost",
     "converter/targets/test_small_graphs.py": "converter/targets/host_delays converter/targets/ready_set",
     "converter/test_convert.py": """
         converter/building/attributes converter/building/gaps converter/dependencies/orders
@@ -210,6 +210,9 @@ TESTED_BY = {
         tools/report/timeline/picture tools/report/timeline/summary
     """,
     "tools/test_terminal.py": "schema/io/plain",
+    "tools/simulator/test_simulated_ranks.py": """
+        tools/simulator/configuration tools/simulator/network tools/simulator/transfers
+    """,
     "tools/view/flow/test_data_flow.py": """
         tools/phase_names tools/view/flow/arrows tools/view/flow/boxes tools/view/flow/calls tools/view/flow/chosen_calls
         tools/view/flow/flows tools/view/flow/layers tools/view/flow/picture tools/view/flow/placement

@@ -3,10 +3,12 @@
 import json
 import shlex
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from ...converter.targets import Network, Roofline, idle_rank
+from ...converter.network import Link, Network
+from ...converter.targets import Roofline, idle_rank
 from ...schema.io import open_output
 from .job import GRAPHS
 from .leftovers import GROUPS
@@ -34,18 +36,19 @@ def write_astra_sim_files(output_dir: Path, ranks: int, fitted: Network | None, 
     The simulator has no network of one: a rank alone gets a second one beside it that computes for 1 µs, in files of
     this folder.
     """
-    network, folder = fitted or Network(), output_dir / ASTRA_SIM_FILES
+    folder = output_dir / ASTRA_SIM_FILES
     folder.mkdir(exist_ok=True)
     if ranks == 1:
         _copy(f"{output_dir / GRAPHS}.0.et", f"{folder / GRAPHS}.0.et")
         idle_rank(1).write(f"{folder / GRAPHS}.1.et")
-    bandwidth, latency = link_of(network, simulation)
+    network = used_network(fitted or Network(), simulation, max(ranks, 2))
+    links = network.links
     files = {
         "system.json": json.dumps(_system(network, simulation), indent=1) + "\n",
-        "network.yml": "topology: [ Switch ]\n"
-        f"npus_count: [ {max(ranks, 2)} ]\n"
-        f"bandwidth: [ {bandwidth} ]  # 2**30 bytes/s of each link\n"
-        f"latency: [ {latency} ]  # ns of each link\n",
+        "network.yml": f"topology: {_listed('Switch' for _ in links)}\n"
+        f"npus_count: {_listed(link.ranks for link in links)}\n"
+        f"bandwidth: {_listed(link.bandwidth_gb_s for link in links)}  # 2**30 bytes/s of each link\n"
+        f"latency: {_listed(link.latency_ns for link in links)}  # ns of each link\n",
         "memory.json": json.dumps({"memory-type": "NO_MEMORY_EXPANSION"}) + "\n",
     }
     for name, text in files.items():
@@ -53,13 +56,27 @@ def write_astra_sim_files(output_dir: Path, ranks: int, fitted: Network | None, 
             out.write(text.encode())
 
 
-def link_of(fitted: Network, simulation: Simulation) -> tuple[float, float]:
-    """Returns the bandwidth (2**30 bytes/s) and latency (ns) of a link: as given, else as fitted."""
+class UsedNetwork(NamedTuple):
+    """The links of each dimension in network.yml, how all-to-alls go, and how well that fits how many sizes."""
+
+    links: tuple[Link, ...]
+    direct: bool
+    sizes: int
+    fit_error_pct: float | None
+
+
+def used_network(fitted: Network, simulation: Simulation, ranks: int) -> UsedNetwork:
+    """Returns the network for so many ranks: as fitted, or of one dimension with what is given."""
     bandwidth, latency = simulation.bandwidth_gb_s, simulation.latency_ns
-    return (
+    two = fitted.two_dimensions
+    if two and bandwidth is None and latency is None:
+        return UsedNetwork((two.within, two.across), two.direct, two.sizes, two.fit_error_pct)
+    link = Link(
+        ranks,
         fitted.bandwidth_gb_s if bandwidth is None else bandwidth,
         fitted.latency_ns if latency is None else latency,
     )
+    return UsedNetwork((link,), fitted.direct, fitted.sizes, fitted.fit_error_pct)
 
 
 def simulator_command(output_dir: Path, ranks: int) -> str:
@@ -75,26 +92,31 @@ def simulator_command(output_dir: Path, ranks: int) -> str:
     return shlex.join([BINARY, *(f"--{what}-configuration={path}" for what, path in configuration_files.items())])
 
 
+def _listed(values: Iterable[object]) -> str:
+    """Returns a list of the simulator's configuration, with an entry for each dimension."""
+    return f"[ {', '.join(map(str, values))} ]"
+
+
 def _copy(source: str, target: str) -> None:
     with Path(source).open("rb") as graph, open_output(target) as out:
         shutil.copyfileobj(graph, out)
 
 
-def _system(network: Network, simulation: Simulation) -> dict[str, object]:
+def _system(network: UsedNetwork, simulation: Simulation) -> dict[str, object]:
     """Returns system.json: one chunk at a time, no cost but the network's, and endpoints of 1 ns (0 stops its clock).
 
     In roofline mode memory is the device's, which adding up in collectives waits for, too.
     """
-    peaks = simulation.roofline
+    peaks, dimensions = simulation.roofline, len(network.links)
     return {
         "scheduling-policy": "LIFO",
         "endpoint-delay": 1,
         "active-chunks-per-dimension": 1,
         "preferred-dataset-splits": 1,
-        "all-reduce-implementation": ["ring"],
-        "all-gather-implementation": ["ring"],
-        "reduce-scatter-implementation": ["ring"],
-        "all-to-all-implementation": ["direct" if network.direct else "ring"],
+        "all-reduce-implementation": ["ring"] * dimensions,
+        "all-gather-implementation": ["ring"] * dimensions,
+        "reduce-scatter-implementation": ["ring"] * dimensions,
+        "all-to-all-implementation": ["direct" if network.direct else "ring"] * dimensions,
         "collective-optimization": "localBWAware",
         "local-mem-bw": peaks.memory_gb_s if peaks else 100000,
         "boost-mode": 0,

@@ -8,7 +8,8 @@ from pathlib import Path
 import msgspec
 
 from ...converter import ConvertReport
-from ...converter.targets import GoalReport, Network
+from ...converter.network import Network
+from ...converter.targets import GoalReport
 from ...linker.windows import EVERYTHING, Window
 from ...schema.columns import time_text
 from ...schema.errors import DataError

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ...converter.targets import ASTRA_SIM, GENERIC, GOAL, Network
+from ...converter.network import Network
+from ...converter.targets import ASTRA_SIM, GENERIC, GOAL
 from ...linker.windows import EVERYTHING, Window
 from ...schema.comm_groups import RankList, number_groups, write_groups
 from ...schema.errors import DataError, RequestError

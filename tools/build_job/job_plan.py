@@ -7,6 +7,7 @@ the order of communication are made the same on all members too, and what lacks 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from ...converter.network import Network, fitted_network
 from ...converter.ranks import (
     Calls,
     CommunicationEntry,
@@ -23,7 +24,7 @@ from ...converter.ranks import (
     start_offsets,
     unmatched,
 )
-from ...converter.targets import ASTRA_SIM, Network, Target, fitted_network
+from ...converter.targets import ASTRA_SIM, Target
 from ...schema.comm_groups import RankList, number_groups
 from ...schema.graph import ExecutionGraph
 from .transfers import ExcessTime, complete_matches, excess_times
@@ -75,7 +76,7 @@ def plan_job(communication_of: Mapping[int, RankCommunication]) -> JobPlan:
     remaining = [_remove_nodes(entries, set(nodes)) for entries, nodes in zip(timed, unmatched_nodes, strict=True)]
     orders = simulated_orders(remaining, common_positions(remaining))
     matches = complete_matches(remaining, frozenset[int]().union(*(order.awaited for order in orders)))
-    network = fitted_network([match.transfer for match in matches.values()])
+    network = fitted_network([match.transfer for match in matches.values()], len(present))
     columns = zip(
         unmatched_nodes,
         common_sizes(remaining),

@@ -1,52 +1,85 @@
 """What a build says of the network in ASTRA-sim's configuration: its figures, and whether it describes the job."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from ...converter.network import Link, Network
 from ...converter.ranks import ranks_of
-from ...converter.targets import Network
-from .astra_sim_files import Simulation, link_of
+from .astra_sim_files import Simulation, UsedNetwork, used_network
 from .build_report import BuildReport
 
 POOR_FIT_PCT = 10.0
 """The median error above which a fitted network does not describe a job."""
 FEW_SIZES = 10
+TWO = 2
 
 
-def network_text(fitted: Network | None, simulation: Simulation) -> str:
-    """Returns the bandwidth and latency that network.yml has, and where they are from."""
-    bandwidth, latency = link_of(fitted or Network(), simulation)
-    link = f"{bandwidth:g} GB/s, {latency:g} ns a link"
+def network_text(fitted: Network | None, simulation: Simulation, ranks: int) -> str:
+    """Returns the bandwidth and latency that network.yml has for so many ranks, and where they are from."""
+    used = used_network(fitted or Network(), simulation, ranks)
+    link = links_text(used.links)
+    if simulation.replay:
+        return "not used, as every node takes its recorded time"
+    if ranks == 1:
+        return f"{link}, not used, as a rank alone sends nothing"
     given = [simulation.bandwidth_gb_s is not None, simulation.latency_ns is not None]
     if all(given):
         return f"{link}, as given"
-    if fitted is None:
+    if fitted is None or not fitted.transfers:
         return f"{link}; no collective or message was measured to fit a network to"
-    if any(given):
-        return f"{link}; the {'bandwidth' if given[0] else 'latency'} as given, the other one fitted"
-    fit = f"{link}, fitted to {fitted.transfers} collectives and messages"
-    error = fitted.fit_error_pct
-    return fit + (", too few sizes to judge the fit" if error is None else f", median fit error {error:g} %")
-
-
-def poor_fit(report: BuildReport, simulation: Simulation) -> str | None:
-    """Returns why the simulated communication will be wrong and what to do instead; None where a fit is good enough."""
-    network = report.network
-    is_used = not simulation.replay and None in (simulation.bandwidth_gb_s, simulation.latency_ns)
-    if not is_used or network is None or (network.fit_error_pct or 0.0) <= POOR_FIT_PCT:
-        return None
-    reasons = list(_reasons(report, network)) or ["one bandwidth and one latency are not enough"]
-    return (
-        f"the fitted network may not describe this job: median fit error {network.fit_error_pct:g} % "
-        f"({'; '.join(reasons)}); --replay or --target goal --measured-communication keeps measured lengths"
+    why = (
+        f"; one network for all groups, as {fitted.one_because}"
+        if used.fit_error_pct is None and fitted.one_because
+        else ""
     )
+    fit = f"fitted to {fitted.transfers} collectives and messages, {_error_text(used)}{why}"
+    if any(given):
+        return (
+            f"{link}; the {'bandwidth as given, the latency' if given[0] else 'latency as given, the bandwidth'} {fit}"
+        )
+    return f"{link}, {fit}"
 
 
-def _reasons(report: BuildReport, network: Network) -> Iterator[str]:
+def links_text(links: Sequence[Link]) -> str:
+    """Returns bandwidth and latency of a link, of two dimensions those within a node and between nodes."""
+    of_each = [f"{link.bandwidth_gb_s:g} GB/s, {link.latency_ns:g} ns a link" for link in links]
+    if len(links) != TWO:
+        return "; ".join(of_each)
+    return f"{of_each[0]} within nodes of {links[0].ranks} ranks, {of_each[1]} across {links[1].ranks} nodes"
+
+
+def _error_text(network: UsedNetwork) -> str:
+    error = network.fit_error_pct
+    return "too few sizes to judge the fit" if error is None else f"median fit error {error:g} %"
+
+
+def poor_fit(fitted: Network | None, simulation: Simulation, *, lacks_members: bool) -> str | None:
+    """Returns why the simulated communication will be wrong; None where a fit is good enough or not used.
+
+    `lacks_members` is whether ranks of groups were not traced.
+    """
+    is_used = not simulation.replay and None in (simulation.bandwidth_gb_s, simulation.latency_ns)
+    if not is_used or fitted is None:
+        return None
+    used = used_network(fitted, simulation, 0)
+    if (used.fit_error_pct or 0.0) <= POOR_FIT_PCT:
+        return None
+    reasons = list(_reasons(used, fitted, lacks_members)) or ["its latency and bandwidth are not enough"]
+    return f"the fitted network may not describe this job: {_error_text(used)} ({'; '.join(reasons)})"
+
+
+def lacks_members(report: BuildReport) -> bool:
+    """Returns whether members of the groups of a built job are absent."""
     present = {rank.rank for rank in report.ranks}
     groups = [group for rank in report.ranks if rank.comms for group in rank.comms.groups]
-    if any(not present.issuperset(ranks_of(group.group.ranks)) for group in groups):
+    return any(not present.issuperset(ranks_of(group.group.ranks)) for group in groups)
+
+
+def _reasons(used: UsedNetwork, fitted: Network, lacks_members: bool) -> Iterator[str]:
+    if lacks_members:
         yield "members of groups are absent"
-    if network.sizes < FEW_SIZES:
-        yield f"only {network.sizes} sizes"
-    if (network.repeat_error_pct or 0.0) > POOR_FIT_PCT / 2:
-        yield f"transfers of one size differ by {network.repeat_error_pct:g} % from their median: they wait or share links"
+    if used.sizes < FEW_SIZES:
+        yield f"only {used.sizes} sizes"
+    if (fitted.repeat_error_pct or 0.0) > POOR_FIT_PCT / 2:
+        yield f"transfers of one size differ by {fitted.repeat_error_pct:g} % from their median: they wait or share links"
+    if fitted.one_because:
+        yield f"one network for all groups, as {fitted.one_because}"

@@ -7,8 +7,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ...converter.edit import uncovered
+from ...converter.network import AWAITED_MESSAGE, MESSAGE, Network, Transfer, network_time_ns
 from ...converter.ranks import CommunicationEntry
-from ...converter.targets import AWAITED_MESSAGE, MESSAGE, Network, Transfer, network_time_ns, simulated_as
+from ...converter.targets import simulated_as
 from ...schema.columns import Intervals
 
 Issued = Sequence[Sequence[CommunicationEntry]]
@@ -16,14 +17,14 @@ Issued = Sequence[Sequence[CommunicationEntry]]
 
 
 class Match(NamedTuple):
-    """A collective or message in which all members took part: how long it took, its ranks and the entry of each."""
+    """A collective or message in which all members took part: how long it took, and the entry of each."""
 
     transfer: Transfer
-    ranks: tuple[int, ...]
     members: tuple[CommunicationEntry, ...]
 
     @property
     def on_hosts(self) -> bool:
+        """Whether host threads do it, on all members."""
         return all(entry.on_host for entry in self.members)
 
     def taken_ns(self, member: CommunicationEntry) -> int:
@@ -58,7 +59,7 @@ def complete_matches(issued: Issued, awaited: Set[int]) -> dict[int, Match]:
             size, length = max(entry.size for entry in members), min(entry.transfer_ns for entry in members)
             if kind < 0:
                 kind = AWAITED_MESSAGE if matched in awaited else MESSAGE
-            complete[matched] = Match(Transfer(kind, count, size, length), ranks, members)
+            complete[matched] = Match(Transfer(kind, count, size, length, ranks), members)
     return complete
 
 
@@ -101,12 +102,12 @@ def _excess_time(
     """
     balance_ns, excess, total = defaultdict[tuple[int, ...], int](int), dict[int, int](), 0
     for entry in played:
-        transfer, ranks, _ = collectives[entry.matched]
+        transfer = collectives[entry.matched].transfer
         given_ns = network_time_ns(network, transfer._replace(kind=simulated_as(transfer.kind)))
         if given_ns is None:
             continue
         total += taken_ns[entry.matched]
-        balance_ns[ranks] += taken_ns[entry.matched] - round(given_ns)
-        if balance_ns[ranks] > 0:
-            excess[entry.node] = balance_ns.pop(ranks)
+        balance_ns[transfer.ranks] += taken_ns[entry.matched] - round(given_ns)
+        if balance_ns[transfer.ranks] > 0:
+            excess[entry.node] = balance_ns.pop(transfer.ranks)
     return ExcessTime(excess, total)

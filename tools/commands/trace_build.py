@@ -233,15 +233,23 @@ def _print_report(job: "BuiltJob", as_json: bool) -> None:
 
 def _write_simulation(options: argparse.Namespace, report: "BuildReport") -> None:
     """Writes the configuration of ASTRA-sim, and prints the network in it and the command that simulates the job."""
-    from ..build_job import Simulation, network_text, poor_fit, simulator_command, write_astra_sim_files
+    from ..build_job import (
+        Simulation,
+        lacks_members,
+        network_text,
+        poor_fit,
+        simulator_command,
+        write_astra_sim_files,
+    )
 
     simulation = Simulation(options.bandwidth, options.latency, options.replay, options.roofline)
     rank_count = len(report.ranks)
     write_astra_sim_files(options.output, rank_count, report.network, simulation)
-    if rank_count > 1:
-        log.info(summary_line("network", network_text(report.network, simulation)))
-    if warning := poor_fit(report, simulation):
-        log.warning(f"{NAME}: warning: {warning}")
+    log.info(summary_line("network", network_text(report.network, simulation, rank_count)))
+    if warning := poor_fit(report.network, simulation, lacks_members=lacks_members(report)):
+        log.warning(
+            f"{NAME}: warning: {warning}; --replay or --target goal --measured-communication keeps measured lengths"
+        )
     log.info(summary_line("simulate", simulator_command(options.output, rank_count)))
 
 

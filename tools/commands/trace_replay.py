@@ -21,11 +21,9 @@ from ..inputs import InputKind, reading
 from ..rank_rows import absent_ranks
 from ..replay import (
     describe,
-    describe_simulated,
     gather_job,
     recording_of,
     replay_job,
-    simulate_ranks,
     summarise,
     why_not_one_job,
 )
@@ -59,8 +57,8 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     add_scale_options(changed, end=", factors multiply")
     changed.add_argument(
         "--simulator", choices=[ASTRA_SIM],
-        help="play graphs made for this simulator by its rules, and say when each rank finishes there in its replay "
-        "mode",
+        help="play graphs made for this simulator by its rules and the configuration beside them, and say when each "
+        "rank finishes there",
     )  # fmt: skip
     made = parser.add_argument_group("output")
     made.add_argument(
@@ -90,8 +88,7 @@ def _replay(arguments: argparse.Namespace) -> None:
         log.warning(f"{NAME}: note: {absent}")
     with _naming(paths):
         if arguments.simulator:
-            result = simulate_ranks(graphs)
-            print_json(msgspec.to_builtins(result)) if arguments.json else print_text(describe_simulated(result))
+            _simulate(paths, graphs, arguments.json)
             return
         scale = [change._replace(peaks=dict(arguments.peaks)) for change in arguments.scale]
         with step("replay"):
@@ -106,6 +103,17 @@ def _replay(arguments: argparse.Namespace) -> None:
         print_json(msgspec.to_builtins(summary))
     elif arguments.output != STANDARD_STREAM:
         print_text(describe(replayed, summary, scale))
+
+
+def _simulate(paths: Sequence[str], graphs: Sequence[ExecutionGraph], as_json: bool) -> None:
+    """Prints when the simulator finishes each rank, by the configuration that it would read."""
+    from ..simulator import configuration_of, describe_simulated, simulate_ranks
+
+    configuration, unknown = configuration_of(paths)
+    if unknown:
+        log.warning(f"{NAME}: note: {unknown}: each rank is played alone, as in replay mode")
+    result = simulate_ranks(graphs, configuration)
+    print_json(msgspec.to_builtins(result)) if as_json else print_text(describe_simulated(result))
 
 
 def _absent(graphs: Sequence[ExecutionGraph]) -> str:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from ...schema.errors import DataError
 from ..command import print_json, progress, run_command
@@ -16,6 +16,10 @@ from ..summary_lines import summary_line
 from ..terminal import print_text
 from ..workers import in_processes
 from .argument_types import count, positive
+
+if TYPE_CHECKING:
+    from ...converter.scaling import Growth
+    from ..scale_job import ScaleReport
 
 NAME = "trace-scale"
 REFUSED = {
@@ -100,7 +104,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
     from ...converter.scaling import Growth
     from ...schema.comm_groups import check_simulators_read
-    from ..build_job import ASTRA_SIM_FILES, simulator_command
+    from ..build_job import ASTRA_SIM_FILES
     from ..scale_job import REPORT, lines, scale
 
     for name in arguments.refused:
@@ -124,5 +128,17 @@ def _run(arguments: argparse.Namespace) -> None:
     for note in report.notes:
         log.warning(f"{NAME}: note: {note}")
     log.info(f"{time.monotonic() - begun:.1f} s; see {arguments.output / REPORT}")
-    if (arguments.output / ASTRA_SIM_FILES).is_dir():
-        log.info(summary_line("simulate", simulator_command(arguments.output, report.scaled_ranks)))
+    if report.network:
+        _print_simulation(arguments.output, report, growth)
+
+
+def _print_simulation(output: Path, report: "ScaleReport", growth: "Growth") -> None:
+    """Prints the network in the simulator's configuration and the command that simulates the scaled job."""
+    from ..build_job import network_text, poor_fit, simulator_command
+    from ..scale_job import simulation_of
+
+    simulation, fitted = simulation_of(growth), report.network
+    log.info(summary_line("network", network_text(fitted, simulation, report.scaled_ranks)))
+    if warning := poor_fit(fitted, simulation, lacks_members=bool(report.stand_ins)):
+        log.warning(f"{NAME}: warning: {warning}; give --latency and --bandwidth")
+    log.info(summary_line("simulate", simulator_command(output, report.scaled_ranks)))

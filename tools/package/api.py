@@ -22,8 +22,9 @@ from .schema.linked import write_linked
 from .tools.capture import capture
 from .tools.diagnose import Diagnosis
 from .tools.merge import MergeReport
-from .tools.replay import MakespanRange, ReplaySummary, Scale, Simulated, replay_ranks
+from .tools.replay import MakespanRange, ReplaySummary, Scale, replay_ranks
 from .tools.report import Report
+from .tools.simulator import Simulated
 from .traces import diagnose, generate, merge
 from .wording import for_python
 

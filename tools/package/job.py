@@ -26,9 +26,10 @@ from .schema.given_files import FilePath, Paths, given_paths, wrong_argument
 from .schema.progress import OnProgress, unseen
 from .tools.build_job import BuildOptions, BuildReport, Simulation, build as build_folder, write_astra_sim_files
 from .tools.given_graphs import BUILT, graph_files, read_graph_file
-from .tools.replay import Changes, Simulated, simulate_ranks
+from .tools.replay import Changes
 from .tools.report import Report
 from .tools.scale_job import scale as scale_folder
+from .tools.simulator import Simulated, configuration_of, simulate_ranks
 from .tools.workers import in_processes
 from .wording import for_python, in_python
 
@@ -121,12 +122,15 @@ class Job(SummaryRepr):
 
     @for_python
     def simulate(self) -> Simulated:
-        """Returns when each rank finishes in ASTRA-sim's replay mode, by that simulator's rules.
+        """Returns when each rank finishes in ASTRA-sim, by that simulator's rules.
+
+        The mode and network are those of the folder's configuration, `astra-sim`; without one it is replay mode.
 
         Raises:
-            DataError: The graphs are of another target than "astra-sim", or never become ready.
+            DataError: The graphs are of another target than "astra-sim", or never become ready; or the configuration
+                has a network or algorithm whose times are not known.
         """
-        return simulate_ranks([*self])
+        return simulate_ranks([*self], configuration_of(self._files)[0])
 
     def plot(self) -> "alt.Chart":
         """Returns an Altair chart of how long the streams of each rank work, by class; ImportError without Altair."""

@@ -47,12 +47,6 @@ from .scaling import (
     scale_nodes as scale_nodes,
     scale_workload as scale_workload,
 )
-from .simulator_rules import (
-    Simulated as Simulated,
-    describe_simulated as describe_simulated,
-    simulate_ranks as simulate_ranks,
-    simulated_ends as simulated_ends,
-)
 from .summary import (
     ReplaySummary as ReplaySummary,
     busy_ns as busy_ns,

@@ -11,8 +11,9 @@ from typing import Any
 
 import msgspec
 
+from ...converter.network import fitted_network
 from ...converter.scaling import Growth, ScalePlan, all_groups, plan_scaling
-from ...converter.targets import ASTRA_SIM, fitted_network
+from ...converter.targets import ASTRA_SIM
 from ...schema.comm_groups import write_groups
 from ...schema.errors import DataError
 from ...schema.io import fresh_folder, locked, open_output
@@ -62,7 +63,8 @@ def scale(
             _write_graphs(folder, sources, plan, report, run=run, progress=progress)
             write_groups(str(folder / GROUPS), dict(all_groups(plan.numbering, plan.rank_copies)))
             if is_simulated:
-                _write_simulation(folder, plan, growth)
+                report.network = fitted_network(plan.measured)
+                write_astra_sim_files(folder, plan.rank_copies.ranks, report.network, simulation_of(growth))
             with open_output(str(folder / REPORT)) as out:
                 out.write(msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n")
             folder.rename(output_dir)
@@ -115,8 +117,7 @@ def _write_graphs(
         report.bytes += written.bytes
 
 
-def _write_simulation(folder: Path, plan: ScalePlan, growth: Growth) -> None:
-    """Writes the configuration; a step goes over two links there."""
+def simulation_of(growth: Growth) -> Simulation:
+    """Returns the link of the grown job's network in the simulator, where a step goes over two links."""
     latency = None if growth.latency_ns is None else growth.latency_ns / 2
-    simulation = Simulation(growth.bandwidth_gb_s, latency)
-    write_astra_sim_files(folder, plan.rank_copies.ranks, fitted_network(plan.measured), simulation)
+    return Simulation(growth.bandwidth_gb_s, latency)

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from ...converter.network import GIB, Network
 from ...converter.ranks import ranks_text
 from ...converter.scaling import Assumed, GroupRole, Grown, ScalePlan
-from ...converter.targets import GIB
 from ...schema.graph import CollectiveType
 from ..summary_lines import summary_line
 
@@ -45,7 +45,8 @@ class LengthLine(msgspec.Struct, frozen=True):
 
 class ScaleReport(msgspec.Struct):
     """A scaled job: how many ranks it had and has, which traced rank stands in for each that was not, what became of
-    its groups and collectives, and what is written.
+    its groups and collectives, and what is written. `network` is what the traced job's collectives fit, for graphs of a
+    simulator.
     """
 
     ranks: int
@@ -58,6 +59,7 @@ class ScaleReport(msgspec.Struct):
     notes: list[str]
     nodes: int = 0
     bytes: int = 0
+    network: Network | None = None
 
 
 def report_of(plan: ScalePlan, is_simulated: bool) -> ScaleReport:

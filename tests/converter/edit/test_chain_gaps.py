@@ -8,7 +8,8 @@ import pytest
 from execgraph.converter.edit import chain_gaps, data_edges
 from execgraph.converter.targets import GoalOptions, for_astra_sim, write_goal
 from execgraph.schema.graph import ExecutionGraph
-from execgraph.tools.replay import parse_scale, replays, simulated_ends
+from execgraph.tools.replay import parse_scale, replays
+from execgraph.tools.simulator import simulated_ends
 from support import goal_simulator
 from support.graphs import HOST_SYNC, LAUNCH, PROGRAM_ORDER, STREAM_ORDER, GraphBuilder
 
@@ -113,7 +114,7 @@ def astra_sim_end(graph: ExecutionGraph, factor: float) -> int:
     played, _ = for_astra_sim(graph)
     launches = played.name.where("launch".__eq__)
     played.duration_micros = np.where(launches, played.duration_micros * factor, played.duration_micros).astype(int)
-    return int(simulated_ends(played).max())
+    return int(simulated_ends([played])[0].max())
 
 
 def goal_end(graph: ExecutionGraph, factor: float, path: Path) -> int:

@@ -7,7 +7,8 @@ from execgraph.converter.edit import data_edges, without_host
 from execgraph.converter.ranks import communication_summary, match_entries, start_offsets
 from execgraph.converter.targets import for_astra_sim
 from execgraph.schema.graph import CollectiveType, ExecutionGraph
-from execgraph.tools.replay import replay_ranks, simulate_ranks, simulated_ends
+from execgraph.tools.replay import replay_ranks
+from execgraph.tools.simulator import simulate_ranks, simulated_ends
 from support.graphs import LAUNCH, PROGRAM_ORDER, STREAM_ORDER, GraphBuilder
 from support.simulator import Generation, read_files, simulate
 
@@ -58,7 +59,7 @@ def test_everything_of_the_rank_comes_after_the_offset(host: bool) -> None:
     assert (late.integers("is_cpu_op")[0] == 1) == host
     edges = data_edges(late)
     assert set(range(1, len(late))) - set(edges.target.tolist()) == set()
-    assert (simulated_ends(late) >= OFFSET).all()
+    assert (simulated_ends([late])[0] >= OFFSET).all()
 
 
 @pytest.mark.parametrize("host", [True, False], ids=["host", "no host"])

@@ -12,9 +12,10 @@ from execgraph.schema.graph import ExecutionGraph
 from execgraph.tools.build_job import Simulation, write_astra_sim_files
 from execgraph.tools.commands.trace_build import main
 from execgraph.tools.generate import PRESETS, build_job, simulate, write_traces
-from execgraph.tools.replay import simulate_ranks
+from execgraph.tools.simulator import configuration_of, simulate_ranks
 from support.graph_file import read_nodes
 from support.simulator import Generation, read_files, simulate as simulate_files
+from support.two_networks import ACROSS, RANKS, WITHIN, two_networks
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
 
@@ -82,8 +83,10 @@ def test_what_is_given_stands_and_is_what_a_build_that_is_up_to_date_prints(
 ) -> None:
     out, first = built(tmp_path, capsys)
     fitted = re.search(r"network +\S+ GB/s, (\S+) ns a link", first)
-    _, again = built(tmp_path, capsys, "--bandwidth 12.5 --replay")
+    _, again = built(tmp_path, capsys, "--bandwidth 12.5")
     assert fitted and f"12.5 GB/s, {fitted[1]} ns a link; the bandwidth as given" in again
+    _, replayed = built(tmp_path, capsys, "--bandwidth 12.5 --replay")
+    assert "network     not used" in replayed
     assert "bandwidth: [ 12.5 ]" in (out / "astra-sim" / "network.yml").read_text()
     assert json.loads((out / "astra-sim" / "system.json").read_text())["replay-only"] == 1
 
@@ -93,6 +96,26 @@ def test_without_communication_the_network_is_the_default_one(tmp_path: Path) ->
     text = (tmp_path / "astra-sim" / "network.yml").read_text()
     assert "bandwidth: [ 100.0 ]" in text
     assert "latency: [ 0.0 ]" in text
+
+
+def test_links_within_nodes_and_across_them_are_two_dimensions(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_traces(simulate(two_networks()), tmp_path / "traces")
+    out, said = built(tmp_path, capsys)
+    fitted = re.search(
+        r"(\S+) GB/s, (\S+) ns a link within nodes of 4 ranks, (\S+) GB/s, (\S+) ns a link across 2", said
+    )
+    assert fitted
+    found = [float(figure) for figure in fitted.groups()]
+    assert found == pytest.approx([WITHIN[1], WITHIN[0], ACROSS[1], ACROSS[0]], rel=0.001)
+    text = (out / "astra-sim" / "network.yml").read_text()
+    assert "topology: [ Switch, Switch ]\nnpus_count: [ 4, 2 ]\n" in text
+    assert json.loads((out / "astra-sim" / "system.json").read_text())["all-reduce-implementation"] == ["ring", "ring"]
+    paths = [str(out / f"graph.{rank}.et") for rank in range(RANKS)]
+    found_ranks = simulate_ranks([ExecutionGraph.read(path) for path in paths], configuration_of(paths)[0])
+    assert (found_ranks.mode, len(found_ranks.network)) == ("simulated", 2)
+    assert abs(found_ranks.worst_error_pct) < 1
 
 
 LATE_US = 700.0

@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from execgraph.converter.network import GIB, Network
 from execgraph.converter.ranks import CommunicationEntry
-from execgraph.converter.targets import GIB, Network
 from execgraph.schema.graph import CollectiveType, NodeType
 from execgraph.tools.build_job.transfers import ExcessTime, complete_matches, excess_times
 

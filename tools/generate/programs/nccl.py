@@ -59,11 +59,13 @@ Rows = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Communicator:
-    """A process group in one process, and the stream on which its collectives run."""
+    """A process group in one process, the stream on which its collectives run, and the network between its ranks."""
 
     process: Process
     group: Group
     stream: int
+    step_us: float = STEP_US
+    bytes_per_us: float = BYTES_PER_US
 
     def all_reduce(self, script: Script, tensor: Tensor) -> "Work":
         """c10d::allreduce_, in place; each rank sends and receives 2 (n-1)/n of the tensor."""
@@ -149,7 +151,7 @@ class Communicator:
     @property
     def _ring_us(self) -> float:
         """The latency of going round once."""
-        return STEP_US * (len(self.group.ranks) - 1)
+        return self.step_us * (len(self.group.ranks) - 1)
 
 
 class Work:
@@ -157,6 +159,7 @@ class Work:
 
     def __init__(self, communicator: Communicator, collective: Collective) -> None:
         self._process, self._stream = communicator.process, communicator.stream
+        self._bytes_per_us = communicator.bytes_per_us
         self._collective, self._activity = self._process.collective(collective)
         self._sequence, self._rendezvous = self._next()
         self._done = f"done {self._stream} {self._sequence % EVENTS_IN_USE}"
@@ -172,7 +175,7 @@ class Work:
             script.record(ready, COMPUTE)
             script.wait(self._stream, ready)
             with script.annotation(ANNOTATIONS[name]):
-                ns = round(1000 * (latency_us + bytes_on_links / BYTES_PER_US))
+                ns = round(1000 * (latency_us + bytes_on_links / self._bytes_per_us))
                 script.rendezvous(self._activity, self._stream, ns, self._rendezvous, self._sequence)
             script.record(self._done, self._stream)
 

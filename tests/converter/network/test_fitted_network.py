@@ -1,7 +1,15 @@
 """The network that measured collectives fit, by what the simulator makes of a bandwidth and a latency."""
 
 import pytest
-from execgraph.converter.targets import AWAITED_MESSAGE, GIB, MESSAGE, Network, Transfer, fitted_network
+from execgraph.converter.network import (
+    AWAITED_MESSAGE,
+    GIB,
+    MESSAGE,
+    Network,
+    Transfer,
+    fitted_network,
+    network_time_ns,
+)
 from execgraph.schema.graph import CollectiveType
 from hypothesis import given, strategies as st
 
@@ -25,6 +33,9 @@ def test_the_simulators_own_times_give_the_network_that_it_had() -> None:
     assert fit.bandwidth_gb_s == pytest.approx(100, rel=0.02)
     assert fit.latency_ns == pytest.approx(500, rel=0.1)
     assert (fit.transfers, fit.sizes, fit.direct) == (6, 6, True)
+    reduced = Transfer(ALL_REDUCE, 4, 16 * MB, SIMULATED[ALL_REDUCE, 4])
+    assert network_time_ns(fit, reduced) == pytest.approx(reduced.ns, rel=0.03)
+    assert network_time_ns(fit, Transfer(CollectiveType.BROADCAST, 4, 16 * MB, 1)) is None
     assert fit.fit_error_pct is not None and fit.fit_error_pct < 2
 
 

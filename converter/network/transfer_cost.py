@@ -6,6 +6,7 @@ for collectives with a root.
 """
 
 from collections.abc import Callable
+from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
@@ -17,18 +18,21 @@ MESSAGE = -1
 """The kind of a send and its receive, next to the CollectiveTypes."""
 AWAITED_MESSAGE = -2
 """The kind of a send that waits until its receiver says that it is ready."""
+ROUNDING = 1e-9
+"""A difference of errors that means nothing."""
 Factors = npt.NDArray[np.float64]
 
 
 class Transfer(NamedTuple):
     """A collective or message: CollectiveType or a kind of message, members, bytes that each puts in, ns from the last
-    arrival to the end.
+    arrival to the end; and the ranks of its members, as the simulator numbers them, if they are known.
     """
 
     kind: int
     members: int
     size: int
     ns: int
+    ranks: tuple[int, ...] = ()
 
 
 class Cost(NamedTuple):
@@ -67,15 +71,20 @@ RING: dict[int, CostOf] = {
 }
 
 
-def fitted_factors(relative: Factors) -> tuple[float, float]:
-    """Returns the two factors, none below 0, for which the weighted sums of the rows are closest to 1.
+def fitted_factors(relative: Factors) -> tuple[float, ...]:
+    """Returns the factors, one for each column and none below 0, for which the weighted sums of the rows are closest
+    to 1.
 
-    The columns are steps and bytes, each divided by the measured time.
+    The columns are steps and bytes, of one network or of several, each divided by the measured time. O(2**columns).
     """
-    ones = np.ones(len(relative))
-    both = np.linalg.lstsq(relative, ones, rcond=None)[0]
-    if (both >= 0).all():
-        return float(both[0]), float(both[1])
-    single = (relative * ones[:, None]).sum(axis=0) / np.maximum((relative**2).sum(axis=0), 1e-300)
-    error = ((relative * single - 1) ** 2).sum(axis=0)
-    return (float(single[0]), 0.0) if error[0] < error[1] else (0.0, float(single[1]))
+    ones, columns = np.ones(len(relative)), range(relative.shape[1])
+    best, least = np.zeros(len(columns)), float("inf")
+    for count in reversed(columns):
+        for used in combinations(reversed(columns), count + 1):
+            factors = np.zeros(len(columns))
+            factors[list(used)] = np.linalg.lstsq(relative[:, used], ones, rcond=None)[0]
+            error = float(((relative @ factors - 1) ** 2).sum())
+            # of factors that are as good the most are kept, so that rounding decides nothing
+            if (factors >= 0).all() and error < least - ROUNDING:
+                best, least = factors, error
+    return tuple(best.tolist())

@@ -8,7 +8,7 @@ from execgraph.converter.edit import without_host
 from execgraph.converter.targets import for_astra_sim
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import ExecutionGraph, NodeType
-from execgraph.tools.replay import describe_simulated, simulate_ranks, simulated_ends
+from execgraph.tools.simulator import describe_simulated, simulate_ranks, simulated_ends
 from support.generated import graphs_of
 from support.graphs import LAUNCH, STREAM_ORDER, GraphBuilder
 from support.simulator import Generation, read_files, simulate
@@ -24,7 +24,7 @@ def test_one_node_of_a_kind_runs_at_a_time_and_the_lowest_id_goes_first() -> Non
     g.host("other thread", 10_000, 10_000, thread=2)
     g.activity("kernel", 10_000, 20_000, stream=7, after=[(op, LAUNCH)])
     g.activity("other stream", 30_000, 20_000, stream=8, after=[(op, LAUNCH)])
-    ends = simulated_ends(played(g)) // 1000
+    ends = simulated_ends([played(g)])[0] // 1000
     assert ends.tolist() == [10, 20, 30, 50]
 
 
@@ -35,7 +35,7 @@ def test_receives_run_beside_all_other_communication() -> None:
         g.activity(f"nccl {stream}", stream, 20_000, type=kind, stream=stream, comm_size=64, comm_tag=stream, **peers)
     graph = g.build()
     graph.attributes["is_cpu_op"], graph.duration_micros[:] = np.zeros(len(graph), np.int64), 20
-    assert (simulated_ends(graph) // 1000).tolist() == [20, 20, 20, 40]
+    assert (simulated_ends([graph])[0] // 1000).tolist() == [20, 20, 20, 40]
 
 
 @pytest.mark.parametrize("host", [True, False], ids=["host", "no host"])
@@ -52,7 +52,7 @@ def test_the_rules_are_those_of_the_simulator(tmp_path: Path) -> None:
         made = for_astra_sim(graph)[0]
         made.write(str(tmp_path / f"{number}.0.et"))
         outcome = simulate(read_files(tmp_path / str(number), 1), None, Generation.V1)
-        assert outcome.finished_ns == {0: simulated_ends(made).max()}
+        assert outcome.finished_ns == {0: simulated_ends([made])[0].max()}
 
 
 def test_each_rank_is_told_beside_its_measured_time() -> None:

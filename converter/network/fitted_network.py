@@ -1,0 +1,206 @@
+"""Fits a network to a job's measured collectives: bandwidth and latency of a switch in ASTRA-sim's analytical model.
+
+Groups within nodes and groups across them may show two networks. Then there are two switches, if the simulator's
+dimensions can tell these groups apart, and they fit much better than one.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from ...schema.columns import Int64, group_ids, split_groups
+from ...schema.graph import CollectiveType
+from .simulated_cost import STEPS, step_cost
+from .transfer_cost import Factors, Transfer, fitted_factors
+from .two_dimensions import costs, has_neighbours_and_others, node_sizes
+
+GIB = 2**30
+"""Bytes of a GB in the simulator."""
+LEAST_BANDWIDTH = 0.001
+"""The simulator divides by the bandwidth, in GB/s."""
+LEAST_SIZES = 3
+"""Sizes without which a fit is not judged: without one of them, two still tell latency from bandwidth."""
+PARTS = 10
+"""Into how many parts the sizes are divided, of which one at a time is left out; fewer sizes are left out singly."""
+BETTER = 0.5
+"""Two dimensions are worth it if their error is at most this share of the error of one."""
+GOOD_PCT = 5.0
+"""Up to this error nobody needs a second dimension."""
+
+
+class Link(msgspec.Struct, frozen=True):
+    """The links of a dimension: so many ranks, `bandwidth_gb_s` (2**30 bytes) and `latency_ns`."""
+
+    ranks: int
+    bandwidth_gb_s: float
+    latency_ns: float
+
+
+class TwoDimensions(msgspec.Struct, frozen=True):
+    """The links within nodes and across them, with `sizes`, `fit_error_pct` and `direct` as of a Network."""
+
+    within: Link
+    across: Link
+    sizes: int
+    fit_error_pct: float | None
+    direct: bool
+
+
+class Network(msgspec.Struct, frozen=True):
+    """A switch: `bandwidth_gb_s` (2**30 bytes) and `latency_ns` of a link, fitted to so many `transfers`.
+
+    `sizes` counts the transfers that differ in type, members or bytes. `fit_error_pct` is the median error in % of
+    transfers of sizes that the fit was made without, None with too few sizes to leave any out. `repeat_error_pct` is
+    how far transfers of one size are from their median, in the median, None if each size was measured once: no network
+    describes them better. `direct` is whether all-to-alls fit better as direct messages than as a ring.
+
+    Where groups within nodes and across them show two networks, `two_dimensions` fits them much better than this one
+    switch. Where they may, but there is one, `one_because` says why.
+    """
+
+    bandwidth_gb_s: float = 100.0
+    latency_ns: float = 500.0
+    transfers: int = 0
+    sizes: int = 0
+    fit_error_pct: float | None = None
+    repeat_error_pct: float | None = None
+    direct: bool = True
+    two_dimensions: TwoDimensions | None = None
+    one_because: str = ""
+
+
+def fitted_network(measured: Sequence[Transfer], ranks: int = 0) -> Network:
+    """Returns the network with the least squares of relative errors; the default network if nothing was measured.
+
+    With the number of `ranks` it may have two dimensions, where the ranks of all transfers are known.
+    """
+    usable = [
+        transfer
+        for transfer in measured
+        if transfer.ns > 0 and transfer.size > 0 and transfer.members > 1 and transfer.kind in STEPS
+    ]
+    if not usable:
+        return Network()
+    one = _one_dimension(usable)
+    groups = {transfer.ranks for transfer in usable}
+    if () in groups or not has_neighbours_and_others(groups, ranks):
+        return one
+    nodes = node_sizes(groups, ranks)
+    if not nodes:
+        return _single(
+            one, "no number of ranks per node puts every group within a node, across nodes or over all ranks"
+        )
+    two = min((_two_dimensions(usable, node, ranks) for node in nodes), key=_error)
+    if two.fit_error_pct is None or one.fit_error_pct is None:
+        return _single(one, "there are too few sizes to tell links within nodes from links across them")
+    is_better = one.fit_error_pct > GOOD_PCT and two.fit_error_pct <= BETTER * one.fit_error_pct
+    return msgspec.structs.replace(one, two_dimensions=two) if is_better else one
+
+
+def network_time_ns(network: Network, transfer: Transfer) -> float | None:
+    """Returns how long the fitted network takes for a transfer of known ranks; None for a kind without an algorithm."""
+    if transfer.kind not in STEPS:
+        return None
+    two = network.two_dimensions
+    links: tuple[Link, ...]
+    if two is None:
+        links = (Link(transfer.members, network.bandwidth_gb_s, network.latency_ns),)
+        cost = np.array(step_cost(transfer.kind, transfer.members, transfer.size, network.direct), np.float64)
+    else:
+        links = two.within, two.across
+        cost = costs([transfer], two.within.ranks, two.within.ranks * two.across.ranks, two.direct)
+    return float(
+        sum(
+            2 * steps * link.latency_ns + moved / link.bandwidth_gb_s / GIB * 1e9
+            for link, (steps, moved) in zip(links, cost.reshape(-1, 2), strict=True)
+        )
+    )
+
+
+def _single(one: Network, why: str) -> Network:
+    return msgspec.structs.replace(one, one_because=why)
+
+
+def _error(two: TwoDimensions) -> float:
+    return float("inf") if two.fit_error_pct is None else two.fit_error_pct
+
+
+def _one_dimension(usable: Sequence[Transfer]) -> Network:
+    relative = {direct: _relative_costs(usable, direct) for direct in _directions(usable)}
+    direct = min(relative, key=lambda direct: float(np.median(_errors(relative[direct], relative[direct]))))
+    size = group_ids(*np.array([transfer[:3] for transfer in usable], np.int64).T)
+    return Network(
+        *_link(*fitted_factors(relative[direct])),
+        transfers=len(usable),
+        sizes=int(size.max()) + 1,
+        fit_error_pct=_percent(_held_out_errors(relative[direct], size)),
+        repeat_error_pct=_percent(_repeat_errors(np.array([transfer.ns for transfer in usable], np.float64), size)),
+        direct=direct,
+    )
+
+
+def _two_dimensions(usable: Sequence[Transfer], node: int, ranks: int) -> TwoDimensions:
+    """Returns the network with nodes of so many ranks that fits best."""
+    ns = np.array([[transfer.ns] for transfer in usable], np.float64)
+    relative = {direct: costs(usable, node, ranks, direct) / ns for direct in _directions(usable)}
+    direct = min(relative, key=lambda direct: float(np.median(_errors(relative[direct], relative[direct]))))
+    # the same bytes within and across nodes are two sizes
+    whole_bytes = np.round(relative[direct] * ns).astype(np.int64)
+    size = group_ids(*np.array([transfer[:3] for transfer in usable], np.int64).T, *whole_bytes.T)
+    step, byte, step_across, byte_across = fitted_factors(relative[direct])
+    return TwoDimensions(
+        within=Link(node, *_link(step, byte)),
+        across=Link(ranks // node, *_link(step_across, byte_across)),
+        sizes=int(size.max()) + 1,
+        fit_error_pct=_percent(_held_out_errors(relative[direct], size)),
+        direct=direct,
+    )
+
+
+def _directions(usable: Sequence[Transfer]) -> tuple[bool, ...]:
+    """Returns whether all-to-alls may go directly and in a ring: directly if there are none."""
+    return (True, False) if any(transfer.kind == CollectiveType.ALL_TO_ALL for transfer in usable) else (True,)
+
+
+def _link(step_ns: float, byte_ns: float) -> tuple[float, float]:
+    """Returns bandwidth and latency of a link; a step goes over two."""
+    return max(round(1e9 / GIB / max(byte_ns, 1e-6), 3), LEAST_BANDWIDTH), round(step_ns / 2, 1)
+
+
+def _relative_costs(transfers: Sequence[Transfer], direct: bool) -> Factors:
+    """Returns a row of steps and bytes for each transfer, divided by its measured time."""
+    cost = [step_cost(transfer.kind, transfer.members, transfer.size, direct) for transfer in transfers]
+    return np.asarray(np.array(cost, np.float64) / np.array([[transfer.ns] for transfer in transfers], np.float64))
+
+
+def _errors(fitted: Factors, judged: Factors) -> Factors:
+    """Returns how far off, relatively, the network that fits some transfers is for others."""
+    return np.asarray(np.abs(judged @ fitted_factors(fitted) - 1))
+
+
+def _held_out_errors(relative: Factors, size: Int64) -> list[Factors]:
+    """Returns the errors of each part of the sizes in the network that fits the other parts; none for few sizes.
+
+    A size that alone tells of a dimension is not judged.
+    """
+    sizes = int(size.max()) + 1
+    parts = [size % PARTS == part for part in range(min(PARTS, sizes))] if sizes >= LEAST_SIZES else []
+    errors = []
+    for part in parts:
+        is_told = (relative[~part] > 0).any(axis=0)
+        judged = relative[part][((relative[part] > 0) <= is_told).all(axis=1)]
+        if len(judged):
+            errors.append(_errors(relative[~part], judged))
+    return errors
+
+
+def _repeat_errors(time: Factors, size: Int64) -> list[Factors]:
+    """Returns how far, relatively, each time is from the median of its size, of sizes measured more than once."""
+    order = np.argsort(size, kind="stable")
+    times = [time[rows] for rows in split_groups(order, size) if len(rows) > 1]
+    return [np.abs(same / np.median(same) - 1) for same in times]
+
+
+def _percent(errors: list[Factors]) -> float | None:
+    return round(100 * float(np.median(np.concatenate(errors))), 1) if errors else None
