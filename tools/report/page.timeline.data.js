@@ -199,6 +199,11 @@ class RankRun {
     return (this.laneOfRow ??= this.lanes.flatMap((lane) => Array(lane.count).fill(lane)));
   }
 
+  // the time on the critical path
+  get critical() {
+    return this.lanes.reduce((sum, { kind, alone, end }) => kind.reduce((own, value, row) => own + (value & 1 ? end[row] - alone[row] : 0), sum), 0);
+  }
+
   barAt(row) {
     const lane = this.laneOf[row];
     return { run: this, lane, row: row - lane.first };

@@ -60,12 +60,12 @@ class TimelineView {
 
   // Lanes one below another
 
-  // ranks are open as far as there is place without scrolling far, the first one always
+  // ranks are open as far as there is place without scrolling far, those with most of the critical path first
   foldLater() {
     let high = 0;
-    for (const run of this.runs) {
+    for (const [index, run] of this.runs.toSorted((a, b) => b.critical - a.critical).entries()) {
       high += run.lanes.reduce((sum, lane) => sum + LABEL + lane.rows * BAR + FOOT, HEADING);
-      run.folded = high > OPENED && run !== this.runs[0];
+      run.folded = high > OPENED && index > 0;
     }
   }
 
