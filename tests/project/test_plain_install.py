@@ -123,7 +123,7 @@ def test_python_has_all_of_it(plain: Environment, in_clone: bool, tmp_path: Path
         "a pandas.DataFrame needs pandas, which is not installed; run: pip install pandas",
         "a polars.DataFrame needs polars, which is not installed; run: pip install polars",
         "an Arrow stream needs nanoarrow, which is not installed; run: pip install nanoarrow",
-        "a chart needs altair, which is not installed; run: pip install 'execgraph[report]'",
+        "a chart needs altair, which is not installed; run: pip install altair",
         "recording traces needs torch, which is not installed; run: pip install torch",
     ]
 

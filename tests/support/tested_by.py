@@ -193,7 +193,7 @@ TESTED_BY = {
         tools/replay/critical_path tools/replay/node_class tools/replay/one_job tools/replay/scaling
     """,
     "tools/replay/test_host_collectives.py": "tools/replay/rank_clocks tools/replay/rendezvous",
-    "tools/report/test_embedded.py": "tools/report/cells tools/report/rows",
+    "tools/report/test_embedded.py": "tools/report/cells",
     "tools/report/test_overview.py": "tools/report/absent",
     "tools/report/test_page.py": """
         tools/report/charts/charts tools/report/charts/drawing tools/report/charts/flame_graph

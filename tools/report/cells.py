@@ -1,13 +1,16 @@
-"""Formats the values of tables for people, in the same way on the page and on the terminal."""
+"""Formats the values of tables for people, in the same way on the page and on the terminal, and takes the
+largest rows.
+"""
 
 import math
 from typing import Any
 
 import numpy as np
 
-from ..analyses import Column
+from ..analyses import Column, Table
 from ..view import short_name
 
+Row = dict[str, Any]
 BYTES = "B"
 LARGER_UNITS = {
     "µs": (("s", 1e6), ("ms", 1e3)),
@@ -109,3 +112,12 @@ def times_text(count: float) -> str:
     ('once', '1,200 times')
     """
     return "once" if count == 1 else f"{count:,.0f} times"
+
+
+def largest(table: Table, by: str, count: int) -> Table:
+    """Returns the table of the `count` rows with the largest numbers in a column, the largest first; NaN comes last.
+
+    No dicts of all rows are made.
+    """
+    values = np.nan_to_num(np.asarray(table[by], np.float64), nan=-np.inf)
+    return table.take(np.argsort(-values, kind="stable")[:count])

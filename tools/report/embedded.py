@@ -7,8 +7,7 @@ import numpy as np
 import orjson
 
 from ..analyses import Column, Table
-from .cells import kind, short_and_full, shown_unit
-from .rows import largest
+from .cells import kind, largest, short_and_full, shown_unit
 
 MAX_BYTES = 4_500_000
 """The most bytes of all tables' rows."""

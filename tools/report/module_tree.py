@@ -6,8 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..analyses import Table
-from .cells import cell
-from .rows import Row
+from .cells import Row, cell
 
 MOST = 2000
 OPEN_TO = 2

@@ -8,8 +8,7 @@ from ...schema.columns import time_text
 from ..analyses import Table
 from ..findings import Gain
 from ..view import short_name
-from .cells import cell, shortened
-from .rows import Row
+from .cells import Row, cell, shortened
 from .statements import (
     critical_path,
     heaviest_kernel,

@@ -8,8 +8,7 @@ from typing import Any
 from ...schema.columns import bytes_text, time_text
 from ..analyses import Table
 from ..view import short_name
-from .cells import cell, shortened, times_text
-from .rows import Row
+from .cells import Row, cell, shortened, times_text
 
 Tables = Mapping[str, Table]
 LONGEST, WHOLE, STEP = 60, ("Step", "Run"), "ProfilerStep#"

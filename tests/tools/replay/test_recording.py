@@ -3,8 +3,9 @@
 from dataclasses import replace
 
 import pytest
+from execgraph import what_if
 from execgraph.schema.graph import DependencyKind, ExecutionGraph
-from execgraph.tools.replay import Cause, Recording, recording, what_if
+from execgraph.tools.replay import Cause, Recording, recording
 from support.graphs import LAUNCH, PROGRAM_ORDER, GraphBuilder
 
 HOST_NS, KERNEL_NS = 80_000, 20_000

@@ -11,7 +11,7 @@ from execgraph.schema.columns import ABSENT, Ragged
 from execgraph.schema.errors import RequestError
 from execgraph.schema.graph import ExecutionGraph
 from execgraph.tools.commands import trace_view
-from execgraph.tools.view import DataFlow, Selection, TensorTexts, data_flow, draw_flow, median_step, view
+from execgraph.tools.view import PICTURED, DataFlow, Selection, TensorTexts, data_flow, draw_flow, median_step, view
 from support.graphs import LAUNCH, PROGRAM_ORDER, GraphBuilder, training_step
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -272,7 +272,7 @@ def test_the_median_step_is_shown_by_default() -> None:
 
 def test_the_command_draws_a_graph_of_any_size(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     g = GraphBuilder(rank=3)
-    for number in range(trace_view.PICTURED + 1):
+    for number in range(PICTURED + 1):
         op = g.host("op", 10 * number, 1)
         g.activity("kernel", 10 * number + 5, 1, after=[(op, LAUNCH)])
     g.build().write(str(tmp_path / "g.et"))
