@@ -26,6 +26,7 @@ from ..replay import (
     replay_job,
     summarise,
     why_not_one_job,
+    without_profiler,
 )
 from ..terminal import print_text
 from ..view import write_timeline
@@ -94,7 +95,8 @@ def _replay(arguments: argparse.Namespace) -> None:
         with step("replay"):
             job = gather_job(graphs)
             replayed = replay_job(job, scale)
-            recording = None if scale else recording_of(job, replayed)
+            recording = recording_of(job, replay_job(job) if scale else replayed)
+            without = without_profiler(job, recording, scale) if scale else ""
     if arguments.output:
         write_timeline(replayed, arguments.output)
         log.info(f"{arguments.output}: open it in https://ui.perfetto.dev")
@@ -102,7 +104,7 @@ def _replay(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print_json(msgspec.to_builtins(summary))
     elif arguments.output != STANDARD_STREAM:
-        print_text(describe(replayed, summary, scale))
+        print_text(describe(replayed, summary, scale, without))
 
 
 def _simulate(paths: Sequence[str], graphs: Sequence[ExecutionGraph], as_json: bool) -> None:

@@ -30,7 +30,13 @@ from .node_class import (
 )
 from .one_job import graphs_of_one_job as graphs_of_one_job, why_not_one_job as why_not_one_job
 from .rank_clocks import GatheredJob as GatheredJob, StartOffset as StartOffset, gather_job as gather_job
-from .recording import Cause as Cause, Recording as Recording, recording as recording, recording_of as recording_of
+from .recording import (
+    Cause as Cause,
+    Recording as Recording,
+    recording as recording,
+    recording_of as recording_of,
+    without_profiler as without_profiler,
+)
 from .roofline import (
     Bound as Bound,
     Kernels as Kernels,

@@ -98,6 +98,22 @@ def recording_of(job: GatheredJob, replay: Replay) -> Recording | None:
     return Recording(replay.makespan_ns / count / 1000, step_ns / 1000, factor, cause)
 
 
+def without_profiler(job: GatheredJob, recording: Recording | None, scale: Sequence[Scale]) -> str:
+    """Returns a sentence on what the changes bring without a profiler; "" if that is not known or they say it."""
+    base = recording.scale if recording else []
+    if not base or any(change.target == NodeClass.HOST for change in scale):
+        return ""
+    before_ns, after_ns = (
+        makespan_ns(job._replace(work=scale_workload(job.work, changes))) for changes in (base, [*base, *scale])
+    )
+    change_pct = 100 * (after_ns - before_ns) / max(before_ns, 1)
+    times = time_text(after_ns / 1000), time_text(before_ns / 1000)
+    return (
+        f" That is of the recording, which slowed the ops of the host. Without a profiler ({base[0].spec}) the run would "
+        f"take {times[0]} instead of {times[1]}, {abs(change_pct):.1f} % {'less' if change_pct <= 0 else 'more'}."
+    )
+
+
 def _step_without_profiler_ns(graphs: Sequence[ExecutionGraph]) -> int:
     """Returns the longest of the ranks, as ranks wait for each other; 0 where no rank knows."""
     return max(graph.number(STEP_WITHOUT_PROFILER_NS, 0) for graph in graphs)

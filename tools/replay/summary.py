@@ -145,8 +145,10 @@ def _rank_prefixes(work: Workload) -> list[str]:
     return [f"{label}/" for label in work.rank_labels()] if len(work.graphs) > 1 else [""]
 
 
-def describe(replay: Replay, summary: ReplaySummary, scale: Sequence[Scale] = ()) -> str:
-    """Returns the summary as aligned text, for a changed run with the answer in a sentence at the end."""
+def describe(replay: Replay, summary: ReplaySummary, scale: Sequence[Scale] = (), without_profiler: str = "") -> str:
+    """Returns the summary as aligned text, for a changed run with the answer in a sentence at the end, and what the
+    answer is `without_profiler`.
+    """
     starts, error = summary.start_error_us, summary.error_pct
     verdict = "" if error is None else f"  {error:+.2f} %"
     whole, busy, path = summary.makespan_us, list(summary.busy_us.items()), list(summary.critical_path_us.items())
@@ -166,7 +168,7 @@ def describe(replay: Replay, summary: ReplaySummary, scale: Sequence[Scale] = ()
         *(["stream busy", *_shares(busy[:STREAMS_SHOWN], whole), *hidden] if has_streams else _threads(replay, whole)),
         "critical path",
         *_shares(path, whole),
-        *([answer(replay, scale)] if scale else []),
+        *([answer(replay, scale) + without_profiler] if scale else []),
     ]
     return "\n".join(lines)
 

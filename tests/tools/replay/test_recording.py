@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from execgraph import what_if
 from execgraph.schema.graph import DependencyKind, ExecutionGraph
-from execgraph.tools.replay import Cause, Recording, recording
+from execgraph.tools.replay import Cause, Recording, gather_job, parse_scale, recording, without_profiler
 from support.graphs import LAUNCH, PROGRAM_ORDER, GraphBuilder
 
 HOST_NS, KERNEL_NS = 80_000, 20_000
@@ -68,3 +68,12 @@ def test_a_step_of_several_ranks_takes_as_long_as_that_of_the_slowest() -> None:
     found = recording([steps(30_000), steps(60_000)])
     assert found is not None and found.step_without_profiler_us == 60
     assert recording([steps(30_000), steps(30_000, count=3)]) is None
+
+
+def test_a_change_is_answered_for_the_run_without_a_profiler_too() -> None:
+    job = gather_job([steps(21_000)])
+    known = recording(steps(21_000))
+    said = without_profiler(job, known, [parse_scale("class:computation=0.5")])
+    assert "Without a profiler (class:host=0." in said and " % less." in said
+    assert without_profiler(job, known, [parse_scale("class:host=0.5")]) == ""
+    assert without_profiler(job, None, [parse_scale("class:computation=0.5")]) == ""

@@ -7,8 +7,7 @@ import numpy as np
 
 from ...analyses import Table
 from ...view import short_name
-from ..cells import shortened
-from ..rows import largest
+from ..cells import largest, shortened
 from .drawing import (
     LOGARITHMIC,
     POWERS,

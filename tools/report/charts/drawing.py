@@ -6,8 +6,7 @@ from typing import Any
 import altair as alt
 import orjson
 
-from ..cells import cell, heading, shortened
-from ..rows import Row
+from ..cells import Row, cell, heading, shortened
 
 Chart = alt.Chart | alt.LayerChart | alt.FacetChart
 

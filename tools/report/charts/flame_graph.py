@@ -6,8 +6,8 @@ import altair as alt
 import numpy as np
 
 from ...analyses import Table
+from ..cells import Row
 from ..module_tree import module_time
-from ..rows import Row
 from .drawing import SERIES, Chart, data, hover, sized
 
 MODULE = 22

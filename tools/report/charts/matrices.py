@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import altair as alt
 
 from ...analyses import Table
-from ..rows import Row
+from ..cells import Row
 from .drawing import Chart, data, hover
 
 MOST_RANKS, LARGEST, CELL = 64, 416, 40

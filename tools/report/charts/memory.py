@@ -7,7 +7,7 @@ import numpy as np
 
 from ....schema.columns import Int64
 from ...analyses import Table
-from ..rows import Row
+from ..cells import Row
 from .drawing import Chart, data, hover, sized
 
 SHOWN_CURVES, SHOWN_POINTS, SHOWN_STEPS = 4, 1500, 40

@@ -4,8 +4,8 @@ import numpy as np
 
 from ...analyses import Table
 from ...rank_rows import ranges
+from ..cells import Row
 from ..report import Report
-from ..rows import Row
 from .charts import what_if
 from .drawing import Chart, largest_names, ranked_bars, stacked_bars, track_label
 

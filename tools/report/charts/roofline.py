@@ -3,7 +3,7 @@
 import altair as alt
 
 from ...analyses import Table
-from ..rows import Row, largest
+from ..cells import Row, largest
 from .drawing import Chart, by_series, data, fields_of, hover, sized
 
 SHOWN_OPS = 1500

@@ -9,7 +9,7 @@ import numpy as np
 from ....schema.columns import Bool, Categorical, Int64, Intervals, NodeIds, Ns, Rows, busy_until
 from ...replay import WAITS, Replay, Workload, critical_path, replay_ranks
 from ...view import LOOKS, lane_names, looks
-from ..rows import Row
+from ..cells import Row
 from .nested import HostOps, Slices, around_several, ops_on_lanes, rows_of_bars
 
 REASONS = (*(label for _, label in WAITS), "unknown")

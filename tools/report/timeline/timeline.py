@@ -10,8 +10,7 @@ import orjson
 from ....schema.columns import Bool, Categorical, Int64, Ns
 from ...replay import Replay
 from ...view import LOOKS
-from ..cells import short_and_full
-from ..rows import Row
+from ..cells import Row, short_and_full
 from .bars import NO_OPS, REASONS, Bars, bars_of, lane_times, on_one_clock, with_recorded_times
 from .detail import order_of_detail, select_detail, window_around_path
 from .nested import HostOps, Slices
