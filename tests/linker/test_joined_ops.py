@@ -51,6 +51,16 @@ def test_the_parent_is_the_op_around_an_op_or_else_the_one_that_the_host_trace_s
     assert linked_pair().ops.parent_id.tolist() == [-1, 7, 4, 4, -1, 6]
 
 
+def test_an_op_that_the_device_trace_nests_in_none_is_outermost_if_the_host_trace_has_it_inside_its_own_child() -> None:
+    host = host_trace(
+        NodeRow(1, "[pytorch|profiler|execution_trace|process]"),
+        NodeRow(4, "aten::mm", parent=5, rf_id=7),
+        NodeRow(5, "aten::add", parent=1, rf_id=8),
+    )
+    device = device_trace(ops=[OpRow(10, 60, "aten::mm", rf_id=7), OpRow(20, 40, "aten::add", rf_id=8)])
+    assert link(host, device).ops.parent_id.tolist() == [-1, -1, 4]
+
+
 def test_what_the_host_trace_says_of_an_op_counts_and_what_it_does_not_is_filled_up() -> None:
     ops = linked_pair().ops
     assert ops.rf_id.tolist() == [0, 7, 9, 8, 0, 0]

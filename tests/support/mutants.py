@@ -41,7 +41,9 @@ TARGET = 85
 """Percent of the mutants that the tests should find."""
 MEMORY = 8 << 30
 PATIENCE = 4, 10
-"""A mutant has this many times as long as its tests took, and so many seconds more."""
+"""A mutant may compute this many times as long as its tests took, and so many seconds more."""
+WAITING = 5
+"""How many times as long as it may compute a mutant may take, as other processes use the machine too."""
 
 
 # What is changed
@@ -167,9 +169,11 @@ class InMemory(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         exec(self._code, module.__dict__)
 
 
-def run_tests(tests: Sequence[str], mutant: Mutant | None = None) -> None:
-    """Runs tests in this process and ends it with pytest's exit status."""
+def run_tests(tests: Sequence[str], mutant: Mutant | None = None, limit: float = float("inf")) -> None:
+    """Runs tests in this process, for so many seconds of computing, and ends it with pytest's exit status."""
     os.setsid()
+    if limit < float("inf"):
+        resource.setrlimit(resource.RLIMIT_CPU, (int(limit) + 1,) * 2)
     # of what is written to: a browser's engine, which a test starts, reserves far more
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
     silence = os.open(os.devnull, os.O_WRONLY)
@@ -198,7 +202,7 @@ def in_processes(tasks: Iterable[Task], jobs: int) -> Iterator[tuple[Task, bool,
     try:
         while True:
             while len(running) < jobs and (task := next(waiting, None)):
-                process = context.Process(target=run_tests, args=(task.tests, task.mutant))
+                process = context.Process(target=run_tests, args=task)
                 process.start()
                 running[process.sentinel] = process, task, time.monotonic()
             if not running:
@@ -206,7 +210,7 @@ def in_processes(tasks: Iterable[Task], jobs: int) -> Iterator[tuple[Task, bool,
             wait(list(running), timeout=1)
             for sentinel, (process, task, begun) in list(running.items()):
                 took = time.monotonic() - begun
-                if process.is_alive() and took < task.limit:
+                if process.is_alive() and took < WAITING * task.limit:
                     continue
                 del running[sentinel]
                 _end(process)

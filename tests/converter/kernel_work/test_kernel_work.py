@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from execgraph.converter import Options, convert
+from execgraph.schema.columns import JsonRecords
 from execgraph.schema.graph import ExecutionGraph
 from execgraph.schema.linked import read_linked, write_linked
 from execgraph.tools.commands.trace_convert import summary
@@ -127,6 +128,17 @@ def test_of_triton_kernels_the_bytes_of_their_arguments_are_known() -> None:
     (label,) = (label for label in nodes.labels if nodes.graph.is_activity[nodes.row(label)])
     assert work(nodes, label) == (None, 64)
     assert nodes.report.kernels_without_work == {"triton_poi_fused_add_0": 1}
+
+
+def test_an_op_that_the_trace_says_is_tritons_is_one_whatever_its_name() -> None:
+    t = TraceBuilder()
+    with t.op("fused_add", inputs=[t.tensor((8,)), t.tensor((8,)), 8, 7]) as op:
+        t.launch("fused_add")
+    linked = link_run(t)
+    (row,) = np.flatnonzero(linked.ops.id == op.id)
+    linked.ops.extra = JsonRecords.of({int(row): {"kernel_backend": "triton"}}, linked.ops.extra.kind)
+    graph = convert(linked)
+    assert graph.integers("tensor_size", -1)[graph.is_activity].tolist() == [64]
 
 
 def test_communication_has_no_work() -> None:

@@ -282,6 +282,13 @@ def test_an_expanded_dimension_is_in_memory_once() -> None:
             ["", "", "", "[2, 2]", "[1, 1]", "[1, 1]", "False", "[0, 0]", "1"],
             (2 * 16 * 216, 4 * (256 + 216 + 96), FLOAT),
         ),
+        (
+            "aten::convolution_backward",
+            [[1, 6, 4, 4], [1, 4, 8, 8], [6, 4, 3, 3], *[[]] * 8],
+            ["float", "float", "float", *["ScalarList"] * 4, "Scalar", "ScalarList", "Scalar", "ScalarList"],
+            ["", "", "", "[6]", "[2, 2]", "[1, 1]", "[1, 1]", "False", "[0, 0]", "1", "[True, True, True]"],
+            (2 * 2 * 16 * 216, 4 * (96 + 2 * 256 + 2 * 216 + 6), FLOAT),
+        ),
     ],
 )
 def test_of_a_device_trace_alone_results_follow_from_the_arguments(

@@ -53,6 +53,15 @@ def test_collectives_in_reversed_order_are_a_disagreement_of_ranks() -> None:
         assert any("ranks disagree" in line for line in said_of(lie).build)
 
 
+def test_sequence_numbers_that_go_down_count_from_the_first_of_a_group(tmp_path: Path) -> None:
+    t = TraceBuilder(rank=0, world_size=2)
+    group = t.group([0, 1])
+    for number in reversed(range(AGREEING + 1)):
+        t.collective(group=group, seq=number)
+    (said,) = contradictions_in_traces(None, read_device_trace(t.write(tmp_path)[1]))
+    assert said.what.endswith(f"go down in time, {AGREEING} times (from {AGREEING} to 0)")
+
+
 def test_the_table_of_contradictions_is_current() -> None:
     written = TABLE.read_text(encoding="utf-8")
     assert written == table(), "PYTHONPATH=tests python tests/support/contradictions.py > docs/contradictions.md"

@@ -106,6 +106,14 @@ def test_delays_pass_beside_the_work_and_beside_each_other() -> None:
     assert alone(g) == 65
 
 
+def test_delays_from_the_begin_of_the_run_pass_beside_each_other_however_short() -> None:
+    g = GraphBuilder(rank=0)
+    g.delay(0, 1)
+    g.delay(5, 20)
+    (rank,) = goal([g.build()])[1].ranks
+    assert rank.cpus == ["delays", "delays"]
+
+
 def test_lanes_begin_when_they_did() -> None:
     g = GraphBuilder(rank=0)
     g.host("aten::mm", 1000, 10)
