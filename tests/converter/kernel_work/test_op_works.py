@@ -123,6 +123,15 @@ def test_attention_over_sequences_one_after_the_other_is_known_if_they_are_of_on
         operations(7)
 
 
+def test_attention_within_a_window_is_unknown() -> None:
+    (q,) = tensors((2, 6, 3, 8))
+    schema = "flash_attn::_flash_attn_forward(Tensor q, Tensor k, Tensor v, bool causal, int window_size_left) -> Tensor"
+    whole = work("flash_attn::_flash_attn_forward", [q, q, q, False, -1], [q], schema)
+    assert whole.operations == 6912
+    with pytest.raises(Unknown, match="within a window"):
+        work("flash_attn::_flash_attn_forward", [q, q, q, False, 0], [q], schema)
+
+
 @pytest.mark.parametrize(
     ("name", "shapes", "result", "operations"),
     [
@@ -296,6 +305,18 @@ def test_of_a_device_trace_alone_results_follow_from_the_arguments(
 ) -> None:
     text = json.dumps({"values": values, "shapes": shapes, "types": types}).encode()
     assert work_of(recorded_by_device(name, text)) == Work(*expected)
+
+
+@pytest.mark.parametrize(
+    ("kind", "size"),
+    [
+        ("double", 8), ("long int", 8), ("float", 4), ("int", 4), ("c10::BFloat16", 2), ("short int", 2),
+        ("bool", 1), ("unsigned char", 1), ("c10::Float8_e4m3fn", 1), ("c10::complex<double>", 16),
+    ],
+)  # fmt: skip
+def test_the_type_of_an_element_tells_its_bytes(kind: str, size: int) -> None:
+    text = json.dumps({"values": [""], "shapes": [[10]], "types": [kind]}).encode()
+    assert work_of(recorded_by_device("aten::relu_", text)).bytes == 2 * 10 * size
 
 
 @pytest.mark.parametrize(

@@ -416,6 +416,9 @@ def test_whole_microseconds_stay_right_in_sum() -> None:
     before, after = graphs[0], scaled(graphs, 3)[0]
     longer_ns = int((after.duration_ns - before.duration_ns).sum())
     assert int((after.duration_micros - before.duration_micros).sum()) == pytest.approx(longer_ns / 1000, abs=1)
+    unchanged = after.duration_ns == before.duration_ns
+    assert unchanged[0]
+    assert (after.duration_micros[unchanged] == before.duration_micros[unchanged]).all()
 
 
 def test_a_given_network_stands_instead_of_the_measured_one() -> None:
