@@ -51,11 +51,11 @@ TESTED_BY = {
         converter/ranks/measured_times converter/ranks/rank_lists
     """,
     "converter/ranks/test_matching.py": "converter/ranks/clocks",
+    "converter/scaling/test_group_roles.py": "converter/scaling/backward_pass converter/scaling/group_use",
+    "converter/scaling/test_lengths.py": "converter/scaling/fits",
     "converter/scaling/test_plan.py": """
-        converter/ranks/recorded_groups converter/scaling/copies converter/scaling/fits converter/scaling/group_use
-        converter/scaling/group_numbering converter/scaling/lengths converter/scaling/rank_copies converter/scaling/rank_facts
-        converter/scaling/group_roles converter/scaling/sizes converter/scaling/backward_pass converter/scaling/named_groups
-        converter/scaling/stand_ins
+        converter/ranks/recorded_groups converter/scaling/copies converter/scaling/group_numbering
+        converter/scaling/named_groups converter/scaling/rank_copies converter/scaling/rank_facts
     """,
     "converter/targets/goal/test_job.py": """
         converter/targets/goal/cpu_crossing converter/targets/goal/cpus converter/targets/goal/goal_file
