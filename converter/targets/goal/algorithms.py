@@ -105,23 +105,13 @@ def scatter_direct(member: CollectiveMember) -> list[Step]:
 
 
 def all_to_all_pairwise(member: CollectiveMember) -> list[Step]:
-    """Exchanges messages in n − 1 rounds: in round k each member sends to group rank + k and receives from − k."""
-    steps: list[Step] = []
-    before: tuple[int, ...] = ()
+    """Exchanges messages, the k-th with group rank + k and group rank − k; none of them waits for another's arrival."""
+    messages = []
     for distance in range(1, member.members):
-        last: list[int] = []
         to, source = _neighbour(member, distance), _neighbour(member, -distance)
-        for sends, peer, size in (
-            (True, to, member.shares[member.group_rank][to]),
-            (False, source, member.shares[source][member.group_rank]),
-        ):
-            after = before
-            for piece in pieces(size, member.chunk):
-                steps.append(Step(sends, peer, piece, after))
-                after = (len(steps) - 1,)
-            last += after if size else ()
-        before = tuple(last) or before
-    return steps
+        messages.append((True, to, member.shares[member.group_rank][to]))
+        messages.append((False, source, member.shares[source][member.group_rank]))
+    return _message_steps(messages, member.chunk)
 
 
 def barrier_dissemination(member: CollectiveMember) -> list[Step]:
