@@ -13,6 +13,7 @@ from ....schema.graph import CollectiveType, NodeType
 from ...ranks import MatchedTimes, Matching, awaits_all, begin_of_ranks, match, positions_in, ranks_of
 from .algorithms import CollectiveMember
 from .goal_options import GoalOptions
+from .message_costs import MessageNetwork, Timed, fitted_messages
 from .rank_communication import RankCommunication
 
 MESSAGE = "message"
@@ -69,7 +70,8 @@ class MatchedNode(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class RecordedJob:
     """The ranks of a job as recorded, by position; when each began and ended, in ns on one clock; their collectives;
-    and for each rank the nodes that take part in these, in an order that all ranks share.
+    for each rank the nodes that take part in these, in an order that all ranks share; and the network that the measured
+    times of the messages fit.
     """
 
     ranks: tuple[int, ...]
@@ -78,6 +80,7 @@ class RecordedJob:
     collectives: list[Collective]
     nodes: list[list[MatchedNode]]
     counts: Counter[str]
+    network: MessageNetwork | None
 
 
 class _MatchedCall(NamedTuple):
@@ -109,7 +112,8 @@ def job_of(ranks: Sequence[RankCommunication], options: GoalOptions) -> Recorded
         collectives.append(collective)
     job.count_isolated(matches)
     ends = begin + np.array([rank.last_end_ns for rank in ranks], np.int64)
-    return RecordedJob(numbers, begin, ends, collectives, nodes, +job.counts)
+    network = fitted_messages(Timed(of.algorithm, of.first, max(of.duration_ns)) for of in collectives)
+    return RecordedJob(numbers, begin, ends, collectives, nodes, +job.counts, network)
 
 
 def _matches(matching: Matching) -> list[list[_MatchedCall]]:
