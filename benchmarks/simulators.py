@@ -23,8 +23,8 @@ STEPS = ("ddp", "moe", "pipeline")
 """Jobs that are generated with three steps."""
 FINISHED = re.compile(r"sys\[(\d+)\] finished, (\d+) cycles")
 HOST = re.compile(r"Host (\d+): (\d+)")
-EAGER = 100_000_000
-"""Messages up to so many bytes do not wait for their receiver; those that did have a message for it in the file."""
+EAGER = 1
+"""Messages up to so many bytes do not wait until they are received."""
 LIMIT_S = 900
 
 Ends = dict[int, int]
@@ -46,11 +46,15 @@ def main() -> None:
 
 def _row(job: str, folder: Path, options: argparse.Namespace) -> Iterator[str]:
     traces = _traces(job, folder)
-    measured = _report(traces, folder / "measured", "--target", "goal", "--simulator", "atlahs", "--measured-communication")
+    measured = _report(
+        traces, folder / "measured", "--target", "goal", "--simulator", "atlahs", "--measured-communication"
+    )
     ranks = measured["goal"]["ranks"]
     ends: Ends = {rank["number"]: rank["end_ns"] for rank in ranks}
-    graphs = [_report(traces, folder / name, "--target", "astra-sim", *more) for name, more in
-              (("host", ()), ("no-host", ("--no-host",)))]
+    graphs = [
+        _report(traces, folder / name, "--target", "astra-sim", *more)
+        for name, more in (("host", ()), ("no-host", ("--no-host",)))
+    ]
     network = graphs[0].get("network") or {}
     yield from (job, str(len(ranks)), f"{network.get('bandwidth_gb_s', '–')}, {network.get('latency_ns', '–')}")
     for binary in options.astra_sim:
@@ -94,7 +98,10 @@ def _goal(simulator: str, job: Path, latency_ns: int, ns_per_byte: float) -> End
     _run(Path(simulator, "txt2bin"), "-i", job / "job.goal", "-o", job / "job.bin")
     network = {"L": latency_ns, "o": 0, "g": 0, "G": ns_per_byte, "O": 0, "S": EAGER}
     flags = [text for name, value in network.items() for text in (f"-{name}", str(value))]
-    return {int(rank): int(ns) for rank, ns in HOST.findall(_run(Path(simulator, "LogGOPSim"), "-f", job / "job.bin", *flags))}
+    return {
+        int(rank): int(ns)
+        for rank, ns in HOST.findall(_run(Path(simulator, "LogGOPSim"), "-f", job / "job.bin", *flags))
+    }
 
 
 def _worst(finished: Ends, measured: Ends) -> str:

@@ -64,7 +64,9 @@ def write_goal(
     GOAL allows.
     """
     job = job_of([rank_communication(read(number), number) for number in range(ranks)], options)
-    report = GoalReport([_rank(job, number, options) for number in range(ranks)], dict(sorted(job.counts.items())), network=job.network)
+    report = GoalReport(
+        [_rank(job, number, options) for number in range(ranks)], dict(sorted(job.counts.items())), network=job.network
+    )
     with open_output(path) as out:
         out.write(f"num_ranks {ranks}\n\n".encode())
         for number, rank in enumerate(report.ranks):

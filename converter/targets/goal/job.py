@@ -16,7 +16,7 @@ from .goal_options import GoalOptions
 from .message_costs import MessageNetwork, Timed, fitted_messages
 from .rank_communication import RankCommunication
 
-MESSAGE = "message"
+MESSAGE, AWAITED = "message", "message when its receiver is ready"
 BARRIER = "barrier by dissemination"
 RING = {
     CollectiveType.ALL_REDUCE: "all-reduce by ring",
@@ -183,9 +183,20 @@ class _JobBuilder(NamedTuple):
         member = CollectiveMember(0, len(ordered), sizes, shares, root, self.options.chunk_bytes)
         measured = self.options.measured_communication
         algorithm = BARRIER if measured else self._algorithm(kind, member)
+        if algorithm == MESSAGE and self._waited(*ordered):
+            algorithm = AWAITED
         self.counts[MEASURED if measured else algorithm] += 1
         members = tuple(rank for rank, _ in ordered)
         return Collective(algorithm, members, member, self._durations(ordered)), ordered
+
+    def _waited(self, send: _MatchedCall, receive: _MatchedCall) -> bool:
+        """Returns whether a send waited for its receiver: it ended nearer to the receive's end than to its begin.
+
+        A send that did not wait ended before the receive began, but clocks agree to some µs only.
+        """
+        starts = [int(self.begin_ns[rank] + self.ranks[rank].start_ns[call]) for rank, call in (send, receive)]
+        lasts = [int(self.ranks[rank].duration_ns[call]) for rank, call in (send, receive)]
+        return 2 * (starts[0] + lasts[0]) > 2 * starts[1] + lasts[1]
 
     def _algorithm(self, kind: int | None, member: CollectiveMember) -> str:
         moved = sum(map(sum, member.shares)) if member.shares else sum(member.sizes)

@@ -1,8 +1,8 @@
 """What collectives cost as messages, and the latency and bandwidth that their measured times fit.
 
 A message takes a latency and the time of its bytes; a nic sends one message at a time. So a ring of n members takes
-2(n - 1) latencies for an all-reduce, an all-to-all one, and the time of all bytes that the busiest member sends or
-receives. That is not the network of ASTRA-sim, in which the messages of a member do not share a link.
+2(n - 1) latencies for an all-reduce, an all-to-all one, and the time of all bytes that the busiest member sends, as
+ATLAHS' LogGOPSim takes it. That is not the network of ASTRA-sim, in which the messages of a member do not share a link.
 """
 
 from collections.abc import Callable, Iterable
@@ -52,8 +52,8 @@ def _along_the_ring(member: CollectiveMember) -> Cost:
     return Cost(member.members - 1, size + (member.members - 2) * min(size, member.chunk))
 
 
-def _with_root(member: CollectiveMember) -> Cost:
-    return Cost(1, sum(member.sizes) - member.sizes[member.root])
+def _to_the_root(member: CollectiveMember) -> Cost:
+    return Cost(1, max(size for rank, size in enumerate(member.sizes) if rank != member.root))
 
 
 def _scatter(member: CollectiveMember) -> Cost:
@@ -61,9 +61,7 @@ def _scatter(member: CollectiveMember) -> Cost:
 
 
 def _all_to_all(member: CollectiveMember) -> Cost:
-    shares = np.array(member.shares, np.int64)
-    np.fill_diagonal(shares, 0)
-    return Cost(1, int(max(shares.sum(axis=0).max(), shares.sum(axis=1).max())))
+    return Cost(1, max(sum(row) - row[rank] for rank, row in enumerate(member.shares)))
 
 
 def _doubling(member: CollectiveMember) -> Cost:
@@ -81,11 +79,11 @@ COSTS: dict[str, Callable[[CollectiveMember], Cost]] = {
     "reduce-scatter by ring": _of_ring(1),
     "broadcast along the ring": _along_the_ring,
     "reduce along the ring": _along_the_ring,
-    "gather, each to the root": _with_root,
+    "gather, each to the root": _to_the_root,
     "scatter, from the root to each": _scatter,
     "all-to-all pairwise": _all_to_all,
     "message": lambda member: Cost(1, member.sizes[0]),
-    "message to a receiver that says when it is ready": lambda member: Cost(2, member.sizes[0]),
+    "message when its receiver is ready": lambda member: Cost(2, member.sizes[0]),
 }
 """Latencies and bytes one after the other, by algorithm; barriers tell nothing."""
 

@@ -3,8 +3,10 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-NETWORK, NODE, WITHIN_RANK = 0, 1, 2
-"""The nics for messages to other nodes, within the node, and of the rank to itself."""
+NETWORK, NODE, WITHIN_RANK, READY = 0, 1, 2, 3
+"""The nics for messages to other nodes, within the node, of the rank to itself, and for bytes that say that a receiver
+is ready: these do not wait behind others.
+"""
 
 
 class Operation(NamedTuple):

@@ -77,13 +77,12 @@ def _communicate(
         first, sent = len(operations), dict[int, int]()
         for message in collective.messages:
             after = tuple(first + number for number in message.after) or (begin,)
-            nic = NODE if _share_node(rank, message.peer, options.gpus_per_node) else NETWORK
+            within_node = message.nic == NETWORK and _share_node(rank, message.peer, options.gpus_per_node)
+            nic = NODE if within_node else message.nic
             before = (sent[nic],) if message.verb == "send" and nic in sent else ()
             if message.verb == "send":
                 sent[nic] = len(operations)
-            operations.append(
-                message._replace(cpu=0 if is_proxied else cpu, after=after, nic=nic, after_begin=before)
-            )
+            operations.append(message._replace(cpu=0 if is_proxied else cpu, after=after, nic=nic, after_begin=before))
         last += [first + number for number in collective.last]
     duration = max(collective.duration_ns for collective in collectives) if measured else 0
     operations.append(Operation("calc", duration, cpu, tuple(last) or (begin,)))
