@@ -6,6 +6,7 @@ from .fitted_network import (
     Network as Network,
     TwoDimensions as TwoDimensions,
     fitted_network as fitted_network,
+    for_more_ranks as for_more_ranks,
     network_time_ns as network_time_ns,
 )
 from .simulated_cost import step_cost as step_cost

@@ -4,7 +4,7 @@ Groups within nodes and groups across them may show two networks. Then there are
 dimensions can tell these groups apart, and they fit much better than one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 import numpy as np
@@ -13,7 +13,7 @@ from ...schema.columns import Int64, group_ids, split_groups
 from ...schema.graph import CollectiveType
 from .simulated_cost import STEPS, step_cost
 from .transfer_cost import Factors, Transfer, fitted_factors
-from .two_dimensions import costs, has_neighbours_and_others, node_sizes
+from .two_dimensions import costs, has_neighbours_and_others, node_sizes, place
 
 GIB = 2**30
 """Bytes of a GB in the simulator."""
@@ -96,6 +96,23 @@ def fitted_network(measured: Sequence[Transfer], ranks: int = 0) -> Network:
         return _single(one, "there are too few sizes to tell links within nodes from links across them")
     is_better = one.fit_error_pct > GOOD_PCT and two.fit_error_pct <= BETTER * one.fit_error_pct
     return msgspec.structs.replace(one, two_dimensions=two) if is_better else one
+
+
+def for_more_ranks(network: Network, groups: Iterable[Sequence[int]], ranks: int) -> Network:
+    """Returns the network for the groups of another job of so many ranks: nodes stay as large as they are, and there
+    are more or fewer of them. Where nodes cannot tell these groups apart, one dimension is left.
+    """
+    two = network.two_dimensions
+    if two is None:
+        return network
+    node = two.within.ranks
+    if ranks % node or ranks == node or any(place(group, node, ranks) is None for group in groups):
+        one = msgspec.structs.replace(network, two_dimensions=None)
+        return _single(
+            one, f"nodes of {node} ranks do not put every group within a node, across nodes or over all ranks"
+        )
+    across = msgspec.structs.replace(two.across, ranks=ranks // node)
+    return msgspec.structs.replace(network, two_dimensions=msgspec.structs.replace(two, across=across))
 
 
 def network_time_ns(network: Network, transfer: Transfer) -> float | None:

@@ -113,7 +113,9 @@ def plan_scaling(facts: Sequence[RankFacts], growth: Growth) -> ScalePlan:
                 RankPlan(rank.rank, rank.source, (), rank.calls.row, group, size, longer_ns, rank.moved_by), roles
             )
     numbering = GroupNumbering.of(rank_copies, (group for plan in ranks.values() for group in plan.groups))
-    measured_transfers = [transfer for transfer, _ in transfers.values()]
+    measured_transfers = [
+        transfer._replace(ranks=tuple(roles[group].use.members)) for transfer, group in transfers.values()
+    ]
     return ScalePlan(rank_copies, numbering, ranks, roles, grown, measured_transfers, undivided, assumed)
 
 

@@ -59,7 +59,7 @@ TESTED_BY = {
     """,
     "converter/targets/goal/test_job.py": """
         converter/targets/goal/cpu_crossing converter/targets/goal/cpus converter/targets/goal/goal_file
-        converter/targets/goal/goal_options converter/targets/goal/operations
+        converter/targets/goal/goal_options converter/targets/goal/message_costs converter/targets/goal/operations
         converter/targets/goal/rank_communication converter/targets/goal/rank_messages
         converter/targets/goal/rank_program
     """,

@@ -68,3 +68,9 @@ def goal_lines(report: "GoalReport") -> Iterator[str]:
     yield summary_line("goal", f"{len(report.ranks)} ranks: {counts}; {report.bytes_sent} bytes to other ranks")
     for what, count in report.communication.items():
         yield summary_line("goal", f"{what}: {count}")
+    if fit := report.network:
+        latency, byte, error = f"{fit.latency_ns:,} ns", f"{fit.ns_per_byte:g} ns a byte", f"{fit.fit_error_pct:g} %"
+        yield summary_line(
+            "network", f"{latency} a message, {byte}, fitted to {fit.transfers} transfers, median error {error}"
+        )
+        yield summary_line("simulate", f"LogGOPSim -L {fit.latency_ns} -o 0 -g 0 -G {fit.ns_per_byte:g} -O 0 -S 1")

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from ...converter.network import fitted_network
+from ...converter.network import fitted_network, for_more_ranks
 from ...converter.scaling import Growth, ScalePlan, all_groups, plan_scaling
 from ...converter.targets import ASTRA_SIM
 from ...schema.comm_groups import write_groups
@@ -61,10 +61,12 @@ def scale(
             folder = beside / output_dir.name
             folder.mkdir()
             _write_graphs(folder, sources, plan, report, run=run, progress=progress)
-            write_groups(str(folder / GROUPS), dict(all_groups(plan.numbering, plan.rank_copies)))
+            groups, ranks = dict(all_groups(plan.numbering, plan.rank_copies)), plan.rank_copies.ranks
+            write_groups(str(folder / GROUPS), groups)
             if is_simulated:
-                report.network = fitted_network(plan.measured)
-                write_astra_sim_files(folder, plan.rank_copies.ranks, report.network, simulation_of(growth))
+                fitted = fitted_network(plan.measured, plan.rank_copies.world_size)
+                report.network = for_more_ranks(fitted, groups, ranks)
+                write_astra_sim_files(folder, ranks, report.network, simulation_of(growth))
             with open_output(str(folder / REPORT)) as out:
                 out.write(msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n")
             folder.rename(output_dir)

@@ -14,13 +14,14 @@ Sizes = tuple[int, ...]
 
 class Step(NamedTuple):
     """A message of `size` bytes that a member sends to, or receives from, its `peer` after the member's
-    steps `after`.
+    steps `after`. With `says_ready` it is only a sign that the receiver of another message is ready.
     """
 
     sends: bool
     peer: int
     size: int
     after: tuple[int, ...] = ()
+    says_ready: bool = False
 
 
 class CollectiveMember(NamedTuple):
@@ -105,23 +106,13 @@ def scatter_direct(member: CollectiveMember) -> list[Step]:
 
 
 def all_to_all_pairwise(member: CollectiveMember) -> list[Step]:
-    """Exchanges messages in n − 1 rounds: in round k each member sends to group rank + k and receives from − k."""
-    steps: list[Step] = []
-    before: tuple[int, ...] = ()
+    """Exchanges messages, the k-th with group rank + k and group rank − k; none of them waits for another's arrival."""
+    messages = []
     for distance in range(1, member.members):
-        last: list[int] = []
         to, source = _neighbour(member, distance), _neighbour(member, -distance)
-        for sends, peer, size in (
-            (True, to, member.shares[member.group_rank][to]),
-            (False, source, member.shares[source][member.group_rank]),
-        ):
-            after = before
-            for piece in pieces(size, member.chunk):
-                steps.append(Step(sends, peer, piece, after))
-                after = (len(steps) - 1,)
-            last += after if size else ()
-        before = tuple(last) or before
-    return steps
+        messages.append((True, to, member.shares[member.group_rank][to]))
+        messages.append((False, source, member.shares[source][member.group_rank]))
+    return _message_steps(messages, member.chunk)
 
 
 def barrier_dissemination(member: CollectiveMember) -> list[Step]:
@@ -168,6 +159,13 @@ def message(member: CollectiveMember) -> list[Step]:
     return _message_steps([(member.group_rank == 0, 1 - member.group_rank, member.sizes[0])], member.chunk)
 
 
+def awaited_message(member: CollectiveMember) -> list[Step]:
+    """Sends from member 0 to member 1 when that one has sent a byte, which says that it is ready."""
+    ready = Step(member.group_rank == 1, 1 - member.group_rank, 1, says_ready=True)
+    after = (0,) if member.group_rank == 0 else ()
+    return [ready, *(step._replace(after=tuple(at + 1 for at in step.after) or after) for step in message(member))]
+
+
 ALGORITHMS: dict[str, Callable[[CollectiveMember], list[Step]]] = {
     "all-reduce by ring": all_reduce_ring,
     "all-reduce by recursive doubling": all_reduce_doubling,
@@ -181,6 +179,7 @@ ALGORITHMS: dict[str, Callable[[CollectiveMember], list[Step]]] = {
     "all-to-all pairwise": all_to_all_pairwise,
     "barrier by dissemination": barrier_dissemination,
     "message": message,
+    "message when its receiver is ready": awaited_message,
 }
 """By their names in the report."""
 
@@ -248,13 +247,15 @@ def _forwarded(member: CollectiveMember, source: int | None, to: int | None, siz
 
 
 def _message_steps(messages: Sequence[tuple[bool, int, int]], chunk: int) -> list[Step]:
-    """Returns the pieces of each message, (sends, peer, bytes), one after the other; different messages at once."""
+    """Returns the pieces of each message, (sends, peer, bytes), received one after the other; different messages at
+    once.
+    """
     steps: list[Step] = []
     for sends, peer, size in messages:
         after: tuple[int, ...] = ()
         for piece in pieces(size, chunk):
             steps.append(Step(sends, peer, piece, after))
-            after = (len(steps) - 1,)
+            after = () if sends else (len(steps) - 1,)
     return steps
 
 

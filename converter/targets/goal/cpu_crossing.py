@@ -25,12 +25,12 @@ def cross_by_messages(operations: Sequence[Operation], rank: int, lanes: int) ->
         source for operation in operations for source in operation.after if operations[source].cpu != operation.cpu
     }
     crossed: list[Operation] = []
-    end, last, tag = list[int](), dict[int, int](), 0
+    begin, end, last, tag = list[int](), list[int](), dict[int, int](), 0
 
     def send_to_itself(cpu: int, after: tuple[int, ...]) -> int:
         nonlocal tag
         crossed.append(Operation("send", 1, cpu, after, rank, tag, WITHIN_RANK))
-        crossed.append(Operation("recv", 1, MESSAGES, (len(crossed) - 1,), rank, tag, WITHIN_RANK, at_start=True))
+        crossed.append(Operation("recv", 1, MESSAGES, (), rank, tag, WITHIN_RANK, (len(crossed) - 1,)))
         tag += 1
         return len(crossed) - 2
 
@@ -42,8 +42,10 @@ def cross_by_messages(operations: Sequence[Operation], rank: int, lanes: int) ->
             after.append(last[cpu])
         if elsewhere:
             after = [send_to_itself(cpu, in_order(after + elsewhere))]
-        crossed.append(operation._replace(after=in_order(after)))
+        after_begin = tuple(begin[source] for source in operation.after_begin)
+        crossed.append(operation._replace(after=in_order(after), after_begin=after_begin))
         position = len(crossed) - 1
+        begin.append(position)
         end.append(send_to_itself(cpu, (position,)) if number in awaited else position)
         last[cpu] = end[-1]
     return crossed

@@ -11,6 +11,7 @@ from .cpu_crossing import cross_by_messages
 from .cpus import cpus_of
 from .goal_options import GoalOptions
 from .job import RecordedJob, job_of
+from .message_costs import MessageNetwork
 from .operations import Operation, lines
 from .rank_communication import rank_communication
 from .rank_messages import rank_messages
@@ -38,12 +39,13 @@ class GoalRank:
 @dataclass(slots=True)
 class GoalReport:
     """The ranks of a GOAL file, the number of its communications by how they are done, and the bytes sent to other
-    ranks.
+    ranks, and the network that the measured times of the messages fit.
     """
 
     ranks: list[GoalRank]
     communication: dict[str, int]
     bytes_sent: int = 0
+    network: MessageNetwork | None = None
 
 
 def write_goal(
@@ -62,7 +64,9 @@ def write_goal(
     GOAL allows.
     """
     job = job_of([rank_communication(read(number), number) for number in range(ranks)], options)
-    report = GoalReport([_rank(job, number, options) for number in range(ranks)], dict(sorted(job.counts.items())))
+    report = GoalReport(
+        [_rank(job, number, options) for number in range(ranks)], dict(sorted(job.counts.items())), network=job.network
+    )
     with open_output(path) as out:
         out.write(f"num_ranks {ranks}\n\n".encode())
         for number, rank in enumerate(report.ranks):

@@ -13,9 +13,10 @@ from ....schema.graph import CollectiveType, NodeType
 from ...ranks import MatchedTimes, Matching, awaits_all, begin_of_ranks, match, positions_in, ranks_of
 from .algorithms import CollectiveMember
 from .goal_options import GoalOptions
+from .message_costs import MessageNetwork, Timed, fitted_messages
 from .rank_communication import RankCommunication
 
-MESSAGE = "message"
+MESSAGE, AWAITED = "message", "message when its receiver is ready"
 BARRIER = "barrier by dissemination"
 RING = {
     CollectiveType.ALL_REDUCE: "all-reduce by ring",
@@ -69,7 +70,8 @@ class MatchedNode(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class RecordedJob:
     """The ranks of a job as recorded, by position; when each began and ended, in ns on one clock; their collectives;
-    and for each rank the nodes that take part in these, in an order that all ranks share.
+    for each rank the nodes that take part in these, in an order that all ranks share; and the network that the measured
+    times of the messages fit.
     """
 
     ranks: tuple[int, ...]
@@ -78,6 +80,7 @@ class RecordedJob:
     collectives: list[Collective]
     nodes: list[list[MatchedNode]]
     counts: Counter[str]
+    network: MessageNetwork | None
 
 
 class _MatchedCall(NamedTuple):
@@ -109,7 +112,8 @@ def job_of(ranks: Sequence[RankCommunication], options: GoalOptions) -> Recorded
         collectives.append(collective)
     job.count_isolated(matches)
     ends = begin + np.array([rank.last_end_ns for rank in ranks], np.int64)
-    return RecordedJob(numbers, begin, ends, collectives, nodes, +job.counts)
+    network = fitted_messages(Timed(of.algorithm, of.first, max(of.duration_ns)) for of in collectives)
+    return RecordedJob(numbers, begin, ends, collectives, nodes, +job.counts, network)
 
 
 def _matches(matching: Matching) -> list[list[_MatchedCall]]:
@@ -179,9 +183,20 @@ class _JobBuilder(NamedTuple):
         member = CollectiveMember(0, len(ordered), sizes, shares, root, self.options.chunk_bytes)
         measured = self.options.measured_communication
         algorithm = BARRIER if measured else self._algorithm(kind, member)
+        if algorithm == MESSAGE and self._waited(*ordered):
+            algorithm = AWAITED
         self.counts[MEASURED if measured else algorithm] += 1
         members = tuple(rank for rank, _ in ordered)
         return Collective(algorithm, members, member, self._durations(ordered)), ordered
+
+    def _waited(self, send: _MatchedCall, receive: _MatchedCall) -> bool:
+        """Returns whether a send waited for its receiver: it ended nearer to the receive's end than to its begin.
+
+        A send that did not wait ended before the receive began, but clocks agree to some µs only.
+        """
+        starts = [int(self.begin_ns[rank] + self.ranks[rank].start_ns[call]) for rank, call in (send, receive)]
+        lasts = [int(self.ranks[rank].duration_ns[call]) for rank, call in (send, receive)]
+        return 2 * (starts[0] + lasts[0]) > 2 * starts[1] + lasts[1]
 
     def _algorithm(self, kind: int | None, member: CollectiveMember) -> str:
         moved = sum(map(sum, member.shares)) if member.shares else sum(member.sizes)

@@ -3,14 +3,16 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-NETWORK, NODE, WITHIN_RANK = 0, 1, 2
-"""The nics for messages to other nodes, within the node, and of the rank to itself."""
+NETWORK, NODE, WITHIN_RANK, READY = 0, 1, 2, 3
+"""The nics for messages to other nodes, within the node, of the rank to itself, and for bytes that say that a receiver
+is ready: these do not wait behind others.
+"""
 
 
 class Operation(NamedTuple):
     """A "calc" of `amount` ns, or a "send" or "recv" of `amount` bytes.
 
-    `after` are the operations that must be over before it; with `at_start` they need only have begun.
+    `after` are the operations that must be over before it, `after_begin` those that must have begun.
     """
 
     verb: str
@@ -20,22 +22,22 @@ class Operation(NamedTuple):
     peer: int = -1
     tag: int = 0
     nic: int = NETWORK
-    at_start: bool = False
+    after_begin: tuple[int, ...] = ()
 
 
 def lines(rank: int, operations: Sequence[Operation]) -> Iterator[str]:
     """Yields the lines of a rank; the label of an operation is l and its number."""
     yield f"rank {rank} {{\n"
     for number, operation in enumerate(operations):
-        verb, amount, cpu, after, peer, tag, nic, at_start = operation
+        verb, amount, cpu, after, peer, tag, nic, after_begin = operation
         if verb == "calc":
             yield f"l{number}: calc {amount} cpu {cpu}\n"
         else:
             way = "to" if verb == "send" else "from"
             yield f"l{number}: {verb} {amount}b {way} {peer} tag {tag} cpu {cpu} nic {nic}\n"
-        word = "irequires" if at_start else "requires"
-        for source in after:
-            yield f"l{number} {word} l{source}\n"
+        for word, sources in (("requires", after), ("irequires", after_begin)):
+            for source in sources:
+                yield f"l{number} {word} l{source}\n"
     yield "}\n"
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ....schema.errors import DataError
 from .algorithms import steps_of
 from .job import RecordedJob
-from .operations import Operation
+from .operations import NETWORK, READY, Operation
 
 LARGEST_TAG = (1 << 32) - 2
 """A tag has 32 bits, and the last number means any tag."""
@@ -44,7 +44,8 @@ def rank_messages(job: RecordedJob, rank: int) -> dict[int, list[CollectiveMessa
             verb, peer = "send" if step.sends else "recv", collective.members[step.peer]
             tag = tags[verb][peer]
             tags[verb][peer] += 1
-            messages.append(Operation(verb, step.size, 0, step.after, peer, tag))
+            nic = READY if step.says_ready else NETWORK
+            messages.append(Operation(verb, step.size, 0, step.after, peer, tag, nic))
         duration = collective.duration_ns[collective.members.index(rank)]
         by_row[row].append(CollectiveMessages(messages, last, duration))
     if any(count > LARGEST_TAG for counts in tags.values() for count in counts.values()):

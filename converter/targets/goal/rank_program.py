@@ -66,16 +66,23 @@ def _communicate(
 ) -> None:
     """Appends the messages of all collectives of a node, after the last operation so far, and the calc
     that ends them.
+
+    The messages of a collective leave a nic in their order. Otherwise a piece that is passed on may take turns with the
+    rest of its block, and the next member waits for either.
     """
     begin = len(operations) - 1
     measured, is_proxied = options.measured_communication, options.simulator == "loggopsim"
     last: list[int] = []
     for collective in collectives:
-        first = len(operations)
+        first, sent = len(operations), dict[int, int]()
         for message in collective.messages:
             after = tuple(first + number for number in message.after) or (begin,)
-            nic = NODE if _share_node(rank, message.peer, options.gpus_per_node) else NETWORK
-            operations.append(message._replace(cpu=0 if is_proxied else cpu, after=after, nic=nic))
+            within_node = message.nic == NETWORK and _share_node(rank, message.peer, options.gpus_per_node)
+            nic = NODE if within_node else message.nic
+            before = (sent[nic],) if message.verb == "send" and nic in sent else ()
+            if message.verb == "send":
+                sent[nic] = len(operations)
+            operations.append(message._replace(cpu=0 if is_proxied else cpu, after=after, nic=nic, after_begin=before))
         last += [first + number for number in collective.last]
     duration = max(collective.duration_ns for collective in collectives) if measured else 0
     operations.append(Operation("calc", duration, cpu, tuple(last) or (begin,)))

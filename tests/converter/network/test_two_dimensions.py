@@ -6,9 +6,12 @@ import pytest
 from execgraph.converter.network import (
     GIB,
     MESSAGE,
+    Link,
     Network,
     Transfer,
+    TwoDimensions,
     fitted_network,
+    for_more_ranks,
     network_time_ns,
     stages,
     step_cost,
@@ -101,3 +104,14 @@ def test_a_group_that_no_node_has_is_the_reason_for_one_network() -> None:
 )
 def test_nodes_are_as_large_as_groups_allow(groups: list[tuple[int, ...]], nodes: list[int]) -> None:
     assert node_sizes(groups, RANKS) == nodes
+
+
+def test_another_job_has_more_nodes_of_the_same_size_if_they_tell_its_groups_apart() -> None:
+    two = TwoDimensions(Link(4, 200.0, 500.0), Link(2, 25.0, 2000.0), 8, 0.0, True)
+    network = Network(two_dimensions=two)
+    scaled = for_more_ranks(network, [(4, 5, 6, 7), (1, 5, 9, 13), tuple(range(16))], 16).two_dimensions
+    assert scaled is not None
+    assert (scaled.within, scaled.across) == (two.within, Link(4, 25.0, 2000.0))
+    for groups, ranks in (([(0, 1, 8, 9)], 16), ([(0, 1)], 6), ([(0, 1, 2, 3)], 4)):
+        other = for_more_ranks(network, groups, ranks)
+        assert other.two_dimensions is None and other.one_because.startswith("nodes of 4 ranks")

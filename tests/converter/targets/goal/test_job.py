@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from execgraph.converter.ranks import restrict_to_ranks
 from execgraph.converter.targets import GoalOptions, GoalReport, write_goal
+from execgraph.converter.targets.goal.operations import READY
 from execgraph.schema.columns import Ragged
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import CollectiveType, Delay, ExecutionGraph, NodeType
@@ -239,10 +240,76 @@ def test_a_collective_without_bytes_is_a_barrier() -> None:
 
 def test_a_message_goes_from_its_sender_to_its_receiver() -> None:
     ranks, _ = goal([peer(0, NodeType.COMM_SEND, begin=50), peer(1, NodeType.COMM_RECV)], GoalOptions(chunk_bytes=60))
-    assert [op.amount for _, op in others(ranks, "send")] == [60, 40]
+    assert [op.amount for rank, op in others(ranks, "send") if rank == 0] == [60, 40]
     assert run(ranks) == [50, 50]
     ranks, _ = goal([peer(0, NodeType.COMM_SEND, begin=50), peer(1, NodeType.COMM_RECV)], MEASURED)
     assert run(ranks, Waits.ORDER) == [57, 57]
+
+
+@pytest.mark.parametrize(("send_begin", "receive_begin", "waits"), [(10, 50, True), (50, 10, True), (10, 17, False)])
+def test_a_send_waits_for_its_receiver_if_it_did(send_begin: int, receive_begin: int, waits: bool) -> None:
+    """It lasts to the end of the receive then, on the clock that a barrier before ties together."""
+
+    def rank(number: int, kind: NodeType, begin: int, lasts: int) -> ExecutionGraph:
+        g = GraphBuilder(rank=number)
+        met = g.collective(0, 5, ranks=[0, 1], comm_type=CollectiveType.BARRIER, comm_size=0)
+        g.activity("ncclSendRecv", begin, lasts, after=[(met, STREAM_ORDER)], gap=begin - 5, type=kind, comm_src=0,
+                   comm_dst=1, comm_tag=0, comm_size=100)  # fmt: skip
+        return g.build()
+
+    end = max(send_begin, receive_begin) + 7
+    send = rank(0, NodeType.COMM_SEND, send_begin, end - send_begin if waits else 7)
+    ranks, report = goal([send, rank(1, NodeType.COMM_RECV, receive_begin, end - receive_begin)])
+    assert report.communication["message when its receiver is ready" if waits else "message"] == 1
+    # messages and the barrier of 5 cost nothing here, so what is left is the wait
+    both = max(send_begin, receive_begin)
+    assert run(ranks) == [(both if waits else send_begin) - 5, both - 5]
+
+
+def test_pieces_of_a_collective_leave_in_their_order_and_bytes_of_readiness_wait_for_none() -> None:
+    graphs = [member(rank, 10, 100, ranks=range(4), comm_size=4096) for rank in range(4)]
+    for simulator in ("loggopsim", "atlahs"):
+        ranks, _ = goal(graphs, GoalOptions(chunk_bytes=256, simulator=simulator))
+        for rank, ops in enumerate(ranks):
+            sends = [at for at, op in enumerate(ops) if op.verb == "send" and op.peer != rank]
+            assert len(sends) == 2 * 3 * 4
+            assert [ops[at].follows_start for at in sends] == [[], *([before] for before in sends[:-1])]
+    ranks, _ = goal([peer(0, NodeType.COMM_SEND, begin=50), peer(1, NodeType.COMM_RECV)])
+    assert [op.nic for rank, op in others(ranks, "send")] == [0, READY]
+
+
+@pytest.mark.parametrize(
+    ("kind", "latencies", "part"),
+    [
+        (CollectiveType.ALL_REDUCE, 6, 6 / 4),
+        (CollectiveType.REDUCE_SCATTER, 3, 3 / 4),
+        (CollectiveType.ALL_GATHER, 3, 3),
+        (CollectiveType.ALL_TO_ALL, 1, 3 / 4),
+        (CollectiveType.BROADCAST, 3, 1 + 2 / 4),
+        (CollectiveType.GATHER, 1, 1),
+        (CollectiveType.SCATTER, 1, 3 / 4),
+    ],
+)
+def test_latency_and_time_of_a_byte_are_those_of_the_messages(
+    kind: CollectiveType, latencies: int, part: float
+) -> None:
+    """Four members; a piece is a quarter of the bytes; a message of 500 ns, and 0.25 ns a byte."""
+
+    def rank(number: int) -> ExecutionGraph:
+        g, begin = GraphBuilder(rank=number), 0
+        for size in (4_000, 400_000):
+            lasts = round(latencies * 500 + part * size * 0.25)
+            g.collective(begin, lasts, ranks=[0, 1, 2, 3], comm_type=kind, comm_size=size, comm_src=0)
+            begin += lasts
+        return g.build()
+
+    chunk = 1_000 if kind != CollectiveType.BROADCAST else 100_000
+    graphs = [rank(number) for number in range(4)]
+    network = goal(graphs, GoalOptions(chunk_bytes=chunk))[1].network
+    assert network is not None and network.transfers == 2
+    if kind != CollectiveType.BROADCAST:
+        assert (network.latency_ns, network.ns_per_byte, network.fit_error_pct) == (500, 0.25, 0.0)
+    assert goal(graphs, MEASURED)[1].network is None
 
 
 def test_messages_with_one_kernel_go_at_once_so_that_a_swap_does_not_hang() -> None:
@@ -254,8 +321,8 @@ def test_messages_with_one_kernel_go_at_once_so_that_a_swap_does_not_hang() -> N
         return g.build()
 
     ranks, report = goal([swap(0), swap(1)])
-    assert report.communication == {"message": 2}
-    assert [op.amount for _, op in others(ranks, "send")] == [1000, 1000]
+    assert report.communication == {"message when its receiver is ready": 2}
+    assert [op.amount for _, op in others(ranks, "send") if op.nic != READY] == [1000, 1000]
     assert run(ranks, rendezvous=True) == [0, 0]
 
 
