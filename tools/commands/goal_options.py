@@ -73,4 +73,7 @@ def goal_lines(report: "GoalReport") -> Iterator[str]:
         yield summary_line(
             "network", f"{latency} a message, {byte}, fitted to {fit.transfers} transfers, median error {error}"
         )
-        yield summary_line("simulate", f"LogGOPSim -L {fit.latency_ns} -o 0 -g 0 -G {fit.ns_per_byte:g} -O 0 -S 1")
+        yield summary_line(
+            "simulate",
+            f"LogGOPSim of ATLAHS: -f JOB.bin -L {fit.latency_ns} -o 0 -g 0 -G {fit.ns_per_byte:g} -O 0 -S 1",
+        )

@@ -125,7 +125,9 @@ def test_attention_over_sequences_one_after_the_other_is_known_if_they_are_of_on
 
 def test_attention_within_a_window_is_unknown() -> None:
     (q,) = tensors((2, 6, 3, 8))
-    schema = "flash_attn::_flash_attn_forward(Tensor q, Tensor k, Tensor v, bool causal, int window_size_left) -> Tensor"
+    schema = (
+        "flash_attn::_flash_attn_forward(Tensor q, Tensor k, Tensor v, bool causal, int window_size_left) -> Tensor"
+    )
     whole = work("flash_attn::_flash_attn_forward", [q, q, q, False, -1], [q], schema)
     assert whole.operations == 6912
     with pytest.raises(Unknown, match="within a window"):
