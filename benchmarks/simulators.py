@@ -1,4 +1,6 @@
-"""How far simulators end from the measured run: `python -m benchmarks.simulators --help`.
+"""How far simulators end from the measured run.
+
+python -m benchmarks.simulators --goal atlahs/sim/LogGOPSim ddp:8 tests/data/training
 
 Builds each job for ASTRA-sim, with host and without, and for GOAL, as messages in the fitted network and with measured
 communication; runs the simulators given by their paths; and prints a row of a Markdown table for each job, with the
@@ -32,13 +34,18 @@ Ends = dict[int, int]
 
 def main() -> None:
     """Prints the table."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.simulators", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.simulators",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("jobs", nargs="+", metavar="JOB", help="a folder of traces, or NAME:RANKS of trace-generate")
     parser.add_argument("--astra-sim", action="append", default=[], metavar="PATH", help="a binary; may be repeated")
     parser.add_argument("--goal", metavar="FOLDER", help="the folder with txt2bin and LogGOPSim, those of ATLAHS")
     options = parser.parse_args()
-    columns = [f"{Path(path).parts[-5:][0]} {kind}" for path in options.astra_sim for kind in ("host", "no host")]
-    print("| job | ranks | network | " + " | ".join([*columns, "L, G", "GOAL, messages", "GOAL, measured"]) + " |")
+    columns = [f"{path} {kind}" for path in options.astra_sim for kind in ("host", "no host")]
+    head = ["job", "ranks", "network", *columns, "L, G", "GOAL, messages", "GOAL, measured"]
+    print("| " + " | ".join(head) + " |\n" + "|---" * len(head) + "|")
     for job in options.jobs:
         with tempfile.TemporaryDirectory() as folder:
             print("| " + " | ".join(_row(job, Path(folder), options)) + " |", flush=True)

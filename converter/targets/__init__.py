@@ -10,7 +10,12 @@ from ...schema.choices import (
 from .astra_sim import TargetReport as TargetReport, for_astra_sim as for_astra_sim
 from .coalesced import separate_messages as separate_messages
 from .collectives import LEAST_BYTES as LEAST_BYTES, simulated_as as simulated_as
-from .goal import GoalOptions as GoalOptions, GoalReport as GoalReport, write_goal as write_goal
+from .goal import (
+    GoalOptions as GoalOptions,
+    GoalReport as GoalReport,
+    MessageNetwork as MessageNetwork,
+    write_goal as write_goal,
+)
 from .idle_rank import idle_rank as idle_rank
 from .roofline import Roofline as Roofline, roofline_of as roofline_of
 from .select import lower_for_target as lower_for_target

@@ -17,7 +17,7 @@ from ..rank_rows import ranges
 from ..summary_lines import format_counts, summary_line
 from ..workers import in_processes, on_cluster
 from .argument_types import count, positive
-from .goal_options import add_goal_options, goal_lines, goal_of
+from .goal_options import add_goal_options, goal_lines, goal_of, poor_goal_fit
 from .trace_convert import add_graph_options, graph_options
 from .window_options import add_modules_option, add_window_options, window_of
 
@@ -216,6 +216,8 @@ def _print_report(job: "BuiltJob", as_json: bool) -> None:
         log.info(line)
     for line in goal_lines(report.goal) if report.goal else ():
         log.info(line)
+    if report.goal and (warning := poor_goal_fit(report.goal)):
+        log.warning(f"{NAME}: warning: {warning}")
     for line in format_counts("skipped", report.skipped):
         log.info(line)
     for sentence in job.stale:

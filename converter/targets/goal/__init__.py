@@ -8,3 +8,4 @@ each match, and `algorithms` says what messages that means. `rank_program` makes
 
 from .goal_file import GoalReport as GoalReport, write_goal as write_goal
 from .goal_options import GoalOptions as GoalOptions
+from .message_costs import MessageNetwork as MessageNetwork

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 from execgraph.converter import lower_for_target
+from execgraph.converter.targets import GoalReport, MessageNetwork
 from execgraph.schema.errors import DataError
 from execgraph.tools.commands import trace_build, trace_convert
+from execgraph.tools.commands.goal_options import poor_goal_fit
 from execgraph.tools.generate import build_job, simulate, write_traces
 from support.goal_simulator import Waits, others, parse, run, troubles
 from support.graphs import training_step
@@ -84,3 +86,11 @@ def test_one_ranks_graph_is_no_job(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "trace-build --target goal" in capsys.readouterr().err
     with pytest.raises(DataError, match="of a whole job"):
         lower_for_target(training_step(), "goal")
+
+
+@pytest.mark.parametrize(("error_pct", "is_poor"), [(10.0, False), (69.4, True)])
+def test_a_network_that_does_not_describe_the_messages_is_warned_of(error_pct: float, is_poor: bool) -> None:
+    warning = poor_goal_fit(GoalReport([], {}, network=MessageNetwork(500, 0.25, 8, error_pct)))
+    assert (warning is not None) == is_poor
+    assert warning is None or "69.4 %; --measured-communication keeps" in warning
+    assert poor_goal_fit(GoalReport([], {})) is None
