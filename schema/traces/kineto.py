@@ -16,7 +16,10 @@ MEMORY_CATEGORIES = ("gpu_memcpy", "gpu_memset", "memcpy", "memset")
 """Of rows that are copies and sets."""
 
 STEP_WITHOUT_PROFILER = "execgraph_step_without_profiler_us"
-"""The key under which `capture` has the profiler keep how long a step takes without a profiler, in µs."""
+DATA_WAIT_WITHOUT_PROFILER = "execgraph_data_wait_without_profiler_us"
+"""The keys under which `capture` has the profiler keep how long a step takes without a profiler, and for how much of it
+the loop waits for PyTorch's data loader, in µs.
+"""
 
 
 class Args(msgspec.Struct, gc=False, omit_defaults=True):
@@ -109,4 +112,5 @@ class DeviceFile(msgspec.Struct):
     base_time: Number = msgspec.field(name="baseTimeNanoseconds", default=None)
     devices: Any = msgspec.field(name="deviceProperties", default=None)
     step_without_profiler: Any = msgspec.field(name=STEP_WITHOUT_PROFILER, default=None)
+    data_wait_without_profiler: Any = msgspec.field(name=DATA_WAIT_WITHOUT_PROFILER, default=None)
     merged: list[MergedRank] = msgspec.field(name="mergedRanks", default_factory=list)

@@ -76,14 +76,16 @@ def pictures(batch: int) -> Callable[[], Tensor]:
     return lambda: torch.randn(batch, 3, 128, 128, device="cuda").to(memory_format=torch.channels_last)
 
 
-def record(step: Step, folder: Path, **options: object) -> None:
-    """Measures the step without a profiler, then records it."""
+def record(step: Step, folder: Path, *, is_recorded: bool = True, **options: object) -> None:
+    """Measures the step without a profiler, then records it unless only its length is wanted."""
     for _ in range(5):
         step()
     wall_us = [measured(step) for _ in range(REPEATS)]
     print(
         f"MEASURED {folder.name} {sorted(wall_us)[REPEATS // 2]:.1f} {min(wall_us):.1f} {max(wall_us):.1f}", flush=True
     )
+    if not is_recorded:
+        return
     with capture(folder, **options) as recorder:  # type: ignore[arg-type]
         for _ in range(8):
             step()
@@ -109,6 +111,12 @@ def attention_fp32(folder: Path) -> None:
 def attention_fp32_batch32(folder: Path) -> None:
     """The same with batch 32."""
     record(training(blocks(), sequences(32)), folder)
+
+
+def attention_tf32_batch32(folder: Path) -> None:
+    """The same on tensor cores; only measured."""
+    torch.backends.cuda.matmul.allow_tf32 = True
+    record(training(blocks(), sequences(32)), folder, is_recorded=False)
 
 
 def attention_bf16(folder: Path) -> None:
@@ -282,10 +290,11 @@ class SlowItems(torch.utils.data.Dataset[Tensor]):
         return torch.full((LENGTH, WIDTH), float(index % 7))
 
 
-def loading(folder: Path, seconds: float, **options: object) -> None:
+def loading(folder: Path, seconds: float, workers: int = 2, **options: object) -> None:
     model = blocks(2)
     optimizer = torch.optim.AdamW(model.parameters(), 1e-4)
-    batches = iter(torch.utils.data.DataLoader(SlowItems(seconds), 16, num_workers=2, prefetch_factor=1))
+    ahead = 1 if workers else None
+    batches = iter(torch.utils.data.DataLoader(SlowItems(seconds), 16, num_workers=workers, prefetch_factor=ahead))
 
     def step() -> None:
         batch = next(batches).cuda()
@@ -306,6 +315,137 @@ def loader_slow(folder: Path) -> None:
 def loader_fast(folder: Path) -> None:
     """The same, when loading is fast."""
     loading(folder, 0.0, modules=True)
+
+
+def loader_in_process(folder: Path) -> None:
+    """The same, when the loop loads each batch itself."""
+    loading(folder, 0.0003, workers=0, active=1)
+
+
+def loader_in_process_ahead(folder: Path) -> None:
+    """The same items loaded by two workers; only measured."""
+    loading(folder, 0.0003, is_recorded=False)
+
+
+def copying(folder: Path, *, pinned: bool, **options: object) -> None:
+    """Training on batches of 64 MB that lie in the host's memory."""
+    model = nn.Sequential(nn.Linear(8192, 64), *blocks(2, 64)).cuda()  # type: ignore[misc]
+    optimizer = torch.optim.SGD(model.parameters(), 0.01)
+    batches = [torch.randn(8, LENGTH, 8192) for _ in range(3)]
+    batches = [batch.pin_memory() for batch in batches] if pinned else batches
+    count = 0
+
+    def step() -> None:
+        nonlocal count
+        count += 1
+        batch = batches[count % 3].to("cuda", non_blocking=pinned)
+        optimizer.zero_grad()
+        model(batch).square().mean().backward()
+        optimizer.step()
+
+    record(step, folder, **options)
+
+
+def copies_pageable(folder: Path) -> None:
+    """Training on batches that are copied from pageable memory, which takes longer than the rest of the step."""
+    copying(folder, pinned=False, active=1)
+
+
+def copies_pinned(folder: Path) -> None:
+    """The same from pinned memory, without waiting; only measured."""
+    copying(folder, pinned=True, is_recorded=False)
+
+
+def augmenting(folder: Path, seconds: float, **options: object) -> None:
+    """Training with so much of Python's own work before each step."""
+    step = training(blocks(width=128), sequences(2, 128), momentum=True)
+
+    def augmented() -> None:
+        with torch.profiler.record_function("augment"):
+            end = time.perf_counter() + seconds
+            while time.perf_counter() < end:
+                pass
+        step()
+
+    record(augmented, folder, **options)
+
+
+def python_work(folder: Path) -> None:
+    """small, with 4 ms of Python's own work before each step."""
+    augmenting(folder, 0.004, active=1)
+
+
+def optimizing(folder: Path, *, fused: bool, **options: object) -> None:
+    """Training of a narrow model of many parameters."""
+    model, make_batch = blocks(8, 128), sequences(2, 128)
+    how = {"fused": True} if fused else {"foreach": False}
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-4, **how)  # type: ignore[arg-type]
+
+    def step() -> None:
+        optimizer.zero_grad()
+        model(make_batch()).square().mean().backward()
+        optimizer.step()
+
+    record(step, folder, **options)
+
+
+def optimizer_loop(folder: Path) -> None:
+    """Training of eight narrow blocks, whose parameters AdamW updates one after the other."""
+    optimizing(folder, fused=False, active=1)
+
+
+def optimizer_fused(folder: Path) -> None:
+    """The same with the fused optimizer; only measured."""
+    optimizing(folder, fused=True, is_recorded=False)
+
+
+def with_faults(folder: Path, *faults: str, **options: object) -> None:
+    """Training of four blocks with some faults: a slow loader, the mean of every block read, pageable memory."""
+    model = blocks()
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-4, fused=True)
+    items = SlowItems(0.0015 if "loader" in faults else 0.0)
+    is_pinned, means = "pageable" not in faults, []
+    loader = torch.utils.data.DataLoader(items, 16, num_workers=2, prefetch_factor=1, pin_memory=is_pinned)
+    batches = iter(loader)
+
+    def step() -> None:
+        with torch.profiler.record_function("get batch"):
+            x = next(batches).to("cuda", non_blocking=is_pinned)
+        optimizer.zero_grad()
+        with torch.autocast("cuda", torch.bfloat16):
+            for block in model:  # type: ignore[attr-defined]
+                x = block(x)
+                if "reads" in faults:
+                    means.append(x.mean().item())
+        x.float().square().mean().backward()
+        optimizer.step()
+
+    record(step, folder, **options)
+
+
+def faults(folder: Path) -> None:
+    """Training with all three faults: a slow loader, the mean of each block read, pageable memory."""
+    with_faults(folder, "loader", "reads", "pageable", modules=True, active=1)
+
+
+def faults_loader(folder: Path) -> None:
+    """The same when the loader is mended; only measured, as the next three."""
+    with_faults(folder, "reads", "pageable", is_recorded=False)
+
+
+def faults_reads(folder: Path) -> None:
+    """The same when the reads are gone."""
+    with_faults(folder, "loader", "pageable", is_recorded=False)
+
+
+def faults_pageable(folder: Path) -> None:
+    """The same when memory is pinned."""
+    with_faults(folder, "loader", "reads", is_recorded=False)
+
+
+def faults_none(folder: Path) -> None:
+    """The same without any of the faults."""
+    with_faults(folder, is_recorded=False)
 
 
 def language_model(folder: Path) -> None:
@@ -408,6 +548,7 @@ def gloo_rank(rank: int, meeting_point: str, folder: Path) -> None:
 RECORDED = (
     attention_fp32,
     attention_fp32_batch32,
+    attention_tf32_batch32,
     attention_bf16,
     attention_bf16_batch128,
     attention_modules,
@@ -424,6 +565,18 @@ RECORDED = (
     streams,
     loader_slow,
     loader_fast,
+    loader_in_process,
+    loader_in_process_ahead,
+    copies_pageable,
+    copies_pinned,
+    python_work,
+    optimizer_loop,
+    optimizer_fused,
+    faults,
+    faults_loader,
+    faults_reads,
+    faults_pageable,
+    faults_none,
     language_model,
     decoding,
     nccl,

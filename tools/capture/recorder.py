@@ -158,7 +158,11 @@ class Recorder:
     def _measured(self, wait: int) -> list[tuple[int, Callable[[], None]]]:
         """Returns when to measure the steps without a profiler. The first one is slower, so it does not count."""
         laps = [(step, self._timer.lap) for step in range(2, wait)]
-        return [(1, self._timer.start), *laps, (wait, self._timer.stop)] if wait > 1 else []
+        return [(1, self._measure), *laps, (wait, self._timer.stop)] if wait > 1 else []
+
+    def _measure(self) -> None:
+        self._ends.callback(self._timer.drop)
+        self._timer.start()
 
     def _prepare(self) -> None:
         check_no_other_profiler(self._torch)
