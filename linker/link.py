@@ -257,4 +257,5 @@ def _info(host: HostTrace, device: DeviceTrace, rank: int | None) -> TraceInfo:
         finish_ts=host.finish_ts,
         devices={number: name for number, name in device.device_names.items() if number in device.activities.device},
         step_without_profiler_ns=device.step_without_profiler_ns,
+        data_wait_without_profiler_ns=device.data_wait_without_profiler_ns,
     )

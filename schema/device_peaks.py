@@ -96,3 +96,24 @@ def peak_of(name: str) -> Peak | None:
     3352
     """
     return next((device.peak for device in PEAKS if re.search(device.pattern, name)), None)
+
+
+CONNECTIONS = (
+    (r"V100|\bT4\b|RTX 20|Quadro RTX", 16.0),
+    (r"A100|A800|\bA30\b|\bA40\b|\bA10G?\b|RTX A\d000|\bL40?S?\b|RTX [34]0|MI100|MI2\d\d", 32.0),
+    (r"(?<!G)H100|(?<!G)H200|H800|H20\b|B[12]00|RTX 50|MI3\d\d", 64.0),
+)
+"""What the names of devices match that PCI Express of generation 3, 4 and 5 connects to the host by 16 lanes, in GB/s
+(10**9 bytes) each way.
+"""
+OF_CONNECTION = 0.85
+"""The share of it that large copies reach: an H100 copies 54.5 of 64 GB/s from pinned memory."""
+
+
+def pinned_rate(name: str) -> float:
+    """Returns the GB/s that the device of this recorded name can copy from pinned memory of its host; 0 if not known.
+
+    >>> pinned_rate("NVIDIA H100 80GB HBM3"), pinned_rate("NVIDIA A100-SXM4-40GB"), pinned_rate("NVIDIA GH200 480GB")
+    (54.4, 27.2, 0.0)
+    """
+    return next((OF_CONNECTION * rate for pattern, rate in CONNECTIONS if re.search(pattern, name)), 0.0)

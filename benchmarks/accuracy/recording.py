@@ -2,26 +2,34 @@
 
     python -m benchmarks.accuracy.recording
 
-The captures in tests/data/gpu know how long their steps take without a profiler: `capture` measures it.
+The captures in tests/data/gpu know how long their steps take without a profiler: `capture` measures it. How long those
+of the other job take is in measured.json there.
 """
 
-from collections.abc import Mapping
+import json
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from execgraph import what_if
+import msgspec
 from execgraph.converter import convert
 from execgraph.linker import link
 from execgraph.schema.graph import STEP_WITHOUT_PROFILER_NS, STEPS, ExecutionGraph
 from execgraph.tools.analyses import analyse, read_rank
-from execgraph.tools.findings import facts_of, find, job_of
-from execgraph.tools.replay import Recording, recording
+from execgraph.tools.findings import Gain, facts_of, find, job_of
+from execgraph.tools.replay import (
+    Recording,
+    gather_job,
+    makespan_ns,
+    parse_scale,
+    recording,
+    scale_workload,
+)
 
 from .tables import markdown
 
 CAPTURES = Path(__file__).parents[2] / "tests" / "data" / "gpu"
-HOST, COMPUTATION = "class:host", "class:computation"
 LARGER_BATCH = (
     ("attention_bf16", "attention_bf16_batch128"),
     ("attention_fp32", "attention_fp32_batch32"),
@@ -32,8 +40,15 @@ REPAIRED = (
     ("compiled", "compiled_graphs", "small kernels"),
     ("small_synchronised", "small", "to wait for the device"),
     ("loader_slow", "loader_fast", "waits for its data"),
+    ("loader_in_process", "loader_in_process_ahead", "waits for its data"),
+    ("copies_pageable", "copies_pinned", "pageable"),
+    ("optimizer_loop", "optimizer_fused", "small kernels"),
+    ("attention_fp32_batch32", "attention_tf32_batch32", "tensor cores"),
+    ("faults", "faults_loader", "waits for its data"),
+    ("faults", "faults_reads", "to wait for the device"),
+    ("faults", "faults_pageable", "pageable"),
 )
-"""A job, the same with something repaired, and the finding of `trace-report` that offers to."""
+"""A job, the same with something repaired, and a part of the title of the finding of `trace-report` that offers to."""
 OTHER_JOB = (
     ("attention_bf16", "attention_bf16_batch128"),
     ("attention_bf16", "attention_fp32"),
@@ -54,9 +69,12 @@ class Capture(NamedTuple):
     graph: ExecutionGraph
     recording: Recording
 
-    def step_us(self, changes: Mapping[str, float]) -> float:
-        """Returns how long a step takes with these changes to the recording."""
-        return what_if(self.graph, changes).after.makespan_ns / 1000 / self.graph.number(STEPS, 1)
+    def step_us(self, recorded: Recording | None = None, computation: float = 1) -> float:
+        """Returns how long a step takes with a factor for kernels, without a profiler if it is known what that did."""
+        job = gather_job([self.graph])
+        job = recorded.without_profiler(job) if recorded else job
+        work = scale_workload(job.work, [parse_scale(f"class:computation={computation}")])
+        return makespan_ns(job._replace(work=work)) / 1000 / self.graph.number(STEPS, 1)
 
     def kernels_us(self) -> float:
         """Returns how long the activities of a step take in all."""
@@ -78,19 +96,21 @@ def larger_batch(small: str, large: str) -> list[str]:
     """Returns a row for a job with kernels as long as those of the same job with a larger batch."""
     capture = capture_of(small)
     kernels = capture_of(large).kernels_us() / capture.kernels_us()
-    with_profiler = capture.step_us({COMPUTATION: kernels})
-    predicted = capture.step_us({COMPUTATION: kernels, HOST: capture.recording.host_factor or 1})
+    with_profiler = capture.step_us(computation=kernels)
+    predicted = capture.step_us(capture.recording, kernels)
     return _row(small, large, f"kernels ×{kernels:.2f}", with_profiler, predicted)
 
 
 def repaired(job: str, better: str, title: str) -> list[str]:
     """Returns a row for a job without what a finding says that it loses."""
     recorded, predicted = (_without(job, title, is_measured=is_measured) for is_measured in (False, True))
-    return _row(job, better, f"“{title}”", recorded, predicted)
+    return _row(job, better, f"“{title}”", recorded[0], *predicted)
 
 
-def _without(name: str, title: str, *, is_measured: bool) -> float:
-    """Returns the length of a step (µs) less the gain of a finding, whether or not the job was measured."""
+def _without(name: str, title: str, *, is_measured: bool) -> list[float]:
+    """Returns the length of a step (µs) less the gain of a finding, whether or not the job was measured; two lengths
+    where the gain is a range.
+    """
     host, device = (CAPTURES / name / f"{kind}_rank0.json.gz" for kind in ("host", "device"))
     rank = read_rank(str(device), str(host))
     assert rank.graph is not None
@@ -98,23 +118,32 @@ def _without(name: str, title: str, *, is_measured: bool) -> float:
         rank.graph.metadata.pop(STEP_WITHOUT_PROFILER_NS)
     job = job_of([facts_of(rank)], analyse([rank]))
     assert job is not None
-    gain = sum(finding.gain.us for finding in find(job) if finding.gain and title in finding.title)
-    return (job.length_us - gain) / capture_of(name).graph.number(STEPS, 1)
+    found = next((finding.gain for finding in find(job) if finding.gain and title in finding.title), Gain(0, 0))
+    gains = [found.us] if found.least_us is None else [found.us, found.least_us]
+    return [(job.length_us - gain) / capture_of(name).graph.number(STEPS, 1) for gain in gains]
 
 
 def other_job(measured: str, other: str) -> list[str]:
     """Returns a row for a recording that is replayed with the factor of another job."""
     factor, capture = capture_of(measured).recording.host_factor or 1, capture_of(other)
-    return _row(measured, other, f"host ×{factor:g}", capture.recording.step_us, capture.step_us({HOST: factor}))
+    as_measured = msgspec.structs.replace(capture.recording, host_factor=factor)
+    return _row(measured, other, f"host ×{factor:g}", capture.recording.step_us, capture.step_us(as_measured))
 
 
-def _row(job: str, other: str, change: str, recorded_us: float, predicted_us: float) -> list[str]:
-    true_us = capture_of(other).recording.step_without_profiler_us
-    times = (f"{time_us / 1000:.2f}" for time_us in (recorded_us, predicted_us, true_us))
-    errors = (f"{100 * (time_us / true_us - 1):+.1f}" for time_us in (recorded_us, predicted_us))
-    recorded, predicted, true = times
+def _row(job: str, other: str, change: str, recorded_us: float, *predicted_us: float) -> list[str]:
+    """Returns a row with one prediction, or with two between which the time should lie."""
+    true_us = json.loads((CAPTURES / "measured.json").read_text())[other]["median"]
+    recorded, predicted, true = map(_milliseconds, ([recorded_us], predicted_us, [true_us]))
+    errors = (
+        " to ".join(f"{100 * (time_us / true_us - 1):+.1f}" for time_us in times)
+        for times in ([recorded_us], predicted_us)
+    )
     recorded_error, error = errors
     return [job, other, change, recorded, recorded_error, predicted, error, true]
+
+
+def _milliseconds(times_us: Sequence[float]) -> str:
+    return " to ".join(f"{time_us / 1000:.2f}" for time_us in times_us)
 
 
 def main() -> None:

@@ -20,6 +20,7 @@ from ...schema.columns import (
     cumcount,
 )
 from ...schema.graph import (
+    DATA_WAIT_WITHOUT_PROFILER_NS,
     DEVICE_NAME,
     STEP_START,
     STEP_WITHOUT_PROFILER_NS,
@@ -283,7 +284,13 @@ def _metadata(context: ConversionContext) -> dict[str, str | int]:
 
 
 def _steps(context: ConversionContext) -> dict[str, str | int]:
-    """Returns how many steps there are and how long one takes without a profiler, where that was measured."""
-    ops, time_ns = context.linked.ops, context.linked.info.step_without_profiler_ns
+    """Returns how many steps there are and what was measured of them without a profiler."""
+    ops, info = context.linked.ops, context.linked.info
     count = step_count(ops.name, ops.end - ops.start)
-    return {STEPS: count, STEP_WITHOUT_PROFILER_NS: time_ns} if count and time_ns > 0 else {}
+    if not count or info.step_without_profiler_ns <= 0:
+        return {}
+    times = {
+        STEP_WITHOUT_PROFILER_NS: info.step_without_profiler_ns,
+        DATA_WAIT_WITHOUT_PROFILER_NS: info.data_wait_without_profiler_ns,
+    }
+    return {STEPS: count, **{key: time_ns for key, time_ns in times.items() if time_ns > 0}}

@@ -9,7 +9,15 @@ import numpy as np
 
 from ...schema.choices import ASTRA_SIM
 from ...schema.columns import Categorical, Int32, Int64, Ragged
-from ...schema.graph import RANKS_OF_GROUP, STEP_WITHOUT_PROFILER_NS, STEPS, Column, ExecutionGraph, NodeType
+from ...schema.graph import (
+    DATA_WAIT_WITHOUT_PROFILER_NS,
+    RANKS_OF_GROUP,
+    STEP_WITHOUT_PROFILER_NS,
+    STEPS,
+    Column,
+    ExecutionGraph,
+    NodeType,
+)
 from ..ranks import ranks_text
 from .plan import RankPlan, ScalePlan
 
@@ -85,7 +93,7 @@ def copied(graph: ExecutionGraph, plan: ScalePlan, copy: int) -> ExecutionGraph:
         if isinstance(ends := attributes.get(name), Ragged):
             attributes[name] = Ragged(ends.starts, renumbered[ends.values])
     metadata = {**graph.metadata, "rank": int(renumbered[rank_plan.rank]), "world_size": rank_copies.ranks, **lists}
-    for key in (STEPS, STEP_WITHOUT_PROFILER_NS):
+    for key in (STEPS, STEP_WITHOUT_PROFILER_NS, DATA_WAIT_WITHOUT_PROFILER_NS):
         metadata.pop(key, None)
     return dataclasses.replace(graph, attributes=attributes, metadata=metadata)
 

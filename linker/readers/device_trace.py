@@ -18,7 +18,7 @@ from .categories import PYTHON, Role, skip_categories
 from .clock_range import within_a_recording
 from .device_events import DeviceEvents
 from .device_rows import DeviceTrace
-from .distributed_info import device_names, distributed_info, step_without_profiler_ns
+from .distributed_info import device_names, distributed_info, times_without_profiler
 from .duplicates import without_duplicates
 from .event_rows import unpadded
 from .rocpd import is_database, read_rocpd
@@ -146,7 +146,7 @@ def _trace(path: str, top: kineto.DeviceFile, events: DeviceEvents) -> DeviceTra
         labels=events.labels,
         merged=top.merged,
         device_names=device_names(top),
-        step_without_profiler_ns=step_without_profiler_ns(top),
+        **times_without_profiler(top)._asdict(),
         skipped=events.skipped,
         oddities=events.oddities,
         recording_start=events.recording_start,

@@ -22,10 +22,23 @@ def device_names(top: kineto.DeviceFile) -> dict[int, str]:
     return {number: name for number, name in names if number >= 0 and isinstance(name, str) and name}
 
 
-def step_without_profiler_ns(top: kineto.DeviceFile) -> int:
-    """Returns how long a step takes without a profiler (ns), -1 where that was not measured."""
-    time_us = top.step_without_profiler
-    is_time = isinstance(time_us, int | float) and 0 < time_us < LONGEST_RECORDING / 1000
+class TimesWithoutProfiler(NamedTuple):
+    """How long a step takes without a profiler (ns), and how long its loop waits for PyTorch's data loader; -1 where
+    that was not measured.
+    """
+
+    step_without_profiler_ns: int
+    data_wait_without_profiler_ns: int
+
+
+def times_without_profiler(top: kineto.DeviceFile) -> TimesWithoutProfiler:
+    """Returns what the top level of the file says of steps without a profiler; a wait is no longer than its step."""
+    step, wait = map(_nanoseconds, (top.step_without_profiler, top.data_wait_without_profiler))
+    return TimesWithoutProfiler(step if step > 0 else -1, wait if wait <= step else -1)
+
+
+def _nanoseconds(time_us: Any) -> int:
+    is_time = isinstance(time_us, int | float) and 0 <= time_us < LONGEST_RECORDING / 1000
     return round(time_us * 1000) if is_time else -1
 
 

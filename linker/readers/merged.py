@@ -17,7 +17,7 @@ from ...schema.errors import DataError, RequestError
 from ...schema.recovery import decode
 from ...schema.traces import LARGEST_ID, DeviceFile, MergedRank
 from .device_rows import DeviceTrace, RecordedActivities, RecordedSyncs
-from .distributed_info import device_names, distributed_info, step_without_profiler_ns
+from .distributed_info import device_names, distributed_info, times_without_profiler
 from .selection import select
 
 RANK = re.compile(r"\brank[ _:=#-]*(\d+)", re.IGNORECASE)
@@ -156,7 +156,7 @@ def _undo_merging(device: DeviceTrace, record: MergedRank) -> DeviceTrace:
         device,
         **distributed_info(top)._asdict(),
         device_names=device_names(top),
-        step_without_profiler_ns=step_without_profiler_ns(top),
+        **times_without_profiler(top)._asdict(),
         ops=_undo_in(device.ops, record),
         calls=_undo_in(device.calls, record),
         activities=_undo_in(device.activities, record),

@@ -167,7 +167,10 @@ DEVICE_NAME = "device_name_"
 
 
 STEPS, STEP_WITHOUT_PROFILER_NS = "steps", "step_without_profiler_ns"
-"""Metadata that says how many steps the graph holds, and how long a step takes without a profiler."""
+DATA_WAIT_WITHOUT_PROFILER_NS = "data_wait_without_profiler_ns"
+"""Metadata that says how many steps the graph holds, how long a step takes without a profiler, and for how much of that
+the loop waits for its data loader.
+"""
 
 
 RANKS_OF_GROUP = "ranks_of_group_"
@@ -206,6 +209,8 @@ METADATA = (
     MetadataKey(STEPS, "int64_val", "", "how many steps the graph holds; only with the next one"),
     MetadataKey(STEP_WITHOUT_PROFILER_NS, "int64_val", "ns",
         "how long a step takes without a profiler, as `capture` measured it; absent where it was not measured"),
+    MetadataKey(DATA_WAIT_WITHOUT_PROFILER_NS, "int64_val", "ns",
+        "how long the loop waits for PyTorch's data loader in such a step; absent where it does not"),
     MetadataKey(DEVICE_NAME, "string_val", "", "the recorded name of the device of this number, of devices that ran"
                                                " anything"),
     MetadataKey(CONCURRENCY_LIMIT, "int64_val", "activities",

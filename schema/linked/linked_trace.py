@@ -229,7 +229,7 @@ class TraceInfo(msgspec.Struct):
 
     In a part of a trace, `backlog_until` says by activity id until when (ns, device clock) work outside the part
     blocked that activity. `devices` are the recorded names of the devices that ran anything, by number.
-    `step_without_profiler_ns` is -1 where it was not measured.
+    Times without a profiler are -1 where they were not measured.
     """
 
     schema: str = ""
@@ -248,6 +248,7 @@ class TraceInfo(msgspec.Struct):
     backlog_until: dict[Whole, Whole] | None = None
     devices: dict[Whole, str] = {}
     step_without_profiler_ns: Whole = -1
+    data_wait_without_profiler_ns: Whole = -1
 
 
 @dataclass(slots=True, repr=False)

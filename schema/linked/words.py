@@ -165,6 +165,8 @@ RECORDS = (
         Member("devices", "", "recorded names of the devices that ran anything, by number"),
         Member("step_without_profiler_ns", "ns", "how long a step takes without a profiler, as `capture` measured it; -1"
                                                  " where it was not measured"),
+        Member("data_wait_without_profiler_ns", "ns", "how long the loop waits for PyTorch's data loader in such a"
+                                                      " step; -1 where it was not measured"),
     )),
     Record("Machine", "Clocks and latencies of the machine, as measured in the trace. Members at their default are left"
                       " out.",

@@ -15,8 +15,8 @@ from .arguments import (
 from .attributes import listed_attributes as listed_attributes
 from .host import GROUP_INIT as GROUP_INIT, NO_TENSORS as NO_TENSORS, Attr as Attr, TensorLists as TensorLists
 from .kineto import (
-    MEMORY_CATEGORIES as MEMORY_CATEGORIES,
     DATA_WAIT_WITHOUT_PROFILER as DATA_WAIT_WITHOUT_PROFILER,
+    MEMORY_CATEGORIES as MEMORY_CATEGORIES,
     STEP_WITHOUT_PROFILER as STEP_WITHOUT_PROFILER,
     Args as Args,
     DeviceFile as DeviceFile,

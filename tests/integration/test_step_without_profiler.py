@@ -12,18 +12,19 @@ from execgraph.schema.linked import write_linked
 from support.builder import TraceBuilder
 from support.merging import merged
 
-KNOWN = {"steps": 2, "step_without_profiler_ns": 12_500}
+KNOWN = {"steps": 2, "step_without_profiler_ns": 12_500, "data_wait_without_profiler_ns": 4_000}
 
 
 def recorded(folder: Path, rank: int | None = None) -> tuple[Path, Path]:
-    """Two steps of 30 µs, of which each takes 12.5 µs without a profiler."""
+    """Two steps of 30 µs, of which each takes 12.5 µs without a profiler, 4 of them waiting for data."""
     t = TraceBuilder(rank=rank, world_size=2)
     for step in range(2):
         with t.annotation(f"ProfilerStep#{step}"), t.op("aten::relu"):
             t.work(20)
             t.launch("relu", duration=4)
     host, device = t.write(folder)
-    device.write_text(json.dumps({"execgraph_step_without_profiler_us": 12.5, **json.loads(device.read_text())}))
+    times = {"execgraph_step_without_profiler_us": 12.5, "execgraph_data_wait_without_profiler_us": 4.0}
+    device.write_text(json.dumps({**times, **json.loads(device.read_text())}))
     return host, device
 
 

@@ -10,7 +10,7 @@ from execgraph.schema.columns import Int64, Ragged
 from execgraph.schema.graph import DependencyKind, ExecutionGraph
 from execgraph.tools.generate import Job, RankRun, Run, as_numpy, correlation, simulate
 from execgraph.tools.generate.writing.identity import FIRST_NS
-from execgraph.tools.replay import parse_scale, replay_ranks, replays
+from execgraph.tools.replay import parse_scale, replay_ranks
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from benchmarks.accuracy.dependencies import Tally, dependency_accuracy
@@ -159,7 +159,7 @@ def test_the_truth_lies_in_the_range_of_nearly_every_answer_without_synchronisat
 
 @pytest.mark.parametrize("name", ["streams", "ddp"])
 def test_with_synchronisation_records_every_answer_is_one_figure(name: str) -> None:
-    (replayed,) = replays(graphs_of(run_of(name), RESOLVED), [[parse_scale("class:computation=2")]])
+    replayed = replay_ranks(graphs_of(run_of(name), RESOLVED), [parse_scale("class:computation=2")])
     assert replayed.range is not None
     assert replayed.range.low_ns == replayed.range.high_ns == replayed.makespan_ns
     assert not replayed.range.waits

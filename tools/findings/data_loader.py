@@ -1,7 +1,5 @@
 """The loop gets its next batch while nothing else goes on."""
 
-from collections import defaultdict
-
 import numpy as np
 
 from ...schema.columns import time_text
@@ -22,24 +20,17 @@ def data_loader(job: Job) -> list[Finding]:
     launching = work.lane[work.source[is_of_kind(work, DependencyKind.LAUNCH)]]
     threads = np.setdiff1d(work.lane[work.source[waits]], np.append(launching, work.lane[in_loader]))
     loads = (in_loader | np.isin(work.lane, threads)) & (work.node_class == NodeClass.HOST)
-    rank, time = _longest(job)
-    of_rank = f" on rank {rank}" if len(job.ranks) > 1 else ""
+    times_us = np.bincount(work.ranks_of(np.flatnonzero(in_loader)), work.duration_ns[in_loader]) / 1000
+    longest = int(times_us.argmax())
+    of_rank = f" on rank {job.ranks[longest].rank}" if len(job.ranks) > 1 else ""
     return [
         Finding(
             "The loop waits for its data",
             job.gain(Change(np.where(loads, 0.0, 1.0), waits)),
-            f"{time_text(time)}{of_rank} go by in the data loader, {100 * time / job.recorded_us:.0f} % of the run",
+            f"{time_text(times_us[longest])}{of_rank} go by in the data loader, {100 * times_us[longest] / job.length_us:.0f} % of the run",
             "Load batches ahead in other processes: DataLoader(num_workers=4, prefetch_factor=2, persistent_workers=True, "
             "pin_memory=True), or make each sample cheaper",
             "host_phases",
             "Loading batches ahead",
         )
     ]
-
-
-def _longest(job: Job) -> tuple[int, float]:
-    """Returns the rank that spends most time in the loader, and that time (µs)."""
-    times: dict[int, float] = defaultdict(float)
-    for row in job.rows("host_phases"):
-        times[int(str(row["rank"]))] += float(str(row["data_loading"]))
-    return max(times.items(), key=lambda item: item[1], default=(job.ranks[0].rank, 0.0))

@@ -5,8 +5,10 @@ A copy back to the host is a wait for a result, whatever memory it goes to; host
 
 import numpy as np
 
-from ...schema.columns import time_text
-from ...schema.graph import DependencyKind
+from ...schema.columns import Bool, rows_by_number, time_text
+from ...schema.device_peaks import pinned_rate
+from ...schema.graph import DEVICE_NAME, DependencyKind
+from ..analyses import Floats
 from ..replay import NodeClass
 from .job import Change, Finding, Job, is_of_kind
 
@@ -14,7 +16,8 @@ from .job import Change, Finding, Job, is_of_kind
 def pageable_copies(job: Job) -> list[Finding]:
     """Returns a finding if the run would be shorter with copies that the host need not stay with.
 
-    The calls then take as long as other launches, and the host waits for none of these copies.
+    The calls then take as long as other launches, the host waits for none of these copies, and they are as fast as the
+    device's connection to the host, where that is known.
     """
     work = job.work
     names = job.texts(lambda rank: rank.graph.name)
@@ -25,7 +28,7 @@ def pageable_copies(job: Job) -> list[Finding]:
     calls = np.unique(work.source[launch & copies[work.target]])
     others = np.setdiff1d(work.source[launch], calls)
     other_call_ns = float(np.median(work.duration_ns[others])) if len(others) else 0.0
-    factor = np.ones(len(work))
+    factor = _pinned(job, copies)
     factor[calls] = np.minimum(other_call_ns / np.maximum(work.duration_ns[calls], 1), 1.0)
     waits = is_of_kind(work, DependencyKind.HOST_SYNC) & copies[work.source]
     time = (work.duration_ns[copies].sum() + work.duration_ns[calls].sum()) / 1000
@@ -39,3 +42,16 @@ def pageable_copies(job: Job) -> list[Finding]:
             "Pinned memory",
         )
     ]
+
+
+def _pinned(job: Job, copies: Bool) -> Floats:
+    """Returns for each node by what its duration is multiplied if these copies are made from pinned memory."""
+    factor, work = np.ones(len(job.work)), job.work
+    moved, device = job.integers("tensor_size"), job.integers("device", -1)
+    for position, rank in enumerate(job.ranks):
+        own = np.flatnonzero(copies & (job.rank_of_node == position) & (moved > 0) & (work.duration_ns > 0))
+        for number, rows in rows_by_number(own, device).items():
+            rate = pinned_rate(str(rank.graph.metadata.get(f"{DEVICE_NAME}{number}", "")))
+            if rate:
+                factor[rows] = np.minimum(moved[rows] / rate / work.duration_ns[rows], 1.0)
+    return factor

@@ -14,10 +14,10 @@ def recording_cost(job: Job, limit: NodeClass) -> str:
     if recording is None:
         return _unmeasured(job) if limit is NodeClass.HOST and job.is_on_device else ""
     recorded, without = map(time_text, (recording.step_us, recording.step_without_profiler_us))
-    if recording.scale:
+    if recording.is_known:
         return (
-            f"This is the run without a profiler, replayed with {recording.scale[0].spec}: a step takes {without} then and "
-            f"{recorded} as recorded; tables, charts and the timeline show the recording."
+            f"This is the run without a profiler, in which a step takes {without} and not {recorded} as recorded "
+            f"({recording.change}); tables, charts and the timeline show the recording."
         )
     return {
         Cause.SLOWER_BEFORE: f"What recording cost is not known: the steps before took {without}, the recorded ones {recorded}.",

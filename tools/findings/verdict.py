@@ -78,9 +78,8 @@ def _said(job: Job, limit: _Limit, doubts: Sequence[str], findings: Sequence[Fin
         return f"What limits the run cannot be told: {'; '.join(doubts)}.{_otherwise(job)}"
     best = next((finding for finding in findings if finding.gain is not None), None)
     if best is None or best.gain is None:
-        gain = f"{limit.gain.pct:.0f} % ({time_text(limit.gain.us)})"
-        return f"{_head(job, limit)}. {FASTER[limit.node_class]} twice as fast would save {gain}."
-    saves = f"{best.remedy} would save up to {best.gain.pct:.0f} % ({time_text(best.gain.us)})"
+        return f"{_head(job, limit)}. {FASTER[limit.node_class]} twice as fast would save {limit.gain.text}."
+    saves = f"{best.remedy} would save {best.gain.text}"
     return f"{_head(job, limit)}. {best.title}: {best.evidence.partition(';')[0]}. {saves}."
 
 

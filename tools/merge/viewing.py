@@ -13,7 +13,7 @@ from ...linker.readers import is_database, read_device_trace
 from ...schema.io import open_input, open_output
 from ...schema.progress import Progress, unwatched
 from ...schema.recovery import ArrayReader, Damage
-from ...schema.traces import STEP_WITHOUT_PROFILER, DeviceFile, MergedRank
+from ...schema.traces import DATA_WAIT_WITHOUT_PROFILER, STEP_WITHOUT_PROFILER, DeviceFile, MergedRank
 from ..inputs import RankFile
 from .lanes import FIRST_LANE, Lanes, PlacedRow
 from .report import MergeReport, RankReport
@@ -95,7 +95,8 @@ def _metadata(reader: ArrayReader[T]) -> Row:
         top = msgspec.json.decode(reader.document, type=Row)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         recorded = msgspec.to_builtins(reader.top_level(DeviceFile))
-        kept = ("distributedInfo", "baseTimeNanoseconds", "deviceProperties", STEP_WITHOUT_PROFILER)
+        times = STEP_WITHOUT_PROFILER, DATA_WAIT_WITHOUT_PROFILER
+        kept = ("distributedInfo", "baseTimeNanoseconds", "deviceProperties", *times)
         top = {key: msgspec.Raw(msgspec.json.encode(recorded[key])) for key in kept}
     top.pop(EVENTS, None)
     return top

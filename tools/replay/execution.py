@@ -35,7 +35,7 @@ from .one_job import graphs_of_one_job
 from .rank_clocks import GatheredJob, StartOffset, gather_job, is_noteworthy, largest_offset, without_offsets
 from .rendezvous import MatchedNodes
 from .scaling import Changes, Scale, given_changes, scale_workload
-from .uncertain_waits import MakespanRange, uncertain, waits_of, without
+from .uncertain_waits import MakespanRange, uncertain, waits_of
 from .workload import Workload
 
 RANKS_NAMED = 8
@@ -162,12 +162,11 @@ def replay_ranks(graphs: Sequence[ExecutionGraph], scale: Sequence[Scale] = ()) 
     Raises:
         DataError: Some nodes never become ready; the text says where each rank stops.
     """
-    return next(replays(graphs, [scale]))
+    return replay_job(gather_job(graphs), scale)
 
 
-def replays(graphs: Sequence[ExecutionGraph], changes: Iterable[Sequence[Scale]]) -> Iterator[Replay]:
-    """Yields a replay of the ranks with each of the changes, for which their columns are gathered once."""
-    job = gather_job(graphs)
+def replays(job: GatheredJob, changes: Iterable[Sequence[Scale]]) -> Iterator[Replay]:
+    """Yields a replay of a gathered job with each of the changes."""
     for scale in changes:
         yield replay_job(job, scale)
 
@@ -200,7 +199,7 @@ def _range(job: GatheredJob, makespan: int) -> MakespanRange:
     is_uncertain = uncertain(job.work)
     if not is_uncertain.any():
         return MakespanRange(makespan, makespan, 0, "")
-    low, high = sorted((makespan, makespan_ns(job._replace(work=without(job.work, is_uncertain)))))
+    low, high = sorted((makespan, makespan_ns(job._replace(work=job.work.without_dependencies(is_uncertain)))))
     return MakespanRange(low, high, *waits_of(job.work, is_uncertain))
 
 

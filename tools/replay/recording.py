@@ -1,21 +1,24 @@
 """What recording did to a run: how long a step takes without a profiler, and the factor for the host that gives it.
 
 A profiler slows the host, hardly the devices. So host work takes a share of its recorded time without one, and that
-share is what makes a replay as long as the measured step.
+share is what makes a replay as long as the measured step. It also gives other processes time to load data ahead, so
+that time in the data loader is as it was measured.
 """
 
 from collections.abc import Sequence
 from enum import Enum
 
 import msgspec
+import numpy as np
 
 from ...schema.columns import time_text
-from ...schema.graph import STEP_WITHOUT_PROFILER_NS, STEPS, ExecutionGraph
+from ...schema.graph import DATA_WAIT_WITHOUT_PROFILER_NS, STEP_WITHOUT_PROFILER_NS, STEPS, ExecutionGraph
 from ..given_graphs import Graphs, given_graphs
+from .data_waits import with_measured_waits
 from .execution import Replay, makespan_ns, replay_job
 from .node_class import NodeClass
 from .rank_clocks import GatheredJob, gather_job
-from .scaling import CLASS_PREFIX, Scale, parse_scale, scale_workload
+from .scaling import Scale, scale_nodes, scale_workload
 
 NOT_SLOWED = 0.98
 """A step without a profiler that takes at least this share of the recorded one was hardly slowed by recording."""
@@ -38,8 +41,8 @@ class Cause(Enum):
 
 
 TEXTS = {
-    Cause.HOST_SLOWED: "ops are slowed; {scale} replays the step as it is without",
-    Cause.DEVICES_LIMIT: "the devices limit the run without a profiler; {scale} or less replays it",
+    Cause.HOST_SLOWED: "ops are slowed; {change} replays the step as it is without",
+    Cause.DEVICES_LIMIT: "the devices limit the run without a profiler; {change} replays it",
     Cause.NOT_SLOWED: "recording hardly slowed it",
     Cause.SLOWER_BEFORE: "the steps before were slower, as while compiling; raise the wait of capture",
     Cause.NOT_THE_HOST: "even without host work a replay takes longer, so that no factor gives it",
@@ -49,25 +52,43 @@ TEXTS = {
 class Recording(msgspec.Struct, frozen=True):
     """The length of a step (µs) as recorded and without a profiler, what that shows, and the factor for the host that
     replays the step as it is without; None where no factor does.
+
+    There are so many `steps`. `data_wait_us` is how long a step without a profiler waits for PyTorch's data loader,
+    which the factor does not apply to; 0 where that was not measured.
     """
 
     step_us: float
     step_without_profiler_us: float
     host_factor: float | None
     cause: Cause
+    steps: int
+    data_wait_us: float = 0
 
     @property
-    def scale(self) -> list[Scale]:
-        """The change that replays the run as it is without a profiler; none if there is no such change."""
-        is_scaled = self.host_factor is not None and self.host_factor != 1
-        return [parse_scale(f"{CLASS_PREFIX}{NodeClass.HOST.label}={self.host_factor:g}")] if is_scaled else []
+    def is_known(self) -> bool:
+        """Whether the run without a profiler is known, and another one than the recording."""
+        return self.host_factor is not None and (self.host_factor != 1 or self.data_wait_us > 0)
+
+    def without_profiler(self, job: GatheredJob) -> GatheredJob:
+        """Returns the job as it runs without a profiler, where that is known."""
+        return _unrecorded(job, self.host_factor) if self.is_known and self.host_factor is not None else job
+
+    def without_host(self, job: GatheredJob) -> GatheredJob | None:
+        """Returns the job whose host takes no time but to wait for data, if the host may be as fast as that."""
+        return _unrecorded(job, 0.0) if self.cause is Cause.DEVICES_LIMIT else None
+
+    @property
+    def change(self) -> str:
+        """Says what a replay of the recording changes to be the run without a profiler."""
+        least = " or less" if self.cause is Cause.DEVICES_LIMIT else ""
+        data = f" and {time_text(self.data_wait_us)} a step in the data loader" if self.data_wait_us else ""
+        return f"class:host={self.host_factor:g}{least}{data}" if self.host_factor is not None else ""
 
     @property
     def text(self) -> str:
         """Says how long a step takes with and without a profiler, and why."""
         times = (time_text(time) for time in (self.step_us, self.step_without_profiler_us))
-        cause = TEXTS[self.cause].format(scale=", ".join(change.spec for change in self.scale))
-        return "{} a step, {} without a profiler: {}".format(*times, cause)
+        return "{} a step, {} without a profiler: {}".format(*times, TEXTS[self.cause].format(change=self.change))
 
 
 def recording(graphs: Graphs) -> Recording | None:
@@ -90,37 +111,46 @@ def recording_of(job: GatheredJob, replay: Replay) -> Recording | None:
     Replays up to a dozen times.
     """
     graphs = job.work.graphs
-    steps, step_ns = {graph.number(STEPS, 0) for graph in graphs}, _step_without_profiler_ns(graphs)
+    steps, step_ns = {graph.number(STEPS, 0) for graph in graphs}, _longest_ns(graphs, STEP_WITHOUT_PROFILER_NS)
     if len(steps) > 1 or min(steps) < 1 or step_ns <= 0 or not replay.makespan_ns:
         return None
     count = min(steps)
-    factor, cause = _factor(job, replay.makespan_ns, step_ns * count)
-    return Recording(replay.makespan_ns / count / 1000, step_ns / 1000, factor, cause)
+    _, is_data = with_measured_waits(job.work)
+    data_ns = _longest_ns(graphs, DATA_WAIT_WITHOUT_PROFILER_NS) if is_data.any() else 0
+    factor, cause = _factor(job, step_ns * count)
+    return Recording(replay.makespan_ns / count / 1000, step_ns / 1000, factor, cause, count, data_ns / 1000)
 
 
 def without_profiler(job: GatheredJob, recording: Recording | None, scale: Sequence[Scale]) -> str:
     """Returns a sentence on what the changes bring without a profiler; "" if that is not known or they say it."""
-    base = recording.scale if recording else []
-    if not base or any(change.target == NodeClass.HOST for change in scale):
+    if recording is None or not recording.is_known or any(change.target == NodeClass.HOST for change in scale):
         return ""
-    before_ns, after_ns = (
-        makespan_ns(job._replace(work=scale_workload(job.work, changes))) for changes in (base, [*base, *scale])
-    )
+    job = recording.without_profiler(job)
+    before_ns, after_ns = makespan_ns(job), makespan_ns(job._replace(work=scale_workload(job.work, scale)))
     change_pct = 100 * (after_ns - before_ns) / max(before_ns, 1)
     times = time_text(after_ns / 1000), time_text(before_ns / 1000)
     return (
-        f" That is of the recording, which slowed the ops of the host. Without a profiler ({base[0].spec}) the run would "
-        f"take {times[0]} instead of {times[1]}, {abs(change_pct):.1f} % {'less' if change_pct <= 0 else 'more'}."
+        " That is of the recording, which slowed the ops of the host. Without a profiler "
+        f"({recording.change}) the run would take {times[0]} instead of {times[1]}, {abs(change_pct):.1f} % "
+        f"{'less' if change_pct <= 0 else 'more'}."
     )
 
 
-def _step_without_profiler_ns(graphs: Sequence[ExecutionGraph]) -> int:
-    """Returns the longest of the ranks, as ranks wait for each other; 0 where no rank knows."""
-    return max(graph.number(STEP_WITHOUT_PROFILER_NS, 0) for graph in graphs)
+def _unrecorded(job: GatheredJob, host_factor: float) -> GatheredJob:
+    """Returns the job with the waits for data that were measured, and other host work multiplied by a factor."""
+    work, is_data = with_measured_waits(job.work)
+    factor = np.where((work.node_class == NodeClass.HOST) & ~is_data, host_factor, 1.0)
+    return job._replace(work=scale_nodes(work, factor, host_factor))
 
 
-def _factor(job: GatheredJob, recorded_ns: int, measured_ns: int) -> tuple[float | None, Cause]:
+def _longest_ns(graphs: Sequence[ExecutionGraph], key: str) -> int:
+    """Returns the longest time of the ranks, as ranks wait for each other; 0 where no rank knows."""
+    return max(graph.number(key, 0) for graph in graphs)
+
+
+def _factor(job: GatheredJob, measured_ns: int) -> tuple[float | None, Cause]:
     """Returns the factor for the host that replays the run as it was measured, and what that shows."""
+    recorded_ns = _makespan_ns(job, 1.0)
     if measured_ns >= NOT_SLOWED * recorded_ns:
         is_slower = measured_ns > SLOWER * recorded_ns
         return None if is_slower else 1.0, Cause.SLOWER_BEFORE if is_slower else Cause.NOT_SLOWED
@@ -146,5 +176,4 @@ def _largest_factor(job: GatheredJob, longest_ns: float) -> float:
 
 
 def _makespan_ns(job: GatheredJob, factor: float) -> int:
-    scale = parse_scale(f"{CLASS_PREFIX}{NodeClass.HOST.label}={factor:g}")
-    return makespan_ns(job._replace(work=scale_workload(job.work, [scale])))
+    return makespan_ns(_unrecorded(job, factor))

@@ -4,7 +4,6 @@ A wait that held its work up in the measured run is certain: the order of calls,
 on it. Of a wait that held nothing up, only its evidence tells that it exists. A changed run may show that it does not.
 """
 
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -76,9 +75,3 @@ def waits_of(work: Workload, is_uncertain: Bool) -> tuple[int, str]:
     kind = work.kind[is_uncertain]
     bits = ((BY_ORDER, "order"), (BY_TIMING, "timing"))
     return len(np.unique(work.target[is_uncertain])), " or ".join(word for bit, word in bits if (kind & bit != 0).any())
-
-
-def without(work: Workload, is_uncertain: Bool) -> Workload:
-    """Returns the workload without uncertain dependencies."""
-    columns = {name: getattr(work, name)[~is_uncertain] for name in ("source", "target", "kind", "lag_ns")}
-    return replace(work, **columns)

@@ -131,6 +131,11 @@ class Workload(Columns):
         """Returns the same for many rows."""
         return np.searchsorted(self.first_row, rows, side="right").astype(np.int64) - 1
 
+    def without_dependencies(self, chosen: Bool) -> "Workload":
+        """Returns the workload without some of its dependencies."""
+        columns = {name: getattr(self, name)[~chosen] for name in ("source", "target", "kind", "lag_ns")}
+        return replace(self, **columns)
+
     def rank_labels(self) -> list[str]:
         """Returns the recorded ranks, or the graphs' positions if a rank is missing or occurs twice."""
         recorded = [str(graph.metadata.get("rank", "")) for graph in self.graphs]

@@ -11,7 +11,6 @@ import jinja2
 import orjson
 from altair.utils.schemapi import debug_mode
 
-from ...schema.columns import time_text
 from ..analyses import Table
 from ..terminal import plain, plain_json
 from .absent import absent_tables
@@ -81,7 +80,7 @@ def _page_findings(report: Report, shown: Collection[str]) -> list[PageFinding]:
     of_table = {table: section for section in every for table in section.tables if section.name in shown}
     page_findings = []
     for finding in report.findings:
-        gain = f"up to {finding.gain.pct:.0f} %, {time_text(finding.gain.us)}" if finding.gain else ""
+        gain = finding.gain.text if finding.gain else ""
         section = of_table.get(finding.table)
         link = (section.name, section.label) if section else ("", "")
         page_findings.append(PageFinding(finding.title, gain, finding.evidence, finding.advice, *link))

@@ -181,7 +181,7 @@ def _add_pictures(report: Report, sources: Sources, collector: "_RankCollector",
     report.data_flow = collector.data_flow
     report.timeline = timeline(collector.replays, SHOWN_FIRST, ops=collector.ops)
     collector.replays.clear()
-    report.twice_as_fast = classes_twice_as_fast(graphs, report.recording.scale if report.recording else [])
+    report.twice_as_fast = classes_twice_as_fast(graphs, report.recording)
 
 
 def report_on_diff(

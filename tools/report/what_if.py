@@ -11,11 +11,15 @@ from ..replay import (
     SCALABLE,
     MakespanRange,
     NodeClass,
+    Recording,
     Replay,
     Scale,
     StartOffset,
+    gather_job,
+    makespan_ns,
     node_classes,
     parse_scale,
+    replay_job,
     replays,
 )
 
@@ -31,9 +35,9 @@ def what_if(graphs: Sequence[ExecutionGraph], scales: Sequence[Scale]) -> Table:
     return _table(graphs, changes)
 
 
-def classes_twice_as_fast(graphs: Sequence[ExecutionGraph], base: Sequence[Scale] = ()) -> Table:
-    """Returns the makespan with half the duration of each class of nodes that the graphs have, each time with the
-    changes of `base`, too.
+def classes_twice_as_fast(graphs: Sequence[ExecutionGraph], recording: Recording | None = None) -> Table:
+    """Returns the makespan with half the duration of each class of nodes that the graphs have, without a profiler where
+    the `recording` tells how long a step takes then.
     """
     present = {NodeClass(node_class) for graph in graphs for node_class in np.unique(node_classes(graph)).tolist()}
     changes = {
@@ -41,16 +45,19 @@ def classes_twice_as_fast(graphs: Sequence[ExecutionGraph], base: Sequence[Scale
         for label, node_class in SCALABLE.items()
         if node_class in present
     }
-    return _table(graphs, changes, base)
+    return _table(graphs, changes, recording)
 
 
-def _table(graphs: Sequence[ExecutionGraph], changes: dict[str, list[Scale]], base: Sequence[Scale] = ()) -> Table:
+def _table(
+    graphs: Sequence[ExecutionGraph], changes: dict[str, list[Scale]], recording: Recording | None = None
+) -> Table:
     if not graphs:
         return Table(NAME, TITLE, [], "no graph was made, so nothing can be replayed")
-    with_base: list[Sequence[Scale]] = [[*base, *change] for change in changes.values()]
-    unchanged = [base] if base else []
-    recorded, *outcomes = map(_outcome, replays(graphs, [[], *unchanged, *with_base]))
-    before, note = (outcomes.pop(0) if base else recorded).makespan_ns, recorded.note
+    job = gather_job(graphs)
+    note = _outcome(replay_job(job)).note
+    unchanged = recording.without_profiler(job) if recording else job
+    outcomes = list(map(_outcome, replays(unchanged, changes.values())))
+    before = makespan_ns(unchanged)
     after = np.array([outcome.makespan_ns for outcome in outcomes], np.int64)
     columns = [
         Column("change", "", list(changes)),

@@ -8,7 +8,7 @@ import pytest
 from execgraph.converter.edit import chain_gaps, data_edges
 from execgraph.converter.targets import GoalOptions, for_astra_sim, write_goal
 from execgraph.schema.graph import ExecutionGraph
-from execgraph.tools.replay import parse_scale, replays
+from execgraph.tools.replay import parse_scale, replay_ranks
 from execgraph.tools.simulator import simulated_ends
 from support import goal_simulator
 from support.graphs import HOST_SYNC, LAUNCH, PROGRAM_ORDER, STREAM_ORDER, GraphBuilder
@@ -106,7 +106,7 @@ def test_what_ifs_are_right_where_something_else_releases_the_kernels(
     for factor in (1.0, changed / host):
         truth = run(int(host * factor), latency, chain)
         end = int((truth.start_ns + truth.duration_ns).max())
-        (replayed,) = replays([graph], [[parse_scale(f"launch={factor}")]])
+        replayed = replay_ranks([graph], [parse_scale(f"launch={factor}")])
         assert [replayed.makespan_ns, astra_sim_end(graph, factor), goal_end(graph, factor, path)] == [end] * 3
 
 

@@ -7,7 +7,7 @@ from execgraph.linker.readers.distributed_info import (
     DistributedInfo,
     device_names,
     distributed_info,
-    step_without_profiler_ns,
+    times_without_profiler,
 )
 from execgraph.schema.traces import kineto
 
@@ -53,4 +53,12 @@ def test_devices_have_numbers_from_zero_and_names() -> None:
     ("recorded", "found"), [(3662.9, 3_662_900), (5, 5000), (0, -1), (-3, -1), ("3", -1), (1e300, -1), (None, -1)]
 )
 def test_the_length_of_a_step_is_a_time_above_zero(recorded: Any, found: int) -> None:
-    assert step_without_profiler_ns(kineto.DeviceFile(step_without_profiler=recorded)) == found
+    assert times_without_profiler(kineto.DeviceFile(step_without_profiler=recorded)) == (found, -1)
+
+
+@pytest.mark.parametrize(("recorded", "found"), [(0.5, 500), (0, 0), (5, 5000), (5.1, -1), (-1, -1), ("x", -1)])
+def test_a_wait_for_data_is_a_part_of_its_step(recorded: Any, found: int) -> None:
+    top = kineto.DeviceFile(step_without_profiler=5, data_wait_without_profiler=recorded)
+    assert times_without_profiler(top) == (5000, found)
+    alone = kineto.DeviceFile(data_wait_without_profiler=recorded)
+    assert times_without_profiler(alone) == (-1, -1)

@@ -57,7 +57,7 @@ def test_it_says_when_no_factor_for_the_host_tells(
     found = known(steps(without_profiler_ns))
     assert found.cause is cause
     assert found.host_factor == pytest.approx(factor, abs=0.001) if factor is not None else found.host_factor is None
-    assert bool(found.scale) == (cause is Cause.DEVICES_LIMIT)
+    assert found.is_known == (cause is Cause.DEVICES_LIMIT)
 
 
 def test_nothing_is_said_of_a_run_that_was_not_measured() -> None:

@@ -1,7 +1,7 @@
 """The record that every rule looks at, and what its run would gain by a change."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,7 +21,6 @@ from ...replay import (
     recording_of,
     replay_job,
     scale_nodes,
-    scale_workload,
     time_by_kind,
 )
 from .finding import Change, Gain
@@ -35,7 +34,8 @@ class Job:
     """The ranks of a run, the tables of its analyses, and the replay of all ranks together as they were recorded.
 
     Where it is known how long a step takes without a profiler, `gathered` and `replay` are of the run without one; else
-    they are as recorded, too. Tables are as recorded.
+    they are as recorded, too. Where the devices limit that run, its host may be faster than in `gathered`, and
+    `without_host` is the run in which it takes no time. Tables are as recorded.
     """
 
     ranks: list[RankFacts]
@@ -44,6 +44,7 @@ class Job:
     gathered: GatheredJob
     replay: Replay
     recording: Recording | None = None
+    without_host: GatheredJob | None = None
 
     @property
     def work(self) -> Workload:
@@ -93,14 +94,23 @@ class Job:
 
     def gain(self, change: Change) -> Gain:
         """Returns by how much sooner the run would end with a change."""
-        changed = scale_nodes(self.work, change.factor)
-        if change.removed is not None:
-            changed = _without_dependencies(changed, change.removed)
-        return self._gain_of(changed)._replace(change=change)
 
-    def _gain_of(self, changed: Workload) -> Gain:
-        saved = (self.replay.makespan_ns - makespan_ns(self.gathered._replace(work=changed))) / 1000
-        return Gain(saved, 100 * saved / max(self.length_us, 1e-3))
+        def changed(work: Workload) -> Workload:
+            scaled = scale_nodes(work, change.factor)
+            return scaled if change.removed is None else scaled.without_dependencies(change.removed)
+
+        return self._gain(changed)._replace(change=change)
+
+    def _gain(self, changed: Callable[[Workload], Workload]) -> Gain:
+        def saved_us(job: GatheredJob, before_ns: int) -> float:
+            return (before_ns - makespan_ns(job._replace(work=changed(job.work)))) / 1000
+
+        steps = self.recording.steps if self.recording and self.recording.is_known else 0
+        saved = [saved_us(self.gathered, self.replay.makespan_ns)]
+        if self.without_host:
+            saved.append(saved_us(self.without_host, makespan_ns(self.without_host)))
+        least_us = min(saved) if self.without_host else None
+        return Gain(max(saved), 100 * max(saved) / max(self.length_us, 1e-3), None, least_us, steps)
 
     def gain_of_scaling(self, factor: Floats) -> Gain:
         """Returns by how much sooner the run would end with each node's duration multiplied by a factor."""
@@ -116,7 +126,8 @@ class Job:
     def gain_of_class(self, node_class: NodeClass, factor: float) -> Gain:
         """Returns by how much sooner the run would end with the durations of a class multiplied by a factor."""
         factors = np.where(self.work.node_class == node_class, factor, 1.0)
-        return self._gain_of(scale_nodes(self.work, factors, factor if node_class == NodeClass.HOST else 1.0))
+        of_delays = factor if node_class == NodeClass.HOST else 1.0
+        return self._gain(lambda work: scale_nodes(work, factors, of_delays))
 
     def path_us(self) -> dict[str, float]:
         """Returns the time on the critical path by kind, the longest first."""
@@ -154,16 +165,11 @@ def job_of(ranks: Sequence[RankFacts | None], tables: Mapping[str, Table]) -> Jo
     if not recorded.makespan_ns:
         return None
     recording = recording_of(gathered, recorded)
-    if recording is None or not recording.scale:
+    if recording is None or not recording.is_known:
         return Job(present, tables, recorded, gathered, recorded, recording)
-    gathered = gathered._replace(work=scale_workload(gathered.work, recording.scale))
-    return Job(present, tables, recorded, gathered, replay_job(gathered), recording)
-
-
-def _without_dependencies(work: Workload, chosen: Bool) -> Workload:
-    """Returns the workload without some of its dependencies."""
-    columns = {name: getattr(work, name)[~chosen] for name in ("source", "target", "kind", "lag_ns")}
-    return replace(work, **columns)
+    without_host = recording.without_host(gathered)
+    gathered = recording.without_profiler(gathered)
+    return Job(present, tables, recorded, gathered, replay_job(gathered), recording, without_host)
 
 
 def is_of_kind(work: Workload, kind: DependencyKind) -> Bool:
