@@ -4,6 +4,7 @@
 outputs.
 """
 
+import importlib.metadata
 import io
 import json
 import re
@@ -11,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import redirect_stdout
 from hashlib import sha256
+from importlib.metadata import version as installed_version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NoReturn
@@ -32,6 +34,8 @@ from execgraph.tools.commands import (
 
 DATA = Path(__file__).parents[1] / "data"
 KEPT = Path(__file__).parents[1] / "digests.json"
+VERSION = "0.1.0"
+"""What outputs name as the version that made them: a new version changes no digest."""
 
 
 def run(main: Callable[[list[str]], NoReturn], *arguments: object) -> bytes:
@@ -115,6 +119,7 @@ def outputs(folder: Path, in_order: Callable[[Sequence[Path]], Iterable[Path]]) 
 def digests(in_order: Callable[[Sequence[Path]], Iterable[Path]]) -> dict[str, str]:
     """The outputs' digests, without the folders that they name."""
     trace_build.in_processes = trace_scale.in_processes = here
+    importlib.metadata.version = lambda package: VERSION if package == "execgraph" else installed_version(package)
     with TemporaryDirectory() as folder:
         outside = folder.encode(), str(DATA).encode()
         return {
