@@ -138,7 +138,9 @@ def split_bytes(recorded: Communication, decoded: Meaning, size: int) -> list[in
     O(members).
     """
     split, rows = recorded.in_split, sum(recorded.in_split)
-    if decoded.type is not CollectiveType.ALL_TO_ALL or len(split) != len(recorded.ranks) or min(split, default=-1) < 0:
+    if decoded.type is not CollectiveType.ALL_TO_ALL or len(split) != len(recorded.ranks):
+        return []
+    if any(part < 0 for part in split):
         return []
     # the unit of splits may be rows
     return [size * part // rows for part in split] if rows else [0] * len(split)

@@ -114,7 +114,9 @@ def _bytes_per_second(values: Sequence[Any]) -> Int64:
     """Returns bytes/s for values in GB/s, -1 for a value that is no speed."""
     speeds = np.array([value if type(value) in (int, float) else -1 for value in values], np.float64)
     is_valid = (speeds > 0) & (speeds < FASTEST)
-    return np.where(is_valid, np.rint(np.where(is_valid, speeds, 0) * GIGA), -1).astype(np.int64)
+    bytes_per_second = np.full(len(values), -1, np.int64)
+    bytes_per_second[is_valid] = np.rint(speeds[is_valid] * GIGA)
+    return bytes_per_second
 
 
 def _read_lists(args: kineto.Args, oddities: Counter[str]) -> None:

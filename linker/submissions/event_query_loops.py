@@ -92,4 +92,5 @@ def _sources(queues: StreamQueues, event_record: EventRecord) -> tuple[int, ...]
 
 def _with_queue(queues: StreamQueues, stream: StreamKey) -> StreamKey:
     """Returns the stream, which gets an empty queue if nothing ran on it."""
-    return queues.find(*stream) or stream
+    queues.find(*stream)
+    return stream

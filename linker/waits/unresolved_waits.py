@@ -77,8 +77,7 @@ def stream_syncs_behind(process: Process, waits: Sequence[UnresolvedWait]) -> Bo
     is_behind = np.zeros(len(process.calls), np.bool_)
     for row in np.flatnonzero(process.kinds == SyncCall.STREAM_SYNC).tolist() if wait_times else ():
         stream, time = process.recorded_stream(row), process.start(row)
-        before = bisect_left(wait_times.get(stream, ()), time) if stream is not None else 0
-        if stream is not None and before:
+        if stream is not None and (before := bisect_left(wait_times.get(stream, ()), time)):
             last_wait = wait_times[stream][before - 1]
             is_behind[row] = process.queues.position(stream, last_wait) == process.queues.position(stream, time)
     return is_behind

@@ -98,7 +98,7 @@ TESTED_BY = {
     "linker/threads/test_handoffs.py": "linker/threads/forward_threads linker/threads/thread_activity",
     "linker/waits/test_candidates.py": "linker/waits/options",
     "linker/waits/test_synchronisation.py": "linker/submissions/process linker/waits/queue_waits",
-    "linker/waits/test_unresolved_waits.py": "linker/submissions/event_query_loops linker/waits/resolved_waits",
+    "linker/waits/test_unresolved_waits.py": "linker/waits/resolved_waits",
     "linker/windows/test_windows.py": "schema/traces/steps",
     "project/test_plain_install.py": "schema/optional tools/package/start",
     "schema/columns/test_summary_repr.py": "schema/columns/column_types",

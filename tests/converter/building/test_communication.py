@@ -1,6 +1,7 @@
 """Communication by hand-made records: its size on each rank, the attributes of its nodes, and what a wait is for."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -151,6 +152,35 @@ def test_types_and_dtypes_that_nobody_knows_are_counted() -> None:
 def test_kernels_of_one_communication_share_its_bytes_to_the_last() -> None:
     found = columns_of(Communication("allreduce", "Byte", 11), rows=[0, 0, 0], count=5)
     assert found.integers["comm_size"].tolist() == [ABSENT, 4, 4, 3, ABSENT]
+
+
+@pytest.mark.parametrize(
+    ("told", "bytes_to_each"),
+    [
+        ({"in_split": [2, 1, 3]}, [16, 8, 24]),
+        ({"in_split": [2, 0, 0]}, [48, 0, 0]),
+        ({"in_split": [0, 0, 0]}, [0, 0, 0]),
+        ({"in_split": [2, 1]}, None),
+        ({"in_split": [4, -1, 3]}, None),
+        ({"in_split": []}, None),
+        ({"in_split": [2, 1, 3], "name": "allreduce"}, None),
+    ],
+)
+def test_an_all_to_all_sends_each_member_its_share_of_the_bytes(
+    told: dict[str, Any], bytes_to_each: list[int] | None
+) -> None:
+    """12 floats; splits may count rows, here of two elements."""
+    found = columns_of(
+        Communication(**{"name": "alltoall", "dtype": "Float", "in_elements": 12, "ranks": [0, 1, 2]} | told)
+    )
+    assert ("comm_split" in found.attributes) == (bytes_to_each is not None)
+    if bytes_to_each is not None:
+        assert values(found, "comm_split") == [[], bytes_to_each, [], []]
+
+
+def test_kernels_of_one_all_to_all_share_the_bytes_for_each_member() -> None:
+    told = Communication("alltoall", "Byte", 12, ranks=[0, 1], in_split=[1, 2])
+    assert values(columns_of(told, rows=[0, 0]), "comm_split") == [[], [2, 4], [2, 4], []]
 
 
 def test_messages_of_one_kernel_are_listed_the_sends_first() -> None:

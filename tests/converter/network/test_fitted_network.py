@@ -5,6 +5,7 @@ from execgraph.converter.network import (
     AWAITED_MESSAGE,
     GIB,
     MESSAGE,
+    RING,
     Network,
     Transfer,
     fitted_network,
@@ -26,6 +27,24 @@ SIMULATED = {
 """ns that ASTRA-sim takes for 16 MB, by type and ranks: a switch with 100 GB/s and 500 ns a link, rings, direct
 all-to-alls.
 """
+
+
+@pytest.mark.parametrize(
+    ("kind", "steps", "bytes_on_link"),
+    [
+        (ALL_REDUCE, 6, 1500),
+        (CollectiveType.BARRIER, 6, 0),
+        (CollectiveType.ALL_GATHER, 3, 3000),
+        (CollectiveType.GATHER, 3, 3000),
+        (CollectiveType.REDUCE_SCATTER, 3, 750),
+        (CollectiveType.SCATTER, 3, 750),
+        (CollectiveType.BROADCAST, 3, 1000),
+        (CollectiveType.REDUCE, 3, 1000),
+    ],
+)
+def test_a_ring_of_four_takes_steps_and_bytes_by_what_it_does(kind: int, steps: int, bytes_on_link: int) -> None:
+    """Each rank puts in 1000 bytes."""
+    assert RING[kind](4, 1000) == (steps, bytes_on_link)
 
 
 def test_the_simulators_own_times_give_the_network_that_it_had() -> None:

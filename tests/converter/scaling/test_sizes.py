@@ -1,5 +1,6 @@
 """The sizes of collectives in a scaled job."""
 
+import pytest
 from support.scaled_jobs import ALL_GATHER, ALL_REDUCE, BROADCAST, KB, REDUCE_SCATTER, Rank, plan_of, scaled, sizes
 
 
@@ -11,6 +12,20 @@ def test_shards_get_smaller_where_the_whole_stays() -> None:
         one.meet(ALL_REDUCE, [0, 1], 7, 10 * KB)
     graphs = [one.build() for one in job]
     assert sizes(scaled(graphs, 4)[5]) == [125_001, 1_000_002, 7]
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"), [("generic", [1, 75, 500]), ("astra-sim", [2, 128, 500])], ids=["generic", "astra-sim"]
+)
+def test_shards_for_astra_sim_keep_the_bytes_without_which_it_never_ends(target: str, expected: list[int]) -> None:
+    """What was smaller before stays as it is."""
+    job = [Rank(rank, 2) for rank in range(2)]
+    for one in job:
+        one.metadata["target"] = target
+        one.meet(REDUCE_SCATTER, [0, 1], 4, 10 * KB)
+        for size in (2, 150, 1000):
+            one.meet(ALL_GATHER, [0, 1], size, 10 * KB, backward=False)
+    assert sizes(scaled([one.build() for one in job])[0])[1:] == expected
 
 
 def test_what_is_gathered_without_being_scattered_grows_with_the_group() -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from execgraph.linker.machine.clocks import Awaited, Clock, awaited_ends, clock_of
 from execgraph.schema.linked import Activities, Calls
+from execgraph.schema.machine import SLOWEST
 from support.tables import Called, Ran, Synced, activities, calls, column, syncs
 
 
@@ -264,12 +265,26 @@ def test_a_return_may_seem_to_come_before_the_end() -> None:
 
 
 def test_ends_after_the_return_are_no_sign_if_something_would_then_start_before_its_launch() -> None:
+    """These ends are 16 µs after the return. An activity without a launch call is no sign of either."""
     calls_of_step = [Called(time - 50_000, time, "cudaStreamSynchronize") for time in (100_000, 300_000, 500_000)]
-    for soonest, known in ((20_000, 3), (10_000, 0)):
-        launches = [Called(start, start + 1_000) for start in (10_000, 210_000, 410_000, 600_000)]
-        ran = [Ran(start + 80_000, start + 106_000, 3 + row) for row, start in enumerate((10_000, 210_000, 410_000))]
-        ran.append(Ran(600_000 + soonest, 640_000, 6))
-        assert len(awaited_ends(activities(*ran), calls(*calls_of_step, *launches), syncs()).end) == known
+    launches = [Called(start, start + 1_000) for start in (600_000, 10_000, 210_000, 410_000)]
+    for soonest, known in ((16_000, 3), (15_999, 0)):
+        ran = [Ran(launches[row].start + 80_000, launches[row].start + 106_000, row) for row in (1, 2, 3)]
+        ran += [Ran(600_000 + soonest, 640_000, 0), Ran(451_000, 452_000, stream=9)]
+        assert len(awaited_ends(activities(*ran), calls(*launches, *calls_of_step), syncs()).end) == known
+
+
+@pytest.mark.parametrize(("distance", "is_known"), [(SLOWEST, True), (SLOWEST + 1, False)])
+def test_no_call_returns_later_than_the_slowest_machine_lets_it(distance: int, is_known: bool) -> None:
+    returned = 100_000, 300_000, 500_000
+    assert bool(common(*returned, ends=[[time - distance for time in returned]])) == is_known
+
+
+@pytest.mark.parametrize(("others", "is_known"), [(2, True), (3, False)])
+def test_another_distance_that_is_more_than_half_as_common_makes_it_chance(others: int, is_known: bool) -> None:
+    returned = [200_000 * number for number in range(1, 5)]
+    ends = [[time - 2_500 for time in returned], [time - 15_000 for time in returned[:others]]]
+    assert bool(common(*returned, ends=ends)) == is_known
 
 
 @pytest.mark.parametrize(
@@ -283,3 +298,13 @@ def test_ends_after_the_return_are_no_sign_if_something_would_then_start_before_
 )
 def test_what_may_be_chance_tells_nothing(returned: tuple[int, ...], ends: list[list[int]]) -> None:
     assert common(*returned, ends=ends) == []
+
+
+@pytest.mark.parametrize(
+    ("call_count", "alike", "is_known"), [(8, 3, False), (8, 4, True), (4, 2, False), (4, 3, True), (3, 3, True)]
+)
+def test_half_of_the_calls_and_three_must_return_at_one_distance(call_count: int, alike: int, is_known: bool) -> None:
+    """The others return long after any end."""
+    returned = [200_000 * number for number in range(1, call_count + 1)]
+    ends = [time - (2_500 if number < alike else 45_000) for number, time in enumerate(returned)]
+    assert common(*returned, ends=[ends]) == [(number, ends[number]) for number in range(alike)] * is_known

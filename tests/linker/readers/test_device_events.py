@@ -293,3 +293,22 @@ def test_rows_of_another_year_than_the_others_are_left_out_and_counted(tmp_path:
     trace = read_device_trace(str(device))
     assert len(trace.activities.start) == 2
     assert trace.skipped[WITHOUT_TIME] == 1
+
+
+@pytest.mark.parametrize(
+    ("recorded", "bytes_per_second"),
+    [
+        (1.5, 1_500_000_000),
+        (3, 3_000_000_000),
+        (1e-9, 1),
+        (0, -1),
+        (-1, -1),
+        (1e9, -1),
+        ("fast", -1),
+        (True, -1),
+        (None, -1),
+    ],
+)
+def test_a_copy_has_a_speed_above_zero_that_memory_can_reach(recorded: Any, bytes_per_second: int) -> None:
+    """The trace records it in GB/s."""
+    assert activities(of("gpu_memcpy", bandwidth=recorded)).bandwidth.tolist() == [bytes_per_second]

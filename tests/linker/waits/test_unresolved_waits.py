@@ -2,11 +2,26 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import pytest
-from execgraph.schema.columns import ABSENT
+from execgraph.linker.submissions import Process, StreamKey, event_query_loops
+from execgraph.linker.waits.unresolved_waits import (
+    HOST,
+    MOST_BLOCKED,
+    BlockedWork,
+    UnresolvedWait,
+    stream_syncs_behind,
+    unresolved_waits,
+)
+from execgraph.schema.columns import ABSENT, ROUNDING
+from execgraph.schema.machine import ENOUGH, LatencyStats, MachineCalibration
+from execgraph.schema.traces import NEVER
 from support.builder import Event, TraceBuilder
+from support.processes import process
 from support.runs import link_run
+from support.tables import Called, Ran, Synced
 from support.waits import UNRECORDED, WITHOUT_EVENT, device_waits, host_waits
 
 ELSEWHERE = Event(9, stream=24, correlation=9_999)
@@ -183,3 +198,183 @@ def test_a_wait_that_may_be_for_an_event_record_further_back_than_is_tried_is_no
     t.leaf("aten::add", 5)
     noted = link_run(t).report.oddities
     assert noted.get("waits that may be for an event record before the last 64", 0) == further_back
+
+
+# What a wait may block, and by when the blocked work goes on
+
+RECORD, WAIT, SYNC, QUERY, STREAM_SYNC = (
+    "cudaEventRecord",
+    "cudaStreamWaitEvent",
+    "cudaEventSynchronize",
+    "cudaEventQuery",
+    "cudaStreamSynchronize",
+)
+COLLECTIVE, WAIT_OP = "allreduce", "wait"
+
+
+def on_streams(*streams: int, at: int = 100) -> tuple[list[Ran], list[Called]]:
+    """Launches 10 apart from a time on, to one stream each; what is launched first runs last."""
+    called = [Called(at + 10 * row, at + 10 * row + 5) for row in range(len(streams))]
+    return [Ran(9_000 - 100 * row, 9_050 - 100 * row, row, stream) for row, stream in enumerate(streams)], called
+
+
+def listed(made: Process) -> list[UnresolvedWait]:
+    calls_in_order = np.argsort(made.calls.start, kind="stable").tolist()
+    loops = event_query_loops(made, np.zeros(len(made.calls), np.bool_))
+    return list(unresolved_waits(made, loops, calls_in_order))
+
+
+def blocked_by(ran: list[Ran], called: list[Called], *synced: Synced, **more: Any) -> list[tuple[int, int]]:
+    """(stream, activity) that the only unresolved wait may block."""
+    [wait] = listed(process(ran, called, *synced, **more))
+    return [(work.stream.stream if work.stream else -1, work.target) for work in wait.blocked]
+
+
+def test_a_stream_wait_may_block_the_stream_of_the_next_launch_and_all_others_that_go_on() -> None:
+    ran, called = on_streams(20, 7, 24)
+    ran.append(Ran(10, 20, 4, 28))  # which nothing follows
+    called += [Called(50, 55, WAIT), Called(0, 5)]
+    ran.reverse()
+    assert blocked_by(ran, called) == [(20, 3), (7, 2), (24, 1)]
+    ran.append(ran.pop(0))
+    assert blocked_by(ran, called) == [(20, 2), (7, 1), (24, 0)]
+
+
+def test_a_wait_whose_stream_is_recorded_blocks_no_other_stream() -> None:
+    ran, called = on_streams(20, 7, 24)
+    told = Synced("Stream Wait Event", 3, stream=7)
+    assert blocked_by(ran, [*called, Called(50, 55, WAIT)], told) == [(7, 1)]
+
+
+def test_of_many_streams_those_count_that_run_something_soonest() -> None:
+    ran, called = on_streams(*range(MOST_BLOCKED + 3))
+    streams = [stream for stream, _ in blocked_by(ran, [*called, Called(50, 55, WAIT)])]
+    assert streams == [0, *range(3, MOST_BLOCKED + 3)]
+
+
+def test_no_stream_waits_if_its_thread_launches_nothing_more() -> None:
+    ran, called = on_streams(20, 7, at=0)
+    assert listed(process(ran, [*called, Called(50, 55, WAIT)])) == []
+
+
+def test_where_waits_are_recorded_only_a_stream_without_work_has_waits_that_are_not() -> None:
+    ran, called = on_streams(20, 7, 7)
+    told = Synced("Stream Wait Event", 4, stream=7)
+    called += [Called(50, 55, WAIT), Called(115, 116, WAIT)]
+    first, other = listed(process(ran, called, told))
+    assert [wait.blocked[0] for wait in (first, other)] == [((0, 20), 0), ((0, 7), 2)]
+    called[3] = Called(108, 109, WAIT)
+    ran[1] = ran[1]._replace(stream=20, start=9_100, end=9_200)
+    assert [wait.call_row for wait in listed(process(ran, called, told))] == [4]
+
+
+@pytest.mark.parametrize("inside", [{3: COLLECTIVE, 0: COLLECTIVE}, {3: COLLECTIVE}, {3: WAIT_OP}])
+def test_a_wait_of_a_collective_blocks_the_stream_that_it_launches_to_next(inside: dict[int, str]) -> None:
+    """The op that starts it blocks only its own stream; the one that waits for it, any launch that follows."""
+    ran, called = on_streams(20, 7, 24)
+    made = process(ran, [*called, Called(50, 55, WAIT)], inside=inside)
+    waits = [[work.target for work in wait.blocked] for wait in listed(made)]
+    assert waits == ([[0]] if inside == {3: WAIT_OP} else [])
+
+
+def test_a_wait_in_the_op_that_launches_blocks_that_launch() -> None:
+    ran, called = on_streams(20, 7, 24)
+    made = process(ran, [*called, Called(50, 55, WAIT)], inside={3: COLLECTIVE})
+    of_launch = replace(made.activities, op_row=np.array([0, -1, -1]))
+    made = replace(made, activities=of_launch)
+    assert [wait.blocked for wait in listed(made)] == [(((0, 20), 0),)]
+
+
+def test_a_wait_that_a_collective_or_the_trace_resolves_is_not_listed() -> None:
+    ran, called = on_streams(20, 7)
+    waits = [Called(50, 55, WAIT), Called(60, 65, WAIT), Called(40, 45, RECORD), Called(70, 75, WAIT)]
+    told = [Synced("Stream Wait Event", 3, 7, 20, 4), Synced("Stream Wait Event", 5, 7, 20, 999)]
+    made = process(ran, [*called, *waits], *told, inside={2: WAIT_OP}, awaited={2: 0})
+    assert listed(made) == []
+
+
+MACHINE = MachineCalibration(sync_return={"": LatencyStats(1_000, 1_500, ENOUGH)})
+
+
+def test_a_stream_wait_says_nothing_about_time() -> None:
+    ran, called = on_streams(20)
+    [wait] = listed(process(ran, [*called, Called(50, 55, WAIT)], calibration=MACHINE))
+    assert wait == UnresolvedWait(1, -1, (BlockedWork(StreamKey(0, 20), 0),), NEVER, 0)
+
+
+@pytest.mark.parametrize(("name", "of_stream"), [(SYNC, False), (STREAM_SYNC, True)])
+def test_a_synchronisation_returns_as_soon_after_the_end_as_such_calls_usually_do(name: str, of_stream: bool) -> None:
+    ran, called = on_streams(20, at=0)
+    [wait] = listed(process(ran, [*called, Called(50, 9_999, name)], calibration=MACHINE))
+    assert wait == UnresolvedWait(1, -1, (HOST,), 50, 1_500, wait.clock_error_ns, wait.max_lead_ns, of_stream=of_stream)
+    # times are rounded, and the launch 9 µs before the activity lets the device's clock be that much ahead
+    assert (wait.clock_error_ns, wait.max_lead_ns) == (1_000 + ROUNDING, 1_000 + ROUNDING + 9_000)
+
+
+def test_a_recorded_synchronisation_of_a_stream_is_resolved() -> None:
+    ran, called = on_streams(20, at=0)
+    assert listed(process(ran, [*called, Called(50, 99, STREAM_SYNC)], Synced("Stream Sync", 1, 20))) == []
+
+
+def test_a_single_query_says_nothing_about_time() -> None:
+    ran, called = on_streams(20, at=0)
+    [wait] = listed(process(ran, [*called, Called(50, 99, QUERY)], calibration=MACHINE))
+    assert (wait.since, wait.max_reaction_ns, wait.is_query) == (50, 0, True)
+
+
+def test_a_loop_of_queries_ends_within_one_turn_after_the_event() -> None:
+    """After the last query that found it pending had begun, and before the last one returned."""
+    ran, called = on_streams(20, at=0)
+    queries = [Called(at, at + 30, QUERY) for at in (100, 200, 300)]
+    [wait] = listed(process(ran, [*called, *queries], calibration=MACHINE))
+    assert (wait.call_row, wait.since, wait.max_reaction_ns, wait.is_query) == (3, 200, 330 - 200 - 1, False)
+
+
+# Which synchronisations of a stream still have an unresolved wait ahead
+
+
+@pytest.mark.parametrize(
+    ("synced_at", "launched_at", "is_behind"),
+    [(200, 300, True), (200, 150, False), (100, 300, False), (101, 300, True), (200, 50, True)],
+)
+def test_a_synchronisation_is_behind_a_wait_until_the_stream_has_new_work(
+    synced_at: int, launched_at: int, is_behind: bool
+) -> None:
+    """The stream waits at 100; work that follows it has honoured the wait."""
+    ran = [Ran(9_000, 9_100, 0, 20), Ran(9_100, 9_200, 1, 20)]
+    called = [
+        Called(0, 5),
+        Called(launched_at, launched_at + 5),
+        Called(100, 101, WAIT),
+        Called(synced_at, 999, STREAM_SYNC),
+    ]
+    told = Synced("Stream Wait Event", 2, stream=20), Synced("Stream Sync", 3, stream=20)
+    made = process(ran, called, *told)
+    waits = [UnresolvedWait(2, -1, (BlockedWork(StreamKey(0, 20), 1), BlockedWork(StreamKey(0, 7), 0)), NEVER, 0)]
+    assert stream_syncs_behind(made, waits).tolist() == [False, False, False, is_behind]
+    on_another = [waits[0]._replace(blocked=(BlockedWork(StreamKey(0, 7), 1),))]
+    assert not stream_syncs_behind(made, on_another).any()
+
+
+def test_the_last_wait_before_a_synchronisation_counts() -> None:
+    ran = [Ran(9_000, 9_100, 0, 20), Ran(9_100, 9_200, 1, 20)]
+    waits_at = 100, 200, 400
+    called = [
+        Called(0, 5),
+        Called(150, 155),
+        Called(300, 999, STREAM_SYNC),
+        *(Called(at, at + 1, WAIT) for at in waits_at),
+    ]
+    made = process(ran, called, Synced("Stream Sync", 2, stream=20))
+    waits = [UnresolvedWait(row, -1, (BlockedWork(StreamKey(0, 20), 1),), NEVER, 0) for row in (3, 4, 5)]
+    assert stream_syncs_behind(made, waits).tolist() == [False, False, True, False, False, False]
+    assert not stream_syncs_behind(made, waits[:1]).any()
+
+
+def test_synchronisations_of_unknown_streams_and_waits_of_the_host_have_nothing_ahead() -> None:
+    ran, called = on_streams(20)
+    made = process(ran, [*called, Called(200, 201, WAIT), Called(300, 999, STREAM_SYNC)])
+    waits = [UnresolvedWait(1, -1, (BlockedWork(StreamKey(0, 20), 1),), NEVER, 0)]
+    assert not stream_syncs_behind(made, waits).any()
+    made = process(ran, [*called, Called(200, 999, STREAM_SYNC)], Synced("Stream Sync", 1, stream=20))
+    assert not stream_syncs_behind(made, [UnresolvedWait(0, -1, (HOST,), NEVER, 0)]).any()
