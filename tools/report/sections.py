@@ -190,3 +190,5 @@ SECTIONS = {
 """The sections by their group, in the order of the page."""
 OVERVIEW, *_, DETAILS = SECTIONS
 """The group of what comes before the first heading, and the one whose sections are folded."""
+OF_NO_RECORDING = {"what_if", "trace_diff", "memory_timeline", "cupti_counters"}
+"""The sections that say themselves which run they are of, or whose figures are no times."""
