@@ -47,8 +47,10 @@ from .roofline import (
 from .scaling import (
     SCALABLE as SCALABLE,
     Changes as Changes,
+    Matched as Matched,
     Scale as Scale,
     given_changes as given_changes,
+    matched as matched,
     parse_scale as parse_scale,
     scale_nodes as scale_nodes,
     scale_workload as scale_workload,

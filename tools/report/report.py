@@ -14,7 +14,7 @@ from ...schema.progress import Progress, Stages, unwatched
 from ..analyses import ANALYSES, READ_STAGES, Options, RankTrace, Table, analyse, faster_step_us, trace_diff
 from ..findings import Finding, Gain, RankFacts, facts_of, find, job_of, together, verdict
 from ..rank_rows import ranges
-from ..replay import Recording, Replay, Scale
+from ..replay import Recording, Replay, Scale, recording
 from ..sync_records_advice import lacks_sync_records, sync_records_advice
 from ..view import DataFlow
 from .files import FINDINGS, findings_table, lay_over, overlay_path
@@ -149,8 +149,6 @@ def report_on(sources: Sources, request: ReportRequest = FULL_REPORT, progress: 
     tables = analyse(collector.collect(read), request.only, request.options, stages.on_progress)
     if request.only is None:
         tables[NO_DIFF.name] = NO_DIFF
-    if request.scales:
-        tables["what_if"] = what_if(collector.graphs, request.scales)
     notes = sources.notes + collector.notes()
     report = Report(
         sources.title,
@@ -164,6 +162,9 @@ def report_on(sources: Sources, request: ReportRequest = FULL_REPORT, progress: 
     if request.judged:
         _judge(report, collector.job_facts)
         collector.job_facts.clear()
+    if request.scales:
+        known = recording(collector.graphs) if collector.graphs and not request.judged else report.recording
+        report.tables["what_if"] = what_if(collector.graphs, request.scales, known.scale if known else ())
     if request.page:
         _add_pictures(report, sources, collector, progress)
     return report

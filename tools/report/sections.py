@@ -20,7 +20,7 @@ SECTIONS = {
             "what_if",
             "What if",
             "The run replayed with changed durations: what it would take in all, as work that ran beside the change then "
-            "limits it.",
+            "limits it. Nodes says to how many a change applies, matched how long these took as recorded.",
             {"what_if": ""},
         ),
         Section(

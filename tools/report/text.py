@@ -6,6 +6,7 @@ The short form fits 100 columns.
 import re
 import textwrap
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -34,7 +35,7 @@ def summary_text(report: Report) -> str:
     gains = sum(finding.gain is not None for finding in report.findings)
     # where nothing has a gain, what limits the trust is all there is to say
     findings = "\n".join(_finding_lines(report.findings, min(gains, FINDINGS_SHOWN) or len(report.findings)))
-    chosen = [report.tables.get("what_if"), _short_table(report)]
+    chosen = [_answers(report.tables.get("what_if")), _short_table(report)]
     if "trace_diff_runs" in report.tables:
         chosen = [report.tables["trace_diff_runs"], _largest_differences(report.tables["trace_diff"])]
     tables = [table for table in chosen if table is not None and len(table)]
@@ -77,6 +78,13 @@ def _wrapped(text: str, indent: str) -> str:
     return lines.replace(TOGETHER, " ")
 
 
+def _answers(table: Table | None) -> Table | None:
+    """Returns the answers to what-if questions without what follows from the other columns, to be narrow."""
+    if table is None:
+        return None
+    return replace(table, columns=[column for column in table.columns if column.name != "saved"])
+
+
 def _short_table(report: Report) -> Table | None:
     """Returns how each device spent the run; without a device the phases of the host's steps."""
     devices, path = report.tables.get("temporal_breakdown"), report.tables.get("critical_path_replay")
@@ -97,7 +105,7 @@ def _short_table(report: Report) -> Table | None:
 
 def _clock(report: Report) -> str:
     """Returns that a table is as recorded, where what is above it is without a profiler; else ""."""
-    return "" if report.is_of_recording else ", as recorded (above: without a profiler)"
+    return "" if report.is_of_recording else ", as recorded (the verdict is without a profiler)"
 
 
 def _phases(table: Table | None, clock: str) -> Table | None:

@@ -37,7 +37,7 @@ def test_the_terminal_csv_and_json_say_it_too(data: Path, tmp_path: Path, capfd:
     traces = data / "gpu" / "small"
     assert run("-q", traces) == 0
     said = capfd.readouterr().out
-    assert "spent the run of 48.93 ms, as recorded (above: without a profiler)\n" in said
+    assert "spent the run of 48.93 ms, as recorded (the verdict is without a profiler)\n" in said
     assert run("-q", traces, "--only", "temporal_breakdown") == 0
     assert capfd.readouterr().out.startswith(f"Times in the tables are {SAYS}.\n\nTemporal breakdown\n")
     only = (traces, "--only", "temporal_breakdown")
