@@ -15,7 +15,7 @@ from execgraph.schema.columns import Bool, Int64
 from execgraph.schema.graph import ExecutionGraph
 from execgraph.schema.linked import LinkedTrace
 from execgraph.tools.generate import Job, RankRun, Run, as_numpy, is_recorded, scale_of, simulate, write_traces
-from execgraph.tools.replay import MakespanRange, Replay, gather_job, node_classes, parse_scale, replays
+from execgraph.tools.replay import MakespanRange, Replay, gather_job, node_classes, parse_scale, replay_job
 
 
 class Allowed(NamedTuple):
@@ -157,7 +157,9 @@ def answers(graphs: list[ExecutionGraph], outcomes: Mapping[Change, Outcome]) ->
         for change, scale in scales.items()
         if all(any(one.matches(graph, node_classes(graph)).any() for graph in graphs) for one in scale)
     }
-    for change, replay in zip(asked, replays(gather_job(graphs), asked.values()), strict=True):
+    job = gather_job(graphs)
+    for change, scale in asked.items():
+        replay = replay_job(job, scale)
         replayed, true = _of_replay(replay), outcomes[change]
         off = int(np.abs(replayed.start_ns - true.start_ns).max(initial=0))
         yield Answer(change, true.makespan_ns, replayed.makespan_ns, off, replay.range)

@@ -251,13 +251,25 @@ def test_a_malformed_factor_is_refused(spec: str) -> None:
             "no node has 'flash_attention' in its name: trace-view and trace-report show the names",
         ),
         ("memory=0.5", "no node has 'memory' in its name: write class:memory=0.5"),
-        ("class:communication=0.5", "no node is of class communication: choose from host, computation, memory"),
         ("bound:compute=0.5", "the peaks of the devices are not known by their names: give them with --peak"),
     ],
 )
 def test_a_factor_that_matches_nothing_is_refused(spec: str, why: str) -> None:
     with pytest.raises(RequestError, match=re.escape(f"scale {spec}: {why}")):
         scaled(training_step(), "gemm=1", spec)
+
+
+def test_a_class_that_is_absent_changes_nothing_and_each_change_says_what_it_applies_to() -> None:
+    scale = [parse_scale(spec) for spec in ("class:communication=0", "gemm=2")]
+    replayed = replay(training_step(), scale)
+    assert replayed.makespan_ns == 50 + 20
+    summary = summarise(replayed, scale=scale)
+    assert [(change.nodes, change.time_us) for change in summary.matched] == [(0, 0), (1, 0.02)]
+    lines = [line for line in describe(replayed, summary, scale).splitlines() if line.startswith("changed ")]
+    assert [line.split() for line in lines] == [
+        ["changed", "0", "nodes", "by", "class:communication=0,", "which", "took", "0.0", "µs"],
+        ["changed", "1", "node", "by", "gemm=2,", "which", "took", "0.0", "µs"],
+    ]
 
 
 # Figures

@@ -43,6 +43,7 @@ from .rank import (
     RankTrace as RankTrace,
     Table as Table,
     activity_rows as activity_rows,
+    faster_step_us as faster_step_us,
     graph_of as graph_of,
     rank_of_graph as rank_of_graph,
     read_captures as read_captures,

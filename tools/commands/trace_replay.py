@@ -100,7 +100,7 @@ def _replay(arguments: argparse.Namespace) -> None:
     if arguments.output:
         write_timeline(replayed, arguments.output)
         log.info(f"{arguments.output}: open it in https://ui.perfetto.dev")
-    summary = summarise(replayed, recording)
+    summary = summarise(replayed, recording, scale)
     if arguments.json:
         print_json(msgspec.to_builtins(summary))
     elif arguments.output != STANDARD_STREAM:

@@ -164,9 +164,9 @@ def _report(arguments: argparse.Namespace) -> None:
             path = overlay_path(arguments.perfetto, int(rank), len(ranks) > 1)
             log.info(summary_line("perfetto", f"{path}, for https://ui.perfetto.dev"))
     if arguments.csv:
-        write_csv(report.tables.values(), arguments.csv)
+        write_csv(report.tables.values(), arguments.csv, report.clock_of_tables)
         log.info(summary_line("tables", f"{arguments.csv}, {len(report.tables)} files"))
     if arguments.json:
-        print_tables(report.tables.values())
+        print_tables(report.tables.values(), report.clock_of_tables)
     elif not (arguments.output or arguments.csv or arguments.perfetto):
         print_text(summary_text(report) if arguments.is_short else tables_text(report))

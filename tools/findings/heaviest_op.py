@@ -28,11 +28,12 @@ def heaviest_op(job: Job) -> list[Finding]:
         return []
     heaviest = max(ops, key=lambda name: times[name])
     chosen = names.equal(heaviest) & (job.work.node_class == NodeClass.HOST) & ~is_pause
+    time_us = float(job.work.duration_ns[chosen].sum()) / 1000
     return [
         Finding(
             f"{heaviest} is the heaviest op",
             job.gain_of_scaling(np.where(chosen, TWICE_AS_FAST, 1.0)),
-            f"{100 * times[heaviest] / sum(times.values()):.0f} % of the time in ops, {time_text(times[heaviest])}",
+            f"{100 * times[heaviest] / sum(times.values()):.0f} % of the time in ops, {time_text(time_us)}",
             "Check the number of threads (OMP_NUM_THREADS, torch.set_num_threads), use bf16 or torch.compile, or a GPU",
             "host_time_per_op",
             "That op at twice its speed",

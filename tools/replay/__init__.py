@@ -18,7 +18,6 @@ from .execution import (
     replay as replay,
     replay_job as replay_job,
     replay_ranks as replay_ranks,
-    replays as replays,
     topological_order as topological_order,
 )
 from .node_class import (
@@ -47,8 +46,10 @@ from .roofline import (
 from .scaling import (
     SCALABLE as SCALABLE,
     Changes as Changes,
+    Matched as Matched,
     Scale as Scale,
     given_changes as given_changes,
+    matched as matched,
     parse_scale as parse_scale,
     scale_nodes as scale_nodes,
     scale_workload as scale_workload,

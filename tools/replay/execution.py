@@ -5,7 +5,7 @@ last member arrives, and lasts as long as the shortest measured duration of its 
 itself. Times are int64 ns from the run's start.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -163,12 +163,6 @@ def replay_ranks(graphs: Sequence[ExecutionGraph], scale: Sequence[Scale] = ()) 
         DataError: Some nodes never become ready; the text says where each rank stops.
     """
     return replay_job(gather_job(graphs), scale)
-
-
-def replays(job: GatheredJob, changes: Iterable[Sequence[Scale]]) -> Iterator[Replay]:
-    """Yields a replay of a gathered job with each of the changes."""
-    for scale in changes:
-        yield replay_job(job, scale)
 
 
 def replay_job(job: GatheredJob, scale: Sequence[Scale] = ()) -> Replay:

@@ -10,14 +10,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from ...schema.columns import Bool, Int64, rows_by_number
+from ...schema.columns import Bool, Int64, rows_by_number, time_text
 from ...schema.errors import RequestError
 from ...schema.given_files import wrong_argument
 from ...schema.graph import Delay, DependencyKind, ExecutionGraph
-from .node_class import Classes, NodeClass
+from .node_class import Classes, NodeClass, node_classes
 from .roofline import Bound, bound_by, recorded_peaks
 from .workload import Workload, cut_off_ns, slot_pools_by_device
 
@@ -54,6 +55,24 @@ class Scale(NamedTuple):
         if isinstance(self.target, Bound):
             return bound_by(graph, classes, self.target, self.peaks)
         return graph.name.where(_contains(self.target))
+
+
+class Matched(msgspec.Struct, frozen=True):
+    """What a change applies to: how many nodes, and how long they took when recorded (µs)."""
+
+    spec: str
+    nodes: int
+    time_us: float
+
+    @property
+    def text(self) -> str:
+        """Says how many nodes, and how long they took."""
+        return f"{self.nodes:,} {self.of_spec}"
+
+    @property
+    def of_spec(self) -> str:
+        """Says after a number of nodes by what they were chosen, and how long they took."""
+        return f"node{'' if self.nodes == 1 else 's'} by {self.spec}, which took {time_text(self.time_us)}"
 
 
 Changes = Mapping[str, float] | Sequence[Scale]
@@ -118,16 +137,23 @@ def _target(selector: str) -> NodeClass | Bound | re.Pattern[str]:
         raise ValueError(f"{selector!r} is not a regular expression: {error}") from error
 
 
-def _why_nothing(change: Scale, graphs: Sequence[ExecutionGraph], classes: Sequence[Classes]) -> str:
+def matched(graphs: Sequence[ExecutionGraph], *changes: Scale) -> Matched:
+    """Returns what at least one of the changes applies to."""
+    nodes, time_ns = 0, 0
+    for graph in graphs:
+        classes = node_classes(graph)
+        chosen = np.logical_or.reduce([change.matches(graph, classes) for change in changes])
+        nodes, time_ns = nodes + int(chosen.sum()), time_ns + int(graph.duration_ns[chosen].sum())
+    return Matched(", ".join(change.spec for change in changes), nodes, time_ns / 1000)
+
+
+def _why_nothing(target: Bound | re.Pattern[str], change: Scale, graphs: Sequence[ExecutionGraph]) -> str:
     """Returns why a scale matches no node, and what to give instead."""
-    if isinstance(change.target, NodeClass):
-        there = [label for label, kind in SCALABLE.items() if any((of == kind).any() for of in classes)]
-        return f"no node is of class {change.target.label}: choose from {', '.join(there)}"
-    if isinstance(change.target, Bound):
+    if isinstance(target, Bound):
         if not any(recorded_peaks(graph, change.peaks) for graph in graphs):
             return "the peaks of the devices are not known by their names: give them with --peak"
-        return f"no kernel of known work is {change.target.value}-bound: scale class:{NodeClass.COMPUTATION.label}"
-    word = change.target.pattern
+        return f"no kernel of known work is {target.value}-bound: scale class:{NodeClass.COMPUTATION.label}"
+    word = target.pattern
     hint = f"write class:{change.spec}" if word in SCALABLE else "trace-view and trace-report show the names"
     return f"no node has {word!r} in its name: {hint}"
 
@@ -139,18 +165,18 @@ def _contains(pattern: re.Pattern[str]) -> Callable[[str], bool]:
 def node_factors(graphs: Sequence[ExecutionGraph], classes: Sequence[Classes], scale: Sequence[Scale]) -> list[Factors]:
     """Returns for each graph the factor of each node's duration.
 
-    Raises RequestError for a scale that matches no node, as it would change nothing.
+    Raises RequestError for a name or a resource that matches no node, which it may be misspelled to do. A class that
+    the graphs lack changes nothing.
     """
     factors = [np.ones(len(graph)) for graph in graphs]
     for change in scale:
-        matched = 0
+        count = 0
         for graph, node_class, factor in zip(graphs, classes, factors, strict=True):
             chosen = change.matches(graph, node_class)
             factor[chosen] *= change.factor
-            matched += int(chosen.sum())
-        # the host's time may also be delays of activities, as in graphs without host nodes
-        if not matched and change.target is not NodeClass.HOST:
-            raise RequestError(f"scale {change.spec}: {_why_nothing(change, graphs, classes)}")
+            count += int(chosen.sum())
+        if not count and not isinstance(change.target, NodeClass):
+            raise RequestError(f"scale {change.spec}: {_why_nothing(change.target, change, graphs)}")
     return factors
 
 

@@ -13,7 +13,7 @@ from .execution import Replay
 from .node_class import NodeClass
 from .rank_clocks import WHY, is_noteworthy, largest_offset
 from .recording import Recording
-from .scaling import Scale
+from .scaling import Matched, Scale, matched
 from .uncertain_waits import MakespanRange
 from .workload import Lane, Workload, number_text
 
@@ -41,7 +41,8 @@ class ReplaySummary(msgspec.Struct, frozen=True, omit_defaults=True):
     `makespan_high_us` are the makespan without and with the waits that nothing confirms, the smaller one first; without
     changes they are None, and left out of `--json`. Of several ranks, `start_offsets_us` says by rank how much later
     than the first one each began; where that matters to a changed run, `without_start_offsets_us` is the makespan
-    without these. `recording` says how long a step takes without a profiler, where that was measured.
+    without these. `recording` says how long a step takes without a profiler, where that was measured. `matched` says
+    what each change applies to.
 
     >>> import execgraph as eg
     >>> results = eg.link("tests/data/training", rank=0).to_graph().replay().results
@@ -61,11 +62,12 @@ class ReplaySummary(msgspec.Struct, frozen=True, omit_defaults=True):
     start_offsets_us: dict[str, float] = {}
     without_start_offsets_us: float | None = None
     recording: Recording | None = None
+    matched: list[Matched] = []
 
 
-def summarise(replay: Replay, recording: Recording | None = None) -> ReplaySummary:
-    """Returns the summary of a replay, in which critical_path_us adds up to makespan_us, with what recording did to the
-    run. O(n log n).
+def summarise(replay: Replay, recording: Recording | None = None, scale: Sequence[Scale] = ()) -> ReplaySummary:
+    """Returns the summary of a replay with these changes, in which critical_path_us adds up to makespan_us, with what
+    recording did to the run. O(n log n).
     """
     path, makespan, work = time_by_kind(pieces_of(replay)), replay.range, replay.work
     offsets = dict(zip(work.rank_labels(), (work.start_offset_ns / 1000).tolist(), strict=True))
@@ -82,6 +84,7 @@ def summarise(replay: Replay, recording: Recording | None = None) -> ReplaySumma
         start_offsets_us=offsets if len(offsets) > 1 else {},
         without_start_offsets_us=replay.start_offset.makespan_without_ns / 1000 if replay.start_offset else None,
         recording=recording,
+        matched=[matched(work.graphs, change) for change in scale],
     )
 
 
@@ -160,6 +163,7 @@ def describe(replay: Replay, summary: ReplaySummary, scale: Sequence[Scale] = ()
         f"dependencies   {len(replay.work.source):>14,}  {_counts(_dependency_counts(replay.work.kind))}",
         f"measured       {summary.measured_us:>14,.1f} µs",
         f"replayed       {summary.makespan_us:>14,.1f} µs{verdict}",
+        *(f"changed        {change.nodes:>14,}  {change.of_spec}" for change in summary.matched),
         *([f"recording      {summary.recording.text}"] if summary.recording else []),
         *_range(replay.range),
         *_start_offset(replay),

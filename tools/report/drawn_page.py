@@ -22,7 +22,7 @@ from .module_tree import ModuleTree, module_tree
 from .overview import facts, key_figures, overlap
 from .rank_groups import groups_table, in_words
 from .report import Report
-from .sections import DETAILS, OVERVIEW, SECTIONS, Section
+from .sections import DETAILS, OF_NO_RECORDING, OVERVIEW, SECTIONS, Section
 from .statements import statement
 from .words import WORDS
 
@@ -50,7 +50,7 @@ class TableFrame(NamedTuple):
 
 class PageSection(NamedTuple):
     """An analysis on the page: its titles, what it proves, how to read it, the element ids of its charts, the names of
-    its tables, a note, and modules as a tree.
+    its tables, a note, modules as a tree, and whether its times are as recorded.
     """
 
     name: str
@@ -62,6 +62,7 @@ class PageSection(NamedTuple):
     tables: list[str]
     note: str
     modules: ModuleTree | None = None
+    clock: str = ""
 
 
 class PageFinding(NamedTuple):
@@ -119,10 +120,15 @@ class Page:
         title = self.report.tables[section.name].title
         reads = section.reads.format(options=self.report.options)
         modules = next((module_tree(table) for table in not_empty if table.name == MODULES), None)
-        proves = statement(section.name, self.report.tables)
+        proves, clock = statement(section.name, self.report.tables), self.clock(section)
         return PageSection(
-            section.name, section.label, title, proves, reads, charts, table_names, tables[0].note, modules
+            section.name, section.label, title, proves, reads, charts, table_names, tables[0].note, modules, clock
         )
+
+    def clock(self, section: Section) -> str:
+        """Returns that the times of a section are as recorded, where they differ without a profiler; else ""."""
+        as_recorded = self.report.as_recorded if section.name not in OF_NO_RECORDING else ""
+        return f"Times in this section are {as_recorded}." if as_recorded else ""
 
     def table(self, table: Table, by: str = "") -> str:
         """Adds a table, of a long one the rows with the largest values of a column, and returns its name."""
@@ -189,6 +195,8 @@ def _content(page: Page, tables: dict[str, Table]) -> dict[str, Any]:
         "advice": report.advice,
         "figures": key_figures(tables),
         "verdict": report.verdict,
+        "as_recorded": report.as_recorded,
+        "clock_of_gains": "as recorded" if report.is_of_recording else "without a profiler",
         "findings": _page_findings(report, {section.name for section in sections if section.tables}),
         "together": overlap(report.together) if report.together else "",
         "facts": [*facts(tables), *([in_words(report.groups)] if report.groups else [])],

@@ -17,6 +17,7 @@ from ..findings import Finding
 from ..terminal import plain, print_json
 
 FINDINGS = "findings"
+ALL_TABLES = "all tables"
 WAITING = ".tables"
 """The folder in which tables are written until all are complete."""
 FORMULA = (*"=+-@\t\r\n", *"＝＋－＠")
@@ -37,37 +38,37 @@ def findings_table(findings: Sequence[Finding], verdict: str) -> Table:
     return Table(FINDINGS, "Findings", columns, verdict)
 
 
-def with_notes(tables: Iterable[Table]) -> Iterator[Table]:
-    """Yields the tables, and a table of their notes."""
-    notes: dict[str, str] = {}
+def with_notes(tables: Iterable[Table], note: str = "") -> Iterator[Table]:
+    """Yields the tables, and a table of their notes, with a note on all of them."""
+    notes = {ALL_TABLES: note} if note else {}
     for table in tables:
         notes |= {table.name: table.note} if table.note else {}
         yield table
     yield Table("notes", "Notes", [Column("table", "", [*notes]), Column("note", "", [*notes.values()])])
 
 
-def print_tables(tables: Iterable[Table]) -> None:
+def print_tables(tables: Iterable[Table], note: str = "") -> None:
     """Prints one JSON object: the rows of every table by the table's name, null for unknown numbers."""
-    print_json(_json_object(tables))
+    print_json(_json_object(with_notes(tables, note)))
 
 
 def _json_object(tables: Iterable[Table]) -> Iterator[bytes]:
     separator = b"{"
-    for table in with_notes(tables):
+    for table in tables:
         yield separator + orjson.dumps(table.name) + b":"
         yield from table.json_pieces()
         separator = b",\n"
     yield b"}\n"
 
 
-def write_csv(tables: Iterable[Table], folder: Path) -> None:
+def write_csv(tables: Iterable[Table], folder: Path, note: str = "") -> None:
     """Writes NAME.csv for every table; if one fails, none is written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise DataError(f"{folder}: cannot be made a folder ({error.strerror or error})") from error
     with locked(folder / f"{WAITING}.lock", str(folder)), fresh_folder(folder / WAITING) as waiting:
-        names = [f"{table.name}.csv" for table in map(partial(_write_table, waiting), with_notes(tables))]
+        names = [f"{table.name}.csv" for table in map(partial(_write_table, waiting), with_notes(tables, note))]
         for name in names:
             put_in_place(waiting / name, folder / name)
 

@@ -10,12 +10,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from ...linker import read_linked
 from ...linker.windows import EVERYTHING, Window
 from ...schema.errors import DataError, RequestError
 from ...schema.graph import ExecutionGraph
 from ...schema.progress import OnProgress, Progress, unseen, unwatched
-from ..analyses import READ_STAGES, RankTrace, graph_of, rank_of_graph, read_rank
+from ..analyses import READ_STAGES, Column, RankTrace, Table, graph_of, rank_of_graph, read_rank
 from ..inputs import (
     TRACE_OR_GRAPH,
     InputKind,
@@ -223,3 +225,31 @@ def _add_files(files: list[Path], sources: Sources) -> None:
     sources.ranks.extend(
         Source(Path(trace.name), kind=kind, known_rank=trace.rank) for kind in MADE for trace in by_kind[kind]
     )
+
+
+FACTS = (
+    "rank", "process", "device_trace", "host_trace", "host_ops", "matched", "calls", "activities", "linked", "dropped",
+    "nodes",
+)  # fmt: skip
+
+FILES = ("device_trace", "host_trace")
+
+
+def recorded_counts(rank: RankTrace) -> tuple[int | str, ...]:
+    """Returns the files of a rank and what they hold, the row of the rank in the table of ranks."""
+    linked, report = rank.linked, rank.linked.report
+    nodes = len(rank.graph) if rank.graph is not None else 0
+    files = Path(linked.info.source_device).name, Path(linked.info.source_host).name
+    ops = report.host_ops or report.device_ops
+    counts = ops, report.matched, len(linked.calls), len(linked.activities), report.linked
+    return rank.rank, linked.info.pid, *files, *counts, sum(report.dropped.values()), nodes
+
+
+def ranks_table(facts: list[tuple[int | str, ...]], runs: list[str] | None = None) -> Table:
+    """Returns a row per rank, with the column `run` if there are two runs."""
+    columns = zip(FACTS, zip(*facts, strict=True), strict=True)
+    columns_ = [
+        Column(name, "", list(map(str, values)) if name in FILES else np.array(values, np.int64))
+        for name, values in columns
+    ]
+    return Table("ranks", "What was recorded", [*([Column("run", "", runs)] if runs else []), *columns_])

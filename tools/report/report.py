@@ -2,24 +2,24 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from ...linker.windows import EVERYTHING, Window
+from ...schema.columns import time_text
 from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph
 from ...schema.progress import Progress, Stages, unwatched
-from ..analyses import ANALYSES, READ_STAGES, Column, Options, RankTrace, Table, analyse, trace_diff
+from ..analyses import ANALYSES, READ_STAGES, Options, RankTrace, Table, analyse, faster_step_us, trace_diff
 from ..findings import Finding, Gain, RankFacts, facts_of, find, job_of, together, verdict
 from ..rank_rows import ranges
-from ..replay import Recording, Replay, Scale
+from ..replay import Recording, Replay, Scale, recording
 from ..sync_records_advice import lacks_sync_records, sync_records_advice
 from ..view import DataFlow
 from .files import FINDINGS, findings_table, lay_over, overlay_path
 from .flow_section import step_flow
-from .inputs import ReadOptions, Sources, read_ranks
+from .inputs import ReadOptions, Sources, ranks_table, read_ranks, recorded_counts
 from .overview import diff_verdict
 from .rank_groups import MANY, RankGroup, of_ranks, rank_groups
 from .timeline import HostOps, Timeline, host_ops, timeline
@@ -43,7 +43,8 @@ class Report:
     """The tables by name, a table of the ranks, and notes about the inputs.
 
     The `verdict` is said first, then the `findings`, and what they bring `together` if their gains overlap. `advice`
-    is what the recording cannot tell, and how to record it.
+    is what the recording cannot tell, and how to record it. `faster_step_us` is how long a step takes without a
+    profiler, where recorded ones take longer, else 0: all tables are as recorded.
 
     For the page there are also timelines of some ranks, the data flow of a step of the first one, and the effect of
     making each class of work twice as fast, without a profiler where the `recording` tells how long a step takes then.
@@ -69,6 +70,23 @@ class Report:
     groups: list[RankGroup] = field(default_factory=list)
     options: Options = DEFAULT
     advice: list[str] = field(default_factory=list)
+    faster_step_us: float = 0.0
+
+    @property
+    def as_recorded(self) -> str:
+        """Says how long a step takes without a profiler, where that differs from the recording; else ""."""
+        time = time_text(self.faster_step_us)
+        return f"as recorded; without a profiler a step takes {time}" if self.faster_step_us else ""
+
+    @property
+    def clock_of_tables(self) -> str:
+        """Says that the times in the tables are as recorded, where they differ without a profiler; else ""."""
+        return f"Times in the tables are {self.as_recorded}." if self.as_recorded else ""
+
+    @property
+    def is_of_recording(self) -> bool:
+        """Whether the findings are of the recording, and not of a run without a profiler."""
+        return self.recording is None or not self.recording.is_known
 
     @property
     def on_device(self) -> bool:
@@ -131,20 +149,22 @@ def report_on(sources: Sources, request: ReportRequest = FULL_REPORT, progress: 
     tables = analyse(collector.collect(read), request.only, request.options, stages.on_progress)
     if request.only is None:
         tables[NO_DIFF.name] = NO_DIFF
-    if request.scales:
-        tables["what_if"] = what_if(collector.graphs, request.scales)
     notes = sources.notes + collector.notes()
     report = Report(
         sources.title,
         tables,
-        _ranks_table(collector.facts),
+        ranks_table(collector.facts),
         notes,
         options=request.options,
         advice=collector.advice(),
+        faster_step_us=collector.faster_step_us,
     )
     if request.judged:
         _judge(report, collector.job_facts)
         collector.job_facts.clear()
+    if request.scales:
+        known = recording(collector.graphs) if collector.graphs and not request.judged else report.recording
+        report.tables["what_if"] = what_if(collector.graphs, request.scales, known)
     if request.page:
         _add_pictures(report, sources, collector, progress)
     return report
@@ -160,6 +180,8 @@ def _judge(report: Report, ranks: Sequence[RankFacts | None]) -> None:
     if job is None:
         return
     report.findings, report.recording = find(job), job.recording
+    if job.recording and not report.is_of_recording:
+        report.faster_step_us = job.recording.step_without_profiler_us
     report.together = together(job, report.findings)
     report.verdict = verdict(job, report.findings).sentence
     report.tables = {FINDINGS: findings_table(report.findings, report.verdict), **report.tables}
@@ -206,7 +228,7 @@ def report_on_diff(
     tables = {table.name: table for table in diff.with_details()}
     notes = [f"{run}: {note}" for run, sources, collector in runs for note in sources.notes + collector.notes()]
     facts = [fact for *_, collector in runs for fact in collector.facts]
-    ranks = _ranks_table(facts, [run for run, _, collector in runs for _ in collector.facts])
+    ranks = ranks_table(facts, [run for run, _, collector in runs for _ in collector.facts])
     return Report(f"{before.title} → {after.title}", tables, ranks, notes, diff_verdict(tables | {"ranks": ranks}))
 
 
@@ -224,10 +246,12 @@ class _RankCollector:
         self.job_facts: list[RankFacts | None] = []
         self.linker_notes: list[tuple[int, str]] = []
         self.without_sync_records: list[int] = []
+        self.faster_step_us = 0.0
 
     def collect(self, ranks: Iterable[RankTrace]) -> Iterator[RankTrace]:
         for rank in ranks:
-            self.facts.append(_facts(rank))
+            self.facts.append(recorded_counts(rank))
+            self.faster_step_us = max(self.faster_step_us, faster_step_us(rank.linked))
             self.linker_notes += [(rank.rank, note) for note in rank.linked.report.notes]
             if lacks_sync_records(rank.linked):
                 self.without_sync_records.append(rank.rank)
@@ -254,30 +278,3 @@ class _RankCollector:
         for rank, note in self.linker_notes:
             ranks.setdefault(note, []).append(rank)
         return [f"rank {ranges(sorted(of_ranks_))}: {note}" for note, of_ranks_ in ranks.items()]
-
-
-FACTS = (
-    "rank", "process", "device_trace", "host_trace", "host_ops", "matched", "calls", "activities", "linked", "dropped",
-    "nodes",
-)  # fmt: skip
-
-FILES = ("device_trace", "host_trace")
-
-
-def _facts(rank: RankTrace) -> tuple[int | str, ...]:
-    linked, report = rank.linked, rank.linked.report
-    nodes = len(rank.graph) if rank.graph is not None else 0
-    files = Path(linked.info.source_device).name, Path(linked.info.source_host).name
-    ops = report.host_ops or report.device_ops
-    counts = ops, report.matched, len(linked.calls), len(linked.activities), report.linked
-    return rank.rank, linked.info.pid, *files, *counts, sum(report.dropped.values()), nodes
-
-
-def _ranks_table(facts: list[tuple[int | str, ...]], runs: list[str] | None = None) -> Table:
-    """Returns a row per rank, with the column `run` if there are two runs."""
-    columns = zip(FACTS, zip(*facts, strict=True), strict=True)
-    columns_ = [
-        Column(name, "", list(map(str, values)) if name in FILES else np.array(values, np.int64))
-        for name, values in columns
-    ]
-    return Table("ranks", "What was recorded", [*([Column("run", "", runs)] if runs else []), *columns_])

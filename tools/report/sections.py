@@ -20,7 +20,7 @@ SECTIONS = {
             "what_if",
             "What if",
             "The run replayed with changed durations: what it would take in all, as work that ran beside the change then "
-            "limits it.",
+            "limits it. Nodes says to how many a change applies, matched how long these took as recorded.",
             {"what_if": ""},
         ),
         Section(
@@ -190,3 +190,5 @@ SECTIONS = {
 """The sections by their group, in the order of the page."""
 OVERVIEW, *_, DETAILS = SECTIONS
 """The group of what comes before the first heading, and the one whose sections are folded."""
+OF_NO_RECORDING = {"what_if", "trace_diff", "memory_timeline", "cupti_counters"}
+"""The sections that say themselves which run they are of, or whose figures are no times."""

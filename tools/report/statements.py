@@ -9,6 +9,7 @@ from ...schema.columns import bytes_text, time_text
 from ..analyses import Table
 from ..view import short_name
 from .cells import Row, cell, shortened, times_text
+from .what_if import WITHOUT_PROFILER
 
 Tables = Mapping[str, Table]
 LONGEST, WHOLE, STEP = 60, ("Step", "Run"), "ProfilerStep#"
@@ -33,10 +34,14 @@ def sums(rows: Sequence[Row], key: str, value: str) -> dict[Any, float]:
 
 
 def what_if(tables: Tables) -> str:
-    """Says which change shortens the run most."""
+    """Says which change shortens the run most, that without a profiler where it is known."""
     rows = rows_of(tables, "what_if")
+    rows = [row for row in rows if row.get("run") == WITHOUT_PROFILER] or rows
     best = max(rows, key=lambda row: row["saved"], default={})
-    return "With {change} the run is {saved_pct:.0f} % shorter.".format(**best) if best else ""
+    if not best:
+        return ""
+    run = f"run {best['run']}" if "run" in best else "run"
+    return f"With {best['change']} the {run} is {best['saved_pct']:.0f} % shorter."
 
 
 def difference(tables: Tables) -> str:

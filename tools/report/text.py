@@ -6,6 +6,7 @@ The short form fits 100 columns.
 import re
 import textwrap
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -34,7 +35,7 @@ def summary_text(report: Report) -> str:
     gains = sum(finding.gain is not None for finding in report.findings)
     # where nothing has a gain, what limits the trust is all there is to say
     findings = "\n".join(_finding_lines(report.findings, min(gains, FINDINGS_SHOWN) or len(report.findings)))
-    chosen = [report.tables.get("what_if"), _short_table(report)]
+    chosen = [_answers(report.tables.get("what_if")), _short_table(report)]
     if "trace_diff_runs" in report.tables:
         chosen = [report.tables["trace_diff_runs"], _largest_differences(report.tables["trace_diff"])]
     tables = [table for table in chosen if table is not None and len(table)]
@@ -77,11 +78,18 @@ def _wrapped(text: str, indent: str) -> str:
     return lines.replace(TOGETHER, " ")
 
 
+def _answers(table: Table | None) -> Table | None:
+    """Returns the answers to what-if questions without what follows from the other columns, to be narrow."""
+    if table is None:
+        return None
+    return replace(table, columns=[column for column in table.columns if column.name != "saved"])
+
+
 def _short_table(report: Report) -> Table | None:
     """Returns how each device spent the run; without a device the phases of the host's steps."""
     devices, path = report.tables.get("temporal_breakdown"), report.tables.get("critical_path_replay")
     if devices is None or not len(devices) or path is None or not len(path):
-        return _phases(report.tables.get("host_phases"))
+        return _phases(report.tables.get("host_phases"), _clock(report))
     run = float(np.asarray(path["measured"])[0])
     exposed = report.tables["communication_computation_overlap"]
     columns = [
@@ -92,10 +100,15 @@ def _short_table(report: Report) -> Table | None:
         _share("idle_pct", run - np.asarray(devices["busy"]), run),
         Column("activities", "", devices["activities"]),
     ]
-    return Table("devices", f"How each device spent the run of {time_text(run)}", columns)
+    return Table("devices", f"How each device spent the run of {time_text(run)}{_clock(report)}", columns)
 
 
-def _phases(table: Table | None) -> Table | None:
+def _clock(report: Report) -> str:
+    """Returns that a table is as recorded, where what is above it is without a profiler; else ""."""
+    return "" if report.is_of_recording else ", as recorded (the verdict is without a profiler)"
+
+
+def _phases(table: Table | None, clock: str) -> Table | None:
     """Returns the shares of the phases of each step in percent, in a title and not in each heading, to be narrow."""
     if table is None:
         return None
@@ -104,7 +117,7 @@ def _phases(table: Table | None) -> Table | None:
         Column(short or name, "", np.round(100 * np.asarray(table[name], np.float64) / np.where(time > 0, time, 1), 1))
         for name, short in PHASES.items()
     ]
-    title = "Time of the host by phase of each step, in % (python: between ops)"
+    title = f"Time of the host by phase of each step, in % (python: between ops){clock}"
     return Table(table.name, title, [*table.columns[:2], Column("time", "ms", time / 1000), *shares])
 
 
@@ -138,7 +151,7 @@ def tables_text(report: Report) -> str:
     advice = [_wrapped(report.verdict, ""), findings, _overlap_text(report)]
     if not report.verdict:
         advice = ["\n".join(report.advice)]
-    parts = [*filter(None, advice), *(as_text(table) for table in tables if len(table))]
+    parts = [*filter(None, [*advice, report.clock_of_tables]), *(as_text(table) for table in tables if len(table))]
     missing = [f"  {reason}: {'; '.join(titles)}" for reason, titles in absent_tables(tables, report.on_device).items()]
     return "\n\n".join([*parts, *(["\n".join(["Not in this run", *missing])] if missing else [])])
 

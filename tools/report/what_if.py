@@ -1,14 +1,17 @@
 """Predicts by replay of all ranks' graphs how much each of several changes would shorten the run."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
+from ...schema.columns import Int64
 from ...schema.graph import ExecutionGraph
 from ..analyses import Column, Table, reliability
 from ..replay import (
     SCALABLE,
+    GatheredJob,
     MakespanRange,
     NodeClass,
     Recording,
@@ -17,22 +20,40 @@ from ..replay import (
     StartOffset,
     gather_job,
     makespan_ns,
+    matched,
     node_classes,
     parse_scale,
     replay_job,
-    replays,
 )
 
 NAME, TITLE = "what_if", "What a changed run would take"
 TWICE_AS_FAST = 0.5
+AS_RECORDED, WITHOUT_PROFILER = "as recorded", "without a profiler"
+
+NOTHING = Table(NAME, TITLE, [], "no graph was made, so nothing can be replayed")
+
+Changes = dict[str, Sequence[Scale]]
 
 
-def what_if(graphs: Sequence[ExecutionGraph], scales: Sequence[Scale]) -> Table:
-    """Returns the makespan over all ranks with each change alone and with all of them. Each row is a replay."""
-    changes = {scale.spec: [scale] for scale in scales}
+def what_if(graphs: Sequence[ExecutionGraph], scales: Sequence[Scale], recording: Recording | None = None) -> Table:
+    """Returns the makespan over all ranks with each change alone and with all of them. Each row is a replay.
+
+    Where the `recording` tells how the run is without a profiler, there are rows of that run, too.
+    """
+    if not graphs:
+        return NOTHING
+    changes: Changes = {scale.spec: [scale] for scale in scales}
     if len(changes) > 1:
-        changes["all of these"] = list(scales)
-    return _table(graphs, changes)
+        changes["all of these"] = scales
+    job = gather_job(graphs)
+    runs = {AS_RECORDED: job}
+    if recording and recording.is_known:
+        runs[WITHOUT_PROFILER] = recording.without_profiler(job)
+    table = _table(changes, runs, _note(job))
+    found = {name: matched(graphs, *change) for name, change in changes.items()}
+    nodes, time = (np.array([getattr(found[name], of) for name in table["change"]]) for of in ("nodes", "time_us"))
+    first, *others = table.columns
+    return replace(table, columns=[first, Column("nodes", "", nodes), Column("matched", "µs", time), *others])
 
 
 def classes_twice_as_fast(graphs: Sequence[ExecutionGraph], recording: Recording | None = None) -> Table:
@@ -40,31 +61,31 @@ def classes_twice_as_fast(graphs: Sequence[ExecutionGraph], recording: Recording
     the `recording` tells how long a step takes then.
     """
     present = {NodeClass(node_class) for graph in graphs for node_class in np.unique(node_classes(graph)).tolist()}
-    changes = {
+    if not graphs:
+        return NOTHING
+    changes: Changes = {
         label: [parse_scale(f"class:{label}={TWICE_AS_FAST}")]
         for label, node_class in SCALABLE.items()
         if node_class in present
     }
-    return _table(graphs, changes, recording)
-
-
-def _table(
-    graphs: Sequence[ExecutionGraph], changes: dict[str, list[Scale]], recording: Recording | None = None
-) -> Table:
-    if not graphs:
-        return Table(NAME, TITLE, [], "no graph was made, so nothing can be replayed")
     job = gather_job(graphs)
-    note = _outcome(replay_job(job)).note
-    unchanged = recording.without_profiler(job) if recording else job
-    outcomes = list(map(_outcome, replays(unchanged, changes.values())))
-    before = makespan_ns(unchanged)
-    after = np.array([outcome.makespan_ns for outcome in outcomes], np.int64)
+    run = {WITHOUT_PROFILER: recording.without_profiler(job)} if recording else {AS_RECORDED: job}
+    return _table(changes, run, _note(job))
+
+
+def _table(changes: Changes, runs: Mapping[str, GatheredJob], note: str) -> Table:
+    """Returns a row for each change to each run."""
+    rows = [(change, run) for change in changes for run in runs]
+    outcomes = [_outcome(replay_job(runs[run], changes[change])) for change, run in rows]
+    length = {run: makespan_ns(job) for run, job in runs.items()}
+    before, after = np.array([length[run] for _, run in rows], np.int64), _array(outcomes, "makespan_ns")
     columns = [
-        Column("change", "", list(changes)),
-        Column("before", "µs", np.full(len(after), before / 1000)),
+        Column("change", "", [change for change, _ in rows]),
+        *([Column("run", "", [run for _, run in rows])] if len(runs) > 1 else []),
+        Column("before", "µs", before / 1000),
         Column("after", "µs", after / 1000),
         Column("saved", "µs", (before - after) / 1000),
-        Column("saved_pct", "%", 100 * (before - after) / max(before, 1)),
+        Column("saved_pct", "%", 100 * (before - after) / np.maximum(before, 1)),
     ]
     ranges = [outcome.range for outcome in outcomes if outcome.range is not None]
     if any(not makespan.is_clear for makespan in ranges):
@@ -72,19 +93,17 @@ def _table(
         columns.append(Column("after_high", "µs", np.array([makespan.high_ns / 1000 for makespan in ranges])))
         note = f"{note}. Answers are ranges: {ranges[0].reason}"
     if offset := next((outcome.start_offset for outcome in outcomes if outcome.start_offset), None):
-        without = [outcome.without_offsets_ns / 1000 for outcome in outcomes]
-        columns.append(Column("without_start_offsets", "µs", np.array(without)))
+        columns.append(Column("without_start_offsets", "µs", _array(outcomes, "without_offsets_ns") / 1000))
         note = f"{note}. In every answer {offset.text}"
     return Table(NAME, TITLE, columns, note)
 
 
 class _Outcome(NamedTuple):
-    """What is kept of a replay, which itself takes much memory; `note` says how reliable it is."""
+    """What is kept of a replay, which itself takes much memory."""
 
     makespan_ns: int
     range: MakespanRange | None
     start_offset: StartOffset | None
-    note: str
 
     @property
     def without_offsets_ns(self) -> int:
@@ -93,4 +112,13 @@ class _Outcome(NamedTuple):
 
 
 def _outcome(replay: Replay) -> _Outcome:
-    return _Outcome(replay.makespan_ns, replay.range, replay.start_offset, reliability(replay))
+    return _Outcome(replay.makespan_ns, replay.range, replay.start_offset)
+
+
+def _note(job: GatheredJob) -> str:
+    """Returns how reliable replays of the job are."""
+    return reliability(replay_job(job))
+
+
+def _array(outcomes: Sequence[_Outcome], name: str) -> Int64:
+    return np.array([getattr(outcome, name) for outcome in outcomes], np.int64)

@@ -214,6 +214,20 @@ def test_a_rank_that_was_only_recorded_late_is_no_straggler() -> None:
     assert "wait for rank" not in str(found)
 
 
+def test_a_late_start_is_a_share_of_the_recorded_run_also_where_the_verdict_is_without_a_profiler() -> None:
+    """Rank 1 records from 60 µs on, of 110 µs; without a profiler the run would take 80 µs."""
+    ranks = []
+    for rank, work in enumerate((100_000, 40_000)):
+        g = GraphBuilder(rank=rank, steps=1, step_without_profiler_ns=80_000)
+        op = g.host("aten::mm", 0, work)
+        g.collective(work, 10_000, ranks=[0, 1], comm_type=0, after=[(op, LAUNCH)])
+        ranks.append(g.build())
+    job = built(*ranks)
+    assert (job.recorded_us, job.length_us) == (110, pytest.approx(80, abs=0.5))
+    found = titled(find(job), "Rank 1 begins 60.0 µs after the first rank")
+    assert found.evidence.startswith("55 % of the recorded run; ")
+
+
 def test_the_heaviest_op_of_a_run_on_the_cpu_is_named() -> None:
     t = TraceBuilder()
     t.leaf("aten::mm", 80)

@@ -82,7 +82,7 @@ def test_a_changed_run_of_several_ranks_is_asked_about_as_one(graph: ExecutionGr
 def test_an_answer_shows_the_speed_up_as_text_and_in_notebooks(graph: ExecutionGraph) -> None:
     answer = what_if(graph, {"class:computation": 0.5})
     assert repr(answer).splitlines()[0] == f"WhatIf: {answer.speedup:.2f} times as fast"
-    assert "saved   60.0 µs" in repr(answer)
+    assert "saved    60.0 µs" in repr(answer)
     assert f"<caption>WhatIf: {answer.speedup:.2f} times as fast</caption>" in answer._repr_html_()
 
 

@@ -3,8 +3,9 @@
 from pathlib import Path
 
 import pytest
-from execgraph import replay
-from support.graphs import rank_with_collective, training_step
+from execgraph import replay, what_if
+from execgraph.schema.graph import DependencyKind
+from support.graphs import LAUNCH, PROGRAM_ORDER, GraphBuilder, rank_with_collective, training_step
 
 
 def test_results_are_in_us_and_tables_in_ns() -> None:
@@ -29,7 +30,28 @@ def test_the_critical_path_names_its_nodes() -> None:
 def test_a_change_of_a_changed_run_comes_on_top() -> None:
     answer = replay(training_step(), {"sgemm": 0.5}).what_if({"vector_add": 0.5})
     assert (answer.before.makespan_ns, answer.after.makespan_ns) == (40, 35)
-    assert "all" not in answer.after.describe() and "0.5" not in repr(answer)
+    assert "all" not in answer.after.describe() and "sgemm" not in repr(answer)
+    assert "changed  1 node by vector_add=0.5, which took " in repr(answer)
+
+
+def test_an_answer_is_as_recorded_and_leads_to_the_one_without_a_profiler() -> None:
+    """Two steps of a host op of 80 µs and a kernel of 20 µs, which take 30 µs without a profiler."""
+    g = GraphBuilder(rank=0, steps=2, step_without_profiler_ns=30_000)
+    before: list[tuple[int, DependencyKind]] = []
+    for end in (80_000, 160_000):
+        op = g.host("aten::mm", end - 80_000, 80_000, after=before)
+        g.activity("gemm", end, 20_000, stream=op, after=[(op, LAUNCH)])
+        before = [(op, PROGRAM_ORDER)]
+    answer = what_if(g.build(), {"class:host": 0.5})
+    assert (answer.before.makespan_us, answer.after.makespan_us) == (180, 100)
+    assert "as recorded  a step takes 30.0 µs without a profiler" in repr(answer)
+    faster = answer.without_profiler
+    assert faster is not None and "as recorded" not in repr(faster)
+    assert (faster.before.makespan_us, faster.after.makespan_us) == (
+        pytest.approx(60, rel=0.01),
+        pytest.approx(40, rel=0.01),
+    )
+    assert what_if(training_step(), {"class:host": 0.5}).without_profiler is None
 
 
 def test_a_timeline_is_written_for_viewers(tmp_path: Path) -> None:

@@ -50,5 +50,34 @@ def test_answers_are_ranges_where_waits_are_known_by_order_alone() -> None:
     rows = [(row["after"], row["after_low"], row["after_high"]) for row in table.rows()]
     assert rows == [(100, 80, 100), (60, 60, 60), (60, 60, 60)]
     certain = what_if([g.build()], [parse_scale("Memcpy=0")])
-    assert [column.name for column in certain.columns] == ["change", "before", "after", "saved", "saved_pct"]
+    assert [column.name for column in certain.columns] == [
+        "change",
+        "nodes",
+        "matched",
+        "before",
+        "after",
+        "saved",
+        "saved_pct",
+    ]
     assert "order" not in certain.note
+
+
+def test_each_change_says_to_how_many_nodes_it_applies_and_how_long_these_took(
+    given: dict[str, Path], capfd: pytest.CaptureFixture[str]
+) -> None:
+    changes = ["--scale", "gemm=0.5", "--scale", "gemm 1=0.5", "--scale", "class:communication=0.5"]
+    rows = as_json(capfd, given["pair"], "--only", "critical_path", *changes)["what_if"]
+    assert [(row["nodes"], row["matched"]) for row in rows] == [(2, 100), (1, 50), (0, 0), (2, 100)]
+    assert rows[2]["saved"] == 0
+
+
+@pytest.mark.parametrize("more", [[], ["--only", "critical_path"]])
+def test_a_change_is_answered_as_recorded_and_without_a_profiler(
+    more: list[str], data: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    traces = data / "gpu" / "small"
+    rows = as_json(capfd, traces, "--scale", "class:host=0.5", *more)["what_if"]
+    assert [row["run"] for row in rows] == ["as recorded", "without a profiler"]
+    assert [row["before"] / 2000 for row in rows] == pytest.approx([24.47, 3.66], rel=0.01)
+    assert [row["saved_pct"] for row in rows] == pytest.approx([50, 50], abs=1)
+    assert "run" not in as_json(capfd, data / "training", "--scale", "class:host=0.5", *more)["what_if"][0]

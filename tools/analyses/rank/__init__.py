@@ -41,7 +41,12 @@ from .rank_trace import (
     read_rank as read_rank,
 )
 from .recorded import Allocations as Allocations, ProfilerRange as ProfilerRange
-from .steps import WHOLE_RUN as WHOLE_RUN, Steps as Steps, steps_of as steps_of
+from .steps import (
+    WHOLE_RUN as WHOLE_RUN,
+    Steps as Steps,
+    faster_step_us as faster_step_us,
+    steps_of as steps_of,
+)
 from .table import (
     BytesColumn as BytesColumn,
     Column as Column,

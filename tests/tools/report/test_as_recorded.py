@@ -1,0 +1,57 @@
+"""Which figures are as recorded, and which of the run without a profiler: each place says it where the two differ."""
+
+import csv
+import re
+from pathlib import Path
+
+import pytest
+from execgraph.tools.analyses import Table
+from execgraph.tools.report import ReportRequest, find_sources, render, report_on
+from execgraph.tools.report.sections import OF_NO_RECORDING, SECTIONS
+from support.reports import as_json, needs_page, run
+
+SAYS = "as recorded; without a profiler a step takes 3.66 ms"
+
+
+@needs_page
+def test_each_section_of_the_page_says_which_run_its_times_are_of(data: Path) -> None:
+    report = report_on(find_sources([data / "gpu" / "small"]))
+    html = render(report)
+    sections = {section.name for group in SECTIONS.values() for section in group} - OF_NO_RECORDING
+    shown = {name for name in sections if len(report.tables.get(name, Table("", "", [])))}
+    of_each = dict(re.findall(r'<section id="(\w+)">(.*?)</section>', html, re.DOTALL))
+    assert len(shown) > 10
+    assert {name for name, text in of_each.items() if f"Times in this section are {SAYS}." in text} == shown
+    assert f"These figures are {SAYS}." in html and f"Times are {SAYS}." in of_each["run"]
+    assert "Gains are of the run without a profiler." in of_each["overview"]
+    assert "If it were twice as fast <small>without a profiler</small>" in of_each["overview"]
+    assert "What limits it: the critical path <small>as recorded</small>" in of_each["overview"]
+
+
+@needs_page
+def test_a_page_says_nothing_of_it_where_no_step_was_measured_without_a_profiler(data: Path) -> None:
+    assert "as recorded" not in render(report_on(find_sources([data / "training"]))).replace("was recorded", "")
+
+
+def test_the_terminal_csv_and_json_say_it_too(data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    traces = data / "gpu" / "small"
+    assert run("-q", traces) == 0
+    said = capfd.readouterr().out
+    assert "spent the run of 48.93 ms, as recorded (the verdict is without a profiler)\n" in said
+    assert run("-q", traces, "--only", "temporal_breakdown") == 0
+    assert capfd.readouterr().out.startswith(f"Times in the tables are {SAYS}.\n\nTemporal breakdown\n")
+    only = (traces, "--only", "temporal_breakdown")
+    notes = as_json(capfd, *only)["notes"]
+    assert {"table": "all tables", "note": f"Times in the tables are {SAYS}."} in notes
+    assert run("-q", *only, "--csv", tmp_path) == 0
+    with (tmp_path / "notes.csv").open(newline="") as file:
+        assert [*csv.DictReader(file)] == notes
+
+
+def test_what_no_factor_for_the_host_gives_is_as_recorded_everywhere(
+    data: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    report = report_on(find_sources([data / "gpu" / "nccl"]), ReportRequest(page=False))
+    assert report.is_of_recording and "without a profiler a step takes 4.92 ms" in report.as_recorded
+    assert run("-q", data / "gpu" / "nccl") == 0
+    assert "How each device spent the run of 43.97 ms\n" in capfd.readouterr().out
