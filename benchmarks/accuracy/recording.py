@@ -41,6 +41,7 @@ REPAIRED = (
     ("small_synchronised", "small", "to wait for the device"),
     ("loader_slow", "loader_fast", "waits for its data"),
     ("loader_in_process", "loader_in_process_ahead", "waits for its data"),
+    ("loader_pinned", "loader_pinned_fast", "waits for its data"),
     ("copies_pageable", "copies_pinned", "pageable"),
     ("optimizer_loop", "optimizer_fused", "small kernels"),
     ("attention_fp32_batch32", "attention_tf32_batch32", "tensor cores"),

@@ -290,14 +290,15 @@ class SlowItems(torch.utils.data.Dataset[Tensor]):
         return torch.full((LENGTH, WIDTH), float(index % 7))
 
 
-def loading(folder: Path, seconds: float, workers: int = 2, **options: object) -> None:
+def loading(folder: Path, seconds: float, workers: int = 2, *, pinned: bool = False, **options: object) -> None:
     model = blocks(2)
     optimizer = torch.optim.AdamW(model.parameters(), 1e-4)
-    ahead = 1 if workers else None
-    batches = iter(torch.utils.data.DataLoader(SlowItems(seconds), 16, num_workers=workers, prefetch_factor=ahead))
+    ahead, items = 1 if workers else None, SlowItems(seconds)
+    loader = torch.utils.data.DataLoader(items, 16, num_workers=workers, prefetch_factor=ahead, pin_memory=pinned)
+    batches = iter(loader)
 
     def step() -> None:
-        batch = next(batches).cuda()
+        batch = next(batches).to("cuda", non_blocking=pinned)
         optimizer.zero_grad()
         loss = model(batch).square().mean()
         loss.backward()
@@ -325,6 +326,16 @@ def loader_in_process(folder: Path) -> None:
 def loader_in_process_ahead(folder: Path) -> None:
     """The same items loaded by two workers; only measured."""
     loading(folder, 0.0003, is_recorded=False)
+
+
+def loader_pinned(folder: Path) -> None:
+    """Training on batches that two workers load slower than the GPU trains, and a thread pins."""
+    loading(folder, 0.002, pinned=True, active=1)
+
+
+def loader_pinned_fast(folder: Path) -> None:
+    """The same, when loading is fast; only measured."""
+    loading(folder, 0.0, pinned=True, is_recorded=False)
 
 
 def copying(folder: Path, *, pinned: bool, **options: object) -> None:
@@ -567,6 +578,8 @@ RECORDED = (
     loader_fast,
     loader_in_process,
     loader_in_process_ahead,
+    loader_pinned,
+    loader_pinned_fast,
     copies_pageable,
     copies_pinned,
     python_work,

@@ -45,8 +45,9 @@ JOBS = {"halo": DEFAULT, "uneven": DEFAULT, "towers": CROWDED}
 
 @cache
 def linked_traces() -> tuple[LinkedTrace, ...]:
-    """The first rank of every capture on a CPU, of a small one on a GPU, and of some simulated jobs."""
-    hosts = [DATA / "gpu" / "small_graph" / "host_rank0.json.gz", *sorted(DATA.glob("*/host_rank0.json.gz"))]
+    """The first rank of every capture on a CPU, of two small ones on a GPU, and of some simulated jobs."""
+    on_a_gpu = [DATA / "gpu" / name / "host_rank0.json.gz" for name in ("small_graph", "loader_pinned")]
+    hosts = [*on_a_gpu, *sorted(DATA.glob("*/host_rank0.json.gz"))]
     pairs = [(host, host.with_name("device_rank0.json.gz")) for host in hosts]
     with tempfile.TemporaryDirectory() as folder:
         for job, machine in JOBS.items():

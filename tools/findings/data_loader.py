@@ -1,11 +1,16 @@
 """The loop gets its next batch while nothing else goes on."""
 
+import re
+
 import numpy as np
 
-from ...schema.columns import time_text
+from ...schema.columns import Bool, time_text
 from ...schema.graph import DependencyKind
-from ..replay import NodeClass
+from ..replay import NodeClass, Workload
 from .job import Change, Finding, Job, is_of_kind
+
+PINS = re.compile(r"aten::_?pin_memory$")
+"""What PyTorch's loader does in a thread of its own with pin_memory=True."""
 
 
 def data_loader(job: Job) -> list[Finding]:
@@ -16,9 +21,12 @@ def data_loader(job: Job) -> list[Finding]:
     work, in_loader = job.work, job.flags(lambda rank: rank.in_loader)
     if not in_loader.any():
         return []
-    waits = is_of_kind(work, DependencyKind.HANDOFF) & in_loader[work.target]
-    launching = work.lane[work.source[is_of_kind(work, DependencyKind.LAUNCH)]]
-    threads = np.setdiff1d(work.lane[work.source[waits]], np.append(launching, work.lane[in_loader]))
+    waits, launching = _handed_over(work, in_loader), work.lane[work.source[is_of_kind(work, DependencyKind.LAUNCH)]]
+    # without a profiler the wait for them may be part of a time that was measured
+    recorded = job.recorded.work
+    handing = recorded.lane[recorded.source[_handed_over(recorded, in_loader)]]
+    pinning = work.lane[job.texts(lambda rank: rank.graph.name).where(lambda name: PINS.match(name) is not None)]
+    threads = np.setdiff1d(np.append(handing, pinning), np.append(launching, work.lane[in_loader]))
     loads = (in_loader | np.isin(work.lane, threads)) & (work.node_class == NodeClass.HOST)
     times_us = np.bincount(work.ranks_of(np.flatnonzero(in_loader)), work.duration_ns[in_loader]) / 1000
     longest = int(times_us.argmax())
@@ -34,3 +42,8 @@ def data_loader(job: Job) -> list[Finding]:
             "Loading batches ahead",
         )
     ]
+
+
+def _handed_over(work: Workload, in_loader: Bool) -> Bool:
+    """Returns which dependencies are of the loader on another thread."""
+    return is_of_kind(work, DependencyKind.HANDOFF) & in_loader[work.target]

@@ -78,8 +78,8 @@ def _said(job: Job, limit: _Limit, doubts: Sequence[str], findings: Sequence[Fin
         return f"What limits the run cannot be told: {'; '.join(doubts)}.{_otherwise(job)}"
     best = next((finding for finding in findings if finding.gain is not None), None)
     if best is None or best.gain is None:
-        return f"{_head(job, limit)}. {FASTER[limit.node_class]} twice as fast would save {limit.gain.text}."
-    saves = f"{best.remedy} would save {best.gain.text}"
+        return f"{_head(job, limit)}. {FASTER[limit.node_class]} twice as fast would save {limit.gain.share} ({limit.gain.time})."
+    saves = f"{best.remedy} would save {best.gain.share} ({best.gain.time})"
     return f"{_head(job, limit)}. {best.title}: {best.evidence.partition(';')[0]}. {saves}."
 
 

@@ -35,24 +35,31 @@ class Gain(NamedTuple):
         return self.pct >= LEAST_PCT
 
     @property
-    def text(self) -> str:
-        """Says how large it is.
+    def share(self) -> str:
+        """Says what share of the run it is.
 
-        >>> Gain(800.0, 40.0).text, Gain(800.0, 40.0, least_us=400.0, steps=2).text
-        ('up to 40 %, 800.0 µs', '20 to 40 %, 200.0 to 400.0 µs a step')
+        >>> Gain(800.0, 40.0).share, Gain(800.0, 40.0, least_us=400.0).share
+        ('up to 40 %', '20 to 40 %')
         """
-        least_us = self.least_us or 0.0
-        least_pct = self.pct * least_us / self.us if self.us > 0 else 0.0
-        times = [time_text(time_us / max(self.steps, 1)) for time_us in (least_us, self.us)]
-        a_step = " a step" if self.steps else ""
-        if self.least_us is None or least_pct < LEAST_PCT:
-            return f"up to {self.pct:.0f} %, {times[1]}{a_step}"
-        percentages = f"{least_pct:.0f} to {self.pct:.0f} %" if self.pct - least_pct >= 1 else f"{self.pct:.0f} %"
-        return (
-            f"{percentages}, {times[0]} to {times[1]}{a_step}"
-            if times[0] != times[1]
-            else f"{percentages}, {times[1]}{a_step}"
-        )
+        least_pct = self._least_pct
+        if least_pct < LEAST_PCT:
+            return f"up to {self.pct:.0f} %"
+        return f"{least_pct:.0f} to {self.pct:.0f} %" if self.pct - least_pct >= 1 else f"{self.pct:.0f} %"
+
+    @property
+    def time(self) -> str:
+        """Says how long it is, of a step where it is known how many there are.
+
+        >>> Gain(800.0, 40.0).time, Gain(800.0, 40.0, least_us=400.0, steps=2).time
+        ('800.0 µs', '200.0 µs to 400.0 µs a step')
+        """
+        shown = [self.us] if self._least_pct < LEAST_PCT else [self.least_us or 0.0, self.us]
+        times = dict.fromkeys(time_text(time_us / max(self.steps, 1)) for time_us in shown)
+        return f"{' to '.join(times)}{' a step' if self.steps else ''}"
+
+    @property
+    def _least_pct(self) -> float:
+        return self.pct * (self.least_us or 0.0) / self.us if self.us > 0 else 0.0
 
 
 class Finding(NamedTuple):
