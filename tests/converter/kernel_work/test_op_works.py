@@ -13,10 +13,10 @@ from execgraph.converter.kernel_work.recorded_op import alike, recorded_by_devic
 from execgraph.linker import HostTrace, read_host_trace
 from execgraph.schema.traces import NO_TENSORS, TensorReader
 from support.folders import DATA
+from support.op_work import FLOAT, HALF, LONG, tensors, work
 
 COUNTED: list[list[Any]] = json.loads((DATA / "operators_counted.json").read_text())
 NAMES = {name for name, _ in COUNTED}
-HALF, FLOAT, LONG = 2, 4, 8
 
 
 def recorded(trace: HostTrace, row: int) -> RecordedOp:
@@ -52,15 +52,6 @@ def test_an_op_and_the_one_that_does_it_have_the_same_operations() -> None:
             assert inner == outer
             compared += 1
     assert compared > 20
-
-
-def tensors(*shapes: Sequence[int], item: int = FLOAT) -> list[Tensor]:
-    """Tensors each in memory of its own."""
-    return [Tensor.of(tuple(shape), item, number) for number, shape in enumerate(shapes)]
-
-
-def work(name: str, inputs: list[Any], results: list[Tensor] | None, schema: str = "") -> Work:
-    return work_of(RecordedOp(name, schema, inputs, None if results is None else list(results)))
 
 
 QUERY, KEY, VALUE, RESULT = (2, 8, 128, 64), (2, 2, 96, 64), (2, 2, 96, 32), (2, 8, 128, 32)
