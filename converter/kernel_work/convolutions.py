@@ -46,7 +46,7 @@ LAYOUTS = {
     "aten::cudnn_convolution_add_relu": Layout(5, 6, 7),
     **dict.fromkeys(("aten::_conv_depthwise2d", "aten::conv_depthwise3d"), Layout(4, 5, 6)),
     **dict.fromkeys(("aten::_slow_conv2d_forward", "aten::thnn_conv2d"), Layout(4, 5, None)),
-    **dict.fromkeys(("aten::slow_conv3d_forward", "aten::slow_conv3d"), Layout(4, 5, None)),
+    **dict.fromkeys(("aten::slow_conv3d", "aten::slow_conv3d_forward"), Layout(4, 5, None)),
     "aten::cudnn_convolution_transpose": Layout(4, 2, 5, None, 3, 6),
     "aten::miopen_convolution_transpose": Layout(5, 3, 6, None, 4, 7),
     **dict.fromkeys(
