@@ -17,35 +17,42 @@ FAMILY = Family(
 
 
 class Layout(NamedTuple):
-    """Positions of arguments, None for an argument that the op lacks; `flag` is the one that makes it transposed."""
+    """Positions of arguments, None for an argument that the op lacks; `flag` is the one that makes it transposed.
+
+    `groups` is 0 for an op that is never transposed, as only others need it.
+    """
 
     stride: int
     padding: int
-    dilation: int
+    dilation: int | None
     flag: int | None = None
     output_padding: int | None = None
-    transposed: bool = False
+    groups: int = 0
+
+    def is_transposed(self, op: RecordedOp) -> bool:
+        """Returns whether an op of this layout is transposed. Raises Unknown."""
+        return self.groups > 0 if self.flag is None else bool(op.argument(self.flag))
 
 
-GENERAL = Layout(3, 4, 5, 6, 7)
+GENERAL = Layout(3, 4, 5, 6, 7, 8)
 LAYOUTS = {
     **dict.fromkeys(("aten::convolution", "aten::_convolution", "aten::convolution_overrideable"), GENERAL),
     **dict.fromkeys(("aten::conv1d", "aten::conv2d", "aten::conv3d"), Layout(3, 4, 5)),
-    **dict.fromkeys(("aten::cudnn_convolution", "aten::mkldnn_convolution"), Layout(3, 2, 4)),
-    **dict.fromkeys(("aten::miopen_convolution", "aten::miopen_depthwise_convolution"), Layout(4, 3, 5)),
+    "aten::cudnn_convolution": Layout(3, 2, 4),
+    **dict.fromkeys(
+        ("aten::mkldnn_convolution", "aten::miopen_convolution", "aten::miopen_depthwise_convolution"), Layout(4, 3, 5)
+    ),
     "aten::cudnn_convolution_relu": Layout(3, 4, 5),
     "aten::cudnn_convolution_add_relu": Layout(5, 6, 7),
     **dict.fromkeys(("aten::_conv_depthwise2d", "aten::conv_depthwise3d"), Layout(4, 5, 6)),
-    **dict.fromkeys(("aten::_slow_conv2d_forward", "aten::thnn_conv2d", "aten::slow_conv3d"), Layout(4, 5, 5)),
-    "aten::slow_conv3d_forward": Layout(4, 5, 5),
-    "aten::cudnn_convolution_transpose": Layout(4, 2, 5, None, 3, transposed=True),
-    "aten::miopen_convolution_transpose": Layout(5, 3, 6, None, 4, transposed=True),
+    **dict.fromkeys(("aten::_slow_conv2d_forward", "aten::thnn_conv2d"), Layout(4, 5, None)),
+    **dict.fromkeys(("aten::slow_conv3d", "aten::slow_conv3d_forward"), Layout(4, 5, None)),
+    "aten::cudnn_convolution_transpose": Layout(4, 2, 5, None, 3, 6),
+    "aten::miopen_convolution_transpose": Layout(5, 3, 6, None, 4, 7),
     **dict.fromkeys(
-        ("aten::conv_transpose1d", "aten::conv_transpose2d", "aten::conv_transpose3d"),
-        Layout(3, 4, 7, None, 5, transposed=True),
+        ("aten::conv_transpose1d", "aten::conv_transpose2d", "aten::conv_transpose3d"), Layout(3, 4, 7, None, 5, 6)
     ),
 }
-UNDILATED = ("aten::_slow_conv2d_forward", "aten::thnn_conv2d", "aten::slow_conv3d", "aten::slow_conv3d_forward")
 BACKWARD = "aten::convolution_backward"
 MASK = 10
 
@@ -54,7 +61,7 @@ def _forward(op: RecordedOp) -> int:
     x, weight, result = op.shape(0), op.shape(1), op.results[:1]
     if not result or len(weight) < 3:
         raise Unknown("a convolution's shapes")
-    return _applied(weight, x if _is_transposed(op) else result[0].shape)
+    return _applied(weight, x if LAYOUTS[op.name].is_transposed(op) else result[0].shape)
 
 
 def _applied(weight: Shape, positions: Shape) -> int:
@@ -67,23 +74,17 @@ def _applied(weight: Shape, positions: Shape) -> int:
     return 2 * batch * prod(positions[2 - len(weight) :]) * prod(weight)
 
 
-def _is_transposed(op: RecordedOp) -> bool:
-    layout = LAYOUTS[op.name]
-    return layout.transposed if layout.flag is None else bool(op.argument(layout.flag))
-
-
 def _results(op: RecordedOp) -> list[Tensor]:
     x, weight, layout = op.tensor(0), op.shape(1), LAYOUTS[op.name]
-    dimensions, transposed = len(weight) - 2, _is_transposed(op)
+    dimensions, transposed = len(weight) - 2, layout.is_transposed(op)
     if dimensions < 1 or len(x.shape) not in (len(weight), len(weight) - 1):
         raise Unknown("a convolution's shapes")
 
-    def each(position: int | None) -> tuple[int, ...]:
-        values = (0,) if position is None else op.integers(position)
+    def each(position: int | None, default: int = 0) -> tuple[int, ...]:
+        values = (default,) if position is None else op.integers(position)
         return values * dimensions if len(values) == 1 else values
 
-    stride, padding = each(layout.stride), each(layout.padding)
-    dilation = (1,) * dimensions if op.name in UNDILATED else each(layout.dilation)
+    stride, padding, dilation = each(layout.stride), each(layout.padding), each(layout.dilation, default=1)
     more = each(layout.output_padding if transposed else None)
     if any(len(values) != dimensions for values in (stride, padding, dilation, more)) or 0 in stride:
         raise Unknown("a convolution's arguments")
@@ -94,17 +95,12 @@ def _results(op: RecordedOp) -> list[Tensor]:
             (n - 1) * s - 2 * p + r + o + 1
             for n, s, p, r, o in zip(positions, stride, padding, extent, more, strict=True)
         ]
-        channels = weight[1] * _groups(op)
+        # the weight is (in, out / groups, …)
+        channels = weight[1] * sum(op.integers(layout.groups))
     else:
         sizes = [(n + 2 * p - r - 1) // s + 1 for n, s, p, r in zip(positions, stride, padding, extent, strict=True)]
         channels = weight[0]
     return [Tensor.of((*x.shape[: -dimensions - 1], channels, *sizes), x.item, NEW, x.dtype)]
-
-
-def _groups(op: RecordedOp) -> int:
-    """Returns the groups of a transposed convolution, whose weight is (in, out / groups, …)."""
-    groups = op.integers({"aten::convolution": 8, "aten::_convolution": 8}.get(op.name, 6))
-    return groups[0]
 
 
 def _backward(op: RecordedOp) -> int:

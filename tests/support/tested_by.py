@@ -40,10 +40,8 @@ TESTED_BY = {
     """,
     "converter/kernel_work/test_kernel_work.py": "converter/kernel_work/sharing",
     "converter/kernel_work/test_op_works.py": """
-        converter/kernel_work/attention converter/kernel_work/convolutions converter/kernel_work/elementwise
-        converter/kernel_work/family converter/kernel_work/matrix_products converter/kernel_work/memory_ops
-        converter/kernel_work/optimizers converter/kernel_work/recorded_op converter/kernel_work/reductions
-        converter/kernel_work/table converter/op_schema
+        converter/kernel_work/elementwise converter/kernel_work/family converter/kernel_work/memory_ops
+        converter/kernel_work/recorded_op converter/kernel_work/table converter/op_schema
     """,
     "converter/network/test_fitted_network.py": "converter/network/simulated_cost converter/network/transfer_cost",
     "converter/ranks/test_calls.py": """

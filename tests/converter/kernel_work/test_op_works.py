@@ -13,10 +13,10 @@ from execgraph.converter.kernel_work.recorded_op import alike, recorded_by_devic
 from execgraph.linker import HostTrace, read_host_trace
 from execgraph.schema.traces import NO_TENSORS, TensorReader
 from support.folders import DATA
+from support.op_work import FLOAT, HALF, LONG, tensors, work
 
 COUNTED: list[list[Any]] = json.loads((DATA / "operators_counted.json").read_text())
 NAMES = {name for name, _ in COUNTED}
-HALF, FLOAT, LONG = 2, 4, 8
 
 
 def recorded(trace: HostTrace, row: int) -> RecordedOp:
@@ -52,15 +52,6 @@ def test_an_op_and_the_one_that_does_it_have_the_same_operations() -> None:
             assert inner == outer
             compared += 1
     assert compared > 20
-
-
-def tensors(*shapes: Sequence[int], item: int = FLOAT) -> list[Tensor]:
-    """Tensors each in memory of its own."""
-    return [Tensor.of(tuple(shape), item, number) for number, shape in enumerate(shapes)]
-
-
-def work(name: str, inputs: list[Any], results: list[Tensor] | None, schema: str = "") -> Work:
-    return work_of(RecordedOp(name, schema, inputs, None if results is None else list(results)))
 
 
 QUERY, KEY, VALUE, RESULT = (2, 8, 128, 64), (2, 2, 96, 64), (2, 2, 96, 32), (2, 8, 128, 32)
@@ -411,3 +402,114 @@ def changed(inputs: list[Any], position: int, value: bool) -> list[Any]:
 def operations(op: RecordedOp) -> int:
     """As far as it is known without the results, which tell no more than the bytes."""
     return work_of(op.with_results([])).operations or 0
+
+
+@pytest.mark.parametrize(
+    ("name", "steps"),
+    [
+        ("clamp", 2),
+        ("lerp", 3),
+        ("sigmoid", 4),
+        ("gelu", 5),
+        ("mish", 6),
+        ("silu_backward", 9),
+        ("gelu_backward", 11),
+        ("mish_backward", 12),
+    ],
+)
+def test_each_element_of_the_result_takes_so_many_steps(name: str, steps: int) -> None:
+    x, result = tensors((4,), (8,))
+    assert work(f"aten::{name}", [x, x, x], [result]).operations == 8 * steps
+
+
+def test_what_is_put_at_places_is_read_and_added_only_where_it_accumulates() -> None:
+    """5 rows of 8 elements of a table, at places that 5 numbers tell."""
+    table, index, rows = Tensor.of((1000, 8), FLOAT, 0), Tensor.of((5,), LONG, 1), Tensor.of((5, 8), FLOAT, 2)
+    for name, arguments, times in (
+        ("index_put_", [table, [index], rows, False], 2),
+        ("index_put_", [table, [index], rows, True], 3),
+        ("_index_put_impl_", [table, [index], rows, True], 3),
+        ("scatter_", [table, 0, index, rows], 2),
+        ("index_copy_", [table, 0, index, rows], 2),
+        ("put_", [table, index, rows], 2),
+        ("scatter_add_", [table, 0, index, rows], 3),
+    ):
+        found = work(f"aten::{name}", arguments, [table])
+        assert (found.operations, found.bytes) == (40 * (times == 3), LONG * 5 + times * FLOAT * 40), name
+
+
+def test_what_is_added_to_a_copy_writes_all_of_it() -> None:
+    table, index, rows = Tensor.of((10, 8), FLOAT, 0), Tensor.of((5,), LONG, 1), Tensor.of((5, 8), FLOAT, 2)
+    result = Tensor.of((10, 8), FLOAT, 3)
+    for name in ("index_add", "scatter_add"):
+        found = work(f"aten::{name}", [table, 0, index, rows], [result])
+        assert found == Work(40, LONG * 5 + FLOAT * (40 + 80 + 80), FLOAT)
+
+
+def test_a_copied_list_is_not_read_where_it_is_overwritten() -> None:
+    into, source = [*tensors((10,), (20,))], [Tensor.of((10,), FLOAT, 5), Tensor.of((20,), FLOAT, 6)]
+    schema = "aten::_foreach_copy_(Tensor(a!)[] self, Tensor[] src, bool non_blocking=False) -> ()"
+    assert work("aten::_foreach_copy_", [into, source, False], [], schema).bytes == FLOAT * 60
+
+
+def test_a_slice_moves_only_its_own_elements() -> None:
+    x, part = tensors((10, 8), (2, 8))
+    for name in ("narrow_copy", "slice_copy", "select_copy"):
+        assert work(f"aten::{name}", [x, 0, 1, 2], [part]) == Work(0, 2 * FLOAT * 16, FLOAT)
+
+
+def test_of_a_device_trace_alone_rows_of_a_table_follow_from_the_indices() -> None:
+    """3 x 5 indices of rows of 8; for the gradient of the table all of its 100 rows are written."""
+    table, index = Tensor.of((100, 8), FLOAT, 0), Tensor.of((3, 5), LONG, 1)
+    picked = 3 * 5 * 8
+    assert work("aten::embedding", [table, index, -1], None).bytes == LONG * 15 + 2 * FLOAT * picked
+    gradient = Tensor.of((3, 5, 8), FLOAT, 2)
+    found = work("aten::embedding_dense_backward", [gradient, index, 100, -1, False], None)
+    assert (found.operations, found.bytes) == (picked, LONG * 15 + FLOAT * (picked + 800))
+    assert work("aten::gather", [table, 1, index], None).bytes == LONG * 15 + 2 * FLOAT * 15
+
+
+def test_a_value_that_the_host_trace_cannot_have_is_unknown() -> None:
+    """A record, a tensor without its shape, or with other extents than its elements."""
+    good = '{"values":[[1,2,0,8,4,"cuda:0"],%s],"shapes":[[8],%s],"types":[]}'
+    result = '{"values":[[5,6,0,8,4,"cuda:0"]],"shapes":[[8]],"types":[]}'
+    number, nothing = ("2", "[]"), ('"<None>"', "[]")
+    for value, shape in (number, nothing, ("[1,[2]]", "[[],[[]]]"), ("[1,[2]]", "[]"), ('[0,0,0,0,4,""]', "[]")):
+        assert (
+            work_of(recorded_by_host("aten::mul", "", alike((good % (value, shape)).encode(), result.encode()))).bytes
+            == 64
+        )
+    for value, shape in (("{}", "[]"), ('[3,4,0,8,4,"cuda:0"]', "[7]"), ('[3,4,0,8,4,"cuda:0"]', "7")):
+        with pytest.raises(Unknown):
+            recorded_by_host("aten::mul", "", alike((good % (value, shape)).encode(), result.encode()))
+
+
+def test_a_text_that_stands_for_nothing_is_none() -> None:
+    text = b'{"values":["<None>","sum",1.5,true],"shapes":[[],[],[],[]],"types":[]}'
+    assert recorded_by_host("aten::x", "", alike(text, NO_TENSORS)).inputs == [None, "sum", 1.5, True]
+
+
+@pytest.mark.parametrize(("listed", "is_known"), [(4096, True), (4097, False)])
+def test_the_host_trace_cuts_longer_lists_of_tensors(listed: int, is_known: bool) -> None:
+    (x,) = tensors((1,))
+    if is_known:
+        assert work("aten::_foreach_neg", [[x] * listed], []).operations == listed
+    else:
+        with pytest.raises(Unknown):
+            work("aten::_foreach_neg", [[x] * listed], [])
+
+
+@pytest.mark.parametrize("shapes", [[[[3], [-4]]], [[[3], 4]], [7], [[[1 << 62]]]])
+def test_a_list_of_tensors_whose_shapes_are_none_is_unknown(shapes: Any) -> None:
+    text = json.dumps({"values": [""], "shapes": shapes, "types": ["TensorList"]}).encode()
+    with pytest.raises(Unknown):
+        recorded_by_device("aten::_foreach_neg", text)
+
+
+def test_the_tensors_of_a_device_traces_list_are_each_in_memory_of_its_own() -> None:
+    text = json.dumps({"values": ["", ""], "shapes": [[[3], [0]], [4]], "types": ["TensorList", "float"]}).encode()
+    first, last = recorded_by_device("aten::x", text).inputs
+    assert isinstance(first, list) and isinstance(last, Tensor)
+    found = [*recorded_by_device("aten::x", text).tensors(0), last]
+    assert [tensor.shape for tensor in found] == [(3,), (0,), (4,)]
+    assert len({tensor.memory for tensor in found}) == 3
