@@ -25,7 +25,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     parser.add_inputs("FILE", "graph (.et) or its JSON; gzip is accepted", "--input", "--input_filename", max_count=1)
     output = parser.add_output("FILE", "the other of the two (.gz compresses, - is stdout)", "--output_filename")
     output.add_argument(
-        "--to", choices=sorted(set(FORMS.values())), help="what to write, where the file names do not tell"
+        "--to", choices=sorted(set(FORMS.values())), help="what to write, if the file names do not say it"
     )
     output.add_argument("--json", action="store_true", help="print the summary as one JSON object on stdout")
     arguments = parser.parse_args(argv)
