@@ -48,11 +48,11 @@ def options_of(arguments: argparse.Namespace) -> Options:
 
 def _duration(text: str) -> float:
     if not 0 <= (value := number(text)) < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is no duration in µs, as 30 or 2.5")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a duration in µs, such as 30 or 2.5")
     return value
 
 
 def _count(text: str) -> int:
     if not (text.isdecimal() and 0 < int(text) < 1_000_000):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 on")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 on")
     return int(text)

@@ -100,7 +100,7 @@ def _microseconds(text: str) -> int:
     """Returns µs on the command line as ns."""
     value = number(text)
     if not 0 <= value <= 1e6:
-        raise argparse.ArgumentTypeError(f"{text!r} is no duration in µs from 0 to 1000000, such as 2.5")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a duration in µs from 0 to 1000000, such as 2.5")
     return round(value * 1000)
 
 

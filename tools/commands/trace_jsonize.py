@@ -45,7 +45,7 @@ def _form_to_write(source: str, target: str) -> str:
             f"{source} and {target} are both .{source_form} by their names; give --to to convert all the same"
         )
     if target_form is None and source_form is None:
-        raise ValueError("the file names do not tell what to write; give --to et or --to json")
+        raise ValueError("the file names do not say what to write; give --to et or --to json")
     return target_form or ("et" if source_form == "json" else "json")
 
 

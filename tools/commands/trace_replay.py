@@ -127,7 +127,7 @@ def _absent(graphs: Sequence[ExecutionGraph]) -> str:
     if len(graphs) < 2 or not absent:
         return ""
     named = ", ".join([*absent][:RANKS_NAMED]) + (", …" if len(absent) > RANKS_NAMED else "")
-    return f"{world - len(graphs):,} of {world:,} ranks are absent ({named}): nobody waits for them"
+    return f"{world - len(graphs):,} of {world:,} ranks are absent ({named}): no rank waits for them"
 
 
 def _read(path: str) -> ExecutionGraph:

@@ -117,7 +117,7 @@ def _analysis(text: str) -> str:
 
 def _ranks(text: str) -> tuple[int, ...]:
     if not re.fullmatch(r"\d{1,7}(-\d{1,7})?(,\d{1,7}(-\d{1,7})?)*", text):
-        raise argparse.ArgumentTypeError(f"{text!r} are no ranks, as 0-3,8")
+        raise argparse.ArgumentTypeError(f"{text!r} are not ranks, such as 0-3,8")
     return ranks_of(text)
 
 

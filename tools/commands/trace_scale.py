@@ -100,7 +100,7 @@ def _ranks(text: str) -> tuple[int, ...]:
 
     ranks = given_ranks(text, LARGEST_JOB)
     if ranks is None:
-        raise argparse.ArgumentTypeError(f"{text} is no list of ranks such as 4-7 or 0,2")
+        raise argparse.ArgumentTypeError(f"{text} is not a list of ranks such as 4-7 or 0,2")
     return ranks
 
 
@@ -113,7 +113,7 @@ def _run(arguments: argparse.Namespace) -> None:
     from ..scale_job import REPORT, lines, scale
 
     for name in arguments.refused:
-        raise DataError(f"{name}: {REFUSED[name]}; that is another program, trace it")
+        raise DataError(f"{name}: {REFUSED[name]}; that is another program: trace that one")
     if Path(arguments.inputs[0], ASTRA_SIM_FILES).is_dir():
         check_simulators_read(arguments.output)
     begun = time.monotonic()

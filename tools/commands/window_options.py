@@ -56,15 +56,15 @@ def _steps(text: str) -> tuple[int, int]:
     match = re.fullmatch(r"(\d{1,18})(?::(\d{1,18}))?", text)
     first, end = (int(number) for number in match.groups(int(match.group(1)) + 1)) if match else (0, 0)
     if first >= end:
-        raise argparse.ArgumentTypeError(f"{text!r} is no A or A:B with A below B, as 3 or 3:5")
+        raise argparse.ArgumentTypeError(f"{text!r} is not A or A:B with A below B, such as 3 or 3:5")
     return first, end
 
 
 def _window(text: str) -> tuple[float, float]:
     match = re.fullmatch(r"(\d{1,15}(?:\.\d+)?):(\d{1,15}(?:\.\d+)?)", text)
     if not match:
-        raise argparse.ArgumentTypeError(f"{text!r} is no T0:T1: write two times in µs in plain digits, such as 0:1500")
+        raise argparse.ArgumentTypeError(f"{text!r} is not T0:T1: write two times in µs in plain digits, such as 0:1500")
     first, end = float(match.group(1)), float(match.group(2))
     if first >= end:
-        raise argparse.ArgumentTypeError(f"{text!r} is no T0:T1 with T0 below T1: write the earlier time first")
+        raise argparse.ArgumentTypeError(f"{text!r} is not T0:T1 with T0 below T1: write the earlier time first")
     return first, end
