@@ -30,7 +30,7 @@ with `execgraph.read_graph`. Scripts wrote the tables below from the code.
 ## What a file holds
 
 A `.et` file holds protobuf messages of `schema/graph/execution_graph.proto`: one `GlobalMetadata`, then one `Node` for
-each node. In front of each message stands its length as a varint. Readers recognise gzip by the content; writers
+each node. Each message begins with its length as a varint. Readers recognise gzip by the content; writers
 compress if the name ends in `.gz`. `trace-jsonize` writes a file as JSON, and the same file again from that JSON.
 
 There are five kinds of nodes. The first three are *host nodes*:

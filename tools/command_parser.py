@@ -15,7 +15,7 @@ from . import terminal
 from .ending import end_without_reader
 
 KNOWN_ENDINGS = (".json", ".et", ".html", ".htm", ".csv", ".svg", ".dot", ".graphml", ".pdf", ".png", ".db", ".goal")
-EXIT_STATUS = "exit status: 0 done, 1 the data are unusable (one line says why), 2 wrong usage"
+EXIT_STATUS = "exit status: 0 done, 1 the data cannot be used (one line says why), 2 wrong usage"
 ARGCOMPLETE = "_ARGCOMPLETE"
 """What the shell sets while it asks a command for completions."""
 INPUTS_NAMED = 3
@@ -198,8 +198,8 @@ def _add_limit(parser: argparse.ArgumentParser) -> None:
         "--max-size",
         type=_size,
         metavar="SIZE",
-        help="the most that a compressed file of yours may decompress to, such as 20G (default: far more than traces "
-        "of its size do)",
+        help="the size to which a compressed file may grow, such as 20G; raise it for files that you trust (default: "
+        "far more than traces need)",
     )
 
 
@@ -209,13 +209,16 @@ def _add_common_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
     loudness = group.add_mutually_exclusive_group()
     loudness.add_argument(
-        "-v", "--verbose", action="store_true", help="also say what is read, which step runs and how long it took"
+        "-v",
+        "--verbose",
+        action="store_true",
+        help="also say which files are read, which step runs and how long it took",
     )
     loudness.add_argument(
         "-q",
         "--quiet",
         action="store_true",
-        help="print no summary, notes and progress; a result that is printed, and errors, stay",
+        help="print no summary, notes or progress; results and errors are still printed",
     )
 
 

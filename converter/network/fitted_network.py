@@ -20,7 +20,7 @@ GIB = 2**30
 LEAST_BANDWIDTH = 0.001
 """The simulator divides by the bandwidth, in GB/s."""
 LEAST_SIZES = 3
-"""Sizes without which a fit is not judged: without one of them, two still tell latency from bandwidth."""
+"""Sizes that a fit needs to be judged: if one is left out, the other two still distinguish latency and bandwidth."""
 PARTS = 10
 """Into how many parts the sizes are divided, of which one at a time is left out; fewer sizes are left out singly."""
 BETTER = 0.5
@@ -93,7 +93,7 @@ def fitted_network(measured: Sequence[Transfer], ranks: int = 0) -> Network:
         )
     two = min((_two_dimensions(usable, node, ranks) for node in nodes), key=_error)
     if two.fit_error_pct is None or one.fit_error_pct is None:
-        return _single(one, "there are too few sizes to tell links within nodes from links across them")
+        return _single(one, "there are too few sizes to distinguish links within nodes from links across them")
     is_better = one.fit_error_pct > GOOD_PCT and two.fit_error_pct <= BETTER * one.fit_error_pct
     return msgspec.structs.replace(one, two_dimensions=two) if is_better else one
 

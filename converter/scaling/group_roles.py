@@ -150,7 +150,7 @@ def _reasons_against(use: GroupUse, is_alone: bool) -> Iterator[str]:
     if wrong := use.kinds - {*GROWING}:
         yield f"it carries {kinds_text(wrong) or 'a collective of unknown type'}{_separable(use) if len(gradients) else ''}"
     if not use.has_host:
-        yield "the graphs lack the host, which tells what the backward pass reduces"
+        yield "the graphs lack the host, which shows what the backward pass reduces"
     if not len(gradients) and not len(functions) and not len(use.reduced(Phase.THREAD)):
         yield "it reduces nothing in the backward pass"
     if len(gradients) and len(functions):

@@ -43,7 +43,7 @@ def transfer_waits(transfers: Transfers, calls: Calls) -> TransferWaits:
     awaited = [wait for wait in map(waits.for_transfer, waits.requested) if wait is not None]
     unknown = {
         "communications of the host whose request is unknown": int((~_is_timed(transfers)).sum()),
-        "communications of the host that nobody was seen to wait for": len(begun) - len(awaited),
+        "communications of the host for which no wait was found": len(begun) - len(awaited),
     }
     return TransferWaits([*begun, *awaited], {what: [-1] * count for what, count in unknown.items()})
 

@@ -80,7 +80,7 @@ def synchronise(process: Process, device: DeviceTrace, calibration: MachineCalib
     waits.add_implicit(RIGHT_BEFORE_RETURN, unexplained)
     sources.findings[RIGHT_BEFORE_RETURN].extend(unexplained.call_row.tolist())
     waits.add_implicit("blocking copies", blocking_copies(activities, calls, calibration, process.call_sites))
-    waits.add_implicit("launches held up by a full queue", full_queue(activities, calls))
+    waits.add_implicit("launches delayed by a full queue", full_queue(activities, calls))
     waits.add_implicit("calls of observer threads", observer_waits(calls, activities, queries.by_observer))
     return Synchronisation(
         waits.device_table(), waits.host_table(), waits.resolved, sources.findings, waits.oddities, waits.dropped

@@ -111,7 +111,7 @@ ATTRIBUTES = (
     Attribute("tensor_size", "uint64_val", Where.COMPUTATION, "bytes",
         "read and written, by the same table; absent where not known"),
     Attribute("element_size", "int32_val", Where.COMPUTATION, "bytes",
-        "of an element of the op's largest tensor, which tells the number format"),
+        "of an element of the op's largest tensor, which shows the number format"),
     Attribute("live_bytes", "int64_val", Where.WORK, "bytes",
         "of tensors that live at most while the slice runs, on the host; of an activity on its device when it was"
         " launched; only with `--live-bytes`"),
@@ -274,6 +274,6 @@ DELAY_CAUSES = {
     Delay.CONTENTION: "the device was busy with other work",
     Delay.START_OF_RECORDING: "a backlog (node `carry-in`): work from before the recording, or before the part, kept"
                               " the stream busy",
-    Delay.UNEXPLAINED: "nothing in the trace tells",
+    Delay.UNEXPLAINED: "nothing in the trace says why",
 }
 # fmt: on

@@ -209,6 +209,6 @@ RECORDS = (
 
 KNOWN_BY = {
     "record": "a record of the trace names it",
-    "call order": "the order of the calls tells it",
-    "timing": "times alone tell it: `--no-inferred` leaves it out of the graph",
+    "call order": "the order of the calls shows it",
+    "timing": "only the times show it: `--no-inferred` leaves it out of the graph",
 }

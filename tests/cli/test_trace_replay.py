@@ -413,7 +413,7 @@ def test_absent_ranks_of_a_job_are_said(tmp_path: Path, capsys: pytest.CaptureFi
         graph = of_world(4, rank_with_collective(rank, work=10, collective=20, clock=1000))
         graph.write(str(tmp_path / f"graph.{rank}.et"))
     assert run(str(tmp_path)) == 0
-    assert "2 of 4 ranks are absent (2-3): nobody waits for them" in capsys.readouterr().err
+    assert "2 of 4 ranks are absent (2-3): no rank waits for them" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

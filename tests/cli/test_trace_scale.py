@@ -194,7 +194,7 @@ def test_another_program_is_refused_with_the_reason(
 ) -> None:
     assert run("--input-dir", tmp_path, "--output-dir", tmp_path / "out", option, 2) == 1
     said = capsys.readouterr().err
-    assert said == f"trace-scale: error: {option}: {REFUSED[option]}; that is another program, trace it\n"
+    assert said == f"trace-scale: error: {option}: {REFUSED[option]}; that is another program: trace that one\n"
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def test_another_program_is_refused_with_the_reason(
     [
         ((), "nothing to scale; give --data-parallel, --remove-ranks or both"),
         (("--data-parallel", "0"), "0 is not a whole number, 1 or more"),
-        (("--remove-ranks", "4-"), "4- is no list of ranks such as 4-7 or 0,2"),
+        (("--remove-ranks", "4-"), "4- is not a list of ranks such as 4-7 or 0,2"),
         (("--data-parallel", "2", "--latency", "-1"), "-1 is not a number above 0"),
     ],
 )

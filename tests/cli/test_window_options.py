@@ -140,5 +140,5 @@ def test_what_is_no_part_is_wrong_usage(
 ) -> None:
     assert run(job, tmp_path / "out", f"{option}={text}") == 2
     said = capsys.readouterr().err
-    assert f"argument {option}: {text!r} is no " in said
+    assert f"argument {option}: {text!r} is not " in said
     assert not (tmp_path / "out").exists()

@@ -12,7 +12,7 @@ from support.pages import PAGES, PROMPT, agrees, blocks, examples, run
 
 SAMPLES = TESTS
 RUN = ("console", "sh", "python")
-LANGUAGES = {*RUN, "text", "mermaid", "pycon"}
+LANGUAGES = {*RUN, "text", "pycon"}
 ELSEWHERE = {"capture.md": "what can run of it needs PyTorch: tests/docs/test_capture.py"}
 SIMULATOR, SOURCES = (
     "the simulator is not installed where tests run",
@@ -94,6 +94,7 @@ def test_links_lead_somewhere(name: str) -> None:
             continue
         aim = (page.parent / target).resolve() if target else page
         assert aim.exists(), link
+        assert name == "README.md" or aim.is_relative_to(ROOT / "docs"), f"{link} is not on the site"
         assert not anchor or anchor in anchors(aim), link
 
 

@@ -394,7 +394,7 @@ def table() -> str:
         of_cell[cell.source.row, cell.feature].append(cell.source)
     vendors = list(dict.fromkeys(row for row, _ in of_cell if row not in VERSIONS))
     lines = [
-        "Each mark stands for a test: what the column names was found in traces of the version or vendor of the row.",
+        "Each mark is a test: it found what the column names in traces of the version or vendor of the row.",
         "",
         "- ● The trace is real. Its figures are compared with those that the file gives row by row, read without the",
         "  project's code.",

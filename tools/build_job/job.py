@@ -95,7 +95,7 @@ def build(
     """Builds OUT/graph.N.et for every rank N among `inputs`, and OUT/report.json; for GOAL OUT/job.goal, too.
 
     `window` is the part of each rank's traces to build. With `anew`, ranks that are up to date are built too. With
-    `allow_mismatch`, traces that tell no rank and do not seem to be of one job are ranks of one. Raises DataError when
+    `allow_mismatch`, traces that record no rank and do not seem to be of one job are ranks of one. Raises DataError if
     there is nothing to build, `output_dir` cannot be made, or another build works there; what is wrong with single
     ranks is in the report.
     """

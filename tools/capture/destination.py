@@ -29,7 +29,7 @@ class Destination:
         except (LookupError, ValueError):
             targets = set()
         if len(targets) < 2 * len(TRACES):
-            raise ValueError(f"name: {name!r} does not tell traces apart; it needs {{trace}} and {{rank}}")
+            raise ValueError(f"name: {name!r} does not distinguish traces; it needs {{trace}} and {{rank}}")
 
     def keep(self, traces: Sequence[Path], rank: int, window: int) -> Sequence[Path]:
         """Moves the files, the host trace first, to their places, both whole or neither; says where they are.

@@ -14,7 +14,7 @@ def add_analysis_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("what the analyses count and show", "durations in µs")
     group.add_argument(
         "--kernel-wait", type=_duration, default=DEFAULT.kernel_wait_us, metavar="µs",
-        help="a gap of a stream below this is the kernel's own wait, unless the host was late (default %(default)g)",
+        help="a shorter gap on a stream counts as the kernel's own wait, unless the host was late (default %(default)g)",
     )  # fmt: skip
     group.add_argument(
         "--slow-call", type=_duration, default=DEFAULT.slow_call_us, metavar="µs",
@@ -22,15 +22,15 @@ def add_analysis_options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     group.add_argument(
         "--long-delay", type=_duration, default=DEFAULT.long_delay_us, metavar="µs",
-        help="work that starts later than this after its call has a long delay (default %(default)g)",
+        help="work that starts later after its call has a long delay (default %(default)g)",
     )  # fmt: skip
     group.add_argument(
         "--operator", default=DEFAULT.operator, metavar="TEXT",
-        help="kernel patterns only of operators whose name contains this (default: of all)",
+        help="only kernel patterns of operators whose name contains this text (default: all)",
     )  # fmt: skip
     group.add_argument(
         "--top", type=_count, default=DEFAULT.top, metavar="N",
-        help="name so many kernels of each class, and have --perfetto mark so many patterns (default %(default)s)",
+        help="how many kernels of each class to name, and how many patterns --perfetto marks (default %(default)s)",
     )  # fmt: skip
 
 
@@ -48,11 +48,11 @@ def options_of(arguments: argparse.Namespace) -> Options:
 
 def _duration(text: str) -> float:
     if not 0 <= (value := number(text)) < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is no duration in µs, as 30 or 2.5")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a duration in µs, such as 30 or 2.5")
     return value
 
 
 def _count(text: str) -> int:
     if not (text.isdecimal() and 0 < int(text) < 1_000_000):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 on")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 on")
     return int(text)

@@ -14,24 +14,22 @@ if TYPE_CHECKING:
 OPTIONS: dict[str, dict[str, Any]] = {
     "algorithm": {
         "choices": get_args(Algorithm),
-        "help": "all-reduces and all-gathers go round a ring, or by recursive doubling where their members are 2^n "
-        "(ring)",
+        "help": "all-reduces and all-gathers by ring, or by recursive doubling if they have 2^n members (ring)",
     },
     "chunk": {"type": int, "metavar": "BYTES", "help": "the longest message (524288)"},
     "gpus-per-node": {
         "type": int,
         "metavar": "N",
-        "help": "N ranks share a node, within which messages take nic 1 (1)",
+        "help": "how many ranks share a node; messages within it take nic 1 (1)",
     },
     "measured-communication": {
         "action": "store_true",
         "default": None,
-        "help": "collectives and messages wait for all members, and take as long as measured",
+        "help": "collectives and messages wait for all members, and then take their measured time",
     },
     "simulator": {
         "choices": get_args(Simulator),
-        "help": "who runs it: for loggopsim cpus wait by messages of a rank to itself, for atlahs by `requires` alone "
-        "(loggopsim)",
+        "help": "which simulator runs it; it decides how cpus wait for each other (loggopsim)",
     },
 }
 FIELDS = {"chunk": "chunk_bytes"}

@@ -13,13 +13,13 @@ def add_scale_options(parser: OptionGroup, intro: str = "", end: str = "") -> No
     """Adds `--scale`, whose help has these texts around it, and `--peak`: pairs of a field of Peak and a value."""
     parser.add_argument(
         "--scale", action="append", default=[], type=_scale, metavar="SPEC",
-        help=f"{intro}REGEX=F multiplies the durations of nodes whose name matches, class:CLASS=F those of a class "
-        f"({', '.join(SCALABLE)}), bound:compute=F or bound:memory=F those of kernels that operations or bytes limit; "
+        help=f"{intro}REGEX=F multiplies the durations of nodes whose name matches; class:CLASS=F those of a class "
+        f"({', '.join(SCALABLE)}), bound:compute=F or bound:memory=F those of kernels limited by operations or bytes; "
         f"repeatable{end}",
     )  # fmt: skip
     parser.add_argument(
         "--peak", dest="peaks", action="append", default=[], type=_peak, metavar="NAME=N",
-        help=f"what devices can do at most, where their names do not tell: TFLOP/s of {', '.join(Peak._fields[:-1])}, "
+        help=f"the peak of devices whose name is not known: TFLOP/s of {', '.join(Peak._fields[:-1])}, "
         f"or GB/s of {Peak._fields[-1]}; repeatable",
     )  # fmt: skip
 

@@ -67,7 +67,7 @@ def _parser() -> CommandParser:
     inputs.add_argument(
         "--allow-mismatch",
         action="store_true",
-        help="build traces that tell no rank and do not seem to be of one job, numbered by process",
+        help="number traces without a rank by process, even if they do not seem to be of one job",
     )
     add_modules_option(inputs)
     add_window_options(parser)
@@ -84,7 +84,7 @@ def _parser() -> CommandParser:
     add_goal_options(parser)
     _add_running_options(parser)
     output = parser.add_output("OUT", "the folder for the graphs", "--output-dir", type=Path)
-    output.add_argument("--strict", action="store_true", help="exit 1 for what is only odd, too")
+    output.add_argument("--strict", action="store_true", help="exit with 1 for notes, too")
     output.add_argument("--json", action="store_true", help="print the report as one JSON object on stdout")
     return parser
 
@@ -92,31 +92,32 @@ def _parser() -> CommandParser:
 def _add_simulation_options(parser: CommandParser) -> None:
     simulation = parser.add_argument_group(
         f"for --target {ASTRA_SIM}",
-        f"OUT/{ASTRA_SIM} gets the simulator's configuration: one switch that the measured collectives fit",
+        f"OUT/{ASTRA_SIM} gets the simulator's configuration: a network fitted to the measured collectives",
     )
-    simulation.add_argument("--bandwidth", type=positive, metavar="GB/S", help="of a link, in 2**30 bytes per second")
-    simulation.add_argument("--latency", type=positive, metavar="NS", help="of a link")
     simulation.add_argument(
-        "--replay", action="store_true", help="let every node, collectives too, take its recorded time"
+        "--bandwidth", type=positive, metavar="GB/S", help="of a link, in 2**30 bytes per second (fitted)"
+    )
+    simulation.add_argument("--latency", type=positive, metavar="NS", help="of a link (fitted)")
+    simulation.add_argument(
+        "--replay", action="store_true", help="let every node take its recorded time, collectives included"
     )
     simulation.add_argument(
         "--no-excess-time",
         action="store_false",
         dest="excess_time",
-        help="let collectives take what the network gives them, without what they took beyond the fitted network",
+        help="leave out the time that collectives took beyond the fitted network",
     )
     simulation.add_argument(
         "--roofline",
         type=_peaks,
         metavar="DEVICE:FORMAT",
-        help="let kernels of known work take that work's time at the peaks of this device, as V100:fp32, or at "
-        "TFLOPS:GB/S",
+        help="let kernels of known work take its time at the peaks of a device, such as V100:fp32, or at TFLOPS:GB/S",
     )
     simulation.add_argument(
         "--incomplete-groups",
         choices=("restrict", "keep"),
         default="restrict",
-        help="where ranks of the job are missing, restrict groups to those that are there, or keep them whole, with "
+        help="if ranks of the job are missing: restrict groups to the ranks that are there, or keep them whole with "
         "measured times (restrict)",
     )
 
@@ -125,7 +126,10 @@ def _add_running_options(parser: CommandParser) -> None:
     running = parser.add_argument_group("where it runs")
     where = running.add_mutually_exclusive_group()
     where.add_argument(
-        "--jobs", type=count, metavar="N", help="ranks at a time, each in a process (default: the cores)"
+        "--jobs",
+        type=count,
+        metavar="N",
+        help="how many ranks to build at a time, each in a process (default: the number of cores)",
     )
     where.add_argument("--scheduler", metavar="ADDR", help="build on the Dask cluster with this scheduler, tcp://…")
     running.add_argument("--force", action="store_true", help="build ranks that are up to date, too")

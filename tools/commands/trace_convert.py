@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("execgraph")
 TARGET_HELP = (
-    "who runs the graph: generic, anyone; astra-sim, that simulator, with all it would stop at made what it can run, "
-    "and counted; goal, LogGOPSim and ATLAHS, one file for the whole job, which only trace-build writes (generic)"
+    "what the graph is for: generic; astra-sim, which replaces what that simulator cannot run, and counts it; goal, "
+    "one file for the whole job for LogGOPSim and ATLAHS, which only trace-build writes (generic)"
 )
 NOTEWORTHY_PCT = 0.5
 OPS_SHOWN = 3
@@ -35,15 +35,19 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         "LINKED.json", "a linked trace (gzip accepted, - is stdin)", "--input", "--input_filename", max_count=1
     )
     inputs.add_argument(
-        "--comm-groups", metavar="FILE", help="numbers of the job's communicator groups, as trace-build writes them"
+        "--comm-groups", metavar="FILE", help="the numbers of the job's process groups, as trace-build writes them"
     )
     contents = parser.add_argument_group("what the graph holds")
     add_graph_options(contents)
     contents.add_argument(
-        "--no-delays", action="store_true", help="leave out delays: device time that no dependency explains"
+        "--no-delays", action="store_true", help="leave out delays, which are device time that no dependency explains"
     )
     contents.add_argument(
-        "--shortest-slice", type=_microseconds, default=1_000, metavar="µs", help="fold shorter host slices (1)"
+        "--shortest-slice",
+        type=_microseconds,
+        default=1_000,
+        metavar="µs",
+        help="make host slices that are shorter part of a neighbour (1)",
     )
     output = parser.add_output("GRAPH.et", "execution graph (- is stdout)", "--output_filename", type=output_as(".et"))
     output.add_argument("--json", action="store_true", help="print the summary as one JSON object on stdout")
@@ -63,21 +67,21 @@ def add_graph_options(contents: OptionGroup) -> None:
         "--promote",
         choices=get_args(Promotion),
         default="sync",
-        help="sync: the host runs ahead of the device as it did; all: the host blocks on what it launched (sync)",
+        help="sync: the host runs ahead of the device, as it did; all: the host waits for everything that it launches (sync)",
     )
     contents.add_argument(
-        "--no-host", action="store_true", help="only device activities; host time they waited for is added to them"
+        "--no-host", action="store_true", help="only device activities; host time that they waited for is added to them"
     )
     contents.add_argument(
         "--io",
         choices=get_args(InputsOutputs),
         default="full",
-        help="keep the ops' tensors, or not (full)",
+        help="keep the tensors of ops, or leave them out (full)",
     )
     contents.add_argument(
-        "--live-bytes", action="store_true", help="say of each node how many bytes of tensors live while it runs"
+        "--live-bytes", action="store_true", help="add to each node how many bytes of tensors are in use while it runs"
     )
-    contents.add_argument("--no-inferred", action="store_true", help="leave out edges known from timing alone")
+    contents.add_argument("--no-inferred", action="store_true", help="leave out edges that are known from timing alone")
 
 
 def graph_options(options: argparse.Namespace) -> dict[str, Any]:
@@ -96,7 +100,7 @@ def _microseconds(text: str) -> int:
     """Returns µs on the command line as ns."""
     value = number(text)
     if not 0 <= value <= 1e6:
-        raise argparse.ArgumentTypeError(f"{text!r} is no duration in µs from 0 to 1000000, such as 2.5")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a duration in µs from 0 to 1000000, such as 2.5")
     return round(value * 1000)
 
 

@@ -16,15 +16,13 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Runs trace-diagnose and ends the process: 0 done, 1 unusable data, 2 wrong usage."""
     parser = CommandParser(
         NAME,
-        "Looks into traces before they are linked: what each process recorded, whether host and device traces belong "
-        "together,\n"
-        "what ranks lack that others have, what a graph would lack and why, and what to do about it. With -v the "
-        "longest kernels\n"
-        "of every process.",
+        "Says what each process recorded, whether host and device traces belong together, what some ranks lack, what a "
+        "graph\n"
+        "would lack and why, and what to do about it. With -v it also lists the longest kernels of every process.",
         f"{NAME} traces --strict",
     )
     parser.add_inputs("FILE_OR_DIR", "traces, or folders with them", "--input", "--input-dir")
-    parser.add_argument("--strict", action="store_true", help="exit 1 when something is wrong")
+    parser.add_argument("--strict", action="store_true", help="exit with 1 if something is wrong")
     parser.add_argument("--json", action="store_true", help="print everything as one JSON object on stdout")
     run_command(_run, parser.parse_args(arguments), NAME)
 

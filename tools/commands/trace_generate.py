@@ -35,8 +35,8 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
 def _parser() -> CommandParser:
     parser = CommandParser(
         NAME,
-        "Simulates a training job on CUDA devices and writes the traces that the PyTorch profiler would have written,\n"
-        "with the truth: what waited for what, and how long the job takes when durations change.\n\njobs:\n"
+        "Simulates a training job on CUDA devices and writes the traces that the PyTorch profiler would have written.\n"
+        "Also writes the truth: what waited for what, and how long the job takes when durations change.\n\njobs:\n"
         + "\n".join(f"  {name:<14} {(preset.program.__doc__ or '').strip()}" for name, preset in PRESETS.items()),
         f"{NAME} ddp --ranks 2 --steps 3 -o traces --scale class:communication=2",
         reads=False,
@@ -48,15 +48,15 @@ def _parser() -> CommandParser:
         "--size",
         type=int,
         metavar="MB",
-        help="as many steps as make about MB megabytes of traces, uncompressed, for each rank",
+        help="make as many steps as give about MB megabytes of uncompressed traces for each rank",
     )
     job.add_argument("--seed", type=int, default=0, metavar="N", help="equal seeds give equal bytes (default: 0)")
     job.add_argument(
         "--machine-seed",
         type=int,
         metavar="N",
-        help="run on a machine drawn with this seed: its latencies, gaps, stalls, clocks and concurrency (default: an "
-        "undisturbed one)",
+        help="draw the machine at random with this seed: latencies, gaps, stalls, clocks and concurrency (default: a "
+        "machine without disturbances)",
     )
     recorded = parser.add_argument_group("what is recorded")
     recorded.add_argument(
@@ -66,18 +66,20 @@ def _parser() -> CommandParser:
         const=8,
         default=0,
         metavar="N",
-        help="Python's calls, as with with_stack=True: N rows for each op that Python calls (8, as of a small "
-        "transformer; 100 as of large frameworks)",
+        help="record Python's calls, like with_stack=True: N rows for each op that Python calls (8, like a small "
+        "transformer; use 100 for large frameworks)",
     )
-    recorded.add_argument("--no-sync-records", action="store_true", help="no cuda_sync rows, as by default in PyTorch")
+    recorded.add_argument(
+        "--no-sync-records", action="store_true", help="leave out cuda_sync rows, as PyTorch does by default"
+    )
     recorded.add_argument(
         "--scale",
         action="append",
         nargs="+",
         default=[],
         metavar="SPEC",
-        help="put the makespan with REGEX=F or class:NAME=F (host, computation, communication, memory) into the "
-        "truth; the SPECs of one --scale are one change",
+        help="add to the truth how long the job takes with REGEX=F or class:NAME=F (host, computation, communication, "
+        "memory); the SPECs of one --scale are one change",
     )
     output = parser.add_output("DIR", "the folder for the traces", "--output-dir")
     output.add_argument("--gzip", action="store_true", help="compress the traces")

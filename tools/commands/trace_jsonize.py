@@ -25,7 +25,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     parser.add_inputs("FILE", "graph (.et) or its JSON; gzip is accepted", "--input", "--input_filename", max_count=1)
     output = parser.add_output("FILE", "the other of the two (.gz compresses, - is stdout)", "--output_filename")
     output.add_argument(
-        "--to", choices=sorted(set(FORMS.values())), help="what to write, where the file names do not tell"
+        "--to", choices=sorted(set(FORMS.values())), help="what to write, if the file names do not say it"
     )
     output.add_argument("--json", action="store_true", help="print the summary as one JSON object on stdout")
     arguments = parser.parse_args(argv)
@@ -45,7 +45,7 @@ def _form_to_write(source: str, target: str) -> str:
             f"{source} and {target} are both .{source_form} by their names; give --to to convert all the same"
         )
     if target_form is None and source_form is None:
-        raise ValueError("the file names do not tell what to write; give --to et or --to json")
+        raise ValueError("the file names do not say what to write; give --to et or --to json")
     return target_form or ("et" if source_form == "json" else "json")
 
 

@@ -29,8 +29,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     )
     inputs = parser.add_inputs(
         "TRACE",
-        "the host trace and the device trace of one process, in either order, or a folder with them; a device trace "
-        "alone will do (gzip and zstd accepted)",
+        "the host trace and the device trace of one process, in either order, or a folder with them; or a device "
+        "trace alone (gzip and zstd accepted)",
         unless=("device_trace", "host_trace"),
     )
     inputs.add_argument(

@@ -20,18 +20,18 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Runs trace-merge and ends the process: 0 done, 1 unusable data, 2 wrong usage."""
     parser = CommandParser(
         NAME,
-        "Merges the device traces of all ranks (Kineto or rocpd) into one file: .json or .json.gz to look at in "
-        "Perfetto, with a\n"
-        "process for every rank and device and the clocks compared by shared collectives; .db to count in with SQL. A "
-        "merged\n"
-        "trace is no input of trace-link, but with --rank N, which takes rank N's own trace out of it.",
+        "Merges the device traces of all ranks (Kineto or rocpd) into one file. A .json or .json.gz is for Perfetto, "
+        "with a\n"
+        "process for every rank and device, and clocks aligned by shared collectives. A .db is a database for SQL. "
+        "trace-link\n"
+        "reads a merged trace only with --rank N, which takes the trace of rank N out of it.",
         f"{NAME} traces -o merged.json.gz",
     )
     parser.add_inputs("FILE_OR_DIR", "device traces, or folders with them", "--input", "--input-dir")
     made = parser.add_output("MERGED", "merged.json, merged.json.gz or merged.db")
     made.add_argument("--json", action="store_true", help="print the summary as one JSON object on stdout")
     _, _, tables_and_queries = (counting.__doc__ or "").partition("\n\n")
-    parser.epilog = f"tables of a .db, and what to ask of them:\n\n{tables_and_queries}\n{parser.epilog}"
+    parser.epilog = f"tables of a .db, and queries:\n\n{tables_and_queries}\n{parser.epilog}"
     options = parser.parse_args(arguments)
     if not options.output.lower().endswith(tuple(WRITERS)):
         parser.error(f"--output {options.output}: end it in {', '.join(WRITERS)} to say what to write")

@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Runs trace-replay and ends the process: 0 done, 1 unusable data, 2 wrong usage."""
     parser = CommandParser(
         NAME,
-        "Replays execution graphs along their data dependencies and compares with the measured run.",
+        "Replays execution graphs and compares the replay with the measured run. With --scale it predicts a changed run.",
         f"{NAME} graphs --scale 'gemm=0.5' --timeline replay.json.gz",
     )
     inputs = parser.add_inputs(
@@ -58,8 +58,8 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     add_scale_options(changed, end=", factors multiply")
     changed.add_argument(
         "--simulator", choices=[ASTRA_SIM],
-        help="play graphs made for this simulator by its rules and the configuration beside them, and say when each "
-        "rank finishes there",
+        help="predict when each rank finishes in this simulator, from graphs that were made for it and the configuration "
+        "next to them",
     )  # fmt: skip
     made = parser.add_argument_group("output")
     made.add_argument(
@@ -127,7 +127,7 @@ def _absent(graphs: Sequence[ExecutionGraph]) -> str:
     if len(graphs) < 2 or not absent:
         return ""
     named = ", ".join([*absent][:RANKS_NAMED]) + (", …" if len(absent) > RANKS_NAMED else "")
-    return f"{world - len(graphs):,} of {world:,} ranks are absent ({named}): nobody waits for them"
+    return f"{world - len(graphs):,} of {world:,} ranks are absent ({named}): no rank waits for them"
 
 
 def _read(path: str) -> ExecutionGraph:

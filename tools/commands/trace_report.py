@@ -66,8 +66,8 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
 def _parser() -> CommandParser:
     parser = CommandParser(
         NAME,
-        "Says what limits a run over all its ranks, by how much, and what to do; with the tables of the analyses behind "
-        "it.\nWithout an option for output this goes to the terminal: the verdict, the findings and one table.",
+        "Says what limits a run over all its ranks, by how much, and what to do, with the tables behind the answer.\n"
+        "Without an option for output it prints the verdict, the findings and one table.",
         f"{NAME} traces -o report.html --scale 'class:computation=0.5'",
     )
     inputs = parser.add_inputs(
@@ -75,13 +75,11 @@ def _parser() -> CommandParser:
         "--input", "--input-dir", unless=("diff",),
     )  # fmt: skip
     inputs.add_argument("--diff", nargs=2, type=Path, metavar=("A", "B"), help="compare two runs, files or folders")
-    inputs.add_argument(
-        "--ranks", type=_ranks, metavar="A-B,C", help="only these ranks of those that are there, as 0-3,8"
-    )
+    inputs.add_argument("--ranks", type=_ranks, metavar="A-B,C", help="only these ranks, such as 0-3,8")
     inputs.add_argument(
         "--capture-trace", type=Path, action="append", default=[], metavar="TRACE",
-        help="device trace in which graphs were captured, or ran op by op, for the ops behind kernels of launched "
-        "graphs; repeatable",
+        help="a device trace in which CUDA graphs were captured, or ran op by op; it names the ops behind the "
+        "kernels of launched graphs; repeatable",
     )  # fmt: skip
     add_modules_option(inputs)
     add_window_options(parser)
@@ -98,12 +96,12 @@ def _parser() -> CommandParser:
         "REPORT.html", "write the page, one file that needs no network",
         type=output_as(".html", ".htm"), required=False,
     )  # fmt: skip
-    output.add_argument("--csv", type=Path, metavar="DIR", help="write a CSV file per table")
+    output.add_argument("--csv", type=Path, metavar="DIR", help="write a CSV file for each table")
     output.add_argument("--json", action="store_true", help="print all tables as one JSON object on stdout")
     output.add_argument(
         "--perfetto", metavar="TRACE.json", type=output_as(".json"),
-        help="write the device trace with counters, the critical path and kernel patterns, for Perfetto; of several "
-        "ranks TRACE.rankN.json",
+        help="write the device trace for Perfetto, with counters, the critical path and kernel patterns; several ranks "
+        "give TRACE.rankN.json",
     )  # fmt: skip
     return parser
 
@@ -119,7 +117,7 @@ def _analysis(text: str) -> str:
 
 def _ranks(text: str) -> tuple[int, ...]:
     if not re.fullmatch(r"\d{1,7}(-\d{1,7})?(,\d{1,7}(-\d{1,7})?)*", text):
-        raise argparse.ArgumentTypeError(f"{text!r} are no ranks, as 0-3,8")
+        raise argparse.ArgumentTypeError(f"{text!r} are not ranks, such as 0-3,8")
     return ranks_of(text)
 
 

@@ -23,12 +23,11 @@ if TYPE_CHECKING:
 
 NAME = "trace-scale"
 REFUSED = {
-    "--tensor-parallel": "kernels would have other shapes, whose times no trace of this job tells",
-    "--context-parallel": "kernels would have other shapes, whose times no trace of this job tells",
+    "--tensor-parallel": "kernels would have other shapes, and no trace of this job has their times",
+    "--context-parallel": "kernels would have other shapes, and no trace of this job has their times",
     "--expert-parallel": "experts would get other tokens, and all-to-alls other parts",
     "--pipeline-parallel": "a stage would have other layers, and other stages to send to",
-    "--pipeline-microbatches": "in which order forward and backward of more micro-batches go is up to the schedule, "
-    "which no graph tells",
+    "--pipeline-microbatches": "the schedule decides the order of more micro-batches, and no graph has it",
 }
 """What would be another program, and why."""
 log = logging.getLogger("execgraph")
@@ -48,43 +47,49 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
 def _parser() -> CommandParser:
     parser = CommandParser(
         NAME,
-        "Makes of the graphs of a traced job those of the same program with more ranks, or fewer. Copies of the job "
-        "join their\n"
-        "data-parallel groups; all else is copied. What members wait for each other in a collective stays; what they "
-        "have in\n"
-        "common of it follows a latency per step and a time per byte, fitted to the job's collectives.",
+        "Makes graphs of the same program on more ranks, or fewer, from the graphs of a traced job. Copies of the job "
+        "join its\n"
+        "data-parallel groups. Members wait for each other in a collective as they did. Its transfer takes a latency "
+        "for each\n"
+        "step and a time for each byte, fitted to the job's collectives.",
         f"{NAME} graphs -o graphs-64 --data-parallel 16",
     )
     parser.add_inputs(
         "GRAPHS", "the folder with the graphs of the ranks, as trace-build writes them", "--input-dir", max_count=1
     )
     changed = parser.add_argument_group("the other job")
-    changed.add_argument("--data-parallel", type=count, metavar="K", help="so many copies of the job")
+    changed.add_argument("--data-parallel", type=count, metavar="K", help="how many copies of the job to make")
     changed.add_argument(
         "--data-parallel-group", action="append", default=[], metavar="NAME", dest="groups",
-        help="a data-parallel group by its recorded name, description or ranks (0,1), with =all_reduce (or other "
-        "types) these collectives of it alone; repeatable (default: those described as such, or that reduce gradients)",
+        help="a data-parallel group, by its recorded name, description or ranks (0,1); with =all_reduce (or other "
+        "types) only these collectives of it; repeatable (default: groups described as such, or that reduce gradients)",
     )  # fmt: skip
     changed.add_argument(
-        "--remove-ranks", type=_ranks, default=(), metavar="RANKS", help="leave these out first, such as 4-7 or 0,2"
+        "--remove-ranks",
+        type=_ranks,
+        default=(),
+        metavar="RANKS",
+        help="leave out these ranks first, such as 4-7 or 0,2",
     )
     changed.add_argument(
         "--bandwidth",
         type=positive,
         metavar="GB/S",
-        help="of the grown groups' network, in 2**30 bytes per second (default: fitted)",
+        help="of the network of groups that grow, in 2**30 bytes per second (default: fitted)",
     )
     changed.add_argument(
         "--latency",
         type=positive,
         metavar="NS",
-        help="of a step there, as from a rank to the next in a ring (default: fitted)",
+        help="of a step there, such as from a rank to the next in a ring (default: fitted)",
     )
-    refused = parser.add_argument_group("refused, as it would be another program: trace that one")
+    refused = parser.add_argument_group("refused, because this would be another program: trace that one")
     for name, why in REFUSED.items():
         refused.add_argument(name, metavar="K", help=why)
-    output = parser.add_output("OUT", "the folder for the new graphs; it is new or empty", "--output-dir", type=Path)
-    output.add_argument("--jobs", type=count, metavar="N", help="processes (default: the cores)")
+    output = parser.add_output(
+        "OUT", "the folder for the new graphs; it must be new or empty", "--output-dir", type=Path
+    )
+    output.add_argument("--jobs", type=count, metavar="N", help="how many processes (default: the number of cores)")
     output.add_argument("--json", action="store_true", help="print the report as one JSON object on stdout")
     return parser
 
@@ -95,7 +100,7 @@ def _ranks(text: str) -> tuple[int, ...]:
 
     ranks = given_ranks(text, LARGEST_JOB)
     if ranks is None:
-        raise argparse.ArgumentTypeError(f"{text} is no list of ranks such as 4-7 or 0,2")
+        raise argparse.ArgumentTypeError(f"{text} is not a list of ranks such as 4-7 or 0,2")
     return ranks
 
 
@@ -108,7 +113,7 @@ def _run(arguments: argparse.Namespace) -> None:
     from ..scale_job import REPORT, lines, scale
 
     for name in arguments.refused:
-        raise DataError(f"{name}: {REFUSED[name]}; that is another program, trace it")
+        raise DataError(f"{name}: {REFUSED[name]}; that is another program: trace that one")
     if Path(arguments.inputs[0], ASTRA_SIM_FILES).is_dir():
         check_simulators_read(arguments.output)
     begun = time.monotonic()

@@ -19,35 +19,36 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Runs trace-view and ends the process: 0 done, 1 unusable data, 2 wrong usage."""
     parser = CommandParser(
         NAME,
-        "Writes an execution graph or a part of it for viewing. As .svg: the data flow of a step by module and op, or\n"
-        "lanes over time; for Graphviz as .dot; with all attributes as .graphml. A node must meet all conditions that\n"
-        "are given.",
+        "Draws an execution graph or a part of it. An .svg shows the data flow of a step by module and op, or lanes over\n"
+        "time. A .dot is for Graphviz, and a .graphml has all attributes.",
         f"{NAME} graph.0.et -o graph.svg --step 2 --module Block_0",
     )
     parser.add_inputs(
         "GRAPH.et", "an execution graph (gzip accepted, - is stdin)", "--input", "--input_filename", max_count=1
     )
-    parser.add_output("X.svg|.dot|.graphml", "the picture or graph; it may end in .gz besides", "--output_filename")
-    part = parser.add_argument_group("a part of the graph: what meets all that are given")
+    parser.add_output("X.svg|.dot|.graphml", "the picture or graph; add .gz to compress it", "--output_filename")
+    part = parser.add_argument_group("a part of the graph: nodes that meet all conditions")
     part.add_argument(
         "--step", type=int, metavar="N",
-        help="the profiler's step of this number; data flow is of the median step by default",
+        help="the profiler's step with this number (default for data flow: the step of median length)",
     )  # fmt: skip
     part.add_argument(
         "--module", default="", metavar="NAME",
-        help="a module, by its path or a part of it, as Block_0; of graphs built with --modules",
+        help="a module, by its path or a part of it, such as Block_0; for graphs built with --modules",
     )  # fmt: skip
-    part.add_argument("--op", default="", metavar="NAME", help="an op, and what it reads from and hands on to")
-    part.add_argument("--around", type=int, metavar="NODE", help="nodes near the one with this id")
+    part.add_argument("--op", default="", metavar="NAME", help="an op, with what it reads and what reads its results")
+    part.add_argument("--around", type=int, metavar="NODE", help="the node with this id, and those near it")
     part.add_argument(
         "--hops", type=_hops, metavar="N",
-        help="how many flows away from --op (1), or dependencies from --around (2), either way",
+        help="how many tensors away from --op (1), or dependencies from --around (2), in both directions",
     )  # fmt: skip
     part.add_argument(
         "--stream", dest="streams", action="append", type=int, default=[], metavar="S",
-        help="activities of this device stream; repeatable",
+        help="activities of this stream; repeatable",
     )  # fmt: skip
-    part.add_argument("--time", type=_window, metavar="FROM:TO", help="what runs between these µs from the first start")
+    part.add_argument(
+        "--time", type=_window, metavar="FROM:TO", help="nodes that run between these times, in µs from the first start"
+    )
     parser.add_argument(
         "--picture", choices=(FLOW, LANES),
         help="what an .svg shows: data flow, or threads and streams as lanes over time (lanes for --around, --stream"

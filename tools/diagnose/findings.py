@@ -112,7 +112,9 @@ def no_rank(process: Inspection) -> Finding | None:
     """Neither the device trace nor its name tells the rank."""
     if process.rank is not None or not process.device:
         return None
-    return Finding(NOTE, [process.name], "neither file nor name tells a rank", "name it …rank<N>, or pass --rank N")
+    return Finding(
+        NOTE, [process.name], "neither the file nor its name says the rank", "name it …rank<N>, or pass --rank N"
+    )
 
 
 def no_activities(process: Inspection) -> Finding | None:

@@ -1,6 +1,6 @@
 """Assigns its rank to each device trace: the recorded one, else that of its name. No rank is made up of an order alone.
 
-Traces that tell no rank are numbered by process where something shows that they are of one job. Several traces of one
+Traces that record no rank are numbered by process where something shows that they are of one job. Several traces of one
 process are windows of its recording, never ranks.
 """
 
@@ -56,7 +56,7 @@ def assign_ranks(
     elif devices and all(trace.rank is None for trace in devices):
         _check_one_job(devices, communicates, allow_mismatch, otherwise)
         devices = _numbered(devices)
-        notes = [f"{t.name}: tells no rank; numbered {t.rank} by its process, {t.pid}" for t in devices]
+        notes = [f"{t.name}: has no rank; numbered {t.rank} by its process, {t.pid}" for t in devices]
     of_rank: dict[int | None, list[Trace]] = defaultdict(list)
     for trace in devices:
         of_rank[trace.rank].append(trace)
@@ -115,7 +115,7 @@ def _check_one_job(
     unknown = of_process.pop(None, [])
     if unknown:
         raise DataError(
-            f"{names_of(unknown)}: tell neither rank nor process; name them …rank<N>.json, or give one of them"
+            f"{names_of(unknown)}: have neither rank nor process; name them …rank<N>.json, or give one of them"
         )
     windows = next((traces for traces in of_process.values() if len(traces) > 1), [])
     if windows:

@@ -218,7 +218,7 @@ def build(
         target: Who runs the graphs, in place of the target of `options`.
         window: The part of each rank's traces to build.
         modules: Whether to read Python's calls, so that nodes tell their module.
-        allow_mismatch: Whether traces that tell no rank and do not seem to be of one job are ranks of one.
+        allow_mismatch: Whether traces that record no rank and do not seem to be of one job are ranks of one.
         jobs: How many ranks to build at a time. More than 1 run in processes of their own: a script then needs
             `if __name__ == "__main__":` around what it does.
 

@@ -105,8 +105,8 @@ def _notes(plan: ScalePlan, is_simulated: bool) -> Iterator[str]:
     fits = [grown.fit for grown in plan.grown]
     if not all(fit and fit.identifiable for fit in fits):
         yield (
-            "the measured collectives do not tell latency from bandwidth, as those of one size do not; give --latency "
-            "or --bandwidth"
+            "latency and bandwidth cannot be distinguished, because too few sizes of collectives were measured; give "
+            "--latency or --bandwidth"
         )
     if (worst := max((fit.fit_error_pct for fit in fits if fit), default=0.0)) > POOR_FIT_PCT:
         yield (

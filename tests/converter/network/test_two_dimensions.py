@@ -79,7 +79,7 @@ def test_a_size_that_alone_tells_of_its_links_is_not_judged() -> None:
 def test_too_few_sizes_are_the_reason_for_one_network() -> None:
     fit = fitted_network([transfer(ALL_REDUCE, ranks, SIZES[0]) for ranks in (WITHIN, ACROSS)], RANKS)
     assert fit.two_dimensions is None
-    assert fit.one_because == "there are too few sizes to tell links within nodes from links across them"
+    assert fit.one_because == "there are too few sizes to distinguish links within nodes from links across them"
 
 
 def test_a_group_that_no_node_has_is_the_reason_for_one_network() -> None:

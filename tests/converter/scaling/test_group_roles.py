@@ -136,7 +136,7 @@ def test_graphs_without_host_do_not_show_the_backward_pass() -> None:
     job = [Rank(rank, 2) for rank in range(2)]
     for one in job:
         one.collective(one.now, KB, ranks=[0, 1], comm_type=0, comm_size=1_000_000)
-    assert "the graphs lack the host, which tells what the backward pass reduces" in why_refused(job)
+    assert "the graphs lack the host, which shows what the backward pass reduces" in why_refused(job)
 
 
 def exchanging() -> list[Rank]:

@@ -20,7 +20,7 @@ JOBS = [DATA / name for name in ("ddp", "gloo_slow", "gloo_fast", "gpu/gloo")]
 JOBS += sorted(Path(TRACES).glob("captures/**/ddp_gloo")) if TRACES else []
 HANDOFF, TIMING = DependencyKind.HANDOFF, DependencyKind.INFERRED | DependencyKind.HANDOFF
 UNREQUESTED = "communications of the host whose request is unknown"
-UNAWAITED = "communications of the host that nobody was seen to wait for"
+UNAWAITED = "communications of the host for which no wait was found"
 
 
 def linked_ranks(job: Path) -> list[LinkedTrace]:

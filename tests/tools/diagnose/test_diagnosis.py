@@ -422,4 +422,4 @@ def test_neither_the_file_nor_its_name_may_tell_the_rank(jobs: Callable[[int], P
     trace = json.loads((jobs(2) / "device_rank1.json").read_text())
     del trace["distributedInfo"]
     (tmp_path / "trace.json").write_text(json.dumps(trace))
-    assert any("neither file nor name tells a rank" in line for line in lines(diagnose([tmp_path])))
+    assert any("neither the file nor its name says the rank" in line for line in lines(diagnose([tmp_path])))

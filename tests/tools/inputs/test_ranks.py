@@ -122,8 +122,8 @@ def test_traces_that_communicate_or_are_said_to_be_of_one_job_are_numbered_by_pr
     assert run(trace_build.main, "--input-dir", tmp_path / "in", "--output-dir", out, *options) == 0
     assert [ExecutionGraph.read(str(out / name)).metadata["pid"] for name in graphs_in(out)] == [41, 42]
     said = capsys.readouterr().err
-    assert "note: b.json: tells no rank; numbered 0 by its process, 41\n" in said
-    assert "note: trace_42.json: tells no rank; numbered 1 by its process, 42\n" in said
+    assert "note: b.json: has no rank; numbered 0 by its process, 41\n" in said
+    assert "note: trace_42.json: has no rank; numbered 1 by its process, 42\n" in said
 
 
 def test_numbered_traces_are_merged_reported_on_and_diagnosed_alike(
@@ -136,7 +136,7 @@ def test_numbered_traces_are_merged_reported_on_and_diagnosed_alike(
     assert run(trace_report.main, *(tmp_path / "in").iterdir(), "--only", "temporal_breakdown") == 0
     assert run(trace_diagnose.main, tmp_path / "in", "--strict") == 0
     said = capsys.readouterr()
-    assert (said.err + said.out).count("b.json: tells no rank; numbered 0 by its process, 41") == 4
+    assert (said.err + said.out).count("b.json: has no rank; numbered 0 by its process, 41") == 4
 
 
 def test_the_host_trace_shows_that_a_process_communicates_too(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_what_lies_across_two_pieces_of_a_file_is_found(tmp_path: Path, monkeypa
 
 def test_traces_that_tell_neither_rank_nor_process_are_refused(tmp_path: Path) -> None:
     devices = [ranks.Trace("a.json", None, None, False), ranks.Trace("b.json", 42, None, False)]
-    with pytest.raises(ranks.DataError, match=r"a\.json: tell neither rank nor process; name them …rank<N>.json"):
+    with pytest.raises(ranks.DataError, match=r"a\.json: have neither rank nor process; name them …rank<N>.json"):
         ranks.assign_ranks(devices, lambda _: True, allow_mismatch=True)
 
 

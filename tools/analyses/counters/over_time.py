@@ -145,7 +145,7 @@ def _note(rank: RankTrace, counters_: list[Counter]) -> str:
         shortest = KNOWN_LENGTH * resolution / 1000
         notes.append(
             f"{copies.short} of {count} copies have no recorded bandwidth and are in none, as they last less than "
-            f"{shortest:g} µs: times known to {resolution / 1000:g} µs do not tell how fast these are"
+            f"{shortest:g} µs: times known to {resolution / 1000:g} µs are too coarse to say how fast these are"
         )
     return "; ".join(notes)
 

@@ -122,7 +122,7 @@ def _note(attributions: list[Attribution]) -> str:
             notes.append(f"graph {graph}: {graph_ops.ops.count('')} of its {len(graph_ops.ops)} nodes were not marked")
         if graph_ops.others:
             notes.append(
-                f"graph {graph}: {graph_ops.others} other captures fit as well and tell other ops; the first is taken"
+                f"graph {graph}: {graph_ops.others} other captures fit as well and name other ops; the first is taken"
             )
     return "; ".join(notes)
 

@@ -22,7 +22,7 @@ from .tree import ModuleTree, module_tree
 
 BY_ANNOTATION = "no calls of Python were read (--modules): the annotations of the user replace modules"
 NO_ANNOTATION = f"{BY_ANNOTATION}, of which the run has none"
-NOTHING = "nothing that ran tells its module"
+NOTHING = "nothing that ran has a module"
 
 
 def _table(rank: RankTrace, _: Options) -> Table:
