@@ -8,7 +8,7 @@ from ...schema.columns import Ns, time_text
 from ...schema.graph import DependencyKind
 from .job import Change, Finding, Job, is_of_kind
 
-NAMED = 3
+NAMED, STEP = 3, "ProfilerStep#"
 ADVICE = (
     "Read results less often: .item(), .cpu(), nonzero() and printing a loss wait for all work before; keep values on the "
     "device, copy with non_blocking=True"
@@ -32,12 +32,13 @@ def host_waits(job: Job) -> list[Finding]:
     sites: dict[str, list[int]] = defaultdict(list)
     for node in np.unique(work.target[is_wait]).tolist():
         op, function = (column[node] if column.codes[node] >= 0 else "" for column in (names, functions))
-        name = " in ".join(filter(None, (op, calls[node])))
+        op = "" if op.startswith(STEP) else op
+        name = " in ".join(filter(None, (calls[node], op)))
         sites[f"{name} ({function})" if function else name].append(node)
     time = {site: int(waited[nodes].sum()) for site, nodes in sites.items()}
     longest = sorted(filter(time.get, sites), key=lambda site: -time[site])
-    parts = [f"{time_text(time[site] / 1000)} in {len(sites[site]):,} calls of {site}" for site in longest[:NAMED]]
-    more = f" and {len(longest) - NAMED} more" if len(longest) > NAMED else ""
+    parts = [f"{time_text(time[site] / 1000)} in {_calls(len(sites[site]))} of {site}" for site in longest[:NAMED]]
+    more = f" and elsewhere ({len(longest) - NAMED} more)" if len(longest) > NAMED else ""
     return [
         Finding(
             "The host stops to wait for the device",
@@ -57,3 +58,7 @@ def _waited_ns(job: Job) -> Ns:
     order = is_of_kind(work, DependencyKind.PROGRAM_ORDER)
     np.maximum.at(before, work.target[order], replay.end_ns[work.source[order]])
     return np.maximum(np.where(before > 0, replay.start_ns - before, 0), 0)
+
+
+def _calls(count: int) -> str:
+    return "1 call" if count == 1 else f"{count:,} calls"

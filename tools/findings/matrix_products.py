@@ -79,7 +79,7 @@ def _without_engines(job: Job, products: _Products) -> list[Finding]:
         Finding(
             "Matrix products in fp32 do not use the tensor cores",
             job.gain_of_scaling(factor),
-            f"{slow.sum():,} kernels, {time_text(1e6 * seconds[slow].sum())}",
+            f"{slow.sum():,} kernel{'s take' if slow.sum() > 1 else ' takes'} {time_text(1e6 * seconds[slow].sum())}",
             "Allow TF32: torch.set_float32_matmul_precision('high'), or use bf16 (torch.autocast)",
             "efficiency",
             "The tensor cores (TF32 or bf16)",

@@ -33,9 +33,13 @@ def pageable_copies(job: Job) -> list[Finding]:
         Finding(
             "Copies to the device use pageable memory",
             job.gain(Change(factor, waits)),
-            f"{copies.sum():,} copies, {time_text(time)} on the device and in their calls",
+            f"{_copies(int(copies.sum()))} {time_text(time)} on the device and in the calls that start them",
             "Pin the host's memory: DataLoader(pin_memory=True) or tensor.pin_memory(), then copy with non_blocking=True",
             "counters_summary",
             "Pinned memory",
         )
     ]
+
+
+def _copies(count: int) -> str:
+    return "1 copy takes" if count == 1 else f"{count:,} copies take"
