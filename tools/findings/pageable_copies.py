@@ -5,7 +5,7 @@ A copy back to the host is a wait for a result, whatever memory it goes to; host
 
 import numpy as np
 
-from ...schema.columns import time_text
+from ...schema.columns import Bool, time_text
 from ...schema.graph import DependencyKind
 from ..replay import NodeClass
 from .job import Change, Finding, Job, is_of_kind
@@ -16,9 +16,7 @@ def pageable_copies(job: Job) -> list[Finding]:
 
     The calls then take as long as other launches, and the host waits for none of these copies.
     """
-    work = job.work
-    names = job.texts(lambda rank: rank.graph.name)
-    copies = (work.node_class == NodeClass.MEMORY) & names.where(lambda name: "Pageable ->" in name)
+    work, copies = job.work, are_pageable_copies(job)
     if not copies.any():
         return []
     launch = is_of_kind(work, DependencyKind.LAUNCH) & ~work.is_activity[work.source]
@@ -39,6 +37,12 @@ def pageable_copies(job: Job) -> list[Finding]:
             "Pinned memory",
         )
     ]
+
+
+def are_pageable_copies(job: Job) -> Bool:
+    """Returns which nodes copy from pageable memory to a device."""
+    names = job.texts(lambda rank: rank.graph.name)
+    return (job.work.node_class == NodeClass.MEMORY) & names.where(lambda name: "Pageable ->" in name)
 
 
 def _copies(count: int) -> str:

@@ -5,7 +5,7 @@ import tempfile
 import numpy as np
 import pytest
 from execgraph.schema.columns import Categorical
-from execgraph.schema.graph import Delay, ExecutionGraph
+from execgraph.schema.graph import Delay, DependencyKind, ExecutionGraph
 from execgraph.tools.analyses import Column, Table, analyse, read_rank
 from execgraph.tools.findings import Finding, facts_of, find, job_of, together
 from execgraph.tools.generate import simulate, write_traces
@@ -57,7 +57,7 @@ def reading(count: int = 10) -> TraceBuilder:
 
 def test_calls_that_wait_for_the_device_are_named_with_their_op_and_place() -> None:
     found = titled(find(played(reading(), modules=True)), "stops to wait")
-    assert found.evidence.endswith(" in 10 calls of cudaMemcpyAsync in aten::item (train.py(3): step)")
+    assert found.evidence.endswith(" in 10 calls of cudaMemcpyAsync in .item() (train.py(3): step)")
     assert "--modules" not in found.advice
     assert "--modules" in titled(find(played(reading())), "stops to wait").advice
     # the device's 10 · 52 µs go on beside the host's
@@ -124,6 +124,20 @@ def test_copies_from_pageable_memory_are_found() -> None:
     assert gain_us(found) == pytest.approx(5 * 64 + 40 - 5 * 40, abs=40)
 
 
+def test_a_wait_for_a_copy_from_pageable_memory_is_told_once() -> None:
+    t = TraceBuilder(sync_records=True)
+    for _ in range(5):
+        with t.op("aten::mm"):
+            t.launch("gemm", duration=50)
+        with t.op("aten::copy_"):
+            t.memcpy("HtoD", duration=30, call_duration=90)
+            t.stream_synchronize(7)
+        t.leaf("aten::set_", 50)
+    found = titles(played(t))
+    assert "Copies to the device use pageable memory" in found
+    assert "The host stops to wait for the device" not in found
+
+
 def products(*kernels: tuple[str, int, int, int]) -> ExecutionGraph:
     """Kernels one after the other: name, duration in ns, operations and bytes of an element."""
     g = GraphBuilder(rank=0, device_name_0="NVIDIA A100-SXM4-40GB")
@@ -147,8 +161,21 @@ def test_shapes_that_use_little_of_the_device_are_named() -> None:
     graph = products(("gemm", 10_000, 2 * 10**9, 2), ("gemm", 90_000, 2 * 10**9, 2))
     columns = {"op": Categorical.of(["aten::mm"] * 2), "shape": Categorical.of(["[[64,64]]", "[[63,65]]"])}
     found = titled(find(built(graph, **columns)), "Some shapes of matrix products")
-    assert found.evidence.startswith("aten::mm [[63,65]] of 2 bytes at 7 % of the peak, 90.0 µs")
+    assert found.evidence.startswith("aten::mm [63,65] in a format of 2 bytes at 7 % of the peak, 90.0 µs")
     assert gain_us(found) == pytest.approx(80)
+
+
+def test_attention_and_convolutions_are_compared_with_their_like_and_have_advice_of_their_own() -> None:
+    kernels = [("gemm", 10_000, 2 * 10**9, 2), ("flash", 40_000, 2 * 10**9, 2), ("flash", 90_000, 2 * 10**9, 2)]
+    ops = Categorical.of(["aten::mm", *["aten::_flash_attention_forward"] * 2])
+    shapes = Categorical.of(["[[64,64],[],[[]]]", "[[8,64],[8,64],[]]", "[[8,63],[],[]]"])
+    found = find(built(products(*kernels), op=ops, shape=shapes))
+    assert not any("matrix products" in finding.title for finding in found)
+    attention = titled(found, "Some shapes of attention use little")
+    assert attention.evidence.startswith(
+        "aten::_flash_attention_forward [8,63] in a format of 2 bytes at 7 % of the peak"
+    )
+    assert "sdpa_kernel" in attention.advice and gain_us(attention) == pytest.approx(50)
 
 
 def test_gains_that_overlap_are_told_together() -> None:
@@ -245,7 +272,42 @@ def test_the_heaviest_op_of_a_run_on_the_cpu_is_named() -> None:
     t.leaf("aten::mm", 80)
     t.leaf("aten::add", 20)
     found = titled(find(played(t)), "aten::mm is the heaviest op")
-    assert gain_us(found) == pytest.approx(40)
+    assert gain_us(found) == pytest.approx(40) and "bf16" in found.advice
+
+
+@pytest.mark.parametrize(
+    ("op", "schema"),
+    [("aten::as_strided", "aten::as_strided(Tensor(a) self, SymInt[] size) -> Tensor(a)"), ("aten::empty", "")],
+)
+def test_bf16_is_no_advice_for_an_op_that_computes_nothing(op: str, schema: str) -> None:
+    g = GraphBuilder(rank=0)
+    for number in range(4):
+        g.host(op, 10_000 * number, 10_000, **({"op_schema": schema} if schema else {}))
+    table = Table("", "", [Column("name", "", [op]), Column("self", "µs", np.array([40.0]))])
+    found = titled(find(built(g.build(), tables={"host_time_per_op": table})), f"{op} is the heaviest op")
+    assert found.advice.startswith("It computes nothing, so that its time is the cost of calling it, 4 times here")
+
+
+def test_results_that_are_read_are_named_where_the_profiler_slowed_the_host() -> None:
+    """Two steps of 40 µs of host work that end with a read of 1 µs; without a profiler a step takes 20 µs."""
+
+    def steps(**known: int) -> list[str]:
+        g = GraphBuilder(rank=0, **known)
+        before: list[tuple[int, DependencyKind]] = []
+        for start in (0, 41_000):
+            op = g.host("aten::mm", start, 30_000, after=before)
+            kernel = g.activity("gemm", start + 30_000, 1_000, after=[(op, LAUNCH)])
+            later = g.host("aten::add", start + 30_000, 10_000, after=[(op, PROGRAM_ORDER)])
+            wait = g.host(
+                "cudaStreamSynchronize", start + 40_000, 1_000, after=[(later, PROGRAM_ORDER), (kernel, HOST_SYNC)]
+            )
+            before = [(wait, PROGRAM_ORDER)]
+        graph = g.build()
+        ops = ["aten::item" if name == "cudaStreamSynchronize" else "" for name in graph.name]
+        return titles(built(graph, op=Categorical.of(ops), step_starts=np.array([0, 41_000])))
+
+    assert "Each step reads results of the device: .item()" in steps(steps=2, step_without_profiler_ns=20_000)
+    assert not any("reads results" in title for title in steps())
 
 
 def test_one_call_that_pauses_does_not_make_an_op_the_heaviest() -> None:
