@@ -6,13 +6,13 @@ from statistics import median
 from typing import Any
 
 from ...schema.columns import bytes_text, time_text
-from ..analyses import Table
+from ..analyses import WHOLE, Table
 from ..view import short_name
 from .cells import Row, cell, shortened, times_text
 from .what_if import WITHOUT_PROFILER
 
 Tables = Mapping[str, Table]
-LONGEST, WHOLE, STEP = 60, ("Step", "Run"), "ProfilerStep#"
+LONGEST, STEP = 60, "ProfilerStep#"
 
 
 def statement(section: str, tables: Tables) -> str:
@@ -47,12 +47,12 @@ def what_if(tables: Tables) -> str:
 def difference(tables: Tables) -> str:
     """Says what two runs spend their time on most differently, else which op or kernel differs most."""
     parts = [
-        (row["part"].replace(": ", " ").capitalize(), row["difference"]) for row in rows_of(tables, "trace_diff_runs")
+        (row["part"].replace(": ", " ").capitalize(), row["difference"])
+        for row in rows_of(tables, "trace_diff_runs")
+        if row["part"] not in WHOLE
     ]
     names = [(_name(row["name"]), row["difference"]) for row in rows_of(tables, "trace_diff")]
-    differences = [part for part in parts if part[0] not in WHOLE] or [
-        name for name in names if not name[0].startswith(STEP)
-    ]
+    differences = parts or [name for name in names if not name[0].startswith(STEP)]
     what, time = max(differences, key=lambda item: abs(item[1] or 0), default=("", 0))
     if not time:
         return ""
