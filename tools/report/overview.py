@@ -8,14 +8,12 @@ from ...schema.columns import time_text
 from ..analyses import WHOLE, WITHOUT_PROFILER, Table
 from ..findings import Gain
 from ..view import short_name
-from .cells import Row, cell, shortened
+from .cells import Row, cell, rows_of, shortened, sums
 from .statements import (
     critical_path,
     heaviest_kernel,
     hidden_communication,
     idle_cause,
-    rows_of,
-    sums,
 )
 
 Tables = Mapping[str, Table]
