@@ -161,7 +161,7 @@ def _folders_of_runs(several: Mapping[int, Sequence[Trace]], single: Sequence[Tr
     others = {_folder(trace) for trace in single}
     for traces in several.values():
         folders, processes = {_folder(trace) for trace in traces}, {trace.pid for trace in traces}
-        if len(folders) == len(processes) == len(traces) and None not in processes and others <= folders:
+        if len(folders) == len(traces) and len(processes) > 1 and None not in processes and others <= folders:
             return sorted(folders)
     return []
 

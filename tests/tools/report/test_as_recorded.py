@@ -5,10 +5,12 @@ import re
 from pathlib import Path
 
 import pytest
-from execgraph.tools.analyses import Table
+from execgraph.tools.analyses import RankTrace, Table, analyse
 from execgraph.tools.report import ReportRequest, find_sources, render, report_on, report_on_diff
 from execgraph.tools.report.sections import OF_NO_RECORDING, SECTIONS
+from support.builder import TraceBuilder
 from support.reports import as_json, needs_page, run
+from support.runs import link_run
 
 SAYS = "as recorded; without a profiler a step takes 3.66 ms"
 
@@ -73,3 +75,13 @@ def test_a_difference_is_told_without_a_profiler_first_where_both_runs_know(data
     alone = report_on_diff(small, unknown)
     assert alone.verdict.startswith("Run B is slower than run A: a step takes 10.8 % more time")
     assert "step without a profiler" not in alone.tables["trace_diff_runs"]["part"]
+
+
+def test_a_span_that_is_shorter_than_the_run_says_so() -> None:
+    t = TraceBuilder()
+    with t.op("aten::mm"):
+        t.work(100)
+        t.launch("gemm", duration=50)
+    linked = link_run(t)
+    (table,) = analyse([RankTrace(0, linked, None)], ["temporal_breakdown"]).values()
+    assert table.note.startswith("a device's span is from its first to its last activity; the run took 1")
