@@ -42,7 +42,7 @@ def pageable_copies(job: Job) -> list[Finding]:
 def are_pageable_copies(job: Job) -> Bool:
     """Returns which nodes copy from pageable memory to a device."""
     names = job.texts(lambda rank: rank.graph.name)
-    return (job.work.node_class == NodeClass.MEMORY) & names.where(lambda name: "Pageable ->" in name)
+    return np.asarray((job.work.node_class == NodeClass.MEMORY) & names.where(lambda name: "Pageable ->" in name))
 
 
 def _copies(count: int) -> str:
