@@ -69,7 +69,24 @@ def _issued_by(graph: ExecutionGraph, rows: Int64, caller: Int64) -> Int64:
     known.
     """
     edges = data_edges(graph)
-    handed = (edges.kind & DependencyKind.HANDOFF != 0) & np.isin(edges.target, rows)
+    handed = edges.kind & DependencyKind.HANDOFF != 0
     giver = np.full(len(graph), -1, np.int64)
     giver[edges.target[handed]] = edges.source[handed]
-    return np.where(caller[rows] >= 0, caller[rows], giver[rows])
+    return np.where(caller[rows] >= 0, caller[rows], giver[_begun_at(graph, rows, giver >= 0)])
+
+
+def _begun_at(graph: ExecutionGraph, rows: Int64, is_handed: Bool) -> Int64:
+    """Returns the node with which each node's thread took its work over, the node itself where that is not known.
+
+    A thread of gloo may wait for a copy from the device before it communicates; it took that over, too, unless another
+    communication lies between.
+    """
+    thread, position = graph.integers("tid", -1), np.arange(len(graph))
+    order = np.argsort(thread, kind="stable")
+    communicates = np.isin(order, rows)
+    is_first = np.append(True, (np.diff(thread[order]) != 0) | communicates[:-1])[: len(order)]
+    first = np.maximum.accumulate(np.where(is_first, position, 0))
+    handed = np.maximum.accumulate(np.where(is_handed[order], position, -1))
+    begun = np.empty_like(order)
+    begun[order] = order[np.where(handed >= first, handed, position)]
+    return begun[rows]

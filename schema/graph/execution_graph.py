@@ -110,7 +110,7 @@ class ExecutionGraph(NodeColumns):
 
     def summary(self) -> Summary:
         """Returns its rank and target, its nodes and dependencies, and the measured time of the run."""
-        rank, target = self.metadata.get("rank", "unknown"), self.metadata.get("target", "")
+        rank, target = self.number("rank", -1), self.metadata.get("target", "")
         delays, activities = int(self.is_delay.sum()), int(self.is_activity.sum())
         nodes = {"host": len(self) - activities - delays, "activities": activities, "delays": delays}
         lines = {"nodes": f"{len(self):,}: {format_counts(nodes)}", "dependencies": f"{len(self.data_deps.values):,}"}
@@ -122,7 +122,9 @@ class ExecutionGraph(NodeColumns):
         if timed.any():
             end, start = (self.start_ns + self.duration_ns)[timed].max(), self.start_ns[timed].min()
             lines["measured"] = microseconds(int(end - start))
-        return Summary(f"ExecutionGraph: rank {rank}" + (f", {target}" if target else ""), lines)
+        return Summary(
+            f"ExecutionGraph: rank {rank if rank >= 0 else 'unknown'}" + (f", {target}" if target else ""), lines
+        )
 
     def to_pandas(self) -> Any:
         """Returns a pandas.DataFrame with a row per node; ImportError where pandas is not installed.

@@ -49,7 +49,7 @@ TESTED_BY = {
         converter/ranks/measured_times converter/ranks/rank_lists
     """,
     "converter/ranks/test_matching.py": "converter/ranks/clocks",
-    "converter/scaling/test_group_roles.py": "converter/scaling/backward_pass converter/scaling/group_use",
+    "converter/scaling/test_group_roles.py": "converter/scaling/group_use",
     "converter/scaling/test_lengths.py": "converter/scaling/fits",
     "converter/scaling/test_plan.py": """
         converter/ranks/recorded_groups converter/scaling/copies converter/scaling/group_numbering

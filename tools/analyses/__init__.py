@@ -49,6 +49,7 @@ from .rank import (
     read_captures as read_captures,
     read_rank as read_rank,
 )
+from .run_difference import WHOLE as WHOLE, WITHOUT_PROFILER as WITHOUT_PROFILER
 from .step_breakdown import step_breakdown
 from .temporal_breakdown import temporal_breakdown
 from .trace_diff import trace_diff as trace_diff

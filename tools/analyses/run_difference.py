@@ -9,16 +9,21 @@ from .rank import WHOLE_RUN, Column, Options, RankTrace, Table, first_start_ns, 
 from .temporal_breakdown import device_times
 
 NAME = "trace_diff_runs"
-STEP, RUN = "step", "run"
+STEP, WITHOUT_PROFILER, RUN = "step", "step without a profiler", "run"
+WHOLE = (STEP, WITHOUT_PROFILER, RUN)
+"""The parts that are no part of another one."""
 HOST_PHASES = ("forward", "backward", "optimizer", "data_loading", "waiting", "between_ops")
 
 
 class RunLengths:
-    """Of one run: the lengths of its ranks and steps, and the sums over ranks of what these were spent on (ns)."""
+    """Of one run: the lengths of its ranks and steps, and the sums over ranks of what these were spent on (ns); and how
+    long a step takes without a profiler, 0 where no rank knows.
+    """
 
     def __init__(self) -> None:
         self.runs: list[int] = []
         self.steps: list[int] = []
+        self.step_without_profiler = 0
         self.parts: dict[str, float] = defaultdict(float)
 
     def add(self, rank: RankTrace) -> None:
@@ -26,6 +31,7 @@ class RunLengths:
         linked = rank.linked
         length = max(last_end_ns(linked) - first_start_ns(linked), 0)
         self.runs.append(length)
+        self.step_without_profiler = max(self.step_without_profiler, linked.info.step_without_profiler_ns)
         steps = steps_of(linked)
         if steps.name != [WHOLE_RUN]:
             self.steps += (steps.end - steps.start).tolist()
@@ -40,6 +46,7 @@ class RunLengths:
     def times(self, per_step: bool) -> dict[str, float]:
         """Returns the times of the longest rank and the median step, then the parts: of a rank, or of a step of it."""
         whole = {STEP: float(np.median(self.steps))} if self.steps else {}
+        whole |= {WITHOUT_PROFILER: float(self.step_without_profiler)} if self.step_without_profiler else {}
         whole |= {RUN: float(max(self.runs, default=0))}
         count = len(self.steps) if per_step else len(self.runs)
         return whole | {name: time / max(count, 1) for name, time in self.parts.items()}
@@ -49,8 +56,9 @@ def run_difference(a: RunLengths, b: RunLengths) -> Table:
     """Returns a row for the step and for the run, then for their parts, the largest difference first."""
     per_step = bool(a.steps and b.steps)
     before, after = (run.times(per_step) for run in (a, b))
-    names = [name for name in dict.fromkeys([*before, *after]) if name != STEP or per_step]
-    whole = [name for name in (STEP, RUN) if name in names]
+    known = {STEP: per_step, WITHOUT_PROFILER: before.keys() & after.keys() >= {WITHOUT_PROFILER}}
+    names = [name for name in dict.fromkeys([*before, *after]) if known.get(name, True)]
+    whole = [name for name in WHOLE if name in names]
     parts = [name for name in names if name not in whole and (before.get(name) or after.get(name))]
     names = [*whole, *sorted(parts, key=lambda name: -abs(after.get(name, 0.0) - before.get(name, 0.0)))]
     times = np.array([[run.get(name, 0.0) for run in (before, after)] for name in names], np.float64).reshape(-1, 2)

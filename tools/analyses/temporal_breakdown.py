@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import rows_of_each, union
+from ...schema.columns import Int64, rows_of_each, time_text, union
 from .rank import (
     ActivityClass,
     Column,
@@ -12,13 +12,16 @@ from .rank import (
     RankTrace,
     Table,
     activity_classes,
+    first_start_ns,
     intervals_of,
+    last_end_ns,
     microseconds,
     per_rank,
     percentage,
     rank_column,
 )
 
+NEARLY_ALL = 0.99
 NO_ACTIVITIES = "no device activity was recorded"
 
 
@@ -59,7 +62,20 @@ def _table(rank: RankTrace, _: Options) -> Table:
         *(percentage(f"{name}_pct", time, span) for name, time in parts.items()),
         Column("activities", "", activities),
     ]
-    return Table("temporal_breakdown", "Temporal breakdown", columns, "" if len(device) else NO_ACTIVITIES)
+    return Table(
+        "temporal_breakdown", "Temporal breakdown", columns, _of_run(rank, span) if len(device) else NO_ACTIVITIES
+    )
+
+
+def _of_run(rank: RankTrace, span: Int64) -> str:
+    """Returns how long the run took, if a device's span is notably shorter."""
+    run = last_end_ns(rank.linked) - first_start_ns(rank.linked)
+    is_shorter = span.min() < NEARLY_ALL * run
+    return (
+        f"a device's span is from its first to its last activity; the run took {time_text(run / 1000)}"
+        if is_shorter
+        else ""
+    )
 
 
 temporal_breakdown = per_rank("temporal_breakdown", _table)

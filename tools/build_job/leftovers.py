@@ -48,6 +48,7 @@ def graph_names(report: BuildReport) -> list[str]:
 def remove_stale(folder: Path, earlier: BuildReport | None, report: BuildReport, graphs: dict[int, Path]) -> list[str]:
     """Removes what this build did not write; `graphs` are the paths by rank. Returns a sentence per removed graph."""
     removed = [
+        *_of_another_job(folder, earlier, report, {path.name for path in graphs.values()}),
         *_removed_ranks(folder, earlier, {path.name for path in graphs.values()}),
         *_failed_ranks(report, graphs),
     ]
@@ -56,6 +57,25 @@ def remove_stale(folder: Path, earlier: BuildReport | None, report: BuildReport,
     if report.options.target == GOAL and report.goal is None:
         (folder / GOAL_FILE).unlink(missing_ok=True)
     return removed
+
+
+def _of_another_job(folder: Path, earlier: BuildReport | None, report: BuildReport, names: set[str]) -> Iterator[str]:
+    """Yields a sentence on graphs in the folder that were made of other traces, or of which no report tells."""
+    if earlier is None:
+        there = sorted(path.name for path in folder.iterdir() if re.fullmatch(GRAPH, path.name))
+        if there:
+            taken = len(names.intersection(there))
+            yield f"{_some(there)}: in the folder without a report of their build; {taken} replaced, {len(there) - taken} left"
+        return
+    before, now = (
+        {rank.device.blake2b: rank.device.file for rank in of.ranks if rank.device.blake2b} for of in (earlier, report)
+    )
+    if before and now and not before.keys() & now.keys():
+        yield f"the folder held a job of other traces, {_some([*before.values()])}; it is replaced"
+
+
+def _some(names: list[str]) -> str:
+    return names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "")
 
 
 def _removed_ranks(folder: Path, earlier: BuildReport | None, names: set[str]) -> Iterator[str]:

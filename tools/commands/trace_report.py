@@ -36,7 +36,7 @@ from .analysis_options import add_analysis_options, options_of
 from .scale_options import add_scale_options
 from .window_options import add_modules_option, add_window_options, window_of
 
-NAME = "trace-report"
+NAME, PAGES = "trace-report", (".html", ".htm")
 TABLES_OF_DIFF = "trace_diff"
 """How the names of tables of --diff begin."""
 log = logging.getLogger("execgraph")
@@ -94,7 +94,7 @@ def _parser() -> CommandParser:
     add_scale_options(changed, "what a changed run would take, by replay: ")
     output = parser.add_output(
         "REPORT.html", "write the page, one file that needs no network",
-        type=output_as(".html", ".htm"), required=False,
+        type=_page, required=False,
     )  # fmt: skip
     output.add_argument("--csv", type=Path, metavar="DIR", help="write a CSV file for each table")
     output.add_argument("--json", action="store_true", help="print all tables as one JSON object on stdout")
@@ -113,6 +113,15 @@ def _analysis(text: str) -> str:
     if os.path.exists(text) and text not in {analysis.name for analysis in ANALYSES}:  # noqa: PTH110, long names
         raise argparse.ArgumentTypeError(f"{text} is a file or folder, not an analysis: put it before --only")
     return text
+
+
+def _page(path: str) -> str:
+    """Returns the path of a page, whose name ends as one or has no ending."""
+    if Path(path).suffix.lower() not in ("", *PAGES):
+        raise argparse.ArgumentTypeError(
+            f"{path} would hold an HTML page: name a file that ends in {' or '.join(PAGES)}, or redirect the text, > {path}"
+        )
+    return path
 
 
 def _ranks(text: str) -> tuple[int, ...]:

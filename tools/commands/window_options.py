@@ -63,7 +63,9 @@ def _steps(text: str) -> tuple[int, int]:
 def _window(text: str) -> tuple[float, float]:
     match = re.fullmatch(r"(\d{1,15}(?:\.\d+)?):(\d{1,15}(?:\.\d+)?)", text)
     if not match:
-        raise argparse.ArgumentTypeError(f"{text!r} is not T0:T1: write two times in µs in plain digits, such as 0:1500")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not T0:T1: write two times in µs in plain digits, such as 0:1500"
+        )
     first, end = float(match.group(1)), float(match.group(2))
     if first >= end:
         raise argparse.ArgumentTypeError(f"{text!r} is not T0:T1 with T0 below T1: write the earlier time first")

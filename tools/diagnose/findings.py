@@ -195,6 +195,15 @@ def unknown_categories(process: Inspection) -> Finding | None:
     )
 
 
+def collectives_without_kernel(process: Inspection) -> Finding | None:
+    """Finds collectives that launched no kernel, as those of a group of one rank do: graphs hold none of them."""
+    if not process.collectives_without_kernel:
+        return None
+    what = f"its {process.collectives_without_kernel:,} calls of collectives launched no kernel that communicates"
+    advice = "nothing to do if their groups have one rank: such a collective is a copy; graphs hold no collective then"
+    return Finding(NOTE, [process.name], what, advice)
+
+
 RULES: tuple[Callable[[Inspection], Finding | None], ...] = (
     other_process,
     other_run,
@@ -206,6 +215,7 @@ RULES: tuple[Callable[[Inspection], Finding | None], ...] = (
     graphs_not_recorded,
     no_sync_records,
     no_record_function_ids,
+    collectives_without_kernel,
     several_alignments,
     unknown_categories,
 )

@@ -35,6 +35,8 @@ from ...schema.traces import MEMORY_CATEGORIES, STEP_MARK, are_step_marks, waits
 from .versions import device_versions, host_versions
 
 GRAPH_LAUNCH = re.compile(r"GraphLaunch")
+ON_HOSTS = ("gloo:", "mpi:", "ucc:")
+"""How names of collectives begin that hosts do, not devices."""
 HOST_COLLECTIVE = re.compile(rf"^({RECORD}|gloo:.*)$")
 KERNELS_SHOWN = 10
 VENDORS = ("cuda", "hip")
@@ -101,6 +103,7 @@ class Inspection(msgspec.Struct):
     devices: int = 0
     streams: int = 0
     collectives: int = 0
+    collectives_without_kernel: int = 0
     sync_records: int = 0
     graph_launches: int = 0
     graph_activities: int = 0
@@ -178,9 +181,11 @@ def _describe_device(inspection: Inspection, device: DeviceTrace) -> None:
         inspection.waits_without_record = waits_without_record(calls.name, inspection.sync_records) or msgspec.UNSET
     inspection.groups, inspection.dropped[MANY_MEMBERS] = _groups(device)
     on_device = int(is_communication_kernel(activities.name).sum())
-    inspection.collectives = on_device or int(
-        device.ops.name.where(lambda name: bool(HOST_COLLECTIVE.match(name))).sum()
-    )
+    calls_of_collectives = device.ops.name.where(lambda name: bool(HOST_COLLECTIVE.match(name)))
+    inspection.collectives = on_device or int(calls_of_collectives.sum())
+    is_on_hosts = device.ops.name.where(lambda name: name.startswith(ON_HOSTS)).any()
+    if len(activities.start) and not on_device and not is_on_hosts:
+        inspection.collectives_without_kernel = inspection.collectives
     inspection.top_kernels = _top_kernels(device, ~memory)
     inspection.vendor = next((vendor for name in calls.name.table for vendor in VENDORS if name.startswith(vendor)), "")
     _describe_launches(inspection, launching_calls(activities, calls), calls)

@@ -17,7 +17,7 @@ def absent_ranks(job: Job) -> list[Finding]:
         Finding(
             f"{absent:,} of the job's {job.world_size:,} ranks {verb} absent",
             None,
-            f"Nobody waits for {named} in the replay, and who held whom up is known of the others only",
+            f"The replay waits for none of them ({named}), and which rank held up which is known for the others only",
             "Give the traces of all ranks",
             "collectives_over_ranks",
         )

@@ -79,7 +79,7 @@ def _label(purpose: str, members: str) -> str:
 
 def _absent(job: Job) -> str:
     absent = job.world_size - len(job.ranks)
-    return f"; waiting for {absent:,} absent ranks is in it" if absent else ""
+    return f"; this includes waiting for {absent:,} absent rank{'s' * (absent > 1)}" if absent else ""
 
 
 def _advice(job: Job, chosen: Bool) -> str:

@@ -4,12 +4,19 @@ from collections import defaultdict
 
 import numpy as np
 
-from ...schema.columns import time_text
+from ...schema.columns import Bool, time_text
 from ..replay import NodeClass
 from .job import Finding, Job
 from .pauses import are_pauses
 
 TWICE_AS_FAST = 0.5
+COMPUTES = "Check the number of threads (OMP_NUM_THREADS, torch.set_num_threads), use bf16 or torch.compile, or a GPU"
+DESCRIBES = (
+    "It computes nothing, so that its time is the cost of calling it, {:,} times here: torch.compile leaves most such calls "
+    "out, and larger batches need fewer"
+)
+VIEW, ALLOCATES = "-> Tensor(a)", "aten::empty"
+"""How schemas of views end, and how names of ops that only get memory begin."""
 
 
 def heaviest_op(job: Job) -> list[Finding]:
@@ -34,8 +41,15 @@ def heaviest_op(job: Job) -> list[Finding]:
             f"{heaviest} is the heaviest op",
             job.gain_of_scaling(np.where(chosen, TWICE_AS_FAST, 1.0)),
             f"{100 * times[heaviest] / sum(times.values()):.0f} % of the time in ops, {time_text(time_us)}",
-            "Check the number of threads (OMP_NUM_THREADS, torch.set_num_threads), use bf16 or torch.compile, or a GPU",
+            COMPUTES if not _only_describes(job, heaviest, chosen) else DESCRIBES.format(int(chosen.sum())),
             "host_time_per_op",
             "That op at twice its speed",
         )
     ]
+
+
+def _only_describes(job: Job, op: str, chosen: Bool) -> bool:
+    """Returns whether an op returns a view of its input, by its schema, or memory without values."""
+    schemas = job.texts(lambda rank: rank.graph.texts("op_schema"))
+    known = np.flatnonzero(chosen & (schemas.codes >= 0))
+    return op.startswith(ALLOCATES) or (len(known) > 0 and schemas[int(known[0])].endswith(VIEW))

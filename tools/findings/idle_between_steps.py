@@ -22,9 +22,9 @@ def idle_between_steps(job: Job) -> list[Finding]:
     steps = max(len(rank.step_starts) for rank in job.ranks)
     return [
         Finding(
-            "The device runs dry between steps",
+            "The device has nothing to do between steps",
             job.gain_of_scaling(np.where(between, 0.0, 1.0)),
-            f"{time_text(time.max())} of host work between the last launch of a step and the first of the next, over {steps} steps",
+            f"{time_text(time.max())} of host work between the last launch of a step and the first one of the next, in {steps} steps",
             "Move logging, metrics, checkpoints and learning-rate schedules off the path: do them every n-th step or in a thread",
             "step_breakdown",
             "Less host work between steps",

@@ -5,14 +5,43 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Bool, Rows, rows_of_each, time_text
+from ...schema.columns import ABSENT, Bool, Categorical, Rows, group_ids, rows_of_each, time_text
 from ...schema.graph import DEVICE_NAME
 from ..analyses import Floats
 from ..replay import Kernels, NodeClass, device_peaks, least_time, roofs
 from .job import Finding, Job
 
-PRODUCT = re.compile(r"aten::_?(addmm|mm|bmm|baddbmm|linear|matmul|conv|cudnn_conv|miopen_conv|scaled_mm|.*attention)")
-FLOAT32, NAMED = 4, 3
+
+class _Kind(NamedTuple):
+    """Ops that multiply matrices, and what makes the shapes that use little of a device faster."""
+
+    words: str
+    ops: re.Pattern[str]
+    advice: str
+
+
+KINDS = (
+    _Kind(
+        "matrix products",
+        re.compile(r"aten::_?(addmm|mm|bmm|baddbmm|linear|matmul|scaled_mm)"),
+        "Make dimensions multiples of 8 (fp16, bf16) or 16, join small products into batched or larger ones, use a larger batch",
+    ),
+    _Kind(
+        "convolutions",
+        re.compile(r"aten::_?(conv|cudnn_conv|miopen_conv)"),
+        "Use memory_format=torch.channels_last, channels that are multiples of 8, torch.backends.cudnn.benchmark = True, or a "
+        "larger batch",
+    ),
+    _Kind(
+        "attention",
+        re.compile(r"aten::_?.*attention"),
+        "Compare the kernels that torch.nn.attention.sdpa_kernel chooses from, use fp16 or bf16, heads of 64 or 128, or a larger "
+        "batch",
+    ),
+)
+ATTENTION = len(KINDS) - 1
+TENSOR = re.compile(r"\[\d+(?:,\d+)*\]")
+FLOAT32, NAMED, TENSORS_NAMED = 4, 3, 3
 LOW_PCT = 60.0
 """A product that reaches more than this share of the best one of its format can hardly be made faster by its shape."""
 
@@ -39,7 +68,7 @@ def matrix_products(job: Job) -> list[Finding]:
 
 def _products(job: Job) -> _Products:
     work, names = job.work, job.texts(lambda rank: rank.graph.name)
-    is_product = job.texts(lambda rank: rank.op).where(lambda op: PRODUCT.match(op) is not None)
+    is_product = job.texts(lambda rank: rank.op).where(lambda op: _kind(op) >= 0)
     columns = [job.integers(name, ABSENT) for name in ("num_ops", "tensor_size", "element_size")]
     columns.append(work.duration_ns)
     is_product &= (work.node_class == NodeClass.COMPUTATION) & (work.duration_ns > 0) & (columns[0] > 0)
@@ -75,12 +104,14 @@ def _without_engines(job: Job, products: _Products) -> list[Finding]:
     )
     factor = np.ones(len(job.work))
     factor[products.node[slow]] = np.minimum(faster / seconds, 1.0)[slow]
+    ops = job.texts(lambda rank: rank.op).take(products.node[slow])
+    attention = "; only bf16 speeds up attention" if ops.where(lambda op: _kind(op) == ATTENTION).any() else ""
     return [
         Finding(
             "Matrix products in fp32 do not use the tensor cores",
             job.gain_of_scaling(factor),
-            f"{slow.sum():,} kernels, {time_text(1e6 * seconds[slow].sum())}",
-            "Allow TF32: torch.set_float32_matmul_precision('high'), or use bf16 (torch.autocast)",
+            f"{slow.sum():,} kernel{'s take' if slow.sum() > 1 else ' takes'} {time_text(1e6 * seconds[slow].sum())}",
+            f"Allow TF32: torch.set_float32_matmul_precision('high'), or use bf16 (torch.autocast){attention}",
             "efficiency",
             "The tensor cores (TF32 or bf16)",
         )
@@ -88,45 +119,57 @@ def _without_engines(job: Job, products: _Products) -> list[Finding]:
 
 
 def _low_use(job: Job, products: _Products) -> list[Finding]:
-    """Returns a finding on shapes that reach much less of the peak than the best shape of the run.
+    """Returns a finding for each kind of products, on shapes that reach much less of the peak than the best one of the
+    kind.
 
     Each would be as fast as that one at its own operations, unless memory limits it.
     """
     op, shape = job.texts(lambda rank: rank.op), job.texts(lambda rank: rank.shape)
-    element = job.integers("element_size", ABSENT)
+    element = job.integers("element_size", ABSENT)[products.node]
+    kind = np.array([_kind(name) for name in op.table] + [-1])[op.codes[products.node]]
     seconds = job.work.duration_ns[products.node] / 1e9
-    groups = np.unique(
-        np.stack((op.codes[products.node], shape.codes[products.node], element[products.node])),
-        axis=1,
-        return_inverse=True,
-    )[1].reshape(-1)
+    group = group_ids(op.codes[products.node].astype(np.int64), shape.codes[products.node].astype(np.int64), element)
     time, least = (
-        np.bincount(groups, column) for column in (seconds, np.fmax(products.compute, np.nan_to_num(products.memory)))
+        np.bincount(group, column) for column in (seconds, np.fmax(products.compute, np.nan_to_num(products.memory)))
     )
-    use = least / time
-    best = np.zeros(len(use))
-    for rows in rows_of_each(element[products.node]).values():
-        best[groups[rows]] = use[groups[rows]].max()
+    use, best = least / time, np.zeros(len(time))
+    for rows in rows_of_each(group_ids(kind, element)).values():
+        best[group[rows]] = use[group[rows]].max()
     is_low: Bool = 100 * use < LOW_PCT * best
-    low = is_low[groups]
-    if not low.any():
-        return []
-    factor = np.ones(len(job.work))
-    factor[products.node[low]] = np.minimum(use / best, 1.0)[groups[low]]
-    longest = np.flatnonzero(is_low)[np.argsort(-time[is_low], kind="stable")][:NAMED]
-    example = {int(group): int(products.node[np.flatnonzero(groups == group)[0]]) for group in longest}
-    parts = [
-        f"{op[node]} {shape[node] if shape.codes[node] >= 0 else ''} of {element[node]} bytes at {100 * use[group]:.0f} % of the peak, "
-        f"{time_text(1e6 * time[group])}"
-        for group, node in example.items()
-    ]
-    return [
-        Finding(
-            "Some shapes of matrix products use little of the device",
-            job.gain_of_scaling(factor),
-            f"{'; '.join(parts)}; the best shape reaches {100 * best.max():.0f} %",
-            "Make dimensions multiples of 8 (fp16, bf16) or 16, join small products into batched or larger ones, use a larger batch",
-            "efficiency",
-            "Shapes that fit the device",
+    findings = []
+    for number, words in enumerate(KINDS):
+        low = is_low[group] & (kind == number)
+        if not low.any():
+            continue
+        factor = np.ones(len(job.work))
+        factor[products.node[low]] = np.minimum(use / best, 1.0)[group[low]]
+        groups = np.unique(group[low])
+        longest = groups[np.argsort(-time[groups], kind="stable")][:NAMED].tolist()
+        example = {one: int(np.flatnonzero(group == one)[0]) for one in longest}
+        parts = [
+            f"{op[int(products.node[row])]}{_shapes(shape, int(products.node[row]))} in a format of {element[row]} bytes at "
+            f"{100 * use[one]:.0f} % of the peak, {time_text(1e6 * time[one])}"
+            for one, row in example.items()
+        ]
+        findings.append(
+            Finding(
+                f"Some shapes of {words.words} use little of the device",
+                job.gain_of_scaling(factor),
+                f"{'; '.join(parts)}; the best shape reaches {min(100 * best[groups].max(), 100):.0f} %",
+                words.advice,
+                "efficiency",
+                "Shapes that fit the device",
+            )
         )
-    ]
+    return findings
+
+
+def _kind(op: str) -> int:
+    """Returns the position of an op in KINDS, -1 for others."""
+    return next((number for number, kind in enumerate(KINDS) if kind.ops.match(op)), -1)
+
+
+def _shapes(shape: Categorical, node: int) -> str:
+    """Returns the shapes of the tensors of a node's op, each once, without arguments that have none."""
+    tensors = dict.fromkeys(TENSOR.findall(shape[node])) if shape.codes[node] >= 0 else {}
+    return "".join(f" {tensor}" for tensor in [*tensors][:TENSORS_NAMED])

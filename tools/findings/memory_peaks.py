@@ -28,7 +28,7 @@ def memory_peaks(job: Job) -> list[Finding]:
         Finding(
             f"Memory peaks at {bytes_text(peak)} on device {highest['device']} of rank {highest['rank']}",
             None,
-            f"By op: {', '.join(shares)}" if shares else f"In {highest['step'] or 'no step'}",
+            f"Allocated by {', '.join(shares)}" if shares else f"In {highest['step'] or 'no step'}",
             "If memory limits the batch: checkpoint activations, zero gradients to None, shard the optimizer's state",
             "memory_timeline_live",
         )

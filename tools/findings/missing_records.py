@@ -16,10 +16,10 @@ def missing_records(job: Job) -> list[Finding]:
         return []
     return [
         Finding(
-            f"Rank{'s' * (len(ranks) > 1)} {ranges(ranks)} recorded no synchronisation",
+            f"The traces of rank{'s' * (len(ranks) > 1)} {ranges(ranks)} do not record what calls waited for",
             None,
-            f"What waits were for follows from order and time; gains can then be off by up to {WORST_WITHOUT}, with records by up to "
-            f"{WORST_WITH} (simulated jobs)",
+            f"It is inferred from the order and time of calls. Gains can then be off by up to {WORST_WITHOUT}, with records by up to "
+            f"{WORST_WITH} (in simulated jobs)",
             f"Record with execgraph.capture, or give the profiler {SETTING}",
             "idle_time_breakdown",
         )
@@ -34,11 +34,11 @@ def lost_records(job: Job) -> list[Finding]:
     count = sum(dropped.values())
     if 100 * count < LEAST_PCT * len(job.work):
         return []
-    parts = [f"{number:,} {reason}" for reason, number in dropped.most_common(NAMED)]
+    parts = [f"{reason}: {number:,}" for reason, number in dropped.most_common(NAMED)]
     more = f"; and {len(dropped) - NAMED} more reasons" if len(dropped) > NAMED else ""
     return [
         Finding(
-            f"{count:,} records are not in the graph",
+            f"{count:,} record{'s' * (count > 1)} of the traces could not be used",
             None,
             f"{'; '.join(parts)}{more}",
             "trace-diagnose says what is wrong with the files; a shorter recording loses less",

@@ -19,9 +19,7 @@ def pageable_copies(job: Job) -> list[Finding]:
     The calls then take as long as other launches, the host waits for none of these copies, and they are as fast as the
     device's connection to the host, where that is known.
     """
-    work = job.work
-    names = job.texts(lambda rank: rank.graph.name)
-    copies = (work.node_class == NodeClass.MEMORY) & names.where(lambda name: "Pageable ->" in name)
+    work, copies = job.work, are_pageable_copies(job)
     if not copies.any():
         return []
     launch = is_of_kind(work, DependencyKind.LAUNCH) & ~work.is_activity[work.source]
@@ -36,7 +34,7 @@ def pageable_copies(job: Job) -> list[Finding]:
         Finding(
             "Copies to the device use pageable memory",
             job.gain(Change(factor, waits)),
-            f"{copies.sum():,} copies, {time_text(time)} on the device and in their calls",
+            f"{_copies(int(copies.sum()))} {time_text(time)} on the device and in the calls that start them",
             "Pin the host's memory: DataLoader(pin_memory=True) or tensor.pin_memory(), then copy with non_blocking=True",
             "counters_summary",
             "Pinned memory",
@@ -55,3 +53,13 @@ def _pinned(job: Job, copies: Bool) -> Floats:
             if rate:
                 factor[rows] = np.minimum(moved[rows] / rate / work.duration_ns[rows], 1.0)
     return factor
+
+
+def are_pageable_copies(job: Job) -> Bool:
+    """Returns which nodes copy from pageable memory to a device."""
+    names = job.texts(lambda rank: rank.graph.name)
+    return np.asarray((job.work.node_class == NodeClass.MEMORY) & names.where(lambda name: "Pageable ->" in name))
+
+
+def _copies(count: int) -> str:
+    return "1 copy takes" if count == 1 else f"{count:,} copies take"

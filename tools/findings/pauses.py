@@ -25,11 +25,11 @@ def pauses(job: Job) -> list[Finding]:
     longest = nodes[np.argsort(-work.duration_ns[nodes], kind="stable")]
     times = [time_text(int(time) / 1000) for time in work.duration_ns[longest]]
     first = names[int(longest[0])]
-    title = f"One call of {first} took {times[0]}, a pause"
+    title = f"One call of {first} took {times[0]}, many times as long as usual"
     if len(longest) > 1:
-        title = f"{len(longest):,} calls of ops paused, the longest, of {first}, for {times[0]}"
+        title = f"{len(longest):,} calls of ops took many times as long as usual, up to {times[0]}"
     parts = [
-        f"{time} in {names[node]}, whose others take {time_text(float(usual[node]) / 1000)} (median)"
+        f"{time} in {names[node]}, which usually takes {time_text(float(usual[node]) / 1000)}"
         for time, node in zip(times[:NAMED], longest.tolist(), strict=False)
     ]
     more = f", and {len(longest) - NAMED:,} more" if len(longest) > NAMED else ""
@@ -38,9 +38,9 @@ def pauses(job: Job) -> list[Finding]:
         Finding(
             title,
             job.gain_of_scaling(factor),
-            f"{', '.join(parts)}{more}",
-            "The op is hardly the cause: other processes, the allocator, garbage collection or the profiler are. Record more "
-            "steps to see whether it comes again, and leave it out of comparisons",
+            f"{'; '.join(parts)}{more}",
+            "The op is hardly the cause, but what paused it: another process, the allocator, garbage collection or the "
+            "profiler. Record more steps to see whether it happens again, and leave these calls out of comparisons",
             "host_time_per_op",
             "The usual time for these calls",
         )

@@ -46,8 +46,8 @@ def straggler(job: Job) -> list[Finding]:
         Finding(
             f"The other ranks wait for rank {rank}, whose own work takes longer",
             gain,
-            f"last at {lateness.last[slowest]} of {lateness.meetings} meetings, {time_text(awaited / 1000)} in all later than the "
-            f"others{_reason(job, slowest)}",
+            f"it comes last to {lateness.last[slowest]} of {lateness.meetings} collectives, {time_text(awaited / 1000)} in all later "
+            f"than the others{_reason(job, slowest)}",
             _advice(job, slowest),
             "collectives_over_ranks_waits_by_rank",
             "Balanced ranks",
@@ -102,7 +102,9 @@ def _ratios(job: Job, rank: int) -> dict[str, float]:
 
 def _reason(job: Job, rank: int) -> str:
     slower = {label: ratio for label, ratio in _ratios(job, rank).items() if ratio >= NOTABLE}
-    return "".join(f"; its {label} work takes {ratio:.2f} times that of the others" for label, ratio in slower.items())
+    return "".join(
+        f"; its {label} work takes {ratio:.2f} times as long as that of the others" for label, ratio in slower.items()
+    )
 
 
 def _advice(job: Job, rank: int) -> str:

@@ -10,10 +10,10 @@ from ..replay import UNEXPLAINED, NodeClass
 from .job import LEAST_PCT, Finding, Job
 
 CAUSES = {
-    Delay.LOST_RECORDS: "records are missing there",
-    Delay.CONTENTION: "the device was full",
-    Delay.START_OF_RECORDING: "work from before the recording was still running",
-    Delay.UNEXPLAINED: "of unknown cause",
+    Delay.LOST_RECORDS: "where records are missing",
+    Delay.CONTENTION: "in which the device was full",
+    Delay.START_OF_RECORDING: "in which work from before the recording was still running",
+    Delay.UNEXPLAINED: "for no known reason",
 }
 
 
@@ -33,10 +33,12 @@ def unexplained_time(job: Job) -> list[Finding]:
         f"{time_text(ns / 1000)} {CAUSES.get(Delay(code), '')}" for code, ns in causes.most_common() if code and ns
     ]
     if starts and len(job.ranks) == 1:
-        parts.append(f"{time_text(starts)} before a thread or stream that waits for nothing")
+        parts.append(
+            f"{time_text(starts)} before the first work of a thread or stream, which waits for nothing recorded"
+        )
     return [
         Finding(
-            f"{100 * time / job.length_us:.0f} % of the run is time that no recorded dependency explains",
+            f"For {100 * time / job.length_us:.0f} % of the run the traces do not show what it waited for",
             None,
             "; ".join(parts),
             "Record the host trace, synchronisation records and all threads (execgraph.capture does), for several steps",

@@ -12,6 +12,8 @@ from .job import Finding, Gain, Job
 from .recording_cost import recording_cost
 
 TWICE_AS_FAST = 0.5
+MOST_OF_PATH = 50.0
+"""What is less of the critical path is told by its gain."""
 WORST_ERROR_PCT = 1.0
 """A replay that is further off the measured run tells nothing of it."""
 MOST_UNEXPLAINED_PCT = 20.0
@@ -75,7 +77,8 @@ def verdict(job: Job, findings: Sequence[Finding]) -> Verdict:
 def _said(job: Job, limit: _Limit, doubts: Sequence[str], findings: Sequence[Finding]) -> str:
     """Returns what limits the job and what to do, or why that cannot be told."""
     if doubts:
-        return f"What limits the run cannot be told: {'; '.join(doubts)}.{_otherwise(job)}"
+        uncertain = " The gains below are as uncertain." if any(finding.gain for finding in findings) else ""
+        return f"What limits the run cannot be told: {'; '.join(doubts)}.{_otherwise(job)}{uncertain}"
     best = next((finding for finding in findings if finding.gain is not None), None)
     if best is None or best.gain is None:
         return f"{_head(job, limit)}. {FASTER[limit.node_class]} twice as fast would save {limit.gain.share} ({limit.gain.time})."
@@ -105,6 +108,8 @@ def _head(job: Job, limit: _Limit) -> str:
         devices = f"{_device_word(job)}{'s' if len(job.rows('temporal_breakdown')) > 1 else ''}"
         waits = "wait" if devices.endswith("s") else "waits"
         return f"The {devices} {waits} for the CPU: idle {100 - job.busy_pct():.0f} % of the time"
+    if limit.path_pct < MOST_OF_PATH:
+        return f"{WORDS[limit.node_class]} most: twice as fast, it would make the run {limit.gain.pct:.0f} % shorter"
     return f"{WORDS[limit.node_class]}: {limit.path_pct:.0f} % of the critical path"
 
 
@@ -129,18 +134,24 @@ def _doubts(job: Job, limit: _Limit) -> Iterator[str]:
     yield from _unrelated(job)
     error = job.recorded.error_pct
     if error is None or abs(error) > WORST_ERROR_PCT:
-        yield "there is no measured time" if error is None else f"the replay is {error:+.1f} % off the measured run"
+        yield (
+            "no time of the run was measured" if error is None else f"the replay is {error:+.1f} % off the measured run"
+        )
     if 100 * job.unexplained_us() > MOST_UNEXPLAINED_PCT * job.length_us:
         yield _unexplained(job)
     idle = 100 - job.compute_busy_pct()
     if limit.node_class is NodeClass.HOST and job.is_on_device and limit.gain.pct > idle + TOLERANCE_PCT:
         yield (
-            f"a CPU twice as fast would save {limit.gain.pct:.0f} % by the recorded dependencies, but the device computes for "
-            f"{100 - idle:.0f} % of the run: the host seems to wait for it in calls that are not known as waits"
+            f"a CPU twice as fast would save {limit.gain.pct:.0f} % in the replay, but the device already computes for "
+            f"{100 - idle:.0f} % of the run: either kernels that run at once slow each other down, which the replay does not know, or "
+            "the CPU waits for the device in calls that are not recorded as waits"
         )
     absent = job.world_size - len(job.ranks)
     if limit.node_class is NodeClass.COMMUNICATION and absent > 0:
-        yield f"it is communication, in which waiting for the {absent:,} absent ranks cannot be told from transfer"
+        yield (
+            f"it is communication, but without the traces of {absent:,} rank{'s' * (absent > 1)}, waiting for them cannot be told from "
+            "sending data"
+        )
 
 
 def _unrelated(job: Job) -> Iterator[str]:
@@ -168,7 +179,7 @@ def _unexplained(job: Job) -> str:
     if len(begins) > 1 and begins.max() >= 0.5 * time:
         rank = rows[int(begins.argmax())]["rank"]
         return f"rank {rank} begins {share} after the first rank, and the traces do not tell whether it or only its recording was late"
-    return f"no recorded dependency explains {share.removesuffix(',')}"
+    return f"for {share} the traces do not show what it waited for"
 
 
 def _otherwise(job: Job) -> str:
@@ -177,9 +188,10 @@ def _otherwise(job: Job) -> str:
     explained_us = sum(path.values()) - job.unexplained_us()
     times = {WORDS_OF_REST[limit]: sum(path.get(kind, 0.0) for kind in kinds) for limit, kinds in LIMITS.items()}
     largest = max(times, key=lambda word: times[word])
+    rest = "the rest of " if explained_us < 0.99 * sum(path.values()) else ""
     busy = f"; devices are busy for {job.busy_pct():.0f} % of the run" if job.rows("temporal_breakdown") else ""
     return (
-        f" Of the rest of the critical path, {100 * times[largest] / explained_us:.0f} % is {largest}{busy}."
+        f" Of {rest}the critical path, {100 * times[largest] / explained_us:.0f} % is {largest}{busy}."
         if explained_us > 0
         else ""
     )

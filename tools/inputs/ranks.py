@@ -64,6 +64,10 @@ def assign_ranks(
     of_ranks = sorted((rank, traces) for rank, traces in of_rank.items() if rank is not None)
     single = [traces[0] for _, traces in of_ranks if len(traces) == 1]
     several = {rank: traces for rank, traces in of_ranks if len(traces) > 1}
+    if runs := _folders_of_runs(several, single):
+        return AssignedRanks(
+            [], [f"{len(runs)} runs, each in a folder of its own ({list_names(runs)}); give one of them"], []
+        )
     return AssignedRanks(single, [*_without_rank(rankless, devices), *_of_one_rank(several)], notes)
 
 
@@ -150,6 +154,22 @@ def _without_rank(rankless: Sequence[Trace], devices: Sequence[Trace]) -> Iterat
             yield f"{trace.name}: records no rank and its name has none; rename it to …rank<N>.json, or move it away"
 
 
+def _folders_of_runs(several: Mapping[int, Sequence[Trace]], single: Sequence[Trace]) -> list[str]:
+    """Returns the folders of different runs, none if they are not: a rank has a trace of another process in each, and
+    all other traces are in one of these folders, too.
+    """
+    others = {_folder(trace) for trace in single}
+    for traces in several.values():
+        folders, processes = {_folder(trace) for trace in traces}, {trace.pid for trace in traces}
+        if len(folders) == len(traces) and len(processes) > 1 and None not in processes and others <= folders:
+            return sorted(folders)
+    return []
+
+
+def _folder(trace: Trace) -> str:
+    return PurePath(trace.name).parent.as_posix()
+
+
 def _of_one_rank(several: Mapping[int, Sequence[Trace]]) -> Iterator[str]:
     """Yields a line for all ranks with as many traces of one kind: of one process, of several, or of unknown ones."""
     ranks_by_case: dict[tuple[int, str], list[int]] = defaultdict(list)
@@ -172,7 +192,7 @@ def _of_one_rank(several: Mapping[int, Sequence[Trace]]) -> Iterator[str]:
 
 def _one_of(traces: Sequence[Trace], what: str) -> str:
     """Returns how to give one of several windows or runs."""
-    folders = sorted({PurePath(trace.name).parent.as_posix() for trace in traces})
+    folders = sorted({_folder(trace) for trace in traces})
     if len(folders) == len(traces):
         return f"give those of one {what}, such as {folders[0]}"
     return f"give those of one {what} alone, in a folder of their own or to trace-link"

@@ -12,7 +12,7 @@ from .linker import (
 )
 from .linker.windows import Window
 from .node_views import Dependency, Node
-from .reports import compare, report
+from .reports import Report, compare, report
 from .run import Replay, WhatIf, replay, what_if
 from .schema.columns import Frame
 from .schema.comm_groups import read_groups, write_groups
@@ -23,7 +23,6 @@ from .tools.capture import capture
 from .tools.diagnose import Diagnosis
 from .tools.merge import MergeReport
 from .tools.replay import MakespanRange, ReplaySummary, Scale, replay_ranks
-from .tools.report import Report
 from .tools.simulator import Simulated
 from .traces import diagnose, generate, merge
 from .wording import for_python

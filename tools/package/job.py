@@ -17,7 +17,7 @@ from .converter.targets import ASTRA_SIM
 from .execution_graph import ExecutionGraph
 from .linker.windows import EVERYTHING, Window
 from .plots import ranks_chart
-from .reports import report
+from .reports import Report, report
 from .run import Replay, WhatIf, replay
 from .schema.choices import Target
 from .schema.columns import Summary, SummaryRepr, format_counts
@@ -27,7 +27,6 @@ from .schema.progress import OnProgress, unseen
 from .tools.build_job import BuildOptions, BuildReport, Simulation, build as build_folder, write_astra_sim_files
 from .tools.given_graphs import BUILT, graph_files, read_graph_file
 from .tools.replay import Changes
-from .tools.report import Report
 from .tools.scale_job import scale as scale_folder
 from .tools.simulator import Simulated, configuration_of, simulate_ranks
 from .tools.workers import in_processes

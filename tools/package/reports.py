@@ -1,13 +1,56 @@
 """Reports on runs: what limits a run, and in what two runs differ."""
 
 from collections.abc import Sequence
+from dataclasses import fields
+from html import escape
 
 from .linker.windows import EVERYTHING, Window
 from .schema.given_files import FilePath, Paths, given_paths
 from .schema.io import open_output
 from .tools.replay import Changes, given_changes
-from .tools.report import Report, ReportRequest, find_sources, of_ranks, render, report_on, report_on_diff
+from .tools.report import (
+    Hints,
+    Report as ReportTables,
+    ReportRequest,
+    find_sources,
+    of_ranks,
+    render,
+    report_on,
+    report_on_diff,
+    summary_text,
+)
 from .wording import for_python
+
+OF_PYTHON = Hints(
+    "report.findings",
+    "All tables by name: report.tables; page with charts and timeline: eg.report(inputs, 'report.html')",
+)
+
+
+class Report(ReportTables):
+    """What limits a run and what to do, or in what two runs differ: the `verdict`, the `findings`, and the `tables` by
+    name.
+
+    >>> import execgraph as eg
+    >>> report = eg.report("tests/data/training")
+    >>> print(str(report).splitlines()[2][:27])
+    Computation limits the run:
+    >>> report.findings[0].gain.pct > 10, len(report.tables) > 20
+    (True, True)
+    """
+
+    __slots__ = ()
+
+    @staticmethod
+    def of(tables: ReportTables) -> "Report":
+        """Returns a report with the methods of this class."""
+        return Report(**{field.name: getattr(tables, field.name) for field in fields(tables)})
+
+    def __repr__(self) -> str:
+        return f"Report of {self.title}\n\n{summary_text(self, OF_PYTHON)}"
+
+    def _repr_html_(self) -> str:
+        return f'<pre style="white-space: pre-wrap">{escape(repr(self))}</pre>'
 
 
 @for_python
@@ -49,7 +92,7 @@ def report(
     sources = find_sources(given_paths(inputs, "report(inputs)"))
     scales = given_changes(changes, "report(inputs, path, changes=…)")
     request = ReportRequest(only, scales, page=path is not None, window=window, modules=modules)
-    made = report_on(sources if ranks is None else of_ranks(sources, ranks), request)
+    made = Report.of(report_on(sources if ranks is None else of_ranks(sources, ranks), request))
     _write_page(made, path)
     return made
 
@@ -87,7 +130,7 @@ def compare(
         TypeError: `before` or `after` are no paths.
     """
     first, second = (find_sources(given_paths(given, "compare(before, after)")) for given in (before, after))
-    made = report_on_diff(first, second, window=window, modules=modules)
+    made = Report.of(report_on_diff(first, second, window=window, modules=modules))
     _write_page(made, path)
     return made
 

@@ -138,8 +138,8 @@ class Workload(Columns):
 
     def rank_labels(self) -> list[str]:
         """Returns the recorded ranks, or the graphs' positions if a rank is missing or occurs twice."""
-        recorded = [str(graph.metadata.get("rank", "")) for graph in self.graphs]
-        if "" not in recorded and len(set(recorded)) == len(recorded):
+        recorded = [str(graph.metadata.get("rank", "-1")) for graph in self.graphs]
+        if "-1" not in recorded and len(set(recorded)) == len(recorded):
             return recorded
         return [str(position) for position in range(len(self.graphs))]
 

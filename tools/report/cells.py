@@ -3,6 +3,8 @@ largest rows.
 """
 
 import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -121,3 +123,16 @@ def largest(table: Table, by: str, count: int) -> Table:
     """
     values = np.nan_to_num(np.asarray(table[by], np.float64), nan=-np.inf)
     return table.take(np.argsort(-values, kind="stable")[:count])
+
+
+def rows_of(tables: Mapping[str, Table], name: str) -> list[Row]:
+    """Returns the rows of a table, none where it is missing."""
+    return tables[name].rows() if name in tables else []
+
+
+def sums(rows: Sequence[Row], key: str, value: str) -> dict[Any, float]:
+    """Returns the sums of the column `value` by the column `key`, the largest first."""
+    total: dict[Any, float] = defaultdict(float)
+    for row in rows:
+        total[row[key]] += row[value] or 0
+    return dict(sorted(total.items(), key=lambda item: -item[1]))

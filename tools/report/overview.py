@@ -5,17 +5,15 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from ...schema.columns import time_text
-from ..analyses import Table
+from ..analyses import WHOLE, WITHOUT_PROFILER, Table
 from ..findings import Gain
 from ..view import short_name
-from .cells import Row, cell, shortened
+from .cells import Row, cell, rows_of, shortened, sums
 from .statements import (
     critical_path,
     heaviest_kernel,
     hidden_communication,
     idle_cause,
-    rows_of,
-    sums,
 )
 
 Tables = Mapping[str, Table]
@@ -69,7 +67,7 @@ def _of_job(replay: Row) -> str:
 def _figures_of_two_runs(tables: Tables) -> list[KeyFigure]:
     ranks = Counter(row["run"] for row in rows_of(tables, "ranks"))
     before, after = _device_times(tables)
-    whole = [row for row in rows_of(tables, "trace_diff_runs") if row["part"] in ("step", "run")]
+    whole = [row for row in rows_of(tables, "trace_diff_runs") if row["part"] in WHOLE]
     figures = [KeyFigure(f"{time_text(row['a'])} → {time_text(row['b'])}", row["part"]) for row in whole]
     if before or after:
         figures.append(KeyFigure(f"{time_text(before)} → {time_text(after)}", "time of all device activities"))
@@ -79,21 +77,36 @@ def _figures_of_two_runs(tables: Tables) -> list[KeyFigure]:
 def diff_verdict(tables: Tables) -> str:
     """Returns whether run B is faster or slower than run A, by how much, and what the largest difference is."""
     rows = rows_of(tables, "trace_diff_runs")
-    whole = {row["part"]: row for row in rows if row["part"] in ("step", "run") and row["change"] is not None}
+    whole = {row["part"]: row for row in rows if row["part"] in WHOLE and row["change"] is not None}
+    without = whole.pop(WITHOUT_PROFILER, None)
     if not whole:
         return ""
     first, *others = whole.values()
-    is_alike = abs(first["change"]) < LEAST_CHANGE_PCT
-    how = "as fast as" if is_alike else "faster than" if first["change"] < 0 else "slower than"
-    change = f"{abs(first['change']):.1f} % {'less' if first['change'] < 0 else 'more'} time"
-    text = (
-        f"Run B is {how} run A: {'a step' if first['part'] == 'step' else 'the run'} takes {change}, {_change(first)}"
-    )
+    text = _faster(first)
     text += "".join(f", the {row['part']} {_change(row)}" for row in others)
-    parts = [row for row in rows if row["part"] not in whole and row["difference"] * first["difference"] > 0]
-    if parts and not is_alike:
+    parts = [row for row in rows if row["part"] not in WHOLE and row["difference"] * first["difference"] > 0]
+    if parts and not _is_alike(first):
         text += f". Most of that is {parts[0]['part'].replace(': ', ' ')}, {_change(parts[0])}"
-    return f"{text}."
+    return (
+        f"{text}."
+        if without is None
+        else f"Without a profiler, {_lower(_faster(without))}. As recorded, {_lower(text)}."
+    )
+
+
+def _faster(row: Row) -> str:
+    """Returns whether run B is faster or slower, by the step or the run of a row."""
+    how = "as fast as" if _is_alike(row) else "faster than" if row["change"] < 0 else "slower than"
+    change = f"{abs(row['change']):.1f} % {'less' if row['change'] < 0 else 'more'} time"
+    return f"Run B is {how} run A: {'the run' if row['part'] == 'run' else 'a step'} takes {change}, {_change(row)}"
+
+
+def _is_alike(row: Row) -> bool:
+    return bool(abs(row["change"]) < LEAST_CHANGE_PCT)
+
+
+def _lower(text: str) -> str:
+    return text[0].lower() + text[1:]
 
 
 def _change(row: Row) -> str:
@@ -154,7 +167,7 @@ def _count_text(number: float, singular: str, plural: str = "") -> str:
 
 def _run_difference(tables: Tables) -> Iterator[str]:
     """Yields the parts of the run that differ most, then the kernels, or without a device the ops."""
-    rows = [row for row in rows_of(tables, "trace_diff_runs") if row["part"] not in ("step", "run")]
+    rows = [row for row in rows_of(tables, "trace_diff_runs") if row["part"] not in WHOLE]
     for row in [row for row in rows if row["difference"]][:DIFFERENCES]:
         yield f"{row['part'].capitalize()}: {_signed(row['difference'])} ({time_text(row['a'])} → {time_text(row['b'])})."
     items = rows_of(tables, "trace_diff")

@@ -1,36 +1,27 @@
 """The sentence that each section of the page begins with: what its tables prove."""
 
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from statistics import median
-from typing import Any
 
 from ...schema.columns import bytes_text, time_text
-from ..analyses import Table
+from ..analyses import WHOLE, Table
 from ..view import short_name
-from .cells import Row, cell, shortened, times_text
+from .cells import Row, cell, rows_of, shortened, sums, times_text
 from .what_if import WITHOUT_PROFILER
 
 Tables = Mapping[str, Table]
-LONGEST, WHOLE, STEP = 60, ("Step", "Run"), "ProfilerStep#"
+LONGEST, STEP = 60, "ProfilerStep#"
+PHASES = {
+    "forward": "the forward pass",
+    "backward": "the backward pass",
+    "between_ops": "Python between ops",
+    "data_loading": "data loading",
+}
 
 
 def statement(section: str, tables: Tables) -> str:
     """Returns the sentence of a section, "" where its tables prove none."""
     return STATEMENTS[section](tables) if section in STATEMENTS else ""
-
-
-def rows_of(tables: Tables, name: str) -> list[Row]:
-    """Returns the rows of a table, none where it is missing."""
-    return tables[name].rows() if name in tables else []
-
-
-def sums(rows: Sequence[Row], key: str, value: str) -> dict[Any, float]:
-    """Returns the sums of the column `value` by the column `key`, the largest first."""
-    total: dict[Any, float] = defaultdict(float)
-    for row in rows:
-        total[row[key]] += row[value] or 0
-    return dict(sorted(total.items(), key=lambda item: -item[1]))
 
 
 def what_if(tables: Tables) -> str:
@@ -47,12 +38,12 @@ def what_if(tables: Tables) -> str:
 def difference(tables: Tables) -> str:
     """Says what two runs spend their time on most differently, else which op or kernel differs most."""
     parts = [
-        (row["part"].replace(": ", " ").capitalize(), row["difference"]) for row in rows_of(tables, "trace_diff_runs")
+        (row["part"].replace(": ", " ").capitalize(), row["difference"])
+        for row in rows_of(tables, "trace_diff_runs")
+        if row["part"] not in WHOLE
     ]
     names = [(_name(row["name"]), row["difference"]) for row in rows_of(tables, "trace_diff")]
-    differences = [part for part in parts if part[0] not in WHOLE] or [
-        name for name in names if not name[0].startswith(STEP)
-    ]
+    differences = parts or [name for name in names if not name[0].startswith(STEP)]
     what, time = max(differences, key=lambda item: abs(item[1] or 0), default=("", 0))
     if not time:
         return ""
@@ -89,13 +80,8 @@ def host_phases(tables: Tables) -> str:
     largest = sorted(times, key=lambda name: -times[name])[:2]
     if not whole:
         return ""
-    first, second = (f"{_share(times[name], whole)} with {_phase(name)}" for name in largest)
+    first, second = (f"{_share(times[name], whole)} with {PHASES.get(name, name)}" for name in largest)
     return f"Of its time the main thread spends {first}, {second}."
-
-
-def _phase(name: str) -> str:
-    words = {"forward": "the forward pass", "backward": "the backward pass", "between_ops": "Python between ops"}
-    return words.get(name, name.replace("_", " "))
 
 
 def idle_cause(tables: Tables) -> str:
@@ -253,6 +239,14 @@ def efficiency(tables: Tables) -> str:
     return f"{name}, of most time, reaches {cell(most[column] or 0)} % of the device's peak in {of}."
 
 
+def hardware_counters(tables: Tables) -> str:
+    """Says how many kernels were measured, and which did most floating-point operations."""
+    rows = rows_of(tables, "cupti_counters")
+    counted = {name: flops for name, flops in sums(rows, "kernel", "flops").items() if flops}
+    most = f"; most floating-point operations are of {_name(next(iter(counted)))}" if counted else ""
+    return f"Counters were recorded of {len(rows):,} kernel{'s' * (len(rows) > 1)}{most}." if rows else ""
+
+
 def modules(tables: Tables) -> str:
     """Says which module takes most time: the outermost one that is not all."""
     rows = rows_of(tables, "modules")
@@ -292,6 +286,7 @@ STATEMENTS: dict[str, Callable[[Tables], str]] = {
     "counters": queues,
     "frequent_kernel_patterns": patterns,
     "graph_replays": graphs,
+    "cupti_counters": hardware_counters,
     "per_op_device_time": ops_of_device,
     "host_time_per_op": ops_of_host,
     "efficiency": efficiency,

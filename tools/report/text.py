@@ -7,6 +7,7 @@ import re
 import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,14 +28,28 @@ NUMBER_AND_UNIT = re.compile(r"(?<=\d) (?=%|µs|ms|s\b)")
 TOGETHER = "\xa0"
 PHASES = {"forward": "", "backward": "", "optimizer": "", "data_loading": "", "waiting": "", "between_ops": "python"}
 """The phases of a step in the short table, and what they are called there where that is shorter."""
-MORE = "Tables: --all or --only NAME; all rows: --csv DIR; page with charts and timeline: -o report.html"
 
 
-def summary_text(report: Report) -> str:
-    """Returns the verdict, the findings in the order of their gain, and how the ranks spent the run."""
+class Hints(NamedTuple):
+    """Where there is more: of the findings, and of tables."""
+
+    findings: str
+    tables: str
+
+
+OF_COMMAND = Hints(
+    "--all", "Tables: --all or --only NAME; all rows: --csv DIR; page with charts and timeline: -o report.html"
+)
+
+
+def summary_text(report: Report, hints: Hints = OF_COMMAND) -> str:
+    """Returns the verdict, the findings in the order of their gain, how the ranks spent the run, and where there
+    is more.
+    """
     gains = sum(finding.gain is not None for finding in report.findings)
     # where nothing has a gain, what limits the trust is all there is to say
-    findings = "\n".join(_finding_lines(report.findings, min(gains, FINDINGS_SHOWN) or len(report.findings)))
+    count = min(gains, FINDINGS_SHOWN) or len(report.findings)
+    findings = "\n".join(_finding_lines(report.findings, count, hints))
     chosen = [_answers(report.tables.get("what_if")), _short_table(report)]
     if "trace_diff_runs" in report.tables:
         chosen = [report.tables["trace_diff_runs"], _largest_differences(report.tables["trace_diff"])]
@@ -44,12 +59,12 @@ def summary_text(report: Report) -> str:
         findings,
         _overlap_text(report),
         *(as_text(table, NARROW) for table in tables),
-        MORE,
+        hints.tables,
     ]
     return "\n\n".join(filter(None, parts))
 
 
-def _finding_lines(findings: list[Finding], count: int) -> Iterator[str]:
+def _finding_lines(findings: list[Finding], count: int, hints: Hints) -> Iterator[str]:
     """Yields so many findings with a gain, and the titles of the others; of those without a gain all there is to say if
     all findings are shown.
     """
@@ -62,7 +77,7 @@ def _finding_lines(findings: list[Finding], count: int) -> Iterator[str]:
         yield _wrapped(f"{INDENT}→ {finding.advice}", f"{INDENT}  ")
     titles = [finding.title for finding in findings if finding not in listed]
     if titles:
-        yield _wrapped(f"     Also: {'; '.join(titles)} (--all says more)", INDENT)
+        yield _wrapped(f"     Also: {'; '.join(titles)} ({hints.findings} says more)", INDENT)
 
 
 def _overlap_text(report: Report) -> str:
@@ -91,12 +106,16 @@ def _short_table(report: Report) -> Table | None:
     if devices is None or not len(devices) or path is None or not len(path):
         return _phases(report.tables.get("host_phases"), _clock(report))
     run = float(np.asarray(path["measured"])[0])
-    exposed = report.tables["communication_computation_overlap"]
+    exposed = report.tables.get("communication_computation_overlap")
     columns = [
         *devices.columns[:2],
         _share("busy_pct", devices["busy"], run),
         _share("computing_pct", devices["compute"], run),
-        _share("exposed_communication_pct", _of_devices(devices, exposed, "exposed_communication"), run),
+        *(
+            [_share("exposed_communication_pct", _of_devices(devices, exposed, "exposed_communication"), run)]
+            if exposed is not None
+            else []
+        ),
         _share("idle_pct", run - np.asarray(devices["busy"]), run),
         Column("activities", "", devices["activities"]),
     ]
@@ -147,7 +166,7 @@ def tables_text(report: Report) -> str:
     the others have none.
     """
     tables = [table for name, table in report.tables.items() if name != FINDINGS]
-    findings = "\n".join(_finding_lines(report.findings, len(report.findings)))
+    findings = "\n".join(_finding_lines(report.findings, len(report.findings), OF_COMMAND))
     advice = [_wrapped(report.verdict, ""), findings, _overlap_text(report)]
     if not report.verdict:
         advice = ["\n".join(report.advice)]

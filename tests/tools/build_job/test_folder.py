@@ -123,6 +123,25 @@ def test_graphs_of_ranks_that_are_gone_are_removed_and_named(job: Path, tmp_path
     assert built(job, out).stale == []
 
 
+def test_a_job_of_other_traces_in_the_folder_is_named_before_it_is_replaced(
+    job: Path, jobs: Callable[[int], Path], tmp_path: Path
+) -> None:
+    out, other = tmp_path / "out", tmp_path / "other"
+    built(job, out)
+    other.mkdir()
+    for rank in (2, 3):
+        for kind in ("host", "device"):
+            shutil.copy(jobs(4) / f"{kind}_rank{rank}.json", other)
+    assert (
+        "the folder held a job of other traces, device_rank0.json and 1 more; it is replaced" in built(other, out).stale
+    )
+    assert built(other, out).stale == []
+    (out / "report.json").unlink()
+    (out / "graph.9.et").write_bytes(b"of another tool")
+    unreported = "graph.2.et and 2 more: in the folder without a report of their build; 2 replaced, 1 left"
+    assert built(other, out).stale == [unreported]
+
+
 def test_a_graph_that_something_else_wrote_is_left_and_named(job: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     built(job, out)

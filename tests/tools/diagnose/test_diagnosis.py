@@ -423,3 +423,10 @@ def test_neither_the_file_nor_its_name_may_tell_the_rank(jobs: Callable[[int], P
     del trace["distributedInfo"]
     (tmp_path / "trace.json").write_text(json.dumps(trace))
     assert any("neither the file nor its name says the rank" in line for line in lines(diagnose([tmp_path])))
+
+
+def test_collectives_of_a_group_of_one_rank_are_said_to_have_no_kernel(data: Path) -> None:
+    """NCCL on one GPU copies; gloo's collectives are done by the host, and have no kernel anyway."""
+    (found,) = lines(diagnose([data / "gpu" / "nccl"]))
+    assert found.startswith("note rank 0: its 16 calls of collectives launched no kernel that communicates")
+    assert not diagnose([data / "gpu" / "gloo"]).findings

@@ -51,7 +51,7 @@ def delayed(delay: int) -> ExecutionGraph:
 def test_it_is_withdrawn_where_much_of_the_run_is_not_explained() -> None:
     assert "cannot be told" not in sentence(built(delayed(5_000)))
     assert sentence(built(delayed(40_000))) == (
-        "What limits the run cannot be told: no recorded dependency explains 40.0 µs, 40 % of the run. "
+        "What limits the run cannot be told: for 40.0 µs, 40 % of the run, the traces do not show what it waited for. "
         "Of the rest of the critical path, 83 % is work of the CPU."
     )
 
@@ -86,13 +86,13 @@ def test_it_is_withdrawn_where_the_device_computes_while_the_host_is_said_to_lim
         before = [(op, PROGRAM_ORDER)]
     columns = [Column(name, "", np.array([value])) for name, value in (("compute", 360.0), ("busy", 360.0))]
     job = built(g.build(), tables={"temporal_breakdown": Table("", "", columns)})
-    assert "the device computes for 73 % of the run" in sentence(job)
+    assert "the device already computes for 73 % of the run" in sentence(job)
 
 
 def test_communication_of_absent_ranks_is_no_verdict() -> None:
     graph = rank_with_collective(0, work=10_000, collective=95_000, clock=0)
     graph.metadata["world_size"] = 2
-    assert "waiting for the 1 absent ranks cannot be told from transfer" in sentence(built(graph))
+    assert "without the traces of 1 rank, waiting for them cannot be told from sending data" in sentence(built(graph))
 
 
 def test_it_is_withdrawn_where_nothing_shows_that_the_ranks_are_of_one_job() -> None:
@@ -143,3 +143,29 @@ def test_it_names_what_recording_cost_where_no_factor_for_the_host_explains_it()
     said = sentence(built(recorded_steps(2_000)))
     assert "The device waits for the CPU" in said
     assert "a step takes 2.0 µs without a profiler and 90.0 µs as recorded" in said
+
+
+def test_a_withdrawn_verdict_says_that_gains_are_as_uncertain() -> None:
+    g = GraphBuilder(rank=0)
+    before: list[tuple[int, DependencyKind]] = []
+    for number in range(40):
+        op = g.host("aten::relu", 24_000 * number, 24_000, after=before)
+        g.activity("relu", 24_000 * (number + 1), 5_000, after=[(op, LAUNCH)])
+        before = [(op, PROGRAM_ORDER)]
+    assert "uncertain" not in sentence(built(g.build()))
+    late = g.delay(24_000 * 40, 400_000, Delay.UNEXPLAINED, after=before)
+    g.activity("last", 24_000 * 40 + 400_000, 5_000, after=[(late, LAUNCH)])
+    said = sentence(built(g.build()))
+    assert said.startswith("What limits the run cannot be told: for 400.0 µs, 29 % of the run, the traces do not show")
+    assert said.endswith("The gains below are as uncertain.")
+
+
+def test_a_limit_of_less_than_half_of_the_critical_path_is_told_by_its_gain() -> None:
+    """Work of the host that ran once, then two streams that wait for nothing: the kernels are 40 of 100 µs."""
+    g = GraphBuilder(rank=0)
+    op = g.host("aten::mm", 0, 30_000)
+    copy = g.activity("Memcpy DtoD", 30_000, 30_000, cat="gpu_memcpy", after=[(op, LAUNCH)])
+    g.activity("gemm", 60_000, 40_000, after=[(copy, STREAM_ORDER)])
+    assert sentence(built(g.build())).startswith(
+        "Computation limits the run most: twice as fast, it would make the run 20 % shorter."
+    )

@@ -173,6 +173,15 @@ def test_two_runs_of_one_rank_are_called_so(tmp_path: Path, refusal: Line) -> No
     assert f"{text}give those of one run{ALONE}" in refusal(tmp_path / "in", tmp_path)
 
 
+def test_runs_that_have_a_folder_each_are_called_so_and_no_rank_of_one_is_taken_for_the_job(
+    tmp_path: Path, refusal: Line
+) -> None:
+    for folder, pid, rank in (("small", 41, 0), ("gloo", 42, 0), ("gloo", 43, 1)):
+        trace(tmp_path / "in", f"{folder}/device_rank{rank}.json", pid, rank)
+    assert "2 runs, each in a folder of its own (" in (line := refusal(tmp_path / "in", tmp_path))
+    assert "gloo, " in line and "small); give one of them" in line
+
+
 @pytest.mark.parametrize("recorded", [True, False])
 def test_two_windows_of_one_rank_are_called_so(tmp_path: Path, refusal: Line, recorded: bool) -> None:
     for window in (1, 2):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import networkx as nx
 import pytest
-from execgraph import ExecutionGraph, read_graph
+from execgraph import ExecutionGraph, read_graph, replay
 from support.generated import graphs_of
 from support.graphs import EVENT_WAIT, PROGRAM_ORDER, GraphBuilder, training_step
 
@@ -75,3 +75,12 @@ def test_a_start_offset_is_none_of_the_time_of_a_rank_alone() -> None:
     g.activity("gemm", 30, 40, after=[(offset, EVENT_WAIT)])
     graph = ExecutionGraph.of(g.build())
     assert nx.dag_longest_path_length(graph.to_networkx(), weight="weight") == graph.replay().makespan_ns == 40
+
+
+def test_a_graph_without_a_recorded_rank_is_of_an_unknown_one() -> None:
+    for metadata in ({}, {"rank": -1}):
+        g = GraphBuilder(**metadata)
+        g.host("op", 0, 1)
+        graph = g.build()
+        assert repr(graph).startswith("ExecutionGraph: rank unknown")
+        assert replay(graph).work.rank_labels() == ["0"]

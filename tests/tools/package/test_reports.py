@@ -1,9 +1,11 @@
 """A run is reported on, and two are compared, by one call each."""
 
+from html import escape
 from pathlib import Path
 
 import pytest
 from execgraph import DataError, compare, report
+from support.reports import run
 
 TRAINING = Path("tests/data/training")
 RANKS = [TRAINING / f"device_rank{rank}.json.gz" for rank in (0, 1)]
@@ -27,3 +29,22 @@ def test_what_is_no_path_or_no_trace_is_named(tmp_path: Path) -> None:
         compare(TRAINING, 3)  # type: ignore[arg-type]
     with pytest.raises(DataError):
         report(tmp_path)
+
+
+def test_a_report_prints_what_the_terminal_says_and_notebooks_show_it(
+    data: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    made = report(data / "training")
+    assert run("-q", data / "training") == 0
+    said = capfd.readouterr().out.rstrip().rpartition("\n\nTables: ")[0].replace("--all says", "report.findings says")
+    assert str(made) == repr(made) and len(repr(made)) < 2_000
+    assert repr(made).startswith(f"Report of training\n\n{said}\n\nAll tables by name: report.tables")
+    assert escape(made.verdict.split(".")[0]) in made._repr_html_() and made._repr_html_().startswith("<pre")
+    compared = compare(data / "gloo_slow", data / "gloo_fast")
+    assert repr(compared).split("\n")[2].startswith("Run B is faster than run A")
+
+
+def test_a_report_of_some_analyses_prints_these_alone(data: Path) -> None:
+    made = report(data / "training", only=["temporal_breakdown", "critical_path"])
+    assert "How each device spent the run of 4.50 ms" in repr(made) and "exposed" not in repr(made)
+    assert repr(report(data / "training", only=["counters"])).startswith("Report of training")

@@ -5,10 +5,12 @@ import re
 from pathlib import Path
 
 import pytest
-from execgraph.tools.analyses import Table
-from execgraph.tools.report import ReportRequest, find_sources, render, report_on
+from execgraph.tools.analyses import RankTrace, Table, analyse
+from execgraph.tools.report import ReportRequest, find_sources, render, report_on, report_on_diff
 from execgraph.tools.report.sections import OF_NO_RECORDING, SECTIONS
+from support.builder import TraceBuilder
 from support.reports import as_json, needs_page, run
+from support.runs import link_run
 
 SAYS = "as recorded; without a profiler a step takes 3.66 ms"
 
@@ -55,3 +57,31 @@ def test_what_no_factor_for_the_host_gives_is_as_recorded_everywhere(
     assert report.is_of_recording and "without a profiler a step takes 4.92 ms" in report.as_recorded
     assert run("-q", data / "gpu" / "nccl") == 0
     assert "How each device spent the run of 43.97 ms\n" in capfd.readouterr().out
+
+
+def test_a_difference_is_told_without_a_profiler_first_where_both_runs_know(data: Path) -> None:
+    """By the recording both take as long: the reads that cost 0.7 ms a step are hidden behind its slower host."""
+    small, reading, unknown = (
+        find_sources([data / "gpu" / name]) for name in ("small", "small_synchronised", "small_device_only")
+    )
+    report = report_on_diff(small, reading)
+    assert report.verdict.startswith(
+        "Without a profiler, run B is slower than run A: a step takes 18.9 % more time, 4.35 ms instead of 3.66 ms. "
+        "As recorded, run B is as fast as run A: a step takes 0.7 % more time, "
+    )
+    rows = {row["part"]: (row["a"], row["b"]) for row in report.tables["trace_diff_runs"].rows()}
+    assert [*rows][:3] == ["step", "step without a profiler", "run"]
+    assert rows["step without a profiler"] == (3662.9, 4353.5)
+    alone = report_on_diff(small, unknown)
+    assert alone.verdict.startswith("Run B is slower than run A: a step takes 10.8 % more time")
+    assert "step without a profiler" not in alone.tables["trace_diff_runs"]["part"]
+
+
+def test_a_span_that_is_shorter_than_the_run_says_so() -> None:
+    t = TraceBuilder()
+    with t.op("aten::mm"):
+        t.work(100)
+        t.launch("gemm", duration=50)
+    linked = link_run(t)
+    (table,) = analyse([RankTrace(0, linked, None)], ["temporal_breakdown"]).values()
+    assert table.note.startswith("a device's span is from its first to its last activity; the run took 1")

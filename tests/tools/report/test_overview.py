@@ -55,12 +55,12 @@ def test_a_run_without_synchronisation_records_is_told_of(tmp_path: Path, capfd:
     waiting_run(sync_records=False).write(tmp_path)
     assert run("-q", tmp_path) == 0
     advice = sync_records_advice("rank 3")
-    assert "Rank 3 recorded no synchronisation" in capfd.readouterr().out
+    assert "The traces of rank 3 do not record what calls waited for" in capfd.readouterr().out
     assert run("-q", tmp_path, "--only", "temporal_breakdown") == 0
     assert capfd.readouterr().out.splitlines()[:4] == [*advice, ""]
     assert run("-q", tmp_path, "-o", tmp_path / "page.html") == 0
     html = (tmp_path / "page.html").read_text("utf-8")
-    assert "Rank 3 recorded no synchronisation" in html and SETTING in html
+    assert "The traces of rank 3 do not record what calls waited for" in html and SETTING in html
 
 
 @needs_page
@@ -69,7 +69,7 @@ def test_a_run_with_synchronisation_records_gets_no_advice(tmp_path: Path, capfd
     assert run("-q", tmp_path) == 0
     assert "synchronisation" not in capfd.readouterr().out
     assert run("-q", tmp_path, "-o", tmp_path / "page.html") == 0
-    assert "recorded no synchronisation" not in (tmp_path / "page.html").read_text("utf-8")
+    assert "do not record what calls waited for" not in (tmp_path / "page.html").read_text("utf-8")
 
 
 def test_one_advice_names_all_ranks_without_synchronisation_records(tmp_path: Path) -> None:

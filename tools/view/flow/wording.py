@@ -25,7 +25,8 @@ def share_of_path(flow: DataFlow, box: Box) -> float:
 def figures_of(flow: DataFlow, box: Box) -> str:
     """Returns the time of a box, and its share of the critical path."""
     time, share = weight(box, flow.root), share_of_path(flow, box)
-    figures = [time_text(time / 1000)] if time else []
+    of = " device" if flow.root.device_ns else ""
+    figures = [f"{time_text(time / 1000)}{of}"] if time else []
     if not time and box.host_ns:
         figures.append(f"{time_text(box.host_ns / 1000)} host")
     if share >= 0.005:
