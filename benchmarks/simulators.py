@@ -9,6 +9,7 @@ error in % of the worst rank against the end of the rank in the measured run.
 
 import argparse
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -120,11 +121,17 @@ def _worst(finished: Ends, measured: Ends) -> str:
 
 
 def _run(*command: object) -> str:
+    """Returns what a command prints. Ends the measurement if it fails, with what it said last."""
     words: Sequence[str] = [str(word) for word in command]
     try:
-        return subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_S, check=False).stdout
+        return subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_S, check=True).stdout
+    except subprocess.CalledProcessError as error:
+        said = (error.stderr.strip() or error.stdout.strip() or "nothing").splitlines()[-1]
+        sys.exit(f"{shlex.join(words)}: failed with status {error.returncode}: {said}")
     except subprocess.TimeoutExpired:
-        return ""
+        sys.exit(f"{shlex.join(words)}: not done after {LIMIT_S} s")
+    except OSError as error:
+        sys.exit(f"{words[0]}: cannot be run ({error.strerror})")
 
 
 if __name__ == "__main__":
