@@ -93,11 +93,13 @@ def _report(traces: Path, out: Path, *options: str) -> dict[str, Any]:
 def _astra_sim(binary: str, graphs: Path) -> Ends:
     files = {"system": "system.json", "network": "network.yml", "remote-memory": "memory.json"}
     prefix = graphs / "astra-sim" / "graph" if (graphs / "astra-sim" / "graph.0.et").exists() else graphs / "graph"
+    # the simulator writes a folder of logs to where it is started
     out = _run(
-        binary,
+        Path(binary).absolute(),
         f"--workload-configuration={prefix}",
         *(f"--{name}-configuration={graphs / 'astra-sim' / file}" for name, file in files.items()),
         f"--comm-group-configuration={graphs / 'comm_groups.json'}",
+        folder=graphs,
     )
     return {int(rank): int(cycles) for rank, cycles in FINISHED.findall(out)}
 
@@ -120,11 +122,11 @@ def _worst(finished: Ends, measured: Ends) -> str:
     return f"{max((100 * (finished[rank] / end - 1) for rank, end in measured.items()), key=abs):+.2f} %"
 
 
-def _run(*command: object) -> str:
-    """Returns what a command prints. Ends the measurement if it fails, with what it said last."""
+def _run(*command: object, folder: Path | None = None) -> str:
+    """Returns what a command prints that is started in a folder. Ends the measurement if it fails, with what it said last."""
     words: Sequence[str] = [str(word) for word in command]
     try:
-        return subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_S, check=True).stdout
+        return subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_S, cwd=folder, check=True).stdout
     except subprocess.CalledProcessError as error:
         said = (error.stderr.strip() or error.stdout.strip() or "nothing").splitlines()[-1]
         sys.exit(f"{shlex.join(words)}: failed with status {error.returncode}: {said}")
