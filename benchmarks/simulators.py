@@ -123,7 +123,7 @@ def _worst(finished: Ends, measured: Ends) -> str:
 
 
 def _run(*command: object, folder: Path | None = None) -> str:
-    """Returns what a command prints that is started in a folder. Ends the measurement if it fails, with what it said last."""
+    """Returns what a command prints, started in a folder. Ends the measurement if it fails, with what it said last."""
     words: Sequence[str] = [str(word) for word in command]
     try:
         return subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_S, cwd=folder, check=True).stdout
