@@ -9,6 +9,7 @@ error in % of the worst rank against the end of the rank in the measured run.
 
 import argparse
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -92,11 +93,13 @@ def _report(traces: Path, out: Path, *options: str) -> dict[str, Any]:
 def _astra_sim(binary: str, graphs: Path) -> Ends:
     files = {"system": "system.json", "network": "network.yml", "remote-memory": "memory.json"}
     prefix = graphs / "astra-sim" / "graph" if (graphs / "astra-sim" / "graph.0.et").exists() else graphs / "graph"
+    # the simulator writes a folder of logs to where it is started
     out = _run(
-        binary,
+        Path(binary).absolute(),
         f"--workload-configuration={prefix}",
         *(f"--{name}-configuration={graphs / 'astra-sim' / file}" for name, file in files.items()),
         f"--comm-group-configuration={graphs / 'comm_groups.json'}",
+        folder=graphs,
     )
     return {int(rank): int(cycles) for rank, cycles in FINISHED.findall(out)}
 
@@ -119,12 +122,18 @@ def _worst(finished: Ends, measured: Ends) -> str:
     return f"{max((100 * (finished[rank] / end - 1) for rank, end in measured.items()), key=abs):+.2f} %"
 
 
-def _run(*command: object) -> str:
+def _run(*command: object, folder: Path | None = None) -> str:
+    """Returns what a command prints, started in a folder. Ends the measurement if it fails, with what it said last."""
     words: Sequence[str] = [str(word) for word in command]
     try:
-        return subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_S, check=False).stdout
+        return subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_S, cwd=folder, check=True).stdout
+    except subprocess.CalledProcessError as error:
+        said = (error.stderr.strip() or error.stdout.strip() or "nothing").splitlines()[-1]
+        sys.exit(f"{shlex.join(words)}: failed with status {error.returncode}: {said}")
     except subprocess.TimeoutExpired:
-        return ""
+        sys.exit(f"{shlex.join(words)}: not done after {LIMIT_S} s")
+    except OSError as error:
+        sys.exit(f"{words[0]}: cannot be run ({error.strerror})")
 
 
 if __name__ == "__main__":

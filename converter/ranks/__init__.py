@@ -7,9 +7,9 @@ calls of several ranks that are one collective or message, `recognised` the grou
 the ranks on one clock.
 
 `communication_summary` is what other ranks have to know of a graph, and `match_entries` numbers the matches of all
-summaries. From these, `start_offsets`, `on_job_clock`, `common_order`, `common_sizes` and `unmatched` compute what each
-graph has to keep; `order_collectives`, `resize_communication`, `add_excess_time`, `compute_instead` and
-`restrict_to_ranks` apply it.
+summaries. From these, `start_offsets`, `on_job_clock`, `common_order`, `with_deferred_ends`, `common_sizes` and
+`unmatched` compute what each graph has to keep; `order_collectives`, `resize_communication`, `add_excess_time`,
+`compute_instead` and `restrict_to_ranks` apply it.
 """
 
 from .applying import (
@@ -41,6 +41,7 @@ from .consensus import (
     common_sizes as common_sizes,
     unmatched as unmatched,
 )
+from .deferral import with_deferred_ends as with_deferred_ends
 from .groups import Group as Group, GroupNames as GroupNames, recognised as recognised
 from .matching import Matching as Matching, match as match
 from .measured_times import MeasuredTimes as MeasuredTimes, measured_times as measured_times

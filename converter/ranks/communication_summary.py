@@ -13,6 +13,7 @@ from .clocks import MatchedTimes, begin_of_ranks
 from .matching import match
 from .measured_times import measured_times
 from .recorded_groups import recorded_groups
+from .slack import slack_ns
 from .subset import OUTSIDE
 
 UNKNOWN = -1
@@ -25,7 +26,7 @@ class CommunicationEntry(NamedTuple):
     not known. `end_ns` counts from the rank's first node. `transfer_ns` is its part of what its kernel took: of several
     messages of a kernel each has a share by its bytes. `kernel` numbers the kernels of a rank's messages, -1 for a
     collective. One that is `on_host` was run by a host thread. `follows` are positions of earlier entries of the rank
-    on which it depends.
+    on which it depends. With `slack_ns` it could have ended so much later without its rank ending later.
     """
 
     node: int
@@ -40,6 +41,7 @@ class CommunicationEntry(NamedTuple):
     kernel: int
     on_host: bool
     follows: tuple[int, ...]
+    slack_ns: int = 0
 
     @property
     def start_ns(self) -> int:
@@ -76,7 +78,8 @@ def communication_summary(graph: ExecutionGraph) -> CommunicationSummary:
         ~graph.is_activity,
     )
     types = (NodeType(kind) for kind in graph.type[rows].tolist())
-    facts = zip(types, *(column[rows].tolist() for column in columns), _follows(graph, rows), strict=True)
+    measured = (column[rows].tolist() for column in columns)
+    facts = zip(types, *measured, _follows(graph, rows), slack_ns(graph, times)[rows].tolist(), strict=True)
     entries = [
         CommunicationEntry(node, kind, collective, UNKNOWN, *measured) for kind, node, collective, *measured in facts
     ]

@@ -23,6 +23,7 @@ from .job_plan import RankPlan
 
 WITHOUT_PARTNER = "communications without a partner, as computation"
 RESIZED = "communications of uneven size, given one size on all members"
+SHRUNK = "collectives that ran beside others, given the bytes of the time they had alone"
 
 
 class FinishTask(NamedTuple):
@@ -42,6 +43,7 @@ def finish_rank(task: FinishTask) -> RankResult:
         else:
             # one that was up to date stands in its place
             graph = ExecutionGraph.read(str(build.waiting if build.waiting.exists() else build.graph))
+        keeps_time = build.options.target == ASTRA_SIM and build.options.excess_time and not build.options.replay
         offset = plan.start_offset_ns if build.options.start_offsets else 0
         graph = lower_for_target(graph, build.options.target, plan.numbers, build.options.roofline, offset)
         graph.write(str(build.waiting))
@@ -50,6 +52,8 @@ def finish_rank(task: FinishTask) -> RankResult:
             changes.counts[COLLECTIVES] = plan.excess.collectives_ns / 1000
         if plan.sizes:
             changes.counts[RESIZED] = len(plan.sizes)
+        if keeps_time and plan.excess.sizes:
+            changes.counts[SHRUNK] = len(plan.excess.sizes)
         if plan.unpartnered:
             changes.counts[WITHOUT_PARTNER] = len(plan.unpartnered)
             changes.notes.append(f"{len(plan.unpartnered)} {WITHOUT_PARTNER}")
@@ -72,7 +76,9 @@ def _keep_plan(graph: ExecutionGraph, plan: RankPlan, options: BuildOptions) -> 
     if options.replay:
         return order_collectives(graph, plan.order)
     graph = add_simulated_order(graph, plan.simulated_order)
-    return add_excess_time(graph, plan.excess.of_node) if options.excess_time else graph
+    if not options.excess_time:
+        return graph
+    return add_excess_time(resize_communication(graph, plan.excess.sizes), plan.excess.of_node)
 
 
 def graph_path(folder: Path, ranks: tuple[int, ...], rank: int, target: Target) -> Path:

@@ -23,6 +23,7 @@ from ...converter.ranks import (
     simulated_orders,
     start_offsets,
     unmatched,
+    with_deferred_ends,
 )
 from ...converter.targets import ASTRA_SIM, Target
 from ...schema.comm_groups import RankList, number_groups
@@ -74,7 +75,8 @@ def plan_job(communication_of: Mapping[int, RankCommunication]) -> JobPlan:
     unmatched_nodes, offsets = unmatched(issued), start_offsets(issued).tolist()
     timed = on_job_clock(issued, offsets)
     remaining = [_remove_nodes(entries, set(nodes)) for entries, nodes in zip(timed, unmatched_nodes, strict=True)]
-    orders = simulated_orders(remaining, common_positions(remaining))
+    positions = common_positions(with_deferred_ends(remaining))
+    orders = simulated_orders(remaining, positions)
     matches = complete_matches(remaining, frozenset[int]().union(*(order.awaited for order in orders)))
     network = fitted_network([match.transfer for match in matches.values()], len(present))
     columns = zip(
@@ -83,7 +85,7 @@ def plan_job(communication_of: Mapping[int, RankCommunication]) -> JobPlan:
         common_order(remaining),
         orders,
         offsets,
-        excess_times(remaining, matches if network.transfers else {}, network),
+        excess_times(remaining, positions, matches if network.transfers else {}, network),
         strict=True,
     )
     plans = {rank: RankPlan(numbers, *kept) for rank, kept in zip(present, columns, strict=True)}

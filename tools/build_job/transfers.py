@@ -2,15 +2,14 @@
 
 from collections import defaultdict
 from collections.abc import Sequence, Set
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
 
-from ...converter.edit import uncovered
 from ...converter.network import AWAITED_MESSAGE, MESSAGE, Network, Transfer, network_time_ns
 from ...converter.ranks import CommunicationEntry
-from ...converter.targets import simulated_as
-from ...schema.columns import Intervals
+from ...converter.targets import LEAST_BYTES, simulated_as
 
 Issued = Sequence[Sequence[CommunicationEntry]]
 """The communication entries of every rank on the job's clock, with the numbers of their matches."""
@@ -39,10 +38,13 @@ class Match(NamedTuple):
 
 
 class ExcessTime(NamedTuple):
-    """By how many ns a rank's collectives took longer than a network gives them, by node id, and how long all took."""
+    """By how many ns a rank's collectives took longer than a network gives them, by node id, and how long all took;
+    and the bytes of those that ran beside others for which the network would take longer than they took alone.
+    """
 
     of_node: dict[int, int]
     collectives_ns: int
+    sizes: dict[int, int]
 
 
 def complete_matches(issued: Issued, awaited: Set[int]) -> dict[int, Match]:
@@ -63,37 +65,67 @@ def complete_matches(issued: Issued, awaited: Set[int]) -> dict[int, Match]:
     return complete
 
 
-def excess_times(issued: Issued, matches: dict[int, Match], network: Network) -> list[ExcessTime]:
-    """Returns for each rank what its collectives took beyond what the network gives them. O(n log n) in all entries."""
+def excess_times(
+    issued: Issued, positions: Sequence[Sequence[int]], matches: dict[int, Match], network: Network
+) -> list[ExcessTime]:
+    """Returns for each rank what its collectives took beyond what the network gives them. O(n log n) in all entries.
+
+    `positions` are those of the entries in the order that all ranks share.
+    """
     collectives = {number: match for number, match in matches.items() if match.transfer.kind >= 0}
-    serial_ns = [_serial_ns(entries, collectives) for entries in issued]
+    alone_ns = [_alone_ns(entries, of_rank, collectives) for entries, of_rank in zip(issued, positions, strict=True)]
     least_ns = dict[int, int]()
-    for number, taken in (item for of_rank in serial_ns for item in of_rank.items()):
+    for number, taken in (item for of_rank in alone_ns for item in of_rank.items()):
         least_ns[number] = min(least_ns.get(number, taken), taken)
+    sizes = {
+        number: _size_for(network, collectives[number].transfer, ns)
+        for number, ns in least_ns.items()
+        if not collectives[number].on_hosts and ns < collectives[number].transfer.ns
+    }
+    smaller = {number: size for number, size in sizes.items() if size < collectives[number].transfer.size}
     return [
         _excess_time(
             [entry for entry in entries if entry.matched in collectives],
             collectives,
             {number: ns if collectives[number].on_hosts else least_ns[number] for number, ns in of_rank.items()},
+            smaller,
             network,
         )
-        for entries, of_rank in zip(issued, serial_ns, strict=True)
+        for entries, of_rank in zip(issued, alone_ns, strict=True)
     ]
 
 
-def _serial_ns(entries: Sequence[CommunicationEntry], collectives: dict[int, Match]) -> dict[int, int]:
-    """Returns how long a rank's collectives took, by number, if each moment counts once, for the one that ended first:
-    the simulator runs one at a time.
+def _alone_ns(
+    entries: Sequence[CommunicationEntry], positions: Sequence[int], collectives: dict[int, Match]
+) -> dict[int, int]:
+    """Returns how long a rank's collectives took, by number, after those before them in the common order had ended: the
+    simulator runs one at a time.
     """
-    played = [entry for entry in entries if entry.matched in collectives]
-    end = np.array([entry.end_ns for entry in played], np.int64)
-    start = end - np.array([collectives[entry.matched].taken_ns(entry) for entry in played], np.int64)
-    serial = uncovered(Intervals(start, end), Intervals(end[:0], end[:0])).tolist()
-    return {entry.matched: ns for entry, ns in zip(played, serial, strict=True)}
+    in_order = sorted(zip(positions, entries, strict=True), key=itemgetter(0))
+    ordered = [entry for _, entry in in_order if entry.matched in collectives]
+    end = np.array([entry.end_ns for entry in ordered], np.int64)
+    start = end - np.array([collectives[entry.matched].taken_ns(entry) for entry in ordered], np.int64)
+    ended = np.maximum.accumulate(np.append(start[:1], end[:-1]))
+    alone = np.maximum(end - np.maximum(start, ended), 0).tolist()
+    return {entry.matched: ns for entry, ns in zip(ordered, alone, strict=True)}
+
+
+def _size_for(network: Network, transfer: Transfer, taken_ns: int) -> int:
+    """Returns the bytes for which the network takes so long, but not more than the transfer has."""
+    transfer = transfer._replace(kind=simulated_as(transfer.kind))
+    given_ns, latency_ns = (network_time_ns(network, transfer._replace(size=size)) for size in (transfer.size, 0))
+    if given_ns is None or latency_ns is None or given_ns <= taken_ns:
+        return transfer.size
+    share = max(taken_ns - latency_ns, 0) / (given_ns - latency_ns) if given_ns > latency_ns else 1.0
+    return max(round(transfer.size * share), min(LEAST_BYTES, transfer.size))
 
 
 def _excess_time(
-    played: list[CommunicationEntry], collectives: dict[int, Match], taken_ns: dict[int, int], network: Network
+    played: list[CommunicationEntry],
+    collectives: dict[int, Match],
+    taken_ns: dict[int, int],
+    sizes: dict[int, int],
+    network: Network,
 ) -> ExcessTime:
     """Returns the excess of a rank's collectives, which took so long by number.
 
@@ -103,11 +135,12 @@ def _excess_time(
     balance_ns, excess, total = defaultdict[tuple[int, ...], int](int), dict[int, int](), 0
     for entry in played:
         transfer = collectives[entry.matched].transfer
-        given_ns = network_time_ns(network, transfer._replace(kind=simulated_as(transfer.kind)))
+        size = sizes.get(entry.matched, transfer.size)
+        given_ns = network_time_ns(network, transfer._replace(kind=simulated_as(transfer.kind), size=size))
         if given_ns is None:
             continue
         total += taken_ns[entry.matched]
         balance_ns[transfer.ranks] += taken_ns[entry.matched] - round(given_ns)
         if balance_ns[transfer.ranks] > 0:
             excess[entry.node] = balance_ns.pop(transfer.ranks)
-    return ExcessTime(excess, total)
+    return ExcessTime(excess, total, {entry.node: sizes[entry.matched] for entry in played if entry.matched in sizes})
