@@ -20,4 +20,5 @@ def slack_ns(graph: ExecutionGraph, times: MeasuredTimes) -> Int64:
     # sorted by target, so that a node is final before its dependencies are reached
     for source, target in zip(edges.source[::-1].tolist(), edges.target[::-1].tolist(), strict=True):
         latest[source] = min(latest[source], latest[target] - taken[target])
-    return np.maximum(np.array(latest, np.int64) - end, 0)
+    slack: Int64 = np.array(latest, np.int64) - end
+    return slack.clip(min=0)
