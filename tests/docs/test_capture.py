@@ -43,7 +43,7 @@ def links(said: str) -> int:
 def training(torch) -> dict[str, object]:
     """The names that the document's loops take from around them."""
     model = torch.nn.Linear(8, 1)
-    return {"loader": [torch.randn(4, 8)] * 8, "train_step": lambda batch: model(batch).sum().backward()}
+    return {"loader": [torch.randn(4, 8)] * 20, "train_step": lambda batch: model(batch).sum().backward()}
 
 
 def follow(line: str) -> None:
@@ -124,8 +124,8 @@ def test_the_callback(torch, capsys):
         "enable_progress_bar": False,
         "enable_model_summary": False,
     }
-    trainer = lightning.Trainer(max_steps=6, accelerator="cpu", devices=1, callbacks=[scope["Capture"]()], **quiet)
-    trainer.fit(Net(), torch.utils.data.DataLoader(torch.randn(32, 8), batch_size=4))
+    trainer = lightning.Trainer(max_steps=20, accelerator="cpu", devices=1, callbacks=[scope["Capture"]()], **quiet)
+    trainer.fit(Net(), torch.utils.data.DataLoader(torch.randn(80, 8), batch_size=4))
     assert links(capsys.readouterr().err) == 1
 
 

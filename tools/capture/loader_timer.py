@@ -10,12 +10,16 @@ from typing import Any
 
 
 class LoaderTimer:
-    """Measures between `start` and `stop` the time that this thread spends in `next` of PyTorch's data loaders."""
+    """Measures between `start` and `stop` the time that this thread spends in `next` of PyTorch's data loaders.
+
+    `workers` is how many processes the loader with the most of them has.
+    """
 
     def __init__(self) -> None:
         self._iterator: Any = None
         self._next: Any = None
         self.total_s = 0.0
+        self.workers = 0
 
     def start(self) -> None:
         """Begins to measure, by taking the place of `next`; does nothing where PyTorch's loader is not in use."""
@@ -37,6 +41,7 @@ class LoaderTimer:
             nonlocal is_open
             if is_open or threading.get_ident() != thread:
                 return get(iterator)  # a loader of another thread, or one that another loader reads
+            self.workers = max(self.workers, getattr(iterator, "_num_workers", 0))
             is_open, begin = True, perf_counter()
             try:
                 return get(iterator)

@@ -28,7 +28,7 @@ BY_RANK = "{trace}_rank{rank}"
 def capture(
     folder: str | Path,
     *,
-    wait: int = 5,
+    wait: int = 10,
     warmup: int = 1,
     active: int = 2,
     stacks: bool = False,

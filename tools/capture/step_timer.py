@@ -1,9 +1,10 @@
 """How long a step takes while nothing is recorded: recording slows every op, so the traces do not tell."""
 
 from itertools import pairwise
+from operator import sub
 from statistics import median
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...schema.traces import DATA_WAIT_WITHOUT_PROFILER, STEP_WITHOUT_PROFILER
 from .failures import warn
@@ -11,9 +12,16 @@ from .installed import synchronise
 from .loader_timer import LoaderTimer
 
 UNEVEN = 3.0
-"""If a step keeps the host more than so many times as long as the median one, it did something else, such as
-compiling.
+"""If a step keeps the host, besides waiting for data, more than so many times as long as the median one takes, it did
+something else, such as compiling. Batches arrive unevenly where the loop waits for them.
 """
+
+
+class Lap(NamedTuple):
+    """When a step began on the host, and how long the loop had waited for data by then."""
+
+    begin_s: float
+    data_wait_s: float
 
 
 class StepTimer:
@@ -23,7 +31,7 @@ class StepTimer:
 
     def __init__(self, torch: Any) -> None:
         self._torch = torch
-        self._laps: list[float] = []
+        self._laps: list[Lap] = []
         self._loader = LoaderTimer()
         self._mean_us: dict[str, float] = {}
 
@@ -35,24 +43,36 @@ class StepTimer:
 
     def lap(self) -> None:
         """Notes that a step has ended on the host and the next begins."""
-        self._laps.append(perf_counter())
+        self._laps.append(Lap(perf_counter(), self._loader.total_s))
 
     def stop(self) -> None:
-        """Waits for the device and ends the measurement; warns if the steps are too different to have a length."""
+        """Waits for the device and ends the measurement; warns if the steps are too few or too different."""
         self.lap()
         self.drop()
-        lengths = [after - before for before, after in pairwise(self._laps)]
         synchronise(self._torch)
-        if max(lengths) > UNEVEN * median(lengths):
-            longest, usual = max(lengths) * 1e3, median(lengths) * 1e3
-            why = f"of the steps before recording one took {longest:.1f} ms and most {usual:.1f} ms"
-            warn(f"{why}, so how long one takes without a profiler is not known; raise wait", stacklevel=5)
+        if self._is_uneven():
             return
+        steps, workers = len(self._laps) - 1, self._loader.workers
         times = {
-            STEP_WITHOUT_PROFILER: perf_counter() - self._laps[0],
+            STEP_WITHOUT_PROFILER: perf_counter() - self._laps[0].begin_s,
             DATA_WAIT_WITHOUT_PROFILER: self._loader.total_s,
         }
-        self._mean_us = {key: time / len(lengths) * 1e6 for key, time in times.items()}
+        self._mean_us = {key: time / steps * 1e6 for key, time in times.items()}
+        if workers > steps:
+            why = f"the data loader has {workers} workers, and {steps} steps were measured before recording"
+            warn(f"{why}, so the loop may wait longer for data than they say; give wait={workers + 2}", stacklevel=5)
+
+    def _is_uneven(self) -> bool:
+        """Returns whether one of the steps did something that the others did not, and warns of it."""
+        steps = list(pairwise(self._laps))
+        lengths = [after.begin_s - before.begin_s for before, after in steps]
+        waits = [after.data_wait_s - before.data_wait_s for before, after in steps]
+        longest, usual = max(map(sub, lengths, waits)), median(lengths)
+        if longest <= UNEVEN * usual:
+            return False
+        why = f"of the steps before recording one took {longest * 1e3:.1f} ms and most {usual * 1e3:.1f} ms"
+        warn(f"{why}, so how long one takes without a profiler is not known; raise wait", stacklevel=6)
+        return True
 
     def drop(self) -> None:
         """Lets go of the data loader, which a block that ends early leaves measured."""

@@ -35,5 +35,5 @@ def _unmeasured(job: Job) -> str:
     share = f": {ops:,.0f} ops are {time_text(slowed_us)} of these {time_text(job.length_us)}"
     return (
         f"Recording a host trace slows every op, by about {SLOWED_US} µs on the machine where we measured it"
-        f"{share if slowed_us < job.length_us else ''}. To know, measure steps without a profiler: execgraph.capture(wait=5) does."
+        f"{share if slowed_us < job.length_us else ''}. To know, measure steps without a profiler: execgraph.capture does."
     )

@@ -16,8 +16,8 @@ class Loader:
 
     clock = 0.0
 
-    def __init__(self, *seconds: float, source: Iterator[Any] | None = None) -> None:
-        self._seconds, self._source = iter(seconds), source
+    def __init__(self, *seconds: float, source: Iterator[Any] | None = None, workers: int = 0) -> None:
+        self._seconds, self._source, self._num_workers = iter(seconds), source, workers
 
     def __iter__(self) -> Iterator[Any]:
         return self
@@ -65,6 +65,13 @@ def test_the_end_of_the_data_is_waited_for_too(timer: LoaderTimer) -> None:
     assert list(Loader(3)) == [0]
     timer.stop()
     assert timer.total_s == 3
+
+
+def test_the_loader_with_the_most_workers_says_how_many_there_are(timer: LoaderTimer) -> None:
+    timer.start()
+    next(Loader(1, workers=8)), next(Loader(1, workers=2))
+    timer.stop()
+    assert timer.workers == 8
 
 
 def test_other_threads_do_not_count(timer: LoaderTimer) -> None:
