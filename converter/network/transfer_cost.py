@@ -20,6 +20,8 @@ AWAITED_MESSAGE = -2
 """The kind of a send that waits until its receiver says that it is ready."""
 ROUNDING = 1e-9
 """A difference of errors that means nothing."""
+DIGITS = 9
+"""So many digits of a factor are the same on every processor; the last ones are not."""
 Factors = npt.NDArray[np.float64]
 
 
@@ -87,4 +89,4 @@ def fitted_factors(relative: Factors) -> tuple[float, ...]:
             # of factors that are as good the most are kept, so that rounding decides nothing
             if (factors >= 0).all() and error < least - ROUNDING:
                 best, least = factors, error
-    return tuple(best.tolist())
+    return tuple(float(f"{factor:.{DIGITS}g}") for factor in best)

@@ -119,3 +119,9 @@ def test_what_tells_nothing_is_left_out() -> None:
 
 def test_a_network_that_is_slower_than_the_file_can_say_still_has_a_bandwidth() -> None:
     assert fitted_network([Transfer(MESSAGE, 2, 4, 1_000_000)]).bandwidth_gb_s > 0
+
+
+@given(st.permutations(range(12)))
+def test_the_order_of_the_transfers_decides_no_digit(order):
+    measured = [Transfer(ALL_REDUCE, 4, MB << step % 5, 6_000_500 + 97 * step**3) for step in range(12)]
+    assert fitted_network([measured[number] for number in order]) == fitted_network(measured)
