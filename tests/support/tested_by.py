@@ -46,9 +46,7 @@ TESTED_BY = {
     "converter/network/test_fitted_network.py": "converter/network/simulated_cost converter/network/transfer_cost",
     "converter/ranks/test_calls.py": """
         converter/ranks/applying converter/ranks/communication_summary converter/ranks/groups
-        converter/ranks/measured_times converter/ranks/rank_lists
     """,
-    "converter/ranks/test_matching.py": "converter/ranks/clocks",
     "converter/scaling/test_group_roles.py": "converter/scaling/group_use",
     "converter/scaling/test_lengths.py": "converter/scaling/fits",
     "converter/scaling/test_plan.py": """
@@ -61,7 +59,7 @@ TESTED_BY = {
         converter/targets/goal/rank_communication converter/targets/goal/rank_messages
         converter/targets/goal/rank_program
     """,
-    "converter/targets/test_astra_sim.py": "converter/targets/idle_rank converter/targets/select",
+    "converter/targets/test_astra_sim.py": "converter/targets/select",
     "converter/targets/test_small_graphs.py": "converter/targets/host_delays converter/targets/ready_set",
     "converter/test_convert.py": """
         converter/building/attributes converter/building/gaps converter/dependencies/orders
