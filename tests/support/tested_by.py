@@ -48,14 +48,13 @@ TESTED_BY = {
         converter/ranks/applying converter/ranks/communication_summary converter/ranks/groups
     """,
     "converter/scaling/test_group_roles.py": "converter/scaling/group_use",
-    "converter/scaling/test_lengths.py": "converter/scaling/fits",
     "converter/scaling/test_plan.py": """
         converter/ranks/recorded_groups converter/scaling/copies converter/scaling/group_numbering
         converter/scaling/named_groups converter/scaling/rank_copies converter/scaling/rank_facts
     """,
     "converter/targets/goal/test_job.py": """
         converter/targets/goal/cpu_crossing converter/targets/goal/cpus converter/targets/goal/goal_file
-        converter/targets/goal/goal_options converter/targets/goal/message_costs converter/targets/goal/operations
+        converter/targets/goal/goal_options converter/targets/goal/operations
         converter/targets/goal/rank_communication converter/targets/goal/rank_messages
         converter/targets/goal/rank_program
     """,
