@@ -119,3 +119,9 @@ def test_what_tells_nothing_is_left_out() -> None:
 
 def test_a_network_that_is_slower_than_the_file_can_say_still_has_a_bandwidth() -> None:
     assert fitted_network([Transfer(MESSAGE, 2, 4, 1_000_000)]).bandwidth_gb_s > 0
+
+
+def test_bandwidth_has_three_digits_and_latency_one() -> None:
+    """A byte takes a ns, and a message of two links 2,000 ns and a little."""
+    fit = fitted_network([sent(1_000, 3_000), sent(1_000_000, 1_002_001)])
+    assert (fit.bandwidth_gb_s, fit.latency_ns) == (0.931, 1_000.0)
