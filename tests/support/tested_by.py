@@ -41,7 +41,7 @@ TESTED_BY = {
     "converter/kernel_work/test_kernel_work.py": "converter/kernel_work/sharing",
     "converter/kernel_work/test_op_works.py": """
         converter/kernel_work/elementwise converter/kernel_work/family converter/kernel_work/memory_ops
-        converter/kernel_work/recorded_op converter/kernel_work/table converter/op_schema
+        converter/kernel_work/recorded_op converter/kernel_work/table
     """,
     "converter/network/test_fitted_network.py": "converter/network/simulated_cost converter/network/transfer_cost",
     "converter/ranks/test_calls.py": """
