@@ -16,7 +16,6 @@ TESTED_BY = {
     "cli/test_trace_scale.py": "tools/scale_job/scale_job tools/scale_job/scale_report tools/scale_job/write_copies",
     "cli/test_wrong_kinds.py": "tools/inputs/wrong_kind",
     "compat/test_simulator_contract.py": "tools/build_job/finish_rank",
-    "compat/test_versions.py": "linker/readers/device_trace",
     "converter/building/test_calling_slices.py": "schema/linked/called_from",
     "converter/building/test_communication.py": """
         converter/building/communication_columns linker/communication/collective_ops
