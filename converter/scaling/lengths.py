@@ -65,12 +65,12 @@ def longer(
     transfers: Mapping[int, GroupTransfer], roles: Sequence[GroupRole], new_members: Sequence[int], fits: Fits
 ) -> tuple[dict[int, int], list[Grown]]:
     """Returns how many ns longer each collective takes, by the number of its match, if its group has `new_members`; and
-    the fits.
+    the fits. A group that keeps no member has neither.
     """
     counts = Counter(
         (transfer.kind, group)
         for transfer, group in transfers.values()
-        if transfer.kind in RING and new_members[group] != transfer.members
+        if transfer.kind in RING and new_members[group] not in (0, transfer.members)
     )
     fit_of = {key: fits.of(*key) for key in counts}
     added: dict[int, int] = {}

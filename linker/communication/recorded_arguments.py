@@ -87,20 +87,20 @@ def _positional(values: list[Any], types: list[str]) -> _Positional:
     before = [integer(value, -1) for value, kind in scalars[:name_at] if kind == "Int"]
     after = [integer(value, -1) for value, kind in scalars[name_at:] if kind == "Int"]
     tuples = [(_list(value), kind) for value, kind in scalars if kind.startswith("Tuple[")]
-    sequence = next((value for value, kind in tuples if kind.startswith("Tuple[Int")), before)[:1]
+    sequence = next((value for value, kind in tuples if kind.startswith("Tuple[Int")), before)
     group = next((value for value, kind in tuples if kind.startswith("Tuple[String")), None)
     name, description = [*map(str, before[1:2] if group is None else group), "", ""][:2]
     splits = [integers(value) for value, kind in scalars[name_at:] if kind.startswith("GenericList")]
-    size = after[2] if len(after) > 2 else after[0] if len(after) == 1 else -1
+    first, stride, size = after[:3] if len(after) > 2 else (-1, -1, after[0] if len(after) == 1 else -1)
     return _Positional(
-        sequence=integer(sequence[0], -1) if sequence else -1,
+        sequence=integer(next(iter(sequence), None), -1),
         group=name,
         description=description,
         group_rank=before[-1] if before else -1,
         name=str(scalars[name_at][0]) if name_at < len(scalars) else "",
         in_split=splits[0] if splits else [],
         out_split=splits[1] if len(splits) > 1 else [],
-        ranks=regular_ranks(after[0], after[1], size) if len(after) > 2 else [],
+        ranks=regular_ranks(first, stride, size),
         group_size=size,
     )
 

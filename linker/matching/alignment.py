@@ -106,10 +106,8 @@ def _common_subsequence(left: list[int], right: list[int]) -> Int64:
     for edits in range(min(len(left) + len(right), LARGEST_DIFFERENCE) + 1):
         trace.append(dict(furthest))
         for diagonal in range(-edits, edits + 1, 2):
-            down = diagonal == -edits or (
-                diagonal != edits and furthest.get(diagonal - 1, -1) < furthest.get(diagonal + 1, -1)
-            )
-            x = furthest.get(diagonal + 1, 0) if down else furthest.get(diagonal - 1, 0) + 1
+            down = _goes_down(furthest, diagonal)
+            x = furthest[diagonal + 1] if down else furthest[diagonal - 1] + 1
             y = x - diagonal
             while x < len(left) and y < len(right) and left[x] == right[y]:
                 x, y = x + 1, y + 1
@@ -119,18 +117,19 @@ def _common_subsequence(left: list[int], right: list[int]) -> Int64:
     return np.empty((0, 2), np.int64)
 
 
+def _goes_down(furthest: dict[int, int], diagonal: int) -> bool:
+    """Returns whether the furthest path on a diagonal comes from the next diagonal, not from the previous one."""
+    return furthest.get(diagonal - 1, -1) < furthest.get(diagonal + 1, -1)
+
+
 def _walk_back(trace: list[dict[int, int]], x: int, y: int) -> Int64:
     pairs: list[tuple[int, int]] = []
-    for edits in range(len(trace) - 1, -1, -1):
-        furthest, diagonal = trace[edits], x - y
-        down = diagonal == -edits or (
-            diagonal != edits and furthest.get(diagonal - 1, -1) < furthest.get(diagonal + 1, -1)
-        )
+    for furthest in reversed(trace):
+        diagonal = x - y
+        down = _goes_down(furthest, diagonal)
         before = diagonal + 1 if down else diagonal - 1
-        from_x = furthest.get(before, 0) if edits else 0
-        from_y = from_x - before if edits else 0
-        while x > from_x and y > from_y and (edits == 0 or x > from_x + (not down) or y > from_y + down):
+        while x > furthest[before] + (not down):
             x, y = x - 1, y - 1
             pairs.append((x, y))
-        x, y = from_x, from_y
+        x, y = furthest[before], furthest[before] - before
     return np.array(pairs[::-1], np.int64).reshape(-1, 2)

@@ -8,7 +8,16 @@ from execgraph.converter import convert
 from execgraph.converter.dependencies import CUT_OFF
 from execgraph.converter.dependencies.inferred import LOOKED_BACK
 from execgraph.schema.columns import ABSENT, Categorical, Ragged
-from execgraph.schema.graph import CollectiveType, Delay, DependencyKind, NodeType
+from execgraph.schema.graph import (
+    DATA_WAIT_WITHOUT_PROFILER_NS,
+    STEP_WITHOUT_PROFILER_NS,
+    STEPS,
+    CollectiveType,
+    Delay,
+    DependencyKind,
+    NodeType,
+)
+from execgraph.schema.linked import Communication
 from execgraph.tools.commands.trace_convert import summary
 from execgraph.tools.replay import replay
 from hypothesis import given, strategies as st
@@ -332,6 +341,53 @@ def test_an_ops_tensors_are_on_its_first_slice_unless_left_out() -> None:
     assert convert_run(t, io="none").graph.tensors is None
 
 
+def test_an_op_may_have_only_arguments_or_only_results() -> None:
+    t = TraceBuilder()
+    a = t.tensor((2, 3))
+    t.leaf("aten::print", 5, inputs=[a])
+    t.leaf("aten::empty", 5, outputs=[a])
+    nodes = convert_run(t)
+    value = f'[[{a.id},{a.storage},0,6,4,"cuda:0"]]'.encode()
+    assert tensors_of(nodes, "aten::print") == (value, b"[]")
+    assert tensors_of(nodes, "aten::empty") == (b"[]", b'["Tensor(float)"]')
+
+
+@pytest.mark.parametrize(
+    ("step_ns", "data_ns", "found"),
+    [(-1, -1, {}), (0, 5, {}), (900, -1, {"step": 900}), (900, 7, {"step": 900, "data": 7})],
+)
+def test_a_graph_knows_its_steps_where_they_were_measured_without_a_profiler(
+    step_ns: int, data_ns: int, found: dict[str, int]
+) -> None:
+    t = TraceBuilder()
+    for step in (3, 4):
+        with t.annotation(f"ProfilerStep#{step}"):
+            t.leaf("aten::add", 5)
+    linked = link_run(t)
+    linked.info.step_without_profiler_ns, linked.info.data_wait_without_profiler_ns = step_ns, data_ns
+    metadata = convert_linked(linked).graph.metadata
+    names = {"step": STEP_WITHOUT_PROFILER_NS, "data": DATA_WAIT_WITHOUT_PROFILER_NS}
+    expected = {names[what]: ns for what, ns in found.items()} | ({STEPS: 2} if found else {})
+    assert {key: metadata[key] for key in (STEPS, *names.values()) if key in metadata} == expected
+
+
+def test_without_steps_there_is_no_time_of_one() -> None:
+    t = TraceBuilder()
+    t.leaf("aten::add", 5)
+    linked = link_run(t)
+    linked.info.step_without_profiler_ns = 900
+    assert STEPS not in convert_linked(linked).graph.metadata
+
+
+def test_edges_of_rules_that_are_left_out_are_not_there() -> None:
+    t = TraceBuilder()
+    with t.op("aten::mm"):
+        t.launch("first")
+        t.launch("second")
+    assert convert_run(t).edges(STREAM_ORDER)
+    assert not convert_run(t, left_out=("stream_order",)).edges(STREAM_ORDER)
+
+
 def test_the_graph_knows_where_it_comes_from() -> None:
     t = TraceBuilder(rank=3, world_size=8, pid=4711)
     t.leaf("aten::add", 5)
@@ -394,6 +450,24 @@ def test_process_groups_are_metadata() -> None:
     nodes = convert_run(t)
     assert nodes.graph.type[nodes.row("## process_group:init ##")] == NodeType.METADATA
     assert nodes.graph.duration_ns[nodes.row("## process_group:init ##")] == 0
+    assert convert_run(t, target="astra-sim").labels == ["aten::add"]
+
+
+def test_a_communication_without_an_activity_is_on_the_longest_slice_of_its_op() -> None:
+    t = TraceBuilder()
+    with t.op("gloo:all_reduce"):
+        t.work(2)
+        t.leaf("aten::first", 5)
+        t.work(20)
+        t.leaf("aten::second", 5)
+        t.work(4)
+    linked = link_run(t)
+    row = linked.ops.name.equal("gloo:all_reduce").argmax()
+    linked.ops.communication_row = np.where(np.arange(len(linked.ops)) == row, 0, -1)
+    linked.communications = [Communication("allreduce", "Float", 4)]
+    nodes = convert_linked(linked)
+    rows = np.flatnonzero(nodes.graph.type == NodeType.COMM_COLL).tolist()
+    assert [nodes.labels[row] for row in rows] == ["gloo:all_reduce#1"]
 
 
 def test_steps_begin_where_their_first_marks_do() -> None:

@@ -50,7 +50,6 @@ EXCEPTIONS: dict[str, set[str]] = {
     },
     "integration/test_stopped_at_every_step.py": {"tools/build_job/build_rank"},
     "integration/test_what_if.py": {"tools/generate/writing/identity"},
-    "linker/communication/test_recorded_arguments.py": {"converter/building/communication"},
     "linker/readers/test_device_events.py": {"schema/traces/kineto"},
     "linker/waits/test_candidates.py": {"tools/generate/machine"},
     "property/test_random_jobs.py": {"tools/build_job/finish_rank"},

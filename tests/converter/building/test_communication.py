@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from execgraph.converter.building import CommunicationColumns, meaning
+from execgraph.converter.building import CommunicationColumns, bytes_per_element, meaning
+from execgraph.converter.building.communication import BYTES_OF_DTYPE, is_known_dtype
 from execgraph.converter.building.communication_columns import CommunicationNode, Message, communication_columns, tags
 from execgraph.linker.communication import CollectiveOps, awaited_collectives
 from execgraph.linker.communication.process_groups import WAIT
@@ -85,6 +86,83 @@ def test_of_messages_that_went_together_the_first_receive_stands_for_all() -> No
         assert found
         assert (found.size, found.node) == (size, RECV if receive in parts else SEND)
     assert meaning(Communication("coalesced", coalesced=[unknown]), "ncclDevKernel_AllReduce(x)") is None
+
+
+def test_of_a_gathered_buffer_a_rank_puts_in_its_part() -> None:
+    gathered = Communication(name="all_gather", dtype="Float", out_elements=24, ranks=[0, 1, 2, 3])
+    assert meaning(gathered, "") == (NodeType.COMM_COLL, CollectiveType.ALL_GATHER, 24)
+
+
+def test_a_barrier_has_no_bytes_and_a_wait_is_no_communication() -> None:
+    assert meaning(Communication(name="barrier", dtype="Byte", in_elements=0), "") == (
+        NodeType.COMM_COLL,
+        CollectiveType.BARRIER,
+        0,
+    )
+    assert meaning(Communication(name="wait"), "") is None
+
+
+@pytest.mark.parametrize(
+    ("kernel", "expected"),
+    [
+        ("ncclAllReduceRingLLKernel_sum_f32(ncclColl)", CollectiveType.ALL_REDUCE),
+        ("ncclKernel_AllReduce_RING_LL_Sum_float(ncclDevComm*, unsigned long, ncclWork*)", CollectiveType.ALL_REDUCE),
+        ("ncclKernel_Reduce_RING_LL_Sum_float(ncclDevComm*, unsigned long, ncclWork*)", CollectiveType.REDUCE),
+        ("ncclKernel_Broadcast_RING_LL_Sum_int8_t(ncclDevComm*, unsigned long, ncclWork*)", CollectiveType.BROADCAST),
+        (
+            "ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+            CollectiveType.REDUCE_SCATTER,
+        ),
+        ("ncclDevKernel_Reduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", CollectiveType.REDUCE),
+        ("ncclDevKernel_AllGatherV(ncclDevKernelArgsStorage<4096ul>)", CollectiveType.ALL_GATHER),
+        ("ncclSymkDevKernel_AllReduce_RSxLD_AGxST_sum_f32", CollectiveType.ALL_REDUCE),
+        ("void multimem_all_reduce_kernel<c10::BFloat16, 16, 8>(c10::BFloat16*)", CollectiveType.ALL_REDUCE),
+        ("void c10d::symmetric_memory::two_shot_all_reduce_kernel<float>(float*)", CollectiveType.ALL_REDUCE),
+        ("void vllm::cross_device_reduce_2stage<__hip_bfloat16, 8>(RankData*)", CollectiveType.ALL_REDUCE),
+        ("xccl::broadcast", CollectiveType.BROADCAST),
+        ("xccl::all_gather", CollectiveType.ALL_GATHER),
+        ("xccl::recv", NodeType.COMM_RECV),
+        ("ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", None),
+        ("ncclDevKernel_Generic_2(ncclDevKernelArgs)", None),
+        ("void rcclGenericKernel<1, false>(ncclDevKernelArgsStorage<4096ul>)", None),
+        ("mscclKernel_Sum_half_LL(ncclDevComm*, mscclAlgo*)", None),
+    ],
+)
+def test_a_kernel_tells_by_its_name_what_nothing_else_tells(kernel: str, expected: Any) -> None:
+    found = meaning(Communication(), kernel)
+    assert (None if found is None else found.node if found.type is None else found.type) == expected
+
+
+def test_the_recorded_name_comes_before_the_kernel() -> None:
+    found = meaning(Communication(name="all_to_allv", dtype="Int", in_elements=3), "ncclKernel_AllReduce_RING_LL_Sum")
+    assert found == (NodeType.COMM_COLL, CollectiveType.ALL_TO_ALL, 12)
+
+
+SIZES = {
+    1: "Byte Char Bool QInt8 QUInt8 QUInt4x2 QUInt2x4 Bits1x8 Bits2x4 Bits4x2 Bits8 Float8_e5m2 Float8_e4m3fn Float8_e5m2fnuz"
+    " Float8_e4m3fnuz Float8_e8m0fnu Float4_e2m1fn_x2 bool uint8 int8 c10::Float8_e5m2 c10::quint8 torch.float8_e4m3fn",
+    2: "Short Half BFloat16 UInt16 Bits16 c10::Half c10::BFloat16 torch.bfloat16 float16 int16_t",
+    4: "Int Float ComplexHalf QInt32 UInt32 c10::complex<c10::Half> c10::qint32 torch.float32 int32",
+    8: "Long Double ComplexFloat UInt64 c10::complex<float> int64_t torch.complex64",
+    16: "ComplexDouble c10::complex<double> torch.complex128",
+}
+SPACED = {"signed char": 1, "unsigned char": 1, "short int": 2, "unsigned short": 2, "unsigned int": 4, "long int": 8}
+
+
+@pytest.mark.parametrize(("size", "dtype"), [(size, name) for size, names in SIZES.items() for name in names.split()])
+def test_every_dtype_has_its_size(size: int, dtype: str) -> None:
+    assert is_known_dtype(dtype)
+    assert bytes_per_element(dtype) == size
+
+
+def test_dtypes_by_their_c_names_have_their_size() -> None:
+    assert {name: bytes_per_element(name) for name in SPACED} == SPACED
+
+
+def test_an_unknown_dtype_is_one_byte_and_told_as_unknown() -> None:
+    assert not is_known_dtype("Posit32")
+    assert bytes_per_element("Posit32") == 1
+    assert "" not in BYTES_OF_DTYPE
 
 
 # Attributes

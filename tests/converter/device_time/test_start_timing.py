@@ -213,6 +213,14 @@ def test_lost_launches_are_those_of_calls_that_nearly_always_launch() -> None:
     assert explained([*ran, late], seldom).cause.tolist() == [Delay.UNEXPLAINED]
 
 
+def test_a_launch_lost_before_that_of_the_previous_activity_of_the_stream_delays_nothing_after_it() -> None:
+    called = [*(Called(1_000 * n, 1_000 * n + 500) for n in range(20)), Called(60_000, 60_500)]
+    first = Ran(2_000, 2_050, 1, stream=9)
+    others = [Ran(1_000 * n + 900, 1_000 * n + 950, n) for n in range(2, 20)]
+    found = explained([first, *others, Ran(90_000, 91_000, 20, stream=9)], called)
+    assert found.cause[found.activity.tolist().index(19)] == Delay.UNEXPLAINED
+
+
 @pytest.mark.parametrize(("until", "cause"), [(58_998, Delay.CONTENTION), (58_400, Delay.UNEXPLAINED)])
 def test_a_delay_in_which_the_device_was_busy_but_for_the_usual_gap_is_contention(until: int, cause: Delay) -> None:
     ran, called = last_of_seven(9_000, 59_000)
@@ -288,3 +296,4 @@ def test_what_delays_an_activity_after_earlier_work_had_ended_is_kept_beside_the
     assert found.cause.tolist() == [Delay.LOST_RECORDS, Delay.START_OF_RECORDING]
     assert found.by_launch.tolist() == [True, False]
     assert found.start[0] + found.length[0] + MACHINE.launch[""].median == 60_000
+    assert (found.start[1], found.length[1]) == (0, 15_000)

@@ -6,7 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 from execgraph.converter import Options, convert
-from execgraph.schema.columns import JsonRecords
+from execgraph.converter.kernel_work.kernel_work import kernel_work
+from execgraph.converter.kernel_work.sharing import shares
+from execgraph.schema.columns import JsonRecords, OpRows
 from execgraph.schema.graph import ExecutionGraph
 from execgraph.schema.linked import read_linked, write_linked
 from execgraph.tools.commands.trace_convert import summary
@@ -56,6 +58,36 @@ def test_the_shares_of_an_op_make_its_whole() -> None:
     nodes = convert_run(t)
     shares = [work(nodes, f"part#{number}") for number in range(3)]
     assert [sum(column) for column in np.array(shares).T.tolist()] == [OPERATIONS, BYTES]
+
+
+def test_a_kernel_without_time_has_a_share_as_of_a_nanosecond() -> None:
+    assert shares(110, [0, 10]) == [10, 100]
+    assert shares(10, [0, 0]) == [5, 5]
+    assert shares(7, [2, 5]) == [2, 5]
+
+
+def test_a_copy_in_an_op_takes_none_of_its_work() -> None:
+    t = TraceBuilder()
+    with product(t):
+        t.memcpy("HtoD")
+        t.launch("gemm", bytes=77)
+    t.launch("alone", bytes=77)
+    nodes = convert_run(t)
+    assert work(nodes, "gemm") == (OPERATIONS, BYTES)
+    assert work(nodes, "Memcpy HtoD (Pageable -> Device)") == (0, 1024)
+    assert work(nodes, "alone") == (None, None)
+
+
+def test_an_activity_without_known_work_is_of_no_op() -> None:
+    t = TraceBuilder()
+    t.leaf("aten::first", 5)
+    with product(t, "aten::quantum"):
+        t.launch("unknown")
+    with product(t):
+        t.launch("gemm")
+    linked = link_run(t)
+    parents = OpRows(np.full(len(linked.ops), -1, np.int64))
+    assert kernel_work(linked, parents).op_row.tolist() == [-1, linked.ops.name.equal("aten::mm").argmax()]
 
 
 def test_each_call_of_an_op_has_its_own_work() -> None:

@@ -128,3 +128,9 @@ def test_the_order_of_the_transfers_decides_no_digit_of_the_factors(order):
     times = [(MB * (1 + turn % 3), 60_005 * (1 + turn % 3) + 97 * turn) for turn in range(12)]
     relative = np.array([[6 / ns, size / ns] for size, ns in times])
     assert fitted_factors(relative[order]) == fitted_factors(relative)
+
+
+def test_bandwidth_has_three_digits_and_latency_one() -> None:
+    """A byte takes a ns, and a message of two links 2,000 ns and a little."""
+    fit = fitted_network([sent(1_000, 3_000), sent(1_000_000, 1_002_001)])
+    assert (fit.bandwidth_gb_s, fit.latency_ns) == (0.931, 1_000.0)

@@ -65,6 +65,24 @@ def test_one_network_where_the_links_are_alike() -> None:
     assert fit.bandwidth_gb_s == pytest.approx(300, rel=0.01)
 
 
+def scattered(pct: int) -> Network:
+    """Of times that are so many % longer and shorter than the links take, in turn."""
+    exact = [
+        transfer(ALL_REDUCE, ranks, size + more) for ranks in (WITHIN, ACROSS) for size in SIZES for more in (0, 1)
+    ]
+    off = [one._replace(ns=one.ns * (100 + (-1) ** at * pct) // 100) for at, one in enumerate(exact)]
+    return fitted_network(off, RANKS)
+
+
+def test_two_networks_need_not_fit_exactly_but_much_better_than_one() -> None:
+    found = scattered(5)
+    assert found.two_dimensions and found.fit_error_pct
+    assert (found.two_dimensions.sizes, found.sizes) == (12, 12)
+    assert found.two_dimensions.fit_error_pct == pytest.approx(7.5, abs=2.5)
+    assert found.fit_error_pct > 2 * 10
+    assert scattered(45).two_dimensions is None
+
+
 def test_one_network_where_ranks_are_not_known() -> None:
     known = [transfer(ALL_REDUCE, ranks, size) for ranks in (WITHIN, ACROSS) for size in SIZES]
     assert fitted_network([one._replace(ranks=()) for one in known], RANKS).two_dimensions is None
@@ -112,6 +130,6 @@ def test_another_job_has_more_nodes_of_the_same_size_if_they_tell_its_groups_apa
     scaled = for_more_ranks(network, [(4, 5, 6, 7), (1, 5, 9, 13), tuple(range(16))], 16).two_dimensions
     assert scaled is not None
     assert (scaled.within, scaled.across) == (two.within, Link(4, 25.0, 2000.0))
-    for groups, ranks in (([(0, 1, 8, 9)], 16), ([(0, 1)], 6), ([(0, 1, 2, 3)], 4)):
+    for groups, ranks in (([(0, 1, 8, 9)], 16), ([(0, 1), (0, 1, 8, 9)], 16), ([(0, 1)], 6), ([(0, 1, 2, 3)], 4)):
         other = for_more_ranks(network, groups, ranks)
         assert other.two_dimensions is None and other.one_because.startswith("nodes of 4 ranks")

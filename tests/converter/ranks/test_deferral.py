@@ -42,3 +42,27 @@ def test_it_began_when_its_last_member_came() -> None:
 def test_host_threads_do_not_wait() -> None:
     rank = [_entry(LONG, 0, 100, on_host=True), _entry(SHORT, 20, 40, slack_ns=70, on_host=True)]
     assert _ends(rank, rank) == [{LONG: 100, SHORT: 40}] * 2
+
+
+def test_of_several_longer_ones_it_waits_for_the_last_that_is_early_enough() -> None:
+    rank = [_entry(0, 0, 100), _entry(1, 5, 150), _entry(2, 10, 200), _entry(3, 20, 40, slack_ns=150)]
+    assert _ends(rank, rank)[0] == {0: 100, 1: 150, 2: 200, 3: 151}
+
+
+def test_one_that_may_end_no_later_than_the_longer_one_does_not_wait() -> None:
+    for slack_ns, end_ns in ((61, 101), (60, 40)):
+        rank = [_entry(LONG, 0, 100), _entry(SHORT, 20, 40, slack_ns=slack_ns)]
+        assert _ends(rank, rank)[0] == {LONG: 100, SHORT: end_ns}
+
+
+def test_collectives_that_follow_each_other_or_end_at_once_do_not_wait() -> None:
+    rank = [_entry(0, 0, 20), _entry(1, 20, 40, slack_ns=70), _entry(2, 40, 60, slack_ns=70), _entry(3, 45, 60)]
+    assert _ends(rank, rank)[0] == {0: 20, 1: 40, 2: 60, 3: 60}
+
+
+def test_messages_are_neither_deferred_nor_awaited() -> None:
+    sent = {"type": NodeType.COMM_SEND, "collective": -1}
+    rank = [_entry(LONG, 0, 100)._replace(**sent), _entry(SHORT, 20, 40, slack_ns=70)]
+    assert _ends(rank, rank)[0] == {LONG: 100, SHORT: 40}
+    rank = [_entry(LONG, 0, 100), _entry(SHORT, 20, 40, slack_ns=70)._replace(**sent)]
+    assert _ends(rank, rank)[0] == {LONG: 100, SHORT: 40}

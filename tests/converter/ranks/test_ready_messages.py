@@ -61,3 +61,11 @@ def test_messages_of_one_kernel_are_ready_when_the_kernel_is() -> None:
         ]
 
     assert [list(order.ready) for order in orders(swap(0, 1), swap(1, 0))] == [[1, 2], [1, 2]]
+
+
+def test_a_kernel_ends_with_its_longest_message() -> None:
+    """The longest one is neither first nor last; rank 1 receives the last one."""
+    sender = [message(SEND, node, node, 0, end, kernel=3) for node, end in ((1, 10), (2, 60), (3, 20))]
+    mine, theirs = orders(sender, [message(RECV, 4, 3, 50, 70)])
+    assert (list(mine.ready), list(theirs.ready)) == ([3], [4])
+    assert mine.awaited == theirs.awaited == {3}

@@ -19,3 +19,12 @@ def test_a_node_may_end_when_the_first_that_needs_it_must_begin() -> None:
         )
     )
     assert slack == {"needed": 0, "early": 6, "idle": 24, "last": 0, "short": 22}
+
+
+def test_a_node_that_another_one_overtook_has_no_slack() -> None:
+    """By the times measured the second began before the first, on which it depends, had ended."""
+    g = GraphBuilder(rank=0)
+    first = g.activity("first", 0, 10)
+    g.activity("second", 7, 10, after=[(first, STREAM_ORDER)])
+    graph = g.build()
+    assert slack_ns(graph, measured_times(graph)).tolist() == [0, 0]

@@ -46,6 +46,13 @@ def test_whole_microseconds_stay_right_in_sum() -> None:
     assert (after.duration_micros[unchanged] == before.duration_micros[unchanged]).all()
 
 
+def test_whole_microseconds_of_long_collectives_are_those_of_their_nanoseconds() -> None:
+    before = data_parallel(2, sizes=(100_000_000, 400_000_000))
+    for short, long in zip(before, scaled(before, 3), strict=False):
+        added = long.duration_ns - short.duration_ns
+        assert (long.duration_micros - short.duration_micros).tolist() == pytest.approx((added / 1000).tolist(), abs=1)
+
+
 def test_a_given_network_stands_instead_of_the_measured_one() -> None:
     gib = 1 << 30
     graphs = scaled(data_parallel(2), 2, bandwidth_gb_s=10 * 1e9 / gib, latency_ns=500.0)

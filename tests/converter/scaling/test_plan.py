@@ -7,9 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 from execgraph.converter.ranks import graph_calls, match, recorded_groups
+from execgraph.converter.scaling import rank_facts
+from execgraph.schema.choices import ASTRA_SIM
+from execgraph.schema.comm_groups import LARGEST_JOB
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import ExecutionGraph, NodeType
 from hypothesis import given, strategies as st
+from support.graphs import GraphBuilder
 from support.scaled_jobs import (
     ALL_REDUCE,
     ALL_TO_ALL,
@@ -98,7 +102,55 @@ def test_what_would_be_another_program_is_refused(
         plan_of(job, 1, removed=removed)
 
 
+def test_a_group_may_go_as_a_whole_and_two_replicas_are_enough() -> None:
+    plan = plan_of(tensor_by_data(), 2, removed=(2, 3))
+    assert plan.ranks.keys() == {0, 1}
+    assert [recorded_groups(graph).lists for graph in scaled(tensor_by_data(), 2, removed=(2, 3))] == [
+        [(0, 1), (0, 2)],
+        [(0, 1), (1, 3)],
+        [(2, 3), (0, 2)],
+        [(2, 3), (1, 3)],
+    ]
+
+
+# groups of the scaled job
+
+
+@pytest.mark.parametrize(("target", "name"), [("generic", "1"), (ASTRA_SIM, "")])
+def test_only_astra_sim_has_no_name_for_the_group_of_all(target: str, name: str) -> None:
+    graphs = data_parallel(2)
+    for graph in graphs:
+        graph.metadata["target"] = target
+    for graph in scaled(graphs, 2):
+        assert {graph.texts("pg_name")[row] for row in np.flatnonzero(graph.type == NodeType.COMM_COLL)} == {name}
+    part = scaled([*tensor_by_data()], 2)[0]
+    assert {part.texts("pg_name")[row] for row in np.flatnonzero(part.type == NodeType.COMM_COLL)} == {"1", "3"}
+
+
+def test_what_a_graph_does_not_say_of_its_rank_is_unknown() -> None:
+    graph = GraphBuilder()
+    graph.activity("gemm", 0, 5)
+    known = graph.build()
+    del known.attributes["is_cpu_op"]
+    facts = rank_facts(known)
+    assert (facts.rank, facts.source, facts.world_size, facts.target, facts.has_host) == (-1, -1, -1, "", False)
+
+
 # what is refused
+
+
+@pytest.mark.parametrize("outside", [2, 7])
+def test_a_group_has_ranks_of_the_job_alone(outside: int) -> None:
+    job = [Rank(rank, 2) for rank in range(2)]
+    for one in job:
+        one.meet(ALL_REDUCE, [0, 1, outside], 1000, 9 * KB)
+    with pytest.raises(DataError, match="has ranks that are not of the job, which has 2"):
+        plan_of([one.build() for one in job], groups=("dp",))
+
+
+def test_copies_of_a_job_have_no_more_ranks_than_a_file_can_name() -> None:
+    with pytest.raises(DataError, match=f"copies of 2 ranks are more than {LARGEST_JOB}; make fewer"):
+        plan_of(data_parallel(2), LARGEST_JOB // 2 + 1)
 
 
 def test_a_group_whose_parts_depend_on_its_members_does_not_grow() -> None:

@@ -6,6 +6,7 @@ import pytest
 from execgraph.converter.edit import data_edges, without_host
 from execgraph.converter.ranks import communication_summary, match_entries, start_offsets
 from execgraph.converter.targets import for_astra_sim
+from execgraph.converter.targets.start_offset import with_start_offset
 from execgraph.schema.graph import CollectiveType, ExecutionGraph
 from execgraph.tools.replay import replay_ranks
 from execgraph.tools.simulator import simulate_ranks, simulated_ends
@@ -89,6 +90,26 @@ def test_both_generations_run_the_job_with_its_offset(generation: Generation, tm
     assert all(finish >= OFFSET + 100_000 for finish in outcome.finished_ns.values())
 
 
-def test_less_than_half_a_microsecond_is_no_node() -> None:
+def test_less_than_half_a_microsecond_is_no_node_and_half_of_one_a_whole_one() -> None:
     graph = late_rank()[0]
     assert len(for_astra_sim(graph, start_offset_ns=499)[0]) == len(for_astra_sim(graph)[0])
+    assert for_astra_sim(graph, start_offset_ns=500)[0].duration_micros[0] == 1
+    assert for_astra_sim(graph, start_offset_ns=1_499)[0].duration_micros[0] == 1
+
+
+@pytest.mark.parametrize("host", [True, False], ids=["host", "no host"])
+def test_the_offset_starts_with_the_rank_on_the_clock_of_its_node(host: bool) -> None:
+    """The device's clock is 2 µs behind; without the host the rank begins with the copy, which starts at once."""
+    graph = late_rank()[1]
+    offset = with_start_offset(graph if host else without_host(graph), OFFSET)
+    assert offset.integers("start_time_ns")[0] == 2_000_000 - (0 if host else 2_000)
+
+
+def test_all_that_depends_on_nothing_follows_the_offset() -> None:
+    g = GraphBuilder(rank=0)
+    op = g.host("op", 10, 5)
+    g.host("next", 15, 5, after=[(op, PROGRAM_ORDER)])
+    g.host("loader", 0, 5, thread=2)
+    edges = data_edges(with_start_offset(g.build(), OFFSET))
+    pairs = set(zip(edges.source.tolist(), edges.target.tolist(), strict=True))
+    assert pairs == {(0, 1), (0, 3), (1, 2)}

@@ -34,6 +34,11 @@ def test_of_groups_of_one_name_the_one_of_that_size_is_meant() -> None:
     assert ranks_of(Communication(group="g"), PAIR, PAIR) == [2, 5]
 
 
+def test_a_group_of_one_rank_has_a_size_as_any() -> None:
+    assert ranks_of(Communication(group="g", group_size=1), ProcessGroup("g", "", [3]), PAIR) == [3]
+    assert ranks_of(Communication(group="g", in_split=[5]), ProcessGroup("g", "", [3]), PAIR) == [3]
+
+
 def test_a_group_of_another_size_is_the_only_one_of_its_name() -> None:
     assert ranks_of(Communication(group="g", group_size=3), PAIR) == [2, 5]
 

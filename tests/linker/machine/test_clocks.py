@@ -90,6 +90,13 @@ def test_a_clock_drifts_no_more_than_the_bounds_demand() -> None:
     assert clock == Clock(offset=1_000, drift=-2_000, since=1, until=10_001, error=0, resolution=1)
 
 
+def test_the_drift_is_that_between_bounds_wherever_they_lie() -> None:
+    """1,000 ns at least at a quarter of the time, 1,000 less than nothing at most at three quarters of it."""
+    launches = [(1, -9_000), (2_301, 500), (2_401, 500), (2_501, 1_000), (9_901, -9_000)]
+    clock = clock_from(launches, awaiting(7_501, -1_000))
+    assert clock == Clock(offset=2_000, drift=-4_000, since=1, until=10_001, error=0, resolution=1)
+
+
 @pytest.mark.parametrize("tightest", [0, 77, 199])
 def test_of_many_bounds_the_tightest_counts_wherever_it_is(tightest: int) -> None:
     early = [900 if number == tightest else 100 + number % 7 for number in range(200)]

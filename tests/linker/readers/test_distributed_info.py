@@ -9,7 +9,7 @@ from execgraph.linker.readers.distributed_info import (
     distributed_info,
     times_without_profiler,
 )
-from execgraph.schema.traces import kineto
+from execgraph.schema.traces import LONGEST_RECORDING, kineto
 
 
 def place(base_time: Any = None, **distributed: Any) -> DistributedInfo:
@@ -50,10 +50,17 @@ def test_devices_have_numbers_from_zero_and_names() -> None:
 
 
 @pytest.mark.parametrize(
-    ("recorded", "found"), [(3662.9, 3_662_900), (5, 5000), (0, -1), (-3, -1), ("3", -1), (1e300, -1), (None, -1)]
+    ("recorded", "found"),
+    [(3662.9, 3_662_900), (5, 5000), (0.001, 1), (0, -1), (-3, -1), ("3", -1), (1e300, -1), (None, -1)],
 )
 def test_the_length_of_a_step_is_a_time_above_zero(recorded: Any, found: int) -> None:
     assert times_without_profiler(kineto.DeviceFile(step_without_profiler=recorded)) == (found, -1)
+
+
+def test_a_step_is_shorter_than_the_longest_recording() -> None:
+    for step_us, is_known in ((LONGEST_RECORDING // 1000 - 1, True), (LONGEST_RECORDING // 1000 + 1, False)):
+        times = times_without_profiler(kineto.DeviceFile(step_without_profiler=step_us))
+        assert (times.step_without_profiler_ns > 0) == is_known
 
 
 @pytest.mark.parametrize(("recorded", "found"), [(0.5, 500), (0, 0), (5, 5000), (5.1, -1), (-1, -1), ("x", -1)])

@@ -156,3 +156,15 @@ def test_the_last_block_of_a_reduce_scatter_is_the_members_own(members: int) -> 
         part = CollectiveMember(place, members, (size,) * members)
         last = [step for step in steps_of("reduce-scatter by ring", part)[0] if not step.sends][-1]
         assert last.size == blocks(size, members)[place]
+
+
+def test_a_message_that_waits_follows_the_sign_of_its_receiver() -> None:
+    sender, receiver = (
+        steps_of("message when its receiver is ready", CollectiveMember(rank, 2, (100, 100), chunk=60))[0]
+        for rank in (0, 1)
+    )
+    assert [step.says_ready for step in sender] == [step.says_ready for step in receiver] == [True, False, False]
+    assert [(step.sends, step.size) for step in sender] == [(False, 1), (True, 60), (True, 40)]
+    assert [(step.sends, step.size) for step in receiver] == [(True, 1), (False, 60), (False, 40)]
+    assert sender[1].after == (0,)
+    assert receiver[1].after == ()

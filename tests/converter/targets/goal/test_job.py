@@ -3,7 +3,7 @@ nothing.
 """
 
 import tempfile
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 from execgraph.converter.ranks import restrict_to_ranks
 from execgraph.converter.targets import GoalOptions, GoalReport, write_goal
+from execgraph.converter.targets.goal.job import job_of
 from execgraph.converter.targets.goal.operations import READY
+from execgraph.converter.targets.goal.rank_communication import rank_communication
 from execgraph.schema.columns import Ragged
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import CollectiveType, Delay, ExecutionGraph, NodeType
@@ -161,6 +163,33 @@ def test_messages_that_cost_nothing_leave_the_wait_for_the_last() -> None:
     ranks, report = goal([member(0, 10, 100), member(1, 80, 30)])
     assert run(ranks) == [85, 85]
     assert report.communication == {"all-reduce by ring": 1}
+
+
+def test_messages_from_one_rank_to_another_are_numbered() -> None:
+    ranks, _ = goal(
+        [member(rank, 10, 100, ranks=range(3), comm_size=4096) for rank in range(3)], GoalOptions(chunk_bytes=512)
+    )
+    for verb in ("send", "recv"):
+        tags = defaultdict[tuple[int, int], list[int]](list)
+        for rank, op in others(ranks, verb):
+            tags[rank, op.peer].append(op.tag)
+        assert all(sorted(numbers) == [*range(len(numbers))] for numbers in tags.values())
+
+
+def test_members_on_host_threads_end_when_they_did() -> None:
+    """The third collective of rank 1 begins 20 later and ends 10 sooner."""
+
+    def rank(number: int, *times: tuple[int, int]) -> ExecutionGraph:
+        g = GraphBuilder(rank=number)
+        for sequence, (start, end) in enumerate(times):
+            g.host("gloo:all_reduce", start, end - start, type=NodeType.COMM_COLL, pg_ranks=[0, 1], comm_size=8,
+                   comm_type=CollectiveType.ALL_REDUCE, comm_seq=sequence)  # fmt: skip
+        return g.build()
+
+    graphs = rank(0, (0, 10), (20, 50), (60, 100)), rank(1, (0, 10), (20, 50), (80, 90))
+    found = job_of([rank_communication(graph, at) for at, graph in enumerate(graphs)], GoalOptions())
+    assert found.begin_ns.tolist() == [0, 0]
+    assert [collective.duration_ns for collective in found.collectives] == [(10, 10), (30, 30), (20, 10)]
 
 
 @pytest.mark.parametrize("chunk", [512, 1000, 1 << 20])
