@@ -20,7 +20,7 @@ from fuzz.spellings import PACKINGS, WAYS, spelled_anew
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="forks limit what they may take")
 SEED = int(os.environ.get("EXECGRAPH_FUZZ_SEED", "20"))
-EACH, OF = 5, {"crowds": 3, "signals": 4}
+EACH, OF = 3, {"crowds": 2}
 
 
 CASES = {kind: [case_of(SEED, number, kind) for number in range(OF.get(kind, EACH))] for kind in KINDS}

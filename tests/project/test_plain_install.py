@@ -153,7 +153,7 @@ def test_the_page_takes_the_extra_report(environments: Environments, tmp_path: P
     plain = environments.plain
     missing = plain.run(plain.command("trace-report"), tmp_path / "nothing", "--output", "page.html", cwd=tmp_path)
     one = environments.with_extra("report", wants("report", missing))
-    done = report(one, str(TRAINING), "--output", "page.html")
+    done = report(one, str(TRAINING), "--only", "temporal_breakdown", "--output", "page.html")
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "page.html").stat().st_size > 500_000
     assert "altair" in imported(done) and "altair" not in imported(report(one, "--help"))

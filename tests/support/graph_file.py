@@ -53,20 +53,21 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
 
 def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
     """(field number, value) of a message: numbers as unsigned, the rest as bytes."""
-    at = 0
-    while at < len(data):
-        tag, at = varint(data, at)
+    at, length = 0, len(data)
+    while at < length:
+        # nearly all of these numbers take one byte, for which a call would take longer than the rest
+        tag, at = (data[at], at + 1) if data[at] < 0x80 else varint(data, at)
         number, wire = tag >> 3, tag & 7
-        if wire == 0:
-            value, at = varint(data, at)
+        if wire == 2:
+            size, at = (data[at], at + 1) if data[at] < 0x80 else varint(data, at)
+            yield number, data[at : at + size]
+            at += size
+        elif wire == 0:
+            value, at = (data[at], at + 1) if data[at] < 0x80 else varint(data, at)
             yield number, value
         elif wire in (1, 5):
             size = 8 if wire == 1 else 4
             yield number, struct.unpack("<Q" if wire == 1 else "<I", data[at : at + size])[0]
-            at += size
-        elif wire == 2:
-            size, at = varint(data, at)
-            yield number, data[at : at + size]
             at += size
         else:
             raise ValueError(f"no wire type {wire}")
