@@ -9,6 +9,8 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import msgspec
+
 from ...schema.comm_groups import INT32_MAX, LARGEST_JOB
 from ...schema.linked import Communication
 from ...schema.traces import TENSOR, argument_lists, integer, integer_list, kineto, listed
@@ -134,12 +136,8 @@ def _list(value: Any) -> list[Any]:
 
 def merge(first: Communication, second: Communication) -> Communication:
     """Returns the fields of `first`, those that it lacks from `second`."""
-    empty = Communication()
-    chosen = {
-        field: getattr(first, field) if getattr(first, field) != getattr(empty, field) else getattr(second, field)
-        for field in Communication.__struct_fields__
-    }
-    return Communication(**chosen)
+    fields = zip(*map(msgspec.structs.astuple, (first, second, Communication())), strict=True)
+    return Communication(*(value if value != empty else other for value, other, empty in fields))
 
 
 def integers(value: Any) -> list[int]:

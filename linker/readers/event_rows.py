@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -77,8 +78,9 @@ class EventRows:
         if self._role is Role.ACTIVITY:
             self._columns["lane"].add(integers([event.tid for event in events], -1))
             self._columns["bandwidth"].add(_bytes_per_second([args.bandwidth for args in arguments]))
-        for name, missing in INTEGERS[self._role].items():
-            self._columns[name].add(integers([getattr(args, name) for args in arguments], missing))
+        columns = zip(*map(attrgetter(*INTEGERS[self._role]), arguments), strict=True)
+        for (name, missing), column in zip(INTEGERS[self._role].items(), columns, strict=True):
+            self._columns[name].add(integers(column, missing))
         names = {name for name in {event.name for event in events} if name and name.startswith(COMMUNICATION)}
         communicating = {
             row: args

@@ -184,8 +184,12 @@ class _Nodes:
         self._integers["parent"].add(integers([_parent(node) for node in nodes], -1))
         self._categoricals["op_schema"].add([text if type(text) is str else "" for text in attributes[SCHEMA]])
         self._categoricals["name"].add([node.name or "" for node in nodes])
-        inputs = [self._arguments(n.inputs, n.input_shapes, n.input_types) for n in nodes]
-        outputs = [self._arguments(n.outputs, n.output_shapes, n.output_types) for n in nodes]
+        inputs, outputs = [bytes(node.inputs) for node in nodes], [bytes(node.outputs) for node in nodes]
+        for row, (node, of_inputs, of_outputs) in enumerate(zip(nodes, inputs, outputs, strict=True)):
+            if of_inputs[:1] != b"{":
+                inputs[row] = self._arguments(of_inputs, node.input_shapes, node.input_types)
+            if of_outputs[:1] != b"{":
+                outputs[row] = self._arguments(of_outputs, node.output_shapes, node.output_types)
         arguments = plain_arguments(inputs + outputs)
         self._inputs.add(usable_arguments(arguments[: len(nodes)], self._oddities))
         self._outputs.add(usable_arguments(arguments[len(nodes) :], self._oddities))
@@ -193,23 +197,19 @@ class _Nodes:
     def _attributes(self, nodes: list[host.Node]) -> dict[str, list[Any]]:
         """Returns the attributes that every node has, by name, and adds those that only some nodes have to `extra`."""
         columns, further = listed_attributes([node.attrs for node in nodes], ATTRIBUTES)
-        for row, node in enumerate(nodes):
-            if not node.attrs:
-                for name, column in columns.items():
-                    column[row] = getattr(node, name)
+        for row in [row for row, node in enumerate(nodes) if not node.attrs]:
+            for name, column in columns.items():
+                column[row] = getattr(nodes[row], name)
         lists = [attributes.get(name) for attributes in further.values() for name in SPLITS]
         self._oddities[UNREADABLE_LISTS] += sum(integer_list(value) is None for value in lists)
         self._extra.add({len(self) + row: attributes for row, attributes in further.items()})
         return columns
 
-    def _arguments(self, values: host.Raw, shapes: host.Raw, types: host.Raw) -> bytes:
-        """Returns the three lists as one JSON object, in the layout of any version."""
-        text = bytes(values)
-        if text[:1] == b"{":
-            return text
-        if text[:1] == b"[":
-            return b'{"values":%b,"shapes":%b,"types":%b}' % (text, bytes(shapes), bytes(types))
-        self._oddities[NO_ARGUMENTS] += bool(text)
+    def _arguments(self, values: bytes, shapes: host.Raw, types: host.Raw) -> bytes:
+        """Returns the three lists of a flat node as one JSON object."""
+        if values[:1] == b"[":
+            return b'{"values":%b,"shapes":%b,"types":%b}' % (values, bytes(shapes), bytes(types))
+        self._oddities[NO_ARGUMENTS] += bool(values)
         return NO_TENSORS
 
     def trace(self, path: str, top: host.HostFile) -> HostTrace:

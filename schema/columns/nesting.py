@@ -96,11 +96,13 @@ class _Sweep:
             # of two that begin and end at the same moment, the earlier one encloses the other
             while open_ends[-1] <= start and not open_starts[-1] == start == end:
                 open_rows.pop(), open_starts.pop(), open_ends.pop()
+            if end > open_ends[-1]:
+                end = open_ends[-1]
             parents.append(open_rows[-1])
-            cut.append(min(end, open_ends[-1]))
+            cut.append(end)
             open_rows.append(row)
             open_starts.append(start)
-            open_ends.append(cut[-1])
+            open_ends.append(end)
         return parents, cut
 
 

@@ -26,7 +26,7 @@ def listed_attributes(nodes: Sequence[list[Attr]], expected: tuple[str, ...]) ->
     values = [attr.value for attr in listed]
     alike = (
         tuple(names[: len(expected)]) == expected
-        and all(value == "" for index in range(len(expected), size) for value in values[index::size])
+        and all(values[index::size].count("") * size == len(listed) for index in range(len(expected), size))
         and [attr.name for attr in listed] == names * (len(listed) // size)
     )
     columns = {name: values[index::size] if alike else [] for index, name in enumerate(expected)}

@@ -33,7 +33,7 @@ class TensorLists(msgspec.Struct):
     strides: Raw = EMPTY_LIST
 
 
-class Node(msgspec.Struct):
+class Node(msgspec.Struct, gc=False):
     """A node. `ctrl_deps` (`parent` in flat nodes) is the calling op's id; arguments are `TensorLists` or values."""
 
     id: Any

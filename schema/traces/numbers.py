@@ -2,6 +2,7 @@
 
 import re
 import zlib
+from array import array
 from collections.abc import Sequence
 from typing import Any
 
@@ -49,19 +50,21 @@ def identity(value: Any) -> int:
 
 def integers(values: Sequence[Any], missing: int) -> Int64:
     """Returns a column of `integer(value, missing)`."""
-    present = [missing if value is None else value for value in values]
-    try:
-        column = np.array(present)
-    except (ValueError, OverflowError):
-        column = np.empty(0, object)
-    if column.dtype.kind == "i" and column.ndim == 1:
-        return column.astype(np.int64, copy=False)
-    return np.fromiter((integer(value, missing) for value in present), np.int64, len(present))
+    for present in (values, [missing if value is None else value for value in values]):
+        if (column := _whole_numbers(present)) is not None:
+            return column
+    return np.fromiter((integer(value, missing) for value in values), np.int64, len(values))
 
 
 def identities(values: Sequence[Any]) -> Int64:
     """Returns a column of `identity(value)`."""
-    present = [-1 if value is None else value for value in values]
-    if all(type(value) is int for value in present):
-        return integers(present, -1)
-    return np.fromiter((identity(value) for value in present), np.int64, len(present))
+    column = _whole_numbers(values)
+    return np.fromiter(map(identity, values), np.int64, len(values)) if column is None else column
+
+
+def _whole_numbers(values: Sequence[Any]) -> Int64 | None:
+    """Returns a column of numbers that are integers of 64 bits, None if others are among them."""
+    try:
+        return np.asarray(array("q", values))
+    except (TypeError, OverflowError):
+        return None
