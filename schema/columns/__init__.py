@@ -11,6 +11,7 @@ from .builders import (
 )
 from .byte_strings import (
     Bytes as Bytes,
+    Part as Part,
     Spans as Spans,
     first_not_utf8 as first_not_utf8,
     join as join,

@@ -20,7 +20,7 @@ class Spans(NamedTuple):
     starts: Int64
     lengths: Int64
 
-    def take(self, rows: npt.NDArray[np.integer]) -> "Spans":
+    def take(self, rows: npt.NDArray[np.integer] | slice) -> "Spans":
         """Returns the given rows; the bytes are shared."""
         return Spans(self.source, self.starts[rows], self.lengths[rows])
 
@@ -43,6 +43,10 @@ class Spans(NamedTuple):
         """Returns a column of byte strings, which are copied together."""
         lengths = np.fromiter(map(len, strings), np.int64, len(strings))
         return Spans(np.frombuffer(b"".join(strings), np.uint8), np.cumsum(lengths) - lengths, lengths)
+
+
+Part = tuple[Int64 | slice, Spans]
+"""What some rows have, and these rows, each of them once."""
 
 
 def repeated(text: bytes, count: int) -> Spans:
@@ -107,7 +111,7 @@ def join(columns: Iterable[Spans], count: int) -> Spans:
     return join_parts([(slice(None), column) for column in columns], count)
 
 
-def join_parts(parts: Sequence[tuple[Int64 | slice, Spans]], count: int) -> Spans:
+def join_parts(parts: Sequence[Part], count: int) -> Spans:
     """Returns `count` rows that join what the parts have for them; a part names the rows that it has."""
     lengths = np.zeros(count, np.int64)
     # those from one source are copied together
@@ -125,9 +129,9 @@ def join_parts(parts: Sequence[tuple[Int64 | slice, Spans]], count: int) -> Span
     return Spans(buffer, starts, lengths)
 
 
-def total_lengths(columns: Iterable[Spans], count: int) -> Int64:
-    """Returns the length of each row over all columns."""
+def total_lengths(parts: Iterable[Part], count: int) -> Int64:
+    """Returns the length of each of `count` rows over all parts."""
     lengths = np.zeros(count, np.int64)
-    for column in columns:
-        lengths += column.lengths
+    for rows, part in parts:
+        lengths[rows] += part.lengths
     return lengths

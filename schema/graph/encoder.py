@@ -7,20 +7,33 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ..columns import ABSENT, Bytes, BytesColumn, Categorical, Int64, Ragged, Spans, first_not_utf8, join
+from ..columns import (
+    ABSENT,
+    Bytes,
+    BytesColumn,
+    Categorical,
+    Int64,
+    Part,
+    Ragged,
+    Spans,
+    first_not_utf8,
+    join,
+    join_parts,
+    total_lengths,
+)
 from ..errors import DataError
 from .attributes import ATTRIBUTES, Attribute
 from .execution_graph_pb2 import AttributeProto, GlobalMetadata, Int64List, IOInfo, Node
 from .nodes import Column, NodeColumns
 from .varints import prefixed_varints, varint
-from .wire import DELIMITED, VARINT, delimited, tag
+from .wire import DELIMITED, VARINT, delimited, rows_where, tag
 
 FORMAT_VERSION = "0.1"
 INT32 = np.iinfo(np.int32)
 LIST_VALUES = Int64List.VALUES_FIELD_NUMBER
 ATTRIBUTE_TAG = tag(Node.ATTR_FIELD_NUMBER, DELIMITED)
 
-RowEncoder = Callable[[slice], list[Spans]]
+RowEncoder = Callable[[slice], list[Part]]
 """Encodes one field of the nodes in a range of rows."""
 
 
@@ -41,13 +54,13 @@ def node_encoders(graph: NodeColumns) -> list[RowEncoder]:
     if unknown := graph.attributes.keys() - {attribute.name for attribute in ATTRIBUTES}:
         raise DataError(f"the graph cannot be written: no such attributes in the format: {', '.join(sorted(unknown))}")
     encoders = [
-        _integer_field(Node.ID_FIELD_NUMBER, graph.id),
+        _integer_field(tag(Node.ID_FIELD_NUMBER, VARINT), graph.id, 0),
         _text_field(lambda text: _prefixed(tag(Node.NAME_FIELD_NUMBER, DELIMITED), text) if text else b"", graph.name),
-        _integer_field(Node.TYPE_FIELD_NUMBER, graph.type.astype(np.int64)),
+        _integer_field(tag(Node.TYPE_FIELD_NUMBER, VARINT), graph.type.astype(np.int64), 0),
         _packed_field(Node.CTRL_DEPS_FIELD_NUMBER, graph.ctrl_deps),
         _packed_field(Node.DATA_DEPS_FIELD_NUMBER, graph.data_deps),
-        _integer_field(Node.START_TIME_MICROS_FIELD_NUMBER, graph.start_time_micros),
-        _integer_field(Node.DURATION_MICROS_FIELD_NUMBER, graph.duration_micros),
+        _integer_field(tag(Node.START_TIME_MICROS_FIELD_NUMBER, VARINT), graph.start_time_micros, 0),
+        _integer_field(tag(Node.DURATION_MICROS_FIELD_NUMBER, VARINT), graph.duration_micros, 0),
     ]
     if (t := graph.tensors) is not None:
         inputs, outputs = (
@@ -61,62 +74,67 @@ def node_encoders(graph: NodeColumns) -> list[RowEncoder]:
 
 def encode_nodes(encoders: Sequence[RowEncoder], rows: slice) -> Bytes:
     """Returns the framed Node messages of a range of rows. O(bytes)."""
-    everywhere = np.ones(rows.stop - rows.start, np.bool_)
-    fields = [spans for encode in encoders for spans in encode(rows)]
-    return join(delimited(b"", fields, everywhere), len(everywhere)).source
+    count = rows.stop - rows.start
+    fields = [part for encode in encoders for part in encode(rows)]
+    # a message without any field has a length, too
+    frames = prefixed_varints(b"", total_lengths(fields, count).view(np.uint64))
+    return join_parts([(slice(None), frames), *fields], count).source
 
 
-def _integer_field(number: int, column: Int64) -> RowEncoder:
-    def encode(rows: slice) -> list[Spans]:
+def _integer_field(prefix: bytes, column: Int64, missing: int, length_at: int | None = None) -> RowEncoder:
+    """Returns the encoder of a column whose rows that are `missing` have no such field."""
+
+    def encode(rows: slice) -> list[Part]:
         values = column[rows]
-        return [prefixed_varints(tag(number, VARINT), values.view(np.uint64), values != 0)]
+        present = rows_where(values != missing)
+        return [(present, prefixed_varints(prefix, values[present].view(np.uint64), length_at))]
 
     return encode
 
 
 def _text_field(encode_text: Callable[[bytes], bytes], column: Categorical) -> RowEncoder:
-    table = Spans.of([*(encode_text(text.encode()) for text in column.table), b""])
+    table = Spans.of([encode_text(text.encode()) for text in column.table])
 
-    def encode(rows: slice) -> list[Spans]:
-        # code -1 takes the last entry, nothing
-        return [table.take(column.codes[rows])]
+    def encode(rows: slice) -> list[Part]:
+        codes = column.codes[rows]
+        present = rows_where(codes >= 0)
+        return [(present, table.take(codes[present]))]
 
     return encode
 
 
 def _packed_field(number: int, column: Ragged) -> RowEncoder:
-    def encode(rows: slice) -> list[Spans]:
-        numbers = packed(column, rows)
-        return delimited(tag(number, DELIMITED), [numbers], numbers.lengths > 0)
+    def encode(rows: slice) -> list[Part]:
+        return delimited(tag(number, DELIMITED), [packed(column, rows)], rows.stop - rows.start)
 
     return encode
 
 
-def packed(column: Ragged, rows: slice) -> Spans:
-    """Returns the values of each row as varints without gaps."""
+def packed(column: Ragged, rows: slice) -> Part:
+    """Returns the values of each row that has any, as varints without gaps."""
     starts = column.starts[rows.start : rows.stop + 1]
     values = column.values[starts[0] : starts[-1]].view(np.uint64)
-    encoded = join([prefixed_varints(b"", values, np.ones(len(values), np.bool_))], len(values))
+    encoded = join([prefixed_varints(b"", values)], len(values))
     bounds = np.append(encoded.starts, len(encoded.source))[starts - starts[0]]
-    return Spans(encoded.source, bounds[:-1], np.diff(bounds))
+    present = rows_where(starts[1:] > starts[:-1])
+    return present, Spans(encoded.source, bounds[:-1], np.diff(bounds)).take(present)
 
 
 def _tensor_field(number: int, tensor_rows: Int64, columns: Sequence[BytesColumn]) -> RowEncoder:
     parts = (IOInfo.VALUES_FIELD_NUMBER, IOInfo.SHAPES_FIELD_NUMBER, IOInfo.TYPES_FIELD_NUMBER)
 
-    def encode(rows: slice) -> list[Spans]:
+    def encode(rows: slice) -> list[Part]:
         first, last = np.searchsorted(tensor_rows, (rows.start, rows.stop))
-        content = []
+        nodes, count = tensor_rows[first:last] - rows.start, rows.stop - rows.start
+        content: list[Part] = []
         for part, column in zip(parts, columns, strict=True):
             spans = column.spans(slice(first, last))
             if (wrong := first_not_utf8(spans)) is not None:
                 raise DataError(
                     f"the graph cannot be written: a tensor text is not UTF-8: {column[first + wrong][:40]!r}"
                 )
-            content += delimited(tag(part, DELIMITED), [spans], spans.lengths > 0)
-        present = np.add.reduce([spans.lengths for spans in content]) > 0
-        positions, count = tensor_rows[first:last] - rows.start, rows.stop - rows.start
-        return [spans.placed(positions, count) for spans in delimited(tag(number, DELIMITED), content, present)]
+            content += delimited(tag(part, DELIMITED), [(nodes, spans)], count)
+        return delimited(tag(number, DELIMITED), content, count)
 
     return encode
 
@@ -131,7 +149,8 @@ def _attribute(attribute: Attribute, column: Column) -> RowEncoder:
         _check_int32(attribute.name, column)
     if isinstance(column, Ragged):
         return _list_attribute(name + tag(number, DELIMITED), column)
-    return _integer_attribute(name + tag(number, VARINT), column)
+    prefix = ATTRIBUTE_TAG + b"\0" + name + tag(number, VARINT)
+    return _integer_field(prefix, column, ABSENT, length_at=len(ATTRIBUTE_TAG))
 
 
 def _prefixed(prefix: bytes, content: bytes) -> bytes:
@@ -144,22 +163,11 @@ def _check_int32(name: str, column: Int64 | Ragged) -> None:
         raise DataError(f"the graph cannot be written: {name} {values.min()} … {values.max()} goes beyond 32 bits")
 
 
-def _integer_attribute(prefix: bytes, column: Int64) -> RowEncoder:
-    length_at = len(ATTRIBUTE_TAG)
-    prefix = ATTRIBUTE_TAG + b"\0" + prefix
-
-    def encode(rows: slice) -> list[Spans]:
-        values = column[rows]
-        return [prefixed_varints(prefix, values.view(np.uint64), values != ABSENT, length_at)]
-
-    return encode
-
-
 def _list_attribute(prefix: bytes, column: Ragged) -> RowEncoder:
-    def encode(rows: slice) -> list[Spans]:
-        numbers = packed(column, rows)
-        present = numbers.lengths > 0
-        values = delimited(tag(LIST_VALUES, DELIMITED), [numbers], present)
-        return delimited(ATTRIBUTE_TAG, delimited(prefix, values, present), present)
+    def encode(rows: slice) -> list[Part]:
+        content, count = [packed(column, rows)], rows.stop - rows.start
+        for before in (tag(LIST_VALUES, DELIMITED), prefix, ATTRIBUTE_TAG):
+            content = delimited(before, content, count)
+        return content
 
     return encode

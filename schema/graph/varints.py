@@ -7,7 +7,7 @@ masks.
 import numpy as np
 import numpy.typing as npt
 
-from ..columns import Bool, Bytes, Int64, Spans
+from ..columns import Bytes, Int64, Spans
 
 UInt64 = npt.NDArray[np.uint64]
 
@@ -41,8 +41,8 @@ def varint_lengths(values: UInt64) -> Int64:
     return lengths
 
 
-def prefixed_varints(prefix: bytes, values: UInt64, present: Bool, length_at: int | None = None) -> Spans:
-    """Returns `prefix` and the value as a varint in each row that is `present`.
+def prefixed_varints(prefix: bytes, values: UInt64, length_at: int | None = None) -> Spans:
+    """Returns `prefix` and the value as a varint in each row.
 
     With `length_at` the byte at this position of the prefix is the length of what follows it in the row, below 128.
     """
@@ -59,7 +59,7 @@ def prefixed_varints(prefix: bytes, values: UInt64, present: Bool, length_at: in
         high = (values >> np.uint64(56)).astype(np.uint8)
         rows[:, -2] = high & 0x7F | (lengths > 9) << 7
         rows[:, -1] = high >> 7
-    return Spans(rows.reshape(-1), np.arange(len(values)) * width, (lengths + len(prefix)) * present)
+    return Spans(rows.reshape(-1), np.arange(len(values)) * width, lengths + len(prefix))
 
 
 def _spread(values: UInt64) -> UInt64:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..columns import Bool, Bytes, Int64, Spans, join, total_lengths
+from ..columns import Bool, Bytes, Int64, Part, Spans, join, total_lengths
 from .varints import NO_END, UInt64, prefixed_varints, read_varints, varint, words
 
 VARINT, FIXED64, DELIMITED, FIXED32 = 0, 1, 2, 5
@@ -123,10 +123,16 @@ def tag(number: int, wire: int) -> bytes:
     return varint(number << 3 | wire)
 
 
-def delimited(prefix: bytes, content: Sequence[Spans], present: Bool) -> list[Spans]:
-    """Returns `content` behind `prefix` (a tag, or more) and its length, where `present`; other rows must be empty."""
-    lengths = total_lengths(content, len(present))
-    return [prefixed_varints(prefix, lengths.view(np.uint64), present), *content]
+def delimited(prefix: bytes, content: Sequence[Part], count: int) -> list[Part]:
+    """Returns `content` of `count` rows behind `prefix` (a tag, or more) and its length, in rows that have any."""
+    lengths = total_lengths(content, count)
+    rows = rows_where(lengths > 0)
+    return [(rows, prefixed_varints(prefix, lengths[rows].view(np.uint64))), *content]
+
+
+def rows_where(chosen: Bool) -> Int64 | slice:
+    """Returns the rows that are chosen; a slice if all are, so that taking them copies nothing."""
+    return slice(None) if chosen.all() else np.flatnonzero(chosen)
 
 
 def walk(data: Bytes, starts: Int64, ends: Int64) -> Fields:

@@ -22,6 +22,7 @@ from ..traces import NO_TENSORS, Attr, InexactTime, integers, listed_attributes,
 from .layout import INTEGER_ATTRIBUTES, Node
 
 SCHEMA = "op_schema"
+OBJECT = ord("{")
 PYTHON_COLUMNS = ("module", "python_function")
 ATTRIBUTE_NAMES = (*(attribute.name for attribute in INTEGER_ATTRIBUTES), SCHEMA)
 
@@ -42,7 +43,7 @@ class NodeTable:
         for name, column in (("start", times.start), ("end", end), ("exclusive", times.exclusive)):
             self._parts[name].add(column)
         self.integers("id", [node.id for node in nodes])
-        self.integers("parent_id", [_parent(node) for node in nodes])
+        self.integers("parent_id", _parents([node.ctrl_deps for node in nodes]))
         self.integers("communication", [node.communication for node in nodes])
         self.strings("name", [node.name for node in nodes])
 
@@ -105,7 +106,7 @@ class LinkedNodes:
             selected = list(compress(nodes, mask.tolist()))
             add(selected)
             for name in PYTHON_COLUMNS:
-                values = [getattr(node, name) for node in selected]
+                values = list(map(attrgetter(name), selected))
                 self.modules |= any(values)
                 table.strings(name, [value or "" for value in values])
             table.add(selected, _Times(*(column[mask] for column in times)))
@@ -114,15 +115,15 @@ class LinkedNodes:
         self._add_attributes([node.attrs for node in nodes])
         self.ops.integers("thread", [ABSENT if node.thread is None else node.thread for node in nodes])
         self.recorded_by_host += [node.recorded_by is None for node in nodes]
-        self.inputs.add(plain_arguments([self._arguments(node.inputs) for node in nodes]))
-        self.outputs.add(plain_arguments([self._arguments(node.outputs) for node in nodes]))
+        self.inputs.add(plain_arguments(self._arguments([node.inputs for node in nodes])))
+        self.outputs.add(plain_arguments(self._arguments([node.outputs for node in nodes])))
 
-    def _arguments(self, arguments: msgspec.Raw) -> bytes:
-        text = bytes(arguments)
-        if text[:1] != b"{":
+    def _arguments(self, arguments: list[msgspec.Raw]) -> list[bytes]:
+        texts = [*map(bytes, arguments)]
+        for row in [row for row, text in enumerate(texts) if text[0] != OBJECT]:
             self.unusable += 1
-            return NO_TENSORS
-        return text
+            texts[row] = NO_TENSORS
+        return texts
 
     def _add_attributes(self, attributes: list[list[Attr]]) -> None:
         """Adds the ops' attributes to their columns, those without a column to `extra`."""
@@ -136,8 +137,8 @@ class LinkedNodes:
         for name in ("device", "stream", "correlation", "graph_node", "size", "bandwidth", "call"):
             self.activities.integers(name, list(map(attrgetter(name), nodes)))
         self.activities.strings("category", [node.cat or "" for node in nodes])
-        for row, node in enumerate(nodes, self.activities.count):
-            self.waits += [(row, source) for source in node.sync_dep or ()]
+        first = self.activities.count
+        self.waits += [(row, each) for row, node in enumerate(nodes, first) if node.sync_dep for each in node.sync_dep]
 
 
 class _Times(NamedTuple):
@@ -151,11 +152,13 @@ class _Times(NamedTuple):
 def _times(nodes: Sequence[Node]) -> _Times:
     """Returns the times of nodes. Raises InexactTime."""
     names = ("ts", "inclusive_dur", "exclusive_dur")
-    return _Times(*(_nanoseconds([getattr(node, name) for node in nodes]) for name in names))
+    return _Times(*(_nanoseconds(list(map(attrgetter(name), nodes))) for name in names))
 
 
 def _nanoseconds(stamps: list[int | float | None]) -> Int64:
     """Returns times in ns for stamps in µs, ABSENT for none."""
+    if None not in stamps:
+        return nanoseconds(stamps)
     times = np.full(len(stamps), ABSENT, np.int64)
     has_time = np.array([stamp is not None for stamp in stamps], np.bool_)
     times[has_time] = nanoseconds([stamp for stamp in stamps if stamp is not None])
@@ -167,8 +170,7 @@ def _without_empty(column: Categorical) -> Categorical:
     return Categorical(np.where(column.where(bool), column.codes, -1).astype(np.int32), column.table)
 
 
-def _parent(node: Node) -> int:
-    parent = node.ctrl_deps
-    if isinstance(parent, list):
-        return parent[0] if parent else -1
-    return -1 if parent is None else parent
+def _parents(parents: list[int | list[int] | None]) -> Int64:
+    if list in {*map(type, parents)}:
+        parents = [next(iter(parent), None) if isinstance(parent, list) else parent for parent in parents]
+    return integers(parents, -1)
