@@ -122,7 +122,9 @@ def critical_path(tables: Tables) -> str:
 def whole_critical_path(tables: Tables) -> str:
     """Says the same, or what all of the path is."""
     kinds = sums(rows_of(tables, "critical_path"), "kind", "time")
-    return critical_path(tables) or (f"All of the critical path is {next(iter(kinds))} time." if kinds else "")
+    consists = critical_path(tables) or (f"All of the critical path is {next(iter(kinds))} time." if kinds else "")
+    crossings = sum(row["crossings"] for row in rows_of(tables, "critical_path_between_ranks"))
+    return f"{consists} It goes from rank to rank {times_text(crossings)}." if crossings else consists
 
 
 def hidden_communication(tables: Tables) -> str:
