@@ -238,7 +238,9 @@ def efficiency(tables: Tables) -> str:
     most = max(rows, key=lambda row: row["time"])
     column, of = ("speed_pct", "speed") if most["bound"] == "compute" else ("bandwidth_pct", "memory bandwidth")
     name = shortened(f"{most['op']} {most['shape']}", LONGEST)
-    return f"{name}, of most time, reaches {cell(most[column] or 0)} % of the device's peak in {of}."
+    if most[column] is None:
+        return f"{name}, of most time, moves bytes faster than the device's memory can: a cache serves it."
+    return f"{name}, of most time, reaches {cell(most[column])} % of the device's peak in {of}."
 
 
 def hardware_counters(tables: Tables) -> str:
