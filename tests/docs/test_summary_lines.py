@@ -90,7 +90,14 @@ def test_every_line_of_a_replay_is_explained(sample: str) -> None:
     text = describe(replayed, summarise(replayed))
     lines = {line[:15].strip() for line in text.splitlines() if not line.startswith(" ")}
     other = "thread busy" if sample == "training" else "stream busy"
-    assert explained("trace-replay", "line") == lines | {other, "range", "changed", "recording", "start offset"}
+    assert explained("trace-replay", "line") == lines | {
+        other,
+        "range",
+        "changed",
+        "recording",
+        "start offset",
+        "rank to rank",
+    }
 
 
 COUNTED = ("dropped", "guessed", "oddities", "resolved", "skipped", "lost")

@@ -3,6 +3,7 @@
 All ranks are replayed together, as trace-replay does it, so the path goes from rank to rank through what they share.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -13,10 +14,12 @@ from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph
 from ..replay import (
     KINDS,
+    NodeClass,
     Pieces,
     Replay,
-    critical_path as path_of,
+    crossings,
     explained_pct,
+    path_nodes,
     pieces_of,
     replay_ranks,
     time_by_kind,
@@ -26,6 +29,7 @@ from .rank import Analysis, Column, Options, RankTrace, Table, integers, microse
 
 NO_GRAPH = "there is no execution graph to replay"
 NO_TIME = "nothing in the replayed run takes time"
+ONE_RANK = "the critical path stays on one rank"
 LOCATIONS = ("device", "stream", "tid")
 
 
@@ -54,21 +58,20 @@ def _over_ranks(parts: Sequence[RankGraph], _: Options) -> Table:
         note = reliability(replays[0]) if len(path.row) else NO_TIME
     node = _nodes_of_path(replays[0], path.row) if replays else path.row
     rank = ranks[replays[0].work.ranks_of(node)] if replays else path.row
-    details = (_replays(replays, note), _by_rank(replays, ranks, rank, path, note), _nodes(replays, path, node, rank))
+    details = (
+        _replays(replays, note),
+        _by_rank(replays, ranks, rank, path, note),
+        _between_ranks(replays, ranks, path, node, note),
+        _nodes(replays, path, node, rank),
+    )
     return Table(NAME, "Critical path", _by_kind(rank, path), note, details)
 
 
 def _nodes_of_path(replay: Replay, rows: Rows) -> Rows:
-    """Returns the node of each piece: a transfer between ranks is of the node that came last to it."""
-    schedule, count = replay.schedule, len(replay.work)
-    node_of = np.full(len(schedule.end_ns), -1)
-    shared = np.bincount(schedule.finish_row, minlength=len(node_of)) > 1
-    node_of[schedule.finish_row] = np.arange(count)
-    node_of[shared] = -1
-    node_of[:count] = np.arange(count)
-    path = path_of(replay).row
-    last_known = np.maximum.accumulate(np.where(node_of[path] >= 0, np.arange(len(path)), 0))
-    node_of[path] = node_of[path[last_known]]
+    """Returns the node of each piece."""
+    path, node = path_nodes(replay)
+    node_of = np.full(len(replay.schedule.end_ns), -1)
+    node_of[path] = node
     return np.asarray(node_of[rows])
 
 
@@ -118,6 +121,30 @@ def _by_rank(replays: Sequence[Replay], ranks: Int64, rank: Int64, path: Pieces,
         percentage("on_path_pct", time, time.sum()),
     ]
     return Table(f"{NAME}_by_rank", "Ranks on the job's clock", columns, "" if count else note)
+
+
+def _between_ranks(replays: Sequence[Replay], ranks: Int64, path: Pieces, node: Rows, note: str) -> Table:
+    """Returns how often the path goes from one rank to another through what both shared, and how long it takes."""
+    count, time = Counter[tuple[int, int, str]](), Counter[tuple[int, int, str]]()
+    is_shared = path.kind == KINDS.index(NodeClass.COMMUNICATION.label)
+    for replay in replays:
+        spent_ns = group_sums(node[is_shared], path.time[is_shared], len(replay.work))
+        names = text_column("name", Categorical.joined([graph.name for graph in replay.work.graphs])).values
+        for shared, source, target in zip(*(column.tolist() for column in crossings(replay)), strict=True):
+            key = (int(ranks[source]), int(ranks[target]), str(names[shared]))
+            count[key] += 1
+            time[key] += int(spent_ns[shared])
+    keys = sorted(count, key=lambda key: (-time[key], key))
+    columns = [
+        integers("rank", [source for source, _, _ in keys]),
+        integers("to_rank", [target for _, target, _ in keys]),
+        Column("name", "", [name for _, _, name in keys]),
+        integers("crossings", [count[key] for key in keys]),
+        microseconds("time", [time[key] for key in keys]),
+        percentage("pct", [time[key] for key in keys], path.time.sum()),
+    ]
+    title = "Where the critical path goes from rank to rank"
+    return Table(f"{NAME}_between_ranks", title, columns, "" if keys else ONE_RANK if len(path.row) else note)
 
 
 def _nodes(replays: Sequence[Replay], path: Pieces, node: Rows, rank: Int64) -> Table:

@@ -29,6 +29,7 @@ from .rank import (
 )
 
 NO_KERNELS = "no kernel computes anything"
+FROM_CACHE = "cache"
 PARTLY_COUNTED = "at least: the operations of some kernels are unknown; counted is the share of the time in the others"
 
 
@@ -85,7 +86,10 @@ def _note(rank: RankTrace, work: _Work) -> str:
     least = least_time(work.kernels, work.peaks).memory
     cached = int((1e9 * np.nan_to_num(least) > work.time).sum())
     if cached:
-        notes.append(f"{cached:,} kernels move more bytes than memory can: what they read came from a cache")
+        notes.append(
+            f"{cached:,} kernels move more bytes than memory can: what they read came from a cache, which bounds their op "
+            "instead of memory where its kernels together are faster than memory"
+        )
     names = _device_names(rank).items()
     without_peak = [f"{number} ({name or 'no name recorded'})" for number, name in names if number not in work.peaks]
     if without_peak:
@@ -132,6 +136,8 @@ def _columns(rank: RankTrace, work: _Work, groups: _Groups) -> list[Column]:
     compute, memory = (roof[example][order] for roof in roofs(kernels, work.peaks))
     seconds = np.where(time > 0, time, np.nan)[order] / 1e9
     operations, moved, first = operations[order], moved[order], example[order]
+    # what moves faster than memory can came from a cache, whose peak is not known
+    from_cache = moved / seconds > memory
     return [
         rank_column(rank.rank, count),
         Column("device", "", kernels.device[first]),
@@ -144,8 +150,8 @@ def _columns(rank: RankTrace, work: _Work, groups: _Groups) -> list[Column]:
         Column("speed", "TFLOP/s", operations / seconds / 1e12),
         percentage("speed_pct", operations / seconds, compute),
         Column("bandwidth", "GB/s", moved / seconds / 1e9),
-        percentage("bandwidth_pct", moved / seconds, memory),
-        Column("bound", "", _bounds(kernels, work)[first].tolist()),
+        percentage("bandwidth_pct", moved / seconds, np.where(from_cache, np.nan, memory)),
+        Column("bound", "", np.where(from_cache, FROM_CACHE, _bounds(kernels, work)[first]).tolist()),
         Column("peak_speed", "TFLOP/s", compute / 1e12),
         Column("peak_bandwidth", "GB/s", memory / 1e9),
     ]

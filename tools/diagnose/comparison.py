@@ -2,10 +2,11 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from ...schema.errors import DataError
 from ..build_job import mark_of
-from ..inputs import Trace, assign_ranks
+from ..inputs import AssignedRanks, Trace, assign_ranks
 from ..rank_rows import absent_ranks, ranges
 from .findings import NOTE, WRONG, Finding, no_rank
 from .inspection import GroupCount, Inspection
@@ -13,19 +14,30 @@ from .inspection import GroupCount, Inspection
 MARKED = {"note": "fewer than others"}
 
 
-def compare(processes: Sequence[Inspection]) -> Iterator[Finding]:
-    """Yields what several processes with device traces do not have in common. Linear in their groups' members."""
+class Comparison(NamedTuple):
+    """What processes do not have in common, or, of different runs, only that they are."""
+
+    findings: list[Finding]
+    of_several_runs: bool
+
+
+def compare(processes: Sequence[Inspection]) -> Comparison:
+    """Returns what processes with device traces do not have in common. Linear in their groups' members."""
     recorded = [process for process in processes if process.device and not process.error and not process.merged]
     try:
-        yield from _ranks(recorded)
+        ranks = _ranks(recorded)
     except DataError as error:
-        yield Finding(WRONG, [], str(error), "")
-        return  # they have no job in common
-    if len(recorded) > 1:
-        yield from _fewer_kernels(recorded)
-        yield from _other_steps(recorded)
-        yield from _missing_collectives(recorded)
-    yield from _absent_ranks(recorded)
+        return Comparison([Finding(WRONG, [], str(error), "")], of_several_runs=True)
+    findings = [Finding(WRONG, [], line, "") for line in ranks.failures]
+    if ranks.of_several_runs:
+        return Comparison(findings, of_several_runs=True)
+    findings += [Finding(NOTE, [], line, "name it …rank<N>.json if it is of another") for line in ranks.notes]
+    if len(recorded) == 1:
+        findings += filter(None, map(no_rank, recorded))
+    else:
+        for rule in (_fewer_kernels, _other_steps, _missing_collectives):
+            findings += rule(recorded) if recorded else ()
+    return Comparison([*findings, *_absent_ranks(recorded)], of_several_runs=False)
 
 
 def most_kernels(processes: Sequence[Inspection]) -> int:
@@ -77,20 +89,14 @@ def _collectives(group: GroupCount) -> str:
     return f"{group.count} collectives{numbers}"
 
 
-def _ranks(processes: Sequence[Inspection]) -> Iterator[Finding]:
-    """Yields traces whose rank is unknown or not unique. Raises DataError if they are of different jobs."""
-    if len(processes) == 1:
-        yield from filter(None, map(no_rank, processes))
+def _ranks(processes: Sequence[Inspection]) -> AssignedRanks:
+    """Returns the ranks of the device traces. Raises DataError if they are of different jobs."""
     communicating = {process.device for process in processes if process.collectives}
     traces = [
         Trace(process.device, next(iter(process.processes), None), process.rank, process.records_rank)
         for process in processes
     ]
-    ranks = assign_ranks(traces, lambda trace: trace.name in communicating)
-    for line in ranks.failures:
-        yield Finding(WRONG, [], line, "")
-    for line in ranks.notes:
-        yield Finding(NOTE, [], line, "name it …rank<N>.json if it is of another")
+    return assign_ranks(traces, lambda trace: trace.name in communicating)
 
 
 def _absent_ranks(processes: Sequence[Inspection]) -> Iterator[Finding]:

@@ -25,7 +25,8 @@ Runner = Callable[[Callable[[ProcessFiles], Inspection], Sequence[ProcessFiles]]
 
 
 class Diagnosis(msgspec.Struct):
-    """The processes by rank, the findings with what is wrong first, and how many other files there were, by kind.
+    """The processes by rank, the findings with what is wrong first, how many other files there were, by kind, and
+    whether the processes are of different runs: they are not compared then.
 
     >>> import execgraph as eg
     >>> eg.diagnose("tests/data/training/device_rank0.json.gz").findings[0].what
@@ -35,6 +36,7 @@ class Diagnosis(msgspec.Struct):
     processes: list[Inspection]
     findings: list[Finding]
     skipped: dict[str, int] = {}
+    of_several_runs: bool = False
 
     @property
     def wrong(self) -> int:
@@ -53,7 +55,12 @@ def diagnose(paths: Sequence[Path], run: Runner | None = None, progress: Progres
     inspected = _inspect_all(processes, run or in_turn, progress)
     failures = [Finding(WRONG, [], line, "") for line in files.failures]
     of_processes = [finding for process in inspected for finding in findings_of(process)]
-    return Diagnosis(inspected, merge_findings([*failures, *of_processes, *compare(inspected)]), files.skipped)
+    comparison = compare(inspected)
+    # that they are of different runs comes first: nothing else counts before that
+    of_runs = comparison.findings if comparison.of_several_runs else []
+    of_one_run = [] if comparison.of_several_runs else comparison.findings
+    findings = merge_findings([*of_runs, *failures, *of_processes, *of_one_run])
+    return Diagnosis(inspected, findings, files.skipped, comparison.of_several_runs)
 
 
 def _leave_out_merged(files: TraceFiles, paths: Sequence[Path]) -> None:

@@ -11,6 +11,7 @@ from ..sync_records_advice import sync_records_advice
 from ..terminal import in_one_line
 from .comparison import most_kernels
 from .diagnosis import Diagnosis
+from .findings import WRONG
 from .inspection import KERNELS_SHOWN, Inspection, KernelTime
 from .wording import amount, in_words, process_names
 
@@ -22,11 +23,17 @@ LONGEST_NAME = 110
 
 
 def report(diagnosis: Diagnosis, every_process: bool = False) -> str:
-    """Returns processes, versions, longest kernels (with `every_process`, of each), what graphs lack, and findings."""
+    """Returns processes, versions, longest kernels (with `every_process`, of each), what graphs lack, and findings.
+
+    Of different runs it returns that they are and the processes, with `every_process` all of it.
+    """
     processes = diagnosis.processes
     if not processes:
         return "\n".join(in_one_line(f"{finding.severity:<6} {in_words(finding)}") for finding in diagnosis.findings)
-    lines = [*_advice(processes), *_table(processes), "", *_versions(processes)]
+    if diagnosis.of_several_runs and not every_process:
+        return "\n".join(map(in_one_line, [_runs(diagnosis), "", *_table(processes, 0)]))
+    largest = 0 if diagnosis.of_several_runs else most_kernels(processes)
+    lines = [*_advice(processes), *_table(processes, largest), "", *_versions(processes)]
     groups = [(process.name, process.top_kernels) for process in processes] if every_process else []
     for title, kernels in [*groups, ("all", _longest_of_all(processes))]:
         lines += ["", f"longest kernels, {title}", *map(_kernel, kernels)] if kernels else []
@@ -38,14 +45,21 @@ def report(diagnosis: Diagnosis, every_process: bool = False) -> str:
     )
 
 
+def _runs(diagnosis: Diagnosis) -> str:
+    """Returns the line that says that the traces are of different runs, with files as the table names them."""
+    apart = [finding for finding in diagnosis.findings if finding.severity == WRONG and not finding.where]
+    text = "; ".join(in_words(finding) for finding in apart)
+    return f"{WRONG:<6} {text.replace(f'{_common_folder(diagnosis.processes)}{os.sep}', '')}"
+
+
 def _advice(processes: Sequence[Inspection]) -> list[str]:
     """Returns how to record what waits were for, and an empty line, if a process did not."""
     names = [process.name for process in processes if process.waits_without_record]
     return [*sync_records_advice(process_names(names)), ""] if names else []
 
 
-def _table(processes: Sequence[Inspection]) -> list[str]:
-    largest = most_kernels(processes)
+def _table(processes: Sequence[Inspection], largest: int) -> list[str]:
+    """Returns the lines of the table, in which few kernels are marked beside the `largest` number."""
     folder = _common_folder(processes)
     return rank_rows(HEADINGS, (_row(process, largest, folder) for process in processes), alike=("world", "by", ""))
 

@@ -10,6 +10,7 @@ from .pairs import (
     hosts_of as hosts_of,
 )
 from .ranks import (
+    AssignedRanks as AssignedRanks,
     RankFile as RankFile,
     assign_ranks as assign_ranks,
     by_rank as by_rank,

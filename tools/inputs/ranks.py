@@ -34,11 +34,14 @@ class RankFile(NamedTuple):
 
 
 class AssignedRanks(NamedTuple):
-    """The only traces of their ranks, by rank; a line for each trace that cannot be used or was numbered."""
+    """The only traces of their ranks, by rank; a line for each trace that cannot be used or was numbered; and whether
+    the traces are of different runs.
+    """
 
     traces: list[Trace]
     failures: list[str]
     notes: list[str]
+    of_several_runs: bool = False
 
 
 def assign_ranks(
@@ -65,15 +68,21 @@ def assign_ranks(
     single = [traces[0] for _, traces in of_ranks if len(traces) == 1]
     several = {rank: traces for rank, traces in of_ranks if len(traces) > 1}
     if runs := _folders_of_runs(several, single):
-        return AssignedRanks(
-            [], [f"{len(runs)} runs, each in a folder of its own ({list_names(runs)}); give one of them"], []
-        )
-    return AssignedRanks(single, [*_without_rank(rankless, devices), *_of_one_rank(several)], notes)
+        line = f"{len(runs)} runs, each in a folder of its own ({list_names(runs)}); give one of them"
+        return AssignedRanks([], [line], [], of_several_runs=True)
+    failures = [*_without_rank(rankless, devices), *_of_one_rank(several)]
+    return AssignedRanks(single, failures, notes, any(map(_is_of_runs, several.values())))
+
+
+def _is_of_runs(same_rank: Sequence[Trace]) -> bool:
+    """Returns whether the traces of one rank are of different processes."""
+    processes = {trace.pid for trace in same_rank}
+    return len(processes) > 1 and None not in processes
 
 
 def by_rank(devices: Sequence[Trace], host_of: Mapping[str, str]) -> tuple[list[RankFile], list[str]]:
     """Returns device traces by rank, and a line for each that was numbered. Raises DataError if one cannot be used."""
-    traces, failures, notes = assign_ranks(devices, communicating(host_of))
+    traces, failures, notes, _ = assign_ranks(devices, communicating(host_of))
     if failures:
         raise DataError("; ".join(failures))
     return [RankFile(trace.rank or 0, Path(trace.name)) for trace in traces], notes
@@ -160,8 +169,8 @@ def _folders_of_runs(several: Mapping[int, Sequence[Trace]], single: Sequence[Tr
     """
     others = {_folder(trace) for trace in single}
     for traces in several.values():
-        folders, processes = {_folder(trace) for trace in traces}, {trace.pid for trace in traces}
-        if len(folders) == len(traces) and len(processes) > 1 and None not in processes and others <= folders:
+        folders = {_folder(trace) for trace in traces}
+        if len(folders) == len(traces) and _is_of_runs(traces) and others <= folders:
             return sorted(folders)
     return []
 
@@ -174,8 +183,8 @@ def _of_one_rank(several: Mapping[int, Sequence[Trace]]) -> Iterator[str]:
     """Yields a line for all ranks with as many traces of one kind: of one process, of several, or of unknown ones."""
     ranks_by_case: dict[tuple[int, str], list[int]] = defaultdict(list)
     for rank, same_rank in several.items():
-        processes = {trace.pid for trace in same_rank}
-        kind = "" if None in processes else "window" if len(processes) == 1 else "run"
+        is_one_process = len({trace.pid for trace in same_rank}) == 1 and same_rank[0].pid is not None
+        kind = "window" if is_one_process else "run" if _is_of_runs(same_rank) else ""
         ranks_by_case[len(same_rank), kind].append(rank)
     for (count, kind), ranks in ranks_by_case.items():
         same_rank = several[ranks[0]]

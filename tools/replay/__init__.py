@@ -28,6 +28,12 @@ from .node_class import (
     node_classes as node_classes,
 )
 from .one_job import graphs_of_one_job as graphs_of_one_job, why_not_one_job as why_not_one_job
+from .path_crossings import (
+    Crossings as Crossings,
+    crossing_names as crossing_names,
+    crossings as crossings,
+    path_nodes as path_nodes,
+)
 from .rank_clocks import GatheredJob as GatheredJob, StartOffset as StartOffset, gather_job as gather_job
 from .recording import (
     Cause as Cause,

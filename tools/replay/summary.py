@@ -11,6 +11,7 @@ from .answer import answer
 from .critical_path import UNEXPLAINED, pieces_of, time_by_kind
 from .execution import Replay
 from .node_class import NodeClass
+from .path_crossings import crossing_names
 from .rank_clocks import WHY, is_noteworthy, largest_offset
 from .recording import Recording
 from .scaling import Matched, Scale, matched
@@ -22,6 +23,7 @@ HOST_TRANSFERS = "host transfers"
 STREAMS_SHOWN, LABEL = 16, 14
 """How many streams or threads are listed, and how many letters their labels have at least."""
 IDLE = "host idle"
+NAMES_SHOWN = 4
 RELIABLE_PCT = 1.0
 """If a replay differs more from the measured run, replays with changes are not reliable."""
 
@@ -172,6 +174,7 @@ def describe(replay: Replay, summary: ReplaySummary, scale: Sequence[Scale] = ()
         *(["stream busy", *_shares(busy[:STREAMS_SHOWN], whole), *hidden] if has_streams else _threads(replay, whole)),
         "critical path",
         *_shares(path, whole),
+        *_crossings(replay),
         *([answer(replay, scale) + without_profiler] if scale else []),
     ]
     return "\n".join(lines)
@@ -191,6 +194,19 @@ def _start_offset(replay: Replay) -> list[str]:
         return []
     rank, offset_ns = largest_offset(replay.work)
     return [f"start offset   {offset_ns / 1000:>14,.1f} µs  of rank {rank}; {WHY}"]
+
+
+def _crossings(replay: Replay) -> list[str]:
+    """Returns the line that says by what the critical path goes from rank to rank, if it does."""
+    names = crossing_names(replay)
+    counts = [f"{name.partition('(')[0]} {count:,}" for name, count in names.items()]
+    hidden = (
+        [f"others {sum(names.values()) - sum(list(names.values())[:NAMES_SHOWN]):,}"]
+        if len(names) > NAMES_SHOWN
+        else []
+    )
+    shown = ", ".join([*counts[:NAMES_SHOWN], *hidden])
+    return [f"rank to rank   {sum(names.values()):>14,}  times on the critical path: {shown}"] if names else []
 
 
 def _threads(replay: Replay, whole_us: float) -> list[str]:

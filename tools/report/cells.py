@@ -24,6 +24,7 @@ ARROW = " → "
 IDENTITIES = frozenset(
     (
         "rank",
+        "to_rank",
         "device",
         "on_device",
         "stream",

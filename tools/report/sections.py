@@ -69,11 +69,13 @@ SECTIONS = {
             "critical_path",
             "Critical path",
             "The chain of work and waits that the job's length consists of; anything beside it can get faster without effect. "
-            "All ranks are replayed together, and the rank of a row is the one that the chain is on.",
+            "All ranks are replayed together, and the rank of a row is the one that the chain is on. "
+            "It goes from rank to rank through a collective or a message, whose time counts for the rank that came last to it.",
             {
                 "critical_path": "",
                 "critical_path_replay": "",
                 "critical_path_by_rank": "on_path",
+                "critical_path_between_ranks": "time",
                 "critical_path_nodes": "time",
             },
         ),

@@ -122,7 +122,9 @@ def critical_path(tables: Tables) -> str:
 def whole_critical_path(tables: Tables) -> str:
     """Says the same, or what all of the path is."""
     kinds = sums(rows_of(tables, "critical_path"), "kind", "time")
-    return critical_path(tables) or (f"All of the critical path is {next(iter(kinds))} time." if kinds else "")
+    consists = critical_path(tables) or (f"All of the critical path is {next(iter(kinds))} time." if kinds else "")
+    crossings = sum(row["crossings"] for row in rows_of(tables, "critical_path_between_ranks"))
+    return f"{consists} It goes from rank to rank {times_text(crossings)}." if crossings else consists
 
 
 def hidden_communication(tables: Tables) -> str:
@@ -236,7 +238,9 @@ def efficiency(tables: Tables) -> str:
     most = max(rows, key=lambda row: row["time"])
     column, of = ("speed_pct", "speed") if most["bound"] == "compute" else ("bandwidth_pct", "memory bandwidth")
     name = shortened(f"{most['op']} {most['shape']}", LONGEST)
-    return f"{name}, of most time, reaches {cell(most[column] or 0)} % of the device's peak in {of}."
+    if most[column] is None:
+        return f"{name}, of most time, moves bytes faster than the device's memory can: a cache serves it."
+    return f"{name}, of most time, reaches {cell(most[column])} % of the device's peak in {of}."
 
 
 def hardware_counters(tables: Tables) -> str:

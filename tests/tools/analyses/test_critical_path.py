@@ -1,5 +1,6 @@
 """The critical path of replayed graphs, hardware counters and copy bandwidth."""
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -160,7 +161,7 @@ def test_how_far_the_replay_is_off_stands_beside_the_path() -> None:
 
 def test_without_a_graph_there_is_no_path_and_it_is_said() -> None:
     found = analyse([RankTrace(0, link_run(two_streams()))], ["critical_path"])
-    assert [len(table) for table in found.values()] == [0, 0, 0, 0]
+    assert [len(table) for table in found.values()] == [0, 0, 0, 0, 0]
     assert found["critical_path"].note == "there is no execution graph to replay"
 
 
@@ -187,6 +188,25 @@ def test_the_path_of_a_job_goes_from_rank_to_rank_through_what_they_share() -> N
     by_rank = {row["rank"]: row for row in found["critical_path_by_rank"].rows()}
     assert [by_rank[rank]["begins"] for rank in (4, 5)] == [0, 0]
     assert by_rank[5]["on_path"] >= 35
+
+
+def test_what_takes_the_path_from_rank_to_rank_is_named_and_counted() -> None:
+    """Rank 1 comes last to the collective; after it only rank 0 has work, for which the path goes there."""
+    graphs = []
+    for rank, work in enumerate((10_000, 15_000)):
+        g = GraphBuilder(rank=rank)
+        op = g.host("aten::mm", 0, 0)
+        kernel = g.activity("gemm", 0, work, after=[(op, LAUNCH)])
+        end = g.collective(work, 35_000 - work, ranks=[0, 1], name="ncclAllReduce", after=[(kernel, STREAM_ORDER)])
+        if rank == 0:
+            g.activity("relu", 35_000, 7_000, after=[(end, STREAM_ORDER)])
+        graphs.append(g.build())
+    ranks = [RankTrace(4 + number, linked_of([]), graph) for number, graph in enumerate(graphs)]
+    found = analyse(ranks, ["critical_path"])
+    (row,) = found["critical_path_between_ranks"].rows()
+    assert (row["rank"], row["to_rank"], row["name"], row["crossings"], row["time"]) == (5, 4, "ncclAllReduce", 1, 20.0)
+    pieces = found["critical_path_nodes"].rows()
+    assert sum(one["rank"] != after["rank"] for one, after in itertools.pairwise(pieces)) == row["crossings"]
 
 
 def test_ranks_that_never_meet_have_no_path_and_the_reason_is_said() -> None:

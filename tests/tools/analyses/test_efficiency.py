@@ -61,6 +61,12 @@ def test_speed_and_bandwidth_are_work_over_time_by_op_and_shape() -> None:
     assert (large["bound"], small["bound"]) == ("compute", "memory")
 
 
+def test_what_is_faster_than_memory_came_from_a_cache_and_no_share_of_the_peak_exceeds_all() -> None:
+    rows = tables_of(RankTrace(0, link_run(run())), fp32=1e6, memory=1e-3)["efficiency"].rows()
+    moving = [row for row in rows if row["bandwidth"]]
+    assert moving and all((row["bandwidth_pct"], row["bound"]) == (None, "cache") for row in moving)
+
+
 def test_kernels_of_unknown_work_are_there_by_name_with_their_time_alone() -> None:
     table = tables_of(RankTrace(0, link_run(run())), **GIVEN)["efficiency"]
     row = by_op(table)["mine", 1]

@@ -430,3 +430,15 @@ def test_collectives_of_a_group_of_one_rank_are_said_to_have_no_kernel(data: Pat
     (found,) = lines(diagnose([data / "gpu" / "nccl"]))
     assert found.startswith("note rank 0: its 16 calls of collectives launched no kernel that communicates")
     assert not diagnose([data / "gpu" / "gloo"]).findings
+
+
+def test_different_runs_are_named_in_one_line_and_not_compared(tmp_path: Path, data: Path) -> None:
+    """Another run may have other kernels and steps: that one lacks something is no finding then."""
+    for name in ("training", "gloo_slow"):
+        shutil.copytree(data / name, tmp_path / name)
+    diagnosis = diagnose([tmp_path])
+    first, *others = report(diagnosis).splitlines()
+    assert diagnosis.of_several_runs
+    assert first == "wrong  2 runs, each in a folder of its own (gloo_slow, training); give one of them"
+    assert not any(word in line for line in [*others, *lines(diagnosis)] for word in ("LOW", "MISSING", "other ranks"))
+    assert not diagnose([tmp_path / "training"]).of_several_runs
