@@ -176,6 +176,20 @@ def test_messages_from_one_rank_to_another_are_numbered() -> None:
         assert all(sorted(numbers) == [*range(len(numbers))] for numbers in tags.values())
 
 
+def test_members_of_an_all_gather_send_what_each_puts_in() -> None:
+    sizes = (100, 300)
+    ranks, _ = goal(
+        [member(rank, 10, 9, comm_type=CollectiveType.ALL_GATHER, comm_size=size) for rank, size in enumerate(sizes)]
+    )
+    assert [(rank, op.amount) for rank, op in others(ranks, "send")] == [(0, 100), (1, 300)]
+
+
+@pytest.mark.parametrize(("sent", "received"), [(100, 0), (0, 100)])
+def test_a_message_has_the_size_that_either_end_recorded(sent: int, received: int) -> None:
+    ranks, _ = goal([peer(0, NodeType.COMM_SEND, size=sent), peer(1, NodeType.COMM_RECV, size=received)])
+    assert 100 in [op.amount for rank, op in others(ranks, "send") if rank == 0]
+
+
 def test_members_on_host_threads_end_when_they_did() -> None:
     """The third collective of rank 1 begins 20 later and ends 10 sooner."""
 
