@@ -227,6 +227,7 @@ MISTAKES = {
 }  # fmt: skip
 
 
+@pytest.mark.usefixtures("in_this_process")
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_wrong_usage_is_one_line_that_says_what_to_write(
     mistake: str, work: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]

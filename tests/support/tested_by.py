@@ -11,7 +11,7 @@ TESTED_BY = {
     """,
     "cli/test_trace_merge.py": "tools/merge/merge_traces tools/merge/report tools/merge/survey",
     "cli/test_trace_replay.py": """
-        tools/commands/scale_options tools/replay/summary tools/replay/workload tools/view/replay_timeline
+        tools/commands/scale_options tools/replay/workload
     """,
     "cli/test_trace_scale.py": "tools/scale_job/scale_job tools/scale_job/scale_report tools/scale_job/write_copies",
     "cli/test_wrong_kinds.py": "tools/inputs/wrong_kind",
@@ -68,7 +68,6 @@ TESTED_BY = {
     "docs/test_summary_lines.py": "tools/summary_lines",
     "fuzz/test_circles.py": "schema/columns/trees",
     "fuzz/test_hostile_files.py": "schema/traces/arguments",
-    "integration/test_concurrency_limit.py": "tools/replay/concurrency_limit",
     "integration/test_same_content.py": "linker/readers/tied_rows",
     "linker/contradictions/test_contradictions.py": """
         linker/contradictions/contradiction linker/contradictions/launch_order linker/contradictions/ranks
@@ -184,7 +183,7 @@ TESTED_BY = {
     "tools/merge/test_one_rank.py": "tools/merge/rocpd_rows",
     "tools/merge/test_viewing.py": "tools/merge/rewrite",
     "tools/replay/test_execution.py": """
-        tools/replay/critical_path tools/replay/node_class tools/replay/one_job tools/replay/scaling
+        tools/replay/critical_path tools/replay/node_class tools/replay/one_job
     """,
     "tools/replay/test_host_collectives.py": "tools/replay/rank_clocks tools/replay/rendezvous",
     "tools/report/test_embedded.py": "tools/report/cells",
