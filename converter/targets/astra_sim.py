@@ -170,6 +170,11 @@ def _notes(
                 "at a time",
             ),
             (
+                serial.communication_overlap,
+                f"{us['communication_overlap']} of communication beside other communication counts once, as a rank "
+                "runs one send or collective at a time",
+            ),
+            (
                 report.most_nodes_ready_at_once > WIDE,
                 f"up to {report.most_nodes_ready_at_once} nodes are ready at once; the time to simulate grows with the "
                 "square of that",

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schema.columns import Bool, Int64, Intervals, NodeNumbers
-from ...schema.graph import ExecutionGraph
+from ...schema.graph import ExecutionGraph, NodeType
 from ..building import UNRECORDED
 from ..context import Edges
 from ..edit import (
@@ -31,12 +31,16 @@ WAITING = (IDLE, UNRECORDED)
 
 
 class SerialTime(NamedTuple):
-    """The time, in ns, that was cut as something else of its kind ran at the same time."""
+    """The time, in ns, that was cut as something else of its kind ran at the same time.
+
+    `communication_overlap` is without receives, which run beside all other communication.
+    """
 
     idle_cut: int
     delay_cut: int
     host_overlap: int
     device_overlap: int
+    communication_overlap: int
 
 
 def in_order_of_ends(graph: ExecutionGraph) -> ExecutionGraph:
@@ -70,8 +74,9 @@ def serialise(graph: ExecutionGraph) -> SerialTime:
     return SerialTime(
         idle_cut=int(not_waited[idles].sum()),
         delay_cut=int(not_waited[~on_host].sum()),
-        host_overlap=int(cut[on_host].sum()),
-        device_overlap=int(cut[~on_host].sum()),
+        host_overlap=int(cut[on_host & ~communicates].sum()),
+        device_overlap=int(cut[~on_host & ~communicates].sum()),
+        communication_overlap=int(cut[communicates & (graph.type != NodeType.COMM_RECV)].sum()),
     )
 
 

@@ -221,12 +221,13 @@ class _Round(NamedTuple):
 def _add_round(steps: list[Step], exchange: _Round, available: Sequence[int]) -> list[int]:
     """Adds the steps of a round and returns the numbers of its receives.
 
-    Each piece is sent after its own receive in `available`; pieces are received one after the other.
+    All pieces are sent after the last receive in `available`: measured rings take a latency for each round, which would
+    be hidden if pieces were passed on one by one. Pieces are received one after the other.
     """
-    for number, size in enumerate(exchange.sent):
-        steps.append(Step(True, exchange.to, size, tuple(available[number : number + 1])))
-    received: list[int] = []
     before = tuple(available[-1:])
+    for size in exchange.sent:
+        steps.append(Step(True, exchange.to, size, before))
+    received: list[int] = []
     for size in exchange.received:
         received.append(len(steps))
         steps.append(Step(False, exchange.source, size, before))

@@ -44,6 +44,16 @@ def test_work_of_two_threads_at_once_counts_once_for_what_ended_first() -> None:
     assert told.notes[0].startswith("30.0 µs of host work at the same time on several threads")
 
 
+def test_communication_beside_other_communication_is_named_and_communication_beside_kernels_is_not() -> None:
+    g = GraphBuilder(rank=0)
+    g.activity("kernel", 0, 100_000, stream=7)
+    g.collective(0, 60_000, ranks=[0, 1], stream=20, comm_type=ALL_REDUCE, comm_size=4096)
+    assert not [note for note in for_astra_sim(g.build())[1].notes if "communication" in note]
+    g.collective(20_000, 70_000, ranks=[0, 1], stream=21, comm_type=ALL_REDUCE, comm_size=4096)
+    [note] = [note for note in for_astra_sim(g.build())[1].notes if "communication" in note]
+    assert note.startswith("40.0 µs of communication beside other communication counts once")
+
+
 def test_gaps_behind_work_of_another_stream_are_cut() -> None:
     g = GraphBuilder(rank=0)
     g.activity("first", 0, 80_000, stream=7)

@@ -168,3 +168,15 @@ def test_a_message_that_waits_follows_the_sign_of_its_receiver() -> None:
     assert [(step.sends, step.size) for step in receiver] == [(True, 1), (False, 60), (False, 40)]
     assert sender[1].after == (0,)
     assert receiver[1].after == ()
+
+
+@pytest.mark.parametrize("algorithm", ["all-reduce by ring", "all-gather by ring", "reduce-scatter by ring"])
+def test_a_block_is_passed_on_when_all_its_pieces_are_there(algorithm: str) -> None:
+    pieces_of_a_block = 3
+    size = 30 if algorithm == "all-gather by ring" else 120
+    steps, _ = steps_of(algorithm, CollectiveMember(0, 4, (size,) * 4, chunk=10))
+    received = [number for number, step in enumerate(steps) if not step.sends]
+    sent = [step for step in steps if step.sends]
+    for number, step in enumerate(sent[pieces_of_a_block:]):
+        whole_block = pieces_of_a_block * (number // pieces_of_a_block + 1)
+        assert step.after == (received[whole_block - 1],)
