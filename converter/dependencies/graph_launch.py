@@ -32,8 +32,11 @@ def _launches(context: ConversionContext) -> Iterator[list[int]]:
     activities = context.linked.activities
     order = np.lexsort((activities.end, activities.start, activities.call_row))
     order = order[activities.call_row[order] >= 0]
+    launched = np.bincount(activities.call_row[order])
+    # nearly all calls launch one
+    order = order[launched[activities.call_row[order]] > 1]
     for members in split_groups(order, activities.call_row):
-        if len(members) > 1 and len(np.unique(activities.stream[members])) > 1:
+        if len(np.unique(activities.stream[members])) > 1:
             yield members.tolist()
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
 from pickle import PickleBuffer
 from typing import Any, SupportsIndex, overload
 
@@ -10,7 +11,6 @@ import numpy.typing as npt
 
 from .byte_strings import Spans
 from .column_types import Bool, Int32, Int64, Rows
-from .interner import Interner
 from .workspace import Buffer
 
 AT_ONCE = 1 << 13
@@ -102,9 +102,11 @@ class BytesColumn(Sequence[bytes]):
         >>> BytesColumn.of([b"[1]", b"[]", b"[1]"])[1:]
         [b'[]', b'[1]']
         """
-        listed, interner = [*strings], Interner[bytes]()
-        code = interner.codes(listed, len(listed))
-        length = np.fromiter(map(len, interner), np.int64, len(interner))
+        listed = [*strings]
+        # most may be distinct, so none of them takes a call of Python's
+        numbers = dict(zip(dict.fromkeys(listed), count(), strict=False))
+        code = np.fromiter(map(numbers.__getitem__, listed), np.int32, len(listed))
+        length = np.fromiter(map(len, numbers), np.int64, len(numbers))
         start = np.cumsum(length) - length
         part = np.zeros(len(code), np.int32)
-        return BytesColumn([b"".join(interner)], part, start[code], length[code].astype(np.int32))
+        return BytesColumn([b"".join(numbers)], part, start[code], length[code].astype(np.int32))
