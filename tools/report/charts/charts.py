@@ -266,8 +266,8 @@ def what_if(table: Table) -> list[Chart]:
 
 
 def trace_diff(table: Table) -> list[Chart]:
-    """Returns the names whose time differs most between the two runs."""
-    rows = [{**row, "part": row["category"]} for row in table.rows()]
+    """Returns the names of work whose time differs most between the two runs; the marks of steps are none."""
+    rows = [{**row, "part": row["category"]} for row in table.rows() if not row["name"].startswith(STEP)]
     rows = sorted(rows, key=lambda row: -abs(row["difference"] or 0))[:SHOWN_NAMES]
     for row in rows:
         row["label"] = f"{row['kind']} {shortened(short_name(row['name']), 48)} {shortened(row['shape'], 24)}".strip()
