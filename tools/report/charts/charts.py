@@ -37,6 +37,7 @@ SHOWN_POINTS = 1500
 SHOWN_STEPS = 400
 QUEUE_LENGTH = "queue length"
 CATEGORIES = ("added", "slower", "same", "faster", "removed")
+STEP = "ProfilerStep#"
 
 
 def temporal_breakdown(table: Table) -> list[Chart]:
