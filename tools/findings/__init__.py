@@ -26,6 +26,7 @@ from .memory_peaks import memory_peaks
 from .missing_records import lost_records, missing_records
 from .pageable_copies import pageable_copies
 from .pauses import pauses
+from .shared_device import shared_device
 from .small_kernels import small_kernels
 from .straggler import straggler
 from .unexplained_time import unexplained_time
@@ -52,6 +53,7 @@ RULES: tuple[Rule, ...] = (
     lost_records,
     missing_records,
     absent_ranks,
+    shared_device,
     memory_peaks,
 )
 

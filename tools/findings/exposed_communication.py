@@ -48,6 +48,10 @@ def exposed_communication(job: Job) -> list[Finding]:
     return findings
 
 
+def _count(transfers: int) -> str:
+    return f"{transfers:,} transfer{'s' * (transfers != 1)}"
+
+
 def _transfers(job: Job, chosen: Bool) -> str:
     """Returns how many transfers a rank takes part in, and how long those of each size take."""
     work, size = job.work, job.integers("comm_size", ABSENT)[chosen]
@@ -56,9 +60,9 @@ def _transfers(job: Job, chosen: Bool) -> str:
     of_each_rank = " on each rank" if len(np.unique(ranks)) > 1 else ""
     sizes = np.unique(size).tolist()
     if len(sizes) > SIZES_NAMED or ABSENT in sizes:
-        return f"{count:,} transfers{of_each_rank} of {time_text(float(np.median(time)) / 1000)} (median)"
+        return f"{_count(count)}{of_each_rank} of {time_text(float(np.median(time)) / 1000)} (median)"
     parts = [f"{bytes_text(each)} in {time_text(float(np.median(time[size == each])) / 1000)}" for each in sizes[::-1]]
-    return f"{count:,} transfers{of_each_rank}, of {' and '.join(parts)} (medians)"
+    return f"{_count(count)}{of_each_rank}, of {' and '.join(parts)} (medians)"
 
 
 def _labels(job: Job) -> Categorical:

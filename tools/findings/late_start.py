@@ -18,7 +18,7 @@ def late_start(job: Job) -> list[Finding]:
             f"Rank {rank} begins {time_text(begins.max())} after the first rank",
             None,
             f"{100 * begins.max() / job.recorded_us:.0f} % of the recorded run; its recording may have begun later, or "
-            "the rank was late: the traces do not tell, so no gain is given",
+            "the rank was late. The traces do not show which, so no gain is given",
             "Begin to record on all ranks behind a barrier, and record several steps: then only what is really late is left",
             "critical_path_by_rank",
         )

@@ -3,6 +3,7 @@
 from ...schema.columns import bytes_text
 from .job import Finding, Job
 
+BEFORE = "before the recording"
 LEAST_SHARE = 0.02
 NAMED = 3
 
@@ -20,7 +21,7 @@ def memory_peaks(job: Job) -> list[Finding]:
     peak, device = float(str(highest["peak"])), (highest["rank"], highest["device"])
     live = [row for row in job.rows("memory_timeline_live") if (row["rank"], row["device"]) == device]
     shares = [
-        f"{row['op']} {100 * float(str(row['size'])) / peak:.0f} %"
+        f"{'' if row['op'] == BEFORE else 'by '}{row['op']} {100 * float(str(row['size'])) / peak:.0f} %"
         for row in live[:NAMED]
         if float(str(row["size"])) > LEAST_SHARE * peak
     ]
@@ -28,7 +29,7 @@ def memory_peaks(job: Job) -> list[Finding]:
         Finding(
             f"Memory peaks at {bytes_text(peak)} on device {highest['device']} of rank {highest['rank']}",
             None,
-            f"Allocated by {', '.join(shares)}" if shares else f"In {highest['step'] or 'no step'}",
+            f"Allocated {', '.join(shares)}" if shares else f"In {highest['step'] or 'no step'}",
             "If memory limits the batch: checkpoint activations, zero gradients to None, shard the optimizer's state",
             "memory_timeline_live",
         )

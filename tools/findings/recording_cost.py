@@ -9,7 +9,7 @@ SLOWED_US = 16
 
 
 def recording_cost(job: Job, limit: NodeClass) -> str:
-    """Returns the sentence; "" if recording hardly changed the run, or nothing tells that it did."""
+    """Returns the sentence; "" if recording hardly changed the run, or nothing shows that it did."""
     recording = job.recording
     if recording is None:
         return _unmeasured(job) if limit is NodeClass.HOST and job.is_on_device else ""
@@ -17,7 +17,7 @@ def recording_cost(job: Job, limit: NodeClass) -> str:
     if recording.is_known:
         return (
             f"This is the run without a profiler, in which a step takes {without} and not {recorded} as recorded "
-            f"({recording.change}); tables, charts and the timeline show the recording."
+            f"({recording.change_in_words}); tables, charts and the timeline show the recording."
         )
     return {
         Cause.SLOWER_BEFORE: f"What recording cost is not known: the steps before took {without}, the recorded ones {recorded}.",

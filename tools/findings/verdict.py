@@ -13,9 +13,9 @@ from .recording_cost import recording_cost
 
 TWICE_AS_FAST = 0.5
 MOST_OF_PATH = 50.0
-"""What is less of the critical path is told by its gain."""
+"""What is less of the critical path is said by its gain."""
 WORST_ERROR_PCT = 1.0
-"""A replay that is further off the measured run tells nothing of it."""
+"""A replay that is further off the measured run says nothing about it."""
 MOST_UNEXPLAINED_PCT = 20.0
 """If more of the critical path than this is unexplained, what limits the run may be in it."""
 TOLERANCE_PCT = 5.0
@@ -178,7 +178,7 @@ def _unexplained(job: Job) -> str:
     begins = np.array([row["begins"] for row in rows], np.float64)
     if len(begins) > 1 and begins.max() >= 0.5 * time:
         rank = rows[int(begins.argmax())]["rank"]
-        return f"rank {rank} begins {share} after the first rank, and the traces do not tell whether it or only its recording was late"
+        return f"rank {rank} begins {share} after the first rank, and the traces do not show whether it or only its recording was late"
     return f"for {share} the traces do not show what it waited for"
 
 

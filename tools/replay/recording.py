@@ -85,6 +85,14 @@ class Recording(msgspec.Struct, frozen=True):
         return f"class:host={self.host_factor:g}{least}{data}" if self.host_factor is not None else ""
 
     @property
+    def change_in_words(self) -> str:
+        """Says the same in words, for people who did not ask for a replay."""
+        least = " or less" if self.cause is Cause.DEVICES_LIMIT else ""
+        data = f", and a step waits {time_text(self.data_wait_us)} for its data" if self.data_wait_us else ""
+        factor = self.host_factor
+        return f"host work takes {100 * factor:.3g} % of its recorded time{least}{data}" if factor is not None else ""
+
+    @property
     def text(self) -> str:
         """Says how long a step takes with and without a profiler, and why."""
         times = (time_text(time) for time in (self.step_us, self.step_without_profiler_us))
@@ -131,7 +139,7 @@ def without_profiler(job: GatheredJob, recording: Recording | None, scale: Seque
     times = time_text(after_ns / 1000), time_text(before_ns / 1000)
     return (
         " That is of the recording, which slowed the ops of the host. Without a profiler "
-        f"({recording.change}) the run would take {times[0]} instead of {times[1]}, {abs(change_pct):.1f} % "
+        f"({recording.change_in_words}) the run would take {times[0]} instead of {times[1]}, {abs(change_pct):.1f} % "
         f"{'less' if change_pct <= 0 else 'more'}."
     )
 

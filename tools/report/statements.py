@@ -96,7 +96,7 @@ def idle_cause(tables: Tables) -> str:
         "kernel wait": "kernels pause before they start",
         "other": "launched work waits for other work",
     }
-    return f"Streams stand still mostly because {why[category]} ({100 * time / whole:.0f} % of their idle time)."
+    return f"Streams are idle mostly because {why[category]} ({100 * time / whole:.0f} % of their idle time)."
 
 
 def heaviest_kernel(tables: Tables) -> str:

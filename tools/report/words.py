@@ -8,7 +8,7 @@ WORDS = {
     "communication": "a collective, a send or a receive, from its start on the rank to its end, waiting for the other "
     "ranks included",
     "memory": "a copy or a set of memory",
-    "unrecorded": "time in which the host was at work that no trace tells",
+    "unrecorded": "time in which the host was at work that no trace recorded",
     "metadata": "nodes that only say something of others",
     "delay": "time in which, as far as the traces show, nothing was waited for",
     "carry-in": "a delay: work from before the recording still kept the stream busy",
@@ -22,7 +22,7 @@ WORDS = {
     "program order": "between an op and the one before it on its thread",
     "gap": "a wait whose reason the graph does not say",
     "host delay": "host work that was left out of a graph of the device alone, where the device waited for it",
-    "start offset": "a rank began later than the first one: its recording did, or the rank was late, which no trace tells",
+    "start offset": "a rank began later than the first one: either its recording did, or the rank was late: no trace shows which",
     "unknown start": "a thread or stream whose first work waits for nothing in the graph starts when it did",
     "hidden communication": "beside computation, so that it costs nothing",
     "exposed communication": "beside no computation, so that the run waits for it",

@@ -359,6 +359,18 @@ def test_what_limits_the_trust_is_said_without_a_gain() -> None:
     )
 
 
+@pytest.mark.parametrize(("communication", "devices", "shared"), [(0, (3, 3), 1), (5, (3, 3), 0), (0, (3, 4), 0)])
+def test_ranks_that_name_one_device_may_share_it_unless_they_communicate_on_it(
+    communication: int, devices: tuple[int, int], shared: int
+) -> None:
+    busy = Table("", "", [Column("rank", "", np.arange(2)), Column("device", "", np.array(devices))])
+    overlap = Table("", "", [*busy.columns, Column("communication", "µs", np.full(2, float(communication)))])
+    graphs = [rank_with_collective(rank, work=10, collective=5, clock=0) for rank in range(2)]
+    tables = {"temporal_breakdown": busy, "communication_computation_overlap": overlap}
+    titles = [finding.title for finding in find(built(*graphs, tables=tables))]
+    assert titles.count("Ranks 0, 1 may share one device: each names device 3") == shared
+
+
 def test_memory_that_never_grows_has_no_peak() -> None:
     columns = (("rank", 0), ("device", 0), ("peak", 1 << 18), ("before", 1 << 18))
     peak = Table("", "", [Column(name, "", np.array([value])) for name, value in columns])

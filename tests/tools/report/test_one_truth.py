@@ -85,6 +85,6 @@ def test_page_commands_and_python_say_the_same_of_a_run_without_a_profiler(
     assert report.twice_as_fast is not None
     assert report.twice_as_fast.rows()[0]["before"] == pytest.approx(without)
     assert f"in which a step takes {time_text(step_us)} and not " in report.verdict
-    assert f"(class:host={factor:g})" in report.verdict
+    assert f"(host work takes {100 * factor:.3g} % of its recorded time)" in report.verdict
     (notes,) = (row["note"] for row in as_json(capfd, traces)["notes"] if row["table"] == "findings")
     assert notes == report.verdict

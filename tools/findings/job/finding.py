@@ -65,7 +65,7 @@ class Gain(NamedTuple):
 class Finding(NamedTuple):
     """A sentence on the run, the evidence, what to try, the table with the details, and in short what brings the gain.
 
-    `gain` is None where no change of durations tells what the run would gain.
+    `gain` is None where no change of durations shows what the run would gain.
     """
 
     title: str

@@ -37,6 +37,7 @@ SHOWN_POINTS = 1500
 SHOWN_STEPS = 400
 QUEUE_LENGTH = "queue length"
 CATEGORIES = ("added", "slower", "same", "faster", "removed")
+STEP = "ProfilerStep#"
 
 
 def temporal_breakdown(table: Table) -> list[Chart]:
@@ -266,8 +267,8 @@ def what_if(table: Table) -> list[Chart]:
 
 
 def trace_diff(table: Table) -> list[Chart]:
-    """Returns the names whose time differs most between the two runs."""
-    rows = [{**row, "part": row["category"]} for row in table.rows()]
+    """Returns the names of work whose time differs most between the two runs; the marks of steps are none."""
+    rows = [{**row, "part": row["category"]} for row in table.rows() if not row["name"].startswith(STEP)]
     rows = sorted(rows, key=lambda row: -abs(row["difference"] or 0))[:SHOWN_NAMES]
     for row in rows:
         row["label"] = f"{row['kind']} {shortened(short_name(row['name']), 48)} {shortened(row['shape'], 24)}".strip()
