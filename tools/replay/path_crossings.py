@@ -47,4 +47,4 @@ def crossings(replay: Replay) -> Crossings:
 def crossing_names(replay: Replay) -> dict[str, int]:
     """Returns how often the critical path goes from rank to rank by the name of what both shared, most often first."""
     names = Categorical.joined([graph.name for graph in replay.work.graphs])
-    return dict(Counter(names.take(crossings(replay).node)).most_common())
+    return dict(Counter(map(names.__getitem__, crossings(replay).node.tolist())).most_common())
