@@ -72,7 +72,9 @@ def capture(
     """
     wait, warmup, active = map(operator.index, (wait, warmup, active))
     if min(wait, warmup) < 0 or active < 1:
-        raise ValueError(f"wait {wait}, warmup {warmup}, active {active}: no such steps; the last is 1 or more")
+        raise ValueError(
+            f"wait {wait}, warmup {warmup}, active {active}: give 0 or more, 0 or more, and 1 or more steps"
+        )
     torch, stacks = import_torch(), stacks or modules
     profiler = torch.profiler._KinetoProfile(  # without the schedule and the observer that a profile may have
         record_shapes=True,

@@ -140,7 +140,7 @@ class Job(SummaryRepr):
         self,
         path: FilePath | None = None,
         *,
-        only: Sequence[str] | None = None,
+        only: str | Sequence[str] | None = None,
         changes: Changes = (),
         modules: bool = False,
     ) -> Report:
@@ -175,7 +175,14 @@ class Job(SummaryRepr):
 
         Raises:
             DataError: The graphs are no whole job, or the change would make it another program.
+            ValueError: There is no copy of the job.
+            TypeError: The number of copies is no whole number.
         """
+        if not isinstance(data_parallel, int):
+            wrong = type(data_parallel).__name__
+            raise TypeError(f"scale(data_parallel) takes a whole number of copies of the job, not {wrong}")
+        if data_parallel < 1:
+            raise ValueError(f"scale(data_parallel={data_parallel}): give 1 copy of the job or more")
         growth = Growth(data_parallel, (*remove_ranks,), (*groups,), bandwidth_gb_s, latency_ns)
         folder = _temporary_folder() if output is None else Path(output)
         scale_folder(self.folder, folder, growth, partial(_run, jobs=jobs))

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import fields
 from html import escape
+from pathlib import Path
 
 from .linker.windows import EVERYTHING, Window
 from .schema.given_files import FilePath, Paths, given_paths
@@ -21,6 +22,7 @@ from .tools.report import (
 )
 from .wording import for_python
 
+PAGES = (".html", ".htm", "")
 OF_PYTHON = Hints(
     "report.findings",
     "All tables by name: report.tables; page with charts and timeline: eg.report(inputs, 'report.html')",
@@ -58,7 +60,7 @@ def report(
     inputs: Paths,
     path: FilePath | None = None,
     *,
-    only: Sequence[str] | None = None,
+    only: str | Sequence[str] | None = None,
     changes: Changes = (),
     ranks: Sequence[int] | None = None,
     window: Window = EVERYTHING,
@@ -86,12 +88,14 @@ def report(
     Raises:
         DataError: A file cannot be used, or no rank is there.
         ImportError: What draws the page is not installed.
-        ValueError: There is no analysis of a name in `only`, or a change cannot be made.
+        ValueError: There is no analysis of a name in `only`, a change cannot be made, or `path` is no .html file.
         TypeError: `inputs` are no paths, or the changes are none.
     """
+    _check_name(path)
     sources = find_sources(given_paths(inputs, "report(inputs)"))
     scales = given_changes(changes, "report(inputs, path, changes=…)")
-    request = ReportRequest(only, scales, page=path is not None, window=window, modules=modules)
+    names = [only] if isinstance(only, str) else only
+    request = ReportRequest(names, scales, page=path is not None, window=window, modules=modules)
     made = Report.of(report_on(sources if ranks is None else of_ranks(sources, ranks), request))
     _write_page(made, path)
     return made
@@ -127,12 +131,19 @@ def compare(
     Raises:
         DataError: A file cannot be used, or no rank is there.
         ImportError: What draws the page is not installed.
+        ValueError: `path` is no .html file.
         TypeError: `before` or `after` are no paths.
     """
+    _check_name(path)
     first, second = (find_sources(given_paths(given, "compare(before, after)")) for given in (before, after))
     made = Report.of(report_on_diff(first, second, window=window, modules=modules))
     _write_page(made, path)
     return made
+
+
+def _check_name(path: FilePath | None) -> None:
+    if path is not None and Path(path).suffix.lower() not in PAGES:
+        raise ValueError(f"{path}: the report is an HTML page; name it .html")
 
 
 def _write_page(report: Report, path: FilePath | None) -> None:

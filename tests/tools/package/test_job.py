@@ -48,6 +48,13 @@ def test_a_job_is_scaled(job: Job, tmp_path: Path) -> None:
     assert "--" not in str(raised.value)
 
 
+def test_the_number_of_copies_is_checked(job: Job) -> None:
+    with pytest.raises(ValueError, match="give 1 copy of the job or more"):
+        job.scale(data_parallel=0)
+    with pytest.raises(TypeError, match="a whole number of copies of the job, not str"):
+        job.scale(data_parallel="4")  # type: ignore[arg-type]
+
+
 def test_a_job_is_reported_on_from_its_traces(job: Job) -> None:
     tables = job.report(only=["critical_path", "temporal_breakdown"]).tables
     assert tables["temporal_breakdown"].rows()[0]["rank"] == 0

@@ -48,3 +48,16 @@ def test_a_report_of_some_analyses_prints_these_alone(data: Path) -> None:
     made = report(data / "training", only=["temporal_breakdown", "critical_path"])
     assert "How each device spent the run of 4.50 ms" in repr(made) and "exposed" not in repr(made)
     assert repr(report(data / "training", only=["counters"])).startswith("Report of training")
+
+
+def test_one_analysis_is_asked_for_by_its_name_alone() -> None:
+    assert (
+        report(TRAINING, only="critical_path").tables.keys() == report(TRAINING, only=["critical_path"]).tables.keys()
+    )
+
+
+def test_a_page_under_another_name_is_refused_before_any_work() -> None:
+    with pytest.raises(ValueError, match=r"run\.pdf: the report is an HTML page"):
+        report(TRAINING, "run.pdf")
+    with pytest.raises(ValueError, match=r"run\.pdf"):
+        compare(*RANKS, "run.pdf")
