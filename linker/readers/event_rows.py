@@ -63,7 +63,7 @@ class EventRows:
             self._columns[name].add(column.ns)
             self._columns[f"digits of {name}"].add(column.digits)
         oddities["device events without a duration, or with a negative one, taken as 0"] += int((duration.ns < 0).sum())
-        if self._role is not Role.PYTHON:
+        if events and self._role is not Role.PYTHON:
             self._add_arguments(events, oddities)
         self.count += len(events)
 

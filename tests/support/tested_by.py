@@ -129,7 +129,9 @@ TESTED_BY = {
         schema/linked/call_tree tools/analyses/ops/frequent_kernel_patterns tools/analyses/ops/host_time_per_op
         tools/analyses/ops/op_kinds tools/analyses/ops/per_op_device_time tools/analyses/trace_diff
     """,
-    "tools/analyses/test_critical_path.py": "tools/analyses/counters/cupti tools/analyses/counters/over_time",
+    "tools/analyses/test_critical_path.py": """
+        tools/analyses/counters/cupti tools/analyses/counters/over_time tools/replay/path_crossings
+    """,
     "tools/analyses/test_device_time.py": """
         tools/analyses/idle_time_breakdown tools/analyses/kernel_breakdown
         tools/analyses/kernel_duration_distribution tools/analyses/kernel_statistics
@@ -160,10 +162,10 @@ TESTED_BY = {
         tools/findings/heaviest_op tools/findings/host_waits tools/findings/idle_between_steps
         tools/findings/job/finding tools/findings/job/job tools/findings/job/rank_facts tools/findings/late_start
         tools/findings/matrix_products tools/findings/memory_peaks tools/findings/missing_records
-        tools/findings/pageable_copies tools/findings/pauses tools/findings/small_kernels tools/findings/straggler
-        tools/findings/unexplained_time
+        tools/findings/pageable_copies tools/findings/pauses tools/findings/shared_device
+        tools/findings/small_kernels tools/findings/straggler tools/findings/unexplained_time
     """,
-    "tools/findings/test_verdict.py": "tools/findings/recording_cost",
+    "tools/findings/test_verdict.py": "tools/findings/job/recording_cost",
     "tools/generate/test_generate.py": """
         tools/commands/trace_generate tools/generate/instructions tools/generate/job tools/generate/programs/buckets
         tools/generate/programs/distributed_jobs tools/generate/programs/jobs tools/generate/programs/layers

@@ -8,8 +8,7 @@ import numpy as np
 from ...schema.columns import time_text
 from ..rank_rows import ranges
 from ..replay import NodeClass, why_not_one_job
-from .job import Finding, Gain, Job
-from .recording_cost import recording_cost
+from .job import Finding, Gain, Job, recording_cost
 
 TWICE_AS_FAST = 0.5
 MOST_OF_PATH = 50.0

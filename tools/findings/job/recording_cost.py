@@ -1,7 +1,7 @@
 """What recording did to the run that the verdict is on, in a sentence."""
 
-from ...schema.columns import time_text
-from ..replay import Cause, NodeClass
+from ....schema.columns import time_text
+from ...replay import Cause, NodeClass
 from .job import Job
 
 SLOWED_US = 16
