@@ -353,6 +353,7 @@ def check_pairs(folder: Path) -> None:
         step = next((number for number in range(12) if f"ProfilerStep#{number}" in traces[1].ops.name.table), None)
         if step is not None:
             assert lost_rows(*traces, window=Window(steps=(step, step + 1))) == {}, device
+            assert lost_rows(None, traces[1], window=Window(steps=(step, step + 1))) == {}, device
 
 
 def test_no_row_of_our_captures_is_lost_uncounted(data: Path) -> None:

@@ -73,7 +73,7 @@ def capture(
     wait, warmup, active = map(operator.index, (wait, warmup, active))
     if min(wait, warmup) < 0 or active < 1:
         raise ValueError(
-            f"wait {wait}, warmup {warmup}, active {active}: give 0 or more, 0 or more, and 1 or more steps"
+            f"wait {wait}, warmup {warmup}, active {active}: wait and warmup are 0 steps or more, active is 1 or more"
         )
     torch, stacks = import_torch(), stacks or modules
     profiler = torch.profiler._KinetoProfile(  # without the schedule and the observer that a profile may have

@@ -60,7 +60,10 @@ class StepTimer:
         self._mean_us = {key: time / steps * 1e6 for key, time in times.items()}
         if workers > steps:
             why = f"the data loader has {workers} workers, and {steps} steps were measured before recording"
-            warn(f"{why}, so the loop may wait longer for data than they say; give wait={workers + 2}", stacklevel=5)
+            warn(
+                f"{why}, so the loop may wait longer for its data than was measured; give wait={workers + 2}",
+                stacklevel=5,
+            )
 
     def _is_uneven(self) -> bool:
         """Returns whether one of the steps did something that the others did not, and warns of it."""

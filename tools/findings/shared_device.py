@@ -22,7 +22,7 @@ def shared_device(job: Job) -> list[Finding]:
             None,
             "If they share it, one rank's busy time holds waits for the other's kernels, and the device is idle less "
             "than each row says. The traces name no device beyond its number, so they do not show which it is",
-            "Give each rank a device of its own; if each has one, nothing is to do",
+            "Give each rank a device of its own; if each has one, there is nothing to do",
             "temporal_breakdown",
         )
         for device, of_device in sorted(ranks.items())

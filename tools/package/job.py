@@ -175,15 +175,17 @@ class Job(SummaryRepr):
 
         Raises:
             DataError: The graphs are no whole job, or the change would make it another program.
-            ValueError: There is no copy of the job.
-            TypeError: The number of copies is no whole number.
+            ValueError: `data_parallel` is below 1.
+            TypeError: `data_parallel` is not a whole number.
         """
-        if not isinstance(data_parallel, int):
+        try:
+            copies = operator.index(data_parallel)
+        except TypeError:
             wrong = type(data_parallel).__name__
-            raise TypeError(f"scale(data_parallel) takes a whole number of copies of the job, not {wrong}")
-        if data_parallel < 1:
-            raise ValueError(f"scale(data_parallel={data_parallel}): give 1 copy of the job or more")
-        growth = Growth(data_parallel, (*remove_ranks,), (*groups,), bandwidth_gb_s, latency_ns)
+            raise TypeError(f"scale(data_parallel) takes a whole number of copies of the job, not {wrong}") from None
+        if copies < 1:
+            raise ValueError(f"scale(data_parallel={copies}): give 1 copy of the job or more")
+        growth = Growth(copies, (*remove_ranks,), (*groups,), bandwidth_gb_s, latency_ns)
         folder = _temporary_folder() if output is None else Path(output)
         scale_folder(self.folder, folder, growth, partial(_run, jobs=jobs))
         return _kept(Job(folder), output is None)

@@ -88,7 +88,7 @@ def report(
     Raises:
         DataError: A file cannot be used, or no rank is there.
         ImportError: What draws the page is not installed.
-        ValueError: There is no analysis of a name in `only`, a change cannot be made, or `path` is no .html file.
+        ValueError: There is no analysis of a name in `only`, a change cannot be made, or `path` does not end in .html.
         TypeError: `inputs` are no paths, or the changes are none.
     """
     _check_name(path)
@@ -131,7 +131,7 @@ def compare(
     Raises:
         DataError: A file cannot be used, or no rank is there.
         ImportError: What draws the page is not installed.
-        ValueError: `path` is no .html file.
+        ValueError: `path` does not end in .html.
         TypeError: `before` or `after` are no paths.
     """
     _check_name(path)

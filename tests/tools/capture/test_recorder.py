@@ -100,5 +100,5 @@ def test_a_rank_that_was_not_asked_for_is_not_warned_of(torch, tmp_path, recwarn
 
 @pytest.mark.parametrize("window", [{"wait": -1}, {"warmup": -1}, {"active": 0}])
 def test_steps_that_cannot_be_are_refused(torch, tmp_path, window):
-    with pytest.raises(ValueError, match="give 0 or more"), capture(tmp_path, **window):
+    with pytest.raises(ValueError, match="active is 1 or more"), capture(tmp_path, **window):
         pass
