@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from ...schema.columns import CallRows, Int64, time_text
+from ...schema.columns import CallRows, Int64, group_ids, time_text
 from ...schema.linked import stream_sorted
 from ...schema.machine import AGREEING, MachineCalibration
 from ..readers import DeviceTrace
@@ -103,7 +103,7 @@ def overlapping_activities(device: DeviceTrace, call_row: CallRows) -> Contradic
     order = order[~of_graph[order] & (rows.stream[order] >= 0) & (rows.end[order] > rows.start[order])]
     if len(order) <= AGREEING:
         return None
-    numbers = np.unique(np.stack((rows.device[order], rows.stream[order])), axis=1, return_inverse=True)[1].reshape(-1)
+    numbers = group_ids(rows.device[order], rows.stream[order])
     stream = np.concatenate((numbers, numbers))
     time = np.concatenate((rows.start[order], rows.end[order]))
     change = np.repeat([1, -1], len(order))

@@ -60,9 +60,23 @@ def group_ids(*columns: Int64) -> Int64:
     """Returns a number from 0 on for each distinct row of the columns, ascending with the rows."""
     number = np.zeros(len(columns[0]), np.int64)
     for column in columns:
-        values, code = np.unique(column, return_inverse=True)
-        number = np.unique(number * len(values) + code.reshape(-1), return_inverse=True)[1].reshape(-1)
-    return number.astype(np.int64)
+        code = _codes(column)
+        number = _codes(number * (int(code.max(initial=0)) + 1) + code)
+    return number
+
+
+def _codes(column: Int64) -> Int64:
+    """Returns a number from 0 on for each distinct value, ascending with the values."""
+    if not len(column):
+        return np.empty(0, np.int64)
+    least, most = int(column.min()), int(column.max())
+    if most - least > len(column):
+        return np.unique(column, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    # a table of all values between is shorter than sorting, which takes several times as long
+    offset = column.astype(np.int64) - least
+    is_used = np.zeros(most - least + 1, np.bool_)
+    is_used[offset] = True
+    return (np.cumsum(is_used) - 1)[offset]
 
 
 def group_sums(group: Numbers, values: Numbers | Bool | int, count: int) -> Int64:

@@ -56,7 +56,10 @@ def test_threads_and_streams_are_lanes_whatever_their_numbers() -> None:
     assert len(set(lanes)) == 6
 
 
-@given(st.lists(st.tuples(st.integers(-2, 2), st.integers(-2, 2)), min_size=1))
+NEAR_OR_FAR = st.integers(-2, 2) | st.sampled_from([-(2**63), 2**63 - 1])
+
+
+@given(st.lists(st.tuples(NEAR_OR_FAR, NEAR_OR_FAR)))
 def test_rows_are_numbered_as_they_are_sorted(rows: list[tuple[int, int]]) -> None:
     found = group_ids(*(integers([row[column] for row in rows]) for column in (0, 1)))
     assert found.tolist() == [sorted(set(rows)).index(row) for row in rows]
