@@ -75,7 +75,11 @@ class Job(SummaryRepr):
 
     def __getitem__(self, position: int) -> ExecutionGraph:
         """Returns the graph at a position, which in a job without missing ranks is the rank; `graph` finds a rank."""
-        return ExecutionGraph.read(self._files[operator.index(position)])
+        try:
+            file = self._files[operator.index(position)]
+        except IndexError:
+            raise IndexError(f"there is no graph at {position}: the job has {len(self)}") from None
+        return ExecutionGraph.read(file)
 
     def __iter__(self) -> Iterator[ExecutionGraph]:
         # a generator holds the job, and so its folder

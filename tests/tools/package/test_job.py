@@ -18,6 +18,8 @@ def job() -> Job:
 def test_a_job_is_a_sequence_of_graphs(job: Job) -> None:
     assert (len(job), job.ranks, [graph.metadata["rank"] for graph in job]) == (2, [0, 1], [0, 1])
     assert job.graph(1).metadata["rank"] == job[-1].metadata["rank"] == 1
+    with pytest.raises(IndexError, match="no graph at 2: the job has 2"):
+        job[2]
     with pytest.raises(KeyError, match="no graph of rank 2"):
         job.graph(2)
     assert repr(job).startswith("Job: 2 ranks\n  folder")
