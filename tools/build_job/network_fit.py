@@ -41,7 +41,7 @@ def network_text(fitted: Network | None, simulation: Simulation, ranks: int) -> 
 
 def links_text(links: Sequence[Link]) -> str:
     """Returns bandwidth and latency of a link, of two dimensions those within a node and between nodes."""
-    of_each = [f"{link.bandwidth_gb_s:g} GB/s, {link.latency_ns:g} ns a link" for link in links]
+    of_each = [f"{link.bandwidth_gb_s:g} GiB/s, {link.latency_ns:g} ns a link" for link in links]
     if len(links) != TWO:
         return "; ".join(of_each)
     return f"{of_each[0]} within nodes of {links[0].ranks} ranks, {of_each[1]} across {links[1].ranks} nodes"

@@ -95,7 +95,7 @@ def _add_simulation_options(parser: CommandParser) -> None:
         f"OUT/{ASTRA_SIM} gets the simulator's configuration: a network fitted to the measured collectives",
     )
     simulation.add_argument(
-        "--bandwidth", type=positive, metavar="GB/S", help="of a link, in 2**30 bytes per second (fitted)"
+        "--bandwidth", type=positive, metavar="GIB/S", help="of a link, in 2**30 bytes per second (fitted)"
     )
     simulation.add_argument("--latency", type=positive, metavar="NS", help="of a link (fitted)")
     simulation.add_argument(

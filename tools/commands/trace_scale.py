@@ -74,7 +74,7 @@ def _parser() -> CommandParser:
     changed.add_argument(
         "--bandwidth",
         type=positive,
-        metavar="GB/S",
+        metavar="GIB/S",
         help="of the network of groups that grow, in 2**30 bytes per second (default: fitted)",
     )
     changed.add_argument(

@@ -193,7 +193,7 @@ def _length_text(same: Sequence[LengthLine]) -> str:
     if not first.fitted_to:
         return f"{what}: as before, as none was measured"
     latency, bandwidths = _range([line.step_ns for line in same]), [line.gb_s for line in same if line.gb_s]
-    bandwidth = f"{_range(bandwidths)} GB/s" if bandwidths else "any bandwidth"
+    bandwidth = f"{_range(bandwidths)} GiB/s" if bandwidths else "any bandwidth"
     error = max(line.fit_error_pct for line in same)
     return (
         f"{what}: {latency} ns a step, {bandwidth}; {first.fitted_to}, half of the {first.transfers} measured"

@@ -72,7 +72,7 @@ def test_the_command_that_is_printed_names_files_that_are_there(
 
 def test_the_network_is_what_the_measured_collectives_fit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out, said = built(tmp_path, capsys)
-    fitted = re.search(r"network +(\S+) GB/s, (\S+) ns a link, fitted to (\d+) collectives and messages", said)
+    fitted = re.search(r"network +(\S+) GiB/s, (\S+) ns a link, fitted to (\d+) collectives and messages", said)
     assert fitted
     text = (out / "astra-sim" / "network.yml").read_text()
     assert [float(found) for found in re.findall(r": \[ ([\d.]+) \]  #", text)] == [float(fitted[1]), float(fitted[2])]
@@ -82,9 +82,9 @@ def test_what_is_given_stands_and_is_what_a_build_that_is_up_to_date_prints(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out, first = built(tmp_path, capsys)
-    fitted = re.search(r"network +\S+ GB/s, (\S+) ns a link", first)
+    fitted = re.search(r"network +\S+ GiB/s, (\S+) ns a link", first)
     _, again = built(tmp_path, capsys, "--bandwidth 12.5")
-    assert fitted and f"12.5 GB/s, {fitted[1]} ns a link; the bandwidth as given" in again
+    assert fitted and f"12.5 GiB/s, {fitted[1]} ns a link; the bandwidth as given" in again
     _, replayed = built(tmp_path, capsys, "--bandwidth 12.5 --replay")
     assert "network     not used" in replayed
     assert "bandwidth: [ 12.5 ]" in (out / "astra-sim" / "network.yml").read_text()
@@ -104,7 +104,7 @@ def test_links_within_nodes_and_across_them_are_two_dimensions(
     write_traces(simulate(two_networks()), tmp_path / "traces")
     out, said = built(tmp_path, capsys)
     fitted = re.search(
-        r"(\S+) GB/s, (\S+) ns a link within nodes of 4 ranks, (\S+) GB/s, (\S+) ns a link across 2", said
+        r"(\S+) GiB/s, (\S+) ns a link within nodes of 4 ranks, (\S+) GiB/s, (\S+) ns a link across 2", said
     )
     assert fitted
     found = [float(figure) for figure in fitted.groups()]

@@ -13,26 +13,26 @@ POOR = Network(50.0, 10.0, transfers=8, sizes=7, fit_error_pct=59.3, repeat_erro
 @pytest.mark.parametrize(
     ("fitted", "simulation", "text"),
     [
-        (GOOD, Simulation(), "50 GB/s, 10 ns a link, fitted to 30 collectives and messages, median fit error 3.1 %"),
+        (GOOD, Simulation(), "50 GiB/s, 10 ns a link, fitted to 30 collectives and messages, median fit error 3.1 %"),
         (Network(transfers=6, sizes=1), Simulation(), "too few sizes to judge the fit"),
-        (GOOD, Simulation(400.0), "400 GB/s, 10 ns a link; the bandwidth as given, the latency fitted to 30"),
-        (GOOD, Simulation(None, 7.0), "50 GB/s, 7 ns a link; the latency as given, the bandwidth fitted to 30"),
+        (GOOD, Simulation(400.0), "400 GiB/s, 10 ns a link; the bandwidth as given, the latency fitted to 30"),
+        (GOOD, Simulation(None, 7.0), "50 GiB/s, 7 ns a link; the latency as given, the bandwidth fitted to 30"),
         (Network(transfers=6, sizes=1), Simulation(400.0), "the latency fitted to 6 collectives and messages, too few"),
         (GOOD, Simulation(replay=True), "not used, as every node takes its recorded time"),
-        (GOOD, Simulation(400.0, 700.0), "400 GB/s, 700 ns a link, as given"),
+        (GOOD, Simulation(400.0, 700.0), "400 GiB/s, 700 ns a link, as given"),
         (
             NODES,
             Simulation(),
-            "300 GB/s, 1000 ns a link within nodes of 4 ranks, 20 GB/s, 6000 ns a link across 2 nodes, fitted to 48 "
+            "300 GiB/s, 1000 ns a link within nodes of 4 ranks, 20 GiB/s, 6000 ns a link across 2 nodes, fitted to 48 "
             "collectives and messages, median fit error 2.5 %",
         ),
-        (NODES, Simulation(30.0), "30 GB/s, 1200 ns a link; the bandwidth as given, the latency fitted to 48"),
+        (NODES, Simulation(30.0), "30 GiB/s, 1200 ns a link; the bandwidth as given, the latency fitted to 48"),
         (
             Network(transfers=6, sizes=2, one_because="nodes are unknown"),
             Simulation(),
             "too few sizes to judge the fit; one network for all groups, as nodes are unknown",
         ),
-        (None, Simulation(), "100 GB/s, 500 ns a link; no collective or message was measured"),
+        (None, Simulation(), "100 GiB/s, 500 ns a link; no collective or message was measured"),
     ],
 )
 def test_the_line_says_what_the_file_has_and_where_it_is_from(
@@ -42,7 +42,7 @@ def test_the_line_says_what_the_file_has_and_where_it_is_from(
 
 
 def test_a_rank_alone_has_a_network_that_it_does_not_use() -> None:
-    assert network_text(None, Simulation(), 1) == "100 GB/s, 500 ns a link, not used, as a rank alone sends nothing"
+    assert network_text(None, Simulation(), 1) == "100 GiB/s, 500 ns a link, not used, as a rank alone sends nothing"
 
 
 def test_a_poor_fit_is_said_with_reasons() -> None:

@@ -116,7 +116,7 @@ def test_the_network_that_was_used_is_named(tmp_path: Path) -> None:
     network = tmp_path / "astra-sim" / "network.yml"
     network.write_text(network.read_text().replace("bandwidth: [ 100.0 ]", "bandwidth: [ 50 ]"))
     said = describe_simulated(simulate_ranks(graphs, read_configuration(tmp_path)))
-    assert said.endswith("in astra-sim's simulated mode; network 50 GB/s, 1000 ns a link")
+    assert said.endswith("in astra-sim's simulated mode; network 50 GiB/s, 1000 ns a link")
 
 
 def test_graphs_that_are_no_whole_job_have_no_configuration(tmp_path: Path) -> None:

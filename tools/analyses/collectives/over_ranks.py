@@ -22,7 +22,7 @@ from ..rank import (
 )
 from .arrivals import Arrival, RankCollectives, collectives_of
 from .matched import MatchedCollective, group_label, match_collectives
-from .waits import NAME, all_to_all, by_group, waits, waits_by_rank
+from .waits import NAME, all_to_all, by_group, last_of, waits, waits_by_rank
 
 NO_COLLECTIVES = "no communication with a known group was recorded"
 ONE_RANK = "of one rank alone: latencies include its waiting for the others, bandwidths are at least these"
@@ -118,7 +118,7 @@ def _bandwidth_columns(present: list[list[Arrival]]) -> list[Column]:
     latency = np.array([min(arrival.duration for arrival in arrivals) for arrivals in present], np.float64)
     starts = [[arrival.start for arrival in arrivals] for arrivals in present]
     skew = np.array([max(of_one) - min(of_one) if len(of_one) > 1 else np.nan for of_one in starts], np.float64)
-    last = [max(arrivals, key=lambda arrival: arrival.start).rank if len(arrivals) > 1 else -1 for arrivals in present]
+    last = [last_of(arrivals).rank if len(arrivals) > 1 else -1 for arrivals in present]
     size = np.array([max(arrival.size for arrival in arrivals) for arrivals in present], np.float64)
     bandwidth = np.divide(size, latency, out=np.full(len(size), np.nan), where=(latency > 0) & (size > 0))
     share = np.array([bus_share(arrivals[0].kind, arrivals[0].members) for arrivals in present], np.float64)

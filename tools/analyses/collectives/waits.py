@@ -110,9 +110,20 @@ def all_to_all(collectives: Sequence[MatchedCollective]) -> Table:
 def _last_and_early(collectives: Sequence[MatchedCollective]) -> Iterator[tuple[Arrival, list[Arrival]]]:
     """Yields for each collective that ends only after all have arrived the last arrival and the earlier ones."""
     for collective in collectives:
-        if (
-            all(arrival.kind in AWAITED for arrival in collective.arrivals)
-            and len({arrival.rank for arrival in collective.arrivals}) > 1
-        ):
-            last = min(collective.arrivals, key=lambda arrival: (arrival.duration, arrival.rank))
+        if _ends_together(collective.arrivals) and len({arrival.rank for arrival in collective.arrivals}) > 1:
+            last = last_of(collective.arrivals)
             yield last, [arrival for arrival in collective.arrivals if arrival.rank != last.rank]
+
+
+def last_of(arrivals: Sequence[Arrival]) -> Arrival:
+    """Returns which member came last: the one of the shortest duration where all end together, else of the last start.
+
+    Durations decide first, as the clocks of two machines may differ by more than their ranks' arrivals.
+    """
+    if _ends_together(arrivals):
+        return min(arrivals, key=lambda arrival: (arrival.duration, -arrival.start))
+    return max(arrivals, key=lambda arrival: arrival.start)
+
+
+def _ends_together(arrivals: Sequence[Arrival]) -> bool:
+    return all(arrival.kind in AWAITED for arrival in arrivals)

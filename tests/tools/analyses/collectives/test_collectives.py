@@ -48,10 +48,27 @@ def test_members_meet_by_group_and_sequence_number() -> None:
 def test_latency_skew_and_straggler_are_over_those_present(spans: list[tuple[int, int]]) -> None:
     ranks = [rank_of(rank, (start, start + length, all_reduce())) for rank, (start, length) in enumerate(spans)]
     row = tables(*ranks)[0][0]
-    starts = [start for start, _ in spans]
-    assert round(1000 * row["latency"]) == min(length for _, length in spans)
+    starts, lengths = zip(*spans, strict=True)
+    assert round(1000 * row["latency"]) == min(lengths) == lengths[row["straggler"]]
     assert round(1000 * row["start_skew"]) == max(starts) - min(starts)
-    assert starts[row["straggler"]] == max(starts)
+
+
+@given(st.lists(st.tuples(st.integers(0, 50), st.integers(1, 50)), min_size=2, max_size=5))
+def test_all_tables_name_the_same_rank_last(spans: list[tuple[int, int]]) -> None:
+    ranks = [rank_of(rank, (start, start + length, all_reduce())) for rank, (start, length) in enumerate(spans)]
+    found = analyse(ranks, [NAME])
+    last = found[NAME].rows()[0]["straggler"]
+    assert [row["rank"] for row in found[f"{NAME}_waits_by_rank"].rows() if row["last"]] == [last]
+    assert {row["waits_for"] for row in found[f"{NAME}_waits"].rows()} == {last}
+
+
+def test_who_is_last_does_not_depend_on_the_clocks_where_all_end_together() -> None:
+    for clock in (-1_000, 0, 1_000):
+        rows, _ = tables(rank_of(0, (0, 90, all_reduce())), rank_of(1, (50, 90, all_reduce()), base=clock))
+        assert rows[0]["straggler"] == 1
+    broadcast = all_reduce(name="broadcast")
+    rows, _ = tables(rank_of(0, (0, 20, broadcast)), rank_of(1, (30, 90, broadcast)))
+    assert rows[0]["straggler"] == 1  # who starts last, as a root does not wait for the end
 
 
 @pytest.mark.parametrize(
