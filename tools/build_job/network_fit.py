@@ -26,11 +26,7 @@ def network_text(fitted: Network | None, simulation: Simulation, ranks: int) -> 
         return f"{link}, as given"
     if fitted is None or not fitted.transfers:
         return f"{link}; no collective or message was measured to fit a network to"
-    why = (
-        f"; one network for all groups, as {fitted.one_because}"
-        if used.fit_error_pct is None and fitted.one_because
-        else ""
-    )
+    why = "; ".join(["", *_one_network(used, fitted)]) if used.fit_error_pct is None else ""
     fit = f"fitted to {fitted.transfers} collectives and messages, {_error_text(used)}{why}"
     if any(given):
         return (
@@ -81,5 +77,13 @@ def _reasons(used: UsedNetwork, fitted: Network, lacks_members: bool) -> Iterato
         yield f"only {used.sizes} sizes"
     if (fitted.repeat_error_pct or 0.0) > POOR_FIT_PCT / 2:
         yield f"transfers of one size differ by {fitted.repeat_error_pct:g} % from their median: they wait or share links"
-    if fitted.one_because:
-        yield f"one network for all groups, as {fitted.one_because}"
+    yield from _one_network(used, fitted)
+
+
+def _one_network(used: UsedNetwork, fitted: Network) -> Iterator[str]:
+    """Yields why groups that may have two networks get one; nothing for others."""
+    why = fitted.one_because
+    if fitted.two_dimensions and len(used.links) != TWO:
+        why = "a given bandwidth or latency describes one"
+    if why:
+        yield f"one network for all groups, as {why}"

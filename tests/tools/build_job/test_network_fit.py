@@ -51,6 +51,12 @@ def test_a_poor_fit_is_said_with_reasons() -> None:
     assert "59.3 % (members of groups are absent; only 7 sizes; transfers of one size differ by 20.5 %" in said
 
 
+def test_a_given_bandwidth_leaves_one_network_where_two_fit_and_the_warning_says_so() -> None:
+    said = poor_fit(NODES, Simulation(30.0), lacks_members=False)
+    assert said is not None
+    assert "88 % (one network for all groups, as a given bandwidth or latency describes one)" in said
+
+
 @pytest.mark.parametrize(
     ("network", "simulation"),
     [
