@@ -51,7 +51,7 @@ def test_one_graph_and_a_list_go_into_either_function() -> None:
 @pytest.mark.parametrize("given", [3, None, [3]])
 def test_what_is_no_graph_is_named(given: Any) -> None:
     with pytest.raises(
-        TypeError, match=r"replay\(graph\) takes an ExecutionGraph, a .et file, a folder of these, or a list"
+        TypeError, match=r"replay\(graph\) takes an ExecutionGraph, a Job, a .et file, a folder of these, or a list"
     ):
         replay(given)
 

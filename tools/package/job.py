@@ -179,7 +179,7 @@ class Job(SummaryRepr):
 
         Raises:
             DataError: The graphs are no whole job, or the change would make it another program.
-            ValueError: `data_parallel` is below 1.
+            ValueError: `data_parallel` is below 1, or nothing is to change.
             TypeError: `data_parallel` is not a whole number.
         """
         try:
@@ -189,6 +189,8 @@ class Job(SummaryRepr):
             raise TypeError(f"scale(data_parallel) takes a whole number of copies of the job, not {wrong}") from None
         if copies < 1:
             raise ValueError(f"scale(data_parallel={copies}): give 1 copy of the job or more")
+        if copies == 1 and not remove_ranks:
+            raise ValueError("scale() would give the same job: give data_parallel above 1, or remove_ranks")
         growth = Growth(copies, (*remove_ranks,), (*groups,), bandwidth_gb_s, latency_ns)
         folder = _temporary_folder() if output is None else Path(output)
         scale_folder(self.folder, folder, growth, partial(_run, jobs=jobs))
