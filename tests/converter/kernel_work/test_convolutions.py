@@ -37,7 +37,8 @@ ARGUMENTS = {
     "conv_transpose2d": TRANSPOSED,
     "conv_transpose3d": TRANSPOSED,
 }
-VALUES: dict[str, Any] = {"stride": [2], "padding": [1], "dilation": [2], "output_padding": [1], "groups": 2}
+VALUES: dict[str, Any] = {"stride": [3], "padding": [5], "dilation": [4], "output_padding": [1], "groups": 2}
+"""No two are equal, so that none can stand in for another."""
 
 
 def convolved(name: str, x: tuple[int, ...], weight: tuple[int, ...], **more: Any) -> tuple[Work, int]:
@@ -58,16 +59,16 @@ def test_every_convolution_is_listed() -> None:
 
 @pytest.mark.parametrize("name", [name for name in ARGUMENTS if "transpose" not in name])
 def test_a_convolution_gives_fewer_positions_by_stride_and_dilation(name: str) -> None:
-    """From 9 positions 4 with a window of 3 that is 5 wide, 5 if it is not dilated."""
+    """From 9 positions 4 with a window of 3 that is 9 wide, 6 if it is not dilated."""
     dimensions = dimensions_of(name)
     found, elements = convolved(name, (1, 4) + (9,) * dimensions, (6, 4) + (3,) * dimensions, transposed=False)
-    positions = (4 if "dilation" in ARGUMENTS[name] else 5) ** dimensions
+    positions = (4 if "dilation" in ARGUMENTS[name] else 6) ** dimensions
     assert (found.operations, elements) == (2 * positions * 24 * 3**dimensions, 6 * positions)
 
 
 @pytest.mark.parametrize("name", [name for name in ARGUMENTS if "output_padding" in ARGUMENTS[name]])
 def test_a_transposed_convolution_gives_more_positions_and_the_channels_of_all_groups(name: str) -> None:
-    """From 5 positions (5 - 1) * 2 - 2 + 4 + 1 + 1 = 12, in two groups of 3 channels."""
+    """From 5 positions (5 - 1) * 3 - 2 * 5 + 8 + 1 + 1 = 12, in two groups of 3 channels."""
     dimensions = dimensions_of(name)
     found, elements = convolved(name, (1, 4) + (5,) * dimensions, (4, 3) + (3,) * dimensions, transposed=True)
     assert (found.operations, elements) == (2 * 5**dimensions * 12 * 3**dimensions, 6 * 12**dimensions)
