@@ -5,6 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from ...schema.columns import bytes_text
 from ..build_job import mark_of
 from ..rank_rows import rank_rows
 from ..sync_records_advice import sync_records_advice
@@ -16,7 +17,7 @@ from .inspection import KERNELS_SHOWN, Inspection, KernelTime
 from .wording import amount, in_words, process_names
 
 HEADINGS = (
-    "rank", "world", "process", "MB", "steps", "host ops", "matched", "by", "kernels", "", "copies", "devices",
+    "rank", "world", "process", "size", "steps", "host ops", "matched", "by", "kernels", "", "copies", "devices",
     "streams", "collectives", "syncs", "graphs", "graph activities", "files",
 )  # fmt: skip
 LONGEST_NAME = 110
@@ -71,14 +72,14 @@ def _row(process: Inspection, largest: int, folder: str) -> tuple[str, ...]:
     files = " + ".join(os.path.relpath(path, folder) for path in (process.device, process.host) if path)
     world = f"{process.world_size or '-'}"
     if process.error:
-        return (rank, world, pid, f"{process.bytes / 1e6:.1f}", *["-"] * (len(HEADINGS) - 5), files)
+        return (rank, world, pid, bytes_text(process.bytes), *["-"] * (len(HEADINGS) - 5), files)
     matched = f"{process.agreement_pct:g} %" if process.matched_by else "-"
     mark = mark_of(process.kernels, largest) if process.device else ""
     counts = (
         process.copies, process.devices, process.streams, process.collectives, process.sync_records,
         process.graph_launches, process.graph_activities,
     )  # fmt: skip
-    first = (rank, world, pid, f"{process.bytes / 1e6:.1f}", f"{process.steps}", f"{process.host_ops or process.ops}")
+    first = (rank, world, pid, bytes_text(process.bytes), f"{process.steps}", f"{process.host_ops or process.ops}")
     return (*first, matched, process.matched_by or "-", f"{process.kernels}", mark, *map(str, counts), files)
 
 
