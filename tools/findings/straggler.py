@@ -46,8 +46,8 @@ def straggler(job: Job) -> list[Finding]:
         Finding(
             f"The other ranks wait for rank {rank}, whose own work takes longer",
             gain,
-            f"it comes last to {lateness.last[slowest]} of {lateness.meetings} collectives, {time_text(awaited / 1000)} in all later "
-            f"than the others{_reason(job, slowest)}",
+            f"it arrives {time_text(awaited / 1000)} later than the others, over the {lateness.meetings} collectives after the first"
+            f"{_reason(job, slowest)}",
             _advice(job, slowest),
             "collectives_over_ranks_waits_by_rank",
             "Balanced ranks",
