@@ -59,6 +59,11 @@ class Box:
         return int(self.time[NodeClass.HOST])
 
     @property
+    def has_device_work(self) -> bool:
+        """Whether kernels or copies ran for it; communication alone is the host's, as gloo's."""
+        return bool(self.time[NodeClass.COMPUTATION] or self.time[NodeClass.MEMORY])
+
+    @property
     def kind(self) -> NodeClass:
         """The class that takes most of its time, on the device if anything ran there."""
         on_device = [node_class for node_class in LARGEST_CLASSES if node_class != NodeClass.HOST]

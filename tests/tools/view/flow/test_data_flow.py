@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from execgraph.schema.columns import ABSENT, Ragged
 from execgraph.schema.errors import RequestError
-from execgraph.schema.graph import ExecutionGraph
+from execgraph.schema.graph import ExecutionGraph, NodeType
 from execgraph.tools.commands import trace_view
 from execgraph.tools.view import PICTURED, DataFlow, Selection, TensorTexts, data_flow, draw_flow, median_step, view
 from support.graphs import LAUNCH, PROGRAM_ORDER, GraphBuilder, training_step
@@ -207,6 +207,18 @@ def test_the_critical_path_is_marked() -> None:
     tree = ElementTree.fromstring(draw_flow(flow))
     figures = [text.text for text in tree.iter(f"{SVG}text") if text.get("class") == "small"]
     assert "10.0 µs · 25 % of path" in figures and "10.0 µs · 75 % of path" in figures and "10.0 µs" in figures
+
+
+def test_communication_of_the_host_is_no_time_of_a_device() -> None:
+    p = Program()
+    p.op("aten::mm")
+    p.op("gloo:all_reduce", type=NodeType.COMM_COLL)
+    picture = draw_flow(p.flow())
+    assert "10.0 µs of communication, 0.0 µs on the host" in picture
+    assert "device" not in picture
+    p.graph.activity("sgemm", 20_000, 5_000)
+    p.callers.append([])
+    assert "device" in draw_flow(data_flow(p.build(), "a test", np.zeros(3, np.int64), texts=None))
 
 
 def test_markup_in_names_is_text() -> None:
