@@ -57,8 +57,8 @@ def what_if(graphs: Sequence[ExecutionGraph], scales: Sequence[Scale], recording
 
 
 def classes_twice_as_fast(graphs: Sequence[ExecutionGraph], recording: Recording | None = None) -> Table:
-    """Returns the makespan with half the duration of each class of nodes that the graphs have, without a profiler where
-    the `recording` tells how long a step takes then.
+    """Returns the makespan with half the duration of each class of work that the graphs have, without a profiler where
+    the `recording` tells how long a step takes then. A delay is no work: nothing tells what would make it shorter.
     """
     present = {NodeClass(node_class) for graph in graphs for node_class in np.unique(node_classes(graph)).tolist()}
     if not graphs:
@@ -66,7 +66,7 @@ def classes_twice_as_fast(graphs: Sequence[ExecutionGraph], recording: Recording
     changes: Changes = {
         label: [parse_scale(f"class:{label}={TWICE_AS_FAST}")]
         for label, node_class in SCALABLE.items()
-        if node_class in present
+        if node_class in present and node_class != NodeClass.DELAY
     }
     job = gather_job(graphs)
     run = {WITHOUT_PROFILER: recording.without_profiler(job)} if recording else {AS_RECORDED: job}

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from execgraph.schema.graph import DependencyKind
 from execgraph.tools.replay import parse_scale
-from execgraph.tools.report.what_if import what_if
+from execgraph.tools.report.what_if import classes_twice_as_fast, what_if
 from support.graphs import EVENT_WAIT, STREAM_ORDER, GraphBuilder, rank_with_collective
 from support.reports import as_json
 
@@ -37,6 +37,14 @@ def test_start_offsets_are_in_no_change_and_the_runs_without_them_are_beside() -
     columns = {column.name: column.values for column in table.columns}
     assert (columns["after"][0], columns["without_start_offsets"][0]) == (90.015, 65.015)
     assert "the start offset of rank 1, 25.0 µs, is as measured" in table.note
+
+
+def test_classes_of_work_are_each_twice_as_fast_and_a_delay_is_no_work() -> None:
+    g = GraphBuilder()
+    delay = g.delay(0, 30_000)
+    g.activity("gemm", 30_000, 40_000, after=[(delay, STREAM_ORDER)])
+    rows = classes_twice_as_fast([g.build()]).rows()
+    assert [(row["change"], row["before"], row["after"]) for row in rows] == [("computation", 70, 50)]
 
 
 def test_answers_are_ranges_where_waits_are_known_by_order_alone() -> None:
