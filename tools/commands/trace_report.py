@@ -20,6 +20,7 @@ from ..report import (
     ReportRequest,
     Sources,
     find_sources,
+    is_page_name,
     of_ranks,
     overlay_path,
     print_tables,
@@ -36,7 +37,7 @@ from .analysis_options import add_analysis_options, options_of
 from .scale_options import add_scale_options
 from .window_options import add_modules_option, add_window_options, window_of
 
-NAME, PAGES = "trace-report", (".html", ".htm")
+NAME = "trace-report"
 TABLES_OF_DIFF = "trace_diff"
 """How the names of tables of --diff begin."""
 log = logging.getLogger("execgraph")
@@ -117,9 +118,9 @@ def _analysis(text: str) -> str:
 
 def _page(path: str) -> str:
     """Returns the path of a page, whose name ends as one or has no ending."""
-    if Path(path).suffix.lower() not in ("", *PAGES):
+    if not is_page_name(path):
         raise argparse.ArgumentTypeError(
-            f"{path} would hold an HTML page: name a file that ends in {' or '.join(PAGES)}, or redirect the text, > {path}"
+            f"{path} would hold an HTML page: name a file that ends in .html or .htm, or redirect the text, > {path}"
         )
     return path
 

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import fields
 from html import escape
-from pathlib import Path
 
 from .linker.windows import EVERYTHING, Window
 from .schema.given_files import FilePath, Paths, given_paths
@@ -14,6 +13,7 @@ from .tools.report import (
     Report as ReportTables,
     ReportRequest,
     find_sources,
+    is_page_name,
     of_ranks,
     render,
     report_on,
@@ -22,7 +22,6 @@ from .tools.report import (
 )
 from .wording import for_python
 
-PAGES = (".html", ".htm", "")
 OF_PYTHON = Hints(
     "report.findings",
     "All tables by name: report.tables; page with charts and timeline: eg.report(inputs, 'report.html')",
@@ -142,7 +141,7 @@ def compare(
 
 
 def _check_name(path: FilePath | None) -> None:
-    if path is not None and Path(path).suffix.lower() not in PAGES:
+    if path is not None and not is_page_name(path):
         raise ValueError(f"{path}: the report is an HTML page; name it .html")
 
 

@@ -8,7 +8,7 @@ from .inputs import (
     of_ranks as of_ranks,
     read_ranks as read_ranks,
 )
-from .page import render as render
+from .page import is_page_name as is_page_name, render as render
 from .report import (
     Report as Report,
     ReportRequest as ReportRequest,

@@ -1,7 +1,15 @@
 """Renders the page of a report, and loads the drawing libraries only then, as that takes as long as all else."""
 
+from pathlib import PurePath
+
+from ...schema.given_files import FilePath
 from ...schema.optional import require
 from .report import Report
+
+
+def is_page_name(path: FilePath) -> bool:
+    """Returns whether a file's name ends as a page's, or has no ending."""
+    return PurePath(path).suffix.lower() in (".html", ".htm", "")
 
 
 def render(report: Report) -> str:
