@@ -240,7 +240,9 @@ def meeting(rank: int, works: list[int], transfers: list[int], late: int = 0) ->
 def test_a_rank_whose_own_work_takes_longer_is_a_straggler() -> None:
     fast, slow = meeting(0, [20_000] * 4, [15_000] * 4), meeting(1, [30_000] * 4, [5_000] * 4)
     found = titled(find(built(fast, slow)), "wait for rank 1")
-    assert found.evidence.startswith("it arrives 30.0 µs later than the others, over the 3 collectives after the first")
+    assert found.evidence.startswith(
+        "it arrives 30.0 µs later than the others in all, to the 3 collectives after the first"
+    )
     assert "its computation work takes 1.50 times as long as that of the others" in found.evidence
     assert gain_us(found) == pytest.approx(26, abs=5)
 

@@ -32,7 +32,8 @@ class Box:
     """Calls of one name, or a group: a phase, a module, an annotation of the user. Times are ns of the box with all in
     it: of the device, of the host, and on the critical path.
 
-    `time` has the time of each class of nodes. `first` orders boxes by start. `calls` counts calls of this name.
+    `time` has the time of each class of nodes, on the host and of activities. `first` orders boxes by start. `calls`
+    counts calls of this name.
     """
 
     label: str
@@ -42,7 +43,7 @@ class Box:
     depth: int = 0
     inner: "list[Box]" = field(default_factory=list)
     calls: int = 0
-    time: Int64 = field(default_factory=lambda: np.zeros(len(NodeClass), np.int64))
+    time: Int64 = field(default_factory=lambda: np.zeros((2, len(NodeClass)), np.int64))
     critical_ns: int = 0
     sought: bool = False
     part_of: "Box | None" = None
@@ -51,23 +52,19 @@ class Box:
     @property
     def device_ns(self) -> int:
         """The time of its activities."""
-        return int(self.time.sum() - self.time[NodeClass.HOST])
+        return int(self.time[1].sum())
 
     @property
     def host_ns(self) -> int:
         """The time of its host nodes."""
-        return int(self.time[NodeClass.HOST])
-
-    @property
-    def has_device_work(self) -> bool:
-        """Whether kernels or copies ran for it; communication alone is the host's, as gloo's."""
-        return bool(self.time[NodeClass.COMPUTATION] or self.time[NodeClass.MEMORY])
+        return int(self.time[0].sum())
 
     @property
     def kind(self) -> NodeClass:
-        """The class that takes most of its time, on the device if anything ran there."""
-        on_device = [node_class for node_class in LARGEST_CLASSES if node_class != NodeClass.HOST]
-        return max(on_device, key=lambda node_class: self.time[node_class]) if self.device_ns else NodeClass.HOST
+        """The class that takes most of its time; its host's own work counts only where there is nothing else."""
+        time = self.time.sum(axis=0)
+        others = [node_class for node_class in LARGEST_CLASSES if node_class != NodeClass.HOST and time[node_class]]
+        return max(others, key=lambda node_class: time[node_class], default=NodeClass.HOST)
 
     def shown(self) -> "Box":
         """Returns the box that it became one with, or itself."""
@@ -158,11 +155,11 @@ def _phases(graph: ExecutionGraph, calls: Calls) -> list[tuple[str, ...]]:
 
 def _add_times(graph: ExecutionGraph, calls: Calls, critical_ns: Int64, boxes: list[Box]) -> None:
     rows = np.flatnonzero(calls.of_row >= 0)
-    call, node_class = calls.of_row[rows], node_classes(graph)[rows].astype(np.int64)
+    call, node_class, place = calls.of_row[rows], node_classes(graph)[rows], graph.is_activity[rows].astype(np.int64)
     count = len(NodeClass)
-    times = group_sums(call * count + node_class, graph.duration_ns[rows], len(calls) * count).reshape(-1, count)
+    times = group_sums((2 * call + place) * count + node_class, graph.duration_ns[rows], 2 * len(calls) * count)
     critical = group_sums(call, critical_ns[rows], len(calls)).tolist()
-    for box, time, on_path in zip(boxes, times, critical, strict=True):
+    for box, time, on_path in zip(boxes, times.reshape(-1, 2, count), critical, strict=True):
         box.time += time
         box.critical_ns += on_path
 

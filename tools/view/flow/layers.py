@@ -30,7 +30,7 @@ class Link:
 
 def weight(box: Box, root: Box) -> int:
     """Returns the time of a box by which boxes are compared: on the device, on the host where nothing ran there."""
-    return box.device_ns if root.has_device_work else int(box.time.sum())
+    return box.device_ns if root.device_ns else int(box.time.sum())
 
 
 def open_boxes(root: Box, most: int, few: int = FEW) -> set[Box]:

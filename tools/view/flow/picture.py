@@ -94,7 +94,7 @@ class _Drawing:
             parts.append(drawn.format(look.replace(" ", "-"), x))
             parts.append(f'<text class="small" x="{x + 19:.1f}" y="44">{label}</text>')
             x += 19 + SMALL_LETTER * len(label) + 18
-        of = "device" if self.root.has_device_work else "host"
+        of = "device" if self.root.device_ns else "host"
         last = f"bars: share of the {of} time; thick frames: the most of it"
         parts.append(f'<text class="small" x="{x:.1f}" y="44">{last}</text>')
         return parts, x + SMALL_LETTER * len(last)

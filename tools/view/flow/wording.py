@@ -25,7 +25,7 @@ def share_of_path(flow: DataFlow, box: Box) -> float:
 def figures_of(flow: DataFlow, box: Box) -> str:
     """Returns the time of a box, and its share of the critical path."""
     time, share = weight(box, flow.root), share_of_path(flow, box)
-    of = " device" if flow.root.has_device_work else ""
+    of = " device" if flow.root.device_ns else ""
     figures = [f"{time_text(time / 1000)}{of}"] if time else []
     if not time and box.host_ns:
         figures.append(f"{time_text(box.host_ns / 1000)} host")
@@ -39,9 +39,8 @@ def full_text(flow: DataFlow, box: Box) -> str:
     lines = [" / ".join(each.label for each in box.path()[1:])]
     lines += [f"{box.calls:,} calls"] if box.calls > 1 else []
     path = f", {100 * share_of_path(flow, box):.1f} % of the critical path" if flow.critical_ns else ""
-    activities, host = time_text(box.device_ns / 1000), time_text(box.host_ns / 1000)
-    where = "on the device" if flow.root.has_device_work else "of communication"
-    lines.append(f"{activities} {where}, {host} on the host{path}")
+    device = f"{time_text(box.device_ns / 1000)} on the device, " if flow.root.device_ns else ""
+    lines.append(f"{device}{time_text(box.host_ns / 1000)} on the host{path}")
     if box.inner:
         more = f" and {len(box.inner) - LISTED} more" if len(box.inner) > LISTED else ""
         lines.append(f"in it: {', '.join(map(label_of, box.inner[:LISTED]))}{more}")
