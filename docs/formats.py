@@ -163,7 +163,8 @@ def graph() -> str:
             "number cause meaning", ((cause.value, cause.label, why) for cause, why in DELAY_CAUSES.items())
         ),
         "Collectives": table("number collective", ((kind.value, code(kind.name)) for kind in CollectiveType)),
-        "Metadata": f"Beside `version`, {FORMAT_VERSION}.\n\n" + table("key type unit meaning", metadata),
+        "Metadata": f"The first message of a file has `version`, {FORMAT_VERSION}, and these attributes:\n\n"
+        + table("key type unit meaning", metadata),
     }
     return page("The execution graph: what does each field mean?", GRAPH, sections)
 

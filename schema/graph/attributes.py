@@ -52,13 +52,14 @@ ATTRIBUTES = (
     Attribute("duration_ns", "int64_val", Where.NODES, "ns",
         "measured length, without the gap before it and without `overlap_ns`"),
     Attribute("gap_ns", "int64_val", Where.ACTIVITIES_AND_WAITS, "ns",
-        "from the end of the last dependency to the start, in the run; passes before the start and is not busy time; of"
-        " waits what the return took beyond a call that has nothing to wait for, after what was awaited only"),
+        "in the measured run, from the end of the last dependency to the start; nothing works in that time; of waits"
+        " see [how long a wait takes](#how-long-does-a-wait-take)"),
     Attribute("latency_ns", "int64_val", Where.ACTIVITIES, "ns",
-        "least time from the end of a launch to the start; where it differs from `gap_ns`"),
+        "least time from the end of the launch to the start, see [when an activity"
+        " starts](#when-does-an-activity-start); absent if it equals `gap_ns`"),
     Attribute("chain_gap_ns", "int64_val", Where.ACTIVITIES_AND_WAITS, "ns",
-        "least time from the end of any other dependency to the start; where it differs from `gap_ns`; of waits what a"
-        " call that has nothing to wait for takes before the start"),
+        "least time from the end of any other dependency to the start; absent if it equals `gap_ns`; of waits from the"
+        " end of the host node before"),
     Attribute("delay", "int32_val", Where.DELAYS, "",
         "the cause, by the table of delays below; only delays have it"),
     Attribute("overlap_ns", "int64_val", Where.ACTIVITIES, "ns",
@@ -189,8 +190,8 @@ class MetadataKey(NamedTuple):
 # fmt: off
 METADATA = (
     MetadataKey("tool", "string_val", "", "what wrote the file, and its version"),
-    MetadataKey("schema", "string_val", "", "version of the host trace's schema, as recorded; empty without a host"
-                                            " trace"),
+    MetadataKey("schema", "string_val", "", "the field `schema` of the host trace, such as `1.1.1-chakra.0.0.4`; empty"
+                                            " without a host trace"),
     MetadataKey("rank", "int64_val", "", "the process's rank, -1 where not recorded; among some ranks of a job its"
                                          " position there"),
     MetadataKey("world_size", "int64_val", "", "how many ranks the job has, -1 where not recorded"),
@@ -232,9 +233,10 @@ FIELDS = {
                  " by `data_deps`",
     "data_deps": "the nodes that must have ended before this one starts",
     "start_time_micros": "`start_time_ns` in whole µs",
-    "duration_micros": "`duration_ns`, `gap_ns` and `host_delay_ns` in whole µs; the total of each thread and stream is"
-                       " right to 1 µs; for ASTRA-sim with the [gap of a chain](astra-sim.md#gaps-and-what-if), and"
-                       " less where something else of its kind went on at the same time",
+    "duration_micros": "the sum of `duration_ns`, `gap_ns` and `host_delay_ns` in whole µs, rounded so that the total of"
+                       " each thread and stream is right to 1 µs; for ASTRA-sim the gap is [another"
+                       " one](astra-sim.md#gaps-and-what-if), and time in which something else of its kind ran is not"
+                       " counted twice",
     "inputs": "arguments of the op, on its first slice: values, shapes and types, each a JSON text; not with `--io"
               " none` or without host",
     "outputs": "the same of its results",
@@ -255,14 +257,15 @@ TYPES = {
 
 KINDS = {
     DependencyKind.PROGRAM_ORDER: "a host thread's nodes follow each other; what depends on nothing else follows the start offset",
-    DependencyKind.LAUNCH: "an activity follows the host slice that launched it, or the delay after that",
-    DependencyKind.STREAM_ORDER: "an activity follows the one before it on its stream, or the delay after that",
+    DependencyKind.LAUNCH: "an activity follows the host slice that launched it, directly or through a delay",
+    DependencyKind.STREAM_ORDER: "an activity follows the one before it on its stream, directly or through a delay",
     DependencyKind.EVENT_WAIT: "an activity follows one on another stream that its own had to wait for, or one of its"
                                " graph",
     DependencyKind.HOST_SYNC: "a wait of the host follows what it awaited; without host an activity follows what the"
                               " host awaited for it, and the node at the end all activities",
     DependencyKind.TENSOR_FLOW: "a reader of a storage follows its last writer on another stream",
-    DependencyKind.HANDOFF: "a host thread goes on when another one has come so far",
+    DependencyKind.HANDOFF: "a host thread goes on when another one has reached a point, as the main thread when the"
+                            " backward pass is over",
     DependencyKind.COLLECTIVE: "communication in the order that all ranks of a job have in common",
     DependencyKind.INFERRED: "beside another bit: known from times alone",
     DependencyKind.CALL_ORDER: "beside another bit: a wait that is known from the order of calls alone; not in graphs"

@@ -10,6 +10,7 @@ from enum import Enum
 from typing import Annotated, Any
 
 import msgspec
+import numpy as np
 
 from ..columns import (
     ActivityRows,
@@ -270,7 +271,7 @@ class LinkedTrace(SummaryRepr):
         """Returns where the trace comes from, and how much it holds."""
         info = self.info
         waits = {
-            "of the host": len(self.host_waits.known_by),
+            "of the host": len(np.unique(self.host_waits.call_row)),
             "between streams": len(self.device_waits.known_by),
             "between threads": len(self.handoffs.known_by),
         }

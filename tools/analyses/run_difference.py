@@ -72,9 +72,13 @@ def run_difference(a: RunLengths, b: RunLengths) -> Table:
         microseconds("difference", times[:, 1] - times[:, 0]),
         Column("change", "%", 100 * change),
     ]
-    note = (
-        f"step: the median; parts: of a {STEP if per_step else 'rank'}, on average"
-        if names
-        else "neither run has a rank"
-    )
-    return Table(NAME, "Run A and run B", columns, note)
+    return Table(NAME, "Run A and run B", columns, _note(max(len(a.runs), len(b.runs)), per_step))
+
+
+def _note(ranks: int, per_step: bool) -> str:
+    """Returns what each row is the figure of."""
+    if not ranks:
+        return "neither run has a rank"
+    slowest, of_ranks = ("run: the slowest rank; ", " of all ranks") if ranks > 1 else ("", "")
+    step = f"step: the median{of_ranks}; " if per_step else ""
+    return f"{step}{slowest}parts: the mean of a {STEP if per_step else 'rank'}{of_ranks if per_step else ''}"

@@ -41,9 +41,8 @@ def report(diagnosis: Diagnosis, every_process: bool = False) -> str:
     lines += ["", "not in graphs, or without what they need", *_dropped(processes)]
     lines += [f"{count:>12} {kind}, skipped" for kind, count in diagnosis.skipped.items()]
     lines += ["", *(f"{finding.severity:<6} {in_words(finding)}" for finding in diagnosis.findings)]
-    return "\n".join(
-        [*map(in_one_line, lines), f"{diagnosis.wrong} wrong, {len(diagnosis.findings) - diagnosis.wrong} notes"]
-    )
+    notes = len(diagnosis.findings) - diagnosis.wrong
+    return "\n".join([*map(in_one_line, lines), f"{diagnosis.wrong} wrong, {notes} note{'s' * (notes != 1)}"])
 
 
 def _runs(diagnosis: Diagnosis) -> str:

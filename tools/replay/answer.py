@@ -118,7 +118,8 @@ def limit_of_gain(replay: Replay, scale: Sequence[Scale]) -> str:
     share = 100 * float(total[largest]) / max(replay.makespan_ns, 1)
     if share < LEAST_SHARE_PCT or not changed.any():
         return ""
-    part = "the rest of " if largest in kind[is_changed] else ""
+    changed_kinds = {*kind[is_changed].tolist(), *replay.work.node_class[changed[: len(replay.work)]].tolist()}
+    part = "the rest of " if largest in changed_kinds else ""
     return f"{part}{NAMES[largest]}, {share:.0f} % of the critical path"
 
 

@@ -86,7 +86,9 @@ def diff_verdict(tables: Tables) -> str:
     text += "".join(f", the {row['part']} {_change(row)}" for row in others)
     parts = [row for row in rows if row["part"] not in WHOLE and row["difference"] * first["difference"] > 0]
     if parts and not _is_alike(first):
-        text += f". Most of that is {parts[0]['part'].replace(': ', ' ')}, {_change(parts[0])}"
+        is_most = 2 * abs(parts[0]["difference"]) > abs(first["difference"])
+        share = "Most" if is_most else "The largest part"
+        text += f". {share} of that is {parts[0]['part'].replace(': ', ' ')}, {_change(parts[0])}"
     return (
         f"{text}."
         if without is None
@@ -97,8 +99,10 @@ def diff_verdict(tables: Tables) -> str:
 def _faster(row: Row) -> str:
     """Returns whether run B is faster or slower, by the step or the run of a row."""
     how = "as fast as" if _is_alike(row) else "faster than" if row["change"] < 0 else "slower than"
-    change = f"{abs(row['change']):.1f} % {'less' if row['change'] < 0 else 'more'} time"
-    return f"Run B is {how} run A: {'the run' if row['part'] == 'run' else 'a step'} takes {change}, {_change(row)}"
+    change = f"{abs(row['change']):.1f} % {'less' if row['change'] < 0 else 'more'} time, "
+    is_same = time_text(row["a"]) == time_text(row["b"])
+    takes = f"takes {'' if is_same else change}{_change(row)}"
+    return f"Run B is {how} run A: {'the run' if row['part'] == 'run' else 'a step'} {takes}"
 
 
 def _is_alike(row: Row) -> bool:
@@ -110,7 +114,8 @@ def _lower(text: str) -> str:
 
 
 def _change(row: Row) -> str:
-    return f"{time_text(row['b'])} instead of {time_text(row['a'])}"
+    before, after = time_text(row["a"]), time_text(row["b"])
+    return f"{after} in both" if before == after else f"{after} instead of {before}"
 
 
 def _device_times(tables: Tables) -> list[float]:

@@ -23,3 +23,12 @@ def test_step_and_run_come_first_then_the_largest_differences() -> None:
     assert rows["device: computing"]["difference"] == -60 and rows["device: computing"]["change"] == -60
     assert abs(rows["step"]["difference"] + 30) < 2  # 60 µs less of the device, 30 µs more of the host
     assert rows["host: forward"]["difference"] == 30
+
+
+def test_the_note_says_which_ranks_each_row_is_of() -> None:
+    def note(ranks: int) -> str:
+        run = [two_steps(kernel=100, work=20)] * ranks
+        return trace_diff(run, run).details[-1].note
+
+    assert note(1) == "step: the median; parts: the mean of a step"
+    assert note(2) == ("step: the median of all ranks; run: the slowest rank; parts: the mean of a step of all ranks")

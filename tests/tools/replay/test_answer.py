@@ -52,6 +52,16 @@ def test_the_answer_says_what_changes_and_what_limits_the_gain(
     assert answered(ranks, *specs) == sentence
 
 
+def test_what_is_left_of_a_kind_after_a_part_of_it_took_no_time_is_its_rest() -> None:
+    g = GraphBuilder()
+    launch = g.host("launch", 0, 1_000)
+    first = g.activity("gemm", 1_000, 10_000, after=[(launch, LAUNCH)])
+    g.activity("softmax", 11_000, 30_000, after=[(first, STREAM_ORDER)])
+    assert answered([g.build()], "gemm=0").endswith(
+        "what limits the gain is the rest of the kernels, 97 % of the critical path."
+    )
+
+
 def late() -> list[ExecutionGraph]:
     """Rank 1 begins 25 µs after rank 0, which waits for it."""
     early = rank_with_collective(0, work=10_000, collective=50_000, clock=0)
