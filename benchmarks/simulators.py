@@ -64,7 +64,7 @@ def _row(job: str, folder: Path, options: argparse.Namespace) -> Iterator[str]:
         for name, more in (("host", ()), ("no-host", ("--no-host",)))
     ]
     network = graphs[0].get("network") or {}
-    yield from (job, str(len(ranks)), f"{network.get('bandwidth_gb_s', '–')}, {network.get('latency_ns', '–')}")
+    yield from (job, str(len(ranks)), f"{network.get('bandwidth_gib_s', '–')}, {network.get('latency_ns', '–')}")
     for binary in options.astra_sim:
         for name in ("host", "no-host"):
             yield _worst(_astra_sim(binary, folder / name), ends)

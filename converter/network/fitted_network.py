@@ -30,10 +30,10 @@ GOOD_PCT = 5.0
 
 
 class Link(msgspec.Struct, frozen=True):
-    """The links of a dimension: so many ranks, `bandwidth_gb_s` (2**30 bytes) and `latency_ns`."""
+    """The links of a dimension: so many ranks, `bandwidth_gib_s` (2**30 bytes) and `latency_ns`."""
 
     ranks: int
-    bandwidth_gb_s: float
+    bandwidth_gib_s: float
     latency_ns: float
 
 
@@ -48,7 +48,7 @@ class TwoDimensions(msgspec.Struct, frozen=True):
 
 
 class Network(msgspec.Struct, frozen=True):
-    """A switch: `bandwidth_gb_s` (2**30 bytes) and `latency_ns` of a link, fitted to so many `transfers`.
+    """A switch: `bandwidth_gib_s` (2**30 bytes) and `latency_ns` of a link, fitted to so many `transfers`.
 
     `sizes` counts the transfers that differ in type, members or bytes. `fit_error_pct` is the median error in % of
     transfers of sizes that the fit was made without, None with too few sizes to leave any out. `repeat_error_pct` is
@@ -59,7 +59,7 @@ class Network(msgspec.Struct, frozen=True):
     switch. Where they may, but there is one, `one_because` says why.
     """
 
-    bandwidth_gb_s: float = 100.0
+    bandwidth_gib_s: float = 100.0
     latency_ns: float = 500.0
     transfers: int = 0
     sizes: int = 0
@@ -122,14 +122,14 @@ def network_time_ns(network: Network, transfer: Transfer) -> float | None:
     two = network.two_dimensions
     links: tuple[Link, ...]
     if two is None:
-        links = (Link(transfer.members, network.bandwidth_gb_s, network.latency_ns),)
+        links = (Link(transfer.members, network.bandwidth_gib_s, network.latency_ns),)
         cost = np.array(step_cost(transfer.kind, transfer.members, transfer.size, network.direct), np.float64)
     else:
         links = two.within, two.across
         cost = costs([transfer], two.within.ranks, two.within.ranks * two.across.ranks, two.direct)
     return float(
         sum(
-            2 * steps * link.latency_ns + moved / link.bandwidth_gb_s / GIB * 1e9
+            2 * steps * link.latency_ns + moved / link.bandwidth_gib_s / GIB * 1e9
             for link, (steps, moved) in zip(links, cost.reshape(-1, 2), strict=True)
         )
     )

@@ -36,7 +36,7 @@ class Growth(NamedTuple):
     copies: int = 1
     removed: tuple[int, ...] = ()
     groups: tuple[str, ...] = ()
-    bandwidth_gb_s: float | None = None
+    bandwidth_gib_s: float | None = None
     latency_ns: float | None = None
 
 
@@ -101,7 +101,7 @@ def plan_scaling(facts: Sequence[RankFacts], growth: Growth) -> ScalePlan:
         for role in roles
     ]
     transfers = measured(facts, matching, roles)
-    byte_ns = None if growth.bandwidth_gb_s is None else 1e9 / GIB / growth.bandwidth_gb_s
+    byte_ns = None if growth.bandwidth_gib_s is None else 1e9 / GIB / growth.bandwidth_gib_s
     added, grown = longer(transfers, roles, new_members, Fits(transfers.values(), growth.latency_ns, byte_ns))
     ranks, undivided = dict[int, RankPlan](), 0
     for rank, group, matched in zip(facts, matching.group, matching.matched, strict=True):

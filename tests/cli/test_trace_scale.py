@@ -128,7 +128,7 @@ def test_the_report_says_what_grew_and_how_right_the_fit_is(
         "members": 2,
         "scaled_members": 8,
         "step_ns": pytest.approx(6000, rel=1e-3),
-        "gb_s": pytest.approx(74.5, rel=1e-3),
+        "gib_s": pytest.approx(74.5, rel=1e-3),
         "fitted_to": "collectives of this type in this group",
         "transfers": 4,
         "fit_error_pct": 0,

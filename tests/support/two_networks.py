@@ -26,8 +26,8 @@ def program(process: Any) -> Iterator[None]:
     """Kernels and all-reduces within the node in turn, then all-reduces across nodes, in each of two steps."""
     own = [group for group in groups(process.size.ranks) if process.rank in group.ranks]
     within, across = (
-        Communicator(process, group, 24 + number, step_us=2 * ns / 1000, bytes_per_us=gb_s * 2**30 / 1e6)
-        for number, (group, (ns, gb_s)) in enumerate(zip(own, (WITHIN, ACROSS), strict=True))
+        Communicator(process, group, 24 + number, step_us=2 * ns / 1000, bytes_per_us=gib_s * 2**30 / 1e6)
+        for number, (group, (ns, gib_s)) in enumerate(zip(own, (WITHIN, ACROSS), strict=True))
     )
     for _ in range(2):
         for communicator in (within, across):

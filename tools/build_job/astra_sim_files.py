@@ -24,7 +24,7 @@ class Simulation(NamedTuple):
     time of their work at these peaks.
     """
 
-    bandwidth_gb_s: float | None = None
+    bandwidth_gib_s: float | None = None
     latency_ns: float | None = None
     replay: bool = False
     roofline: Roofline | None = None
@@ -47,7 +47,7 @@ def write_astra_sim_files(output_dir: Path, ranks: int, fitted: Network | None, 
         "system.json": json.dumps(_system(network, simulation), indent=1) + "\n",
         "network.yml": f"topology: {_listed('Switch' for _ in links)}\n"
         f"npus_count: {_listed(link.ranks for link in links)}\n"
-        f"bandwidth: {_listed(link.bandwidth_gb_s for link in links)}  # 2**30 bytes/s of each link\n"
+        f"bandwidth: {_listed(link.bandwidth_gib_s for link in links)}  # 2**30 bytes/s of each link\n"
         f"latency: {_listed(link.latency_ns for link in links)}  # ns of each link\n",
         "memory.json": json.dumps({"memory-type": "NO_MEMORY_EXPANSION"}) + "\n",
     }
@@ -67,13 +67,13 @@ class UsedNetwork(NamedTuple):
 
 def used_network(fitted: Network, simulation: Simulation, ranks: int) -> UsedNetwork:
     """Returns the network for so many ranks: as fitted, or of one dimension with what is given."""
-    bandwidth, latency = simulation.bandwidth_gb_s, simulation.latency_ns
+    bandwidth, latency = simulation.bandwidth_gib_s, simulation.latency_ns
     two = fitted.two_dimensions
     if two and bandwidth is None and latency is None:
         return UsedNetwork((two.within, two.across), two.direct, two.sizes, two.fit_error_pct)
     link = Link(
         ranks,
-        fitted.bandwidth_gb_s if bandwidth is None else bandwidth,
+        fitted.bandwidth_gib_s if bandwidth is None else bandwidth,
         fitted.latency_ns if latency is None else latency,
     )
     return UsedNetwork((link,), fitted.direct, fitted.sizes, fitted.fit_error_pct)

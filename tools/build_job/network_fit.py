@@ -21,7 +21,7 @@ def network_text(fitted: Network | None, simulation: Simulation, ranks: int) -> 
         return "not used, as every node takes its recorded time"
     if ranks == 1:
         return f"{link}, not used, as a rank alone sends nothing"
-    given = [simulation.bandwidth_gb_s is not None, simulation.latency_ns is not None]
+    given = [simulation.bandwidth_gib_s is not None, simulation.latency_ns is not None]
     if all(given):
         return f"{link}, as given"
     if fitted is None or not fitted.transfers:
@@ -37,7 +37,7 @@ def network_text(fitted: Network | None, simulation: Simulation, ranks: int) -> 
 
 def links_text(links: Sequence[Link]) -> str:
     """Returns bandwidth and latency of a link, of two dimensions those within a node and between nodes."""
-    of_each = [f"{link.bandwidth_gb_s:g} GiB/s, {link.latency_ns:g} ns a link" for link in links]
+    of_each = [f"{link.bandwidth_gib_s:g} GiB/s, {link.latency_ns:g} ns a link" for link in links]
     if len(links) != TWO:
         return "; ".join(of_each)
     return f"{of_each[0]} within nodes of {links[0].ranks} ranks, {of_each[1]} across {links[1].ranks} nodes"
@@ -53,7 +53,7 @@ def poor_fit(fitted: Network | None, simulation: Simulation, *, lacks_members: b
 
     `lacks_members` is whether ranks of groups were not traced.
     """
-    is_used = not simulation.replay and None in (simulation.bandwidth_gb_s, simulation.latency_ns)
+    is_used = not simulation.replay and None in (simulation.bandwidth_gib_s, simulation.latency_ns)
     if not is_used or fitted is None:
         return None
     used = used_network(fitted, simulation, 0)

@@ -160,7 +160,7 @@ class Job(SummaryRepr):
         *,
         remove_ranks: Sequence[int] = (),
         groups: Sequence[str] = (),
-        bandwidth_gb_s: float | None = None,
+        bandwidth_gib_s: float | None = None,
         latency_ns: float | None = None,
         jobs: int = 1,
     ) -> "Job":
@@ -173,7 +173,7 @@ class Job(SummaryRepr):
             remove_ranks: Ranks to leave out first.
             groups: The data-parallel groups by their recorded name, description or ranks ("0,1"); by default those
                 described as such, or that reduce gradients.
-            bandwidth_gb_s: The bandwidth of the grown groups' network in 2**30 bytes/s; fitted by default.
+            bandwidth_gib_s: The bandwidth of the grown groups' network in 2**30 bytes/s; fitted by default.
             latency_ns: The latency of a step there; fitted by default.
             jobs: How many processes work at a time; 1 is this one alone.
 
@@ -191,7 +191,7 @@ class Job(SummaryRepr):
             raise ValueError(f"scale(data_parallel={copies}): give 1 copy of the job or more")
         if copies == 1 and not remove_ranks:
             raise ValueError("scale() would give the same job: give data_parallel above 1, or remove_ranks")
-        growth = Growth(copies, (*remove_ranks,), (*groups,), bandwidth_gb_s, latency_ns)
+        growth = Growth(copies, (*remove_ranks,), (*groups,), bandwidth_gib_s, latency_ns)
         folder = _temporary_folder() if output is None else Path(output)
         scale_folder(self.folder, folder, growth, partial(_run, jobs=jobs))
         return _kept(Job(folder), output is None)

@@ -20,7 +20,7 @@ IN_PYTHON = {
     "pass it to trace-replay": "give it to execgraph.replay",
     "pass it to trace-jsonize": "give it to execgraph.read_graph",
     "--allow-mismatch": "allow_mismatch=True",
-    "--bandwidth": "bandwidth_gb_s",
+    "--bandwidth": "bandwidth_gib_s",
     "--data-parallel-group": "groups",
     "--jobs": "jobs",
     "--latency": "latency_ns",

@@ -198,15 +198,12 @@ def _start_offset(replay: Replay) -> list[str]:
 
 def _crossings(replay: Replay) -> list[str]:
     """Returns the line that says by what the critical path goes from rank to rank, if it does."""
-    names = crossing_names(replay)
-    counts = [f"{name.partition('(')[0]} {count:,}" for name, count in names.items()]
-    hidden = (
-        [f"others {sum(names.values()) - sum(list(names.values())[:NAMES_SHOWN]):,}"]
-        if len(names) > NAMES_SHOWN
-        else []
-    )
-    shown = ", ".join([*counts[:NAMES_SHOWN], *hidden])
-    return [f"rank to rank   {sum(names.values()):>14,}  times on the critical path: {shown}"] if names else []
+    counts = list(crossing_names(replay).items())
+    shown = [f"{name.partition('(')[0]} {count:,}" for name, count in counts[:NAMES_SHOWN]]
+    if others := sum(count for _, count in counts[NAMES_SHOWN:]):
+        shown.append(f"others {others:,}")
+    total = sum(count for _, count in counts)
+    return [f"rank to rank   {total:>14,}  times on the critical path: {', '.join(shown)}"] if counts else []
 
 
 def _threads(replay: Replay, whole_us: float) -> list[str]:

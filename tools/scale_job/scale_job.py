@@ -122,4 +122,4 @@ def _write_graphs(
 def simulation_of(growth: Growth) -> Simulation:
     """Returns the link of the grown job's network in the simulator, where a step goes over two links."""
     latency = None if growth.latency_ns is None else growth.latency_ns / 2
-    return Simulation(growth.bandwidth_gb_s, latency)
+    return Simulation(growth.bandwidth_gib_s, latency)

@@ -36,7 +36,7 @@ class LengthLine(msgspec.Struct, frozen=True):
     members: int
     scaled_members: int
     step_ns: float
-    gb_s: float | None
+    gib_s: float | None
     fitted_to: str
     transfers: int
     fit_error_pct: float
@@ -92,7 +92,7 @@ def _length(grown: Grown) -> LengthLine:
         members=grown.members,
         scaled_members=grown.scaled_members,
         step_ns=round(fit.line.step_ns, 1) if fit else 0.0,
-        gb_s=round(1e9 / GIB / fit.line.byte_ns, 3) if fit and fit.line.byte_ns else None,
+        gib_s=round(1e9 / GIB / fit.line.byte_ns, 3) if fit and fit.line.byte_ns else None,
         fitted_to=fit.source if fit else "",
         transfers=fit.transfers if fit else 0,
         fit_error_pct=fit.fit_error_pct if fit else 0.0,
@@ -192,7 +192,7 @@ def _length_text(same: Sequence[LengthLine]) -> str:
     )
     if not first.fitted_to:
         return f"{what}: as before, as none was measured"
-    latency, bandwidths = _range([line.step_ns for line in same]), [line.gb_s for line in same if line.gb_s]
+    latency, bandwidths = _range([line.step_ns for line in same]), [line.gib_s for line in same if line.gib_s]
     bandwidth = f"{_range(bandwidths)} GiB/s" if bandwidths else "any bandwidth"
     error = max(line.fit_error_pct for line in same)
     return (

@@ -115,7 +115,7 @@ def _dimensions(path: Path) -> tuple[tuple[Link, ...], tuple[int, ...]]:
     try:
         columns = [listed[name] for name in ("npus_count", "bandwidth", "latency")]
         links = tuple(
-            Link(int(ranks), float(gb_s), float(latency)) for ranks, gb_s, latency in zip(*columns, strict=True)
+            Link(int(ranks), float(gib_s), float(latency)) for ranks, gib_s, latency in zip(*columns, strict=True)
         )
         hops = tuple(HOPS[topology] for topology, _ in zip(listed["topology"], links, strict=True))
     except (KeyError, ValueError) as error:

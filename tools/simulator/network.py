@@ -32,7 +32,7 @@ class SimulatedNetwork:
         taken = np.zeros(np.broadcast(source, target).shape)
         for link, hops, stride in reversed([*zip(self._links, self._hops, self._strides, strict=False)]):
             differs = source // stride % link.ranks != target // stride % link.ranks
-            ns = hops * link.latency_ns + size / (link.bandwidth_gb_s * GIB / 1e9)
+            ns = hops * link.latency_ns + size / (link.bandwidth_gib_s * GIB / 1e9)
             taken = np.where(differs, ns, taken)
         return taken.astype(np.int64)
 

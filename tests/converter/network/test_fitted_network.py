@@ -51,7 +51,7 @@ def test_a_ring_of_four_takes_steps_and_bytes_by_what_it_does(kind: int, steps: 
 
 def test_the_simulators_own_times_give_the_network_that_it_had() -> None:
     fit = fitted_network([Transfer(kind, ranks, 16 * MB, ns) for (kind, ranks), ns in SIMULATED.items()])
-    assert fit.bandwidth_gb_s == pytest.approx(100, rel=0.02)
+    assert fit.bandwidth_gib_s == pytest.approx(100, rel=0.02)
     assert fit.latency_ns == pytest.approx(500, rel=0.1)
     assert (fit.transfers, fit.sizes, fit.direct) == (6, 6, True)
     reduced = Transfer(ALL_REDUCE, 4, 16 * MB, SIMULATED[ALL_REDUCE, 4])
@@ -62,20 +62,20 @@ def test_the_simulators_own_times_give_the_network_that_it_had() -> None:
 
 @given(st.floats(0.5, 900), st.floats(10, 50_000), st.integers(2, 64))
 def test_messages_and_all_reduces_of_several_sizes_tell_bandwidth_and_latency(
-    gb_s: float, ns: float, ranks: int
+    gib_s: float, ns: float, ranks: int
 ) -> None:
     steps = 2 * (ranks - 1)
     sizes = (1_000, 300_000, 90_000_000)
     reduced = [
-        Transfer(ALL_REDUCE, ranks, size, round(steps * (2 * ns + size / ranks / gb_s / GIB * 1e9))) for size in sizes
+        Transfer(ALL_REDUCE, ranks, size, round(steps * (2 * ns + size / ranks / gib_s / GIB * 1e9))) for size in sizes
     ]
     sent = [
-        Transfer(kind, 2, size, round(steps * 2 * ns + size / gb_s / GIB * 1e9))
+        Transfer(kind, 2, size, round(steps * 2 * ns + size / gib_s / GIB * 1e9))
         for kind, steps in ((MESSAGE, 1), (AWAITED_MESSAGE, 2))
         for size in sizes
     ]
     fit = fitted_network(reduced + sent)
-    assert fit.bandwidth_gb_s == pytest.approx(gb_s, rel=0.02)
+    assert fit.bandwidth_gib_s == pytest.approx(gib_s, rel=0.02)
     assert fit.latency_ns == pytest.approx(ns, rel=0.05, abs=1)
 
 
@@ -110,7 +110,7 @@ def test_times_of_one_size_say_what_no_network_describes() -> None:
 def test_neither_figure_is_below_nothing() -> None:
     fit = fitted_network([Transfer(MESSAGE, 2, 1_000, 10_000), Transfer(MESSAGE, 2, 1_000_000, 5_000)])
     assert fit.latency_ns >= 0
-    assert 0 < fit.bandwidth_gb_s < 1e6
+    assert 0 < fit.bandwidth_gib_s < 1e6
 
 
 def test_what_tells_nothing_is_left_out() -> None:
@@ -120,7 +120,7 @@ def test_what_tells_nothing_is_left_out() -> None:
 
 
 def test_a_network_that_is_slower_than_the_file_can_say_still_has_a_bandwidth() -> None:
-    assert fitted_network([Transfer(MESSAGE, 2, 4, 1_000_000)]).bandwidth_gb_s > 0
+    assert fitted_network([Transfer(MESSAGE, 2, 4, 1_000_000)]).bandwidth_gib_s > 0
 
 
 @given(st.permutations(range(12)))
@@ -133,4 +133,4 @@ def test_the_order_of_the_transfers_decides_no_digit_of_the_factors(order):
 def test_bandwidth_has_three_digits_and_latency_one() -> None:
     """A byte takes a ns, and a message of two links 2,000 ns and a little."""
     fit = fitted_network([sent(1_000, 3_000), sent(1_000_000, 1_002_001)])
-    assert (fit.bandwidth_gb_s, fit.latency_ns) == (0.931, 1_000.0)
+    assert (fit.bandwidth_gib_s, fit.latency_ns) == (0.931, 1_000.0)

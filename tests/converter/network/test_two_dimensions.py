@@ -35,15 +35,15 @@ def transfer(kind: int, ranks: Sequence[int], size: int, links: Sequence[tuple[f
     for dimension, part, part_size in parts:
         members = (NODE, RANKS // NODE)[dimension] if everyone else len(ranks)
         steps, moved = step_cost(part, members, part_size, direct=everyone)
-        latency, gb_s = links[dimension]
-        ns += 2 * steps * latency + moved / gb_s / GIB * 1e9
+        latency, gib_s = links[dimension]
+        ns += 2 * steps * latency + moved / gib_s / GIB * 1e9
     return Transfer(kind, len(ranks), size, round(ns), tuple(ranks))
 
 
 def links_of(network: Network) -> list[float]:
     two = network.two_dimensions
     assert two and (two.within.ranks, two.across.ranks) == (NODE, RANKS // NODE)
-    return [two.within.latency_ns, two.within.bandwidth_gb_s, two.across.latency_ns, two.across.bandwidth_gb_s]
+    return [two.within.latency_ns, two.within.bandwidth_gib_s, two.across.latency_ns, two.across.bandwidth_gib_s]
 
 
 @pytest.mark.parametrize("more", [(), (ALL_REDUCE,), (ALL_REDUCE, ALL_TO_ALL)], ids=["parts", "all", "all to all"])
@@ -62,7 +62,7 @@ def test_one_network_where_the_links_are_alike() -> None:
         [transfer(ALL_REDUCE, ranks, size, same) for ranks in (WITHIN, ACROSS) for size in SIZES], RANKS
     )
     assert (fit.two_dimensions, fit.one_because) == (None, "")
-    assert fit.bandwidth_gb_s == pytest.approx(300, rel=0.01)
+    assert fit.bandwidth_gib_s == pytest.approx(300, rel=0.01)
 
 
 def scattered(pct: int) -> Network:

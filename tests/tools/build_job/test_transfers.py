@@ -9,7 +9,7 @@ from execgraph.schema.graph import CollectiveType, NodeType
 from execgraph.tools.build_job.transfers import ExcessTime, complete_matches, excess_times
 
 KB = 1_000
-NETWORK = Network(bandwidth_gb_s=1e9 / GIB, latency_ns=0.0)
+NETWORK = Network(bandwidth_gib_s=1e9 / GIB, latency_ns=0.0)
 """A byte takes a ns; so an all-reduce of two members takes a ns for each byte."""
 
 

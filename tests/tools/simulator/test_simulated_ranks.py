@@ -174,7 +174,7 @@ SIMULATED = [
 def test_collectives_take_the_simulators_own_time(
     network: tuple[tuple[int, int, int], ...], kind: CollectiveType, members: range, ns: int
 ) -> None:
-    links = tuple(Link(ranks, gb_s, latency) for ranks, gb_s, latency in network)
+    links = tuple(Link(ranks, gib_s, latency) for ranks, gib_s, latency in network)
     algorithms = {int(kind): ["direct" if kind == ALL_TO_ALL else "ring"] * len(links)}
     simulated = SimulatedNetwork(Configuration(links, (2,) * len(links), algorithms, 100_000.0, {}, False, None))
     ends = simulated.collective_ends(kind, np.array(members), 16 << 20, np.zeros(len(members), np.int64))
