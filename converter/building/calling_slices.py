@@ -18,7 +18,7 @@ def calling_slices(context: ConversionContext) -> Edges:
     caller = np.where(timeline.is_wait[nodes], op, context.op_parent[op])
     # rows follow program order, so (op, row) pairs sorted by op list each op's slices in time
     by_op = slices[np.lexsort((slices, timeline.op_row[slices]))]
-    width = len(timeline) + 1
+    width = len(timeline)
     position = np.searchsorted(timeline.op_row[by_op] * width + by_op, caller * width + nodes) - 1
     # the position -1, before the first slice, takes the last value: none
     candidate = np.append(by_op, -1)[position]

@@ -174,9 +174,9 @@ def _check(joined: Sequence[GroupUse], ranks: int) -> None:
     """
     for use in joined:
         if wrong := use.kinds - {*GROWING}:
-            kind = CollectiveType(min(wrong)).name.lower() if min(wrong) >= 0 else "a collective of unknown type"
+            kinds = kinds_text(wrong) or "a collective of unknown type"
             raise DataError(
-                f"{use.group.text} carries {kind}, whose parts depend on how many members there are: with more of "
+                f"{use.group.text} carries {kinds}, whose parts depend on how many members there are: with more of "
                 f"them it is another program; expert and tensor parallel groups keep their size{_separable(use)}"
             )
     groups_of_rank = defaultdict[int, list[GroupUse]](list)

@@ -6,7 +6,6 @@ waited for has ended. Nothing that ended after it started can have blocked it, e
 
 import numpy as np
 
-from ...schema.columns import ROUNDING
 from ...schema.linked import Activities, Calls, previous_on_stream
 from ...schema.machine import ENOUGH, LatencyStats, MachineCalibration, of_each, of_name
 from ...schema.traces import FOREVER, NEVER
@@ -25,7 +24,7 @@ class TimingModel:
     """
 
     def __init__(self, activities: Activities, calls: Calls, calibration: MachineCalibration) -> None:
-        self.timestamp_quantum_ns = ROUNDING if calibration.resolution_ns == 1 else 2 * calibration.resolution_ns
+        self.timestamp_quantum_ns = 2 * calibration.resolution_ns
         self.clock_uncertainty_ns = (
             calibration.clock_error_ns + self.timestamp_quantum_ns + of_name(calibration.sync_return, "").median
         )

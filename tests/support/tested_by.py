@@ -69,10 +69,7 @@ TESTED_BY = {
     "fuzz/test_circles.py": "schema/columns/trees",
     "fuzz/test_hostile_files.py": "schema/traces/arguments",
     "integration/test_same_content.py": "linker/readers/tied_rows",
-    "linker/contradictions/test_contradictions.py": """
-        linker/contradictions/contradiction linker/contradictions/launch_order linker/contradictions/ranks
-        linker/contradictions/times
-    """,
+    "linker/contradictions/test_contradictions.py": "linker/contradictions/contradiction",
     "linker/host_communication/test_host_transfers.py": """
         linker/host_communication/messages_in_flight linker/host_communication/idle_gaps
         linker/host_communication/storage_users

@@ -14,6 +14,7 @@ def called_from(linked: LinkedTrace) -> set[tuple[str, str]]:
     names = names_of(linked, run.timeline)
     label = [f"{names[row]} {start}" for row, start in enumerate(run.timeline.start.tolist())]
     edges = calling_slices(run)
+    assert not edges.kind.any()
     return {(label[target], label[source]) for source, target in zip(edges.source, edges.target, strict=True)}
 
 
@@ -35,8 +36,8 @@ def test_nothing_called_what_has_no_op_around_it_or_none_that_had_begun() -> Non
 def test_a_wait_was_called_by_the_op_around_its_call() -> None:
     linked = linked_of(
         [Act(30, 80, call=0)],
-        [Call(0, 10, 1), Call(20, 90, 1, "cudaStreamSynchronize")],
-        [Op(0, 10, name="before"), Op(0, 100, name="outer")],
+        [Call(0, 10, 0), Call(20, 90, 0, "cudaStreamSynchronize")],
+        [Op(0, 100, name="outer"), Op(0, 10, 0, "before")],
         host_waits=[(1, 0)],
     )
     assert ("cudaStreamSynchronize 80", "outer 10") in called_from(linked)

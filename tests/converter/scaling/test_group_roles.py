@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 from execgraph.converter.ranks import recorded_groups
 from execgraph.converter.scaling import all_groups
+from execgraph.converter.scaling.group_roles import FEW_BYTES, GROWING, WHOLE
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import NodeType
 from support.graphs import LAUNCH
 from support.scaled_jobs import (
     ALL_REDUCE,
     ALL_TO_ALL,
-    BARRIER,
+    BROADCAST,
     FUNCTION,
     KB,
     PARAMETER,
@@ -158,6 +159,60 @@ def test_a_group_that_also_exchanges_is_refused_with_the_option_that_takes_its_r
         plan_of(graphs, groups=("0-3=reduce",))
 
 
+@pytest.mark.parametrize(
+    ("types", "text"),
+    [
+        ([ALL_TO_ALL], "all_to_all"),
+        ([-1], "a collective of unknown type"),
+        ([-1, ALL_TO_ALL], "all_to_all"),
+    ],
+)
+def test_collectives_that_depend_on_the_number_of_members_are_named(types: Sequence[int], text: str) -> None:
+    job = reducing(FUNCTION)
+    for one in job:
+        for kind in types:
+            one.meet(ALL_REDUCE, [0, 1], 500, 10 * KB, backward=False, comm_type=int(kind))
+    assert f"it carries {text})" in why_refused(job)
+    with pytest.raises(DataError, match=f" carries {text}, whose parts depend on how many members there are"):
+        plan_of([one.build() for one in job], groups=("0-1",))
+
+
+@pytest.mark.parametrize(("pairs", "text"), [(1, "(dp): "), (2, "(dp) and 1 more: "), (3, "(dp) and 2 more: ")])
+def test_groups_that_are_alike_are_named_once(pairs: int, text: str) -> None:
+    job = [Rank(rank, 2 * pairs) for rank in range(2 * pairs)]
+    for one in job:
+        first = one.rank // 2 * 2
+        one.meet(ALL_TO_ALL, [first, first + 1], 500, 10 * KB, backward=False)
+    assert text in why_refused(job)
+
+
+def test_what_is_exchanged_outside_the_backward_pass_may_be_a_loss_but_no_more() -> None:
+    for size, is_joined in ((FEW_BYTES, True), (FEW_BYTES + 1, False)):
+        job = reducing(FUNCTION)
+        for one in job:
+            for kind in WHOLE:
+                one.meet(kind, [0, 1], size, 10 * KB, backward=False)
+        if is_joined:
+            assert reason(job) == "by its all-reduces, which are all in the backward pass"
+        else:
+            assert "may be gradients of activations" in why_refused(job)
+
+
+def test_gradients_of_parameters_may_be_all_that_is_large_among_collectives_that_grow() -> None:
+    job = reducing(PARAMETER)
+    for one in job:
+        for kind in GROWING:
+            one.meet(kind, [0, 1], 8, 10 * KB, backward=False)
+    assert reason(job) == "by the gradients that it reduces"
+
+
+def test_a_broadcast_in_the_backward_pass_is_no_reduction_of_gradients() -> None:
+    job = reducing(FUNCTION)
+    for one in job:
+        one.meet(BROADCAST, [0, 1], 8, 10 * KB, frame=FUNCTION)
+    assert "may be gradients of activations" in why_refused(job)
+
+
 def test_named_types_of_collectives_span_all_copies_and_the_others_stay_in_theirs() -> None:
     graphs = scaled([one.build() for one in exchanging()], groups=("0-3=all_reduce",))
     assert [{*recorded_groups(graph).lists} for graph in (graphs[3], graphs[4])] == [
@@ -180,7 +235,8 @@ def test_the_group_of_all_ranks_grows_along() -> None:
     job = [Rank(rank, 4) for rank in range(4)]
     for one in job:
         one.meet(ALL_REDUCE, [one.rank % 2, one.rank % 2 + 2], 1_000_000, 100 * KB, pg_desc="dp")
-        one.meet(BARRIER, range(4), 0, 5 * KB, backward=False, pg_name="0", pg_desc="default_pg")
+        for kind in WHOLE:
+            one.meet(kind, range(4), 0, 5 * KB, backward=False, pg_name="0", pg_desc="default_pg")
     assert tuple(range(8)) in recorded_groups(scaled([one.build() for one in job])[5]).lists
 
 

@@ -101,6 +101,14 @@ def test_missing_ranks_unlike_the_traced_ones_are_refused() -> None:
         plan_of([one.build() for one in job[1:3]])
 
 
+def test_a_later_rank_stands_in_for_an_earlier_one_if_its_groups_have_a_place_there() -> None:
+    job = tensor_by_data()
+    assert plan_of(job[2:]).assumed.source == {0: 2, 1: 3}
+    why = "rank 0 was not traced and does not repeat rank 3: there is no group in place of group 2,3; trace all ranks"
+    with pytest.raises(DataError, match=why):
+        plan_of(job[3:])
+
+
 def test_a_pipeline_of_which_one_stage_was_traced_is_refused() -> None:
     job = [Rank(rank, 2) for rank in range(2)]
     for one in job:

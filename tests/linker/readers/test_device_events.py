@@ -1,18 +1,21 @@
 """Rows of a device trace as they become tables: their roles, their times, and what stands for what they do not say."""
 
 import json
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 from execgraph.linker import read_device_trace
 from execgraph.linker.readers import RecordedActivities, RecordedOps, RecordedSyncs, Role, device_tables
+from execgraph.linker.readers.clock_range import within_a_recording
 from execgraph.linker.readers.device_events import DeviceEvents
 from execgraph.linker.readers.event_rows import unpadded
-from execgraph.schema.traces import Args, kineto
+from execgraph.schema.traces import FOREVER, LONGEST_RECORDING, Args, kineto
 from execgraph.schema.traces.kineto import Event, ExactEvent
 from msgspec import Raw, json as msgspec_json
 from support.builder import TraceBuilder
+from support.device_rows import OpRow, device_trace
 
 YEAR = "36028797018963.968"
 """µs, the shortest that is taken for no measured duration."""
@@ -126,6 +129,15 @@ def test_a_row_without_a_start_or_with_a_duration_that_is_none_is_counted(start:
 
 def test_a_row_may_last_just_less_than_a_year() -> None:
     assert times(read([op(0, "36028797018963.967")])) == [(0, (1 << 55) - 1)]
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_row_begins_so_that_the_longest_duration_ends_within_64_bits(sign: int) -> None:
+    too_far = sign * (FOREVER - LONGEST_RECORDING)
+    nearest = too_far - sign
+    events = read([op(str(Decimal(ns) / 1000)) for ns in (too_far, nearest)])
+    assert times(events) == [(nearest, nearest + 1_000)]
+    assert events.skipped == {WITHOUT_TIME: 1}
 
 
 def test_a_duration_that_a_double_cannot_hold_is_read_as_far_as_it_says() -> None:
@@ -293,6 +305,17 @@ def test_rows_of_another_year_than_the_others_are_left_out_and_counted(tmp_path:
     trace = read_device_trace(str(device))
     assert len(trace.activities.start) == 2
     assert trace.skipped[WITHOUT_TIME] == 1
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_rows_begin_at_most_a_year_from_the_middle_one(sign: int) -> None:
+    middle = LONGEST_RECORDING
+    farthest = middle + sign * LONGEST_RECORDING
+    ops = [OpRow(start, start + 5) for start in (farthest, farthest + sign, middle, middle, middle)]
+    trace = within_a_recording(device_trace(ops, recording_start=farthest))
+    assert trace.ops.start.tolist() == [farthest, middle, middle, middle]
+    assert trace.recording_start == farthest
+    assert within_a_recording(device_trace(ops, recording_start=farthest + sign)).recording_start is None
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ def test_a_wait_is_for_what_the_call_recorded_that_its_record_names() -> None:
 
 @pytest.mark.parametrize("recorded", [WAIT, 3, 77])
 def test_no_wait_is_for_a_later_event_record_or_for_one_that_the_trace_does_not_hold(recorded: int) -> None:
-    assert named_events().recorder(WAIT, record(recorded)) == UNKNOWN
+    assert named_events(record(recorded)).recorder(WAIT, record(recorded)) == UNKNOWN
 
 
 def test_an_event_recorded_before_the_trace_is_known_to_be() -> None:
@@ -124,6 +124,9 @@ def test_a_named_event_record_marks_the_stream_that_is_recorded_for_it_else_that
 
 
 def test_an_event_record_on_the_default_stream_is_told() -> None:
+    assert named_events(rows=event_rows((0, 0, 9))).streams() == {0: StreamKey(-1, 0)}
+    default = named_events(record(1, stream=0)).event_record(1, record(1, stream=7), event_records())
+    assert default is not None and default.stream.stream == 0
     assert named_events().event_record(1, record(1, stream=0), event_records()) == EventRecord(
         1, 100, StreamKey(0, 0), Provenance.RECORD
     )

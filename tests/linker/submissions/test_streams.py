@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from execgraph.linker.submissions import StreamKey, StreamQueues, StreamTails
-from execgraph.linker.submissions.streams import ThreadLaunches, calls_before
+from execgraph.linker.submissions import MOST_STREAMS, StreamKey, StreamQueues, StreamTails
+from execgraph.linker.submissions.streams import LATEST_CHANGES, ThreadLaunches, calls_before
 from execgraph.schema.linked import Activities, Calls
 from support.effort import growth
 from support.tables import Called, Ran, activities, calls, column
@@ -164,6 +164,14 @@ def test_tails_are_the_last_activities_submitted_before() -> None:
     assert tails.before([0, 1, 101, 200, 201]).tolist() == [[-1, -1], [0, -1], [0, 2], [0, 2], [1, 2]]
 
 
+@pytest.mark.parametrize("others", [MOST_STREAMS - 1, MOST_STREAMS])
+def test_only_the_streams_with_most_activities_are_tried(others: int) -> None:
+    rows = [Ran(500, 600, 0), *(Ran(700 + step, 701 + step, 1, 20 + row) for row in range(others) for step in range(2))]
+    tails = StreamTails(queues(*rows))
+    assert len(tails.streams) == MOST_STREAMS
+    assert tails.is_partial == (FIRST not in tails.streams) == (others == MOST_STREAMS)
+
+
 # threads
 
 
@@ -214,3 +222,13 @@ def test_streams_in_use_are_found_however_many_changes_of_stream_lie_between() -
     table = calls(*(Called(10 * number, 10 * number + 5) for number in range(len(ran))))
     streams = ThreadLaunches(activities(*ran), table).streams_before(0, 10 * len(ran))
     assert streams == [StreamKey(0, 20), StreamKey(0, 7), StreamKey(0, 24)]
+
+
+@pytest.mark.parametrize("others", [MOST_STREAMS - 2, MOST_STREAMS - 1])
+def test_where_a_thread_uses_very_many_streams_only_the_latest_changes_are_looked_at(others: int) -> None:
+    streams = [*range(100, 100 + others), *(7 + 13 * (number % 2) for number in range(LATEST_CHANGES))]
+    ran = [Ran(1_000 * number, 1_000 * number + 9, number, stream) for number, stream in enumerate(streams)]
+    table = calls(*(Called(10 * number, 10 * number + 5) for number in range(len(ran))))
+    found = ThreadLaunches(activities(*ran), table).streams_before(0, 10 * len(ran))
+    assert found[:2] == [StreamKey(0, 20), StreamKey(0, 7)]
+    assert len(found) == (MOST_STREAMS if others == MOST_STREAMS - 2 else 2)

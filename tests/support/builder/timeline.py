@@ -94,7 +94,7 @@ class TraceBuilder:
         self.device_events: list[dict[str, Any]] = []
         self.threads: dict[int, HostThread] = {}
         self.ready: dict[int, int] = defaultdict(int)  # per stream: when all that was submitted to it is done
-        self._ids, self._rf_ids, self._correlations, self._events = count(2), count(1), count(100), count(1)
+        self._ids, self._rf_ids, self._correlations, self._events = count(2), count(1), count(100), count()
         self._sequence: dict[str, Iterator[int]] = defaultdict(lambda: count(1))
         self._external_ids = count(1537)  # as in a process's later windows, so that none equals its op's rf_id
         self._thread = 1
