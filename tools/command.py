@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from ..schema.errors import DataError, RequestError
 from ..schema.io import STANDARD_STREAM, decompressing_at_most, folder_beside, protecting_inputs
+from ..schema.progress import OnProgress, unseen
 from . import terminal
 from .ending import STOPPED, end_without_reader, ended_by_signals, say_stopped
 
@@ -111,24 +112,19 @@ def print_json(summary: dict[str, Any]) -> None:
 
 def progress(items: Iterable[T], what: str, total: int | None = None, unit: str = "it") -> Iterable[T]:
     """Yields `items` with a progress bar on stderr, if that is a terminal and without --quiet."""
-    tqdm = _tqdm()
     with step(what):
-        yield from tqdm(
-            items, desc=what, total=total, unit=unit, unit_scale=True, leave=False, disable=_no_bars(), file=sys.stderr
-        )
+        yield from _bar(what, total, unit, items) if _shows_bars() else items
 
 
 @contextmanager
-def progress_bar(what: str, total: int | None = None, unit: str = "B") -> Iterator["tqdm[NoReturn]"]:
-    """Shows a progress bar for work that is not an iteration; call `update(n)` on it."""
-    tqdm = _tqdm()
-    with (
-        step(what),
-        tqdm(
-            desc=what, total=total, unit=unit, unit_scale=True, leave=False, disable=_no_bars(), file=sys.stderr
-        ) as bar,
-    ):
-        yield bar
+def progress_bar(what: str, total: int | None = None, unit: str = "B") -> Iterator[OnProgress]:
+    """Shows a progress bar for work that is not an iteration, and returns what the work calls as it goes on."""
+    with step(what):
+        if not _shows_bars():
+            yield unseen
+            return
+        with _bar(what, total, unit) as bar:
+            yield bar.update
 
 
 @contextmanager
@@ -142,14 +138,14 @@ def step(what: str) -> Iterator[None]:
         log.debug(f"{what}: {time.monotonic() - begun:.2f} s")
 
 
-def _tqdm() -> "type[tqdm[Any]]":
-    """Returns tqdm's class without its monitor thread, for which there may be no room."""
+def _bar(what: str, total: int | None, unit: str, items: Iterable[T] | None = None) -> "tqdm[T]":
+    """Returns a bar without tqdm's monitor thread, for which there may be no room."""
+    # loads much else, and most commands run where nobody looks on
     from tqdm import tqdm
 
     tqdm.monitor_interval = 0
-    return tqdm
+    return tqdm(items, desc=what, total=total, unit=unit, unit_scale=True, leave=False, file=sys.stderr)
 
 
-def _no_bars() -> bool | None:
-    """Returns tqdm's `disable`: True with --quiet, else None, which asks whether stderr is a terminal."""
-    return True if logging.getLogger().level >= logging.ERROR else None
+def _shows_bars() -> bool:
+    return sys.stderr.isatty() and logging.getLogger().level < logging.ERROR

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 import numpy as np
-from execgraph.converter import Options, convert
+from execgraph.converter.convert import convert
 from execgraph.converter.dependencies import RULES
+from execgraph.converter.options import Options
 from execgraph.tools.command import progress, run_command
 from execgraph.tools.command_parser import CommandParser
 from execgraph.tools.generate import simulate

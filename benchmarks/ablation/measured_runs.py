@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from execgraph.converter import Options, convert
+from execgraph.converter.convert import convert
+from execgraph.converter.options import Options
 from execgraph.linker import link, read_device_trace, read_host_trace
 from execgraph.schema.columns import ABSENT
 from execgraph.schema.linked import LinkedTrace

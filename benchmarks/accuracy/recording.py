@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
-from execgraph.converter import convert
+from execgraph.converter.convert import convert
 from execgraph.linker import link
 from execgraph.schema.graph import STEP_WITHOUT_PROFILER_NS, STEPS, ExecutionGraph
 from execgraph.tools.analyses import analyse, read_rank

@@ -118,7 +118,8 @@ def _write_as_much_as(path: str) -> None:
 
 
 def _link_and_convert() -> Callable[[], Counts]:
-    from execgraph.converter import Options, convert
+    from execgraph.converter.convert import convert
+    from execgraph.converter.options import Options
     from execgraph.linker import link
     from execgraph.linker.readers import read_traces
     from execgraph.schema.columns import workspace_in

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from execgraph.converter import convert
+from execgraph.converter.convert import convert
 from execgraph.converter.dependencies import CUT_OFF
 from execgraph.converter.dependencies.inferred import LOOKED_BACK
 from execgraph.schema.columns import ABSENT, Categorical, Ragged

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from execgraph.converter import convert
+from execgraph.converter.convert import convert
 from execgraph.linker import link, read_device_trace, read_host_trace
 from execgraph.tools.build_job.build_report import HEADINGS as BUILT
 from execgraph.tools.diagnose.text import HEADINGS as DIAGNOSED

@@ -17,7 +17,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, NoReturn
 
-from execgraph.converter import convert
+from execgraph.converter.convert import convert
 from execgraph.converter.jsonizer import graph_to_json, json_to_graph
 from execgraph.linker import DeviceTrace, HostTrace, link, read_device_trace, read_host_trace
 from execgraph.linker.readers import read_rocpd

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from execgraph.converter import convert
+from execgraph.converter.convert import convert
 from execgraph.converter.scaling import rank_facts
 from execgraph.linker import link, read_device_trace, read_host_trace, read_linked
 from execgraph.linker.joined_ops import IN_CIRCLES

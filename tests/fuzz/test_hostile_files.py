@@ -5,7 +5,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from execgraph.converter import convert
+from execgraph.converter.convert import convert
 from execgraph.converter.storages import named_ranges
 from execgraph.linker import link, read_device_trace, read_host_trace
 from execgraph.schema.columns import ABSENT, BytesColumn

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import zstandard
-from execgraph.converter import convert
+from execgraph.converter.convert import convert
 from execgraph.converter.jsonizer import graph_to_json, json_to_graph
 from execgraph.linker import link, read_device_trace, read_host_trace
 from execgraph.schema.comm_groups import read_groups

@@ -6,7 +6,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from execgraph.converter import convert
+from execgraph.converter.convert import convert
 from execgraph.linker import link, read_device_trace, read_host_trace
 from execgraph.schema.linked import read_linked, write_linked
 from execgraph.schema.traces import NO_TENSORS, plain_arguments

@@ -4,7 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-from execgraph.converter import Options, convert
+from execgraph.converter.convert import convert
+from execgraph.converter.options import Options
 from execgraph.linker import link, read_linked
 from execgraph.linker.windows import EVERYTHING, Window
 from execgraph.schema.graph import read_graph

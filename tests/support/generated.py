@@ -6,7 +6,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from execgraph.converter import Options, convert
+from execgraph.converter.convert import convert
+from execgraph.converter.options import Options
 from execgraph.linker import link, read_device_trace, read_host_trace
 from execgraph.schema.graph import ExecutionGraph
 from execgraph.tools.build_job import BuildOptions, BuildReport, Outcomes, build

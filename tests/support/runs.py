@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from execgraph.converter import ConvertReport, Options, convert
+from execgraph.converter.convert import convert
+from execgraph.converter.options import Options
 from execgraph.converter.targets import AWAITED, EXCESS_TIME, READY
 from execgraph.linker import DeviceTrace, HostTrace, link, read_device_trace, read_host_trace
 from execgraph.schema.columns import Int64, Ragged
-from execgraph.schema.graph import Delay, DependencyKind, ExecutionGraph, NodeType
+from execgraph.schema.graph import ConvertReport, Delay, DependencyKind, ExecutionGraph, NodeType
 from execgraph.schema.linked import LinkedTrace
 
 from support.builder import TraceBuilder

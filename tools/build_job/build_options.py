@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from ...converter import Options
+from ...converter.options import Options
 from ...converter.targets import GoalOptions, Roofline
 
 

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from ...converter import build_generic_graph, lower_for_target
+from ...converter.convert import build_generic_graph
 from ...converter.ranks import restrict_to_ranks
-from ...converter.targets import ASTRA_SIM, GENERIC, separate_messages
+from ...converter.targets import ASTRA_SIM, GENERIC, lower_for_target, separate_messages
 from ...linker import link
 from ...linker.readers import read_traces
 from ...linker.windows import EVERYTHING, Window

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import msgspec
 
-from ...converter import ConvertReport
 from ...converter.network import Network
 from ...converter.targets import GoalReport
 from ...linker.windows import EVERYTHING, Window
 from ...schema.columns import time_text
 from ...schema.errors import DataError
+from ...schema.graph import ConvertReport
 from ...schema.io import open_input, open_output
 from ...schema.linked import LinkReport
 from ..rank_rows import rank_rows

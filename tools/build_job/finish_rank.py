@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from ...converter import lower_for_target
 from ...converter.ranks import (
     add_excess_time,
     add_simulated_order,
@@ -14,7 +13,7 @@ from ...converter.ranks import (
     order_collectives,
     resize_communication,
 )
-from ...converter.targets import ASTRA_SIM, Target
+from ...converter.targets import ASTRA_SIM, Target, lower_for_target
 from ...schema.graph import ExecutionGraph, TargetChanges
 from .build_options import BuildOptions
 from .build_rank import RankResult, RankTask, failure_summary, pickle_path

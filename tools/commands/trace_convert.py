@@ -105,15 +105,16 @@ def _microseconds(text: str) -> int:
 
 
 def _convert(options: argparse.Namespace) -> None:
-    from ...converter import Options, convert
+    from ...converter.convert import convert
+    from ...converter.options import Options
     from ...linker import read_linked
     from ...schema.comm_groups import read_groups
     from ...schema.graph import ConvertReport, TargetChanges
     from ..inputs import InputKind, reading
 
     by_option = {InputKind.LINKED: "as its input", InputKind.GROUPS: "as --comm-groups"}
-    with progress_bar("read linked trace") as bar, reading(options.inputs[0], InputKind.LINKED, by_option):
-        linked = read_linked(options.inputs[0], bar.update)
+    with progress_bar("read linked trace") as on_progress, reading(options.inputs[0], InputKind.LINKED, by_option):
+        linked = read_linked(options.inputs[0], on_progress)
     with reading(options.comm_groups, InputKind.GROUPS, by_option):
         groups = read_groups(options.comm_groups) if options.comm_groups else None
     chosen = Options(

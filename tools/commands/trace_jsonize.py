@@ -69,8 +69,8 @@ def _run(arguments: argparse.Namespace) -> None:
     total = source.stat().st_size if source.is_file() and source.suffix != ".gz" else None
     expected = InputKind.GRAPH if arguments.to == "json" else InputKind.GRAPH_JSON
     by_option = {InputKind.GRAPH: "with --to json", InputKind.GRAPH_JSON: "with --to et"}
-    with progress_bar(f"to {arguments.to}", total) as bar, reading(arguments.input, expected, by_option):
-        converted = convert(arguments.input, arguments.output, bar.update)
+    with progress_bar(f"to {arguments.to}", total) as on_progress, reading(arguments.input, expected, by_option):
+        converted = convert(arguments.input, arguments.output, on_progress)
     for note in converted.notes:
         log.warning(f"{NAME}: note: {note}")
     if arguments.json:

@@ -84,18 +84,18 @@ def _link(options: argparse.Namespace) -> None:
         InputKind.MERGED: "as --device-trace, with --rank N",
     }
     with (
-        progress_bar("read traces") as bar,
+        progress_bar("read traces") as on_progress,
         reading(host_trace, InputKind.HOST, by_option),
         reading(device_trace, InputKind.DEVICE, by_option),
     ):
         host, device = read_traces(
-            host_trace, device_trace, strict=options.strict, modules=options.modules, on_progress=bar.update
+            host_trace, device_trace, strict=options.strict, modules=options.modules, on_progress=on_progress
         )
     with step("link"):
         linked = link(host, device, options.rank, options.allow_mismatch, window_of(options))
     del host, device
-    with progress_bar("write linked trace", len(linked.ops) + len(linked.activities), "node") as bar:
-        write_linked(linked, options.output, bar.update)
+    with progress_bar("write linked trace", len(linked.ops) + len(linked.activities), "node") as on_progress:
+        write_linked(linked, options.output, on_progress)
     if options.json:
         print_json(msgspec.to_builtins(linked.report) | {"machine": msgspec.to_builtins(linked.info.machine)})
     log.info(summary(linked))

@@ -9,7 +9,7 @@ from typing import NoReturn
 
 import msgspec
 
-from ...converter.targets import ASTRA_SIM
+from ...schema.choices import ASTRA_SIM
 from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph
 from ...schema.io import STANDARD_STREAM
@@ -29,7 +29,6 @@ from ..replay import (
     without_profiler,
 )
 from ..terminal import print_text
-from ..view import write_timeline
 from .scale_options import add_scale_options
 
 NAME = "trace-replay"
@@ -98,6 +97,8 @@ def _replay(arguments: argparse.Namespace) -> None:
             recording = recording_of(job, replay_job(job) if scale else replayed)
             without = without_profiler(job, recording, scale) if scale else ""
     if arguments.output:
+        from ..view import write_timeline
+
         write_timeline(replayed, arguments.output)
         log.info(f"{arguments.output}: open it in https://ui.perfetto.dev")
     summary = summarise(replayed, recording, scale)

@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, cast
 
-from ...linker.readers import Role, dialect, is_database, is_merged, is_rocpd, opened, processes, role_of
 from ...schema.comm_groups import INT32_MAX
 from ...schema.errors import DataError
 from ...schema.io import GZIP_MAGIC, open_input
@@ -71,6 +70,9 @@ class Recognised(NamedTuple):
 
 def recognise(path: Path) -> Recognised:
     """Tells what a file is, by content. Raises DataError if it is empty, damaged at the start or cannot be read."""
+    # here and below: commands that are given graphs start without the readers of traces
+    from ...linker.readers import is_database
+
     if is_database(str(path)):
         return _recognise_database(path)
     with open_input(str(path)) as stream:
@@ -134,6 +136,8 @@ def _is_text(head: bytes) -> bool:
 
 def _recognise_database(path: Path) -> Recognised:
     """Returns the process is the one that the file tells, else that of its name."""
+    from ...linker.readers import dialect, is_merged, is_rocpd, opened, processes
+
     with opened(str(path)) as database:
         if is_merged(database) or not is_rocpd(database):
             return Recognised(InputKind.MERGED_DATABASE if is_merged(database) else InputKind.OTHER_DATABASE)
@@ -180,6 +184,8 @@ class _Signs(NamedTuple):
 
 
 def _signs(text: str) -> _Signs:
+    from ...linker.readers import Role, role_of
+
     merged = bool(MERGED_RANKS.search(text))
     signs = _Signs(bool(PROFILER_KEYS.search(text)), merged, Counter(), _recorded_ranks(text), set())
     by_profiler = signs.by_profiler

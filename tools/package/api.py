@@ -1,6 +1,6 @@
 """What `import execgraph` gives."""
 
-from .converter import ConvertReport, Options
+from .converter.options import Options
 from .execution_graph import ExecutionGraph, read_graph
 from .job import Job, build, read_job
 from .linked_trace import LinkedTrace, convert, link, read_linked
@@ -17,7 +17,7 @@ from .run import Replay, WhatIf, replay, what_if
 from .schema.columns import Frame
 from .schema.comm_groups import read_groups, write_groups
 from .schema.errors import DataError
-from .schema.graph import CollectiveType, Delay, DependencyKind, NodeType, TargetChanges
+from .schema.graph import CollectiveType, ConvertReport, Delay, DependencyKind, NodeType, TargetChanges
 from .schema.linked import write_linked
 from .tools.capture import capture
 from .tools.diagnose import Diagnosis

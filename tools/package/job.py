@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .converter import Options
+from .converter.options import Options
 from .converter.scaling import Growth
 from .converter.targets import ASTRA_SIM
 from .execution_graph import ExecutionGraph

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from .converter import Options, convert as convert_trace
+from .converter.convert import convert as convert_trace
+from .converter.options import Options
 from .execution_graph import ExecutionGraph
 from .linker import DeviceTrace, HostTrace, link as link_traces, read_linked as read_linked_file
 from .linker.windows import EVERYTHING, Window

@@ -4,7 +4,8 @@ import importlib
 
 import numpy as np
 import pytest
-from execgraph.converter import Options, convert
+from execgraph.converter.convert import convert
+from execgraph.converter.options import Options
 from execgraph.tools.replay import replay
 from support.builder import TraceBuilder
 from support.runs import link_run

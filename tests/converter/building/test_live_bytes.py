@@ -4,7 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-from execgraph.converter import Options, convert
+from execgraph.converter.convert import convert
+from execgraph.converter.options import Options
 from execgraph.schema.columns import ABSENT
 from execgraph.schema.graph import ExecutionGraph
 from execgraph.tools.analyses import read_rank

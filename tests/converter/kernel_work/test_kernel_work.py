@@ -5,9 +5,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from execgraph.converter import Options, convert
+from execgraph.converter.convert import convert
 from execgraph.converter.kernel_work.kernel_work import kernel_work
 from execgraph.converter.kernel_work.sharing import shares
+from execgraph.converter.options import Options
 from execgraph.schema.columns import JsonRecords, OpRows
 from execgraph.schema.graph import ExecutionGraph
 from execgraph.schema.linked import read_linked, write_linked

@@ -3,8 +3,7 @@
 from typing import Any
 
 import pytest
-from execgraph.converter import lower_for_target
-from execgraph.converter.targets import for_astra_sim
+from execgraph.converter.targets import for_astra_sim, lower_for_target
 from execgraph.schema.errors import DataError
 from support.for_simulator import ALL_REDUCE, communicating, report, targets
 from support.graphs import GraphBuilder

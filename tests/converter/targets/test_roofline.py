@@ -4,8 +4,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from execgraph.converter import Options, build_generic_graph, lower_for_target
-from execgraph.converter.targets import Roofline, roofline_of
+from execgraph.converter.convert import build_generic_graph
+from execgraph.converter.options import Options
+from execgraph.converter.targets import Roofline, lower_for_target, roofline_of
 from execgraph.schema.graph import ExecutionGraph, NodeType
 from support.builder import TraceBuilder
 from support.graphs import STREAM_ORDER, GraphBuilder

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from execgraph.converter import convert
+from execgraph.converter.convert import convert
 from execgraph.linker import link, read_device_trace, read_host_trace
 from execgraph.linker.link import NO_PYTHON
 from execgraph.linker.windows import Window

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from execgraph.converter import convert
+from execgraph.converter.convert import convert
 from execgraph.linker import link, read_device_trace, read_host_trace
 from execgraph.schema.linked import LinkedTrace
 from execgraph.tools.generate import DEFAULT, simulate, write_traces

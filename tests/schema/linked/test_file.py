@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from execgraph.converter import convert
+from execgraph.converter.convert import convert
 from execgraph.linker import link, read_device_trace, read_host_trace, read_linked as read_linked_of_anyone
 from execgraph.schema.columns import ABSENT
 from execgraph.schema.errors import DataError

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from execgraph.converter import convert
+from execgraph.converter.convert import convert
 from execgraph.schema.machine import MachineCalibration
 from execgraph.tools.analyses import RankTrace, analyse, read_rank
 from hypothesis import given, strategies as st

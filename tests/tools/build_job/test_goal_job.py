@@ -5,8 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from execgraph.converter import lower_for_target
-from execgraph.converter.targets import GoalReport, MessageNetwork
+from execgraph.converter.targets import GoalReport, MessageNetwork, lower_for_target
 from execgraph.schema.errors import DataError
 from execgraph.tools.commands import trace_build, trace_convert
 from execgraph.tools.commands.goal_options import poor_goal_fit

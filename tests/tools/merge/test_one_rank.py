@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from execgraph.converter import convert
+from execgraph.converter.convert import convert
 from execgraph.linker import DeviceTrace, link, read_device_trace, read_host_trace
 from execgraph.linker.readers import read_rocpd
 from execgraph.schema.errors import DataError

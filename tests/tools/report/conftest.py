@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from execgraph.converter import convert
+from execgraph.converter.convert import convert
 from execgraph.linker import link, read_device_trace, read_host_trace
 from execgraph.schema.linked import write_linked
 from support.reports import small_run

@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ....converter import Options as ConvertOptions, convert
+from ....converter.convert import convert
 from ....converter.kernel_work import KernelWork, kernel_work
+from ....converter.options import Options as ConvertOptions
 from ....linker import link, read_host_trace
 from ....linker.windows import EVERYTHING, Window
 from ....schema.columns import Categorical, OpRows
