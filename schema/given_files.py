@@ -17,22 +17,22 @@ InputFile = FilePath | IO[bytes]
 """The same, or a file that is open to read bytes."""
 
 
-def is_path(given: object) -> TypeGuard[FilePath]:
+def is_path(argument: object) -> TypeGuard[FilePath]:
     """Returns whether a path is meant.
 
     >>> is_path("host.json.gz"), is_path(None)
     (True, False)
     """
-    return isinstance(given, str | os.PathLike)
+    return isinstance(argument, str | os.PathLike)
 
 
-def is_file(given: object) -> TypeGuard[InputFile]:
+def is_file(argument: object) -> TypeGuard[InputFile]:
     """Returns whether a path or an open file is meant.
 
     >>> is_file("host.json.gz"), is_file(io.BytesIO()), is_file(None)
     (True, True, False)
     """
-    return is_path(given) or hasattr(given, "read")
+    return is_path(argument) or hasattr(argument, "read")
 
 
 @contextmanager
@@ -54,23 +54,23 @@ def path_of(file: InputFile) -> Iterator[str]:
         yield str(path)
 
 
-def given_paths(given: object, call: str) -> list[Path]:
+def given_paths(argument: object, call: str) -> list[Path]:
     """Returns the paths that a caller gives, one or several; `call` is what the caller wrote.
 
     Raises TypeError for anything else.
     """
     paths: list[Path] = []
-    for one in given if isinstance(given, list | tuple) else [given]:
-        if not is_path(one):
-            raise wrong_argument(call, "a path, or a list of paths", one)
-        paths.append(Path(one))
+    for item in argument if isinstance(argument, list | tuple) else [argument]:
+        if not is_path(item):
+            raise wrong_argument(call, "a path, or a list of paths", item)
+        paths.append(Path(item))
     return paths
 
 
-def wrong_argument(call: str, expected: str, given: object) -> TypeError:
+def wrong_argument(call: str, expected: str, argument: object) -> TypeError:
     """Returns the exception for an argument of the wrong kind, whose text says what the call takes.
 
     >>> wrong_argument("replay(graph)", "an ExecutionGraph or the path of a .et file", 3)
     TypeError('replay(graph) takes an ExecutionGraph or the path of a .et file, not int')
     """
-    return TypeError(f"{call} takes {expected}, not {type(given).__name__}")
+    return TypeError(f"{call} takes {expected}, not {type(argument).__name__}")

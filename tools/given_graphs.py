@@ -18,29 +18,29 @@ KINDS = "an ExecutionGraph, a Job, a .et file, a folder of these, or a list"
 BUILT = re.compile(r"graph\.(\d+)\.et")
 
 
-def given_graphs(given: Graphs, call: str) -> list[ExecutionGraph]:
+def given_graphs(argument: Graphs, call: str) -> list[ExecutionGraph]:
     """Returns a graph for each rank, read where it is given as a file or in a folder.
 
     Raises TypeError for anything else, and ValueError for no graph; `call` is what the caller wrote.
     """
-    if isinstance(given, ExecutionGraph) or is_file(given):
-        return _graphs(given, call)
-    if not isinstance(given, Iterable):
-        raise wrong_argument(call, KINDS, given)
-    graphs = [graph for one in given for graph in _graphs(one, call)]
+    if isinstance(argument, ExecutionGraph) or is_file(argument):
+        return _graphs(argument, call)
+    if not isinstance(argument, Iterable):
+        raise wrong_argument(call, KINDS, argument)
+    graphs = [graph for item in argument for graph in _graphs(item, call)]
     if not graphs:
         raise ValueError(f"{call} takes at least one graph; the list is empty")
     return graphs
 
 
-def _graphs(given: object, call: str) -> list[ExecutionGraph]:
-    if isinstance(given, ExecutionGraph):
-        return [given]
-    if not is_file(given):
-        raise wrong_argument(call, KINDS, given)
-    if is_path(given) and Path(given).is_dir():
-        return [read_graph_file(path) for path in graph_files(Path(given))]
-    return [read_graph_file(given)]
+def _graphs(argument: object, call: str) -> list[ExecutionGraph]:
+    if isinstance(argument, ExecutionGraph):
+        return [argument]
+    if not is_file(argument):
+        raise wrong_argument(call, KINDS, argument)
+    if is_path(argument) and Path(argument).is_dir():
+        return [read_graph_file(path) for path in graph_files(Path(argument))]
+    return [read_graph_file(argument)]
 
 
 def graph_files(folder: Path) -> list[str]:

@@ -50,9 +50,9 @@ def kernel_work(linked: LinkedTrace, op_parent: OpRows) -> KernelWork:
     computing = activities.communication_row < 0
     works = OpWorks(linked.ops)
     kernel, op = _kernels_of_ops(linked, op_parent, works, computing & ~sized & (activities.op_row >= 0))
-    columns, known = _shared_work(works, op, (activities.end - activities.start)[kernel])
-    kernel, op = ActivityRows(kernel[known]), OpRows(op[known])
-    operations[kernel], moved[kernel], element[kernel] = columns[known].T
+    columns, has_work = _shared_work(works, op, (activities.end - activities.start)[kernel])
+    kernel, op = ActivityRows(kernel[has_work]), OpRows(op[has_work])
+    operations[kernel], moved[kernel], element[kernel] = columns[has_work].T
     op_row[kernel] = op
     return _with_counts(linked, KernelWork(operations, moved, element, op_row), computing)
 
@@ -76,16 +76,16 @@ def _kernels_of_ops(
 def _shared_work(works: OpWorks, op: OpRows, times: Int64) -> tuple[Int64, Bool]:
     """Returns operations, bytes and bytes of an element of each kernel, given its op and time, and which are known."""
     ops, start, count = np.unique(op, return_index=True, return_counts=True)
-    distinct, number = works.works(OpRows(ops))
-    columns = np.array([_numbers(work) for work in distinct], np.int64).reshape(-1, 3)[np.repeat(number, count)]
+    distinct_works, number = works.works(OpRows(ops))
+    columns = np.array([_numbers(work) for work in distinct_works], np.int64).reshape(-1, 3)[np.repeat(number, count)]
     several = count > 1
     for first, end, at in zip(*(each[several].tolist() for each in (start, start + count, number)), strict=True):
-        if (work := distinct[at]) is not None:
+        if (work := distinct_works[at]) is not None:
             kernel_times = times[first:end].tolist()
             columns[first:end, 1] = shares(work.bytes, kernel_times)
             if work.operations is not None:
                 columns[first:end, 0] = shares(work.operations, kernel_times)
-    is_known = np.array([work is not None for work in distinct], np.bool_)
+    is_known = np.array([work is not None for work in distinct_works], np.bool_)
     return columns, is_known[np.repeat(number, count)]
 
 

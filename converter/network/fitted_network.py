@@ -82,20 +82,20 @@ def fitted_network(measured: Sequence[Transfer], ranks: int = 0) -> Network:
     ]
     if not usable:
         return Network()
-    one = _one_dimension(usable)
+    single = _one_dimension(usable)
     groups = {transfer.ranks for transfer in usable}
     if () in groups or not has_neighbours_and_others(groups, ranks):
-        return one
+        return single
     nodes = node_sizes(groups, ranks)
     if not nodes:
         return _single(
-            one, "no number of ranks per node puts every group within a node, across nodes or over all ranks"
+            single, "no number of ranks per node puts every group within a node, across nodes or over all ranks"
         )
     two = min((_two_dimensions(usable, node, ranks) for node in nodes), key=_error)
-    if two.fit_error_pct is None or one.fit_error_pct is None:
-        return _single(one, "there are too few sizes to distinguish links within nodes from links across them")
-    is_better = one.fit_error_pct > GOOD_PCT and two.fit_error_pct <= BETTER * one.fit_error_pct
-    return msgspec.structs.replace(one, two_dimensions=two) if is_better else one
+    if two.fit_error_pct is None or single.fit_error_pct is None:
+        return _single(single, "there are too few sizes to distinguish links within nodes from links across them")
+    is_better = single.fit_error_pct > GOOD_PCT and two.fit_error_pct <= BETTER * single.fit_error_pct
+    return msgspec.structs.replace(single, two_dimensions=two) if is_better else single
 
 
 def for_more_ranks(network: Network, groups: Iterable[Sequence[int]], ranks: int) -> Network:
@@ -107,9 +107,9 @@ def for_more_ranks(network: Network, groups: Iterable[Sequence[int]], ranks: int
         return network
     node = two.within.ranks
     if ranks % node or ranks == node or any(place(group, node, ranks) is None for group in groups):
-        one = msgspec.structs.replace(network, two_dimensions=None)
+        single = msgspec.structs.replace(network, two_dimensions=None)
         return _single(
-            one, f"nodes of {node} ranks do not put every group within a node, across nodes or over all ranks"
+            single, f"nodes of {node} ranks do not put every group within a node, across nodes or over all ranks"
         )
     across = msgspec.structs.replace(two.across, ranks=ranks // node)
     return msgspec.structs.replace(network, two_dimensions=msgspec.structs.replace(two, across=across))
@@ -135,8 +135,8 @@ def network_time_ns(network: Network, transfer: Transfer) -> float | None:
     )
 
 
-def _single(one: Network, why: str) -> Network:
-    return msgspec.structs.replace(one, one_because=why)
+def _single(single: Network, why: str) -> Network:
+    return msgspec.structs.replace(single, one_because=why)
 
 
 def _error(two: TwoDimensions) -> float:
@@ -191,9 +191,9 @@ def _relative_costs(transfers: Sequence[Transfer], direct: bool) -> Factors:
     return np.asarray(np.array(cost, np.float64) / np.array([[transfer.ns] for transfer in transfers], np.float64))
 
 
-def _errors(fitted: Factors, judged: Factors) -> Factors:
+def _errors(fitted: Factors, held_out: Factors) -> Factors:
     """Returns how far off, relatively, the network that fits some transfers is for others."""
-    return np.asarray(np.abs(judged @ fitted_factors(fitted) - 1))
+    return np.asarray(np.abs(held_out @ fitted_factors(fitted) - 1))
 
 
 def _held_out_errors(relative: Factors, size: Int64) -> list[Factors]:
@@ -206,9 +206,9 @@ def _held_out_errors(relative: Factors, size: Int64) -> list[Factors]:
     errors = []
     for part in parts:
         is_told = (relative[~part] > 0).any(axis=0)
-        judged = relative[part][((relative[part] > 0) <= is_told).all(axis=1)]
-        if len(judged):
-            errors.append(_errors(relative[~part], judged))
+        held_out = relative[part][((relative[part] > 0) <= is_told).all(axis=1)]
+        if len(held_out):
+            errors.append(_errors(relative[~part], held_out))
     return errors
 
 

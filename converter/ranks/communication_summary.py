@@ -97,11 +97,11 @@ def _transfers(graph: ExecutionGraph) -> tuple[Int64, Int64]:
     kernel = group_ids(lanes_of(graph)[rows], graph.start_ns[rows])
     same_way = group_ids(kernel, graph.type[rows].astype(np.int64))
     size = np.maximum(graph.integers("comm_size", 0)[rows], 0)
-    taken, carried = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
-    np.maximum.at(taken, kernel, transfer[rows])
-    np.add.at(carried, same_way, size)
+    longest_ns, kernel_bytes = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
+    np.maximum.at(longest_ns, kernel, transfer[rows])
+    np.add.at(kernel_bytes, same_way, size)
     # the product of bytes and ns is beyond 64 bits
-    transfer[rows] = np.round(taken[kernel] * (size / np.maximum(carried[same_way], 1)))
+    transfer[rows] = np.round(longest_ns[kernel] * (size / np.maximum(kernel_bytes[same_way], 1)))
     kernels[rows] = kernel
     return transfer, kernels
 

@@ -15,10 +15,10 @@ def slack_ns(graph: ExecutionGraph, times: MeasuredTimes) -> Int64:
     """
     edges, end = data_edges(graph), times.end_ns
     waited = graph.integers("gap_ns", 0) + graph.integers("host_delay_ns", 0)
-    taken = (times.end_ns - times.start_ns + waited).tolist()
+    durations_ns = (times.end_ns - times.start_ns + waited).tolist()
     latest = np.full(len(graph), end.max(initial=0)).tolist()
     # sorted by target, so that a node is final before its dependencies are reached
     for source, target in zip(edges.source[::-1].tolist(), edges.target[::-1].tolist(), strict=True):
-        latest[source] = min(latest[source], latest[target] - taken[target])
+        latest[source] = min(latest[source], latest[target] - durations_ns[target])
     slack: Int64 = np.array(latest, np.int64) - end
     return slack.clip(min=0)

@@ -71,12 +71,12 @@ def for_roofline(graph: ExecutionGraph, peaks: Roofline | None = None) -> int:
     waits = computing & ~has_known_work & (graph.is_delay | (graph.duration_ns == 0))
     if peaks or has_known_work.any():
         operations, moved = graph.integers("num_ops"), graph.integers("tensor_size")
-        filled = computing if peaks else has_known_work | waits
+        needs_work = computing if peaks else has_known_work | waits
         least = np.where(graph.data_deps.lengths() == 0, FIRST_BYTES, 1)
         if peaks:
             time = graph.duration_micros * 1000 + HALF_NS
             operations = np.where(has_known_work, operations, (time * peaks.tflops * 1e3).astype(np.int64))
             moved = np.where(has_known_work, moved, (time * peaks.memory_gb_s).astype(np.int64))
-        graph.attributes["num_ops"] = np.where(filled, np.maximum(operations, 1), operations)
-        graph.attributes["tensor_size"] = np.where(filled, np.maximum(moved, least), moved)
+        graph.attributes["num_ops"] = np.where(needs_work, np.maximum(operations, 1), operations)
+        graph.attributes["tensor_size"] = np.where(needs_work, np.maximum(moved, least), moved)
     return int((computing & ~has_known_work & ~waits).sum())

@@ -217,8 +217,10 @@ class Candidates:
             previous = self._records.previous_event_call(wait.call_row)
             rows = self._records_of_call[previous] if self._records.is_event_sync(previous) else []
         time, waiting = self._process.start(wait.call_row), None if self._is_single_stream else wait.blocked[0].stream
-        known = (row for row in rows if self._records.time[row] < time)
-        return max((row for row in known if waiting is None or self._stream_of_record[row] != waiting), default=-1)
+        earlier_rows = (row for row in rows if self._records.time[row] < time)
+        return max(
+            (row for row in earlier_rows if waiting is None or self._stream_of_record[row] != waiting), default=-1
+        )
 
     def _likely_streams(self, row: int, wait: UnresolvedWait, context: _Context) -> tuple[int, ...]:
         """Returns the streams that an event record may be on, the likeliest first, streams whose data is used in front.

@@ -147,7 +147,7 @@ def arrow_stream(columns: Mapping[str, Values], requested_schema: object = None)
         return array(arrow.int64(), values, [None, values.astype(np.int64, copy=False)])
 
     made = {name: series(values) for name, values in columns.items()}
-    schema = arrow.struct({name: one.schema for name, one in made.items()})
+    schema = arrow.struct({name: column.schema for name, column in made.items()})
     rows = len(next(iter(columns.values()), ()))
     batch = arrow.c_array_from_buffers(schema, rows, [None], children=list(made.values()))
     return arrow.c_array_stream(batch).__arrow_c_stream__(requested_schema)

@@ -158,8 +158,8 @@ def _tensors(shape: bytes) -> list[_Tensor]:
         return []
     # arguments that a launch added have no shapes or strides
     parallel = [[*column, *[None] * (len(values) - len(column))] for column in (shapes, strides)]
-    numbered = enumerate(zip(values, *parallel, strict=False))
-    return [tensor for index, parts in numbered for tensor in _tensors_in(index, *parts)]
+    numbered_values = enumerate(zip(values, *parallel, strict=False))
+    return [tensor for index, parts in numbered_values for tensor in _tensors_in(index, *parts)]
 
 
 def _tensors_in(argument: int, value: Any, shape: Any, strides: Any) -> Iterator[_Tensor]:

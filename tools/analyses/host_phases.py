@@ -109,10 +109,10 @@ def _phase_intervals(linked: LinkedTrace, timed: Int64, thread: int) -> dict[str
     calls, handoffs = linked.calls, linked.handoffs
     waits = np.unique(linked.host_waits.call_row)
     waits = waits[calls.thread[waits] == thread]
-    held = (handoffs.target_thread == thread) & (handoffs.waiting_since != ABSENT)
+    is_blocked = (handoffs.target_thread == thread) & (handoffs.waiting_since != ABSENT)
     return {
         "for_device": Intervals(calls.start[waits], calls.end[waits]),
-        "for_threads": Intervals(handoffs.waiting_since[held], handoffs.target_time[held]),
+        "for_threads": Intervals(handoffs.waiting_since[is_blocked], handoffs.target_time[is_blocked]),
         "data_loading": _of(ops, on_main & loads),
         "optimizer": _of(ops, on_main & steps),
         "forward": _of(ops, outermost | (on_main & forward)),

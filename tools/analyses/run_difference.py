@@ -56,8 +56,8 @@ def run_difference(a: RunLengths, b: RunLengths) -> Table:
     """Returns a row for the step and for the run, then for their parts, the largest difference first."""
     per_step = bool(a.steps and b.steps)
     before, after = (run.times(per_step) for run in (a, b))
-    known = {STEP: per_step, WITHOUT_PROFILER: before.keys() & after.keys() >= {WITHOUT_PROFILER}}
-    names = [name for name in dict.fromkeys([*before, *after]) if known.get(name, True)]
+    is_known = {STEP: per_step, WITHOUT_PROFILER: before.keys() & after.keys() >= {WITHOUT_PROFILER}}
+    names = [name for name in dict.fromkeys([*before, *after]) if is_known.get(name, True)]
     whole = [name for name in WHOLE if name in names]
     parts = [name for name in names if name not in whole and (before.get(name) or after.get(name))]
     names = [*whole, *sorted(parts, key=lambda name: -abs(after.get(name, 0.0) - before.get(name, 0.0)))]

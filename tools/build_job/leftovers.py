@@ -64,8 +64,8 @@ def _of_another_job(folder: Path, earlier: BuildReport | None, report: BuildRepo
     if earlier is None:
         there = sorted(path.name for path in folder.iterdir() if re.fullmatch(GRAPH, path.name))
         if there:
-            taken = len(names.intersection(there))
-            yield f"{_some(there)}: in the folder without a report of their build; {taken} replaced, {len(there) - taken} left"
+            replaced = len(names.intersection(there))
+            yield f"{_some(there)}: in the folder without a report of their build; {replaced} replaced, {len(there) - replaced} left"
         return
     before, now = (
         {rank.device.blake2b: rank.device.file for rank in of.ranks if rank.device.blake2b} for of in (earlier, report)

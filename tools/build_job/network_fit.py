@@ -21,17 +21,15 @@ def network_text(fitted: Network | None, simulation: Simulation, ranks: int) -> 
         return "not used, as every node takes its recorded time"
     if ranks == 1:
         return f"{link}, not used, as a rank alone sends nothing"
-    given = [simulation.bandwidth_gib_s is not None, simulation.latency_ns is not None]
-    if all(given):
+    is_given = [simulation.bandwidth_gib_s is not None, simulation.latency_ns is not None]
+    if all(is_given):
         return f"{link}, as given"
     if fitted is None or not fitted.transfers:
         return f"{link}; no collective or message was measured to fit a network to"
     why = "; ".join(["", *_one_network(used, fitted)]) if used.fit_error_pct is None else ""
     fit = f"fitted to {fitted.transfers} collectives and messages, {_error_text(used)}{why}"
-    if any(given):
-        return (
-            f"{link}; the {'bandwidth as given, the latency' if given[0] else 'latency as given, the bandwidth'} {fit}"
-        )
+    if any(is_given):
+        return f"{link}; the {'bandwidth as given, the latency' if is_given[0] else 'latency as given, the bandwidth'} {fit}"
     return f"{link}, {fit}"
 
 

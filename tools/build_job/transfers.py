@@ -75,8 +75,8 @@ def excess_times(
     collectives = {number: match for number, match in matches.items() if match.transfer.kind >= 0}
     alone_ns = [_alone_ns(entries, of_rank, collectives) for entries, of_rank in zip(issued, positions, strict=True)]
     least_ns = dict[int, int]()
-    for number, taken in (item for of_rank in alone_ns for item in of_rank.items()):
-        least_ns[number] = min(least_ns.get(number, taken), taken)
+    for number, duration_ns in (item for of_rank in alone_ns for item in of_rank.items()):
+        least_ns[number] = min(least_ns.get(number, duration_ns), duration_ns)
     sizes = {
         number: _size_for(network, collectives[number].transfer, ns)
         for number, ns in least_ns.items()
@@ -106,8 +106,8 @@ def _alone_ns(
     end = np.array([entry.end_ns for entry in ordered], np.int64)
     start = end - np.array([collectives[entry.matched].taken_ns(entry) for entry in ordered], np.int64)
     ended = np.maximum.accumulate(np.append(start[:1], end[:-1]))
-    alone = np.maximum(end - np.maximum(start, ended), 0).tolist()
-    return {entry.matched: ns for entry, ns in zip(ordered, alone, strict=True)}
+    durations_ns = np.maximum(end - np.maximum(start, ended), 0).tolist()
+    return {entry.matched: ns for entry, ns in zip(ordered, durations_ns, strict=True)}
 
 
 def _size_for(network: Network, transfer: Transfer, taken_ns: int) -> int:

@@ -30,9 +30,9 @@ class LoaderTimer:
 
     def stop(self) -> None:
         """Puts the loader's own `next` back; may be called again."""
-        own, self._next = self._next, None
-        if own:
-            self._iterator.__next__ = own
+        own_next, self._next = self._next, None
+        if own_next:
+            self._iterator.__next__ = own_next
 
     def _timed(self, get: Any) -> Any:
         thread, is_open = threading.get_ident(), False

@@ -70,10 +70,10 @@ class StepTimer:
         steps = list(pairwise(self._laps))
         lengths = [after.begin_s - before.begin_s for before, after in steps]
         waits = [after.data_wait_s - before.data_wait_s for before, after in steps]
-        longest, usual = max(map(sub, lengths, waits)), median(lengths)
-        if longest <= UNEVEN * usual:
+        longest, median_length = max(map(sub, lengths, waits)), median(lengths)
+        if longest <= UNEVEN * median_length:
             return False
-        why = f"of the steps before recording one took {longest * 1e3:.1f} ms and most {usual * 1e3:.1f} ms"
+        why = f"of the steps before recording one took {longest * 1e3:.1f} ms and most {median_length * 1e3:.1f} ms"
         warn(f"{why}, so how long one takes without a profiler is not known; raise wait", stacklevel=6)
         return True
 

@@ -51,5 +51,5 @@ def heaviest_op(job: Job) -> list[Finding]:
 def _only_describes(job: Job, op: str, chosen: Bool) -> bool:
     """Returns whether an op returns a view of its input, by its schema, or memory without values."""
     schemas = job.texts(lambda rank: rank.graph.texts("op_schema"))
-    known = np.flatnonzero(chosen & (schemas.codes >= 0))
-    return op.startswith(ALLOCATES) or (len(known) > 0 and schemas[int(known[0])].endswith(VIEW))
+    with_schema = np.flatnonzero(chosen & (schemas.codes >= 0))
+    return op.startswith(ALLOCATES) or (len(with_schema) > 0 and schemas[int(with_schema[0])].endswith(VIEW))

@@ -145,11 +145,11 @@ def _low_use(job: Job, products: _Products) -> list[Finding]:
         factor[products.node[low]] = np.minimum(use / best, 1.0)[group[low]]
         groups = np.unique(group[low])
         longest = groups[np.argsort(-time[groups], kind="stable")][:NAMED].tolist()
-        example = {one: int(np.flatnonzero(group == one)[0]) for one in longest}
+        example = {shape_group: int(np.flatnonzero(group == shape_group)[0]) for shape_group in longest}
         parts = [
             f"{op[int(products.node[row])]}{_shapes(shape, int(products.node[row]))} in a format of {element[row]} bytes at "
-            f"{100 * use[one]:.0f} % of the peak, {time_text(1e6 * time[one])}"
-            for one, row in example.items()
+            f"{100 * use[shape_group]:.0f} % of the peak, {time_text(1e6 * time[shape_group])}"
+            for shape_group, row in example.items()
         ]
         findings.append(
             Finding(

@@ -47,8 +47,8 @@ def _pinned(job: Job, copies: Bool) -> Floats:
     factor, work = np.ones(len(job.work)), job.work
     moved, device = job.integers("tensor_size"), job.integers("device", -1)
     for position, rank in enumerate(job.ranks):
-        own = np.flatnonzero(copies & (job.rank_of_node == position) & (moved > 0) & (work.duration_ns > 0))
-        for number, rows in rows_by_number(own, device).items():
+        rank_copies = np.flatnonzero(copies & (job.rank_of_node == position) & (moved > 0) & (work.duration_ns > 0))
+        for number, rows in rows_by_number(rank_copies, device).items():
             rate = pinned_rate(str(rank.graph.metadata.get(f"{DEVICE_NAME}{number}", "")))
             if rate:
                 factor[rows] = np.minimum(moved[rows] / rate / work.duration_ns[rows], 1.0)

@@ -20,7 +20,7 @@ def pauses(job: Job) -> list[Finding]:
     if not is_pause.any():
         return []
     work, names = job.work, job.texts(lambda rank: rank.graph.name)
-    usual = usual_ns(job)
+    median_ns = usual_ns(job)
     nodes = np.flatnonzero(is_pause)
     longest = nodes[np.argsort(-work.duration_ns[nodes], kind="stable")]
     times = [time_text(int(time) / 1000) for time in work.duration_ns[longest]]
@@ -29,11 +29,11 @@ def pauses(job: Job) -> list[Finding]:
     if len(longest) > 1:
         title = f"{len(longest):,} calls of ops took many times as long as usual, up to {times[0]}"
     parts = [
-        f"{time} in {names[node]}, which usually takes {time_text(float(usual[node]) / 1000)}"
+        f"{time} in {names[node]}, which usually takes {time_text(float(median_ns[node]) / 1000)}"
         for time, node in zip(times[:NAMED], longest.tolist(), strict=False)
     ]
     more = f", and {len(longest) - NAMED:,} more" if len(longest) > NAMED else ""
-    factor = np.where(is_pause, usual / np.maximum(work.duration_ns, 1), 1.0)
+    factor = np.where(is_pause, median_ns / np.maximum(work.duration_ns, 1), 1.0)
     return [
         Finding(
             title,
@@ -49,12 +49,12 @@ def pauses(job: Job) -> list[Finding]:
 
 def are_pauses(job: Job) -> Bool:
     """Returns which nodes are pauses; none of a run that has devices, for which the host waits."""
-    work, usual = job.work, usual_ns(job)
+    work, median_ns = job.work, usual_ns(job)
     is_pause: Bool = np.zeros(len(work), np.bool_)
     if job.is_on_device:
         return is_pause
-    known = usual > 0
-    is_pause[known] = work.duration_ns[known] > UNUSUAL * usual[known]
+    has_median = median_ns > 0
+    is_pause[has_median] = work.duration_ns[has_median] > UNUSUAL * median_ns[has_median]
     return is_pause
 
 
@@ -65,12 +65,12 @@ def usual_ns(job: Job) -> Floats:
     work, names, shapes = job.work, job.texts(lambda rank: rank.graph.name), job.texts(lambda rank: rank.shape)
     is_op = names.where(lambda name: name.startswith("aten::")) & (work.node_class == NodeClass.HOST)
     nodes = np.flatnonzero(is_op)
-    usual = np.full(len(work), np.nan)
+    median_ns = np.full(len(work), np.nan)
     columns = names.codes.astype(np.int64), shapes.codes.astype(np.int64), job.integers("slice")
     group = group_ids(*(column[nodes] for column in columns))
     order = np.lexsort((work.duration_ns[nodes], group))
     count = np.bincount(group)
     middle = np.cumsum(count) - count + count // 2
     median = np.where(count >= FEWEST, work.duration_ns[nodes][order][middle], np.nan) if len(nodes) else np.empty(0)
-    usual[nodes] = median[group]
-    return usual
+    median_ns[nodes] = median[group]
+    return median_ns

@@ -75,8 +75,8 @@ def _launches(job: Job) -> _Launches:
     group[order[leads]] = number[leads]
     waits = np.zeros(length, np.bool_)
     waits[work.target[is_of_kind(work, DependencyKind.HOST_SYNC)]] = True
-    other = order[leads & (waits | job.flags(lambda rank: rank.in_loader))[order]]
+    blocking = order[leads & (waits | job.flags(lambda rank: rank.in_loader))[order]]
     interrupted = np.zeros(len(node), np.bool_)
-    interrupted[group[other]] = True
+    interrupted[group[blocking]] = True
     time = group_sums(number[leads], work.duration_ns[order[leads]], len(node))
     return _Launches(node, time, device[node], group, interrupted)

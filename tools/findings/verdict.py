@@ -174,9 +174,9 @@ def _is_joined(job: Job) -> bool:
 def _unexplained(job: Job) -> str:
     time, rows = job.unexplained_us(), job.rows("critical_path_by_rank")
     share = f"{time_text(time)}, {100 * time / job.length_us:.0f} % of the run,"
-    begins = np.array([row["begins"] for row in rows], np.float64)
-    if len(begins) > 1 and begins.max() >= 0.5 * time:
-        rank = rows[int(begins.argmax())]["rank"]
+    begin_us = np.array([row["begins"] for row in rows], np.float64)
+    if len(begin_us) > 1 and begin_us.max() >= 0.5 * time:
+        rank = rows[int(begin_us.argmax())]["rank"]
         return f"rank {rank} begins {share} after the first rank, and the traces do not show whether it or only its recording was late"
     return f"for {share} the traces do not show what it waited for"
 
@@ -187,10 +187,10 @@ def _otherwise(job: Job) -> str:
     explained_us = sum(path.values()) - job.unexplained_us()
     times = {WORDS_OF_REST[limit]: sum(path.get(kind, 0.0) for kind in kinds) for limit, kinds in LIMITS.items()}
     largest = max(times, key=lambda word: times[word])
-    rest = "the rest of " if explained_us < 0.99 * sum(path.values()) else ""
+    lead = "the rest of " if explained_us < 0.99 * sum(path.values()) else ""
     busy = f"; devices are busy for {job.busy_pct():.0f} % of the run" if job.rows("temporal_breakdown") else ""
     return (
-        f" Of {rest}the critical path, {100 * times[largest] / explained_us:.0f} % is {largest}{busy}."
+        f" Of {lead}the critical path, {100 * times[largest] / explained_us:.0f} % is {largest}{busy}."
         if explained_us > 0
         else ""
     )

@@ -58,7 +58,7 @@ def assign_ranks(
         devices = [trace._replace(rank=trace.rank or 0) for trace in devices]
     elif devices and all(trace.rank is None for trace in devices):
         _check_one_job(devices, communicates, allow_mismatch, otherwise)
-        devices = _numbered(devices)
+        devices = _with_position_as_rank(devices)
         notes = [f"{t.name}: has no rank; numbered {t.rank} by its process, {t.pid}" for t in devices]
     of_rank: dict[int | None, list[Trace]] = defaultdict(list)
     for trace in devices:
@@ -113,7 +113,7 @@ def _pieces(path: Path) -> Iterator[bytes]:
             yield text
 
 
-def _numbered(devices: Sequence[Trace]) -> list[Trace]:
+def _with_position_as_rank(devices: Sequence[Trace]) -> list[Trace]:
     ordered = sorted(devices, key=lambda trace: (trace.pid or 0, trace.name))
     return [trace._replace(rank=rank) for rank, trace in enumerate(ordered)]
 

@@ -100,12 +100,12 @@ class ExecutionGraph(GraphColumns):
     def edges(self) -> Frame:
         """The dependencies as a table: source and target are ids of nodes, kind is the reason in words."""
         links = self._links()
-        known = np.flatnonzero(links.is_known)
-        bits, code = np.unique(links.kind[known], return_inverse=True)
+        known_rows = np.flatnonzero(links.is_known)
+        bits, code = np.unique(links.kind[known_rows], return_inverse=True)
         kind = Categorical(
             code.reshape(-1).astype(np.int32), [DependencyKind(number).label for number in bits.tolist()]
         )
-        source, target = (self.id[rows[known]] for rows in (links.source, links.target))
+        source, target = (self.id[rows[known_rows]] for rows in (links.source, links.target))
         return Frame("edges", {"source": source, "target": target, "kind": kind})
 
     def replay(self, changes: Changes = ()) -> Replay:

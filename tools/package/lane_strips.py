@@ -31,8 +31,8 @@ def lane_strips(graph: ExecutionGraph) -> str:
     height = len(lanes) * (STRIP + GAP)
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{LEFT + WIDTH}" height="{height}" font-size="11">']
     for number, lane in enumerate(lanes):
-        own = rows[work.lane[rows] == lane]
-        share = _busy_share(start[own], end[own], edges)
+        lane_rows = rows[work.lane[rows] == lane]
+        share = _busy_share(start[lane_rows], end[lane_rows], edges)
         parts += _strip(names[lane], number * (STRIP + GAP), share, DEVICE if work.lanes[lane].is_stream else HOST)
     return "".join([*parts, "</svg>"])
 

@@ -134,7 +134,7 @@ def compare(
         TypeError: `before` or `after` are no paths.
     """
     _check_name(path)
-    first, second = (find_sources(given_paths(given, "compare(before, after)")) for given in (before, after))
+    first, second = (find_sources(given_paths(argument, "compare(before, after)")) for argument in (before, after))
     made = Report.of(report_on_diff(first, second, window=window, modules=modules))
     _write_page(made, path)
     return made

@@ -143,10 +143,10 @@ class WhatIf(NamedTuple):
 
         Replays up to a dozen times to find it.
         """
-        graphs, known = self.before.work.graphs, recording(self.before.work.graphs)
-        if known is None or not known.is_known:
+        graphs, recording_of_run = self.before.work.graphs, recording(self.before.work.graphs)
+        if recording_of_run is None or not recording_of_run.is_known:
             return None
-        job = known.without_profiler(gather_job(graphs))
+        job = recording_of_run.without_profiler(gather_job(graphs))
         return WhatIf(
             *(Replay.of(replay_job(job, run._changes), list(run._changes)) for run in (self.before, self.after))
         )
@@ -161,8 +161,8 @@ class WhatIf(NamedTuple):
             "after": time_text(self.after.makespan_ns / 1000),
             "saved": time_text(self.saved_us),
         }
-        found = [matched(self.before.work.graphs, change) for change in changes]
-        lines |= {"changed": "; ".join(change.text for change in found)} if found else {}
+        matches = [matched(self.before.work.graphs, change) for change in changes]
+        lines |= {"changed": "; ".join(change.text for change in matches)} if matches else {}
         waits = self.after.range
         if waits is not None and not waits.is_clear:
             lines["between"] = f"{time_text(waits.low_ns / 1000)} and {time_text(waits.high_ns / 1000)}"

@@ -24,14 +24,14 @@ def waits_for_data(graph: ExecutionGraph) -> Bool:
     host = host[np.argsort(graph.start_ns[host], kind="stable")]
     thread, op = graph.integers("tid")[host], graph.integers("op_id")[host]
     calls = np.flatnonzero(graph.name.where(lambda name: LOADER.search(name) is not None)[host])
-    found = np.zeros(len(graph), np.bool_)
+    is_data_wait = np.zeros(len(graph), np.bool_)
     # the slices of a call are beside each other in the order of ops, the first and the last one of them in time
     calls = calls[np.argsort(op[calls], kind="stable")]
     first = np.flatnonzero(np.diff(op[calls], prepend=-1))
     for begin, end in zip(calls[first], calls[np.append(first[1:], len(calls)) - 1], strict=True):
         within = slice(begin, end + 1)
-        found[host[within][thread[within] == thread[begin]]] = True
-    return found
+        is_data_wait[host[within][thread[within] == thread[begin]]] = True
+    return is_data_wait
 
 
 def with_measured_waits(work: Workload) -> tuple[Workload, Bool]:

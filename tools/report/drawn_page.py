@@ -223,8 +223,8 @@ def _content(page: Page, tables: dict[str, Table]) -> dict[str, Any]:
 def _scripts() -> list[str]:
     """Returns the page's scripts, the drawing library first."""
     timeline = _text("page.timeline.data.js") + _text("page.timeline.js") + _text("page.choice.js")
-    own = (_text("page.tables.js"), timeline, _text("page.flow.js"), _text("page.js"))
-    return [_script(text) for text in (drawing_library(), *own)]
+    own_scripts = (_text("page.tables.js"), timeline, _text("page.flow.js"), _text("page.js"))
+    return [_script(text) for text in (drawing_library(), *own_scripts)]
 
 
 def _template(name: str) -> jinja2.Template:

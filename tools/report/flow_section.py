@@ -92,13 +92,13 @@ def _texts(graph: ExecutionGraph, ops: Ops) -> TensorTexts:
 def flow_section(flow: DataFlow) -> FlowSection:
     """Returns what the page shows of a data flow."""
     opened = open_boxes(flow.root, ON_PAGE, ON_PAGE)
-    found = links(flow.flows, flow.boxes, opened)
+    flow_links = links(flow.flows, flow.boxes, opened)
     boxes = _Boxes(flow, opened)
-    layers = layered(flow.root, found)
-    kinds = sorted({kind_of(link) for link in found.values()})
+    layers = layered(flow.root, flow_links)
+    kinds = sorted({kind_of(link) for link in flow_links.values()})
     arrows = [
         [boxes.number[source], boxes.number[target], kinds.index(kind_of(link)), link_text(link)]
-        for (source, target), link in found.items()
+        for (source, target), link in flow_links.items()
     ]
     phases = phases_of(flow.root)
     outermost = [phases] if phases else layers[flow.root]

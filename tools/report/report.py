@@ -163,8 +163,8 @@ def report_on(sources: Sources, request: ReportRequest = FULL_REPORT, progress: 
         _judge(report, collector.job_facts)
         collector.job_facts.clear()
     if request.scales:
-        known = recording(collector.graphs) if collector.graphs and not request.judged else report.recording
-        report.tables["what_if"] = what_if(collector.graphs, request.scales, known)
+        recording_of_run = recording(collector.graphs) if collector.graphs and not request.judged else report.recording
+        report.tables["what_if"] = what_if(collector.graphs, request.scales, recording_of_run)
     if request.page:
         _add_pictures(report, sources, collector, progress)
     return report

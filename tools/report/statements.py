@@ -246,8 +246,8 @@ def efficiency(tables: Tables) -> str:
 def hardware_counters(tables: Tables) -> str:
     """Says how many kernels were measured, and which did most floating-point operations."""
     rows = rows_of(tables, "cupti_counters")
-    counted = {name: flops for name, flops in sums(rows, "kernel", "flops").items() if flops}
-    most = f"; most floating-point operations are of {_name(next(iter(counted)))}" if counted else ""
+    flops_by_kernel = {name: flops for name, flops in sums(rows, "kernel", "flops").items() if flops}
+    most = f"; most floating-point operations are of {_name(next(iter(flops_by_kernel)))}" if flops_by_kernel else ""
     return f"Counters were recorded of {len(rows):,} kernel{'s' * (len(rows) > 1)}{most}." if rows else ""
 
 

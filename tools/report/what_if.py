@@ -50,8 +50,8 @@ def what_if(graphs: Sequence[ExecutionGraph], scales: Sequence[Scale], recording
     if recording and recording.is_known:
         runs[WITHOUT_PROFILER] = recording.without_profiler(job)
     table = _table(changes, runs, _note(job))
-    found = {name: matched(graphs, *change) for name, change in changes.items()}
-    nodes, time = (np.array([getattr(found[name], of) for name in table["change"]]) for of in ("nodes", "time_us"))
+    matches = {name: matched(graphs, *change) for name, change in changes.items()}
+    nodes, time = (np.array([getattr(matches[name], of) for name in table["change"]]) for of in ("nodes", "time_us"))
     first, *others = table.columns
     return replace(table, columns=[first, Column("nodes", "", nodes), Column("matched", "µs", time), *others])
 

@@ -92,10 +92,10 @@ def read_configuration(folder: Path) -> Configuration | None:
         int(CollectiveType.ALL_TO_ALL): settings.all_to_all,
     }
     for kind, names in algorithms.items():
-        known = {RING, DIRECT} if kind == CollectiveType.ALL_TO_ALL else {RING}
-        if not set(names) <= known or len(names) != len(links) or settings.splits != 1:
+        supported = {RING, DIRECT} if kind == CollectiveType.ALL_TO_ALL else {RING}
+        if not set(names) <= supported or len(names) != len(links) or settings.splits != 1:
             raise DataError(
-                f"{system}: how long collectives take is known for {' or '.join(sorted(known))} in each of "
+                f"{system}: how long collectives take is known for {' or '.join(sorted(supported))} in each of "
                 f"{len(links)} dimensions and one split, not for {names} and {settings.splits}; run the simulator"
             )
     peaks = Roofline(settings.peak_perf, settings.local_mem_bw) if settings.roofline_enabled else None

@@ -29,12 +29,12 @@ class SimulatedNetwork:
 
     def message_ns(self, source: Int64, target: Int64, size: float) -> Int64:
         """Returns how long a message of so many bytes takes from one rank to another; many at once."""
-        taken = np.zeros(np.broadcast(source, target).shape)
+        duration_ns = np.zeros(np.broadcast(source, target).shape)
         for link, hops, stride in reversed([*zip(self._links, self._hops, self._strides, strict=False)]):
             differs = source // stride % link.ranks != target // stride % link.ranks
             ns = hops * link.latency_ns + size / (link.bandwidth_gib_s * GIB / 1e9)
-            taken = np.where(differs, ns, taken)
-        return taken.astype(np.int64)
+            duration_ns = np.where(differs, ns, duration_ns)
+        return duration_ns.astype(np.int64)
 
     def collective_ends(self, kind: int, members: Int64, size: int, arrival: Int64) -> Int64:
         """Returns when each of the members, in the order of their ring, is done; `arrival` is when each came (ns)."""

@@ -22,8 +22,8 @@ def ring_ends(arrival: Times, hop_ns: Times, steps: int) -> Times:
     """
     count = arrival.shape[-1]
     along = np.concatenate((np.zeros_like(hop_ns[..., :1]), np.cumsum(_twice(hop_ns), axis=-1)), axis=-1)
-    ahead = _twice(arrival) - along[..., :-1]
-    latest = np.maximum.accumulate(ahead[..., ::-1], axis=-1)[..., ::-1]
+    lead = _twice(arrival) - along[..., :-1]
+    latest = np.maximum.accumulate(lead[..., ::-1], axis=-1)[..., ::-1]
     rounds, first = np.divmod(np.arange(count) - steps, count)
     return np.asarray(along[..., :count] - rounds * along[..., count : count + 1] + latest[..., first])
 

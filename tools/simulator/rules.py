@@ -49,16 +49,16 @@ def simulated_ends(graphs: Sequence[ExecutionGraph], ends_known: EndsKnown | Non
 
     O((n + e) log n). Raises DataError if nodes never end.
     """
-    known = ends_known or recorded_lengths(graphs)
+    ends_of = ends_known or recorded_lengths(graphs)
     ranks = [_Rank(graph) for graph in graphs]
     ends = [[-1] * len(graph) for graph in graphs]
-    running = [end for rank in range(len(ranks)) for end in _issued(ranks[rank], rank, 0, known)]
+    running = [end for rank in range(len(ranks)) for end in _issued(ranks[rank], rank, 0, ends_of)]
     heapq.heapify(running)
     while running:
         now, rank, row = heapq.heappop(running)
         ends[rank][row] = now
         ranks[rank].finish(row)
-        for end in _issued(ranks[rank], rank, now, known):
+        for end in _issued(ranks[rank], rank, now, ends_of):
             heapq.heappush(running, end)
     never = sum(of_rank.count(-1) for of_rank in ends)
     if never:
@@ -68,10 +68,10 @@ def simulated_ends(graphs: Sequence[ExecutionGraph], ends_known: EndsKnown | Non
     return [np.array(of_rank, np.int64) for of_rank in ends]
 
 
-def _issued(rank: "_Rank", number: int, now: int, known: EndsKnown) -> Iterator[NodeEnd]:
+def _issued(rank: "_Rank", number: int, now: int, ends_of: EndsKnown) -> Iterator[NodeEnd]:
     """Yields the ends that are known as ready nodes of a rank start."""
     for row in rank.take():
-        yield from known(NodeEnd(now, number, row))
+        yield from ends_of(NodeEnd(now, number, row))
 
 
 class _Rank:

@@ -111,5 +111,5 @@ def _lengths(graph: ExecutionGraph, peaks: Roofline | None) -> list[int]:
     computes = (graph.type == NodeType.COMP) & (graph.integers("is_cpu_op", 0) == 0)
     operations, moved = graph.integers("num_ops", 0), graph.integers("tensor_size", 0)
     by_work = np.maximum(operations / (peaks.tflops * 1e3), moved / peaks.memory_gb_s).astype(np.int64)
-    taken: list[int] = np.where(computes, by_work, lengths).tolist()
-    return taken
+    durations_ns: list[int] = np.where(computes, by_work, lengths).tolist()
+    return durations_ns

@@ -43,7 +43,7 @@ def lane_names(work: Workload) -> list[str]:
         threads = is_thread.keys() - unrecorded
         roles = {"unrecorded host": unrecorded} | _roles(graph, lane, {number: is_thread[number] for number in threads})
         for role, alike in roles.items():
-            for number, name in _numbered(role, {number: is_thread[number] for number in alike}).items():
+            for number, name in _names_of_role(role, {number: is_thread[number] for number in alike}).items():
                 names[number] = name
     return names
 
@@ -61,13 +61,13 @@ def _roles(graph: ExecutionGraph, lane: Int64, thread_numbers: Mapping[int, int]
     return roles | {"thread": threads - roles["watchdog thread"]}
 
 
-def _numbered(role: str, thread_numbers: Mapping[int, int]) -> dict[int, str]:
+def _names_of_role(role: str, thread_numbers: Mapping[int, int]) -> dict[int, str]:
     """Returns the names of the lanes with the same role: with their threads' numbers if there are several."""
     if len(thread_numbers) == 1 and role != "thread":
         return dict.fromkeys(thread_numbers, role)
-    counted = [lane for lane, number in thread_numbers.items() if number < 0]
-    own = {lane: f"{role} {number}" for lane, number in thread_numbers.items()}
-    return own | {lane: f"{role} {_letters(position)}" for position, lane in enumerate(sorted(counted))}
+    unrecorded = [lane for lane, number in thread_numbers.items() if number < 0]
+    names = {lane: f"{role} {number}" for lane, number in thread_numbers.items()}
+    return names | {lane: f"{role} {_letters(position)}" for position, lane in enumerate(sorted(unrecorded))}
 
 
 def _letters(position: int) -> str:
@@ -85,5 +85,5 @@ def _main_thread(graph: ExecutionGraph, lane: Int64, thread_numbers: Mapping[int
 
 def _lanes_with(name: Categorical, lane: Int64, pattern: re.Pattern[str], *, matches: bool = True) -> set[int]:
     """Returns the lanes with a node whose name begins so, or with one whose name does not."""
-    begins: Bool = np.array([bool(pattern.match(text)) == matches for text in [*name.table, ""]], bool)
-    return {*np.unique(lane[begins[name.codes]]).tolist()}
+    is_match: Bool = np.array([bool(pattern.match(text)) == matches for text in [*name.table, ""]], bool)
+    return {*np.unique(lane[is_match[name.codes]]).tolist()}

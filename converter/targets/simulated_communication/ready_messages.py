@@ -103,7 +103,7 @@ def _first_messages(graph: ExecutionGraph) -> Int64:
 
 def _same_dependencies(data: Edges, like: Int64, rows: NodeNumbers, count: int) -> Edges:
     """Returns edges to the rows from what the rows `like` depend on, without the order of communication."""
-    own = data.where(data.kind != DependencyKind.COLLECTIVE)
-    sources = take_rows(Ragged.grouped(own.target, own.source, count), like)
+    own_edges = data.where(data.kind != DependencyKind.COLLECTIVE)
+    sources = take_rows(Ragged.grouped(own_edges.target, own_edges.source, count), like)
     targets = np.repeat(rows, sources.lengths())
     return Edges.of(NodeNumbers(sources.values), NodeNumbers(targets), DependencyKind.LAUNCH)

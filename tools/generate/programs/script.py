@@ -55,8 +55,8 @@ class Script:
 
     def take(self) -> list[Instruction]:
         """Returns what was written since the last call."""
-        taken, self.instructions = self.instructions, []
-        return taken
+        instructions, self.instructions = self.instructions, []
+        return instructions
 
     # ops and host work
 

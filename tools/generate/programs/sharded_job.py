@@ -64,9 +64,9 @@ class Shards:
         """Returns the hook for a layer's parameters: with the gradients of both, they are reduced and scattered."""
 
         def hook(script: Script, parameter: Tensor, gradient: Tensor) -> None:
-            filled = self._filled.setdefault(layer, [])
-            filled.append(gradient)
-            if len(filled) == 2:
+            gradients_ready = self._filled.setdefault(layer, [])
+            gradients_ready.append(gradient)
+            if len(gradients_ready) == 2:
                 self._scatter(script, self._units[layer], tuple(self._filled.pop(layer)))
 
         return hook

@@ -155,9 +155,13 @@ def _phases(graph: ExecutionGraph, calls: Calls) -> list[tuple[str, ...]]:
 
 def _add_times(graph: ExecutionGraph, calls: Calls, critical_ns: Int64, boxes: list[Box]) -> None:
     rows = np.flatnonzero(calls.of_row >= 0)
-    call, node_class, place = calls.of_row[rows], node_classes(graph)[rows], graph.is_activity[rows].astype(np.int64)
+    call, node_class, on_device = (
+        calls.of_row[rows],
+        node_classes(graph)[rows],
+        graph.is_activity[rows].astype(np.int64),
+    )
     count = len(NodeClass)
-    times = group_sums((2 * call + place) * count + node_class, graph.duration_ns[rows], 2 * len(calls) * count)
+    times = group_sums((2 * call + on_device) * count + node_class, graph.duration_ns[rows], 2 * len(calls) * count)
     critical = group_sums(call, critical_ns[rows], len(calls)).tolist()
     for box, time, on_path in zip(boxes, times.reshape(-1, 2, count), critical, strict=True):
         box.time += time

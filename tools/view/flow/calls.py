@@ -61,10 +61,10 @@ def _call_numbers(graph: ExecutionGraph, rows: Rows) -> Int64:
     is_slice = part != ABSENT
     thread, name = graph.integers("tid")[rows], graph.name.codes[rows].astype(np.int64)
     order = np.lexsort((rows, name, thread))
-    begins = is_group_start(thread[order], name[order])
-    begins[1:] |= part[order][1:] <= part[order][:-1]
+    is_start = is_group_start(thread[order], name[order])
+    is_start[1:] |= part[order][1:] <= part[order][:-1]
     without_id = np.empty(len(rows), np.int64)
-    without_id[order] = np.cumsum(begins)
+    without_id[order] = np.cumsum(is_start)
     known_by = np.where(~is_slice, 0, np.where(op == ABSENT, 1, 2))
     return group_ids(known_by, np.choose(known_by, (rows, without_id, op)))
 

@@ -57,7 +57,7 @@ def calls_of_module(graph: ExecutionGraph, calls: Calls, module: str) -> Bool:
     """Returns which calls were made for a module, or for one in it; it is named by its path or a part of it."""
     recorded = graph.texts("module")
     sought = _parts(module)
-    is_of_module = recorded.where(lambda path: _holds(_parts(path), sought))[calls.first_row]
+    is_of_module = recorded.where(lambda path: _contains(_parts(path), sought))[calls.first_row]
     if not is_of_module.any():
         paths = sorted({path for path in recorded.table if path})
         there_are = f"there are {_list(paths)}" if paths else "the graph holds no modules: build it with --modules"
@@ -69,7 +69,7 @@ def _parts(path: str) -> list[str]:
     return [part for part in PART.split(path.lower()) if part]
 
 
-def _holds(parts: list[str], sought: list[str]) -> bool:
+def _contains(parts: list[str], sought: list[str]) -> bool:
     return any(parts[start : start + len(sought)] == sought for start in range(len(parts) - len(sought) + 1))
 
 

@@ -76,7 +76,7 @@ def _dependencies(graph: ExecutionGraph, calls: Calls, with_orders: bool) -> Flo
     if not with_orders:
         between &= (work.kind & ~(ORDERS | DependencyKind.INFERRED)) != 0
     kind = work.kind[between]
-    return _distinct(Flows(source[between], target[between], kind, np.zeros(len(kind), np.int64)))
+    return _unique_flows(Flows(source[between], target[between], kind, np.zeros(len(kind), np.int64)))
 
 
 def _tensor_flows(graph: ExecutionGraph, calls: Calls, texts: TensorTexts) -> Flows:
@@ -88,9 +88,14 @@ def _tensor_flows(graph: ExecutionGraph, calls: Calls, texts: TensorTexts) -> Fl
     unknown = source < 0
     in_place = _innermost(writes.where(~is_view), calls)
     source[unknown] = _last_writer(in_place, reads.where(unknown), calls, "storage")
-    found = source >= 0
-    return _distinct(
-        Flows(source[found], reads.call[found], np.full(int(found.sum()), DATA, np.int64), reads.size[found])
+    has_source = source >= 0
+    return _unique_flows(
+        Flows(
+            source[has_source],
+            reads.call[has_source],
+            np.full(int(has_source.sum()), DATA, np.int64),
+            reads.size[has_source],
+        )
     )
 
 
@@ -120,11 +125,11 @@ def _last_writer(writes: _Accesses, reads: _Accesses, calls: Calls, known_by: st
     written, read = getattr(writes, known_by), getattr(reads, known_by)
     ended = calls.last_row[writes.call]
     order = np.lexsort((ended, written))
-    found = asof_backward(Keys(written[order], ended[order]), Keys(read, calls.first_row[reads.call] - 1))
-    return np.append(writes.call[order], -1)[found]
+    last_write = asof_backward(Keys(written[order], ended[order]), Keys(read, calls.first_row[reads.call] - 1))
+    return np.append(writes.call[order], -1)[last_write]
 
 
-def _distinct(flows: Flows) -> Flows:
+def _unique_flows(flows: Flows) -> Flows:
     """Returns each flow once, with the bytes of all."""
     number = group_ids(flows.source, flows.target, flows.kind)
     first = np.unique(number, return_index=True)[1]

@@ -68,15 +68,15 @@ def seen_as(box: Box, opened: Collection[Box]) -> Box:
 def links(flows: Flows, boxes: list[Box], opened: Collection[Box]) -> dict[tuple[Box, Box], Link]:
     """Returns what flows between the boxes that are seen; `boxes` are those of calls."""
     seen = {box: seen_as(box, opened) for box in set(boxes)}
-    found: dict[tuple[Box, Box], Link] = defaultdict(Link)
+    flow_links: dict[tuple[Box, Box], Link] = defaultdict(Link)
     for source, target, kind, size in zip(*(column.tolist() for column in flows), strict=True):
         ends = seen[boxes[source]], seen[boxes[target]]
         if ends[0] is not ends[1] and ends[0] not in ends[1].path() and ends[1] not in ends[0].path():
-            link = found[ends]
+            link = flow_links[ends]
             link.kinds.add(kind)
             link.size += size
             link.count += 1
-    return dict(found)
+    return dict(flow_links)
 
 
 def layered(root: Box, ends: Iterable[tuple[Box, Box]]) -> dict[Box, Rows]:
@@ -96,13 +96,13 @@ def _layers(boxes: list[Box], before: dict[Box, set[Box]]) -> Rows:
     last = 0
     for box in in_order:
         # of a loop, what leads back to an earlier box counts for nothing
-        earlier = [other for other in before[box] if other in layer]
-        for other in earlier:
-            after[other].append(box)
-        last = layer[box] = max((layer[other] + 1 for other in earlier), default=last if not before[box] else 0)
+        earlier = [source for source in before[box] if source in layer]
+        for source in earlier:
+            after[source].append(box)
+        last = layer[box] = max((layer[source] + 1 for source in earlier), default=last if not before[box] else 0)
     for box in reversed(in_order):
-        if not any(other in layer for other in before[box]) and after[box]:
-            layer[box] = min(layer[other] for other in after[box]) - 1
+        if not any(source in layer for source in before[box]) and after[box]:
+            layer[box] = min(layer[target] for target in after[box]) - 1
     lowest = min(layer.values(), default=0)
     rows: Rows = [[] for _ in range(max(layer.values(), default=0) - lowest + 1)]
     for box in in_order:
@@ -114,8 +114,8 @@ def _untangled(rows: Rows, before: dict[Box, set[Box]]) -> Rows:
     """Sorts each layer by where what flows into its boxes comes from."""
     position: dict[Box, float] = {}
     for row in rows:
-        sources = {box: [position[other] for other in before[box] if other in position] for box in row}
-        mean = {box: sum(found) / len(found) if found else MIDDLE for box, found in sources.items()}
+        sources = {box: [position[source] for source in before[box] if source in position] for box in row}
+        mean = {box: sum(positions) / len(positions) if positions else MIDDLE for box, positions in sources.items()}
         row.sort(key=mean.__getitem__)
         position |= {box: (number + MIDDLE) / len(row) for number, box in enumerate(row)}
     return rows
