@@ -1,10 +1,15 @@
 """The members of groups that communications name, and the peers and roots among them: by records made by hand."""
 
+import json
+
 import pytest
-from execgraph.linker.communication import process_groups, with_members
+from execgraph.linker.communication import groups_of_host, process_groups, with_members
 from execgraph.linker.communication.process_groups import MEMBERS_EACH
+from execgraph.linker.communication.recorded_arguments import members
+from execgraph.schema.columns import Categorical
 from execgraph.schema.comm_groups import LARGEST_JOB
 from execgraph.schema.linked import Communication, ProcessGroup
+from execgraph.schema.traces import GROUP_INIT
 
 WORLD = 8
 PAIR, FOUR = ProcessGroup("g", "", [2, 5]), ProcessGroup("g", "", [1, 3, 5, 7])
@@ -144,3 +149,20 @@ def test_groups_that_are_larger_than_any_job_are_counted() -> None:
     assert (group.ranks, unlisted) == ([], [-1])
     [found] = with_members([Communication(group="x", group_size=LARGEST_JOB + 1)], [group], -1, unlisted)
     assert (found.ranks, unlisted) == ([], [-1, -1])
+    [found] = with_members([Communication(group="x", group_size=LARGEST_JOB)], [group], -1, unlisted)
+    assert (found.ranks, unlisted) == ([], [-1, -1])
+
+
+def test_ranks_fit_32_bits_and_are_all_different() -> None:
+    assert members([5, 0, (1 << 31) - 1]) == [5, 0, (1 << 31) - 1]
+    assert members([5, 1 << 31]) == members([5, -1]) == members([5, 5]) == members([]) == []
+
+
+def test_descriptions_that_cannot_be_read_are_counted() -> None:
+    texts = ['[{"pg_name": "a"}, 7]', "no list", '{"pg_name": "b"}', '[{"pg_name": "c"}]', "[]"]
+    inputs = [json.dumps({"values": values}).encode() for values in ([text] for text in texts)]
+    inputs.append(json.dumps({"values": [8, texts[3]]}).encode())
+    names, unreadable = Categorical.of([GROUP_INIT] * len(inputs)), list[int]()
+    found = groups_of_host(names, inputs, unreadable)
+    assert [group["pg_name"] for group in found] == ["a", "c", "c"]
+    assert unreadable == [-1, -1, -1]
