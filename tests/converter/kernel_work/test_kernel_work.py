@@ -40,6 +40,16 @@ def test_a_kernel_does_the_work_of_the_op_that_launched_it() -> None:
     assert work(convert_run(t), "gemm") == (OPERATIONS, BYTES)
 
 
+def test_a_copy_without_a_size_has_no_known_bytes() -> None:
+    t = TraceBuilder()
+    t.leaf("aten::empty", 5)
+    t.memcpy("HtoD", bytes=0)
+    t.launch("Memcpy DtoD (Device -> Device)", category="gpu_memcpy")
+    nodes = convert_run(t)
+    assert work(nodes, "Memcpy HtoD (Pageable -> Device)") == (0, 0)
+    assert work(nodes, "Memcpy DtoD (Device -> Device)") == (None, None)
+
+
 def test_the_first_op_of_a_trace_has_work_as_any() -> None:
     t = TraceBuilder()
     with product(t):
