@@ -143,6 +143,18 @@ def test_described_groups_without_ranks_have_no_more_members_in_all_than_a_job()
     )
 
 
+def test_waits_which_often_name_no_group_are_not_counted_among_the_groups_of_a_trace() -> None:
+    first, second, wait = Communication("send", group="a"), Communication("recv", group="b"), Communication("wait")
+    assert with_members([first, wait], [], 3)[0].ranks == [0, 1, 2]
+    assert with_members([first, second, wait], [], 3)[0].ranks == []
+
+
+def test_a_described_group_without_ranks_has_the_first_ones_if_its_size_is_known() -> None:
+    unlisted: list[int] = []
+    known, unknown = process_groups([{"pg_name": "x", "pg_size": 3}, {"pg_name": "y"}], unlisted)
+    assert (known.ranks, unknown.ranks, unlisted) == ([0, 1, 2], [], [])
+
+
 def test_groups_that_are_larger_than_any_job_are_counted() -> None:
     unlisted: list[int] = []
     [group] = process_groups([{"pg_name": "x", "pg_size": LARGEST_JOB + 1}], unlisted)
@@ -159,7 +171,7 @@ def test_ranks_fit_32_bits_and_are_all_different() -> None:
 
 
 def test_descriptions_that_cannot_be_read_are_counted() -> None:
-    texts = ['[{"pg_name": "a"}, 7]', "no list", '{"pg_name": "b"}', '[{"pg_name": "c"}]', "[]"]
+    texts = ['[{"pg_name": "a"}, 7]', "no list", '{"pg_name": "b"}', '[{"pg_name": "c"}]']
     inputs = [json.dumps({"values": values}).encode() for values in ([text] for text in texts)]
     inputs.append(json.dumps({"values": [8, texts[3]]}).encode())
     names, unreadable = Categorical.of([GROUP_INIT] * len(inputs)), list[int]()

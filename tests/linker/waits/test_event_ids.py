@@ -26,6 +26,7 @@ IN_ORDER = [(1, 50), (4, 53), (6, 55)]
         # made right before the first known one
         (49, [0]),
         # made long before
+        (48, [0, 2, 3, 5, 7, 8, 9]),
         (7, [0, 2, 3, 5, 7, 8, 9]),
         (0, [0, 2, 3, 5, 7, 8, 9]),
         # its own event record, or a later one
