@@ -63,8 +63,8 @@ def test_a_group_of_the_worlds_size_is_the_world(found: Communication) -> None:
 def test_the_only_group_of_a_trace_that_describes_none_is_the_world() -> None:
     one, wait = Communication("allreduce", group="g"), Communication("wait", group="")
     assert [found.ranks for found in with_members([one, one, wait], [], 2)] == [[0, 1]] * 3
-    two = [one, Communication("allreduce", group="h")]
-    assert [found.ranks for found in with_members(two, [], 2)] == [[], []]
+    two = [one, Communication("allreduce", group="h"), wait]
+    assert [found.ranks for found in with_members(two, [], 2)] == [[]] * 3
     assert [found.ranks for found in with_members([one], [ProcessGroup("x", "", [0])], 2)] == [[]]
 
 
@@ -141,12 +141,6 @@ def test_described_groups_without_ranks_have_no_more_members_in_all_than_a_job()
         [("0", LARGEST_JOB // 2), ("1", LARGEST_JOB // 2), ("x", 2)],
         [-1, -1],
     )
-
-
-def test_waits_which_often_name_no_group_are_not_counted_among_the_groups_of_a_trace() -> None:
-    first, second, wait = Communication("send", group="a"), Communication("recv", group="b"), Communication("wait")
-    assert with_members([first, wait], [], 3)[0].ranks == [0, 1, 2]
-    assert with_members([first, second, wait], [], 3)[0].ranks == []
 
 
 def test_a_described_group_without_ranks_has_the_first_ones_if_its_size_is_known() -> None:
