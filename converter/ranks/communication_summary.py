@@ -133,8 +133,7 @@ def start_offsets(issued: Sequence[Sequence[CommunicationEntry]]) -> Int64:
     ]
     columns = np.array(rows, np.int64).reshape(-1, 6)
     rank, matched, start, end, is_message, kind = columns[np.argsort(columns[:, 1], kind="stable")].T
-    message = is_message > 0
-    return begin_of_ranks(len(issued), MatchedTimes(rank, matched, start, end, message, ~message & awaits_all(kind)))
+    return begin_of_ranks(len(issued), MatchedTimes(rank, matched, start, end, is_message > 0, awaits_all(kind)))
 
 
 def on_job_clock(

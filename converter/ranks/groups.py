@@ -134,4 +134,4 @@ def _read(uses: Mapping[Use, str], reading: Reading) -> dict[Use, Hashable]:
 
 def _as_made(uses: Iterable[Use]) -> list[Use]:
     """Returns each rank's groups in the order of creation, which numbered names tell, or else in that of first use."""
-    return sorted(uses, key=lambda use: (use[0], natural(use[1].name) if use[1].name.isdecimal() else (0, "")))
+    return sorted(uses, key=lambda use: (use[0], natural(use[1].name if use[1].name.isdecimal() else "")))

@@ -184,7 +184,7 @@ def _synchronised(activities: Activities, calls: Calls, syncs: RecordedSyncs) ->
         parts.append(_last_ends(device_calls, calls.start[device_calls], [*chain(*streams.values())]))
     kind = syncs.kind.numbers(lambda name: SYNC_RECORDS.get(name.lower(), SyncCall.NONE), SyncCall.NONE)
     recorded = np.unique(np.concatenate((syncs.correlation, syncs.record_correlation)))
-    rows = np.flatnonzero(np.isin(calls.correlation, recorded) & (calls.correlation != 0))
+    rows = np.flatnonzero(np.isin(calls.correlation, recorded[recorded != 0]))
     row_of = dict(zip(calls.correlation[rows].tolist(), rows.tolist(), strict=True))
     waits: dict[int, list[tuple[int, int]]] = {}
     stream_waits: dict[int, list[int]] = {}

@@ -20,16 +20,16 @@ def forward_ops(ops: Ops) -> OpRows:
     with_number = (ops.start != ABSENT) & (ops.seq_id >= 0)
     backward, forward = (np.flatnonzero(with_number & of_pass) for of_pass in (ops.fw_tid > 0, ops.fw_tid <= 0))
     forward = forward[np.lexsort((ops.start[forward], ops.seq_id[forward], ops.thread[forward]))]
-    forward_thread, is_known = np.zeros((2, len(ops)), np.int64)
+    # a backward op without a forward thread has a number that no forward op has
+    forward_thread = np.zeros(len(ops), np.int64)
     threads = _ForwardThreads(ops, forward)
     for number, rows in rows_by_number(backward, ops.fw_tid).items():
         if (thread := threads.find(number, np.unique(ops.seq_id[rows]))) is not None:
-            forward_thread[rows], is_known[rows] = thread, 1
-    backward = backward[is_known[backward] > 0]
+            forward_thread[rows] = thread
     sequence = ops.seq_id[backward]
     last = asof_backward(Keys(ops.thread[forward], ops.seq_id[forward]), Keys(forward_thread[backward], sequence))
     row = RowMap(forward)[last]
-    is_earlier = (row >= 0) & (ops.seq_id[row] == sequence) & (ops.start[row] < ops.start[backward])
+    is_earlier = (ops.seq_id[row] == sequence) & (ops.start[row] < ops.start[backward])
     forward_row[backward[is_earlier]] = row[is_earlier]
     return forward_row
 

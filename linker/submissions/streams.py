@@ -95,11 +95,10 @@ class StreamQueues:
         """Returns, by stream, the activities that waits from this position on and before `time` are for."""
         waits, sources = self._waits[key], dict[StreamKey, int]()
         count = bisect_left(range(len(waits) // 4), time, key=lambda at: waits[4 * at + 1])
-        # the last wait counts the streams of all: earlier ones count fewer
-        stream_count = waits[4 * count - 1] if count else 0
         for number in range(count - 1, -1, -1):
             wait_position, _, source, _ = waits[4 * number : 4 * number + 4]
-            if wait_position < position or len(sources) == stream_count:
+            # the last wait counts the streams of all: earlier ones count fewer
+            if wait_position < position or len(sources) == waits[4 * count - 1]:
                 break
             sources.setdefault(self._stream_of(source), source)
         return sources
@@ -202,7 +201,7 @@ class StreamTails:
 
     def before(self, times: Sequence[int]) -> Int64:
         """Returns the last activity submitted to each stream before each time, -1 for none, by time and stream."""
-        tails = np.full((len(times), len(self.streams)), -1, np.int64)
+        tails = np.empty((len(times), len(self.streams)), np.int64)
         for number, key in enumerate(self.streams):
             rows = np.append(-1, self._queues.rows[key])
             tails[:, number] = rows[np.searchsorted(self._queues.submitted[key], times)]

@@ -50,8 +50,10 @@ class EventIds:
 
         Only the first wait for an event is for its first record; it may have been recorded again since.
         """
-        if not self._anchors or event < 0 or self._event_of.get(record, event) != event:
-            return event < 0 or not self._anchors
+        if not self._anchors or event < 0:
+            return True
+        if self._event_of.get(record, event) != event:
+            return False
         position = bisect_left(self._events, event)
         if position < len(self._events) and self._events[position] == event:
             return record >= self._anchors[position].record

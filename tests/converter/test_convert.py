@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from execgraph.converter.convert import convert
@@ -23,7 +24,7 @@ from execgraph.tools.replay import replay
 from hypothesis import given, strategies as st
 from support.builder import LAYOUTS, TraceBuilder
 from support.programs import VERSIONS, Step, one_thread, play, two_threads
-from support.runs import Nodes, broken_rules, convert_linked, convert_run, link_run
+from support.runs import Nodes, broken_rules, convert_linked, convert_run, link_run, link_without_host
 
 LAUNCH, STREAM_ORDER = DependencyKind.LAUNCH, DependencyKind.STREAM_ORDER
 PROGRAM_ORDER, EVENT_WAIT = DependencyKind.PROGRAM_ORDER, DependencyKind.EVENT_WAIT
@@ -341,6 +342,18 @@ def test_an_ops_tensors_are_on_its_first_slice_unless_left_out() -> None:
     assert convert_run(t, io="none").graph.tensors is None
 
 
+def test_the_first_op_of_a_trace_has_slices_and_tensors_as_any() -> None:
+    t = TraceBuilder()
+    with t.op("aten::mm", inputs=[t.tensor((2, 3))]):
+        t.work(5)
+        t.launch("kernel")
+        t.work(5)
+    nodes = convert_linked(link_without_host(t))
+    assert [attributes(nodes, f"aten::mm#{number}")["slice"] for number in (0, 1)] == [0, 1]
+    assert tensors_of(nodes, "aten::mm#0") is not None
+    assert tensors_of(nodes, "aten::mm#1") is None
+
+
 def test_an_op_may_have_only_arguments_or_only_results() -> None:
     t = TraceBuilder()
     a = t.tensor((2, 3))
@@ -354,7 +367,14 @@ def test_an_op_may_have_only_arguments_or_only_results() -> None:
 
 @pytest.mark.parametrize(
     ("step_ns", "data_ns", "found"),
-    [(-1, -1, {}), (0, 5, {}), (900, -1, {"step": 900}), (900, 7, {"step": 900, "data": 7})],
+    [
+        (-1, -1, {}),
+        (0, 5, {}),
+        (900, -1, {"step": 900}),
+        (900, 0, {"step": 900}),
+        (900, 7, {"step": 900, "data": 7}),
+        (1, 1, {"step": 1, "data": 1}),
+    ],
 )
 def test_a_graph_knows_its_steps_where_they_were_measured_without_a_profiler(
     step_ns: int, data_ns: int, found: dict[str, int]
@@ -369,6 +389,14 @@ def test_a_graph_knows_its_steps_where_they_were_measured_without_a_profiler(
     names = {"step": STEP_WITHOUT_PROFILER_NS, "data": DATA_WAIT_WITHOUT_PROFILER_NS}
     expected = {names[what]: ns for what, ns in found.items()} | ({STEPS: 2} if found else {})
     assert {key: metadata[key] for key in (STEPS, *names.values()) if key in metadata} == expected
+
+
+def test_a_graph_knows_the_offset_of_the_clocks_in_the_middle_of_their_drift() -> None:
+    t = TraceBuilder()
+    t.leaf("aten::add", 5)
+    linked = link_run(t)
+    linked.info.machine = msgspec.structs.replace(linked.info.machine, clock_offset_ns=100, clock_drift_ns=50)
+    assert convert_linked(linked).graph.metadata["clock_offset_ns"] == 125
 
 
 def test_without_steps_there_is_no_time_of_one() -> None:

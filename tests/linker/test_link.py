@@ -1,6 +1,7 @@
 """Activities find the call that launched them, calls the op around them, and whatever finds nothing is counted."""
 
 import json
+from contextlib import nullcontext
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from execgraph.linker import DeviceTrace, HostTrace, link, read_device_trace, read_host_trace
+from execgraph.linker.link import NO_PYTHON
 from execgraph.linker.matching import is_op
 from execgraph.linker.windows import Window
 from execgraph.schema.errors import DataError
@@ -15,6 +17,7 @@ from execgraph.schema.graph import DependencyKind
 from execgraph.tools.replay import parse_scale, replay
 from hypothesis import given, strategies as st
 from support.builder import LAYOUTS, TraceBuilder
+from support.device_rows import NodeRow, OpRow, device_trace, host_trace
 from support.programs import VERSIONS, Step, play, two_threads
 from support.runs import convert_linked, convert_run, launchers, link_run, read_pair
 
@@ -278,6 +281,40 @@ def test_float_noise_and_overlaps_of_a_microsecond_are_not_counted() -> None:
 
 
 # What is counted
+
+
+@pytest.mark.parametrize(("duration", "call"), [(5, "cudaLaunchKernel"), (4.999, "")])
+def test_a_call_that_began_after_an_activity_had_ended_did_not_launch_it(duration: float, call: str) -> None:
+    t = TraceBuilder()
+    t.leaf("aten::empty", 20)
+    t.activity("kernel", 7, 15, duration, t.call("cudaLaunchKernel"))
+    assert launchers(link_run(t))["kernel"][0] == call
+
+
+@pytest.mark.parametrize(
+    ("host", "device", "note"),
+    [
+        ("ab", "abab", "the host trace fits the device trace at 2 positions; linked to the first"),
+        ("abab", "ab", "the device trace fits the host trace at 2 positions; linked to the first"),
+        ("ab", "ab", ""),
+    ],
+)
+def test_a_trace_that_fits_the_other_at_several_positions_is_noted(host: str, device: str, note: str) -> None:
+    nodes = host_trace(*(NodeRow(number, name, tid=1) for number, name in enumerate(host, 1)))
+    report = link(nodes, device_trace([OpRow(10 * n, 10 * n + 5, name) for n, name in enumerate(device)])).report
+    assert report is not None
+    assert [text for text in report.notes if " positions; " in text] == ([note] if note else [])
+
+
+@pytest.mark.parametrize(("asked", "recorded"), [(True, False), (True, True), (False, False)])
+def test_modules_that_were_asked_for_and_not_recorded_are_noted(asked: bool, recorded: bool) -> None:
+    t = TraceBuilder()
+    with t.module("Net_0") if recorded else nullcontext():
+        t.leaf("aten::add", 5)
+    linked = link_run(t, modules=asked)
+    assert linked.report is not None
+    assert any(note.endswith(NO_PYTHON) for note in linked.report.notes) == (asked and not recorded)
+    assert (linked.ops.module is not None) == (asked and recorded)
 
 
 def test_everything_that_was_linked_is_counted() -> None:

@@ -28,6 +28,13 @@ def link_run(t: TraceBuilder, modules: bool = False, **options: Any) -> LinkedTr
     return link(*read_pair(t, modules), **options)
 
 
+def link_without_host(t: TraceBuilder, modules: bool = False) -> LinkedTrace:
+    """The linked device trace alone: its row 0 is the first op, and no node of a thread as in a host trace."""
+    with tempfile.TemporaryDirectory() as folder:
+        device = t.write(Path(folder))[1]
+        return link(None, read_device_trace(str(device), arguments=True, modules=modules))
+
+
 def launchers(linked: LinkedTrace) -> dict[str, tuple[str, str]]:
     """For each activity, by name, the call that launched it and the op around the call; "" where there is none."""
     activities, calls, ops = linked.activities, linked.calls, linked.ops

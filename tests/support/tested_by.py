@@ -75,7 +75,7 @@ TESTED_BY = {
         linker/host_communication/storage_users
     """,
     "linker/machine/test_measured_machine.py": "schema/machine",
-    "linker/modules/test_modules.py": "linker/modules/forward_ops linker/modules/module_paths linker/modules/stacks",
+    "linker/modules/test_modules.py": "linker/modules/module_paths linker/modules/stacks",
     "linker/readers/rocpd/test_database.py": "linker/readers/rocpd/lanes",
     "linker/readers/test_device_events.py": """
         linker/readers/clock_range linker/readers/device_rows linker/readers/device_tables linker/readers/event_rows
@@ -87,7 +87,7 @@ TESTED_BY = {
     "linker/test_link.py": "linker/activity_rows",
     "linker/threads/test_handoffs.py": "linker/threads/forward_threads linker/threads/thread_activity",
     "linker/waits/test_candidates.py": "linker/waits/options",
-    "linker/waits/test_synchronisation.py": "linker/submissions/process linker/waits/queue_waits",
+    "linker/waits/test_synchronisation.py": "linker/submissions/process",
     "linker/waits/test_unresolved_waits.py": "linker/waits/resolved_waits",
     "linker/windows/test_windows.py": "schema/traces/steps",
     "project/test_plain_install.py": "schema/optional tools/package/start",

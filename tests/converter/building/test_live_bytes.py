@@ -52,6 +52,17 @@ def test_activities_tell_what_lives_on_their_device_and_slices_what_lives_on_the
     assert (found["aten::ones"], found["aten::to"], found["aten::mm"]) == (16, 16, 0)
 
 
+def test_waits_calls_outside_of_ops_and_activities_without_a_call_tell_nothing() -> None:
+    t = training()
+    with t.op("aten::item"):
+        t.stream_synchronize(7)
+    t.call("cudaMalloc")
+    t.activity("lost", 9, 90, 5)
+    found = told(graph_of(t))
+    assert found.keys().isdisjoint({"cudaStreamSynchronize", "cudaMalloc", "lost"})
+    assert "gemm" in found
+
+
 def test_only_where_asked_for_and_only_where_tensors_tell() -> None:
     assert "live_bytes" not in convert(link_run(training())).attributes
     t = TraceBuilder()

@@ -3,6 +3,7 @@
 import pytest
 from execgraph.converter.host_timeline import slice_host
 from execgraph.schema.graph import ExecutionGraph
+from execgraph.schema.machine import LONGEST
 from execgraph.tools.replay import parse_scale, replay
 from support.builder import TraceBuilder
 from support.references import Act, Call, linked_of
@@ -87,6 +88,11 @@ def test_a_return_is_split_into_its_latency_and_the_cost_of_a_call() -> None:
     assert after_awaited_and_host(7_999) == (RETURNED - 7_999, RETURNED, 1, 0)
     assert after_awaited_and_host(8_000) == (AWAITED, RETURNED, 0, 0)
     assert after_awaited_and_host(8_001) == (AWAITED, RETURNED, 0, 1)
+
+
+def test_calls_that_took_longer_than_on_any_machine_do_not_tell_what_one_costs() -> None:
+    assert after_awaited_and_host(LONGEST, after=2 * LONGEST) != (AWAITED, RETURNED, 0, 0)
+    assert after_awaited_and_host(LONGEST + 1, after=2 * LONGEST) == (AWAITED, RETURNED, 0, 0)
 
 
 def test_a_call_that_waited_cost_no_more_than_it_took() -> None:

@@ -15,7 +15,7 @@ from execgraph.schema.linked import read_linked, write_linked
 from execgraph.tools.commands.trace_convert import summary
 from support.builder import TraceBuilder
 from support.graph_file import read_nodes
-from support.runs import Nodes, convert_run, link_run
+from support.runs import Nodes, convert_linked, convert_run, link_run, link_without_host
 
 OPERATIONS, BYTES = 2 * 30 * 40 * 50, 4 * (1200 + 2000 + 1500)
 
@@ -39,6 +39,33 @@ def test_a_kernel_does_the_work_of_the_op_that_launched_it() -> None:
     with product(t):
         t.launch("gemm")
     assert work(convert_run(t), "gemm") == (OPERATIONS, BYTES)
+
+
+def test_a_copy_without_a_size_has_no_known_bytes() -> None:
+    t = TraceBuilder()
+    t.leaf("aten::empty", 5)
+    t.memcpy("HtoD", bytes=0)
+    t.launch("Memcpy DtoD (Device -> Device)", category="gpu_memcpy")
+    nodes = convert_run(t)
+    assert work(nodes, "Memcpy HtoD (Pageable -> Device)") == (0, 0)
+    assert work(nodes, "Memcpy DtoD (Device -> Device)") == (None, None)
+
+
+def test_the_first_op_of_a_trace_has_work_as_any() -> None:
+    t = TraceBuilder()
+    with product(t):
+        t.launch("gemm")
+    linked = link_without_host(t)
+    assert linked.activities.op_row.tolist() == [0]
+    assert work(convert_linked(linked), "gemm")[0] == OPERATIONS
+
+
+def test_an_op_without_known_work_is_counted_by_name_be_it_the_first() -> None:
+    t = TraceBuilder()
+    with t.op("my::op"):
+        t.launch("kernel")
+    graph = convert(link_without_host(t))
+    assert graph.report is not None and graph.report.kernels_without_work == {"my::op": 1}
 
 
 def test_kernels_of_one_op_share_its_work_by_their_time() -> None:

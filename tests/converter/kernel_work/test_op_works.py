@@ -513,3 +513,13 @@ def test_the_tensors_of_a_device_traces_list_are_each_in_memory_of_its_own() -> 
     found = [*recorded_by_device("aten::x", text).tensors(0), last]
     assert [tensor.shape for tensor in found] == [(3,), (0,), (4,)]
     assert len({tensor.memory for tensor in found}) == 3
+
+
+@pytest.mark.parametrize("name", ["aten::_embedding_bag", "aten::_embedding_bag_forward_only"])
+def test_a_bag_of_embeddings_reads_and_adds_the_rows_that_it_picks_and_not_the_whole_table(name: str) -> None:
+    table, result = tensors((100, 16), (3, 16))
+    index, offsets = tensors((7,), (3,), item=LONG)
+    picked = 7 * 16
+    assert work(name, [table, index, offsets], [result]) == Work(
+        picked, LONG * (7 + 3) + FLOAT * (picked + 3 * 16), FLOAT
+    )

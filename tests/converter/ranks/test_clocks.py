@@ -1,7 +1,11 @@
 """When ranks began to record, by the collectives and messages that they share."""
 
 import numpy as np
+import pytest
+from execgraph.converter.ranks import start_offsets
 from execgraph.converter.ranks.clocks import MatchedTimes, begin_of_ranks
+from execgraph.converter.ranks.communication_summary import CommunicationEntry
+from execgraph.schema.graph import CollectiveType, NodeType
 from support.tables import column
 
 Row = tuple[int, int, int, int]
@@ -35,6 +39,29 @@ def test_no_member_ends_before_another_has_begun() -> None:
     assert begins(2, *first, *later) == [0, 300]
     assert begins(2, *first, *at_once) == [0, 199]
     assert begins(2, *first, *later, mutual=False) == [0, 500]
+
+
+@pytest.mark.parametrize(
+    ("node_type", "kind", "later"),
+    [
+        (NodeType.COMM_COLL, CollectiveType.ALL_REDUCE, 300),
+        (NodeType.COMM_COLL, CollectiveType.BROADCAST, 500),
+        (NodeType.COMM_SEND, -1, 500),
+    ],
+)
+def test_only_a_collective_without_a_root_cannot_end_before_all_have_begun(
+    node_type: NodeType, kind: int, later: int
+) -> None:
+    rows = (0, 5, 999, 1_000), (1, 5, 700, 800), *shared(500, 6, lasts=400), *shared(500, 7, lasts=400)
+    ranks = [
+        [
+            CommunicationEntry(match, node_type, kind, match, 2, 8, end, end - start, end - start, -1, False, ())
+            for rank, match, start, end in rows
+            if rank == position
+        ]
+        for position in range(2)
+    ]
+    assert start_offsets(ranks).tolist() == [0, later]
 
 
 def test_bounds_that_contradict_each_other_leave_the_median() -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from execgraph.converter.ranks import graph_calls, match, recorded_groups
 from execgraph.converter.scaling import rank_facts
+from execgraph.converter.scaling.named_groups import NamedGroup
 from execgraph.schema.choices import ASTRA_SIM
 from execgraph.schema.comm_groups import LARGEST_JOB
 from execgraph.schema.errors import DataError
@@ -100,6 +101,33 @@ def test_what_would_be_another_program_is_refused(
 ) -> None:
     with pytest.raises(DataError, match=why):
         plan_of(job, 1, removed=removed)
+
+
+@pytest.mark.parametrize(("ranks", "text"), [([0, 0], "0,0"), ([0, 2], "0,2"), ([-1, 1], "-1,1")])
+def test_graphs_of_one_rank_or_of_none_of_the_job_are_refused(ranks: list[int], text: str) -> None:
+    graphs = data_parallel(2)
+    for graph, rank in zip(graphs, ranks, strict=True):
+        graph.metadata["rank"] = rank
+    with pytest.raises(
+        DataError, match=f"the ranks of the graphs, {text}, are no ranks of a job of 2: build the whole"
+    ):
+        plan_of(graphs)
+
+
+def test_a_group_without_recorded_ranks_is_refused() -> None:
+    job = [Rank(rank, 2) for rank in range(2)]
+    for one in job:
+        one.meet(ALL_REDUCE, [0, 1], 1_000_000, 100 * KB, pg_desc="dp")
+        one.meet(ALL_REDUCE, [], 1000, 9 * KB, pg_name="other")
+    with pytest.raises(DataError, match="it is not recorded which ranks are in group"):
+        plan_of([one.build() for one in job])
+
+
+@pytest.mark.parametrize("text", ["dp", "a=b", "a=all_reduce,b", "=all_reduce"])
+def test_what_does_not_end_in_types_is_the_name_of_a_group(text: str) -> None:
+    assert NamedGroup.of(text) == NamedGroup(text, text)
+    named = NamedGroup.of("a=b=all_reduce,all_to_all")
+    assert (named.name, named.kinds) == ("a=b", {ALL_REDUCE, ALL_TO_ALL})
 
 
 def test_a_group_may_go_as_a_whole_and_two_replicas_are_enough() -> None:

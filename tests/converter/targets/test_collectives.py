@@ -2,7 +2,7 @@
 
 import pytest
 from execgraph.converter.targets import LEAST_BYTES, for_astra_sim
-from execgraph.converter.targets.collectives import LOWERED, PLAYED
+from execgraph.converter.targets.collectives import LOWERED, PLAYED, simulated_as
 from execgraph.schema.graph import CollectiveType, NodeType
 from support.for_simulator import ALL_GATHER, ALL_REDUCE, communicating, report, targets, value
 
@@ -14,6 +14,11 @@ def test_every_collective_gets_a_type_that_runs(kind: CollectiveType) -> None:
     assert value(played, "comm_type") in PLAYED
     assert value(played, "comm_size") == 4096
     assert bool(told.lowered) == (kind in LOWERED)
+
+
+def test_a_type_is_simulated_as_itself_or_the_one_in_its_place_and_an_unknown_one_stays() -> None:
+    assert [simulated_as(int(kind)) for kind in CollectiveType] == [LOWERED.get(kind, kind) for kind in CollectiveType]
+    assert simulated_as(-1) == -1
 
 
 def test_a_lowered_type_is_counted_by_name() -> None:

@@ -1,10 +1,15 @@
 """The members of groups that communications name, and the peers and roots among them: by records made by hand."""
 
+import json
+
 import pytest
-from execgraph.linker.communication import process_groups, with_members
+from execgraph.linker.communication import groups_of_host, process_groups, with_members
 from execgraph.linker.communication.process_groups import MEMBERS_EACH
+from execgraph.linker.communication.recorded_arguments import members
+from execgraph.schema.columns import Categorical
 from execgraph.schema.comm_groups import LARGEST_JOB
 from execgraph.schema.linked import Communication, ProcessGroup
+from execgraph.schema.traces import GROUP_INIT
 
 WORLD = 8
 PAIR, FOUR = ProcessGroup("g", "", [2, 5]), ProcessGroup("g", "", [1, 3, 5, 7])
@@ -58,8 +63,8 @@ def test_a_group_of_the_worlds_size_is_the_world(found: Communication) -> None:
 def test_the_only_group_of_a_trace_that_describes_none_is_the_world() -> None:
     one, wait = Communication("allreduce", group="g"), Communication("wait", group="")
     assert [found.ranks for found in with_members([one, one, wait], [], 2)] == [[0, 1]] * 3
-    two = [one, Communication("allreduce", group="h")]
-    assert [found.ranks for found in with_members(two, [], 2)] == [[], []]
+    two = [one, Communication("allreduce", group="h"), wait]
+    assert [found.ranks for found in with_members(two, [], 2)] == [[]] * 3
     assert [found.ranks for found in with_members([one], [ProcessGroup("x", "", [0])], 2)] == [[]]
 
 
@@ -138,9 +143,32 @@ def test_described_groups_without_ranks_have_no_more_members_in_all_than_a_job()
     )
 
 
+def test_a_described_group_without_ranks_has_the_first_ones_if_its_size_is_known() -> None:
+    unlisted: list[int] = []
+    known, unknown = process_groups([{"pg_name": "x", "pg_size": 3}, {"pg_name": "y"}], unlisted)
+    assert (known.ranks, unknown.ranks, unlisted) == ([0, 1, 2], [], [])
+
+
 def test_groups_that_are_larger_than_any_job_are_counted() -> None:
     unlisted: list[int] = []
     [group] = process_groups([{"pg_name": "x", "pg_size": LARGEST_JOB + 1}], unlisted)
     assert (group.ranks, unlisted) == ([], [-1])
     [found] = with_members([Communication(group="x", group_size=LARGEST_JOB + 1)], [group], -1, unlisted)
     assert (found.ranks, unlisted) == ([], [-1, -1])
+    [found] = with_members([Communication(group="x", group_size=LARGEST_JOB)], [group], -1, unlisted)
+    assert (found.ranks, unlisted) == ([], [-1, -1])
+
+
+def test_ranks_fit_32_bits_and_are_all_different() -> None:
+    assert members([5, 0, (1 << 31) - 1]) == [5, 0, (1 << 31) - 1]
+    assert members([5, 1 << 31]) == members([5, -1]) == members([5, 5]) == members([]) == []
+
+
+def test_descriptions_that_cannot_be_read_are_counted() -> None:
+    texts = ['[{"pg_name": "a"}, 7]', "no list", '{"pg_name": "b"}', '[{"pg_name": "c"}]']
+    inputs = [json.dumps({"values": values}).encode() for values in ([text] for text in texts)]
+    inputs.append(json.dumps({"values": [8, texts[3]]}).encode())
+    names, unreadable = Categorical.of([GROUP_INIT] * len(inputs)), list[int]()
+    found = groups_of_host(names, inputs, unreadable)
+    assert [group["pg_name"] for group in found] == ["a", "c", "c"]
+    assert unreadable == [-1, -1, -1]

@@ -7,7 +7,7 @@ import pytest
 from execgraph.linker.machine.clocks import Awaited, Clock, awaited_ends, clock_of
 from execgraph.schema.linked import Activities, Calls
 from execgraph.schema.machine import SLOWEST
-from support.tables import Called, Ran, Synced, activities, calls, column, syncs
+from support.tables import FIRST, Called, Ran, Synced, activities, calls, column, syncs
 
 
 def launched(*shown: tuple[int, int]) -> tuple[Activities, Calls]:
@@ -188,6 +188,14 @@ def test_a_stream_synchronisation_awaits_the_recorded_stream() -> None:
         (2, 260),
         (2, 130),
     ]
+
+
+@pytest.mark.parametrize(("correlation", "known"), [(0, []), (1, [260])])
+def test_a_record_without_a_correlation_is_of_no_call(correlation: int, known: list[int]) -> None:
+    called = calls(*LAUNCHES, Called(50, 99, STREAM))
+    called.correlation[2] = correlation
+    record = Synced("Stream Sync", correlation - FIRST, stream=20)
+    assert awaited_ends(activities(*TWO), called, syncs(record)).end.tolist() == known
 
 
 def test_a_stream_of_two_devices_is_not_known() -> None:

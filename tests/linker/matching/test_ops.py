@@ -65,6 +65,11 @@ def test_a_file_without_ops_is_named() -> None:
         match_ops(host_trace(NodeRow(1)), device_trace(calls=[CallRow()]))
 
 
+def test_an_id_of_0_is_none() -> None:
+    assert pairs(by_id({0: "x", 5: "a"}, {0: "x", 5: "a"})) == [(1, 1)]
+    assert by_id({0: "a"}, {5: "a"}).by == "order of names"
+
+
 # by the order of names
 
 
@@ -111,6 +116,28 @@ def test_threads_are_paired_by_the_names_that_they_have_in_common() -> None:
     ops = [OpRow(n, n + 1, name, thread=8 - (name in "xy")) for n, name in enumerate("abxcy")]
     found = match_ops(nodes, device_trace(ops))
     assert sorted(pairs(found)) == [(n, n) for n in range(5)]
+
+
+def test_of_other_threads_a_longer_device_trace_counts_from_the_first_to_the_last_op_of_the_largest() -> None:
+    host = host_trace(
+        *(NodeRow(n, name, tid=1) for n, name in enumerate("bcdef", 1)),
+        *(NodeRow(n, name, tid=2) for n, name in enumerate("wxyz", 20)),
+    )
+    largest = [OpRow(10 * n, 10 * n + 10, name) for n, name in enumerate("abcdefg")]
+    other = [OpRow(start, start + 1, name, thread=5) for start, name in zip((9, 10, 59, 60), "wxyz", strict=True)]
+    found = match_ops(host, device_trace([*largest, *other]))
+    assert sorted(pairs(found)) == [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (6, 8), (7, 9)]
+
+
+def test_of_other_threads_a_longer_host_trace_counts_from_the_first_to_the_last_op_of_the_largest() -> None:
+    host = host_trace(
+        *(NodeRow(10 * n, name, tid=1) for n, name in enumerate("abcdefg", 1)),
+        *(NodeRow(number, name, tid=2) for number, name in zip((19, 21, 69, 71), "wxyz", strict=True)),
+    )
+    largest = [OpRow(10 * n, 10 * n + 10, name) for n, name in enumerate("bcdef")]
+    other = [OpRow(n, n + 1, name, thread=5) for n, name in enumerate("wxyz")]
+    found = match_ops(host, device_trace([*largest, *other]))
+    assert sorted(pairs(found)) == [(1, 0), (2, 1), (3, 2), (4, 3), (5, 4), (8, 6), (9, 7)]
 
 
 def test_host_ops_are_in_the_order_of_their_ids() -> None:

@@ -80,13 +80,13 @@ def test_no_wait_is_for_a_later_event_record_or_for_one_that_the_trace_does_not_
 
 
 def test_an_event_recorded_before_the_trace_is_known_to_be() -> None:
-    events = named_events(record(77), record(1))
+    events = named_events(record(77), record(1), record(0))
     assert events.is_before_trace(record(77))
     assert not events.is_before_trace(record(1))
     assert not events.is_before_trace(record())
     assert not events.is_before_trace(record(-FIRST))
     assert not events.is_before_trace(None)
-    assert events.awaited == [1]
+    assert events.awaited.tolist() == [0, 1]
 
 
 def test_an_id_means_its_latest_event_record_before_the_wait() -> None:
@@ -99,9 +99,10 @@ def test_an_id_means_its_latest_event_record_before_the_wait() -> None:
 
 
 def test_rows_of_calls_that_the_trace_does_not_hold_name_nothing() -> None:
-    events = named_events(rows=event_rows((77, 7, 9)))
+    events = named_events(rows=event_rows((77, 7, 9), (0, 7, 8), (77, 7, 8)))
     assert events.recorder(LATER, record(event=9)) == UNKNOWN
-    assert events.streams() == {}
+    assert events.recorder(LATER, record(event=8)) == 0
+    assert events.streams() == {0: FIRST_STREAM}
 
 
 def test_the_stream_of_an_event_record_is_told_by_the_records_of_its_waits_else_by_its_row() -> None:

@@ -150,6 +150,12 @@ def test_what_follows_a_graph_follows_the_last_activity_of_each_of_its_branches(
     assert queues(*graph, Ran(950, 990, 2)).sources(FIRST, 250) == (4,)
 
 
+def test_each_of_several_graphs_has_its_branches() -> None:
+    first = [Ran(500, 600, 0), Ran(500, 650, 0, stream=20)]
+    second = [Ran(700, 800, 1), Ran(700, 900, 1, stream=20)]
+    assert queues(*first, *second).sources(FIRST, 150) == (2, 3)
+
+
 def test_branches_of_one_stream_number_on_two_devices_are_two() -> None:
     assert queues(Ran(500, 600, 0), Ran(500, 600, 0, device=1)).sources(FIRST, 50) == (0, 1)
 
@@ -199,6 +205,11 @@ def test_launches_before_and_after_a_time_are_those_of_the_thread() -> None:
 def test_of_a_graph_the_activity_that_started_first_is_launched_first() -> None:
     streams = launches(Ran(900, 950, 0), Ran(500, 600, 0, stream=20))
     assert (streams.next_launch(1, 0), streams.last_launch(1, 1)) == (1, 0)
+
+
+def test_inner_streams_of_graphs_are_not_among_those_that_calls_launched_to() -> None:
+    assert launches(Ran(500, 600, 0), Ran(700, 800, 0, stream=20)).streams() == {FIRST}
+    assert launches(Ran(500, 600), Ran(700, 800, stream=20)).streams() == {FIRST, SECOND}
 
 
 def test_streams_in_use_are_the_threads_own_the_last_used_one_first_then_those_of_others() -> None:

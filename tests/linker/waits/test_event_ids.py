@@ -26,13 +26,20 @@ IN_ORDER = [(1, 50), (4, 53), (6, 55)]
         # made right before the first known one
         (49, [0]),
         # made long before
+        (48, [0, 2, 3, 5, 7, 8, 9]),
         (7, [0, 2, 3, 5, 7, 8, 9]),
+        (0, [0, 2, 3, 5, 7, 8, 9]),
         # its own event record, or a later one
         (53, [4, 5, 7, 8, 9]),
     ],
 )
 def test_a_number_between_two_others_was_recorded_between_them(event: int, records: list[int]) -> None:
     assert possible(IN_ORDER, event) == records
+
+
+def test_the_last_number_before_it_counts() -> None:
+    """Event records in between were of events that had been made before."""
+    assert possible([(1, 50), (4, 53), (9, 55)], 57, records=13) == [11, 12]
 
 
 def test_later_waits_may_be_for_an_event_that_was_recorded_again() -> None:

@@ -34,6 +34,18 @@ def test_the_next_activity_of_a_waiting_stream_follows_what_the_event_marked(tor
     assert nodes.replay_error() == 0
 
 
+@pytest.mark.parametrize(("begins_early_us", "is_possible"), [(0.002, True), (0.003, False)])
+def test_what_waits_begins_when_the_awaited_work_has_ended_but_for_rounding(
+    begins_early_us: float, is_possible: bool
+) -> None:
+    t = TraceBuilder()
+    t.leaf("aten::add", 5)
+    t.launch("marked", 7, 50)
+    t.wait_event(t.record_event(stream=7), stream=20)
+    t.launch("waits", 20, 5, start=t.ready[7] / 1000 - begins_early_us)
+    assert device_waits(link_run(t)) == ({("marked", "waits")} if is_possible else set())
+
+
 def test_an_event_marks_what_was_submitted_before_it() -> None:
     t = TraceBuilder()
     t.launch("before", 7, 50)

@@ -107,6 +107,28 @@ def test_the_activity_of_the_first_row_may_be_the_one_held_up() -> None:
     assert (too_late.tolist(), explained.tolist()) == ([[False]], [1])
 
 
+def max_reaction(start: int, other_end: int, launch: int = 400) -> int:
+    """What starts in the first row after a wait, on a stream that is free at 20000, when another stream's work has
+    ended.
+    """
+    ran = [Ran(start, start + 10, 3), FIRST, Ran(5_000, other_end, 1, stream=8)]
+    called = [LAUNCHED, Called(100, 150), WAITS, Called(launch, launch + 100)]
+    return scorer_of(ran, called, [UnresolvedWait(2, -1, (BlockedWork(STREAM, 0),), NEVER, 0)]).max_reaction_ns
+
+
+def test_a_stream_reacts_to_another_as_late_as_late_work_does() -> None:
+    assert max_reaction(29_900, 29_000) == 901
+    assert max_reaction(29_900, 29_300) == 700
+    assert max_reaction(29_900, 20_001) == 9_900
+
+
+def test_work_that_is_not_late_or_did_not_wait_for_another_stream_shows_no_reaction() -> None:
+    assert max_reaction(29_900, 20_000) == 700
+    assert max_reaction(29_900, 29_901) == 700
+    assert max_reaction(31_100, 29_000, launch=28_000) == 700
+    assert max_reaction(31_101, 29_000, launch=28_000) == 2_102
+
+
 # the host
 
 
