@@ -3,7 +3,7 @@
 import numpy as np
 
 from ...converter.ranks import recorded_groups
-from ...schema.columns import ABSENT, Bool, Categorical, bytes_text, group_sums, time_text
+from ...schema.columns import ABSENT, Bool, Categorical, Ns, bytes_text, group_sums, time_text
 from ...schema.graph import CollectiveType
 from ..rank_rows import ranges
 from ..replay import NodeClass
@@ -54,8 +54,7 @@ def _count(transfers: int) -> str:
 
 def _transfers(job: Job, chosen: Bool) -> str:
     """Returns how many transfers a rank takes part in, and how long those of each size take."""
-    work, size = job.work, job.integers("comm_size", ABSENT)[chosen]
-    time, ranks = work.duration_ns[chosen], job.rank_of_node[chosen]
+    size, time, ranks = job.integers("comm_size", ABSENT)[chosen], _transfer_ns(job)[chosen], job.rank_of_node[chosen]
     count = int(np.bincount(ranks).max())
     of_each_rank = " on each rank" if len(np.unique(ranks)) > 1 else ""
     sizes = np.unique(size).tolist()
@@ -63,6 +62,15 @@ def _transfers(job: Job, chosen: Bool) -> str:
         return f"{_count(count)}{of_each_rank} of {time_text(float(np.median(time)) / 1000)} (median)"
     parts = [f"{bytes_text(each)} in {time_text(float(np.median(time[size == each])) / 1000)}" for each in sizes[::-1]]
     return f"{_count(count)}{of_each_rank}, of {' and '.join(parts)} (medians)"
+
+
+def _transfer_ns(job: Job) -> Ns:
+    """Returns how long each node's transfer takes: as long as its shortest member, as the others also wait for it."""
+    members, duration_ns = job.gathered.members, job.work.duration_ns.copy()
+    shortest = np.full(members.count, np.iinfo(np.int64).max)
+    np.minimum.at(shortest, members.matched, duration_ns[members.row])
+    np.minimum.at(duration_ns, members.row, shortest[members.matched])
+    return duration_ns
 
 
 def _labels(job: Job) -> Categorical:
@@ -90,12 +98,12 @@ def _advice(job: Job, chosen: Bool) -> str:
     """Returns what helps: fewer and larger transfers where these are too small for the network, else overlap or
     bandwidth.
     """
-    work, size = job.work, job.integers("comm_size", ABSENT)
-    has_size = chosen & (size > 0) & (work.duration_ns > 0)
-    bandwidth = size[has_size] / work.duration_ns[has_size]
+    work, size, transfer_ns = job.work, job.integers("comm_size", ABSENT), _transfer_ns(job)
+    has_size = chosen & (size > 0) & (transfer_ns > 0)
+    bandwidth = size[has_size] / transfer_ns[has_size]
     if len(bandwidth):
         is_small = bandwidth < FULL_SPEED * bandwidth.max()
-        time = group_sums(is_small.astype(np.int64), work.duration_ns[has_size], 2)
+        time = group_sums(is_small.astype(np.int64), transfer_ns[has_size], 2)
         if time[1] > time[0]:
             of_parameters = np.isin(job.integers("comm_type", ABSENT)[has_size], OF_PARAMETERS).all()
             merging = (
@@ -103,7 +111,7 @@ def _advice(job: Job, chosen: Bool) -> str:
             )
             return f"Most of this time goes to transfers too small for the network's speed: {merging}; more bandwidth would help little"
     computing = work.duration_ns[work.node_class == NodeClass.COMPUTATION].sum()
-    if computing >= work.duration_ns[chosen].sum():
+    if computing >= transfer_ns[chosen].sum():
         return (
             "Overlap it: start it earlier and wait later (DDP buckets, FSDP prefetch, async_op=True); there is enough "
             "computation to hide it. Else send less (bf16, gradient accumulation)"

@@ -7,7 +7,7 @@ import numpy as np
 
 from ...schema.columns import time_text
 from ..rank_rows import ranges
-from ..replay import NodeClass, why_not_one_job
+from ..replay import Cause, NodeClass, why_not_one_job
 from .job import Finding, Gain, Job, recording_cost
 
 TWICE_AS_FAST = 0.5
@@ -70,6 +70,8 @@ def verdict(job: Job, findings: Sequence[Finding]) -> Verdict:
     limit = _limit(job)
     doubts = [*_doubts(job, limit)]
     said = _said(job, limit, doubts, findings)
+    if job.recording and job.recording.cause is Cause.NOT_THE_HOST:
+        said = f"As recorded, {said[0].lower()}{said[1:]}"
     return Verdict(" ".join(filter(None, (said, recording_cost(job, limit.node_class)))), doubts)
 
 

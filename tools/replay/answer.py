@@ -15,7 +15,7 @@ from .scaling import Scale
 
 CHANGED = {
     NodeClass.HOST: "the host",
-    NodeClass.COMPUTATION: "all kernels",
+    NodeClass.COMPUTATION: "all computation",
     NodeClass.COMMUNICATION: "all communication",
     NodeClass.MEMORY: "all memory copies",
     NodeClass.DELAY: "all delays",
@@ -24,7 +24,7 @@ CHANGED = {
 }
 LIMITS = {
     NodeClass.HOST.label: "the host",
-    NodeClass.COMPUTATION.label: "the kernels",
+    NodeClass.COMPUTATION.label: "the computation",
     NodeClass.MEMORY.label: "the memory copies",
     NodeClass.UNRECORDED.label: "host work that was not recorded",
     NodeClass.DELAY.label: "delays that no dependency explains",

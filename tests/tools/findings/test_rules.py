@@ -215,6 +215,17 @@ def test_transfers_are_counted_on_a_rank_and_timed_by_size() -> None:
     )
 
 
+def test_waiting_for_a_late_member_is_no_time_of_a_transfer() -> None:
+    """Rank 1 works 60 µs longer; rank 0 waits for it in the kernel of the collective, which moves data for 20 µs."""
+    graphs = [
+        rank_with_collective(rank, work=work, collective=collective, clock=0, comm_size=2048)
+        for rank, work, collective in [(0, 10_000, 80_000), (1, 70_000, 20_000)]
+    ]
+    found = titled(find(built(*graphs)), "is not hidden")
+    assert found.evidence.startswith("1 transfer on each rank, of 2.0 KiB in 20.0 µs (medians)")
+    assert found.advice.startswith("Overlap it")
+
+
 @pytest.mark.parametrize(("kind", "advice"), [(0, "merge them (DDP: bucket_cap_mb"), (6, "send fewer, larger ones")])
 def test_small_transfers_are_merged_as_their_type_allows(kind: int, advice: str) -> None:
     def rank(number: int) -> ExecutionGraph:

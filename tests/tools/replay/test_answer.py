@@ -26,7 +26,7 @@ def ranks() -> list[ExecutionGraph]:
     [
         (
             ["class:computation=0.5"],
-            "If all kernels were twice as fast, the run would take 40.0 µs instead of 60.0 µs, 33 % less: "
+            "If all computation were twice as fast, the run would take 40.0 µs instead of 60.0 µs, 33 % less: "
             "what limits the gain is the all-reduce, 50 % of the critical path.",
         ),
         (
@@ -58,7 +58,7 @@ def test_what_is_left_of_a_kind_after_a_part_of_it_took_no_time_is_its_rest() ->
     first = g.activity("gemm", 1_000, 10_000, after=[(launch, LAUNCH)])
     g.activity("softmax", 11_000, 30_000, after=[(first, STREAM_ORDER)])
     assert answered([g.build()], "gemm=0").endswith(
-        "what limits the gain is the rest of the kernels, 97 % of the critical path."
+        "what limits the gain is the rest of the computation, 97 % of the critical path."
     )
 
 
@@ -99,7 +99,7 @@ def test_what_is_like_the_changed_nodes_is_the_rest_of_them() -> None:
     first = g.activity("first", 10_000, 30_000, after=[(op, LAUNCH)])
     g.activity("second", 40_000, 60_000, after=[(first, STREAM_ORDER)])
     assert answered([g.build()], "first=0.5").endswith(
-        "the gain is the rest of the kernels, 71 % of the critical path."
+        "the gain is the rest of the computation, 71 % of the critical path."
     )
 
 

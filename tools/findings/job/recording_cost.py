@@ -21,8 +21,8 @@ def recording_cost(job: Job, limit: NodeClass) -> str:
         )
     return {
         Cause.SLOWER_BEFORE: f"What recording cost is not known: the steps before took {without}, the recorded ones {recorded}.",
-        Cause.NOT_THE_HOST: f"Recording slowed the run, and no factor for the host explains by how much: a step takes {without} without "
-        f"a profiler and {recorded} as recorded; this is the recording.",
+        Cause.NOT_THE_HOST: f"A step takes {without} without a profiler and {recorded} as recorded, and a slower host alone does not "
+        "explain that: gains are of the recording, and may be smaller without a profiler.",
     }.get(recording.cause, "")
 
 
