@@ -51,7 +51,9 @@ def test_the_demo_ends_with_an_answer_a_picture_a_page_and_what_to_do_next(tmp_p
         "trace-view",
         "trace-report",
     ]
-    assert "\nIf all computation were twice as fast, the run would take 2.73 ms instead of 4.50 ms, 39 % less: " in printed
+    assert (
+        "\nIf all computation were twice as fast, the run would take 2.73 ms instead of 4.50 ms, 39 % less: " in printed
+    )
     for name in ("graph.svg", "report.html"):
         assert (tmp_path / name).stat().st_size > 10_000
         assert str(tmp_path / name) in lines[-3]

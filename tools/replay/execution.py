@@ -65,7 +65,8 @@ class Schedule(SummaryRepr):
 class Replay(SummaryRepr):
     """When each node of `work` starts and ends (rows as there), beside the measured run.
 
-    Of a changed run, `range` says how far waits that nothing confirms could change the makespan, and `start_offset` the
+    `measured_ns` is how long the measured run took. A job that trace-scale made was never measured: there it is 0, or how
+    long the job takes without changes. Of a changed run, `range` says how far waits that nothing confirms could change the makespan, and `start_offset` the
     largest start offset, which no change scales; it is None where it is small.
     """
 
@@ -86,7 +87,8 @@ class Replay(SummaryRepr):
     def summary(self) -> Summary:
         """Returns how many nodes of how many ranks were replayed, and how long they take."""
         error = "" if self.error_pct is None else f", {self.error_pct:+.2f} %"
-        lines = {"measured": microseconds(self.measured_ns), "replayed": f"{microseconds(self.makespan_ns)}{error}"}
+        measured = {"measured": microseconds(self.measured_ns)} if self.measured_ns else {}
+        lines = measured | {"replayed": f"{microseconds(self.makespan_ns)}{error}"}
         ranks = len(self.work.graphs)
         return Summary(f"Replay: {len(self.work):,} nodes of {ranks} rank{'s' if ranks != 1 else ''}", lines)
 
@@ -168,7 +170,7 @@ def replay_ranks(graphs: Sequence[ExecutionGraph], scale: Sequence[Scale] = ()) 
 def replay_job(job: GatheredJob, scale: Sequence[Scale] = ()) -> Replay:
     """Replays a gathered job, see `replay_ranks`."""
     work, members = job
-    measured = int(work.measured_end_ns.max(initial=0))
+    measured = _measured_ns(job, is_changed=bool(scale))
     work = scale_workload(work, scale) if scale else work
     schedule = _schedule(work, members)
     end = schedule.end_ns[schedule.finish_row]
@@ -186,6 +188,13 @@ def makespan_ns(job: GatheredJob) -> int:
     """Returns how long a gathered job takes, whose workload may be changed."""
     schedule = _schedule(job.work, job.members)
     return int(schedule.end_ns[schedule.finish_row].max(initial=0))
+
+
+def _measured_ns(job: GatheredJob, *, is_changed: bool) -> int:
+    """Returns how long the run took. That of a scaled job was never measured: its replay takes that place for changes."""
+    if not job.work.is_of_scaled_job:
+        return int(job.work.measured_end_ns.max(initial=0))
+    return makespan_ns(job) if is_changed else 0
 
 
 def _range(job: GatheredJob, makespan: int) -> MakespanRange:

@@ -113,9 +113,9 @@ def trust(replay: Replay) -> str:
 
 
 def start_error(replay: Replay) -> StartError:
-    """Returns the start errors of all activities with a recorded start; zeros if there are none."""
+    """Returns the start errors of all activities with a recorded start; zeros if there are none, as in a scaled job."""
     work = replay.work
-    timed = work.is_activity & work.is_timed
+    timed = work.is_activity & work.is_timed & (not work.is_of_scaled_job)
     error = np.abs(replay.start_ns[timed] - work.measured_start_ns[timed]) / 1000
     if not len(error):
         return StartError(0.0, 0.0, 0.0)
@@ -163,13 +163,13 @@ def describe(replay: Replay, summary: ReplaySummary, scale: Sequence[Scale] = ()
     lines = [
         f"nodes          {len(replay.work):>14,}  {_counts(_node_counts(replay.work))}",
         f"dependencies   {len(replay.work.source):>14,}  {_counts(_dependency_counts(replay.work.kind))}",
-        f"measured       {summary.measured_us:>14,.1f} µs",
+        *_measured(replay),
         f"replayed       {summary.makespan_us:>14,.1f} µs{verdict}",
         *(f"changed        {change.nodes:>14,}  {change.of_spec}" for change in summary.matched),
         *([f"recording      {summary.recording.text}"] if summary.recording else []),
         *_range(replay.range),
         *_start_offset(replay),
-        *([] if scale else [error_of_starts]),
+        *([] if scale or replay.work.is_of_scaled_job else [error_of_starts]),
         f"explained      {summary.explained_pct:>14,.2f} %  of the critical path; delays and starts that nothing explains are the rest",
         *(["stream busy", *_shares(busy[:STREAMS_SHOWN], whole), *hidden] if has_streams else _threads(replay, whole)),
         "critical path",
@@ -178,6 +178,15 @@ def describe(replay: Replay, summary: ReplaySummary, scale: Sequence[Scale] = ()
         *([answer(replay, scale) + without_profiler] if scale else []),
     ]
     return "\n".join(lines)
+
+
+def _measured(replay: Replay) -> list[str]:
+    """Returns the line for the measured run; for a changed run of a scaled job, which was never measured, for the
+    replay without changes.
+    """
+    label = "unchanged" if replay.work.is_of_scaled_job else "measured"
+    is_known = replay.measured_ns > 0 or not replay.work.is_of_scaled_job
+    return [f"{label:<15}{replay.measured_ns / 1000:>14,.1f} µs"] if is_known else []
 
 
 def _range(makespan: MakespanRange | None) -> list[str]:

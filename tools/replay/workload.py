@@ -13,7 +13,7 @@ from ...converter.context import Edges
 from ...converter.edit import recorded_edges
 from ...schema.columns import ABSENT, Bool, Int64, Ns, Rows, Summary, Table, format_counts, group_ids
 from ...schema.errors import DataError
-from ...schema.graph import ATTRIBUTES, CONCURRENCY_LIMIT, DependencyKind, ExecutionGraph
+from ...schema.graph import ATTRIBUTES, CONCURRENCY_LIMIT, RANKS_OF_GROUP, DependencyKind, ExecutionGraph
 from ...schema.traces import FOREVER
 from .node_class import Classes, NodeClass, node_classes
 
@@ -122,6 +122,11 @@ class Workload(Columns):
         """Activities of device streams; not metadata."""
         on_stream = np.array([lane.is_stream for lane in self.lanes], bool)[self.lane]
         return np.asarray(on_stream & (self.node_class != NodeClass.METADATA))
+
+    @property
+    def is_of_scaled_job(self) -> bool:
+        """Whether the graphs are of a job that trace-scale made, which nobody ran and measured."""
+        return any(name.startswith(RANKS_OF_GROUP) for graph in self.graphs for name in graph.metadata)
 
     def rank_of(self, row: int) -> int:
         """Returns the position in `graphs` of a row's graph."""

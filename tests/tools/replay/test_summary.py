@@ -5,6 +5,7 @@ from execgraph.schema.columns import ABSENT
 from execgraph.tools.replay import (
     busy_ns,
     describe,
+    parse_scale,
     replay,
     start_error,
     summarise,
@@ -19,6 +20,20 @@ def test_what_no_delay_is_of_the_critical_path_is_explained() -> None:
     assert summary.explained_pct == pytest.approx(100 * (120 - 68) / 120)
     assert summarise(scaled(delayed(), "first=10")).explained_pct == pytest.approx(100 * (300 - 68) / 300)
     assert summarise(scaled(delayed(), "class:delay=0")).explained_pct == 100
+
+
+def test_a_scaled_job_was_never_measured_so_a_change_is_compared_with_its_replay() -> None:
+    def replayed(*specs: str) -> list[str]:
+        g = GraphBuilder(ranks_of_group_0="0-7")
+        launch = g.host("launch", 0, 10_000)
+        g.activity("gemm", 500_000, 40_000, gap=0, after=[(launch, LAUNCH)])
+        result = scaled(g.build(), *specs)
+        return describe(result, summarise(result), [parse_scale(spec) for spec in specs]).splitlines()
+
+    assert not any(line.startswith(("measured", "start error")) for line in replayed())
+    changed = replayed("gemm=0.5")
+    assert changed[2:4] == ["unchanged                50.0 µs", "replayed                 30.0 µs  -40.00 %"]
+    assert "30.0 µs instead of 50.0 µs, 40 % less" in changed[-1]
 
 
 def test_a_start_that_depends_on_nothing_is_not_explained() -> None:
