@@ -89,7 +89,8 @@ MARK = """(selectors) => {
     text.selectNodeContents(element);
     return element.matches("canvas, .chart") ? [element.getBoundingClientRect()] : [...text.getClientRects()];
   };
-  const isLater = (box, other) => box.bottom > other.bottom || (box.bottom === other.bottom && box.right > other.right);
+  // of texts on one line, large and small, the right one is later
+  const isLater = (box, other) => box.top >= other.bottom || (box.bottom > other.top && box.right > other.right);
   selectors.forEach((selector, index) => {
     const filled = boxes(document.querySelector(selector)).filter(({ width }) => width);
     const end = filled.reduce((last, box) => (isLater(box, last) ? box : last));

@@ -225,7 +225,8 @@ METADATA = (
 
 # fmt: off
 FIELDS = {
-    "id": "from 1 on; a node's dependencies have smaller ids, and ids follow the measured start, for ASTRA-sim the end",
+    "id": "from 1 on; a node's dependencies have smaller ids. Ids are in the order of the measured starts, for ASTRA-sim of the"
+          " ends",
     "name": "of the op, call or activity as recorded; `host idle`, `unrecorded host`, `host delay`, `start offset`,"
             " `host time after the last activity` and delays are named here",
     "type": "by the table of types below",
