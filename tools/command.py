@@ -113,7 +113,9 @@ def print_json(summary: dict[str, Any]) -> None:
 def progress(items: Iterable[T], what: str, total: int | None = None, unit: str = "it") -> Iterable[T]:
     """Yields `items` with a progress bar on stderr, if that is a terminal and without --quiet."""
     with step(what):
-        yield from _bar(what, total, unit, items) if _shows_bars() else items
+        if _shows_bars():
+            items = _bars()(items, what, total, unit=unit, unit_scale=True, leave=False, file=sys.stderr)
+        yield from items
 
 
 @contextmanager
@@ -123,7 +125,7 @@ def progress_bar(what: str, total: int | None = None, unit: str = "B") -> Iterat
         if not _shows_bars():
             yield unseen
             return
-        with _bar(what, total, unit) as bar:
+        with _bars()(None, what, total, unit=unit, unit_scale=True, leave=False, file=sys.stderr) as bar:
             yield bar.update
 
 
@@ -138,13 +140,13 @@ def step(what: str) -> Iterator[None]:
         log.debug(f"{what}: {time.monotonic() - begun:.2f} s")
 
 
-def _bar(what: str, total: int | None, unit: str, items: Iterable[T] | None = None) -> "tqdm[T]":
-    """Returns a bar without tqdm's monitor thread, for which there may be no room."""
-    # loads much else, and most commands run where nobody looks on
+def _bars() -> "type[tqdm[Any]]":
+    """Returns tqdm's class without its monitor thread, for which there may be no room."""
+    # it loads much else, and most commands run where nobody looks on
     from tqdm import tqdm
 
     tqdm.monitor_interval = 0
-    return tqdm(items, desc=what, total=total, unit=unit, unit_scale=True, leave=False, file=sys.stderr)
+    return tqdm
 
 
 def _shows_bars() -> bool:

@@ -40,7 +40,7 @@ class Timing(msgspec.Struct):
 
 LOADS = {
     "trace_link": ("execgraph.linker",),
-    "trace_convert": ("execgraph.converter", "execgraph.linker"),
+    "trace_convert": ("execgraph.converter.convert", "execgraph.linker"),
     "trace_jsonize": ("execgraph.converter.jsonizer",),
     "trace_build": ("execgraph.tools.build_job",),
     "trace_diagnose": ("execgraph.tools.diagnose",),

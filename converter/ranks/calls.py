@@ -1,6 +1,5 @@
 """The communication of one rank as columns, from its graph or its recorded arguments: small even for a large graph."""
 
-import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -84,6 +83,8 @@ class Calls:
 
     def done(self) -> dict[Group, str]:
         """Returns a digest of the collectives of each group, by what all members have in common."""
+        import hashlib  # slow to load
+
         size = np.where(np.isin(self.kind, SAME_SIZE), self.size, 0)
         order = np.argsort(self.group, kind="stable")
         starts = np.searchsorted(self.group[order], np.arange(len(self.groups) + 1))

@@ -65,9 +65,10 @@ class Process:
     def named_record(self, call: int) -> EventRecord | None:
         """Returns the event record that the trace names for a call, None also where its stream is unknown."""
         record = self.sync_record(call)
-        if record is None or not self.is_named(call):
+        recorder = self.named_events.recorder(call, record)
+        if record is None or recorder < 0:
             return None
-        return self.named_events.event_record(self.named_events.recorder(call, record), record, self.event_record_calls)
+        return self.named_events.event_record(recorder, record, self.event_record_calls)
 
     def enclosing_collective(self, call: int) -> int:
         """Returns the collective in whose op a call was made, -1 for none."""

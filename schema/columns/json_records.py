@@ -23,7 +23,7 @@ class JsonRecords(Mapping[int, Record], Generic[Record]):
     kind: Any
 
     def __getitem__(self, row: int) -> Record:
-        index = int(np.searchsorted(self.rows, row))
+        index = int(self.rows.searchsorted(row))
         if index == len(self.rows) or self.rows[index] != row:
             raise KeyError(row)
         record: Record = msgspec.json.decode(self.encoded[index], type=self.kind)

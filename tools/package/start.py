@@ -4,6 +4,8 @@ To load a command and its libraries takes most of a second, in which a signal is
 line. So nothing that takes long is loaded here.
 """
 
+import atexit
+import gc
 import os
 import signal
 import sys
@@ -28,6 +30,8 @@ def __getattr__(name: str) -> Callable[..., NoReturn]:
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         _open_closed_streams()
         _end_in_a_line(name.replace("_", "-"))
+        # or Python looks for garbage among all objects of the libraries before the process ends
+        atexit.register(gc.freeze)
         import importlib
 
         try:

@@ -77,8 +77,10 @@ def fields_of(tooltips: list[alt.Tooltip]) -> list[str]:
 
 
 def sized(chart: Chart, height: int) -> Chart:
-    """Returns the chart as wide as its element, `height` px high."""
-    return chart.properties(width="container", height=height, autosize=FIT)
+    """Makes the chart as wide as its element and `height` px high, and returns it."""
+    # Altair's `properties` checks them against its schema, which takes as long as several analyses
+    chart.width, chart.height, chart.autosize = "container", height, FIT
+    return chart
 
 
 def per_value(rows: Sequence[Row], field: str, step: int) -> int:
