@@ -524,6 +524,22 @@ def test_the_timeline_moves_by_hand_and_by_the_keyboard(browser: Any, crowded: P
     page.close()
 
 
+def test_keys_move_the_timeline_while_the_pointer_is_on_it(browser: Any, training: Path) -> None:
+    page = opened(browser, training, [])
+    whole = shown(page)
+    page.locator("h1").hover()
+    page.keyboard.press("w")
+    assert shown(page) == whole
+    page.locator("#timeline .lanes canvas").hover()
+    page.keyboard.press("w")
+    assert shown(page) == pytest.approx([whole[1] / 4, 3 * whole[1] / 4])
+    page.keyboard.press("/")
+    page.keyboard.type("adds")
+    assert page.locator("#timeline .find").input_value() == "adds"
+    assert shown(page) == pytest.approx([whole[1] / 4, 3 * whole[1] / 4])
+    page.close()
+
+
 def test_what_was_clicked_on_leads_along_its_dependencies(browser: Any, training: Path) -> None:
     page = opened(browser, training, [])
     page.locator("#timeline .lanes canvas").click(position=place_on(page, "device 0 stream 24", 0.4))
