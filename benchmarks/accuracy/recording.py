@@ -173,7 +173,9 @@ def main() -> None:
     rows = [larger_batch(*pair) for pair in LARGER_BATCH]
     rows += [_with_gains(job, repaired(job, better, title)) for job, better, title in REPAIRED]
     with_gains = [row + ["–"] * (len(head) + 2 - len(row)) for row in rows]
-    print("A step of another job\n", *markdown([*head, "saves, predicted %", "saves, measured %"], with_gains), sep="\n")
+    print(
+        "A step of another job\n", *markdown([*head, "saves, predicted %", "saves, measured %"], with_gains), sep="\n"
+    )
     head = ["measured", "recorded", *head[2:]]
     print("A factor of another job\n", *markdown(head, [other_job(*pair) for pair in OTHER_JOB]), sep="\n")
 

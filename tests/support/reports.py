@@ -4,7 +4,9 @@ import json
 from importlib.util import find_spec
 from typing import Any
 
+import numpy as np
 import pytest
+from execgraph.tools.analyses import Column, Table
 from execgraph.tools.commands import trace_report
 
 from support.builder import TraceBuilder
@@ -32,3 +34,9 @@ def as_json(capfd: pytest.CaptureFixture[str], *arguments: object) -> dict[str, 
     assert run("-q", "--json", *arguments) == 0
     found: dict[str, list[dict[str, Any]]] = json.loads(capfd.readouterr().out)
     return found
+
+
+def table(name: str, /, **columns: list[object]) -> dict[str, Table]:
+    """Returns a table by its name, of columns without units."""
+    values = {key: given if isinstance(given[0], str) else np.array(given) for key, given in columns.items()}
+    return {name: Table(name, name, [Column(key, "", value) for key, value in values.items()])}  # type: ignore[arg-type]

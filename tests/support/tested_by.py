@@ -189,7 +189,7 @@ TESTED_BY = {
     "tools/report/test_overview.py": "tools/report/absent",
     "tools/report/test_page.py": """
         tools/report/charts/charts tools/report/charts/drawing tools/report/charts/flame_graph
-        tools/report/charts/matrices tools/report/charts/memory tools/report/charts/overview_charts
+        tools/report/charts/matrices tools/report/charts/overview_charts
         tools/report/charts/roofline tools/report/drawn_page tools/report/files
     """,
     "tools/report/test_rank_groups.py": "tools/rank_rows",

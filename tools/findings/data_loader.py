@@ -30,12 +30,15 @@ def data_loader(job: Job) -> list[Finding]:
     loads = (in_loader | np.isin(work.lane, threads)) & (work.node_class == NodeClass.HOST)
     times_us = np.bincount(work.ranks_of(np.flatnonzero(in_loader)), work.duration_ns[in_loader]) / 1000
     longest = int(times_us.argmax())
+    recorded_us = np.bincount(work.ranks_of(np.flatnonzero(in_loader)), recorded.duration_ns[in_loader])[longest] / 1000
+    as_recorded = "" if recorded_us == times_us[longest] else f"; {time_text(recorded_us)} as recorded"
     of_rank = f" on rank {job.ranks[longest].rank}" if len(job.ranks) > 1 else ""
     return [
         Finding(
             "The loop waits for its data",
             job.gain(Change(np.where(loads, 0.0, 1.0), waits)),
-            f"{time_text(times_us[longest])}{of_rank} go by in the data loader, {100 * times_us[longest] / job.length_us:.0f} % of the run",
+            f"{time_text(times_us[longest])}{of_rank} go by in the data loader, {100 * times_us[longest] / job.length_us:.0f} % of the run"
+            f"{as_recorded}",
             "Load batches ahead in other processes: DataLoader(num_workers=4, prefetch_factor=2, persistent_workers=True, "
             "pin_memory=True), or make each sample cheaper",
             "host_phases",

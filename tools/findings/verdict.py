@@ -21,7 +21,7 @@ TOLERANCE_PCT = 5.0
 """By how much a gain may exceed the time in which the device does not compute."""
 LIMITS = {
     NodeClass.HOST: ("host", "host delay", "launch", "hand-off", "program order", "unrecorded"),
-    NodeClass.COMPUTATION: ("computation", "stream order", "event wait"),
+    NodeClass.COMPUTATION: ("computation",),
     NodeClass.COMMUNICATION: ("communication", "collective"),
     NodeClass.MEMORY: ("memory",),
 }

@@ -65,9 +65,10 @@ class Schedule(SummaryRepr):
 class Replay(SummaryRepr):
     """When each node of `work` starts and ends (rows as there), beside the measured run.
 
-    `measured_ns` is how long the measured run took. A job that trace-scale made was never measured: there it is 0, or how
-    long the job takes without changes. Of a changed run, `range` says how far waits that nothing confirms could change the makespan, and `start_offset` the
-    largest start offset, which no change scales; it is None where it is small.
+    `measured_ns` is how long the measured run took. A job that trace-scale made was never measured: there it is 0, or
+    how long the job takes without changes. Of a changed run, `range` says how far waits that nothing confirms could
+    change the makespan, and `start_offset` the largest start offset, which no change scales; it is None where it is
+    small.
     """
 
     work: Workload
@@ -191,7 +192,7 @@ def makespan_ns(job: GatheredJob) -> int:
 
 
 def _measured_ns(job: GatheredJob, *, is_changed: bool) -> int:
-    """Returns how long the run took. That of a scaled job was never measured: its replay takes that place for changes."""
+    """Returns how long the run took. A scaled job was never measured: for changes its replay takes that place."""
     if not job.work.is_of_scaled_job:
         return int(job.work.measured_end_ns.max(initial=0))
     return makespan_ns(job) if is_changed else 0

@@ -10,6 +10,7 @@ from ..findings import Gain
 from ..view import short_name
 from .cells import Row, cell, rows_of, shortened, sums
 from .statements import (
+    STEP,
     critical_path,
     heaviest_kernel,
     hidden_communication,
@@ -86,9 +87,8 @@ def diff_verdict(tables: Tables) -> str:
     text += "".join(f", the {row['part']} {_change(row)}" for row in others)
     parts = [row for row in rows if row["part"] not in WHOLE and row["difference"] * first["difference"] > 0]
     if parts and not _is_alike(first):
-        is_most = 2 * abs(parts[0]["difference"]) > abs(first["difference"])
-        share = "Most" if is_most else "The largest part"
-        text += f". {share} of that is {parts[0]['part'].replace(': ', ' ')}, {_change(parts[0])}"
+        most = "Most" if 2 * abs(parts[0]["difference"]) > abs(first["difference"]) else "The largest part"
+        text += f". {most} of that is {parts[0]['part'].replace(': ', ' ')}, {_change(parts[0])}{_of_mean(tables)}"
     return (
         f"{text}."
         if without is None
@@ -107,6 +107,12 @@ def _faster(row: Row) -> str:
 
 def _is_alike(row: Row) -> bool:
     return bool(abs(row["change"]) < LEAST_CHANGE_PCT)
+
+
+def _of_mean(tables: Tables) -> str:
+    """Returns over how many ranks parts are a mean, if over several: what one rank does more, the others wait for."""
+    ranks = Counter(row["run"] for row in rows_of(tables, "ranks"))
+    return f" in the mean of {ranks['A']} ranks" if min(ranks["A"], ranks["B"]) > 1 and ranks["A"] == ranks["B"] else ""
 
 
 def _lower(text: str) -> str:
@@ -177,10 +183,10 @@ def _run_difference(tables: Tables) -> Iterator[str]:
         yield f"{row['part'].capitalize()}: {_signed(row['difference'])} ({time_text(row['a'])} → {time_text(row['b'])})."
     items = rows_of(tables, "trace_diff")
     kernels = [row for row in items if row["kind"] == "kernel"] or [
-        row for row in items if row["name"].startswith("aten::")
+        row for row in items if not row["name"].startswith(STEP)
     ]
     for row in [row for row in kernels if row["difference"]][:DIFFERENCES]:
-        name = shortened(short_name(row["name"]), 60)
+        name = f"{shortened(short_name(row['name']), 60)} {shortened(row['shape'], 24)}".strip()
         yield f"{name}: {_signed(row['difference'])} ({row['category']}, {row['count_a']:,} → {row['count_b']:,} of them)."
 
 

@@ -8,8 +8,9 @@ const style = {
   axis: {
     labelColor: "var(--ink)", titleColor: "var(--muted)", titleFontWeight: "normal", gridColor: "var(--line)",
     domainColor: "var(--line)", tickColor: "var(--line)", labelFontSize: 11.5, titleFontSize: 11.5,
-    labelLimit: 420, labelOverlap: "greedy", labelSeparation: 10,
+    labelLimit: 420, labelSeparation: 10,
   },
+  axisDiscrete: { labelOverlap: "greedy" },
   legend: { labelColor: "var(--ink)", titleColor: "var(--muted)", titleFontWeight: "normal", labelFontSize: 11.5, titleFontSize: 11.5, labelLimit: 260, columns: 8 },
 };
 // the format of times (µs), bytes and counts, which charts ask for by their unit

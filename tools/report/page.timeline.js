@@ -162,12 +162,13 @@ class TimelineView {
 
   listen(find) {
     const keys = { ArrowLeft: () => this.pan(-0.2), ArrowRight: () => this.pan(0.2), "+": () => this.zoom(0.5), "=": () => this.zoom(0.5), "-": () => this.zoom(2), 0: () => this.showAll(), w: () => this.zoom(0.5), s: () => this.zoom(2), a: () => this.pan(-0.2), d: () => this.pan(0.2), Home: () => this.showAll(), m: () => this.showMedianStep(), "/": () => find(".find").focus(), f: () => this.selected && this.focusOn(this.selected), Escape: () => timeline.choose("") };
-    this.scroller.onkeydown = (event) => {
-      const act = keys[event.key] ?? keys[event.key.toLowerCase()];
-      if (event.ctrlKey || event.metaKey || event.altKey || !act) return;
+    // while the pointer is on the timeline or it has the focus, and nothing is typed elsewhere
+    addEventListener("keydown", (event) => {
+      const act = keys[event.key] ?? keys[event.key.toLowerCase()], isHere = this.element.matches(":hover") || this.scroller.matches(":focus");
+      if (event.ctrlKey || event.metaKey || event.altKey || !act || !isHere || event.target.matches("input")) return;
       event.preventDefault();
       act();
-    };
+    });
     find(".in").onclick = () => this.zoom(0.5);
     find(".out").onclick = () => this.zoom(2);
     find(".all").onclick = () => this.showAll();

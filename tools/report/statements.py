@@ -12,11 +12,9 @@ from .what_if import WITHOUT_PROFILER
 Tables = Mapping[str, Table]
 LONGEST, STEP = 60, "ProfilerStep#"
 PHASES = {
-    "forward": "the forward pass",
-    "backward": "the backward pass",
-    "between_ops": "Python between ops",
+    "forward": "the forward pass", "backward": "the backward pass", "between_ops": "Python between ops",
     "data_loading": "data loading",
-}
+}  # fmt: skip
 
 
 def statement(section: str, tables: Tables) -> str:
@@ -122,7 +120,11 @@ def critical_path(tables: Tables) -> str:
 def whole_critical_path(tables: Tables) -> str:
     """Says the same, or what all of the path is."""
     kinds = sums(rows_of(tables, "critical_path"), "kind", "time")
-    consists = critical_path(tables) or (f"All of the critical path is {next(iter(kinds))} time." if kinds else "")
+    kind, time = next(iter(kinds.items()), ("", 0.0))
+    share = _share(time, sum(kinds.values()) or 1.0)
+    consists = critical_path(tables) or (
+        f"{'All' if share == '100 %' else share} of the critical path is {kind} time." if kind else ""
+    )
     crossings = sum(row["crossings"] for row in rows_of(tables, "critical_path_between_ranks"))
     return f"{consists} It goes from rank to rank {times_text(crossings)}." if crossings else consists
 
@@ -133,8 +135,7 @@ def hidden_communication(tables: Tables) -> str:
     whole = sum(row["communication"] for row in rows)
     if not whole:
         return ""
-    hidden = 100 * sum(row["overlap"] for row in rows) / whole
-    return f"{hidden:.0f} % of the communication is hidden behind computation."
+    return f"{_share(sum(row['overlap'] for row in rows), whole)} of the communication is hidden behind computation."
 
 
 def collectives(tables: Tables) -> str:

@@ -89,6 +89,18 @@ def test_a_loop_that_waits_for_its_data_is_named_without_a_device_too() -> None:
     assert found.evidence == "90.0 µs go by in the data loader, 75 % of the run"
 
 
+def test_the_time_in_the_loader_is_given_as_recorded_too_where_that_differs() -> None:
+    """Two steps of 100 µs with 40 µs in the loader each; without a profiler a step takes 60 µs."""
+    g = GraphBuilder(rank=0, steps=2, step_without_profiler_ns=60_000)
+    before: list[tuple[int, DependencyKind]] = []
+    for start in (0, 100_000):
+        loaded = g.host(LOADER, start, 40_000, after=before)
+        before = [(g.host("aten::mm", start + 40_000, 60_000, after=[(loaded, PROGRAM_ORDER)]), PROGRAM_ORDER)]
+    job = built(g.build(), in_loader=np.array([True, False, True, False]))
+    evidence = titled(find(job), "waits for its data").evidence
+    assert evidence.endswith(" go by in the data loader, 40 % of the run; 80.0 µs as recorded")
+
+
 def test_a_loop_that_waits_for_a_thread_that_loads_is_named() -> None:
     """The thread takes longer for a batch than the loop does for a step, so that the loop waits in its data loader."""
     with tempfile.TemporaryDirectory() as folder:

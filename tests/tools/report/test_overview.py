@@ -3,11 +3,12 @@
 from pathlib import Path
 
 import pytest
+from execgraph.tools.analyses import Table
 from execgraph.tools.generate import simulate, write_traces
 from execgraph.tools.report import ReportRequest, find_sources, overview, report_on
 from execgraph.tools.sync_records_advice import SETTING, sync_records_advice
 from support.builder import TraceBuilder
-from support.reports import needs_page, run
+from support.reports import needs_page, run, table
 
 from benchmarks.programs import build_job
 
@@ -32,14 +33,50 @@ def test_a_run_without_a_device_says_so_once_and_shows_the_host(
 
 def test_the_sentences_name_what_limits_the_run(data: Path) -> None:
     report = report_on(find_sources([data / "training"]))
-    assert report.verdict.startswith("Computation limits the run: 80 % of the critical path. ")
+    assert report.verdict.startswith("Computation limits the run: 78 % of the critical path. ")
     assert report.verdict.endswith("Hiding that communication would save up to 19 % (863.3 µs).")
     tables = report.tables | {"ranks": report.ranks}
     said = overview.facts(tables)
     assert said[0] == "116 kernels, 8 communications, 2 copies and sets ran on 2 devices, 400 host ops on 2 ranks."
     assert "33 % of the communication is hidden behind computation." in said
+    assert said[-1].startswith("The critical path is 78 % computation, ")
     assert [figure.label for figure in overview.key_figures(tables)][:3] == ["ranks", "measured run", "device busy"]
     assert overview.facts({}) == overview.key_figures({}) == []
+
+
+def two_runs(ranks: int, loading_a: float) -> dict[str, Table]:
+    """Steps of 100 and 20 ms, of which loading takes a part in the mean of the ranks."""
+    runs = table(
+        "trace_diff_runs", part=["step", "host: data loading"], a=[100e3, loading_a], b=[20e3, 10e3],
+        difference=[-80e3, 10e3 - loading_a], change=[-80.0, -50.0],
+    )  # fmt: skip
+    work = table(
+        "trace_diff", kind=["op"] * 3, name=["ProfilerStep#", "load batch", "aten::mm"], shape=["", "", "[[8]]"],
+        category=["faster", "faster", "slower"], difference=[-240e3, -120e3, 40.0], count_a=[3, 3, 3], count_b=[3, 3, 3],
+    )  # fmt: skip
+    return runs | work | table("ranks", run=["A"] * ranks + ["B"] * ranks)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "loading_a", "sentence"),
+    [
+        (1, 80e3, "Most of that is host data loading, 10.00 ms instead of 80.00 ms."),
+        (1, 30e3, "The largest part of that is host data loading, 10.00 ms instead of 30.00 ms."),
+        (2, 80e3, "Most of that is host data loading, 10.00 ms instead of 80.00 ms in the mean of 2 ranks."),
+    ],
+)
+def test_the_cause_of_a_difference_says_how_much_of_it_and_of_how_many_ranks(
+    ranks: int, loading_a: float, sentence: str
+) -> None:
+    assert overview.diff_verdict(two_runs(ranks, loading_a)).endswith(sentence)
+
+
+def test_work_that_differs_most_is_named_whoever_recorded_it() -> None:
+    said = overview._run_difference(two_runs(1, 80e3))
+    assert [*said][1:] == [
+        "load batch: −120.00 ms (faster, 3 → 3 of them).",
+        "aten::mm [[8]]: +40.0 µs (slower, 3 → 3 of them).",
+    ]
 
 
 def waiting_run(sync_records: bool) -> TraceBuilder:

@@ -9,6 +9,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 from execgraph.tools.report import ReportRequest, find_sources, read_ranks, render, report_on, write_csv
 from execgraph.tools.report.timeline import timeline
@@ -184,6 +185,21 @@ def test_memory_is_a_curve_with_its_peak_and_the_steps(browser: Any, data: Path,
     assert "peak" in chart.inner_text()
     assert chart.locator(".mark-area path").count() == 1 and chart.locator(".mark-symbol path").count() == 1
     assert chart.locator(".mark-rule line").count() > 1
+    page.close()
+
+
+def test_the_labels_of_an_axis_are_as_far_apart_from_each_other(browser: Any, training: Path) -> None:
+    page = opened(browser, training, [])
+    places = page.evaluate(
+        """[...document.querySelectorAll('#overview .role-axis-label')].map((labels) =>
+          [...labels.querySelectorAll('text')]
+            .filter((text) => text.getAttribute("opacity") !== "0" && /^[\\d.,]+( µs| ms)?$/.test(text.textContent))
+            .map((text) => text.transform.baseVal.consolidate().matrix.e))"""
+    )
+    axes = [axis for axis in places if len(axis) > 2]
+    assert len(axes) >= 2
+    for axis in axes:
+        assert np.ptp(np.diff(axis)) < 1
     page.close()
 
 
@@ -521,6 +537,22 @@ def test_the_timeline_moves_by_hand_and_by_the_keyboard(browser: Any, crowded: P
     assert shown(page) == pytest.approx([0, length])
     page.locator("#timeline .lanes canvas").dblclick(position={"x": 600, "y": 30})
     assert shown(page)[0] == 0 and shown(page)[1] > 3 * length
+    page.close()
+
+
+def test_keys_move_the_timeline_while_the_pointer_is_on_it(browser: Any, training: Path) -> None:
+    page = opened(browser, training, [])
+    whole = shown(page)
+    page.locator("h1").hover()
+    page.keyboard.press("w")
+    assert shown(page) == whole
+    page.locator("#timeline .lanes canvas").hover()
+    page.keyboard.press("w")
+    assert shown(page) == pytest.approx([whole[1] / 4, 3 * whole[1] / 4])
+    page.keyboard.press("/")
+    page.keyboard.type("adds")
+    assert page.locator("#timeline .find").input_value() == "adds"
+    assert shown(page) == pytest.approx([whole[1] / 4, 3 * whole[1] / 4])
     page.close()
 
 

@@ -59,7 +59,7 @@ def test_findings_are_a_table_with_the_verdict_as_its_note(data: Path, capfd: py
     found = as_json(capfd, data / "training")
     assert found["findings"][0]["gain_pct"] == pytest.approx(19.2, abs=0.1)
     notes = {row["table"]: row["note"] for row in found["notes"]}
-    assert notes["findings"].startswith("Computation limits the run: 80 % of the critical path.")
+    assert notes["findings"].startswith("Computation limits the run: 78 % of the critical path.")
     assert run(data / "training", "--all", "--only", "counters") == 2
     assert "--all prints every table, --only some" in capfd.readouterr().err
 

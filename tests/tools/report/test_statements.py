@@ -4,14 +4,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from execgraph.tools.analyses import Column, Table
+from execgraph.tools.analyses import Table
 from execgraph.tools.report import find_sources, report_on
 from execgraph.tools.report.statements import STATEMENTS, statement
-
-
-def table(name: str, /, **columns: list[object]) -> dict[str, Table]:
-    values = {key: given if isinstance(given[0], str) else np.array(given) for key, given in columns.items()}
-    return {name: Table(name, name, [Column(key, "", value) for key, value in values.items()])}  # type: ignore[arg-type]
+from support.reports import table
 
 
 def test_without_rows_no_section_proves_anything() -> None:
@@ -35,6 +31,10 @@ def test_without_rows_no_section_proves_anything() -> None:
             "Memory of device 1 of rank 3 peaks at 3.0 MiB, in step 2; 1.0 MiB were there before the recording.",
         ),
         ("critical_path", table("critical_path", kind=["host"], time=[3.0]), "All of the critical path is host time."),
+        (
+            "critical_path", table("critical_path", kind=["host", "communication"], time=[994.0, 6.0]),
+            "99 % of the critical path is host time.",
+        ),
         (
             "launch_statistics", table("launch_statistics_by_api", launches=[30, 10], short=[9, 1]),
             "25 % of 40 launches take the host longer than the device takes for what they launch.",

@@ -12,7 +12,7 @@ from .drawing import Chart, data, hover, sized
 
 SHOWN_CURVES, SHOWN_POINTS, SHOWN_STEPS = 4, 1500, 40
 FLAT = 0.01
-UNITS = {"MiB": 1 << 20, "GiB": 1 << 30}
+UNITS = {"GiB": 1 << 30, "MiB": 1 << 20, "KiB": 1 << 10}
 HOST = -1
 HEIGHT = 170
 
@@ -39,7 +39,7 @@ def _curve(table: Table, rows: Int64, rank: int, device: int) -> Chart:
     label = f"rank {rank} · {'host' if device == HOST else f'device {device}'}"
     value = np.asarray(table["allocated"])[rows]
     kept = rows[_highest_positions(value)]
-    unit = "GiB" if value.max() >= UNITS["GiB"] else "MiB"
+    unit = next((name for name, size in UNITS.items() if value.max() >= size), "KiB")
     points = _points(table, kept, UNITS[unit])
     tooltip = hover("track", "ts [µs]", f"allocated [{unit}]", f"reserved [{unit}]", "step")
     base = alt.Chart(data([{"track": label, **row} for row in points])).encode(
@@ -60,9 +60,11 @@ def _curve(table: Table, rows: Int64, rank: int, device: int) -> Chart:
     peak = alt.Chart(
         data([{"track": label, **highest, "label": f"peak {highest['allocated']:,.1f} {unit}"}], name="peak")
     ).encode(alt.X("ts:Q"), alt.Y("allocated:Q"), tooltip=tooltip)
+    # the label lies on the side with more room
+    align, dx = ("right", -8) if 2 * highest["ts"] > points[0]["ts"] + points[-1]["ts"] else ("left", 8)
     layers += [
         peak.mark_point(color="var(--ink)", filled=True, size=60),
-        peak.mark_text(align="left", dx=8, dy=-6, color="var(--ink)").encode(text="label:N"),
+        peak.mark_text(align=align, dx=dx, dy=-6, color="var(--ink)").encode(text="label:N"),
     ]
     return sized(alt.layer(*layers), HEIGHT)
 

@@ -36,10 +36,11 @@ def weight(box: Box, root: Box) -> int:
 def open_boxes(root: Box, most: int, few: int = FEW) -> set[Box]:
     """Returns the boxes to be shown with what is in them, so that at most `most` others are seen.
 
-    Groups are opened before ops, the outermost first, then the one of the most time. Ops are opened only while fewer
-    than `few` boxes are seen.
+    Groups, and boxes with sought calls in them, are opened before ops, the outermost first, then the one of the most
+    time. Ops are opened only while fewer than `few` boxes are seen.
     """
     opened, seen, order = {root}, len(root.inner), 0
+    around_sought = {around for box in root.walk() if box.sought for around in box.path()}
     pending: list[tuple[bool, bool, int, int, Box]] = []
 
     def add(boxes: Iterable[Box]) -> None:
@@ -47,13 +48,13 @@ def open_boxes(root: Box, most: int, few: int = FEW) -> set[Box]:
         for box in boxes:
             order += 1
             if box.inner:
-                is_op = not (box.is_group or box.sought)
+                is_op = not (box.is_group or box in around_sought)
                 heapq.heappush(pending, (is_op, box.around is not root, -weight(box, root), order, box))
 
     add(root.inner)
     while pending:
         box = heapq.heappop(pending)[-1]
-        if seen - 1 + len(box.inner) <= most and (box.is_group or box.sought or seen < few):
+        if seen - 1 + len(box.inner) <= most and (box.is_group or box in around_sought or seen < few):
             opened.add(box)
             seen += len(box.inner) - 1
             add(box.inner)

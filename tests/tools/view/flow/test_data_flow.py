@@ -168,6 +168,19 @@ def test_the_picture_opens_modules_and_keeps_ops_closed_and_has_no_more_boxes_th
     assert {f"Block_{block}" for block in range(40)} <= {*names}
 
 
+def test_the_picture_opens_what_holds_a_call_of_the_op_that_is_asked_for() -> None:
+    p = Program()
+    for number in range(16):
+        layer = p.op(f"layer {number}")
+        p.op("aten::mm", within=layer)
+        p.op("aten::add", within=layer)
+    graph = p.build()
+    sought = graph.id[[name == "aten::mm" for name in graph.name]].tolist()
+    assert drawn(draw_flow(p.flow())).count("aten::mm") < 16
+    flow = data_flow(graph, "", np.zeros(len(graph), np.int64), sought=sought)
+    assert drawn(draw_flow(flow)).count("aten::mm") == 16
+
+
 def within(box: tuple[float, ...], group: tuple[float, ...]) -> bool:
     return all(group[axis] <= box[axis] <= group[axis] + group[axis + 2] - box[axis + 2] for axis in (0, 1))
 
