@@ -115,9 +115,13 @@ class Choice {
   next(by) {
     if (!this.hits.length) return;
     this.hit = (this.hit + by + this.hits.length + (this.hit < 0 && by < 0)) % this.hits.length;
-    const place = this.hits[this.hit];
+    const place = this.hits[this.hit], { chosen } = this.view;
+    if (place.op === undefined) this.select(place);
+    else this.view.selected = null;
+    this.panel.hidden = place.op !== undefined;
+    // all that was found still stands out
+    this.view.chosen = chosen;
     this.zoomTo(place);
-    this.view.selected = place.op === undefined ? place : null;
     this.tell();
   }
 

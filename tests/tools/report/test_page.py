@@ -608,6 +608,8 @@ def test_bars_are_found_by_a_part_of_their_name(browser: Any, training: Path) ->
     page.keyboard.press("Enter")
     first = shown(page)
     assert hits.inner_text() == "1 of 8 found" and first[1] - first[0] < whole[1]
+    chain = page.locator("#chosen .chain div").all_inner_texts()
+    assert [line.split(" ")[0] for line in chain] == ["Released", "Releases"]
     page.keyboard.press("Shift+Enter")
     assert hits.inner_text() == "8 of 8 found" and shown(page)[0] > first[0]
     page.keyboard.press("Escape")

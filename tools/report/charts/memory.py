@@ -61,10 +61,12 @@ def _curve(table: Table, rows: Int64, rank: int, device: int) -> Chart:
         data([{"track": label, **highest, "label": f"peak {highest['allocated']:,.1f} {unit}"}], name="peak")
     ).encode(alt.X("ts:Q"), alt.Y("allocated:Q"), tooltip=tooltip)
     # the label lies on the side with more room
-    align, dx = ("right", -8) if 2 * highest["ts"] > points[0]["ts"] + points[-1]["ts"] else ("left", 8)
+    is_late = 2 * highest["ts"] > points[0]["ts"] + points[-1]["ts"]
     layers += [
         peak.mark_point(color="var(--ink)", filled=True, size=60),
-        peak.mark_text(align=align, dx=dx, dy=-6, color="var(--ink)").encode(text="label:N"),
+        peak.mark_text(align="right" if is_late else "left", dx=-8 if is_late else 8, dy=-6, color="var(--ink)").encode(
+            text="label:N"
+        ),
     ]
     return sized(alt.layer(*layers), HEIGHT)
 
