@@ -82,27 +82,26 @@ class _Sweep:
     """
 
     def __init__(self) -> None:
-        self._rows, self._starts, self._ends = [-1], [ABSENT], [NEVER_ENDS]
+        self._open = [(-1, ABSENT, NEVER_ENDS)]
 
     def nest(
         self, rows: list[int], opens_thread: list[bool], starts: list[int], ends: list[int]
     ) -> tuple[list[int], list[int]]:
         """Returns the parent and the end, cut to that of the parent, of each of the next intervals."""
-        parents, cut = [], []
-        open_rows, open_starts, open_ends = self._rows, self._starts, self._ends
+        parents, cut, enclosing = [], [], self._open
         for row, is_first, start, end in zip(rows, opens_thread, starts, ends, strict=True):
             if is_first:
-                del open_rows[1:], open_starts[1:], open_ends[1:]
+                del enclosing[1:]
+            parent, parent_start, parent_end = enclosing[-1]
             # of two that begin and end at the same moment, the earlier one encloses the other
-            while open_ends[-1] <= start and not open_starts[-1] == start == end:
-                open_rows.pop(), open_starts.pop(), open_ends.pop()
-            if end > open_ends[-1]:
-                end = open_ends[-1]
-            parents.append(open_rows[-1])
+            while parent_end <= start and not parent_start == start == end:
+                enclosing.pop()
+                parent, parent_start, parent_end = enclosing[-1]
+            if end > parent_end:
+                end = parent_end
+            parents.append(parent)
             cut.append(end)
-            open_rows.append(row)
-            open_starts.append(start)
-            open_ends.append(end)
+            enclosing.append((row, start, end))
         return parents, cut
 
 
