@@ -142,7 +142,7 @@ def test_it_says_that_recording_may_be_what_limits_where_nothing_was_measured() 
 def test_it_is_of_the_recording_where_no_factor_for_the_host_explains_a_step_without_a_profiler() -> None:
     said = sentence(built(recorded_steps(2_000)))
     assert said.startswith("As recorded, the device waits for the CPU")
-    assert "a step takes 2.0 µs without a profiler and 90.0 µs as recorded" in said
+    assert "A step takes 2.0 µs without a profiler and 90.0 µs as recorded" in said
 
 
 def test_a_withdrawn_verdict_says_that_gains_are_as_uncertain() -> None:
