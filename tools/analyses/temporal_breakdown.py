@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Int64, rows_of_each, time_text, union
+from ...schema.columns import Int64, rows_of_each, union
 from .rank import (
     ActivityClass,
     Column,
@@ -22,6 +22,7 @@ from .rank import (
 )
 
 NEARLY_ALL = 0.99
+SHORTER_SPAN = "a device's span is from its first to its last activity, shorter than the run"
 NO_ACTIVITIES = "no device activity was recorded"
 
 
@@ -68,14 +69,9 @@ def _table(rank: RankTrace, _: Options) -> Table:
 
 
 def _of_run(rank: RankTrace, span: Int64) -> str:
-    """Returns how long the run took, if a device's span is notably shorter."""
+    """Returns that a device's span is notably shorter than the run, if so: the same for all ranks, to be said once."""
     run = last_end_ns(rank.linked) - first_start_ns(rank.linked)
-    is_shorter = span.min() < NEARLY_ALL * run
-    return (
-        f"a device's span is from its first to its last activity; the run took {time_text(run / 1000)}"
-        if is_shorter
-        else ""
-    )
+    return SHORTER_SPAN if span.min() < NEARLY_ALL * run else ""
 
 
 temporal_breakdown = per_rank("temporal_breakdown", _table)
