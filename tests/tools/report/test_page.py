@@ -673,6 +673,7 @@ def test_modules_are_drawn_below_those_that_call_them(browser: Any, modules: Pat
     page = opened(browser, modules, said)
     names = page.locator("#modules .chart svg text").all_text_contents()
     assert said == [] and {"Picture_0", "Block_0", "Sequential_0"} <= {*names}
+    assert {"time", "20 ms"} <= {*names}
     boxes = page.locator("#modules .chart svg .mark-rect path")
     assert boxes.count() >= 12
     boxes.first.hover()

@@ -24,7 +24,7 @@ def modules(table: Table) -> list[Chart]:
     time = module_time(table)
     charts = [_rank_chart([row for row in rows if row["rank"] == rank], time) for rank in ranks[:MOST_RANKS]]
     titles = [f"rank {rank}, " if len(ranks) > 1 else "" for rank in ranks]
-    what = f"time on the {time} [µs]"
+    what = f"time on the {time}"
     return [
         chart.properties(title=alt.TitleParams(f"{title}{what}", anchor="start", color="var(--muted)", fontSize=12))
         for chart, title in zip(charts, titles, strict=False)
@@ -61,7 +61,7 @@ def _rank_chart(rows: list[Row], time: str) -> Chart | None:
     y = alt.Y("depth:O", title=None, axis=None)
     scale = alt.Scale(domain=[0, whole], nice=False)
     boxes = base.mark_rect(stroke="var(--paper)", fillOpacity=0.45).encode(
-        alt.X("from:Q", title=None, scale=scale, axis=alt.Axis(tickCount=6, grid=False)),
+        alt.X("from:Q", title="time [µs]", scale=scale, axis=alt.Axis(tickCount=6, grid=False)),
         y,
         alt.Color("kind:N", scale=alt.Scale(range=SERIES), legend=None),
         x2="to:Q",
@@ -71,7 +71,7 @@ def _rank_chart(rows: list[Row], time: str) -> Chart | None:
     names = (
         base.transform_calculate(label=f"{letters} > 2 ? truncate(datum.name, {letters}) : ''")
         .mark_text(align="left", dx=4, fontSize=11.5, color="var(--ink)", clip=True)
-        .encode(alt.X("from:Q", scale=scale), y, alt.Text("label:N"), tooltip=tooltip)
+        .encode(alt.X("from:Q", title="time [µs]", scale=scale), y, alt.Text("label:N"), tooltip=tooltip)
     )
     return sized(alt.layer(boxes, names), MODULE * (1 + max(bar["depth"] for bar in drawn_bars)))
 
