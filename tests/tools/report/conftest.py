@@ -1,12 +1,15 @@
-"""Inputs of trace-report of every kind."""
+"""Inputs of trace-report of every kind, and its page in a browser."""
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from execgraph.converter.convert import convert
 from execgraph.linker import link, read_device_trace, read_host_trace
 from execgraph.schema.linked import write_linked
+from support.browser import BROWSER, FEW, written
 from support.reports import small_run
 
 
@@ -27,3 +30,22 @@ def given(tmp_path: Path) -> dict[str, Path]:
     return {Path(name).stem: tmp_path / name for name in names} | {
         "pair": pair, "host": host, "device": device, "copy": Path(copy), "out": tmp_path / "out"
     }  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """The browser that opens pages: one for all tests, as starting one takes longer than showing a page."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
+        # containers give the browser no user of its own, which its sandbox needs
+        running = driver.chromium.launch(executable_path=BROWSER, args=["--no-sandbox", "--process-per-site"])
+        pages = running.new_context()
+        pages.new_page().goto(Path(__file__).as_uri())
+        yield pages
+        running.close()
+
+
+@pytest.fixture(scope="session")
+def training(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Path:
+    return written(data / "training", tmp_path_factory.mktemp("page"), FEW)
