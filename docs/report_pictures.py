@@ -30,7 +30,7 @@ PICTURES = (
         "header",
         ".findings > li:nth-child(2)",
         (
-            "#verdict strong",
+            "#verdict",
             "header dl",
             "nav > :last-child",
             ".findings .gain",

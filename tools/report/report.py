@@ -42,9 +42,10 @@ DEFAULT = Options()
 class Report:
     """The tables by name, a table of the ranks, and notes about the inputs.
 
-    The `verdict` is said first, then the `findings`, and what they bring `together` if their gains overlap. `advice`
-    is what the recording cannot tell, and how to record it. `faster_step_us` is how long a step takes without a
-    profiler, where recorded ones take longer, else 0: all tables are as recorded.
+    The `verdict` is said first, which ends with `recording_cost`, what recording did to the run. Then come the
+    `findings`, and what they bring `together` if their gains overlap. `advice` is what the recording cannot tell, and
+    how to record it. `faster_step_us` is how long a step takes without a profiler, where recorded ones take longer,
+    else 0: all tables are as recorded.
 
     For the page there are also timelines of some ranks, the data flow of a step of the first one, and the effect of
     making each class of work twice as fast, without a profiler where the `recording` tells how long a step takes then.
@@ -61,6 +62,7 @@ class Report:
     ranks: Table
     notes: list[str]
     verdict: str = ""
+    recording_cost: str = ""
     findings: list[Finding] = field(default_factory=list)
     together: Gain | None = None
     timeline: Timeline | None = None
@@ -183,7 +185,7 @@ def _judge(report: Report, ranks: Sequence[RankFacts | None]) -> None:
     if job.recording and not report.is_of_recording:
         report.faster_step_us = job.recording.step_without_profiler_us
     report.together = together(job, report.findings)
-    report.verdict = verdict(job, report.findings).sentence
+    report.verdict, _, report.recording_cost = verdict(job, report.findings)
     report.tables = {FINDINGS: findings_table(report.findings, report.verdict), **report.tables}
 
 
