@@ -25,7 +25,7 @@ WORDS = {int: "integer", float: "number", str: "text", Any: "any", type(None): "
 GRAPH = """
 What is in a graph file (`graph.0.et`), and what does each field mean? This page lists every field, attribute and
 metadata key with its type and unit. To look into a file, turn it into JSON with `trace-jsonize`, or load it in Python
-with `execgraph.read_graph`. Scripts wrote the tables below from the code.
+with `execgraph.read_graph`. The tables below are generated from the code.
 
 ## What a file holds
 
@@ -33,44 +33,60 @@ A `.et` file holds protobuf messages of `schema/graph/execution_graph.proto`: on
 each node. Each message begins with its length as a varint. Readers recognise gzip by the content; writers
 compress if the name ends in `.gz`. `trace-jsonize` writes a file as JSON, and the same file again from that JSON.
 
-There are five kinds of nodes. The first three are *host nodes*:
+There are five kinds of nodes that take time. The first three are *host nodes*, work or waiting of a CPU thread:
 
-- A **slice** is a piece of an op's time on its thread, cut where something else begins.
+- A **slice** is a piece of an op's time on its thread. Where an op calls another one or launches a kernel, a new slice
+  begins.
 - A **wait** is a call that does not return before work of the device has ended.
-- **Idle** time is time of a thread between its ops; unrecorded host time is a node, too.
-- An **activity** is a kernel, a copy or a set on the device.
-- A **delay** lies between an activity and what released it. It is time that no dependency explains.
+- **Idle** is the time of a thread between its ops: Python, or nothing that the profiler recorded.
+- An **activity** is a kernel, a copy or a set (`memset`) on the device.
+- A **delay** is time before an activity for which the trace shows no reason.
 
-An edge means that a node starts only after another has ended. Why an edge exists is in the attribute `data_dep_kinds`,
-a [bit mask](#why-a-dependency-is-there) parallel to `data_deps`. Each rule is a module of `converter/dependencies/`. To
-see what a rule is for, see what happens [without it](accuracy.md#what-each-rule-is-for). A *message* is a send or a
-receive between two ranks.
+Process groups are nodes, too, and take no time. Graphs for ASTRA-sim have a few more, which
+[that page](astra-sim.md#how-do-these-graphs-differ-from-others) explains.
+
+An edge means that a node starts only after another has ended. The list `data_deps` of a node holds the ids of the nodes
+that it waits for, and the list `data_dep_kinds` says of each of them [why](#why-a-dependency-is-there). You can see
+what each kind of edge is for by [leaving it out](accuracy.md#what-each-rule-is-for). A *message* is a send or a receive
+between two ranks.
 
 ![Part of an execution graph: two host threads, two streams, and the edges between them](graph.svg)
 
 ## When does an activity start?
 
-It starts a launch latency after its launch, and a gap after the activities that it follows, whichever is later. The gap
-that was measured is `gap_ns`: what lay between the last of both and the start. The least latency and the least gap are
-`latency_ns` and `chain_gap_ns`; an activity has them only if they differ from `gap_ns`.
+A launched kernel does not start at once, and a stream pauses a little between two kernels. So an activity starts at
 
-What exceeds the usual latency is a node with the attribute `delay`. It is on no stream and on no thread, and lies
-between the activity and what released it. `--no-delays` leaves these nodes out; in a replay `--scale class:delay=0`
-does.
+```text
+the later of   end of its launch                + latency_ns
+               end of each other dependency     + chain_gap_ns
+```
+
+This is what `trace-replay` computes, also after a change. `gap_ns` is what lay in the measured run between the end of
+the last dependency and the start. An attribute that is absent equals `gap_ns`. A reader that knows only `gap_ns` adds
+it to the end of the last dependency, and gets the measured run.
+
+If an activity started later than that, the rest of the time is a node with the attribute `delay`, on no stream and on
+no thread. `trace-convert --no-delays` leaves these nodes out, and `trace-replay --scale class:delay=0` lets them take no
+time.
 
 Start times are as recorded. Those of activities are on the device's clock. The metadata `clock_offset_ns` says how much
 to add for the host's clock.
 
 ## How long does a wait take?
 
-A wait lasts as long as calls of its name take in this trace when they have nothing to wait for. The rest of the time
-until the call returned is latency, not work of the host: it is the `gap_ns` of the wait, and passes after the end of
-what was awaited. If the device's clock makes the return look shorter than such a call, the difference is
-`chain_gap_ns`, and passes after the host node before.
+A call such as `cudaStreamSynchronize` takes some time even if the device is idle already. That is the `duration_ns` of
+a wait: the median of the calls of its name in this trace that had nothing to wait for. The call returns a little after
+the awaited work has ended; what this took beyond `duration_ns` is the `gap_ns` of the wait. So
 
-So a replay as measured ends when the run did, and a call that no longer has to wait still takes its usual time. Readers
-that know only `gap_ns` see the return as recorded. In a trace without calls that had nothing to wait for, waits have
-neither attribute and last from the end of what was awaited to the end of the call.
+```text
+end of the wait = the later of   end of what it waits for          + gap_ns
+                                 end of the host node before it    + chain_gap_ns
+                  + duration_ns
+```
+
+`chain_gap_ns` is 0 unless the two clocks disagree a little. So an unchanged replay ends when the run did, and a call
+that no longer has to wait still takes its usual time. In a trace without calls that had nothing to wait for, waits have
+neither attribute, and last from the end of what was awaited to the end of the call.
 
 ## What does communication carry?
 
@@ -82,8 +98,8 @@ message gets a node.
 
 LINKED_TRACE = """
 What is in the file that `trace-link` writes and `trace-convert` reads? This page lists every table and member. Most
-people do not need it: `trace-convert` turns the file into a [graph](graph.md). Scripts wrote the tables below from the
-code.
+people do not need it: `trace-convert` turns the file into a [graph](graph.md). The tables below are generated from
+the code.
 
 The file is one JSON object, compressed if its name ends in `.gz`.
 
@@ -107,7 +123,7 @@ KERNEL_WORK = """
 How much work does a kernel do, and what limits it? For every kernel, copy and set a graph says how many floating-point
 operations it does (`num_ops`) and how many bytes it reads and writes (`tensor_size`). Both are computed for the op that
 launched it, from the op's name and the recorded shapes and types of its arguments. Simulators with a roofline model ask
-for these two numbers. Scripts wrote the tables below from the code.
+for these two numbers. The tables below are generated from the code.
 
 ## How is the work counted?
 

@@ -32,20 +32,23 @@ def is_file(argument: object) -> TypeGuard[InputFile]:
     >>> is_file("host.json.gz"), is_file(io.BytesIO()), is_file(None)
     (True, True, False)
     """
-    return is_path(argument) or hasattr(argument, "read")
+    # graphs and linked traces have a method `read`, too
+    return is_path(argument) or (hasattr(argument, "read") and hasattr(argument, "close"))
 
 
 @contextmanager
 def path_of(file: InputFile) -> Iterator[str]:
     """Yields the path of a file; of an open file that of a copy of what is left to read, which is then removed.
 
-    Raises TypeError for a file that is open as text.
+    Raises TypeError for a file that is open as text, and for what is no file.
     """
     if isinstance(file, str | os.PathLike):
         yield os.fspath(file)
         return
     if isinstance(file, io.TextIOBase):
         raise TypeError("the file is open as text; open it with mode 'rb'")
+    if not is_file(file):
+        raise TypeError(f"a path, or a file that is open to read bytes, is wanted, not {type(file).__name__}")
     with TemporaryDirectory(prefix="execgraph-") as folder:
         # the copy has the name of the file: messages name it, and it may tell the rank
         path = Path(folder, Path(str(getattr(file, "name", ""))).name or "file")
@@ -59,12 +62,18 @@ def given_paths(argument: object, call: str) -> list[Path]:
 
     Raises TypeError for anything else.
     """
-    paths: list[Path] = []
-    for item in argument if isinstance(argument, list | tuple) else [argument]:
-        if not is_path(item):
-            raise wrong_argument(call, "a path, or a list of paths", item)
-        paths.append(Path(item))
-    return paths
+    items = argument if isinstance(argument, list | tuple) else [argument]
+    return [given_path(item, call, "a path, or a list of paths") for item in items]
+
+
+def given_path(argument: object, call: str, expected: str = "a path") -> Path:
+    """Returns the path that a caller gives; `call` is what the caller wrote, and takes what is `expected`.
+
+    Raises TypeError for anything else.
+    """
+    if not is_path(argument):
+        raise wrong_argument(call, expected, argument)
+    return Path(argument)
 
 
 def wrong_argument(call: str, expected: str, argument: object) -> TypeError:

@@ -15,6 +15,7 @@ from .inputs import InputKind, file_for_folder, instead_of_folder, reading
 Graphs = ExecutionGraph | InputFile | Iterable[ExecutionGraph | InputFile]
 """The graph of one rank, or one for each rank of a job; a folder stands for the graphs in it."""
 KINDS = "an ExecutionGraph, a Job, a .et file, a folder of these, or a list"
+IN_A_LIST = "ExecutionGraphs and .et files in a list"
 BUILT = re.compile(r"graph\.(\d+)\.et")
 
 
@@ -27,17 +28,17 @@ def given_graphs(argument: Graphs, call: str) -> list[ExecutionGraph]:
         return _graphs(argument, call)
     if not isinstance(argument, Iterable):
         raise wrong_argument(call, KINDS, argument)
-    graphs = [graph for item in argument for graph in _graphs(item, call)]
+    graphs = [graph for item in argument for graph in _graphs(item, call, IN_A_LIST)]
     if not graphs:
         raise ValueError(f"{call} takes at least one graph; the list is empty")
     return graphs
 
 
-def _graphs(argument: object, call: str) -> list[ExecutionGraph]:
+def _graphs(argument: object, call: str, expected: str = KINDS) -> list[ExecutionGraph]:
     if isinstance(argument, ExecutionGraph):
         return [argument]
     if not is_file(argument):
-        raise wrong_argument(call, KINDS, argument)
+        raise wrong_argument(call, expected, argument)
     if is_path(argument) and Path(argument).is_dir():
         return [read_graph_file(path) for path in graph_files(Path(argument))]
     return [read_graph_file(argument)]

@@ -2,7 +2,9 @@
 
 import re
 
-LOADER = re.compile(r"DataLoader|data[ _]?load|load(ing)?[ _]?(the |a )?(batch|data)|(next|get|fetch)[ _]?batch", re.I)
+LOADER = re.compile(
+    r"DataLoader|data[ _]?load|load(ing)?[ _]?(the |a )?(batch|data|sample)|(next|get|fetch)[ _]?(batch|sample)", re.I
+)
 """How PyTorch and users name what gets the next batch."""
 OPTIMIZER = re.compile(r"^Optimizer\.|(^|[^a-z])optim", re.I)
 FORWARD = re.compile(r"(^|[^a-z])(forward|fwd)([^a-z]|$)", re.I)

@@ -27,6 +27,8 @@ def test_a_file_without_a_name_is_read_too_and_one_that_is_open_as_text_is_refus
         assert Path(path).read_bytes() == b"{}"
     with pytest.raises(TypeError, match="open it with mode 'rb'"), path_of(io.StringIO()):  # type: ignore[arg-type]
         pass
+    with pytest.raises(TypeError, match="is wanted, not int"), path_of(3):  # type: ignore[arg-type]
+        pass
 
 
 def test_the_answer_names_what_is_taken_and_what_was_given() -> None:

@@ -405,7 +405,8 @@ def table() -> str:
         "contradicts the clocks or the order of launches. A version's played run has the layout of the last version that",
         "changed something.",
         "",
-        "Real traces of versions are recorded on CPUs, except one of eight V100 with 2.1. Those of 2.1 to 2.14 are part of",
+        "Real traces of versions are recorded on CPUs, except one of eight V100 with 2.1. Our recordings on H100s and an H200",
+        "(most with 2.11) do not count here; [accuracy](accuracy.md#real-runs) has them. Those of 2.1 to 2.14 are part of",
         "the project; the other real traces are read if EXECGRAPH_TRACES names a folder with them.",
     ]
     for title, rows in (("PyTorch", VERSIONS), ("device", vendors)):

@@ -173,7 +173,7 @@ def _report(arguments: argparse.Namespace) -> None:
             log.info(summary_line("perfetto", f"{path}, for https://ui.perfetto.dev"))
     if arguments.csv:
         write_csv(report.tables.values(), arguments.csv, report.clock_of_tables)
-        log.info(summary_line("tables", f"{arguments.csv}, {len(report.tables)} files"))
+        log.info(summary_line("tables", f"{arguments.csv}, {len(report.tables)} tables and notes"))
     if arguments.json:
         print_tables(report.tables.values(), report.clock_of_tables)
     elif not (arguments.output or arguments.csv or arguments.perfetto):

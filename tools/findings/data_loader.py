@@ -37,10 +37,10 @@ def data_loader(job: Job) -> list[Finding]:
         Finding(
             "The loop waits for its data",
             job.gain(Change(np.where(loads, 0.0, 1.0), waits)),
-            f"{time_text(times_us[longest])}{of_rank} go by in the data loader, {100 * times_us[longest] / job.length_us:.0f} % of the run"
-            f"{as_recorded}",
-            "Load batches ahead in other processes: DataLoader(num_workers=4, prefetch_factor=2, persistent_workers=True, "
-            "pin_memory=True), or make each sample cheaper",
+            f"{time_text(times_us[longest])}{of_rank} are spent in the data loader, "
+            f"{100 * times_us[longest] / job.length_us:.0f} % of the run{as_recorded}",
+            "Load batches ahead in other processes: DataLoader(num_workers=4, prefetch_factor=2, "
+            "persistent_workers=True, pin_memory=True), with more workers if there are some, or make each sample cheaper",
             "host_phases",
             "Loading batches ahead",
         )

@@ -35,7 +35,8 @@ def pageable_copies(job: Job) -> list[Finding]:
             "Copies to the device use pageable memory",
             job.gain(Change(factor, waits)),
             f"{_copies(int(copies.sum()))} {time_text(time)} on the device and in the calls that start them",
-            "Pin the host's memory: DataLoader(pin_memory=True) or tensor.pin_memory(), then copy with non_blocking=True",
+            "Pin the host's memory: DataLoader(pin_memory=True) or tensor.pin_memory(), then copy with non_blocking=True. "
+            "Measure it: beside workers of a DataLoader pinning takes time from them",
             "counters_summary",
             "Pinned memory",
         )

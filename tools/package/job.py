@@ -22,7 +22,7 @@ from .run import Replay, WhatIf, replay
 from .schema.choices import Target
 from .schema.columns import Summary, SummaryRepr, format_counts
 from .schema.errors import DataError
-from .schema.given_files import FilePath, Paths, given_paths, wrong_argument
+from .schema.given_files import FilePath, Paths, given_path, given_paths, wrong_argument
 from .schema.progress import OnProgress, unseen
 from .tools.build_job import BuildOptions, BuildReport, Simulation, build as build_folder, write_astra_sim_files
 from .tools.given_graphs import BUILT, graph_files, read_graph_file
@@ -198,7 +198,7 @@ class Job(SummaryRepr):
 
     def write(self, folder: FilePath) -> "Job":
         """Copies the job's files to a folder, which is new or empty, and returns the job there."""
-        target = Path(folder)
+        target = given_path(folder, "write(folder)")
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
             raise DataError(f"{target}: is there and not empty; name a new folder")
         shutil.copytree(self.folder, target, dirs_exist_ok=True)
@@ -244,7 +244,9 @@ def build(
     inputs = given_paths(traces, "build(traces)")
     if not isinstance(options, Options | None):
         raise wrong_argument("build(traces, output, options)", 'Options, such as Options(target="astra-sim")', options)
-    folder = _temporary_folder() if output is None else Path(output)
+    folder = (
+        _temporary_folder() if output is None else given_path(output, "build(traces, output)", "a folder as output")
+    )
     built = build_folder(
         inputs[0] if len(inputs) == 1 else inputs,
         folder,
@@ -286,7 +288,7 @@ def read_job(folder: FilePath) -> Job:
     Raises:
         DataError: There is no such folder, or no graph in it.
     """
-    return Job(Path(folder))
+    return Job(given_path(folder, "read_job(folder)"))
 
 
 def _run(

@@ -86,7 +86,7 @@ def test_a_loop_that_waits_for_its_data_is_named_without_a_device_too() -> None:
             t.leaf("aten::mm", 10)
     found = titled(find(played(t)), "waits for its data")
     assert gain_us(found) == pytest.approx(90)
-    assert found.evidence == "90.0 µs go by in the data loader, 75 % of the run"
+    assert found.evidence == "90.0 µs are spent in the data loader, 75 % of the run"
 
 
 def test_the_time_in_the_loader_is_given_as_recorded_too_where_that_differs() -> None:
@@ -98,7 +98,7 @@ def test_the_time_in_the_loader_is_given_as_recorded_too_where_that_differs() ->
         before = [(g.host("aten::mm", start + 40_000, 60_000, after=[(loaded, PROGRAM_ORDER)]), PROGRAM_ORDER)]
     job = built(g.build(), in_loader=np.array([True, False, True, False]))
     evidence = titled(find(job), "waits for its data").evidence
-    assert evidence.endswith(" go by in the data loader, 40 % of the run; 80.0 µs as recorded")
+    assert evidence.endswith(" are spent in the data loader, 40 % of the run; 80.0 µs as recorded")
 
 
 def test_a_loop_that_waits_for_a_thread_that_loads_is_named() -> None:

@@ -96,5 +96,9 @@ def test_wrong_arguments_are_named() -> None:
         build(3)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"takes Options, such as"):
         build(TRAINING, None, "goal")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"build\(traces, output\) takes a folder as output, not Options"):
+        build(TRAINING, Options())  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"read_job\(folder\) takes a path, not list"):
+        read_job([])  # type: ignore[arg-type]
     with pytest.raises(DataError, match="no such folder"):
         read_job("nowhere")
