@@ -32,8 +32,12 @@ def is_file(argument: object) -> TypeGuard[InputFile]:
     >>> is_file("host.json.gz"), is_file(io.BytesIO()), is_file(None)
     (True, True, False)
     """
+    return is_path(argument) or _is_open(argument)
+
+
+def _is_open(argument: object) -> TypeGuard[IO[bytes]]:
     # graphs and linked traces have a method `read`, too
-    return is_path(argument) or (hasattr(argument, "read") and hasattr(argument, "close"))
+    return hasattr(argument, "read") and hasattr(argument, "close")
 
 
 @contextmanager
@@ -47,7 +51,7 @@ def path_of(file: InputFile) -> Iterator[str]:
         return
     if isinstance(file, io.TextIOBase):
         raise TypeError("the file is open as text; open it with mode 'rb'")
-    if not is_file(file):
+    if not _is_open(file):
         raise TypeError(f"a path, or a file that is open to read bytes, is wanted, not {type(file).__name__}")
     with TemporaryDirectory(prefix="execgraph-") as folder:
         # the copy has the name of the file: messages name it, and it may tell the rank
