@@ -128,4 +128,4 @@ def _rank_of_host(host: HostTrace, device: DeviceTrace) -> int | None:
 def _devices_of_host(host: HostTrace) -> set[int]:
     """Returns the numbers of the devices that the tensors of the first nodes are on."""
     arguments = chain(host.inputs[:NODES_SEARCHED], host.outputs[:NODES_SEARCHED])
-    return {int(number) for number in {number for text in arguments for number in TENSOR_DEVICE.findall(text)}}
+    return {int(number) for text in arguments for number in TENSOR_DEVICE.findall(text)}

@@ -65,12 +65,10 @@ def _transfers(job: Job, chosen: Bool) -> str:
 
 
 def _transfer_ns(job: Job) -> Ns:
-    """Returns how long each node's transfer takes: as long as its shortest member, as the others also wait for it."""
-    members, duration_ns = job.gathered.members, job.work.duration_ns.copy()
-    shortest = np.full(members.count, np.iinfo(np.int64).max)
-    np.minimum.at(shortest, members.matched, duration_ns[members.row])
-    np.minimum.at(duration_ns, members.row, shortest[members.matched])
-    return duration_ns
+    """Returns how long each node's transfer takes, without waiting for members that come late."""
+    members, transfer_ns = job.gathered.members, job.work.duration_ns.copy()
+    np.minimum.at(transfer_ns, members.row, members.shortest(job.work.duration_ns)[members.matched])
+    return transfer_ns
 
 
 def _labels(job: Job) -> Categorical:

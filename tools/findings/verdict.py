@@ -49,11 +49,11 @@ GPU_CALLS = ("cuda", "cu", "hip")
 
 
 class Verdict(NamedTuple):
-    """What limits the run, or, with `doubts`, that this cannot be told and why; it ends with what `recording` did."""
+    """What limits the run, or, with `doubts`, that this cannot be told and why; it ends with `recording_cost`."""
 
     sentence: str
     doubts: list[str]
-    recording: str = ""
+    recording_cost: str = ""
 
 
 class _Limit(NamedTuple):
@@ -73,8 +73,8 @@ def verdict(job: Job, findings: Sequence[Finding]) -> Verdict:
     said = _said(job, limit, doubts, findings)
     if job.recording and job.recording.cause is Cause.NOT_THE_HOST:
         said = f"As recorded, {said[0].lower()}{said[1:]}"
-    recording = recording_cost(job, limit.node_class)
-    return Verdict(" ".join(filter(None, (said, recording))), doubts, recording)
+    cost = recording_cost(job, limit.node_class)
+    return Verdict(" ".join(filter(None, (said, cost))), doubts, cost)
 
 
 def _said(job: Job, limit: _Limit, doubts: Sequence[str], findings: Sequence[Finding]) -> str:

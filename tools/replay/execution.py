@@ -232,9 +232,7 @@ def _schedule(work: Workload, members: MatchedNodes) -> Schedule:
     source = np.concatenate((finish_row[work.source], members.row, nodes + members.matched[last], hosts.source))
     target = np.concatenate((work.target, nodes + members.matched, finish_row[members.row[last]], hosts.target))
     lag = np.concatenate((work.lag_ns, np.zeros(len(source) - len(work.lag_ns), np.int64)))
-    transfer = np.full(members.count, np.iinfo(np.int64).max)
-    np.minimum.at(transfer, members.matched, work.duration_ns[members.row])
-    transfer[np.bincount(members.matched, minlength=members.count) == 0] = 0
+    transfer = members.shortest(work.duration_ns)
     cost = np.concatenate((work.wait_ns + work.duration_ns, transfer, np.zeros(len(several), np.int64), hosts.cost_ns))
     ends_elsewhere = finish_row[:nodes] != np.arange(nodes)
     cost[:nodes][ends_elsewhere] = work.wait_ns[ends_elsewhere]

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...converter.edit import COMMUNICATION
 from ...converter.ranks import Calls, graph_calls, match
-from ...schema.columns import Int64, NodeNumbers
+from ...schema.columns import Int64, NodeNumbers, Ns
 from ...schema.graph import ExecutionGraph, NodeType
 
 
@@ -23,6 +23,14 @@ class MatchedNodes:
     row: Int64
     matched: Int64
     count: int
+
+    def shortest(self, duration_ns: Ns) -> Ns:
+        """Returns how long each match takes, given the durations of all rows: as long as its shortest member, as the
+        others also wait for it. A match without members takes no time.
+        """
+        shortest = np.full(self.count, np.iinfo(np.int64).max)
+        np.minimum.at(shortest, self.matched, duration_ns[self.row])
+        return np.where(np.bincount(self.matched, minlength=self.count) > 0, shortest, 0)
 
 
 def match_nodes(graphs: Sequence[ExecutionGraph]) -> MatchedNodes:

@@ -105,7 +105,8 @@ def _short_table(report: Report) -> Table | None:
     devices, path = report.tables.get("temporal_breakdown"), report.tables.get("critical_path_replay")
     if devices is None or not len(devices) or path is None or not len(path):
         return _phases(report.tables.get("host_phases"), _clock(report))
-    run = float(np.asarray(path["measured"])[0])
+    # a job that trace-scale made was never measured
+    run = float(np.asarray(path["measured"])[0]) or float(np.asarray(path["replayed"])[0])
     exposed = report.tables.get("communication_computation_overlap")
     columns = [
         *devices.columns[:2],

@@ -24,7 +24,7 @@ REPLAY, SIMULATED, ROOFLINE = "replay", "simulated", "roofline"
 
 class SimulatedRank(msgspec.Struct, frozen=True):
     """When a rank finishes in the simulator and in the measured run, in µs, and the difference; both count from
-    `start_offset_us` before the rank began to record.
+    `start_offset_us` before the rank began to record. A rank that was not measured has 0 there.
     """
 
     finish_us: float
@@ -70,7 +70,8 @@ def simulate_ranks(graphs: Sequence[ExecutionGraph], configuration: Configuratio
         finish = int(ends[position].max(initial=0)) / 1000
         of_rank = work.ranks_of(np.arange(len(work))) == position
         offset = int(graph.integers("start_offset_ns", 0).sum()) / 1000
-        measured = offset + int(work.measured_end_ns[of_rank].max(initial=0)) / 1000
+        recorded_ns = 0 if work.is_of_scaled_job else int(work.measured_end_ns[of_rank].max(initial=0))
+        measured = offset + recorded_ns / 1000 if recorded_ns else 0.0
         error = 100 * (finish - measured) / measured if measured else 0.0
         ranks[label] = SimulatedRank(finish, measured, error, offset)
     worst = max((rank.error_pct for rank in ranks.values()), key=abs, default=0.0)
@@ -82,9 +83,14 @@ def simulate_ranks(graphs: Sequence[ExecutionGraph], configuration: Configuratio
 def describe_simulated(result: Simulated) -> str:
     """Returns a line per rank, for people."""
     lines = [
-        f"rank {label:<10}{rank.finish_us:>14,.1f} µs simulated{rank.measured_us:>14,.1f} µs measured  "
-        f"{rank.error_pct:+.2f} %"
+        f"rank {label:<10}{rank.finish_us:>14,.1f} µs simulated{_measured(rank)}"
         for label, rank in result.ranks.items()
     ]
-    worst = f"worst {result.worst_error_pct:+.2f} %, in {result.simulator}'s {result.mode} mode"
+    is_measured = any(rank.measured_us for rank in result.ranks.values())
+    error = f"worst {result.worst_error_pct:+.2f} %" if is_measured else "no rank was measured"
+    worst = f"{error}, in {result.simulator}'s {result.mode} mode"
     return "\n".join([*lines, worst + (f"; network {links_text(result.network)}" if result.network else "")])
+
+
+def _measured(rank: SimulatedRank) -> str:
+    return f"{rank.measured_us:>14,.1f} µs measured  {rank.error_pct:+.2f} %" if rank.measured_us else ""

@@ -179,3 +179,13 @@ def test_collectives_take_the_simulators_own_time(
     simulated = SimulatedNetwork(Configuration(links, (2,) * len(links), algorithms, 100_000.0, {}, False, None))
     ends = simulated.collective_ends(kind, np.array(members), 16 << 20, np.zeros(len(members), np.int64))
     assert ends.tolist() == pytest.approx([ns] * len(members), rel=0.0005)
+
+
+def test_a_scaled_job_was_never_measured() -> None:
+    g = GraphBuilder(rank=0, target="astra-sim", ranks_of_group_0="0-7")
+    g.activity("gemm", 0, 5_000)
+    result = simulate_ranks([g.build()])
+    assert describe_simulated(result).splitlines() == [
+        "rank 0                    5.0 µs simulated",
+        "no rank was measured, in astra-sim's replay mode",
+    ]
