@@ -15,10 +15,10 @@ def given_traces(
     """
     if isinstance(host, DeviceTrace) and isinstance(device, HostTrace):
         raise TypeError(f"{CALL} takes the host trace first, then the device trace; these two are swapped")
-    if device is None:
-        raise TypeError(f"{CALL} lacks the device trace; without a host trace write link(None, device)")
     if not (host is None or is_file(host) or isinstance(host, HostTrace)):
         raise wrong_argument(CALL, "a HostTrace, the path of a host trace, or None first", host)
+    if device is None:
+        raise TypeError(f"{CALL} lacks the device trace; without a host trace write link(None, device)")
     if not (is_file(device) or isinstance(device, DeviceTrace)):
         raise wrong_argument(CALL, "a DeviceTrace or the path of a device trace second", device)
     return (

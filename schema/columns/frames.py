@@ -70,6 +70,8 @@ class Frame(Tabular):
 
     def __getitem__(self, name: str) -> Values:
         """Returns the values of a column; KeyError where there is none of that name."""
+        if name not in self.columns:
+            raise KeyError(f"{self.title}: no column {name!r}; there are {', '.join(self.columns)}")
         return self.columns[name]
 
     def frame_columns(self) -> Mapping[str, Values]:

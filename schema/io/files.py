@@ -90,6 +90,8 @@ def open_input(path: str, protected: bool = False) -> BinaryIO:
         raw = cast(io.BufferedReader, io.BufferedReader(_Watched(path), PIECE)) if watched else _standard_input()
         head = raw.peek(4)[:4]
         note_input(path, protected)
+    except IsADirectoryError:
+        raise DataError(f"{path}: is a folder; name a file in it") from None
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror or error}); check the path") from error
     if not head:

@@ -27,6 +27,7 @@ def test_a_device_trace_alone_keeps_the_arguments_of_its_ops() -> None:
     [
         (("a",), r"lacks the device trace; without a host trace write link\(None, device\)"),
         ((PAIR[1], PAIR[0]), "these two are swapped"),
+        ((["a"],), r"takes a HostTrace, the path of a host trace, or None first, not list"),
         ((3, PAIR[1]), "takes a HostTrace, the path of a host trace, or None first, not int"),
         ((PAIR[0], [PAIR[1]]), "takes a DeviceTrace or the path of a device trace second, not list"),
     ],

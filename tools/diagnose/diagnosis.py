@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from ...schema.columns import format_counts
 from ...schema.errors import DataError
 from ...schema.progress import Progress, unwatched
 from ..inputs import InputKind, Trace, TraceFiles, find_traces, hosts_of, list_counts
@@ -14,7 +15,7 @@ from ..workers import in_processes
 from .comparison import compare
 from .findings import WRONG, Finding, findings_of
 from .inspection import Inspection, ProcessFiles, inspect
-from .wording import merge_findings
+from .wording import in_words, merge_findings
 
 WORTH_PROCESSES = 32 << 20
 """So many bytes make up for starting processes."""
@@ -42,6 +43,12 @@ class Diagnosis(msgspec.Struct):
     def wrong(self) -> int:
         """How many findings are of something wrong."""
         return sum(finding.severity == WRONG for finding in self.findings)
+
+    def __repr__(self) -> str:
+        counts = {"wrong": self.wrong, "notes": len(self.findings) - self.wrong}
+        processes = f"{len(self.processes)} process{'es' * (len(self.processes) != 1)}"
+        title = f"Diagnosis of {processes}: {format_counts(counts) or 'nothing to note'}"
+        return "\n".join([title, *(f"  {finding.severity:<6} {in_words(finding)}" for finding in self.findings)])
 
 
 def diagnose(paths: Sequence[Path], run: Runner | None = None, progress: Progress = unwatched) -> Diagnosis:

@@ -46,10 +46,13 @@ def lanes_chart(
     require("chart")
     import altair as alt
 
+    if part.time_us is not None and np.shape(part.time_us) != (2,):
+        raise TypeError(f"plot(time_us={part.time_us!r}): time_us takes two times in µs, such as (0, 1000)")
     chosen = _chosen(work, start_ns, end_ns, part)
     rows = chosen[np.argsort(-(end_ns - start_ns)[chosen], kind="stable")][: part.max_nodes]
     if not len(rows):
-        raise ValueError("there is no node in this part of the run")
+        streams = sorted({lane.stream for lane in work.lanes if lane.is_stream})
+        raise ValueError(f"there is no node in this part of the run, which has the streams {streams}")
     is_critical = np.ones(len(work), bool) if critical is None else np.isin(np.arange(len(work)), critical)
     values = _bars(work, start_ns, end_ns, rows, is_critical)
     left_out = f"the {len(rows):,} longest of {len(chosen):,} nodes" if len(rows) < len(chosen) else ""

@@ -5,7 +5,7 @@ from dataclasses import fields
 from html import escape
 
 from .linker.windows import EVERYTHING, Window
-from .schema.given_files import FilePath, Paths, given_paths
+from .schema.given_files import FilePath, Paths, given_path, given_paths
 from .schema.io import open_output
 from .tools.replay import Changes, given_changes
 from .tools.report import (
@@ -141,7 +141,7 @@ def compare(
 
 
 def _check_name(path: FilePath | None) -> None:
-    if path is not None and not is_page_name(path):
+    if path is not None and not is_page_name(given_path(path, "report(inputs, path)")):
         raise ValueError(f"{path}: the report is an HTML page; name it .html")
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from ...converter.network import Link
 from ...converter.targets import ASTRA_SIM
+from ...schema.columns import Summary, summary_text, time_text
 from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph
 from ..build_job import links_text
@@ -47,6 +48,14 @@ class Simulated(msgspec.Struct, frozen=True):
     worst_error_pct: float
     mode: str = REPLAY
     network: tuple[Link, ...] = ()
+
+    def __repr__(self) -> str:
+        last = max(self.ranks, key=lambda label: self.ranks[label].finish_us)
+        lines = {"last": f"rank {last}, after {time_text(self.ranks[last].finish_us)}"}
+        lines |= {"network": links_text(self.network)} if self.network else {}
+        if any(rank.measured_us for rank in self.ranks.values()):
+            lines["error"] = f"{self.worst_error_pct:+.2f} % at worst, against the measured run"
+        return summary_text(Summary(f"{self.simulator}, {self.mode}: {len(self.ranks)} ranks", lines))
 
 
 def simulate_ranks(graphs: Sequence[ExecutionGraph], configuration: Configuration | None = None) -> Simulated:

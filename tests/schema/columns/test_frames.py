@@ -55,5 +55,5 @@ def test_notebooks_show_the_first_rows_and_how_many_more_there_are() -> None:
 
 def test_a_column_is_found_by_its_name() -> None:
     assert FRAME["id"] is FRAME.columns["id"]
-    with pytest.raises(KeyError):
+    with pytest.raises(KeyError, match=f"{FRAME.title}: no column 'missing'; there are id, "):
         _ = FRAME["missing"]

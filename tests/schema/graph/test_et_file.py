@@ -302,7 +302,7 @@ def test_what_is_no_graph_is_refused_with_the_place(tmp_path, content, complaint
 
 
 def test_a_directory_is_refused(tmp_path):
-    with pytest.raises(DataError, match="cannot be read"):
+    with pytest.raises(DataError, match="is a folder; name a file in it"):
         ExecutionGraph.read(str(tmp_path))
 
 

@@ -26,8 +26,13 @@ def test_one_stream_a_time_and_the_longest_nodes_are_chosen() -> None:
     chart = GRAPH.plot(max_nodes=1)
     assert [bar["name"] for bar in drawn(chart)] == ["sgemm"]
     assert chart.to_dict()["title"] == "the 1 longest of 7 nodes"
-    with pytest.raises(ValueError, match="no node in this part"):
+
+
+def test_a_part_that_holds_nothing_or_is_none_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"no node in this part of the run, which has the streams \[7, "):
         GRAPH.plot(stream=99)
+    with pytest.raises(TypeError, match=r"time_us takes two times in µs"):
+        GRAPH.plot(time_us=5)  # type: ignore[arg-type]
 
 
 def test_a_run_shows_what_is_on_its_critical_path() -> None:

@@ -61,3 +61,5 @@ def test_a_page_under_another_name_is_refused_before_any_work() -> None:
         report(TRAINING, "run.pdf")
     with pytest.raises(ValueError, match=r"run\.pdf"):
         compare(*RANKS, "run.pdf")
+    with pytest.raises(TypeError, match="takes a path, not int"):
+        report(TRAINING, 5)  # type: ignore[arg-type]

@@ -119,6 +119,17 @@ def test_the_network_that_was_used_is_named(tmp_path: Path) -> None:
     assert said.endswith("in astra-sim's simulated mode; network 50 GiB/s, 1000 ns a link")
 
 
+def test_the_last_rank_the_network_and_the_error_are_shown_of_a_simulated_job(tmp_path: Path) -> None:
+    graphs = [rank_of(0, 100, all_reduce()), rank_of(1, 500, all_reduce())]
+    shown = repr(simulate_ranks(graphs, read_configuration(configured(tmp_path, 2))))
+    assert shown.splitlines() == [
+        "astra-sim, simulated: 2 ranks",
+        "  last     rank 1, after 524.0 µs",
+        "  network  100 GiB/s, 1000 ns a link",
+        "  error    +201.19 % at worst, against the measured run",
+    ]
+
+
 def test_graphs_that_are_no_whole_job_have_no_configuration(tmp_path: Path) -> None:
     paths = [str(tmp_path / f"graph.{rank}.et") for rank in range(3)]
     assert configuration_of(paths) == (None, "there is no astra-sim/network.yml beside the graphs")
