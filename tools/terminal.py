@@ -1,10 +1,12 @@
 """Output to terminals and standard output without control characters: names come from files, which may be hostile."""
 
 import logging
+import os
 import re
+import sys
 from collections.abc import Iterable
 
-from ..schema.io import ACTING, STANDARD_STREAM, open_output
+from ..schema.io import ACTING, BOLD, NORMAL, STANDARD_STREAM, open_output
 
 LONGEST_LINE = 1_500
 """Letters of a line. A trace may hold a name that fills screens; of it the beginning and the end are shown."""
@@ -55,10 +57,17 @@ class PlainFormatter(logging.Formatter):
         return "\n".join(map(in_one_line, lines))
 
 
-def print_text(text: str) -> None:
-    """Text for people, on standard output. Raises DataError where that takes nothing."""
+def print_text(text: str, *, answer_first: bool = False) -> None:
+    """Text for people, on standard output. Raises DataError where that takes nothing.
+
+    If the first paragraph is the answer, a terminal shows it in bold, unless NO_COLOR is set (https://no-color.org).
+    """
+    lines = [short_line(line) for line in plain(text).split("\n")]
+    if answer_first and sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
+        end = lines.index("") if "" in lines else len(lines)
+        lines[:end] = [f"{BOLD}{line}{NORMAL}" for line in lines[:end]]
     with open_output(STANDARD_STREAM) as stream:
-        stream.writelines(f"{short_line(line)}\n".encode() for line in plain(text).split("\n"))
+        stream.writelines(f"{line}\n".encode() for line in lines)
 
 
 def print_json(pieces: Iterable[bytes]) -> None:

@@ -15,4 +15,4 @@ from .files import (
     put_in_place as put_in_place,
     state_of as state_of,
 )
-from .plain import ACTING as ACTING
+from .plain import ACTING as ACTING, BOLD as BOLD, NORMAL as NORMAL

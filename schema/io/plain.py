@@ -7,6 +7,9 @@ from typing import IO, Any, cast
 
 ACTING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """Control characters but line ends and tabs, characters that turn the direction of writing, halves of characters."""
+BOLD, NORMAL = "\x1b[1m", "\x1b[0m"
+OBEYED = re.compile(f"(?!{re.escape(BOLD)}|{re.escape(NORMAL)}){ACTING.pattern}")
+"""The same but for bold letters, which do no harm."""
 
 
 def plain_on_terminals(stream: IO[bytes]) -> IO[bytes]:
@@ -22,6 +25,6 @@ class _Plain(io.RawIOBase):
         return True
 
     def write(self, content: Any) -> int:
-        text = ACTING.sub(lambda match: f"\\u{ord(match[0]):04x}", self._decode(bytes(content)))
+        text = OBEYED.sub(lambda match: f"\\u{ord(match[0]):04x}", self._decode(bytes(content)))
         self._stream.write(text.encode())
         return len(content)

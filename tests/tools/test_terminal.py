@@ -5,6 +5,7 @@ import io
 import json
 import logging
 import os
+import re
 import subprocess
 import sys
 import unicodedata
@@ -119,26 +120,38 @@ def test_the_page_of_a_report_holds_nothing_that_acts(job: Path) -> None:
     assert acting(ours) == [] and "evil" in ours
 
 
-@pytest.mark.parametrize("output", ["-", "/dev/tty"])
-def test_json_that_goes_to_a_terminal_is_the_same_json_and_acts_on_nothing(job: Path, output: str) -> None:
-    pty = pytest.importorskip("pty")
-    device = next((job / FOLDER).glob("device*_rank0*"))
-    script = "from execgraph.start import trace_link; trace_link()"
-    command = [sys.executable, "-c", script, "-q", "--device-trace", str(device), "--output"]
-    subprocess.run([*command, str(job / "of_device.json")], check=True)
-    child, master = pty.fork()
+def on_terminal(command: list[str], **environment: str) -> str:
+    """What a command shows whose standard streams are a terminal."""
+    child, master = pytest.importorskip("pty").fork()
     if not child:
-        os.execv(sys.executable, [*command, output])
+        os.execve(command[0], command, {**os.environ, **environment})
     shown = b""
     with suppress(OSError):  # as its other end is closed
         while part := os.read(master, 1 << 16):
             shown += part
     os.close(master)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    text = shown.decode().replace("\r\n", "\n")
+    return shown.decode().replace("\r\n", "\n")
+
+
+@pytest.mark.parametrize("output", ["-", "/dev/tty"])
+def test_json_that_goes_to_a_terminal_is_the_same_json_and_acts_on_nothing(job: Path, output: str) -> None:
+    device = next((job / FOLDER).glob("device*_rank0*"))
+    script = "from execgraph.start import trace_link; trace_link()"
+    command = [sys.executable, "-c", script, "-q", "--device-trace", str(device), "--output"]
+    subprocess.run([*command, str(job / "of_device.json")], check=True)
+    text = on_terminal([*command, output])
     assert acting(text) == []
     assert json.loads(text) == json.loads((job / "of_device.json").read_bytes())
     assert "\x9b" in json.dumps(json.loads(text), ensure_ascii=False)
+
+
+def test_a_terminal_shows_the_verdict_in_bold_unless_it_is_asked_not_to() -> None:
+    script = "from execgraph.start import trace_report; trace_report()"
+    command = [sys.executable, "-c", script, "tests/data/training"]
+    verdict, rest = on_terminal(command, NO_COLOR="").split("\n\n", 1)
+    assert re.fullmatch("(\x1b\\[1m[^\x1b]+\x1b\\[0m\n?)+", verdict)
+    assert acting(rest) == acting(on_terminal(command, NO_COLOR="1")) == []
 
 
 def test_what_is_no_text_does_not_act_either(tmp_path: Path) -> None:

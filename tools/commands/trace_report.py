@@ -177,4 +177,4 @@ def _report(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print_tables(report.tables.values(), report.clock_of_tables)
     elif not (arguments.output or arguments.csv or arguments.perfetto):
-        print_text(summary_text(report) if arguments.is_short else tables_text(report))
+        print_text(summary_text(report) if arguments.is_short else tables_text(report), answer_first=arguments.is_short)
