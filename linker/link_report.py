@@ -96,14 +96,14 @@ def _sizes(linked: LinkedTrace) -> _Sizes:
 
 def _outside(device: DeviceTrace, whole: LinkedTrace, part: TracePart) -> dict[str, int]:
     """Returns how many rows of each table are outside the part."""
-    all_rows, kept, recorded = _sizes(whole), _sizes(part.linked), device.syncs.correlation
+    all_rows, rows_of_part, recorded = _sizes(whole), _sizes(part.linked), device.syncs.correlation
     has_call, inside = (np.isin(recorded, linked.calls.correlation) for linked in (whole, part.linked))
     has_call &= recorded != 0
     return {
-        "host ops outside the linked part": all_rows.host_ops - kept.host_ops,
-        "ops outside the linked part": all_rows.device_ops - kept.device_ops,
-        "calls outside the linked part": all_rows.calls - kept.calls,
-        "activities outside the linked part": all_rows.activities - kept.activities,
+        "host ops outside the linked part": all_rows.host_ops - rows_of_part.host_ops,
+        "ops outside the linked part": all_rows.device_ops - rows_of_part.device_ops,
+        "calls outside the linked part": all_rows.calls - rows_of_part.calls,
+        "activities outside the linked part": all_rows.activities - rows_of_part.activities,
         "synchronisation records outside the linked part": int((has_call & ~inside).sum()),
         "synchronisation records without a call": int((~has_call).sum()),
     }

@@ -36,8 +36,8 @@ class StreamClocks:
         edges = [(s, t, True) for s, t in known_edges] + [(s, t, False) for s, t in candidates]
         # the latest writer first: it often implies the earlier ones
         edges.sort(key=lambda e: (self._start[e[1]], self._position[e[1]], not e[2], -self._start[e[0]]))
-        kept = [(s, t) for s, t, is_known in edges if self._join(s, t) and not is_known]
-        sources, targets = np.array(kept, np.int64).reshape(-1, 2).T
+        needed_edges = [(s, t) for s, t, is_known in edges if self._join(s, t) and not is_known]
+        sources, targets = np.array(needed_edges, np.int64).reshape(-1, 2).T
         return ActivityRows(sources), ActivityRows(targets)
 
     def _clock(self, activity: int) -> Int64:

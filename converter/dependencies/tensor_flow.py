@@ -169,8 +169,8 @@ def _flows(
     for storage, low, high, written, dense, by in zip(*(column[order].tolist() for column in columns), strict=True):
         last_writers = writers.setdefault(storage, [])
         if written:
-            kept = [w for w in last_writers if not dense or w.low < low or w.high > high][-MOST_RANGES:]
-            writers[storage] = [*kept, Writer(low, high, by)]
+            earlier_writers = [w for w in last_writers if not dense or w.low < low or w.high > high][-MOST_RANGES:]
+            writers[storage] = [*earlier_writers, Writer(low, high, by)]
         else:
             pairs |= {(w.activity, by) for w in last_writers if w.low < high and low < w.high and w.activity != by}
     start, end = context.linked.activities.start, context.activity_end

@@ -36,14 +36,14 @@ def without_host(graph: ExecutionGraph) -> ExecutionGraph:
     The graph must be in topological order and its streams chained, as `convert` makes it. O((n + e) · streams) at
     worst. Raises DataError for a graph without any of these nodes.
     """
-    kept = (graph.is_activity & ~np.isin(graph.type, SILENT)) | np.isin(graph.type, COMMUNICATION)
-    if not kept.any():
+    is_kept = (graph.is_activity & ~np.isin(graph.type, SILENT)) | np.isin(graph.type, COMMUNICATION)
+    if not is_kept.any():
         raise DataError("the graph has no device activity, so nothing is left without the host; leave out --no-host")
     edges = data_edges(graph)
-    direct = edges.where(kept[edges.source] & kept[edges.target])
-    source, target = _through_host(edges, kept, lanes_of(graph))
+    direct = edges.where(is_kept[edges.source] & is_kept[edges.target])
+    source, target = _through_host(edges, is_kept, lanes_of(graph))
     edges = deduplicated(Edges.joined([direct, Edges.of(source, target, DependencyKind.HOST_SYNC)]), len(graph))
-    device = edited_graph(graph, NodeNumbers(np.flatnonzero(kept)), edges, NO_EDGES)
+    device = edited_graph(graph, NodeNumbers(np.flatnonzero(is_kept)), edges, NO_EDGES)
     device.tensors = None
     runs = graph.type != NodeType.METADATA
     device = _with_host_time_after(device, int((graph.host_clock_start_ns + graph.duration_ns)[runs].max()))
@@ -67,15 +67,15 @@ def _with_host_time_after(device: ExecutionGraph, end_of_run: int) -> ExecutionG
     return edited_graph(ended, rows, Edges.joined([edges, awaited]), NO_EDGES)
 
 
-def _through_host(edges: Edges, kept: Bool, lane: Int64) -> tuple[NodeNumbers, NodeNumbers]:
+def _through_host(edges: Edges, is_kept: Bool, lane: Int64) -> tuple[NodeNumbers, NodeNumbers]:
     """Returns (source, target) rows of kept nodes that are ordered only by paths through removed nodes, without implied
     pairs.
     """
     stream = np.full(len(lane), -1, np.int64)
-    stream[kept] = group_ids(lane[kept])
+    stream[is_kept] = group_ids(lane[is_kept])
     clocks = known_after(edges, stream, int(stream.max()) + 1)
-    to_kept = kept[edges.target]
-    columns = (edges.target[to_kept], edges.source[to_kept], kept[edges.source[to_kept]])
+    to_kept = is_kept[edges.target]
+    columns = (edges.target[to_kept], edges.source[to_kept], is_kept[edges.source[to_kept]])
     pairs = [
         (source, target)
         for target, group in groupby(zip(*(column.tolist() for column in columns), strict=True), itemgetter(0))

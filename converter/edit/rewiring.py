@@ -70,26 +70,26 @@ def spliced(edges: Edges, removed: Bool) -> Edges:
     return deduplicated(Edges.joined([NO_EDGES, *done]), len(removed))
 
 
-def edited_graph(graph: ExecutionGraph, kept: NodeNumbers, data: Edges, control: Edges) -> ExecutionGraph:
-    """Returns the graph of the rows `kept`, in that order, with edges between rows of `graph` that are kept.
+def edited_graph(graph: ExecutionGraph, kept_rows: NodeNumbers, data: Edges, control: Edges) -> ExecutionGraph:
+    """Returns the graph of the rows `kept_rows`, in that order, with edges between them.
 
     If an edge points backward in that order, nodes are ordered by their measured starts. Raises DataError, naming the
     nodes, where the edges form a cycle.
     """
     new_row = NodeNumbers(np.full(len(graph), -1, np.int64))
-    new_row[kept] = np.arange(len(kept))
+    new_row[kept_rows] = np.arange(len(kept_rows))
     all_edges = _moved(Edges.joined([data, control]), new_row)
     if not np.all(all_edges.source < all_edges.target):
-        order = topological_order(graph.start_ns[kept], all_edges, lambda: graph.name.take(kept))
-        kept = NodeNumbers(kept[order])
-        new_row[kept] = np.arange(len(kept))
+        order = topological_order(graph.start_ns[kept_rows], all_edges, lambda: graph.name.take(kept_rows))
+        kept_rows = NodeNumbers(kept_rows[order])
+        new_row[kept_rows] = np.arange(len(kept_rows))
     data, control = _moved(data, new_row), _moved(control, new_row)
-    check(data, control, len(kept))
-    dependencies = Ragged.grouped(data.target, data.source + 1, len(kept))
-    edited = rows_of_graph(graph, kept)
+    check(data, control, len(kept_rows))
+    dependencies = Ragged.grouped(data.target, data.source + 1, len(kept_rows))
+    edited = rows_of_graph(graph, kept_rows)
     edited.attributes["data_dep_kinds"] = Ragged(dependencies.starts, data.kind)
     return dataclasses.replace(
-        edited, data_deps=dependencies, ctrl_deps=Ragged.grouped(control.target, control.source + 1, len(kept))
+        edited, data_deps=dependencies, ctrl_deps=Ragged.grouped(control.target, control.source + 1, len(kept_rows))
     )
 
 

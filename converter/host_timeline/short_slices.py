@@ -10,15 +10,15 @@ from ...schema.linked import ThreadHandoffs
 from .host_nodes import HostNodes
 
 
-def fold_short_slices(nodes: HostNodes, handoffs: ThreadHandoffs, shortest: int, kept: Bool) -> HostNodes:
+def fold_short_slices(nodes: HostNodes, handoffs: ThreadHandoffs, shortest: int, is_kept: Bool) -> HostNodes:
     """Gives the time of slices shorter than `shortest` ns to the next node of the thread, or else to the previous one.
 
-    The nodes that are `kept` are not folded.
+    Nodes that `is_kept` marks are not folded.
     A launch is at its slice's end and never moves. A slice is not folded into a wait, nor across time in which the
     thread waited.
     """
     fixed_start, fixed_end = _fixed_ends(nodes, handoffs)
-    short = ~kept & ~fixed_start & ~fixed_end & (nodes.end - nodes.start < shortest)
+    short = ~is_kept & ~fixed_start & ~fixed_end & (nodes.end - nodes.start < shortest)
     if not short.any():
         return nodes
     count = len(nodes)

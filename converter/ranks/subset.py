@@ -29,26 +29,26 @@ def restrict_to_ranks(graph: ExecutionGraph, ranks: Sequence[int], *, whole_grou
         raise DataError(
             f"the graph is of rank {own_rank}, which is not one of the {len(ranks)} ranks that are to be kept"
         )
-    kept = np.array(ranks, np.int64)
+    kept_ranks = np.array(ranks, np.int64)
     attributes: dict[str, Column] = dict(graph.attributes)
     for name in ("comm_src", "comm_dst"):
         if name in attributes:
             column = graph.integers(name)
-            attributes[name] = np.where(column == ABSENT, ABSENT, _renumbered(column, kept))
+            attributes[name] = np.where(column == ABSENT, ABSENT, _renumbered(column, kept_ranks))
     for name in ("coalesced_src", "coalesced_dst"):
         if isinstance(peers := attributes.get(name), Ragged):
-            attributes[name] = Ragged(peers.starts, _renumbered(peers.values, kept))
+            attributes[name] = Ragged(peers.starts, _renumbered(peers.values, kept_ranks))
     metadata = {**graph.metadata, "rank": list(ranks).index(own_rank), "world_size": len(ranks)}
     restricted = dataclasses.replace(graph, attributes=attributes, metadata=metadata)
-    return _with_groups(restricted, kept, whole_groups)
+    return _with_groups(restricted, kept_ranks, whole_groups)
 
 
-def _with_groups(graph: ExecutionGraph, kept: Int64, whole: bool) -> ExecutionGraph:
+def _with_groups(graph: ExecutionGraph, kept_ranks: Int64, whole: bool) -> ExecutionGraph:
     """Returns the graph with the remaining members of its groups, at nodes and in the metadata; `whole` with all
     members, removed ones as OUTSIDE.
     """
     groups, attributes = recorded_groups(graph), dict(graph.attributes)
-    members = [_renumbered(np.array(group, np.int64), kept) for group in groups.lists]
+    members = [_renumbered(np.array(group, np.int64), kept_ranks) for group in groups.lists]
     if isinstance(splits := attributes.get("comm_split"), Ragged) and not whole:
         attributes["comm_split"] = _without_removed(splits, members, groups.of_node)
     if not whole:
@@ -66,10 +66,10 @@ def _with_groups(graph: ExecutionGraph, kept: Int64, whole: bool) -> ExecutionGr
     return dataclasses.replace(graph, attributes=attributes, metadata=metadata)
 
 
-def _renumbered(column: Int64, kept: Int64) -> Int64:
-    order = np.argsort(kept)
-    position = order[np.minimum(np.searchsorted(kept, column, sorter=order), len(kept) - 1)]
-    return np.where(kept[position] == column, position, OUTSIDE)
+def _renumbered(column: Int64, kept_ranks: Int64) -> Int64:
+    order = np.argsort(kept_ranks)
+    position = order[np.minimum(np.searchsorted(kept_ranks, column, sorter=order), len(kept_ranks) - 1)]
+    return np.where(kept_ranks[position] == column, position, OUTSIDE)
 
 
 def _without_removed(column: Ragged, members: list[Int64], of_node: Int64) -> Ragged:

@@ -105,7 +105,7 @@ def plan_scaling(facts: Sequence[RankFacts], growth: Growth) -> ScalePlan:
     added, grown = longer(transfers, roles, new_members, Fits(transfers.values(), growth.latency_ns, byte_ns))
     ranks, undivided = dict[int, RankPlan](), 0
     for rank, group, matched in zip(facts, matching.group, matching.matched, strict=True):
-        if rank.rank in rank_copies.kept:
+        if rank.rank in rank_copies.kept_ranks:
             size, whole = sizes(rank, group, roles, new_members)
             undivided += whole
             longer_ns = np.array([added.get(number, 0) for number in matched.tolist()], np.int64)
@@ -130,12 +130,12 @@ def _rank_copies(facts: Sequence[RankFacts], growth: Growth) -> RankCopies:
         raise RequestError(
             f"rank {outside[0]} cannot be removed: the job has the ranks {ranks_text(tuple(range(size)))}"
         )
-    kept = tuple(rank for rank in range(size) if rank not in growth.removed)
-    if not kept:
+    kept_ranks = tuple(rank for rank in range(size) if rank not in growth.removed)
+    if not kept_ranks:
         raise DataError("no rank is left")
-    if len(kept) * growth.copies > LARGEST_JOB:
-        raise DataError(f"{growth.copies} copies of {len(kept)} ranks are more than {LARGEST_JOB}; make fewer")
-    return RankCopies(kept, growth.copies, size)
+    if len(kept_ranks) * growth.copies > LARGEST_JOB:
+        raise DataError(f"{growth.copies} copies of {len(kept_ranks)} ranks are more than {LARGEST_JOB}; make fewer")
+    return RankCopies(kept_ranks, growth.copies, size)
 
 
 def _check_groups(roles: Sequence[GroupRole], rank_copies: RankCopies) -> None:
@@ -150,10 +150,10 @@ def _check_groups(roles: Sequence[GroupRole], rank_copies: RankCopies) -> None:
                 f"{use.group.text} has ranks that are not of the job, which has "
                 f"{rank_copies.world_size}; build the whole job"
             )
-        kept, members = len(rank_copies.of(use.members, 0)), len(use.members)
-        if 0 < kept < members and not joined:
+        kept_count, members = len(rank_copies.of(use.members, 0)), len(use.members)
+        if 0 < kept_count < members and not joined:
             raise DataError(f"{use.group.text} would lose members and is no data-parallel one; {ANOTHER}")
-        if 0 < kept * rank_copies.copies < 2 <= members:
+        if 0 < kept_count * rank_copies.copies < 2 <= members:
             raise DataError(
                 f"{use.group.text} would have one member left, which exchanges nothing; keep two of its ranks"
             )

@@ -12,26 +12,26 @@ GONE = -1
 
 
 class RankCopies(NamedTuple):
-    """`copies` copies of the ranks `kept` of a job of `world_size`.
+    """`copies` copies of the `kept_ranks` of a job of `world_size`.
 
     >>> copies = RankCopies((0, 1, 4, 5), 2, 6)
     >>> copies.ranks, copies.of((4, 1), 1), copies.joined((0, 4))
     (8, (6, 5), (0, 2, 4, 6))
     """
 
-    kept: RankList
+    kept_ranks: RankList
     copies: int
     world_size: int
 
     @property
     def ranks(self) -> int:
         """How many ranks the scaled job has."""
-        return len(self.kept) * self.copies
+        return len(self.kept_ranks) * self.copies
 
     def renumbered(self, copy: int) -> Int64:
         """Returns the number of each rank in a copy, GONE for those that are not kept."""
         numbers = np.full(self.world_size, GONE, np.int64)
-        numbers[list(self.kept)] = copy * len(self.kept) + np.arange(len(self.kept))
+        numbers[list(self.kept_ranks)] = copy * len(self.kept_ranks) + np.arange(len(self.kept_ranks))
         return numbers
 
     def of(self, ranks: Iterable[int], copy: int) -> RankList:
@@ -42,4 +42,4 @@ class RankCopies(NamedTuple):
     def joined(self, ranks: RankList) -> RankList:
         """Returns the members of a group that all copies join."""
         first = np.array(self.of(ranks, 0), np.int64)
-        return tuple((first + len(self.kept) * np.arange(self.copies)[:, None]).reshape(-1).tolist())
+        return tuple((first + len(self.kept_ranks) * np.arange(self.copies)[:, None]).reshape(-1).tolist())

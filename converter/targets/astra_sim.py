@@ -141,9 +141,9 @@ def _played_nodes(graph: ExecutionGraph) -> ExecutionGraph:
 def _drop_implied_control(graph: ExecutionGraph) -> int:
     """Removes control dependencies that data dependencies do not imply, in place; returns their number."""
     control = control_edges(graph)
-    kept = implied(control, data_edges(graph), lanes_of(graph))
-    graph.ctrl_deps = Ragged.grouped(control.target[kept], control.source[kept] + 1, len(graph))
-    return int((~kept).sum())
+    is_kept = implied(control, data_edges(graph), lanes_of(graph))
+    graph.ctrl_deps = Ragged.grouped(control.target[is_kept], control.source[is_kept] + 1, len(graph))
+    return int((~is_kept).sum())
 
 
 def _notes(

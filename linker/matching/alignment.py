@@ -27,8 +27,8 @@ def align_steps(left: Int64, right: Int64, *, marks_step: Bool) -> Alignment:
     before the first mark from the last one backwards.
     """
     rows = _without_single_marks(left, right, marks_step=marks_step)
-    marks = [np.flatnonzero(marks_step[side[kept]]) for side, kept in zip((left, right), rows, strict=True)]
-    steps = zip(*(np.split(kept, marked) for kept, marked in zip(rows, marks, strict=True)), strict=True)
+    marks = [np.flatnonzero(marks_step[side[kept_rows]]) for side, kept_rows in zip((left, right), rows, strict=True)]
+    steps = zip(*(np.split(kept_rows, marked) for kept_rows, marked in zip(rows, marks, strict=True)), strict=True)
     pairs: list[tuple[Int64, Int64]] = []
     for left_step, right_step in steps:
         direction = slice(None, None, -1 if len(marks[0]) and not pairs else 1)
@@ -42,11 +42,11 @@ def align_steps(left: Int64, right: Int64, *, marks_step: Bool) -> Alignment:
 def _without_single_marks(left: Int64, right: Int64, *, marks_step: Bool) -> tuple[Int64, Int64]:
     """Returns the rows of both sides without step marks that only one side has, without any if their order differs."""
     shared = np.intersect1d(left, right)
-    kept = [np.flatnonzero(~marks_step[side] | np.isin(side, shared)) for side in (left, right)]
-    marked = [side[rows][marks_step[side[rows]]] for side, rows in zip((left, right), kept, strict=True)]
+    kept_rows = [np.flatnonzero(~marks_step[side] | np.isin(side, shared)) for side in (left, right)]
+    marked = [side[rows][marks_step[side[rows]]] for side, rows in zip((left, right), kept_rows, strict=True)]
     if not np.array_equal(marked[0], marked[1]):
-        kept = [np.flatnonzero(~marks_step[side]) for side in (left, right)]
-    return kept[0], kept[1]
+        kept_rows = [np.flatnonzero(~marks_step[side]) for side in (left, right)]
+    return kept_rows[0], kept_rows[1]
 
 
 def align(left: Int64, right: Int64) -> Alignment:

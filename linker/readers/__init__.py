@@ -24,4 +24,4 @@ from .rocpd import (
     processes as processes,
     read_rocpd as read_rocpd,
 )
-from .selection import Kept as Kept, select_linked as select_linked, select_rows as select_rows
+from .selection import KeptRows as KeptRows, select_linked as select_linked, select_rows as select_rows

@@ -113,14 +113,14 @@ def python(rows: EventRows, pad: dict[str, bool]) -> RecordedPython:
     """Returns the calls of modules and of Python's functions, without calls of built-in functions."""
     start, end = rows.start_end(pad)
     names = rows.name.column()
-    kept = ~names.where(lambda name: name.startswith(BUILT_IN))
-    used, code = np.unique(names.codes[kept], return_inverse=True)
+    is_chosen = ~names.where(lambda name: name.startswith(BUILT_IN))
+    used, code = np.unique(names.codes[is_chosen], return_inverse=True)
     return RecordedPython(
         name=Categorical(code.reshape(-1).astype(np.int32), [names.table[used_code] for used_code in used.tolist()]),
-        process=rows.column("process")[kept],
-        thread=rows.column("thread")[kept],
-        start=start[kept],
-        end=end[kept],
+        process=rows.column("process")[is_chosen],
+        thread=rows.column("thread")[is_chosen],
+        start=start[is_chosen],
+        end=end[is_chosen],
     )
 
 

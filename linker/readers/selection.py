@@ -25,7 +25,7 @@ from .device_rows import DeviceTrace
 AnyTable = TypeVar("AnyTable", bound=Table)
 
 
-class Kept(NamedTuple):
+class KeptRows(NamedTuple):
     """Which rows of a linked trace's tables are kept."""
 
     ops: Bool
@@ -59,28 +59,28 @@ def select(device: DeviceTrace, **masks: Bool) -> DeviceTrace:
     `python`. Of tables without a mask all rows are kept.
     """
     tables = {name: select_rows(getattr(device, name), mask) for name, mask in masks.items()}
-    kept = {Role.OP: masks.get("ops"), Role.ACTIVITY: masks.get("activities")}
+    mask_of = {Role.OP: masks.get("ops"), Role.ACTIVITY: masks.get("activities")}
     communication = {
-        role: records if (mask := kept[role]) is None else records.take(mask)
+        role: records if (mask := mask_of[role]) is None else records.take(mask)
         for role, records in device.communication.items()
     }
     return replace(device, **tables, communication=communication)
 
 
-def select_linked(linked: LinkedTrace, kept: Kept) -> LinkedTrace:
+def select_linked(linked: LinkedTrace, kept_rows: KeptRows) -> LinkedTrace:
     """Returns the kept rows, and the waits of kept activities and calls; a source that is not kept is -1."""
-    op, call = OpRows(_new_rows(kept.ops)), CallRows(_new_rows(kept.calls))
-    activity = ActivityRows(_new_rows(kept.activities))
-    ops = replace(linked.ops, **_columns(linked.ops, kept.ops), extra=linked.ops.extra.take(kept.ops))
-    calls = select_rows(linked.calls, kept.calls)
-    activities = select_rows(linked.activities, kept.activities)
+    op, call = OpRows(_new_rows(kept_rows.ops)), CallRows(_new_rows(kept_rows.calls))
+    activity = ActivityRows(_new_rows(kept_rows.activities))
+    ops = replace(linked.ops, **_columns(linked.ops, kept_rows.ops), extra=linked.ops.extra.take(kept_rows.ops))
+    calls = select_rows(linked.calls, kept_rows.calls)
+    activities = select_rows(linked.activities, kept_rows.activities)
     used = np.zeros(len(linked.communications), np.bool_)
     for rows in (ops.communication_row, activities.communication_row):
         used[rows[rows >= 0]] = True
     communication = CommunicationRows(_new_rows(used))
     device, host = linked.device_waits, linked.host_waits
-    device = select_rows(device, kept.activities[device.target_row])
-    host = select_rows(host, kept.calls[host.call_row])
+    device = select_rows(device, kept_rows.activities[device.target_row])
+    host = select_rows(host, kept_rows.calls[host.call_row])
     return replace(
         linked,
         ops=replace(ops, communication_row=RowMap(communication)[ops.communication_row]),
@@ -99,6 +99,6 @@ def select_linked(linked: LinkedTrace, kept: Kept) -> LinkedTrace:
     )
 
 
-def _new_rows(kept: Bool) -> Int64:
+def _new_rows(is_kept: Bool) -> Int64:
     """Returns for each row its number among the kept ones, -1 for the others."""
-    return np.where(kept, np.cumsum(kept) - 1, -1)
+    return np.where(is_kept, np.cumsum(is_kept) - 1, -1)

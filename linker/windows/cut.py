@@ -15,7 +15,7 @@ from ...schema.columns import ABSENT, Bool, Lookup
 from ...schema.linked import LinkedTrace, Ops, ThreadHandoffs, op_parents, previous_on_stream
 from ...schema.traces import are_step_marks
 from ..matching import are_ops
-from ..readers import Kept, select_linked, select_rows
+from ..readers import KeptRows, select_linked, select_rows
 from .thread_parts import ThreadParts
 from .windows import SMALLEST_REST, Period
 
@@ -49,7 +49,7 @@ def of_both(linked: LinkedTrace) -> TracePart:
     """Returns the trace without the host ops before and after all that the device trace holds, if these are many."""
     calls, activities = (np.ones(len(table), np.bool_) for table in (linked.calls, linked.activities))
     ops = ~_beyond(linked.ops)
-    part = linked if ops.all() else select_linked(linked, Kept(ops, calls, activities))
+    part = linked if ops.all() else select_linked(linked, KeptRows(ops, calls, activities))
     return TracePart(part, calls, Counter())
 
 
@@ -64,12 +64,12 @@ def cut(linked: LinkedTrace, period: Period) -> TracePart:
     """
     parts = ThreadParts(linked.calls, period)
     calls = parts.starts(linked.calls.thread, linked.calls.start)
-    kept = Kept(_ops(linked.ops, parts), calls, _activities(linked, calls, period))
-    part = select_linked(linked, kept)
+    kept_rows = KeptRows(_ops(linked.ops, parts), calls, _activities(linked, calls, period))
+    part = select_linked(linked, kept_rows)
     ops, shortened = _shortened(part.ops, parts)
-    waits, lost = part.host_waits, _crossing(linked, kept)
+    waits, lost = part.host_waits, _crossing(linked, kept_rows)
     info = copy(part.info)
-    info.backlog_until = _backlog(linked, kept)
+    info.backlog_until = _backlog(linked, kept_rows)
     handoffs, lost["hand-offs across the borders of the window"] = _handoffs(part.handoffs, parts)
     return TracePart(
         replace(
@@ -88,27 +88,27 @@ def cut(linked: LinkedTrace, period: Period) -> TracePart:
 def _ops(ops: Ops, parts: ThreadParts) -> Bool:
     """Returns which ops overlap the part or, without times, belong to it, and which nodes are no ops."""
     timed, first = ops.start != ABSENT, parts.first(ops.thread)
-    kept = timed & (ops.start < parts.last(ops.thread)) & ((ops.end > first) | (ops.start >= first))
+    is_kept = timed & (ops.start < parts.last(ops.thread)) & ((ops.end > first) | (ops.start >= first))
     untimed = ~timed & are_ops(ops.name)
     in_both = np.flatnonzero(timed & ops.recorded_by_host) if untimed.any() else np.empty(0, np.int64)
     in_both = in_both[np.argsort(ops.id[in_both], kind="stable")]
     if len(in_both):
         before = in_both[np.maximum(np.searchsorted(ops.id[in_both], ops.id[untimed]) - 1, 0)]
-        kept[untimed] = kept[before]
-    return _with_callers(ops, kept | ~(timed | untimed))
+        is_kept[untimed] = is_kept[before]
+    return _with_callers(ops, is_kept | ~(timed | untimed))
 
 
-def _with_callers(ops: Ops, kept: Bool) -> Bool:
+def _with_callers(ops: Ops, is_kept: Bool) -> Bool:
     """Adds to the kept ops those without times that called them."""
     untimed = ops.start == ABSENT
     if not untimed.any():
-        return kept
-    row_of, rows = Lookup(ops.id, np.arange(len(ops))), np.flatnonzero(kept)
+        return is_kept
+    row_of, rows = Lookup(ops.id, np.arange(len(ops))), np.flatnonzero(is_kept)
     while len(rows):
         rows = np.unique(row_of.of(ops.parent_id[rows]))
-        rows = rows[(rows >= 0) & untimed[rows] & ~kept[rows]]
-        kept[rows] = True
-    return kept
+        rows = rows[(rows >= 0) & untimed[rows] & ~is_kept[rows]]
+        is_kept[rows] = True
+    return is_kept
 
 
 def _beyond(ops: Ops) -> Bool:
@@ -129,10 +129,10 @@ def _beyond(ops: Ops) -> Bool:
 
 def _activities(linked: LinkedTrace, calls: Bool, period: Period) -> Bool:
     activities = linked.activities
-    kept = (activities.start >= period.start) & (activities.start < period.end)
+    is_kept = (activities.start >= period.start) & (activities.start < period.end)
     called = activities.call_row >= 0
-    kept[called] = calls[activities.call_row[called]]
-    return kept
+    is_kept[called] = calls[activities.call_row[called]]
+    return is_kept
 
 
 def _shortened(ops: Ops, parts: ThreadParts) -> tuple[Ops, int]:
@@ -157,35 +157,37 @@ def _handoffs(handoffs: ThreadHandoffs, parts: ThreadParts) -> tuple[ThreadHando
     waits_inside = (handoffs.waiting_since != ABSENT) & (handoffs.waiting_since < parts.last(handoffs.target_thread))
     waits_inside &= handoffs.target_time > parts.first(handoffs.target_thread)
     is_inside = source_inside & target_inside
-    kept = select_rows(handoffs, is_inside)
-    kept = replace(kept, waiting_since=parts.since(kept.target_thread, kept.waiting_since))
-    return kept, int(((source_inside | target_inside | waits_inside) & ~is_inside).sum())
+    handoffs_inside = select_rows(handoffs, is_inside)
+    handoffs_inside = replace(
+        handoffs_inside, waiting_since=parts.since(handoffs_inside.target_thread, handoffs_inside.waiting_since)
+    )
+    return handoffs_inside, int(((source_inside | target_inside | waits_inside) & ~is_inside).sum())
 
 
-def _backlog(linked: LinkedTrace, kept: Kept) -> dict[int, int]:
+def _backlog(linked: LinkedTrace, kept_rows: KeptRows) -> dict[int, int]:
     """Returns for kept activities that waited for work outside the part, by id, when the last of it ended (ns).
 
     They waited for the activity before them on their stream, or because the stream had to wait.
     """
     activities, waits = linked.activities, linked.device_waits
-    before, outside = previous_on_stream(activities), ~kept.activities
-    rows = np.flatnonzero(kept.activities & (before >= 0))
+    before, outside = previous_on_stream(activities), ~kept_rows.activities
+    rows = np.flatnonzero(kept_rows.activities & (before >= 0))
     has_source = waits.source_row >= 0
     source = np.concatenate((before[rows], waits.source_row[has_source]))
     target = np.concatenate((rows, waits.target_row[has_source]))
-    crossing = outside[source] & kept.activities[target]
+    crossing = outside[source] & kept_rows.activities[target]
     until = np.full(len(activities), -1, np.int64)
     np.maximum.at(until, target[crossing], activities.end[source[crossing]])
     blocked = np.flatnonzero(until >= 0)
     return dict(zip(activities.id[blocked].tolist(), until[blocked].tolist(), strict=True))
 
 
-def _crossing(linked: LinkedTrace, kept: Kept) -> Counter[str]:
+def _crossing(linked: LinkedTrace, kept_rows: KeptRows) -> Counter[str]:
     """Returns how many waits of the device and of the host have one end in the part and one outside."""
     device, host = linked.device_waits, linked.host_waits
     has_source = host.source_row >= 0
-    between = kept.activities[device.source_row] ^ kept.activities[device.target_row]
-    awaited = kept.activities[host.source_row[has_source]] ^ kept.calls[host.call_row[has_source]]
+    between = kept_rows.activities[device.source_row] ^ kept_rows.activities[device.target_row]
+    awaited = kept_rows.activities[host.source_row[has_source]] ^ kept_rows.calls[host.call_row[has_source]]
     return Counter(
         {
             "device waits across the borders of the window": int(between.sum()),

@@ -35,10 +35,10 @@ class JsonRecords(Mapping[int, Record], Generic[Record]):
     def __len__(self) -> int:
         return len(self.rows)
 
-    def take(self, kept: Bool) -> "JsonRecords[Record]":
+    def take(self, mask: Bool) -> "JsonRecords[Record]":
         """Returns the records of the kept rows, by their positions among these."""
-        is_kept = kept[self.rows]
-        return JsonRecords((np.cumsum(kept) - 1)[self.rows[is_kept]], self.encoded.take(is_kept), self.kind)
+        is_kept = mask[self.rows]
+        return JsonRecords((np.cumsum(mask) - 1)[self.rows[is_kept]], self.encoded.take(is_kept), self.kind)
 
     @staticmethod
     def of(records: Mapping[int, Record], kind: Any) -> "JsonRecords[Record]":

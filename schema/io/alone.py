@@ -108,13 +108,13 @@ def in_use(descriptor: int) -> Iterator[None]:
     if fcntl is None:
         yield
         return
-    kept = os.dup(descriptor)
+    duplicate = os.dup(descriptor)
     try:
         with contextlib.suppress(OSError):  # a file system without locks
-            fcntl.flock(kept, fcntl.LOCK_EX)
+            fcntl.flock(duplicate, fcntl.LOCK_EX)
         yield
     finally:
-        os.close(kept)
+        os.close(duplicate)
 
 
 def remove_abandoned(folder: Path, name: re.Pattern[str]) -> None:

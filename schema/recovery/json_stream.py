@@ -197,11 +197,11 @@ class ArrayReader(Generic[T]):
 
     def _decoded(self, elements: bytes) -> tuple[bytes, list[T]] | None:
         if self._skip_pattern is not None and self._holds_skipped(elements):
-            kept, count = self._skip_pattern.subn(b"", elements)
-            if count and (piece := self._decoded_whole(kept)) is not None:
+            remaining_elements, count = self._skip_pattern.subn(b"", elements)
+            if count and (piece := self._decoded_whole(remaining_elements)) is not None:
                 self.skipped += count
                 # as much text at once as leaves a piece of what is needed
-                self._piece = PIECE * min(len(elements) // (len(kept) + 1) + 1, LARGEST_PIECE)
+                self._piece = PIECE * min(len(elements) // (len(remaining_elements) + 1) + 1, LARGEST_PIECE)
                 return piece
         return self._decoded_whole(elements)
 

@@ -145,8 +145,8 @@ def _largest_differences(table: Table) -> Table:
     """Returns the ops, calls and kernels that differ most, without the marks of steps; without shapes and times, to be
     narrow.
     """
-    kept = ("kind", "name", "category", "difference", "count_a", "count_b")
-    columns = [column for column in table.columns if column.name in kept]
+    names = ("kind", "name", "category", "difference", "count_a", "count_b")
+    columns = [column for column in table.columns if column.name in names]
     is_work = np.array([not name.startswith("ProfilerStep#") for name in table["name"]], np.bool_)
     return Table(table.name, "What differs most", columns).take(is_work)
 

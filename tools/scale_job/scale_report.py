@@ -69,7 +69,7 @@ def report_of(plan: ScalePlan, is_simulated: bool) -> ScaleReport:
         ranks=rank_copies.world_size,
         scaled_ranks=rank_copies.ranks,
         copies=rank_copies.copies,
-        removed=sorted(set(range(rank_copies.world_size)) - set(rank_copies.kept)),
+        removed=sorted(set(range(rank_copies.world_size)) - set(rank_copies.kept_ranks)),
         stand_ins=plan.assumed.source,
         groups=[_group(role, plan) for role in plan.roles],
         lengths=[_length(grown) for grown in plan.grown],
@@ -161,9 +161,11 @@ def _is_unsynchronised(role: GroupRole, plan: ScalePlan) -> bool:
 
 def lines(report: ScaleReport) -> Iterator[str]:
     """Yields the report for people; groups that are alike in a line."""
-    kept = report.ranks - len(report.removed)
+    kept_count = report.ranks - len(report.removed)
     traced = f"; {report.ranks - len(report.stand_ins)} traced" if report.stand_ins else ""
-    yield summary_line("ranks", f"{report.ranks} -> {report.scaled_ranks}, {report.copies} copies of {kept}{traced}")
+    yield summary_line(
+        "ranks", f"{report.ranks} -> {report.scaled_ranks}, {report.copies} copies of {kept_count}{traced}"
+    )
     alike = defaultdict[tuple[object, ...], list[GroupLine]](list)
     for group in report.groups:
         alike[group.group.partition(", ")[2], group.joined, group.members, group.scaled_members].append(group)

@@ -1,7 +1,7 @@
 """Rows of a trace as a trace of its own: what refers to a row by number follows it."""
 
 import numpy as np
-from execgraph.linker.readers import Kept, Role, select_linked, select_rows
+from execgraph.linker.readers import KeptRows, Role, select_linked, select_rows
 from execgraph.linker.readers.selection import select
 from execgraph.schema.columns import JsonRecords
 from execgraph.schema.linked import Communication
@@ -60,7 +60,7 @@ def test_of_a_linked_trace_all_that_refers_to_kept_rows_follows_them() -> None:
         communications=[Communication(name="first"), Communication(name="other")],
     )
     whole.ops.extra = JsonRecords.of({0: {"a": 1}, 2: {"b": 2}}, dict[str, int])
-    part = select_linked(whole, Kept(mask(0, 1, 1), mask(0, 1, 1), mask(0, 1, 1, 1)))
+    part = select_linked(whole, KeptRows(mask(0, 1, 1), mask(0, 1, 1), mask(0, 1, 1, 1)))
     assert ([part.ops.name[row] for row in (0, 1)], part.ops.extra) == (["second", "third"], {1: {"b": 2}})
     assert part.ops.inputs == whole.ops.inputs[1:] and part.ops.outputs == whole.ops.outputs[1:]
     assert (part.calls.start.tolist(), part.calls.op_row.tolist()) == ([1, 2], [0, 1])
@@ -78,8 +78,8 @@ def test_of_a_linked_trace_all_that_refers_to_kept_rows_follows_them() -> None:
 def test_communication_of_kept_ops_is_kept() -> None:
     whole = linked_of([], [], [Op(0, 1), Op(1, 2)], communications=[Communication(name="a"), Communication(name="b")])
     whole.ops.communication_row = column(0, 1)
-    part = select_linked(whole, Kept(mask(0, 1), mask(), mask()))
+    part = select_linked(whole, KeptRows(mask(0, 1), mask(), mask()))
     assert (part.communications, part.ops.communication_row.tolist()) == ([whole.communications[1]], [0])
     whole.ops.communication_row = column(0, -1)
-    part = select_linked(whole, Kept(mask(1, 1), mask(), mask()))
+    part = select_linked(whole, KeptRows(mask(1, 1), mask(), mask()))
     assert (part.communications, part.ops.communication_row.tolist()) == ([whole.communications[0]], [0, -1])

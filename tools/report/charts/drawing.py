@@ -25,8 +25,8 @@ def data(rows: Sequence[Row], *fields: str, name: str = "rows") -> alt.InlineDat
 
     Texts have at most LONGEST letters, numbers four decimals, or four significant digits below 1.
     """
-    kept = [{key: row[key] for key in fields} for row in rows] if fields else rows
-    values = [{key: _short(value) for key, value in row.items()} for row in kept]
+    drawn_rows = [{key: row[key] for key in fields} for row in rows] if fields else rows
+    values = [{key: _short(value) for key, value in row.items()} for row in drawn_rows]
     # Altair checks every value of data that is not yet JSON, which takes as long as several analyses
     json: Any = orjson.Fragment(orjson.dumps(values, option=orjson.OPT_SERIALIZE_NUMPY))
     return alt.InlineData(name=name, values=json)

@@ -59,11 +59,16 @@ def series(lanes: dict[str, Steps], title: str, unit: str) -> Chart:
 
 def _nonzero_intervals(time: Floats, value: Floats, most_steps: int) -> list[tuple[float, float, float]]:
     """(from, to, value) where the value is not 0; of too many steps the highest in each interval of time."""
-    kept = _steps(time, value, most_steps)
-    ends = np.append(time[kept][1:], time[-1:])
-    is_drawn = (value[kept] > 0) & (ends > time[kept])
+    step_rows = _steps(time, value, most_steps)
+    ends = np.append(time[step_rows][1:], time[-1:])
+    is_drawn = (value[step_rows] > 0) & (ends > time[step_rows])
     return list(
-        zip(time[kept][is_drawn].tolist(), ends[is_drawn].tolist(), value[kept][is_drawn].tolist(), strict=True)
+        zip(
+            time[step_rows][is_drawn].tolist(),
+            ends[is_drawn].tolist(),
+            value[step_rows][is_drawn].tolist(),
+            strict=True,
+        )
     )
 
 

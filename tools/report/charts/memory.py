@@ -38,9 +38,9 @@ def memory_timeline(table: Table) -> list[Chart]:
 def _curve(table: Table, rows: Int64, rank: int, device: int) -> Chart:
     label = f"rank {rank} · {'host' if device == HOST else f'device {device}'}"
     value = np.asarray(table["allocated"])[rows]
-    kept = rows[_highest_positions(value)]
+    kept_rows = rows[_highest_positions(value)]
     unit = next((name for name, size in UNITS.items() if value.max() >= size), "KiB")
-    points = _points(table, kept, UNITS[unit])
+    points = _points(table, kept_rows, UNITS[unit])
     tooltip = hover("track", "ts [µs]", f"allocated [{unit}]", f"reserved [{unit}]", "step")
     base = alt.Chart(data([{"track": label, **row} for row in points])).encode(
         alt.X("ts:Q", title="time [µs]", axis=alt.Axis(tickCount=8, grid=False)), tooltip=tooltip
