@@ -20,7 +20,7 @@ from execgraph.schema.device_peaks import Peak
 from execgraph.schema.graph import NodeType
 from execgraph.schema.linked import took_over
 from execgraph.schema.machine import by_name
-from execgraph.tools.analyses import Options, RankTrace
+from execgraph.tools.analyses import AnalysisOptions, RankTrace
 from execgraph.tools.analyses.kernel_breakdown import kernel_breakdown
 from execgraph.tools.analyses.overlap import communication_computation_overlap
 from execgraph.tools.analyses.overlay import _within_rows
@@ -163,7 +163,7 @@ def rank_of(count: int) -> RankTrace:
 def analysis(table: Callable[..., object]) -> Callable[[int], Work]:
     def of(count: int) -> Work:
         rank = rank_of(count)
-        return lambda: table([rank], Options())
+        return lambda: table([rank], AnalysisOptions())
 
     return of
 

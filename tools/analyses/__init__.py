@@ -37,9 +37,9 @@ from .overlay import overlay_events as overlay_events
 from .rank import (
     READ_STAGES as READ_STAGES,
     Analysis as Analysis,
+    AnalysisOptions as AnalysisOptions,
     Column as Column,
     Floats as Floats,
-    Options as Options,
     RankTrace as RankTrace,
     Table as Table,
     activity_rows as activity_rows,
@@ -81,7 +81,7 @@ ANALYSES: tuple[Analysis, ...] = (
 def analyse(
     ranks: Iterable[RankTrace],
     only: Sequence[str] | None = None,
-    options: Options | None = None,
+    options: AnalysisOptions | None = None,
     on_progress: OnProgress = unseen,
 ) -> dict[str, Table]:
     """Returns the tables of all analyses, or of those named in `only`, by name and in their order, details among them.
@@ -90,7 +90,7 @@ def analyse(
 
     Raises ValueError for a name that no analysis has, and without any rank.
     """
-    options = options or Options()
+    options = options or AnalysisOptions()
     names = {analysis.name for analysis in ANALYSES}
     unknown = sorted(set(only or ()) - names)
     if unknown:

@@ -25,7 +25,7 @@ from ..replay import (
     time_by_kind,
     trust,
 )
-from .rank import Analysis, Column, Options, RankTrace, Table, integers, microseconds, percentage, text_column
+from .rank import Analysis, AnalysisOptions, Column, RankTrace, Table, integers, microseconds, percentage, text_column
 
 NO_GRAPH = "there is no execution graph to replay"
 NO_TIME = "nothing in the replayed run takes time"
@@ -40,11 +40,11 @@ class RankGraph(NamedTuple):
     graph: ExecutionGraph | None
 
 
-def _graph(rank: RankTrace, _: Options) -> RankGraph:
+def _graph(rank: RankTrace, _: AnalysisOptions) -> RankGraph:
     return RankGraph(rank.rank, rank.graph if rank.graph is not None and len(rank.graph) else None)
 
 
-def _over_ranks(parts: Sequence[RankGraph], _: Options) -> Table:
+def _over_ranks(parts: Sequence[RankGraph], _: AnalysisOptions) -> Table:
     ranks = np.array([part.rank for part in parts if part.graph is not None], np.int64)
     graphs = [part.graph for part in parts if part.graph is not None]
     replays, note = list[Replay](), NO_GRAPH

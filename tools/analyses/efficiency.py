@@ -12,10 +12,10 @@ from ...schema.device_peaks import Peak
 from ..replay import Bound, Kernels, device_peaks, least_time, roofs
 from .rank import (
     ActivityClass,
+    AnalysisOptions,
     BytesColumn,
     Column,
     Floats,
-    Options,
     RankTrace,
     Table,
     activity_classes,
@@ -45,14 +45,14 @@ class _Work(NamedTuple):
     peaks: dict[int, Peak]
 
 
-def _table(rank: RankTrace, options: Options) -> Table:
+def _table(rank: RankTrace, options: AnalysisOptions) -> Table:
     work = _work(rank, options)
     groups = _kernel_groups(rank, work)
     by_step = _step_table(rank, work)
     return Table(NAME, "Efficiency of kernels", _columns(rank, work, groups), _note(rank, work), (by_step,))
 
 
-def _work(rank: RankTrace, options: Options) -> _Work:
+def _work(rank: RankTrace, options: AnalysisOptions) -> _Work:
     """Returns the work computed from the traces, or of a graph alone the recorded work of its nodes."""
     activities = rank.linked.activities
     if len(rank.linked.ops) or rank.graph is None:

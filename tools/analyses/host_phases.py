@@ -15,8 +15,8 @@ from ...schema.traces import FOREVER, are_step_marks
 from ..phase_names import AUTOGRAD, BACKWARD, FORWARD, LOADER, OPTIMIZER
 from .rank import (
     WHOLE_RUN,
+    AnalysisOptions,
     Column,
-    Options,
     RankTrace,
     Table,
     are_annotations,
@@ -39,7 +39,7 @@ class _Steps(NamedTuple):
     spans: Intervals
 
 
-def _table(rank: RankTrace, _: Options) -> Table:
+def _table(rank: RankTrace, _: AnalysisOptions) -> Table:
     linked = rank.linked
     timed = np.flatnonzero(linked.ops.start != ABSENT)
     thread = _main_thread(linked.ops, timed) if len(timed) else 0

@@ -12,8 +12,8 @@ from ...schema.columns import Bool, Int64, group_sums
 from ...schema.linked import Activities, DeviceWaits, LinkedTrace, guessed, streams_of
 from ...schema.traces import NEVER
 from .rank import (
+    AnalysisOptions,
     Column,
-    Options,
     RankTrace,
     Table,
     intervals_of,
@@ -39,7 +39,7 @@ class _Gaps(NamedTuple):
     duration: Int64
 
 
-def _table(rank: RankTrace, options: Options) -> Table:
+def _table(rank: RankTrace, options: AnalysisOptions) -> Table:
     activities, linked = rank.linked.activities, rank.linked
     streams = streams_of(activities)
     gaps = _gaps(activities, streams.number)

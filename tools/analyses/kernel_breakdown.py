@@ -7,9 +7,9 @@ from .kernel_statistics import Durations
 from .rank import (
     LABELS,
     ActivityClass,
+    AnalysisOptions,
     Column,
     Floats,
-    Options,
     RankTrace,
     Table,
     activity_classes,
@@ -31,7 +31,7 @@ def set_label(classes: int) -> str:
     return " + ".join(label for bit, label in enumerate(LABELS) if classes >> bit & 1)
 
 
-def _table(rank: RankTrace, options: Options) -> Table:
+def _table(rank: RankTrace, options: AnalysisOptions) -> Table:
     activities = rank.linked.activities
     classes, intervals = activity_classes(activities), intervals_of(activities)
     table_rows: list[tuple[int, int, int, int]] = []

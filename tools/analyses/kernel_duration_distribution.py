@@ -7,7 +7,7 @@ import numpy as np
 
 from ...schema.columns import Categorical, Int64
 from .kernel_statistics import Durations
-from .rank import LABELS, Analysis, Codes, Column, Options, RankTrace, Table, activity_classes
+from .rank import LABELS, Analysis, AnalysisOptions, Codes, Column, RankTrace, Table, activity_classes
 from .temporal_breakdown import NO_ACTIVITIES
 
 
@@ -20,13 +20,13 @@ class ActivityDurations(NamedTuple):
     duration: Int64
 
 
-def _activity_durations(rank: RankTrace, _: Options) -> ActivityDurations:
+def _activity_durations(rank: RankTrace, _: AnalysisOptions) -> ActivityDurations:
     activities = rank.linked.activities
     ranks, duration = np.full(len(activities), rank.rank), activities.end - activities.start
     return ActivityDurations(ranks, activities.name, activity_classes(activities), duration)
 
 
-def _over_ranks(parts: Sequence[ActivityDurations], options: Options) -> Table:
+def _over_ranks(parts: Sequence[ActivityDurations], options: AnalysisOptions) -> Table:
     rank, classes, duration = (
         np.concatenate([getattr(part, field) for part in parts]) for field in ("rank", "activity_class", "duration")
     )
@@ -36,7 +36,7 @@ def _over_ranks(parts: Sequence[ActivityDurations], options: Options) -> Table:
     return Table(NAME, TITLE, _columns(every, options, by_rank=False), note, (by_rank,))
 
 
-def _columns(every: ActivityDurations, options: Options, *, by_rank: bool) -> list[Column]:
+def _columns(every: ActivityDurations, options: AnalysisOptions, *, by_rank: bool) -> list[Column]:
     """Returns a row for each name and class, or each of every rank, the longest in total first."""
     keys: list[Int64] = [every.name.codes.astype(np.int64), every.activity_class.astype(np.int64)]
     keys += [every.rank] if by_rank else []

@@ -12,8 +12,8 @@ from ...schema.columns import Bool, Int64, Intervals, group_sums
 from ...schema.linked import LinkedTrace
 from .rank import (
     ActivityClass,
+    AnalysisOptions,
     Column,
-    Options,
     RankTrace,
     Table,
     activity_classes,
@@ -47,7 +47,7 @@ class Launches:
     device: Int64
     delay: Int64
 
-    def flags(self, options: Options) -> list[Bool]:
+    def flags(self, options: AnalysisOptions) -> list[Bool]:
         """Returns for each of FLAGS which launches have it."""
         slow, late = round(1000 * options.slow_call_us), round(1000 * options.long_delay_us)
         return [self.device < self.host, self.host > slow, self.delay > late]
@@ -69,7 +69,7 @@ def launches_of(linked: LinkedTrace) -> Launches:
     return Launches(*(column[by_time] for column in (call, first, count, host, device, delay)))
 
 
-def _table(rank: RankTrace, options: Options) -> Table:
+def _table(rank: RankTrace, options: AnalysisOptions) -> Table:
     activities, calls, launches = rank.linked.activities, rank.linked.calls, launches_of(rank.linked)
     flags = launches.flags(options)
     names = [", ".join(flag for bit, flag in enumerate(FLAGS) if mask >> bit & 1) for mask in range(1 << len(FLAGS))]

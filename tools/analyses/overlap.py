@@ -5,8 +5,8 @@ import numpy as np
 from ...schema.columns import rows_by_number, union
 from .rank import (
     ActivityClass,
+    AnalysisOptions,
     Column,
-    Options,
     RankTrace,
     Table,
     activity_classes,
@@ -21,7 +21,7 @@ from .rank import (
 NO_COMMUNICATION = "no communication on the device was recorded"
 
 
-def _table(rank: RankTrace, _: Options) -> Table:
+def _table(rank: RankTrace, _: AnalysisOptions) -> Table:
     activities = rank.linked.activities
     classes, intervals = activity_classes(activities), intervals_of(activities)
     communicating, working = (

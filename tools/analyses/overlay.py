@@ -19,7 +19,7 @@ from ..replay import KINDS, pieces_of
 from .counters import ALL_STREAMS, counters_of
 from .memory import curves_of
 from .ops import Patterns, occurrences, pattern_times, patterns_of
-from .rank import Options, RankTrace
+from .rank import AnalysisOptions, RankTrace
 
 CRITICAL_PATH = "critical path"
 FIRST_FLOW = 1 << 40
@@ -28,14 +28,14 @@ SHORTEST_PATTERN, RAREST_PATTERN = 2, 2
 """The least kernels and occurrences of a pattern that is marked."""
 
 
-def overlay_events(rank: RankTrace, options: Options) -> Iterator[bytes]:
+def overlay_events(rank: RankTrace, options: AnalysisOptions) -> Iterator[bytes]:
     """Returns all events to add to the rank's device trace."""
     return itertools.chain(
         counter_events(rank, options), memory_events(rank), critical_path_events(rank), pattern_events(rank, options)
     )
 
 
-def counter_events(rank: RankTrace, options: Options) -> Iterator[bytes]:
+def counter_events(rank: RankTrace, options: AnalysisOptions) -> Iterator[bytes]:
     """Yields a counter track for each stream's queue and each kind of copy, on the process of its device."""
     for counter in counters_of(rank, options.queue_limit):
         name = counter.name + (f" stream {counter.stream}" if counter.stream != ALL_STREAMS else " (GB/s)")
@@ -101,7 +101,7 @@ def _covered(linked: LinkedTrace) -> dict[int, Intervals]:
     return {number: union(Intervals(start[rows], end[rows])) for number, rows in rows_of_each(thread).items()}
 
 
-def pattern_events(rank: RankTrace, options: Options) -> Iterator[bytes]:
+def pattern_events(rank: RankTrace, options: AnalysisOptions) -> Iterator[bytes]:
     """Yields a mark over each operator that launched one of the `top` patterns of recurring kernels, by device time.
 
     Marks are named by the pattern's number, 1 for the longest total time, on a track of their own for each thread.

@@ -5,7 +5,17 @@ from collections import defaultdict
 import numpy as np
 
 from .host_phases import host_phases
-from .rank import WHOLE_RUN, Column, Options, RankTrace, Table, first_start_ns, last_end_ns, microseconds, steps_of
+from .rank import (
+    WHOLE_RUN,
+    AnalysisOptions,
+    Column,
+    RankTrace,
+    Table,
+    first_start_ns,
+    last_end_ns,
+    microseconds,
+    steps_of,
+)
 from .temporal_breakdown import device_times
 
 NAME = "trace_diff_runs"
@@ -39,7 +49,7 @@ class RunLengths:
             self.parts["device: computing"] += device.compute
             self.parts["device: communication and copies"] += device.busy - device.compute
             self.parts["device: idle"] += length - device.busy
-        _, phases = host_phases.of_rank(rank, Options())
+        _, phases = host_phases.of_rank(rank, AnalysisOptions())
         for name in HOST_PHASES:
             self.parts[f"host: {name.replace('_', ' ')}"] += 1000 * float(np.sum(phases[name]))
 

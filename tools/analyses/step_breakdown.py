@@ -6,10 +6,10 @@ from ...schema.columns import Int64, Intervals
 from ..replay import KINDS, NodeClass, pieces_of
 from .rank import (
     ActivityClass,
+    AnalysisOptions,
     BytesColumn,
     Column,
     Floats,
-    Options,
     RankTrace,
     Steps,
     Table,
@@ -33,7 +33,7 @@ the median.
 """
 
 
-def _table(rank: RankTrace, _: Options) -> Table:
+def _table(rank: RankTrace, _: AnalysisOptions) -> Table:
     steps, activities = steps_of(rank.linked), rank.linked.activities
     inside = steps.of_activity >= 0
     step, device = np.unique(np.stack((steps.of_activity[inside], activities.device[inside])), axis=1)

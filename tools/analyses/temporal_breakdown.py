@@ -7,8 +7,8 @@ import numpy as np
 from ...schema.columns import Int64, rows_of_each, union
 from .rank import (
     ActivityClass,
+    AnalysisOptions,
     Column,
-    Options,
     RankTrace,
     Table,
     activity_classes,
@@ -50,7 +50,7 @@ def device_times(rank: RankTrace) -> list[DeviceUsage]:
     return times
 
 
-def _table(rank: RankTrace, _: Options) -> Table:
+def _table(rank: RankTrace, _: AnalysisOptions) -> Table:
     rows = np.array(device_times(rank), np.int64).reshape(-1, len(DeviceUsage._fields)).T
     device, activities, span, busy, compute = rows
     parts = {"idle": span - busy, "compute": compute, "non_compute": busy - compute}

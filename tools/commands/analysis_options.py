@@ -3,10 +3,10 @@
 import argparse
 import math
 
-from ..analyses import Options
+from ..analyses import AnalysisOptions
 from .argument_types import number
 
-DEFAULT = Options()
+DEFAULT = AnalysisOptions()
 
 
 def add_analysis_options(parser: argparse.ArgumentParser) -> None:
@@ -34,9 +34,9 @@ def add_analysis_options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def options_of(arguments: argparse.Namespace) -> Options:
+def options_of(arguments: argparse.Namespace) -> AnalysisOptions:
     """Returns the options that these and --peak give."""
-    return Options(
+    return AnalysisOptions(
         kernel_wait_us=arguments.kernel_wait,
         slow_call_us=arguments.slow_call,
         long_delay_us=arguments.long_delay,

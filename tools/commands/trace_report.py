@@ -12,7 +12,7 @@ from typing import NoReturn
 from ...converter.ranks import ranks_of
 from ...schema.io import STANDARD_STREAM, open_output
 from ...schema.optional import require
-from ..analyses import ANALYSES, Options, read_captures
+from ..analyses import ANALYSES, AnalysisOptions, read_captures
 from ..command import in_workspace, progress, run_command
 from ..command_parser import CommandParser, output_as
 from ..inputs import InputKind, reading
@@ -55,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         parser.error("give the files of one run, or --diff with two runs")
     if arguments.diff and (arguments.only or arguments.scale or arguments.perfetto or arguments.capture_trace):
         parser.error("--diff compares two runs as they were, without --only, --scale, --perfetto and --capture-trace")
-    if arguments.diff and options_of(arguments) != Options():
+    if arguments.diff and options_of(arguments) != AnalysisOptions():
         parser.error("--diff compares two runs as they were; the options of the analyses change nothing in it")
     if Path(STANDARD_STREAM) in [*arguments.paths, *(arguments.diff or ())]:
         parser.error("traces are looked at before they are read; give files or a folder, not stdin")

@@ -12,7 +12,7 @@ import orjson
 
 from ...schema.errors import DataError
 from ...schema.io import fresh_folder, locked, open_output, put_in_place
-from ..analyses import Column, Options, RankTrace, Table, overlay_events, write_overlay
+from ..analyses import AnalysisOptions, Column, RankTrace, Table, overlay_events, write_overlay
 from ..findings import Finding
 from ..terminal import plain, print_json
 
@@ -114,7 +114,7 @@ def overlay_path(path: str, rank: int, several: bool) -> str:
     return str(Path(path).with_name(f"{stem}.rank{rank}{dot}{ending}"))
 
 
-def lay_over(rank: RankTrace, path: str, options: Options) -> None:
+def lay_over(rank: RankTrace, path: str, options: AnalysisOptions) -> None:
     """Writes the rank's device trace with counters, the critical path and kernel patterns.
 
     Raises DataError if it has no device trace.

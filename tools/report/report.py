@@ -11,7 +11,7 @@ from ...schema.columns import time_text
 from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph
 from ...schema.progress import Progress, Stages, unwatched
-from ..analyses import ANALYSES, READ_STAGES, Options, RankTrace, Table, analyse, faster_step_us, trace_diff
+from ..analyses import ANALYSES, READ_STAGES, AnalysisOptions, RankTrace, Table, analyse, faster_step_us, trace_diff
 from ..findings import Finding, Gain, RankFacts, facts_of, find, job_of, together, verdict
 from ..rank_rows import ranges
 from ..replay import Recording, Replay, Scale, recording
@@ -35,7 +35,7 @@ OF_MEMORY = "memory_timeline"
 NO_DIFF = replace(trace_diff((), ()), note="compares two runs, with --diff A B", details=())
 
 
-DEFAULT = Options()
+DEFAULT = AnalysisOptions()
 
 
 @dataclass(slots=True)
@@ -70,7 +70,7 @@ class Report:
     twice_as_fast: Table | None = None
     recording: Recording | None = None
     groups: list[RankGroup] = field(default_factory=list)
-    options: Options = DEFAULT
+    options: AnalysisOptions = DEFAULT
     advice: list[str] = field(default_factory=list)
     faster_step_us: float = 0.0
 
@@ -115,7 +115,7 @@ class ReportRequest(NamedTuple):
     scales: Sequence[Scale] = ()
     page: bool = True
     perfetto: str = ""
-    options: Options = DEFAULT
+    options: AnalysisOptions = DEFAULT
     window: Window = EVERYTHING
     modules: bool = False
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from execgraph.tools.analyses import Options, RankTrace, Table, analyse
+from execgraph.tools.analyses import AnalysisOptions, RankTrace, Table, analyse
 from hypothesis import given, strategies as st
 from support.references import (
     COMMUNICATION,
@@ -83,7 +83,9 @@ def test_each_gap_of_a_stream_is_in_one_category(run: RUN, short: int) -> None:
         key = (act.device, act.stream, category)
         expected[key] = expected.get(key, 0) + act.start - freed
     ranks = [RankTrace(0, linked_of(acts, calls))]
-    rows = analyse(ranks, ["idle_time_breakdown"], Options(kernel_wait_us=short / 1000))["idle_time_breakdown"].rows()
+    rows = analyse(ranks, ["idle_time_breakdown"], AnalysisOptions(kernel_wait_us=short / 1000))[
+        "idle_time_breakdown"
+    ].rows()
     assert {(row["device"], row["stream"], row["category"]): ns(row["idle"]) for row in rows} == expected
     for stream in {(row["device"], row["stream"]) for row in rows}:
         shares = [row["share"] for row in rows if (row["device"], row["stream"]) == stream]
@@ -143,7 +145,7 @@ def test_the_top_kernels_stand_alone_and_the_rest_are_others() -> None:
     acts = [Act(0, length, name=name) for name, lengths in durations.items() for length in lengths]
     acts.append(Act(0, 3, MEMORY, name="copy"))
     ranks = [RankTrace(0, linked_of(acts))]
-    rows = analyse(ranks, ["kernel_breakdown"], Options(top=2))["kernel_breakdown_kernels"].rows()
+    rows = analyse(ranks, ["kernel_breakdown"], AnalysisOptions(top=2))["kernel_breakdown_kernels"].rows()
     assert [(row["class"], row["name"], ns(row["sum"]), row["count"]) for row in rows] == [
         (COMPUTATION, "a", 120, 2),
         (COMPUTATION, "b", 60, 1),
@@ -228,7 +230,7 @@ def test_time_at_the_queue_limit_counts_full_queues() -> None:
     calls = [Call(0, 1), Call(10, 11), Call(20, 21)]
     acts = [Act(30, 40, call=0), Act(40, 45, call=1), Act(60, 70, call=2)]
     ranks = [RankTrace(0, linked_of(acts, calls))]
-    row = analyse(ranks, ["counters"], Options(queue_limit=2))["counters_summary"].rows()[0]
+    row = analyse(ranks, ["counters"], AnalysisOptions(queue_limit=2))["counters_summary"].rows()[0]
     assert (ns(row["at_limit"]), ns(row["active"]), row["max"]) == (30, 60, 3.0)
     assert row["mean"] == pytest.approx((10 * 1 + 10 * 2 + 10 * 3 + 10 * 2 + 20 * 1) / 60)
 

@@ -7,7 +7,7 @@ import pytest
 from execgraph.schema.columns import ABSENT, Categorical
 from execgraph.schema.device_peaks import FORMATS, PEAKS, Peak, peak_of
 from execgraph.schema.errors import RequestError
-from execgraph.tools.analyses import Options, RankTrace, Table, analyse, graph_of, rank_of_graph
+from execgraph.tools.analyses import AnalysisOptions, RankTrace, Table, analyse, graph_of, rank_of_graph
 from execgraph.tools.replay import Bound, Kernels, device_peaks, least_time, parse_scale, replay
 from support.builder import TraceBuilder
 from support.runs import link_run
@@ -39,7 +39,7 @@ def run() -> TraceBuilder:
 
 
 def tables_of(rank: RankTrace, **peaks: float) -> dict[str, Table]:
-    return analyse([rank], ["efficiency"], Options(peaks=peaks))
+    return analyse([rank], ["efficiency"], AnalysisOptions(peaks=peaks))
 
 
 def by_op(table: Table) -> dict[tuple[str, int], dict[str, Any]]:

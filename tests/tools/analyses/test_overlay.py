@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from execgraph.schema.errors import DataError
-from execgraph.tools.analyses import Options, RankTrace, overlay_events, read_rank, write_overlay
+from execgraph.tools.analyses import AnalysisOptions, RankTrace, overlay_events, read_rank, write_overlay
 from execgraph.tools.analyses.overlay import counter_events, critical_path_events, pattern_events
 from support.builder import TraceBuilder
 from support.runs import link_run
@@ -42,7 +42,7 @@ def decoded(events: Any) -> list[Event]:
 
 @pytest.mark.parametrize("suffix", ["json", "json.gz"])
 def test_an_overlay_adds_events_and_changes_no_byte(tmp_path: Path, suffix: str) -> None:
-    events = list(overlay_events(rank_of(two_streams(), tmp_path), Options()))
+    events = list(overlay_events(rank_of(two_streams(), tmp_path), AnalysisOptions()))
     output = tmp_path / f"overlay.{suffix}"
     write_overlay(str(tmp_path / "device.json"), str(output), events)
     text, original = output.read_bytes(), (tmp_path / "device.json").read_bytes()
@@ -99,7 +99,7 @@ def test_without_a_graph_there_are_no_arrows() -> None:
 
 
 def test_counter_tracks_begin_and_end_at_nothing(tmp_path: Path) -> None:
-    events = decoded(counter_events(rank_of(two_streams(), tmp_path), Options()))
+    events = decoded(counter_events(rank_of(two_streams(), tmp_path), AnalysisOptions()))
     names = {event["name"] for event in events}
     assert names == {"queue length stream 7", "queue length stream 9", "DtoH (GB/s)"}
     for name in names:
@@ -109,7 +109,7 @@ def test_counter_tracks_begin_and_end_at_nothing(tmp_path: Path) -> None:
 
 def test_operators_whose_kernels_come_again_are_marked(tmp_path: Path) -> None:
     t = two_streams()
-    marks = decoded(pattern_events(rank_of(t, tmp_path), Options()))
+    marks = decoded(pattern_events(rank_of(t, tmp_path), AnalysisOptions()))
     norms = [op for op in t.device_trace()["traceEvents"] if op["name"] == "aten::norm"]
     assert [(mark["ts"], mark["dur"], mark["tid"]) for mark in marks] == [
         (norm["ts"], norm["dur"], norm["tid"]) for norm in norms
@@ -117,5 +117,5 @@ def test_operators_whose_kernels_come_again_are_marked(tmp_path: Path) -> None:
     for mark in marks:
         assert mark["name"] == "pattern 1: aten::norm"
         assert mark["args"] == {"kernels": ["mean", "scale"], "count": 3}
-    assert list(pattern_events(rank_of(t, tmp_path), Options(operator="linear"))) == []
-    assert list(pattern_events(rank_of(t, tmp_path), Options(top=0))) == []
+    assert list(pattern_events(rank_of(t, tmp_path), AnalysisOptions(operator="linear"))) == []
+    assert list(pattern_events(rank_of(t, tmp_path), AnalysisOptions(top=0))) == []

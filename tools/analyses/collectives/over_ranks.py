@@ -12,9 +12,9 @@ from ....converter.ranks import Group, ranks_of
 from ....schema.graph import CollectiveType
 from ..rank import (
     Analysis,
+    AnalysisOptions,
     Column,
     Floats,
-    Options,
     Table,
     integers,
     microseconds,
@@ -33,7 +33,7 @@ PARTS_OF_ALL = (
 """Collectives of which each member keeps its own part, without sending it."""
 
 
-def _over_ranks(parts: Sequence[RankCollectives], _: Options) -> Table:
+def _over_ranks(parts: Sequence[RankCollectives], _: AnalysisOptions) -> Table:
     collectives = match_collectives(parts)
     unmatched = sum(part.unmatched for part in parts)
     note = NO_COLLECTIVES if not collectives else ""

@@ -14,8 +14,8 @@ from ....schema.linked import LinkedTrace, op_tree
 from ..rank import (
     ActivityClass,
     Analysis,
+    AnalysisOptions,
     Column,
-    Options,
     ProfilerRange,
     RankTrace,
     Table,
@@ -62,7 +62,7 @@ class Launch(NamedTuple):
     kernel: str
 
 
-def _rank_counters(rank: RankTrace, _: Options) -> RankCounters:
+def _rank_counters(rank: RankTrace, _: AnalysisOptions) -> RankCounters:
     ranges = rank.recorded.ranges if rank.recorded is not None else []
     tree = op_tree(rank.linked.ops) if ranges else None
     measured: list[KernelCounters] = []
@@ -120,7 +120,7 @@ def flops(counters: dict[str, float]) -> float:
     return sum(products) if products else float("nan")
 
 
-def _over_ranks(parts: Sequence[RankCounters], _: Options) -> Table:
+def _over_ranks(parts: Sequence[RankCounters], _: AnalysisOptions) -> Table:
     rows = [row for part in parts for row in part.measured]
     counters = list(dict.fromkeys(name for row in rows for name in row.counters))
     columns = [

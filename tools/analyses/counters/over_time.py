@@ -14,9 +14,9 @@ from ....schema.columns import Int64, Intervals, group_ids, is_group_start, rows
 from ....schema.linked import LinkedTrace, streams_of
 from ..rank import (
     ActivityClass,
+    AnalysisOptions,
     Column,
     Floats,
-    Options,
     RankTrace,
     Series,
     Table,
@@ -117,7 +117,7 @@ def copy_kind(name: str) -> str:
     return short or (f"{source[0].upper()}to{target[0].upper()}" if source else "Memset")
 
 
-def _table(rank: RankTrace, options: Options) -> Table:
+def _table(rank: RankTrace, options: AnalysisOptions) -> Table:
     counters_ = counters_of(rank, options.queue_limit)
     lengths = [len(counter.series.time) for counter in counters_]
     time = np.concatenate([counter.series.time for counter in counters_] or [np.empty(0, np.int64)])

@@ -14,9 +14,9 @@ import numpy as np
 from ....schema.columns import Int64
 from ....schema.linked import Activities, LinkedTrace
 from ..rank import (
+    AnalysisOptions,
     Column,
     Launched,
-    Options,
     RankTrace,
     Table,
     captures_of,
@@ -45,7 +45,7 @@ class _Launches(NamedTuple):
     call: Int64
 
 
-def _table(rank: RankTrace, options: Options) -> Table:
+def _table(rank: RankTrace, options: AnalysisOptions) -> Table:
     replays, activities, calls = _find_launches(rank.linked), rank.linked.activities, rank.linked.calls
     attributions = _attributions(rank.linked, replays, options, rank.recorded.marks if rank.recorded else {})
     count = int(replays.graph.max(initial=-1)) + 1
@@ -82,7 +82,7 @@ def _table(rank: RankTrace, options: Options) -> Table:
 
 
 def _attributions(
-    linked: LinkedTrace, replays: _Launches, options: Options, marks: Mapping[int, str]
+    linked: LinkedTrace, replays: _Launches, options: AnalysisOptions, marks: Mapping[int, str]
 ) -> list[Attribution]:
     """Returns for each graph the ops of its positions, by its first launch: from captures, else from marks."""
     graphs, first = np.unique(replays.graph, return_index=True)

@@ -7,9 +7,9 @@ import numpy as np
 from ....schema.columns import Int64, Tree
 from ....schema.linked import LinkedTrace, op_tree
 from ..rank import (
+    AnalysisOptions,
     Column,
     Floats,
-    Options,
     RankTrace,
     Table,
     first_start_ns,
@@ -32,7 +32,7 @@ BEFORE, NO_OP = "before the recording", "outside of ops"
 BYTES = "B"
 
 
-def _table(rank: RankTrace, _: Options) -> Table:
+def _table(rank: RankTrace, _: AnalysisOptions) -> Table:
     curves = curves_of(rank)
     lengths = [len(curve.time) for curve in curves]
     time, allocated, reserved = (

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..rank import (
+    AnalysisOptions,
     Column,
     Floats,
-    Options,
     RankTrace,
     Table,
     integers,
@@ -25,7 +25,7 @@ NO_ANNOTATION = f"{BY_ANNOTATION}, of which the run has none"
 NOTHING = "nothing that ran has a module"
 
 
-def _table(rank: RankTrace, _: Options) -> Table:
+def _table(rank: RankTrace, _: AnalysisOptions) -> Table:
     linked = with_modules(rank.linked)
     uses_annotations = linked is not rank.linked
     sums = shares(rank, linked, "module", annotations=uses_annotations)

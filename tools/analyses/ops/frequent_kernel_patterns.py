@@ -8,8 +8,8 @@ from ....schema.columns import ABSENT, Int64, group_sums
 from ....schema.linked import LinkedTrace, op_tree
 from ..rank import (
     USER_SCOPE,
+    AnalysisOptions,
     Column,
-    Options,
     RankTrace,
     Table,
     integers,
@@ -93,7 +93,7 @@ def pattern_times(occurrences_: Occurrences, patterns: Patterns, linked: LinkedT
     return group_sums(pattern, duration, len(patterns.kernels))
 
 
-def _table(rank: RankTrace, options: Options) -> Table:
+def _table(rank: RankTrace, options: AnalysisOptions) -> Table:
     linked = rank.linked
     occurrences_ = occurrences(linked, options.operator, options.longest_pattern)
     patterns = patterns_of(occurrences_, linked)
@@ -118,7 +118,7 @@ def _table(rank: RankTrace, options: Options) -> Table:
     return Table(NAME, "Frequent kernel patterns", columns, _note(occurrences_, options))
 
 
-def _note(occurrences_: Occurrences, options: Options) -> str:
+def _note(occurrences_: Occurrences, options: AnalysisOptions) -> str:
     if occurrences_.longer:
         return (
             f"{occurrences_.longer} operators that launched more than {options.longest_pattern} activities are not in "

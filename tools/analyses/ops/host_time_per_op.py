@@ -7,13 +7,13 @@ import numpy as np
 
 from ....schema.columns import ABSENT, Int64
 from ....schema.linked import Ops, op_tree
-from ..rank import Column, Options, RankTrace, Table, microseconds, per_rank, rank_column, text_column
+from ..rank import AnalysisOptions, Column, RankTrace, Table, microseconds, per_rank, rank_column, text_column
 from .op_kinds import OpKinds, op_kinds
 
 NO_OPS = "no host op with a time was recorded"
 
 
-def _table(rank: RankTrace, _: Options) -> Table:
+def _table(rank: RankTrace, _: AnalysisOptions) -> Table:
     ops, tree = rank.linked.ops, op_tree(rank.linked.ops)
     rows = np.flatnonzero(ops.start != ABSENT)
     note = "" if len(rows) else NO_OPS

@@ -7,8 +7,8 @@ import numpy as np
 from ....schema.columns import ABSENT, Int64, Tree, group_sums
 from ....schema.linked import LinkedTrace, op_tree
 from ..rank import (
+    AnalysisOptions,
     Column,
-    Options,
     RankTrace,
     Table,
     first_start_ns,
@@ -42,7 +42,7 @@ def device_time_of_ops(linked: LinkedTrace, tree: Tree | None = None) -> OpDevic
     return OpDeviceTime(tree, self_time, tree.subtree_sums(self_time), tree.subtree_sums(count))
 
 
-def _table(rank: RankTrace, _: Options) -> Table:
+def _table(rank: RankTrace, _: AnalysisOptions) -> Table:
     ops, times = rank.linked.ops, device_time_of_ops(rank.linked)
     # threads and the process are nodes too, without times
     rows = np.flatnonzero((times.count > 0) & (ops.start != ABSENT))

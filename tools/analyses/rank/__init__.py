@@ -34,7 +34,7 @@ from .intervals import (
 from .rank_trace import (
     READ_STAGES as READ_STAGES,
     Analysis as Analysis,
-    Options as Options,
+    AnalysisOptions as AnalysisOptions,
     RankTrace as RankTrace,
     graph_of as graph_of,
     per_rank as per_rank,

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from ....converter.convert import convert
 from ....converter.kernel_work import KernelWork, kernel_work
-from ....converter.options import Options as ConvertOptions
+from ....converter.options import AnalysisOptions as ConvertOptions
 from ....linker import link, read_host_trace
 from ....linker.windows import EVERYTHING, Window
 from ....schema.columns import Categorical, OpRows
@@ -60,7 +60,7 @@ class RankTrace:
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class AnalysisOptions:
     """Thresholds of the analyses (times in µs) and how much they show.
 
     Kernel patterns are searched in operators whose name contains `operator`; patterns of more than `longest_pattern`
@@ -87,22 +87,22 @@ class Analysis(NamedTuple):
     """
 
     name: str
-    of_rank: Callable[[RankTrace, Options], Any]
-    over_ranks: Callable[[Sequence[Any], Options], Table]
+    of_rank: Callable[[RankTrace, AnalysisOptions], Any]
+    over_ranks: Callable[[Sequence[Any], AnalysisOptions], Table]
 
-    def __call__(self, ranks: Iterable[RankTrace], options: Options | None = None) -> Table:
+    def __call__(self, ranks: Iterable[RankTrace], options: AnalysisOptions | None = None) -> Table:
         """Returns the table over all ranks, of which there must be at least one."""
-        options = options or Options()
+        options = options or AnalysisOptions()
         return self.over_ranks([self.of_rank(rank, options) for rank in ranks], options)
 
 
-def per_rank(name: str, table_of: Callable[[RankTrace, Options], Table]) -> Analysis:
+def per_rank(name: str, table_of: Callable[[RankTrace, AnalysisOptions], Table]) -> Analysis:
     """Returns an analysis of each rank by itself; the table is those of the ranks one below the other."""
 
-    def of_rank(rank: RankTrace, options: Options) -> tuple[int, Table]:
+    def of_rank(rank: RankTrace, options: AnalysisOptions) -> tuple[int, Table]:
         return rank.rank, table_of(rank, options)
 
-    def over_ranks(parts: Sequence[tuple[int, Table]], _: Options) -> Table:
+    def over_ranks(parts: Sequence[tuple[int, Table]], _: AnalysisOptions) -> Table:
         return concat(parts)
 
     return Analysis(name, of_rank, over_ranks)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from execgraph.tools.analyses import Options, RankTrace, analyse, read_captures, read_rank
+from execgraph.tools.analyses import AnalysisOptions, RankTrace, analyse, read_captures, read_rank
 from execgraph.tools.analyses.graphs.attribution import BY_NAME, BY_NODE, BY_ORDER, attribution
 from execgraph.tools.analyses.rank import KERNEL, Capture, Launched
 from execgraph.tools.commands import trace_report
@@ -58,7 +58,7 @@ def captures(t: TraceBuilder, folder: Path) -> list[Capture]:
 
 
 def tables(rank: RankTrace, given: Sequence[Capture] = ()) -> tuple[Any, Any, Any]:
-    found = analyse([rank], ["graph_replays"], Options(captures=given))
+    found = analyse([rank], ["graph_replays"], AnalysisOptions(captures=given))
     return found["graph_replays"], found["graph_replays_by_position"], found["graph_replays_by_op"]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from execgraph.schema.linked import op_tree
-from execgraph.tools.analyses import Options, RankTrace, analyse, trace_diff
+from execgraph.tools.analyses import AnalysisOptions, RankTrace, analyse, trace_diff
 from execgraph.tools.analyses.ops.frequent_kernel_patterns import ARROW
 from hypothesis import given, strategies as st
 from support.builder import TraceBuilder
@@ -140,7 +140,7 @@ def test_delays_of_launches_are_told_by_the_op_that_launched(program: tuple[list
     for call, start in first.items():
         name = ops[calls[call].op].name if calls[call].op >= 0 else ""
         delays.setdefault(name, []).append(max(start - calls[call].end, 0))
-    found = analyse([rank_of(program)], ["launch_statistics"], Options(long_delay_us=0.05))
+    found = analyse([rank_of(program)], ["launch_statistics"], AnalysisOptions(long_delay_us=0.05))
     rows = found["launch_statistics_delay_by_op"].rows()
     assert {row["op"]: row["launches"] for row in rows} == {name: len(own) for name, own in delays.items()}
     for row in rows:
@@ -175,7 +175,7 @@ def test_patterns_are_what_an_operator_launched_in_launch_order(
             expected[key] += 1
             device[key] += sum(act.end - act.start for act in launched)
             host[key] += end - start
-    rows = analyse([rank_of(program)], ["frequent_kernel_patterns"], Options(operator=operator))[
+    rows = analyse([rank_of(program)], ["frequent_kernel_patterns"], AnalysisOptions(operator=operator))[
         "frequent_kernel_patterns"
     ].rows()
     keys = [(row["operator"], row["pattern"]) for row in rows]
@@ -189,7 +189,7 @@ def test_operators_that_launch_too_much_are_counted_not_shown() -> None:
     acts = [Act(place, place + 1, call=place) for place in range(3)]
     calls = [Call(0, 1, 0), Call(2, 3, 1), Call(4, 5, 1)]
     ops = [Op(0, 9, name="outer"), Op(1, 9, 0, name="inner")]
-    found = analyse([rank_of((acts, calls, ops))], ["frequent_kernel_patterns"], Options(longest_pattern=2))
+    found = analyse([rank_of((acts, calls, ops))], ["frequent_kernel_patterns"], AnalysisOptions(longest_pattern=2))
     table = found["frequent_kernel_patterns"]
     assert [row["operator"] for row in table.rows()] == ["inner"]
     assert table.note == "1 operators that launched more than 2 activities are not in it"
