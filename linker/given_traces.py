@@ -7,9 +7,13 @@ CALL = "link(host, device)"
 
 
 def given_traces(
-    host: HostTrace | InputFile | None, device: DeviceTrace | InputFile | None
+    host: HostTrace | InputFile | None,
+    device: DeviceTrace | InputFile | None,
+    *,
+    strict: bool = False,
+    modules: bool = False,
 ) -> tuple[HostTrace | None, DeviceTrace]:
-    """Returns both traces, read where they are given as files.
+    """Returns both traces, read where they are given as files; `strict` refuses damaged ones, `modules` reads calls.
 
     Raises TypeError where one is missing, is of another kind, or both are in the other order.
     """
@@ -22,7 +26,9 @@ def given_traces(
     if not (is_file(device) or isinstance(device, DeviceTrace)):
         raise wrong_argument(CALL, "a DeviceTrace or the path of a device trace second", device)
     return (
-        host if host is None or isinstance(host, HostTrace) else read_host_trace(host),
+        host if host is None or isinstance(host, HostTrace) else read_host_trace(host, strict=strict),
         # the ops of a trace without a host trace keep the arguments that it recorded itself
-        device if isinstance(device, DeviceTrace) else read_device_trace(device, arguments=host is None),
+        device
+        if isinstance(device, DeviceTrace)
+        else read_device_trace(device, strict=strict, arguments=host is None, modules=modules),
     )

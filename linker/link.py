@@ -49,17 +49,20 @@ def link(
     rank: int | None = None,
     allow_mismatch: bool = False,
     window: Window = EVERYTHING,
+    *,
+    strict: bool = False,
+    modules: bool = False,
 ) -> LinkedTrace:
     """Links the host trace and the device trace of one process, for the time that both cover, and of that the `window`.
 
     Without a host trace the device trace is linked alone. `rank` is that of traces that record none; of a device trace
-    that was merged from several ranks it is the one to link.
+    that was merged from several ranks it is the one to link. `strict` and `modules` are how to read files.
 
     Raises DataError if the two are not of one run or `rank` contradicts the recorded one, without `allow_mismatch`; or
     if the window is not in the trace, or nothing was recorded in it. Raises TypeError if a trace is missing, of another
     kind, or in the other's place.
     """
-    host, device = given_traces(host, device)
+    host, device = given_traces(host, device, strict=strict, modules=modules)
     device = one_rank(device, rank)
     if rank is not None and device.rank is not None and rank != device.rank and not allow_mismatch:
         raise DataError(

@@ -69,9 +69,14 @@ def jobs(folder: Path, out: Path) -> None:
     assert sum(len(graph) for graph in job) == len(job.replay().nodes)
     assert job.what_if({"class:computation": 0.5}).speedup > 1
     assert job.scale(data_parallel=2).write(out / "scaled").ranks == eg.read_job(out / "scaled").ranks
-    simulated: eg.Simulated = eg.build(folder, target="astra-sim").simulate()
+    options = eg.AstraSimOptions(bandwidth_gib_s=100.0, latency_ns=500.0)
+    simulated: eg.Simulated = eg.build(folder, target=options, start_offsets=False).simulate()
+    assert options.simulation.bandwidth_gib_s == simulated.network[0].bandwidth_gib_s and options.peaks is None
+    whole = eg.build(folder, target=eg.GoalOptions(measured_communication=True))
+    assert (whole.folder / "job.goal").is_file()
     assert simulated.ranks.keys() == {"0", "1"}
     report: eg.Report = job.report(only=["critical_path"])
+    eg.report(folder, only="kernel_breakdown", options=eg.AnalysisOptions(top=1)).write_csv(out / "tables")
     assert eg.compare(folder, out / "graphs").verdict
     assert report.tables.keys() == eg.report(out / "graphs", only=["critical_path"]).tables.keys()
     groups = eg.read_groups(out / "graphs" / "comm_groups.json")

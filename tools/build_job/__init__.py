@@ -21,9 +21,9 @@ from .cross_rank import mark_of as mark_of
 from .job import GRAPHS as GRAPHS, BuiltJob as BuiltJob, Outcomes as Outcomes, Runner as Runner, build as build
 from .leftovers import GROUPS as GROUPS, REPORT as REPORT
 from .network_fit import (
-    POOR_FIT_PCT as POOR_FIT_PCT,
     lacks_members as lacks_members,
     links_text as links_text,
     network_text as network_text,
     poor_fit as poor_fit,
+    poor_goal_fit as poor_goal_fit,
 )

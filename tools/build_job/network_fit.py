@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from ...converter.network import Link, Network
 from ...converter.ranks import ranks_of
+from ...converter.targets import GoalReport
 from .astra_sim_files import Simulation, UsedNetwork, used_network
 from .build_report import BuildReport
 
@@ -59,6 +60,17 @@ def poor_fit(fitted: Network | None, simulation: Simulation, *, lacks_members: b
         return None
     reasons = list(_reasons(used, fitted, lacks_members)) or ["its latency and bandwidth are not enough"]
     return f"the fitted network may not describe this job: {_error_text(used)} ({'; '.join(reasons)})"
+
+
+def poor_goal_fit(report: GoalReport) -> str | None:
+    """Returns why messages in the fitted network will take other times than measured; None for a good fit or none."""
+    fit = report.network
+    if fit is None or fit.fit_error_pct <= POOR_FIT_PCT:
+        return None
+    return (
+        f"one latency and one time of a byte do not describe the messages of this job: median fit error "
+        f"{fit.fit_error_pct:g} %; --measured-communication keeps the measured times"
+    )
 
 
 def lacks_members(report: BuildReport) -> bool:

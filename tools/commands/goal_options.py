@@ -76,16 +76,3 @@ def goal_lines(report: "GoalReport") -> Iterator[str]:
             "simulate",
             f"LogGOPSim of ATLAHS: -f JOB.bin -L {fit.latency_ns} -o 0 -g 0 -G {fit.ns_per_byte:g} -O 0 -S 1",
         )
-
-
-def poor_goal_fit(report: "GoalReport") -> str | None:
-    """Returns why messages in the fitted network will take other times than measured; None for a good fit or none."""
-    from ..build_job import POOR_FIT_PCT
-
-    fit = report.network
-    if fit is None or fit.fit_error_pct <= POOR_FIT_PCT:
-        return None
-    return (
-        f"one latency and one time of a byte do not describe the messages of this job: median fit error "
-        f"{fit.fit_error_pct:g} %; --measured-communication keeps the measured times"
-    )

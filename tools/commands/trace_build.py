@@ -17,7 +17,7 @@ from ..rank_rows import ranges
 from ..summary_lines import format_counts, summary_line
 from ..workers import in_processes, on_cluster
 from .argument_types import count, positive
-from .goal_options import add_goal_options, goal_lines, goal_of, poor_goal_fit
+from .goal_options import add_goal_options, goal_lines, goal_of
 from .trace_convert import add_graph_options, graph_options
 from .window_options import add_modules_option, add_window_options, window_of
 
@@ -202,7 +202,7 @@ def _print_report(job: "BuiltJob", as_json: bool) -> None:
     """Prints a line for each rank and everything that the report says of all ranks."""
     import msgspec
 
-    from ..build_job import COLLECTIVES, EXCESS, START_OFFSET, table, time_lines
+    from ..build_job import COLLECTIVES, EXCESS, START_OFFSET, poor_goal_fit, table, time_lines
     from ..sync_records_advice import UNRECORDED_WAITS
 
     report = job.report

@@ -8,15 +8,13 @@ import logging
 from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
-from tempfile import TemporaryDirectory
 from typing import NoReturn
 
 from ..command import print_json, run_command, step
 from ..command_parser import CommandParser
-from ..generate import DEFAULT, PRESETS, Job, Run, build_job, draw_machine, scale_of, simulate, write_traces
+from ..generate import DEFAULT, PRESETS, Job, Run, build_job, draw_machine, scale_of, simulate, sized_job, write_traces
 
 NAME = "trace-generate"
-MB = 1_000_000
 log = logging.getLogger("execgraph")
 
 
@@ -98,16 +96,9 @@ def _job(arguments: argparse.Namespace) -> Job:
     size = {name: getattr(arguments, name) for name in SIZES}
     machine = DEFAULT if arguments.machine_seed is None else draw_machine(arguments.machine_seed)
     job = partial(build_job, arguments.inputs[0], seed=arguments.seed, machine=machine, **size)
-    if arguments.size is not None:
-        two, four = (_size(simulate(job(steps=steps)), arguments.stacks) for steps in (2, 4))
-        return job(steps=max(1, round(2 + 2 * (arguments.size * MB - two) / (four - two))))
-    return job()
-
-
-def _size(run: Run, stacks: int) -> int:
-    """Returns the bytes of the first rank's traces."""
-    with TemporaryDirectory(prefix="execgraph-generate-") as folder:
-        return sum(path.stat().st_size for path in write_traces(run, folder, stacks=stacks)[0])
+    if arguments.size is None:
+        return job()
+    return sized_job(lambda steps: job(steps=steps), arguments.size, stacks=arguments.stacks)
 
 
 def _generate(arguments: argparse.Namespace) -> None:

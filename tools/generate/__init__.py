@@ -18,6 +18,7 @@ from .simulation import (
     scale_of as scale_of,
     simulate as simulate,
 )
+from .sized_job import sized_job as sized_job
 from .writing import (
     Rows as Rows,
     correlation as correlation,

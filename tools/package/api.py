@@ -1,8 +1,10 @@
 """What `import execgraph` gives."""
 
+from .building import build
 from .converter.options import Options
+from .converter.targets import GoalOptions
 from .execution_graph import ExecutionGraph, read_graph
-from .job import Job, build, read_job
+from .job import Job, read_job
 from .linked_trace import LinkedTrace, convert, link, read_linked
 from .linker import (
     DeviceTrace,
@@ -19,6 +21,8 @@ from .schema.comm_groups import read_groups, write_groups
 from .schema.errors import DataError
 from .schema.graph import CollectiveType, ConvertReport, Delay, DependencyKind, NodeType, TargetChanges
 from .schema.linked import write_linked
+from .simulator_options import AstraSimOptions
+from .tools.analyses import AnalysisOptions
 from .tools.capture import capture
 from .tools.diagnose import Diagnosis
 from .tools.merge import MergeReport
@@ -31,6 +35,8 @@ read_device_trace = for_python(_read_device_trace)
 read_host_trace = for_python(_read_host_trace)
 
 __all__ = [
+    "AnalysisOptions",
+    "AstraSimOptions",
     "CollectiveType",
     "ConvertReport",
     "DataError",
@@ -41,6 +47,7 @@ __all__ = [
     "Diagnosis",
     "ExecutionGraph",
     "Frame",
+    "GoalOptions",
     "HostTrace",
     "Job",
     "LinkedTrace",

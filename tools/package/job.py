@@ -1,30 +1,24 @@
 """A job as users hold it: the graphs of all its ranks in a folder, and what to ask of them together."""
 
-import dataclasses
 import operator
 import shutil
 import tempfile
-import warnings
 import weakref
 from collections.abc import Callable, Generator, Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .converter.options import Options
 from .converter.scaling import Growth
-from .converter.targets import ASTRA_SIM
 from .execution_graph import ExecutionGraph
 from .linker.windows import EVERYTHING, Window
 from .plots import ranks_chart
 from .reports import Report, report
 from .run import Replay, WhatIf, replay
-from .schema.choices import Target
 from .schema.columns import Summary, SummaryRepr, format_counts
 from .schema.errors import DataError
-from .schema.given_files import FilePath, Paths, given_path, given_paths, wrong_argument
+from .schema.given_files import FilePath, given_path
 from .schema.progress import OnProgress, unseen
-from .tools.build_job import BuildOptions, BuildReport, Simulation, build as build_folder, write_astra_sim_files
+from .tools.build_job import BuildReport
 from .tools.given_graphs import BUILT, graph_files, read_graph_file
 from .tools.replay import Changes
 from .tools.scale_job import scale as scale_folder
@@ -192,9 +186,9 @@ class Job(SummaryRepr):
         if copies == 1 and not remove_ranks:
             raise ValueError("scale() would give the same job: give data_parallel above 1, or remove_ranks")
         growth = Growth(copies, (*remove_ranks,), (*groups,), bandwidth_gib_s, latency_ns)
-        folder = _temporary_folder() if output is None else Path(output)
-        scale_folder(self.folder, folder, growth, partial(_run, jobs=jobs))
-        return _kept(Job(folder), output is None)
+        folder = temporary_folder() if output is None else Path(output)
+        scale_folder(self.folder, folder, growth, run_with(jobs))
+        return removed_with(Job(folder), output is None)
 
     def write(self, folder: FilePath) -> "Job":
         """Copies the job's files to a folder, which is new or empty, and returns the job there."""
@@ -203,72 +197,6 @@ class Job(SummaryRepr):
             raise DataError(f"{target}: is there and not empty; name a new folder")
         shutil.copytree(self.folder, target, dirs_exist_ok=True)
         return Job(target, self.build_report, self._traces, self._window)
-
-
-@for_python
-def build(
-    traces: Paths,
-    output: FilePath | None = None,
-    options: Options | None = None,
-    *,
-    target: Target | None = None,
-    window: Window = EVERYTHING,
-    modules: bool = False,
-    allow_mismatch: bool = False,
-    jobs: int = 1,
-) -> Job:
-    """Builds the execution graphs of all ranks whose traces are in a folder, as `trace-build` does.
-
-    >>> import execgraph as eg
-    >>> job = eg.build("tests/data/training", target="astra-sim")
-    >>> sorted(path.name for path in job.folder.iterdir())
-    ['astra-sim', 'comm_groups.json', 'graph.0.et', 'graph.1.et', 'report.json']
-
-    Args:
-        traces: The folder with the traces of all ranks, in it or below; or the traces themselves.
-        output: The folder for the graphs, in which only what changed is built again; by default they are in a temporary
-            one, as long as the job is in use, and `Job.write` copies them.
-        options: How to convert; by default everything that is known is kept.
-        target: Who runs the graphs, in place of the target of `options`.
-        window: The part of each rank's traces to build.
-        modules: Whether to read Python's calls, so that nodes tell their module.
-        allow_mismatch: Whether traces that record no rank and do not seem to be of one job are ranks of one.
-        jobs: How many ranks to build at a time. More than 1 run in processes of their own: a script then needs
-            `if __name__ == "__main__":` around what it does.
-
-    Raises:
-        DataError: No rank can be built. A rank that cannot be built beside others is a warning, and in
-            `Job.failures`.
-        TypeError: `traces` are no paths, or `options` are no Options.
-    """
-    inputs = given_paths(traces, "build(traces)")
-    if not isinstance(options, Options | None):
-        raise wrong_argument("build(traces, output, options)", 'Options, such as Options(target="astra-sim")', options)
-    folder = (
-        _temporary_folder() if output is None else given_path(output, "build(traces, output)", "a folder as output")
-    )
-    built = build_folder(
-        inputs[0] if len(inputs) == 1 else inputs,
-        folder,
-        _build_options(options or Options(), target, modules),
-        partial(_run, jobs=jobs),
-        window=window,
-        allow_mismatch=allow_mismatch,
-    ).report
-    if not any(rank.graph for rank in built.ranks):
-        raise DataError("; ".join(built.all_failures))
-    for failure in built.all_failures:
-        warnings.warn(in_python(failure), stacklevel=3)
-    if built.options.target == ASTRA_SIM and not built.all_failures:
-        write_astra_sim_files(folder, len(built.ranks), built.network, Simulation(None, None, False, None))
-    return _kept(Job(folder, built, inputs, window), output is None)
-
-
-def _build_options(options: Options, target: Target | None, modules: bool) -> BuildOptions:
-    chosen = {field.name: getattr(options, field.name) for field in dataclasses.fields(options)}
-    if target is not None:
-        chosen["target"] = target
-    return BuildOptions(**chosen | {"modules": modules})
 
 
 @for_python
@@ -291,22 +219,27 @@ def read_job(folder: FilePath) -> Job:
     return Job(given_path(folder, "read_job(folder)"))
 
 
-def _run(
-    work: Callable[[Any], Any], tasks: Sequence[Any], on_progress: OnProgress = unseen, *, jobs: int
-) -> Generator[tuple[Any, Any], None, None]:
-    """Runs the tasks in so many processes, or one after the other in this one."""
-    if jobs > 1:
-        yield from in_processes(work, tasks, jobs, on_progress)
-        return
-    for task in tasks:
-        yield from in_processes(work, [task], 1, on_progress)
+def run_with(jobs: int) -> Callable[..., Generator[tuple[Any, Any], None, None]]:
+    """Returns what runs tasks in so many processes, or one after the other in this one."""
+
+    def run(
+        work: Callable[[Any], Any], tasks: Sequence[Any], on_progress: OnProgress = unseen
+    ) -> Generator[tuple[Any, Any], None, None]:
+        if jobs > 1:
+            yield from in_processes(work, tasks, jobs, on_progress)
+            return
+        for task in tasks:
+            yield from in_processes(work, [task], 1, on_progress)
+
+    return run
 
 
-def _temporary_folder() -> Path:
+def temporary_folder() -> Path:
+    """Makes a folder that `removed_with` removes."""
     return Path(tempfile.mkdtemp(prefix=TEMPORARY))
 
 
-def _kept(job: Job, is_temporary: bool) -> Job:
+def removed_with(job: Job, is_temporary: bool) -> Job:
     """Returns the job, whose folder is removed with it if it is a temporary one."""
     if is_temporary:
         weakref.finalize(job, shutil.rmtree, job.folder, ignore_errors=True)

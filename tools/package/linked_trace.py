@@ -103,6 +103,9 @@ def link(
     rank: int | None = None,
     allow_mismatch: bool = False,
     window: Window = EVERYTHING,
+    *,
+    strict: bool = False,
+    modules: bool = False,
 ) -> LinkedTrace:
     """Links the host trace and the device trace of one process.
 
@@ -122,6 +125,8 @@ def link(
             link.
         allow_mismatch: Whether to link traces that seem to be of different runs or ranks.
         window: The part of the traces to link.
+        strict: Whether to refuse damaged files in place of using what can be read.
+        modules: Whether to read Python's calls, so that ops tell their module.
 
     Raises:
         DataError: The two are not of one run or `rank` contradicts the recorded one, without `allow_mismatch`; or the
@@ -130,7 +135,7 @@ def link(
     """
     if device is None and is_path(host) and Path(host).is_dir():
         host, device = find_pair([str(host)], rank)
-    return LinkedTrace.of(link_traces(host, device, rank, allow_mismatch, window))
+    return LinkedTrace.of(link_traces(host, device, rank, allow_mismatch, window, strict=strict, modules=modules))
 
 
 @for_python

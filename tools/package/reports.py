@@ -1,5 +1,6 @@
 """Reports on runs: what limits a run, and in what two runs differ."""
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import fields
 from html import escape
@@ -7,6 +8,7 @@ from html import escape
 from .linker.windows import EVERYTHING, Window
 from .schema.given_files import FilePath, Paths, given_path, given_paths
 from .schema.io import open_output
+from .tools.analyses import AnalysisOptions, read_captures
 from .tools.replay import Changes, given_changes
 from .tools.report import (
     Hints,
@@ -19,6 +21,7 @@ from .tools.report import (
     report_on,
     report_on_diff,
     summary_text,
+    write_csv,
 )
 from .wording import for_python
 
@@ -47,6 +50,10 @@ class Report(ReportTables):
         """Returns a report with the methods of this class."""
         return Report(**{field.name: getattr(tables, field.name) for field in fields(tables)})
 
+    def write_csv(self, folder: FilePath) -> None:
+        """Writes NAME.csv for every table to a folder; if one fails, none is written."""
+        write_csv(self.tables.values(), given_path(folder, "write_csv(folder)"), self.clock_of_tables)
+
     def __repr__(self) -> str:
         return f"Report of {self.title}\n\n{summary_text(self, OF_PYTHON)}"
 
@@ -64,6 +71,9 @@ def report(
     ranks: Sequence[int] | None = None,
     window: Window = EVERYTHING,
     modules: bool = False,
+    options: AnalysisOptions | None = None,
+    captures: Paths = (),
+    perfetto: FilePath | None = None,
 ) -> Report:
     """Says what limits a run over all its ranks, by how much, and what to do, as `trace-report` does.
 
@@ -80,6 +90,11 @@ def report(
         ranks: Only these ranks of those that are there.
         window: The part of each rank's traces to look at.
         modules: Whether to read Python's calls, for tables by module.
+        options: Thresholds of the analyses, and how much they show.
+        captures: Device traces in which CUDA graphs were captured, or ran op by op: they name the ops behind the
+            kernels of launched graphs.
+        perfetto: The file to write the device trace to with counters, the critical path and kernel patterns, for
+            https://ui.perfetto.dev; several ranks give NAME.rankN.json.
 
     Returns:
         The verdict, the findings, and the tables by name.
@@ -94,7 +109,9 @@ def report(
     sources = find_sources(given_paths(inputs, "report(inputs)"))
     scales = given_changes(changes, "report(inputs, path, changes=…)")
     names = [only] if isinstance(only, str) else only
-    request = ReportRequest(names, scales, page=path is not None, window=window, modules=modules)
+    found = [capture for trace in given_paths(captures, "report(captures=…)") for capture in read_captures(str(trace))]
+    options = dataclasses.replace(options or AnalysisOptions(), captures=found)
+    request = ReportRequest(names, scales, path is not None, str(perfetto or ""), options, window, modules)
     made = Report.of(report_on(sources if ranks is None else of_ranks(sources, ranks), request))
     _write_page(made, path)
     return made

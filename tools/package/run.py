@@ -187,7 +187,7 @@ class WhatIf(NamedTuple):
 
 
 @for_python
-def replay(graphs: Graphs, changes: Changes = ()) -> Replay:
+def replay(graphs: Graphs, changes: Changes = (), *, allow_mismatch: bool = False) -> Replay:
     """Replays the graph of one rank, or those of a job together. O(n + e) in time and memory.
 
     >>> import execgraph as eg
@@ -197,6 +197,7 @@ def replay(graphs: Graphs, changes: Changes = ()) -> Replay:
     Args:
         graphs: The graph of one rank, a list with one for each rank, a job or a folder; graphs or .et files.
         changes: Factors for the durations of nodes, as of `what_if`.
+        allow_mismatch: Whether to replay graphs together that do not seem to be of one job.
 
     Returns:
         The replay, whose rows are those of the graphs, one graph after the other.
@@ -207,7 +208,9 @@ def replay(graphs: Graphs, changes: Changes = ()) -> Replay:
         TypeError: `graphs` or `changes` are of another kind.
     """
     scales = given_changes(changes, "replay(graphs, changes)")
-    return Replay.of(replay_ranks(graphs_of_one_job(graphs, "replay(graphs)"), scales), scales)
+    return Replay.of(
+        replay_ranks(graphs_of_one_job(graphs, "replay(graphs)", allow_mismatch=allow_mismatch), scales), scales
+    )
 
 
 @for_python

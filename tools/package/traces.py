@@ -1,5 +1,7 @@
 """What is done with traces besides linking: looking for what is wrong, merging ranks, and making traces up."""
 
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from .schema.given_files import FilePath, Paths, given_paths
@@ -63,9 +65,12 @@ def generate(
     ranks: int | None = None,
     steps: int | None = None,
     layers: int | None = None,
+    size_mb: float | None = None,
     seed: int = 0,
     machine_seed: int | None = None,
     sync_records: bool = True,
+    stacks: int = 0,
+    changes: Sequence[Mapping[str, float]] = (),
     compress: bool = False,
 ) -> list[tuple[Path, Path]]:
     """Simulates a training job and writes the traces that the PyTorch profiler would have written, as `trace-generate`.
@@ -85,9 +90,13 @@ def generate(
         ranks: How many ranks there are; by default the job's own number.
         steps: How many training steps.
         layers: How many layers the model has.
+        size_mb: About how many megabytes of traces each rank gets, in place of a number of steps.
         seed: Equal seeds give equal traces.
         machine_seed: The seed of a machine with latencies, gaps and clocks of its own; by default an undisturbed one.
         sync_records: Whether the device traces have cuda_sync rows.
+        stacks: How many rows of Python's calls the device traces have for each op that Python calls.
+        changes: What else to simulate: `truth.json` says how long the job takes with each of these changes, which are
+            as of `what_if`.
         compress: Whether the traces are compressed.
 
     Returns:
@@ -97,9 +106,24 @@ def generate(
         ValueError: There is no such job, or it cannot have this size.
         DataError: A file cannot be written.
     """
-    from .tools.generate import DEFAULT, build_job, draw_machine, simulate, write_traces  # slow to load
+    # slow to load
+    from .tools.generate import DEFAULT, build_job, draw_machine, simulate, sized_job, write_traces
 
     machine = DEFAULT if machine_seed is None else draw_machine(machine_seed)
-    run = simulate(build_job(job, ranks=ranks, steps=steps, layers=layers, seed=seed, machine=machine))
-    files = write_traces(run, Path(folder), sync_records=sync_records, compress=compress)
+    of_steps = partial(build_job, job, ranks=ranks, layers=layers, seed=seed, machine=machine)
+    sized = (
+        of_steps(steps=steps)
+        if size_mb is None
+        else sized_job(lambda count: of_steps(steps=count), size_mb, stacks=stacks)
+    )
+    run = simulate(sized)
+    makespans = {
+        " ".join(f"{selector}={factor:g}" for selector, factor in change.items()): simulate(
+            sized, dict(change), refuse_unused=True
+        ).makespan_ns
+        for change in changes
+    }
+    files = write_traces(
+        run, Path(folder), sync_records=sync_records, stacks=stacks, compress=compress, makespans=makespans
+    )
     return [(host, device) for host, device in files]

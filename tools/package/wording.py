@@ -20,6 +20,7 @@ IN_PYTHON = {
     "pass it to trace-replay": "give it to execgraph.replay",
     "pass it to trace-jsonize": "give it to execgraph.read_graph",
     "--allow-mismatch": "allow_mismatch=True",
+    "--measured-communication": "GoalOptions(measured_communication=True)",
     "--bandwidth": "bandwidth_gib_s",
     "--data-parallel-group": "groups",
     "--jobs": "jobs",
@@ -29,6 +30,7 @@ IN_PYTHON = {
     "--no-inferred": "inferred=False",
     "--rank N": "rank=N",
     "--remove-ranks": "remove_ranks",
+    "--scheduler": "scheduler",
     "--strict": "strict",
     "--target astra-sim": 'target="astra-sim"',
 }

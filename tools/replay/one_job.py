@@ -30,13 +30,14 @@ def why_not_one_job(graphs: Sequence[ExecutionGraph]) -> str:
     )
 
 
-def graphs_of_one_job(graphs_or_paths: Graphs, call: str) -> list[ExecutionGraph]:
+def graphs_of_one_job(graphs_or_paths: Graphs, call: str, *, allow_mismatch: bool = False) -> list[ExecutionGraph]:
     """Returns a graph for each rank of a job, read where it is given as a file; `call` is what the caller wrote.
 
-    Raises TypeError for what is no graph, ValueError for no graph, and DataError for graphs that are not of one job.
+    Raises TypeError for what is no graph, ValueError for no graph, and DataError for graphs that are not of one job,
+    without `allow_mismatch`.
     """
     graphs = given_graphs(graphs_or_paths, call)
-    if reason := why_not_one_job(graphs):
+    if not allow_mismatch and (reason := why_not_one_job(graphs)):
         raise DataError(f"{call}: {reason}; give the graphs of one job, one for each rank")
     return graphs
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from execgraph.converter.targets import GoalReport, MessageNetwork, lower_for_target
 from execgraph.schema.errors import DataError
+from execgraph.tools.build_job import poor_goal_fit
 from execgraph.tools.commands import trace_build, trace_convert
-from execgraph.tools.commands.goal_options import poor_goal_fit
 from execgraph.tools.generate import build_job, simulate, write_traces
 from support.goal_simulator import Waits, others, parse, run, troubles
 from support.graphs import training_step

@@ -1,7 +1,6 @@
 """A job is a sequence of graphs in a folder, which are replayed, scaled and reported on together."""
 
 import gc
-import warnings
 from pathlib import Path
 
 import pytest
@@ -77,27 +76,7 @@ def test_a_page_is_written(job: Job, tmp_path: Path) -> None:
     assert (tmp_path / "report.html").stat().st_size > 100_000
 
 
-def test_a_rank_that_cannot_be_built_is_a_warning_beside_others_and_an_error_alone(tmp_path: Path) -> None:
-    (tmp_path / "device_rank1.json").write_text(
-        '{"schemaVersion": 1, "distributedInfo": {"rank": 1}, "traceEvents": []}'
-    )
-    with pytest.raises(DataError, match="device_rank1"):
-        build(tmp_path)
-    for name in ("host_rank0.json.gz", "device_rank0.json.gz"):
-        (tmp_path / name).write_bytes((TRAINING / name).read_bytes())
-    with warnings.catch_warnings(record=True) as given:
-        warnings.simplefilter("always")
-        built = build(tmp_path)
-    assert built.ranks == [0] and [str(one.message) for one in given] == built.failures
-
-
-def test_wrong_arguments_are_named() -> None:
-    with pytest.raises(TypeError, match=r"build\(traces\) takes a path, or a list of paths, not int"):
-        build(3)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"takes Options, such as"):
-        build(TRAINING, None, "goal")  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"build\(traces, output\) takes a folder as output, not Options"):
-        build(TRAINING, Options())  # type: ignore[arg-type]
+def test_a_folder_without_graphs_is_no_job() -> None:
     with pytest.raises(TypeError, match=r"read_job\(folder\) takes a path, not list"):
         read_job([])  # type: ignore[arg-type]
     with pytest.raises(DataError, match="no such folder"):

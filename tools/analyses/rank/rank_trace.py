@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from ....converter.convert import convert
 from ....converter.kernel_work import KernelWork, kernel_work
-from ....converter.options import AnalysisOptions as ConvertOptions
+from ....converter.options import Options as ConvertOptions
 from ....linker import link, read_host_trace
 from ....linker.windows import EVERYTHING, Window
 from ....schema.columns import Categorical, OpRows
@@ -61,11 +61,25 @@ class RankTrace:
 
 @dataclass(frozen=True, slots=True)
 class AnalysisOptions:
-    """Thresholds of the analyses (times in µs) and how much they show.
+    """Thresholds of the analyses, and how much they show.
 
-    Kernel patterns are searched in operators whose name contains `operator`; patterns of more than `longest_pattern`
-    kernels are only counted. `peaks` override fields of Peak for all devices. The ops behind launched graphs are looked
-    up in `captures` and in the rank's own trace.
+    >>> import execgraph as eg
+    >>> options = eg.AnalysisOptions(top=1, peaks={"fp32": 19.5})
+    >>> report = eg.report("tests/data/training", only="kernel_breakdown", options=options)
+    >>> len(report.tables["kernel_breakdown_kernels"])
+    8
+
+    Args:
+        kernel_wait_us: A shorter gap on a stream counts as the kernel's own wait, unless the host was late.
+        slow_call_us: A launch call that takes longer is slow.
+        long_delay_us: Work that starts later after its call has a long delay.
+        queue_limit: How many launched activities a stream's queue holds.
+        top: How many kernels of each class to name.
+        quantiles: The quantiles of distributions.
+        operator: Kernel patterns are searched in operators whose name contains this text.
+        longest_pattern: Patterns of more kernels are only counted.
+        peaks: Numbers of `--peak` by their name, which override those of all devices.
+        captures: Where the ops behind launched graphs are looked up, beside the rank's own trace.
     """
 
     kernel_wait_us: float = 30

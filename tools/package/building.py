@@ -1,0 +1,126 @@
+"""From the traces of all ranks to the graphs of a job."""
+
+import dataclasses
+import warnings
+from collections.abc import Iterator
+
+from .converter.options import Options
+from .converter.targets import ASTRA_SIM, GoalOptions
+from .job import Job, removed_with, run_with, temporary_folder
+from .linker.windows import EVERYTHING, Window
+from .schema.choices import GENERIC
+from .schema.comm_groups import check_simulators_read
+from .schema.errors import DataError
+from .schema.given_files import FilePath, Paths, given_path, given_paths, wrong_argument
+from .simulator_options import AstraSimOptions, BuildTarget, target_name
+from .tools.build_job import (
+    BuildOptions,
+    BuildReport,
+    build as build_folder,
+    lacks_members,
+    poor_fit,
+    poor_goal_fit,
+    write_astra_sim_files,
+)
+from .tools.workers import on_cluster
+from .wording import for_python, in_python
+
+
+@for_python
+def build(
+    traces: Paths,
+    output: FilePath | None = None,
+    options: Options | None = None,
+    *,
+    target: BuildTarget | None = None,
+    window: Window = EVERYTHING,
+    modules: bool = False,
+    start_offsets: bool = True,
+    allow_mismatch: bool = False,
+    force: bool = False,
+    jobs: int = 1,
+    scheduler: str | None = None,
+) -> Job:
+    """Builds the execution graphs of all ranks whose traces are in a folder, as `trace-build` does.
+
+    >>> import execgraph as eg
+    >>> job = eg.build("tests/data/training", target="astra-sim")
+    >>> sorted(path.name for path in job.folder.iterdir())
+    ['astra-sim', 'comm_groups.json', 'graph.0.et', 'graph.1.et', 'report.json']
+
+    Args:
+        traces: The folder with the traces of all ranks, in it or below; or the traces themselves.
+        output: The folder for the graphs, in which only what changed is built again; by default they are in a temporary
+            one, as long as the job is in use, and `Job.write` copies them.
+        options: How to convert; by default everything that is known is kept.
+        target: Who runs the graphs, in place of the target of `options`: a name, or what the simulator is to do, as
+            `AstraSimOptions` or `GoalOptions`.
+        window: The part of each rank's traces to build.
+        modules: Whether to read Python's calls, so that nodes tell their module.
+        start_offsets: Whether ranks of a job for a simulator begin when they began to record, else all at once.
+        allow_mismatch: Whether traces that record no rank and do not seem to be of one job are ranks of one.
+        force: Whether to build ranks that are up to date, too.
+        jobs: How many ranks to build at a time. More than 1 run in processes of their own: a script then needs
+            `if __name__ == "__main__":` around what it does.
+        scheduler: The address of a Dask scheduler, whose cluster builds in place of processes here.
+
+    Raises:
+        DataError: No rank can be built. A rank that cannot be built beside others is a warning, and in
+            `Job.failures`. So is a fitted network that does not describe the job, in the warning alone.
+        ValueError: The options contradict each other.
+        TypeError: `traces` are no paths, or `options` are no Options.
+    """
+    inputs = given_paths(traces, "build(traces)")
+    if not isinstance(options, Options | None):
+        raise wrong_argument("build(traces, output, options)", 'Options, such as Options(target="astra-sim")', options)
+    wanted = _build_options(options or Options(), target, modules, start_offsets)
+    simulator = target if isinstance(target, AstraSimOptions) else AstraSimOptions()
+    folder = temporary_folder() if output is None else given_path(output, "build(traces, output)", "a folder as output")
+    if wanted.target == ASTRA_SIM:
+        check_simulators_read(folder)
+    built = build_folder(
+        inputs[0] if len(inputs) == 1 else inputs,
+        folder,
+        wanted,
+        run_with(jobs) if scheduler is None else lambda work, tasks, _: on_cluster(work, tasks, scheduler),
+        anew=force,
+        window=window,
+        allow_mismatch=allow_mismatch,
+    ).report
+    if not any(rank.graph for rank in built.ranks):
+        raise DataError("; ".join(built.all_failures))
+    for warning in (*built.all_failures, *_poor_fits(built, simulator)):
+        warnings.warn(in_python(warning), stacklevel=3)
+    if built.options.target == ASTRA_SIM and not built.all_failures:
+        write_astra_sim_files(folder, len(built.ranks), built.network, simulator.simulation)
+    return removed_with(Job(folder, built, inputs, window), output is None)
+
+
+def _build_options(options: Options, target: BuildTarget | None, modules: bool, start_offsets: bool) -> BuildOptions:
+    chosen = {field.name: getattr(options, field.name) for field in dataclasses.fields(options)}
+    if target is not None:
+        chosen["target"] = target_name(target)
+    if not start_offsets and chosen["target"] == GENERIC:
+        raise ValueError("build(start_offsets=False) is for astra-sim and goal, whose graphs have start offsets")
+    if isinstance(target, GoalOptions):
+        chosen["goal"] = target
+    if isinstance(target, AstraSimOptions):
+        if target.roofline and options.host:
+            raise ValueError("build: roofline needs Options(host=False), as the mode takes host nodes for kernels")
+        chosen |= {
+            "whole_groups": target.incomplete_groups == "keep",
+            "roofline": target.peaks,
+            "replay": target.replay,
+            "excess_time": target.excess_time,
+        }
+    return BuildOptions(**chosen | {"modules": modules, "start_offsets": start_offsets})
+
+
+def _poor_fits(built: BuildReport, simulator: AstraSimOptions) -> Iterator[str]:
+    """Yields why communication in the simulator will take other times than measured, and what keeps these."""
+    if built.options.target == ASTRA_SIM:
+        why = poor_fit(built.network, simulator.simulation, lacks_members=lacks_members(built))
+        if why:
+            yield f"{why}; AstraSimOptions(replay=True) keeps measured lengths"
+    if built.goal and (why := poor_goal_fit(built.goal)):
+        yield why
