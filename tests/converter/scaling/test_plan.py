@@ -30,6 +30,7 @@ from support.scaled_jobs import (
     tensor_by_data,
 )
 
+
 def test_ranks_of_two_jobs_are_refused() -> None:
     graphs = data_parallel(4)
     graphs[3].metadata["world_size"] = 8

@@ -42,7 +42,6 @@ def names(folder: Path) -> list[str]:
 BUILT = ["comm_groups.json", "graph.0.et", "graph.1.et", "report.json"]
 
 
-
 def test_a_request_that_no_rank_can_meet_leaves_the_folder_as_it_was(job: Path, tmp_path: Path) -> None:
     built(job, tmp_path / "out")
     before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}

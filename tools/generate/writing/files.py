@@ -12,7 +12,6 @@ from .host_trace import write_host_trace
 from .identity import identify
 from .truth import write_truth
 
-
 OF_A_RANK = re.compile(r"(host|device)_rank\d+\.json(\.gz)?")
 
 
