@@ -172,7 +172,7 @@ TESTED_BY = {
         tools/generate/simulation/host_work tools/generate/simulation/launching tools/generate/simulation/record
         tools/generate/simulation/scaling tools/generate/simulation/state tools/generate/simulation/thread_queues
         tools/generate/simulation/waiting tools/generate/writing/chrome tools/generate/writing/device_trace
-        tools/generate/writing/files tools/generate/writing/host_arguments tools/generate/writing/host_trace
+        tools/generate/writing/host_arguments tools/generate/writing/host_trace
         tools/generate/writing/identity tools/generate/writing/kineto_args tools/generate/writing/kineto_ops
         tools/generate/writing/python_rows tools/generate/writing/recorded_activities tools/generate/writing/truth
     """,
