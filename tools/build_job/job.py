@@ -21,7 +21,7 @@ from ...linker.windows import EVERYTHING, Window
 from ...schema.comm_groups import RankList, number_groups, write_groups
 from ...schema.errors import DataError, RequestError
 from ...schema.graph import ExecutionGraph
-from ...schema.io import fresh_folder, locked, state_of
+from ...schema.io import fresh_folder, locked, make_folder, state_of
 from ...schema.progress import OnProgress, Progress, Stages, unseen, unwatched
 from ..inputs import InputKind, Pairs, find_pairs, kind_of
 from .build_options import BuildOptions
@@ -115,7 +115,7 @@ def build(
     """
     target = output_dir.resolve()
     source, pairs = _find_traces(inputs, target, progress, allow_mismatch=allow_mismatch)
-    _make_folder(target)
+    make_folder(target)
     with locked(target / LOCK, str(output_dir)), fresh_folder(target / WAITING) as waiting:
         remove_half_written(target)
         reported = read_report(target / REPORT)
@@ -295,10 +295,3 @@ def _compare_ranks(report: BuildReport, tasks: dict[int, RankTask]) -> None:
         groups = " and ".join(group.text for group in disagreement.groups)
         detail = first_difference(disagreement, issued) if number < MAX_FIRST_DIFFERENCES else disagreement.what
         report.disagreements.append(f"{groups}: {detail}" if groups else detail)
-
-
-def _make_folder(target: Path) -> None:
-    try:
-        target.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DataError(f"{target}: cannot be made a folder ({error.strerror or error})") from error
