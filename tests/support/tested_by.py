@@ -91,7 +91,6 @@ TESTED_BY = {
     "linker/waits/test_unresolved_waits.py": "linker/waits/resolved_waits",
     "linker/windows/test_windows.py": "schema/traces/steps",
     "project/test_plain_install.py": "schema/optional tools/package/start",
-    "schema/columns/test_summary_repr.py": "schema/columns/column_types",
     "schema/columns/test_workspace.py": """
         schema/columns/builders schema/columns/bytes_column schema/columns/json_records schema/columns/lookups
         schema/columns/row_map schema/columns/table
