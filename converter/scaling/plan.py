@@ -121,6 +121,12 @@ def plan_scaling(facts: Sequence[RankFacts], growth: Growth) -> ScalePlan:
 
 def _rank_copies(facts: Sequence[RankFacts], growth: Growth) -> RankCopies:
     traced = [rank.rank for rank in facts]
+    rank_of_world = {rank.world_size: rank.rank for rank in facts if rank.world_size > 0}
+    if len(rank_of_world) > 1:
+        (size, first), (other_size, other), *_ = rank_of_world.items()
+        raise DataError(
+            f"rank {first} is of a job of {size} ranks, rank {other} of one of {other_size}: build each job by itself"
+        )
     size = max([len(facts), *(rank.world_size for rank in facts)])
     if len({*traced}) < len(traced) or not 0 <= min(traced) <= max(traced) < size:
         raise DataError(

@@ -62,11 +62,14 @@ MEASURED = (InputKind.HOST, InputKind.DEVICE, InputKind.MERGED)
 
 
 class BuiltJob(NamedTuple):
-    """The report, the ranks whose graph was up to date, and sentences about what earlier builds left."""
+    """The report, the ranks whose graph was up to date, sentences about what earlier builds left, and whether anything
+    was written.
+    """
 
     report: BuildReport
     unchanged: set[int]
     stale: list[str]
+    is_written: bool = True
 
 
 class _Build(NamedTuple):
@@ -95,7 +98,8 @@ def build(
     """Builds OUT/graph.N.et for every rank N among `inputs`, and OUT/report.json; for GOAL OUT/job.goal, too.
 
     `window` is the part of each rank's traces to build. With `anew`, ranks that are up to date are built too. With
-    `allow_mismatch`, traces that record no rank and do not seem to be of one job are ranks of one. Raises DataError if
+    `allow_mismatch`, traces that record no rank and do not seem to be of one job are ranks of one. If no rank can be
+    built, such as by a mistyped part of the trace, graphs of an earlier build stay. Raises DataError if
     there is nothing to build, `output_dir` cannot be made, or another build works there; what is wrong with single
     ranks is in the report.
     """
@@ -121,6 +125,9 @@ def build(
         of_inputs = pairs.failures, pairs.notes, pairs.skipped
         report = BuildReport(this_tool(), options, ranks, *of_inputs, window=window, network=network, groups=groups)
         _compare_ranks(report, tasks)
+        if _holds_graphs(reported) and not any(rank.status == BUILT for rank in ranks):
+            stale = [f"no rank could be built: {output_dir} is left as the earlier build made it"]
+            return BuiltJob(report, set(), stale, is_written=False)
         if options.target == GOAL:
             write_goal_job(scratch, target, report)
         write_report(report, scratch / REPORT)
@@ -278,6 +285,10 @@ def _compare_ranks(report: BuildReport, tasks: dict[int, RankTask]) -> None:
         groups = " and ".join(group.text for group in disagreement.groups)
         detail = first_difference(disagreement, issued) if number < MAX_FIRST_DIFFERENCES else disagreement.what
         report.disagreements.append(f"{groups}: {detail}" if groups else detail)
+
+
+def _holds_graphs(earlier: BuildReport | None) -> bool:
+    return earlier is not None and any(rank.graph for rank in earlier.ranks)
 
 
 def _make_folder(target: Path) -> None:

@@ -158,7 +158,8 @@ def _run(options: argparse.Namespace) -> int:
     report = job.report
     built = sum(rank.status == BUILT for rank in report.ranks)
     ranks = f"{built} of {len(report.ranks)} ranks" if report.ranks else "no rank was built"
-    log.info(f"{ranks}, {time.monotonic() - begun:.1f} s; see {options.output / REPORT}")
+    where = f"; see {options.output / REPORT}" if job.is_written else ""
+    log.info(f"{ranks}, {time.monotonic() - begun:.1f} s{where}")
     if built == len(report.ranks) > 0 and options.target == ASTRA_SIM:
         _write_simulation(options, report)
     return int(bool(report.all_failures or (options.strict and (report.all_notes or report.disagreements))))

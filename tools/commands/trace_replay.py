@@ -22,6 +22,7 @@ from ..rank_rows import absent_ranks
 from ..replay import (
     describe,
     gather_job,
+    off_by_target,
     recording_of,
     replay_job,
     summarise,
@@ -96,6 +97,8 @@ def _replay(arguments: argparse.Namespace) -> None:
             replayed = replay_job(job, scale)
             recording = recording_of(job, replay_job(job) if scale else replayed)
             without = without_profiler(job, recording, scale) if scale else ""
+    if not scale and (reason := off_by_target(replayed)):
+        log.warning(f"{NAME}: note: {reason}; --simulator {ASTRA_SIM} says when that simulator finishes each rank")
     if arguments.output:
         from ..view import write_timeline
 

@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 
-from ...schema.columns import Bool, time_text
+from ...schema.columns import Bool
 from ...schema.graph import DependencyKind
 from ..replay import NodeClass, Workload
 from .job import Change, Finding, Job, is_of_kind
@@ -31,13 +31,14 @@ def data_loader(job: Job) -> list[Finding]:
     times_us = np.bincount(work.ranks_of(np.flatnonzero(in_loader)), work.duration_ns[in_loader]) / 1000
     longest = int(times_us.argmax())
     recorded_us = np.bincount(work.ranks_of(np.flatnonzero(in_loader)), recorded.duration_ns[in_loader])[longest] / 1000
-    as_recorded = "" if recorded_us == times_us[longest] else f"; {time_text(recorded_us)} as recorded"
+    gain = job.gain(Change(np.where(loads, 0.0, 1.0), waits))
+    as_recorded = "" if recorded_us == times_us[longest] else f"; {gain.in_its_unit(recorded_us)} as recorded"
     of_rank = f" on rank {job.ranks[longest].rank}" if len(job.ranks) > 1 else ""
     return [
         Finding(
             "The loop waits for its data",
-            job.gain(Change(np.where(loads, 0.0, 1.0), waits)),
-            f"{time_text(times_us[longest])}{of_rank} are spent in the data loader, "
+            gain,
+            f"{gain.in_its_unit(times_us[longest])}{of_rank} are spent in the data loader, "
             f"{100 * times_us[longest] / job.length_us:.0f} % of the run{as_recorded}",
             "Load batches ahead in other processes: DataLoader(num_workers=4, prefetch_factor=2, "
             "persistent_workers=True, pin_memory=True), with more workers if there are some, or make each sample cheaper",

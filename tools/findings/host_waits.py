@@ -2,10 +2,11 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Ns, time_text
+from ...schema.columns import Ns, Rows, group_sums, time_text
 from ...schema.graph import DependencyKind
 from .job import Change, Finding, Job, is_of_kind
 from .pageable_copies import are_pageable_copies
@@ -30,6 +31,13 @@ CALLED = {
 HOW_TO_NAME = "trace-report --modules names the Python functions"
 
 
+class _Waited(NamedTuple):
+    """How long a rank waited in calls of one kind, and that in words."""
+
+    ns: int
+    text: str
+
+
 def host_waits(job: Job) -> list[Finding]:
     """Returns a finding if the run would be shorter without the waits of the host for its device.
 
@@ -52,9 +60,9 @@ def host_waits(job: Job) -> list[Finding]:
         op = "" if op.startswith(STEP) else CALLED.get(op, op)
         name = " in ".join(filter(None, (calls[node], op)))
         sites[f"{name} ({function})" if function else name].append(node)
-    time = {site: int(waited[nodes].sum()) for site, nodes in sites.items()}
-    longest = sorted(filter(time.get, sites), key=lambda site: -time[site])
-    parts = [f"{time_text(time[site] / 1000)} in {_calls(len(sites[site]))} of {site}" for site in longest[:NAMED]]
+    worst = {site: _worst_rank(job, np.array(nodes), waited) for site, nodes in sites.items()}
+    longest = sorted((site for site in sites if worst[site].ns), key=lambda site: -worst[site].ns)
+    parts = [f"{worst[site].text} of {site}" for site in longest[:NAMED]]
     gain, advice = job.gain(Change(np.ones(len(work)), is_wait)), ADVICE
     if not gain.is_worth_it:
         return _reads(job, sites)
@@ -102,6 +110,16 @@ def _waited_ns(job: Job) -> Ns:
     order = is_of_kind(work, DependencyKind.PROGRAM_ORDER)
     np.maximum.at(before, work.target[order], replay.end_ns[work.source[order]])
     return np.maximum(np.where(before > 0, replay.start_ns - before, 0), 0)
+
+
+def _worst_rank(job: Job, nodes: Rows, waited: Ns) -> _Waited:
+    """Returns the rank that waited longest in these nodes."""
+    ranks = job.work.ranks_of(nodes)
+    waited_ns = group_sums(ranks, waited[nodes], len(job.ranks))
+    worst = int(waited_ns.argmax())
+    of_rank = f" on rank {job.ranks[worst].rank}" if len(job.ranks) > 1 else ""
+    calls = _calls(int((ranks == worst).sum()))
+    return _Waited(int(waited_ns[worst]), f"{time_text(waited_ns[worst] / 1000)}{of_rank} in {calls}")
 
 
 def _calls(count: int) -> str:

@@ -7,7 +7,7 @@ import numpy as np
 
 from ...schema.columns import time_text
 from ..rank_rows import ranges
-from ..replay import Cause, NodeClass, why_not_one_job
+from ..replay import Cause, NodeClass, off_by_target, why_not_one_job
 from .job import Finding, Gain, Job, recording_cost
 
 TWICE_AS_FAST = 0.5
@@ -140,6 +140,8 @@ def _doubts(job: Job, limit: _Limit) -> Iterator[str]:
         yield (
             "no time of the run was measured" if error is None else f"the replay is {error:+.1f} % off the measured run"
         )
+    if reason := off_by_target(job.recorded):
+        yield reason
     if 100 * job.unexplained_us() > MOST_UNEXPLAINED_PCT * job.length_us:
         yield _unexplained(job)
     idle = 100 - job.compute_busy_pct()

@@ -65,6 +65,7 @@ from .summary import (
     busy_ns as busy_ns,
     describe as describe,
     explained_pct as explained_pct,
+    off_by_target as off_by_target,
     start_error as start_error,
     summarise as summarise,
     trust as trust,

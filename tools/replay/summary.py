@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
+from ...schema.choices import ASTRA_SIM
 from ...schema.columns import ABSENT, Int64, Intervals, busy_until, group_sums
 from ...schema.graph import DependencyKind
 from .answer import answer
@@ -110,6 +111,14 @@ def trust(replay: Replay) -> str:
     share_pct = explained_pct(replay, time_by_kind(pieces_of(replay)))
     text = f"the replay is {replay.error_pct:+.2f} % off the measured run and explains {share_pct:.1f} % of it"
     return f"{text}: too far off to rely on" if abs(replay.error_pct) > RELIABLE_PCT else text
+
+
+def off_by_target(replay: Replay) -> str:
+    """Returns that graphs made for ASTRA-sim do not give the measured run back, where they do not; else ""."""
+    targets = {graph.metadata.get("target") for graph in replay.work.graphs}
+    if ASTRA_SIM not in targets or abs(replay.error_pct or 0.0) <= RELIABLE_PCT:
+        return ""
+    return f"these graphs are made for {ASTRA_SIM}, whose waits differ: build generic ones for a replay"
 
 
 def start_error(replay: Replay) -> StartError:

@@ -30,6 +30,14 @@ from support.scaled_jobs import (
     tensor_by_data,
 )
 
+
+def test_ranks_of_two_jobs_are_refused() -> None:
+    graphs = data_parallel(4)
+    graphs[3].metadata["world_size"] = 8
+    with pytest.raises(DataError, match="rank 2 is of a job of 4 ranks, rank 3 of one of 8: build each job by itself"):
+        plan_of(graphs, 2)
+
+
 # messages
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from execgraph.converter.scaling import Growth
+from execgraph.linker.windows import Window
 from execgraph.schema.errors import DataError
 from execgraph.schema.io import alone, fresh_folder, locked, open_input
 from execgraph.tools.build_job import BuildOptions, BuiltJob, build, build_rank
@@ -39,6 +40,16 @@ def names(folder: Path) -> list[str]:
 
 
 BUILT = ["comm_groups.json", "graph.0.et", "graph.1.et", "report.json"]
+
+
+def test_a_request_that_no_rank_can_meet_leaves_the_folder_as_it_was(job: Path, tmp_path: Path) -> None:
+    built(job, tmp_path / "out")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    nothing = build(job, tmp_path / "out", BuildOptions(), here, window=Window(steps=(99, 100)))
+    assert len(nothing.report.all_failures) == 2 and not nothing.is_written
+    assert [re.search("is left as the earlier build made it", line) is not None for line in nothing.stale] == [True]
+    assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
+
 
 # Who is alone
 

@@ -145,7 +145,7 @@ def test_a_part_of_the_traces_is_built_on_every_rank_and_not_taken_for_another(t
     write_traces(simulate(build_job("ddp", ranks=2, steps=2, layers=1, seed=3)), job)
     nodes = []
     for steps in (None, (0, 1), (1, 2)):
-        report, unchanged, _ = build(job, out, BuildOptions(), here, window=Window(steps=steps))
+        report, unchanged, *_ = build(job, out, BuildOptions(), here, window=Window(steps=steps))
         assert (report.disagreements, unchanged) == ([], set())
         nodes.append([rank.convert.activities for rank in report.ranks if rank.convert])
     assert [sum(rank) for rank in zip(*nodes[1:], strict=True)] == nodes[0]

@@ -55,6 +55,11 @@ def reading(count: int = 10) -> TraceBuilder:
     return t
 
 
+def test_of_several_ranks_the_waits_are_those_of_the_rank_that_waits_longest() -> None:
+    found = titled(find(played(reading(4), reading(10))), "stops to wait")
+    assert " on rank 1 in 10 calls of cudaMemcpyAsync in .item()" in found.evidence
+
+
 def test_calls_that_wait_for_the_device_are_named_with_their_op_and_place() -> None:
     found = titled(find(played(reading(), modules=True)), "stops to wait")
     assert found.evidence.endswith(" in 10 calls of cudaMemcpyAsync in .item() (train.py(3): step)")
@@ -98,7 +103,7 @@ def test_the_time_in_the_loader_is_given_as_recorded_too_where_that_differs() ->
         before = [(g.host("aten::mm", start + 40_000, 60_000, after=[(loaded, PROGRAM_ORDER)]), PROGRAM_ORDER)]
     job = built(g.build(), in_loader=np.array([True, False, True, False]))
     evidence = titled(find(job), "waits for its data").evidence
-    assert evidence.endswith(" are spent in the data loader, 40 % of the run; 80.0 µs as recorded")
+    assert evidence.endswith(" a step are spent in the data loader, 40 % of the run; 40.0 µs a step as recorded")
 
 
 def test_a_loop_that_waits_for_a_thread_that_loads_is_named() -> None:

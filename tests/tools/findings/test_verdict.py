@@ -76,6 +76,13 @@ def test_it_is_withdrawn_where_the_replay_is_off() -> None:
     )
 
 
+def test_it_is_withdrawn_for_graphs_of_a_simulator_whose_replay_is_off() -> None:
+    g = GraphBuilder(rank=0, target="astra-sim")
+    op = g.host("aten::mm", 0, 50_000)
+    g.activity("gemm", 80_000, 10_000, after=[(op, LAUNCH)])
+    assert "these graphs are made for astra-sim, whose waits differ: build generic ones" in sentence(built(g.build()))
+
+
 def test_it_is_withdrawn_where_the_device_computes_while_the_host_is_said_to_limit() -> None:
     """By its dependencies the host's path is as long as the run, yet the device computes nearly all the time."""
     g = GraphBuilder(rank=0)

@@ -1,5 +1,6 @@
 """The files of a run: for each rank a host trace and a device trace, and the truth, in one folder."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -10,6 +11,8 @@ from .device_trace import SyncRecords, write_device_trace
 from .host_trace import write_host_trace
 from .identity import identify
 from .truth import write_truth
+
+OF_A_RANK = re.compile(r"(host|device)_rank\d+\.json(\.gz)?")
 
 
 class RankFiles(NamedTuple):
@@ -33,17 +36,24 @@ def write_traces(
 
     Without `sync_records` the device trace has no cuda_sync rows; without `resolved_events` these do not know where
     an event was recorded, as from CUDA 12.9 on. With `stacks` it has so many of Python's calls for each op that Python
-    called. `makespans` of changed runs go into the truth. Raises DataError if a file cannot be written.
+    called. `makespans` of changed runs go into the truth. Raises DataError if a file cannot be written, or the folder
+    holds traces of another job, which would then be mixed with this one.
     """
     target, suffix = Path(folder), ".json.gz" if compress else ".json"
     try:
         target.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise DataError(f"{folder}: cannot be made a folder ({error.strerror or error})") from error
-    files = []
-    for rank in run.ranks:
+    files = [
+        RankFiles(target / f"host_rank{rank.rank}{suffix}", target / f"device_rank{rank.rank}{suffix}")
+        for rank in run.ranks
+    ]
+    written = {path.name for paths in files for path in paths}
+    present = sorted(path.name for path in target.iterdir() if OF_A_RANK.fullmatch(path.name))
+    if mixed := [name for name in present if name not in written]:
+        raise DataError(f"{folder}: holds traces of another job, such as {mixed[0]}; name a new folder")
+    for rank, paths in zip(run.ranks, files, strict=True):
         who = identify(run.job, rank.rank)
-        paths = RankFiles(target / f"host_rank{rank.rank}{suffix}", target / f"device_rank{rank.rank}{suffix}")
         write_host_trace(rank, who, str(paths.host))
         write_device_trace(
             rank,
@@ -53,6 +63,5 @@ def write_traces(
             sync=SyncRecords(sync_records, resolved_events),
             stacks=stacks,
         )
-        files.append(paths)
     write_truth(run, str(target / "truth.json"), makespans or {})
     return files
