@@ -40,7 +40,7 @@ NOT_RUN = {
     ("performance.md", "make bench"): SLOW,
     ("performance.md", "git checkout"): SLOW,
     ("performance.md", "trace-generate ddp"): "makes 10 GB",
-    ("scaling.md", "trace-build traces"): "makes 256 graphs, for " + SIMULATOR,
+    ("scaling.md", "trace-build moe_dp"): "makes 256 graphs, for " + SIMULATOR,
 }
 """Text blocks that show commands which do not run here, by page and how the first command begins, and why."""
 
@@ -60,6 +60,17 @@ def test_what_the_page_tells_to_run_prints_what_it_says(
             printed = run(example, capsys)
             if example.printed is not None and not agrees(printed, example.printed):
                 assert printed == example.printed, example.command
+
+
+def test_pages_that_are_followed_one_after_the_other_share_no_folder() -> None:
+    """A folder in which two pages put different jobs would hold ranks of both."""
+    made: dict[str, set[str]] = {}
+    for name in PAGES.keys() - ELSEWHERE.keys():
+        for example in (example for block in blocks(PAGES[name]) for example in examples(block) if not example.fails):
+            if command := re.match(r"trace-(generate|build|scale) (?:-q )?(\S+) .*?-o (\S+)", example.command):
+                kind, source, folder = command.groups()
+                made.setdefault(folder, set()).add(f"{name}: {source}" if kind == "generate" else source)
+    assert {folder: sources for folder, sources in made.items() if len(sources) > 1} == {}
 
 
 def test_commands_that_do_not_run_are_known() -> None:

@@ -70,11 +70,13 @@ class StepTimer:
         steps = list(pairwise(self._laps))
         lengths = [after.begin_s - before.begin_s for before, after in steps]
         waits = [after.data_wait_s - before.data_wait_s for before, after in steps]
-        longest, median_length = max(map(sub, lengths, waits)), median(lengths)
+        work, median_length = list(map(sub, lengths, waits)), median(lengths)
+        longest = max(work)
         if longest <= UNEVEN * median_length:
             return False
         why = f"of the steps before recording one took {longest * 1e3:.1f} ms and most {median_length * 1e3:.1f} ms"
-        warn(f"{why}, so how long one takes without a profiler is not known; raise wait", stacklevel=6)
+        advice = "raise wait" if work.index(longest) < len(steps) / 2 else "something held the loop up, so record again"
+        warn(f"{why}, so how long one takes without a profiler is not known; {advice}", stacklevel=6)
         return True
 
     def drop(self) -> None:
