@@ -84,8 +84,8 @@ def _communicate(
                 sent[nic] = len(operations)
             operations.append(message._replace(cpu=0 if is_proxied else cpu, after=after, nic=nic, after_begin=before))
         last += [first + number for number in collective.last]
-    duration = max(collective.duration_ns for collective in collectives) if measured else 0
-    operations.append(Operation("calc", duration, cpu, tuple(last) or (begin,)))
+    rest_ns = max(collective.duration_ns if measured else collective.excess_ns for collective in collectives)
+    operations.append(Operation("calc", rest_ns, cpu, tuple(last) or (begin,)))
 
 
 def _share_node(rank: int, peer: int, gpus: int) -> bool:
