@@ -9,12 +9,14 @@ class Collective(NamedTuple):
     """A collective, or a message as a collective of two members.
 
     `members` are positions of ranks in the job. `first` describes the first member; the others differ in their group
-    rank. Member i takes `duration_ns[i]` from the last arrival on, as measured.
+    rank. The last one arrives at `start_ns` on the job's clock; from then on member i takes `duration_ns[i]`, as
+    measured.
     """
 
     algorithm: str
     members: tuple[int, ...]
     first: CollectiveMember
+    start_ns: int
     duration_ns: tuple[int, ...]
 
     def member(self, rank: int) -> CollectiveMember:

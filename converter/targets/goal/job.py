@@ -15,6 +15,7 @@ from .algorithms import CollectiveMember
 from .collective import Collective
 from .excess_time import excess_times
 from .goal_options import GoalOptions
+from .links import links_of
 from .message_costs import ALL_TO_ALL, AWAITED, MESSAGE, MessageNetwork, Timed, fitted_messages, is_message
 from .rank_communication import RankCommunication
 
@@ -38,6 +39,7 @@ DOUBLING = {
 ISOLATED = "collectives that no other rank recorded, as calc of the measured time"
 UNANSWERED = "messages of which the other end is not there, as calc of the measured time"
 MEASURED = "collectives and messages that meet, then take their measured time"
+APART = "collectives that ran beside others as fast as alone, through other nics"
 PARTIAL = "collectives without some members of their group, of those that are there"
 WITHOUT_BYTES = "communications without a recorded size, as barriers"
 NO_SPLITS = "all-to-alls without recorded splits, taken as even"
@@ -55,7 +57,8 @@ class MatchedNode(NamedTuple):
 class RecordedJob:
     """The ranks of a job as recorded, by position; when each began and ended, in ns on one clock; their collectives;
     for each rank the nodes that take part in these, in an order that all ranks share; the network that the measured
-    times of the messages fit; and by how many ns each member of each collective took longer than in this network.
+    times of the messages fit; the link of each collective; and by how many ns each of its members took longer than in
+    this network.
     """
 
     ranks: tuple[int, ...]
@@ -65,6 +68,7 @@ class RecordedJob:
     nodes: list[list[MatchedNode]]
     counts: Counter[str]
     network: MessageNetwork | None
+    links: list[int]
     excess_ns: list[tuple[int, ...]]
 
     def excess_of(self, position: int) -> tuple[int, int]:
@@ -110,11 +114,13 @@ def job_of(ranks: Sequence[RankCommunication], options: GoalOptions, *, excess_t
     job.count_isolated(matches)
     ends = begin + np.array([rank.last_end_ns for rank in ranks], np.int64)
     network = fitted_messages(Timed(of.algorithm, of.first, max(of.duration_ns)) for of in collectives)
+    links, waited = links_of(collectives, network)
+    job.counts[APART] = sum(link > 0 for link in links)
     if excess_time and network and not options.measured_communication:
-        excess = excess_times(collectives, network)
+        excess = excess_times(collectives, waited, network)
     else:
         excess = [(0,) * len(of.members) for of in collectives]
-    return RecordedJob(numbers, begin, ends, collectives, nodes, +job.counts, network, excess)
+    return RecordedJob(numbers, begin, ends, collectives, nodes, +job.counts, network, links, excess)
 
 
 def _matches(matching: Matching) -> list[list[_MatchedCall]]:
@@ -188,7 +194,8 @@ class _JobBuilder(NamedTuple):
             algorithm = AWAITED
         self.counts[MEASURED if measured else algorithm] += 1
         members = tuple(rank for rank, _ in ordered)
-        return Collective(algorithm, members, member, self._durations(ordered)), ordered
+        starts = [int(self.begin_ns[rank] + ranks[rank].start_ns[call]) for rank, call in ordered]
+        return Collective(algorithm, members, member, max(starts), self._durations(ordered, starts)), ordered
 
     def _waited(self, send: _MatchedCall, receive: _MatchedCall) -> bool:
         """Returns whether a send waited for its receiver: it ended nearer to the receive's end than to its begin.
@@ -227,7 +234,7 @@ class _JobBuilder(NamedTuple):
         self.counts[NO_SPLITS] += is_even
         return tuple(shares)
 
-    def _durations(self, calls: Sequence[_MatchedCall]) -> tuple[int, ...]:
+    def _durations(self, calls: Sequence[_MatchedCall], starts_ns: Sequence[int]) -> tuple[int, ...]:
         """Returns how long each member takes from the last arrival on.
 
         That is the time of the shortest member, as the others waited before. Host threads end independently.
@@ -235,8 +242,8 @@ class _JobBuilder(NamedTuple):
         duration = [int(self.ranks[rank].duration_ns[call]) for rank, call in calls]
         if not all(self.ranks[rank].on_host[call] for rank, call in calls):
             return (min(duration),) * len(calls)
-        start = [int(self.begin_ns[rank] + self.ranks[rank].start_ns[call]) for rank, call in calls]
-        return tuple(max(begin + length - max(start), 0) for begin, length in zip(start, duration, strict=True))
+        last = max(starts_ns)
+        return tuple(max(start + length - last, 0) for start, length in zip(starts_ns, duration, strict=True))
 
     def count_isolated(self, matches: Sequence[Sequence[_MatchedCall]]) -> None:
         """Counts the calls that no other rank's call matches."""

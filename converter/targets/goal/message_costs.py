@@ -29,6 +29,10 @@ class MessageNetwork(msgspec.Struct, frozen=True):
     transfers: int
     fit_error_pct: float
 
+    def time_ns(self, cost: Cost) -> float:
+        """Returns how long so many latencies and bytes take, one after the other."""
+        return self.latency_ns * cost.steps + self.ns_per_byte * cost.bytes
+
 
 class Timed(NamedTuple):
     """A collective by its algorithm and its first member, and how long it took from the last arrival to the end."""

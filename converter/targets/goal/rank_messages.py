@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ....schema.errors import DataError
 from .algorithms import steps_of
 from .job import RecordedJob
-from .operations import NETWORK, READY, Operation
+from .operations import READY, Operation, network_nic
 
 LARGEST_TAG = (1 << 32) - 2
 """A tag has 32 bits, and the last number means any tag."""
@@ -45,7 +45,7 @@ def rank_messages(job: RecordedJob, rank: int) -> dict[int, list[CollectiveMessa
             verb, peer = "send" if step.sends else "recv", collective.members[step.peer]
             tag = tags[verb][peer]
             tags[verb][peer] += 1
-            nic = READY if step.says_ready else NETWORK
+            nic = READY if step.says_ready else network_nic(job.links[number])
             messages.append(Operation(verb, step.size, 0, step.after, peer, tag, nic))
         member = collective.members.index(rank)
         durations = collective.duration_ns[member], job.excess_ns[number][member]
