@@ -52,8 +52,8 @@ TESTED_BY = {
         converter/scaling/named_groups converter/scaling/rank_copies converter/scaling/rank_facts
     """,
     "converter/targets/goal/test_job.py": """
-        converter/targets/goal/cpu_crossing converter/targets/goal/goal_file
-        converter/targets/goal/goal_options converter/targets/goal/operations
+        converter/targets/goal/collective converter/targets/goal/cpu_crossing
+        converter/targets/goal/goal_file converter/targets/goal/goal_options converter/targets/goal/operations
         converter/targets/goal/rank_communication converter/targets/goal/rank_messages
         converter/targets/goal/rank_program
     """,
