@@ -73,15 +73,15 @@ def build(
     inputs = given_paths(traces, "build(traces)")
     if not isinstance(options, Options | None):
         raise wrong_argument("build(traces, output, options)", 'Options, such as Options(target="astra-sim")', options)
-    wanted = _build_options(options or Options(), target, modules, start_offsets)
+    build_options = _combined(options or Options(), target, modules, start_offsets)
     simulator = target if isinstance(target, AstraSimOptions) else AstraSimOptions()
     folder = temporary_folder() if output is None else given_path(output, "build(traces, output)", "a folder as output")
-    if wanted.target == ASTRA_SIM:
+    if build_options.target == ASTRA_SIM:
         check_simulators_read(folder)
     built = build_folder(
         inputs[0] if len(inputs) == 1 else inputs,
         folder,
-        wanted,
+        build_options,
         run_with(jobs) if scheduler is None else lambda work, tasks, _: on_cluster(work, tasks, scheduler),
         anew=force,
         window=window,
@@ -96,7 +96,7 @@ def build(
     return removed_with(Job(folder, built, inputs, window), output is None)
 
 
-def _build_options(options: Options, target: BuildTarget | None, modules: bool, start_offsets: bool) -> BuildOptions:
+def _combined(options: Options, target: BuildTarget | None, modules: bool, start_offsets: bool) -> BuildOptions:
     chosen = {field.name: getattr(options, field.name) for field in dataclasses.fields(options)}
     if target is not None:
         chosen["target"] = target_name(target)

@@ -109,8 +109,10 @@ def report(
     sources = find_sources(given_paths(inputs, "report(inputs)"))
     scales = given_changes(changes, "report(inputs, path, changes=…)")
     names = [only] if isinstance(only, str) else only
-    found = [capture for trace in given_paths(captures, "report(captures=…)") for capture in read_captures(str(trace))]
-    options = dataclasses.replace(options or AnalysisOptions(), captures=found)
+    captured = [
+        capture for trace in given_paths(captures, "report(captures=…)") for capture in read_captures(str(trace))
+    ]
+    options = dataclasses.replace(options or AnalysisOptions(), captures=captured)
     request = ReportRequest(names, scales, path is not None, str(perfetto or ""), options, window, modules)
     made = Report.of(report_on(sources if ranks is None else of_ranks(sources, ranks), request))
     _write_page(made, path)
