@@ -76,7 +76,6 @@ TESTED_BY = {
     """,
     "linker/machine/test_measured_machine.py": "schema/machine",
     "linker/modules/test_modules.py": "linker/modules/module_paths linker/modules/stacks",
-    "linker/readers/rocpd/test_database.py": "linker/readers/rocpd/lanes",
     "linker/readers/test_device_events.py": """
         linker/readers/clock_range linker/readers/device_rows linker/readers/device_tables linker/readers/event_rows
         schema/traces/kineto schema/traces/names schema/traces/numbers
