@@ -25,7 +25,7 @@ from .tools.report import (
     summary_text,
     write_csv,
 )
-from .wording import for_python
+from .wording import for_python, in_python
 
 OF_PYTHON = Hints(
     "report.findings",
@@ -65,7 +65,7 @@ class Report(ReportTables):
         write_csv(self.tables.values(), given_path(folder, "write_csv(folder)"), self.clock_of_tables)
 
     def __repr__(self) -> str:
-        return f"Report of {self.title}\n\n{summary_text(self, OF_PYTHON)}"
+        return f"Report of {self.title}\n\n{in_python(summary_text(self, OF_PYTHON))}"
 
     def _repr_html_(self) -> str:
         return f'<pre style="white-space: pre-wrap">{escape(repr(self))}</pre>'

@@ -102,6 +102,22 @@ def test_paths_are_linked_in_either_order_as_by_the_command() -> None:
         eg.link(eg.read_device_trace(DEVICE), eg.read_host_trace(HOST))
 
 
+@pytest.mark.parametrize(
+    ("call", "advice"),
+    [
+        (lambda: eg.report([FOLDER, "tests/data/ddp"]), "execgraph.compare compares two"),
+        (lambda: eg.read_linked(HOST), "give it to execgraph.link first"),
+        (lambda: eg.convert(DEVICE), "execgraph.link of HOST.json and tests/data/training/device_rank0.json.gz$"),
+        (lambda: eg.read_graph("README.md"), "one that ExecutionGraph.write or execgraph.build wrote"),
+        (lambda: GRAPH.what_if({"gemmm": 0.5}), "the table `nodes` of a graph has the names"),
+    ],
+)
+def test_advice_names_calls_in_place_of_commands(call: Call, advice: str) -> None:
+    with pytest.raises(execgraph.DataError, match=advice) as raised:
+        call()
+    assert not re.search(r"\btrace-|--", str(raised.value))
+
+
 def test_a_missing_table_or_column_names_those_that_are_there() -> None:
     tables = eg.report(FOLDER, only="temporal_breakdown").tables
     with pytest.raises(KeyError, match="no table 'temporal_brakdown': did you mean 'temporal_breakdown'"):
