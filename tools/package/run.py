@@ -95,6 +95,7 @@ class Replay(ReplayColumns):
         """Returns what `trace-replay` prints."""
         return describe(self, self.results, self._changes)
 
+    @for_python
     def what_if(self, changes: Changes) -> "WhatIf":
         """Predicts how long this run would take if durations were multiplied by factors; see `execgraph.what_if`."""
         scales = [*self._changes, *given_changes(changes, "what_if(changes)")]
