@@ -29,9 +29,10 @@ with `execgraph.read_graph`. The tables below are generated from the code.
 
 ## What a file holds
 
-A `.et` file holds protobuf messages of `schema/graph/execution_graph.proto`: one `GlobalMetadata`, then one `Node` for
-each node. Each message begins with its length as a varint. Readers recognise gzip by the content; writers
-compress if the name ends in `.gz`. `trace-jsonize` writes a file as JSON, and the same file again from that JSON.
+A `.et` file holds protobuf messages of `schema/graph/execution_graph.proto` in the clone: one `GlobalMetadata`, then
+one `Node` for each node. Each message begins with its length as a varint. Readers recognise gzip by the content;
+writers compress if the name ends in `.gz`. `trace-jsonize` writes a file as JSON, and the same file again from that
+JSON.
 
 There are five kinds of nodes that take time. The first three are *host nodes*, work or waiting of a CPU thread:
 
@@ -42,7 +43,17 @@ There are five kinds of nodes that take time. The first three are *host nodes*, 
 - An **activity** is a kernel, a copy or a set (`memset`) on the device.
 - A **delay** is time before an activity for which the trace shows no reason.
 
-Process groups are nodes, too, and take no time. Graphs for ASTRA-sim have a few more, which
+This is how a reader tells them apart:
+
+| kind | is recognised by |
+|---|---|
+| delay | it has the attribute `delay` |
+| activity | `is_cpu_op` is false, and it is no delay |
+| wait | `is_cpu_op` is true, and one of its dependencies has bit 16 |
+| idle | `is_cpu_op` is true, and its name is `host idle` |
+| slice | any other node with `is_cpu_op` true, except process groups. Only slices of ops have `slice` |
+
+Process groups are nodes, too, of type `METADATA_NODE`, and take no time. Graphs for ASTRA-sim have a few more, which
 [that page](astra-sim.md#how-do-these-graphs-differ-from-others) explains.
 
 An edge means that a node starts only after another has ended. The list `data_deps` of a node holds the ids of the nodes
@@ -52,7 +63,30 @@ between two ranks.
 
 ![Part of an execution graph: two host threads, two streams, and the edges between them](graph.svg)
 
-## When does an activity start?
+## When does a node start?
+
+A node with dependencies starts when the last of them allows it. Each of them adds some time to its end. Which time that
+is follows from its [kind](#why-a-dependency-is-there), the entry of `data_dep_kinds` at the same position:
+
+| the entry | the node starts no earlier than |
+|---|---|
+| has bit 2 (launch) | the end of the dependency + `latency_ns` |
+| has bit 16 (host sync), and the node is a wait | the end of the dependency + `gap_ns` |
+| has neither | the end of the dependency + `chain_gap_ns` |
+
+An absent `latency_ns` or `chain_gap_ns` equals `gap_ns`, and an absent `gap_ns` is 0. If the node has `host_delay_ns`,
+that passes after all of this. The node ends `duration_ns` after its start. The other bits say why a dependency is
+there, and do not change when the node starts.
+
+A node **without dependencies** starts when it did in the measured run, if it is the first of its thread or stream.
+Otherwise it starts at 0, when the first node of its rank does, so that a missing dependency shows. A dependency of bit
+2 or 4 may go through a delay: then the delay depends on the launch or on the kernel before, and the activity on the
+delay. Both entries have that bit.
+
+The metadata `concurrency_limit_of_device_N` is no part of these rules, and a simulator need not obey it. `trace-replay`
+obeys it only if durations are changed: then no more activities of the device run at once.
+
+### Activities
 
 A launched kernel does not start at once, and a stream pauses a little between two kernels. So an activity starts at
 
@@ -66,13 +100,13 @@ the last dependency and the start. An attribute that is absent equals `gap_ns`. 
 it to the end of the last dependency, and gets the measured run.
 
 If an activity started later than that, the rest of the time is a node with the attribute `delay`, on no stream and on
-no thread. `trace-convert --no-delays` leaves these nodes out, and `trace-replay --scale class:delay=0` lets them take no
-time.
+no thread. `trace-convert --no-delays` leaves these nodes out, and `trace-replay --scale class:delay=0` lets them take
+no time.
 
 Start times are as recorded. Those of activities are on the device's clock. The metadata `clock_offset_ns` says how much
 to add for the host's clock.
 
-## How long does a wait take?
+### Waits
 
 A call such as `cudaStreamSynchronize` takes some time even if the device is idle already. That is the `duration_ns` of
 a wait: the median of the calls of its name in this trace that had nothing to wait for. The call returns a little after
@@ -88,12 +122,69 @@ end of the wait = the later of   end of what it waits for          + gap_ns
 that no longer has to wait still takes its usual time. In a trace without calls that had nothing to wait for, waits have
 neither attribute, and last from the end of what was awaited to the end of the call.
 
+## What happens between ranks?
+
+A job is one graph for each rank. This is how `trace-replay` plays them together:
+
+1. **Members find each other.** Nodes of several ranks are one collective if they have the same group, the same
+   `comm_type` and the same `comm_seq`. The same group means the same `pg_ranks` (or, where nodes lack it, the metadata
+   `ranks_of_group_` of their `pg_name`), or the same recorded name where no ranks were recorded. If a group's numbers
+   are not recorded, or if far more collectives match by their order than by number, the order of ids counts: the first
+   of a rank matches the first of another. A send matches the receive of the same `comm_src`, `comm_dst` and `comm_tag`,
+   in order. A side that is absent is the node's own rank.
+2. **It starts when the last member arrives.** A member arrives when its own dependencies allow it to start, by the
+   rules above.
+3. **It lasts as long as its shortest member:** the smallest `duration_ns` of any member. The others are longer because
+   they waited. All members end together.
+4. **A send and its receive** are the two members of a match: the later one starts both, and both end together. A kernel
+   with several messages ends with the last of them.
+5. **Absent members are not waited for.** A collective of which only one rank is there, and a message without its other
+   end, take the measured time of the node.
+
+On host threads (gloo), members do not end together. Each ends as long after the last arrival as it did in the measured
+run; if its `duration_ns` is changed, that time changes by the same factor. A member of a message, or of a collective
+with a root, may end before others arrive. For it only the arrivals count that came before its own end.
+
+**One clock.** `base_time_ns` is not used for this, because clocks of different machines differ. A collective ends at
+the same time on all of its members. So the offset between two ranks is the median of the differences between their ends
+of the collectives that they share, each counted from the first node of its own rank. It is limited so that no member
+ends a collective that another one has not begun. Messages decide only where two ranks share no collective. Ranks that
+share nothing begin together. A rank's nodes without dependencies start that offset later. (In graphs for ASTRA-sim a
+node `start offset` has this time. `trace-replay` leaves it out and computes the offset anew.)
+
 ## What does communication carry?
 
 The size of a collective is the number of bytes that the rank puts in. Both ends of a message give it the same tag. A
 kernel may carry several messages (`batch_isend_irecv`). Then `comm_src`, `comm_dst`, `comm_tag` and `comm_size`
 describe the last one, and the lists `coalesced_src`, `coalesced_dst` and so on describe all. For a simulator each
 message gets a node.
+
+## The JSON form
+
+`trace-jsonize graph.0.et -o graph.0.json` writes an object with two members: `metadata`, with `version` and `attr`, and
+`nodes`, a list with a node on each line. `trace-replay` and `execgraph.read_graph` read it as well as the `.et` file.
+This is a kernel, broken into several lines. It starts 1,159 ns after node 36, the kernel before it on stream 7, or
+1,330 ns after node 15, its launch, whichever is later:
+
+```text
+{"id": 43, "name": "ampere_sgemm_128x128_tn", "type": "COMP_NODE", "ctrl_deps": [15], "data_deps": [15, 36],
+ "start_time_micros": 2592000000191, "duration_micros": 147,
+ "attr": [{"name": "is_cpu_op", "bool_val": false}, {"name": "start_time_ns", "int64_val": 2592000000191119},
+          {"name": "duration_ns", "int64_val": 145981}, {"name": "gap_ns", "int64_val": 1159},
+          {"name": "latency_ns", "int64_val": 1330}, {"name": "overlap_ns", "int64_val": 0},
+          {"name": "op_id", "int64_val": 32}, {"name": "device", "int64_val": 0}, {"name": "stream", "int64_val": 7},
+          {"name": "correlation", "int64_val": 10}, {"name": "cat", "string_val": "kernel"},
+          {"name": "num_ops", "int64_val": 17179869184}, {"name": "tensor_size", "uint64_val": 50339840},
+          {"name": "element_size", "int32_val": 4}, {"name": "data_dep_kinds", "int32_list": {"values": [2, 4]}}]}
+```
+
+- Keys are the [fields of a node](#fields-of-a-node). A field that the file does not have is absent, except lists of
+  dependencies, which are then empty.
+- `type` is the name of the [type](#types).
+- An attribute has `name` and one value, whose key is the type in the [table of attributes](#attributes). The values of
+  `int32_list` and `int64_list` are in an object with the key `values`.
+- All numbers are JSON numbers, also those of 64 bits. A parser that turns them into doubles loses digits of
+  `base_time_ns`.
 """
 
 LINKED_TRACE = """

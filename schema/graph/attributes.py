@@ -53,10 +53,10 @@ ATTRIBUTES = (
         "measured length, without the gap before it and without `overlap_ns`"),
     Attribute("gap_ns", "int64_val", Where.ACTIVITIES_AND_WAITS, "ns",
         "in the measured run, from the end of the last dependency to the start; nothing works in that time; of waits"
-        " see [how long a wait takes](#how-long-does-a-wait-take)"),
+        " see [how long a wait takes](#waits)"),
     Attribute("latency_ns", "int64_val", Where.ACTIVITIES, "ns",
         "least time from the end of the launch to the start, see [when an activity"
-        " starts](#when-does-an-activity-start); absent if it equals `gap_ns`"),
+        " starts](#when-does-a-node-start); absent if it equals `gap_ns`"),
     Attribute("chain_gap_ns", "int64_val", Where.ACTIVITIES_AND_WAITS, "ns",
         "least time from the end of any other dependency to the start; absent if it equals `gap_ns`; of waits from the"
         " end of the host node before"),
@@ -119,7 +119,7 @@ ATTRIBUTES = (
     Attribute("comm_type", "int64_val", Where.COLLECTIVES, "",
         "which collective, by the table of collectives below"),
     Attribute("comm_size", "int64_val", Where.COMMUNICATION, "bytes",
-        "what the rank puts into a collective, or what a message carries; of several messages what the last one does"),
+        "what the rank puts into a collective, or what a message carries; of a node with several messages, the last one's"),
     Attribute("comm_split", "int64_list", Where.COLLECTIVES, "bytes",
         "what of `comm_size` goes to each member of an all-to-all, in the order of `pg_ranks`; where it was recorded"),
     Attribute("comm_seq", "int64_val", Where.COMMUNICATION, "",
@@ -192,8 +192,8 @@ METADATA = (
     MetadataKey("tool", "string_val", "", "what wrote the file, and its version"),
     MetadataKey("schema", "string_val", "", "the field `schema` of the host trace, such as `1.1.1-chakra.0.0.4`; empty"
                                             " without a host trace"),
-    MetadataKey("rank", "int64_val", "", "the process's rank, -1 where not recorded; among some ranks of a job its"
-                                         " position there"),
+    MetadataKey("rank", "int64_val", "", "the process's rank, -1 where not recorded; where only some ranks of a job"
+                                         " were built for ASTRA-sim, which numbers them anew, the new number"),
     MetadataKey("world_size", "int64_val", "", "how many ranks the job has, -1 where not recorded"),
     MetadataKey("pid", "int64_val", "", "the process's number, -1 where not recorded"),
     MetadataKey("base_time_ns", "int64_val", "ns", "to be added to start times for the time since 1970; 0 where none"

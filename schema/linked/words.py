@@ -200,7 +200,7 @@ RECORDS = (
         Member("linked", "", "activities with a launch call"),
         Member("dropped", "", "rows that are not in the linked trace"),
         Member("guessed", "", "waits and groups that no record names"),
-        Member("oddities", "", "rows that are there, but odd"),
+        Member("oddities", "", "rows that are in the file and look wrong, by what is wrong with them"),
         Member("waits", "", "waits that were resolved, by how they are known"),
         Member("notes", "", "sentences about the inputs"),
     )),

@@ -21,7 +21,7 @@ CLEAR_PCT = 1.0
 
 
 class MakespanRange(NamedTuple):
-    """Between what the makespan of a changed run lies (ns), with and without the uncertain waits.
+    """The shortest and the longest makespan of a changed run (ns), with and without the uncertain waits.
 
     `waits` nodes wait for something that held nothing up when measured, and that only the evidence in `known_by` tells,
     "" without such waits.
