@@ -22,6 +22,7 @@ from .job import GRAPHS as GRAPHS, BuiltJob as BuiltJob, Outcomes as Outcomes, R
 from .leftovers import GROUPS as GROUPS, REPORT as REPORT
 from .network_fit import (
     POOR_FIT_PCT as POOR_FIT_PCT,
+    fit_error_text as fit_error_text,
     lacks_members as lacks_members,
     links_text as links_text,
     network_text as network_text,
