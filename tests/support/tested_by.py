@@ -42,7 +42,9 @@ TESTED_BY = {
         converter/kernel_work/elementwise converter/kernel_work/family converter/kernel_work/memory_ops
         converter/kernel_work/recorded_op converter/kernel_work/table
     """,
-    "converter/network/test_fitted_network.py": "converter/network/simulated_cost converter/network/transfer_cost",
+    "converter/network/test_fitted_network.py": """
+        converter/network/fit_errors converter/network/simulated_cost converter/network/transfer_cost
+    """,
     "converter/ranks/test_calls.py": """
         converter/ranks/applying converter/ranks/communication_summary converter/ranks/groups
     """,

@@ -11,7 +11,8 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from ...network import Cost, fitted_factors
+from ....schema.columns import group_ids
+from ...network import Cost, fitted_factors, held_out_pct
 from .algorithms import CollectiveMember
 
 MESSAGE, AWAITED = "message", "message when its receiver is ready"
@@ -21,13 +22,14 @@ ALL_TO_ALL = "all-to-all pairwise"
 class MessageNetwork(msgspec.Struct, frozen=True):
     """The latency of a message and the time of a byte that fit so many collectives and messages.
 
-    `fit_error_pct` is the median error in % of the fitted times.
+    `fit_error_pct` is the median error in % of transfers of sizes that the fit was made without; None with too few
+    sizes to leave any out.
     """
 
     latency_ns: int
     ns_per_byte: float
     transfers: int
-    fit_error_pct: float
+    fit_error_pct: float | None
 
     def time_ns(self, cost: Cost) -> float:
         """Returns how long so many latencies and bytes take, one after the other."""
@@ -124,5 +126,5 @@ def fitted_messages(timed: Iterable[Timed]) -> MessageNetwork | None:
     rows = np.array(costs, np.float64)
     relative = rows[:, :2] / rows[:, 2:]
     latency, byte = fitted_factors(relative)
-    errors = np.abs(relative @ np.array([latency, byte]) - 1)
-    return MessageNetwork(round(latency), round(byte, 6), len(costs), round(100 * float(np.median(errors)), 1))
+    size = group_ids(*np.round(rows[:, :2]).astype(np.int64).T)
+    return MessageNetwork(round(latency), round(byte, 6), len(costs), held_out_pct(relative, size))
