@@ -99,6 +99,13 @@ def test_ops_that_communicate_and_take_no_time_have_nodes_in_the_order_of_their_
     assert nodes(linked, 1_000)[:2] == [("gloo:all_reduce", 0, 0), ("gloo:all_gather", 0, 0)]
 
 
+def test_only_an_op_that_communicates_in_no_time_has_a_node_of_no_length() -> None:
+    assert nodes(communicating(Op(0, 300, name="gloo:send")))[:2] == [("gloo:send", 0, 300), (IDLE, 300, 5_000)]
+    linked = linked_of([], ops=[Op(0, 300, name="a"), Op(5_000, 5_000, name="gloo:barrier")])
+    linked.ops.communication_row[1] = 0
+    assert nodes(linked) == [("a", 0, 300), (IDLE, 300, 5_000), ("gloo:barrier", 5_000, 5_000)]
+
+
 # Launches
 
 
@@ -194,3 +201,8 @@ def test_no_slice_is_folded_over_a_handoff() -> None:
 def test_a_handoff_that_no_slice_takes_part_in_keeps_none() -> None:
     linked = handed_over((1, 0, 2, 1_000), until=1_000, inner=[Op(0, 100, 1, "first"), Op(900, 1_000, 1, "last")])
     assert nodes(linked, 500) == [("a", 0, 1_000), ("b", 0, 1_000)]
+
+
+def test_a_thread_is_idle_from_a_handoff_to_it_on_and_not_until_one_after_its_last_work() -> None:
+    assert nodes(handed_over((1, 100, 2, -20))) == [("a", 0, 100), (IDLE, -20, 0), ("b", 0, 100)]
+    assert nodes(handed_over((1, 100, 2, 150))) == [("a", 0, 100), ("b", 0, 100)]
