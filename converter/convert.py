@@ -9,10 +9,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from ..schema.arguments import wrong_argument
 from ..schema.choices import GENERIC, Target
 from ..schema.columns import ActivityRows, NodeNumbers, OpRows, Ragged
 from ..schema.comm_groups import RankList
-from ..schema.given_files import wrong_argument
 from ..schema.graph import CONCURRENCY_LIMIT, ConvertReport, DependencyKind, ExecutionGraph
 from ..schema.linked import LinkedTrace, on_host_clock, without_guesses
 from ..schema.machine import of_name

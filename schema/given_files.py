@@ -1,4 +1,4 @@
-"""What a caller from Python gives where a file or an object goes in, and the answer to what is neither."""
+"""What a caller from Python gives where a file or an object goes in."""
 
 import io
 import os
@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, TypeGuard
+
+from .arguments import wrong_argument
 
 FilePath = str | os.PathLike[str]
 """The path of a file, as text or as a `pathlib.Path`."""
@@ -78,12 +80,3 @@ def given_path(argument: object, call: str, expected: str = "a path") -> Path:
     if not is_path(argument):
         raise wrong_argument(call, expected, argument)
     return Path(argument)
-
-
-def wrong_argument(call: str, expected: str, argument: object) -> TypeError:
-    """Returns the exception for an argument of the wrong kind, whose text says what the call takes.
-
-    >>> wrong_argument("replay(graph)", "an ExecutionGraph or the path of a .et file", 3)
-    TypeError('replay(graph) takes an ExecutionGraph or the path of a .et file, not int')
-    """
-    return TypeError(f"{call} takes {expected}, not {type(argument).__name__}")

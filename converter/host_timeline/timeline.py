@@ -27,7 +27,7 @@ from ...schema.columns import (
 from ...schema.linked import LinkedTrace
 from .blocking_calls import blocking_calls
 from .host_nodes import HostNodes, communicate, host_nodes
-from .host_spans import HostSpans, host_spans
+from .host_spans import host_spans
 from .short_slices import fold_short_slices
 from .submit_times import submit_times
 
@@ -83,7 +83,7 @@ def slice_host(linked: LinkedTrace, shortest_ns: int) -> Timeline:
         end=nodes.end,
         op_row=op_rows[nodes.span],
         call_row=CallRows(np.where(nodes.is_wait, nodes.call, call)),
-        launch_node=_launch_nodes(linked, nodes, spans, submit_ns),
+        launch_node=_launch_nodes(linked, nodes, submit_ns),
         sync_node=_node_of_call(nodes, nodes.is_wait, len(linked.calls)),
         handoff_source_node=NodeNumbers(source_node),
         handoff_target_node=NodeNumbers(target_node),
@@ -117,32 +117,15 @@ def _node_of_call(nodes: HostNodes, chosen: Bool, calls: int) -> NodeNumbers:
     return NodeNumbers(node)
 
 
-def _launch_nodes(linked: LinkedTrace, nodes: HostNodes, spans: HostSpans, submit_ns: Int64) -> NodeNumbers:
+def _launch_nodes(linked: LinkedTrace, nodes: HostNodes, submit_ns: Int64) -> NodeNumbers:
     """Returns the node that launches for each call, -1 for calls that launch nothing."""
     launch_node = _node_of_call(nodes, (nodes.call >= 0) & ~nodes.is_wait, len(linked.calls))
-    # calls of one op with the same submit time share a slice
+    # calls of one op with the same submit time share the slice that ends then, which begins before nodes of no length
     sharing = np.flatnonzero((submit_ns != ABSENT) & (launch_node < 0))
-    if len(sharing):
-        order = np.lexsort((nodes.end, nodes.thread))
-        shared_ns = submit_ns[sharing]
-        first_positions = group_searchsorted(
-            Keys(nodes.thread[order], nodes.end[order]), Keys(linked.calls.thread[sharing], shared_ns)
-        )
-        for call, first, time in zip(sharing.tolist(), first_positions.tolist(), shared_ns.tolist(), strict=True):
-            launch_node[call] = _slice_ending_at(time, nodes, order, first, int(spans.of_call[call]))
+    order = np.lexsort((nodes.end, nodes.thread))
+    ends = Keys(nodes.thread[order], nodes.end[order])
+    launch_node[sharing] = order[group_searchsorted(ends, Keys(linked.calls.thread[sharing], submit_ns[sharing]))]
     return launch_node
-
-
-def _slice_ending_at(time: int, nodes: HostNodes, order: Int64, first: int, span: int) -> int:
-    """Returns the slice of `span` that ends at `time`, -1 for none; slices of its thread that end then are at
-    `order[first]` and after.
-    """
-    while first < len(order) and nodes.end[order[first]] == time:
-        row = int(order[first])
-        if nodes.span[row] == span and not nodes.is_wait[row]:
-            return row
-        first += 1
-    return -1
 
 
 def names_of(linked: LinkedTrace, timeline: Timeline) -> Categorical:

@@ -1,5 +1,6 @@
 """How long communication takes by a network's latency and bandwidth, and the network that measured times fit."""
 
+from .fit_errors import held_out_pct as held_out_pct
 from .fitted_network import (
     GIB as GIB,
     Link as Link,

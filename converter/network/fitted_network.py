@@ -11,6 +11,7 @@ import numpy as np
 
 from ...schema.columns import Int64, group_ids, split_groups
 from ...schema.graph import CollectiveType
+from .fit_errors import held_out_pct, median_pct, relative_errors
 from .simulated_cost import STEPS, step_cost
 from .transfer_cost import Factors, Transfer, fitted_factors
 from .two_dimensions import costs, has_neighbours_and_others, node_sizes, place
@@ -19,10 +20,6 @@ GIB = 2**30
 """Bytes of a GB in the simulator."""
 LEAST_BANDWIDTH = 0.001
 """The simulator divides by the bandwidth, in GB/s."""
-LEAST_SIZES = 3
-"""Sizes that a fit needs to be judged: if one is left out, the other two still distinguish latency and bandwidth."""
-PARTS = 10
-"""Into how many parts the sizes are divided, of which one at a time is left out; fewer sizes are left out singly."""
 BETTER = 0.5
 """Two dimensions are worth it if their error is at most this share of the error of one."""
 GOOD_PCT = 5.0
@@ -145,14 +142,14 @@ def _error(two: TwoDimensions) -> float:
 
 def _one_dimension(usable: Sequence[Transfer]) -> Network:
     relative = {direct: _relative_costs(usable, direct) for direct in _directions(usable)}
-    direct = min(relative, key=lambda direct: float(np.median(_errors(relative[direct], relative[direct]))))
+    direct = min(relative, key=lambda direct: float(np.median(relative_errors(relative[direct], relative[direct]))))
     size = group_ids(*np.array([transfer[:3] for transfer in usable], np.int64).T)
     return Network(
         *_link(*fitted_factors(relative[direct])),
         transfers=len(usable),
         sizes=int(size.max()) + 1,
-        fit_error_pct=_percent(_held_out_errors(relative[direct], size)),
-        repeat_error_pct=_percent(_repeat_errors(np.array([transfer.ns for transfer in usable], np.float64), size)),
+        fit_error_pct=held_out_pct(relative[direct], size),
+        repeat_error_pct=median_pct(_repeat_errors(np.array([transfer.ns for transfer in usable], np.float64), size)),
         direct=direct,
     )
 
@@ -161,7 +158,7 @@ def _two_dimensions(usable: Sequence[Transfer], node: int, ranks: int) -> TwoDim
     """Returns the network with nodes of so many ranks that fits best."""
     ns = np.array([[transfer.ns] for transfer in usable], np.float64)
     relative = {direct: costs(usable, node, ranks, direct) / ns for direct in _directions(usable)}
-    direct = min(relative, key=lambda direct: float(np.median(_errors(relative[direct], relative[direct]))))
+    direct = min(relative, key=lambda direct: float(np.median(relative_errors(relative[direct], relative[direct]))))
     # the same bytes within and across nodes are two sizes
     whole_bytes = np.round(relative[direct] * ns).astype(np.int64)
     size = group_ids(*np.array([transfer[:3] for transfer in usable], np.int64).T, *whole_bytes.T)
@@ -170,7 +167,7 @@ def _two_dimensions(usable: Sequence[Transfer], node: int, ranks: int) -> TwoDim
         within=Link(node, *_link(step, byte)),
         across=Link(ranks // node, *_link(step_across, byte_across)),
         sizes=int(size.max()) + 1,
-        fit_error_pct=_percent(_held_out_errors(relative[direct], size)),
+        fit_error_pct=held_out_pct(relative[direct], size),
         direct=direct,
     )
 
@@ -191,33 +188,8 @@ def _relative_costs(transfers: Sequence[Transfer], direct: bool) -> Factors:
     return np.asarray(np.array(cost, np.float64) / np.array([[transfer.ns] for transfer in transfers], np.float64))
 
 
-def _errors(fitted: Factors, held_out: Factors) -> Factors:
-    """Returns how far off, relatively, the network that fits some transfers is for others."""
-    return np.asarray(np.abs(held_out @ fitted_factors(fitted) - 1))
-
-
-def _held_out_errors(relative: Factors, size: Int64) -> list[Factors]:
-    """Returns the errors of each part of the sizes in the network that fits the other parts; none for few sizes.
-
-    A size that alone tells of a dimension is not judged.
-    """
-    sizes = int(size.max()) + 1
-    parts = [size % PARTS == part for part in range(min(PARTS, sizes))] if sizes >= LEAST_SIZES else []
-    errors = []
-    for part in parts:
-        is_told = (relative[~part] > 0).any(axis=0)
-        held_out = relative[part][((relative[part] > 0) <= is_told).all(axis=1)]
-        if len(held_out):
-            errors.append(_errors(relative[~part], held_out))
-    return errors
-
-
 def _repeat_errors(time: Factors, size: Int64) -> list[Factors]:
     """Returns how far, relatively, each time is from the median of its size, of sizes measured more than once."""
     order = np.argsort(size, kind="stable")
     times = [time[rows] for rows in split_groups(order, size) if len(rows) > 1]
     return [np.abs(same / np.median(same) - 1) for same in times]
-
-
-def _percent(errors: list[Factors]) -> float | None:
-    return round(100 * float(np.median(np.concatenate(errors))), 1) if errors else None

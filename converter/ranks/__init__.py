@@ -8,8 +8,8 @@ the ranks on one clock.
 
 `communication_summary` is what other ranks have to know of a graph, and `match_entries` numbers the matches of all
 summaries. From these, `start_offsets`, `on_job_clock`, `common_order`, `with_deferred_ends`, `common_sizes` and
-`unmatched` compute what each graph has to keep; `order_collectives`, `resize_communication`, `add_excess_time`,
-`compute_instead` and `restrict_to_ranks` apply it.
+`unmatched` compute what each graph has to keep; `order_collectives`, `resize_communication`, `replay_collectives`,
+`add_excess_time`, `compute_instead` and `restrict_to_ranks` apply it.
 """
 
 from .applying import (
@@ -17,6 +17,7 @@ from .applying import (
     add_simulated_order as add_simulated_order,
     compute_instead as compute_instead,
     order_collectives as order_collectives,
+    replay_collectives as replay_collectives,
     resize_communication as resize_communication,
 )
 from .calls import (

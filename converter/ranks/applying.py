@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ...schema.columns import NodeIds, NodeNumbers
-from ...schema.graph import DependencyKind, ExecutionGraph, NodeType
+from ...schema.graph import CollectiveType, DependencyKind, ExecutionGraph, NodeType
 from ..context import Edges
 from ..edit import control_edges, data_edges, deduplicated, edited_graph
 from .ready_messages import SimulatedOrder
@@ -34,6 +34,11 @@ def resize_communication(graph: ExecutionGraph, sizes: Mapping[int, int]) -> Exe
 def add_excess_time(graph: ExecutionGraph, excess_ns: Mapping[int, int]) -> ExecutionGraph:
     """Returns the graph with how much longer than in the fitted network each collective took, by node id."""
     return _with_values(graph, "excess_ns", excess_ns)
+
+
+def replay_collectives(graph: ExecutionGraph, nodes: Sequence[int]) -> ExecutionGraph:
+    """Returns the graph with these collectives, by node id, as broadcasts, which ASTRA-sim runs for their time."""
+    return _with_values(graph, "comm_type", dict.fromkeys(nodes, int(CollectiveType.BROADCAST)))
 
 
 def add_simulated_order(graph: ExecutionGraph, order: SimulatedOrder) -> ExecutionGraph:

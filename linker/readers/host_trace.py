@@ -267,7 +267,9 @@ def _unique_ids(ids: Int64, parents: Int64) -> tuple[Int64, Int64, int]:
     new = ids.copy()
     new[rows] = largest + 1 + np.arange(len(rows))
     moved = dict(zip(ids[moved_rows][::-1].tolist(), new[moved_rows][::-1].tolist(), strict=True))
-    moved.pop(ABSENT, None)
+    # neither an id that was not recorded nor -1, which outermost nodes have as their parent, is the id of a parent
+    for none in (ABSENT, -1):
+        moved.pop(none, None)
     has_moved_parent = np.isin(parents, list(moved))
     parents = parents.copy()
     parents[has_moved_parent] = [moved[parent] for parent in parents[has_moved_parent].tolist()]

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...schema.arguments import WHOLE, given, two_ends
 from ...schema.errors import RequestError, nearest
 from ...schema.traces import FOREVER, NEVER, STEP_MARK
 from ..matching import Match
@@ -34,7 +35,13 @@ class Period(NamedTuple):
         return " to ".join(f"{(time - zero) / 1000:.3f}" for time in self) + " µs"
 
 
-class Window(NamedTuple):
+class _Parts(NamedTuple):
+    steps: tuple[int, int] | None = None
+    annotation: str | None = None
+    clock: tuple[float, float] | None = None
+
+
+class Window(_Parts):
     """The part of a trace that was requested; with several fields, what they have in common.
 
     Attributes:
@@ -46,11 +53,27 @@ class Window(NamedTuple):
     >>> part = eg.link("tests/data/training", rank=0, window=eg.Window(clock=(0, 1000)))
     >>> 0 < len(part.activities) < 63
     True
+
+    Raises:
+        TypeError: A field is of another kind.
+        ValueError: The window ends before it begins.
     """
 
-    steps: tuple[int, int] | None = None
-    annotation: str | None = None
-    clock: tuple[float, float] | None = None
+    __slots__ = ()
+
+    def __new__(
+        cls,
+        steps: tuple[int, int] | None = None,
+        annotation: str | None = None,
+        clock: tuple[float, float] | None = None,
+    ) -> "Window":
+        if steps is not None:
+            two_ends(steps, "Window(steps=…)", "the first step and the one after the last, as (1, 2)", WHOLE)
+        if clock is not None:
+            two_ends(clock, "Window(clock=…)", "start and end in µs, as (0, 1500)")
+        if annotation is not None:
+            given(annotation, str, "Window(annotation=…)", "the name of an annotation")
+        return super().__new__(cls, steps, annotation, clock)
 
     @property
     def is_of_steps(self) -> bool:
@@ -59,6 +82,11 @@ class Window(NamedTuple):
 
 
 EVERYTHING = Window()
+
+
+def given_window(window: object, call: str) -> Window:
+    """Returns the window that a caller gives; `call` is what the caller wrote. Raises TypeError for anything else."""
+    return given(window, Window, call, "a Window, such as Window(steps=(1, 2))")
 
 
 def period_of(device: DeviceTrace, window: Window, period: Period) -> Period:

@@ -48,6 +48,7 @@ from .frames import (
     Frame as Frame,
     Tabular as Tabular,
     Values as Values,
+    no_column as no_column,
     nullable as nullable,
     rows_html as rows_html,
     to_pandas as to_pandas,

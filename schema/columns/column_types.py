@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import NewType
+from typing import NewType, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +34,9 @@ NodeIds = NewType("NodeIds", Int64)
 NodeNumbers = NewType("NodeNumbers", Int64)
 """Numbers of nodes from 0 on, -1 for none: of a conversion, or rows of a graph."""
 
+SeveralRows = slice | Sequence[int] | npt.NDArray[np.integer] | Bool
+"""What chooses rows of a column, as of a numpy array: a slice, positions or a mask."""
+
 TEXTS_SHOWN, TEXT_SHOWN = 3, 40
 ABSENT = np.iinfo(np.int64).min
 """Stands in an int64 attribute column where a node does not have the attribute."""
@@ -49,9 +52,26 @@ class Categorical(SummaryRepr):
     def __len__(self) -> int:
         return len(self.codes)
 
-    def __getitem__(self, row: int) -> str:
+    @overload
+    def __getitem__(self, row: int) -> str: ...
+    @overload
+    def __getitem__(self, row: SeveralRows) -> list[str]: ...
+    def __getitem__(self, row: int | SeveralRows) -> str | list[str]:
+        """Returns the text of a row, or a list with those of several; "" stands for none.
+
+        >>> names = Categorical.of(["mm", "add", "mm"])
+        >>> names[1], names[:2], names[[2, 1]], names[np.array([True, False, True])]
+        ('add', ['mm', 'add'], ['mm', 'add'], ['mm', 'mm'])
+        """
         code = self.codes[row]
+        if isinstance(code, np.ndarray):
+            table = [*self.table, ""]
+            return [table[number] for number in code.tolist()]
         return self.table[code] if code >= 0 else ""
+
+    def tolist(self) -> list[str]:
+        """Returns the texts of all rows."""
+        return self[:]
 
     def where(self, test: Callable[[str], bool]) -> Bool:
         """Returns which rows have a text that passes the test; each text is tested once."""
@@ -113,8 +133,21 @@ class Ragged(SummaryRepr):
     def __len__(self) -> int:
         return len(self.starts) - 1
 
-    def __getitem__(self, row: int) -> Int64:
-        return self.values[self.starts[row] : self.starts[row + 1]]
+    @overload
+    def __getitem__(self, row: int) -> Int64: ...
+    @overload
+    def __getitem__(self, row: SeveralRows) -> list[Int64]: ...
+    def __getitem__(self, row: int | SeveralRows) -> Int64 | list[Int64]:
+        """Returns the values of a row, or a list with those of several rows.
+
+        >>> column = Ragged.of([[1, 2], [], [3]])
+        >>> column[0].tolist(), column[-1].tolist(), [values.tolist() for values in column[:2]]
+        ([1, 2], [3], [[1, 2], []])
+        """
+        first, end = self.starts[:-1][row], self.starts[1:][row]
+        if isinstance(first, np.ndarray):
+            return [self.values[start:stop] for start, stop in zip(first.tolist(), end.tolist(), strict=True)]
+        return self.values[first:end]
 
     def summary(self) -> Summary:
         """Returns how many rows and values there are."""
@@ -132,8 +165,8 @@ class Ragged(SummaryRepr):
     def of(rows: Sequence[Sequence[int]]) -> "Ragged":
         """Returns the rows as lists.
 
-        >>> Ragged.of([[1, 2], [], [3]])[0].tolist()
-        [1, 2]
+        >>> Ragged.of([[1, 2], [], [3]]).lengths().tolist()
+        [2, 0, 1]
         """
         lengths = np.fromiter((len(row) for row in rows), np.int64, len(rows))
         values = np.fromiter((value for row in rows for value in row), np.int64, int(lengths.sum()))

@@ -1,7 +1,7 @@
 """Columns in; a pandas or polars data frame, an Arrow stream or an HTML table out. No library is needed before."""
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -71,7 +71,7 @@ class Frame(Tabular):
     def __getitem__(self, name: str) -> Values:
         """Returns the values of a column; KeyError where there is none of that name."""
         if name not in self.columns:
-            raise KeyError(f"{self.title}: no column {name!r}; there are {', '.join(self.columns)}")
+            raise no_column(self.title, name, self.columns)
         return self.columns[name]
 
     def frame_columns(self) -> Mapping[str, Values]:
@@ -81,6 +81,11 @@ class Frame(Tabular):
     def summary(self) -> Summary:
         """Returns the title, the number of rows and the names of the columns."""
         return Summary(f"{self.title}: {len(self):,} rows", {"columns": ", ".join(self.columns)})
+
+
+def no_column(table: str, name: str, names: Iterable[str]) -> KeyError:
+    """Returns the exception for a column that a table does not have, whose text names those that are there."""
+    return KeyError(f"{table}: no column {name!r}; there are {', '.join(names)}")
 
 
 def to_pandas(columns: Mapping[str, Values]) -> Any:

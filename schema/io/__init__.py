@@ -1,6 +1,6 @@
 """Files: what is read and written whole or not at all, compressed or not."""
 
-from .alone import fresh_folder as fresh_folder, locked as locked
+from .alone import fresh_folder as fresh_folder, locked as locked, make_folder as make_folder
 from .compressed import GZIP_MAGIC as GZIP_MAGIC
 from .files import (
     MAX_SIZE as MAX_SIZE,

@@ -128,6 +128,14 @@ def remove_abandoned(folder: Path, name: re.Pattern[str]) -> None:
                 path.unlink()
 
 
+def make_folder(path: Path) -> None:
+    """Makes a folder and those above it, where they are not there. Raises DataError where it cannot be made."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be made a folder ({error.strerror or error})") from error
+
+
 @contextlib.contextmanager
 def fresh_folder(path: Path) -> Iterator[Path]:
     """An empty folder while the block runs, for one process at a time: what a killed one left there is removed first.

@@ -113,14 +113,14 @@ class _Unzstd(io.RawIOBase):
 
 def _read_ahead(stream: GzipFile | io.BufferedReader, raw: io.BufferedReader) -> BinaryIO:
     # a thread that waits for a pipe could not be stopped
-    return cast(BinaryIO, io.BufferedReader(_Ahead(stream), PIECE) if raw.seekable() else stream)
+    return cast(BinaryIO, io.BufferedReader(_Ahead(stream, raw), PIECE) if raw.seekable() else stream)
 
 
 class _Ahead(io.RawIOBase):
     """A stream that a thread reads ahead: decompression releases the interpreter, so it costs a busy reader no time."""
 
-    def __init__(self, stream: GzipFile | io.BufferedReader) -> None:
-        self._stream = stream
+    def __init__(self, stream: GzipFile | io.BufferedReader, raw: io.BufferedReader) -> None:
+        self._stream, self._raw_input = stream, raw
         self._pieces = deque[bytes | Exception]()
         self._next = Beside(self._read)
         self._rest = memoryview(b"")
@@ -157,4 +157,6 @@ class _Ahead(io.RawIOBase):
     def close(self) -> None:
         self._next.give_up()
         self._stream.close()
+        # a GzipFile does not close what it was given open
+        self._raw_input.close()
         super().close()

@@ -254,6 +254,16 @@ def test_launches_in_a_step_belong_to_the_ops_in_it() -> None:
 # Times
 
 
+def test_ops_and_activities_have_different_ids() -> None:
+    t = TraceBuilder()
+    for _ in range(2):
+        with t.op("aten::linear"), t.op("aten::mm"):
+            t.launch("gemm")
+    linked = link_run(t)
+    ids = [*linked.ops.id.tolist(), *linked.activities.id.tolist()]
+    assert len({*ids}) == len(ids)
+
+
 def test_whole_microseconds_of_the_epoch_are_exact_nanoseconds() -> None:
     t = TraceBuilder(torch="2.1")
     t.leaf("aten::add", 3)

@@ -4,7 +4,7 @@ import io
 from pathlib import Path
 
 import pytest
-from execgraph.schema.given_files import is_file, is_path, path_of, wrong_argument
+from execgraph.schema.given_files import is_file, is_path, path_of
 
 
 def test_text_and_paths_are_files_and_nothing_else_is() -> None:
@@ -29,7 +29,3 @@ def test_a_file_without_a_name_is_read_too_and_one_that_is_open_as_text_is_refus
         pass
     with pytest.raises(TypeError, match="is wanted, not int"), path_of(3):  # type: ignore[arg-type]
         pass
-
-
-def test_the_answer_names_what_is_taken_and_what_was_given() -> None:
-    assert str(wrong_argument("replay(graph)", "a graph", 3)) == "replay(graph) takes a graph, not int"

@@ -74,6 +74,9 @@ OTHER_NAMES = {one: other for pair in PAIRED for one, other in (pair, pair[::-1]
 LEFT_ALONE = ("annotation", "returns", "decorator_list")
 INVARIANTS = ("strict",)
 """Keywords that only check what always holds."""
+SMALLEST_SIZE = 16
+FURTHER = {ast.Lt: -1, ast.LtE: 1, ast.Gt: 1, ast.GtE: -1}
+"""How a whole number changes with which something is compared: the other way, `a > 1` would be `a >= 2` again."""
 
 
 class Mutant(NamedTuple):
@@ -108,13 +111,41 @@ def _nodes(parent: ast.AST) -> Iterator[tuple[Any, Any, Any]]:
     for name, value in ast.iter_fields(parent):
         if name in LEFT_ALONE or (isinstance(parent, ast.keyword) and parent.arg in INVARIANTS):
             continue
+        if name == "comparators" and isinstance(parent, ast.Compare) and _is_with_number(parent):
+            continue
         places = enumerate(value) if isinstance(value, list) else [(name, value)]
         for key, node in places:
-            if isinstance(node, ast.AST):
+            if isinstance(node, ast.AST) and not (isinstance(parent, ast.Module) and _is_size(node)):
                 yield value if isinstance(value, list) else vars(parent), key, node
                 # -1 stands for none: of its mutants 1 is the one that means something
                 if not (isinstance(node, ast.UnaryOp) and isinstance(node.operand, ast.Constant)):
                     yield from _nodes(node)
+
+
+def _is_with_number(comparison: ast.Compare) -> bool:
+    """Whether it is one comparison of sizes with a whole number."""
+    match comparison.ops, comparison.comparators:
+        case [operator], [ast.Constant(int())]:
+            return type(operator) in FURTHER
+    return False
+
+
+def _is_size(statement: ast.AST) -> bool:
+    """Whether it names a power of two: a size that somebody chose, as of a piece, where one more is as good."""
+    match statement:
+        case ast.Assign([ast.Name()], ast.Constant(int(size))):
+            return size >= SMALLEST_SIZE and not size & (size - 1)
+        case ast.Assign([ast.Name()], ast.BinOp(ast.Constant(1), ast.LShift(), ast.Constant())):
+            return True
+    return False
+
+
+def _has_opposite(test: ast.expr) -> bool:
+    """Whether the opposite of a condition is among its own mutants."""
+    match test:
+        case ast.Compare(_, [_], _) | ast.UnaryOp(ast.Not()):
+            return True
+    return False
 
 
 def _others(node: ast.AST) -> Iterator[ast.AST]:
@@ -124,6 +155,9 @@ def _others(node: ast.AST) -> Iterator[ast.AST]:
             for at, operator in enumerate(operators):
                 for other in OTHER_OPERATORS[type(operator)]:
                     yield ast.Compare(left, [*operators[:at], other(), *operators[at + 1 :]], right)
+            if _is_with_number(node):
+                number = ast.Constant(right[0].value + FURTHER[type(operators[0])])
+                yield ast.Compare(left, operators, [number])
         case ast.BoolOp(operator, values):
             yield ast.BoolOp(OTHER_OPERATORS[type(operator)][0](), values)
         case ast.BinOp(left, operator, right) if type(operator) in OTHER_OPERATORS:
@@ -142,9 +176,9 @@ def _others(node: ast.AST) -> Iterator[ast.AST]:
             yield ast.Call(ast.Name(OTHER_NAMES[name], ast.Load()), arguments, keywords)
         case ast.Attribute(value, name, context) if name in OTHER_NAMES:
             yield ast.Attribute(value, OTHER_NAMES[name], context)
-        case ast.IfExp(test, body, otherwise):
+        case ast.IfExp(test, body, otherwise) if not _has_opposite(test):
             yield ast.IfExp(test, otherwise, body)
-        case ast.If(test, body, otherwise):
+        case ast.If(test, body, otherwise) if not _has_opposite(test):
             yield ast.If(ast.UnaryOp(ast.Not(), test), body, otherwise)
         case ast.comprehension(to, over, [_, *_], is_async):
             yield ast.comprehension(to, over, [], is_async)

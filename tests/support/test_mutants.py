@@ -12,9 +12,14 @@ from support.mutants import InMemory, mutants
     ("code", "changes"),
     [
         ("a < b", ["a < b -> a <= b", "a < b -> a >= b"]),
+        ("a > 1", ["a > 1 -> a >= 1", "a > 1 -> a <= 1", "a > 1 -> a > 2"]),
         ("a == b", ["a == b -> a != b"]),
+        ("SIZE = 64", []),
+        ("SIZE = 1 << 16", []),
+        ("SIZE = 8", ["8 -> 9", "8 -> 7"]),
         ("a if b else c", ["a if b else c -> c if b else a"]),
-        ("if not a: b = min(c)", ["if not a: -> if not not a:", "not a -> a", "min(c) -> max(c)"]),
+        ("if not a: b = min(c)", ["not a -> a", "min(c) -> max(c)"]),
+        ("if a or b: c", ["if a or b: -> if not (a or b):", "a or b -> a and b"]),
         ("a[1:]", ["1 -> 2", "1 -> 0"]),
         ("full(a, -1)", ["full(a, -1) -> pass", "-1 -> 1"]),
         ("a += b & c", ["a += b & c -> pass", "a += b & c -> a -= b & c", "b & c -> b | c"]),
@@ -27,7 +32,7 @@ from support.mutants import InMemory, mutants
 def test_what_is_changed(code: str, changes: list[str]) -> None:
     found = [make() for make in mutants("linker/x.py", code)]
     assert [mutant.change for mutant in found] == changes
-    assert {(mutant.line, mutant.source) for mutant in found} == {(1, code)}
+    assert {(mutant.line, mutant.source) for mutant in found} <= {(1, code)}
 
 
 def test_a_mutant_is_imported_in_place_of_its_file(monkeypatch: pytest.MonkeyPatch) -> None:

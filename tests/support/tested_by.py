@@ -42,7 +42,9 @@ TESTED_BY = {
         converter/kernel_work/elementwise converter/kernel_work/family converter/kernel_work/memory_ops
         converter/kernel_work/recorded_op converter/kernel_work/table
     """,
-    "converter/network/test_fitted_network.py": "converter/network/simulated_cost converter/network/transfer_cost",
+    "converter/network/test_fitted_network.py": """
+        converter/network/fit_errors converter/network/simulated_cost converter/network/transfer_cost
+    """,
     "converter/ranks/test_calls.py": """
         converter/ranks/applying converter/ranks/communication_summary converter/ranks/groups
     """,
@@ -52,8 +54,8 @@ TESTED_BY = {
         converter/scaling/named_groups converter/scaling/rank_copies converter/scaling/rank_facts
     """,
     "converter/targets/goal/test_job.py": """
-        converter/targets/goal/cpu_crossing converter/targets/goal/goal_file
-        converter/targets/goal/goal_options converter/targets/goal/operations
+        converter/targets/goal/collective converter/targets/goal/cpu_crossing
+        converter/targets/goal/goal_file converter/targets/goal/goal_options converter/targets/goal/operations
         converter/targets/goal/rank_communication converter/targets/goal/rank_messages
         converter/targets/goal/rank_program
     """,
@@ -76,7 +78,6 @@ TESTED_BY = {
     """,
     "linker/machine/test_measured_machine.py": "schema/machine",
     "linker/modules/test_modules.py": "linker/modules/module_paths linker/modules/stacks",
-    "linker/readers/rocpd/test_database.py": "linker/readers/rocpd/lanes",
     "linker/readers/test_device_events.py": """
         linker/readers/clock_range linker/readers/device_rows linker/readers/device_tables linker/readers/event_rows
         schema/traces/kineto schema/traces/names schema/traces/numbers
@@ -91,7 +92,6 @@ TESTED_BY = {
     "linker/waits/test_unresolved_waits.py": "linker/waits/resolved_waits",
     "linker/windows/test_windows.py": "schema/traces/steps",
     "project/test_plain_install.py": "schema/optional tools/package/start",
-    "schema/columns/test_summary_repr.py": "schema/columns/column_types",
     "schema/columns/test_workspace.py": """
         schema/columns/builders schema/columns/bytes_column schema/columns/json_records schema/columns/lookups
         schema/columns/row_map schema/columns/table
@@ -172,7 +172,7 @@ TESTED_BY = {
         tools/generate/simulation/host_work tools/generate/simulation/launching tools/generate/simulation/record
         tools/generate/simulation/scaling tools/generate/simulation/state tools/generate/simulation/thread_queues
         tools/generate/simulation/waiting tools/generate/writing/chrome tools/generate/writing/device_trace
-        tools/generate/writing/files tools/generate/writing/host_arguments tools/generate/writing/host_trace
+        tools/generate/writing/host_arguments tools/generate/writing/host_trace
         tools/generate/writing/identity tools/generate/writing/kineto_args tools/generate/writing/kineto_ops
         tools/generate/writing/python_rows tools/generate/writing/recorded_activities tools/generate/writing/truth
     """,

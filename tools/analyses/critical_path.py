@@ -179,7 +179,7 @@ def path_frame(replay: Replay) -> Frame:
     return Frame(
         "critical path",
         {
-            "rank": Categorical(work.ranks_of(node).astype(np.int32), work.rank_labels()),
+            "rank": work.rank_column(node),
             "id": np.concatenate([graph.id for graph in work.graphs])[node],
             "name": Categorical.joined([graph.name for graph in work.graphs]).take(node),
             "kind": Categorical(path.kind.astype(np.int32), list(KINDS)),

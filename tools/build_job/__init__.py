@@ -21,6 +21,7 @@ from .cross_rank import mark_of as mark_of
 from .job import GRAPHS as GRAPHS, BuiltJob as BuiltJob, Outcomes as Outcomes, Runner as Runner, build as build
 from .leftovers import GROUPS as GROUPS, REPORT as REPORT
 from .network_fit import (
+    fit_error_text as fit_error_text,
     lacks_members as lacks_members,
     links_text as links_text,
     network_text as network_text,

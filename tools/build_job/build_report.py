@@ -208,12 +208,18 @@ def time_lines(report: BuildReport) -> Iterator[str]:
         yield summary_line("host time", f"{_by_rank(report.host_time_after_us)} after the last activity kept")
     if longer := [rank for rank in report.ranks if EXCESS in rank.target]:
         most = max(longer, key=lambda rank: rank.target[EXCESS])
-        excess, total = time_text(most.target[EXCESS]), time_text(most.target[COLLECTIVES])
-        yield summary_line(
-            "excess",
-            f"{excess} of {total} of collectives on rank {most.rank} is more than the fitted network gives; kept "
-            "whatever the network",
-        )
+        yield _excess_line(most.rank, most.target[EXCESS], most.target[COLLECTIVES])
+    elif report.goal and any(rank.excess_ns for rank in report.goal.ranks):
+        longest = max(report.goal.ranks, key=lambda rank: rank.excess_ns)
+        yield _excess_line(longest.rank, longest.excess_ns / 1000, longest.collectives_ns / 1000)
+
+
+def _excess_line(rank: int, excess_us: float, collectives_us: float) -> str:
+    return summary_line(
+        "excess",
+        f"{time_text(excess_us)} of {time_text(collectives_us)} of collectives on rank {rank} is more than the fitted "
+        "network gives; kept whatever the network",
+    )
 
 
 def _by_rank(times_us: Mapping[int, float]) -> str:

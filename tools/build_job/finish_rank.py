@@ -11,6 +11,7 @@ from ...converter.ranks import (
     add_simulated_order,
     compute_instead,
     order_collectives,
+    replay_collectives,
     resize_communication,
 )
 from ...converter.targets import ASTRA_SIM, Target, lower_for_target
@@ -23,6 +24,7 @@ from .job_plan import RankPlan
 WITHOUT_PARTNER = "communications without a partner, as computation"
 RESIZED = "communications of uneven size, given one size on all members"
 SHRUNK = "collectives that ran beside others, given the bytes of the time they had alone"
+HIDDEN = "collectives that ran beside others, given the time they had alone, which is less than their latency"
 
 
 class FinishTask(NamedTuple):
@@ -53,6 +55,8 @@ def finish_rank(task: FinishTask) -> RankResult:
             changes.counts[RESIZED] = len(plan.sizes)
         if keeps_time and plan.excess.sizes:
             changes.counts[SHRUNK] = len(plan.excess.sizes)
+        if keeps_time and plan.excess.hidden:
+            changes.counts[HIDDEN] = len(plan.excess.hidden)
         if plan.unpartnered:
             changes.counts[WITHOUT_PARTNER] = len(plan.unpartnered)
             changes.notes.append(f"{len(plan.unpartnered)} {WITHOUT_PARTNER}")
@@ -77,7 +81,8 @@ def _keep_plan(graph: ExecutionGraph, plan: RankPlan, options: BuildOptions) -> 
     graph = add_simulated_order(graph, plan.simulated_order)
     if not options.excess_time:
         return graph
-    return add_excess_time(resize_communication(graph, plan.excess.sizes), plan.excess.of_node)
+    graph = replay_collectives(resize_communication(graph, plan.excess.sizes), plan.excess.hidden)
+    return add_excess_time(graph, plan.excess.of_node)
 
 
 def graph_path(folder: Path, ranks: tuple[int, ...], rank: int, target: Target) -> Path:

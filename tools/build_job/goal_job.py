@@ -24,6 +24,7 @@ def write_goal_job(made: Path, folder: Path, report: BuildReport) -> None:
             lambda index: ExecutionGraph.read(files[index], tensors=False),
             report.options.goal,
             start_offsets=report.options.start_offsets,
+            excess_time=report.options.excess_time,
         )
     except DataError as error:
         report.failures.append(f"{GOAL_FILE} is not written: {str(error).replace(str(made), str(folder))}")

@@ -21,7 +21,7 @@ from ...linker.windows import EVERYTHING, Window
 from ...schema.comm_groups import RankList, number_groups, write_groups
 from ...schema.errors import DataError, RequestError
 from ...schema.graph import ExecutionGraph
-from ...schema.io import fresh_folder, locked, state_of
+from ...schema.io import fresh_folder, locked, make_folder, state_of
 from ...schema.progress import OnProgress, Progress, Stages, unseen, unwatched
 from ..inputs import InputKind, Pairs, find_pairs, kind_of
 from .build_options import BuildOptions
@@ -33,7 +33,6 @@ from .build_report import (
     FileContent,
     comparable,
     content_of,
-    is_unchanged,
     read_report,
     this_tool,
     write_report,
@@ -44,7 +43,18 @@ from .first_difference import first_difference
 from .goal_job import GOAL_FILE, write_goal_job
 from .issued import Issued, issued_by
 from .job_plan import RankCommunication, look_up, plan_job
-from .leftovers import GROUPS, LOCK, OUTPUT, REPORT, WAITING, put_all_in_place, remove_half_written, remove_stale
+from .leftovers import (
+    GROUPS,
+    LOCK,
+    OUTPUT,
+    REPORT,
+    WAITING,
+    changed_since,
+    graph_names,
+    put_all_in_place,
+    remove_half_written,
+    remove_stale,
+)
 
 GRAPHS = "graph"
 """What the names of graph files begin with, before the rank."""
@@ -105,12 +115,12 @@ def build(
     """
     target = output_dir.resolve()
     source, pairs = _find_traces(inputs, target, progress, allow_mismatch=allow_mismatch)
-    _make_folder(target)
+    make_folder(target)
     with locked(target / LOCK, str(output_dir)), fresh_folder(target / WAITING) as waiting:
         remove_half_written(target)
         reported = read_report(target / REPORT)
         earlier = None if anew else comparable(reported, options, window)
-        if changed := _changed_since(earlier, target):
+        if changed := changed_since(earlier, target):
             earlier = None
         # what a worker of a cluster makes after its build was stopped is nobody's
         scratch = waiting / os.urandom(4).hex()
@@ -125,7 +135,7 @@ def build(
         of_inputs = pairs.failures, pairs.notes, pairs.skipped
         report = BuildReport(this_tool(), options, ranks, *of_inputs, window=window, network=network, groups=groups)
         _compare_ranks(report, tasks)
-        if _holds_graphs(reported) and not any(rank.status == BUILT for rank in ranks):
+        if reported and graph_names(reported) and not any(rank.status == BUILT for rank in ranks):
             stale = [f"no rank could be built: {output_dir} is left as the earlier build made it"]
             return BuiltJob(report, set(), stale, is_written=False)
         if options.target == GOAL:
@@ -285,24 +295,3 @@ def _compare_ranks(report: BuildReport, tasks: dict[int, RankTask]) -> None:
         groups = " and ".join(group.text for group in disagreement.groups)
         detail = first_difference(disagreement, issued) if number < MAX_FIRST_DIFFERENCES else disagreement.what
         report.disagreements.append(f"{groups}: {detail}" if groups else detail)
-
-
-def _holds_graphs(earlier: BuildReport | None) -> bool:
-    return earlier is not None and any(rank.graph for rank in earlier.ranks)
-
-
-def _make_folder(target: Path) -> None:
-    try:
-        target.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DataError(f"{target}: cannot be made a folder ({error.strerror or error})") from error
-
-
-def _changed_since(report: BuildReport | None, target: Path) -> list[str]:
-    """Returns sentences on changed or missing files that the graphs of the earlier build depend on."""
-    if report is None:
-        return []
-    names = [] if report.is_genuine else [REPORT]
-    if report.groups and not is_unchanged(target / GROUPS, report.groups):
-        names.append(GROUPS)
-    return [f"{name} is not what the earlier build wrote: all ranks are built again" for name in names]

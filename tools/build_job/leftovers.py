@@ -32,6 +32,16 @@ def remove_half_written(folder: Path) -> None:
                 path.unlink()
 
 
+def changed_since(report: BuildReport | None, target: Path) -> list[str]:
+    """Returns sentences on changed or missing files that the graphs of the earlier build depend on."""
+    if report is None:
+        return []
+    names = [] if report.is_genuine else [REPORT]
+    if report.groups and not is_unchanged(target / GROUPS, report.groups):
+        names.append(GROUPS)
+    return [f"{name} is not what the earlier build wrote: all ranks are built again" for name in names]
+
+
 def put_all_in_place(made: Path, folder: Path, report: BuildReport) -> None:
     """Moves what the report lists from `made` to `folder`, the report itself last."""
     (folder / REPORT).unlink(missing_ok=True)

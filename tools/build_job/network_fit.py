@@ -28,7 +28,7 @@ def network_text(fitted: Network | None, simulation: Simulation, ranks: int) -> 
     if fitted is None or not fitted.transfers:
         return f"{link}; no collective or message was measured to fit a network to"
     why = "; ".join(["", *_one_network(used, fitted)]) if used.fit_error_pct is None else ""
-    fit = f"fitted to {fitted.transfers} collectives and messages, {_error_text(used)}{why}"
+    fit = f"fitted to {fitted.transfers} collectives and messages, {fit_error_text(used.fit_error_pct)}{why}"
     if any(is_given):
         return f"{link}; the {'bandwidth as given, the latency' if is_given[0] else 'latency as given, the bandwidth'} {fit}"
     return f"{link}, {fit}"
@@ -42,8 +42,8 @@ def links_text(links: Sequence[Link]) -> str:
     return f"{of_each[0]} within nodes of {links[0].ranks} ranks, {of_each[1]} across {links[1].ranks} nodes"
 
 
-def _error_text(network: UsedNetwork) -> str:
-    error = network.fit_error_pct
+def fit_error_text(error: float | None) -> str:
+    """Returns the median error in % of a fit, None where nothing could be left out of it, in words."""
     return "too few sizes to judge the fit" if error is None else f"median fit error {error:g} %"
 
 
@@ -59,13 +59,13 @@ def poor_fit(fitted: Network | None, simulation: Simulation, *, lacks_members: b
     if (used.fit_error_pct or 0.0) <= POOR_FIT_PCT:
         return None
     reasons = list(_reasons(used, fitted, lacks_members)) or ["its latency and bandwidth are not enough"]
-    return f"the fitted network may not describe this job: {_error_text(used)} ({'; '.join(reasons)})"
+    return f"the fitted network may not describe this job: {fit_error_text(used.fit_error_pct)} ({'; '.join(reasons)})"
 
 
 def poor_goal_fit(report: GoalReport) -> str | None:
     """Returns why messages in the fitted network will take other times than measured; None for a good fit or none."""
     fit = report.network
-    if fit is None or fit.fit_error_pct <= POOR_FIT_PCT:
+    if fit is None or fit.fit_error_pct is None or fit.fit_error_pct <= POOR_FIT_PCT:
         return None
     return (
         f"one latency and one time of a byte do not describe the messages of this job: median fit error "

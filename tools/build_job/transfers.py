@@ -39,12 +39,14 @@ class Match(NamedTuple):
 
 class ExcessTime(NamedTuple):
     """By how many ns a rank's collectives took longer than a network gives them, by node id, and how long all took;
-    and the bytes of those that ran beside others for which the network would take longer than they took alone.
+    the bytes of those that ran beside others for which the network would take longer than they took alone; and the
+    nodes of those for which the latency alone would take longer.
     """
 
     of_node: dict[int, int]
     collectives_ns: int
     sizes: dict[int, int]
+    hidden: tuple[int, ...] = ()
 
 
 def complete_matches(issued: Issued, awaited: Set[int]) -> dict[int, Match]:
@@ -82,15 +84,26 @@ def excess_times(
         for number, ns in least_ns.items()
         if not collectives[number].on_hosts and ns < collectives[number].transfer.ns
     }
-    smaller = {number: size for number, size in sizes.items() if size < collectives[number].transfer.size}
+    # the simulator numbers the collectives of a rank, so what one rank leaves out all have to
+    hidden = {
+        number
+        for number in sizes
+        if len(collectives[number].members) == len(issued)
+        and (network_time_ns(network, _simulated(collectives[number].transfer, 0)) or 0.0) > least_ns[number]
+    }
+    smaller = {
+        number: size
+        for number, size in sizes.items()
+        if number not in hidden and size < collectives[number].transfer.size
+    }
     return [
         _excess_time(
-            [entry for entry in entries if entry.matched in collectives],
+            [entry for entry in entries if entry.matched in collectives and entry.matched not in hidden],
             collectives,
             {number: ns if collectives[number].on_hosts else least_ns[number] for number, ns in of_rank.items()},
             smaller,
             network,
-        )
+        )._replace(hidden=tuple(entry.node for entry in entries if entry.matched in hidden))
         for entries, of_rank in zip(issued, alone_ns, strict=True)
     ]
 
@@ -112,12 +125,16 @@ def _alone_ns(
 
 def _size_for(network: Network, transfer: Transfer, taken_ns: int) -> int:
     """Returns the bytes for which the network takes so long, but not more than the transfer has."""
-    transfer = transfer._replace(kind=simulated_as(transfer.kind))
-    given_ns, latency_ns = (network_time_ns(network, transfer._replace(size=size)) for size in (transfer.size, 0))
+    given_ns, latency_ns = (network_time_ns(network, _simulated(transfer, size)) for size in (transfer.size, 0))
     if given_ns is None or latency_ns is None or given_ns <= taken_ns:
         return transfer.size
     share = max(taken_ns - latency_ns, 0) / (given_ns - latency_ns) if given_ns > latency_ns else 1.0
     return max(round(transfer.size * share), min(LEAST_BYTES, transfer.size))
+
+
+def _simulated(transfer: Transfer, size: int) -> Transfer:
+    """Returns the transfer of so many bytes as the type that the simulator runs."""
+    return transfer._replace(kind=simulated_as(transfer.kind), size=size)
 
 
 def _excess_time(
@@ -136,7 +153,7 @@ def _excess_time(
     for entry in played:
         transfer = collectives[entry.matched].transfer
         size = sizes.get(entry.matched, transfer.size)
-        given_ns = network_time_ns(network, transfer._replace(kind=simulated_as(transfer.kind), size=size))
+        given_ns = network_time_ns(network, _simulated(transfer, size))
         if given_ns is None:
             continue
         total += taken_ns[entry.matched]

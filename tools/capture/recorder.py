@@ -8,13 +8,13 @@
 Every rank writes `host_rank{N}.json.gz` and `device_rank{N}.json.gz` into the folder, both whole or neither.
 """
 
-import operator
 from collections.abc import Callable, Collection
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
 
+from ...schema.arguments import flags, whole_number
 from .conflicts import Conflict, check_no_other_profiler
 from .destination import Destination
 from .failures import training_goes_on, warn
@@ -70,7 +70,9 @@ def capture(
             type.
         RuntimeError: The block begins inside another profiler, capture or ExecutionTraceObserver.
     """
-    wait, warmup, active = map(operator.index, (wait, warmup, active))
+    steps = {"wait": wait, "warmup": warmup, "active": active}
+    wait, warmup, active = (whole_number(count, f"capture({name}=…)") for name, count in steps.items())
+    flags("capture", stacks=stacks, modules=modules, memory=memory)
     if min(wait, warmup) < 0 or active < 1:
         raise ValueError(
             f"wait {wait}, warmup {warmup}, active {active}: wait and warmup are 0 steps or more, active is 1 or more"

@@ -59,6 +59,8 @@ def goal_of(parser: argparse.ArgumentParser, options: argparse.Namespace) -> "Go
 
 def goal_lines(report: "GoalReport") -> Iterator[str]:
     """Yields what the file holds, a line each."""
+    from ..build_job import fit_error_text
+
     operations = Counter[str]()
     for rank in report.ranks:
         operations.update(rank.operations)
@@ -67,10 +69,10 @@ def goal_lines(report: "GoalReport") -> Iterator[str]:
     for what, count in report.communication.items():
         yield summary_line("goal", f"{what}: {count}")
     if fit := report.network:
-        latency, byte, error = f"{fit.latency_ns:,} ns", f"{fit.ns_per_byte:g} ns a byte", f"{fit.fit_error_pct:g} %"
         yield summary_line(
             "network",
-            f"{latency} a message, {byte}, fitted to {fit.transfers} collectives and messages, median fit error {error}",
+            f"{fit.latency_ns:,} ns a message, {fit.ns_per_byte:g} ns a byte, fitted to {fit.transfers} collectives "
+            f"and messages, {fit_error_text(fit.fit_error_pct)}",
         )
         yield summary_line(
             "simulate",

@@ -80,6 +80,13 @@ def _parser() -> CommandParser:
         help="let all ranks begin at once, as if they had begun to record together (for --target "
         f"{ASTRA_SIM} and {GOAL})",
     )
+    contents.add_argument(
+        "--no-excess-time",
+        action="store_false",
+        dest="excess_time",
+        help="leave out the time that collectives took beyond the fitted network (for --target "
+        f"{ASTRA_SIM} and {GOAL})",
+    )
     _add_simulation_options(parser)
     add_goal_options(parser)
     _add_running_options(parser)
@@ -100,12 +107,6 @@ def _add_simulation_options(parser: CommandParser) -> None:
     simulation.add_argument("--latency", type=positive, metavar="NS", help="of a link (fitted)")
     simulation.add_argument(
         "--replay", action="store_true", help="let every node take its recorded time, collectives included"
-    )
-    simulation.add_argument(
-        "--no-excess-time",
-        action="store_false",
-        dest="excess_time",
-        help="leave out the time that collectives took beyond the fitted network",
     )
     simulation.add_argument(
         "--roofline",

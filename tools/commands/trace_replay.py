@@ -4,6 +4,7 @@ import argparse
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -91,7 +92,7 @@ def _replay(arguments: argparse.Namespace) -> None:
         if arguments.simulator:
             _simulate(paths, graphs, arguments.json)
             return
-        scale = [change._replace(peaks=dict(arguments.peaks)) for change in arguments.scale]
+        scale = [replace(change, peaks=dict(arguments.peaks)) for change in arguments.scale]
         with step("replay"):
             job = gather_job(graphs)
             replayed = replay_job(job, scale)

@@ -148,7 +148,7 @@ def _report(arguments: argparse.Namespace) -> None:
             with reading(path, InputKind.DEVICE):
                 captures += read_captures(path)
         options = replace(options_of(arguments), captures=captures)
-        scales = [scale._replace(peaks=options.peaks) for scale in arguments.scale]
+        scales = [replace(scale, peaks=options.peaks) for scale in arguments.scale]
         request = ReportRequest(
             arguments.only,
             scales,

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from .converter.options import Options
 from .converter.targets import ASTRA_SIM, GoalOptions
 from .job import Job, removed_with, run_with, temporary_folder
-from .linker.windows import EVERYTHING, Window
+from .linker.windows import EVERYTHING, Window, given_window
+from .schema.arguments import flags, whole_number, wrong_argument
 from .schema.choices import GENERIC
 from .schema.comm_groups import check_simulators_read
 from .schema.errors import DataError
-from .schema.given_files import FilePath, Paths, given_path, given_paths, wrong_argument
+from .schema.given_files import FilePath, Paths, given_path, given_paths
 from .simulator_options import AstraSimOptions, BuildTarget, target_name
 from .tools.build_job import (
     BuildOptions,
@@ -68,20 +69,23 @@ def build(
         DataError: No rank can be built. A rank that cannot be built beside others is a warning, and in
             `Job.failures`. So is a fitted network that does not describe the job, in the warning alone.
         ValueError: The options contradict each other.
-        TypeError: `traces` are no paths, or `options` are no Options.
+        TypeError: `traces` are no paths, `options` are no Options, or another argument is of the wrong kind.
     """
+    given_window(window, "build(window=…)")
+    flags("build", modules=modules, start_offsets=start_offsets, allow_mismatch=allow_mismatch, force=force)
+    jobs = whole_number(jobs, "build(jobs=…)", least=1)
     inputs = given_paths(traces, "build(traces)")
     if not isinstance(options, Options | None):
         raise wrong_argument("build(traces, output, options)", 'Options, such as Options(target="astra-sim")', options)
-    wanted = _build_options(options or Options(), target, modules, start_offsets)
+    build_options = _combined(options or Options(), target, modules, start_offsets)
     simulator = target if isinstance(target, AstraSimOptions) else AstraSimOptions()
     folder = temporary_folder() if output is None else given_path(output, "build(traces, output)", "a folder as output")
-    if wanted.target == ASTRA_SIM:
+    if build_options.target == ASTRA_SIM:
         check_simulators_read(folder)
     built = build_folder(
         inputs[0] if len(inputs) == 1 else inputs,
         folder,
-        wanted,
+        build_options,
         run_with(jobs) if scheduler is None else lambda work, tasks, _: on_cluster(work, tasks, scheduler),
         anew=force,
         window=window,
@@ -96,7 +100,7 @@ def build(
     return removed_with(Job(folder, built, inputs, window), output is None)
 
 
-def _build_options(options: Options, target: BuildTarget | None, modules: bool, start_offsets: bool) -> BuildOptions:
+def _combined(options: Options, target: BuildTarget | None, modules: bool, start_offsets: bool) -> BuildOptions:
     chosen = {field.name: getattr(options, field.name) for field in dataclasses.fields(options)}
     if target is not None:
         chosen["target"] = target_name(target)

@@ -11,6 +11,7 @@ from .lane_strips import lane_strips
 from .node_views import Dependencies, Node
 from .plots import Part, lanes_chart
 from .run import Replay, WhatIf, replay
+from .schema.arguments import two_ends, whole_number, whole_numbers
 from .schema.columns import Categorical, Frame, NodeIds, summary_html
 from .schema.given_files import FilePath, InputFile
 from .schema.graph import DependencyKind, ExecutionGraph as GraphColumns
@@ -63,6 +64,8 @@ class ExecutionGraph(GraphColumns):
     def __getitem__(self, position: slice) -> list[Node]: ...
     def __getitem__(self, position: int | slice) -> Node | list[Node]:
         """Returns the node at a position, from 0 on, as in a list; `node` finds one by its id."""
+        if not isinstance(position, slice):
+            position = whole_number(position, "graph[position]")
         try:
             links, rows = self._links(), range(len(self))[position]
         except IndexError:
@@ -75,7 +78,7 @@ class ExecutionGraph(GraphColumns):
 
     def node(self, id: int) -> Node:
         """Returns the node with an id; KeyError where there is none."""
-        row = self._row_of(id)
+        row = self._row_of(whole_number(id, "graph.node(id)"))
         if row < 0:
             raise KeyError(f"no node has the id {id}")
         return Node(self, self._links(), row)
@@ -146,10 +149,17 @@ class ExecutionGraph(GraphColumns):
         Raises:
             DataError: No node is in this part, or too many for a picture.
             ValueError: The name of the file does not say what to write.
+            TypeError: An argument is of the wrong kind.
         """
         if form_of(str(path)) not in FORMS:
             raise ValueError(f"{path}: the name must end in {', '.join(FORMS)}")
-        selection = Selection(around, hops, step, module, op, (*streams,), time_us)
+        for name, number in (("step", step), ("around", around), ("hops", hops)):
+            if number is not None:
+                whole_number(number, f"graph.draw({name}=…)")
+        if time_us is not None:
+            two_ends(time_us, "graph.draw(time_us=…)", "start and end in µs, as (0, 1500)")
+        chosen = whole_numbers(streams, "graph.draw(streams=…)")
+        selection = Selection(around, hops, step, module, op, chosen, time_us)
         viewed = for_python(select)(self, selection, str(path), picture)
         if viewed.note:
             warnings.warn(viewed.note, stacklevel=2)

@@ -1,6 +1,5 @@
 """A job as users hold it: the graphs of all its ranks in a folder, and what to ask of them together."""
 
-import operator
 import shutil
 import tempfile
 import weakref
@@ -14,6 +13,7 @@ from .linker.windows import EVERYTHING, Window
 from .plots import ranks_chart
 from .reports import Report, report
 from .run import Replay, WhatIf, replay
+from .schema.arguments import number, texts, whole_number, whole_numbers
 from .schema.columns import Summary, SummaryRepr, format_counts
 from .schema.errors import DataError
 from .schema.given_files import FilePath, given_path
@@ -70,7 +70,7 @@ class Job(SummaryRepr):
     def __getitem__(self, position: int) -> ExecutionGraph:
         """Returns the graph at a position, which in a job without missing ranks is the rank; `graph` finds a rank."""
         try:
-            file = self._files[operator.index(position)]
+            file = self._files[whole_number(position, "job[position]")]
         except IndexError:
             raise IndexError(f"there is no graph at {position}: the job has {len(self)}") from None
         return ExecutionGraph.read(file)
@@ -82,7 +82,7 @@ class Job(SummaryRepr):
 
     def graph(self, rank: int) -> ExecutionGraph:
         """Returns the graph of a rank; KeyError where there is none."""
-        if rank not in self.ranks:
+        if whole_number(rank, "job.graph(rank)") not in self.ranks:
             raise KeyError(f"the job has no graph of rank {rank}")
         return self[self.ranks.index(rank)]
 
@@ -174,20 +174,18 @@ class Job(SummaryRepr):
         Raises:
             DataError: The graphs are no whole job, or the change would make it another program.
             ValueError: `data_parallel` is below 1, or nothing is to change.
-            TypeError: `data_parallel` is not a whole number.
+            TypeError: An argument is of the wrong kind.
         """
-        try:
-            copies = operator.index(data_parallel)
-        except TypeError:
-            wrong = type(data_parallel).__name__
-            raise TypeError(f"scale(data_parallel) takes a whole number of copies of the job, not {wrong}") from None
-        if copies < 1:
-            raise ValueError(f"scale(data_parallel={copies}): give 1 copy of the job or more")
-        if copies == 1 and not remove_ranks:
+        copies = whole_number(data_parallel, "scale(data_parallel=…)", least=1)
+        removed, chosen = whole_numbers(remove_ranks, "scale(remove_ranks=…)"), texts(groups, "scale(groups=…)")
+        for name, value in (("bandwidth_gib_s", bandwidth_gib_s), ("latency_ns", latency_ns)):
+            if value is not None:
+                number(value, f"scale({name}=…)")
+        if copies == 1 and not removed:
             raise ValueError("scale() would give the same job: give data_parallel above 1, or remove_ranks")
-        growth = Growth(copies, (*remove_ranks,), (*groups,), bandwidth_gib_s, latency_ns)
+        growth = Growth(copies, removed, chosen, bandwidth_gib_s, latency_ns)
         folder = temporary_folder() if output is None else Path(output)
-        scale_folder(self.folder, folder, growth, run_with(jobs))
+        scale_folder(self.folder, folder, growth, run_with(whole_number(jobs, "scale(jobs=…)", least=1)))
         return removed_with(Job(folder), output is None)
 
     def write(self, folder: FilePath) -> "Job":

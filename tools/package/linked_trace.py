@@ -10,13 +10,14 @@ from .converter.convert import convert as convert_trace
 from .converter.options import Options
 from .execution_graph import ExecutionGraph
 from .linker import DeviceTrace, HostTrace, link as link_traces, read_linked as read_linked_file
-from .linker.windows import EVERYTHING, Window
+from .linker.windows import EVERYTHING, Window, given_window
+from .schema.arguments import flags, whole_number, wrong_argument
 from .schema.choices import InputsOutputs, Promotion, Target
 from .schema.columns import Categorical, Frame
 from .schema.comm_groups import RankList
-from .schema.given_files import FilePath, InputFile, is_file, is_path, wrong_argument
+from .schema.given_files import FilePath, InputFile, is_file, is_path
 from .schema.linked import LinkedTrace as TraceTables, write_linked
-from .tools.inputs import find_pair
+from .tools.inputs import InputKind, find_pair, kind_of
 from .tools.replay import moves_memory
 from .wording import for_python
 
@@ -120,7 +121,7 @@ def link(
     Args:
         host: The host trace, or its path or open file; None to build from the device trace alone. A folder stands for
             both traces in it, those of `rank` where it holds several ranks.
-        device: The device trace, or its path or open file.
+        device: The device trace, or its path or open file. Two paths may be given in either order.
         rank: The rank of traces that record none; of a device trace that was merged from several ranks, the one to
             link.
         allow_mismatch: Whether to link traces that seem to be of different runs or ranks.
@@ -131,11 +132,20 @@ def link(
     Raises:
         DataError: The two are not of one run or `rank` contradicts the recorded one, without `allow_mismatch`; or the
             window is not in the trace, or nothing was recorded in it.
-        TypeError: A trace is missing, of another kind, or in the other's place.
+        TypeError: A trace is missing, of another kind, or, as an object, in the other's place.
     """
+    given_window(window, "link(window=…)")
+    flags("link", allow_mismatch=allow_mismatch, strict=strict, modules=modules)
+    rank = None if rank is None else whole_number(rank, "link(rank=…)")
     if device is None and is_path(host) and Path(host).is_dir():
         host, device = find_pair([str(host)], rank)
+    elif is_path(host) and is_path(device) and _are_swapped(Path(host), Path(device)):
+        host, device = device, host
     return LinkedTrace.of(link_traces(host, device, rank, allow_mismatch, window, strict=strict, modules=modules))
+
+
+def _are_swapped(first: Path, second: Path) -> bool:
+    return kind_of(second) is InputKind.HOST and kind_of(first) is not InputKind.HOST
 
 
 @for_python

@@ -5,10 +5,12 @@ from collections.abc import Sequence
 from dataclasses import fields
 from html import escape
 
-from .linker.windows import EVERYTHING, Window
+from .linker.windows import EVERYTHING, Window, given_window
+from .schema.arguments import flags, given, texts, whole_numbers
+from .schema.errors import nearest
 from .schema.given_files import FilePath, Paths, given_path, given_paths
 from .schema.io import open_output
-from .tools.analyses import AnalysisOptions, read_captures
+from .tools.analyses import AnalysisOptions, Table, read_captures
 from .tools.replay import Changes, given_changes
 from .tools.report import (
     Hints,
@@ -23,12 +25,19 @@ from .tools.report import (
     summary_text,
     write_csv,
 )
-from .wording import for_python
+from .wording import for_python, in_python
 
 OF_PYTHON = Hints(
     "report.findings",
     "All tables by name: report.tables; page with charts and timeline: eg.report(inputs, 'report.html')",
 )
+
+
+class TablesByName(dict[str, Table]):
+    """The tables of a report, by name. A KeyError names the nearest one, or all."""
+
+    def __missing__(self, name: str) -> Table:
+        raise KeyError(f"the report has no table {name!r}{nearest(str(name), self)}")
 
 
 class Report(ReportTables):
@@ -48,14 +57,15 @@ class Report(ReportTables):
     @staticmethod
     def of(tables: ReportTables) -> "Report":
         """Returns a report with the methods of this class."""
-        return Report(**{field.name: getattr(tables, field.name) for field in fields(tables)})
+        columns = {field.name: getattr(tables, field.name) for field in fields(tables)}
+        return Report(**columns | {"tables": TablesByName(tables.tables)})
 
     def write_csv(self, folder: FilePath) -> None:
         """Writes NAME.csv for every table to a folder; if one fails, none is written."""
         write_csv(self.tables.values(), given_path(folder, "write_csv(folder)"), self.clock_of_tables)
 
     def __repr__(self) -> str:
-        return f"Report of {self.title}\n\n{summary_text(self, OF_PYTHON)}"
+        return f"Report of {self.title}\n\n{in_python(summary_text(self, OF_PYTHON))}"
 
     def _repr_html_(self) -> str:
         return f'<pre style="white-space: pre-wrap">{escape(repr(self))}</pre>'
@@ -103,16 +113,22 @@ def report(
         DataError: A file cannot be used, or no rank is there.
         ImportError: What draws the page is not installed.
         ValueError: There is no analysis of a name in `only`, a change cannot be made, or `path` does not end in .html.
-        TypeError: `inputs` are no paths, or the changes are none.
+        TypeError: `inputs` are no paths, the changes are none, or another argument is of the wrong kind.
     """
     _check_name(path)
+    given_window(window, "report(window=…)")
+    flags("report", modules=modules)
+    chosen = None if ranks is None else whole_numbers(ranks, "report(ranks=…)")
     sources = find_sources(given_paths(inputs, "report(inputs)"))
     scales = given_changes(changes, "report(inputs, path, changes=…)")
-    names = [only] if isinstance(only, str) else only
-    found = [capture for trace in given_paths(captures, "report(captures=…)") for capture in read_captures(str(trace))]
-    options = dataclasses.replace(options or AnalysisOptions(), captures=found)
+    names = [only] if isinstance(only, str) else None if only is None else [*texts(only, "report(only=…)")]
+    captured = [
+        capture for trace in given_paths(captures, "report(captures=…)") for capture in read_captures(str(trace))
+    ]
+    options = given(options or AnalysisOptions(), AnalysisOptions, "report(options=…)", "AnalysisOptions")
+    options = dataclasses.replace(options, captures=captured)
     request = ReportRequest(names, scales, path is not None, str(perfetto or ""), options, window, modules)
-    made = Report.of(report_on(sources if ranks is None else of_ranks(sources, ranks), request))
+    made = Report.of(report_on(sources if chosen is None else of_ranks(sources, chosen), request))
     _write_page(made, path)
     return made
 
@@ -148,9 +164,11 @@ def compare(
         DataError: A file cannot be used, or no rank is there.
         ImportError: What draws the page is not installed.
         ValueError: `path` does not end in .html.
-        TypeError: `before` or `after` are no paths.
+        TypeError: `before` or `after` are no paths, or `window` is no Window.
     """
     _check_name(path)
+    given_window(window, "compare(window=…)")
+    flags("compare", modules=modules)
     first, second = (find_sources(given_paths(argument, "compare(before, after)")) for argument in (before, after))
     made = Report.of(report_on_diff(first, second, window=window, modules=modules))
     _write_page(made, path)

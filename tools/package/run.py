@@ -73,8 +73,8 @@ class Replay(ReplayColumns):
     def nodes(self) -> Frame:
         """The nodes as a table, rank after rank.
 
-        Columns: rank, id, name, class, and in ns from the run's start start_ns, end_ns, measured_start_ns and
-        measured_end_ns, the latter null where they were not recorded.
+        Columns: rank (the position of the graph if ranks were not recorded), id, name, class, and in ns from the run's
+        start start_ns, end_ns, measured_start_ns and measured_end_ns, the latter two null where they were not recorded.
         """
         return Frame("replayed nodes", self._frame())
 
@@ -95,6 +95,7 @@ class Replay(ReplayColumns):
         """Returns what `trace-replay` prints."""
         return describe(self, self.results, self._changes)
 
+    @for_python
     def what_if(self, changes: Changes) -> "WhatIf":
         """Predicts how long this run would take if durations were multiplied by factors; see `execgraph.what_if`."""
         scales = [*self._changes, *given_changes(changes, "what_if(changes)")]

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from .converter.targets import ASTRA_SIM, GoalOptions, Roofline, roofline_of
+from .schema.arguments import flags, number
 from .schema.choices import GOAL, Target
 from .tools.build_job import Simulation
 
@@ -41,8 +42,9 @@ class AstraSimOptions:
     def __post_init__(self) -> None:
         for name in ("bandwidth_gib_s", "latency_ns"):
             value = getattr(self, name)
-            if value is not None and not value > 0:
+            if value is not None and not number(value, f"AstraSimOptions({name}=…)") > 0:
                 raise ValueError(f"AstraSimOptions({name}={value!r}): give a number above 0")
+        flags("AstraSimOptions", replay=self.replay, excess_time=self.excess_time)
         if self.incomplete_groups not in ("restrict", "keep"):
             raise ValueError(
                 f'AstraSimOptions: incomplete_groups is "restrict" or "keep", not {self.incomplete_groups!r}'

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+from .schema.arguments import flags, number, whole_number
 from .schema.given_files import FilePath, Paths, given_paths
 from .tools.diagnose import Diagnosis, diagnose as diagnose_paths
 from .tools.merge import MergeReport, merge_traces
@@ -105,7 +106,15 @@ def generate(
     Raises:
         ValueError: There is no such job, or it cannot have this size.
         DataError: A file cannot be written.
+        TypeError: An argument is of the wrong kind.
     """
+    sizes = {"ranks": ranks, "steps": steps, "layers": layers, "seed": seed, "machine_seed": machine_seed}
+    for name, value in (sizes | {"stacks": stacks}).items():
+        if value is not None:
+            whole_number(value, f"generate({name}=…)")
+    if size_mb is not None:
+        number(size_mb, "generate(size_mb=…)")
+    flags("generate", sync_records=sync_records, compress=compress)
     # slow to load
     from .tools.generate import DEFAULT, build_job, draw_machine, simulate, sized_job, write_traces
 

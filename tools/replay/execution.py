@@ -108,7 +108,7 @@ class Replay(SummaryRepr):
     def _frame(self) -> dict[str, Values]:
         work = self.work
         return {
-            "rank": Categorical(work.ranks_of(np.arange(len(work))).astype(np.int32), work.rank_labels()),
+            "rank": work.rank_column(np.arange(len(work))),
             "id": np.concatenate([graph.id for graph in work.graphs]),
             "name": Categorical.joined([graph.name for graph in work.graphs]),
             "class": Categorical(work.node_class.astype(np.int32), [kind.label for kind in NodeClass]),

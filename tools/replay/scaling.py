@@ -7,16 +7,15 @@ bandwidth. `class:host` includes idle time between ops, but not work that the tr
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from ...schema.arguments import given, non_negative, wrong_argument
 from ...schema.columns import Bool, Int64, rows_by_number, time_text
 from ...schema.errors import RequestError
-from ...schema.given_files import wrong_argument
 from ...schema.graph import Delay, DependencyKind, ExecutionGraph
 from .node_class import Classes, NodeClass, node_classes
 from .roofline import Bound, bound_by, recorded_peaks
@@ -32,7 +31,8 @@ CLASS_PREFIX = "class:"
 BOUND_PREFIX = "bound:"
 
 
-class Scale(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Scale:
     """Multiplies the durations of a class of nodes, of kernels that a resource limits, or of nodes by name.
 
     `peaks` override fields of Peak, for all devices, where a resource is the target. `spec` is what messages call it.
@@ -41,12 +41,21 @@ class Scale(NamedTuple):
     >>> graph = eg.link("tests/data/training", rank=0).to_graph()
     >>> graph.what_if([eg.Scale("gemm=0.5", re.compile("gemm"), 0.5)]).saved_us > 0
     True
+
+    Raises:
+        TypeError: `target` is no compiled regular expression, or `factor` is no number.
+        ValueError: The factor is below 0 or not finite.
     """
 
     spec: str
     target: NodeClass | Bound | re.Pattern[str]
     factor: float
-    peaks: Mapping[str, float] = {}
+    peaks: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.target, NodeClass | Bound | re.Pattern):
+            raise wrong_argument("Scale(target=…)", 'a compiled regular expression, as re.compile("gemm")', self.target)
+        non_negative(self.factor, "Scale(factor=…)")
 
     def matches(self, graph: ExecutionGraph, classes: Classes) -> Bool:
         """Returns which nodes of the graph are scaled."""
@@ -102,10 +111,15 @@ def given_changes(changes: Changes, call: str) -> list[Scale]:
     Raises TypeError for anything else, and ValueError for a change that cannot be made.
     """
     if isinstance(changes, Mapping):
-        return [parse_scale(f"{selector}={factor}") for selector, factor in changes.items()]
+        return [_given_scale(selector, number, call) for selector, number in changes.items()]
     if not isinstance(changes, list | tuple) or not all(isinstance(change, Scale) for change in changes):
         raise wrong_argument(call, 'changes such as {"class:communication": 0.5}', changes)
     return list(changes)
+
+
+def _given_scale(selector: object, number: object, call: str) -> Scale:
+    target = given(selector, str, f"{call} for what a factor applies to", "a text")
+    return Scale(f"{target}={number}", _target(target), non_negative(number, f"{call} for {target!r}"))
 
 
 def _factor(spec: str, number: str) -> float:

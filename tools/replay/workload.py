@@ -141,12 +141,20 @@ class Workload(Columns):
         columns = {name: getattr(self, name)[~chosen] for name in ("source", "target", "kind", "lag_ns")}
         return replace(self, **columns)
 
-    def rank_labels(self) -> list[str]:
+    def rank_numbers(self) -> list[int]:
         """Returns the recorded ranks, or the graphs' positions if a rank is missing or occurs twice."""
-        recorded = [str(graph.metadata.get("rank", "-1")) for graph in self.graphs]
-        if "-1" not in recorded and len(set(recorded)) == len(recorded):
+        recorded = [graph.number("rank", -1) for graph in self.graphs]
+        if -1 not in recorded and len(set(recorded)) == len(recorded):
             return recorded
-        return [str(position) for position in range(len(self.graphs))]
+        return [*range(len(self.graphs))]
+
+    def rank_labels(self) -> list[str]:
+        """Returns the same as texts."""
+        return [*map(str, self.rank_numbers())]
+
+    def rank_column(self, rows: Int64) -> Int64:
+        """Returns the rank of each of these rows."""
+        return np.array(self.rank_numbers(), np.int64)[self.ranks_of(rows)]
 
 
 def gather(graphs: Sequence[ExecutionGraph]) -> Workload:

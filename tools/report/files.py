@@ -11,7 +11,7 @@ import numpy as np
 import orjson
 
 from ...schema.errors import DataError
-from ...schema.io import fresh_folder, locked, open_output, put_in_place
+from ...schema.io import fresh_folder, locked, make_folder, open_output, put_in_place
 from ..analyses import AnalysisOptions, Column, RankTrace, Table, overlay_events, write_overlay
 from ..findings import Finding
 from ..terminal import plain, print_json
@@ -63,10 +63,7 @@ def _json_object(tables: Iterable[Table]) -> Iterator[bytes]:
 
 def write_csv(tables: Iterable[Table], folder: Path, note: str = "") -> None:
     """Writes NAME.csv for every table; if one fails, none is written."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DataError(f"{folder}: cannot be made a folder ({error.strerror or error})") from error
+    make_folder(folder)
     with locked(folder / f"{WAITING}.lock", str(folder)), fresh_folder(folder / WAITING) as waiting:
         names = [f"{table.name}.csv" for table in map(partial(_write_table, waiting), with_notes(tables, note))]
         for name in names:

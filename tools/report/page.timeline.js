@@ -161,7 +161,7 @@ class TimelineView {
   }
 
   listen(find) {
-    const keys = { ArrowLeft: () => this.pan(-0.2), ArrowRight: () => this.pan(0.2), "+": () => this.zoom(0.5), "=": () => this.zoom(0.5), "-": () => this.zoom(2), 0: () => this.showAll(), w: () => this.zoom(0.5), s: () => this.zoom(2), a: () => this.pan(-0.2), d: () => this.pan(0.2), Home: () => this.showAll(), m: () => this.showMedianStep(), "/": () => find(".find").focus(), f: () => this.selected && this.focusOn(this.selected), Escape: () => timeline.choose("") };
+    const keys = { ArrowLeft: () => this.pan(-0.2), ArrowRight: () => this.pan(0.2), "+": () => this.zoom(0.5), "=": () => this.zoom(0.5), "-": () => this.zoom(2), 0: () => this.showAll(), w: () => this.zoom(0.5), s: () => this.zoom(2), a: () => this.pan(-0.2), d: () => this.pan(0.2), Home: () => this.showAll(), m: () => this.showMedianStep(), "/": () => find(".find").focus(), f: () => this.selected && this.focusOn(this.selected, true), Escape: () => timeline.choose("") };
     // while the pointer is on the timeline or it has the focus, and nothing is typed elsewhere
     addEventListener("keydown", (event) => {
       const act = keys[event.key] ?? keys[event.key.toLowerCase()], isHere = this.element.matches(":hover") || this.scroller.matches(":focus");
@@ -230,8 +230,10 @@ class TimelineView {
   }
 
   // a bar and what is beside it
-  focusOn({ lane, row }) {
-    const time = lane.end[row] - lane.start[row], half = Math.max(4 * time, 5000), middle = lane.start[row] + time / 2;
+  focusOn({ lane, row }, mayFill = false) {
+    const time = lane.end[row] - lane.start[row], middle = lane.start[row] + time / 2, around = Math.max(4 * time, 5000);
+    // if as little is shown already, the bar may fill the view
+    const half = !mayFill || this.to - this.from > 2 * around ? around : Math.max(0.55 * time, 500);
     this.show(middle - half, middle + half);
     this.reveal(lane);
   }

@@ -23,7 +23,8 @@ MESSAGES_OF_LANES = "messages"
 @dataclass(slots=True)
 class GoalRank:
     """A rank of the file: its number there and in the job, its node and GPU, when it began and ended in the measured
-    run on a clock of all ranks, the lane of each cpu, and the number of its operations by verb.
+    run on a clock of all ranks, the lane of each cpu, and the number of its operations by verb; for how long its
+    collectives were beyond the fitted network, and how long all of them took from the last arrival on.
     """
 
     number: int
@@ -34,6 +35,8 @@ class GoalRank:
     end_ns: int
     cpus: list[str] = field(default_factory=list)
     operations: dict[str, int] = field(default_factory=dict)
+    excess_ns: int = 0
+    collectives_ns: int = 0
 
 
 @dataclass(slots=True)
@@ -55,15 +58,17 @@ def write_goal(
     options: GoalOptions,
     *,
     start_offsets: bool = True,
+    excess_time: bool = True,
 ) -> GoalReport:
     """Writes a job. `read` returns the graph of the rank at a position of the job, and is called twice for each, so
     that one graph at a time is in memory. With `start_offsets` each rank begins when it did in the measured run, else
-    all at once.
+    all at once. With `excess_time` collectives keep the time that they took beyond the fitted network.
 
     The file is written whole or not at all. Raises DataError where the graphs are not of one job, or hold more than
     GOAL allows.
     """
-    job = job_of([rank_communication(read(number), number) for number in range(ranks)], options)
+    communication = [rank_communication(read(number), number) for number in range(ranks)]
+    job = job_of(communication, options, excess_time=excess_time)
     report = GoalReport(
         [_rank(job, number, options) for number in range(ranks)], dict(sorted(job.counts.items())), network=job.network
     )
@@ -94,4 +99,14 @@ def _operations(
 
 def _rank(job: RecordedJob, number: int, options: GoalOptions) -> GoalRank:
     node, gpu = divmod(number, options.gpus_per_node or 1)
-    return GoalRank(number, job.ranks[number], node, gpu, int(job.begin_ns[number]), int(job.end_ns[number]))
+    excess, collectives = job.excess_of(number)
+    return GoalRank(
+        number,
+        job.ranks[number],
+        node,
+        gpu,
+        int(job.begin_ns[number]),
+        int(job.end_ns[number]),
+        excess_ns=excess,
+        collectives_ns=collectives,
+    )

@@ -12,11 +12,13 @@ from ....schema.errors import DataError
 from ....schema.graph import CollectiveType, NodeType
 from ...ranks import MatchedTimes, Matching, awaits_all, begin_of_ranks, match, positions_in, ranks_of
 from .algorithms import CollectiveMember
+from .collective import Collective
+from .excess_time import excess_times
 from .goal_options import GoalOptions
-from .message_costs import MessageNetwork, Timed, fitted_messages
+from .links import links_of
+from .message_costs import ALL_TO_ALL, AWAITED, MESSAGE, MessageNetwork, Timed, fitted_messages, is_message
 from .rank_communication import RankCommunication
 
-MESSAGE, AWAITED = "message", "message when its receiver is ready"
 BARRIER = "barrier by dissemination"
 RING = {
     CollectiveType.ALL_REDUCE: "all-reduce by ring",
@@ -27,7 +29,7 @@ RING = {
     CollectiveType.REDUCE: "reduce along the ring",
     CollectiveType.GATHER: "gather, each to the root",
     CollectiveType.SCATTER: "scatter, from the root to each",
-    CollectiveType.ALL_TO_ALL: "all-to-all pairwise",
+    CollectiveType.ALL_TO_ALL: ALL_TO_ALL,
 }
 DOUBLING = {
     CollectiveType.ALL_REDUCE: "all-reduce by recursive doubling",
@@ -37,27 +39,11 @@ DOUBLING = {
 ISOLATED = "collectives that no other rank recorded, as calc of the measured time"
 UNANSWERED = "messages of which the other end is not there, as calc of the measured time"
 MEASURED = "collectives and messages that meet, then take their measured time"
+APART = "collectives that ran beside others as fast as alone, through other nics"
 PARTIAL = "collectives without some members of their group, of those that are there"
 WITHOUT_BYTES = "communications without a recorded size, as barriers"
 NO_SPLITS = "all-to-alls without recorded splits, taken as even"
 NOT_DOUBLED = "all-reduces and all-gathers of members that are no power of two, by ring"
-
-
-class Collective(NamedTuple):
-    """A collective, or a message as a collective of two members.
-
-    `members` are positions of ranks in the job. `first` describes the first member; the others differ in their group
-    rank. Member i takes `duration_ns[i]` from the last arrival on, as measured.
-    """
-
-    algorithm: str
-    members: tuple[int, ...]
-    first: CollectiveMember
-    duration_ns: tuple[int, ...]
-
-    def member(self, rank: int) -> CollectiveMember:
-        """Returns the member that is the rank at this position of the job."""
-        return self.first._replace(group_rank=self.members.index(rank))
 
 
 class MatchedNode(NamedTuple):
@@ -70,8 +56,9 @@ class MatchedNode(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class RecordedJob:
     """The ranks of a job as recorded, by position; when each began and ended, in ns on one clock; their collectives;
-    for each rank the nodes that take part in these, in an order that all ranks share; and the network that the measured
-    times of the messages fit.
+    for each rank the nodes that take part in these, in an order that all ranks share; the network that the measured
+    times of the messages fit; the link of each collective; and by how many ns each of its members took longer than in
+    this network.
     """
 
     ranks: tuple[int, ...]
@@ -81,6 +68,19 @@ class RecordedJob:
     nodes: list[list[MatchedNode]]
     counts: Counter[str]
     network: MessageNetwork | None
+    links: list[int]
+    excess_ns: list[tuple[int, ...]]
+
+    def excess_of(self, position: int) -> tuple[int, int]:
+        """Returns how many ns the collectives of a rank took beyond the fitted network, and how many in all."""
+        excess = taken = 0
+        for _, number in self.nodes[position]:
+            collective = self.collectives[number]
+            if not is_message(collective.algorithm):
+                member = collective.members.index(position)
+                excess += self.excess_ns[number][member]
+                taken += collective.duration_ns[member]
+        return excess, taken
 
 
 class _MatchedCall(NamedTuple):
@@ -90,9 +90,10 @@ class _MatchedCall(NamedTuple):
     call: int
 
 
-def job_of(ranks: Sequence[RankCommunication], options: GoalOptions) -> RecordedJob:
-    """Matches the calls of all ranks and chooses an algorithm for each match. O(n log n) in the calls, and quadratic in
-    the members of an all-to-all.
+def job_of(ranks: Sequence[RankCommunication], options: GoalOptions, *, excess_time: bool = True) -> RecordedJob:
+    """Matches the calls of all ranks and chooses an algorithm for each match. With `excess_time` collectives keep the
+    time that they took beyond the fitted network. O(n log n) in the calls, and quadratic in the members of an
+    all-to-all.
 
     Raises DataError for a rank that is there twice.
     """
@@ -113,7 +114,13 @@ def job_of(ranks: Sequence[RankCommunication], options: GoalOptions) -> Recorded
     job.count_isolated(matches)
     ends = begin + np.array([rank.last_end_ns for rank in ranks], np.int64)
     network = fitted_messages(Timed(of.algorithm, of.first, max(of.duration_ns)) for of in collectives)
-    return RecordedJob(numbers, begin, ends, collectives, nodes, +job.counts, network)
+    links, waited = links_of(collectives, network)
+    job.counts[APART] = sum(link > 0 for link in links)
+    if excess_time and network and not options.measured_communication:
+        excess = excess_times(collectives, waited, network)
+    else:
+        excess = [(0,) * len(of.members) for of in collectives]
+    return RecordedJob(numbers, begin, ends, collectives, nodes, +job.counts, network, links, excess)
 
 
 def _matches(matching: Matching) -> list[list[_MatchedCall]]:
@@ -187,7 +194,8 @@ class _JobBuilder(NamedTuple):
             algorithm = AWAITED
         self.counts[MEASURED if measured else algorithm] += 1
         members = tuple(rank for rank, _ in ordered)
-        return Collective(algorithm, members, member, self._durations(ordered)), ordered
+        starts = [int(self.begin_ns[rank] + ranks[rank].start_ns[call]) for rank, call in ordered]
+        return Collective(algorithm, members, member, max(starts), self._durations(ordered, starts)), ordered
 
     def _waited(self, send: _MatchedCall, receive: _MatchedCall) -> bool:
         """Returns whether a send waited for its receiver: it ended nearer to the receive's end than to its begin.
@@ -226,7 +234,7 @@ class _JobBuilder(NamedTuple):
         self.counts[NO_SPLITS] += is_even
         return tuple(shares)
 
-    def _durations(self, calls: Sequence[_MatchedCall]) -> tuple[int, ...]:
+    def _durations(self, calls: Sequence[_MatchedCall], starts_ns: Sequence[int]) -> tuple[int, ...]:
         """Returns how long each member takes from the last arrival on.
 
         That is the time of the shortest member, as the others waited before. Host threads end independently.
@@ -234,8 +242,8 @@ class _JobBuilder(NamedTuple):
         duration = [int(self.ranks[rank].duration_ns[call]) for rank, call in calls]
         if not all(self.ranks[rank].on_host[call] for rank, call in calls):
             return (min(duration),) * len(calls)
-        start = [int(self.begin_ns[rank] + self.ranks[rank].start_ns[call]) for rank, call in calls]
-        return tuple(max(begin + length - max(start), 0) for begin, length in zip(start, duration, strict=True))
+        last = max(starts_ns)
+        return tuple(max(start + length - last, 0) for start, length in zip(starts_ns, duration, strict=True))
 
     def count_isolated(self, matches: Sequence[Sequence[_MatchedCall]]) -> None:
         """Counts the calls that no other rank's call matches."""

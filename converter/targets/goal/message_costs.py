@@ -11,20 +11,29 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from ...network import Cost, fitted_factors
+from ....schema.columns import group_ids
+from ...network import Cost, fitted_factors, held_out_pct
 from .algorithms import CollectiveMember
+
+MESSAGE, AWAITED = "message", "message when its receiver is ready"
+ALL_TO_ALL = "all-to-all pairwise"
 
 
 class MessageNetwork(msgspec.Struct, frozen=True):
     """The latency of a message and the time of a byte that fit so many collectives and messages.
 
-    `fit_error_pct` is the median error in % of the fitted times.
+    `fit_error_pct` is the median error in % of transfers of sizes that the fit was made without; None with too few
+    sizes to leave any out.
     """
 
     latency_ns: int
     ns_per_byte: float
     transfers: int
-    fit_error_pct: float
+    fit_error_pct: float | None
+
+    def time_ns(self, cost: Cost) -> float:
+        """Returns how long so many latencies and bytes take, one after the other."""
+        return self.latency_ns * cost.steps + self.ns_per_byte * cost.bytes
 
 
 class Timed(NamedTuple):
@@ -64,6 +73,12 @@ def _all_to_all(member: CollectiveMember) -> Cost:
     return Cost(1, max(sum(row) - row[rank] for rank, row in enumerate(member.shares)))
 
 
+def _own_all_to_all(member: CollectiveMember) -> Cost:
+    sent = sum(member.shares[member.group_rank])
+    received = sum(row[member.group_rank] for row in member.shares)
+    return Cost(1, max(sent, received) - member.shares[member.group_rank][member.group_rank])
+
+
 def _doubling(member: CollectiveMember) -> Cost:
     rounds = member.members.bit_length() - 1
     return Cost(rounds, rounds * max(member.sizes))
@@ -81,11 +96,26 @@ COSTS: dict[str, Callable[[CollectiveMember], Cost]] = {
     "reduce along the ring": _along_the_ring,
     "gather, each to the root": _to_the_root,
     "scatter, from the root to each": _scatter,
-    "all-to-all pairwise": _all_to_all,
-    "message": lambda member: Cost(1, member.sizes[0]),
-    "message when its receiver is ready": lambda member: Cost(2, member.sizes[0]),
+    ALL_TO_ALL: _all_to_all,
+    MESSAGE: lambda member: Cost(1, member.sizes[0]),
+    AWAITED: lambda member: Cost(2, member.sizes[0]),
 }
 """Latencies and bytes one after the other, by algorithm; barriers tell nothing."""
+
+
+def member_cost(algorithm: str, member: CollectiveMember) -> Cost | None:
+    """Returns what a member's own part of a collective costs, None for a barrier.
+
+    In an all-to-all that is what the member itself exchanges, for any other collective what the busiest member does.
+    """
+    if algorithm == ALL_TO_ALL:
+        return _own_all_to_all(member)
+    return COSTS[algorithm](member) if algorithm in COSTS else None
+
+
+def is_message(algorithm: str) -> bool:
+    """Returns whether it is a message between two ranks, not a collective."""
+    return algorithm in {MESSAGE, AWAITED}
 
 
 def fitted_messages(timed: Iterable[Timed]) -> MessageNetwork | None:
@@ -96,5 +126,5 @@ def fitted_messages(timed: Iterable[Timed]) -> MessageNetwork | None:
     rows = np.array(costs, np.float64)
     relative = rows[:, :2] / rows[:, 2:]
     latency, byte = fitted_factors(relative)
-    errors = np.abs(relative @ np.array([latency, byte]) - 1)
-    return MessageNetwork(round(latency), round(byte, 6), len(costs), round(100 * float(np.median(errors)), 1))
+    size = group_ids(*np.round(rows[:, :2]).astype(np.int64).T)
+    return MessageNetwork(round(latency), round(byte, 6), len(costs), held_out_pct(relative, size))

@@ -5,8 +5,17 @@ from typing import NamedTuple
 
 NETWORK, NODE, WITHIN_RANK, READY = 0, 1, 2, 3
 """The nics for messages to other nodes, within the node, of the rank to itself, and for bytes that say that a receiver
-is ready: these do not wait behind others.
+is ready: these do not wait behind others. Each further link has two nics, as the first has `NETWORK` and `NODE`.
 """
+
+
+def network_nic(link: int) -> int:
+    """Returns the nic of a link for messages to other nodes; the next one is for those within the node.
+
+    >>> network_nic(0), network_nic(1), network_nic(2)
+    (0, 4, 6)
+    """
+    return NETWORK if link == 0 else 2 * link + 2
 
 
 class Operation(NamedTuple):

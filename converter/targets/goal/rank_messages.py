@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ....schema.errors import DataError
 from .algorithms import steps_of
 from .job import RecordedJob
-from .operations import NETWORK, READY, Operation
+from .operations import READY, Operation, network_nic
 
 LARGEST_TAG = (1 << 32) - 2
 """A tag has 32 bits, and the last number means any tag."""
@@ -19,13 +19,14 @@ LARGEST_TAG = (1 << 32) - 2
 class CollectiveMessages(NamedTuple):
     """The rank's messages in one collective. Their `after` are positions in `messages`.
 
-    The collective is over for the rank when the messages at the positions `last` are. It takes `duration_ns` from the
-    last arrival on, as measured.
+    The collective is over for the rank `excess_ns` after the messages at the positions `last` are. It takes
+    `duration_ns` from the last arrival on, as measured.
     """
 
     messages: list[Operation]
     last: list[int]
     duration_ns: int
+    excess_ns: int
 
 
 def rank_messages(job: RecordedJob, rank: int) -> dict[int, list[CollectiveMessages]]:
@@ -44,10 +45,11 @@ def rank_messages(job: RecordedJob, rank: int) -> dict[int, list[CollectiveMessa
             verb, peer = "send" if step.sends else "recv", collective.members[step.peer]
             tag = tags[verb][peer]
             tags[verb][peer] += 1
-            nic = READY if step.says_ready else NETWORK
+            nic = READY if step.says_ready else network_nic(job.links[number])
             messages.append(Operation(verb, step.size, 0, step.after, peer, tag, nic))
-        duration = collective.duration_ns[collective.members.index(rank)]
-        by_row[row].append(CollectiveMessages(messages, last, duration))
+        member = collective.members.index(rank)
+        durations = collective.duration_ns[member], job.excess_ns[number][member]
+        by_row[row].append(CollectiveMessages(messages, last, *durations))
     if any(count > LARGEST_TAG for counts in tags.values() for count in counts.values()):
         raise DataError(
             f"more than {LARGEST_TAG} messages between two ranks, and no tags for them; let the pieces be longer"

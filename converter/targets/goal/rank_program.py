@@ -18,7 +18,7 @@ from ...edit import SILENT, chain_gaps, data_edges, spliced
 from ...ranks import MeasuredTimes
 from .cpus import Cpus
 from .goal_options import GoalOptions
-from .operations import NETWORK, NODE, Operation, in_order
+from .operations import NETWORK, NODE, READY, Operation, in_order
 from .rank_messages import CollectiveMessages
 
 
@@ -77,15 +77,15 @@ def _communicate(
         first, sent = len(operations), dict[int, int]()
         for message in collective.messages:
             after = tuple(first + number for number in message.after) or (begin,)
-            within_node = message.nic == NETWORK and _share_node(rank, message.peer, options.gpus_per_node)
-            nic = NODE if within_node else message.nic
+            within_node = message.nic != READY and _share_node(rank, message.peer, options.gpus_per_node)
+            nic = message.nic + (NODE if within_node else NETWORK)
             before = (sent[nic],) if message.verb == "send" and nic in sent else ()
             if message.verb == "send":
                 sent[nic] = len(operations)
             operations.append(message._replace(cpu=0 if is_proxied else cpu, after=after, nic=nic, after_begin=before))
         last += [first + number for number in collective.last]
-    duration = max(collective.duration_ns for collective in collectives) if measured else 0
-    operations.append(Operation("calc", duration, cpu, tuple(last) or (begin,)))
+    rest_ns = max(collective.duration_ns if measured else collective.excess_ns for collective in collectives)
+    operations.append(Operation("calc", rest_ns, cpu, tuple(last) or (begin,)))
 
 
 def _share_node(rank: int, peer: int, gpus: int) -> bool:

@@ -2,6 +2,7 @@
 wait.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -85,9 +86,24 @@ def test_an_op_that_communicates_keeps_the_longest_of_its_slices() -> None:
     assert nodes(linked, 1_000) == [("gloo:send", 0, 300), (IDLE, 300, 5_000), ("later", 5_000, 9_000)]
 
 
+def test_each_op_that_communicates_keeps_its_longest_slice_though_another_op_cuts_it() -> None:
+    ops = [Op(0, 1_000, name="gloo:send"), Op(1_000, 2_000, name="gloo:recv")]
+    inner = [Op(700, 800, parent=0, name="copy"), Op(1_100, 1_200, parent=1, name="copy")]
+    linked = linked_of([], ops=[*ops, *inner, Op(2_000, 9_000, name="later")])
+    linked.ops.communication_row[:2] = 0, 1
+    assert nodes(linked, 900) == [("gloo:send", 0, 700), ("gloo:recv", 700, 2_000), ("later", 2_000, 9_000)]
+
+
 def test_ops_that_communicate_and_take_no_time_have_nodes_in_the_order_of_their_launches() -> None:
     linked = communicating(Op(0, 0, name="gloo:all_reduce"), Op(0, 0, name="gloo:all_gather"))
     assert nodes(linked, 1_000)[:2] == [("gloo:all_reduce", 0, 0), ("gloo:all_gather", 0, 0)]
+
+
+def test_only_an_op_that_communicates_in_no_time_has_a_node_of_no_length() -> None:
+    assert nodes(communicating(Op(0, 300, name="gloo:send")))[:2] == [("gloo:send", 0, 300), (IDLE, 300, 5_000)]
+    linked = linked_of([], ops=[Op(0, 300, name="a"), Op(5_000, 5_000, name="gloo:barrier")])
+    linked.ops.communication_row[1] = 0
+    assert nodes(linked) == [("a", 0, 300), (IDLE, 300, 5_000), ("gloo:barrier", 5_000, 5_000)]
 
 
 # Launches
@@ -106,6 +122,12 @@ def test_a_launch_at_the_end_of_another_ops_slice_has_one_of_no_length() -> None
     linked = linked_of([Act(2_900, 9_000, call=0)], [Call(1_000, 3_000, 1)], ops)
     assert nodes(linked) == [("outer", 0, 1_000), ("inner", 1_000, 1_000), ("inner", 1_000, 3_000)]
     assert launchers(linked) == [(1_000, 1_000)]
+    linked = linked_of(
+        [Act(2_900, 9_000, call=0), Act(2_400, 9_000, call=1, stream=8)],
+        [Call(1_000, 3_000, 1), Call(1_000, 2_500, 1)],
+        ops,
+    )
+    assert launchers(linked) == [(1_000, 1_000)] * 2
 
 
 # Waiting and idle time
@@ -145,10 +167,13 @@ def test_a_thread_that_begins_with_a_wait_is_there_from_its_call_on() -> None:
 # Hand-offs
 
 
-def handed_over(*moments: tuple[int, int, int, int]) -> LinkedTrace:
-    """Two threads that each have an op up to 100 ns, and hand-offs: from which thread and when, to which and when."""
-    linked = linked_of([], ops=[Op(0, 100, name="a"), Op(0, 100, name="b")])
-    linked.ops.thread[1] = 2
+def handed_over(*moments: tuple[int, int, int, int], until: int = 100, inner: Sequence[Op] = ()) -> LinkedTrace:
+    """Two threads that each have an op from 0 ns on, and hand-offs: from which thread and when, to which and when.
+
+    `inner` are ops on the second thread.
+    """
+    linked = linked_of([], ops=[Op(0, until, name="a"), Op(0, until, name="b"), *inner])
+    linked.ops.thread[1:] = 2
     columns = [np.array(column, np.int64) for column in zip(*moments, strict=True)]
     none = np.full(len(moments), ABSENT)
     return replace(linked, handoffs=ThreadHandoffs(*columns, none, Categorical.of("record" for _ in moments)))
@@ -166,3 +191,18 @@ def test_before_its_first_node_no_thread_hands_over_and_after_its_last_none_resu
     for giver, taker in ((1, 2), (2, 1)):
         timeline = slice_host(handed_over((giver, 0, taker, 100)), 0)
         assert (timeline.handoff_source_node.tolist(), timeline.handoff_target_node.tolist()) == ([-1], [-1])
+
+
+def test_no_slice_is_folded_over_a_handoff() -> None:
+    linked = handed_over((1, 900, 2, 100), until=1_000)
+    assert nodes(linked, 500) == [("a", 0, 900), ("a", 900, 1_000), ("b", 0, 100), ("b", 100, 1_000)]
+
+
+def test_a_handoff_that_no_slice_takes_part_in_keeps_none() -> None:
+    linked = handed_over((1, 0, 2, 1_000), until=1_000, inner=[Op(0, 100, 1, "first"), Op(900, 1_000, 1, "last")])
+    assert nodes(linked, 500) == [("a", 0, 1_000), ("b", 0, 1_000)]
+
+
+def test_a_thread_is_idle_from_a_handoff_to_it_on_and_not_until_one_after_its_last_work() -> None:
+    assert nodes(handed_over((1, 100, 2, -20))) == [("a", 0, 100), (IDLE, -20, 0), ("b", 0, 100)]
+    assert nodes(handed_over((1, 100, 2, 150))) == [("a", 0, 100), ("b", 0, 100)]

@@ -66,3 +66,8 @@ def test_messages_are_neither_deferred_nor_awaited() -> None:
     assert _ends(rank, rank)[0] == {LONG: 100, SHORT: 40}
     rank = [_entry(LONG, 0, 100), _entry(SHORT, 20, 40, slack_ns=70)._replace(**sent)]
     assert _ends(rank, rank)[0] == {LONG: 100, SHORT: 40}
+
+
+def test_the_longer_one_ends_with_its_last_member() -> None:
+    ranks = ([_entry(LONG, 0, end), _entry(SHORT, 20, 40, slack_ns=90)] for end in (100, 104))
+    assert _ends(*ranks) == [{LONG: 100, SHORT: 105}, {LONG: 104, SHORT: 105}]

@@ -101,7 +101,7 @@ def test_replicas_can_be_removed() -> None:
         (tensor_by_data(), (0, 2), r"group 0,1 \(tp\) would lose members and is no data-parallel one; that is another"),
         (data_parallel(2), (1,), r"group 0,1 \(0\) would have one member left, which exchanges nothing"),
         (data_parallel(2), (0, 1), "no rank is left"),
-        (data_parallel(2), (5,), "rank 5 cannot be removed: the job has the ranks 0,1"),
+        (data_parallel(2), (9, 5), "rank 5 cannot be removed: the job has the ranks 0,1"),
     ],
 )
 def test_what_would_be_another_program_is_refused(
@@ -173,6 +173,19 @@ def test_what_a_graph_does_not_say_of_its_rank_is_unknown() -> None:
 
 
 # what is refused
+
+
+def test_ranks_do_the_same_work_whose_kernels_are_the_same_as_often() -> None:
+    def work(*kernels: str, copies: int = 0) -> str:
+        graph = GraphBuilder(rank=0)
+        for number, name in enumerate(kernels):
+            graph.activity(name, 10 * number, 5, cat="kernel")
+        for number in range(copies):
+            graph.activity("copy", 1_000 + 10 * number, 5, cat="gpu_memcpy")
+        graph.collective(5_000, 5, ranks=[0, 1], cat="kernel")
+        return rank_facts(graph.build()).work
+
+    assert work("gemm", "relu", "gemm") == work("relu", "gemm", "gemm", copies=1) != work("relu", "gemm")
 
 
 @pytest.mark.parametrize("outside", [2, 7])

@@ -45,3 +45,13 @@ def test_the_root_of_a_joined_group_is_one_for_all() -> None:
         one.meet(BROADCAST, [0, 1], 1000, 10 * KB, comm_src=1)
     graphs = scaled([one.build() for one in job], 3)
     assert {int(graph.integers("comm_src").max()) for graph in graphs} == {1}
+
+
+def test_groups_that_stay_as_they_are_keep_what_they_gather() -> None:
+    job = [Rank(rank, 4) for rank in range(4)]
+    for one in job:
+        one.meet(ALL_REDUCE, range(4), 1_000_000, 100 * KB, pg_name="0", pg_desc="dp")
+        one.meet(ALL_GATHER, [one.rank // 2 * 2, one.rank // 2 * 2 + 1], 64, 10 * KB, backward=False, pg_name="tp")
+    graphs = [one.build() for one in job]
+    assert sizes(scaled(graphs)[0]) == [1_000_000, 64]
+    assert plan_of(graphs).undivided == 0

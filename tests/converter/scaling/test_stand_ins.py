@@ -95,6 +95,10 @@ def test_missing_ranks_unlike_the_traced_ones_are_refused() -> None:
         match="ranks 1-3 not traced, and unlike those that were: group 1,3 would lack rank 3; trace all ranks of the job",
     ):
         plan_of(tensor_by_data()[:1])
+    alone = Rank(0, 5)
+    alone.meet(ALL_REDUCE, [0, 2, 4], 500, 10 * KB, pg_name="tp")
+    with pytest.raises(DataError, match=r"would lack rank \d"):
+        plan_of([alone.build()])
     job = pairs(4)
     job[2].meet(ALL_REDUCE, [2, 3], 700, 10 * KB, pg_name="tp")
     with pytest.raises(DataError, match="rank 3 would do in group 2,3 what rank 1 does in another one"):

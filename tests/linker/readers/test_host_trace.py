@@ -74,6 +74,20 @@ def test_arguments_are_lists_whether_flat_or_together(tmp_path: Path) -> None:
     assert not +trace.oddities
 
 
+def test_splits_that_are_no_lists_are_counted(tmp_path: Path) -> None:
+    splits = [attributes(in_split_size=text, out_split_size="[4]") for text in ("[1, 2]", "[1,", "")]
+    trace = read(tmp_path, *({"id": number, "attrs": attrs} for number, attrs in enumerate(splits)))
+    assert +trace.oddities == {"lists of ranks or split sizes that cannot be read": 1}
+
+
+def test_nodes_that_cannot_be_read_are_counted(tmp_path: Path) -> None:
+    path = tmp_path / "host.json"
+    path.write_text('{"schema": "1.0.9", "nodes": [{"id": 1}, 7, {"id": 2}]}')
+    trace = read_host_trace(str(path))
+    assert trace.id.tolist() == [1, 2]
+    assert trace.skipped == {"host nodes that cannot be read": 1}
+
+
 def test_arguments_that_are_no_lists_are_counted(tmp_path: Path) -> None:
     trace = read(tmp_path, {"id": 1, "inputs": 5, "outputs": "none"}, {"id": 2, "inputs": 5})
     assert {*trace.inputs, *trace.outputs} == {NO_TENSORS}
@@ -114,6 +128,12 @@ def test_ids_that_are_all_different_stay(tmp_path: Path) -> None:
     trace = read(tmp_path, {"id": 5}, {"id": 0}, {"id": 2})
     assert trace.id.tolist() == [5, 0, 2]
     assert not +trace.oddities
+
+
+def test_nodes_whose_ids_are_out_of_range_get_others_and_no_children_that_name_none(tmp_path: Path) -> None:
+    trace = read(tmp_path, {"id": -1}, {"id": 1 << 63}, {"id": 7}, {"id": 2, "ctrl_deps": 7})
+    assert (trace.id.tolist()[2:], trace.parent.tolist()) == ([7, 2], [-1, -1, -1, 7])
+    assert sorted(trace.id.tolist()[:2]) == [8, 9]
 
 
 # the top level

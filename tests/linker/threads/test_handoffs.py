@@ -205,6 +205,13 @@ def test_the_caller_is_the_thread_that_shares_most() -> None:
     }
 
 
+def test_of_threads_that_share_as_much_the_one_that_was_first_is_the_caller() -> None:
+    handoffs = handoffs_of(FORWARD._replace(thread=OTHER), FORWARD._replace(start=12_000, end=13_000), BLOCKED, WORK)
+    assert {(handoff.source, handoff.target) for handoff in handoffs if handoff.known_by == "record"} == {
+        (OTHER, WORKER)
+    }
+
+
 def test_of_two_threads_that_ran_the_backward_ops_of_each_other_the_larger_one_is_the_caller() -> None:
     rows = [FORWARD, BLOCKED, WORK, Op("aten::mm", 81_000, 82_000, WORKER, sequence=6)]
     other = Op(BACKWARD, 85_000, 90_000, MAIN, sequence=6)

@@ -48,6 +48,7 @@ def test_later_waits_may_be_for_an_event_that_was_recorded_again() -> None:
 
 def test_an_event_made_long_before_does_not_spoil_the_order() -> None:
     assert possible([*IN_ORDER, (5, 3)], 54) == [5]
+    assert possible([(1, 50), (6, 53), (7, 3), (9, 55)], 54) == [7, 8]
 
 
 @pytest.mark.parametrize("pairs", [[(0, 50), (1, 51)], [(0, 53), (1, 54), (2, 50), (3, 51), (4, 52)], []])

@@ -90,7 +90,7 @@ def test_a_graph_goes_to_data_frames(frame: str) -> None:
 def test_a_replay_goes_to_data_frames(frame: str) -> None:
     pytest.importorskip(frame.removeprefix("to_"))
     replayed, table = objects()["replay"], getattr(objects()["replay"], frame)()
-    assert set(table["rank"]) == {"3"} and {"host", "computation"} <= set(table["class"])
+    assert set(table["rank"]) == {3} and {"host", "computation"} <= set(table["class"])
     assert list(table["end_ns"]) == replayed.end_ns.tolist()
 
 

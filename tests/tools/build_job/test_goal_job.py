@@ -87,8 +87,8 @@ def test_one_ranks_graph_is_no_job(tmp_path: Path, capsys: pytest.CaptureFixture
         lower_for_target(training_step(), "goal")
 
 
-@pytest.mark.parametrize(("error_pct", "is_poor"), [(10.0, False), (69.4, True)])
-def test_a_network_that_does_not_describe_the_messages_is_warned_of(error_pct: float, is_poor: bool) -> None:
+@pytest.mark.parametrize(("error_pct", "is_poor"), [(None, False), (10.0, False), (69.4, True)])
+def test_a_network_that_does_not_describe_the_messages_is_warned_of(error_pct: float | None, is_poor: bool) -> None:
     warning = poor_goal_fit(GoalReport([], {}, network=MessageNetwork(500, 0.25, 8, error_pct)))
     assert (warning is not None) == is_poor
     assert warning is None or "69.4 %; --measured-communication keeps" in warning

@@ -28,9 +28,11 @@ def entry(matched: int, start_ns: int, end_ns: int, size: int = KB, **more: Any)
     )  # fmt: skip
 
 
-def excess(*issued: list[CommunicationEntry], order: list[int] | None = None) -> list[ExcessTime]:
+def excess(
+    *issued: list[CommunicationEntry], order: list[int] | None = None, network: Network = NETWORK
+) -> list[ExcessTime]:
     positions = [order or [*range(len(entries))] for entries in issued]
-    return excess_times(issued, positions, complete_matches(issued, frozenset()), NETWORK)
+    return excess_times(issued, positions, complete_matches(issued, frozenset()), network)
 
 
 def test_the_excess_is_what_the_last_to_come_took_beyond_the_network() -> None:
@@ -48,6 +50,15 @@ def test_a_collective_beside_others_has_the_bytes_of_the_time_that_these_leave_i
     both = [entry(0, 0, 4_000, size=4_000), entry(1, 1_000, 2_000)]
     assert excess(both, both, order=[1, 0]) == [ExcessTime({}, 3_000, {10: 2_000})] * 2
     assert excess(both, both, order=[0, 1]) == [ExcessTime({}, 4_000, {11: LEAST_BYTES})] * 2
+
+
+def test_a_collective_of_all_ranks_that_others_hide_for_longer_than_its_latency_keeps_its_time() -> None:
+    """An all-reduce of two members takes four latencies; the second has 100 ns alone."""
+    slow = Network(bandwidth_gib_s=1e9 / GIB, latency_ns=50.0)
+    both = [entry(0, 0, 4_000), entry(1, 1_000, 4_100)]
+    assert [of.hidden for of in excess(both, both, network=slow)] == [(11,)] * 2
+    assert [of.sizes for of in excess(both, both, network=slow)] == [{}] * 2
+    assert [of.hidden for of in excess(both, both, [], network=slow)] == [()] * 3, "all ranks have to leave it out"
 
 
 def test_bytes_that_fit_the_time_between_others_stay() -> None:

@@ -9,6 +9,7 @@ import execgraph
 import pytest
 from execgraph import ExecutionGraph, what_if
 from support.builder import TraceBuilder
+from support.folders import ROOT
 from support.runs import convert_run
 
 LIGHT = ("numpy", "execgraph.api", "execgraph.linker")
@@ -43,6 +44,14 @@ def test_what_records_is_there_without_pytorch() -> None:
     assert "execgraph.tools.capture" in loaded
     assert "torch" not in loaded
     assert execgraph.capture is execgraph.tools.capture.capture
+
+
+def test_no_file_stays_open() -> None:
+    """Users' tests turn warnings of open files into errors."""
+    calls = "import execgraph as eg; eg.link('tests/data/training', rank=0); eg.build('tests/data/training')"
+    command = [sys.executable, "-X", "dev", "-W", "error::ResourceWarning", "-c", calls]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+    assert "ResourceWarning" not in done.stderr
 
 
 @pytest.fixture(scope="module")

@@ -50,11 +50,11 @@ def test_a_job_is_scaled(job: Job, tmp_path: Path) -> None:
 
 
 def test_the_number_of_copies_is_checked(job: Job) -> None:
-    with pytest.raises(ValueError, match="give 1 copy of the job or more"):
+    with pytest.raises(ValueError, match="takes 1 or more, not 0"):
         job.scale(data_parallel=0)
     with pytest.raises(ValueError, match="the same job: give data_parallel above 1, or remove_ranks"):
         job.scale()
-    with pytest.raises(TypeError, match="a whole number of copies of the job, not str"):
+    with pytest.raises(TypeError, match="takes a whole number, not str"):
         job.scale(data_parallel="4")  # type: ignore[arg-type]
 
 

@@ -20,11 +20,19 @@ def test_the_critical_path_names_its_nodes() -> None:
     path = replay(training_step()).critical_path.to_polars()
     assert path["name"].to_list()[-2:] == ["cudaDeviceSynchronize", "host idle"]
     assert path.filter(path["name"] == "sgemm").select("rank", "id", "kind", "stream").rows()[-1] == (
-        "0",
+        0,
         3,
         "computation",
         7,
     )
+
+
+def test_the_rank_is_a_number_as_in_all_tables_the_position_of_a_graph_without_one() -> None:
+    ranks = [rank_with_collective(rank, work=10, collective=5, clock=0) for rank in (4, 2)]
+    run = replay(ranks)
+    assert set(run.nodes["rank"].tolist()) == {2, 4}  # type: ignore[union-attr]
+    assert set(run.critical_path["rank"].tolist()) <= {2, 4}  # type: ignore[union-attr]
+    assert set(replay(training_step()).nodes["rank"].tolist()) == {0}  # type: ignore[union-attr]
 
 
 def test_a_change_of_a_changed_run_comes_on_top() -> None:

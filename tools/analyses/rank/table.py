@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from ....schema.columns import Bool, Categorical, Int64, Summary, Tabular, Values as FrameValues, rows_html
+from ....schema.columns import Bool, Categorical, Int64, Summary, Tabular, Values as FrameValues, no_column, rows_html
 from ...rank_rows import ranges
 
 Floats = npt.NDArray[np.float64]
@@ -63,7 +63,7 @@ class Table(Tabular):
         for column in self.columns:
             if column.name == name:
                 return column.values
-        raise KeyError(name)
+        raise no_column(self.name, name, (column.name for column in self.columns))
 
     def with_details(self) -> Iterator["Table"]:
         """Yields this table and its details."""

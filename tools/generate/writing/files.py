@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ....schema.errors import DataError
+from ....schema.io import make_folder
 from ..simulation import Run
 from .device_trace import SyncRecords, write_device_trace
 from .host_trace import write_host_trace
@@ -40,10 +41,7 @@ def write_traces(
     holds traces of another job, which would then be mixed with this one.
     """
     target, suffix = Path(folder), ".json.gz" if compress else ".json"
-    try:
-        target.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DataError(f"{folder}: cannot be made a folder ({error.strerror or error})") from error
+    make_folder(target)
     files = [
         RankFiles(target / f"host_rank{rank.rank}{suffix}", target / f"device_rank{rank.rank}{suffix}")
         for rank in run.ranks

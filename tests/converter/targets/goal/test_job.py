@@ -27,11 +27,11 @@ MEASURED = GoalOptions(measured_communication=True)
 
 
 def goal(
-    graphs: Sequence[ExecutionGraph], options: GoalOptions = PLAIN, *, start_offsets: bool = True
+    graphs: Sequence[ExecutionGraph], options: GoalOptions = PLAIN, **more: bool
 ) -> tuple[list[list[Op]], GoalReport]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "job.goal")
-        report = write_goal(str(path), len(graphs), lambda place: graphs[place], options, start_offsets=start_offsets)
+        report = write_goal(str(path), len(graphs), lambda place: graphs[place], options, **more)
         return parse(path.read_text()), report
 
 
@@ -349,8 +349,28 @@ def test_latency_and_time_of_a_byte_are_those_of_the_messages(
     graphs = [rank(number) for number in range(4)]
     network = goal(graphs, GoalOptions(chunk_bytes=1_000_000))[1].network
     assert network is not None
-    assert (network.latency_ns, network.ns_per_byte, network.transfers, network.fit_error_pct) == (500, 0.25, 2, 0.0)
+    assert (network.latency_ns, network.ns_per_byte, network.transfers, network.fit_error_pct) == (500, 0.25, 2, None)
     assert goal(graphs, MEASURED)[1].network is None
+
+
+def test_a_collective_keeps_what_it_took_beyond_the_fitted_network() -> None:
+    """Three all-gathers in a row, of which the fit describes two."""
+
+    def rank(number: int) -> ExecutionGraph:
+        g, begin = GraphBuilder(rank=number), 0
+        for lasts in (1_000, 1_000, 4_000):
+            g.collective(begin, lasts, ranks=[0, 1], comm_type=CollectiveType.ALL_GATHER, comm_size=1_000)
+            begin += lasts
+        return g.build()
+
+    graphs = [rank(0), rank(1)]
+    ranks, report = goal(graphs)
+    assert report.network is not None
+    given = round(report.network.ns_per_byte * 1_000) * 3
+    assert [rank.excess_ns for rank in report.ranks] == [pytest.approx(6_000 - given, abs=3)] * 2
+    assert [rank.collectives_ns for rank in report.ranks] == [6_000] * 2
+    assert run(ranks) == [report.ranks[0].excess_ns] * 2
+    assert run(goal(graphs, excess_time=False)[0]) == [0, 0]
 
 
 def test_messages_with_one_kernel_go_at_once_so_that_a_swap_does_not_hang() -> None:

@@ -85,6 +85,12 @@ def test_the_category_is_that_of_the_type(tmp_path: Path, type_: str, category: 
     assert [row[1] for row in rows(read_rocpd(str(path)))] == [category]
 
 
+def test_ops_of_no_length_leave_the_others_their_categories(tmp_path: Path) -> None:
+    ops = [Op("k", EPOCH, EPOCH), Op("c", EPOCH, EPOCH + 1, type="CopyHostToDevice"), Op("k", EPOCH + 2, EPOCH + 3)]
+    found = read_rocpd(str(write_database(tmp_path / "t.db", RPD_2, ops))).activities
+    assert [*found.category] == ["gpu_memcpy", "kernel"]
+
+
 def test_ranges_that_follow_each_other_or_begin_together_share_a_lane(tmp_path: Path) -> None:
     spans = [(0, 50), (0, 100), (50, 100), (100, 200), (150, 201), (200, 210)]
     ranges = [Range(str(number), EPOCH + start, EPOCH + end) for number, (start, end) in enumerate(spans)]

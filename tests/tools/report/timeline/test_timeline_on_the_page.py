@@ -149,6 +149,17 @@ def test_what_was_clicked_on_leads_along_its_dependencies(browser: Any, training
     page.close()
 
 
+def test_a_bar_that_is_wide_already_fills_the_view(browser: Any, training: Path) -> None:
+    page = opened(browser, training, [])
+    page.keyboard.press("0")
+    page.locator("#timeline .lanes canvas").click(position=place_on(page, "stream 7", 0.5))
+    page.keyboard.press("f")
+    near = shown(page)
+    page.keyboard.press("f")
+    nearest = shown(page)
+    assert near[0] < nearest[0] < nearest[1] < near[1]
+
+
 def test_ops_are_told_by_the_row_below_the_one_that_called_them(browser: Any, training: Path) -> None:
     page = opened(browser, training, [])
     shown(page)

@@ -1,0 +1,95 @@
+"""Which collectives of a rank share a link, judged by how long those took that ran beside others.
+
+Traces do not record links. If two collectives of a rank ran at the same time and each took as long as alone, they did
+not share one; if they took as long as on a link that both share, they did. All such collectives of a job are judged
+together.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from .collective import Collective
+from .message_costs import COSTS, MessageNetwork, is_message
+
+LAST_LINK = 99
+"""A nic is eight bits in GOAL, and each link has two."""
+
+
+class Links(NamedTuple):
+    """The number of the link of each collective, and for how many ns it waited for others on that link."""
+
+    number: list[int]
+    waited_ns: list[int]
+
+
+class _Transfer(NamedTuple):
+    """The number of a collective, when it went over the network, and how long the network takes for it alone."""
+
+    number: int
+    members: tuple[int, ...]
+    start_ns: int
+    taken_ns: int
+    given_ns: float
+
+    @property
+    def end_ns(self) -> int:
+        """Returns when it ended."""
+        return self.start_ns + self.taken_ns
+
+
+def links_of(collectives: Sequence[Collective], network: MessageNetwork | None) -> Links:
+    """Returns one link for all collectives, or as many as a rank had collectives at the same time, by what describes
+    the measured times better. Messages and barriers take the first link. O(n log n) in the members of all collectives.
+    """
+    links = Links([0] * len(collectives), [0] * len(collectives))
+    if network is None:
+        return links
+    transfers = [
+        _Transfer(number, of.members, of.start_ns, max(of.duration_ns), network.time_ns(COSTS[of.algorithm](of.first)))
+        for number, of in enumerate(collectives)
+        if of.algorithm in COSTS and not is_message(of.algorithm) and max(of.duration_ns) > 0
+    ]
+    waited_ns = _waits_on_one_link(transfers)
+    beside = [of for of in transfers if waited_ns[of.number] > 0]
+    alone_error = sum(abs(of.taken_ns - of.given_ns) / of.taken_ns for of in beside)
+    shared_error = sum(abs(of.taken_ns - waited_ns[of.number] - of.given_ns) / of.taken_ns for of in beside)
+    if alone_error < shared_error:
+        _part(transfers, links.number)
+    else:
+        for of in beside:
+            links.waited_ns[of.number] = round(waited_ns[of.number])
+    return links
+
+
+def _waits_on_one_link(transfers: Sequence[_Transfer]) -> defaultdict[int, float]:
+    """Returns for how many ns each transfer waited, by its number, if those of a rank at the same time shared a link
+    and had an equal part of it.
+    """
+    events = defaultdict[int, list[tuple[int, bool, int]]](list)
+    for of in transfers:
+        for rank in of.members:
+            events[rank] += [(of.start_ns, True, of.number), (of.end_ns, False, of.number)]
+    waited_ns = defaultdict[int, float](float)
+    for of_rank in events.values():
+        running, since_ns, on_rank = set[int](), 0, defaultdict[int, float](float)
+        for time_ns, begins, number in sorted(of_rank):
+            for other in running:
+                on_rank[other] += (time_ns - since_ns) * (1 - 1 / len(running))
+            since_ns = time_ns
+            (running.add if begins else running.discard)(number)
+        for number, ns in on_rank.items():
+            waited_ns[number] = max(waited_ns[number], ns)
+    return waited_ns
+
+
+def _part(transfers: Sequence[_Transfer], links: list[int]) -> None:
+    """Gives transfers of a rank at the same time links of different numbers, the smallest first."""
+    free_ns = defaultdict[tuple[int, int], int](int)
+    for of in sorted(transfers, key=lambda of: of.start_ns):
+        link = 0
+        while link < LAST_LINK and any(free_ns[rank, link] > of.start_ns for rank in of.members):
+            link += 1
+        links[of.number] = link
+        for rank in of.members:
+            free_ns[rank, link] = of.end_ns

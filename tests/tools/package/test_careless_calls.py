@@ -1,0 +1,126 @@
+"""A call with a wrong argument is answered with what it takes, in place of an error from within."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import execgraph
+import pytest
+from support.graphs import training_step
+
+eg: Any = execgraph
+"""Without types, as careless callers have none."""
+FOLDER = "tests/data/training"
+HOST, DEVICE = f"{FOLDER}/host_rank0.json.gz", f"{FOLDER}/device_rank0.json.gz"
+GRAPH: Any = eg.ExecutionGraph.of(training_step())
+Call = Callable[[], object]
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A job of one rank."""
+    folder = tmp_path_factory.mktemp("graphs")
+    GRAPH.write(folder / "graph.0.et")
+    return eg.read_job(folder)
+
+
+@pytest.mark.parametrize(
+    ("call", "answer"),
+    [
+        (
+            lambda: eg.link(HOST, DEVICE, window=(0, 100)),
+            "link(window=…) takes a Window, such as Window(steps=(1, 2)), n",
+        ),
+        (lambda: eg.link(FOLDER, rank="0"), "link(rank=…) takes a whole number, not str"),
+        (lambda: eg.link(HOST, DEVICE, modules="no"), "link(modules=…) takes True or False, not str"),
+        (
+            lambda: eg.Window(steps=1),
+            "Window(steps=…) takes the first step and the one after the last, as (1, 2), not 1",
+        ),
+        (
+            lambda: eg.Window(clock=("0", "1")),
+            "Window(clock=…) takes start and end in µs, as (0, 1500), not ('0', '1')",
+        ),
+        (lambda: eg.build(FOLDER, jobs="4"), "build(jobs=…) takes a whole number, not str"),
+        (lambda: eg.build(FOLDER, window=1), "build(window=…) takes a Window"),
+        (lambda: eg.report(FOLDER, ranks=0), "report(ranks=…) takes whole numbers in a list, such as [0, 1], not int"),
+        (
+            lambda: eg.report(FOLDER, ranks="0"),
+            "report(ranks=…) takes whole numbers in a list, such as [0, 1], not str",
+        ),
+        (lambda: eg.report(FOLDER, options={"top": 1}), "report(options=…) takes AnalysisOptions, not dict"),
+        (lambda: eg.compare(FOLDER, FOLDER, window=1), "compare(window=…) takes a Window"),
+        (lambda: eg.generate("ddp", "nowhere", ranks="2"), "generate(ranks=…) takes a whole number, not str"),
+        (lambda: eg.AstraSimOptions(latency_ns="9"), "AstraSimOptions(latency_ns=…) takes a number, not str"),
+        (
+            lambda: eg.Scale("x", "gemm", 0.5),
+            'Scale(target=…) takes a compiled regular expression, as re.compile("gemm"), not s',
+        ),
+        (lambda: GRAPH.what_if({"gemm": "0.5"}), "what_if(changes) for 'gemm' takes a number, not str"),
+        (lambda: GRAPH.draw("part.svg", streams=7), "graph.draw(streams=…) takes whole numbers in a list"),
+        (lambda: GRAPH["aten::mm"], "graph[position] takes a whole number, not str"),
+        (lambda: GRAPH.node("3"), "graph.node(id) takes a whole number, not str"),
+    ],
+)
+def test_a_type_error_says_what_the_call_takes(call: Call, answer: str) -> None:
+    with pytest.raises(TypeError, match=re.escape(answer)):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("call", "answer"),
+    [
+        (lambda: eg.Window(clock=(100, 0)), "100 is not before 0"),
+        (lambda: eg.Scale("x", re.compile("gemm"), -3), "Scale(factor=…) takes a number of 0 or more, not -3"),
+        (lambda: eg.build(FOLDER, jobs=0), "build(jobs=…) takes 1 or more, not 0"),
+        (lambda: GRAPH.what_if({"gemm": -1}), "what_if(changes) for 'gemm' takes a number of 0 or more, not -1"),
+    ],
+)
+def test_a_value_error_says_which_values_there_are(call: Call, answer: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(answer)):
+        call()
+
+
+def test_a_job_takes_positions_ranks_and_lists(job: Any) -> None:
+    calls: list[Call] = [
+        lambda: job["0"],
+        lambda: job.graph("0"),
+        lambda: job.scale(data_parallel=1.5),
+        lambda: job.scale(2, groups="0"),
+        lambda: job.scale(2, remove_ranks=1),
+        lambda: job.scale(2, latency_ns="9"),
+    ]
+    for call in calls:
+        with pytest.raises(TypeError, match=r"^(job|scale)\S* takes .+, not (str|float|int)$"):
+            call()
+
+
+def test_paths_are_linked_in_either_order_as_by_the_command() -> None:
+    assert eg.link(DEVICE, HOST).info == eg.link(Path(HOST), Path(DEVICE)).info
+    with pytest.raises(TypeError, match="these two are swapped"):
+        eg.link(eg.read_device_trace(DEVICE), eg.read_host_trace(HOST))
+
+
+@pytest.mark.parametrize(
+    ("call", "advice"),
+    [
+        (lambda: eg.report([FOLDER, "tests/data/ddp"]), "execgraph.compare compares two"),
+        (lambda: eg.read_linked(HOST), "give it to execgraph.link first"),
+        (lambda: eg.convert(DEVICE), "execgraph.link of HOST.json and tests/data/training/device_rank0.json.gz$"),
+        (lambda: eg.read_graph("README.md"), "one that ExecutionGraph.write or execgraph.build wrote"),
+        (lambda: GRAPH.what_if({"gemmm": 0.5}), "the table `nodes` of a graph has the names"),
+    ],
+)
+def test_advice_names_calls_in_place_of_commands(call: Call, advice: str) -> None:
+    with pytest.raises(execgraph.DataError, match=advice) as raised:
+        call()
+    assert not re.search(r"\btrace-|--", str(raised.value))
+
+
+def test_a_missing_table_or_column_names_those_that_are_there() -> None:
+    tables = eg.report(FOLDER, only="temporal_breakdown").tables
+    with pytest.raises(KeyError, match="no table 'temporal_brakdown': did you mean 'temporal_breakdown'"):
+        _ = tables["temporal_brakdown"]
+    with pytest.raises(KeyError, match="temporal_breakdown: no column 'ranks'; there are rank, "):
+        _ = tables["temporal_breakdown"]["ranks"]
