@@ -34,7 +34,10 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         unless=("device_trace", "host_trace"),
     )
     inputs.add_argument(
-        "--host-trace", "--chakra-host-trace", metavar="ET", help="the host trace, by name (PyTorch Execution Trace)"
+        "--host-trace",
+        "--chakra-host-trace",
+        metavar="ET",
+        help="the host trace, by name (PyTorch Execution Trace; the second spelling is Chakra's)",
     )
     inputs.add_argument(
         "--device-trace",

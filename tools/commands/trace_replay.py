@@ -64,8 +64,8 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     )  # fmt: skip
     made = parser.add_argument_group("output")
     made.add_argument(
-        "-o", "--output", "--timeline", metavar="T.json[.gz]", type=output_as(".json"),
-        help="write the measured and the replayed run as a trace for Perfetto",
+        "-o", "--output", "--timeline", metavar="TIMELINE.json[.gz]", type=output_as(".json"),
+        help="write the measured and the replayed run as a trace for Perfetto (--json prints the figures)",
     )  # fmt: skip
     made.add_argument("--json", action="store_true", help="print the figures as one JSON object on stdout")
     arguments = parser.parse_args(argv)
