@@ -101,6 +101,10 @@ def test_the_overlay_has_a_track_of_the_memory_in_use_and_the_weight_stays(tmp_p
     assert [event["args"]["bytes"] for event in events if event["pid"] == 0] == [64, 80, 128, 116, 64]
 
 
+def test_graphs_tell_nothing_of_memory_unless_asked() -> None:
+    assert told(convert(link_run(training()), Options())) == {}
+
+
 @pytest.mark.parametrize("host", [True, False])
 def test_a_graph_file_keeps_them(tmp_path: Path, host: bool) -> None:
     graph = convert(link_run(training()), Options(live_bytes=True, host=host))

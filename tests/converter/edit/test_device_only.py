@@ -104,9 +104,10 @@ def test_work_that_the_host_did_not_wait_for_stays_free() -> None:
     assert device.integers("host_delay_ns").tolist() == [1_000, 2_000]
 
 
-def test_host_time_after_the_last_activity_is_a_node_at_the_end() -> None:
-    """The device's clock is 1 µs behind the host's."""
-    g = GraphBuilder(rank=0, clock_offset_ns=1_000)
+@pytest.mark.parametrize("offset_us", [None, 1])
+def test_host_time_after_the_last_activity_is_a_node_at_the_end(offset_us: int | None) -> None:
+    """The device's clock is 1 µs behind the host's, or the same."""
+    g = GraphBuilder(rank=0, **({} if offset_us is None else {"clock_offset_ns": 1_000 * offset_us}))
     op = g.host("mm", 0, 5_000)
     gemm = g.activity("gemm", 5_000, 10_000, stream=7, after=[(op, LAUNCH)])
     copy = g.activity("copy", 5_000, 12_000, stream=8, after=[(op, LAUNCH)])
@@ -115,8 +116,10 @@ def test_host_time_after_the_last_activity_is_a_node_at_the_end() -> None:
     device = without_host(g.build())
     assert follows(device, HOST_TIME_AFTER) == {"gemm": HOST_SYNC, "copy": HOST_SYNC}
     last = [device.name[row] for row in range(len(device))].index(HOST_TIME_AFTER)
-    assert device.integers("host_delay_ns")[last] == 50_000 - (17_000 + 1_000)
-    assert (device.duration_micros[last], device.duration_ns[last], device.is_activity[last]) == (32, 0, True)
+    behind = offset_us or 0
+    assert device.start_ns[last] == 1_000 * device.start_time_micros[last] == 50_000 - 1_000 * behind
+    assert device.integers("host_delay_ns")[last] == 50_000 - 1_000 * (17 + behind)
+    assert (device.duration_micros[last], device.duration_ns[last], device.is_activity[last]) == (33 - behind, 0, True)
     replayed = replay(device)
     assert replayed.makespan_ns == replayed.measured_ns == 50_000
 
