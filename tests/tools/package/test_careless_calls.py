@@ -102,6 +102,16 @@ def test_paths_are_linked_in_either_order_as_by_the_command() -> None:
         eg.link(eg.read_device_trace(DEVICE), eg.read_host_trace(HOST))
 
 
+def test_nothing_is_written_under_a_name_that_says_another_thing(tmp_path: Path) -> None:
+    trace, run = eg.link(FOLDER, rank=0), GRAPH.replay()
+    for write, names in ((trace.write, "x.et x.txt"), (GRAPH.write, "x.txt x.svg.gz"), (run.write_timeline, "x.txt")):
+        for name in names.split():
+            with pytest.raises(ValueError, match=rf"{name} ends in \.\w+; name a file that ends in \."):
+                write(tmp_path / name)
+    GRAPH.write(tmp_path / "rank0")
+    assert [path.name for path in tmp_path.iterdir()] == ["rank0"]
+
+
 @pytest.mark.parametrize(
     ("call", "advice"),
     [
