@@ -45,13 +45,7 @@ def write_linked(linked: LinkedTrace, path: FilePath, on_progress: OnProgress = 
     """
     check_ending(os.fspath(path), ".json")
     info = linked.info
-    head = {
-        "schema": SCHEMA,
-        "pid": info.pid,
-        "time": info.time,
-        "start_ts": info.start_ts,
-        "finish_ts": info.finish_ts,
-    }
+    head = {"schema": SCHEMA} | {name: getattr(info, name) for name in ("pid", "time", "start_ts", "finish_ts")}
     blocks = [*_blocks(_OpNodes(linked), len(linked.ops)), *_blocks(_ActivityNodes(linked), len(linked.activities))]
     with open_output(os.fspath(path)) as out:
         out.write(encoded(head)[:-1] + b',\n"nodes":[')
