@@ -96,6 +96,13 @@ def test_a_job_takes_positions_ranks_and_lists(job: Any) -> None:
             call()
 
 
+def test_a_job_is_not_written_over_what_is_there(job: Any, tmp_path: Path) -> None:
+    (tmp_path / "notes.md").touch()
+    for path, answer in ((tmp_path, "is there and not empty"), (tmp_path / "notes.md", "is a file")):
+        with pytest.raises(execgraph.DataError, match=f"{answer}; name a new folder"):
+            job.write(path)
+
+
 def test_paths_are_linked_in_either_order_as_by_the_command() -> None:
     assert eg.link(DEVICE, HOST).info == eg.link(Path(HOST), Path(DEVICE)).info
     with pytest.raises(TypeError, match="these two are swapped"):
