@@ -14,7 +14,8 @@ RULE_NAMES = tuple(rule.__name__ for rule in RULES)
 class Options:
     """How to convert; the defaults keep everything that is known.
 
-    >>> Options(target="nonsense")
+    >>> import execgraph as eg
+    >>> eg.Options(target="nonsense")
     Traceback (most recent call last):
     ValueError: Options: target is 'nonsense', not one of 'generic', 'astra-sim', 'goal'
 

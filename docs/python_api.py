@@ -1,12 +1,14 @@
 """Writes docs/python-api.md from the docstrings of what `import execgraph` gives: python docs/python_api.py"""
 
 import ast
+import importlib
 import inspect
 import re
 import textwrap
 from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import execgraph
@@ -28,9 +30,28 @@ SECTIONS = {
     "Replay and what-if": "replay what_if Replay WhatIf Scale ReplaySummary MakespanRange replay_ranks",
     "Tables": "Frame",
     "Words of the schema": "NodeType DependencyKind CollectiveType Delay",
-    "Errors": "DataError",
+    "Errors": "DataError RequestError MissingLibrary",
 }
 """The names in the order in which a reader meets them."""
+TYPES = {
+    "schema.given_files": "FilePath InputFile Paths",
+    "tools.given_graphs": "Graphs",
+    "tools.replay.scaling": "Changes",
+    "schema.choices": "Target Promotion InputsOutputs",
+    "simulator_options": "BuildTarget",
+    "schema.comm_groups": "RankList",
+    "schema.columns.column_types": "Categorical Ragged",
+    "tools.findings.job.finding": "Finding Gain",
+    "tools.analyses.rank.table": "Table Column",
+    "tools.report.rank_groups": "RankGroup",
+    "tools.replay.recording": "Recording",
+    "tools.diagnose.inspection": "Inspection",
+    "tools.merge.report": "RankReport",
+    "tools.simulator.simulated_ranks": "SimulatedRank",
+}
+"""What signatures and fields name, by module: nobody makes them, so they are not in `execgraph` itself."""
+PLUMBING = {"of", "page_table", "clock_of_tables", "tee", "keep_categories"}
+"""Methods that only this project calls."""
 
 
 def page() -> str:
@@ -39,10 +60,47 @@ def page() -> str:
     unlisted = {*execgraph.__all__} ^ {name for names in sections.values() for name in names}
     if unlisted:
         raise ValueError(f"SECTIONS lacks these names, or execgraph does: {', '.join(sorted(unlisted))}")
-    return HEAD + "".join(
-        f"\n## {title}\n\n" + "\n".join(f"### {name}\n\n{described(name, getattr(execgraph, name))}" for name in names)
-        for title, names in sections.items()
+    return (
+        HEAD
+        + index(sections)
+        + "".join(
+            f"\n## {title}\n\n"
+            + "\n".join(f"### {name}\n\n{described(name, getattr(execgraph, name))}" for name in names)
+            for title, names in sections.items()
+        )
+        + types()
     )
+
+
+def types() -> str:
+    """The types that signatures and fields name, each in a few lines."""
+    made = "\n## Types\n\nSignatures and fields use these names.\n"
+    for module_name, names in TYPES.items():
+        module = importlib.import_module(f"execgraph.{module_name}")
+        for name in names.split():
+            value = getattr(module, name)
+            text = prose(value) + fields(value) if inspect.isclass(value) else alias(module, name)
+            made += f"\n### {name}\n\n{text}"
+    return made
+
+
+def alias(module: ModuleType, name: str) -> str:
+    """The value of a name, and the text below it."""
+    lines = ast.parse(inspect.getsource(module)).body
+    for line, below in zip(lines, [*lines[1:], ast.Pass()], strict=True):
+        if isinstance(line, ast.Assign) and ast.unparse(line.targets[0]) == name:
+            text = below.value.value if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant) else ""
+            return f"```text\n{name} = {ast.unparse(line.value)}\n```\n" + (f"\n{text}\n" if text else "")
+    raise ValueError(f"{module.__name__} has no {name}")
+
+
+def index(sections: dict[str, list[str]]) -> str:
+    """The names of each section, with a link to it."""
+    lines = [
+        f"- [{title}](#{title.lower().replace(' ', '-')}): {', '.join(f'`{name}`' for name in names)}"
+        for title, names in sections.items()
+    ]
+    return "\n" + "\n".join([*lines, "- [Types](#types) that signatures and fields name"]) + "\n"
 
 
 def described(name: str, value: Any) -> str:
@@ -60,7 +118,7 @@ def offered(name: str, cls: type) -> Iterator[tuple[str, str]]:
     """The public methods and properties that a class, or one of this project that it is made of, defines."""
     defined = {method: value for base in own_classes(cls) for method, value in vars(base).items()}
     for method, value in sorted(defined.items()):
-        if method.startswith("_"):
+        if method.startswith("_") or method in PLUMBING:
             continue
         if isinstance(value, property):
             yield method, prose(value)

@@ -23,7 +23,13 @@ class DataError(Exception):
 
 
 class RequestError(DataError):
-    """A request that the data cannot meet, such as for a rank that no file holds: wrong usage."""
+    """A request that the data cannot meet, such as for a rank that no file holds: wrong usage.
+
+    >>> import execgraph as eg
+    >>> eg.link("tests/data/training", rank=7)
+    Traceback (most recent call last):
+    execgraph.schema.errors.RequestError: tests/data/training: holds the traces of ranks 0, 1, not of rank 7: choose …
+    """
 
 
 def nearest(word: str, choices: Iterable[str], listed: bool = True) -> str:

@@ -16,7 +16,7 @@ FilePath = str | os.PathLike[str]
 Paths = FilePath | Sequence[FilePath]
 """A file or folder, or several."""
 InputFile = FilePath | IO[bytes]
-"""The same, or a file that is open to read bytes."""
+"""The path of a file, or a file that is open to read bytes."""
 
 
 def is_path(argument: object) -> TypeGuard[FilePath]:

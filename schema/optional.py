@@ -8,7 +8,12 @@ from .errors import RequestError
 
 
 class MissingLibrary(RequestError, ImportError):
-    """A library that is not installed here; its text says what needs it and the command that installs it."""
+    """A library that is not installed here; its text says what needs it and the command that installs it.
+
+    >>> import execgraph as eg
+    >>> issubclass(eg.MissingLibrary, ImportError), issubclass(eg.MissingLibrary, eg.DataError)
+    (True, True)
+    """
 
 
 class Optional(NamedTuple):

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from ..schema.endings import other_ending
 from ..schema.errors import DataError, nearest
 from ..schema.io import STANDARD_STREAM, bytes_of
 from ..schema.optional import MissingLibrary, require
 from . import terminal
 from .ending import end_without_reader
 
-KNOWN_ENDINGS = (".json", ".et", ".html", ".htm", ".csv", ".svg", ".dot", ".graphml", ".pdf", ".png", ".db", ".goal")
 EXIT_STATUS = "exit status: 0 done, 1 the data cannot be used (one line says why), 2 wrong usage"
 ARGCOMPLETE = "_ARGCOMPLETE"
 """What the shell sets while it asks a command for completions."""
@@ -245,12 +245,8 @@ def output_as(*endings: str) -> Callable[[str], str]:
     """Returns a type of argument: a file to write, whose name does not end like some other kind of file."""
 
     def check(path: str) -> str:
-        name = path.lower().removesuffix(".gz").removesuffix(".zst")
-        ending = next((ending for ending in KNOWN_ENDINGS if name.endswith(ending)), "")
-        if ending and ending not in endings:
-            raise argparse.ArgumentTypeError(
-                f"{path} ends in {ending}; name a file that ends in {' or '.join(endings)}"
-            )
+        if problem := other_ending(path, *endings):
+            raise argparse.ArgumentTypeError(problem)
         return path
 
     return check

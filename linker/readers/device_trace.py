@@ -44,7 +44,8 @@ def read_device_trace(
 
     Of damaged JSON everything that can be read is used; the trace's `notes` say what was wrong.
 
-    >>> read_device_trace("tests/data/training/device_rank0.json.gz").rank
+    >>> import execgraph as eg
+    >>> eg.read_device_trace("tests/data/training/device_rank0.json.gz").rank
     0
 
     Args:

@@ -114,7 +114,8 @@ def read_host_trace(path: InputFile, *, strict: bool = False, on_progress: OnPro
     Of a damaged file everything that can be read is used; the trace's `notes` say what was wrong. Memory is that of
     the columns and one piece of the file.
 
-    >>> len(read_host_trace("tests/data/training/host_rank0.json.gz"))
+    >>> import execgraph as eg
+    >>> len(eg.read_host_trace("tests/data/training/host_rank0.json.gz"))
     204
 
     Args:

@@ -57,9 +57,10 @@ class Tabular(SummaryRepr):
 class Frame(Tabular):
     """A table of named columns, such as the nodes of a graph.
 
-    >>> frame = Frame("ranks", {"rank": np.array([0, 1])})
-    >>> len(frame), frame["rank"].tolist()
-    (2, [0, 1])
+    >>> import execgraph as eg
+    >>> kernels = eg.link("tests/data/training", rank=0).kernels
+    >>> len(kernels), kernels["name"][:1], kernels["duration_ns"][:2].tolist()
+    (62, ['ampere_sgemm_128x128_tn'], [138965, 24142])
     """
 
     title: str

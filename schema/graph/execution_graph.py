@@ -22,6 +22,7 @@ from ..columns import (
     to_pandas,
     to_polars,
 )
+from ..endings import check_ending
 from ..given_files import FilePath, InputFile, path_of
 from .et_file import read_columns, write_columns
 from .json_file import write_json
@@ -102,9 +103,10 @@ class ExecutionGraph(NodeColumns):
     def write(self, path: FilePath) -> None:
         """Writes the graph, whole or not at all: as JSON where the name ends in .json, else as a .et file.
 
-        A further .gz compresses either.
+        A further .gz compresses either. Raises ValueError for a name that ends like another kind of file.
         """
         name = os.fspath(path)
+        check_ending(name, ".et", ".json")
         write = write_json if name.removesuffix(".gz").endswith(".json") else write_columns
         write(self, name)
 

@@ -27,7 +27,8 @@ from ..columns import (
 class NodeType(IntEnum):
     """What a node is to a simulator; the numbers are the schema's. Host nodes and delays are COMP.
 
-    >>> NodeType(7).name
+    >>> import execgraph as eg
+    >>> eg.NodeType(7).name
     'COMM_COLL'
     """
 
@@ -44,7 +45,8 @@ class NodeType(IntEnum):
 class CollectiveType(IntEnum):
     """The attribute `comm_type` of a COMM_COLL node; the numbers are the schema's.
 
-    >>> CollectiveType(6).name
+    >>> import execgraph as eg
+    >>> eg.CollectiveType(6).name
     'ALL_TO_ALL'
     """
 
@@ -63,9 +65,10 @@ class CollectiveType(IntEnum):
 class DependencyKind(IntFlag):
     """Why an edge exists; an edge may have several reasons, INFERRED and CALL_ORDER only beside another.
 
-    >>> DependencyKind.LAUNCH in DependencyKind(6)
+    >>> import execgraph as eg
+    >>> eg.DependencyKind.LAUNCH in eg.DependencyKind(6)
     True
-    >>> DependencyKind(6).label
+    >>> eg.DependencyKind(6).label
     'launch, stream order'
     """
 
@@ -90,7 +93,8 @@ class DependencyKind(IntFlag):
 class Delay(IntEnum):
     """Why an activity started later than its dependencies, and what is usual on its machine, explain.
 
-    >>> Delay(2).label
+    >>> import execgraph as eg
+    >>> eg.Delay(2).label
     'contention'
     """
 

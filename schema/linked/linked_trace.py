@@ -279,7 +279,7 @@ class LinkedTrace(SummaryRepr):
             "files": " and ".join(filter(None, (info.source_host, info.source_device))),
             "rows": format_counts({"ops": len(self.ops), "calls": len(self.calls), "activities": len(self.activities)}),
             "waits": format_counts(waits),
-            "notes": str(len(self.report.notes)),
+            "notes": f"{len(self.report.notes)}, in report.notes" if self.report.notes else "0",
         }
         return Summary(f"LinkedTrace: rank {info.rank if info.rank >= 0 else 'unknown'}", lines)
 

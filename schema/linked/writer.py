@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from ..columns import ABSENT, Categorical, Int64, JsonRecords, RowMap, Spans, repeated
+from ..endings import check_ending
 from ..given_files import FilePath
 from ..io import open_output
 from ..progress import OnProgress, unseen
@@ -37,15 +38,14 @@ def write_linked(linked: LinkedTrace, path: FilePath, on_progress: OnProgress = 
         linked: The linked trace.
         path: The file to write.
         on_progress: Is called with the number of nodes written since the last call.
+
+    Raises:
+        DataError: The file cannot be written.
+        ValueError: The name ends like another kind of file.
     """
+    check_ending(os.fspath(path), ".json")
     info = linked.info
-    head = {
-        "schema": SCHEMA,
-        "pid": info.pid,
-        "time": info.time,
-        "start_ts": info.start_ts,
-        "finish_ts": info.finish_ts,
-    }
+    head = {"schema": SCHEMA} | {name: getattr(info, name) for name in ("pid", "time", "start_ts", "finish_ts")}
     blocks = [*_blocks(_OpNodes(linked), len(linked.ops)), *_blocks(_ActivityNodes(linked), len(linked.activities))]
     with open_output(os.fspath(path)) as out:
         out.write(encoded(head)[:-1] + b',\n"nodes":[')

@@ -2,6 +2,7 @@
 
 import doctest
 import importlib
+import re
 
 import execgraph
 import pytest
@@ -27,6 +28,17 @@ def test_examples_give_what_they_show(name: str, monkeypatch: pytest.MonkeyPatch
     monkeypatch.chdir(ROOT)
     ran = doctest.testmod(importlib.import_module(name), optionflags=doctest.IGNORE_EXCEPTION_DETAIL)
     assert ran.attempted and not ran.failed
+
+
+def test_examples_of_the_page_run_as_they_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each by itself: a reader copies one, not what its module imports."""
+    monkeypatch.chdir(ROOT)
+    text = (ROOT / "docs" / "python-api.md").read_text(encoding="utf-8")
+    runner = doctest.DocTestRunner(optionflags=doctest.IGNORE_EXCEPTION_DETAIL)
+    for example in re.finditer(r"```pycon\n(.*?)```", text, re.DOTALL):
+        line = text[: example.start()].count("\n") + 1
+        runner.run(doctest.DocTestParser().get_doctest(example[1], {}, "python-api.md", "python-api.md", line))
+    assert runner.tries > 40 and not runner.failures
 
 
 def test_every_name_of_the_api_has_an_example() -> None:

@@ -370,7 +370,7 @@ def test_the_device_trace_alone_has_windows_too() -> None:
 
 @pytest.mark.parametrize(
     ("first", "end", "missing"),
-    [(2, 3, "no step 2"), (4, 9, "no step 6"), (4, 4, "no step 4"), (0, 10**18, "no step 0")],
+    [(2, 3, "no step 2"), (4, 9, "no step 6"), (0, 10**18, "no step 0")],
 )
 def test_steps_that_the_trace_does_not_hold_are_refused(first: int, end: int, missing: str) -> None:
     with pytest.raises(DataError, match=missing + " to link; the trace holds steps 3 to 5"):

@@ -83,6 +83,8 @@ def jobs(folder: Path, out: Path) -> None:
     eg.write_groups(out / "groups.json", groups)
     try:
         eg.build(out / "nothing")
+    except (eg.RequestError, eg.MissingLibrary) as wrong:
+        assert isinstance(wrong, eg.DataError)
     except eg.DataError as error:
         assert "nothing" in str(error)
 

@@ -10,7 +10,7 @@ import msgspec
 from ...converter.network import Network
 from ...converter.targets import GoalReport
 from ...linker.windows import EVERYTHING, Window
-from ...schema.columns import time_text
+from ...schema.columns import Summary, SummaryRepr, format_counts, time_text
 from ...schema.errors import DataError
 from ...schema.graph import ConvertReport
 from ...schema.io import open_input, open_output
@@ -69,7 +69,7 @@ class RankSummary(msgspec.Struct, frozen=True, omit_defaults=True):
     lacks_sync_records: bool = False
 
 
-class BuildReport(msgspec.Struct):
+class BuildReport(SummaryRepr, msgspec.Struct):
     """A build of all ranks. `failures` and `notes` are about traces without a rank; `skipped` counts other files.
 
     `disagreements` are what ranks contradict each other in, `absences` what a rank lacks that others have. `network` is
@@ -91,6 +91,18 @@ class BuildReport(msgspec.Struct):
     goal: GoalReport | None = None
     groups: FileContent | None = None
     digest: str = ""
+
+    def summary(self) -> Summary:
+        """Returns how many ranks were built for which target, and how much there is to say about them."""
+        counts = {
+            "failures": len(self.all_failures),
+            "notes": len(self.all_notes),
+            "disagreements": len(self.disagreements),
+            "absences": len(self.absences),
+        }
+        built = sum(bool(rank.graph) for rank in self.ranks)
+        lines = {"target": self.options.target, "said": format_counts(counts) or "nothing to note"}
+        return Summary(f"BuildReport: {built} of {len(self.ranks)} ranks built", lines)
 
     @property
     def is_genuine(self) -> bool:

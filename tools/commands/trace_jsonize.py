@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from ..command import print_json, progress_bar, run_command
-from ..command_parser import CommandParser
+from ..command_parser import CommandParser, output_as
 
 NAME = "trace-jsonize"
 FORMS = {".et": "et", ".json": "json"}
@@ -23,7 +23,12 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         f"{NAME} graph.0.et -o graph.0.json",
     )
     parser.add_inputs("FILE", "graph (.et) or its JSON; gzip is accepted", "--input", "--input_filename", max_count=1)
-    output = parser.add_output("FILE", "the other of the two (.gz compresses, - is stdout)", "--output_filename")
+    output = parser.add_output(
+        "FILE",
+        "the other of the two (.gz compresses, - is stdout)",
+        "--output_filename",
+        type=output_as(".et", ".json"),
+    )
     output.add_argument(
         "--to", choices=sorted(set(FORMS.values())), help="what to write, if the file names do not say it"
     )

@@ -2,9 +2,13 @@
 
 import msgspec
 
+from ...schema.columns import Summary, SummaryRepr
+
 
 class RankReport(msgspec.Struct):
-    """`clock_correction_ns`: how far the rank's clock is behind by shared collectives; `activities` are per device."""
+    """A rank of a merged trace. `clock_correction_ns`: how far the rank's clock is behind by shared collectives;
+    `activities` are per device.
+    """
 
     rank: int
     file: str
@@ -13,14 +17,27 @@ class RankReport(msgspec.Struct):
     clock_correction_ns: int = 0
 
 
-class MergeReport(msgspec.Struct):
+class MergeReport(SummaryRepr, msgspec.Struct):
     """Ranks in order, files that were left out by kind, and notes.
 
-    >>> MergeReport("merged.json", [RankReport(0, "device_rank0.json", 90, 63)]).ranks[0].activities
-    63
+    >>> import execgraph as eg, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     merged = eg.merge("tests/data/training", f"{folder}/merged.json")
+    >>> [rank.activities for rank in merged.ranks], merged.notes
+    ([63, 63], [])
     """
 
     output: str
     ranks: list[RankReport] = []
     skipped: dict[str, int] = {}
     notes: list[str] = []
+
+    def summary(self) -> Summary:
+        """Returns how many ranks were merged into which file, and how many rows and notes there are."""
+        lines = {
+            "file": self.output,
+            "rows": f"{sum(rank.rows for rank in self.ranks):,}",
+            "activities": f"{sum(rank.activities for rank in self.ranks):,}",
+            "notes": f"{len(self.notes)}, in notes" if self.notes else "0",
+        }
+        return Summary(f"MergeReport: {len(self.ranks)} ranks", lines)

@@ -192,7 +192,8 @@ class Job(SummaryRepr):
         """Copies the job's files to a folder, which is new or empty, and returns the job there."""
         target = given_path(folder, "write(folder)")
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
-            raise DataError(f"{target}: is there and not empty; name a new folder")
+            what = "is there and not empty" if target.is_dir() else "is a file"
+            raise DataError(f"{target}: {what}; name a new folder")
         shutil.copytree(self.folder, target, dirs_exist_ok=True)
         return Job(target, self.build_report, self._traces, self._window)
 

@@ -87,7 +87,10 @@ class LinkedTrace(TraceTables):
         return convert(self, options)
 
     def write(self, path: FilePath) -> None:
-        """Writes the trace as a linked file, which `read_linked` and `trace-convert` read; .json or .json.gz."""
+        """Writes the trace as a linked file, which `read_linked` and `trace-convert` read; .json or .json.gz.
+
+        Raises ValueError for a name that ends like another kind of file.
+        """
         write_linked(self, str(path))
 
 

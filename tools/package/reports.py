@@ -23,6 +23,7 @@ from .tools.report import (
     report_on,
     report_on_diff,
     summary_text,
+    tables_text,
     write_csv,
 )
 from .wording import for_python, in_python
@@ -52,20 +53,25 @@ class Report(ReportTables):
     (True, True)
     """
 
-    __slots__ = ()
+    __slots__ = ("_is_of_some",)
+
+    _is_of_some: bool
 
     @staticmethod
-    def of(tables: ReportTables) -> "Report":
-        """Returns a report with the methods of this class."""
+    def of(tables: ReportTables, is_of_some: bool = False) -> "Report":
+        """Returns a report with the methods of this class; one of some analyses prints their tables."""
         columns = {field.name: getattr(tables, field.name) for field in fields(tables)}
-        return Report(**columns | {"tables": TablesByName(tables.tables)})
+        report = Report(**columns | {"tables": TablesByName(tables.tables)})
+        report._is_of_some = is_of_some
+        return report
 
     def write_csv(self, folder: FilePath) -> None:
         """Writes NAME.csv for every table to a folder; if one fails, none is written."""
         write_csv(self.tables.values(), given_path(folder, "write_csv(folder)"), self.clock_of_tables)
 
     def __repr__(self) -> str:
-        return f"Report of {self.title}\n\n{in_python(summary_text(self, OF_PYTHON))}"
+        text = tables_text(self) if self._is_of_some else summary_text(self, OF_PYTHON)
+        return f"Report of {self.title}\n\n{in_python(text)}"
 
     def _repr_html_(self) -> str:
         return f'<pre style="white-space: pre-wrap">{escape(repr(self))}</pre>'
@@ -128,7 +134,8 @@ def report(
     options = given(options or AnalysisOptions(), AnalysisOptions, "report(options=…)", "AnalysisOptions")
     options = dataclasses.replace(options, captures=captured)
     request = ReportRequest(names, scales, path is not None, str(perfetto or ""), options, window, modules)
-    made = Report.of(report_on(sources if chosen is None else of_ranks(sources, chosen), request))
+    read = sources if chosen is None else of_ranks(sources, chosen)
+    made = Report.of(report_on(read, request), only is not None)
     _write_page(made, path)
     return made
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from .plots import Part, lanes_chart
 from .schema.columns import Frame, Summary, summary_html, summary_text, time_text
+from .schema.endings import check_ending
 from .schema.given_files import FilePath
 from .schema.graph import STEP_WITHOUT_PROFILER_NS, STEPS
 from .tools.analyses import path_frame, path_rows
@@ -109,7 +110,11 @@ class Replay(ReplayColumns):
         return lanes_chart(self.work, self.start_ns, self.end_ns, Part(stream, time_us, max_nodes), critical)
 
     def write_timeline(self, path: FilePath) -> None:
-        """Writes the measured and the replayed run as a trace for https://ui.perfetto.dev; .json or .json.gz."""
+        """Writes the measured and the replayed run as a trace for https://ui.perfetto.dev; .json or .json.gz.
+
+        Raises ValueError for a name that ends like another kind of file.
+        """
+        check_ending(str(path), ".json")
         write_timeline(self, str(path))
 
 

@@ -30,6 +30,7 @@ IN_PYTHON = {
     "pass it to trace-build": "give it to execgraph.build",
     "pass it to trace-replay": "give it to execgraph.replay",
     "pass it to trace-jsonize": "give it to execgraph.read_graph",
+    "--csv DIR": "write_csv(folder)",
     "--allow-mismatch": "allow_mismatch=True",
     "--measured-communication": "GoalOptions(measured_communication=True)",
     "--bandwidth": "bandwidth_gib_s",

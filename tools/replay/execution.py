@@ -152,7 +152,7 @@ def replay_ranks(graphs: Sequence[ExecutionGraph], scale: Sequence[Scale] = ()) 
 
     >>> import execgraph as eg
     >>> graph = eg.link("tests/data/training", rank=0).to_graph()
-    >>> len(replay_ranks([graph, graph]).work.graphs)
+    >>> len(eg.replay_ranks([graph, graph]).work.graphs)
     2
 
     Args:

@@ -96,10 +96,27 @@ def test_a_job_takes_positions_ranks_and_lists(job: Any) -> None:
             call()
 
 
+def test_a_job_is_not_written_over_what_is_there(job: Any, tmp_path: Path) -> None:
+    (tmp_path / "notes.md").touch()
+    for path, answer in ((tmp_path, "is there and not empty"), (tmp_path / "notes.md", "is a file")):
+        with pytest.raises(execgraph.DataError, match=f"{answer}; name a new folder"):
+            job.write(path)
+
+
 def test_paths_are_linked_in_either_order_as_by_the_command() -> None:
     assert eg.link(DEVICE, HOST).info == eg.link(Path(HOST), Path(DEVICE)).info
     with pytest.raises(TypeError, match="these two are swapped"):
         eg.link(eg.read_device_trace(DEVICE), eg.read_host_trace(HOST))
+
+
+def test_nothing_is_written_under_a_name_that_says_another_thing(tmp_path: Path) -> None:
+    trace, run = eg.link(FOLDER, rank=0), GRAPH.replay()
+    for write, names in ((trace.write, "x.et x.txt"), (GRAPH.write, "x.txt x.svg.gz"), (run.write_timeline, "x.txt")):
+        for name in names.split():
+            with pytest.raises(ValueError, match=rf"{name} ends in \.\w+; name a file that ends in \."):
+                write(tmp_path / name)
+    GRAPH.write(tmp_path / "rank0")
+    assert [path.name for path in tmp_path.iterdir()] == ["rank0"]
 
 
 @pytest.mark.parametrize(

@@ -44,10 +44,14 @@ def test_a_report_prints_what_the_terminal_says_and_notebooks_show_it(
     assert repr(compared).split("\n")[2].startswith("Run B is faster than run A")
 
 
-def test_a_report_of_some_analyses_prints_these_alone(data: Path) -> None:
+def test_a_report_of_some_analyses_prints_these_alone(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
     made = report(data / "training", only=["temporal_breakdown", "critical_path"])
-    assert "How each device spent the run of 4.50 ms" in repr(made) and "exposed" not in repr(made)
-    assert repr(report(data / "training", only=["counters"])).startswith("Report of training")
+    assert "The critical path" in repr(made) and "Busy by class" not in repr(made)
+    alone = report(data / "training", only="kernel_breakdown")
+    assert run("-q", "--only", "kernel_breakdown", "--", data / "training") == 0
+    assert repr(alone) == f"Report of training\n\n{capfd.readouterr().out.rstrip()}".replace(
+        "--csv DIR", "write_csv(folder)"
+    )
 
 
 def test_one_analysis_is_asked_for_by_its_name_alone() -> None:
