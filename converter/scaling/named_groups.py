@@ -54,7 +54,8 @@ def separated(facts: Sequence[RankFacts], matching: Matching, named: Sequence[Na
     for number, group in enumerate(matching.groups):
         kinds = [*frozenset[int]().union(*(choice.kinds for choice in named if choice.names(group)))]
         chosen = [np.isin(rank.calls.kind, kinds) for rank in facts]
-        if any((is_chosen & (of == number)).any() for is_chosen, of in zip(chosen, numbers, strict=True)):
+        of_group = np.concatenate([is_chosen[of == number] for is_chosen, of in zip(chosen, numbers, strict=True)])
+        if of_group.any() and not of_group.all():
             numbers = [
                 np.where((of == number) & ~is_chosen, len(groups), of)
                 for is_chosen, of in zip(chosen, numbers, strict=True)

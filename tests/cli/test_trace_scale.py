@@ -1,6 +1,7 @@
 """trace-scale: graphs of a scaled job, all of them or none, which play as the job does on more ranks."""
 
 import json
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -112,6 +113,18 @@ def test_graphs_for_the_simulator_come_with_its_configuration(
     assert "npus_count: [ 8 ]" in network
     assert "latency: [ 2500.0 ]" in network
     assert {graph.texts("pg_name").table[0] for graph in read(out, 8)} == {""}
+
+
+@pytest.mark.usefixtures("in_this_process")
+def test_times_that_hold_for_the_traced_ranks_alone_are_not_scaled(
+    built: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = Path(shutil.copytree(built(target=ASTRA_SIM), tmp_path / "graphs"))
+    report = json.loads((source / "report.json").read_text())
+    report["ranks"][1]["target"]["excess, µs"] = 12.0
+    (source / "report.json").write_text(json.dumps(report))
+    assert run("--input-dir", source, "--output-dir", tmp_path / "out", "--data-parallel", 4) == 1
+    assert "build them with --no-excess-time" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("in_this_process")

@@ -14,10 +14,12 @@ from .build_report import (
     START_OFFSET as START_OFFSET,
     BuildReport as BuildReport,
     RankSummary as RankSummary,
+    read_report as read_report,
     table as table,
     time_lines as time_lines,
 )
 from .cross_rank import mark_of as mark_of
+from .finish_rank import FITTED_TO_TRACED as FITTED_TO_TRACED
 from .job import GRAPHS as GRAPHS, BuiltJob as BuiltJob, Outcomes as Outcomes, Runner as Runner, build as build
 from .leftovers import GROUPS as GROUPS, REPORT as REPORT
 from .network_fit import (

@@ -10,7 +10,7 @@ import msgspec
 from ...converter.network import Network
 from ...converter.targets import GoalReport
 from ...linker.windows import EVERYTHING, Window
-from ...schema.columns import Summary, SummaryRepr, format_counts, time_text
+from ...schema.columns import Summary, SummaryRepr, format_counts as counts_text, time_text
 from ...schema.errors import DataError
 from ...schema.graph import ConvertReport
 from ...schema.io import open_input, open_output
@@ -101,7 +101,7 @@ class BuildReport(SummaryRepr, msgspec.Struct):
             "absences": len(self.absences),
         }
         built = sum(bool(rank.graph) for rank in self.ranks)
-        lines = {"target": self.options.target, "said": format_counts(counts) or "nothing to note"}
+        lines = {"target": self.options.target, "said": counts_text(counts) or "nothing to note"}
         return Summary(f"BuildReport: {built} of {len(self.ranks)} ranks built", lines)
 
     @property

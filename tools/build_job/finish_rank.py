@@ -25,6 +25,8 @@ WITHOUT_PARTNER = "communications without a partner, as computation"
 RESIZED = "communications of uneven size, given one size on all members"
 SHRUNK = "collectives that ran beside others, given the bytes of the time they had alone"
 HIDDEN = "collectives that ran beside others, given the time they had alone, which is less than their latency"
+FITTED_TO_TRACED = (EXCESS, SHRUNK, HIDDEN)
+"""The changes that keep time which the fitted network does not give: they hold for the ranks that were traced."""
 
 
 class FinishTask(NamedTuple):

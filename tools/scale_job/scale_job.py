@@ -18,7 +18,15 @@ from ...schema.comm_groups import write_groups
 from ...schema.errors import DataError
 from ...schema.io import fresh_folder, locked, open_output
 from ...schema.progress import Progress, unwatched
-from ..build_job import GRAPHS, GROUPS, Simulation, write_astra_sim_files
+from ..build_job import (
+    FITTED_TO_TRACED,
+    GRAPHS,
+    GROUPS,
+    REPORT as BUILD_REPORT,
+    Simulation,
+    read_report,
+    write_astra_sim_files,
+)
 from ..inputs import InputKind, file_for_folder, instead_of_folder
 from .scale_report import ScaleReport, report_of
 from .write_copies import CopyTask, survey_rank, write_copies
@@ -37,12 +45,13 @@ def scale(
 ) -> ScaleReport:
     """Writes the scaled job: OUT/graph.N.et per rank, comm_groups.json and scale.json; for ASTRA-sim its configuration.
 
-    Raises DataError where the input is no whole job, the growth would make it another program, `output_dir` is not
-    empty, or another process is scaling into it.
+    Raises DataError where the input is no whole job or keeps times of the traced ranks alone, the growth would make it
+    another program, `output_dir` is not empty, or another process is scaling into it.
     """
     if output_dir.exists() and (not output_dir.is_dir() or any(output_dir.iterdir())):
         raise DataError(f"{output_dir}: is there and not empty; name a new folder")
     sources = _graph_files(input_dir)
+    _refuse_fitted(input_dir)
     facts = [
         fact
         for _, fact in _run_all(
@@ -87,6 +96,17 @@ def _graph_files(folder: Path) -> dict[int, Path]:
         remedy = instead_of_folder(folder, InputKind.GRAPH) or "build the graphs of a job with trace-build"
         raise DataError(f"{folder}: there is no {GRAPHS}.0.et in it; {remedy}")
     return dict(sorted(graphs.items()))
+
+
+def _refuse_fitted(folder: Path) -> None:
+    """Raises DataError for graphs that a build gave times or bytes which hold for the traced ranks alone."""
+    report = read_report(folder / BUILD_REPORT)
+    changed = report and next((name for rank in report.ranks for name in FITTED_TO_TRACED if name in rank.target), None)
+    if changed:
+        raise DataError(
+            f"{folder}: the graphs keep what collectives of the traced ranks took beyond the fitted network ({changed}), "
+            "which does not hold for more ranks; build them with --no-excess-time"
+        )
 
 
 def _run_all(

@@ -38,6 +38,11 @@ def test_ranks_of_two_jobs_are_refused() -> None:
         plan_of(graphs, 2)
 
 
+def test_a_group_may_be_named_with_the_only_type_that_it_has() -> None:
+    named, typed = (plan_of(data_parallel(2), 2, groups=(group,)) for group in ("0", "0=all_reduce"))
+    assert [role.joined for role in typed.roles] == [role.joined for role in named.roles] != [""]
+
+
 # messages
 
 

@@ -1,5 +1,6 @@
 """What kernels reach of what their device can do: known answers on built traces, and what limits a kernel."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -141,7 +142,7 @@ def test_what_if_reaches_what_is_bound_by_the_resource() -> None:
     graph = graph_of(link_run(run()))
 
     def shorter(spec: str) -> int:
-        scale = parse_scale(spec)._replace(peaks=GIVEN)
+        scale = replace(parse_scale(spec), peaks=GIVEN)
         return replay(graph).makespan_ns - replay(graph, [scale]).makespan_ns
 
     # all kernels of a step run one after the other on one stream
