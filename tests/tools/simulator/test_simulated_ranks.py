@@ -198,5 +198,5 @@ def test_a_scaled_job_was_never_measured() -> None:
     result = simulate_ranks([g.build()])
     assert describe_simulated(result).splitlines() == [
         "rank 0                    5.0 µs simulated",
-        "no rank was measured, in astra-sim's replay mode",
+        "rank 0 is the last; no rank was measured, in astra-sim's replay mode",
     ]
