@@ -40,7 +40,7 @@ NOT_RUN = {
     ("performance.md", "make bench"): SLOW,
     ("performance.md", "git checkout"): SLOW,
     ("performance.md", "trace-generate ddp"): "makes 10 GB",
-    ("scaling.md", "trace-build moe_dp"): "makes 256 graphs, for " + SIMULATOR,
+    ("scaling.md", "trace-generate moe_dp"): "makes 256 graphs, for " + SIMULATOR,
 }
 """Text blocks that show commands which do not run here, by page and how the first command begins, and why."""
 
