@@ -97,7 +97,9 @@ def describe_simulated(result: Simulated) -> str:
     ]
     is_measured = any(rank.measured_us for rank in result.ranks.values())
     last = max(result.ranks, key=lambda label: result.ranks[label].finish_us)
-    error = f"worst {result.worst_error_pct:+.2f} %" if is_measured else f"rank {last} is the last; no rank was measured"
+    error = (
+        f"worst {result.worst_error_pct:+.2f} %" if is_measured else f"rank {last} is the last; no rank was measured"
+    )
     worst = f"{error}, in {result.simulator}'s {result.mode} mode"
     return "\n".join([*lines, worst + (f"; network {links_text(result.network)}" if result.network else "")])
 
