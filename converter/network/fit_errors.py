@@ -23,8 +23,8 @@ def held_out_pct(relative: Factors, size: Int64) -> float | None:
     parts = [size % PARTS == part for part in range(min(PARTS, sizes))] if sizes >= LEAST_SIZES else []
     errors = []
     for part in parts:
-        is_told = (relative[~part] > 0).any(axis=0)
-        held_out = relative[part][((relative[part] > 0) <= is_told).all(axis=1)]
+        is_known = (relative[~part] > 0).any(axis=0)
+        held_out = relative[part][((relative[part] > 0) <= is_known).all(axis=1)]
         if len(held_out):
             errors.append(relative_errors(relative[~part], held_out))
     return median_pct(errors)

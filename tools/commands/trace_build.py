@@ -45,8 +45,10 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         parser.error(
             "--roofline needs --no-host, as the mode takes host nodes for kernels, and has no use for --replay"
         )
-    if not options.start_offsets and options.target not in (ASTRA_SIM, GOAL):
-        parser.error(f"--no-start-offsets is for --target {ASTRA_SIM} and {GOAL}, whose graphs have start offsets")
+    for name in ("start_offsets", "excess_time"):
+        if not getattr(options, name) and options.target not in (ASTRA_SIM, GOAL):
+            option = f"--no-{name.replace('_', '-')}"
+            parser.error(f"{option} is for --target {ASTRA_SIM} and {GOAL}, whose graphs have these times")
     options.goal = goal_of(parser, options)
     run_command(_run, options, NAME)
 

@@ -37,6 +37,7 @@ def build(
     window: Window = EVERYTHING,
     modules: bool = False,
     start_offsets: bool = True,
+    excess_time: bool = True,
     allow_mismatch: bool = False,
     force: bool = False,
     jobs: int = 1,
@@ -59,6 +60,7 @@ def build(
         window: The part of each rank's traces to build.
         modules: Whether to read Python's calls, so that nodes tell their module.
         start_offsets: Whether ranks of a job for a simulator begin when they began to record, else all at once.
+        excess_time: Whether the graphs of a simulator keep the time that collectives took beyond the fitted network.
         allow_mismatch: Whether traces that record no rank and do not seem to be of one job are ranks of one.
         force: Whether to build ranks that are up to date, too.
         jobs: How many ranks to build at a time. More than 1 run in processes of their own: a script then needs
@@ -72,12 +74,13 @@ def build(
         TypeError: `traces` are no paths, `options` are no Options, or another argument is of the wrong kind.
     """
     given_window(window, "build(window=…)")
-    flags("build", modules=modules, start_offsets=start_offsets, allow_mismatch=allow_mismatch, force=force)
+    of_job = {"modules": modules, "start_offsets": start_offsets, "excess_time": excess_time}
+    flags("build", **of_job, allow_mismatch=allow_mismatch, force=force)
     jobs = whole_number(jobs, "build(jobs=…)", least=1)
     inputs = given_paths(traces, "build(traces)")
     if not isinstance(options, Options | None):
         raise wrong_argument("build(traces, output, options)", 'Options, such as Options(target="astra-sim")', options)
-    build_options = _combined(options or Options(), target, modules, start_offsets)
+    build_options = _combined(options or Options(), target, of_job)
     simulator = target if isinstance(target, AstraSimOptions) else AstraSimOptions()
     folder = temporary_folder() if output is None else given_path(output, "build(traces, output)", "a folder as output")
     if build_options.target == ASTRA_SIM:
@@ -100,12 +103,13 @@ def build(
     return removed_with(Job(folder, built, inputs, window), output is None)
 
 
-def _combined(options: Options, target: BuildTarget | None, modules: bool, start_offsets: bool) -> BuildOptions:
+def _combined(options: Options, target: BuildTarget | None, of_job: dict[str, bool]) -> BuildOptions:
     chosen = {field.name: getattr(options, field.name) for field in dataclasses.fields(options)}
     if target is not None:
         chosen["target"] = target_name(target)
-    if not start_offsets and chosen["target"] == GENERIC:
-        raise ValueError("build(start_offsets=False) is for astra-sim and goal, whose graphs have start offsets")
+    for name in ("start_offsets", "excess_time"):
+        if not of_job[name] and chosen["target"] == GENERIC:
+            raise ValueError(f"build({name}=False) is for astra-sim and goal, whose graphs have these times")
     if isinstance(target, GoalOptions):
         chosen["goal"] = target
     if isinstance(target, AstraSimOptions):
@@ -115,9 +119,8 @@ def _combined(options: Options, target: BuildTarget | None, modules: bool, start
             "whole_groups": target.incomplete_groups == "keep",
             "roofline": target.peaks,
             "replay": target.replay,
-            "excess_time": target.excess_time,
         }
-    return BuildOptions(**chosen | {"modules": modules, "start_offsets": start_offsets})
+    return BuildOptions(**chosen | of_job)
 
 
 def _poor_fits(built: BuildReport, simulator: AstraSimOptions) -> Iterator[str]:

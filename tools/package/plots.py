@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from .schema.arguments import two_ends
 from .schema.columns import Int64, Rows
 from .schema.optional import require
 from .tools.replay import NodeClass, Workload
@@ -46,8 +47,8 @@ def lanes_chart(
     require("chart")
     import altair as alt
 
-    if part.time_us is not None and np.shape(part.time_us) != (2,):
-        raise TypeError(f"plot(time_us={part.time_us!r}): time_us takes two times in µs, such as (0, 1000)")
+    if part.time_us is not None:
+        two_ends(part.time_us, "plot(time_us=…)", "start and end in µs, as (0, 1500)")
     chosen = _chosen(work, start_ns, end_ns, part)
     rows = chosen[np.argsort(-(end_ns - start_ns)[chosen], kind="stable")][: part.max_nodes]
     if not len(rows):

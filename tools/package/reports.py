@@ -132,7 +132,7 @@ def report(
         capture for trace in given_paths(captures, "report(captures=…)") for capture in read_captures(str(trace))
     ]
     options = given(options or AnalysisOptions(), AnalysisOptions, "report(options=…)", "AnalysisOptions")
-    options = dataclasses.replace(options, captures=captured)
+    options = dataclasses.replace(options, captures=[*options.captures, *captured])
     request = ReportRequest(names, scales, path is not None, str(perfetto or ""), options, window, modules)
     read = sources if chosen is None else of_ranks(sources, chosen)
     made = Report.of(report_on(read, request), only is not None)

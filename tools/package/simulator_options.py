@@ -22,7 +22,6 @@ class AstraSimOptions:
         bandwidth_gib_s: The bandwidth of a link in 2**30 bytes/s; fitted to the measured collectives by default.
         latency_ns: The latency of a link; fitted by default.
         replay: Whether every node takes its recorded time, collectives included.
-        excess_time: Whether to keep the time that collectives took beyond the fitted network.
         roofline: A device and format, such as "V100:fp32", or "TFLOPS:GB/S": kernels of known work take its time at
             these peaks. It needs graphs without host nodes, `Options(host=False)`.
         incomplete_groups: What to do with groups of which the job lacks ranks: "restrict" them to the ranks that are
@@ -35,7 +34,6 @@ class AstraSimOptions:
     bandwidth_gib_s: float | None = None
     latency_ns: float | None = None
     replay: bool = False
-    excess_time: bool = True
     roofline: str | None = None
     incomplete_groups: Literal["restrict", "keep"] = "restrict"
 
@@ -44,7 +42,7 @@ class AstraSimOptions:
             value = getattr(self, name)
             if value is not None and not number(value, f"AstraSimOptions({name}=…)") > 0:
                 raise ValueError(f"AstraSimOptions({name}={value!r}): give a number above 0")
-        flags("AstraSimOptions", replay=self.replay, excess_time=self.excess_time)
+        flags("AstraSimOptions", replay=self.replay)
         if self.incomplete_groups not in ("restrict", "keep"):
             raise ValueError(
                 f'AstraSimOptions: incomplete_groups is "restrict" or "keep", not {self.incomplete_groups!r}'

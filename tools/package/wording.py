@@ -38,7 +38,7 @@ IN_PYTHON = {
     "--jobs": "jobs",
     "--latency": "latency_ns",
     "--modules": "modules=True",
-    "--no-excess-time": "AstraSimOptions(excess_time=False)",
+    "--no-excess-time": "excess_time=False",
     "--no-host": "host=False",
     "--no-inferred": "inferred=False",
     "--rank N": "rank=N",

@@ -113,13 +113,15 @@ def job_of(ranks: Sequence[RankCommunication], options: GoalOptions, *, excess_t
         collectives.append(collective)
     job.count_isolated(matches)
     ends = begin + np.array([rank.last_end_ns for rank in ranks], np.int64)
-    network = fitted_messages(Timed(of.algorithm, of.first, max(of.duration_ns)) for of in collectives)
+    network = fitted_messages(
+        Timed(collective.algorithm, collective.first, max(collective.duration_ns)) for collective in collectives
+    )
     links, waited = links_of(collectives, network)
     job.counts[APART] = sum(link > 0 for link in links)
     if excess_time and network and not options.measured_communication:
         excess = excess_times(collectives, waited, network)
     else:
-        excess = [(0,) * len(of.members) for of in collectives]
+        excess = [(0,) * len(collective.members) for collective in collectives]
     return RecordedJob(numbers, begin, ends, collectives, nodes, +job.counts, network, links, excess)
 
 

@@ -40,25 +40,35 @@ class _Transfer(NamedTuple):
 
 def links_of(collectives: Sequence[Collective], network: MessageNetwork | None) -> Links:
     """Returns one link for all collectives, or as many as a rank had collectives at the same time, by what describes
-    the measured times better. Messages and barriers take the first link. O(n log n) in the members of all collectives.
+    the measured times better. Messages and barriers take the first link. O(n log n) in the members of all collectives,
+    times how many of a rank run at once.
     """
     links = Links([0] * len(collectives), [0] * len(collectives))
     if network is None:
         return links
     transfers = [
-        _Transfer(number, of.members, of.start_ns, max(of.duration_ns), network.time_ns(COSTS[of.algorithm](of.first)))
-        for number, of in enumerate(collectives)
-        if of.algorithm in COSTS and not is_message(of.algorithm) and max(of.duration_ns) > 0
+        _Transfer(
+            number,
+            collective.members,
+            collective.start_ns,
+            max(collective.duration_ns),
+            network.time_ns(COSTS[collective.algorithm](collective.first)),
+        )
+        for number, collective in enumerate(collectives)
+        if collective.algorithm in COSTS and not is_message(collective.algorithm) and max(collective.duration_ns) > 0
     ]
     waited_ns = _waits_on_one_link(transfers)
-    beside = [of for of in transfers if waited_ns[of.number] > 0]
-    alone_error = sum(abs(of.taken_ns - of.given_ns) / of.taken_ns for of in beside)
-    shared_error = sum(abs(of.taken_ns - waited_ns[of.number] - of.given_ns) / of.taken_ns for of in beside)
+    beside = [transfer for transfer in transfers if waited_ns[transfer.number] > 0]
+    alone_error = sum(abs(transfer.taken_ns - transfer.given_ns) / transfer.taken_ns for transfer in beside)
+    shared_error = sum(
+        abs(transfer.taken_ns - waited_ns[transfer.number] - transfer.given_ns) / transfer.taken_ns
+        for transfer in beside
+    )
     if alone_error < shared_error:
-        _part(transfers, links.number)
+        _separate(transfers, links.number)
     else:
-        for of in beside:
-            links.waited_ns[of.number] = round(waited_ns[of.number])
+        for transfer in beside:
+            links.waited_ns[transfer.number] = round(waited_ns[transfer.number])
     return links
 
 
@@ -67,9 +77,9 @@ def _waits_on_one_link(transfers: Sequence[_Transfer]) -> defaultdict[int, float
     and had an equal part of it.
     """
     events = defaultdict[int, list[tuple[int, bool, int]]](list)
-    for of in transfers:
-        for rank in of.members:
-            events[rank] += [(of.start_ns, True, of.number), (of.end_ns, False, of.number)]
+    for transfer in transfers:
+        for rank in transfer.members:
+            events[rank] += [(transfer.start_ns, True, transfer.number), (transfer.end_ns, False, transfer.number)]
     waited_ns = defaultdict[int, float](float)
     for of_rank in events.values():
         running, since_ns, on_rank = set[int](), 0, defaultdict[int, float](float)
@@ -83,13 +93,13 @@ def _waits_on_one_link(transfers: Sequence[_Transfer]) -> defaultdict[int, float
     return waited_ns
 
 
-def _part(transfers: Sequence[_Transfer], links: list[int]) -> None:
+def _separate(transfers: Sequence[_Transfer], links: list[int]) -> None:
     """Gives transfers of a rank at the same time links of different numbers, the smallest first."""
     free_ns = defaultdict[tuple[int, int], int](int)
-    for of in sorted(transfers, key=lambda of: of.start_ns):
+    for transfer in sorted(transfers, key=lambda transfer: transfer.start_ns):
         link = 0
-        while link < LAST_LINK and any(free_ns[rank, link] > of.start_ns for rank in of.members):
+        while link < LAST_LINK and any(free_ns[rank, link] > transfer.start_ns for rank in transfer.members):
             link += 1
-        links[of.number] = link
-        for rank in of.members:
-            free_ns[rank, link] = of.end_ns
+        links[transfer.number] = link
+        for rank in transfer.members:
+            free_ns[rank, link] = transfer.end_ns

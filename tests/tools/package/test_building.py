@@ -30,8 +30,9 @@ def test_wrong_arguments_are_named() -> None:
         build(TRAINING, None, "goal")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"build\(traces, output\) takes a folder as output, not Options"):
         build(TRAINING, Options())  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="for astra-sim and goal, whose graphs have start offsets"):
-        build(TRAINING, start_offsets=False)
+    for name in ("start_offsets", "excess_time"):
+        with pytest.raises(ValueError, match=rf"build\({name}=False\) is for astra-sim and goal"):
+            build(TRAINING, **{name: False})  # type: ignore[arg-type]
 
 
 def test_the_configuration_of_astra_sim_has_what_was_given() -> None:
@@ -66,6 +67,19 @@ def test_a_file_of_goal_is_written_as_its_options_say(tmp_path: Path) -> None:
     build(TRAINING, tmp_path / "messages", target=GoalOptions(chunk_bytes=4096))
     written = [(tmp_path / folder / "job.goal").read_text() for folder in ("measured", "messages")]
     assert "send 4096b" in written[1] and "send 4096b" not in written[0]
+
+
+@pytest.mark.filterwarnings("ignore:.*fit error")
+def test_time_beyond_the_fitted_network_is_left_out_for_either_simulator(data: Path) -> None:
+    jobs = [build(data / "gloo_slow", target="goal", excess_time=excess_time) for excess_time in (True, False)]
+    reports = [job.build_report for job in jobs]
+    excess = [report.goal.ranks[0].excess_ns for report in reports if report and report.goal]
+    assert excess[0] > 0 == excess[1]
+    ends = [
+        build(data / "gloo_slow", target="astra-sim", excess_time=excess_time).simulate().ranks["0"].finish_us
+        for excess_time in (True, False)
+    ]
+    assert ends[0] > ends[1]
 
 
 def test_a_network_that_does_not_describe_the_job_is_a_warning(data: Path) -> None:
