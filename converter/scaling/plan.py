@@ -139,6 +139,8 @@ def _rank_copies(facts: Sequence[RankFacts], growth: Growth) -> RankCopies:
     kept_ranks = tuple(rank for rank in range(size) if rank not in growth.removed)
     if not kept_ranks:
         raise DataError("no rank is left")
+    if growth.copies == 1 and len(kept_ranks) == len(facts) == size:
+        raise RequestError("the scaled job would be the same; give --data-parallel above 1 or --remove-ranks")
     if len(kept_ranks) * growth.copies > LARGEST_JOB:
         raise DataError(f"{growth.copies} copies of {len(kept_ranks)} ranks are more than {LARGEST_JOB}; make fewer")
     return RankCopies(kept_ranks, growth.copies, size)

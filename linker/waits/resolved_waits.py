@@ -42,7 +42,7 @@ class ResolvedWaits:
             self.dropped["event waits that contradict the clock"].append(call)
             return
         self.of_device.append(source, target, CODE[provenance])
-        self.resolved[f"device waits for device, by {provenance.value}"].append(call)
+        self.resolved[f"waits of streams for other streams, by {provenance.value}"].append(call)
 
     def add_host_waits(self, call: int, sources: Iterable[int], provenance: Provenance, since: int = ABSENT) -> None:
         """Adds that a call waits for activities.
@@ -56,7 +56,7 @@ class ResolvedWaits:
         for source in possible or (-1,):
             self.of_host.append(call, source, since, CODE[provenance])
         if possible:
-            self.resolved[f"host waits for device, by {provenance.value}"].append(call)
+            self.resolved[f"waits of the host for the device, by {provenance.value}"].append(call)
         elif not pending:
             self.oddities["host waits for which nothing recorded was pending"].append(call)
 

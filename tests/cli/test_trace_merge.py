@@ -42,7 +42,7 @@ def test_no_trace_of_the_folder_is_replaced(
 def test_the_summary_counts_what_was_not_merged(jobs: Jobs, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command(jobs(2), "--output", tmp_path / "m.json", "--json") == 0
     summary = json.loads(capsys.readouterr().out)
-    assert summary["skipped"] == {"JSON files that are no traces": 1, "host traces, which have no times": 2}
+    assert summary["skipped"] == {"truth.json of trace-generate": 1, "host traces, which have no times": 2}
     assert [rank["activities"] for rank in summary["ranks"]] == [sum(recorded_activities(jobs(2)).values()) // 2] * 2
 
 

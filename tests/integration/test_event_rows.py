@@ -23,7 +23,7 @@ def test_a_stream_waits_for_what_the_id_marked() -> None:
     t.leaf("aten::add", 5)
     linked = link_run(t)
     assert device_waits(linked) == {("marked", "waits")}
-    assert linked.report.waits == {"device waits for device, by record": 1}
+    assert linked.report.waits == {"waits of streams for other streams, by record": 1}
     assert linked.report.guessed == {}
     assert convert_run(t).follows("waits")["marked"] == DependencyKind.EVENT_WAIT
 
@@ -38,7 +38,7 @@ def test_the_host_waits_for_what_the_id_marked() -> None:
     t.leaf("aten::add", 5)
     linked = link_run(t)
     assert host_waits(linked) == {("marked", "cudaEventSynchronize")}
-    assert linked.report.waits == {"host waits for device, by record": 1}
+    assert linked.report.waits == {"waits of the host for the device, by record": 1}
     nodes = convert_run(t)
     assert nodes.follows("cudaEventSynchronize")["marked"] == DependencyKind.HOST_SYNC
     assert nodes.replay_error() == 0

@@ -15,6 +15,7 @@ class InputKind(Enum):
     GRAPH_JSON = "execution graphs as JSON"
     GROUPS = "communicator-group files"
     REPORT = "reports of execgraph"
+    TRUTH = "truth.json of trace-generate"
     TIMELINE = "timelines of replays"
     MERGED_DATABASE = "databases of several ranks"
     GOAL = "GOAL files"
@@ -50,6 +51,7 @@ USES = {
         "a communicator-group file", "trace-convert --comm-groups", "the comm_groups.json that trace-build wrote"
     ),
     InputKind.REPORT: Use("a report that execgraph wrote"),
+    InputKind.TRUTH: Use("the truth of a generated job"),
     InputKind.TIMELINE: Use("a timeline that trace-replay wrote"),
     InputKind.MERGED_DATABASE: Use("a database that trace-merge wrote"),
     InputKind.GOAL: Use("a GOAL file"),

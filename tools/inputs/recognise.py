@@ -50,6 +50,7 @@ OTHER_JSON = (
     (InputKind.GRAPH_JSON, re.compile(r'\{\s*"metadata"\s*:\s*\{\s*("version"|\})')),
     (InputKind.GROUPS, re.compile(r'\{\s*"\d+"\s*:\s*\[\s*\d')),
     (InputKind.REPORT, re.compile(r'\{\s*("tool"\s*:\s*"execgraph|"ranks"\s*:\s*\d+,\s*"scaled_ranks")')),
+    (InputKind.TRUTH, re.compile(r'\{\s*"job"\s*:\s*"\w+",\s*"seed"\s*:\s*\d+,\s*"makespan_ns"')),
 )
 OTHER_TEXT = (
     (InputKind.PAGE, re.compile(r"<(!doctype )?html", re.IGNORECASE)),

@@ -3,16 +3,17 @@
 import dataclasses
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 
 from .converter.options import Options
 from .converter.targets import ASTRA_SIM, GoalOptions
-from .job import Job, removed_with, run_with, temporary_folder
+from .job import Job, job_in, run_with
 from .linker.windows import EVERYTHING, Window, given_window
 from .schema.arguments import flags, whole_number, wrong_argument
 from .schema.choices import GENERIC
 from .schema.comm_groups import check_simulators_read
 from .schema.errors import DataError
-from .schema.given_files import FilePath, Paths, given_path, given_paths
+from .schema.given_files import FilePath, Paths, given_paths
 from .simulator_options import AstraSimOptions, BuildTarget, target_name
 from .tools.build_job import (
     BuildOptions,
@@ -82,25 +83,31 @@ def build(
         raise wrong_argument("build(traces, output, options)", 'Options, such as Options(target="astra-sim")', options)
     build_options = _combined(options or Options(), target, of_job)
     simulator = target if isinstance(target, AstraSimOptions) else AstraSimOptions()
-    folder = temporary_folder() if output is None else given_path(output, "build(traces, output)", "a folder as output")
-    if build_options.target == ASTRA_SIM:
-        check_simulators_read(folder)
-    built = build_folder(
-        inputs[0] if len(inputs) == 1 else inputs,
-        folder,
-        build_options,
-        run_with(jobs) if scheduler is None else lambda work, tasks, _: on_cluster(work, tasks, scheduler),
-        anew=force,
-        window=window,
-        allow_mismatch=allow_mismatch,
-    ).report
-    if not any(rank.graph for rank in built.ranks):
-        raise DataError("; ".join(built.all_failures))
-    for warning in (*built.all_failures, *_poor_fits(built, simulator)):
-        warnings.warn(in_python(warning), stacklevel=3)
-    if built.options.target == ASTRA_SIM and not built.all_failures:
-        write_astra_sim_files(folder, len(built.ranks), built.network, simulator.simulation)
-    return removed_with(Job(folder, built, inputs, window), output is None)
+    run = run_with(jobs) if scheduler is None else lambda work, tasks, _: on_cluster(work, tasks, scheduler)
+
+    def built(folder: Path) -> Job:
+        if build_options.target == ASTRA_SIM:
+            check_simulators_read(folder)
+        report = build_folder(
+            inputs[0] if len(inputs) == 1 else inputs,
+            folder,
+            build_options,
+            run,
+            anew=force,
+            window=window,
+            allow_mismatch=allow_mismatch,
+        ).report
+        if not any(rank.graph for rank in report.ranks):
+            raise DataError("; ".join(report.all_failures))
+        if report.options.target == ASTRA_SIM and not report.all_failures:
+            write_astra_sim_files(folder, len(report.ranks), report.network, simulator.simulation)
+        return Job(folder, report, inputs, window)
+
+    job = job_in(output, "build(traces, output)", built)
+    if job.build_report:
+        for warning in (*job.build_report.all_failures, *_poor_fits(job.build_report, simulator)):
+            warnings.warn(in_python(warning), stacklevel=3)
+    return job
 
 
 def _combined(options: Options, target: BuildTarget | None, of_job: dict[str, bool]) -> BuildOptions:

@@ -173,7 +173,7 @@ class Job(SummaryRepr):
 
         Raises:
             DataError: The graphs are no whole job, or the change would make it another program.
-            ValueError: `data_parallel` is below 1, or nothing is to change.
+            ValueError: `data_parallel` is below 1.
             TypeError: An argument is of the wrong kind.
         """
         copies = whole_number(data_parallel, "scale(data_parallel=…)", least=1)
@@ -181,12 +181,14 @@ class Job(SummaryRepr):
         for name, value in (("bandwidth_gib_s", bandwidth_gib_s), ("latency_ns", latency_ns)):
             if value is not None:
                 number(value, f"scale({name}=…)")
-        if copies == 1 and not removed:
-            raise ValueError("scale() would give the same job: give data_parallel above 1, or remove_ranks")
         growth = Growth(copies, removed, chosen, bandwidth_gib_s, latency_ns)
-        folder = temporary_folder() if output is None else Path(output)
-        scale_folder(self.folder, folder, growth, run_with(whole_number(jobs, "scale(jobs=…)", least=1)))
-        return removed_with(Job(folder), output is None)
+        run = run_with(whole_number(jobs, "scale(jobs=…)", least=1))
+
+        def scaled(folder: Path) -> Job:
+            scale_folder(self.folder, folder, growth, run)
+            return Job(folder)
+
+        return job_in(output, "scale(output=…)", scaled)
 
     def write(self, folder: FilePath) -> "Job":
         """Copies the job's files to a folder, which is new or empty, and returns the job there."""
@@ -233,13 +235,17 @@ def run_with(jobs: int) -> Callable[..., Generator[tuple[Any, Any], None, None]]
     return run
 
 
-def temporary_folder() -> Path:
-    """Makes a folder that `removed_with` removes."""
-    return Path(tempfile.mkdtemp(prefix=TEMPORARY))
-
-
-def removed_with(job: Job, is_temporary: bool) -> Job:
-    """Returns the job, whose folder is removed with it if it is a temporary one."""
-    if is_temporary:
-        weakref.finalize(job, shutil.rmtree, job.folder, ignore_errors=True)
+def job_in(output: FilePath | None, argument: str, make: Callable[[Path], Job]) -> Job:
+    """Returns the job that `make` writes into the folder `output`; without one into a temporary folder, which is
+    removed with the job, or at once if there is none.
+    """
+    if output is not None:
+        return make(given_path(output, argument, "a folder as output"))
+    folder = Path(tempfile.mkdtemp(prefix=TEMPORARY))
+    try:
+        job = make(folder)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    weakref.finalize(job, shutil.rmtree, folder, ignore_errors=True)
     return job

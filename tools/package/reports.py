@@ -121,7 +121,7 @@ def report(
         ValueError: There is no analysis of a name in `only`, a change cannot be made, or `path` does not end in .html.
         TypeError: `inputs` are no paths, the changes are none, or another argument is of the wrong kind.
     """
-    _check_name(path)
+    _check_name(path, "report(inputs, path)")
     given_window(window, "report(window=…)")
     flags("report", modules=modules)
     chosen = None if ranks is None else whole_numbers(ranks, "report(ranks=…)")
@@ -173,7 +173,7 @@ def compare(
         ValueError: `path` does not end in .html.
         TypeError: `before` or `after` are no paths, or `window` is no Window.
     """
-    _check_name(path)
+    _check_name(path, "compare(before, after, path)")
     given_window(window, "compare(window=…)")
     flags("compare", modules=modules)
     first, second = (find_sources(given_paths(argument, "compare(before, after)")) for argument in (before, after))
@@ -182,8 +182,8 @@ def compare(
     return made
 
 
-def _check_name(path: FilePath | None) -> None:
-    if path is not None and not is_page_name(given_path(path, "report(inputs, path)")):
+def _check_name(path: FilePath | None, argument: str) -> None:
+    if path is not None and not is_page_name(given_path(path, argument)):
         raise ValueError(f"{path}: the report is an HTML page; name it .html")
 
 

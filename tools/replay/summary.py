@@ -169,6 +169,7 @@ def describe(replay: Replay, summary: ReplaySummary, scale: Sequence[Scale] = ()
     has_streams = any(lane.is_stream and lane.number != ABSENT for lane in replay.work.lanes)
     hidden = [f"  and {len(busy) - STREAMS_SHOWN} more streams"] if len(busy) > STREAMS_SHOWN else []
     error_of_starts = f"start error    {starts.median:>14,.1f} µs median, {starts.p95:,.1f} p95, {starts.max:,.1f} max"
+    streams = f"stream busy    {'rank/' if len(replay.work.graphs) > 1 else ''}device/stream"
     lines = [
         f"nodes          {len(replay.work):>14,}  {_counts(_node_counts(replay.work))}",
         f"dependencies   {len(replay.work.source):>14,}  {_counts(_dependency_counts(replay.work.kind))}",
@@ -180,7 +181,7 @@ def describe(replay: Replay, summary: ReplaySummary, scale: Sequence[Scale] = ()
         *_start_offset(replay),
         *([] if scale or replay.work.is_of_scaled_job else [error_of_starts]),
         f"explained      {summary.explained_pct:>14,.2f} %  of the critical path; delays and starts that nothing explains are the rest",
-        *(["stream busy", *_shares(busy[:STREAMS_SHOWN], whole), *hidden] if has_streams else _threads(replay, whole)),
+        *([streams, *_shares(busy[:STREAMS_SHOWN], whole), *hidden] if has_streams else _threads(replay, whole)),
         "critical path",
         *_shares(path, whole),
         *_crossings(replay),

@@ -163,9 +163,8 @@ def lines(report: ScaleReport) -> Iterator[str]:
     """Yields the report for people; groups that are alike in a line."""
     kept_count = report.ranks - len(report.removed)
     traced = f"; {report.ranks - len(report.stand_ins)} traced" if report.stand_ins else ""
-    yield summary_line(
-        "ranks", f"{report.ranks} -> {report.scaled_ranks}, {report.copies} copies of {kept_count}{traced}"
-    )
+    copies = f", {report.copies} copies of {kept_count}" if report.copies > 1 else ""
+    yield summary_line("ranks", f"{report.ranks} -> {report.scaled_ranks}{copies}{traced}")
     alike = defaultdict[tuple[object, ...], list[GroupLine]](list)
     for group in report.groups:
         alike[group.group.partition(", ")[2], group.joined, group.members, group.scaled_members].append(group)

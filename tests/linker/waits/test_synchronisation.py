@@ -165,7 +165,7 @@ def test_a_guessed_event_is_counted_and_marked() -> None:
     t.leaf("aten::add", 5)
     report = link_run(t).report
     assert sum(report.guessed.values()) == 1
-    assert report.waits == {"device waits for device, by call order": 1}
+    assert report.waits == {"waits of streams for other streams, by call order": 1}
 
 
 def test_an_unknown_event_of_another_wait_is_not_taken() -> None:
@@ -223,7 +223,7 @@ def test_without_records_the_stream_is_the_one_whose_end_explains_the_calls_leng
     t.leaf("aten::add", 5)
     linked = link_run(t)
     assert host_waits(linked) == {("short", "cudaStreamSynchronize")}
-    assert linked.report.waits == {"host waits for device, by timing": 1}
+    assert linked.report.waits == {"waits of the host for the device, by timing": 1}
 
 
 def test_a_device_synchronisation_waits_for_every_stream() -> None:
@@ -433,7 +433,7 @@ EVENT_SYNCHRONISATION = {
 def test_event_synchronisation_has_four_waits_and_a_blocking_copy() -> None:
     linked = link_run(event_synchronisation())
     assert host_waits(linked) == EVENT_SYNCHRONISATION
-    assert linked.report.waits == {"host waits for device, by record": 4, "blocking copies": 1}
+    assert linked.report.waits == {"waits of the host for the device, by record": 4, "blocking copies": 1}
     assert device_waits(linked) == set()
 
 

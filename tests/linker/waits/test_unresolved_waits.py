@@ -118,7 +118,7 @@ def test_queries_for_different_events_are_no_loop() -> None:
     assert host_waits(linked) == {("short", "cudaEventQuery")}
     assert linked.host_waits.since.tolist() == [ABSENT]
     assert linked.report.waits == {
-        "host waits for device, by record": 1,
+        "waits of the host for the device, by record": 1,
         "event queries that found the event pending": 1,
     }
 

@@ -66,7 +66,7 @@ def test_every_rank_gets_a_graph_and_the_report_says_from_what(traces: Path, tmp
             f"host_rank{rank}.json",
         )
         assert summary.link and summary.link.matched > 0
-    assert report.skipped == {"JSON files that are no traces": 1}
+    assert report.skipped == {"truth.json of trace-generate": 1}
     assert not report.all_failures and not report.all_notes
 
 

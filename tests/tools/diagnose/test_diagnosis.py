@@ -41,7 +41,7 @@ def test_a_sound_job_has_nothing_wrong_and_every_process_is_counted(jobs: Callab
     diagnosis = diagnose([jobs(ranks)])
     assert not diagnosis.findings
     assert repr(diagnosis) == f"Diagnosis of {ranks} processes: nothing to note"
-    assert diagnosis.skipped == {"JSON files that are no traces": 1}
+    assert diagnosis.skipped == {"truth.json of trace-generate": 1}
     assert [process.rank for process in diagnosis.processes] == list(range(ranks))
     for process in diagnosis.processes:
         device = json.loads(Path(process.device).read_text())

@@ -1,10 +1,11 @@
 """A job is a sequence of graphs in a folder, which are replayed, scaled and reported on together."""
 
 import gc
+import tempfile
 from pathlib import Path
 
 import pytest
-from execgraph import DataError, Job, Options, build, read_job, replay, report
+from execgraph import DataError, Job, Options, RequestError, build, read_job, replay, report
 
 TRAINING = Path("tests/data/training")
 
@@ -41,6 +42,19 @@ def test_graphs_of_a_temporary_folder_go_with_the_job_and_copies_stay(tmp_path: 
     assert not folder.exists() and read_job(tmp_path / "kept").ranks == [0, 1]
 
 
+def test_a_job_that_cannot_be_made_leaves_no_temporary_folder(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    with pytest.raises(DataError):
+        build(tmp_path)
+    with pytest.raises(DataError):
+        job.scale(data_parallel=2, groups=["nonsense"])
+    assert not [*temporary.iterdir()]
+
+
 def test_a_job_is_scaled(job: Job, tmp_path: Path) -> None:
     assert job.scale(data_parallel=2).write(tmp_path / "copied").ranks == [0, 1, 2, 3]
     assert job.scale(data_parallel=2, output=tmp_path / "direct").folder == tmp_path / "direct"
@@ -52,7 +66,7 @@ def test_a_job_is_scaled(job: Job, tmp_path: Path) -> None:
 def test_the_number_of_copies_is_checked(job: Job) -> None:
     with pytest.raises(ValueError, match="takes 1 or more, not 0"):
         job.scale(data_parallel=0)
-    with pytest.raises(ValueError, match="the same job: give data_parallel above 1, or remove_ranks"):
+    with pytest.raises(RequestError, match="would be the same; give data_parallel above 1 or remove_ranks"):
         job.scale()
     with pytest.raises(TypeError, match="takes a whole number, not str"):
         job.scale(data_parallel="4")  # type: ignore[arg-type]
