@@ -153,9 +153,20 @@ def elsewhere() -> ExecutionGraph:
     return g.build()
 
 
+def without_collectives() -> ExecutionGraph:
+    """Rank 1, of whose trace only a host op is left."""
+    g = GraphBuilder(rank=1)
+    g.host("aten::add", 0, 5)
+    return g.build()
+
+
 @pytest.mark.parametrize(
     ("second", "reason"),
     [
+        (
+            without_collectives,
+            "rank 1 has none of the collectives that rank 0 has with it, so its trace may be incomplete",
+        ),
         (lambda: pair()[0], "2 graphs are of rank 0"),
         (lambda: of_world(16, pair()[1]), "rank 0 is of 2 ranks, rank 1 of 16"),
         (elsewhere, "of 1 collectives of rank 0 with other ranks that are given none meets theirs"),

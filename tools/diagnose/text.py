@@ -72,7 +72,8 @@ def _row(process: Inspection, largest: int, folder: str) -> tuple[str, ...]:
     world = f"{process.world_size or '-'}"
     if process.error:
         return (rank, world, pid, bytes_text(process.bytes), *["-"] * (len(HEADINGS) - 5), files)
-    matched = f"{process.agreement_pct:g} %" if process.matched_by else "-"
+    # rounded down: all but one is not 100 %
+    matched = f"{1000 * process.matched // process.host_ops / 10:g} %" if process.matched_by else "-"
     mark = mark_of(process.kernels, largest) if process.device else ""
     counts = (
         process.copies, process.devices, process.streams, process.collectives, process.sync_records,

@@ -73,7 +73,7 @@ def verdict(job: Job, findings: Sequence[Finding]) -> Verdict:
     said = _said(job, limit, doubts, findings)
     if job.recording and job.recording.cause is Cause.NOT_THE_HOST:
         said = f"As recorded, {said[0].lower()}{said[1:]}"
-    cost = recording_cost(job, limit.node_class)
+    cost = recording_cost(job, _largest_part(job)[0] if doubts else limit.node_class)
     return Verdict(" ".join(filter(None, (said, cost))), doubts, cost)
 
 
@@ -166,7 +166,7 @@ def _unrelated(job: Job) -> Iterator[str]:
         return
     ranks = f"ranks {ranges(sorted(rank.rank for rank in job.ranks))}"
     if reason := why_not_one_job(graphs):
-        yield f"{ranks} are not of one job, as {reason}: {GIVE_ONE_RUN}"
+        yield f"{ranks} do not fit together, as {reason}: {GIVE_ONE_RUN}"
     elif job.world_size <= len(graphs) and not _is_joined(job):
         yield f"nothing shows that {ranks} are of one job, neither a collective nor a world size: {GIVE_ONE_RUN}"
 
@@ -191,12 +191,18 @@ def _otherwise(job: Job) -> str:
     """Returns a sentence on the largest part of the rest of the critical path."""
     path = job.path_us()
     explained_us = sum(path.values()) - job.unexplained_us()
-    times = {WORDS_OF_REST[limit]: sum(path.get(kind, 0.0) for kind in kinds) for limit, kinds in LIMITS.items()}
-    largest = max(times, key=lambda word: times[word])
+    node_class, largest_us = _largest_part(job)
     lead = "the rest of " if explained_us < 0.99 * sum(path.values()) else ""
     busy = f"; devices are busy for {job.busy_pct():.0f} % of the run" if job.rows("temporal_breakdown") else ""
     return (
-        f" Of {lead}the critical path, {100 * times[largest] / explained_us:.0f} % is {largest}{busy}."
+        f" Of {lead}the critical path, {100 * largest_us / explained_us:.0f} % is {WORDS_OF_REST[node_class]}{busy}."
         if explained_us > 0
         else ""
     )
+
+
+def _largest_part(job: Job) -> tuple[NodeClass, float]:
+    """Returns what takes most of the critical path, and how long."""
+    path = job.path_us()
+    times = {limit: sum(path.get(kind, 0.0) for kind in kinds) for limit, kinds in LIMITS.items()}
+    return max(times.items(), key=lambda part: part[1])

@@ -22,12 +22,7 @@ def why_not_one_job(graphs: Sequence[ExecutionGraph]) -> str:
     sizes = sorted(set(worlds) - {-1})
     if len(sizes) > 1:
         return f"rank {worlds[sizes[0]]} is of {sizes[0]} ranks, rank {worlds[sizes[1]]} of {sizes[1]}"
-    unmatched = _never_meeting(graphs, ranks)
-    return (
-        f"of {unmatched[1]:,} collectives of rank {unmatched[0]} with other ranks that are given none meets theirs"
-        if unmatched
-        else ""
-    )
+    return _never_meeting(graphs, ranks)
 
 
 def graphs_of_one_job(graphs_or_paths: Graphs, call: str, *, allow_mismatch: bool = False) -> list[ExecutionGraph]:
@@ -42,17 +37,29 @@ def graphs_of_one_job(graphs_or_paths: Graphs, call: str, *, allow_mismatch: boo
     return graphs
 
 
-def _never_meeting(graphs: Sequence[ExecutionGraph], ranks: list[int]) -> tuple[int, int] | None:
-    """Returns the first rank of whose collectives with other given ranks none matches, and how many these are."""
+def _never_meeting(graphs: Sequence[ExecutionGraph], ranks: list[int]) -> str:
+    """Returns the first rank of whose collectives with other given ranks none matches, and how many these are; "" if
+    there is none.
+    """
     if len(graphs) < 2 or -1 in ranks:
-        return None
+        return ""
     calls = [communication_of(graph, position) for position, graph in enumerate(graphs)]
     matches, ranks_read = match(calls), set(ranks)
     shared = np.array([len(ranks_read.intersection(ranks_of(group.ranks))) > 1 for group in matches.groups], np.bool_)
     rank_of_match = [np.unique(matched) for matched in matches.matched]
     met = np.bincount(np.concatenate(rank_of_match), minlength=len(matches)) > 1
+    silent = {rank for rank, group in zip(ranks, matches.group, strict=True) if not (group >= 0).any()}
     for rank, group, matched in zip(ranks, matches.group, matches.matched, strict=True):
-        own_matches = matched[(group >= 0) & shared[np.maximum(group, 0)]] if len(shared) else matched[:0]
-        if len(own_matches) and not met[own_matches].any():
-            return rank, len(own_matches)
-    return None
+        in_shared = (group >= 0) & shared[np.maximum(group, 0)] if len(shared) else np.zeros(len(group), np.bool_)
+        own_matches = matched[in_shared]
+        if not len(own_matches) or met[own_matches].any():
+            continue
+        members = {
+            member
+            for number in np.unique(group[in_shared]).tolist()
+            for member in ranks_of(matches.groups[number].ranks)
+        }
+        if without := sorted(silent & members):
+            return f"rank {without[0]} has none of the collectives that rank {rank} has with it, so its trace may be incomplete"
+        return f"of {len(own_matches):,} collectives of rank {rank} with other ranks that are given none meets theirs"
+    return ""

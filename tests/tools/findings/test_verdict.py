@@ -111,9 +111,20 @@ def test_it_is_withdrawn_where_nothing_shows_that_the_ranks_are_of_one_job() -> 
     said = sentence(built(rank(0), rank(1)))
     assert "nothing shows that ranks 0, 1 are of one job, neither a collective nor a world size" in said
     assert "one job" not in sentence(built(rank(0, world_size=2), rank(1, world_size=2)))
-    assert "ranks 0, 1 are not of one job, as rank 0 is of 2 ranks, rank 1 of 4" in sentence(
+    assert "ranks 0, 1 do not fit together, as rank 0 is of 2 ranks, rank 1 of 4" in sentence(
         built(rank(0, world_size=2), rank(1, world_size=4))
     )
+
+
+def test_a_withdrawn_verdict_tells_the_cost_of_recording_only_of_a_path_on_the_host() -> None:
+    """A CPU twice as fast would save most, but only as an unrelated rank ends nearly as late; the path is a kernel."""
+    first, second = GraphBuilder(rank=0), GraphBuilder(rank=1)
+    op = first.host("aten::mm", 0, 20_000)
+    first.activity("gemm", 20_000, 80_000, after=[(op, LAUNCH)])
+    second.host("aten::mm", 0, 99_000)
+    said = sentence(built(first.build(), second.build(), recorded_ops=4))
+    assert "Of the critical path, 80 % is computation" in said
+    assert "Recording a host trace" not in said
 
 
 def recorded_steps(without_profiler_ns: int = 0) -> ExecutionGraph:
