@@ -41,8 +41,8 @@ def blocking_copies(
     """Returns the copies that their calls waited for, decided for each call site by the median.
 
     A call that waits returns soon after the copy has ended. One that does not wait returns before the copy is launched,
-    or, where the launch latency is unknown, after the time that launches usually take. Asynchronous copies of pinned
-    memory or within the device are never waited for.
+    and after the time that launches usually take: long before the copy, if that is queued behind other work.
+    Asynchronous copies of pinned memory or within the device are never waited for.
     """
     asynchronous = calls.name.where(lambda name: "Async" in name)
     unwaited = activities.name.where(lambda name: "Pinned" in name or "DtoD" in name)
@@ -54,18 +54,22 @@ def blocking_copies(
     blocking_return = activities.end[rows] + of_each(calibration.sync_return, calls.name.take(call)).median
     latency = of_each(calibration.launch, calls.name.take(call)).median
     is_measured = calls.name.where(lambda name: of_name(calibration.launch, name).count > 0)[call]
-    launch_duration = 0 if is_measured.all() else _launch_duration(activities, calls)
-    prompt_return = np.where(is_measured, activities.start[rows] - latency, calls.start[call] + launch_duration)
+    duration = _launch_duration(activities, calls)
+    launched = calls.start[call] + (duration or 0)
+    before_copy = activities.start[rows] - latency
+    prompt_return = np.where(
+        is_measured, before_copy if duration is None else np.minimum(before_copy, launched), launched
+    )
     lateness = calls.end[call] - (blocking_return + prompt_return) / 2
     sites = call_sites.groups(call.tolist(), activities.name.codes[rows].tolist())
     blocking = np.array([copy for site in sites if np.median(lateness[site]) > 0 for copy in site], np.int64)
     return ImplicitHostWaits(call[blocking], rows[blocking], np.full(len(blocking), ABSENT), Provenance.RECORD)
 
 
-def _launch_duration(activities: Activities, calls: Calls) -> int:
-    """Returns how long calls that launch kernels usually take, ns."""
+def _launch_duration(activities: Activities, calls: Calls) -> int | None:
+    """Returns how long calls that launch kernels usually take, ns; None without kernels."""
     launching = activities.call_row[(activities.call_row >= 0) & activities.category.equal("kernel")]
-    return latency_stats((calls.end - calls.start)[np.unique(launching)]).median if len(launching) else 0
+    return latency_stats((calls.end - calls.start)[np.unique(launching)]).median if len(launching) else None
 
 
 def full_queue(activities: Activities, calls: Calls) -> ImplicitHostWaits:
