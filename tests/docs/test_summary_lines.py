@@ -92,6 +92,7 @@ def test_every_line_of_a_replay_is_explained(sample: str) -> None:
     other = "thread busy" if sample == "training" else "stream busy"
     assert explained("trace-replay", "line") == lines | {
         other,
+        "absent",
         "range",
         "changed",
         "recording",

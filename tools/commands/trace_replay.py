@@ -19,7 +19,6 @@ from ..command import in_workspace, print_json, progress, run_command, step
 from ..command_parser import CommandParser, output_as
 from ..given_graphs import graph_files
 from ..inputs import InputKind, reading
-from ..rank_rows import absent_ranks
 from ..replay import (
     describe,
     gather_job,
@@ -34,7 +33,6 @@ from ..terminal import print_text
 from .scale_options import add_scale_options
 
 NAME = "trace-replay"
-RANKS_NAMED = 8
 log = logging.getLogger("execgraph")
 
 
@@ -86,8 +84,6 @@ def _replay(arguments: argparse.Namespace) -> None:
         raise DataError(
             f"{paths[0]} and {len(paths) - 1} more: {reason}; give the graphs of one job (or --allow-mismatch)"
         )
-    if absent := _absent(graphs):
-        log.warning(f"{NAME}: note: {absent}")
     with _naming(paths):
         if arguments.simulator:
             _simulate(paths, graphs, arguments.json)
@@ -121,18 +117,6 @@ def _simulate(paths: Sequence[str], graphs: Sequence[ExecutionGraph], as_json: b
         log.warning(f"{NAME}: note: {unknown}: each rank is played alone, as in replay mode")
     result = simulate_ranks(graphs, configuration)
     print_json(msgspec.to_builtins(result)) if as_json else print_text(describe_simulated(result))
-
-
-def _absent(graphs: Sequence[ExecutionGraph]) -> str:
-    """Returns which ranks of a job are not among those that are replayed together, "" if none are or it is a single
-    rank.
-    """
-    world = max(graph.number("world_size", 0) for graph in graphs)
-    absent = absent_ranks((graph.number("rank", -1) for graph in graphs), world)
-    if len(graphs) < 2 or not absent:
-        return ""
-    named = ", ".join([*absent][:RANKS_NAMED]) + (", …" if len(absent) > RANKS_NAMED else "")
-    return f"{world - len(graphs):,} of {world:,} ranks are absent ({named}): no rank waits for them"
 
 
 def _read(path: str) -> ExecutionGraph:

@@ -7,6 +7,7 @@ import numpy as np
 
 from ...schema.columns import Bool, Int64, time_text
 from ...schema.graph import CollectiveType
+from .absence import absence
 from .critical_path import HOST_DELAY, KINDS, START_OFFSET, UNKNOWN_START, pieces_of
 from .execution import Replay
 from .node_class import NodeClass
@@ -57,7 +58,8 @@ def answer(replay: Replay, scale: Sequence[Scale]) -> str:
         outcome = f"take {times[1]} instead of {times[0]}, {share} % {'less' if change_pct < 0 else 'more'}"
     limit = limit_of_gain(replay, scale) if all(change_.factor < 1 for change_ in scale) else ""
     sentence = f"If {_condition(scale)}, the run would {outcome}{limit and f': what limits the gain is {limit}'}."
-    return sentence + _range_sentence(replay) + _offset(replay)
+    absent = absence(replay.work)
+    return sentence + _range_sentence(replay) + _offset(replay) + (f" {absent}." if absent else "")
 
 
 def _range_sentence(replay: Replay) -> str:

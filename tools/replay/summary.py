@@ -8,6 +8,7 @@ import numpy as np
 from ...schema.choices import ASTRA_SIM
 from ...schema.columns import ABSENT, Int64, Intervals, busy_until, group_sums
 from ...schema.graph import DependencyKind
+from .absence import absence
 from .answer import answer
 from .critical_path import UNEXPLAINED, pieces_of, time_by_kind
 from .execution import Replay
@@ -45,7 +46,7 @@ class ReplaySummary(msgspec.Struct, frozen=True, omit_defaults=True):
     changes they are None, and left out of `--json`. Of several ranks, `start_offsets_us` says by rank how much later
     than the first one each began; where that matters to a changed run, `without_start_offsets_us` is the makespan
     without these. `recording` says how long a step takes without a profiler, where that was measured. `matched` says
-    what each change applies to.
+    what each change applies to, `absent` which ranks of the job are not replayed.
 
     >>> import execgraph as eg
     >>> results = eg.link("tests/data/training", rank=0).to_graph().replay().results
@@ -66,6 +67,7 @@ class ReplaySummary(msgspec.Struct, frozen=True, omit_defaults=True):
     without_start_offsets_us: float | None = None
     recording: Recording | None = None
     matched: list[Matched] = []
+    absent: str = ""
 
 
 def summarise(replay: Replay, recording: Recording | None = None, scale: Sequence[Scale] = ()) -> ReplaySummary:
@@ -88,6 +90,7 @@ def summarise(replay: Replay, recording: Recording | None = None, scale: Sequenc
         without_start_offsets_us=replay.start_offset.makespan_without_ns / 1000 if replay.start_offset else None,
         recording=recording,
         matched=[matched(work.graphs, change) for change in scale],
+        absent=absence(work),
     )
 
 
@@ -177,6 +180,7 @@ def describe(replay: Replay, summary: ReplaySummary, scale: Sequence[Scale] = ()
         f"replayed       {summary.makespan_us:>14,.1f} µs{verdict}",
         *(f"changed        {change.nodes:>14,}  {change.of_spec}" for change in summary.matched),
         *([f"recording      {summary.recording.text}"] if summary.recording else []),
+        *([f"absent         {summary.absent}"] if summary.absent else []),
         *_range(replay.range),
         *_start_offset(replay),
         *([] if scale or replay.work.is_of_scaled_job else [error_of_starts]),
