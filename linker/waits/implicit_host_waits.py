@@ -41,8 +41,10 @@ def blocking_copies(
     """Returns the copies that their calls waited for, decided for each call site by the median.
 
     A call that waits returns soon after the copy has ended. One that does not wait returns before the copy is launched,
-    and after the time that launches usually take: long before the copy, if that is queued behind other work.
-    Asynchronous copies of pinned memory or within the device are never waited for.
+    or, where the launch latency is unknown, after the time that launches usually take. If a call returns at the end of
+    a copy, as far as the clocks can tell, then the earlier of the two counts: a copy that is queued behind other work
+    begins long after a call that does not wait has returned. Asynchronous copies of pinned memory or within the device
+    are never waited for.
     """
     asynchronous = calls.name.where(lambda name: "Async" in name)
     unwaited = activities.name.where(lambda name: "Pinned" in name or "DtoD" in name)
@@ -54,11 +56,11 @@ def blocking_copies(
     blocking_return = activities.end[rows] + of_each(calibration.sync_return, calls.name.take(call)).median
     latency = of_each(calibration.launch, calls.name.take(call)).median
     is_measured = calls.name.where(lambda name: of_name(calibration.launch, name).count > 0)[call]
-    duration = _launch_duration(activities, calls)
-    launched = calls.start[call] + (duration or 0)
-    before_copy = activities.start[rows] - latency
+    before_copy, launched = activities.start[rows] - latency, calls.start[call] + _launch_duration(activities, calls)
+    clock_error = calibration.clock_error_ns + 2 * calibration.resolution_ns
+    may_have_waited = calls.end[call] + clock_error >= activities.end[rows]
     prompt_return = np.where(
-        is_measured, before_copy if duration is None else np.minimum(before_copy, launched), launched
+        is_measured, np.where(may_have_waited, np.minimum(before_copy, launched), before_copy), launched
     )
     lateness = calls.end[call] - (blocking_return + prompt_return) / 2
     sites = call_sites.groups(call.tolist(), activities.name.codes[rows].tolist())
@@ -66,10 +68,10 @@ def blocking_copies(
     return ImplicitHostWaits(call[blocking], rows[blocking], np.full(len(blocking), ABSENT), Provenance.RECORD)
 
 
-def _launch_duration(activities: Activities, calls: Calls) -> int | None:
-    """Returns how long calls that launch kernels usually take, ns; None without kernels."""
+def _launch_duration(activities: Activities, calls: Calls) -> int:
+    """Returns how long calls that launch kernels usually take, ns."""
     launching = activities.call_row[(activities.call_row >= 0) & activities.category.equal("kernel")]
-    return latency_stats((calls.end - calls.start)[np.unique(launching)]).median if len(launching) else None
+    return latency_stats((calls.end - calls.start)[np.unique(launching)]).median if len(launching) else 0
 
 
 def full_queue(activities: Activities, calls: Calls) -> ImplicitHostWaits:
