@@ -214,7 +214,7 @@ def test_another_program_is_refused_with_the_reason(
     ("arguments", "what"),
     [
         ((), "nothing to scale; give --data-parallel, --remove-ranks or both"),
-        (("--data-parallel", "0"), "0 is not a whole number, 1 or more"),
+        (("--data-parallel", "0"), "0 is not a whole number above 0"),
         (("--remove-ranks", "4-"), "4- is not a list of ranks such as 4-7 or 0,2"),
         (("--data-parallel", "2", "--latency", "-1"), "-1 is not a number above 0"),
     ],

@@ -22,5 +22,5 @@ def positive(text: str) -> float:
 def count(text: str) -> int:
     """Returns a number of things, 1 or more."""
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a whole number, 1 or more")
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number above 0")
     return int(text)

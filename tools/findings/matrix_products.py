@@ -147,7 +147,7 @@ def _low_use(job: Job, products: _Products) -> list[Finding]:
         longest = groups[np.argsort(-time[groups], kind="stable")][:NAMED].tolist()
         example = {shape_group: int(np.flatnonzero(group == shape_group)[0]) for shape_group in longest}
         parts = [
-            f"{op[int(products.node[row])]}{_shapes(shape, int(products.node[row]))} in a format of {element[row]} bytes at "
+            f"{op[int(products.node[row])]}{_shapes(shape, int(products.node[row]))} with {8 * element[row]}-bit numbers at "
             f"{100 * use[shape_group]:.0f} % of the peak, {time_text(1e6 * time[shape_group])}"
             for shape_group, row in example.items()
         ]

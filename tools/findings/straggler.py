@@ -46,8 +46,7 @@ def straggler(job: Job) -> list[Finding]:
         Finding(
             f"The other ranks wait for rank {rank}, whose own work takes longer",
             gain,
-            f"it arrives {time_text(awaited / 1000)} later than the others in all, to the {lateness.meetings} collectives after the first, "
-            "in which a rank may only have begun to record late"
+            f"{time_text(awaited / 1000)} later than the others in all, at {lateness.meetings} collectives without the first"
             f"{_reason(job, slowest)}",
             _advice(job, slowest),
             "collectives_over_ranks_waits_by_rank",

@@ -8,7 +8,7 @@ import numpy as np
 from ...schema.columns import time_text
 from ..rank_rows import ranges
 from ..replay import Cause, NodeClass, off_by_target, why_not_one_job
-from .job import Finding, Gain, Job, recording_cost
+from .job import LEAST_PCT, Finding, Gain, Job, recording_cost
 
 TWICE_AS_FAST = 0.5
 MOST_OF_PATH = 50.0
@@ -150,6 +150,11 @@ def _doubts(job: Job, limit: _Limit) -> Iterator[str]:
             f"a CPU twice as fast would save {limit.gain.pct:.0f} % in the replay, but the device already computes for "
             f"{100 - idle:.0f} % of the run: either kernels that run at once slow each other down, which the replay does not know, or "
             "the CPU waits for the device in calls that are not recorded as waits"
+        )
+    if limit.gain.pct < LEAST_PCT:
+        yield (
+            f"no kind of work at twice its speed would make the run more than {limit.gain.pct:.1f} % shorter: either several "
+            "take as long side by side, or the traces do not show what waited for what"
         )
     absent = job.world_size - len(job.ranks)
     if limit.node_class is NodeClass.COMMUNICATION and absent > 0:

@@ -94,7 +94,7 @@ def _beginning(stream: BinaryIO, path: Path) -> bytes:
     """Returns the first bytes; of JSON up to where its rows begin and as many more."""
     head = b"".join(_pieces(stream, END))
     if not head:
-        raise DataError(f"{path}: damaged compressed file; copy it again")
+        raise DataError(f"{path}: nothing in it decompresses: it is empty or damaged; copy it again")
     start = head.lstrip(BLANK)[:1]
     if start in (b"{", b"["):
         head = with_plain_letters(head)

@@ -22,6 +22,8 @@ WORK = {
     "computation": ("kernel",), "communication": ("communication",), "memory": ("copy or set", "copies and sets"),
 }  # fmt: skip
 """What the activities of a class are called."""
+SYMPTOMS = ("device: idle", "host: waiting")
+"""Parts of a run that follow from what other parts take."""
 DIFFERENCES, OF_TWO_RUNS, LEAST_CHANGE_PCT = 4, "trace_diff_tree", 1.0
 
 
@@ -87,8 +89,10 @@ def diff_verdict(tables: Tables) -> str:
     text += "".join(f", the {row['part']} {_change(row)}" for row in others)
     parts = [row for row in rows if row["part"] not in WHOLE and row["difference"] * first["difference"] > 0]
     if parts and not _is_alike(first):
-        most = "Most" if 2 * abs(parts[0]["difference"]) > abs(first["difference"]) else "The largest part"
-        text += f". {most} of that is {parts[0]['part'].replace(': ', ' ')}, {_change(parts[0])}{_of_mean(tables)}"
+        causes = [row for row in parts if row["part"] not in SYMPTOMS]
+        largest = next((row for row in causes if 2 * abs(row["difference"]) > abs(parts[0]["difference"])), parts[0])
+        most = "Most" if 2 * abs(largest["difference"]) > abs(first["difference"]) else "The largest part"
+        text += f". {most} of that is {largest['part'].replace(': ', ' ')}, {_change(largest)}{_of_mean(tables)}"
     return (
         f"{text}."
         if without is None

@@ -96,6 +96,15 @@ def test_it_is_withdrawn_where_the_device_computes_while_the_host_is_said_to_lim
     assert "the device already computes for 73 % of the run" in sentence(job)
 
 
+def test_it_is_withdrawn_where_what_takes_longest_would_hardly_shorten_the_run() -> None:
+    """A kernel and a collective of another stream, both as long as the run."""
+    g = GraphBuilder(rank=0, world_size=1)
+    op = g.host("aten::mm", 0, 1_000)
+    g.activity("gemm", 1_000, 99_000, stream=7, after=[(op, LAUNCH)])
+    g.collective(1_000, 98_900, ranks=[0], stream=20, after=[(op, LAUNCH)])
+    assert "no kind of work at twice its speed would make the run more than 0.5 % shorter" in sentence(built(g.build()))
+
+
 def test_communication_of_absent_ranks_is_no_verdict() -> None:
     graph = rank_with_collective(0, work=10_000, collective=95_000, clock=0)
     graph.metadata["world_size"] = 2
@@ -152,7 +161,7 @@ def test_it_says_that_recording_may_be_what_limits_where_nothing_was_measured() 
     assert "The device waits for the CPU" in said
     assert (
         "Recording a host trace slows every op, by about 16 µs" in said
-        and "4 ops are 64.0 µs of these 180.0 µs" in said
+        and "so 64.0 µs of these 180.0 µs may come from it (4 ops)" in said
     )
     assert "4 ops" not in sentence(built(recorded_steps(), recorded_ops=0))
 

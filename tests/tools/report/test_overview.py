@@ -71,6 +71,20 @@ def test_the_cause_of_a_difference_says_how_much_of_it_and_of_how_many_ranks(
     assert overview.diff_verdict(two_runs(ranks, loading_a)).endswith(sentence)
 
 
+def test_idle_time_is_no_cause_where_the_host_does_less() -> None:
+    """Loading that takes 50 ms less explains most of 60 ms of idle time, 20 ms less do not."""
+
+    def said(loading_b: float) -> str:
+        runs = table(
+            "trace_diff_runs", part=["step", "device: idle", "host: data loading"], a=[100e3, 80e3, 60e3],
+            b=[40e3, 20e3, loading_b], difference=[-60e3, -60e3, loading_b - 60e3], change=[-60.0, -75.0, -80.0],
+        )  # fmt: skip
+        return overview.diff_verdict(runs | table("ranks", run=["A", "B"]))
+
+    assert said(10e3).endswith("Most of that is host data loading, 10.00 ms instead of 60.00 ms.")
+    assert said(40e3).endswith("Most of that is device idle, 20.00 ms instead of 80.00 ms.")
+
+
 def test_work_that_differs_most_is_named_whoever_recorded_it() -> None:
     said = overview._run_difference(two_runs(1, 80e3))
     assert [*said][1:] == [

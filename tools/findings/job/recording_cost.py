@@ -32,7 +32,7 @@ def _unmeasured(job: Job) -> str:
     slowed_us = SLOWED_US * ops
     if not ops:
         return ""
-    share = f": {ops:,.0f} ops are {time_text(slowed_us)} of these {time_text(job.length_us)}"
+    share = f", so {time_text(slowed_us)} of these {time_text(job.length_us)} may come from it ({ops:,.0f} ops)"
     return (
         f"Recording a host trace slows every op, by about {SLOWED_US} µs on the machine where we measured it"
         f"{share if slowed_us < job.length_us else ''}. To know, measure steps without a profiler: execgraph.capture does."
