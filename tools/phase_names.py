@@ -11,19 +11,19 @@ FORWARD = re.compile(r"(^|[^a-z])(forward|fwd)([^a-z]|$)", re.I)
 BACKWARD = re.compile(r"(^|[^a-z])(backward|bwd)([^a-z]|$)", re.I)
 AUTOGRAD = "autograd::engine::evaluate_function"
 
-PHASES = LOADING, FORWARD_PASS, BACKWARD_PASS, UPDATE = ("data loading", "forward", "backward", "optimizer")
+PHASES = LOADING, FORWARD_PASS, BACKWARD_PASS, UPDATE, REST = (
+    "data loading", "forward", "backward", "optimizer", "the rest",
+)  # fmt: skip
 """The phases in the order in which a step goes through them."""
-OTHER = FORWARD_PASS
-"""The phase of what no name tells: ops that are in none of the others run forward."""
 
 
 def phase_of(name: str) -> str:
-    """Returns the phase of the outermost op, call or annotation of this name.
+    """Returns the phase of the outermost op, call or annotation of this name, "" where it tells none.
 
     >>> phase_of("autograd::engine::evaluate_function: MmBackward0"), phase_of("aten::mm")
-    ('backward', 'forward')
+    ('backward', '')
     """
     if name.startswith(AUTOGRAD):
         return BACKWARD_PASS
     named = {LOADING: LOADER, UPDATE: OPTIMIZER, FORWARD_PASS: FORWARD, BACKWARD_PASS: BACKWARD}
-    return next((phase for phase, pattern in named.items() if pattern.search(name)), OTHER)
+    return next((phase for phase, pattern in named.items() if pattern.search(name)), "")

@@ -13,7 +13,7 @@ import numpy as np
 from ....linker.modules import SEPARATOR
 from ....schema.columns import ABSENT, Int64, group_sums
 from ....schema.graph import ExecutionGraph
-from ...phase_names import BACKWARD_PASS, OTHER, PHASES, phase_of
+from ...phase_names import BACKWARD_PASS, FORWARD_PASS, PHASES, REST, phase_of
 from ...replay import NodeClass, node_classes
 from ..kernel_names import short_name
 from .calls import Calls
@@ -137,17 +137,23 @@ def box_tree(graph: ExecutionGraph, calls: Calls, critical_ns: Int64, label: str
 
 
 def _phases(graph: ExecutionGraph, calls: Calls) -> list[tuple[str, ...]]:
-    """Returns the phase of training of each call, by the name of the outermost call around it; none without a backward
-    pass or optimizer. On a thread that begins with the backward pass all others belong to it, too.
+    """Returns the phase of training of each call, by the name of the outermost call around it; none if all are alike.
+
+    A name that tells none is of the backward pass on a thread that begins with it. In a run with a backward pass it is
+    of the forward pass if the backward pass comes next by name, and else of the rest, as logging after a step is.
     """
     roots, thread = calls.roots(), graph.integers("tid")[calls.first_row]
-    outermost, of_root = np.unique(roots), dict[int, str]()
+    outermost = np.unique(roots)
+    by_name = {root: phase_of(graph.name[int(calls.first_row[root])]) for root in outermost.tolist()}
     first_phase: dict[int, str] = {}
     for root, number in zip(outermost.tolist(), thread[outermost].tolist(), strict=True):
-        phase = phase_of(graph.name[int(calls.first_row[root])])
-        of_root[root] = BACKWARD_PASS if (phase, first_phase.get(number)) == (OTHER, BACKWARD_PASS) else phase
-        if number != ABSENT:
-            first_phase.setdefault(number, phase)
+        if number != ABSENT and first_phase.setdefault(number, by_name[root]) == BACKWARD_PASS:
+            by_name[root] = by_name[root] or BACKWARD_PASS
+    unnamed = REST if BACKWARD_PASS in by_name.values() else FORWARD_PASS
+    of_root, following = dict[int, str](), ""
+    for root in outermost[np.argsort(graph.start_ns[calls.first_row[outermost]], kind="stable")][::-1].tolist():
+        of_root[root] = by_name[root] or (FORWARD_PASS if following == BACKWARD_PASS else unnamed)
+        following = by_name[root] or following
     if len(set(of_root.values())) < 2:
         return [()] * len(calls)
     return [(of_root[root],) for root in roots.tolist()]

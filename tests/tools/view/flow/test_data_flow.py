@@ -132,6 +132,13 @@ def test_boxes_are_modules_in_phases_and_ops_in_modules() -> None:
     ]  # fmt: skip
 
 
+def test_what_comes_after_the_backward_pass_without_a_name_is_no_forward_pass() -> None:
+    p = Program()
+    for name in ("aten::mm", BACKWARD, "c10d::allreduce_", "Optimizer.step#SGD.step", "aten::item"):
+        p.op(name)
+    assert labels(p.flow()) == ["forward", "backward", "the rest", "c10d::allreduce_", "aten::item", "optimizer"]
+
+
 def test_many_ops_of_one_name_are_one_box() -> None:
     p = Program()
     for _ in range(30):
