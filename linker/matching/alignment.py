@@ -27,16 +27,19 @@ def align_steps(left: Int64, right: Int64, *, marks_step: Bool) -> Alignment:
     before the first mark from the last one backwards.
     """
     rows = _without_single_marks(left, right, marks_step=marks_step)
-    marks = [np.flatnonzero(marks_step[side[kept_rows]]) for side, kept_rows in zip((left, right), rows, strict=True)]
-    steps = zip(*(np.split(kept_rows, marked) for kept_rows, marked in zip(rows, marks, strict=True)), strict=True)
+    by_side = (
+        np.split(kept_rows, np.flatnonzero(marks_step[side[kept_rows]]))
+        for side, kept_rows in zip((left, right), rows, strict=True)
+    )
+    steps = [*zip(*by_side, strict=True)]
     pairs: list[tuple[Int64, Int64]] = []
     for left_step, right_step in steps:
-        direction = slice(None, None, -1 if len(marks[0]) and not pairs else 1)
+        direction = slice(None, None, -1 if len(steps) > 1 and not pairs else 1)
         a, b = left_step[direction], right_step[direction]
         alignment = align(left[a], right[b])
         pairs.append((a[alignment.left][direction], b[alignment.right][direction]))
     left_row, right_row = (np.concatenate(side) for side in zip(*pairs, strict=True))
-    return Alignment(left_row, right_row, 1 if len(marks[0]) else alignment.alignment_count)
+    return Alignment(left_row, right_row, 1 if len(steps) > 1 else alignment.alignment_count)
 
 
 def _without_single_marks(left: Int64, right: Int64, *, marks_step: Bool) -> tuple[Int64, Int64]:
