@@ -38,7 +38,7 @@ def test_a_streams_activities_follow_each_other_by_start_then_end() -> None:
 
 
 def test_an_activity_ends_at_the_latest_when_the_next_one_of_its_stream_starts() -> None:
-    assert run_of([Ran(0, 9), Ran(5, 8), Ran(7, 20, stream=8)]).activity_end.tolist() == [5, 8, 20]
+    assert run_of([Ran(5, 8), Ran(0, 9), Ran(7, 20, stream=8)]).activity_end.tolist() == [8, 5, 20]
 
 
 def test_the_time_of_a_launch_is_its_calls_start_or_the_activitys_own() -> None:
