@@ -30,6 +30,15 @@ def test_a_group_that_only_its_collectives_describe_is_checked_too(members: Sequ
     assert (said is not None) == is_foreign
 
 
+def test_the_first_foreign_group_is_named() -> None:
+    t = TraceBuilder(rank=0, world_size=4)
+    for group in (t.group([0, 1], "a"), t.group([2, 3], "b"), t.group([1, 3], "c")):
+        t.collective("allreduce", group=group)
+    said = groups_without_rank(None, read_pair(t)[1])
+    assert said is not None
+    assert "in 2 of 3 process groups that it is not in (the first: group 'b' of ranks 2, 3, " in said.what
+
+
 def rank_of_host(members: Sequence[int], own: int, name: str = "allreduce") -> str:
     """What is said of a host trace whose process has the number `own` in a group, beside a device trace of rank 3."""
     t = TraceBuilder(rank=3, world_size=4)
