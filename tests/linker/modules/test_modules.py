@@ -116,6 +116,13 @@ def test_a_call_outside_of_ops_and_its_activity_belong_to_the_calls_around() -> 
     assert told["triton kernel"] == told["cudaLaunchKernel"] == ("Net_0", "triton.py(9): run")
 
 
+def test_an_activity_without_a_launch_call_belongs_to_no_module() -> None:
+    t = TraceBuilder()
+    forward(t)
+    t.activity("unlaunched", 7, 0, 5)
+    assert places(link_run(t, modules=True).activities)["unlaunched"] == Place("", "")
+
+
 def test_a_module_that_calls_itself_stays_where_it_is() -> None:
     t = TraceBuilder()
     with t.module("Net_0"), t.module("Net_0"), t.module("Linear_0"), t.op("aten::mm"):
