@@ -190,6 +190,24 @@ def test_a_kernel_of_its_own_record_takes_no_messages_given_before() -> None:
     found = convert_run(t)
     assert [node["type"] for node in communications(found.graph)] == [SEND, COLL]
     assert found.report.unknown_communications == 1
+    assert [communication.name for communication in link_run(t).communications] == ["send", "allreduce", ""]
+
+
+@EVERY_VERSION
+def test_a_kernel_of_its_own_record_did_that_alone_whatever_was_given_before(torch: str) -> None:
+    t = TraceBuilder(torch=torch, rank=0, world_size=2)
+    group = t.group(range(2))
+    give(t, group, "send")
+    t.collective("allreduce", group=group)
+    assert [communication.name for communication in link_run(t).communications] == ["allreduce"]
+
+
+def test_a_kernel_without_a_launch_call_took_nothing_that_was_given() -> None:
+    t = TraceBuilder(rank=0, world_size=2)
+    give(t, t.group(range(2)), "allreduce")
+    t.launch(KERNEL, stream=20)
+    t.activity(KERNEL, 21, 0, 5)
+    assert [communication.name for communication in link_run(t).communications] == ["", "allreduce"]
 
 
 def test_messages_given_on_another_thread_are_not_taken() -> None:
