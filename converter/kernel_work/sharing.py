@@ -30,8 +30,8 @@ def working_ops(launching: OpRows, parent: OpRows, works: OpWorks) -> OpRows:
     is_worker = np.zeros(len(parent), np.bool_)
     is_worker[with_rule[~encloses_family]] = True
     above = nearest(works.has_rule, parent)[without_rule]
-    does_work_of_above = (above >= 0) & (is_worker[above] | ~_enclosing(with_rule, parent)[above])
-    working_op = OpRows(np.full(len(launching), -1, np.int64))
+    does_work_of_above = is_worker[above] | ~_enclosing(with_rule, parent)[above]
+    working_op = OpRows(np.empty_like(launching))
     working_op[has_rule] = np.where(encloses_family, -1, with_rule)
     working_op[~has_rule] = np.where(does_work_of_above, above, -1)
     return working_op

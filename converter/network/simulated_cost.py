@@ -19,10 +19,10 @@ STEPS: dict[int, CostOf] = {
 }
 
 
-def step_cost(kind: int, members: int, size: int, direct: bool = True) -> Cost:
+def step_cost(kind: int, members: int, size: int, direct: bool) -> Cost:
     """Returns the steps of a collective or message in the simulator; all-to-alls go `direct` or in a ring.
 
-    >>> step_cost(CollectiveType.ALL_GATHER, 4, 1000)
+    >>> step_cost(CollectiveType.ALL_GATHER, 4, 1000, direct=True)
     Cost(steps=3, bytes=3000)
     """
     of_kind = STEPS[kind] if direct or kind != CollectiveType.ALL_TO_ALL else _ring_all_to_all

@@ -129,7 +129,7 @@ def _is_launched_outside(collectives: CollectiveOps, activities: Activities, ker
 
     A call with several activities launches what was captured before, not what was just given.
     """
-    launched = np.bincount(activities.call_row + 1, minlength=1)
+    launched = np.bincount(activities.call_row + 1)
     is_outside: Bool = (kernels.record < 0) & (kernels.call >= 0) & (launched[kernels.call + 1] == 1)
     for number in np.flatnonzero(is_outside).tolist():
         args = collectives.arguments[Role.ACTIVITY].get(int(kernels.row[number]))

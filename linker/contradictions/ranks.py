@@ -42,9 +42,8 @@ def groups_without_rank(host: HostTrace | None, device: DeviceTrace) -> Contradi
     if device.rank is None:
         return None
     uses = _groups_used(device)
-    lists = _described(host, device) + Counter((name, ranks) for name, ranks in uses if ranks)
     members_of: dict[str, set[int]] = defaultdict(set)
-    for name, ranks in lists:
+    for name, ranks in chain(_described(host, device), uses):
         members_of[name].update(ranks)
     names = Counter[str]()
     for (name, _), count in uses.items():
@@ -64,11 +63,11 @@ def groups_without_rank(host: HostTrace | None, device: DeviceTrace) -> Contradi
     )
 
 
-def _described(host: HostTrace | None, device: DeviceTrace) -> Counter[tuple[str, tuple[int, ...]]]:
+def _described(host: HostTrace | None, device: DeviceTrace) -> list[tuple[str, tuple[int, ...]]]:
     """Returns the groups that either trace describes, with their listed ranks."""
     described = [*device.groups, *(groups_of_host(host.name, host.inputs) if host is not None else ())]
     groups = ((name_of(entry.get("pg_name", "")), tuple(members(entry.get("ranks")))) for entry in described)
-    return Counter((name, ranks) for name, ranks in groups if ranks)
+    return [(name, ranks) for name, ranks in groups if ranks]
 
 
 def _groups_used(device: DeviceTrace) -> Counter[tuple[str, tuple[int, ...]]]:
@@ -112,7 +111,7 @@ def _rank_of_host(host: HostTrace, device: DeviceTrace) -> int | None:
 
     It is known from a collective that records the process's own group rank, in a group whose ranks are listed.
     """
-    members_of = dict(_described(host, device).keys())
+    members_of = dict(_described(host, device))
     for row in np.flatnonzero(host.name.equal(RECORD)).tolist():
         args = from_host(host.inputs[row], host.outputs[row], host.extra.get(row, {}))
         if args.group_rank < 0 or not RECORDS_OWN_RANK.search(args.name.lower()):

@@ -27,16 +27,19 @@ def align_steps(left: Int64, right: Int64, *, marks_step: Bool) -> Alignment:
     before the first mark from the last one backwards.
     """
     rows = _without_single_marks(left, right, marks_step=marks_step)
-    marks = [np.flatnonzero(marks_step[side[kept_rows]]) for side, kept_rows in zip((left, right), rows, strict=True)]
-    steps = zip(*(np.split(kept_rows, marked) for kept_rows, marked in zip(rows, marks, strict=True)), strict=True)
+    by_side = (
+        np.split(kept_rows, np.flatnonzero(marks_step[side[kept_rows]]))
+        for side, kept_rows in zip((left, right), rows, strict=True)
+    )
+    steps = [*zip(*by_side, strict=True)]
     pairs: list[tuple[Int64, Int64]] = []
     for left_step, right_step in steps:
-        direction = slice(None, None, -1 if len(marks[0]) and not pairs else 1)
+        direction = slice(None, None, -1 if len(steps) > 1 and not pairs else 1)
         a, b = left_step[direction], right_step[direction]
         alignment = align(left[a], right[b])
         pairs.append((a[alignment.left][direction], b[alignment.right][direction]))
     left_row, right_row = (np.concatenate(side) for side in zip(*pairs, strict=True))
-    return Alignment(left_row, right_row, 1 if len(marks[0]) else alignment.alignment_count)
+    return Alignment(left_row, right_row, 1 if len(steps) > 1 else alignment.alignment_count)
 
 
 def _without_single_marks(left: Int64, right: Int64, *, marks_step: Bool) -> tuple[Int64, Int64]:
@@ -56,11 +59,11 @@ def align(left: Int64, right: Int64) -> Alignment:
     the greedy shortest edit script (Myers, "An O(ND) difference algorithm", 1986) of at most LARGEST_DIFFERENCE edits,
     in O((n + m) D).
     """
-    if not len(left) or not len(right):
-        return Alignment(np.empty(0, np.int64), np.empty(0, np.int64), 1)
     if len(left) > len(right):
         swapped = align(right, left)
         return Alignment(swapped.right, swapped.left, swapped.alignment_count)
+    if not len(left):
+        return Alignment(np.empty(0, np.int64), np.empty(0, np.int64), 1)
     first_positions = occurrences(left, right)
     if len(first_positions):
         positions = np.arange(len(left))
@@ -89,9 +92,7 @@ def _window(left: Int64, right: Int64) -> tuple[int, int, int]:
 
 
 def occurrences(part: Int64, whole: Int64) -> Int64:
-    """Returns every position at which `whole` contains `part`; none for an empty part."""
-    if not 0 < len(part) <= len(whole):
-        return np.empty(0, np.int64)
+    """Returns every position at which `whole` contains `part`, which is not empty."""
     candidates = np.arange(len(whole) - len(part) + 1)
     for offset in range(len(part)):
         candidates = candidates[whole[candidates + offset] == part[offset]]
@@ -103,7 +104,7 @@ def occurrences(part: Int64, whole: Int64) -> Int64:
 def _common_subsequence(left: list[int], right: list[int]) -> Int64:
     furthest = {1: 0}
     trace: list[dict[int, int]] = []
-    for edits in range(min(len(left) + len(right), LARGEST_DIFFERENCE) + 1):
+    for edits in range(LARGEST_DIFFERENCE + 1):
         trace.append(dict(furthest))
         for diagonal in range(-edits, edits + 1, 2):
             down = _goes_down(furthest, diagonal)

@@ -4,6 +4,10 @@ Calls are of one site if they have the same thread, name and path of op names, a
 step. Where no steps are marked, the trace is one step.
 """
 
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import count
+
 import numpy as np
 
 from ...schema.columns import ABSENT, Int64, Interner
@@ -46,11 +50,10 @@ class CallSites:
 
         Calls of one site also have the same values in `columns`.
         """
-        occurrences: dict[tuple[int, ...], int] = {}
-        sites: dict[tuple[int, ...], list[int]] = {}
+        occurrences = defaultdict[tuple[int, ...], Iterator[int]](count)
+        sites = defaultdict[tuple[int, ...], list[int]](list)
         for position, (call, *values) in enumerate(zip(calls, *columns, strict=True)):
             key = (int(self._calls.thread[call]), int(self._calls.name.codes[call]), self.path(call), *values)
             in_step = (int(self.step[call]), *key)
-            occurrences[in_step] = occurrences.get(in_step, -1) + 1
-            sites.setdefault((occurrences[in_step], *key), []).append(position)
+            sites[(next(occurrences[in_step]), *key)].append(position)
         return list(sites.values())

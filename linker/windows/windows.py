@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schema.arguments import WHOLE, given, two_ends
+from ...schema.columns import Bool
 from ...schema.errors import RequestError, nearest
 from ...schema.traces import FOREVER, NEVER, STEP_MARK
 from ..matching import Match
@@ -197,8 +198,7 @@ def annotation_period(device: DeviceTrace, name: str, within: Period) -> Period:
 def _suggestion(device: DeviceTrace, name: str, within: Period) -> str:
     """Returns the nearest names of annotations, as the end of a message."""
     ops = device.ops
-    is_inside = ops.annotation & (ops.start >= within.start) & (ops.start < within.end)
-    codes, first = np.unique(ops.name.codes[is_inside], return_index=True)
+    codes, first = np.unique(ops.name.codes[_are_annotations(device, within)], return_index=True)
     names = [ops.name.table[code] for code in codes[np.argsort(first)].tolist()]
     return nearest(name, names) or ": it has no annotations there"
 
@@ -206,12 +206,16 @@ def _suggestion(device: DeviceTrace, name: str, within: Period) -> str:
 def _annotations(device: DeviceTrace, name: str, within: Period) -> list[Period]:
     """Returns the periods of the annotations of a name that begin within a period, in order of time, cut to it."""
     ops = device.ops
-    rows = np.flatnonzero(
-        ops.name.equal(name) & ops.annotation & (ops.start >= within.start) & (ops.start < within.end)
-    )
+    rows = np.flatnonzero(ops.name.equal(name) & _are_annotations(device, within))
     rows = rows[np.argsort(ops.start[rows], kind="stable")]
     times = zip(ops.start[rows].tolist(), ops.end[rows].tolist(), strict=True)
     return [Period(start, min(end, within.end)) for start, end in times]
+
+
+def _are_annotations(device: DeviceTrace, within: Period) -> Bool:
+    """Returns which ops are annotations that begin within a period."""
+    ops = device.ops
+    return ops.annotation & (ops.start >= within.start) & (ops.start < within.end)
 
 
 def host_period(device: DeviceTrace, match: Match) -> Period | None:

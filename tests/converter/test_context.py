@@ -2,8 +2,9 @@
 
 import pytest
 from execgraph.converter.building import SyntheticNodes
+from execgraph.converter.context import Edges
 from execgraph.converter.device_time import Delays
-from execgraph.schema.columns import ABSENT
+from execgraph.schema.columns import ABSENT, ActivityRows, NodeNumbers
 from execgraph.schema.machine import MachineCalibration
 from support.references import Op, linked_of
 from support.rules import run_of, sliced
@@ -30,6 +31,20 @@ def test_unrecorded_launches_are_in_the_order_in_which_they_were_due() -> None:
     assert run.start[run.unrecorded_from :].tolist() == [500, 500, 1_000]
 
 
+def test_nodes_are_the_hosts_then_the_activities_then_unrecorded_launches() -> None:
+    run = run_of([Ran(3_000, 4_000, 0), *CHAIN[1:]], [Called(100, 900)])
+    host = len(run.timeline)
+    assert host > 0
+    assert run.activity_node(ActivityRows(column(2, -1, 0))).tolist() == [host + 2, -1, host]
+    assert run.unrecorded_node.tolist() == [host + 3, host + 4]
+    assert run.node_count == host + 5
+
+
+def test_a_dependency_has_both_ends() -> None:
+    edges = Edges.of(NodeNumbers(column(0, 1, -1, 2)), NodeNumbers(column(1, 0, 3, -1)), 4)
+    assert (edges.source.tolist(), edges.target.tolist(), edges.kind.tolist()) == ([0, 1], [1, 0], [4, 4])
+
+
 def test_a_streams_activities_follow_each_other_by_start_then_end() -> None:
     rows = [Ran(5, 9), Ran(1, 3), Ran(1, 2), Ran(0, 9, stream=8), Ran(2, 9, device=1), Ran(9, 9, stream=8)]
     run = run_of(rows)
@@ -38,7 +53,7 @@ def test_a_streams_activities_follow_each_other_by_start_then_end() -> None:
 
 
 def test_an_activity_ends_at_the_latest_when_the_next_one_of_its_stream_starts() -> None:
-    assert run_of([Ran(0, 9), Ran(5, 8), Ran(7, 20, stream=8)]).activity_end.tolist() == [5, 8, 20]
+    assert run_of([Ran(5, 8), Ran(0, 9), Ran(7, 20, stream=8)]).activity_end.tolist() == [8, 5, 20]
 
 
 def test_the_time_of_a_launch_is_its_calls_start_or_the_activitys_own() -> None:
@@ -65,6 +80,14 @@ def test_in_a_part_what_had_ended_when_it_began_carried_nothing_into_it() -> Non
     run.linked.info.backlog_until = {0: 1_000, 1: 1_001}
     assert run.backlog_until is not None
     assert run.backlog_until.tolist() == [-1, 1_001, -1]
+
+
+def test_when_a_backlog_ended_is_on_the_hosts_clock() -> None:
+    run = run_of(CHAIN)
+    run.linked.info.machine = MachineCalibration(clock_offset_ns=300)
+    run.linked.info.backlog_until = {0: 1_000, 1: 600}
+    assert run.backlog_until is not None
+    assert run.backlog_until.tolist() == [1_300, -1, -1]
 
 
 def test_the_op_that_called_an_op_is_found_by_its_id() -> None:

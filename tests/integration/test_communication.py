@@ -127,8 +127,11 @@ def test_a_record_may_be_the_first_op_of_a_device_trace_alone() -> None:
     group, tensor = t.group(range(2)), t.tensor((4,))
     with t.op("record_param_comms", comms=Comms("allreduce", group, 1, 0, tensor, tensor)):
         t.launch("ncclDevKernel_Generic", stream=20)
-    (found,) = communications(convert_linked(link(None, read_pair(t)[1])).graph)
+    t.launch("ncclDevKernel_Generic", stream=20)
+    nodes = convert_linked(link(None, read_pair(t)[1]))
+    (found,) = communications(nodes.graph)
     assert (found["comm_type"], found["comm_size"]) == (CollectiveType.ALL_REDUCE, 16)
+    assert nodes.report.unknown_communications == 1
 
 
 # messages that are launched together
@@ -170,15 +173,41 @@ def test_a_batch_of_one_message_is_that_message() -> None:
     assert "coalesced_size" not in nodes.graph.attributes
 
 
+def test_messages_of_one_kernel_stay_apart_though_all_are_sends() -> None:
+    t = TraceBuilder(rank=1, world_size=3)
+    group = t.group(range(3))
+    t.collective("allreduce", group=group)
+    t.batch([("send", peer, t.tensor((4,))) for peer in (0, 2)], group=group)
+    assert together(convert_run(t), KERNEL) == [(1, 0, 0, 16), (1, 2, 0, 16)]
+
+
 def test_a_kernel_of_its_own_record_takes_no_messages_given_before() -> None:
     t = TraceBuilder(rank=0, world_size=2)
     group = t.group(range(2))
     t.collective("send", group=group, peer=1, tensors=[t.tensor((2,))], kernel=KERNEL)
-    t.collective("allreduce", group=group, tensors=[t.tensor((4,))])
+    t.wait_collective(t.collective("allreduce", group=group, tensors=[t.tensor((4,))]))
     t.launch("ncclDevKernel_Generic", stream=20)
     found = convert_run(t)
     assert [node["type"] for node in communications(found.graph)] == [SEND, COLL]
     assert found.report.unknown_communications == 1
+    assert [communication.name for communication in link_run(t).communications] == ["send", "allreduce", ""]
+
+
+@EVERY_VERSION
+def test_a_kernel_of_its_own_record_did_that_alone_whatever_was_given_before(torch: str) -> None:
+    t = TraceBuilder(torch=torch, rank=0, world_size=2)
+    group = t.group(range(2))
+    give(t, group, "send")
+    t.collective("allreduce", group=group)
+    assert [communication.name for communication in link_run(t).communications] == ["allreduce"]
+
+
+def test_a_kernel_without_a_launch_call_took_nothing_that_was_given() -> None:
+    t = TraceBuilder(rank=0, world_size=2)
+    give(t, t.group(range(2)), "allreduce")
+    t.launch(KERNEL, stream=20)
+    t.activity(KERNEL, 21, 0, 5)
+    assert [communication.name for communication in link_run(t).communications] == ["", "allreduce"]
 
 
 def test_messages_given_on_another_thread_are_not_taken() -> None:
@@ -214,14 +243,27 @@ def test_collectives_of_one_kind_that_went_together_are_one_of_their_summed_size
     assert (found["comm_type"], found["comm_size"]) == (CollectiveType.ALL_REDUCE, 3 * 16)
 
 
+def test_collectives_of_several_kinds_that_went_together_stay_apart() -> None:
+    t = TraceBuilder(rank=0, world_size=2)
+    group = t.group(range(2))
+    give(t, group, "allreduce")
+    give(t, group, "broadcast")
+    t.launch(KERNEL, stream=20)
+    (communication,) = link_run(t).communications
+    assert [part.name for part in communication.coalesced] == ["allreduce", "broadcast"]
+
+
 def test_kernels_outside_any_record_did_what_was_given_before_each() -> None:
     t = TraceBuilder(rank=0, world_size=2)
     group = t.group(range(2))
     for name in ("allreduce", "broadcast"):
         give(t, group, name)
         t.launch(KERNEL, stream=20)
-    found = communications(convert_run(t).graph)
+    t.launch(KERNEL, stream=20)
+    nodes = convert_run(t)
+    found = communications(nodes.graph)
     assert [node["comm_type"] for node in found] == [CollectiveType.ALL_REDUCE, CollectiveType.BROADCAST]
+    assert nodes.report.unknown_communications == 1
 
 
 def test_several_kernels_of_one_launching_op_did_what_was_given_before_the_first() -> None:
@@ -237,6 +279,16 @@ def test_several_kernels_of_one_launching_op_did_what_was_given_before_the_first
     first, second, other = (linked.communications[row].name for row in linked.activities.communication_row.tolist())
     assert (first, second, other) == ("allreduce", "allreduce", "")
     assert [node["comm_size"] for node in communications(convert_run(t).graph)] == [8, 8]
+
+
+def test_the_launching_op_of_several_kernels_may_be_the_first_of_a_device_trace_alone() -> None:
+    t = TraceBuilder(rank=0, world_size=2)
+    with t.op("mine::all_reduce"):
+        give(t, t.group(range(2)), "allreduce")
+        t.launch(KERNEL, stream=20)
+        t.launch(KERNEL, stream=20)
+    (communication,) = link(None, read_pair(t)[1]).communications
+    assert communication.name == "allreduce"
 
 
 @pytest.mark.parametrize(("told", "expected"), [("allreduce", CollectiveType.ALL_REDUCE), ("coalesced", None)])
@@ -283,7 +335,8 @@ def test_kernels_that_one_communication_took_share_its_bytes() -> None:
         t.launch(KERNEL, stream=20)
         t.launch(KERNEL, stream=20)
     assert [node["comm_size"] for node in communications(convert_run(t).graph)] == [5, 4]
-    assert len(link_run(t).communications) == 1
+    for linked in (link_run(t), link(None, read_pair(t)[1])):
+        assert len(linked.communications) == 1
 
 
 def middle(**options: Any) -> ExecutionGraph:

@@ -7,6 +7,7 @@ first sends another byte after that one, both through a nic of their own.
 """
 
 from collections.abc import Sequence
+from itertools import count
 
 from .operations import WITHIN_RANK, Operation, in_order
 
@@ -25,13 +26,12 @@ def cross_by_messages(operations: Sequence[Operation], rank: int, lanes: int) ->
         source for operation in operations for source in operation.after if operations[source].cpu != operation.cpu
     }
     crossed: list[Operation] = []
-    begin, end, last, tag = list[int](), list[int](), dict[int, int](), 0
+    begin, end, last, tags = list[int](), list[int](), dict[int, int](), count()
 
     def send_to_itself(cpu: int, after: tuple[int, ...]) -> int:
-        nonlocal tag
+        tag = next(tags)
         crossed.append(Operation("send", 1, cpu, after, rank, tag, WITHIN_RANK))
         crossed.append(Operation("recv", 1, MESSAGES, (), rank, tag, WITHIN_RANK, (len(crossed) - 1,)))
-        tag += 1
         return len(crossed) - 2
 
     for number, operation in enumerate(operations):

@@ -236,7 +236,8 @@ def _annotations(first: Ranges, second: Ranges, skipped: Counter[str]) -> Record
     order = order[lasting[order]]
     process, thread, start, end = rows[order].T
     zero, none = np.zeros_like(start), np.full_like(start, -1)
-    thread[thread < 0] = nesting_lanes(start[thread < 0], end[thread < 0])
+    is_unknown = thread < 0
+    thread[is_unknown] = nesting_lanes(start[is_unknown], end[is_unknown])
     return RecordedOps(
         name=Categorical.of(messages[row] for row in order.tolist()),
         process=process,

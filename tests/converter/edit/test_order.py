@@ -41,8 +41,16 @@ def test_of_nodes_that_started_together_a_source_comes_first() -> None:
     assert order(starts(10, 10, 10), (2, 1), (1, 0)) == [2, 1, 0]
 
 
+def test_nodes_that_started_together_come_by_how_long_a_chain_of_them_is_before_each() -> None:
+    assert order(starts(10, 10, 10, 10), (1, 0), (0, 2)) == [1, 3, 0, 2]
+
+
 def test_a_node_measured_before_its_source_comes_after_it_all_the_same() -> None:
     assert order(starts(10, 12, 11), (1, 0)) == [2, 1, 0]
+
+
+def test_a_node_measured_before_its_source_counts_as_started_with_it() -> None:
+    assert order(starts(10, 12, 11, 12, 13), (1, 0)) == [2, 1, 3, 0, 4]
 
 
 def test_a_long_chain_of_ties_is_settled() -> None:

@@ -145,15 +145,15 @@ def test_no_work_is_done_twice() -> None:
     """What an unknown op does beside the product is not the product's work, nor what the op around launches itself."""
     t = TraceBuilder()
     with product(t, "aten::matmul"):
-        with t.op("mine::prepare"):
-            t.launch("prepare")
         with product(t):
             t.launch("gemm")
+        with t.op("mine::check"):
+            t.launch("check")
         t.launch("finish")
-    nodes = convert_run(t)
-    assert work(nodes, "gemm") == (OPERATIONS, BYTES)
-    assert work(nodes, "prepare") == work(nodes, "finish") == (None, None)
-    assert nodes.report.kernels_without_work == {"mine::prepare": 1, "aten::matmul": 1}
+    for nodes in (convert_run(t), convert_linked(link_without_host(t))):
+        assert work(nodes, "gemm") == (OPERATIONS, BYTES)
+        assert work(nodes, "check") == work(nodes, "finish") == (None, None)
+        assert nodes.report.kernels_without_work == {"mine::check": 1, "aten::matmul": 1}
 
 
 def test_an_op_of_another_family_inside_has_its_own_work() -> None:
@@ -166,6 +166,18 @@ def test_an_op_of_another_family_inside_has_its_own_work() -> None:
     nodes = convert_run(t)
     assert work(nodes, "gemm") == (OPERATIONS, BYTES)
     assert work(nodes, "neg") == (1500, 12000)
+
+
+def test_an_unknown_op_shares_the_work_of_one_that_launches_itself_whatever_else_is_inside() -> None:
+    t = TraceBuilder()
+    with product(t):
+        with t.op("aten::neg", inputs=[t.tensor((1500,))], outputs=[t.tensor((1500,))]):
+            t.launch("neg")
+        with t.op("mine::split"):
+            t.launch("split", duration=30)
+        t.launch("gemm", duration=30)
+    nodes = convert_run(t)
+    assert work(nodes, "split") == work(nodes, "gemm") == (OPERATIONS // 2, BYTES // 2)
 
 
 def test_copies_and_sets_move_what_was_recorded() -> None:

@@ -12,6 +12,7 @@ from execgraph.converter.network import (
     fitted_factors,
     fitted_network,
     network_time_ns,
+    step_cost,
 )
 from execgraph.schema.graph import CollectiveType
 from hypothesis import given, strategies as st
@@ -47,6 +48,13 @@ all-to-alls.
 def test_a_ring_of_four_takes_steps_and_bytes_by_what_it_does(kind: int, steps: int, bytes_on_link: int) -> None:
     """Each rank puts in 1000 bytes."""
     assert RING[kind](4, 1000) == (steps, bytes_on_link)
+
+
+@pytest.mark.parametrize(("direct", "steps", "bytes_on_link"), [(True, 1, 250), (False, 6, 1500)])
+def test_in_a_ring_an_all_to_alls_parts_go_past_the_ranks_in_between(
+    direct: bool, steps: int, bytes_on_link: int
+) -> None:
+    assert step_cost(ALL_TO_ALL, 4, 1000, direct) == (steps, bytes_on_link)
 
 
 def test_the_simulators_own_times_give_the_network_that_it_had() -> None:
@@ -105,6 +113,7 @@ def test_times_of_one_size_say_what_no_network_describes() -> None:
     assert fitted_network(once).repeat_error_pct is None
     again = [sent(1_000, 1_000), sent(1_000, 2_000), sent(1_000, 3_000), sent(1_000, 4_000)]
     assert fitted_network(once[1:] + again).repeat_error_pct == 40.0
+    assert fitted_network([*once, sent(1_000, 3_000)]).repeat_error_pct == 20.0
 
 
 def test_neither_figure_is_below_nothing() -> None:

@@ -1,9 +1,10 @@
 """Ranks that cannot be right: beyond the world, or of a host trace by its collectives."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
-from execgraph.linker.contradictions.ranks import other_rank, rank_beyond_world
+from execgraph.linker.contradictions.ranks import groups_without_rank, other_rank, rank_beyond_world
 from support.builder import TraceBuilder
 from support.device_rows import device_trace
 from support.runs import read_pair
@@ -18,6 +19,24 @@ def test_a_rank_beyond_the_last_one_is_wrong() -> None:
     said = rank_beyond_world(device_trace(rank=2, world_size=2))
     assert said is not None
     assert said.what == "is of rank 2 in a job of 2 ranks, the last of which is 1"
+
+
+@pytest.mark.parametrize(("members", "is_foreign"), [((2, 3), True), ((0, 3), False)])
+def test_a_group_that_only_its_collectives_describe_is_checked_too(members: Sequence[int], is_foreign: bool) -> None:
+    t = TraceBuilder(rank=0, world_size=4)
+    t.collective("allreduce", group=t.group(members))
+    _, device = read_pair(t)
+    said = groups_without_rank(None, replace(device, groups=[]))
+    assert (said is not None) == is_foreign
+
+
+def test_the_first_foreign_group_is_named() -> None:
+    t = TraceBuilder(rank=0, world_size=4)
+    for group in (t.group([0, 1], "a"), t.group([2, 3], "b"), t.group([1, 3], "c")):
+        t.collective("allreduce", group=group)
+    said = groups_without_rank(None, read_pair(t)[1])
+    assert said is not None
+    assert "in 2 of 3 process groups that it is not in (the first: group 'b' of ranks 2, 3, " in said.what
 
 
 def rank_of_host(members: Sequence[int], own: int, name: str = "allreduce") -> str:

@@ -117,6 +117,17 @@ def test_a_window_of_a_much_longer_one_is_found_by_its_middle(before: int, lost:
     assert found.alignment_count == 1
 
 
+def test_what_is_not_much_longer_is_aligned_as_a_whole_however_far_its_ops_lie_apart() -> None:
+    longer = [*range(50), *range(1_000, 1_060), *range(50, 100)]
+    assert aligned([*range(100)], longer) == [(number, number + 60 * (number >= 50)) for number in range(100)]
+
+
+def test_a_sequence_whose_middle_is_nowhere_in_a_much_longer_one_is_aligned_with_all_of_it() -> None:
+    left, right = column(1, 9, 2), column(*[7] * 50, 1, *[7] * 50, 2, 7)
+    found = align(left, right)
+    assert (found.right.tolist(), found.alignment_count) == ([50, 101], 1)
+
+
 @pytest.mark.parametrize("lost", [0, 99])
 def test_of_repeated_iterations_the_first_one_is_taken_and_the_others_are_counted(lost: int) -> None:
     found = align(column(*window(lost)), column(*[*range(100)] * 5))
@@ -131,6 +142,11 @@ def test_iterations_within_a_window_are_not_counted_as_places_of_their_own() -> 
     assert found.right.tolist() == list(range(1, 200))
 
 
+def test_iterations_shorter_than_an_anchor_are_counted_where_all_of_a_window_fits() -> None:
+    iteration = [*range(10)]
+    assert align(column(*iteration * 10, 99_999), column(*iteration * 20)).alignment_count == 11
+
+
 def test_an_anchor_too_far_out_says_nothing_of_a_window() -> None:
     """Where the middle stands first, the rest of it would have begun before the other sequence."""
     middle = [*range(50, 50 + ANCHOR)]
@@ -141,9 +157,9 @@ def test_an_anchor_too_far_out_says_nothing_of_a_window() -> None:
 def test_what_differs_too_much_is_not_aligned() -> None:
     half = LARGEST_DIFFERENCE // 2
     same = [*range(10)]
-    for size, found in ((half, 10), (half + 1, 0)):
-        left, right = ([*range(offset, offset + size), *same] for offset in (10_000, 20_000))
-        assert len(aligned(left, right)) == found
+    for more, found in ((0, 10), (1, 0)):
+        right = [*range(20_000, 20_000 + half + more), *same]
+        assert len(aligned([*range(10_000, 10_000 + half), *same], right)) == found
 
 
 # steps
@@ -160,11 +176,20 @@ def test_what_comes_before_the_first_step_is_aligned_from_its_end_on() -> None:
     assert steps([1, 2, 1, 2, 101, 3], [1, 2, 101, 3]) == [(2, 0), (3, 1), (4, 2), (5, 3)]
 
 
+def test_what_a_step_begins_with_is_aligned_from_its_mark_on() -> None:
+    assert steps([101, 1], [101, 1, 1]) == [(0, 0), (1, 1)]
+    assert steps([100, 101, 1], [100, 101, 1, 1]) == [(0, 0), (1, 1), (2, 2)]
+
+
+def test_without_steps_the_first_position_is_taken() -> None:
+    assert steps([1], [1, 1]) == [(0, 0)]
+
+
 def test_steps_are_left_out_if_both_mark_others_or_in_another_order() -> None:
     assert steps([100, 1, 2], [1, 2]) == [(1, 0), (2, 1)]
-    assert steps([100, 1, 101, 2], [101, 1, 100, 2]) == [(1, 1), (3, 3)]
+    assert steps([100, 1, 2, 101, 3], [101, 1, 100, 2, 3]) == [(1, 1), (2, 3), (4, 4)]
 
 
 def test_how_often_the_shorter_one_would_fit_is_told_unless_steps_say_where() -> None:
     assert align_steps(column(1), column(1, 1, 1), marks_step=MARKS).alignment_count == 3
-    assert align_steps(column(101, 1), column(100, 1, 101, 1, 1), marks_step=MARKS).alignment_count == 1
+    assert align_steps(column(101, 1), column(101, 2, 1, 1), marks_step=MARKS).alignment_count == 1

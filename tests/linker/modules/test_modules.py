@@ -100,6 +100,21 @@ def test_modules_that_are_computed_again_in_the_backward_pass_stand_where_they_s
     assert found["derived"].module == "Net_0/Block_0/Linear_0"
 
 
+def test_a_module_in_a_backward_op_stands_below_the_forward_ops_not_below_those_around_on_its_thread() -> None:
+    t = TraceBuilder()
+    forward(t)
+    t.leaf("aten::outside", 3, seq_id=9)
+    with t.thread(2, start=t.now + 5), t.module("Engine_0"):
+        for number in (9, 4):
+            with t.op(f"evaluate {number}", seq_id=number, fw_thread=1):
+                t.work(1)
+                with t.module("Extra_0"), t.op(f"extra {number}"):
+                    t.work(2)
+    found = places(link_run(t, modules=True).ops)
+    assert found["extra 4"].module == "Net_0/Block_0/Linear_0/Extra_0"
+    assert found["extra 9"].module == "Extra_0"
+
+
 def test_a_call_outside_of_ops_and_its_activity_belong_to_the_calls_around() -> None:
     t = TraceBuilder()
     t.leaf("aten::item", 3)
@@ -114,6 +129,13 @@ def test_a_call_outside_of_ops_and_its_activity_belong_to_the_calls_around() -> 
         graph.name[row]: (graph.texts("module")[row], graph.texts("python_function")[row]) for row in range(len(graph))
     }
     assert told["triton kernel"] == told["cudaLaunchKernel"] == ("Net_0", "triton.py(9): run")
+
+
+def test_an_activity_without_a_launch_call_belongs_to_no_module() -> None:
+    t = TraceBuilder()
+    forward(t)
+    t.activity("unlaunched", 7, 0, 5)
+    assert places(link_run(t, modules=True).activities)["unlaunched"] == Place("", "")
 
 
 def test_a_module_that_calls_itself_stays_where_it_is() -> None:

@@ -106,21 +106,21 @@ def test_up_to_sixteen_ranks_are_listed(count: int, ending: str) -> None:
 def test_a_rank_has_the_rows_of_its_processes_and_what_they_launched_elsewhere() -> None:
     trace = device_trace(
         ops=[OpRow(process=100), OpRow(process=101)],
-        calls=[CallRow(correlation=5, process=100), CallRow(correlation=6, process=101)],
+        calls=[*(CallRow(correlation=number, process=100) for number in (0, 1)), CallRow(correlation=6, process=101)],
         activities=[
-            *(ActivityRow(correlation=number, process=0, stream=number) for number in (0, 5, 6)),
-            *(ActivityRow(correlation=number, process=102, stream=20 + number) for number in (0, 5)),
+            *(ActivityRow(correlation=number, process=0, stream=number) for number in (0, 1, 6)),
+            *(ActivityRow(correlation=number, process=102, stream=20 + number) for number in (0, 1)),
         ],
-        syncs=[SyncRow(correlation=5, process=0, stream=5), SyncRow(correlation=6, process=0, stream=6)],
+        syncs=[SyncRow(correlation=1, process=0, stream=1), SyncRow(correlation=6, process=0, stream=6)],
         event_records=[EventRecordRow(process=100, event=1), EventRecordRow(process=101, event=2)],
         labels=[(100, "rank 0"), (101, "rank 1"), (102, "rank 2")],
         merge_marks=["a mark"],
     )
     taken = one_rank(trace, 0)
     assert (taken.rank, taken.labels, taken.merged, taken.merge_marks, taken.notes) == (0, [], [], [], [])
-    assert (taken.processes, taken.activities.stream.tolist()) == ([100], [5])
-    assert (taken.syncs.stream.tolist(), taken.event_records.event.tolist()) == ([5], [1])
-    assert one_rank(trace, 2).activities.stream.tolist() == [20, 25]
+    assert (taken.processes, taken.activities.stream.tolist()) == ([100], [1])
+    assert (taken.syncs.stream.tolist(), taken.event_records.event.tolist()) == ([1], [1])
+    assert one_rank(trace, 2).activities.stream.tolist() == [20, 21]
     trace.skipped["damaged"] = 1
     assert one_rank(trace, 0).notes == ["device.json: what was left out of it is counted over all its ranks"]
 

@@ -75,6 +75,22 @@ def test_a_batch_copied_ahead_is_awaited_though_another_event_record_comes_right
     assert device_waits(link_run(t)) == {("left", "right"), ("Memcpy HtoD (Pageable -> Device)", "compute")}
 
 
+def test_the_first_event_record_of_a_trace_is_one_of_the_three_that_show_the_order() -> None:
+    t = TraceBuilder(**WITHOUT_EVENT)
+    for number in range(3):
+        t.launch("left", 7, 5)
+        t.wait_event(t.record_event(stream=7), stream=17)
+        t.launch("right", 17, 5)
+        if not number:
+            t.memcpy("HtoD", stream=13, duration=5)
+            copied = t.record_event(stream=13)
+    t.record_event(stream=17)
+    t.wait_event(copied, stream=7)
+    t.launch("compute", 7, 5)
+    t.leaf("aten::add", 5)
+    assert device_waits(link_run(t)) == {("left", "right"), ("Memcpy HtoD (Pageable -> Device)", "compute")}
+
+
 def test_an_event_recorded_on_two_streams_in_turn_is_on_the_stream_in_use_each_time() -> None:
     """As gloo does: the stream of the transfer waits for the gradients, then theirs for the transfer."""
     t = TraceBuilder(**WITHOUT_EVENT)

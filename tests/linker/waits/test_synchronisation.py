@@ -1,5 +1,6 @@
 """Who waits for whom: from synchronisation records where there are any, else from the order of the calls."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -305,6 +306,18 @@ def test_a_query_after_the_event_is_a_wait() -> None:
     assert t.event_query(event)
     t.leaf("aten::add", 5)
     assert host_waits(link_run(t)) == {("k", "cudaEventQuery")}
+
+
+@pytest.mark.parametrize(("late_ns", "waits"), [(0, {("k", "cudaEventQuery")}), (1, set())])
+def test_a_single_query_found_pending_what_ended_after_it(late_ns: int, waits: set[tuple[str, str]]) -> None:
+    t = TraceBuilder()
+    t.launch("k", 7, 50)
+    event = t.record_event(stream=7)
+    t.idle(100)
+    assert t.event_query(event)
+    t.activities[-1] = replace(t.activities[-1], end=t.calls[-1].end + late_ns)
+    t.leaf("aten::add", 5)
+    assert host_waits(link_run(t)) == waits
 
 
 def test_a_polling_loop_is_one_wait() -> None:

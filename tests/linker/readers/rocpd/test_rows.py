@@ -98,3 +98,22 @@ def test_ranges_that_follow_each_other_or_begin_together_share_a_lane(tmp_path: 
     assert [int(trace.ops.name[row]) for row in range(6)] == [1, 0, 2, 3, 4, 5]
     assert trace.ops.thread.tolist() == [0, 0, 0, 0, 1, 0]
     assert (trace.ops.rf_id.tolist(), trace.ops.event_index.tolist()) == ([0] * 6, [-1] * 6)
+
+
+def test_ranges_without_a_process_are_of_the_files(tmp_path: Path) -> None:
+    ranges = [Range("a", EPOCH, EPOCH + 5)]
+    trace = read_rocpd(str(write_database(tmp_path / "t.db", LITE, [], ranges=ranges, pid=60)))
+    assert (trace.ops.process.tolist(), trace.ops.thread.tolist()) == ([60], [0])
+
+
+def test_a_range_that_lasts_no_time_or_has_no_end_is_a_mark(tmp_path: Path) -> None:
+    path = write_database(tmp_path / "t.db", RPD_2, [], ranges=[Range(name, EPOCH, EPOCH + 5) for name in "abc"])
+    sql(path, "UPDATE rocpd_api SET end = start WHERE id = 1; UPDATE rocpd_api SET end = NULL WHERE id = 2;")
+    trace = read_rocpd(str(path))
+    assert ([*trace.ops.name], trace.skipped) == (["c"], {"roctx marks, which last no time": 2})
+
+
+def test_ranges_of_a_recorded_thread_stay_on_it_even_if_its_number_is_0(tmp_path: Path) -> None:
+    ranges = [Range("a", EPOCH, EPOCH + 5, tid=0), Range("b", EPOCH + 2, EPOCH + 9, tid=0)]
+    trace = read_rocpd(str(write_database(tmp_path / "t.db", RPD_2, [], ranges=ranges)))
+    assert trace.ops.thread.tolist() == [0, 0]
