@@ -71,15 +71,20 @@ def _described(host: HostTrace | None, device: DeviceTrace) -> list[tuple[str, t
 
 
 def _groups_used(device: DeviceTrace) -> Counter[tuple[str, tuple[int, ...]]]:
-    """Returns how often the process communicates in each group; the ranks are () where they are not listed."""
-    recorded = Counter(
-        (name_of(args.group_name), str(args.group_ranks))
+    """Returns how often the process communicates in each group; the ranks are () where they are not listed.
+
+    Most collectives are recorded twice, with their op and with their activity.
+    """
+    of_activities, of_ops = (
+        Counter(
+            (name_of(args.group_name), str(args.group_ranks))
+            for args in device.communication[role].values()
+            if args.group_name is not None
+        )
         for role in (Role.ACTIVITY, Role.OP)
-        for args in device.communication[role].values()
-        if args.group_name is not None
     )
     used = Counter[tuple[str, tuple[int, ...]]]()
-    for (name, ranks), count in recorded.items():
+    for (name, ranks), count in (of_activities | of_ops).items():
         used[name, tuple(members(ranks))] += count
     return used
 
