@@ -213,7 +213,8 @@ def _offsets(lengths: Int64) -> Int64:
 def rows_text(title: str, columns: Mapping[str, Values], note: str = "") -> str:
     """Returns the first rows as text, of as many columns as fit, and below them what else there is."""
     count = len(next(iter(columns.values()), ()))
-    shown, width = [], 0
+    shown: list[list[str]] = []
+    width = 0
     for name, values in columns.items():
         cells = [name, *(_printed(_cell(values, row)) for row in range(min(count, ROWS_SHOWN)))]
         column_width = max(map(len, cells))
