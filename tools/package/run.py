@@ -159,7 +159,9 @@ class WhatIf(NamedTuple):
 
     def summary(self) -> Summary:
         """Returns how many times as fast the changed run is, how long the run takes without and with changes, and what
-        these apply to.
+        these apply to; of the run without a profiler, too, where it is another one.
+
+        Finds that as `without_profiler` does.
         """
         changes = [change for change in self.after._changes if change not in self.before._changes]
         lines = {
