@@ -72,7 +72,7 @@ def number(argument: object, call: str) -> float:
 
 
 def non_negative(argument: object, call: str) -> float:
-    """Returns a number of 0 or more. Raises TypeError for what is no number, ValueError for another number."""
+    """Returns a number of 0 or more. Raises TypeError for what is not a number, ValueError for another number."""
     value = number(argument, call)
     if not (math.isfinite(value) and value >= 0):
         raise ValueError(f"{call} takes a number of 0 or more, not {argument}")
@@ -80,7 +80,7 @@ def non_negative(argument: object, call: str) -> float:
 
 
 def two_ends(argument: object, call: str, expected: str, kind: Any = NUMBER) -> None:
-    """Raises TypeError for what is no beginning and end of this kind, ValueError where they are not in this order."""
+    """Raises TypeError for what is not two ends of this kind, ValueError where they are not in this order."""
     ends = [*argument] if isinstance(argument, tuple | list) else []
     if len(ends) != 2 or not all(isinstance(end, kind) for end in ends):
         raise TypeError(f"{call} takes {expected}, not {argument!r}")

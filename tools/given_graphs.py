@@ -15,7 +15,7 @@ from .inputs import InputKind, file_for_folder, instead_of_folder, reading
 
 Graphs = ExecutionGraph | InputFile | Iterable[ExecutionGraph | InputFile]
 """The graph of one rank, or one for each rank of a job; a folder stands for the graphs in it."""
-KINDS = "an ExecutionGraph, a Job, a .et file, a folder of these, or a list"
+KINDS = "an ExecutionGraph (trace.to_graph() makes one), a Job, a .et file, a folder of these, or a list"
 IN_A_LIST = "ExecutionGraphs and .et files in a list"
 BUILT = re.compile(r"graph\.(\d+)\.et")
 

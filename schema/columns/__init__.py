@@ -48,9 +48,8 @@ from .frames import (
     Frame as Frame,
     Tabular as Tabular,
     Values as Values,
-    no_column as no_column,
+    column_of as column_of,
     nullable as nullable,
-    rows_html as rows_html,
     to_pandas as to_pandas,
     to_polars as to_polars,
 )

@@ -1,10 +1,12 @@
 """Columns in; a pandas or polars data frame, an Arrow stream or an HTML table out. No library is needed before."""
 
 import importlib
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
-from typing import Any
+from textwrap import wrap
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +19,10 @@ Values = npt.NDArray[Any] | list[Any] | Categorical | Ragged
 """One value per row, where a masked array has none null; strings null where a row has no text; a list per row of a
 Ragged.
 """
+V = TypeVar("V", bound=Values)
 ROWS_SHOWN, LETTERS_SHOWN = 10, 60
+WIDEST, LETTERS_PRINTED = 100, 32
+"""How wide a printed table is at the most, and a text in it."""
 
 
 def nullable(column: Int64) -> "np.ma.MaskedArray[Any, np.dtype[np.int64]]":
@@ -26,13 +31,25 @@ def nullable(column: Int64) -> "np.ma.MaskedArray[Any, np.dtype[np.int64]]":
 
 
 class Tabular(SummaryRepr):
-    """Rows and named columns, which data-frame libraries take, and of which notebooks show the first rows."""
+    """Rows and named columns, which data-frame libraries take; `print` and notebooks show the first rows."""
 
     __slots__ = ()
 
     def frame_columns(self) -> Mapping[str, Values]:
         """Returns the columns of the table by name."""
         raise NotImplementedError
+
+    def _shown_columns(self) -> Mapping[str, Values]:
+        """Returns the columns by what stands above them where the table is shown."""
+        return self.frame_columns()
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Returns one dict of Python values per row; None for what is not known."""
+        columns = self.frame_columns()
+        return [
+            dict(zip(columns, row, strict=True))
+            for row in zip(*(_python_values(values) for values in columns.values()), strict=True)
+        ]
 
     def to_pandas(self) -> Any:
         """Returns the table as a pandas.DataFrame; ImportError where pandas is not installed."""
@@ -49,8 +66,13 @@ class Tabular(SummaryRepr):
         """
         return arrow_stream(self.frame_columns(), requested_schema)
 
+    def __repr__(self) -> str:
+        title, lines = self.summary()
+        return rows_text(title, self._shown_columns(), lines.get("note", ""))
+
     def _repr_html_(self) -> str:
-        return rows_html(self.summary().title, self.frame_columns())
+        title, lines = self.summary()
+        return rows_html(title, self._shown_columns(), lines.get("note", ""))
 
 
 @dataclass(slots=True, repr=False, eq=False)
@@ -61,6 +83,8 @@ class Frame(Tabular):
     >>> kernels = eg.link("tests/data/training", rank=0).kernels
     >>> len(kernels), kernels["name"][:1], kernels["duration_ns"][:2].tolist()
     (62, ['ampere_sgemm_128x128_tn'], [138965, 24142])
+    >>> kernels.rows()[0]["op"]
+    'aten::addmm'
     """
 
     title: str
@@ -71,9 +95,7 @@ class Frame(Tabular):
 
     def __getitem__(self, name: str) -> Values:
         """Returns the values of a column; KeyError where there is none of that name."""
-        if name not in self.columns:
-            raise no_column(self.title, name, self.columns)
-        return self.columns[name]
+        return column_of(self.title, self.columns, name)
 
     def frame_columns(self) -> Mapping[str, Values]:
         """Returns the columns of the table by name."""
@@ -84,9 +106,20 @@ class Frame(Tabular):
         return Summary(f"{self.title}: {len(self):,} rows", {"columns": ", ".join(self.columns)})
 
 
-def no_column(table: str, name: str, names: Iterable[str]) -> KeyError:
-    """Returns the exception for a column that a table does not have, whose text names those that are there."""
-    return KeyError(f"{table}: no column {name!r}; there are {', '.join(names)}")
+def column_of(table: str, columns: Mapping[str, V], name: str) -> V:
+    """Returns the values of a column of a table.
+
+    Raises KeyError for a name that it does not have, and TypeError for what is not a name, such as a position. Their
+    texts say what there is.
+    """
+    if not isinstance(name, str):
+        example = f'table["{next(iter(columns))}"]' if columns else "table[name]"
+        raise TypeError(
+            f"{table}: a table is indexed by column, as {example}; for rows, table.rows() has a dict of each"
+        )
+    if name not in columns:
+        raise KeyError(f"{table}: no column {name!r}; there are {', '.join(columns)}")
+    return columns[name]
 
 
 def to_pandas(columns: Mapping[str, Values]) -> Any:
@@ -115,6 +148,14 @@ def to_polars(columns: Mapping[str, Values]) -> Any:
         return _plain(values)
 
     return polars.DataFrame({name: series(values) for name, values in columns.items()})
+
+
+def _python_values(values: Values) -> list[Any]:
+    plain = _plain(values)
+    if not isinstance(plain, np.ndarray):
+        return [value.tolist() for value in plain] if isinstance(values, Ragged) else plain
+    numbers: list[Any] = plain.tolist()
+    return [None if math.isnan(number) else number for number in numbers] if plain.dtype.kind == "f" else numbers
 
 
 def _plain(values: Values) -> npt.NDArray[Any] | list[Any]:
@@ -167,6 +208,37 @@ def _bits(valid: Bool) -> npt.NDArray[np.uint8]:
 
 def _offsets(lengths: Int64) -> Int64:
     return np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
+
+
+def rows_text(title: str, columns: Mapping[str, Values], note: str = "") -> str:
+    """Returns the first rows as text, of as many columns as fit, and below them what else there is."""
+    count = len(next(iter(columns.values()), ()))
+    shown: list[list[str]] = []
+    width = 0
+    for name, values in columns.items():
+        cells = [name, *(_printed(_cell(values, row)) for row in range(min(count, ROWS_SHOWN)))]
+        column_width = max(map(len, cells))
+        width += 2 + column_width
+        if shown and width > WIDEST:
+            break
+        justify = str.ljust if _is_text(values) else str.rjust
+        shown.append([justify(cell, column_width) for cell in cells])
+    lines = [f"  {'  '.join(row)}".rstrip() for row in zip(*shown, strict=True)]
+    more = f"… {count - ROWS_SHOWN:,} more rows" if count > ROWS_SHOWN else ""
+    others = [*columns][len(shown) :]
+    further = f"further columns: {', '.join(others)}" if others else ""
+    below = [line for text in (more, further, _printed(note, None)) for line in wrap(text, WIDEST - 2)]
+    return "\n".join([title, *lines, *(f"  {line}" for line in below)])
+
+
+def _is_text(values: Values) -> bool:
+    return isinstance(values, list | Categorical) or (isinstance(values, np.ndarray) and values.dtype.kind == "U")
+
+
+def _printed(text: str, longest: int | None = LETTERS_PRINTED) -> str:
+    """Returns a text of a file as a terminal can take it: in one line, and without control characters."""
+    plain = text if text.isprintable() else repr(text)[1:-1]
+    return plain if longest is None or len(plain) <= longest else f"{plain[: longest - 1]}…"
 
 
 def rows_html(title: str, columns: Mapping[str, Values], note: str = "") -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .column_types import Categorical
-from .frames import Tabular, Values, nullable
+from .frames import Tabular, Values, column_of, nullable
 from .summary_repr import SummaryRepr
 from .workspace import to_workspace, workspace_folder
 
@@ -35,6 +35,10 @@ class RowTable(Tabular, Table):
     """A table that data-frame libraries take: its columns of numbers and texts, null where nothing was recorded."""
 
     __slots__ = ()
+
+    def __getitem__(self, name: str) -> Values:
+        """Returns the values of a column of `frame_columns`; KeyError where there is none of that name."""
+        return column_of(type(self).__name__, self.frame_columns(), name)
 
     def frame_columns(self) -> Mapping[str, Values]:
         """Returns the columns of the table by name."""

@@ -49,7 +49,7 @@ def test_one_graph_and_a_list_go_into_either_function() -> None:
     assert what_if(training_step(), {"class:computation": 1}).saved_us == 0
 
 
-ONE = "an ExecutionGraph, a Job, a .et file, a folder of these, or a list"
+ONE = "an ExecutionGraph (trace.to_graph() makes one), a Job, a .et file, a folder of these, or a list"
 
 
 @pytest.mark.parametrize(

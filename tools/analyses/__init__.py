@@ -18,6 +18,7 @@ docs/tables.md says what the rows and columns of each table are.
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ...schema.errors import nearest
 from ...schema.progress import OnProgress, unseen
 from .collectives import collectives_over_ranks
 from .counters import counters, cupti_counters
@@ -92,9 +93,8 @@ def analyse(
     """
     options = options or AnalysisOptions()
     names = {analysis.name for analysis in ANALYSES}
-    unknown = sorted(set(only or ()) - names)
-    if unknown:
-        raise ValueError(f"there is no analysis {', '.join(unknown)}; there are {', '.join(sorted(names))}")
+    for unknown in sorted(set(only or ()) - names):
+        raise ValueError(f"there is no analysis {unknown!r}{nearest(unknown, sorted(names))}")
     chosen = [analysis for analysis in ANALYSES if only is None or analysis.name in only]
 
     def parts_of(rank: RankTrace) -> list[Any]:

@@ -72,7 +72,7 @@ def build(
         DataError: No rank can be built. A rank that cannot be built beside others is a warning, and in
             `Job.failures`. So is a fitted network that does not describe the job, in the warning alone.
         ValueError: The options contradict each other.
-        TypeError: `traces` are no paths, `options` are no Options, or another argument is of the wrong kind.
+        TypeError: `traces` are not paths, `options` are not Options, or another argument is of the wrong kind.
     """
     given_window(window, "build(window=…)")
     of_job = {"modules": modules, "start_offsets": start_offsets, "excess_time": excess_time}

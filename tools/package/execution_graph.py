@@ -214,6 +214,6 @@ def read_graph(path: InputFile) -> ExecutionGraph:
         path: The file to read, JSON if its name ends in .json or .json.gz; or an open file.
 
     Raises:
-        DataError: The file is no graph; the text says what it is, or from which byte on.
+        DataError: The file is not a graph; the text says what it is, or from which byte on.
     """
     return ExecutionGraph.read(path)

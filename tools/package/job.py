@@ -172,7 +172,7 @@ class Job(SummaryRepr):
             jobs: How many processes work at a time; 1 is this one alone.
 
         Raises:
-            DataError: The graphs are no whole job, or the change would make it another program.
+            DataError: The graphs are not a whole job, or the change would make it another program.
             ValueError: `data_parallel` is below 1.
             TypeError: An argument is of the wrong kind.
         """

@@ -15,9 +15,9 @@ from .schema.arguments import flags, whole_number, wrong_argument
 from .schema.choices import InputsOutputs, Promotion, Target
 from .schema.columns import Categorical, Frame
 from .schema.comm_groups import RankList
-from .schema.given_files import FilePath, InputFile, is_file, is_path
+from .schema.given_files import FilePath, InputFile, is_file, is_path, path_of
 from .schema.linked import LinkedTrace as TraceTables, write_linked
-from .tools.inputs import InputKind, find_pair, kind_of
+from .tools.inputs import InputKind, find_pair, kind_of, reading
 from .tools.replay import moves_memory
 from .wording import for_python
 
@@ -166,9 +166,10 @@ def read_linked(path: InputFile) -> LinkedTrace:
         path: The file to read, or the open file.
 
     Raises:
-        DataError: The file is no linked trace.
+        DataError: The file is not a linked trace; the text says what it is.
     """
-    return LinkedTrace.of(read_linked_file(path))
+    with path_of(path) as file, reading(file, InputKind.LINKED):
+        return LinkedTrace.of(read_linked_file(file))
 
 
 @for_python
@@ -195,7 +196,7 @@ def convert(
 
     Raises:
         DataError: The trace holds nothing that the options keep.
-        TypeError: `linked` is no linked trace, or `options` are no Options.
+        TypeError: `linked` is not a linked trace, or `options` are not Options.
     """
     if not isinstance(linked, TraceTables):
         if not is_file(linked):

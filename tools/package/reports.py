@@ -119,7 +119,7 @@ def report(
         DataError: A file cannot be used, or no rank is there.
         ImportError: What draws the page is not installed.
         ValueError: There is no analysis of a name in `only`, a change cannot be made, or `path` does not end in .html.
-        TypeError: `inputs` are no paths, the changes are none, or another argument is of the wrong kind.
+        TypeError: `inputs` are not paths, or the changes or another argument are of the wrong kind.
     """
     _check_name(path, "report(inputs, path)")
     given_window(window, "report(window=…)")
@@ -171,7 +171,7 @@ def compare(
         DataError: A file cannot be used, or no rank is there.
         ImportError: What draws the page is not installed.
         ValueError: `path` does not end in .html.
-        TypeError: `before` or `after` are no paths, or `window` is no Window.
+        TypeError: `before` or `after` are not paths, or `window` is not a Window.
     """
     _check_name(path, "compare(before, after, path)")
     given_window(window, "compare(window=…)")

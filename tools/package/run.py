@@ -159,7 +159,9 @@ class WhatIf(NamedTuple):
 
     def summary(self) -> Summary:
         """Returns how many times as fast the changed run is, how long the run takes without and with changes, and what
-        these apply to.
+        these apply to; of the run without a profiler, too, where it is another one.
+
+        Finds that as `without_profiler` does.
         """
         changes = [change for change in self.after._changes if change not in self.before._changes]
         lines = {
@@ -172,11 +174,15 @@ class WhatIf(NamedTuple):
         waits = self.after.range
         if waits is not None and not waits.is_clear:
             lines["between"] = f"{time_text(waits.low_ns / 1000)} and {time_text(waits.high_ns / 1000)}"
+        title = f"WhatIf: {self.speedup:.2f} times as fast"
         if step_us := self._faster_step_us():
-            lines["as recorded"] = (
-                f"a step takes {time_text(step_us)} without a profiler; without_profiler is of that run"
-            )
-        return Summary(f"WhatIf: {self.speedup:.2f} times as fast", lines)
+            title += " with the profiler"
+            lines["no profiler"] = f"a step takes {time_text(step_us)}; what the changes bring to it is not known"
+            if answer := self.without_profiler:
+                title += f", {answer.speedup:.2f} times without"
+                before, after = (time_text(run.makespan_us) for run in answer)
+                lines["no profiler"] = f"{before} before, {after} after; see without_profiler"
+        return Summary(title, lines)
 
     def _faster_step_us(self) -> float:
         """Returns how long a step takes without a profiler, 0 where that is not known or this run is as fast."""
@@ -246,4 +252,4 @@ def what_if(graphs: Graphs, changes: Changes) -> WhatIf:
         TypeError: `graphs` or `changes` are of another kind.
     """
     scales = given_changes(changes, "what_if(graphs, changes)")
-    return replay(graphs).what_if(scales)
+    return Replay.of(replay_ranks(graphs_of_one_job(graphs, "what_if(graphs)")), ()).what_if(scales)

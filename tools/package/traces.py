@@ -28,7 +28,7 @@ def diagnose(inputs: Paths) -> Diagnosis:
 
     Raises:
         DataError: There is no trace.
-        TypeError: `inputs` are no paths.
+        TypeError: `inputs` are not paths.
     """
     return diagnose_paths(given_paths(inputs, "diagnose(inputs)"))
 
@@ -53,7 +53,7 @@ def merge(inputs: Paths, output: FilePath) -> MergeReport:
     Raises:
         DataError: There is no trace of a single rank, or one cannot be used.
         ValueError: The name of the output does not say what to write.
-        TypeError: `inputs` are no paths.
+        TypeError: `inputs` are not paths.
     """
     return merge_traces([str(path) for path in given_paths(inputs, "merge(inputs, output)")], str(output))
 

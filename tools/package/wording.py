@@ -12,6 +12,7 @@ T = TypeVar("T")
 IN_PYTHON = {
     "trace-link --rank N": "rank=N of link",
     "or build all with trace-build": "or build all with execgraph.build",
+    "convert with --target astra-sim": 'build the job with execgraph.build(…, target="astra-sim")',
     "trace-build --target goal": 'execgraph.build(…, target="goal")',
     "trace-link HOST.json": "execgraph.link of HOST.json and",
     " -o LINKED.json": "",
@@ -26,6 +27,7 @@ IN_PYTHON = {
     "leave --host-trace out": "give None for the host trace",
     "--around NODE --hops N, --stream S or --time FROM:TO": "around, streams or time_us",
     "pass it to trace-link": "give it to execgraph.link",
+    "pass it to trace-convert --comm-groups": "read it with execgraph.read_groups",
     "pass it to trace-convert": "give it to execgraph.convert",
     "pass it to trace-build": "give it to execgraph.build",
     "pass it to trace-replay": "give it to execgraph.replay",

@@ -53,6 +53,42 @@ def test_notebooks_show_the_first_rows_and_how_many_more_there_are() -> None:
     assert "more rows" not in shown and "nan" not in shown
 
 
+def test_rows_are_dicts_of_python_values() -> None:
+    shares = [0.5, 1.0, None]
+    rows = [dict(zip([*ROWS, "share"], row, strict=True)) for row in zip(*ROWS.values(), shares, strict=True)]
+    assert FRAME.rows() == rows
+
+
+def test_the_first_rows_are_printed() -> None:
+    title, head, first, *_ = repr(FRAME).splitlines()
+    assert title == "nodes: 3 rows"
+    assert head == "  id  stream  name    deps   busy  share  label"
+    assert first == "   1       7  ädd       []   True    0.5  a"
+    ranks = repr(Frame("ranks", {"rank": np.arange(1200)})).splitlines()
+    assert len(ranks) == 13 and ranks[-1] == "  … 1,190 more rows"
+
+
+def test_a_print_is_no_wider_than_a_terminal_and_says_which_columns_are_left_out() -> None:
+    wide = Frame("wide", {f"column_{number}": ["x" * 50] for number in range(40)})
+    head, row, *below = repr(wide).splitlines()[1:]
+    assert max(map(len, (head, row, *below))) <= 100
+    assert head.split() == ["column_0", "column_1"] and row.split() == 2 * ["x" * 31 + "…"]
+    assert " ".join(map(str.strip, below)) == f"further columns: {', '.join([*wide.columns][2:])}"
+
+
+def test_a_text_with_control_characters_is_printed_in_one_line() -> None:
+    assert repr(Frame("ops", {"name": ["a\nb\x1b[31m"]})).splitlines()[2:] == ["  a\\nb\\x1b[31m"]
+
+
+@pytest.mark.parametrize("key", [0, slice(3), ["id", "name"]])
+def test_what_is_no_name_of_a_column_is_answered_with_the_way_to_rows(key: Any) -> None:
+    answer = r'nodes: a table is indexed by column, as table\["id"\]; for rows, table.rows\(\) has a dict of each'
+    with pytest.raises(TypeError, match=answer):
+        _ = FRAME[key]
+    with pytest.raises(TypeError, match=answer):
+        _ = [*FRAME]
+
+
 def test_a_column_is_found_by_its_name() -> None:
     assert FRAME["id"] is FRAME.columns["id"]
     with pytest.raises(KeyError, match=f"{FRAME.title}: no column 'missing'; there are id, "):

@@ -13,12 +13,11 @@ from support.builder import TraceBuilder
 from support.runs import convert_linked, read_pair
 
 ROWS, KERNELS = 300, 2
+TABLES = ("ops", "activities")
 SHOWN = (
     "host trace",
     "device trace",
     "linked",
-    "ops",
-    "activities",
     "waits",
     "graph",
     "names",
@@ -55,18 +54,27 @@ def test_what_is_large_shows_itself_in_a_few_lines(name: str) -> None:
     assert len(text) < 600 and text.count("\n") < 6
 
 
-@pytest.mark.parametrize("name", [name for name in SHOWN if name not in ("ops", "activities")])
+@pytest.mark.parametrize("name", SHOWN)
 def test_notebooks_get_the_same_as_a_table(name: str) -> None:
     html, lines = objects()[name]._repr_html_(), repr(objects()[name]).splitlines()
     assert html.count("<tr>") == len(lines) - 1
     assert "op <" not in html
 
 
-def test_a_table_says_what_its_columns_are() -> None:
+@pytest.mark.parametrize("name", TABLES)
+def test_a_large_table_shows_its_first_rows_and_names_all_columns(name: str) -> None:
+    table, text = objects()[name], repr(objects()[name])
+    assert text.startswith(f"{type(table).__name__}: {len(table.name):,} rows\n")
+    assert text.count("\n") < 16 and all(column in text for column in table.frame_columns())
+
+
+def test_a_table_of_an_analysis_shows_units_and_its_note() -> None:
     table = Table(
-        "gaps", "Gaps", [Column("rank", "", [str(row) for row in range(ROWS)]), Column("time", "µs", np.arange(ROWS))]
+        "gaps", "Gaps", [Column("cause", "", ["launch"]), Column("time", "µs", np.array([1234.56]))], "of one rank"
     )
-    assert repr(table) == f"Gaps (gaps): {ROWS} rows\n  columns  rank, time [µs]"
+    assert repr(table).splitlines() == [
+        "Gaps (gaps): 1 rows", "  cause   time [µs]", "  launch    1,234.6", "  of one rank"
+    ]  # fmt: skip
 
 
 def test_a_graph_says_what_it_is_of() -> None:

@@ -59,6 +59,10 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Any:
         ),
         (lambda: GRAPH.what_if({"gemm": "0.5"}), "what_if(changes) for 'gemm' takes a number, not str"),
         (lambda: GRAPH.draw("part.svg", streams=7), "graph.draw(streams=…) takes whole numbers in a list"),
+        (
+            lambda: eg.what_if(3, {"gemm": 0.5}),
+            "what_if(graphs) takes an ExecutionGraph (trace.to_graph() makes one), a",
+        ),
         (lambda: GRAPH["aten::mm"], "graph[position] takes a whole number, not str"),
         (lambda: GRAPH.node("3"), "graph.node(id) takes a whole number, not str"),
     ],
@@ -123,8 +127,8 @@ def test_nothing_is_written_under_a_name_that_says_another_thing(tmp_path: Path)
     ("call", "advice"),
     [
         (lambda: eg.report([FOLDER, "tests/data/ddp"]), "execgraph.compare compares two"),
-        (lambda: eg.read_linked(HOST), "give it to execgraph.link first"),
-        (lambda: eg.convert(DEVICE), "execgraph.link of HOST.json and tests/data/training/device_rank0.json.gz$"),
+        (lambda: eg.read_linked(HOST), "is a host trace, not a linked trace: give it to execgraph.link"),
+        (lambda: eg.convert(DEVICE), "is a device trace, not a linked trace: give it to execgraph.link"),
         (lambda: eg.read_graph("README.md"), "one that ExecutionGraph.write or execgraph.build wrote"),
         (lambda: GRAPH.what_if({"gemmm": 0.5}), "the table `nodes` of a graph has the names"),
     ],
@@ -133,6 +137,13 @@ def test_advice_names_calls_in_place_of_commands(call: Call, advice: str) -> Non
     with pytest.raises(execgraph.DataError, match=advice) as raised:
         call()
     assert not re.search(r"\btrace-|--", str(raised.value))
+
+
+def test_a_graph_is_no_linked_trace(tmp_path: Path) -> None:
+    GRAPH.write(tmp_path / "graph.0.et")
+    for read in (eg.read_linked, eg.convert):
+        with pytest.raises(execgraph.DataError, match="is a graph, not a linked trace: give it to "):
+            read(tmp_path / "graph.0.et")
 
 
 def test_a_missing_table_or_column_names_those_that_are_there() -> None:

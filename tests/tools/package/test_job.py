@@ -80,7 +80,9 @@ def test_a_job_is_reported_on_from_its_traces(job: Job) -> None:
 
 def test_a_job_for_a_simulator_says_when_its_ranks_finish_there(job: Job) -> None:
     assert abs(build(TRAINING, target="astra-sim").simulate().worst_error_pct) < 1
-    with pytest.raises(DataError, match=r"not for astra-sim; convert with target=\"astra-sim\""):
+    with pytest.raises(
+        DataError, match=r"not for astra-sim; build the job with execgraph.build\(…, target=\"astra-sim\"\)"
+    ):
         job.simulate()
 
 

@@ -14,8 +14,16 @@ RANKS = [TRAINING / f"device_rank{rank}.json.gz" for rank in (0, 1)]
 def test_a_report_has_what_was_asked_for() -> None:
     made = report(TRAINING, only=["critical_path"], changes={"class:host": 0.5}, ranks=[1])
     assert made.tables["critical_path"].rows()[0]["rank"] == 1 and len(made.tables["what_if"]) == 1
-    with pytest.raises(ValueError, match="there is no analysis nonsense"):
-        report(TRAINING, only=["nonsense"])
+    with pytest.raises(ValueError, match="there is no analysis 'kernel_breakdwon': did you mean 'kernel_breakdown'"):
+        report(TRAINING, only=["kernel_breakdwon"])
+
+
+def test_a_finding_is_printed_in_a_few_lines() -> None:
+    first = report(TRAINING).findings[0]
+    title, *lines = repr(first).splitlines()
+    assert title == f"Finding: {first.title}"
+    assert [line.split()[0] for line in lines] == ["gain", "evidence", "advice", "table"]
+    assert repr(first.gain) == "Gain: up to 19 %, 863.3 µs" and lines[0].endswith("up to 19 %, 863.3 µs")
 
 
 def test_two_runs_are_compared(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """The table that every analysis returns: named columns with units, as rows of dicts, JSON, pandas or polars."""
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -9,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from ....schema.columns import Bool, Categorical, Int64, Summary, Tabular, Values as FrameValues, no_column, rows_html
+from ....schema.columns import Bool, Categorical, Int64, Summary, Tabular, Values as FrameValues, column_of
 from ...rank_rows import ranges
 
 Floats = npt.NDArray[np.float64]
@@ -60,22 +59,13 @@ class Table(Tabular):
 
     def __getitem__(self, name: str) -> Values:
         """Returns the values of a column; KeyError where there is none of that name."""
-        for column in self.columns:
-            if column.name == name:
-                return column.values
-        raise no_column(self.name, name, (column.name for column in self.columns))
+        return column_of(self.name, {column.name: column.values for column in self.columns}, name)
 
     def with_details(self) -> Iterator["Table"]:
         """Yields this table and its details."""
         yield self
         for table in self.details:
             yield from table.with_details()
-
-    def rows(self) -> list[dict[str, Any]]:
-        """Returns one dict of Python values per row; None for unknown numbers."""
-        names = [column.name for column in self.columns]
-        values = [_python_values(column.values) for column in self.columns]
-        return [dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)]
 
     def take(self, rows: Int64 | Bool | slice) -> "Table":
         """Returns the table of these rows, with all details."""
@@ -101,16 +91,9 @@ class Table(Tabular):
         """Returns the columns of the table by name."""
         return {column.name: column.values for column in self.columns}
 
-    def _repr_html_(self) -> str:
-        shown = {f"{name} [{unit}]" if unit else name: values for name, unit, values in self.columns}
-        return rows_html(self.summary().title, shown, self.note)
-
-
-def _python_values(values: Values) -> list[Any]:
-    if isinstance(values, list):
-        return values
-    numbers: list[Any] = values.tolist()
-    return [None if math.isnan(number) else number for number in numbers] if values.dtype.kind == "f" else numbers
+    def _shown_columns(self) -> Mapping[str, FrameValues]:
+        """Returns the columns by name and unit."""
+        return {f"{name} [{unit}]" if unit else name: values for name, unit, values in self.columns}
 
 
 def microseconds(name: str, ns: npt.NDArray[np.number] | Sequence[int]) -> Column:

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from ....schema.columns import Bool, time_text
+from ....schema.columns import Bool, Summary, summary_text, time_text
 from ...analyses import Floats
 
 LEAST_PCT = 2.0
@@ -28,6 +28,9 @@ class Gain(NamedTuple):
     change: Change | None = None
     least_us: float | None = None
     steps: int = 0
+
+    def __repr__(self) -> str:
+        return f"Gain: {self.share}, {self.time}"
 
     @property
     def is_worth_it(self) -> bool:
@@ -86,3 +89,8 @@ class Finding(NamedTuple):
     advice: str
     table: str
     remedy: str = ""
+
+    def __repr__(self) -> str:
+        lines = {"gain": f"{self.gain.share}, {self.gain.time}"} if self.gain else {}
+        lines |= {"evidence": self.evidence, "advice": self.advice, "table": self.table}
+        return summary_text(Summary(f"Finding: {self.title}", lines))
