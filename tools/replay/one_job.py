@@ -1,4 +1,6 @@
-"""Checks whether graphs can be of one job: different ranks of one world size, whose collectives match."""
+"""Checks whether graphs can be of one job: different ranks of one world size, whose collectives match; and which of its
+ranks are absent.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -9,7 +11,12 @@ from ...converter.ranks import match, ranks_of
 from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph
 from ..given_graphs import Graphs, given_graphs
+from ..rank_rows import absent_ranks
+from .node_class import NodeClass
 from .rendezvous import communication_of
+from .workload import Workload
+
+NAMED = 4
 
 
 def why_not_one_job(graphs: Sequence[ExecutionGraph]) -> str:
@@ -35,6 +42,18 @@ def graphs_of_one_job(graphs_or_paths: Graphs, call: str, *, allow_mismatch: boo
     if not allow_mismatch and (reason := why_not_one_job(graphs)):
         raise DataError(f"{call}: {reason}; give the graphs of one job, one for each rank")
     return graphs
+
+
+def absence(work: Workload) -> str:
+    """Returns how many ranks are absent and what that means, "" if none are or the others communicate nothing."""
+    world = max(graph.number("world_size", 0) for graph in work.graphs)
+    absent = world - len(work.graphs)
+    if absent <= 0 or not bool(np.any(work.node_class == NodeClass.COMMUNICATION)):
+        return ""
+    runs = [*absent_ranks((graph.number("rank", -1) for graph in work.graphs), world)]
+    named = ", ".join(runs[:NAMED]) + (", …" if len(runs) > NAMED else "")
+    verb, pronoun = ("are", "them") if absent > 1 else ("is", "it")
+    return f"{absent:,} of {world:,} ranks {verb} absent ({named}): communication includes waiting for {pronoun}"
 
 
 def _never_meeting(graphs: Sequence[ExecutionGraph], ranks: list[int]) -> str:

@@ -8,11 +8,11 @@ import numpy as np
 from ...schema.choices import ASTRA_SIM
 from ...schema.columns import ABSENT, Int64, Intervals, busy_until, group_sums
 from ...schema.graph import DependencyKind
-from .absence import absence
 from .answer import answer
 from .critical_path import UNEXPLAINED, pieces_of, time_by_kind
 from .execution import Replay
 from .node_class import NodeClass
+from .one_job import absence
 from .path_crossings import crossing_names
 from .rank_clocks import WHY, is_noteworthy, largest_offset
 from .recording import Recording
