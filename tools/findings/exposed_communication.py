@@ -61,7 +61,8 @@ def _transfers(job: Job, chosen: Bool) -> str:
     if len(sizes) > SIZES_NAMED or ABSENT in sizes:
         return f"{_count(count)}{of_each_rank} of {time_text(float(np.median(time)) / 1000)} (median)"
     parts = [f"{bytes_text(each)} in {time_text(float(np.median(time[size == each])) / 1000)}" for each in sizes[::-1]]
-    return f"{_count(count)}{of_each_rank}, of {' and '.join(parts)} (medians)"
+    sizes_in_words = " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
+    return f"{_count(count)}{of_each_rank}, of {sizes_in_words} (medians)"
 
 
 def _transfer_ns(job: Job) -> Ns:

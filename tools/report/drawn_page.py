@@ -2,6 +2,7 @@
 
 import hashlib
 import itertools
+import re
 from base64 import b64encode
 from collections.abc import Collection, Iterable
 from importlib.resources import files
@@ -27,6 +28,7 @@ from .statements import statement
 from .words import WORDS
 
 MODULES = "modules"
+UNIT = re.compile(r"(?<=\d) (?=%|[nµm]s\b|s\b|[KMGT]iB\b)")
 LARGEST = 9_400_000
 """The most bytes of rows, charts, timeline and library together, so that pages stay below 10 MB."""
 FEW = 10
@@ -234,7 +236,8 @@ def _template(name: str) -> jinja2.Template:
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
-        finalize=lambda value: plain(value) if type(value) is str else value,
+        # a line does not end between a number and its unit
+        finalize=lambda value: UNIT.sub("\u00a0", plain(value)) if type(value) is str else value,
     )
     return environment.from_string(_text(name))
 

@@ -18,7 +18,7 @@ SAYS = "as recorded; without a profiler a step takes 3.66 ms"
 @needs_page
 def test_each_section_of_the_page_says_which_run_its_times_are_of(data: Path) -> None:
     report = report_on(find_sources([data / "gpu" / "small"]))
-    html = render(report)
+    html = render(report).replace("\u00a0", " ")
     sections = {section.name for group in SECTIONS.values() for section in group} - OF_NO_RECORDING
     shown = {name for name in sections if len(report.tables.get(name, Table("", "", [])))}
     of_each = dict(re.findall(r'<section id="(\w+)">(.*?)</section>', html, re.DOTALL))

@@ -179,7 +179,7 @@ def test_without_the_libraries_that_draw_it_the_page_is_refused_with_the_remedy(
 @needs_page
 def test_the_page_opens_with_the_verdict_and_findings_lead_to_their_details(data: Path) -> None:
     report = report_on(find_sources([data / "training"]))
-    html = page.render(report)
+    html = page.render(report).replace("\u00a0", " ")
     assert html.index(escape(report.verdict)) < html.index("<nav>")
     findings = html[html.index('<ol class="findings">') : html.index("</ol>")]
     assert findings.count("<li>") == len(report.findings)
