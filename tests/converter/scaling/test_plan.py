@@ -11,7 +11,7 @@ from execgraph.converter.scaling import rank_facts
 from execgraph.converter.scaling.named_groups import NamedGroup
 from execgraph.schema.choices import ASTRA_SIM
 from execgraph.schema.comm_groups import LARGEST_JOB
-from execgraph.schema.errors import DataError
+from execgraph.schema.errors import DataError, RequestError
 from execgraph.schema.graph import ExecutionGraph, NodeType
 from hypothesis import given, strategies as st
 from support.graphs import GraphBuilder
@@ -53,7 +53,7 @@ def test_messages_stay_in_their_copy() -> None:
         assert ends == [[2 * copy] * 2, [2 * copy + 1] * 2, [0, 1]]
 
 
-@given(st.integers(1, 3), st.integers(1, 4), st.integers(1, 3))
+@given(st.integers(1, 3), st.integers(2, 4), st.integers(2, 3))
 def test_every_message_has_two_ends_and_every_group_its_members(replicas: int, copies: int, more: int) -> None:
     graphs = scaled(stages(replicas + 1), copies)
     graphs = scaled(graphs, more)
@@ -200,6 +200,11 @@ def test_a_group_has_ranks_of_the_job_alone(outside: int) -> None:
         one.meet(ALL_REDUCE, [0, 1, outside], 1000, 9 * KB)
     with pytest.raises(DataError, match="has ranks that are not of the job, which has 2"):
         plan_of([one.build() for one in job], groups=("dp",))
+
+
+def test_one_copy_of_all_ranks_is_refused() -> None:
+    with pytest.raises(RequestError, match="the scaled job would be the same; give --data-parallel above 1"):
+        scaled(stages(2), 1)
 
 
 def test_copies_of_a_job_have_no_more_ranks_than_a_file_can_name() -> None:
