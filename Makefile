@@ -44,7 +44,7 @@ test-oldest: $(OLDEST)/.test ## the tests with the oldest Python, and the oldest
 
 coverage: $(VENV)/.test ## the tests with branches measured; fails below the gate of pyproject.toml
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest
+	$(BIN)/coverage run -m pytest --numprocesses auto --maxprocesses 8 --dist worksteal
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --skip-covered --show-missing
 

@@ -247,8 +247,8 @@ limit it, otherwise memory does. The peaks are found by the device's recorded na
 
 - `trace-report --only efficiency` shows what each op and shape reaches, what limits it, and how much of the peak each
   step uses (operations as they ran, including those that the backward pass computed again).
-- `trace-replay --scale bound:compute=0.5` asks what twice the operations per second would bring, `bound:memory=0.5`
-  what twice the bandwidth would.
+- `trace-replay --scale bound:compute=0.5` asks how much twice the operations per second would help, `bound:memory=0.5`
+  how much twice the bandwidth would.
 - `--peak fp16=420 --peak memory=2000` gives other peaks, for a device that the table lacks or that runs below its
   clock.
 """

@@ -1,5 +1,5 @@
 """Execution graphs of PyTorch runs: link a host and a device trace, convert them, replay the graph, ask what a change
-would bring.
+would do.
 
 >>> import execgraph as eg
 >>> folder = "tests/data/training"
@@ -14,7 +14,7 @@ A rank, from its two traces to its graph:
 >>> node.name, node.duration_ns, [(edge.kind.label, edge.source.name) for edge in node.dependencies]
 ('aten::addmm', 12573, [('program order', 'aten::t')])
 
-The run that the graph stands for, and what a change would bring:
+The run that the graph stands for, and what a change would do:
 
 >>> run = graph.replay()
 >>> run.error_pct, round(run.what_if({"class:communication": 0.5}).speedup, 2)

@@ -1,4 +1,4 @@
-"""Replayed runs as users hold them: how well they agree with the measured run, and what a change would bring."""
+"""Replayed runs as users hold them: how well they agree with the measured run, and what a change would do."""
 
 from collections.abc import Sequence
 from dataclasses import fields
