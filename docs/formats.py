@@ -65,8 +65,9 @@ between two ranks.
 
 ## When does a node start?
 
-A node with dependencies starts when the last of them allows it. Each of them adds some time to its end. Which time that
-is follows from its [kind](#why-a-dependency-is-there), the entry of `data_dep_kinds` at the same position:
+A node with dependencies starts when the last of them allows it. Each dependency allows the start a certain time after
+its own end. Its [kind](#why-a-dependency-is-there), the entry of `data_dep_kinds` at the same position, says which
+attribute has that time:
 
 | the entry | the node starts no earlier than |
 |---|---|
@@ -99,12 +100,12 @@ This is what `trace-replay` computes, also after a change. `gap_ns` is what lay 
 the last dependency and the start. An attribute that is absent equals `gap_ns`. A reader that knows only `gap_ns` adds
 it to the end of the last dependency, and gets the measured run.
 
-If an activity started later than that, the rest of the time is a node with the attribute `delay`, on no stream and on
-no thread. `trace-convert --no-delays` leaves these nodes out, and `trace-replay --scale class:delay=0` lets them take
-no time.
+If an activity started later than this formula says, the rest of the time is a node with the attribute `delay`, on no
+stream and on no thread. `trace-convert --no-delays` leaves these nodes out, and `trace-replay --scale class:delay=0`
+lets them take no time.
 
-Start times are as recorded. Those of activities are on the device's clock. The metadata `clock_offset_ns` says how much
-to add for the host's clock.
+Start times are as recorded, except those of [waits](#waits). Those of activities are on the device's clock. The
+metadata `clock_offset_ns` says how much to add for the host's clock.
 
 ### Waits
 
@@ -131,7 +132,7 @@ A job is one graph for each rank. This is how `trace-replay` plays them together
    `ranks_of_group_` of their `pg_name`), or the same recorded name where no ranks were recorded. If a group's numbers
    are not recorded, or if far more collectives match by their order than by number, the order of ids counts: the first
    of a rank matches the first of another. A send matches the receive of the same `comm_src`, `comm_dst` and `comm_tag`,
-   in order. A side that is absent is the node's own rank.
+   in order. If a node lacks one of the two sides, its own rank takes that place.
 2. **It starts when the last member arrives.** A member arrives when its own dependencies allow it to start, by the
    rules above.
 3. **It lasts as long as its shortest member:** the smallest `duration_ns` of any member. The others are longer because
@@ -143,7 +144,7 @@ A job is one graph for each rank. This is how `trace-replay` plays them together
 
 On host threads (gloo), members do not end together. Each ends as long after the last arrival as it did in the measured
 run; if its `duration_ns` is changed, that time changes by the same factor. A member of a message, or of a collective
-with a root, may end before others arrive. For it only the arrivals count that came before its own end.
+with a root, may end before others arrive. For such a member only arrivals before its own end count.
 
 **One clock.** `base_time_ns` is not used for this, because clocks of different machines differ. A collective ends at
 the same time on all of its members. So the offset between two ranks is the median of the differences between their ends
@@ -195,7 +196,7 @@ the code.
 The file is one JSON object, compressed if its name ends in `.gz`.
 
 - *Ids* are ids of nodes. *Positions* count the rows of a list from 0.
-- Times are on the device trace's clock; those of activities are as the device recorded them.
+- Times are as in the device trace: those of ops and calls are on the host's clock, those of activities on the device's.
 - `[integer]` is a list, `{text: integer}` an object with any keys, *tensors* an object of parallel lists.
 - *Default* is what a reader assumes if a member is missing. A member without a default must be there.
 
@@ -204,9 +205,9 @@ end of their op, or at their start if that is earlier.
 """
 
 NODE_ATTRIBUTES = """\
-A list of objects with `name`, `type` and `value`. Every node has these; for their meaning see [the graph](graph.md),
-but for `tid`, which is the host trace's own number of the thread. What else the host trace has for an op, as the
-arguments of a collective, follows.
+A list of objects with `name`, `type` and `value`. Every node has these; for their meaning see [the graph](graph.md). The
+exception is `tid`, the host trace's own number of the thread. Whatever else the host trace has for an op, such as the
+arguments of a collective, comes after these.
 """
 
 
@@ -218,32 +219,34 @@ for these two numbers. The tables below are generated from the code.
 
 ## How is the work counted?
 
-**Operations** are those of torch.utils.flop_counter, if that knows the op: a multiplication and its addition are 2. For
-other ops each elementary step of each element is one operation, whatever its type.
+**Operations** are counted as torch.utils.flop_counter counts them, if it knows the op: a multiplication and its
+addition are 2. The rows *convolution* and *attention* [below](#families) name two exceptions. For other ops each
+elementary step of each element is one operation, whatever its type.
 
 **Bytes** are those of the tensors that the op reads and of those that it writes, each once. A tensor that is changed in
 place counts once each way. Expanded dimensions are in memory once. Numbers on the host are no memory of the device.
-Activities that are copies and sets do no operations, and move the bytes that the device trace has for them; within one
-device twice. Communication has neither number; it has `comm_size`.
+Copies and sets do no operations. Their bytes are those that the device trace records; a copy within one device counts
+them twice. Communication has neither number; it has `comm_size`.
 
 **Which op counts?** The op that launched the kernel, if the tables below have it. Otherwise the nearest op around it
-that they have, unless ops inside that one do its work. An op around others of its own family has handed its work on to
-them. If one call of an op launches several kernels, they share operations and bytes in proportion to their measured
-time: the sums are those of the op, and each kernel has its operations per byte.
+that they have, unless ops inside that one do its work. If an op calls others of its own family, the work counts for
+those. If one call of an op launches several kernels, they share operations and bytes in proportion to their measured
+time: the sums are those of the op, and every kernel has the op's number of operations per byte.
 
 **What is not known is absent.** That is an op that the tables lack, an op whose shapes were not recorded, or one whose
 work depends on values (sequences of several lengths, attention within a window). `trace-convert` counts these by op. If
 the host trace is missing, results are inferred from the arguments as far as possible.
 
 For ASTRA-sim every computation of known work has at least one operation and one byte, because its roofline mode divides
-by them. The very first one has 64 KiB, because the simulator stops at an event of 0 ns. `trace-build --roofline` makes
-graphs in which work that is not known takes its measured time there: [roofline mode](astra-sim.md#roofline-mode).
+by them. A computation that begins a rank reads and writes at least 64 KiB, because the simulator stops if it takes 0
+ns. `trace-build --roofline` makes graphs in which work that is not known takes its measured time there: [roofline
+mode](astra-sim.md#roofline-mode).
 
 ## What limits a kernel?
 
-The device's [peaks](#peaks) decide: if its operations at their peak take longer than its bytes at theirs, operations
-limit it, otherwise memory does. The peaks are found by the device's recorded name and the kernel's number format
-(`element_size`, and for tf32 the kernel's name).
+A kernel has operations to do and bytes to move. If its operations take longer at the device's [peak](#peaks) than its
+bytes do at theirs, operations limit it; otherwise memory does. The peaks are found by the device's recorded name and
+the kernel's number format (`element_size`, and for tf32 the kernel's name).
 
 - `trace-report --only efficiency` shows what each op and shape reaches, what limits it, and how much of the peak each
   step uses (operations as they ran, including those that the backward pass computed again).

@@ -50,7 +50,7 @@ ATTRIBUTES = (
         "measured start; of activities on the device's clock, see `clock_offset_ns`; of waits the end of what was"
         " awaited, plus `gap_ns`"),
     Attribute("duration_ns", "int64_val", Where.NODES, "ns",
-        "measured length, without the gap before it and without `overlap_ns`"),
+        "measured length, without the gap before it and without `overlap_ns`; of waits the usual time of such a call"),
     Attribute("gap_ns", "int64_val", Where.ACTIVITIES_AND_WAITS, "ns",
         "in the measured run, from the end of the last dependency to the start; nothing works in that time; of waits"
         " see [how long a wait takes](#waits)"),
