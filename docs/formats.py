@@ -96,9 +96,10 @@ the later of   end of its launch                + latency_ns
                end of each other dependency     + chain_gap_ns
 ```
 
-This is what `trace-replay` computes, also after a change. `gap_ns` is what lay in the measured run between the end of
-the last dependency and the start. An attribute that is absent equals `gap_ns`. A reader that knows only `gap_ns` adds
-it to the end of the last dependency, and gets the measured run.
+This is what `trace-replay` computes; after a change of durations it obeys `concurrency_limit_of_device_N` as well.
+`gap_ns` is what lay in the measured run between the end of the last dependency and the start. An attribute that is
+absent equals `gap_ns`. A reader that knows only `gap_ns` adds it to the end of the last dependency, and gets the
+measured run.
 
 If an activity started later than this formula says, the rest of the time is a node with the attribute `delay`, on no
 stream and on no thread. `trace-convert --no-delays` leaves these nodes out, and `trace-replay --scale class:delay=0`

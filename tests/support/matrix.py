@@ -394,20 +394,20 @@ def table() -> str:
         of_cell[cell.source.row, cell.feature].append(cell.source)
     vendors = list(dict.fromkeys(row for row, _ in of_cell if row not in VERSIONS))
     lines = [
-        "Each mark is a test: it found what the column names in traces of the version or vendor of the row.",
+        "Each mark stands for a test on traces of that row's version or vendor: it found what the column names.",
         "",
         "- ● The trace is real. Its figures are compared with those that the file gives row by row, read without the",
         "  project's code.",
-        "- ○ The tests play a run and write it in this format, so that everything about it is known.",
+        "- ○ The tests script a run call by call and write it in this format, so that everything about it is known.",
         "- An empty cell: we have no such trace, or no such trace records it.",
         "",
         "Few files say for whom a call waited. For such waits the tests check that all are there, and that none",
-        "contradicts the clocks or the order of launches. A version's played run has the layout of the last version that",
-        "changed something.",
+        "contradicts the clocks or the order of launches. If a version did not change the layout of the files, its",
+        "scripted run has the layout of the last version that did.",
         "",
-        "Real traces of versions are recorded on CPUs, except one of eight V100 with 2.1. Our recordings on H100s and an H200",
-        "(most with 2.11) do not count here; [accuracy](accuracy.md#real-runs) has them. Those of 2.1 to 2.14 are part of",
-        "the project; the other real traces are read if EXECGRAPH_TRACES names a folder with them.",
+        "The real traces in the table of versions were recorded on CPUs, except one of eight V100s with 2.1. The CPU traces of",
+        "2.1 to 2.14 are part of the project. The other real traces are read if EXECGRAPH_TRACES names a folder with them. Our",
+        "recordings on H100s and an H200 (most with 2.11) do not count here; [accuracy](accuracy.md#real-runs) has them.",
     ]
     for title, rows in (("PyTorch", VERSIONS), ("device", vendors)):
         lines += ["", f"| {title} | {' | '.join(FEATURES)} |", "|---|" + ":-:|" * len(FEATURES)]
