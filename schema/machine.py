@@ -66,6 +66,11 @@ class MachineCalibration(msgspec.Struct, omit_defaults=True):
     gap: dict[str, LatencyStats] = {}
     sync_return: dict[str, LatencyStats] = {}
 
+    @property
+    def time_error_ns(self) -> int:
+        """How far a time of the device and one of the host may differ where they are the same moment."""
+        return self.clock_error_ns + 2 * self.resolution_ns
+
     def clock_shift(self, time: Int64) -> Int64:
         """Returns what to add to device times for times on the host's clock."""
         shift = np.full(len(time), self.clock_offset_ns, np.int64)

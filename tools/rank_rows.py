@@ -60,6 +60,16 @@ def absent_ranks(there: Iterable[int], count: int) -> dict[str, int]:
     }
 
 
+def absent_in_words(there: Iterable[int], count: int, most: int = 6) -> str:
+    """Returns the runs of absent ranks as text, no more than `most` of them.
+
+    >>> absent_in_words([0, 2, 4, 9], 12, most=3)
+    '1, 3, 5-8, …'
+    """
+    runs = [*absent_ranks(there, count)]
+    return ", ".join(runs[:most]) + (", …" if len(runs) > most else "")
+
+
 def ranges(numbers: Sequence[int], shortest: int = 3) -> str:
     """Returns ascending numbers as text, runs of at least `shortest` as ranges.
 

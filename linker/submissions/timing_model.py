@@ -25,9 +25,7 @@ class TimingModel:
 
     def __init__(self, activities: Activities, calls: Calls, calibration: MachineCalibration) -> None:
         self.timestamp_quantum_ns = 2 * calibration.resolution_ns
-        self.clock_uncertainty_ns = (
-            calibration.clock_error_ns + self.timestamp_quantum_ns + of_name(calibration.sync_return, "").median
-        )
+        self.clock_uncertainty_ns = calibration.time_error_ns + of_name(calibration.sync_return, "").median
         self._sync_return_latency, self._names = calibration.sync_return, calls.name
         before = previous_on_stream(activities)
         ready, expected = np.full((2, len(activities)), NEVER, np.int64)
@@ -45,7 +43,7 @@ class TimingModel:
         self.max_clock_lead_ns = self.clock_uncertainty_ns + (max(shortest, 0) if shortest < FOREVER else 0)
         # where returns were measured, it is their own clock that they are compared with
         knows_returns = calls.name.where(lambda name: calibration.sync_return.get(name, LatencyStats()).count >= ENOUGH)
-        error = calibration.clock_error_ns + self.timestamp_quantum_ns
+        error = calibration.time_error_ns
         self.return_error_ns = np.where(knows_returns, error, self.clock_uncertainty_ns).data
         self.max_return_lead_ns = np.where(knows_returns, error, self.max_clock_lead_ns).data
         self.max_gap_ns = of_name(calibration.gap, "").upper

@@ -57,8 +57,7 @@ def blocking_copies(
     latency = of_each(calibration.launch, calls.name.take(call)).median
     is_measured = calls.name.where(lambda name: of_name(calibration.launch, name).count > 0)[call]
     before_copy, launched = activities.start[rows] - latency, calls.start[call] + _launch_duration(activities, calls)
-    clock_error = calibration.clock_error_ns + 2 * calibration.resolution_ns
-    may_have_waited = calls.end[call] + clock_error >= activities.end[rows]
+    may_have_waited = calls.end[call] + calibration.time_error_ns >= activities.end[rows]
     prompt_return = np.where(
         is_measured, np.where(may_have_waited, np.minimum(before_copy, launched), before_copy), launched
     )

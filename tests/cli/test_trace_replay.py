@@ -63,9 +63,14 @@ def test_absent_ranks_of_a_job_are_said(tmp_path: Path, capsys: pytest.CaptureFi
         graph = of_world(4, rank_with_collective(rank, work=10, collective=20, clock=1000))
         graph.write(str(tmp_path / f"graph.{rank}.et"))
     assert run(str(tmp_path)) == 0
-    assert "absent         2 of 4 ranks are absent (2-3): communication includes waiting" in capsys.readouterr().out
+    assert (
+        "absent         2 of 4 ranks are absent (2-3): communication with them includes waiting"
+        in capsys.readouterr().out
+    )
     assert run(str(tmp_path / "graph.0.et"), "--scale", "class:communication=0") == 0
-    assert " 3 of 4 ranks are absent (1-3): communication includes waiting for them." in capsys.readouterr().out
+    assert (
+        " 3 of 4 ranks are absent (1-3): communication with them includes waiting for them." in capsys.readouterr().out
+    )
     assert run(str(tmp_path), "--json") == 0
     assert json.loads(capsys.readouterr().out)["absent"].startswith("2 of 4 ranks are absent")
 

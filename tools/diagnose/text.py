@@ -73,7 +73,9 @@ def _row(process: Inspection, largest: int, folder: str) -> tuple[str, ...]:
     if process.error:
         return (rank, world, pid, bytes_text(process.bytes), *["-"] * (len(HEADINGS) - 5), files)
     # rounded down: all but one is not 100 %
-    matched = f"{1000 * process.matched // process.host_ops / 10:g} %" if process.matched_by else "-"
+    matched = (
+        f"{1000 * process.matched // process.host_ops / 10:g} %" if process.matched_by and process.host_ops else "-"
+    )
     mark = mark_of(process.kernels, largest) if process.device else ""
     counts = (
         process.copies, process.devices, process.streams, process.collectives, process.sync_records,

@@ -1,9 +1,7 @@
 """Ranks of the job whose traces are not there."""
 
-from ..rank_rows import absent_ranks as runs_of_absent
+from ..rank_rows import absent_in_words
 from .job import Finding, Job
-
-NAMED = 6
 
 
 def absent_ranks(job: Job) -> list[Finding]:
@@ -11,8 +9,8 @@ def absent_ranks(job: Job) -> list[Finding]:
     absent = job.world_size - len(job.ranks)
     if absent <= 0:
         return []
-    runs = [*runs_of_absent((rank.rank for rank in job.ranks), job.world_size)]
-    named, verb = ", ".join(runs[:NAMED]) + (", …" if len(runs) > NAMED else ""), "is" if absent == 1 else "are"
+    named = absent_in_words((rank.rank for rank in job.ranks), job.world_size)
+    verb = "is" if absent == 1 else "are"
     return [
         Finding(
             f"{absent:,} of the job's {job.world_size:,} ranks {verb} absent",

@@ -50,7 +50,7 @@ def small_kernels(job: Job) -> list[Finding]:
             f"{is_small.sum():,} launches, each of which takes the host {time_text(apart)} and starts {time_text(lasting)} of work on the "
             "device (medians)",
             "Launch many at once: a CUDA graph (torch.cuda.graphs), torch.compile(mode='reduce-overhead'), or larger batches. "
-            "The gain will be smaller: launching a graph takes time, too, and its shapes must not change",
+            "Launching a graph takes time, too, and its shapes must not change",
             "launch_statistics_short_kernels",
             "CUDA graphs or torch.compile",
         )

@@ -177,7 +177,7 @@ class WhatIf(NamedTuple):
         title = f"WhatIf: {self.speedup:.2f} times as fast"
         if step_us := self._faster_step_us():
             title += " with the profiler"
-            lines["no profiler"] = f"a step takes {time_text(step_us)}; what the changes bring to it is not known"
+            lines["no profiler"] = f"a step takes {time_text(step_us)}; what the changes do to it is not known"
             if answer := self.without_profiler:
                 title += f", {answer.speedup:.2f} times without"
                 before, after = (time_text(run.makespan_us) for run in answer)

@@ -11,12 +11,10 @@ from ...converter.ranks import match, ranks_of
 from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph
 from ..given_graphs import Graphs, given_graphs
-from ..rank_rows import absent_ranks
+from ..rank_rows import absent_in_words
 from .node_class import NodeClass
 from .rendezvous import communication_of
 from .workload import Workload
-
-NAMED = 4
 
 
 def why_not_one_job(graphs: Sequence[ExecutionGraph]) -> str:
@@ -50,10 +48,9 @@ def absence(work: Workload) -> str:
     absent = world - len(work.graphs)
     if absent <= 0 or not bool(np.any(work.node_class == NodeClass.COMMUNICATION)):
         return ""
-    runs = [*absent_ranks((graph.number("rank", -1) for graph in work.graphs), world)]
-    named = ", ".join(runs[:NAMED]) + (", …" if len(runs) > NAMED else "")
+    named = absent_in_words((graph.number("rank", -1) for graph in work.graphs), world)
     verb, pronoun = ("are", "them") if absent > 1 else ("is", "it")
-    return f"{absent:,} of {world:,} ranks {verb} absent ({named}): communication includes waiting for {pronoun}"
+    return f"{absent:,} of {world:,} ranks {verb} absent ({named}): communication with {pronoun} includes waiting for {pronoun}"
 
 
 def _never_meeting(graphs: Sequence[ExecutionGraph], ranks: list[int]) -> str:

@@ -83,7 +83,7 @@ def _page_findings(report: Report, shown: Collection[str]) -> list[PageFinding]:
     of_table = {table: section for section in every for table in section.tables if section.name in shown}
     page_findings = []
     for finding in report.findings:
-        gain = f"{finding.gain.share}, {finding.gain.time}" if finding.gain else ""
+        gain = finding.gain.text if finding.gain else ""
         section = of_table.get(finding.table)
         link = (section.name, section.label) if section else ("", "")
         page_findings.append(PageFinding(finding.title, gain, finding.evidence, finding.advice, *link))

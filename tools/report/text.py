@@ -71,7 +71,7 @@ def _finding_lines(findings: list[Finding], count: int, hints: Hints) -> Iterato
     gains = [finding for finding in findings if finding.gain is not None]
     listed = gains[:count] if count < len(findings) else findings
     for number, finding in enumerate(listed, 1):
-        gain = f" ({finding.gain.share}, {finding.gain.time})" if finding.gain else ""
+        gain = f" ({finding.gain.text})" if finding.gain else ""
         yield _wrapped(f"{number:>3}. {finding.title}{gain}", INDENT)
         yield _wrapped(f"{INDENT}{finding.evidence}", INDENT)
         yield _wrapped(f"{INDENT}→ {finding.advice}", f"{INDENT}  ")

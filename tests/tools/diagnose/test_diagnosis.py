@@ -217,6 +217,22 @@ def test_a_file_that_cannot_be_read_is_wrong_and_the_others_are_looked_at(
     assert [process.rank for process in diagnosis.processes if process.device] == [0]
 
 
+def test_the_share_of_matched_ops_is_of_the_host_trace_if_that_has_any(
+    jobs: Callable[[int], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = Path(shutil.copytree(jobs(2), tmp_path / "job"))
+    device, empty = (folder / name for name in ("device_rank0.json", "host_rank1.json"))
+    trace = json.loads(device.read_text())
+    ops = [row for row in trace["traceEvents"] if row.get("cat") == "cpu_op"]
+    lost = ops[len(ops) // 2 :]
+    device.write_text(json.dumps(trace | {"traceEvents": [row for row in trace["traceEvents"] if row not in lost]}))
+    host = json.loads(empty.read_text())
+    empty.write_text(json.dumps(host | {"nodes": host["nodes"][:2]}))
+    command(folder)
+    shares = [line.split()[7:9] for line in capsys.readouterr().out.splitlines()[1:3]]
+    assert 40 < float(shares[0][0]) < 60 and shares[1][0] == "-"
+
+
 def test_a_file_that_breaks_off_is_wrong_and_what_was_lost_is_counted(
     jobs: Callable[[int], Path], tmp_path: Path
 ) -> None:

@@ -30,7 +30,12 @@ class Gain(NamedTuple):
     steps: int = 0
 
     def __repr__(self) -> str:
-        return f"Gain: {self.share}, {self.time}"
+        return f"Gain: {self.text}"
+
+    @property
+    def text(self) -> str:
+        """Its share of the run, and the time."""
+        return f"{self.share}, {self.time}"
 
     @property
     def is_worth_it(self) -> bool:
@@ -91,6 +96,6 @@ class Finding(NamedTuple):
     remedy: str = ""
 
     def __repr__(self) -> str:
-        lines = {"gain": f"{self.gain.share}, {self.gain.time}"} if self.gain else {}
+        lines = {"gain": self.gain.text} if self.gain else {}
         lines |= {"evidence": self.evidence, "advice": self.advice, "table": self.table}
         return summary_text(Summary(f"Finding: {self.title}", lines))
