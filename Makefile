@@ -1,6 +1,5 @@
 # Each target makes .venv and installs what it needs, once per pyproject.toml. `make` lists them, by what stands behind ## below.
 # PYTHON=python3.12 make test    uses another Python (3.10 or newer), for test-oldest as well
-# MUTANTS='--modules linker/matching/ops.py --sample 50'    the options of make mutants
 # FUZZ='--case host:7:123'    the options of make fuzz: one file again, or with '--cases 300 --seed 7' other files alone
 
 PYTHON ?= python3
@@ -16,7 +15,7 @@ OUT := out/demo
 PAGE := $(OUT)/report.html
 REPORT = $(BIN)/trace-report $(TRACES) -o $(PAGE)
 
-.PHONY: help demo test test-oldest coverage bench accuracy mutants fuzz docs dist check lint format types clean
+.PHONY: help demo test test-oldest coverage bench accuracy fuzz docs dist check lint format types clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1 /p' $(MAKEFILE_LIST) | while read -r target what; do printf '%-12s %s\n' "$$target" "$$what"; done
@@ -56,9 +55,6 @@ accuracy: $(VENV)/.ready ## what-if errors on simulated jobs, and what each depe
 	$(BIN)/python -m benchmarks.accuracy.scaling
 	$(BIN)/python -m benchmarks.accuracy.recording
 	$(BIN)/python -m benchmarks.ablation $(if $(EXECGRAPH_TRACES),--traces $(EXECGRAPH_TRACES))
-
-mutants: $(VENV)/.test ## how many small changes of the code the tests find
-	PYTHONPATH=tests $(BIN)/python -m support.mutants $(MUTANTS)
 
 fuzz: $(VENV)/.test ## 20,000 hostile files through all commands, then builds stopped at fifty moments: a night
 	$(BIN)/python tests/fuzz/commands.py $(FUZZ)

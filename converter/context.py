@@ -6,19 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..schema.columns import (
-    ABSENT,
-    ActivityRows,
-    Bool,
-    Int64,
-    NodeNumbers,
-    Ns,
-    OpRows,
-    previous_in_group,
-)
+from ..schema.columns import ABSENT, ActivityRows, Bool, Int64, NodeNumbers, Ns, OpRows, previous_in_group
 from ..schema.linked import LinkedTrace, op_parents, previous_on_stream, stream_sorted
 from ..schema.machine import of_name
-from .host_timeline import Timeline
+from .timeline import Timeline
 
 
 class Edges(NamedTuple):

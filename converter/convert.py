@@ -14,18 +14,32 @@ from ..schema.choices import GENERIC, Target
 from ..schema.columns import ActivityRows, NodeNumbers, OpRows, Ragged
 from ..schema.comm_groups import RankList
 from ..schema.graph import CONCURRENCY_LIMIT, ConvertReport, DependencyKind, ExecutionGraph
-from ..schema.linked import LinkedTrace, on_host_clock, without_guesses
+from ..schema.linked import GROUP_INIT, LinkedTrace, on_host_clock, without_guesses
 from ..schema.machine import of_name
-from ..schema.traces import GROUP_INIT
-from .building import BuiltGraph, GraphEdges, SyntheticNodes, calling_slices, graph_of, with_synchronous_launches
+from .building import (
+    BuiltGraph,
+    ConcurrencyLimit,
+    Delays,
+    GraphEdges,
+    StartTiming,
+    SyntheticNodes,
+    by_cause,
+    calling_slices,
+    concurrency_limit,
+    find_delays,
+    graph_of,
+    start_timing,
+    with_synchronous_launches,
+)
+from .circles import order_through_circles
 from .context import ConversionContext, Edges
 from .dependencies import CUT_OFF, RULES, inferred, launch
-from .device_time import ConcurrencyLimit, Delays, StartTiming, by_cause, concurrency_limit, find_delays, start_timing
-from .edit import HOST_TIME_AFTER, check, deduplicated, order_through_circles, without_host
-from .host_timeline import slice_host
-from .kernel_work import KernelWork
+from .device_only import HOST_TIME_AFTER, without_host
 from .options import Options
+from .order import check, deduplicated
 from .targets import lower_for_target
+from .timeline import slice_host
+from .work import KernelWork
 
 IN_CIRCLES = "dependencies that go round in circles, as times contradict the order of calls"
 

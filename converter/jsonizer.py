@@ -29,7 +29,9 @@ from ..schema.graph import (
     varint_lengths,
 )
 from ..schema.io import open_input, open_output
-from ..schema.recovery import BYTE_ORDER_MARK, ArrayReader, opening_of, with_plain_letters
+from ..schema.json_letters import with_plain_letters
+from ..schema.json_stream import BYTE_ORDER_MARK, ArrayReader
+from ..schema.json_structure import opening_of
 
 T = TypeVar("T")
 Progress = Callable[[int], object]

@@ -17,9 +17,8 @@ from ..schema.columns import (
     RowMap,
     rows_in_circles,
 )
-from ..schema.linked import Ops
-from ..schema.traces import NO_TENSORS, plain_escapes
-from .matching import Match
+from ..schema.linked import NO_TENSORS, Ops, plain_escapes
+from .match_ops import Match
 from .readers import HostTrace, RecordedOps
 
 IN_CIRCLES = "ops whose parents go round in a circle, made outermost"

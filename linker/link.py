@@ -10,9 +10,19 @@ import numpy as np
 from ..schema.columns import CallRows, CommunicationRows, DeviceOpRows, Nesting, OpRows, RowMap, ThreadIntervals, nest
 from ..schema.errors import DataError
 from ..schema.given_files import InputFile
-from ..schema.linked import Activities, Calls, Communications, LinkedTrace, Ops, ProcessGroup, TraceInfo, on_host_clock
+from ..schema.linked import (
+    NO_TENSORS,
+    Activities,
+    Calls,
+    Communications,
+    LinkedTrace,
+    Ops,
+    ProcessGroup,
+    TraceInfo,
+    are_step_marks,
+    on_host_clock,
+)
 from ..schema.machine import MachineCalibration
-from ..schema.traces import NO_TENSORS, are_step_marks
 from .activity_rows import activities_of
 from .communication import (
     MANY_MEMBERS,
@@ -21,23 +31,27 @@ from .communication import (
     awaited_collectives,
     collective_ops,
     groups_of_host,
+    host_communications,
+    host_transfers,
     link_communications,
+    messages_in_flight,
     process_groups,
+    transfer_waits,
     with_members,
 )
 from .contradictions import contradictions
+from .cut import TracePart, cut, of_both
 from .given_traces import given_traces
-from .host_communication import host_communications, host_transfers, messages_in_flight, transfer_waits
+from .handoffs import thread_handoffs
 from .joined_ops import IN_CIRCLES, cut_circles, join_ops
+from .launches import enclosing_ops, external_ids_name_ops, launching_calls, launching_ops
 from .link_report import report_of
-from .machine import machine_of
-from .matching import Match, enclosing_ops, external_ids_name_ops, launching_calls, launching_ops, match_ops
-from .modules import python_context
+from .match_ops import Match, match_ops
+from .measured_machine import machine_of
+from .module_paths import python_context
 from .readers import DeviceTrace, HostTrace, one_rank
-from .submissions import Findings, process_of
-from .threads import thread_handoffs
-from .waits import Synchronisation, synchronise
-from .windows import EVERYTHING, TracePart, Window, cut, host_period, of_both, period_of, trace_start, whole
+from .waits import Findings, Synchronisation, process_of, synchronise
+from .windows import EVERYTHING, Window, host_period, period_of, trace_start, whole
 
 ENDED_BEFORE = "activities that ended before their launch call began, taken to have none"
 NO_PYTHON = "holds no calls of Python, so that no module is known; record with with_stack=True and with_modules=True"

@@ -8,11 +8,10 @@ import numpy as np
 
 from ..schema.columns import ABSENT
 from ..schema.linked import LinkedTrace, LinkReport
-from .matching import Match, are_ops
+from .cut import TracePart
+from .match_ops import Match, are_ops
 from .readers import DeviceTrace, HostTrace
-from .submissions import Findings
-from .waits import Synchronisation
-from .windows import TracePart
+from .waits import Findings, Synchronisation
 
 KEPT_WITHOUT_TIMES = "host ops that the device trace does not hold, so they have no times"
 

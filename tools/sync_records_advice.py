@@ -1,7 +1,6 @@
 """Says what a trace without synchronisation records cannot tell, and how to record them."""
 
-from ..schema.linked import LinkedTrace
-from ..schema.traces import waits_without_record
+from ..schema.linked import LinkedTrace, waits_without_record
 
 SETTING = "experimental_config=torch._C._profiler._ExperimentalConfig(enable_cuda_sync_events=True)"
 """The argument of `torch.profiler.profile` that records them, from PyTorch 2.1 on."""

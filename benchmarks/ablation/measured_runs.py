@@ -7,11 +7,11 @@ from typing import NamedTuple
 import numpy as np
 from execgraph.converter.convert import convert
 from execgraph.converter.options import Options
-from execgraph.linker import link, read_device_trace, read_host_trace
+from execgraph.linker.link import link
+from execgraph.linker.readers import read_device_trace, read_host_trace
 from execgraph.schema.columns import ABSENT
-from execgraph.schema.linked import LinkedTrace
-from execgraph.schema.traces import are_step_marks
-from execgraph.tools.inputs import find_traces, hosts_of
+from execgraph.schema.linked import LinkedTrace, are_step_marks
+from execgraph.tools.job import find_traces, hosts_of
 from execgraph.tools.replay import replay, summarise
 
 

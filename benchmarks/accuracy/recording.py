@@ -14,18 +14,10 @@ from typing import NamedTuple
 
 import msgspec
 from execgraph.converter.convert import convert
-from execgraph.linker import link
+from execgraph.linker.link import link
 from execgraph.schema.graph import STEP_WITHOUT_PROFILER_NS, STEPS, ExecutionGraph
-from execgraph.tools.analyses import analyse, read_rank
-from execgraph.tools.findings import Gain, facts_of, find, job_of
-from execgraph.tools.replay import (
-    Recording,
-    gather_job,
-    makespan_ns,
-    parse_scale,
-    recording,
-    scale_workload,
-)
+from execgraph.tools.analyses import Gain, analyse, facts_of, find, job_of, read_rank
+from execgraph.tools.replay import Recording, gather_job, makespan_ns, parse_scale, recording, scale_workload
 
 from .tables import markdown
 

@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 from execgraph.converter.convert import convert
-from execgraph.linker import link, read_device_trace, read_host_trace
+from execgraph.linker.link import link
+from execgraph.linker.readers import read_device_trace, read_host_trace
 from execgraph.schema.columns import Bool, Int64
 from execgraph.schema.graph import ExecutionGraph
 from execgraph.schema.linked import LinkedTrace

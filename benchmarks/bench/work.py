@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
-from execgraph.schema.traces import host, kineto
+from execgraph.schema.linked import host, kineto
 
 TRACES = "traces"
 HOST, DEVICE = f"{TRACES}/host_rank0.json", f"{TRACES}/device_rank0.json"
@@ -120,7 +120,7 @@ def _write_as_much_as(path: str) -> None:
 def _link_and_convert() -> Callable[[], Counts]:
     from execgraph.converter.convert import convert
     from execgraph.converter.options import Options
-    from execgraph.linker import link
+    from execgraph.linker.link import link
     from execgraph.linker.readers import read_traces
     from execgraph.schema.columns import workspace_in
 

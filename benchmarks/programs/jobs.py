@@ -1,7 +1,17 @@
 """The jobs by name: those of trace-generate, those that only developers need, and random programs."""
 
-from execgraph.tools.generate import DEFAULT, PRESETS, Job, Machine, Preset, build_job as build
-from execgraph.tools.generate.programs import AUTOGRAD, MAIN, Size, world
+from execgraph.tools.generate import (
+    AUTOGRAD,
+    DEFAULT,
+    MAIN,
+    PRESETS,
+    Job,
+    Machine,
+    Preset,
+    Size,
+    build_job as build,
+    world,
+)
 
 from . import random_jobs, single_device_jobs as single, stream_jobs
 

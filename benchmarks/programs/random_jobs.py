@@ -6,7 +6,7 @@ All steps and ranks run the parts that were drawn once, only durations differ. N
 from collections.abc import Iterator
 from random import Random
 
-from execgraph.tools.generate.programs import Communicator, Process, steps, world
+from execgraph.tools.generate import Communicator, Process, steps, world
 
 from .random_draft import Draft, Part, Rank
 from .random_ops import work_on

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from execgraph.tools.generate.programs import ADD, CLAMP, COMPUTE, GEMM, REDUCE, Activity, Script, Tensor
+from execgraph.tools.generate import ADD, CLAMP, COMPUTE, GEMM, REDUCE, Activity, Script, Tensor
 
 from .random_draft import Draft, Part, Rank
 

@@ -6,7 +6,7 @@ No part waits for what a later one does, and storages are ordered across streams
 
 from collections.abc import Callable
 
-from execgraph.tools.generate.programs import BYTES_PER_US, COMPUTE, Script, backward
+from execgraph.tools.generate import BYTES_PER_US, COMPUTE, Script, backward
 
 from .random_draft import Draft, Part, Rank
 from .random_ops import OPS, device_ops, draw_nest, host_ops, perhaps_work, work_on

@@ -1,6 +1,6 @@
 """Random waits of the host for the device: events, synchronisation, and copies that hold the host up."""
 
-from execgraph.tools.generate.programs import DEVICE_TO_HOST, MEMORY, Activity, Script
+from execgraph.tools.generate import DEVICE_TO_HOST, MEMORY, Activity, Script
 
 from .random_draft import Draft, Part, Rank
 from .random_ops import perhaps_work, work_on

@@ -6,10 +6,10 @@ Each is a generator that writes one rank's program and yields after each step.
 from collections.abc import Iterator
 from functools import cache
 
-from execgraph.tools.generate import DEFAULT
-from execgraph.tools.generate.programs import (
+from execgraph.tools.generate import (
     CLAMP,
     COMPUTE,
+    DEFAULT,
     DEVICE_TO_HOST,
     FILL,
     GEMM,

@@ -6,11 +6,12 @@ Each is a generator that writes one rank's program and yields after each step.
 from collections.abc import Iterator
 from functools import cache
 
-from execgraph.tools.generate.programs import (
+from execgraph.tools.generate import (
     CLAMP,
     COMPUTE,
     GEMM,
     MEMORY,
+    QUEUE_LIMIT,
     REDUCE,
     SIDE_STREAM,
     Activity,
@@ -26,7 +27,6 @@ from execgraph.tools.generate.programs import (
     steps,
     stream_us,
 )
-from execgraph.tools.generate.simulation import QUEUE_LIMIT
 
 from .single_device_jobs import COPY_STREAM
 

@@ -30,15 +30,16 @@ from ...schema.graph import (
     NodeType,
     TensorText,
 )
-from ...schema.traces import NO_TENSORS, member_texts, step_count, step_starts
+from ...schema.linked import NO_TENSORS, member_texts, step_count, step_starts
 from ..context import ConversionContext, Edges
-from ..device_time import StartTiming
-from ..edit import lanes_of, used, whole_microseconds
-from ..kernel_work import KernelWork, kernel_work
+from ..lanes import lanes_of, whole_microseconds
 from ..options import Options
+from ..rewiring import used
+from ..work import KernelWork, kernel_work
 from .communication_columns import CommunicationColumns, CommunicationNode, communication_columns
 from .gaps import gaps_of
 from .live_bytes import most_live_bytes
+from .start_timing import StartTiming
 from .synthetic_nodes import SyntheticNodes
 
 

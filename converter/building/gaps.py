@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schema.columns import ABSENT, Int64, Intervals, NodeNumbers
-from ...schema.traces import FOREVER, NEVER
+from ...schema.linked import FOREVER, NEVER
 from ..context import ConversionContext, Edges
-from ..device_time import StartTiming
+from .start_timing import StartTiming
 
 
 class Gaps(NamedTuple):

@@ -5,8 +5,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schema.columns import ABSENT, Int64, rows_by_number
+from ...schema.linked import HOST
 from ..context import ConversionContext
-from ..storages import HOST, highest_within, lifetimes, live_bytes
+from ..work import highest_within, lifetimes, live_bytes
 
 
 class LiveBytes(NamedTuple):

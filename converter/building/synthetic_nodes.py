@@ -7,8 +7,8 @@ import numpy as np
 from ...schema.columns import ABSENT, Categorical, Int64, NodeNumbers, OpRows
 from ...schema.graph import Delay, DependencyKind
 from ..context import ConversionContext, Edges
-from ..device_time import Delays
-from ..host_timeline import names_of
+from ..timeline import names_of
+from .delays import Delays
 
 UNRECORDED = "unrecorded host"
 DELAY_NAMES = {

@@ -11,10 +11,10 @@ import numpy as np
 
 from ...schema.columns import ABSENT, ActivityRows, Bool, Int64, NodeNumbers, OpRows, Tree, group_ids
 from ...schema.graph import DependencyKind
-from ...schema.linked import Ops, streams_of
+from ...schema.linked import HOST, Ops, streams_of
 from ..context import ConversionContext, Edges
 from ..op_schema import mutated
-from ..storages import HOST, Ranges, named_ranges
+from ..work import Ranges, named_ranges
 from .stream_clocks import StreamClocks
 from .waits import event_wait
 

@@ -4,8 +4,7 @@ import numpy as np
 
 from ...schema.columns import Bool, Categorical, Int64, NodeNumbers
 from ...schema.graph import DependencyKind
-from ...schema.linked import Provenance, guessed
-from ...schema.traces import SyncCall, sync_calls
+from ...schema.linked import Provenance, SyncCall, guessed, sync_calls
 from ..context import ConversionContext, Edges
 
 

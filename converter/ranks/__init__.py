@@ -10,6 +10,8 @@ the ranks on one clock.
 summaries. From these, `start_offsets`, `on_job_clock`, `common_order`, `with_deferred_ends`, `common_sizes` and
 `unmatched` compute what each graph has to keep; `order_collectives`, `resize_communication`, `replay_collectives`,
 `add_excess_time`, `compute_instead` and `restrict_to_ranks` apply it.
+
+How long communication takes by a network's latency and bandwidth, and the network that measured times fit.
 """
 
 from .applying import (
@@ -43,6 +45,16 @@ from .consensus import (
     unmatched as unmatched,
 )
 from .deferral import with_deferred_ends as with_deferred_ends
+from .fit_errors import held_out_pct as held_out_pct
+from .fitted_network import (
+    GIB as GIB,
+    Link as Link,
+    Network as Network,
+    TwoDimensions as TwoDimensions,
+    fitted_network as fitted_network,
+    for_more_ranks as for_more_ranks,
+    network_time_ns as network_time_ns,
+)
 from .groups import Group as Group, GroupNames as GroupNames, recognised as recognised
 from .matching import Matching as Matching, match as match
 from .measured_times import MeasuredTimes as MeasuredTimes, measured_times as measured_times
@@ -54,4 +66,14 @@ from .rank_lists import (
 )
 from .ready_messages import SimulatedOrder as SimulatedOrder, simulated_orders as simulated_orders
 from .recorded_groups import Groups as Groups, recorded_groups as recorded_groups
+from .simulated_cost import step_cost as step_cost
+from .stages import Stage as Stage, stages as stages
 from .subset import restrict_to_ranks as restrict_to_ranks
+from .transfer_cost import (
+    AWAITED_MESSAGE as AWAITED_MESSAGE,
+    MESSAGE as MESSAGE,
+    RING as RING,
+    Cost as Cost,
+    Transfer as Transfer,
+    fitted_factors as fitted_factors,
+)

@@ -11,7 +11,8 @@ import numpy as np
 from ...schema.columns import NodeIds, NodeNumbers
 from ...schema.graph import CollectiveType, DependencyKind, ExecutionGraph, NodeType
 from ..context import Edges
-from ..edit import control_edges, data_edges, deduplicated, edited_graph
+from ..order import deduplicated
+from ..rewiring import control_edges, data_edges, edited_graph
 from .ready_messages import SimulatedOrder
 
 

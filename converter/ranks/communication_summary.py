@@ -7,7 +7,10 @@ import numpy as np
 
 from ...schema.columns import Bool, Int64, NodeNumbers, group_ids, previous_in_group
 from ...schema.graph import ExecutionGraph, NodeType
-from ..edit import COMMUNICATION, data_edges, known_after, lanes_of
+from ..device_only import COMMUNICATION
+from ..lane_clocks import known_after
+from ..lanes import lanes_of
+from ..rewiring import data_edges
 from .calls import Calls, awaits_all, graph_calls
 from .clocks import MatchedTimes, begin_of_ranks
 from .matching import match

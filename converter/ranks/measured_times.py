@@ -6,7 +6,7 @@ import numpy as np
 
 from ...schema.columns import Int64
 from ...schema.graph import ExecutionGraph, NodeType
-from ...schema.traces import FOREVER
+from ...schema.linked import FOREVER
 
 
 class MeasuredTimes(NamedTuple):

@@ -4,7 +4,7 @@ import numpy as np
 
 from ...schema.columns import Int64
 from ...schema.graph import ExecutionGraph
-from ..edit import data_edges
+from ..rewiring import data_edges
 from .measured_times import MeasuredTimes
 
 

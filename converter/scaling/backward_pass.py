@@ -11,7 +11,7 @@ import numpy as np
 
 from ...schema.columns import Bool, Int64, nearest, rows_in_circles, rows_of
 from ...schema.graph import DependencyKind, ExecutionGraph
-from ..edit import data_edges
+from ..rewiring import data_edges
 
 ENGINE = "autograd::engine::evaluate_function"
 BACKWARD_SCOPE = 1

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..network import RING, Cost, Transfer, fitted_factors
+from ..ranks import RING, Cost, Transfer, fitted_factors
 
 SURE = 2.0
 """A factor is determined if it is at least this many standard errors above 0 (a confidence of 95 %)."""

@@ -11,8 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schema.graph import NodeType
-from ..network import RING, Transfer
-from ..ranks import Matching
+from ..ranks import RING, Matching, Transfer
 from .fits import Fit, Fits, GroupTransfer, cost_of
 from .group_roles import GroupRole
 from .rank_facts import RankFacts

@@ -9,8 +9,7 @@ from ...schema.columns import Int64
 from ...schema.comm_groups import LARGEST_JOB, RankList
 from ...schema.errors import DataError, RequestError
 from ...schema.graph import NodeType
-from ..network import GIB, Transfer
-from ..ranks import match, ranks_text
+from ..ranks import GIB, Transfer, match, ranks_text
 from .fits import Fits
 from .group_numbering import GroupNumbering
 from .group_roles import GroupRole, roles_of

@@ -7,7 +7,7 @@ import numpy as np
 
 from ...schema.columns import Int64, NodeNumbers
 from ...schema.graph import ExecutionGraph, NodeType
-from ..edit import COMMUNICATION
+from ..device_only import COMMUNICATION
 from ..ranks import Calls, graph_calls
 from .backward_pass import phases
 

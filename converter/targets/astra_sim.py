@@ -13,18 +13,21 @@ from ...schema.columns import NodeNumbers, Ragged
 from ...schema.comm_groups import LARGEST_JOB, RankList
 from ...schema.errors import DataError
 from ...schema.graph import DependencyKind, ExecutionGraph, NodeType
-from ..edit import COMMUNICATION, SILENT, control_edges, data_edges, edited_graph, lanes_of, spliced, used
+from ..device_only import COMMUNICATION, SILENT
+from ..lanes import lanes_of
 from ..ranks import recorded_groups
+from ..rewiring import control_edges, data_edges, edited_graph, spliced, used
 from .coalesced import separate_messages
 from .collectives import lower_collectives, pad_all_gathers
 from .control import implied
-from .groups import name_groups
+from .excess_time import with_excess_time
+from .group_names import name_groups
 from .host_delays import delays_before_communication, waits_before_known_work
 from .last_messages import with_node_after_messages
+from .ready_messages import in_common_order, with_ready_messages
 from .ready_set import WIDE, widest_ready_set
 from .roofline import Roofline, for_roofline
 from .serial_time import SerialTime, in_order_of_ends, serialise
-from .simulated_communication import in_common_order, with_excess_time, with_ready_messages
 from .start_offset import with_start_offset
 from .unplayable import complete_messages, compute_unplayable
 

@@ -13,7 +13,7 @@ from ...schema.columns import ABSENT, Bool, Int64, NodeNumbers, Ragged, is_group
 from ...schema.graph import Column, DependencyKind, ExecutionGraph, NodeType
 from ..building import COALESCED
 from ..context import Edges
-from ..edit import control_edges, data_edges, edited_graph, rows_of_graph
+from ..rewiring import control_edges, data_edges, edited_graph, rows_of_graph
 
 BEFORE = ("gap_ns", "host_delay_ns")
 """Times before the first message. The last message has the kernel's duration, the others none."""

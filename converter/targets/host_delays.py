@@ -7,8 +7,10 @@ import numpy as np
 
 from ...schema.columns import ABSENT, Bool, NodeNumbers
 from ...schema.graph import DependencyKind, ExecutionGraph
+from ..added_nodes import set_rows, with_added_nodes
 from ..context import Edges
-from ..edit import COMMUNICATION, NO_EDGES, data_edges, edited_graph, set_rows, with_added_nodes
+from ..device_only import COMMUNICATION
+from ..rewiring import NO_EDGES, data_edges, edited_graph
 from .roofline import has_work
 
 NAME = "host delay"

@@ -8,8 +8,9 @@ import numpy as np
 
 from ...schema.columns import NodeNumbers
 from ...schema.graph import DependencyKind, ExecutionGraph, NodeType
+from ..added_nodes import with_added_nodes
 from ..context import Edges
-from ..edit import control_edges, data_edges, edited_graph, with_added_nodes
+from ..rewiring import control_edges, data_edges, edited_graph
 
 AFTER_MESSAGES = "after the last messages"
 """The name of the node."""

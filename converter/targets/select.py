@@ -10,7 +10,7 @@ from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph, TargetChanges
 from ..ranks import recorded_groups
 from .astra_sim import for_astra_sim
-from .groups import name_groups
+from .group_names import name_groups
 from .roofline import Roofline
 
 

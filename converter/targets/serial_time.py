@@ -12,19 +12,14 @@ import numpy as np
 from ...schema.columns import Bool, Int64, Intervals, NodeNumbers
 from ...schema.graph import ExecutionGraph, NodeType
 from ..building import UNRECORDED
+from ..chain_gaps import chain_gaps
 from ..context import Edges
-from ..edit import (
-    COMMUNICATION,
-    chain_gaps,
-    control_edges,
-    data_edges,
-    edited_graph,
-    lanes_of,
-    topological_order,
-    uncovered,
-    whole_microseconds,
-)
-from ..host_timeline import IDLE
+from ..device_only import COMMUNICATION
+from ..lanes import lanes_of, whole_microseconds
+from ..order import topological_order
+from ..rewiring import control_edges, data_edges, edited_graph
+from ..timeline import IDLE
+from ..uncovered_time import uncovered
 
 WAITING = (IDLE, UNRECORDED)
 """Names of host nodes that wait."""

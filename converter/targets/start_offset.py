@@ -4,9 +4,10 @@ import numpy as np
 
 from ...schema.columns import NodeNumbers
 from ...schema.graph import DependencyKind, ExecutionGraph
+from ..added_nodes import with_added_nodes
 from ..context import Edges
-from ..edit import control_edges, data_edges, edited_graph, with_added_nodes
 from ..ranks import measured_times
+from ..rewiring import control_edges, data_edges, edited_graph
 
 START_OFFSET = "start offset"
 """The name of the node."""

@@ -8,8 +8,7 @@ import msgspec
 import numpy as np
 
 from ...schema.columns import DeviceOpRows, Int64, OpRows
-from ...schema.linked import Communication, Communications, Ops
-from ...schema.traces import kineto
+from ...schema.linked import Communication, Communications, Ops, kineto
 from ..readers import Role
 from .process_groups import WAIT
 from .recorded_arguments import dtype_of, elements, from_device, from_host, merge

@@ -24,8 +24,7 @@ from ...schema.columns import (
     OpRows,
     split_groups,
 )
-from ...schema.linked import Activities, Calls, Communication, Communications, Ops
-from ...schema.traces import integer
+from ...schema.linked import Activities, Calls, Communication, Communications, Ops, integer
 from ..readers import Role
 from .collective_ops import BARRIER, COALESCED, CollectiveOps
 from .process_groups import WAIT

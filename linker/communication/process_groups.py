@@ -14,8 +14,16 @@ import numpy as np
 
 from ...schema.columns import Categorical
 from ...schema.comm_groups import LARGEST_JOB
-from ...schema.linked import Communication, Communications, ProcessGroup
-from ...schema.traces import GROUP_INIT, argument_lists, integer, literal, name_of
+from ...schema.linked import (
+    GROUP_INIT,
+    Communication,
+    Communications,
+    ProcessGroup,
+    argument_lists,
+    integer,
+    literal,
+    name_of,
+)
 from .recorded_arguments import members, regular_ranks
 
 WAIT = "wait"

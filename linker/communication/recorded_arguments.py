@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ...schema.comm_groups import INT32_MAX, LARGEST_JOB
-from ...schema.linked import Communication
-from ...schema.traces import TENSOR, argument_lists, integer, integer_list, kineto, listed
+from ...schema.linked import TENSOR, Communication, argument_lists, integer, integer_list, kineto, listed
 
 TENSOR_TYPE = re.compile(r"Tensor\((?!nullptr)([^()]*)\)")
 

@@ -1,4 +1,7 @@
-"""Reads trace files into columns: host traces, device traces as Kineto JSON or rocpd databases, merged traces."""
+"""Reads trace files into columns: host traces, device traces as Kineto JSON or rocpd databases, merged traces.
+
+rocpd databases (SQLite) of ROCm's profilers as device traces.
+"""
 
 from .categories import DEVICE_SIDE_WAITS as DEVICE_SIDE_WAITS, INSTANT as INSTANT, Role as Role, role_of as role_of
 from .device_rows import (
@@ -15,13 +18,13 @@ from .device_trace import read_device_trace as read_device_trace
 from .host_trace import ROOT_NODE as ROOT_NODE, HostTrace as HostTrace, read_host_trace as read_host_trace
 from .merged import merging_signs as merging_signs, one_rank as one_rank
 from .pair import read_traces as read_traces
-from .rocpd import (
+from .rocpd_database import (
     dialect as dialect,
     is_database as is_database,
     is_merged as is_merged,
     is_rocpd as is_rocpd,
     opened as opened,
     processes as processes,
-    read_rocpd as read_rocpd,
 )
+from .rocpd_rows import read_rocpd as read_rocpd
 from .selection import KeptRows as KeptRows, select_linked as select_linked, select_rows as select_rows

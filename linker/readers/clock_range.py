@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from ...schema.columns import Bool, Int64
-from ...schema.traces import LONGEST_RECORDING
+from ...schema.linked import LONGEST_RECORDING
 from .device_rows import DeviceTrace
 from .selection import select, select_rows
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...schema.columns import ABSENT
-from ...schema.traces import (
+from ...schema.linked import (
     FOREVER,
     LONGEST_RECORDING,
     ExactTimes,

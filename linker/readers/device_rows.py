@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...schema.columns import Bool, Categorical, Int64, JsonRecords, Summary, SummaryRepr, Table, format_counts
-from ...schema.traces import MergedRank, kineto
+from ...schema.linked import MergedRank, kineto
 from .categories import Role
 
 

@@ -7,12 +7,13 @@ import re
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from ...schema.damage import Damage
 from ...schema.errors import DataError
 from ...schema.given_files import InputFile, path_of
 from ...schema.io import open_input
+from ...schema.json_stream import ArrayReader, decode, kind_of_text
+from ...schema.linked import kineto
 from ...schema.progress import OnProgress, unseen
-from ...schema.recovery import ArrayReader, Damage, decode, kind_of_text
-from ...schema.traces import kineto
 from . import device_tables
 from .categories import PYTHON, Role, skip_categories
 from .clock_range import within_a_recording
@@ -21,7 +22,8 @@ from .device_rows import DeviceTrace
 from .distributed_info import device_names, distributed_info, times_without_profiler
 from .duplicates import without_duplicates
 from .event_rows import unpadded
-from .rocpd import is_database, read_rocpd
+from .rocpd_database import is_database
+from .rocpd_rows import read_rocpd
 from .tied_rows import with_ties_in_order
 
 DISTRIBUTED = re.compile(rb'"distributedInfo"\s*:')

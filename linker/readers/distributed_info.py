@@ -3,7 +3,7 @@
 from typing import Any, NamedTuple
 
 from ...schema.comm_groups import INT32_MAX
-from ...schema.traces import FOREVER, LONGEST_RECORDING, integer, kineto
+from ...schema.linked import FOREVER, LONGEST_RECORDING, integer, kineto
 
 
 class DistributedInfo(NamedTuple):

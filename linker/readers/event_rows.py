@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...schema.columns import ABSENT, Categorical, CategoricalBuilder, Int64, IntegerBuilder, JsonRecordsBuilder
-from ...schema.traces import (
+from ...schema.linked import (
     NO_LISTS,
     UNREADABLE_LISTS,
     ExactTimes,

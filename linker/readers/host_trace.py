@@ -22,12 +22,12 @@ from ...schema.columns import (
     is_group_start,
     rows_in_circles,
 )
+from ...schema.damage import Damage
 from ...schema.errors import DataError
 from ...schema.given_files import InputFile, path_of
 from ...schema.io import open_input
-from ...schema.progress import OnProgress, unseen
-from ...schema.recovery import ArrayReader, Damage, kind_of_text
-from ...schema.traces import (
+from ...schema.json_stream import ArrayReader, kind_of_text
+from ...schema.linked import (
     FOREVER,
     LARGEST_ID,
     NO_TENSORS,
@@ -40,6 +40,7 @@ from ...schema.traces import (
     plain_arguments,
     usable_arguments,
 )
+from ...schema.progress import OnProgress, unseen
 
 NEWEST_SCHEMA = (1, 1, 1)
 INTEGERS = {"rf_id": 0, "fw_parent": 0, "seq_id": -1, "scope": 0, "tid": 0, "fw_tid": 0}

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...schema.columns import Int64
-from ...schema.traces import identities, integers
+from ...schema.linked import identities, integers
 from .event_rows import Event
 
 LAUNCH = "ac2g"

@@ -14,8 +14,8 @@ import numpy as np
 
 from ...schema.columns import Bool, Categorical, Int64, Table
 from ...schema.errors import DataError, RequestError
-from ...schema.recovery import decode
-from ...schema.traces import LARGEST_ID, DeviceFile, MergedRank
+from ...schema.json_stream import decode
+from ...schema.linked import LARGEST_ID, DeviceFile, MergedRank
 from .device_rows import DeviceTrace, RecordedActivities, RecordedSyncs
 from .distributed_info import device_names, distributed_info, times_without_profiler
 from .selection import select

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...schema.columns import Categorical, Int64, JsonRecords, is_group_start
-from ...schema.traces import kineto
+from ...schema.linked import kineto
 from .categories import Role
 from .device_rows import DeviceTrace, RecordedActivities, RecordedCalls, RecordedOps, RecordedQueueEvents, RecordedSyncs
 from .selection import select_rows

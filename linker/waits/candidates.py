@@ -14,10 +14,11 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schema.columns import Bool, Int64
-from ...schema.traces import NEVER
-from ..submissions import Process, StreamKey, StreamTails
+from ...schema.linked import NEVER
 from .event_ids import EventNumbers
 from .options import UNRANKED, Option, OrderBasis, OrderRank
+from .process import Process
+from .streams import StreamKey, StreamTails
 from .unresolved_waits import UnresolvedWait
 
 TRIED = 64

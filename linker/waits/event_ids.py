@@ -11,7 +11,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ..submissions import Process, StreamKey
+from .process import Process
+from .streams import StreamKey
 from .unresolved_waits import UnresolvedWait
 
 LEAST_ANCHORS = 3

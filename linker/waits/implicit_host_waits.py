@@ -6,16 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import (
-    ABSENT,
-    Bool,
-    Int64,
-    rows_of_each,
-)
-from ...schema.linked import Activities, Calls, HostWaits, Provenance
+from ...schema.columns import ABSENT, Bool, Int64, rows_of_each
+from ...schema.linked import FOREVER, NEVER, Activities, Calls, HostWaits, Provenance, SyncCall
 from ...schema.machine import MachineCalibration, latency_stats, of_each, of_name
-from ...schema.traces import FOREVER, NEVER, SyncCall
-from ..submissions import CallSites, Process
+from .call_sites import CallSites
+from .process import Process
 
 FULL_QUEUE = 500
 """Launches in flight above which one more may have to wait for a slot: drivers queue about a thousand, event calls

@@ -11,12 +11,13 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schema.columns import Bool, Int64
-from ...schema.linked import Provenance
-from ...schema.traces import NEVER
-from ..submissions import EventRecord, Process, StreamKey, StreamTails
+from ...schema.linked import NEVER, Provenance
 from .candidates import BY_TIME, Candidates
+from .named_events import EventRecord
 from .options import Option, OrderRank
+from .process import Process
 from .resolved_waits import no_findings
+from .streams import StreamKey, StreamTails
 from .timing_scorer import TimingScorer
 from .unresolved_waits import BlockedWork, UnresolvedWait
 

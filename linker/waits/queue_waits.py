@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ...schema.traces import NEVER
+from ...schema.linked import NEVER
 from ..readers import RecordedQueueEvents
-from ..submissions import StreamKey, StreamQueues
+from .streams import StreamKey, StreamQueues
 
 NOTHING = np.empty(0, np.int64).data
 

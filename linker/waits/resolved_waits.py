@@ -9,8 +9,9 @@ import numpy as np
 
 from ...schema.columns import ABSENT, ActivityRows, CallRows, Categorical, Int64, RowBuilder
 from ...schema.linked import DeviceWaits, HostWaits, Provenance
-from ..submissions import Findings, Process
 from .implicit_host_waits import ImplicitHostWaits
+from .named_events import Findings
+from .process import Process
 
 NAMES = [provenance.value for provenance in Provenance]
 CODE = {provenance: code for code, provenance in enumerate(Provenance)}

@@ -12,16 +12,18 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schema.columns import ABSENT
-from ...schema.linked import DeviceWaits, HostWaits, Provenance
+from ...schema.linked import DeviceWaits, HostWaits, Provenance, SyncCall
 from ...schema.machine import MachineCalibration
-from ...schema.traces import SyncCall
 from ..readers import DeviceTrace
-from ..submissions import MOST_STREAMS, EventQueryLoops, Findings, Process, StreamKey, event_query_loops
 from .candidates import TRIED
+from .event_query_loops import EventQueryLoops, event_query_loops
 from .implicit_host_waits import blocking_copies, full_queue, observer_waits, on_observer_threads, unexplained_waits
 from .inferred_sources import InferredSource, InferredSources
+from .named_events import Findings
+from .process import Process
 from .queue_waits import queue_waits
 from .resolved_waits import ResolvedWaits
+from .streams import MOST_STREAMS, StreamKey
 from .unresolved_waits import stream_syncs_behind, unresolved_waits, waiting_stream
 
 ELSEWHERE = f"waits that may be for another stream than the {MOST_STREAMS} with most activities"

@@ -10,10 +10,10 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schema.columns import Bool, Int64
-from ...schema.linked import Activities, Calls
+from ...schema.linked import FOREVER, NEVER, Activities, Calls
 from ...schema.machine import latency_stats
-from ...schema.traces import FOREVER, NEVER
-from ..submissions import StreamTails, TimingModel
+from .streams import StreamTails
+from .timing_model import TimingModel
 from .unresolved_waits import BlockedWork, UnresolvedWait
 
 

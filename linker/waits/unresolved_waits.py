@@ -8,8 +8,10 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schema.columns import Bool
-from ...schema.traces import NEVER, SyncCall
-from ..submissions import EventQueryLoops, Process, StreamKey
+from ...schema.linked import NEVER, SyncCall
+from .event_query_loops import EventQueryLoops
+from .process import Process
+from .streams import StreamKey
 
 
 class BlockedWork(NamedTuple):

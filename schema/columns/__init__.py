@@ -38,12 +38,7 @@ from .column_types import (
     Rows as Rows,
     Us as Us,
 )
-from .digit_runs import (
-    FIRST_LABEL as FIRST_LABEL,
-    LABEL as LABEL,
-    DigitRuns as DigitRuns,
-    labelled as labelled,
-)
+from .digit_runs import FIRST_LABEL as FIRST_LABEL, LABEL as LABEL, DigitRuns as DigitRuns, labelled as labelled
 from .frames import (
     Frame as Frame,
     Tabular as Tabular,

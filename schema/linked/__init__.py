@@ -1,9 +1,32 @@
-"""The linked trace: host ops, launch calls, device activities and who waits for whom, in memory and as a file."""
+"""The linked trace: host ops, launch calls, device activities and who waits for whom, in memory and as a file.
 
+What the profiler writes: the records of Kineto and host traces, their times and numbers.
+"""
+
+from . import host as host, kineto as kineto
+from .argument_texts import member_texts as member_texts
+from .arguments import (
+    NO_LISTS as NO_LISTS,
+    TENSOR as TENSOR,
+    RecordedTensor as RecordedTensor,
+    argument_lists as argument_lists,
+    listed as listed,
+    recorded_tensor as recorded_tensor,
+    usable_arguments as usable_arguments,
+    value_texts as value_texts,
+)
 from .call_tree import op_parents as op_parents, op_tree as op_tree
 from .communications import Communications as Communications
 from .file import LinkedFile as LinkedFile, read_linked as read_linked, write_linked as write_linked
 from .guesses import guessed as guessed, without_guesses as without_guesses
+from .host import GROUP_INIT as GROUP_INIT, NO_TENSORS as NO_TENSORS, Attr as Attr, TensorLists as TensorLists
+from .kineto import (
+    DATA_WAIT_WITHOUT_PROFILER as DATA_WAIT_WITHOUT_PROFILER,
+    MEMORY_CATEGORIES as MEMORY_CATEGORIES,
+    STEP_WITHOUT_PROFILER as STEP_WITHOUT_PROFILER,
+    Args as Args,
+    DeviceFile as DeviceFile,
+)
 from .linked_trace import (
     Activities as Activities,
     Calls as Calls,
@@ -19,9 +42,51 @@ from .linked_trace import (
     TraceInfo as TraceInfo,
     on_host_clock as on_host_clock,
 )
+from .literals import UNREADABLE_LISTS as UNREADABLE_LISTS, integer_list as integer_list, literal as literal
+from .merged_ranks import LARGEST_ID as LARGEST_ID, MergedRank as MergedRank
+from .names import name_of as name_of
+from .node_attributes import listed_attributes as listed_attributes
+from .numbers import (
+    identities as identities,
+    identity as identity,
+    integer as integer,
+    integers as integers,
+    json_value as json_value,
+)
+from .plain_arguments import plain_arguments as plain_arguments, plain_escapes as plain_escapes
+from .steps import (
+    STEP_MARK as STEP_MARK,
+    are_step_marks as are_step_marks,
+    step_count as step_count,
+    step_starts as step_starts,
+)
 from .streams import (
     previous_on_stream as previous_on_stream,
     stream_sorted as stream_sorted,
     streams_of as streams_of,
     took_over as took_over,
+)
+from .sync_calls import (
+    SYNC_RECORDS as SYNC_RECORDS,
+    SyncCall as SyncCall,
+    sync_calls as sync_calls,
+    waits_without_record as waits_without_record,
+)
+from .tensor_columns import (
+    HOST as HOST,
+    NOWHERE as NOWHERE,
+    TensorColumns as TensorColumns,
+    TensorReader as TensorReader,
+)
+from .times import (
+    FOREVER as FOREVER,
+    LONGEST_RECORDING as LONGEST_RECORDING,
+    NEVER as NEVER,
+    ExactTimes as ExactTimes,
+    InexactTime as InexactTime,
+    exact_times as exact_times,
+    lacks_padding as lacks_padding,
+    microseconds as microseconds,
+    nanoseconds as nanoseconds,
+    with_padding as with_padding,
 )

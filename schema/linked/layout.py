@@ -5,7 +5,7 @@ from typing import Annotated, NamedTuple
 
 import msgspec
 
-from ..traces import NO_TENSORS, Attr
+from .host import NO_TENSORS, Attr
 from .linked_trace import Communication, LinkReport, ProcessGroup, Provenance, TraceInfo, Whole
 
 SCHEMA = "1.1.1-chakra.0.0.4"

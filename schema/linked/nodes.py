@@ -18,8 +18,12 @@ from ..columns import (
     IntegerBuilder,
     JsonRecordsBuilder,
 )
-from ..traces import NO_TENSORS, Attr, InexactTime, integers, listed_attributes, nanoseconds, plain_arguments
+from .host import NO_TENSORS, Attr
 from .layout import INTEGER_ATTRIBUTES, Node
+from .node_attributes import listed_attributes
+from .numbers import integers
+from .plain_arguments import plain_arguments
+from .times import InexactTime, nanoseconds
 
 SCHEMA = "op_schema"
 OBJECT = ord("{")

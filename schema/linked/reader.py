@@ -8,8 +8,8 @@ import numpy as np
 from ..columns import ABSENT, CallRows, CommunicationRows, OpRows, rows_in_circles, rows_of
 from ..errors import DataError
 from ..io import open_input
+from ..json_stream import ArrayReader, decode
 from ..progress import OnProgress, unseen
-from ..recovery import ArrayReader, decode
 from . import tables as linked_tables
 from .check import contradiction
 from .layout import INTEGER_ATTRIBUTES, ExactFile, ExactNode, LinkedFile, Node

@@ -13,9 +13,9 @@ from ..endings import check_ending
 from ..given_files import FilePath
 from ..io import open_output
 from ..progress import OnProgress, unseen
-from ..traces import NO_TENSORS, Attr
 from .call_tree import op_parents
 from .called_from import called_from
+from .host import NO_TENSORS, Attr
 from .json_columns import SEPARATOR, Member, SparseMember, integers, lists, microseconds, objects, strings
 from .layout import INTEGER_ATTRIBUTES, SCHEMA, CallTable, HandoffTable, WaitTable
 from .linked_trace import Activities, LinkedTrace, Ops, Provenance

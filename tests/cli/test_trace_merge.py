@@ -5,10 +5,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-from execgraph.linker import read_device_trace
+from execgraph.linker.readers import read_device_trace
 from execgraph.tools.commands.trace_merge import main
-from execgraph.tools.inputs import by_rank, find_traces
-from execgraph.tools.merge import merge_for_viewing
+from execgraph.tools.job import by_rank, find_traces, merge_for_viewing
 from support.merging import Jobs, ranks_in, recorded_activities
 
 

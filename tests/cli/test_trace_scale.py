@@ -8,15 +8,14 @@ from typing import Any
 
 import pytest
 from execgraph.converter.scaling import Growth
-from execgraph.converter.targets import ASTRA_SIM
+from execgraph.schema.choices import ASTRA_SIM
 from execgraph.schema.comm_groups import read_groups
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import ExecutionGraph
-from execgraph.tools.build_job import BuildOptions, Outcomes, build
 from execgraph.tools.commands.trace_scale import REFUSED, main
 from execgraph.tools.generate import build_job, simulate, write_traces
+from execgraph.tools.job import BuildOptions, Outcomes, build, scale
 from execgraph.tools.replay import replay_ranks
-from execgraph.tools.scale_job import scale
 from support.generated import here
 
 from benchmarks.accuracy import scaling as accuracy

@@ -7,7 +7,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
-from execgraph.linker import link
+from execgraph.linker.link import link
 from execgraph.linker.readers import dialect, is_database, opened, read_rocpd
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import DependencyKind

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from execgraph.converter.edit import without_host
+from execgraph.converter.device_only import without_host
 from execgraph.converter.ranks import (
     common_order,
     common_sizes,
@@ -18,15 +18,15 @@ from execgraph.converter.ranks import (
     resize_communication,
 )
 from execgraph.converter.scaling import Growth
-from execgraph.converter.targets import ASTRA_SIM, for_astra_sim, separate_messages
+from execgraph.converter.targets import for_astra_sim, separate_messages
+from execgraph.schema.choices import ASTRA_SIM
 from execgraph.schema.columns import ABSENT, Ragged
 from execgraph.schema.comm_groups import RankList, number_groups, write_groups
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import CollectiveType, ExecutionGraph, NodeType
-from execgraph.tools.build_job import BuildOptions, build
 from execgraph.tools.generate import build_job, simulate as simulated, write_traces
+from execgraph.tools.job import BuildOptions, build, scale
 from execgraph.tools.replay import replay
-from execgraph.tools.scale_job import scale
 from hypothesis import assume, given, strategies as st
 from support import programs
 from support.disagreements import FAULTS as CROSS_RANK_FAULTS, RANKS, write

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from execgraph.linker import DeviceTrace, HostTrace, link, read_device_trace, read_host_trace
-from execgraph.linker.readers import Role, role_of
+from execgraph.linker.link import link
+from execgraph.linker.readers import DeviceTrace, HostTrace, Role, read_device_trace, read_host_trace, role_of
 from support.folders import DATA
 from support.runs import broken_rules, convert_linked
 

@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from execgraph.linker import link, read_device_trace, read_host_trace
+from execgraph.linker.link import link
+from execgraph.linker.readers import read_device_trace, read_host_trace
 from execgraph.tools.commands import trace_build, trace_diagnose
 from support.folders import ROOT
 

@@ -26,7 +26,6 @@ NOT_RUN = {
     ("capture.md", "vllm serve"): SERVER,
     ("capture.md", "export SGLANG_TORCH_PROFILER_DIR=/tmp/traces"): SERVER,
     ("contributing.md", "git checkout"): SLOW,
-    ("contributing.md", "make mutants"): SLOW,
     ("contributing.md", "make test"): SLOW,
     ("goal.md", "txt2bin -i"): SIMULATOR,
     ("goal.md", "apt-get install"): SOURCES,
@@ -36,7 +35,7 @@ NOT_RUN = {
     (
         "many-ranks.md",
         "dask scheduler",
-    ): "a cluster of several machines; tests/tools/build_job/test_job.py builds on a small one",
+    ): "a cluster of several machines; tests/tools/job/test_build.py builds on a small one",
     ("performance.md", "make bench"): SLOW,
     ("performance.md", "git checkout"): SLOW,
     ("performance.md", "trace-generate ddp"): "makes 10 GB",

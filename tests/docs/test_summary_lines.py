@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 from execgraph.converter.convert import convert
-from execgraph.linker import link, read_device_trace, read_host_trace
-from execgraph.tools.build_job.build_report import HEADINGS as BUILT
-from execgraph.tools.diagnose.text import HEADINGS as DIAGNOSED
+from execgraph.linker.link import link
+from execgraph.linker.readers import read_device_trace, read_host_trace
+from execgraph.tools.job.build_report import HEADINGS as BUILT
+from execgraph.tools.job.diagnosis_text import HEADINGS as DIAGNOSED
 from execgraph.tools.replay import describe, replay_ranks, summarise
 from support.folders import ROOT
 from support.pages import PAGES
@@ -21,9 +22,9 @@ WHERE = {
     "trace-build": (
         "tools/commands/trace_build.py",
         "tools/commands/goal_options.py",
-        "tools/build_job/build_report.py",
+        "tools/job/build_report.py",
     ),
-    "trace-scale": ("tools/commands/trace_scale.py", "tools/scale_job/scale_report.py"),
+    "trace-scale": ("tools/commands/trace_scale.py", "tools/job/scale_report.py"),
     "trace-merge": ("tools/commands/trace_merge.py",),
     "trace-report": ("tools/commands/trace_report.py",),
 }

@@ -19,8 +19,8 @@ from typing import Any, NoReturn
 
 from execgraph.converter.convert import convert
 from execgraph.converter.jsonizer import graph_to_json, json_to_graph
-from execgraph.linker import DeviceTrace, HostTrace, link, read_device_trace, read_host_trace
-from execgraph.linker.readers import read_rocpd
+from execgraph.linker.link import link
+from execgraph.linker.readers import DeviceTrace, HostTrace, read_device_trace, read_host_trace, read_rocpd
 from execgraph.schema.comm_groups import read_groups, write_groups
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import ExecutionGraph

@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 from execgraph.converter.convert import convert
 from execgraph.converter.scaling import rank_facts
-from execgraph.linker import link, read_device_trace, read_host_trace, read_linked
+from execgraph.linker.foreign import read_linked
 from execgraph.linker.joined_ops import IN_CIRCLES
+from execgraph.linker.link import link
+from execgraph.linker.readers import read_device_trace, read_host_trace
 from execgraph.schema.columns import Tree, nearest, parent_rows, rows_in_circles
 from execgraph.schema.linked import LinkedTrace, Ops, write_linked
 from hypothesis import given, strategies as st

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 from execgraph.converter.convert import convert
-from execgraph.converter.storages import named_ranges
-from execgraph.linker import link, read_device_trace, read_host_trace
+from execgraph.converter.work import named_ranges
+from execgraph.linker.link import link
+from execgraph.linker.readers import read_device_trace, read_host_trace
 from execgraph.schema.columns import ABSENT, BytesColumn
-from execgraph.schema.traces import LARGEST_ID, NO_LISTS, usable_arguments
-from execgraph.schema.traces.arguments import TOO_LARGE
+from execgraph.schema.linked import LARGEST_ID, NO_LISTS, usable_arguments
+from execgraph.schema.linked.arguments import TOO_LARGE
 
 from fuzz.running import run
 from fuzz.samples import played

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from execgraph.converter.building.communication_columns import Message, tags
 from execgraph.converter.targets import for_astra_sim, separate_messages
-from execgraph.linker import link
+from execgraph.linker.link import link
 from execgraph.schema.columns import Ragged
 from execgraph.schema.comm_groups import natural
 from execgraph.schema.graph import CollectiveType, ExecutionGraph

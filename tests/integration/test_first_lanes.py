@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 import numpy as np
-from execgraph.linker.host_communication.messages_in_flight import FIRST_LANE, _lanes
-from execgraph.linker.readers.rocpd.lanes import nesting_lanes
+from execgraph.linker.communication.messages_in_flight import FIRST_LANE, _lanes
+from execgraph.linker.readers.rocpd_lanes import nesting_lanes
 from execgraph.schema.columns import Int64
 from hypothesis import given, strategies as st
 from support.device_rows import OpRow, op_rows

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from itertools import permutations
 
 from execgraph.converter.ranks import Group, ranks_of
-from execgraph.tools.build_job.rank_comms import _digest, _orders
+from execgraph.tools.job.rank_comms import _digest, _orders
 from hypothesis import given, strategies as st
 from support.effort import growth
 

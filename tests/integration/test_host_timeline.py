@@ -5,7 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from execgraph.linker import link, read_device_trace, read_host_trace
+from execgraph.linker.link import link
+from execgraph.linker.readers import read_device_trace, read_host_trace
 from execgraph.schema.graph import DependencyKind
 from hypothesis import given, strategies as st
 from support.builder import LAYOUTS, TraceBuilder

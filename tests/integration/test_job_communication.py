@@ -7,8 +7,8 @@ import pytest
 from execgraph.converter.targets import EXCESS_TIME, READY
 from execgraph.schema.comm_groups import read_groups
 from execgraph.schema.graph import ExecutionGraph, NodeType
-from execgraph.tools.build_job import BuildOptions, BuiltJob, build
 from execgraph.tools.commands.trace_build import main
+from execgraph.tools.job import BuildOptions, BuiltJob, build
 from execgraph.tools.replay import replay_ranks
 from support.builder import Group, Tensor, TraceBuilder
 from support.generated import here

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from execgraph.schema.graph import ExecutionGraph
-from execgraph.tools.build_job import BuildOptions, build
+from execgraph.tools.job import BuildOptions, build
 from execgraph.tools.replay import replay_ranks, start_error
 from support.generated import TOGETHER, built_job, here
 

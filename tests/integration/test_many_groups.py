@@ -8,23 +8,22 @@ from typing import Any
 
 import numpy as np
 import pytest
-from execgraph.converter.device_time.delays import _busy
+from execgraph.converter.building.delays import _busy
 from execgraph.converter.ranks import Calls, Group, Matching
 from execgraph.converter.scaling.group_use import group_uses
 from execgraph.converter.targets import separate_messages
-from execgraph.linker.host_communication.idle_gaps import idle_gaps
-from execgraph.linker.modules import forward_ops
-from execgraph.linker.readers.rocpd.rows import _real_queues
+from execgraph.linker.communication.idle_gaps import idle_gaps
+from execgraph.linker.forward_ops import forward_ops
+from execgraph.linker.readers.rocpd_rows import _real_queues
 from execgraph.schema.columns import Categorical, Intervals
 from execgraph.schema.device_peaks import Peak
 from execgraph.schema.graph import NodeType
 from execgraph.schema.linked import took_over
 from execgraph.schema.machine import by_name
-from execgraph.tools.analyses import AnalysisOptions, RankTrace
+from execgraph.tools.analyses import AnalysisOptions, RankTrace, covered_time
 from execgraph.tools.analyses.kernel_breakdown import kernel_breakdown
 from execgraph.tools.analyses.overlap import communication_computation_overlap
 from execgraph.tools.analyses.overlay import _within_rows
-from execgraph.tools.analyses.rank import covered_time
 from execgraph.tools.analyses.step_breakdown import step_breakdown
 from execgraph.tools.analyses.temporal_breakdown import temporal_breakdown
 from execgraph.tools.replay import Kernels, roofs

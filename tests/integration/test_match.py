@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from execgraph.linker import link
-from execgraph.linker.matching import Match, match_ops
+from execgraph.linker.link import link
+from execgraph.linker.match_ops import Match, match_ops
 from execgraph.schema.columns import ABSENT
 from execgraph.schema.errors import DataError
 from support.builder import LAYOUTS, TraceBuilder

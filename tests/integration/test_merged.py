@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from execgraph.linker import link, read_device_trace
-from execgraph.linker.readers import merging_signs
+from execgraph.linker.link import link
+from execgraph.linker.readers import merging_signs, read_device_trace
 from execgraph.schema.errors import DataError
 from support.builder import TraceBuilder
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from execgraph.linker import link, read_device_trace, read_host_trace
+from execgraph.linker.link import link
+from execgraph.linker.readers import read_device_trace, read_host_trace
 from execgraph.schema.columns import ABSENT
-from execgraph.schema.linked import LinkedTrace, on_host_clock
-from execgraph.schema.traces import are_step_marks
+from execgraph.schema.linked import LinkedTrace, are_step_marks, on_host_clock
 from execgraph.tools.replay import gather, replay
 from support.folders import DATA
 from support.runs import Nodes, broken_rules, convert_linked

@@ -6,12 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from execgraph.converter.targets import ASTRA_SIM
+from execgraph.schema.choices import ASTRA_SIM
 from execgraph.schema.graph import ExecutionGraph, NodeType
 from execgraph.tools.analyses import analyse
-from execgraph.tools.build_job import BuildOptions, build
-from execgraph.tools.inputs import by_rank, find_traces
-from execgraph.tools.merge import merge_for_viewing
+from execgraph.tools.job import BuildOptions, build, by_rank, find_traces, merge_for_viewing
 from execgraph.tools.replay import replay_ranks
 from execgraph.tools.report import find_sources, read_ranks
 from support.builder import TraceBuilder

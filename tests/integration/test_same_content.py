@@ -7,9 +7,9 @@ from random import Random
 
 import pytest
 from execgraph.converter.convert import convert
-from execgraph.linker import link, read_device_trace, read_host_trace
-from execgraph.schema.linked import read_linked, write_linked
-from execgraph.schema.traces import NO_TENSORS, plain_arguments
+from execgraph.linker.link import link
+from execgraph.linker.readers import read_device_trace, read_host_trace
+from execgraph.schema.linked import NO_TENSORS, plain_arguments, read_linked, write_linked
 from fuzz.spellings import spelled_in_every_way, with_rows_shuffled
 from support.builder import TraceBuilder
 from support.folders import DATA

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from execgraph.converter.convert import convert
 from execgraph.converter.options import Options
-from execgraph.linker import link, read_linked
+from execgraph.linker.foreign import read_linked
+from execgraph.linker.link import link
 from execgraph.linker.windows import EVERYTHING, Window
 from execgraph.schema.graph import read_graph
 from execgraph.schema.linked import write_linked

@@ -14,11 +14,10 @@ import pytest
 from execgraph.converter.scaling import Growth
 from execgraph.schema.linked import LinkedTrace
 from execgraph.tools.analyses import Column, Table
-from execgraph.tools.build_job import BuildOptions, build, build_rank, job
-from execgraph.tools.build_job.build_rank import RankTask
 from execgraph.tools.generate import build_job, simulate, write_traces
+from execgraph.tools.job import BuildOptions, build, build as job, build_rank, scale
+from execgraph.tools.job.build_rank import RankTask
 from execgraph.tools.report import write_csv
-from execgraph.tools.scale_job import scale
 from support.generated import here
 
 CHANGES = {"os.rename", "os.remove", "os.link", "os.mkdir", "os.rmdir", "os.truncate"}

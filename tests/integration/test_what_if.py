@@ -9,7 +9,7 @@ import pytest
 from execgraph.schema.columns import Int64, Ragged
 from execgraph.schema.graph import DependencyKind, ExecutionGraph
 from execgraph.tools.generate import Job, RankRun, Run, as_numpy, correlation, simulate
-from execgraph.tools.generate.writing.identity import FIRST_NS
+from execgraph.tools.generate.identity import FIRST_NS
 from execgraph.tools.replay import parse_scale, replay_ranks
 from hypothesis import HealthCheck, given, settings, strategies as st
 

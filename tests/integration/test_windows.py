@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from execgraph.linker import DeviceTrace, HostTrace, link, read_device_trace, read_host_trace
+from execgraph.linker.link import link
+from execgraph.linker.readers import DeviceTrace, HostTrace, read_device_trace, read_host_trace
 from execgraph.linker.windows import Window, trace_start, whole
 from execgraph.schema.columns import ABSENT
 from execgraph.schema.errors import DataError

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from execgraph.linker import link
+from execgraph.linker.link import link
 from execgraph.schema.errors import DataError
 from support.runs import read_pair, small_run
 

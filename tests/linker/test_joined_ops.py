@@ -1,12 +1,12 @@
 """What becomes of each column when two traces are linked, and what the report counts: by rows made by hand."""
 
 import pytest
-from execgraph.linker import DeviceTrace, link
+from execgraph.linker.link import link
+from execgraph.linker.readers import DeviceTrace
 from execgraph.linker.windows import Window
 from execgraph.schema.columns import ABSENT
 from execgraph.schema.errors import DataError
-from execgraph.schema.linked import LinkedTrace
-from execgraph.schema.traces import NO_TENSORS
+from execgraph.schema.linked import NO_TENSORS, LinkedTrace
 from support.device_rows import ActivityRow, CallRow, NodeRow, OpRow, SyncRow, device_trace, host_trace
 
 HOST = host_trace(

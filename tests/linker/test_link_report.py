@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from execgraph.linker.cut import TracePart
 from execgraph.linker.link_report import report_of
 from execgraph.linker.waits import Synchronisation
-from execgraph.linker.windows import TracePart
 from execgraph.schema.linked import LinkedTrace, LinkReport, ProcessGroup
 from support.device_rows import OpRow, device_trace
 from support.references import Call, Op, linked_of

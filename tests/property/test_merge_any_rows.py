@@ -8,12 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from execgraph.linker import DeviceTrace, read_device_trace
-from execgraph.linker.readers import one_rank
+from execgraph.linker.readers import DeviceTrace, one_rank, read_device_trace
 from execgraph.schema.columns import Categorical
 from execgraph.schema.errors import DataError
-from execgraph.tools.inputs import RankFile
-from execgraph.tools.merge import merge_for_viewing
+from execgraph.tools.job import RankFile, merge_for_viewing
 
 TABLES = ("ops", "calls", "activities", "syncs", "event_records")
 HOST, DEVICE = (

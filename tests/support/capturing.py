@@ -5,7 +5,8 @@ import json
 from pathlib import Path
 
 from execgraph import capture
-from execgraph.linker import link, read_device_trace, read_host_trace
+from execgraph.linker.link import link
+from execgraph.linker.readers import read_device_trace, read_host_trace
 
 
 def train(torch, folder: Path, steps: int, work=None, **window) -> None:

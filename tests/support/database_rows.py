@@ -5,7 +5,7 @@ from contextlib import closing
 from pathlib import Path
 
 import numpy as np
-from execgraph.linker import DeviceTrace
+from execgraph.linker.readers import DeviceTrace
 
 EPOCH = 9_000_000_000_001
 

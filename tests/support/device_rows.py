@@ -4,10 +4,18 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from execgraph.linker import DeviceTrace, HostTrace
-from execgraph.linker.readers import RecordedActivities, RecordedCalls, RecordedEvents, RecordedOps, RecordedSyncs, Role
+from execgraph.linker.readers import (
+    DeviceTrace,
+    HostTrace,
+    RecordedActivities,
+    RecordedCalls,
+    RecordedEvents,
+    RecordedOps,
+    RecordedSyncs,
+    Role,
+)
 from execgraph.schema.columns import BytesColumn, Categorical, JsonRecords
-from execgraph.schema.traces import NO_TENSORS, kineto
+from execgraph.schema.linked import NO_TENSORS, kineto
 
 
 class OpRow(NamedTuple):

@@ -7,8 +7,18 @@ from typing import Any
 import numpy as np
 from execgraph.schema.columns import Categorical
 from execgraph.schema.graph import ExecutionGraph
-from execgraph.tools.analyses import RankTrace, Table, analyse, graph_of
-from execgraph.tools.findings import Finding, Job, RankFacts, facts_of, find, job_of
+from execgraph.tools.analyses import (
+    Finding,
+    Job,
+    RankFacts,
+    RankTrace,
+    Table,
+    analyse,
+    facts_of,
+    find,
+    graph_of,
+    job_of,
+)
 
 from support.builder import TraceBuilder
 from support.references import linked_of

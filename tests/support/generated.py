@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 
 from execgraph.converter.convert import convert
 from execgraph.converter.options import Options
-from execgraph.linker import link, read_device_trace, read_host_trace
+from execgraph.linker.link import link
+from execgraph.linker.readers import read_device_trace, read_host_trace
 from execgraph.schema.graph import ExecutionGraph
-from execgraph.tools.build_job import BuildOptions, BuildReport, Outcomes, build
 from execgraph.tools.generate import simulate, write_traces
+from execgraph.tools.job import BuildOptions, BuildReport, Outcomes, build
 
 from benchmarks.programs import JOBS, build_job
 

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from execgraph.linker import link, read_device_trace, read_host_trace
+from execgraph.linker.link import link
+from execgraph.linker.readers import read_device_trace, read_host_trace
 from execgraph.schema.columns import ABSENT, Int64, Ragged
 from execgraph.schema.graph import CollectiveType, NodeType
 from execgraph.schema.linked import LinkedTrace, Provenance

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from execgraph.tools.inputs import RankFile, by_rank, find_traces
-from execgraph.tools.merge import merge_for_viewing
+from execgraph.tools.job import RankFile, by_rank, find_traces, merge_for_viewing
 
 from support.databases import Api, Op, Range, write_database
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from execgraph.converter.kernel_work import RecordedOp, Tensor, Work, work_of
+from execgraph.converter.work import RecordedOp, Tensor, Work, work_of
 
 HALF, FLOAT, LONG = 2, 4, 8
 """Bytes of an element."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from execgraph.linker.communication import CollectiveOps
-from execgraph.linker.submissions import Process, process_of
+from execgraph.linker.waits import Process, process_of
 from execgraph.schema.columns import Lookup
 from execgraph.schema.linked import Communication, Communications
 from execgraph.schema.machine import MachineCalibration

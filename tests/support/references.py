@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from execgraph.schema.columns import ABSENT, BytesColumn, Categorical, JsonRecords
 from execgraph.schema.linked import (
+    NO_TENSORS,
     Activities,
     Calls,
     Communication,
@@ -21,7 +22,6 @@ from execgraph.schema.linked import (
     ThreadHandoffs,
     TraceInfo,
 )
-from execgraph.schema.traces import NO_TENSORS
 from hypothesis import strategies as st
 
 COMPUTATION, COMMUNICATION, MEMORY = "computation", "communication", "memory"

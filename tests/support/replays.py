@@ -1,13 +1,7 @@
 """What tests of replays ask: a graph with other durations, its critical path, and a graph with a delay."""
 
 from execgraph.schema.graph import ExecutionGraph
-from execgraph.tools.replay import (
-    Replay,
-    parse_scale,
-    pieces_of,
-    replay,
-    time_by_kind,
-)
+from execgraph.tools.replay import Replay, parse_scale, pieces_of, replay, time_by_kind
 
 from support.graphs import LAUNCH, STREAM_ORDER, GraphBuilder
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 from execgraph.converter.context import ConversionContext, Edges
 from execgraph.converter.dependencies import Rule
-from execgraph.converter.host_timeline import slice_host
+from execgraph.converter.timeline import slice_host
 from execgraph.schema.graph import DependencyKind
 from execgraph.schema.linked import LinkedTrace
 from execgraph.schema.machine import LatencyStats, MachineCalibration

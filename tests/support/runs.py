@@ -10,7 +10,8 @@ import numpy as np
 from execgraph.converter.convert import convert
 from execgraph.converter.options import Options
 from execgraph.converter.targets import AWAITED, EXCESS_TIME, READY
-from execgraph.linker import DeviceTrace, HostTrace, link, read_device_trace, read_host_trace
+from execgraph.linker.link import link
+from execgraph.linker.readers import DeviceTrace, HostTrace, read_device_trace, read_host_trace
 from execgraph.schema.columns import Int64, Ragged
 from execgraph.schema.graph import ConvertReport, Delay, DependencyKind, ExecutionGraph, NodeType
 from execgraph.schema.linked import LinkedTrace

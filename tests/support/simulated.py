@@ -1,12 +1,7 @@
 """Small programs for the simulator, and what holds for every run of it."""
 
 from execgraph.tools.generate import Job, RankRun
-from execgraph.tools.generate.instructions import (
-    Activity,
-    Instruction,
-    Launch,
-    Rendezvous,
-)
+from execgraph.tools.generate.instructions import Activity, Instruction, Launch, Rendezvous
 
 
 def job_of(*threads: list[Instruction], ranks: int = 1) -> Job:

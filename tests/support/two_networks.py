@@ -5,8 +5,8 @@ from typing import Any
 
 from execgraph.tools.generate import PRESETS, Job, build_job
 from execgraph.tools.generate.instructions import Activity, Group
-from execgraph.tools.generate.programs.nccl import Communicator
-from execgraph.tools.generate.programs.process import COMPUTE
+from execgraph.tools.generate.nccl import Communicator
+from execgraph.tools.generate.program_process import COMPUTE
 
 NODE, RANKS = 4, 8
 WITHIN, ACROSS = (1_000.0, 279.397), (6_000.0, 18.626)

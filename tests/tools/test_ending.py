@@ -19,8 +19,8 @@ from typing import Any, NamedTuple, NoReturn
 
 import pytest
 from execgraph.tools import ending
-from execgraph.tools.build_job import BuildOptions, build
 from execgraph.tools.command import run_command
+from execgraph.tools.job import BuildOptions, build
 from support.generated import here
 
 resource: Any = pytest.importorskip("resource")

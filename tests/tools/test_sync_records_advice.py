@@ -4,7 +4,9 @@ import re
 from pathlib import Path
 
 import pytest
-from execgraph.linker import link, read_device_trace, read_host_trace, read_linked
+from execgraph.linker.foreign import read_linked
+from execgraph.linker.link import link
+from execgraph.linker.readers import read_device_trace, read_host_trace
 from execgraph.schema.linked import LinkedTrace, write_linked
 from execgraph.tools.commands import trace_build
 from execgraph.tools.commands.trace_link import summary

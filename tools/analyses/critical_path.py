@@ -25,7 +25,8 @@ from ..replay import (
     time_by_kind,
     trust,
 )
-from .rank import Analysis, AnalysisOptions, Column, RankTrace, Table, integers, microseconds, percentage, text_column
+from .rank_trace import Analysis, AnalysisOptions, RankTrace
+from .table import Column, Table, integers, microseconds, percentage, text_column
 
 NO_GRAPH = "there is no execution graph to replay"
 NO_TIME = "nothing in the replayed run takes time"

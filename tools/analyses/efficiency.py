@@ -10,23 +10,11 @@ import numpy as np
 from ...schema.columns import ABSENT, Int64, OpRows, split_groups
 from ...schema.device_peaks import Peak
 from ..replay import Bound, Kernels, device_peaks, least_time, roofs
-from .rank import (
-    ActivityClass,
-    AnalysisOptions,
-    BytesColumn,
-    Column,
-    Floats,
-    RankTrace,
-    Table,
-    activity_classes,
-    activity_rows,
-    integers,
-    microseconds,
-    per_rank,
-    percentage,
-    rank_column,
-    steps_of,
-)
+from .classes import ActivityClass, activity_classes
+from .graph_alone import activity_rows
+from .rank_trace import AnalysisOptions, RankTrace, per_rank
+from .steps import steps_of
+from .table import BytesColumn, Column, Floats, Table, integers, microseconds, percentage, rank_column
 
 NO_KERNELS = "no kernel computes anything"
 FROM_CACHE = "cache"

@@ -10,22 +10,13 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schema.columns import ABSENT, Bool, Int64, Intervals, covered_within, union
-from ...schema.linked import LinkedTrace, Ops, op_tree
-from ...schema.traces import FOREVER, are_step_marks
+from ...schema.linked import FOREVER, LinkedTrace, Ops, are_step_marks, op_tree
 from ..phase_names import AUTOGRAD, BACKWARD, FORWARD, LOADER, OPTIMIZER
-from .rank import (
-    WHOLE_RUN,
-    AnalysisOptions,
-    Column,
-    RankTrace,
-    Table,
-    are_annotations,
-    first_start_ns,
-    last_end_ns,
-    microseconds,
-    per_rank,
-    rank_column,
-)
+from .annotations import are_annotations
+from .first_start import first_start_ns, last_end_ns
+from .rank_trace import AnalysisOptions, RankTrace, per_rank
+from .steps import WHOLE_RUN
+from .table import Column, Table, microseconds, rank_column
 
 NO_OPS = "no host op with a time was recorded"
 PHASES = ("for_device", "data_loading", "optimizer", "forward", "backward", "for_threads")

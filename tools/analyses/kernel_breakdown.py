@@ -3,23 +3,11 @@
 import numpy as np
 
 from ...schema.columns import Int64, rows_of_each
+from .classes import LABELS, ActivityClass, activity_classes, intervals_of
+from .intervals import time_by_set
 from .kernel_statistics import Durations
-from .rank import (
-    LABELS,
-    ActivityClass,
-    AnalysisOptions,
-    Column,
-    Floats,
-    RankTrace,
-    Table,
-    activity_classes,
-    intervals_of,
-    microseconds,
-    per_rank,
-    percentage,
-    rank_column,
-    time_by_set,
-)
+from .rank_trace import AnalysisOptions, RankTrace, per_rank
+from .table import Column, Floats, Table, microseconds, percentage, rank_column
 from .temporal_breakdown import NO_ACTIVITIES
 
 OTHERS = "others"

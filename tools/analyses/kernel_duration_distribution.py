@@ -6,8 +6,10 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schema.columns import Categorical, Int64
+from .classes import LABELS, Codes, activity_classes
 from .kernel_statistics import Durations
-from .rank import LABELS, Analysis, AnalysisOptions, Codes, Column, RankTrace, Table, activity_classes
+from .rank_trace import Analysis, AnalysisOptions, RankTrace
+from .table import Column, Table
 from .temporal_breakdown import NO_ACTIVITIES
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...schema.columns import Int64, group_sums
-from .rank import Column, Floats, microseconds
+from .table import Column, Floats, microseconds
 
 
 @dataclass(slots=True)

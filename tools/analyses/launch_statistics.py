@@ -10,21 +10,10 @@ import numpy as np
 
 from ...schema.columns import Bool, Int64, Intervals, group_sums
 from ...schema.linked import LinkedTrace
-from .rank import (
-    ActivityClass,
-    AnalysisOptions,
-    Column,
-    RankTrace,
-    Table,
-    activity_classes,
-    integers,
-    microseconds,
-    per_rank,
-    percentage,
-    rank_column,
-    sequence,
-    text_column,
-)
+from .classes import ActivityClass, activity_classes
+from .intervals import sequence
+from .rank_trace import AnalysisOptions, RankTrace, per_rank
+from .table import Column, Table, integers, microseconds, percentage, rank_column, text_column
 from .temporal_breakdown import NO_ACTIVITIES
 
 FLAGS = ("short", "slow call", "long delay")

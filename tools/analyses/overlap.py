@@ -3,20 +3,10 @@
 import numpy as np
 
 from ...schema.columns import rows_by_number, union
-from .rank import (
-    ActivityClass,
-    AnalysisOptions,
-    Column,
-    RankTrace,
-    Table,
-    activity_classes,
-    intersection,
-    intervals_of,
-    microseconds,
-    per_rank,
-    percentage,
-    rank_column,
-)
+from .classes import ActivityClass, activity_classes, intervals_of
+from .intervals import intersection
+from .rank_trace import AnalysisOptions, RankTrace, per_rank
+from .table import Column, Table, microseconds, percentage, rank_column
 
 NO_COMMUNICATION = "no communication on the device was recorded"
 

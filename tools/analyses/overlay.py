@@ -10,16 +10,14 @@ from typing import Any
 import numpy as np
 import orjson
 
-from ...converter.storages import HOST
 from ...schema.columns import ABSENT, Bool, Int64, Intervals, rows_by_number, rows_of_each, union
 from ...schema.graph import ExecutionGraph
-from ...schema.linked import LinkedTrace
-from ...schema.traces import microseconds
+from ...schema.linked import HOST, LinkedTrace, microseconds
 from ..replay import KINDS, pieces_of
-from .counters import ALL_STREAMS, counters_of
-from .memory import curves_of
-from .ops import Patterns, occurrences, pattern_times, patterns_of
-from .rank import AnalysisOptions, RankTrace
+from .frequent_kernel_patterns import Patterns, occurrences, pattern_times, patterns_of
+from .memory_curves import curves_of
+from .over_time import ALL_STREAMS, counters_of
+from .rank_trace import AnalysisOptions, RankTrace
 
 CRITICAL_PATH = "critical path"
 FIRST_FLOW = 1 << 40

@@ -4,18 +4,11 @@ from collections import defaultdict
 
 import numpy as np
 
+from .first_start import first_start_ns, last_end_ns
 from .host_phases import host_phases
-from .rank import (
-    WHOLE_RUN,
-    AnalysisOptions,
-    Column,
-    RankTrace,
-    Table,
-    first_start_ns,
-    last_end_ns,
-    microseconds,
-    steps_of,
-)
+from .rank_trace import AnalysisOptions, RankTrace
+from .steps import WHOLE_RUN, steps_of
+from .table import Column, Table, microseconds
 from .temporal_breakdown import device_times
 
 NAME = "trace_diff_runs"

@@ -4,23 +4,10 @@ import numpy as np
 
 from ...schema.columns import Int64, Intervals
 from ..replay import KINDS, NodeClass, pieces_of
-from .rank import (
-    ActivityClass,
-    AnalysisOptions,
-    BytesColumn,
-    Column,
-    Floats,
-    RankTrace,
-    Steps,
-    Table,
-    activity_classes,
-    covered_time,
-    microseconds,
-    per_rank,
-    percentage,
-    rank_column,
-    steps_of,
-)
+from .classes import ActivityClass, activity_classes, covered_time
+from .rank_trace import AnalysisOptions, RankTrace, per_rank
+from .steps import Steps, steps_of
+from .table import BytesColumn, Column, Floats, Table, microseconds, percentage, rank_column
 
 NO_STEPS = "no activity ran in a step"
 WORK = (NodeClass.COMPUTATION, NodeClass.COMMUNICATION, NodeClass.MEMORY)

@@ -5,21 +5,10 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schema.columns import Int64, rows_of_each, union
-from .rank import (
-    ActivityClass,
-    AnalysisOptions,
-    Column,
-    RankTrace,
-    Table,
-    activity_classes,
-    first_start_ns,
-    intervals_of,
-    last_end_ns,
-    microseconds,
-    per_rank,
-    percentage,
-    rank_column,
-)
+from .classes import ActivityClass, activity_classes, intervals_of
+from .first_start import first_start_ns, last_end_ns
+from .rank_trace import AnalysisOptions, RankTrace, per_rank
+from .table import Column, Table, microseconds, percentage, rank_column
 
 NEARLY_ALL = 0.99
 SHORTER_SPAN = "a device's span is from its first to its last activity, shorter than the run"

@@ -14,16 +14,11 @@ import numpy.typing as npt
 
 from ...schema.columns import ABSENT, Bool, Categorical, Int64, Tree, group_sums
 from ...schema.linked import op_tree
-from .modules import ModuleTimes, module_difference
-from .ops import device_time_of_ops
-from .rank import (
-    Column,
-    RankTrace,
-    Table,
-    integers,
-    microseconds,
-)
+from .module_difference import ModuleTimes, module_difference
+from .per_op_device_time import device_time_of_ops
+from .rank_trace import RankTrace
 from .run_difference import RunLengths, run_difference
+from .table import Column, Table, integers, microseconds
 
 OP, CALL, KERNEL = "op", "call", "kernel"
 STEP = re.compile(r"^(ProfilerStep#)\d+$")

@@ -6,7 +6,7 @@ from statistics import median
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from ...schema.traces import DATA_WAIT_WITHOUT_PROFILER, STEP_WITHOUT_PROFILER
+from ...schema.linked import DATA_WAIT_WITHOUT_PROFILER, STEP_WITHOUT_PROFILER
 from .failures import warn
 from .installed import synchronise
 from .loader_timer import LoaderTimer

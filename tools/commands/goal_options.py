@@ -59,7 +59,7 @@ def goal_of(parser: argparse.ArgumentParser, options: argparse.Namespace) -> "Go
 
 def goal_lines(report: "GoalReport") -> Iterator[str]:
     """Yields what the file holds, a line each."""
-    from ..build_job import fit_error_text
+    from ..job import fit_error_text
 
     operations = Counter[str]()
     for rank in report.ranks:

@@ -23,7 +23,7 @@ from .window_options import add_modules_option, add_window_options, window_of
 
 if TYPE_CHECKING:
     from ...converter.targets import Roofline
-    from ..build_job import BuildReport, BuiltJob, RankSummary, Runner
+    from ..job import BuildReport, BuiltJob, RankSummary, Runner
 
 NAME = "trace-build"
 MOST_READY = "most nodes ready at once"
@@ -149,7 +149,7 @@ def _peaks(text: str) -> "Roofline":
 
 def _run(options: argparse.Namespace) -> int:
     from ...schema.comm_groups import check_simulators_read
-    from ..build_job import BUILT, REPORT
+    from ..job import BUILT, REPORT
 
     if options.target == ASTRA_SIM:
         check_simulators_read(options.output)
@@ -169,7 +169,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _build(options: argparse.Namespace) -> "BuiltJob":
-    from ..build_job import BuildOptions, build
+    from ..job import BuildOptions, build
 
     conversion = BuildOptions(
         **graph_options(options),
@@ -206,7 +206,7 @@ def _print_report(job: "BuiltJob", as_json: bool) -> None:
     """Prints a line for each rank and everything that the report says of all ranks."""
     import msgspec
 
-    from ..build_job import COLLECTIVES, EXCESS, START_OFFSET, poor_goal_fit, table, time_lines
+    from ..job import COLLECTIVES, EXCESS, START_OFFSET, poor_goal_fit, table, time_lines
     from ..sync_records_advice import UNRECORDED_WAITS
 
     report = job.report
@@ -243,14 +243,7 @@ def _print_report(job: "BuiltJob", as_json: bool) -> None:
 
 def _write_simulation(options: argparse.Namespace, report: "BuildReport") -> None:
     """Writes the configuration of ASTRA-sim, and prints the network in it and the command that simulates the job."""
-    from ..build_job import (
-        Simulation,
-        lacks_members,
-        network_text,
-        poor_fit,
-        simulator_command,
-        write_astra_sim_files,
-    )
+    from ..job import Simulation, lacks_members, network_text, poor_fit, simulator_command, write_astra_sim_files
 
     simulation = Simulation(options.bandwidth, options.latency, options.replay, options.roofline)
     rank_count = len(report.ranks)

@@ -107,10 +107,10 @@ def _microseconds(text: str) -> int:
 def _convert(options: argparse.Namespace) -> None:
     from ...converter.convert import convert
     from ...converter.options import Options
-    from ...linker import read_linked
+    from ...linker.foreign import read_linked
     from ...schema.comm_groups import read_groups
     from ...schema.graph import ConvertReport, TargetChanges
-    from ..inputs import InputKind, reading
+    from ..job import InputKind, reading
 
     by_option = {InputKind.LINKED: "as its input", InputKind.GROUPS: "as --comm-groups"}
     with progress_bar("read linked trace") as on_progress, reading(options.inputs[0], InputKind.LINKED, by_option):

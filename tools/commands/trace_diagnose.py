@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 def _run(options: argparse.Namespace) -> int:
     import msgspec
 
-    from ..diagnose import diagnose, in_parallel_if_large, report
+    from ..job import diagnose, in_parallel_if_large, report
 
     diagnosis = diagnose([Path(path) for path in options.inputs], in_parallel_if_large, progress)
     if options.json:

@@ -75,7 +75,7 @@ def _link(options: argparse.Namespace) -> None:
     from ...linker.link import link
     from ...linker.readers import read_traces
     from ...schema.linked import write_linked
-    from ..inputs import InputKind, OnePair, find_pair, reading
+    from ..job import InputKind, OnePair, find_pair, reading
 
     pair = find_pair(options.inputs, options.rank) if options.inputs else OnePair(None, None)
     host_trace, device_trace = options.host_trace or pair.host, options.device_trace or pair.device

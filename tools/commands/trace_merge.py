@@ -9,7 +9,7 @@ import msgspec
 
 from ..command import print_json, progress, run_command
 from ..command_parser import CommandParser
-from ..merge import WRITERS, MergeReport, counting, merge_traces
+from ..job import WRITERS, MergeReport, counting, merge_traces
 from ..summary_lines import format_counts, summary_line
 
 NAME = "trace-merge"

@@ -14,11 +14,11 @@ from ...schema.choices import ASTRA_SIM
 from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph
 from ...schema.io import STANDARD_STREAM
-from ...schema.traces import integer
+from ...schema.linked import integer
 from ..command import in_workspace, print_json, progress, run_command, step
 from ..command_parser import CommandParser, output_as
 from ..given_graphs import graph_files
-from ..inputs import InputKind, reading
+from ..job import InputKind, reading
 from ..replay import (
     describe,
     gather_job,
@@ -110,7 +110,7 @@ def _replay(arguments: argparse.Namespace) -> None:
 
 def _simulate(paths: Sequence[str], graphs: Sequence[ExecutionGraph], as_json: bool) -> None:
     """Prints when the simulator finishes each rank, by the configuration that it would read."""
-    from ..simulator import configuration_of, describe_simulated, simulate_ranks
+    from ..replay import configuration_of, describe_simulated, simulate_ranks
 
     configuration, unknown = configuration_of(paths)
     if unknown:

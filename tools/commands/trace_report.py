@@ -15,7 +15,7 @@ from ...schema.optional import require
 from ..analyses import ANALYSES, AnalysisOptions, read_captures
 from ..command import in_workspace, progress, run_command
 from ..command_parser import CommandParser, output_as
-from ..inputs import InputKind, reading
+from ..job import InputKind, reading
 from ..report import (
     ReportRequest,
     Sources,

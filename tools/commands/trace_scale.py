@@ -19,7 +19,7 @@ from .argument_types import count, positive
 
 if TYPE_CHECKING:
     from ...converter.scaling import Growth
-    from ..scale_job import ScaleReport
+    from ..job import ScaleReport
 
 NAME = "trace-scale"
 REFUSED = {
@@ -109,8 +109,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
     from ...converter.scaling import Growth
     from ...schema.comm_groups import check_simulators_read
-    from ..build_job import ASTRA_SIM_FILES
-    from ..scale_job import REPORT, lines, scale
+    from ..job import ASTRA_SIM_FILES, SCALE_REPORT, lines, scale
 
     for name in arguments.refused:
         raise DataError(f"{name}: {REFUSED[name]}; that is another program: trace that one")
@@ -132,15 +131,14 @@ def _run(arguments: argparse.Namespace) -> None:
         print_text("\n".join(lines(report)))
     for note in report.notes:
         log.warning(f"{NAME}: note: {note}")
-    log.info(f"{time.monotonic() - begun:.1f} s; see {arguments.output / REPORT}")
+    log.info(f"{time.monotonic() - begun:.1f} s; see {arguments.output / SCALE_REPORT}")
     if report.network:
         _print_simulation(arguments.output, report, growth)
 
 
 def _print_simulation(output: Path, report: "ScaleReport", growth: "Growth") -> None:
     """Prints the network in the simulator's configuration and the command that simulates the scaled job."""
-    from ..build_job import network_text, poor_fit, simulator_command
-    from ..scale_job import simulation_of
+    from ..job import network_text, poor_fit, simulation_of, simulator_command
 
     simulation, fitted = simulation_of(growth), report.network
     log.info(summary_line("network", network_text(fitted, simulation, report.scaled_ranks)))

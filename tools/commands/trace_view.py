@@ -82,7 +82,7 @@ def _window(text: str) -> tuple[float, float]:
 
 def _run(arguments: argparse.Namespace) -> None:
     from ...schema.graph import ExecutionGraph
-    from ..inputs import InputKind, reading
+    from ..job import InputKind, reading
     from ..view import Selection, select, write_view
 
     path = arguments.inputs[0]

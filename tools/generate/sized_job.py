@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from tempfile import TemporaryDirectory
 
+from .engine import simulate
+from .files import write_traces
 from .job import Job
-from .simulation import simulate
-from .writing import write_traces
 
 MB = 1_000_000
 

@@ -6,7 +6,7 @@ from .converter.targets import GoalOptions
 from .execution_graph import ExecutionGraph, read_graph
 from .job import Job, read_job
 from .linked_trace import LinkedTrace, convert, link, read_linked
-from .linker import (
+from .linker.readers import (
     DeviceTrace,
     HostTrace,
     read_device_trace as _read_device_trace,
@@ -25,10 +25,8 @@ from .schema.optional import MissingLibrary
 from .simulator_options import AstraSimOptions
 from .tools.analyses import AnalysisOptions
 from .tools.capture import capture
-from .tools.diagnose import Diagnosis
-from .tools.merge import MergeReport
-from .tools.replay import MakespanRange, ReplaySummary, Scale, replay_ranks
-from .tools.simulator import Simulated
+from .tools.job import Diagnosis, MergeReport
+from .tools.replay import MakespanRange, ReplaySummary, Scale, Simulated, replay_ranks
 from .traces import diagnose, generate, merge
 from .wording import for_python
 

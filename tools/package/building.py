@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from .converter.options import Options
-from .converter.targets import ASTRA_SIM, GoalOptions
+from .converter.targets import GoalOptions
 from .job import Job, job_in, run_with
 from .linker.windows import EVERYTHING, Window, given_window
 from .schema.arguments import flags, whole_number, wrong_argument
-from .schema.choices import GENERIC
+from .schema.choices import ASTRA_SIM, GENERIC
 from .schema.comm_groups import check_simulators_read
 from .schema.errors import DataError
 from .schema.given_files import FilePath, Paths, given_paths
 from .simulator_options import AstraSimOptions, BuildTarget, target_name
-from .tools.build_job import (
+from .tools.job import (
     BuildOptions,
     BuildReport,
     build as build_folder,

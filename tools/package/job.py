@@ -18,11 +18,9 @@ from .schema.columns import Summary, SummaryRepr, format_counts
 from .schema.errors import DataError
 from .schema.given_files import FilePath, given_path
 from .schema.progress import OnProgress, unseen
-from .tools.build_job import BuildReport
 from .tools.given_graphs import BUILT, graph_files, read_graph_file
-from .tools.replay import Changes
-from .tools.scale_job import scale as scale_folder
-from .tools.simulator import Simulated, configuration_of, simulate_ranks
+from .tools.job import BuildReport, scale as scale_folder
+from .tools.replay import Changes, Simulated, configuration_of, simulate_ranks
 from .tools.workers import in_processes
 from .wording import for_python, in_python
 

@@ -9,7 +9,9 @@ import numpy as np
 from .converter.convert import convert as convert_trace
 from .converter.options import Options
 from .execution_graph import ExecutionGraph
-from .linker import DeviceTrace, HostTrace, link as link_traces, read_linked as read_linked_file
+from .linker.foreign import read_linked as read_linked_file
+from .linker.link import link as link_traces
+from .linker.readers import DeviceTrace, HostTrace
 from .linker.windows import EVERYTHING, Window, given_window
 from .schema.arguments import flags, whole_number, wrong_argument
 from .schema.choices import InputsOutputs, Promotion, Target
@@ -17,7 +19,7 @@ from .schema.columns import Categorical, Frame
 from .schema.comm_groups import RankList
 from .schema.given_files import FilePath, InputFile, is_file, is_path, path_of
 from .schema.linked import LinkedTrace as TraceTables, write_linked
-from .tools.inputs import InputKind, find_pair, kind_of, reading
+from .tools.job import InputKind, find_pair, kind_of, reading
 from .tools.replay import moves_memory
 from .wording import for_python
 

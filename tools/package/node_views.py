@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .converter.edit import recorded_edges
+from .converter.rewiring import recorded_edges
 from .schema.columns import ABSENT, Bool, Categorical, Int64, NodeNumbers, Ragged, time_text
 from .schema.graph import DependencyKind, ExecutionGraph, NodeType
 

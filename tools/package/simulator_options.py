@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from .converter.targets import ASTRA_SIM, GoalOptions, Roofline, roofline_of
+from .converter.targets import GoalOptions, Roofline, roofline_of
 from .schema.arguments import flags, number
-from .schema.choices import GOAL, Target
-from .tools.build_job import Simulation
+from .schema.choices import ASTRA_SIM, GOAL, Target
+from .tools.job import Simulation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from .schema.arguments import flags, number, whole_number
 from .schema.given_files import FilePath, Paths, given_paths
-from .tools.diagnose import Diagnosis, diagnose as diagnose_paths
-from .tools.merge import MergeReport, merge_traces
+from .tools.job import Diagnosis, MergeReport, diagnose as diagnose_paths, merge_traces
 from .wording import for_python
 
 

@@ -1,6 +1,9 @@
 """Graphs in, when each node runs out: as measured, or with durations changed.
 
-`replay` takes one graph, `replay_ranks` those of a job."""
+`replay` takes one graph, `replay_ranks` those of a job.
+
+When ASTRA-sim finishes each rank of a job, without the simulator: graphs and its configuration in, times out.
+"""
 
 from .critical_path import (
     KINDS as KINDS,
@@ -60,6 +63,17 @@ from .scaling import (
     scale_nodes as scale_nodes,
     scale_workload as scale_workload,
 )
+from .simulated_ranks import (
+    Simulated as Simulated,
+    describe_simulated as describe_simulated,
+    simulate_ranks as simulate_ranks,
+)
+from .simulator_configuration import (
+    Configuration as Configuration,
+    configuration_of as configuration_of,
+    read_configuration as read_configuration,
+)
+from .simulator_rules import simulated_ends as simulated_ends
 from .summary import (
     ReplaySummary as ReplaySummary,
     busy_ns as busy_ns,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...converter.edit import recorded_edges
+from ...converter.rewiring import recorded_edges
 from ...schema.columns import Int64, group_sums
 from ...schema.graph import DependencyKind, ExecutionGraph
 from .execution import Replay, Schedule

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from ...schema.columns import Bool, Categorical
 from ...schema.graph import ExecutionGraph, NodeType
-from ...schema.traces import MEMORY_CATEGORIES
+from ...schema.linked import MEMORY_CATEGORIES
 
 Classes = npt.NDArray[np.uint8]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...converter.edit import COMMUNICATION
+from ...converter.device_only import COMMUNICATION
 from ...converter.ranks import Calls, graph_calls, match
 from ...schema.columns import Int64, NodeNumbers, Ns
 from ...schema.graph import ExecutionGraph, NodeType

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...schema.columns import Bool
 from ...schema.graph import DependencyKind
-from ...schema.traces import NEVER
+from ...schema.linked import NEVER
 from .workload import Workload
 
 WAIT = DependencyKind.EVENT_WAIT | DependencyKind.HOST_SYNC

@@ -10,11 +10,11 @@ from typing import NamedTuple
 import numpy as np
 
 from ...converter.context import Edges
-from ...converter.edit import recorded_edges
+from ...converter.rewiring import recorded_edges
 from ...schema.columns import ABSENT, Bool, Int64, Ns, Rows, Summary, Table, format_counts, group_ids
 from ...schema.errors import DataError
 from ...schema.graph import ATTRIBUTES, CONCURRENCY_LIMIT, RANKS_OF_GROUP, DependencyKind, ExecutionGraph
-from ...schema.traces import FOREVER
+from ...schema.linked import FOREVER
 from .node_class import Classes, NodeClass, node_classes
 
 START = "start_time_ns"

@@ -16,15 +16,19 @@ from ..analyses import Table
 from ..terminal import plain, plain_json
 from .absent import absent_tables
 from .cells import heading, shown_unit
-from .charts import CHARTS, Chart, drawing_library, gains, in_suitable_units, limits, spent
+from .charts import CHARTS
+from .drawing import Chart
+from .drawing_library import drawing_library
 from .embedded import FEWEST, MAX_BYTES, EmbeddedTable, embed_tables
 from .flow_section import flow_section
 from .module_tree import ModuleTree, module_tree
 from .overview import facts, key_figures, overlap
+from .overview_charts import gains, limits, spent
 from .rank_groups import groups_table, in_words
 from .report import Report
 from .sections import DETAILS, OF_NO_RECORDING, OVERVIEW, SECTIONS, Section
 from .statements import statement
+from .units import in_suitable_units
 from .words import WORDS
 
 MODULES = "modules"

@@ -12,8 +12,7 @@ import orjson
 
 from ...schema.errors import DataError
 from ...schema.io import fresh_folder, locked, make_folder, open_output, put_in_place
-from ..analyses import AnalysisOptions, Column, RankTrace, Table, overlay_events, write_overlay
-from ..findings import Finding
+from ..analyses import AnalysisOptions, Column, Finding, RankTrace, Table, overlay_events, write_overlay
 from ..terminal import plain, print_json
 
 FINDINGS = "findings"

@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...linker import read_linked
+from ...linker.foreign import read_linked
 from ...linker.windows import EVERYTHING, Window
 from ...schema.errors import DataError, RequestError
 from ...schema.graph import ExecutionGraph
 from ...schema.progress import OnProgress, Progress, unseen, unwatched
 from ..analyses import READ_STAGES, Column, RankTrace, Table, graph_of, rank_of_graph, read_rank
-from ..inputs import (
+from ..job import (
     TRACE_OR_GRAPH,
     InputKind,
     NoDeviceTraceError,

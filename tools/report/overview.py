@@ -5,17 +5,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from ...schema.columns import time_text
-from ..analyses import WHOLE, WITHOUT_PROFILER, Table
-from ..findings import Gain
+from ..analyses import WHOLE, WITHOUT_PROFILER, Gain, Table
 from ..view import short_name
 from .cells import Row, cell, rows_of, shortened, sums
-from .statements import (
-    STEP,
-    critical_path,
-    heaviest_kernel,
-    hidden_communication,
-    idle_cause,
-)
+from .statements import STEP, critical_path, heaviest_kernel, hidden_communication, idle_cause
 
 Tables = Mapping[str, Table]
 WORK = {

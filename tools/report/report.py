@@ -11,8 +11,24 @@ from ...schema.columns import time_text
 from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph
 from ...schema.progress import Progress, Stages, unwatched
-from ..analyses import ANALYSES, READ_STAGES, AnalysisOptions, RankTrace, Table, analyse, faster_step_us, trace_diff
-from ..findings import Finding, Gain, RankFacts, facts_of, find, job_of, together, verdict
+from ..analyses import (
+    ANALYSES,
+    READ_STAGES,
+    AnalysisOptions,
+    Finding,
+    Gain,
+    RankFacts,
+    RankTrace,
+    Table,
+    analyse,
+    facts_of,
+    faster_step_us,
+    find,
+    job_of,
+    together,
+    trace_diff,
+    verdict,
+)
 from ..rank_rows import ranges
 from ..replay import Recording, Replay, Scale, recording
 from ..sync_records_advice import lacks_sync_records, sync_records_advice
@@ -20,9 +36,10 @@ from ..view import DataFlow
 from .files import FINDINGS, findings_table, lay_over, overlay_path
 from .flow_section import step_flow
 from .inputs import ReadOptions, Sources, ranks_table, read_ranks, recorded_counts
+from .nested import HostOps, host_ops
 from .overview import diff_verdict
 from .rank_groups import MANY, RankGroup, of_ranks, rank_groups
-from .timeline import HostOps, Timeline, host_ops, timeline
+from .timeline import Timeline, timeline
 from .what_if import classes_twice_as_fast, what_if
 
 RANKS_DRAWN, SHOWN_FIRST = 8, 3000

@@ -12,8 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schema.columns import time_text
-from ..analyses import Column, Floats, Table
-from ..findings import Finding
+from ..analyses import Column, Finding, Floats, Table
 from ..terminal import in_one_line
 from .absent import absent_tables
 from .cells import cell, heading, shortened

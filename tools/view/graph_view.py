@@ -5,12 +5,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...converter.edit import rows_of_graph, take_rows
+from ...converter.rewiring import rows_of_graph, take_rows
 from ...schema.columns import Bool, Int64, NodeIds, NodeNumbers, Ragged
 from ...schema.errors import RequestError
 from ...schema.graph import ExecutionGraph
 from ..replay import Workload, gather
-from .flow import Calls, calls_of, calls_of_module, calls_of_op, rows_of_step, with_neighbours
+from .calls import Calls, calls_of
+from .chosen_calls import calls_of_module, calls_of_op, rows_of_step, with_neighbours
 
 
 class Selection(NamedTuple):

@@ -7,7 +7,9 @@ from ...schema.graph import ExecutionGraph
 from ...schema.io import open_output
 from ..replay import replay
 from ..view_forms import FLOW, LANES, form_of
-from .flow import data_flow, draw_flow, median_step, path_times
+from .chosen_calls import median_step
+from .data_flow import data_flow, path_times
+from .flow_picture import draw_flow
 from .graph_formats import write_dot, write_graphml
 from .graph_view import Selection, View, view
 from .lane_picture import draw_lanes

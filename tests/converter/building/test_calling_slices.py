@@ -3,7 +3,7 @@
 import numpy as np
 from execgraph.converter.building import calling_slices
 from execgraph.converter.context import ConversionContext
-from execgraph.converter.host_timeline import names_of, slice_host
+from execgraph.converter.timeline import names_of, slice_host
 from execgraph.schema.linked import LinkedTrace
 from support.references import Act, Call, Op, linked_of
 

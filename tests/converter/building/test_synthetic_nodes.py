@@ -1,11 +1,10 @@
 """Nodes that stand for nothing recorded, and launches that block: on runs made by hand."""
 
 import numpy as np
-from execgraph.converter.building import SyntheticNodes, with_synchronous_launches
+from execgraph.converter.building import Delays, SyntheticNodes, with_synchronous_launches
 from execgraph.converter.building.synthetic_nodes import LOWEST
 from execgraph.converter.context import ConversionContext, Edges
 from execgraph.converter.dependencies import RULES, launching_node
-from execgraph.converter.device_time import Delays
 from execgraph.schema.columns import ABSENT
 from execgraph.schema.graph import Delay, DependencyKind
 from support.rules import run_of

@@ -3,7 +3,7 @@
 import numpy as np
 from execgraph.converter.context import ConversionContext
 from execgraph.converter.dependencies.stream_clocks import StreamClocks
-from execgraph.converter.host_timeline import slice_host
+from execgraph.converter.timeline import slice_host
 from execgraph.schema.linked import LinkedTrace
 from hypothesis import given, strategies as st
 from support.references import Act, linked_of

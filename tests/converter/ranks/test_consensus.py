@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from execgraph.converter.edit import without_host
+from execgraph.converter.device_only import without_host
 from execgraph.converter.ranks import (
     CommunicationEntry,
     common_order,

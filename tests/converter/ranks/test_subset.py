@@ -1,9 +1,7 @@
 """A job restricted to some of its ranks: they are numbered from zero, and what others took part in is found."""
 
 import pytest
-from execgraph.converter.ranks import (
-    restrict_to_ranks,
-)
+from execgraph.converter.ranks import restrict_to_ranks
 from execgraph.schema.columns import Ragged
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import NodeType

@@ -1,7 +1,7 @@
 """The latency and time of a byte that collectives show, from the most specific ones that tell both."""
 
 import pytest
-from execgraph.converter.network import Transfer
+from execgraph.converter.ranks import Transfer
 from execgraph.converter.scaling.fits import SOURCES, Fits, GroupTransfer, Line, cost_of
 from execgraph.schema.graph import CollectiveType
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from execgraph.converter.edit import rows_of_graph
+from execgraph.converter.rewiring import rows_of_graph
 from execgraph.converter.targets import for_astra_sim
 from execgraph.schema.columns import ABSENT
 from execgraph.schema.graph import ExecutionGraph, NodeType

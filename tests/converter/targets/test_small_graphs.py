@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 from execgraph.converter.context import Edges
-from execgraph.converter.edit import NO_EDGES, edited_graph, topological_order, without_host
+from execgraph.converter.device_only import without_host
+from execgraph.converter.order import topological_order
+from execgraph.converter.rewiring import NO_EDGES, edited_graph
 from execgraph.converter.targets import for_astra_sim
 from execgraph.converter.targets.collectives import lower_collectives, pad_all_gathers
 from execgraph.converter.targets.host_delays import delays_before_communication

@@ -3,13 +3,13 @@
 from pathlib import Path
 
 import pytest
-from execgraph.converter.edit import data_edges, without_host
+from execgraph.converter.device_only import without_host
 from execgraph.converter.ranks import communication_summary, match_entries, start_offsets
+from execgraph.converter.rewiring import data_edges
 from execgraph.converter.targets import for_astra_sim
 from execgraph.converter.targets.start_offset import with_start_offset
 from execgraph.schema.graph import CollectiveType, ExecutionGraph
-from execgraph.tools.replay import replay_ranks
-from execgraph.tools.simulator import simulate_ranks, simulated_ends
+from execgraph.tools.replay import replay_ranks, simulate_ranks, simulated_ends
 from support.graphs import LAUNCH, PROGRAM_ORDER, STREAM_ORDER, GraphBuilder
 from support.simulator import Generation, read_files, simulate
 

@@ -8,8 +8,7 @@ from execgraph.linker.communication.process_groups import MEMBERS_EACH
 from execgraph.linker.communication.recorded_arguments import members
 from execgraph.schema.columns import Categorical
 from execgraph.schema.comm_groups import LARGEST_JOB
-from execgraph.schema.linked import Communication, ProcessGroup
-from execgraph.schema.traces import GROUP_INIT
+from execgraph.schema.linked import GROUP_INIT, Communication, ProcessGroup
 
 WORLD = 8
 PAIR, FOUR = ProcessGroup("g", "", [2, 5]), ProcessGroup("g", "", [1, 3, 5, 7])

@@ -6,13 +6,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from execgraph.linker import read_device_trace
-from execgraph.linker.readers import RecordedActivities, RecordedOps, RecordedSyncs, Role, device_tables
+from execgraph.linker.readers import (
+    RecordedActivities,
+    RecordedOps,
+    RecordedSyncs,
+    Role,
+    device_tables,
+    read_device_trace,
+)
 from execgraph.linker.readers.clock_range import within_a_recording
 from execgraph.linker.readers.device_events import DeviceEvents
 from execgraph.linker.readers.event_rows import unpadded
-from execgraph.schema.traces import FOREVER, LONGEST_RECORDING, Args, kineto
-from execgraph.schema.traces.kineto import Event, ExactEvent
+from execgraph.schema.linked import FOREVER, LONGEST_RECORDING, Args, kineto
+from execgraph.schema.linked.kineto import Event, ExactEvent
 from msgspec import Raw, json as msgspec_json
 from support.builder import TraceBuilder
 from support.device_rows import OpRow, device_trace

@@ -5,10 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from execgraph.linker import read_device_trace
-from execgraph.linker.readers import DeviceTrace
+from execgraph.linker.readers import DeviceTrace, read_device_trace
 from execgraph.schema.errors import DataError
-from execgraph.schema.traces import NO_LISTS, UNREADABLE_LISTS
+from execgraph.schema.linked import NO_LISTS, UNREADABLE_LISTS
 from support.builder import TraceBuilder
 
 

@@ -9,7 +9,7 @@ from execgraph.linker.readers.distributed_info import (
     distributed_info,
     times_without_profiler,
 )
-from execgraph.schema.traces import LONGEST_RECORDING, kineto
+from execgraph.schema.linked import LONGEST_RECORDING, kineto
 
 
 def place(base_time: Any = None, **distributed: Any) -> DistributedInfo:

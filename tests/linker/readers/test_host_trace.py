@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from execgraph.linker import HostTrace, read_host_trace
+from execgraph.linker.readers import HostTrace, read_host_trace
 from execgraph.schema.errors import DataError
-from execgraph.schema.traces import NO_TENSORS
+from execgraph.schema.linked import NO_TENSORS
 
 Node = dict[str, Any]
 

@@ -2,7 +2,7 @@
 
 import pytest
 from execgraph.linker.readers.launch_flows import LaunchFlows
-from execgraph.schema.traces import kineto
+from execgraph.schema.linked import kineto
 
 
 def arrow(number: int, thread: int = 1, process: int = 1, *, phase: str = "s", category: str = "ac2g") -> kineto.Event:

@@ -1,11 +1,10 @@
 """What tells a merged trace, and a rank's rows taken out of one, by rows made by hand."""
 
 import pytest
-from execgraph.linker import DeviceTrace
-from execgraph.linker.readers import merging_signs, one_rank
+from execgraph.linker.readers import DeviceTrace, merging_signs, one_rank
 from execgraph.linker.readers.merged import ranks_of_processes
 from execgraph.schema.errors import DataError
-from execgraph.schema.traces import LARGEST_ID, MergedRank
+from execgraph.schema.linked import LARGEST_ID, MergedRank
 from msgspec import Raw
 from support.device_rows import ActivityRow, CallRow, EventRecordRow, OpRow, SyncRow, device_trace
 

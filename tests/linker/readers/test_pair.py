@@ -3,8 +3,7 @@
 from pathlib import Path
 
 import pytest
-from execgraph.linker import read_device_trace, read_host_trace
-from execgraph.linker.readers import read_traces
+from execgraph.linker.readers import read_device_trace, read_host_trace, read_traces
 from execgraph.schema.errors import DataError
 
 

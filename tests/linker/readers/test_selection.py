@@ -4,8 +4,7 @@ import numpy as np
 from execgraph.linker.readers import KeptRows, Role, select_linked, select_rows
 from execgraph.linker.readers.selection import select
 from execgraph.schema.columns import JsonRecords
-from execgraph.schema.linked import Communication
-from execgraph.schema.traces import kineto
+from execgraph.schema.linked import Communication, kineto
 from support.device_rows import ActivityRow, CallRow, OpRow, device_trace
 from support.references import COMMUNICATION, Act, Call, Op, linked_of
 from support.tables import Called, calls, column

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 from execgraph.converter.convert import convert
-from execgraph.linker import link, read_device_trace, read_host_trace
+from execgraph.linker.link import link
+from execgraph.linker.readers import read_device_trace, read_host_trace
 from execgraph.schema.linked import LinkedTrace
 from execgraph.tools.generate import DEFAULT, simulate, write_traces
 from execgraph.tools.generate.machine import Clock

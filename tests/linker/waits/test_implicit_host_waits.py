@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import NamedTuple, cast
 
 import pytest
-from execgraph.linker.submissions import CallSites, Process, StreamQueues, TimingModel
+from execgraph.linker.waits import CallSites, Process, StreamQueues, TimingModel
 from execgraph.linker.waits.implicit_host_waits import (
     FULL_QUEUE,
     ImplicitHostWaits,
@@ -16,9 +16,8 @@ from execgraph.linker.waits.implicit_host_waits import (
     unexplained_waits,
 )
 from execgraph.schema.columns import ABSENT, ActivityRows, CallRows, Categorical
-from execgraph.schema.linked import Calls, HostWaits, Provenance
+from execgraph.schema.linked import Calls, HostWaits, Provenance, sync_calls
 from execgraph.schema.machine import ENOUGH, LatencyStats, MachineCalibration
-from execgraph.schema.traces import sync_calls
 from support.tables import Called, Op, Ran, activities, calls, column, ops
 
 

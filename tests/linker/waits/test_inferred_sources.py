@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from execgraph.linker.submissions import MOST_STREAMS
+from execgraph.linker.waits import MOST_STREAMS
 from execgraph.linker.waits.synchronisation import ELSEWHERE
 from support.builder import Collective, TraceBuilder
 from support.effort import growth

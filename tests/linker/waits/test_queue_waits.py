@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from execgraph.linker.readers import RecordedQueueEvents
-from execgraph.linker.submissions import StreamQueues
+from execgraph.linker.waits import StreamQueues
 from execgraph.linker.waits.queue_waits import queue_waits
 from support.tables import Called, Ran, activities, calls, column
 

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from execgraph.linker import link, read_device_trace
+from execgraph.linker.link import link
+from execgraph.linker.readers import read_device_trace
 from execgraph.schema.graph import DependencyKind
 from support.builder import LAYOUTS, Event, TraceBuilder
 from support.runs import broken_rules, convert_run, link_run

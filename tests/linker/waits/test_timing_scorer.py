@@ -5,12 +5,12 @@ Times are in ns.
 
 import numpy as np
 import pytest
-from execgraph.linker.submissions import StreamKey, StreamQueues, StreamTails, TimingModel
+from execgraph.linker.waits import StreamKey, StreamQueues, StreamTails, TimingModel
 from execgraph.linker.waits.timing_scorer import TimingScorer
 from execgraph.linker.waits.unresolved_waits import HOST, BlockedWork, UnresolvedWait
 from execgraph.schema.columns import Bool, Int64
+from execgraph.schema.linked import NEVER
 from execgraph.schema.machine import ENOUGH, LatencyStats, MachineCalibration
-from execgraph.schema.traces import NEVER
 from support.tables import Called, Ran, activities, calls
 
 MACHINE = MachineCalibration(

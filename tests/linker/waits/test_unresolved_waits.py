@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from execgraph.linker.submissions import Process, StreamKey, event_query_loops
+from execgraph.linker.waits import Process, StreamKey, event_query_loops
 from execgraph.linker.waits.unresolved_waits import (
     HOST,
     MOST_BLOCKED,
@@ -16,8 +16,8 @@ from execgraph.linker.waits.unresolved_waits import (
     unresolved_waits,
 )
 from execgraph.schema.columns import ABSENT, ROUNDING
+from execgraph.schema.linked import NEVER
 from execgraph.schema.machine import ENOUGH, LatencyStats, MachineCalibration
-from execgraph.schema.traces import NEVER
 from support.builder import Event, TraceBuilder
 from support.processes import process
 from support.runs import link_run

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from execgraph.linker import link
+from execgraph.linker.link import link
 from execgraph.schema.columns import ABSENT, Categorical, Ragged, nullable, to_pandas, to_polars
 from execgraph.tools.analyses import Column, Table
 from execgraph.tools.replay import replay

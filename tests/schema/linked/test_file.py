@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 from execgraph.converter.convert import convert
-from execgraph.linker import link, read_device_trace, read_host_trace, read_linked as read_linked_of_anyone
+from execgraph.linker.foreign import read_linked as read_linked_of_anyone
+from execgraph.linker.link import link
+from execgraph.linker.readers import read_device_trace, read_host_trace
+from execgraph.schema import json_stream
 from execgraph.schema.columns import ABSENT
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import DependencyKind
 from execgraph.schema.linked import LinkedTrace, read_linked, write_linked, writer as linked_writer
-from execgraph.schema.recovery import json_stream
 from hypothesis import given
 from support.builder import LAYOUTS, TraceBuilder
 from support.graph_file import read_nodes

@@ -5,8 +5,8 @@ from decimal import Decimal
 
 import numpy as np
 from execgraph.schema.columns import Spans
+from execgraph.schema.linked import nanoseconds
 from execgraph.schema.linked.json_columns import Member, SparseMember, integers, lists, microseconds, objects, strings
-from execgraph.schema.traces import nanoseconds
 from hypothesis import given, strategies as st
 
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from execgraph.linker import link
+from execgraph.linker.link import link
 from execgraph.tools.analyses import RankTrace, analyse
 from support.builder import TraceBuilder
 from support.folders import TESTS

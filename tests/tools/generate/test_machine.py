@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from execgraph.linker import link, read_device_trace, read_host_trace
+from execgraph.linker.link import link
+from execgraph.linker.readers import read_device_trace, read_host_trace
 from execgraph.schema.columns import Int64
 from execgraph.tools.commands.trace_generate import main
 from execgraph.tools.generate import (
@@ -25,9 +26,9 @@ from execgraph.tools.generate import (
     simulate,
     write_traces,
 )
+from execgraph.tools.generate.identity import BASE_NS, FIRST_NS
 from execgraph.tools.generate.instructions import HostWork, Instruction, Launch, Rendezvous
 from execgraph.tools.generate.machine import Clock
-from execgraph.tools.generate.writing.identity import BASE_NS, FIRST_NS
 from support.folders import DATA
 from support.simulated import job_of, launch, spans
 

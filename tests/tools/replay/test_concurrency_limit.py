@@ -2,9 +2,7 @@
 
 import pytest
 from execgraph.schema.graph import Delay, ExecutionGraph
-from execgraph.tools.replay import (
-    replay,
-)
+from execgraph.tools.replay import replay
 from support.graphs import LAUNCH, GraphBuilder
 from support.replays import path_ns, scaled
 

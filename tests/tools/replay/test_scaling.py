@@ -5,14 +5,8 @@ import re
 import pytest
 from execgraph.schema.errors import DataError, RequestError
 from execgraph.schema.graph import DependencyKind
-from execgraph.schema.traces import FOREVER
-from execgraph.tools.replay import (
-    describe,
-    parse_scale,
-    replay,
-    start_error,
-    summarise,
-)
+from execgraph.schema.linked import FOREVER
+from execgraph.tools.replay import describe, parse_scale, replay, start_error, summarise
 from support.builder import TraceBuilder
 from support.graphs import LAUNCH, PROGRAM_ORDER, STREAM_ORDER, GraphBuilder, training_step
 from support.replays import delayed, scaled

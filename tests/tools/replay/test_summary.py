@@ -2,14 +2,7 @@
 
 import pytest
 from execgraph.schema.columns import ABSENT
-from execgraph.tools.replay import (
-    busy_ns,
-    describe,
-    parse_scale,
-    replay,
-    start_error,
-    summarise,
-)
+from execgraph.tools.replay import busy_ns, describe, parse_scale, replay, start_error, summarise
 from support.graphs import LAUNCH, PROGRAM_ORDER, GraphBuilder, training_step
 from support.replays import delayed, path_ns, scaled
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from execgraph.converter.convert import convert
-from execgraph.linker import link, read_device_trace, read_host_trace
+from execgraph.linker.link import link
+from execgraph.linker.readers import read_device_trace, read_host_trace
 from execgraph.schema.linked import write_linked
 from support.browser import BROWSER, FEW, written
 from support.reports import small_run

@@ -9,8 +9,8 @@ from execgraph import what_if
 from execgraph.schema.columns import time_text
 from execgraph.schema.graph import ExecutionGraph
 from execgraph.tools.analyses import analyse, read_rank
-from execgraph.tools.build_job import BuildOptions, build
 from execgraph.tools.commands import trace_replay
+from execgraph.tools.job import BuildOptions, build
 from execgraph.tools.replay import recording, replay_ranks
 from execgraph.tools.report import find_sources, report_on
 from execgraph.tools.report.overview import key_figures

@@ -4,7 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-from execgraph.linker import link, read_device_trace
+from execgraph.linker.link import link
+from execgraph.linker.readers import read_device_trace
 from execgraph.schema.linked import write_linked
 from support.builder import TraceBuilder
 from support.reports import as_json, run

@@ -5,9 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from execgraph.tools.replay import (
-    replay,
-)
+from execgraph.tools.replay import replay
 from execgraph.tools.view import write_timeline
 from support.graphs import GraphBuilder, training_step
 from support.replays import delayed, scaled

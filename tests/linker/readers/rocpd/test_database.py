@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from execgraph.linker.readers import dialect, is_rocpd, opened, processes
-from execgraph.linker.readers.rocpd.database import Database
+from execgraph.linker.readers.rocpd_database import Database
 from execgraph.schema.errors import DataError
 from support.databases import LITE, RPD_2, RPD_3
 

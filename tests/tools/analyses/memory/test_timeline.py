@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from execgraph.linker import read_device_trace
+from execgraph.linker.readers import read_device_trace
 from execgraph.linker.windows import Window
-from execgraph.tools.analyses import RankTrace, analyse, read_rank
-from execgraph.tools.analyses.rank import Allocations
-from execgraph.tools.analyses.rank.recorded import Recorded
+from execgraph.tools.analyses import Allocations, RankTrace, analyse, read_rank
+from execgraph.tools.analyses.recorded import Recorded
 from execgraph.tools.report import ReportRequest
 from hypothesis import given, strategies as st
 from support.builder import TraceBuilder

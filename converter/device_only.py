@@ -1,0 +1,117 @@
+"""Graphs without their host: only activities, in the order that the host imposed, with the host time that delayed them.
+
+"The host awaited an activity and then launched another one" becomes a dependency of kind host sync, unless other
+dependencies imply it. Host time for which the device really waited becomes `host_delay_ns` before the activity. Where
+the host worked on after the last activity, a node at the end waits for as long. So a replay ends when the measured run
+did.
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from operator import itemgetter
+
+import numpy as np
+
+from ..schema.columns import ABSENT, Bool, Int64, NodeNumbers, group_ids
+from ..schema.errors import DataError
+from ..schema.graph import DependencyKind, ExecutionGraph, NodeType
+from ..schema.linked import NEVER
+from .added_nodes import with_added_nodes
+from .context import Edges
+from .lane_clocks import Clock, joined, known_after
+from .lanes import lanes_of, whole_microseconds
+from .order import deduplicated
+from .rewiring import NO_EDGES, data_edges, edited_graph
+
+COMMUNICATION = (NodeType.COMM_SEND, NodeType.COMM_RECV, NodeType.COMM_COLL)
+SILENT = (NodeType.INVALID, NodeType.METADATA)
+HOST_TIME_AFTER = "host time after the last activity"
+"""The name of the node that ends when the host did."""
+
+
+def without_host(graph: ExecutionGraph) -> ExecutionGraph:
+    """Returns the graph of the activities, and of communication that only the host recorded; without control
+    dependencies and tensors.
+
+    The graph must be in topological order and its streams chained, as `convert` makes it. O((n + e) · streams) at
+    worst. Raises DataError for a graph without any of these nodes.
+    """
+    is_kept = (graph.is_activity & ~np.isin(graph.type, SILENT)) | np.isin(graph.type, COMMUNICATION)
+    if not is_kept.any():
+        raise DataError("the graph has no device activity, so nothing is left without the host; leave out --no-host")
+    edges = data_edges(graph)
+    direct = edges.where(is_kept[edges.source] & is_kept[edges.target])
+    source, target = _through_host(edges, is_kept, lanes_of(graph))
+    edges = deduplicated(Edges.joined([direct, Edges.of(source, target, DependencyKind.HOST_SYNC)]), len(graph))
+    device = edited_graph(graph, NodeNumbers(np.flatnonzero(is_kept)), edges, NO_EDGES)
+    device.tensors = None
+    runs = graph.type != NodeType.METADATA
+    device = _with_host_time_after(device, int((graph.host_clock_start_ns + graph.duration_ns)[runs].max()))
+    for name in ("latency_ns", "chain_gap_ns"):
+        # without launches there is only one gap, that after dependencies
+        device.attributes.pop(name, None)
+    return _delayed(device, int(graph.host_clock_start_ns[runs].min()))
+
+
+def _with_host_time_after(device: ExecutionGraph, end_of_run: int) -> ExecutionGraph:
+    """Returns the graph with a node at the end of the run, after all activities, if the run ended later than these."""
+    end = device.host_clock_start_ns + device.duration_ns
+    last = NodeNumbers(np.array([end.argmax()]))
+    if end_of_run <= end[last[0]]:
+        return device
+    start = np.array([end_of_run - device.number("clock_offset_ns", 0)])
+    ended = with_added_nodes(device, last, HOST_TIME_AFTER, {"is_cpu_op": start * 0, "start_time_ns": start})
+    edges, rows = data_edges(device), NodeNumbers(np.arange(len(ended)))
+    lasts = NodeNumbers(np.setdiff1d(rows[:-1], edges.source))
+    awaited = Edges.of(lasts, NodeNumbers(np.full(len(lasts), rows[-1])), DependencyKind.HOST_SYNC)
+    return edited_graph(ended, rows, Edges.joined([edges, awaited]), NO_EDGES)
+
+
+def _through_host(edges: Edges, is_kept: Bool, lane: Int64) -> tuple[NodeNumbers, NodeNumbers]:
+    """Returns (source, target) rows of kept nodes that are ordered only by paths through removed nodes, without implied
+    pairs.
+    """
+    stream = np.full(len(lane), -1, np.int64)
+    stream[is_kept] = group_ids(lane[is_kept])
+    clocks = known_after(edges, stream, int(stream.max()) + 1)
+    to_kept = is_kept[edges.target]
+    columns = (edges.target[to_kept], edges.source[to_kept], is_kept[edges.source[to_kept]])
+    pairs = [
+        (source, target)
+        for target, group in groupby(zip(*(column.tolist() for column in columns), strict=True), itemgetter(0))
+        for source in _not_implied(clocks, group)
+    ]
+    rows = np.array(pairs, np.int64).reshape(-1, 2)
+    return NodeNumbers(rows[:, 0]), NodeNumbers(rows[:, 1])
+
+
+def _not_implied(clocks: list[Clock], sources: Iterable[tuple[int, int, bool]]) -> Iterator[int]:
+    """Yields the last rows of lanes that removed sources (target, row, is kept) know to have ended, without those that
+    kept sources imply.
+    """
+    implied = required = (-1,) * len(clocks[0])
+    for _, source, is_kept in sources:
+        if is_kept:
+            implied = joined(implied, clocks[source])
+        else:
+            required = joined(required, clocks[source])
+    # the latest row first, as it often follows the others
+    for row, lane in sorted(((row, lane) for lane, row in enumerate(required)), reverse=True):
+        if row > implied[lane]:
+            implied = joined(implied, clocks[row])
+            yield row
+
+
+def _delayed(device: ExecutionGraph, start_of_trace: int) -> ExecutionGraph:
+    """Adds to each activity, as host delay, the measured time between the end of its dependencies (or the trace's
+    start) and its own start, less its gap.
+    """
+    start, gap, edges = device.host_clock_start_ns, device.integers("gap_ns", 0), data_edges(device)
+    released = np.full(len(device), NEVER)
+    np.maximum.at(released, edges.target, (start + device.duration_ns)[edges.source])
+    released[np.setdiff1d(np.arange(len(device)), edges.target)] = start_of_trace
+    delay = np.maximum(start - gap - released, 0)
+    if delay.any():
+        device.attributes["host_delay_ns"] = np.where(delay > 0, delay, ABSENT)
+    device.duration_micros = whole_microseconds(delay + gap + device.duration_ns, lanes_of(device))
+    return device

@@ -1,8 +1,0 @@
-"""The work of every kernel: floating-point operations and bytes, from the op that launched it.
-
-The input is a linked trace with the caller of each op, the output a column of each. Unknown work is absent and counted.
-"""
-
-from .kernel_work import KernelWork as KernelWork, kernel_work as kernel_work
-from .recorded_op import RecordedOp as RecordedOp, Tensor as Tensor, Unknown as Unknown
-from .table import RULES as RULES, TRITON as TRITON, Work as Work, work_of as work_of

@@ -1,0 +1,192 @@
+"""The nodes of all host threads, before short ones are folded: slices of work, launches, and waits for the device.
+
+An op from 0 to 9 whose call launches at 4 becomes a slice from 0 to 4, which launches, and one from 4 to 9.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...schema.columns import (
+    ABSENT,
+    Bool,
+    CallRows,
+    Int64,
+    Keys,
+    NestedIntervals,
+    OpRows,
+    Table,
+    ThreadIntervals,
+    group_searchsorted,
+    is_covered,
+    is_group_start,
+)
+from ...schema.linked import FOREVER, NEVER, LinkedTrace
+from .blocking_calls import Blocking
+from .host_spans import HostSpans
+
+
+@dataclass(slots=True, repr=False)
+class HostNodes(Table):
+    """n nodes. `span` is a row of HostSpans, -1 for idle time; `call` is the call that launches or waits, -1 for none.
+
+    `order_ns` orders nodes of no length at the same time.
+    """
+
+    thread: Int64
+    start: Int64
+    end: Int64
+    order_ns: Int64
+    is_wait: Bool
+    span: Int64
+    call: CallRows
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def take(self, rows: Int64 | Bool) -> "HostNodes":
+        """Returns the nodes at these rows, in their order."""
+        return HostNodes(*(getattr(self, name)[rows] for name in HostNodes.__slots__))
+
+    @staticmethod
+    def joined(parts: "list[HostNodes]") -> "HostNodes":
+        """Returns the nodes of all parts, one part after the other."""
+        columns: dict[str, Any] = {
+            name: np.concatenate([getattr(part, name) for part in parts]) for name in HostNodes.__slots__
+        }
+        return HostNodes(**columns)
+
+
+def host_nodes(linked: LinkedTrace, spans: HostSpans, submit_ns: Int64, blocking: Blocking) -> HostNodes:
+    """Returns all host nodes, by thread and in program order.
+
+    `submit_ns` is when each call launched, ABSENT for other calls.
+    """
+    work = _work(linked, spans, submit_ns, blocking)
+    launches = _zero_length_launches(linked, spans, submit_ns, work)
+    instant = _instant_communications(linked, spans, work)
+    nodes = HostNodes.joined([work, launches, instant, _waits(linked, spans, submit_ns, blocking)])
+    nodes = HostNodes.joined([nodes, _beginnings(nodes, blocking)])
+    return nodes.take(np.lexsort((nodes.order_ns, nodes.end > nodes.start, nodes.start, nodes.thread)))
+
+
+def _work(linked: LinkedTrace, spans: HostSpans, submit_ns: Int64, blocking: Blocking) -> HostNodes:
+    """Returns the slices between neighbouring cuts of a thread, without those in which it waited."""
+    calls, handoffs = linked.calls, linked.handoffs
+    thread, time = _cuts(linked, spans, submit_ns, blocking)
+    idle = handoffs.waiting_since != ABSENT
+    waits = ThreadIntervals(calls.thread[blocking.call], blocking.since, blocking.end)
+    idle_times = (handoffs.target_thread, handoffs.waiting_since, handoffs.target_time)
+    waited = is_covered(thread, time, waits)
+    waited |= is_covered(thread, time, ThreadIntervals(*(column[idle] for column in idle_times)))
+    is_last = is_group_start(thread)[1:]
+    row = np.flatnonzero(~is_last & ~waited[:-1])
+    thread, start, end = thread[row], time[row], time[row + 1]
+    nested = NestedIntervals(ThreadIntervals(spans.thread, spans.start, spans.end), spans.parent)
+    span = nested.innermost(ThreadIntervals(thread, start, end))
+    none = np.full(len(row), -1, np.int64)
+    first, last = _extent(thread, spans, linked)
+    nodes = HostNodes(thread, start, end, start, np.zeros(len(row), np.bool_), span, CallRows(none))
+    return nodes.take((start >= first) & (end <= last))
+
+
+def _cuts(linked: LinkedTrace, spans: HostSpans, submit_ns: Int64, blocking: Blocking) -> tuple[Int64, Int64]:
+    """Returns the distinct (thread, time) pairs at which a thread is cut, by thread and time."""
+    calls, handoffs = linked.calls, linked.handoffs
+    launch = np.flatnonzero(submit_ns != ABSENT)
+    blocked = calls.thread[blocking.call]
+    idle = handoffs.waiting_since != ABSENT
+    cuts = (
+        (spans.thread, spans.start),
+        (spans.thread, spans.end),
+        (calls.thread[launch], submit_ns[launch]),
+        (blocked, blocking.since),
+        (blocked, blocking.until),
+        (blocked, blocking.end),
+        (handoffs.source_thread, handoffs.source_time),
+        (handoffs.target_thread, handoffs.target_time),
+        (handoffs.target_thread[idle], handoffs.waiting_since[idle]),
+    )
+    thread, time = (np.concatenate(columns) for columns in zip(*cuts, strict=True))
+    order = np.lexsort((time, thread))
+    thread, time = thread[order], time[order]
+    is_first = is_group_start(thread, time)
+    return thread[is_first], time[is_first]
+
+
+def _extent(thread: Int64, spans: HostSpans, linked: LinkedTrace) -> tuple[Int64, Int64]:
+    """Returns, for each row, when its thread's first op or hand-off to it begins, and when its last work or hand-off
+    ends.
+
+    Outside of this a thread has no idle time.
+    """
+    handoffs = linked.handoffs
+    threads = np.unique(np.concatenate((spans.thread, handoffs.source_thread, handoffs.target_thread)))
+    first = np.full(len(threads), FOREVER, np.int64)
+    last = np.full(len(threads), NEVER, np.int64)
+    np.minimum.at(first, np.searchsorted(threads, spans.thread), spans.start)
+    np.minimum.at(first, np.searchsorted(threads, handoffs.target_thread), handoffs.target_time)
+    np.maximum.at(last, np.searchsorted(threads, spans.thread), spans.end)
+    np.maximum.at(last, np.searchsorted(threads, handoffs.source_thread), handoffs.source_time)
+    position = np.minimum(np.searchsorted(threads, thread), max(len(threads) - 1, 0))
+    return first[position], last[position]
+
+
+def _zero_length_launches(linked: LinkedTrace, spans: HostSpans, submit_ns: Int64, work: HostNodes) -> HostNodes:
+    """Returns a node of no length for each launch at whose submit time no slice of its own op ends.
+
+    Slices that end there get the call of the launch, in place.
+    """
+    calls = linked.calls
+    launch = np.flatnonzero(submit_ns != ABSENT)
+    if len(work):
+        order = np.lexsort((work.end, work.thread))
+        submits = Keys(calls.thread[launch], submit_ns[launch])
+        position = group_searchsorted(Keys(work.thread[order], work.end[order]), submits)
+        before = order[np.minimum(position, len(order) - 1)]
+        ends_there = (work.thread[before] == submits.group) & (work.end[before] == submits.value)
+        ends_there &= work.span[before] == spans.of_call[launch]
+        work.call[before[ends_there]] = launch[ends_there]
+        launch = launch[~ends_there]
+    time, is_wait = submit_ns[launch], np.zeros(len(launch), np.bool_)
+    own_span = spans.of_call[launch]
+    return HostNodes(calls.thread[launch], time, time, calls.start[launch], is_wait, own_span, CallRows(launch))
+
+
+def _instant_communications(linked: LinkedTrace, spans: HostSpans, work: HostNodes) -> HostNodes:
+    """Returns a node of no length for each op that communicates and has no stretch, as other ranks wait for it."""
+    has_stretch = np.zeros(len(spans.start), np.bool_)
+    has_stretch[work.span[work.span >= 0]] = True
+    span = np.flatnonzero(communicate(linked, spans.op_row) & ~has_stretch)
+    start, none = spans.start[span], np.full(len(span), -1, np.int64)
+    return HostNodes(spans.thread[span], start, start, start, np.zeros(len(span), np.bool_), span, CallRows(none))
+
+
+def communicate(linked: LinkedTrace, op_row: OpRows) -> Bool:
+    """Says which of the ops, -1 for none, communicate."""
+    communicates: Bool = np.append(linked.ops.communication_row, -1)[op_row] >= 0
+    return communicates
+
+
+def _waits(linked: LinkedTrace, spans: HostSpans, submit_ns: Int64, blocking: Blocking) -> HostNodes:
+    call = blocking.call
+    is_wait = np.ones(len(call), np.bool_)
+    # if a call launches and waits, the wait is the later node, unless it waited for room in a queue to launch
+    begin = linked.calls.start[call]
+    order_ns = np.where(blocking.since < submit_ns[call], begin - 1, np.maximum(begin + 1, blocking.since))
+    return HostNodes(
+        linked.calls.thread[call], blocking.until, blocking.end, order_ns, is_wait, spans.of_call[call], call
+    )
+
+
+def _beginnings(nodes: HostNodes, blocking: Blocking) -> HostNodes:
+    """Returns a node of no length where a thread begins with a wait, as the awaited work does not tell when the thread
+    began.
+    """
+    order = np.lexsort((nodes.order_ns, nodes.start, nodes.thread))
+    first = order[is_group_start(nodes.thread[order])]
+    first = first[nodes.is_wait[first]]
+    since = blocking.since[np.searchsorted(blocking.call, nodes.call[first])]
+    none = np.full(len(first), -1, np.int64)
+    return HostNodes(nodes.thread[first], since, since, since, np.zeros(len(first), np.bool_), none, CallRows(none))

@@ -1,0 +1,18 @@
+"""The work of every kernel: floating-point operations and bytes, from the op that launched it.
+
+The input is a linked trace with the caller of each op, the output a column of each. Unknown work is absent and counted.
+
+Storages in the host trace: the bytes of them that ops name, and the time for which each one lives.
+"""
+
+from .kernel_work import KernelWork as KernelWork, kernel_work as kernel_work
+from .lifetimes import (
+    ByteCurve as ByteCurve,
+    Lifetimes as Lifetimes,
+    highest_within as highest_within,
+    lifetimes as lifetimes,
+    live_bytes as live_bytes,
+)
+from .named_ranges import Ranges as Ranges, named_ranges as named_ranges
+from .recorded_op import RecordedOp as RecordedOp, Tensor as Tensor, Unknown as Unknown
+from .table import RULES as RULES, TRITON as TRITON, Work as Work, work_of as work_of

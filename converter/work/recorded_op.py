@@ -1,0 +1,283 @@
+"""An op with its arguments and results, parsed from the recorded texts."""
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from math import prod
+from typing import Any, NamedTuple, TypeAlias
+
+import msgspec
+
+from ...schema.linked import TENSOR, RecordedTensor, TensorLists, literal, recorded_tensor
+from ..op_schema import mutated, only_written, position
+
+HOST_DEVICE = "cpu"
+MOST_LISTED = 4096
+"""The host trace truncates longer lists."""
+LARGEST = 1 << 62
+"""Numbers above this are damage."""
+ITEM_SIZES = {
+    **dict.fromkeys(("double", "long int", "long", "unsigned long", "c10::complex<float>"), 8),
+    **dict.fromkeys(("float", "int", "unsigned int", "c10::qint32", "c10::complex<c10::Half>"), 4),
+    **dict.fromkeys(("c10::Half", "c10::BFloat16", "short int", "short", "unsigned short"), 2),
+    **dict.fromkeys(("signed char", "unsigned char", "bool", "c10::qint8", "c10::quint8"), 1),
+    **dict.fromkeys(("c10::Float8_e4m3fn", "c10::Float8_e5m2", "c10::Float8_e4m3fnuz", "c10::Float8_e5m2fnuz"), 1),
+    "c10::Float8_e8m0fnu": 1,
+    "c10::complex<double>": 16,
+}
+"""Bytes of an element by the C++ type, as device traces name it."""
+FLOATING = ("double", "float", "c10::Half", "c10::BFloat16")
+UNKNOWN_SIZE = -1
+NO_TYPE = ("", "Scalar", "ScalarList")
+LIST = "TensorList"
+
+
+class Unknown(Exception):
+    """The recorded arguments do not determine the work of an op."""
+
+
+class Tensor(NamedTuple):
+    """A tensor: its extents, bytes of an element, distinct elements in memory, and a number of its memory, which views
+    share.
+
+    `dtype` is known for ops that only the device trace has.
+    """
+
+    shape: tuple[int, ...]
+    item: int
+    stored: int
+    memory: int
+    on_host: bool = False
+    dtype: str = ""
+
+    @property
+    def elements(self) -> int:
+        """The number of its elements."""
+        return prod(self.shape)
+
+    @property
+    def bytes(self) -> int:
+        """Its bytes in memory; an element that an expanded dimension repeats counts once. Raises Unknown."""
+        if self.item == UNKNOWN_SIZE:
+            raise Unknown("an element's size")
+        return self.stored * self.item
+
+    @staticmethod
+    def of(shape: tuple[int, ...], item: int, memory: int, dtype: str = "") -> "Tensor":
+        """Returns a tensor that is dense in memory."""
+        return Tensor(shape, item, prod(shape), memory, dtype=dtype)
+
+
+Value: TypeAlias = "Tensor | list[Value] | int | float | str | None"
+
+
+class RecordedOp:
+    """A recorded op; its results are None if they were not recorded. Access to what is missing raises Unknown."""
+
+    def __init__(self, name: str, schema: str, inputs: list[Value], results: list[Value] | None) -> None:
+        self.name, self.schema, self.inputs = name, schema, inputs
+        self._results = results
+
+    @property
+    def has_results(self) -> bool:
+        """Whether results were recorded, or are known to be none."""
+        return self._results is not None
+
+    @property
+    def results(self) -> list[Tensor]:
+        """The tensors that the op returns. Raises Unknown."""
+        if self._results is None:
+            raise Unknown("results")
+        return list(_tensors(self._results))
+
+    def with_results(self, results: list[Tensor]) -> "RecordedOp":
+        """Returns the op with results that follow from its arguments."""
+        return RecordedOp(self.name, self.schema, self.inputs, list(results))
+
+    def argument(self, index: int) -> Value:
+        """Returns the argument at this position. Raises Unknown."""
+        if index >= len(self.inputs):
+            raise Unknown(f"argument {index}")
+        return self.inputs[index]
+
+    def named(self, name: str, index: int | None = None) -> Value:
+        """Returns the argument of this name by the schema, or at `index` without a schema; None if there is none."""
+        argument_index = position(self.schema, name) if self.schema else index
+        return None if argument_index is None else self.argument(argument_index)
+
+    def tensor(self, index: int) -> Tensor:
+        """Returns the tensor at this position. Raises Unknown."""
+        value = self.argument(index)
+        if not isinstance(value, Tensor):
+            raise Unknown(f"tensor {index}")
+        return value
+
+    def shape(self, index: int, dimensions: int | None = None) -> tuple[int, ...]:
+        """Returns the extents of the tensor at this position. Raises Unknown, also for other than
+        `dimensions` of them.
+        """
+        shape = self.tensor(index).shape
+        if dimensions is not None and len(shape) != dimensions:
+            raise Unknown(f"{dimensions} dimensions of tensor {index}")
+        return shape
+
+    def tensors(self, index: int) -> list[Tensor]:
+        """Returns the tensors of the list at this position; one tensor is a list of one. Raises Unknown."""
+        value = self.argument(index)
+        if isinstance(value, Tensor):
+            return [value]
+        if not isinstance(value, list):
+            raise Unknown(f"tensors {index}")
+        return list(_tensors(value))
+
+    def integers(self, index: int) -> tuple[int, ...]:
+        """Returns the list of integers at this position; one integer is a list of one. Raises Unknown."""
+        value = self.argument(index)
+        values = value if isinstance(value, list) else [value]
+        numbers = [item for item in values if isinstance(item, int)]
+        if len(numbers) < len(values):
+            raise Unknown(f"integers {index}")
+        return tuple(numbers)
+
+    @cached_property
+    def read(self) -> list[Tensor]:
+        """The arguments that the op may read: all but those that only take results. Raises Unknown."""
+        taking = only_written(self.schema)
+        return self._moved([value for index, value in enumerate(self.inputs) if index not in taking])
+
+    @cached_property
+    def written(self) -> list[Tensor]:
+        """The results, and the arguments that the schema marks as written. Raises Unknown."""
+        # arguments that take results are among the results, where they have their new shapes
+        marked = set(mutated(self.schema)) - set(only_written(self.schema))
+        return self._moved([*self.results, *(value for index, value in enumerate(self.inputs) if index in marked)])
+
+    def _moved(self, values: Sequence[Value]) -> list[Tensor]:
+        """Returns the tensors among the values, without host tensors if there are any on a device: these are launch
+        arguments.
+        """
+        return [tensor for tensor in _tensors(values) if not (self._on_device and tensor.on_host)]
+
+    @cached_property
+    def _on_device(self) -> bool:
+        return any(not tensor.on_host for tensor in _tensors([*self.inputs, *(self._results or ())]))
+
+
+def _tensors(values: Sequence[Value]) -> Iterator[Tensor]:
+    for value in values:
+        if isinstance(value, Tensor):
+            yield value
+        elif isinstance(value, list):
+            if len(value) > MOST_LISTED:
+                raise Unknown("the rest of a long list")
+            yield from _tensors(value)
+
+
+RESULTS = b"\0"
+"""Separates arguments from results; no JSON text contains it."""
+
+
+def alike(inputs: bytes, outputs: bytes) -> bytes:
+    """Returns the texts of arguments and results without what differs between alike calls.
+
+    Storages are numbered within the op, one for each storage, offset and number of elements; tensor ids and offsets are
+    0.
+    """
+    memory: dict[tuple[bytes, ...], int] = {}
+
+    def tensor(match: re.Match[bytes]) -> bytes:
+        storage, offset, elements, item, device = match.groups()
+        number = memory.setdefault((storage, offset, elements), len(memory))
+        return b'[0,%d,0,%b,%b,"%b"]' % (number, elements, item, device)
+
+    return TENSOR.sub(tensor, inputs + RESULTS + outputs)
+
+
+def recorded_by_host(name: str, schema: str, text: bytes) -> RecordedOp:
+    """Returns an op of the host trace from the text of `alike`. Raises Unknown."""
+    inputs, outputs = text.split(RESULTS)
+    return RecordedOp(name, schema, _host_values(inputs), _host_values(outputs))
+
+
+def _host_values(text: bytes) -> list[Value]:
+    return _each_value(*_lists(text, "values", "shapes", "strides"))
+
+
+def _lists(text: bytes, *names: str) -> list[list[Any]]:
+    try:
+        lists = msgspec.json.decode(text, type=TensorLists)
+        lists_of_names = [msgspec.json.decode(getattr(lists, name)) for name in names]
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise Unknown("arguments that are no lists") from error
+    if not all(isinstance(column, list) for column in lists_of_names):
+        raise Unknown("arguments that are no lists")
+    return lists_of_names
+
+
+def _each_value(values: list[Any], shapes: Any, strides: Any) -> list[Value]:
+    if not isinstance(shapes, list) or len(shapes) < len(values):
+        shapes = [None] * len(values)
+    # arguments that the launch added have no strides
+    steps = [*(strides if isinstance(strides, list) else []), *[None] * len(values)]
+    return [_host_value(*parts) for parts in zip(values, shapes, steps, strict=False)]
+
+
+def _host_value(value: Any, shape: Any, strides: Any) -> Value:
+    if (tensor := recorded_tensor(value)) is not None:
+        return _host_tensor(tensor, shape, strides)
+    if isinstance(value, dict):
+        raise Unknown("a value that is no tensor")
+    if isinstance(value, list):
+        return _each_value(value, shape, strides)
+    return value if isinstance(value, int | float | str) and value != "<None>" else None
+
+
+def _host_tensor(tensor: RecordedTensor, shape: Any, strides: Any) -> Tensor | None:
+    """Returns a tensor of the texts of `alike`."""
+    if not tensor.device and not tensor.elements and not shape:
+        return None
+    if not _are_extents(shape) or prod(shape) != tensor.elements:
+        raise Unknown("a tensor's shape")
+    stored = tensor.elements
+    if stored and _are_extents(strides) and len(strides) == len(shape):
+        stored = prod(extent for extent, step in zip(shape, strides, strict=True) if step)
+    return Tensor(tuple(shape), tensor.size, stored, tensor.storage, tensor.device == HOST_DEVICE)
+
+
+def recorded_by_device(name: str, text: bytes) -> RecordedOp:
+    """Returns an op that only the device trace has, from its recorded arguments; results are not recorded. Raises
+    Unknown.
+    """
+    values, shapes, types = _lists(text, "values", "shapes", "types")
+    if not shapes or len(shapes) != len(types):
+        raise Unknown("shapes")
+    values += [""] * len(shapes)
+    parts = enumerate(zip(values, shapes, types, strict=False))
+    return RecordedOp(name, "", [_device_value(index, *part) for index, part in parts], None)
+
+
+def _device_value(index: int, value: Any, shape: Any, kind: Any) -> Value:
+    if kind == LIST:
+        if not isinstance(shape, list) or not all(map(_are_extents, shape)):
+            raise Unknown("a list's shapes")
+        # the type is not recorded, nor which tensors share memory
+        return [Tensor.of(tuple(extents), UNKNOWN_SIZE, -1 - number) for number, extents in enumerate(shape)]
+    if kind in NO_TYPE:
+        return _literal(value)
+    if not _are_extents(shape) or not isinstance(kind, str):
+        raise Unknown("a tensor's shape")
+    return Tensor.of(tuple(shape), ITEM_SIZES.get(kind, UNKNOWN_SIZE), index, kind)
+
+
+def _literal(text: Any) -> Value:
+    """Returns the number or list of numbers of a text, None for other text.
+
+    >>> _literal("[1, 2]"), _literal("False"), _literal("")
+    ([1, 2], False, None)
+    """
+    value = literal(text) if isinstance(text, str) else None
+    return value if isinstance(value, int | float | list) else None
+
+
+def _are_extents(shape: Any) -> bool:
+    return isinstance(shape, list) and all(isinstance(extent, int) and 0 <= extent < LARGEST for extent in shape)

@@ -1,0 +1,152 @@
+"""Finds who waited for a transfer of the host: hand-offs from requests to transfers, and from transfers to waiters.
+
+gloo records no waits. A request may record that it blocks, the row of a message ends when somebody has waited for it,
+and an op that uses what was transferred has waited before. Else a thread that was idle when the transfer ended is taken
+to have waited, which is known from timing alone.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ...schema.columns import ABSENT, Bool
+from ...schema.linked import FOREVER, Calls, Ops, Provenance, argument_lists, listed, value_texts
+from ..handoffs import Wait
+from .host_transfers import REQUEST, Transfers, plain
+from .idle_gaps import WAITS, Gap, idle_gaps
+from .messages_in_flight import FIRST_LANE
+from .storage_users import ByteRanges, Users, byte_ranges
+
+WRITES_NOTHING = ("send", "barrier")
+
+
+class TransferWaits(NamedTuple):
+    """The hand-offs, and what stays unknown: a row of -1 for each, as no call belongs to a transfer."""
+
+    handoffs: list[Wait]
+    oddities: dict[str, list[int]]
+
+
+class _Requested(NamedTuple):
+    """A transfer on another thread than its request; rows of ops."""
+
+    op: int
+    request: int
+    has_request_id: bool
+
+
+def transfer_waits(transfers: Transfers, calls: Calls) -> TransferWaits:
+    """Returns the waits around all transfers of a process, O(n log n) in ops and calls."""
+    waits = _Waits(transfers, calls)
+    begun = [waits.of_transfer(requested) for requested in waits.requested]
+    awaited = [wait for wait in map(waits.for_transfer, waits.requested) if wait is not None]
+    unknown = {
+        "communications of the host whose request is unknown": int((~_is_timed(transfers)).sum()),
+        "communications of the host for which no wait was found": len(begun) - len(awaited),
+    }
+    return TransferWaits([*begun, *awaited], {what: [-1] * count for what, count in unknown.items()})
+
+
+class _Waits:
+    """The waits of the threads of a process around its transfers."""
+
+    def __init__(self, transfers: Transfers, calls: Calls) -> None:
+        self._transfers, self._ops, ops = transfers, transfers.ops, transfers.ops
+        is_timed = _is_timed(transfers)
+        columns = (column[is_timed].tolist() for column in (transfers.op, transfers.request, transfers.has_request_id))
+        rows = (_Requested(*row) for row in zip(*columns, strict=True))
+        self.requested = [row for row in rows if ops.thread[row.op] != ops.thread[row.request]]
+        self._written = {requested.request: _written(ops, requested.request) for requested in self.requested}
+        self._users = Users(ops, self._written.values(), transfers.threads)
+        self._gaps = idle_gaps(ops, calls)
+
+    def of_transfer(self, requested: _Requested) -> Wait:
+        """Returns the wait of a transfer's thread for the request, from when the thread was free.
+
+        Time between the request and the transfer is the thread's own idle time.
+        """
+        start = int(self._ops.start[requested.op])
+        requested_at = min(self._end(requested.request), start)
+        source, target = self._thread(requested.request), self._thread(requested.op)
+        free = min(self._gaps(target).gap_at(start - 1).begin, start)
+        known_by = Provenance.RECORD if requested.has_request_id else Provenance.CALL_ORDER
+        return Wait(source, requested_at, target, max(requested_at, free), free, known_by.value)
+
+    def for_transfer(self, requested: _Requested) -> Wait | None:
+        """Returns the wait for a transfer, None for none: by the request, the message's end, or the first user."""
+        if _blocks(self._transfers, requested.request):
+            return self._of_blocking_request(requested)
+        if self._thread(requested.op) <= FIRST_LANE:
+            return self._for_message(requested)
+        return self._of_first_user(requested)
+
+    def _of_blocking_request(self, requested: _Requested) -> Wait:
+        """Returns the wait of a thread whose request records that it blocks: it is idle from then on."""
+        thread = self._thread(requested.request)
+        gap = self._gaps(thread).gap_at(self._end(requested.request))
+        return self._wait(requested.op, thread, gap, Provenance.RECORD)
+
+    def _for_message(self, requested: _Requested) -> Wait | None:
+        """Returns the wait that ends with a message's row, if the thread that requested it was idle then."""
+        thread = self._thread(requested.request)
+        gap = self._gaps(thread).gap_at(self._end(requested.op))
+        since = max(gap.begin, self._end(requested.request))
+        return self._wait(requested.op, thread, Gap(since, gap.end), Provenance.RECORD) if since < gap.end else None
+
+    def _of_first_user(self, requested: _Requested) -> Wait | None:
+        """Returns the wait of the first user of what was transferred, or else of the thread that requested it, in an
+        idle gap; None where there is no gap.
+        """
+        since, end = self._end(requested.request), self._end(requested.op)
+        user = self._users.first(self._written[requested.request], since)
+        if user >= 0:
+            thread, known_by, used_at = self._thread(user), Provenance.RECORD, self._used_from(user)
+        else:
+            thread, known_by, used_at = self._thread(requested.request), Provenance.TIMING, FOREVER
+        gap = self._gaps(thread).waiting_for(end, since, used_at)
+        if gap is None and user >= 0 and end <= used_at:
+            gap = Gap(used_at, used_at)
+        return self._wait(requested.op, thread, gap, known_by) if gap is not None else None
+
+    def _used_from(self, user: int) -> int:
+        """Returns when an op must have what it uses, ns."""
+        return self._end(user) if self._ops.name[user] == WAITS else int(self._ops.start[user])
+
+    def _wait(self, op: int, thread: int, gap: Gap, known_by: Provenance) -> Wait:
+        """Returns the wait from the start of the gap to the transfer's end, or to the gap's: a row may end late."""
+        end = self._end(op)
+        until = max(gap.begin, min(end, gap.end))
+        return Wait(self._thread(op), min(end, until), thread, until, gap.begin, known_by.value)
+
+    def _thread(self, op: int) -> int:
+        return int(self._ops.thread[op])
+
+    def _end(self, op: int) -> int:
+        return int(self._ops.end[op])
+
+
+def _is_timed(transfers: Transfers) -> Bool:
+    """Returns which transfers have a request that the device trace holds."""
+    return np.asarray((transfers.request >= 0) & (transfers.ops.start[transfers.request] != ABSENT))
+
+
+def _blocks(transfers: Transfers, request: int) -> bool:
+    """Returns whether a request records that it is not asynchronous: the last truth value among its arguments.
+
+    Before PyTorch 2.6 most do not record it.
+    """
+    ops, args = transfers.ops, transfers.recorded.get(request)
+    if ops.recorded_by_host[request]:
+        values, types = argument_lists(ops.inputs[request], "values", "types")
+        flags = [value for value, kind in zip(values, types, strict=False) if kind == "Bool"]
+    else:
+        concrete = listed(args.concrete_inputs) if args else []
+        flags = [text == "True" for text in concrete if text in ("True", "False")]
+    return flags[-1:] == [False]
+
+
+def _written(ops: Ops, request: int) -> ByteRanges:
+    """Returns the bytes that a request writes: its first argument, unless it sends or is a barrier."""
+    first = next(iter(value_texts(ops.inputs[request])), b"")
+    writes = not plain(ops.name[request].removeprefix(REQUEST)).startswith(WRITES_NOTHING)
+    return byte_ranges(first) if writes else {}

@@ -1,0 +1,195 @@
+"""Cuts a part out of a linked trace, and counts what is lost at its borders.
+
+The whole trace is linked first, so that a part keeps what only the whole trace can tell: which event a wait is for,
+which op called which, which collective an op waits for.
+"""
+
+from collections import Counter
+from copy import copy
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from ..schema.columns import ABSENT, Bool, Lookup
+from ..schema.linked import LinkedTrace, Ops, ThreadHandoffs, are_step_marks, op_parents, previous_on_stream
+from .match_ops import are_ops
+from .readers import KeptRows, select_linked, select_rows
+from .thread_parts import ThreadParts
+from .windows import SMALLEST_REST, Period
+
+LARGEST = np.iinfo(np.int64).max
+
+
+class TracePart(NamedTuple):
+    """A part of a linked trace.
+
+    Attributes:
+        linked: The part.
+        calls: Which calls of the whole trace are in it.
+        lost: What was lost at its borders, counted by reason.
+        shortened: How many ops were cut at its borders.
+    """
+
+    linked: LinkedTrace
+    calls: Bool
+    lost: Counter[str]
+    shortened: int = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing ran in it, though there may be step marks."""
+        ops = self.linked.ops
+        ran = (ops.end > ops.start) & ~are_step_marks(ops.name)
+        return not len(self.linked.activities) and not len(self.linked.calls) and not ran.any()
+
+
+def of_both(linked: LinkedTrace) -> TracePart:
+    """Returns the trace without the host ops before and after all that the device trace holds, if these are many."""
+    calls, activities = (np.ones(len(table), np.bool_) for table in (linked.calls, linked.activities))
+    ops = ~_beyond(linked.ops)
+    part = linked if ops.all() else select_linked(linked, KeptRows(ops, calls, activities))
+    return TracePart(part, calls, Counter())
+
+
+def cut(linked: LinkedTrace, period: Period) -> TracePart:
+    """Returns the part of a trace that belongs to a period. O(n log n).
+
+    A call belongs to the period that it starts in, even if it returns later: a thread's part of the period begins and
+    ends when the call that runs at the border returns. Ops that overlap that part are kept and cut to it. Activities
+    belong to their launch call, whenever they ran; activities without a call to the time of their start. An op without
+    times goes with the op before it by id. Waits and hand-offs across the borders are lost: what they blocked starts as
+    measured.
+    """
+    parts = ThreadParts(linked.calls, period)
+    calls = parts.starts(linked.calls.thread, linked.calls.start)
+    kept_rows = KeptRows(_ops(linked.ops, parts), calls, _activities(linked, calls, period))
+    part = select_linked(linked, kept_rows)
+    ops, shortened = _shortened(part.ops, parts)
+    waits, lost = part.host_waits, _crossing(linked, kept_rows)
+    info = copy(part.info)
+    info.backlog_until = _backlog(linked, kept_rows)
+    handoffs, lost["hand-offs across the borders of the window"] = _handoffs(part.handoffs, parts)
+    return TracePart(
+        replace(
+            part,
+            info=info,
+            ops=ops,
+            host_waits=replace(waits, since=parts.since(part.calls.thread[waits.call_row], waits.since)),
+            handoffs=handoffs,
+        ),
+        calls,
+        lost,
+        shortened,
+    )
+
+
+def _ops(ops: Ops, parts: ThreadParts) -> Bool:
+    """Returns which ops overlap the part or, without times, belong to it, and which nodes are no ops."""
+    timed, first = ops.start != ABSENT, parts.first(ops.thread)
+    is_kept = timed & (ops.start < parts.last(ops.thread)) & ((ops.end > first) | (ops.start >= first))
+    untimed = ~timed & are_ops(ops.name)
+    in_both = np.flatnonzero(timed & ops.recorded_by_host) if untimed.any() else np.empty(0, np.int64)
+    in_both = in_both[np.argsort(ops.id[in_both], kind="stable")]
+    if len(in_both):
+        before = in_both[np.maximum(np.searchsorted(ops.id[in_both], ops.id[untimed]) - 1, 0)]
+        is_kept[untimed] = is_kept[before]
+    return _with_callers(ops, is_kept | ~(timed | untimed))
+
+
+def _with_callers(ops: Ops, is_kept: Bool) -> Bool:
+    """Adds to the kept ops those without times that called them."""
+    untimed = ops.start == ABSENT
+    if not untimed.any():
+        return is_kept
+    row_of, rows = Lookup(ops.id, np.arange(len(ops))), np.flatnonzero(is_kept)
+    while len(rows):
+        rows = np.unique(row_of.of(ops.parent_id[rows]))
+        rows = rows[(rows >= 0) & untimed[rows] & ~is_kept[rows]]
+        is_kept[rows] = True
+    return is_kept
+
+
+def _beyond(ops: Ops) -> Bool:
+    """Returns which host ops are before the first or after the last one that the device trace holds, and called none
+    that it holds.
+    """
+    timed = ops.start != ABSENT
+    untimed = ~timed & are_ops(ops.name)
+    in_both = timed & ops.recorded_by_host
+    if not in_both.any() or not untimed.any():
+        return np.zeros(len(ops), np.bool_)
+    first, last = ops.id.min(where=in_both, initial=LARGEST), ops.id.max(where=in_both, initial=ABSENT)
+    beyond = untimed & ((ops.id < first) | (ops.id > last))
+    if beyond.sum() <= SMALLEST_REST * (untimed.sum() + in_both.sum()):
+        return np.zeros(len(ops), np.bool_)
+    return ~_with_callers(ops, ~beyond)
+
+
+def _activities(linked: LinkedTrace, calls: Bool, period: Period) -> Bool:
+    activities = linked.activities
+    is_kept = (activities.start >= period.start) & (activities.start < period.end)
+    called = activities.call_row >= 0
+    is_kept[called] = calls[activities.call_row[called]]
+    return is_kept
+
+
+def _shortened(ops: Ops, parts: ThreadParts) -> tuple[Ops, int]:
+    """Returns the ops with the times that they have inside the part, and how many were cut."""
+    timed = ops.start != ABSENT
+    start = np.where(timed, np.maximum(ops.start, parts.first(ops.thread)), ABSENT)
+    end = np.where(timed, np.minimum(ops.end, parts.last(ops.thread)), ABSENT)
+    shorter = (start > ops.start) | (end < ops.end)
+    parent = op_parents(ops)
+    child = np.flatnonzero(timed & (parent >= 0))
+    child = child[shorter[parent[child]] & (ops.thread[parent[child]] == ops.thread[child])]
+    inner = np.zeros(len(ops), np.int64)
+    np.add.at(inner, parent[child], end[child] - start[child])
+    exclusive = np.where(shorter, np.maximum(end - start - inner, 0), ops.exclusive)
+    return replace(ops, start=start, end=end, exclusive=exclusive), int(shorter.sum())
+
+
+def _handoffs(handoffs: ThreadHandoffs, parts: ThreadParts) -> tuple[ThreadHandoffs, int]:
+    """Returns the hand-offs inside the part, and how many others have an end or some of their waiting there."""
+    source_inside = parts.ends(handoffs.source_thread, handoffs.source_time)
+    target_inside = parts.starts(handoffs.target_thread, handoffs.target_time)
+    waits_inside = (handoffs.waiting_since != ABSENT) & (handoffs.waiting_since < parts.last(handoffs.target_thread))
+    waits_inside &= handoffs.target_time > parts.first(handoffs.target_thread)
+    is_inside = source_inside & target_inside
+    handoffs_inside = select_rows(handoffs, is_inside)
+    handoffs_inside = replace(
+        handoffs_inside, waiting_since=parts.since(handoffs_inside.target_thread, handoffs_inside.waiting_since)
+    )
+    return handoffs_inside, int(((source_inside | target_inside | waits_inside) & ~is_inside).sum())
+
+
+def _backlog(linked: LinkedTrace, kept_rows: KeptRows) -> dict[int, int]:
+    """Returns for kept activities that waited for work outside the part, by id, when the last of it ended (ns).
+
+    They waited for the activity before them on their stream, or because the stream had to wait.
+    """
+    activities, waits = linked.activities, linked.device_waits
+    before, outside = previous_on_stream(activities), ~kept_rows.activities
+    rows = np.flatnonzero(kept_rows.activities & (before >= 0))
+    has_source = waits.source_row >= 0
+    source = np.concatenate((before[rows], waits.source_row[has_source]))
+    target = np.concatenate((rows, waits.target_row[has_source]))
+    crossing = outside[source] & kept_rows.activities[target]
+    until = np.full(len(activities), -1, np.int64)
+    np.maximum.at(until, target[crossing], activities.end[source[crossing]])
+    blocked = np.flatnonzero(until >= 0)
+    return dict(zip(activities.id[blocked].tolist(), until[blocked].tolist(), strict=True))
+
+
+def _crossing(linked: LinkedTrace, kept_rows: KeptRows) -> Counter[str]:
+    """Returns how many waits of the device and of the host have one end in the part and one outside."""
+    device, host = linked.device_waits, linked.host_waits
+    has_source = host.source_row >= 0
+    between = kept_rows.activities[device.source_row] ^ kept_rows.activities[device.target_row]
+    awaited = kept_rows.activities[host.source_row[has_source]] ^ kept_rows.calls[host.call_row[has_source]]
+    return Counter(
+        {
+            "device waits across the borders of the window": int(between.sum()),
+            "host waits across the borders of the window": int(awaited.sum()),
+        }
+    )

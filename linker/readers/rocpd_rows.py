@@ -1,0 +1,268 @@
+"""Reads a rocpd database (RPD's or rocm-trace-lite's) into the columns of a device trace.
+
+Each device op becomes an activity, each API row a call, each roctx range an annotation; times are the file's own ns.
+Rows that are no work are counted.
+"""
+
+import re
+from collections import Counter
+from typing import NamedTuple
+
+import numpy as np
+
+from ...schema.columns import Bool, Categorical, Int64, JsonRecords, Lookup, rows_of_each
+from ...schema.errors import DataError
+from ...schema.io import note_input
+from ...schema.linked import FOREVER, integer, kineto
+from .categories import Role
+from .device_rows import DeviceTrace, RecordedActivities, RecordedCalls, RecordedEvents, RecordedOps, RecordedSyncs
+from .rocpd_database import Database, dialect, opened, processes
+from .rocpd_lanes import nesting_lanes
+
+HARDWARE_QUEUE = re.compile(r"\bhwq\s*[=:]\s*(0x[0-9a-f]+|\d+)", re.IGNORECASE)
+MARKER = "UserMarker"
+WORK = ("kernel", "gpu_memcpy", "gpu_memset")
+WAIT = "wait"
+KINDS = (
+    (re.compile(r"copy|memcpy", re.IGNORECASE), "gpu_memcpy"),
+    (re.compile(r"fill|memset", re.IGNORECASE), "gpu_memset"),
+    (re.compile(r"barrier|marker", re.IGNORECASE), WAIT),
+    (re.compile(r"kernel|dispatch|task", re.IGNORECASE), "kernel"),
+)
+"""The category of an op by its opType, first match."""
+MANY_QUEUES = 128
+OPS_PER_QUEUE = 2
+"""A device with more than MANY_QUEUES queues of fewer ops each numbers its dispatches, not its queues."""
+
+
+class Links(NamedTuple):
+    """The launch links (op id, API id), and the API rows (id, pid) that they refer to."""
+
+    op: Int64
+    api: Int64
+    caller: Int64
+    pid: Int64
+
+
+class Ranges(NamedTuple):
+    """roctx ranges: rows of (process, thread or -1, start, end), and their messages."""
+
+    rows: Int64
+    message: list[str]
+
+
+def read_rocpd(path: str) -> DeviceTrace:
+    """Reads a database. It is linear in its rows, except for sorts.
+
+    Launches are the links of `rocpd_api_ops`; without them activities have no call. A stream is the hardware queue
+    where it is recorded, else the queue id. A file in which several processes launched is marked as merged. Raises
+    DataError for a database of another format, a damaged one, or one without work.
+    """
+    skipped: Counter[str] = Counter()
+    note_input(path)
+    with opened(path) as database:
+        arguments = dialect(database).arguments
+        names = _names(database)
+        api = database.integers("rocpd_api", "id", "pid", "tid", "start", "end", "apiName_id", "args_id")
+        ops = database.integers("rocpd_op", "id", "gpuId", "queueId", "start", "end", "description_id", "opType_id")
+        linked = database.integers("rocpd_api_ops", "op_id", "api_id")
+        marker = np.isin(api[:, 5], [code for code, text in names.items() if text == MARKER])
+        messages = _messages(database, arguments, np.unique(api[marker, 5]))
+        queues = _hardware_queues(database)
+        traced = processes(database)
+    process = traced[0] if len(traced) == 1 else -1
+    on_device = ops[:, 1] >= 0
+    marks = _api_ranges(api[marker], messages), _op_ranges(ops[~on_device], names, process)
+    trace = DeviceTrace(
+        path=path,
+        rank=None,
+        world_size=None,
+        base_time_ns=0,
+        groups=[],
+        ops=_annotations(*marks, skipped),
+        calls=_calls(api[~marker], names, skipped),
+        activities=_activities(
+            ops[on_device], Links(*linked.T, *api[:, :2].T), queues, names, process=process, skipped=skipped
+        ),
+        syncs=RecordedSyncs(Categorical.of(()), *[NONE] * 9),
+        event_records=RecordedEvents(*[NONE] * 4),
+        communication={role: JsonRecords.of({}, kineto.Args) for role in (Role.OP, Role.ACTIVITY)},
+        skipped=skipped,
+        read=len(api) + len(ops),
+    )
+    if not len(trace.activities.start) and not len(trace.calls.start) and not len(trace.ops.start):
+        raise DataError(f"{path}: holds no device op, API row or roctx range; was anything recorded?")
+    _mark_merged(trace, traced)
+    trace.skipped = Counter({reason: count for reason, count in skipped.items() if count})
+    return trace
+
+
+NONE: Int64 = np.empty(0, np.int64)
+
+
+def _names(database: Database) -> dict[int, str]:
+    """Returns the names of ops and calls, without the arguments of API calls, of which there are many."""
+    ids = "SELECT description_id FROM rocpd_op UNION SELECT opType_id FROM rocpd_op"
+    api = " UNION SELECT apiName_id FROM rocpd_api" if "rocpd_api" in database.tables else ""
+    return database.strings("rocpd_string", ids + api)
+
+
+def _messages(database: Database, table: str, markers: Int64) -> dict[int, str]:
+    """Returns the texts of the roctx ranges that were recorded as API rows."""
+    if not len(markers):
+        return {}
+    codes = ", ".join(map(str, markers.tolist()))
+    return database.strings(table, f"SELECT args_id FROM rocpd_api WHERE apiName_id IN ({codes})")
+
+
+def _hardware_queues(database: Database) -> dict[int, int]:
+    """Returns the hardware queue of ops, by id, where it is recorded."""
+    if "completionSignal" not in database.columns("rocpd_op"):
+        return {}
+    signals = "CAST(id AS INTEGER), substr(completionSignal, 1, 256) FROM rocpd_op"
+    query = f"SELECT {signals} WHERE id NOT NULL AND completionSignal LIKE '%hwq%'"
+    queues = ((code, HARDWARE_QUEUE.search(str(text))) for rows in database.read(query) for code, text in rows)
+    return {int(str(code)): integer(queue.group(1), 0) for code, queue in queues if queue}
+
+
+def _named(codes: Int64, names: dict[int, str], types: Int64) -> Categorical:
+    """Returns the names of codes; a row without one has that of its type."""
+    pairs = zip(codes.tolist(), types.tolist(), strict=True)
+    return Categorical.of(names.get(code) or names.get(kind) or "unknown" for code, kind in pairs)
+
+
+# calls and activities
+
+
+def _calls(api: Int64, names: dict[int, str], skipped: Counter[str]) -> RecordedCalls:
+    ended = (api[:, 3] >= 0) & (api[:, 4] >= api[:, 3]) & (api[:, 4] < FOREVER)
+    skipped["API rows without an end"] += int((~ended).sum())
+    number, process, thread, start, end, name, _ = api[ended].T
+    return RecordedCalls(_named(name, names, name), process, thread, start, end, number, np.zeros_like(number))
+
+
+def _activities(
+    ops: Int64, links: Links, queues: dict[int, int], names: dict[int, str], *, process: int, skipped: Counter[str]
+) -> RecordedActivities:
+    category = _categories(ops[:, 6], names)
+    work, timed = category.equal(*WORK), (ops[:, 3] >= 0) & (ops[:, 4] > ops[:, 3]) & (ops[:, 4] < FOREVER)
+    _count_others(category.take(~work), ops[~work, 6], names, skipped)
+    skipped["ops of zero length"] += int((work & ~timed).sum())
+    number, device, queue, start, end, name, kind = ops[work & timed].T
+    launch_call = _launch_calls(number, ops[:, 0], links, skipped)
+    pairs = zip(number.tolist(), queue.tolist(), strict=True)
+    stream = np.array([queues.get(op, queue_id) for op, queue_id in pairs], np.int64)
+    return RecordedActivities(
+        name=_named(name, names, kind),
+        category=category.take(work & timed),
+        process=_processes(device, launch_call, links, process),
+        device=device,
+        stream=_real_queues(device, stream, skipped),
+        start=start,
+        end=end,
+        correlation=launch_call,
+        external_id=np.zeros_like(number),
+        graph_node=np.full_like(number, -1),
+        size=np.full_like(number, -1),
+        bandwidth=np.full_like(number, -1),
+    )
+
+
+def _categories(types: Int64, names: dict[int, str]) -> Categorical:
+    """Returns the category of every op, "" where its type is unknown."""
+    codes, rows = np.unique(types, return_inverse=True)
+    type_names = [names.get(code, "") for code in codes.tolist()]
+    kinds = Categorical.of(next((kind for pattern, kind in KINDS if pattern.search(text)), "") for text in type_names)
+    return kinds.take(rows.astype(np.int64))
+
+
+def _count_others(category: Categorical, types: Int64, names: dict[int, str], skipped: Counter[str]) -> None:
+    waits = category.equal(WAIT)
+    skipped["device rows that record waiting"] += int(waits.sum())
+    for code, count in zip(*np.unique(types[~waits], return_counts=True), strict=True):
+        skipped[f"unknown opType {names.get(int(code), '')}".rstrip()] += int(count)
+
+
+def _launch_calls(number: Int64, op_ids: Int64, links: Links, skipped: Counter[str]) -> Int64:
+    """Returns for each op id in `number` the API row that launched it, the first of several, 0 for none."""
+    skipped["launch links of ops that are not there"] += int((~np.isin(links.op, op_ids)).sum())
+    skipped["launch links of ops that have one already"] += len(links.op) - len(np.unique(links.op))
+    first_link = Lookup(links.op[::-1], np.arange(len(links.op))[::-1])
+    return np.append(links.api, 0)[first_link.of(number)]
+
+
+def _processes(device: Int64, launch_call: Int64, links: Links, process: int) -> Int64:
+    """Returns the process that launched each activity.
+
+    An activity without a launch has the process of the file, or the device where that is unknown (`process` -1).
+    """
+    launching = np.full_like(device, process) if process >= 0 else device.copy()
+    if len(links.caller):
+        row = np.minimum(np.searchsorted(links.caller, launch_call), len(links.caller) - 1)
+        launching = np.where(links.caller[row] == launch_call, links.pid[row], launching)
+    return launching
+
+
+def _real_queues(device: Int64, queue: Int64, skipped: Counter[str]) -> Int64:
+    """Returns the queues, 0 on devices where nearly every dispatch has a number of its own."""
+    queue = queue.copy()
+    for rows in rows_of_each(device).values():
+        queues = len(np.unique(queue[rows]))
+        if queues > MANY_QUEUES and queues * OPS_PER_QUEUE > len(rows):
+            skipped["queue ids that number dispatches (their ops are on one stream)"] += len(rows)
+            queue[rows] = 0
+    return queue
+
+
+# roctx ranges
+
+
+def _api_ranges(api: Int64, messages: dict[int, str]) -> Ranges:
+    return Ranges(api[:, 1:5], [messages.get(code, "") for code in api[:, 6].tolist()])
+
+
+def _op_ranges(ops: Int64, names: dict[int, str], process: int) -> Ranges:
+    """Returns ranges recorded as ops of no device, whose process is that of the file and whose thread is unknown."""
+    rows = ops[:, 1:5].copy()
+    rows[:, 0], rows[:, 1] = process, -1
+    return Ranges(rows, [names.get(code, "") for code in ops[:, 5].tolist()])
+
+
+def _annotations(first: Ranges, second: Ranges, skipped: Counter[str]) -> RecordedOps:
+    rows, messages = np.concatenate((first.rows, second.rows)), first.message + second.message
+    lasting: Bool = (rows[:, 2] >= 0) & (rows[:, 3] > rows[:, 2]) & (rows[:, 3] < FOREVER)
+    skipped["roctx marks, which last no time"] += int((~lasting).sum())
+    order = np.lexsort((-rows[:, 3], rows[:, 2]))
+    order = order[lasting[order]]
+    process, thread, start, end = rows[order].T
+    zero, none = np.zeros_like(start), np.full_like(start, -1)
+    is_unknown = thread < 0
+    thread[is_unknown] = nesting_lanes(start[is_unknown], end[is_unknown])
+    return RecordedOps(
+        name=Categorical.of(messages[row] for row in order.tolist()),
+        process=process,
+        thread=thread,
+        start=start,
+        end=end,
+        annotation=np.ones(len(start), np.bool_),
+        rf_id=zero,
+        external_id=zero,
+        event_index=none,
+        sequence=none,
+        forward_thread=zero,
+        arguments=Categorical(np.zeros(len(start), np.int32), [""]),
+    )
+
+
+def _mark_merged(trace: DeviceTrace, traced: list[int]) -> None:
+    """Marks a trace of several processes as merged.
+
+    Processes that launched are labelled as ranks, in ascending order, as launchers start them.
+    """
+    if len(traced) > 1:
+        launched = trace.activities.correlation > 0
+        trace.activities.process[~launched] = -1
+        trace.skipped["ops of none of several processes"] += int((~launched).sum())
+        trace.merge_marks.append(f"{len(traced)} processes traced")
+        launching = np.unique(trace.activities.process[launched]).tolist()
+        trace.labels = [(process, f"rank {number}") for number, process in enumerate(launching)]

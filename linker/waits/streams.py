@@ -1,0 +1,292 @@
+"""Device streams as queues: what had been submitted to each stream at a time, and which waits the next submission has
+to honour.
+"""
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ...schema.columns import Bool, Int64, is_group_start, previous_in_group, rows_by_number, split_groups
+from ...schema.linked import NEVER, Activities, Calls, stream_sorted
+
+NOTHING = np.empty(0, np.int64).data
+MOST_STREAMS = 32
+"""Streams that are tried for a wait whose stream the trace does not name. Programs use a few."""
+LATEST_CHANGES = 256
+"""Changes of stream that are looked at per thread, where a thread uses very many streams."""
+
+
+class StreamKey(NamedTuple):
+    """A stream of a device within one process."""
+
+    device: int
+    stream: int
+
+
+class SubmittedStream(NamedTuple):
+    """The activities of a stream in the order they ran in.
+
+    `submitted` is the time in ns by which each activity, and all before it on the stream, had been submitted.
+    """
+
+    key: StreamKey
+    rows: Int64
+    submitted: Int64
+
+
+def submitted_streams(activities: Activities, call_time: Int64) -> Iterator[SubmittedStream]:
+    """Yields the streams of a process. A call counts as submitting its activities at its `call_time` (ns)."""
+    submitted = np.full(len(activities), NEVER, np.int64)
+    called = activities.call_row >= 0
+    submitted[called] = call_time[activities.call_row[called]]
+    for rows in split_groups(stream_sorted(activities), activities.device, activities.stream):
+        key = StreamKey(int(activities.device[rows[0]]), int(activities.stream[rows[0]]))
+        yield SubmittedStream(key, rows, np.maximum.accumulate(submitted[rows]))
+
+
+class StreamQueues:
+    """The streams of one process. A position counts the activities of a stream in the order they ran in.
+
+    `rows` are the activities of each stream, `submitted` the times by which each of them, and all before it, had been
+    submitted; `submitted_until` has these times by activity. A wait is stored as four numbers for each stream that it
+    waits for: its position, its time, the last activity of that stream that any wait from this position is for, and for
+    how many streams there are waits from this position.
+    """
+
+    def __init__(self, activities: Activities, calls: Calls) -> None:
+        self.rows: dict[StreamKey, memoryview[int]] = {}
+        self.submitted: dict[StreamKey, memoryview[int]] = {}
+        self.submitted_until = np.full(len(activities), NEVER, np.int64)
+        self._waits: dict[StreamKey, array[int]] = {}
+        self._pending_now: dict[StreamKey, tuple[int, dict[StreamKey, int]]] = {}
+        """The position of each stream's last wait, and what all waits from there on are for."""
+        self._device, self._stream, self._call_row = activities.device, activities.stream, activities.call_row
+        self._position = np.zeros(len(activities), np.int64)
+        for key, rows, submitted in submitted_streams(activities, calls.start):
+            self.rows[key], self.submitted[key], self._waits[key] = rows.data, submitted.data, array("q")
+            self.submitted_until[rows] = submitted
+            self._position[rows] = np.arange(len(rows))
+        self._by_number: dict[int, StreamKey] = {}
+        for key in self.rows:
+            self._by_number.setdefault(key.stream, key)
+        self._branch_tails = _branch_tails(activities)
+
+    def position(self, key: StreamKey, time: int) -> int:
+        """Returns how many activities had been submitted to the stream before `time`."""
+        return bisect_left(self.submitted[key], time)
+
+    def sources(self, key: StreamKey, time: int) -> tuple[int, ...]:
+        """Returns the activities that a submission at `time` has to follow, only the last one of each stream.
+
+        These are the last activity of its own stream, and those that pending waits of the stream are for.
+        """
+        position = self.position(key, time)
+        sources = self._pending(key, position, time)
+        last = self.rows[key][position - 1] if position else -1
+        for row in self._branch_tails.get(int(self._call_row[last]), (last,)) if position else ():
+            self._keep_last(sources, row)
+        return tuple(sorted(sources.values()))
+
+    def _pending(self, key: StreamKey, position: int, time: int) -> dict[StreamKey, int]:
+        """Returns, by stream, the activities that waits from this position on and before `time` are for."""
+        waits, sources = self._waits[key], dict[StreamKey, int]()
+        count = bisect_left(range(len(waits) // 4), time, key=lambda at: waits[4 * at + 1])
+        for number in range(count - 1, -1, -1):
+            wait_position, _, source, _ = waits[4 * number : 4 * number + 4]
+            # the last wait counts the streams of all: earlier ones count fewer
+            if wait_position < position or len(sources) == waits[4 * count - 1]:
+                break
+            sources.setdefault(self._stream_of(source), source)
+        return sources
+
+    def _keep_last(self, sources: dict[StreamKey, int], row: int) -> int:
+        """Keeps the later of an activity and the one that `sources` has for its stream, and returns it."""
+        stream = self._stream_of(row)
+        sources[stream] = max(row, sources.get(stream, row), key=self._position.__getitem__)
+        return sources[stream]
+
+    def _stream_of(self, row: int) -> StreamKey:
+        return StreamKey(int(self._device[row]), int(self._stream[row]))
+
+    def add_wait(self, key: StreamKey, time: int, sources: tuple[int, ...]) -> int:
+        """Submits a wait to a stream and returns the activity that it blocks, -1 if none followed.
+
+        Waits have to be added in the order of time.
+        """
+        position = self.position(key, time)
+        of_position, pending = self._pending_now.get(key, (-1, {}))
+        if of_position != position:
+            # what was submitted since the last wait has honoured all before
+            self._pending_now[key] = position, (pending := {})
+        for source in sources:
+            last = self._keep_last(pending, source)
+            self._waits[key].extend((position, time, last, len(pending)))
+        return self.next(key, time)
+
+    def next(self, key: StreamKey, time: int) -> int:
+        """Returns the first activity submitted to the stream from `time` on, -1 for none."""
+        position = self.position(key, time)
+        return self.rows[key][position] if position < len(self.rows[key]) else -1
+
+    def busiest(self) -> list[StreamKey]:
+        """Returns all streams, or the MOST_STREAMS with most activities, in the order of `rows`."""
+        busiest = {*sorted(self.rows, key=lambda key: -len(self.rows[key]))[:MOST_STREAMS]}
+        return [key for key in self.rows if key in busiest]
+
+    def on_device(self, device: int) -> list[StreamKey]:
+        """Returns the streams of a device, of all devices for -1."""
+        return [key for key in self.rows if device in (-1, key.device)]
+
+    def find(self, device: int, stream: int) -> StreamKey | None:
+        """Returns the stream of that number, None for -1.
+
+        A stream of the named device is preferred. If no activity ran on a stream of that number, it gets an empty
+        queue.
+        """
+        if StreamKey(device, stream) in self.rows:
+            return StreamKey(device, stream)
+        if stream < 0:
+            return None
+        same_number = self._by_number.get(stream)
+        return same_number if same_number is not None else self._add_empty(StreamKey(device, stream))
+
+    def _add_empty(self, key: StreamKey) -> StreamKey:
+        """Adds a stream on which nothing ran. It passes on the waits that were submitted to it."""
+        self.rows[key], self.submitted[key], self._waits[key] = NOTHING, NOTHING, array("q")
+        self._by_number[key.stream] = key
+        return key
+
+
+def _is_first_of_call(activities: Activities) -> Bool:
+    """Returns whether an activity is the first of its launch call, or has no call.
+
+    Only graph launches have more activities, which may run on streams of the graph.
+    """
+    order = np.lexsort((activities.start, activities.call_row))
+    call = activities.call_row[order]
+    is_first = np.empty(len(order), np.bool_)
+    is_first[order] = (call < 0) | is_group_start(call)
+    return is_first
+
+
+def _branch_tails(activities: Activities) -> dict[int, tuple[int, ...]]:
+    """Returns, for each call that launched to several streams, the last activity on each of them.
+
+    Such a call launches a graph, which has ended when all its branches have.
+    """
+    order = np.lexsort((activities.start, activities.stream, activities.device, activities.call_row))
+    order = order[activities.call_row[order] >= 0]
+    keys = (activities.call_row[order], activities.device[order], activities.stream[order])
+    is_tail = np.append(is_group_start(*keys)[1:], True)[: len(order)]
+    tails, call = order[is_tail], keys[0][is_tail]
+    several = np.isin(call, call[1:][call[1:] == call[:-1]])
+    tails_of_call: dict[int, list[int]] = {}
+    for row, tail in zip(call[several].tolist(), tails[several].tolist(), strict=True):
+        tails_of_call.setdefault(row, []).append(tail)
+    return {row: tuple(rows) for row, rows in tails_of_call.items()}
+
+
+class StreamTails:
+    """The last activities of the busiest streams. `number` is the position of a stream in `streams`."""
+
+    def __init__(self, queues: StreamQueues) -> None:
+        self._queues = queues
+        self.streams = queues.busiest()
+        self.is_partial = len(self.streams) < len(queues.rows)
+        self.number: dict[StreamKey | None, int] = {key: number for number, key in enumerate(self.streams)}
+
+    def before(self, times: Sequence[int]) -> Int64:
+        """Returns the last activity submitted to each stream before each time, -1 for none, by time and stream."""
+        tails = np.empty((len(times), len(self.streams)), np.int64)
+        for number, key in enumerate(self.streams):
+            rows = np.append(-1, self._queues.rows[key])
+            tails[:, number] = rows[np.searchsorted(self._queues.submitted[key], times)]
+        return tails
+
+
+def calls_before(calls: Calls) -> Int64:
+    """Returns the call before each one on its thread, -1 for none."""
+    return previous_in_group(np.lexsort((calls.start, calls.thread)), calls.thread)
+
+
+class _StreamChanges(NamedTuple):
+    """When launches changed to another stream, and to which one, in the order of time.
+
+    `changes_to` are the positions of the changes to each stream.
+    """
+
+    times: list[int]
+    streams: list[StreamKey]
+    changes_to: dict[StreamKey, list[int]]
+
+    def last_used(self, time: int) -> list[StreamKey]:
+        """Returns the streams in use before `time`, the last used one first."""
+        until = bisect_left(self.times, time)
+        if len(self.changes_to) > MOST_STREAMS:
+            latest = self.streams[max(0, until - LATEST_CHANGES) : until]
+            return [*dict.fromkeys(reversed(latest))]
+        counts = ((bisect_left(changes, until), changes, stream) for stream, changes in self.changes_to.items())
+        used = [(changes[count - 1], stream) for count, changes, stream in counts if count]
+        return [stream for _, stream in sorted(used, reverse=True)]
+
+
+class ThreadLaunches:
+    """Which streams each host thread launched to, and when."""
+
+    def __init__(self, activities: Activities, calls: Calls) -> None:
+        rows = np.flatnonzero(activities.call_row >= 0)
+        call = activities.call_row[rows]
+        thread, time = calls.thread[call], calls.start[call]
+        order = np.lexsort((activities.start[rows], time, thread))
+        self._times: dict[int, memoryview[int]] = {}
+        self._rows: dict[int, memoryview[int]] = {}
+        self._changes: dict[int, _StreamChanges] = {}
+        self._device, self._stream = activities.device, activities.stream
+        self._communicates = activities.communication_row >= 0
+        self._is_first = _is_first_of_call(activities)
+        for number, launches in rows_by_number(order, thread).items():
+            self._times[number] = time[launches].data
+            self._rows[number] = rows[launches].data
+            self._changes[number] = self._changes_of(rows[launches], time[launches])
+        by_time = np.argsort(time, kind="stable")
+        self._all_changes = self._changes_of(rows[by_time], time[by_time])
+
+    def stream_of(self, row: int) -> StreamKey:
+        """Returns the stream of an activity."""
+        return StreamKey(int(self._device[row]), int(self._stream[row]))
+
+    def streams(self) -> set[StreamKey]:
+        """Returns all streams that calls launched to, without inner streams of graphs, which no program can name."""
+        return {self.stream_of(row) for row in np.flatnonzero(self._is_first).tolist()}
+
+    def next_launch(self, thread: int, time: int) -> int:
+        """Returns the first activity that the thread launched at `time` or later, -1 for none."""
+        position = bisect_left(self._times.get(thread, NOTHING), time)
+        return self._rows[thread][position] if position < len(self._times.get(thread, NOTHING)) else -1
+
+    def last_launch(self, thread: int, time: int) -> int:
+        """Returns the last activity that the thread launched before `time`, -1 for none."""
+        position = bisect_left(self._times.get(thread, NOTHING), time) - 1
+        return self._rows[thread][position] if position >= 0 else -1
+
+    def _changes_of(self, rows: Int64, time: Int64) -> _StreamChanges:
+        """Returns the changes of stream in launches sorted by time. Launches of communication do not count."""
+        computes = self._is_first[rows] & ~self._communicates[rows]
+        rows, time = rows[computes], time[computes]
+        is_change = is_group_start(self._stream[rows], self._device[rows])
+        streams = [*map(self.stream_of, rows[is_change].tolist())]
+        changes_to: dict[StreamKey, list[int]] = {}
+        for number, stream in enumerate(streams):
+            changes_to.setdefault(stream, []).append(number)
+        return _StreamChanges(time[is_change].tolist(), streams, changes_to)
+
+    def streams_before(self, thread: int, time: int) -> list[StreamKey]:
+        """Returns the streams that were launched to before `time`, without launches of communication.
+
+        The streams of the thread come first, the last used one at the front, then those of other threads.
+        """
+        of_thread = self._changes[thread].last_used(time) if thread in self._changes else []
+        return list(dict.fromkeys([*of_thread, *self._all_changes.last_used(time)]))[:MOST_STREAMS]

@@ -1,0 +1,294 @@
+"""Reading a large JSON object whose bulk is one array of objects, in pieces, with a typed decoder.
+
+A piece ends where the text looks like the start of another element. The look is proven by decoding: a wrong cut leaves
+brackets or quotes open. Where none of a few looks is right, brackets and quotes are followed, which is exact and takes
+longer. Memory stays at one piece, whatever the size of the file. Text that does not decode is damaged: a reader that
+was given a `Damage` takes the elements one by one, mends what it can, and says there what it could not use.
+"""
+
+import io
+import re
+import zlib
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any, BinaryIO, Generic, TypeVar, cast
+
+import msgspec
+
+from .damage import ENDS_EARLY, Damage
+from .errors import DataError
+from .io import GZIP_MAGIC
+from .json_elements import Elements
+from .json_letters import with_plain_letters
+from .json_repair import known_keys
+from .json_structure import is_sound, opening_of, structure_of
+
+T = TypeVar("T")
+S = TypeVar("S", bound=msgspec.Struct)
+
+PIECE = 1 << 19
+LARGEST_PIECE = 8
+"""How many times that much is read at once where most of it is left out."""
+READ = 1 << 17
+"""Bytes asked for at once: what a compressed stream holds back when it fails is at most this."""
+CUTS_TRIED = 4
+OPENING = 1 << 16
+LONGEST_HEAD = 64 << 20
+LONGEST_ELEMENT = 128 << 20
+ENDS = 1 << 13
+"""Bytes at each end of a piece in which needless elements are looked for."""
+ENDS_TRIED = 64
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+ANY_OBJECT = re.compile(rb"\},(?=\s*\{)")
+ARRAY_END = re.compile(rb"\}\s*\]")
+REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+class ArrayReader(Generic[T]):
+    """Iterates over lists of decoded elements of the array under `key`; afterwards `document` is the text without them.
+
+    `has_array` tells whether there is such an array; without one `document` is the text, of a long one the beginning. A
+    damaged text is left in `document`, for its decoder to complain about, or with `damage` read as far as it goes, and
+    `document` closed after it.
+
+    What matches `skip_pattern`, an element with the comma behind it, is cut out of the text, where the rest decodes
+    without it, and counted in `skipped`.
+    """
+
+    def __init__(
+        self,
+        stream: BinaryIO,
+        path: str,
+        key: str,
+        element: Any,
+        on_bytes: Callable[[int], object],
+        *,
+        damage: Damage | None = None,
+        skip_pattern: "re.Pattern[bytes] | None" = None,
+    ) -> None:
+        self.path = path
+        self.document = b""
+        self.has_array = False
+        self.skipped = 0
+        self._stream = cast(io.BufferedIOBase, stream)
+        self._name = key
+        self._list = list[element]
+        self._decoder = msgspec.json.Decoder(self._list)
+        self._elements = Elements(self._decoder, damage) if damage is not None else None
+        self._damage = damage
+        self._skip_pattern = skip_pattern
+        self._on_bytes = on_bytes
+        self._buffer, self._opening, self._read, self._ended = b"", b"", 0, False
+        self._piece = PIECE
+
+    def __iter__(self) -> Iterator[tuple[bytes, list[T]]]:
+        """Yields pairs of (JSON text of a list, its decoded elements)."""
+        head = self._head()
+        if not self.has_array:
+            self.document = head
+            return
+        boundary = _boundary(self._buffer)
+        while not self._ended:
+            yield from self._take(boundary)
+            self._fill()
+        yield from self._take(boundary)
+        yield from self._close(head)
+
+    def top_level(self, kind: type[S]) -> S:
+        """Decodes `document`; of a damaged one what can be read of the keys that `kind` has, with `damage`."""
+        if self._damage is None:
+            return decode(self.document, kind, self.path)
+        try:
+            self.document.decode()
+            return msgspec.json.decode(self.document, type=kind)
+        except REFUSED as error:
+            names = (field.encode_name for field in msgspec.structs.fields(kind) if field.encode_name != self._name)
+            members = _valid(known_keys(self.document, tuple(names)), kind)
+            readable = ", ".join(members) or "nothing"
+            self._damage.note(f"the text around its {self._damage.rows} is damaged ({error}); read there: {readable}")
+            return kind(
+                **{
+                    field.name: members[field.encode_name]
+                    for field in msgspec.structs.fields(kind)
+                    if field.encode_name in members
+                }
+            )
+
+    def _head(self) -> bytes:
+        """Returns what stands before the elements, which is taken out of the buffer; all there is where
+        there are none.
+        """
+        self._fill()
+        self._buffer = self._buffer.removeprefix(BYTE_ORDER_MARK)
+        while (opening := opening_of(self._buffer, self._name, self._ended)) is None:
+            if self._ended or len(self._buffer) >= LONGEST_HEAD:
+                return self._buffer
+            self._fill()
+        self.has_array = True
+        head = self._drop(opening)
+        self._opening = b"[" if head.lstrip() == b"[" else b'{"":['
+        return head
+
+    def _fill(self) -> None:
+        """Reads on, at least as much as the buffer holds, so that a long element is not looked at too often."""
+        size, parts = max(self._piece, len(self._buffer)), [self._buffer]
+        while size > 0 and not self._ended:
+            part = self._part(min(size, READ))
+            self._ended = not part
+            self._read += len(part)
+            self._on_bytes(len(part))
+            size -= len(part)
+            parts.append(part)
+        self._buffer = with_plain_letters(b"".join(parts))
+
+    def _part(self, size: int) -> bytes:
+        try:
+            return self._stream.read1(size)
+        except (OSError, EOFError, zlib.error) as error:
+            if self._damage is None:
+                raise DataError(
+                    f"{self.path}: damaged compressed file ({error}); decompress or copy it again"
+                ) from error
+            self._damage.note(f"damaged compressed file: {self._read} bytes decompress, the rest does not ({error})")
+            return b""
+
+    def _drop(self, size: int) -> bytes:
+        """Takes the buffer's first bytes out of it."""
+        dropped, self._buffer = self._buffer[:size], self._buffer[size:]
+        return dropped
+
+    @property
+    def _at(self) -> int:
+        """Where in the file the buffer begins."""
+        return self._read - len(self._buffer)
+
+    def _take(self, boundary: "re.Pattern[bytes]") -> Iterator[tuple[bytes, list[T]]]:
+        """Yields as much of the buffer as decodes to whole elements, or can be saved of it."""
+        cuts = _cuts(boundary, self._buffer) or _cuts(ANY_OBJECT, self._buffer)
+        for cut in reversed(cuts):
+            if (piece := self._decoded(self._buffer[: cut + 1])) is not None:
+                self._drop(cut + 2)
+                yield piece
+                return
+        if cuts:
+            yield from self._take_exactly()
+        if len(self._buffer) > LONGEST_ELEMENT:
+            raise DataError(
+                f"{self.path}: an element of more than {LONGEST_ELEMENT >> 20} MB at byte {self._at}; is it a trace?"
+            )
+
+    def _take_exactly(self) -> Iterator[tuple[bytes, list[T]]]:
+        """Yields elements where one is damaged or holds what looks like starts of others; leaves one that goes on."""
+        sound = is_sound(self._opening + self._buffer)
+        commas: list[int] = structure_of(self._buffer).commas.tolist() if sound else []
+        if commas and (piece := self._decoded(self._buffer[: commas[-1]])) is not None:
+            self._drop(commas[-1] + 1)
+            yield piece
+        elif self._elements is not None and (commas or not sound):
+            yield from self._saved(self._elements, last=False, sound=sound)
+
+    def _saved(self, elements: Elements, last: bool, sound: bool) -> Iterator[tuple[bytes, list[T]]]:
+        """Yields the elements of a damaged buffer, one by one, but for the last unless the file ends there."""
+        pieces, used = elements.take(self._buffer, self._at, last, sound)
+        self._drop(used)
+        if pieces:
+            piece = b"[" + b",".join(pieces) + b"]"
+            yield piece, decode(piece, self._list, self.path)
+
+    def _decoded(self, elements: bytes) -> tuple[bytes, list[T]] | None:
+        if self._skip_pattern is not None and self._holds_skipped(elements):
+            remaining_elements, count = self._skip_pattern.subn(b"", elements)
+            if count and (piece := self._decoded_whole(remaining_elements)) is not None:
+                self.skipped += count
+                # as much text at once as leaves a piece of what is needed
+                self._piece = PIECE * min(len(elements) // (len(remaining_elements) + 1) + 1, LARGEST_PIECE)
+                return piece
+        return self._decoded_whole(elements)
+
+    def _holds_skipped(self, elements: bytes) -> bool:
+        """Elements of a kind stand together: where none is needless at either end there are hardly any between."""
+        search = cast("re.Pattern[bytes]", self._skip_pattern).search
+        return bool(search(elements, 0, ENDS) or search(elements, max(0, len(elements) - ENDS)))
+
+    def _decoded_whole(self, elements: bytes) -> tuple[bytes, list[T]] | None:
+        piece = b"[" + elements + b"]"
+        try:
+            if self._damage is not None and not piece.isascii():
+                piece.decode()
+            return piece, self._decoder.decode(piece)
+        except REFUSED:
+            return None
+
+    def _ends(self) -> Iterator[int]:
+        """Yields the last positions in the text where an element may end."""
+        yield from (match.start() + 1 for match in islice(ARRAY_END.finditer(self._buffer), ENDS_TRIED))
+        yield from (end for end in [structure_of(self._buffer).end] if end > 0)
+
+    def _close(self, head: bytes) -> Iterator[tuple[bytes, list[T]]]:
+        """Yields the last element, and `document` from what stands around the elements."""
+        if re.match(rb"\s*\]", self._buffer):
+            self.document = head + self._buffer
+            return
+        for end in self._ends():
+            if (piece := self._decoded(self._buffer[:end])) is not None:
+                self.document = head + self._buffer[end:].lstrip()
+                yield piece
+                return
+        if self._elements is not None:
+            yield from self._saved(self._elements, last=True, sound=is_sound(self._opening + self._buffer))
+            if not self._buffer:
+                self._elements.damage.note(f"{ENDS_EARLY}, after byte {self._read}: what comes before is used")
+                self._buffer = b"]}" if head.lstrip()[:1] == b"{" else b"]"
+        self.document = head + self._buffer
+
+
+def _valid(keys: dict[str, Any], kind: type[msgspec.Struct]) -> dict[str, Any]:
+    """Returns the values that have the type of the field of that name."""
+    valid = {}
+    for field in msgspec.structs.fields(kind):
+        if field.encode_name in keys:
+            try:
+                valid[field.encode_name] = msgspec.convert(keys[field.encode_name], field.type)
+            except msgspec.ValidationError:
+                continue
+    return valid
+
+
+def _boundary(elements: bytes) -> "re.Pattern[bytes]":
+    """Returns a pattern for the text between two elements, from how the first element begins."""
+    first = re.match(rb'\s*\{\s*"\w+"', elements)
+    begin = re.escape(first.group().strip()) if first else rb"\{"
+    return re.compile(rb"\},(?=\s*" + begin + rb")")
+
+
+def _cuts(boundary: "re.Pattern[bytes]", text: bytes) -> list[int]:
+    """Returns the last positions in the text where an element may end."""
+    near_end = [cut.start() for cut in boundary.finditer(text, max(0, len(text) - OPENING))]
+    return (near_end or [cut.start() for cut in boundary.finditer(text)])[-CUTS_TRIED:]
+
+
+def decode(document: bytes, kind: type[T], path: str, offset: int = 0) -> T:
+    """Returns one typed decode; a failure is a DataError that says where."""
+    try:
+        return msgspec.json.decode(document, type=kind)
+    except msgspec.ValidationError as error:
+        raise DataError(f"{path}: unexpected content: {error}") from error
+    except msgspec.DecodeError as error:
+        raise DataError(f"{path}: is not valid JSON: {error} after byte {offset}") from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: is not valid JSON: {error}") from error
+    except RecursionError as error:
+        raise DataError(f"{path}: is nested deeper than any trace; is it the right file?") from error
+
+
+def kind_of_text(document: bytes, key: str) -> str:
+    """Returns what a file is that has no array under `key`, in words."""
+    beginning = document.lstrip()[:40].decode("utf-8", "replace")
+    if not beginning:
+        return "holds no text; was it written and copied to its end?"
+    if document.startswith(GZIP_MAGIC):
+        return "is compressed twice; decompress it once"
+    if not all(character.isprintable() or character.isspace() for character in beginning):
+        return "is not valid JSON but binary data"
+    kind = f'JSON without "{key}"' if beginning[:1] == "{" else "is not valid JSON"
+    return f"{kind}, it begins with {' '.join(beginning.split())!r}"

@@ -1,0 +1,182 @@
+"""Collectives as messages: every member ends with all that it should have, nobody waits for ever, and no byte is sent
+twice.
+
+A message carries what its sender had when it could be sent at the earliest: what the member put in, and what came by
+the steps it follows.
+"""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+from execgraph.converter.targets.algorithms import ALGORITHMS, CollectiveMember, Step, blocks, steps_of
+from hypothesis import given, strategies as st
+from support.goal_simulator import Op, run, troubles
+
+POWERS_ALONE = ("all-reduce by recursive doubling", "all-gather by recursive doubling")
+
+
+@st.composite
+def parts(draw: st.DrawFn, algorithm: str) -> list[CollectiveMember]:
+    """The parts of all members of a collective."""
+    members = (
+        2
+        if algorithm.startswith("message")
+        else draw(st.sampled_from([2, 4, 8]) if algorithm in POWERS_ALONE else st.integers(2, 7))
+    )
+    counts = st.integers(0, 40)
+    sizes = draw(st.tuples(*[counts] * members).filter(lambda sizes: sum(sizes) > 0))
+    if not algorithm.startswith(("all-gather", "gather")):
+        sizes = (max(sizes),) * members
+    row = st.tuples(*[counts] * members)
+    shares = draw(st.tuples(*[row] * members)) if algorithm.startswith("all-to-all") else ()
+    root, chunk = draw(st.integers(0, members - 1)), draw(st.integers(1, 50))
+    return [CollectiveMember(place, members, sizes, shares, root, chunk) for place in range(members)]
+
+
+def operations(algorithm: str, members: Sequence[CollectiveMember]) -> list[list[Op]]:
+    """The members' steps as a job of their own, a cpu for each step, so that only what a step follows holds it up."""
+    found = []
+    for part in members:
+        tags: dict[tuple[bool, int], int] = {}
+        ops = []
+        for number, step in enumerate(steps_of(algorithm, part)[0]):
+            tag = tags[step.sends, step.peer] = tags.get((step.sends, step.peer), -1) + 1
+            ops.append(Op("send" if step.sends else "recv", step.size, number, step.peer, tag, number, [*step.after]))
+        found.append(ops)
+    return found
+
+
+def known_at_the_end(algorithm: str, members: Sequence[CollectiveMember]) -> list[set[int]]:
+    """The members of which each one has something in the end."""
+    steps = [steps_of(algorithm, part)[0] for part in members]
+    carried: dict[tuple[int, int], set[int]] = {}
+    sent: dict[tuple[int, int], list[int]] = {}
+    for place, own in enumerate(steps):
+        for number, step in enumerate(own):
+            if step.sends:
+                sent.setdefault((place, step.peer), []).append(number)
+
+    def has(place: int, number: int) -> set[int]:
+        """What is known at the member when the step is over."""
+        if (place, number) not in carried:
+            step = steps[place][number]
+            known = {place}.union(*(has(place, before) for before in step.after))
+            if not step.sends:
+                nth = sum(not one.sends and one.peer == step.peer for one in steps[place][:number])
+                known |= has(step.peer, sent[step.peer, place][nth])
+            carried[place, number] = known
+        return carried[place, number]
+
+    return [{place}.union(*(has(place, number) for number in range(len(own)))) for place, own in enumerate(steps)]
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@given(data=st.data())
+def test_messages_fit_and_nobody_waits_for_ever(algorithm: str, data: st.DataObject) -> None:
+    members = data.draw(parts(algorithm))
+    ops = operations(algorithm, members)
+    # a step for each of many pieces is no cpu of a real job
+    assert [trouble for trouble in troubles(ops) if ": cpu" not in trouble] == []
+    for rendezvous in (False, True):
+        assert run(ops, rendezvous=rendezvous) == [0] * len(ops)
+
+
+@pytest.mark.parametrize(
+    "algorithm", ["all-reduce by ring", "all-reduce by recursive doubling", "barrier by dissemination"]
+)
+@given(data=st.data())
+def test_all_have_something_of_all(algorithm: str, data: st.DataObject) -> None:
+    members = data.draw(parts(algorithm))
+    if min(blocks(members[0].sizes[0], len(members))) > 0:
+        assert known_at_the_end(algorithm, members) == [set(range(len(members)))] * len(members)
+
+
+@pytest.mark.parametrize(
+    "algorithm", ["all-gather by ring", "all-gather by recursive doubling", "gather, each to the root"]
+)
+@given(data=st.data())
+def test_gathered_is_what_anybody_has(algorithm: str, data: st.DataObject) -> None:
+    members = data.draw(parts(algorithm))
+    given_by = {part.group_rank for part in members if part.sizes[part.group_rank]}
+    for part, known in zip(members, known_at_the_end(algorithm, members), strict=True):
+        if algorithm.startswith("all") or part.group_rank == part.root:
+            assert known >= given_by
+
+
+@pytest.mark.parametrize("algorithm", ["broadcast along the ring", "scatter, from the root to each"])
+@given(data=st.data())
+def test_all_have_something_of_the_root(algorithm: str, data: st.DataObject) -> None:
+    members = data.draw(parts(algorithm))
+    if min(blocks(members[0].sizes[0], len(members))) > 0:
+        assert all(
+            part.root in known for part, known in zip(members, known_at_the_end(algorithm, members), strict=True)
+        )
+
+
+@given(data=st.data())
+def test_the_root_has_something_of_all_that_is_reduced(data: st.DataObject) -> None:
+    members = data.draw(parts("reduce along the ring"))
+    assert known_at_the_end("reduce along the ring", members)[members[0].root] == set(range(len(members)))
+
+
+def received(part: CollectiveMember, size: Callable[[int], int]) -> int:
+    """The sum over the other members."""
+    return sum(size(place) for place in range(part.members) if place != part.group_rank)
+
+
+TAKES: dict[str, Callable[[CollectiveMember], int]] = {
+    "all-gather by ring": lambda part: received(part, lambda place: part.sizes[place]),
+    "all-gather by recursive doubling": lambda part: received(part, lambda place: part.sizes[place]),
+    "all-to-all pairwise": lambda part: received(part, lambda place: part.shares[place][part.group_rank]),
+    # the sums so far of all blocks but the one that the member begins with
+    "reduce-scatter by ring": lambda part: part.sizes[0] - blocks(part.sizes[0], part.members)[part.group_rank - 1],
+    "broadcast along the ring": lambda part: part.sizes[0] * (part.group_rank != part.root),
+    "scatter, from the root to each": lambda part: (
+        blocks(part.sizes[0], part.members)[part.group_rank] * (part.group_rank != part.root)
+    ),
+    "message": lambda part: part.sizes[0] * part.group_rank,
+}
+"""How many bytes a member receives."""
+
+
+@pytest.mark.parametrize("algorithm", TAKES)
+@given(data=st.data())
+def test_each_receives_what_it_lacks_and_no_byte_twice(algorithm: str, data: st.DataObject) -> None:
+    for part in data.draw(parts(algorithm)):
+        steps: list[Step] = steps_of(algorithm, part)[0]
+        taken = sum(step.size for step in steps if not step.sends)
+        assert taken == TAKES[algorithm](part)
+
+
+@pytest.mark.parametrize("members", range(2, 9))
+def test_the_last_block_of_a_reduce_scatter_is_the_members_own(members: int) -> None:
+    """Blocks are told by their sizes."""
+    size = sum(range(members)) + members
+    for place in range(members):
+        part = CollectiveMember(place, members, (size,) * members)
+        last = [step for step in steps_of("reduce-scatter by ring", part)[0] if not step.sends][-1]
+        assert last.size == blocks(size, members)[place]
+
+
+def test_a_message_that_waits_follows_the_sign_of_its_receiver() -> None:
+    sender, receiver = (
+        steps_of("message when its receiver is ready", CollectiveMember(rank, 2, (100, 100), chunk=60))[0]
+        for rank in (0, 1)
+    )
+    assert [step.says_ready for step in sender] == [step.says_ready for step in receiver] == [True, False, False]
+    assert [(step.sends, step.size) for step in sender] == [(False, 1), (True, 60), (True, 40)]
+    assert [(step.sends, step.size) for step in receiver] == [(True, 1), (False, 60), (False, 40)]
+    assert sender[1].after == (0,)
+    assert receiver[1].after == ()
+
+
+@pytest.mark.parametrize("algorithm", ["all-reduce by ring", "all-gather by ring", "reduce-scatter by ring"])
+def test_a_block_is_passed_on_when_all_its_pieces_are_there(algorithm: str) -> None:
+    pieces_of_a_block = 3
+    size = 30 if algorithm == "all-gather by ring" else 120
+    steps, _ = steps_of(algorithm, CollectiveMember(0, 4, (size,) * 4, chunk=10))
+    received = [number for number, step in enumerate(steps) if not step.sends]
+    sent = [step for step in steps if step.sends]
+    for number, step in enumerate(sent[pieces_of_a_block:]):
+        whole_block = pieces_of_a_block * (number // pieces_of_a_block + 1)
+        assert step.after == (received[whole_block - 1],)

@@ -1,0 +1,282 @@
+"""Which kernel does which op's work, how kernels of one op share it, and what of it stands in graphs."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from execgraph.converter.convert import convert
+from execgraph.converter.options import Options
+from execgraph.converter.work.kernel_work import kernel_work
+from execgraph.converter.work.sharing import shares
+from execgraph.schema.columns import JsonRecords, OpRows
+from execgraph.schema.graph import ExecutionGraph
+from execgraph.schema.linked import read_linked, write_linked
+from execgraph.tools.commands.trace_convert import summary
+from support.builder import TraceBuilder
+from support.graph_file import read_nodes
+from support.runs import Nodes, convert_linked, convert_run, link_run, link_without_host
+
+OPERATIONS, BYTES = 2 * 30 * 40 * 50, 4 * (1200 + 2000 + 1500)
+
+
+def product(t: TraceBuilder, name: str = "aten::mm", **described: Any) -> Any:
+    """A product of (30, 40) by (40, 50)."""
+    inputs, outputs = [t.tensor((30, 40)), t.tensor((40, 50))], [t.tensor((30, 50))]
+    return t.op(name, inputs=inputs, outputs=outputs, **described)
+
+
+def work(nodes: Nodes, label: str) -> tuple[int | None, int | None]:
+    """Operations and bytes of a node, None for one that it lacks."""
+    row = nodes.row(label)
+    found = (int(nodes.graph.integers(name, -1)[row]) for name in ("num_ops", "tensor_size"))
+    operations, moved = (None if value < 0 else value for value in found)
+    return operations, moved
+
+
+def test_a_kernel_does_the_work_of_the_op_that_launched_it() -> None:
+    t = TraceBuilder()
+    with product(t):
+        t.launch("gemm")
+    assert work(convert_run(t), "gemm") == (OPERATIONS, BYTES)
+
+
+def test_a_copy_without_a_size_has_no_known_bytes() -> None:
+    t = TraceBuilder()
+    t.leaf("aten::empty", 5)
+    t.memcpy("HtoD", bytes=0)
+    t.launch("Memcpy DtoD (Device -> Device)", category="gpu_memcpy")
+    nodes = convert_run(t)
+    assert work(nodes, "Memcpy HtoD (Pageable -> Device)") == (0, 0)
+    assert work(nodes, "Memcpy DtoD (Device -> Device)") == (None, None)
+
+
+def test_the_first_op_of_a_trace_has_work_as_any() -> None:
+    t = TraceBuilder()
+    with product(t):
+        t.launch("gemm")
+    linked = link_without_host(t)
+    assert linked.activities.op_row.tolist() == [0]
+    assert work(convert_linked(linked), "gemm")[0] == OPERATIONS
+
+
+def test_an_op_without_known_work_is_counted_by_name_be_it_the_first() -> None:
+    t = TraceBuilder()
+    with t.op("my::op"):
+        t.launch("kernel")
+    graph = convert(link_without_host(t))
+    assert graph.report is not None and graph.report.kernels_without_work == {"my::op": 1}
+
+
+def test_kernels_of_one_op_share_its_work_by_their_time() -> None:
+    t = TraceBuilder()
+    with product(t):
+        t.launch("split", duration=30)
+        t.launch("reduce", duration=10)
+    nodes = convert_run(t)
+    assert work(nodes, "split") == (OPERATIONS * 3 // 4, BYTES * 3 // 4)
+    assert work(nodes, "reduce") == (OPERATIONS // 4, BYTES // 4)
+
+
+def test_the_shares_of_an_op_make_its_whole() -> None:
+    t = TraceBuilder()
+    with product(t):
+        for duration in (7, 11, 13):
+            t.launch("part", duration=duration)
+    nodes = convert_run(t)
+    shares = [work(nodes, f"part#{number}") for number in range(3)]
+    assert [sum(column) for column in np.array(shares).T.tolist()] == [OPERATIONS, BYTES]
+
+
+def test_a_kernel_without_time_has_a_share_as_of_a_nanosecond() -> None:
+    assert shares(110, [0, 10]) == [10, 100]
+    assert shares(10, [0, 0]) == [5, 5]
+    assert shares(7, [2, 5]) == [2, 5]
+
+
+def test_a_copy_in_an_op_takes_none_of_its_work() -> None:
+    t = TraceBuilder()
+    with product(t):
+        t.memcpy("HtoD")
+        t.launch("gemm", bytes=77)
+    t.launch("alone", bytes=77)
+    nodes = convert_run(t)
+    assert work(nodes, "gemm") == (OPERATIONS, BYTES)
+    assert work(nodes, "Memcpy HtoD (Pageable -> Device)") == (0, 1024)
+    assert work(nodes, "alone") == (None, None)
+
+
+def test_an_activity_without_known_work_is_of_no_op() -> None:
+    t = TraceBuilder()
+    t.leaf("aten::first", 5)
+    with product(t, "aten::quantum"):
+        t.launch("unknown")
+    with product(t):
+        t.launch("gemm")
+    linked = link_run(t)
+    parents = OpRows(np.full(len(linked.ops), -1, np.int64))
+    assert kernel_work(linked, parents).op_row.tolist() == [-1, linked.ops.name.equal("aten::mm").argmax()]
+
+
+def test_each_call_of_an_op_has_its_own_work() -> None:
+    t = TraceBuilder()
+    for number in range(2):
+        with product(t):
+            t.launch(f"gemm {number}")
+    nodes = convert_run(t)
+    assert work(nodes, "gemm 0") == work(nodes, "gemm 1") == (OPERATIONS, BYTES)
+
+
+def test_of_nested_ops_the_innermost_that_launched_is_meant() -> None:
+    t = TraceBuilder()
+    with product(t, "aten::matmul"), product(t):
+        t.launch("gemm")
+    assert work(convert_run(t), "gemm") == (OPERATIONS, BYTES)
+
+
+def test_a_kernel_of_an_unknown_op_does_the_work_of_the_known_one_around() -> None:
+    t = TraceBuilder()
+    with product(t), t.op("mine::gemm"):
+        t.launch("gemm")
+    assert work(convert_run(t), "gemm") == (OPERATIONS, BYTES)
+
+
+def test_no_work_is_done_twice() -> None:
+    """What an unknown op does beside the product is not the product's work, nor what the op around launches itself."""
+    t = TraceBuilder()
+    with product(t, "aten::matmul"):
+        with product(t):
+            t.launch("gemm")
+        with t.op("mine::check"):
+            t.launch("check")
+        t.launch("finish")
+    for nodes in (convert_run(t), convert_linked(link_without_host(t))):
+        assert work(nodes, "gemm") == (OPERATIONS, BYTES)
+        assert work(nodes, "check") == work(nodes, "finish") == (None, None)
+        assert nodes.report.kernels_without_work == {"mine::check": 1, "aten::matmul": 1}
+
+
+def test_an_op_of_another_family_inside_has_its_own_work() -> None:
+    t = TraceBuilder()
+    with product(t):
+        bias = t.tensor((1500,))
+        with t.op("aten::neg", inputs=[bias], outputs=[t.tensor((1500,))]):
+            t.launch("neg")
+        t.launch("gemm")
+    nodes = convert_run(t)
+    assert work(nodes, "gemm") == (OPERATIONS, BYTES)
+    assert work(nodes, "neg") == (1500, 12000)
+
+
+def test_an_unknown_op_shares_the_work_of_one_that_launches_itself_whatever_else_is_inside() -> None:
+    t = TraceBuilder()
+    with product(t):
+        with t.op("aten::neg", inputs=[t.tensor((1500,))], outputs=[t.tensor((1500,))]):
+            t.launch("neg")
+        with t.op("mine::split"):
+            t.launch("split", duration=30)
+        t.launch("gemm", duration=30)
+    nodes = convert_run(t)
+    assert work(nodes, "split") == work(nodes, "gemm") == (OPERATIONS // 2, BYTES // 2)
+
+
+def test_copies_and_sets_move_what_was_recorded() -> None:
+    t = TraceBuilder()
+    with t.op("aten::copy_"):
+        t.memcpy("HtoD", bytes=1000)
+        t.memcpy("DtoD", bytes=1000)
+    t.memset(bytes=500)
+    nodes = convert_run(t)
+    assert work(nodes, "Memcpy HtoD (Pageable -> Device)") == (0, 1000)
+    assert work(nodes, "Memcpy DtoD (Device -> Device)") == (0, 2000)
+    assert work(nodes, "Memset (Device)") == (0, 500)
+
+
+def test_of_triton_kernels_the_bytes_of_their_arguments_are_known() -> None:
+    t = TraceBuilder()
+    with t.op("triton_poi_fused_add_0", inputs=[t.tensor((8,)), t.tensor((8,)), 8, 7]):
+        t.launch("triton_poi_fused_add_0")
+    nodes = convert_run(t)
+    (label,) = (label for label in nodes.labels if nodes.graph.is_activity[nodes.row(label)])
+    assert work(nodes, label) == (None, 64)
+    assert nodes.report.kernels_without_work == {"triton_poi_fused_add_0": 1}
+
+
+def test_an_op_that_the_trace_says_is_tritons_is_one_whatever_its_name() -> None:
+    t = TraceBuilder()
+    with t.op("fused_add", inputs=[t.tensor((8,)), t.tensor((8,)), 8, 7]) as op:
+        t.launch("fused_add")
+    linked = link_run(t)
+    (row,) = np.flatnonzero(linked.ops.id == op.id)
+    linked.ops.extra = JsonRecords.of({int(row): {"kernel_backend": "triton"}}, linked.ops.extra.kind)
+    graph = convert(linked)
+    assert graph.integers("tensor_size", -1)[graph.is_activity].tolist() == [64]
+
+
+def test_communication_has_no_work() -> None:
+    t = TraceBuilder(rank=0, world_size=2)
+    t.collective("allreduce", group=t.group([0, 1]), tensors=[t.tensor()])
+    nodes = convert_run(t)
+    assert "num_ops" not in nodes.graph.attributes
+    assert (nodes.report.kernels_with_work, nodes.report.kernels_without_work) == (0, {})
+
+
+def test_what_is_not_known_is_counted_and_said() -> None:
+    t = TraceBuilder()
+    with product(t):
+        t.launch("gemm", duration=30)
+    for number in range(4):
+        with t.op(f"mine::op{number}"):
+            t.launch("kernel", duration=2.5)
+    report = convert_run(t).report
+    assert report.kernels_with_work == 1
+    assert report.time_with_work_pct == pytest.approx(75)
+    line = next(line for line in summary(report).splitlines() if line.startswith("work"))
+    assert line.split(maxsplit=1)[1] == (
+        "known of 1 of 5 kernels and memory operations, 75.0 % of their time; unknown: 1 of mine::op0, 1 of mine::op1, 1 of mine::op2, …"
+    )
+
+
+def test_the_linked_file_keeps_what_a_copy_moves(tmp_path: Path) -> None:
+    t = TraceBuilder()
+    t.memcpy("HtoD", bytes=1000)
+    with product(t):
+        t.launch("gemm")
+    write_linked(link_run(t), str(tmp_path / "linked.json"))
+    assert read_linked(str(tmp_path / "linked.json")).activities.size.tolist() == [1000, -1]
+
+
+def attribute_kinds(path: Path, name: str) -> list[str]:
+    """Which value carries an attribute, of each node that has it."""
+    return [node.attributes[name].kind for node in read_nodes(path) if name in node.attributes]
+
+
+@pytest.mark.parametrize("target", ["generic", "astra-sim"])
+def test_simulators_read_them_by_these_types(tmp_path: Path, target: Any) -> None:
+    t = TraceBuilder()
+    with product(t):
+        t.launch("gemm")
+    graph = convert(link_run(t), Options(target=target, host=False))
+    graph.write(str(tmp_path / "graph.et"))
+    assert attribute_kinds(tmp_path / "graph.et", "num_ops") == ["int64_val"]
+    assert attribute_kinds(tmp_path / "graph.et", "tensor_size") == ["uint64_val"]
+    read = ExecutionGraph.read(str(tmp_path / "graph.et"))
+    least = BYTES if target == "generic" else 1 << 16
+    assert (read.integers("num_ops").tolist(), read.integers("tensor_size").tolist()) == ([OPERATIONS], [least])
+
+
+def test_roofline_mode_finds_an_operation_and_a_byte_wherever_work_is_known() -> None:
+    t = TraceBuilder()
+    with product(t):
+        t.launch("gemm")
+    t.memcpy("HtoD", bytes=1000)
+    t.memset(bytes=0)
+    with t.op("mine::op"):
+        t.launch("kernel")
+    nodes = convert_run(t, target="astra-sim", host=False)
+    assert work(nodes, "Memcpy HtoD (Pageable -> Device)") == (1, 1000)
+    assert work(nodes, "Memset (Device)") == (1, 1)
+    assert work(nodes, "kernel") == (None, None)
+    changes = nodes.graph.changes
+    assert changes is not None and changes.counts["without work"] == 1
+    assert any("for roofline mode only with --roofline" in note for note in changes.notes)

@@ -1,0 +1,358 @@
+"""Transfers of the host: who asked for each, on which lane it is, who used the result, which thread did nothing."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from execgraph.linker.communication import host_communications, host_transfers, messages_in_flight, transfer_waits
+from execgraph.linker.communication.host_transfers import Transfers
+from execgraph.linker.communication.idle_gaps import WAITS, Gap, IdleGaps, idle_gaps
+from execgraph.linker.communication.storage_users import Bytes, Users, byte_ranges
+from execgraph.linker.communication.transfer_waits import TransferWaits
+from execgraph.linker.handoffs import Wait
+from execgraph.schema.columns import ABSENT
+from execgraph.schema.linked import FOREVER, NO_TENSORS, Args, Communication, Ops, ProcessGroup
+from msgspec import Raw
+from support.builder import TraceBuilder
+from support.runs import read_pair
+from support.tables import Called, Op, calls, column, ops
+
+MAIN, GLOO, OTHER = 1, 2, 3
+REQUEST, TRANSFER = "c10d::allreduce_", "gloo:all_reduce"
+NO_CALLS = calls()
+
+
+def inputs(*tensors: str, said: str = "") -> bytes:
+    """The arguments of an op as the host trace has them: tensors, then a truth value."""
+    values, types = [*tensors, *([said] if said else [])], ['"Tensor(float)"'] * len(tensors) + ['"Bool"'] * bool(said)
+    return f'{{"values":[{",".join(values)}],"types":[{",".join(types)}]}}'.encode()
+
+
+def tensor(storage: int, offset: int = 0, count: int = 4, size: int = 4) -> str:
+    return f'[9,{storage},{offset},{count},{size},"cpu"]'
+
+
+def asked(name: str = REQUEST, start: int = 0, end: int = 10, **more: object) -> Op:
+    return Op(name, start, end, **({"thread": MAIN, "inputs": NO_TENSORS} | more))
+
+
+def ran(start: int, end: int, name: str = TRANSFER, thread: int = GLOO) -> Op:
+    return Op(name, start, end, thread, inputs=NO_TENSORS)
+
+
+def transfers(table: Ops, op: int = 1, request: int = 0, numbered: bool = True) -> Transfers:
+    return Transfers(table, {}, column(op), column(op), column(request), np.array([numbered]))
+
+
+def waits(*rows: Op, numbered: bool = True) -> TransferWaits:
+    """Around the second of the rows, which the first one asked for."""
+    return transfer_waits(transfers(ops(*rows), numbered=numbered), NO_CALLS)
+
+
+# Quiet stretches of a thread
+
+
+def quiet(*rows: Op, called: tuple[Called, ...] = ()) -> IdleGaps:
+    return idle_gaps(ops(*rows), calls(*called))(0)
+
+
+def test_a_thread_is_quiet_outside_ops_and_inside_those_that_only_annotate_or_wait() -> None:
+    thread = quiet(Op("aten::mm", 10, 20), Op("step", 30, 60), Op("aten::add", 40, 50), Op(WAITS, 70, 80, schema="x"))
+    around = {5: (ABSENT, 10), 10: (10, 10), 15: (15, 15), 20: (20, 30), 35: (30, 40), 45: (45, 45), 50: (50, 60)}
+    around |= {75: (70, 80), 80: (80, FOREVER), 99: (80, FOREVER)}
+    assert {time: thread.gap_at(time) for time in around} == {time: Gap(*pause) for time, pause in around.items()}
+
+
+@pytest.mark.parametrize("name", ["aten::mm", "c10d::send", "gloo:send"])
+def test_an_op_that_computes_or_communicates_is_not_quiet(name: str) -> None:
+    assert quiet(Op(name, 10, 20)).gap_at(15) == Gap(15, 15)
+    assert quiet(Op("mine", 10, 20, schema="mine()")).gap_at(15) == Gap(15, 15)
+    assert quiet(Op("mine", 10, 20)).gap_at(15) == Gap(10, 20)
+
+
+def test_neither_a_call_nor_what_other_threads_do_is_quiet_time_of_a_thread() -> None:
+    thread = quiet(Op("aten::mm", 10, 20, thread=1), Op("aten::mm"), called=(Called(30, 40),))
+    assert thread.gap_at(15) == Gap(ABSENT, 30)
+    assert thread.gap_at(35) == Gap(35, 35)
+
+
+@pytest.mark.parametrize(
+    ("end", "since", "until", "pause"),
+    [
+        (30, 20, 99, Gap(20, 40)),
+        (39, 10, 99, Gap(20, 40)),
+        (20, 10, 99, Gap(20, 40)),
+        (19, 10, 99, None),
+        (60, 10, 99, Gap(20, 40)),
+        (61, 10, 99, None),
+        (30, 10, 20, None),
+        (30, 10, 21, Gap(20, 40)),
+        (82, 50, 99, None),
+        (65, 50, 99, Gap(60, 65)),
+        (70, 50, 99, Gap(60, 65)),
+        (71, 50, 99, None),
+    ],
+)
+def test_the_longest_pause_was_a_wait_for_what_ended_about_then(
+    end: int, since: int, until: int, pause: Gap | None
+) -> None:
+    thread = quiet(Op(start=0, end=20), Op(start=40, end=60), Op(start=65, end=90))
+    assert thread.waiting_for(end, since, until) == pause
+
+
+def test_a_thread_that_did_nothing_else_waited_however_late_it_went_on() -> None:
+    thread = quiet(Op(start=0, end=20), Op(start=90, end=95))
+    assert thread.waiting_for(21, 20, FOREVER) == Gap(20, 90)
+    assert quiet(Op(start=0, end=20), Op(start=25, end=95)).waiting_for(31, 20, FOREVER) is None
+
+
+# Users of storages
+
+
+def test_tensors_of_one_storage_cover_it_from_the_first_to_the_last_byte() -> None:
+    found = byte_ranges(inputs(tensor(5, 2, 4), tensor(5, 1, 1), tensor(6, 0, 3, 2), tensor(5, 3, 2)))
+    assert found == {b"5": Bytes(4, 24), b"6": Bytes(0, 6)}
+
+
+def first_user(*rows: Op, since: int = 0) -> int:
+    """Of bytes 16 to 32 of storage 5."""
+    written = {b"5": Bytes(16, 32)}
+    return Users(ops(*rows), [written], np.array([7])).first(written, since)
+
+
+@pytest.mark.parametrize(("offset", "count", "uses"), [(0, 4, False), (0, 5, True), (7, 4, True), (8, 4, False)])
+def test_an_op_uses_what_it_shares_a_byte_with(offset: int, count: int, uses: bool) -> None:
+    assert first_user(Op(start=0, end=1, inputs=inputs(tensor(5, offset, count)))) == (0 if uses else -1)
+
+
+def test_the_first_user_from_then_on_is_meant() -> None:
+    def use(start: int, storage: int = 5, **more: str) -> Op:
+        return Op(start=start, end=start + 1, inputs=inputs(tensor(storage, 4)), **more)
+
+    assert first_user(use(30), use(20), use(10), since=20) == 1
+    assert first_user(use(10, storage=6), use(20), since=0) == 1
+    assert first_user(use(10, schema="aten::view(Tensor(a) self) -> Tensor(a)"), use(20)) == 1
+    assert first_user(use(10, schema="aten::add_(Tensor(a!) self) -> Tensor(a!)"), use(20)) == 0
+    assert first_user(use(10, schema="aten::relu(Tensor self) -> Tensor"), use(20)) == 0
+    assert first_user(use(10, name="gloo:send"), use(ABSENT), use(20)) == 2
+    assert first_user(use(0), use(20)) == 0
+    assert first_user(use(10, thread=7), use(20)) == 1
+
+
+def test_of_several_storages_the_earliest_user_of_any_is_meant() -> None:
+    written = {b"5": Bytes(0, 8), b"6": Bytes(0, 8)}
+    table = ops(Op(start=20, end=21, inputs=inputs(tensor(5))), Op(start=10, end=11, inputs=inputs(tensor(6))))
+    no_threads = np.empty(0, np.int64)
+    assert Users(table, [{b"5": Bytes(0, 8)}, {b"6": Bytes(0, 8)}], no_threads).first(written, 0) == 1
+    assert Users(table, [], no_threads).first(written, 0) == -1
+
+
+# Requests
+
+
+def requests(*rows: Op, rf_id: list[int] | None = None, of_host: list[bool] | None = None) -> Transfers:
+    table = ops(*rows)
+    table = replace(
+        table, rf_id=column(*(rf_id or [0] * len(rows))), recorded_by_host=np.array(of_host or [True] * len(rows))
+    )
+    t = TraceBuilder()
+    t.leaf("aten::mm", 1)
+    return host_transfers(table, read_pair(t)[1], column(0))
+
+
+def test_numbers_tell_the_last_request_before_a_transfer() -> None:
+    rows = [asked(), asked(start=20, end=30), asked(start=40, end=50), ran(60, 70), ran(61, 70), ran(62, 70)]
+    found = requests(*rows, rf_id=[5, 3, 0, 6, 4, 3])
+    assert found.request.tolist() == [0, 1, 1]
+    assert found.has_request_id.all()
+    assert requests(*rows, rf_id=[5, 3, 0, 2, 1, 3]).request.tolist() == [-1, -1, 1]
+    assert requests(ran(60, 70), rf_id=[1]).request.tolist() == [-1]
+    assert requests(asked(), ran(60, 70), rf_id=[1, 1]).request.tolist() == [0]
+
+
+def test_without_numbers_a_transfer_belongs_to_the_earliest_request_of_its_name_before_it() -> None:
+    rows = [asked(start=20), asked(start=10), asked("c10d::send", start=0), ran(20, 70), ran(10, 70), ran(9, 70)]
+    found = requests(*rows)
+    assert found.op.tolist() == [5, 4, 3]
+    assert found.request.tolist() == [-1, 1, 0]
+    assert not found.has_request_id.any()
+
+
+def test_what_a_number_tells_is_no_other_transfers_request() -> None:
+    rows = [asked(start=0), asked(start=5), ran(20, 30), ran(25, 30)]
+    found = requests(*rows, rf_id=[3, 0, 4, 0])
+    assert (found.request.tolist(), found.has_request_id.tolist()) == ([0, 1], [True, False])
+
+
+def test_nodes_of_the_host_trace_alone_stand_for_as_many_transfers_in_order() -> None:
+    rows = [Op(TRANSFER), Op(TRANSFER), ran(30, 40), ran(20, 25), Op("gloo:send"), ran(50, 60, "gloo:recv")]
+    of_host = [True, True, False, False, True, False]
+    assert requests(*rows, of_host=of_host).node.tolist() == [0, 1, 5]
+    assert requests(*rows[1:], of_host=of_host[1:]).node.tolist() == [2, 1, 4]
+    assert requests(*rows, of_host=[True, True, True, True, True, False]).node.tolist() == [3, 2, 5]
+
+
+def test_threads_that_transfer_are_those_on_which_nothing_is_asked() -> None:
+    table = ops(asked(), ran(20, 30), ran(20, 30, thread=MAIN), ran(20, 30, thread=OTHER))
+    found = Transfers(table, {}, column(1, 2, 3), column(1, 2, 3), column(0, 0, -1), np.array([True] * 3))
+    assert found.threads.tolist() == [GLOO, OTHER]
+
+
+# Lanes of messages
+
+
+def lanes(*messages: tuple[int, int, int]) -> list[int]:
+    """The threads that messages, each given by thread, start and end, are put on."""
+    t = TraceBuilder()
+    for _ in messages:
+        t.leaf("gloo:send", 5)
+    device = read_pair(t)[1]
+    thread, start, end = (column(*values) for values in zip(*messages, strict=True))
+    return messages_in_flight(
+        replace(device, ops=replace(device.ops, thread=thread, start=start, end=end))
+    ).ops.thread.tolist()
+
+
+def test_messages_share_a_lane_of_their_thread_that_is_free() -> None:
+    assert lanes((1, 0, 10), (1, 10, 20), (1, 20, 30)) == [-2, -2, -2]
+    assert lanes((1, 0, 10), (1, 9, 20), (1, 19, 30), (1, 20, 30)) == [-2, -3, -2, -3]
+    assert lanes((1, 0, 10), (1, 9, 20), (1, 10, 30), (1, 19, 25)) == [-2, -3, -2, -4]
+    assert lanes((2, 50, 60), (1, 0, 10)) == [-3, -2]
+    assert lanes((1, 20, 30), (1, 0, 10)) == [-2, -2]
+
+
+# Who waited
+
+
+def test_a_transfer_follows_its_request_and_the_end_of_what_its_thread_did_before() -> None:
+    begun = [Wait(MAIN, 10, GLOO, 20, 20, "record"), Wait(MAIN, 10, GLOO, 10, 5, "record")]
+    assert waits(asked(), ran(21, 40), Op(start=15, end=20, thread=GLOO)).handoffs[:1] == begun[:1]
+    assert waits(asked(), ran(21, 40), Op(start=0, end=5, thread=GLOO)).handoffs[:1] == begun[1:]
+    at_once = waits(asked(end=30), ran(21, 40), Op(start=0, end=21, thread=GLOO), numbered=False).handoffs[0]
+    assert at_once == Wait(MAIN, 21, GLOO, 21, 20, "call order")
+
+
+@pytest.mark.parametrize(("said", "found"), [("false", "record"), ("true", "timing"), ("", "timing")])
+def test_a_request_that_is_not_asynchronous_is_waited_for(said: str, found: str) -> None:
+    rows = (asked(inputs=inputs(said=said)), ran(20, 40), Op(start=45, end=50, thread=MAIN))
+    assert waits(*rows).handoffs[1:] == [Wait(GLOO, 40, MAIN, 40, 10, found)]
+
+
+def test_the_last_truth_value_says_whether_a_request_blocks() -> None:
+    both = b'{"values":[false,true],"types":["Bool","Bool"]}'
+    rows = (asked(inputs=both), ran(20, 40), Op(start=45, end=50, thread=MAIN))
+    assert waits(*rows).handoffs[1].known_by == "timing"
+
+
+@pytest.mark.parametrize(("text", "found"), [('["False"]', "record"), ('["True"]', "timing"), ('["", "1"]', "timing")])
+def test_what_only_the_device_trace_has_says_whether_a_request_blocks(text: str, found: str) -> None:
+    table = ops(asked(), ran(20, 40), Op(start=45, end=50, thread=MAIN))
+    table = replace(table, recorded_by_host=np.array([False] * 3))
+    known = replace(transfers(table), recorded={0: Args(concrete_inputs=Raw(text.encode()))})
+    assert [wait.known_by for wait in transfer_waits(known, NO_CALLS).handoffs] == ["record", found]
+
+
+def test_the_first_op_of_all_may_be_the_user() -> None:
+    given = inputs(tensor(5))
+    table = ops(Op(start=45, end=50, thread=OTHER, inputs=given), asked(inputs=given), ran(20, 40))
+    found = transfer_waits(transfers(table, op=2, request=1), NO_CALLS)
+    assert found.handoffs[1] == Wait(GLOO, 40, OTHER, 45, 45, "record")
+    assert list(found.oddities.values()) == [[], []]
+
+
+def test_a_message_ends_with_the_wait_for_it_on_the_thread_that_asked() -> None:
+    rows = (asked("c10d::send"), ran(12, 40, "gloo:send", thread=-2))
+    assert waits(*rows, Op(start=15, end=30, thread=MAIN)).handoffs[1:] == [Wait(-2, 40, MAIN, 40, 30, "record")]
+    assert waits(*rows).handoffs[1:] == [Wait(-2, 40, MAIN, 40, 10, "record")]
+    busy = waits(*rows, Op(start=15, end=50, thread=MAIN))
+    assert (len(busy.handoffs), [len(rows) for rows in busy.oddities.values()]) == (1, [0, 1])
+
+
+@pytest.mark.parametrize(
+    ("name", "known"), [("c10d::allreduce_", True), ("c10d::send", False), ("c10d::barrier", False)]
+)
+def test_who_uses_what_a_request_writes_has_waited(name: str, known: bool) -> None:
+    given = inputs(tensor(5), tensor(6))
+    rows = (asked(name, inputs=given), ran(20, 40), Op(start=10, end=38, thread=MAIN))
+    first, second = (Op(start=45, end=50, thread=OTHER, inputs=inputs(tensor(storage))) for storage in (5, 6))
+    user = [Wait(GLOO, 40, OTHER, 45, 45, "record")]
+    assert (waits(*rows, first).handoffs[1:] == user) == known
+    assert waits(*rows, second).handoffs[1:] != user
+
+
+def test_a_user_without_a_pause_had_what_it_used_by_its_start_and_a_wait_by_its_end() -> None:
+    rows = (asked(inputs=inputs(tensor(5))), ran(20, 40), Op(start=10, end=45, thread=MAIN))
+    use = Op(start=45, end=60, thread=MAIN, inputs=inputs(tensor(5)))
+    assert waits(*rows, use).handoffs[1:] == [Wait(GLOO, 40, MAIN, 45, 45, "record")]
+    early = use._replace(start=39)
+    assert len(waits(rows[0], rows[1], rows[2]._replace(end=39), early).handoffs) == 1
+    exact = use._replace(start=40)
+    assert waits(rows[0], rows[1], rows[2]._replace(end=40), exact).handoffs[1:] == [
+        Wait(GLOO, 40, MAIN, 40, 40, "record")
+    ]
+    wait = early._replace(name=WAITS)
+    assert waits(rows[0], rows[1], rows[2]._replace(end=39), wait).handoffs[1:] == [
+        Wait(GLOO, 40, MAIN, 40, 39, "record")
+    ]
+
+
+def test_a_transfer_on_the_thread_that_asked_is_waited_for_by_nobody() -> None:
+    assert waits(asked(), ran(2, 8, thread=MAIN)).handoffs == []
+
+
+def test_transfers_whose_request_is_unknown_or_not_timed_are_counted() -> None:
+    table = ops(Op(REQUEST, thread=MAIN, inputs=NO_TENSORS), ran(20, 40))
+    for request in (-1, 0):
+        found = transfer_waits(transfers(table, request=request), NO_CALLS)
+        assert (found.handoffs, list(found.oddities.values())) == ([], [[-1], []])
+
+
+# What was transferred
+
+
+def test_a_transfer_is_completed_by_what_its_request_says() -> None:
+    def told(request: str, transfer: str, numbers: str, groups: list[ProcessGroup]) -> Communication:
+        given = f'{{"values":[{tensor(5)},{numbers}],"types":["Tensor(float)","Int","Int"]}}'.encode()
+        rows = ops(asked(request, inputs=given, outputs=given), ran(20, 40, transfer)._replace(inputs=given))
+        (found,), position = host_communications(transfers(rows), groups)
+        assert position.tolist() == [-1, 0]
+        return found
+
+    pair = ProcessGroup("g", "d", [0, 1], 2)
+    send = told("c10d::send", "gloo:send", "3,7", [pair, ProcessGroup("h")])
+    assert (send.name, send.dtype, send.in_elements, send.out_elements, send.group_rank, send.tag) == (
+        "send",
+        "float",
+        4,
+        4,
+        3,
+        7,
+    )
+    assert (send.group, send.description, send.group_size, send.ranks) == ("g", "d", 2, [0, 1])
+    root = told("c10d::broadcast_", "gloo:broadcast", "1,7", [])
+    assert (root.group_rank, root.tag, root.group) == (1, -1, "")
+    assert told("c10d::allreduce_", "gloo:all_reduce", "1,7", []).group_rank == -1
+    assert told("c10d::reduce_scatter_", "gloo:gather", "1,7", []).group_rank == -1
+    assert told("c10d::barrier", "gloo:barrier", "1,7", []).in_elements == 0
+
+
+def test_numbers_that_only_the_device_trace_has_are_read_from_its_text() -> None:
+    table = replace(ops(asked("c10d::recv_"), ran(20, 40, "gloo:recv")), recorded_by_host=np.array([False, False]))
+    for text, place, tag in (('["", "-1", "12"]', -1, 12), ('["x", "2"]', 2, -1), ("[]", -1, -1)):
+        found = replace(transfers(table), recorded={0: Args(concrete_inputs=Raw(text.encode()))})
+        (told,), _ = host_communications(found, [])
+        assert (told.group_rank, told.tag) == (place, tag)
+
+
+def test_without_tensors_in_the_host_trace_those_of_the_device_trace_count() -> None:
+    def given(host: bytes) -> tuple[str, int]:
+        rows = ops(asked(), ran(20, 40)._replace(inputs=host))
+        found = replace(
+            transfers(rows, request=-1), recorded={1: Args(collective="all_reduce", dtype="Float", in_elements=6)}
+        )
+        (told,), _ = host_communications(found, [])
+        return told.dtype, told.in_elements
+
+    assert given(NO_TENSORS) == ("Float", 6)
+    assert given(inputs(tensor(5, count=0))) == ("float", 0)
+    assert given(inputs(tensor(5, count=1))) == ("float", 1)

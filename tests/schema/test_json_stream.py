@@ -1,0 +1,315 @@
+"""A large array is read in pieces: whatever the size of a piece, its elements are those of the whole document."""
+
+import gzip
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from execgraph.linker.readers import read_device_trace, read_host_trace
+from execgraph.schema import json_stream
+from execgraph.schema.damage import Damage
+from execgraph.schema.errors import DataError
+from execgraph.schema.json_structure import opening_of
+from hypothesis import HealthCheck, given, settings, strategies as st
+
+DOCUMENT: dict[str, Any] = {
+    "schemaVersion": 1,
+    "deviceProperties": [{"id": 0, "name": "H200"}],
+    "traceEvents": [
+        {"ph": "X", "name": "plain", "ts": 1},
+        {"ph": "X", "name": "nested", "args": {"Input Dims": [[1, 2], []], "inner": [{"ph": "X"}, {"ph": "Y"}]}},
+        {"ph": "X", "name": 'a name with "},{"ph" inside'},
+        {"ph": "X", "name": 'and with \\"},\n{"ph": "X" too, \\\\'},
+        {"ph": "M", "name": "brackets ]}],[{", "args": {"name": "{"}},
+        {"ph": "X", "name": "é漢", "ts": 2.5},
+    ],
+    "traceName": "last.json",
+}
+
+
+def read(text: bytes, key: str = "traceEvents") -> tuple[list[Any], list[Any]]:
+    """The elements read in pieces, then those that were left to the document."""
+    reader: json_stream.ArrayReader[Any] = json_stream.ArrayReader(io.BytesIO(text), "t.json", key, Any, lambda _: None)
+    pieces = [element for _, elements in reader for element in elements]
+    document = json.loads(reader.document)
+    return pieces, document[key] if isinstance(document, dict) else document
+
+
+@pytest.mark.parametrize("layout", [{}, {"indent": 2}, {"separators": (",", ":")}, {"ensure_ascii": False}])
+def test_any_size_of_a_piece_gives_the_same_elements(monkeypatch: pytest.MonkeyPatch, layout: dict[str, Any]) -> None:
+    text = json.dumps(DOCUMENT, **layout).encode()
+    for size in range(1, len(text) + 2):
+        monkeypatch.setattr(json_stream, "PIECE", size)
+        pieces, rest = read(text)
+        assert pieces + rest == DOCUMENT["traceEvents"], size
+
+
+def test_small_pieces_are_really_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_stream, "PIECE", 64)
+    pieces, rest = read(json.dumps(DOCUMENT).encode())
+    assert len(pieces) >= 3 and len(rest) <= 3
+
+
+VALUES = st.recursive(
+    st.none() | st.integers(-99, 99) | st.text('ab"\\{}[],: p', max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["ph", "args", "x"]), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(st.dictionaries(st.sampled_from(["ph", "args", "x"]), VALUES, max_size=3), max_size=8), st.integers(1, 90)
+)
+def test_any_elements_survive_any_size_of_a_piece(elements: list[Any], size: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(json_stream, "PIECE", size)
+        pieces, rest = read(json.dumps({"before": [1], "traceEvents": elements, "after": {"x": 2}}).encode())
+    assert pieces + rest == elements
+
+
+def test_a_bare_list_is_the_array(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_stream, "PIECE", 64)
+    pieces, rest = read(json.dumps(DOCUMENT["traceEvents"]).encode())
+    assert pieces + rest == DOCUMENT["traceEvents"]
+
+
+def test_a_document_without_the_array_stays_whole() -> None:
+    reader: json_stream.ArrayReader[Any] = json_stream.ArrayReader(
+        io.BytesIO(b'{"nodes": [1]}'), "t.json", "traceEvents", Any, lambda _: None
+    )
+    assert list(reader) == [] and reader.document == b'{"nodes": [1]}'
+
+
+def test_real_traces_read_the_same_in_small_pieces(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = data / "attention"
+    host, device = str(folder / "host_rank0.json.gz"), str(folder / "device_rank0.json.gz")
+    whole_host, whole_device = read_host_trace(host), read_device_trace(device)
+    monkeypatch.setattr(json_stream, "PIECE", 5000)
+    small_host, small_device = read_host_trace(host), read_device_trace(device)
+    assert small_host.id.tolist() == whole_host.id.tolist()
+    assert small_host.inputs == whole_host.inputs
+    assert small_device.ops.start.tolist() == whole_device.ops.start.tolist()
+    assert [small_device.ops.name[row] for row in range(50)] == [whole_device.ops.name[row] for row in range(50)]
+
+
+# What looks like elements and is none
+
+LOOKS = (
+    '{"ph":"X"},' * 300,
+    "}]" * 300,
+    [{"ph": "X"}] * 300,
+    [[{"ph": "X"}]] * 300,
+    {"traceEvents": [{"ph": "X"}] * 300},
+)
+
+
+def read_whole(document: Any) -> tuple[list[Any], json_stream.ArrayReader[Any], Damage]:
+    """The elements that a reader takes which mends damage."""
+    damage = Damage("t.json", "rows")
+    text = document if isinstance(document, bytes) else json.dumps(document).encode()
+    reader: json_stream.ArrayReader[Any] = json_stream.ArrayReader(
+        io.BytesIO(text), "t.json", "traceEvents", dict[str, Any], lambda _: None, damage=damage
+    )
+    return [element for _, elements in reader for element in elements], reader, damage
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+@pytest.mark.parametrize("looks", LOOKS)
+def test_what_an_element_holds_is_not_taken_for_elements(
+    monkeypatch: pytest.MonkeyPatch, looks: Any, place: int
+) -> None:
+    monkeypatch.setattr(json_stream, "PIECE", 500)
+    elements = [{"ph": "X", "name": "a"}, {"ph": "X", "name": "b"}]
+    elements.insert(place, {"ph": "X", "args": {"note": looks}})
+    found, _, damage = read_whole({"traceEvents": elements})
+    assert found == elements and not damage.notes
+
+
+@pytest.mark.parametrize("looks", LOOKS)
+def test_what_stands_around_the_elements_is_not_taken_for_them(monkeypatch: pytest.MonkeyPatch, looks: Any) -> None:
+    monkeypatch.setattr(json_stream, "PIECE", 500)
+    elements = [{"ph": "X", "name": "a"}, {"ph": "X", "name": "b"}]
+    found, reader, damage = read_whole({"before": looks, "traceEvents": elements, "after": looks})
+    assert found == elements and not damage.notes
+    assert json.loads(reader.document) == {"before": looks, "traceEvents": [], "after": looks}
+
+
+def test_beside_what_looks_like_elements_only_a_wrong_one_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_stream, "PIECE", 500)
+    for looks in LOOKS:
+        elements: list[Any] = [{"ph": "X", "args": {"note": looks}}, 7, {"ph": "X", "args": {"note": looks}}]
+        found, _, damage = read_whole({"traceEvents": elements})
+        assert found == elements[::2] and [lost.rows for lost in damage.lost.values()] == [1]
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(st.dictionaries(st.sampled_from(["ph", "args", "x"]), VALUES, max_size=3), max_size=8), st.integers(1, 90)
+)
+def test_nothing_is_mended_in_what_is_whole(elements: list[Any], size: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(json_stream, "PIECE", size)
+        found, _, damage = read_whole({"before": [1], "traceEvents": elements, "after": {"x": 2}})
+    assert found == elements and not damage.notes
+
+
+@pytest.mark.parametrize("size", [1, 7, 50, 1000])
+def test_keys_may_be_written_with_escapes(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    monkeypatch.setattr(json_stream, "PIECE", size)
+    elements = [{"ph": "X", "id": number, "name": "a \\u0069 \\ b"} for number in range(9)]
+    text = json.dumps({"traceEvents": elements}).replace('"id"', r'"\u0069d"').replace('"trace', r'"tr\u0061ce')
+    found, _, damage = read_whole(text.encode())
+    assert found == elements and not damage.notes
+
+
+# Files that profilers did not write so, but are read
+
+
+def device_ops(tmp_path: Path, content: bytes) -> list[str]:
+    """The names of the ops in a device trace; those of one start are in the order of their names."""
+    path = tmp_path / "device.json"
+    path.write_bytes(content)
+    ops = read_device_trace(str(path)).ops
+    return [ops.name[row] for row in range(len(ops.start))]
+
+
+def op(name: str, first: str = "ph") -> str:
+    row = {"ph": "X", "cat": "cpu_op", "name": name, "pid": 1, "tid": 1, "ts": 1, "dur": 1}
+    return json.dumps({first: row[first], **row})
+
+
+def events(*elements: str, between: str = ",") -> bytes:
+    return ('{"traceEvents": [' + between.join(elements) + "]}").encode()
+
+
+def test_elements_whose_first_keys_differ_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_stream, "PIECE", 300)
+    names = [f"op {number}" for number in range(40)]
+    rows = [op(name, "ph" if number % 5 == 0 else "name") for number, name in enumerate(names)]
+    assert device_ops(tmp_path, events(*rows)) == sorted(names)
+    assert device_ops(tmp_path, events(*rows, "{broken}", *rows)) == sorted(names + names)
+
+
+@pytest.mark.parametrize("size", [40, 64, 100, 1000])
+def test_damage_is_found_whatever_the_size_of_a_piece(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    monkeypatch.setattr(json_stream, "PIECE", size)
+    rows = [op(f"op {number}") for number in range(12)]
+    rows[4], rows[7] = op("MARK").replace("MARK", 'a "quoted" name'), '{"ph": "X", "cat": "cpu_op", "name": }{'
+    found = device_ops(tmp_path, events(*rows, between=",\n  "))
+    assert found == sorted(f"op {number}" if number != 4 else 'a "quoted" name' for number in range(12) if number != 7)
+
+
+def test_a_name_that_looks_like_an_element_is_a_name(tmp_path: Path) -> None:
+    name = '"},\n {"ph": "X", "cat": "cpu_op", "name": "not an op'
+    found = device_ops(tmp_path, events(op(name), op("real"), "{broken}", op(name), op("last")))
+    assert found == [name, name, "last", "real"]
+
+
+def test_the_first_place_of_damage_is_the_byte_in_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_stream, "PIECE", 500)
+    rows = [op(f"op {number}") for number in range(50)]
+    rows[30] = '{"ph": "X", "name": [}'
+    text = events(*rows)
+    path = tmp_path / "device.json"
+    path.write_bytes(text)
+    [note] = read_device_trace(str(path)).notes
+    assert f"the first at byte {text.index(rows[30].encode())}:" in note
+
+
+# What cannot be read
+
+
+def cut(text: bytes) -> bytes:
+    return text[: len(text) // 2]
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (b"", "is empty"),
+        (b"hello", "is not valid JSON"),
+        (b'[{"ph": "X"}', "holds no host op"),
+        (b'{"traceEvents": [{"ph": "X", "ts": {}}]}', "cannot be read"),
+        (cut(json.dumps(DOCUMENT).encode()), "cut off by the end of the file"),
+        (cut(gzip.compress(json.dumps(DOCUMENT).encode(), mtime=0)), "holds no host op"),
+        (b"\xff\xfe" + json.dumps(DOCUMENT).encode("utf-16"), "is UTF-16"),
+        (b'{"traceEvents": [{"name": "\xff"}]}', "cannot be read"),
+    ],
+)
+def test_what_is_no_trace_is_one_clear_line(tmp_path: Path, content: bytes, complaint: str) -> None:
+    path = tmp_path / "device.json"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=complaint) as refused:
+        read_device_trace(str(path))
+    assert str(refused.value).startswith(str(path))
+
+
+@pytest.mark.parametrize(
+    "text", [b'{"nodes": [{"a": 1}, {"a": }]}', b'{"nodes": [{"a": 1}, {"a": 2}', b'{"nodes": [1, 2']
+)
+def test_without_leave_to_mend_damage_is_left_to_the_decoder(text: bytes) -> None:
+    with pytest.raises(DataError, match="is not valid JSON"):
+        json_stream.decode(all_of(text).document, dict[str, Any], "t.json")
+
+
+def test_without_leave_to_mend_an_element_may_not_be_endless(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_stream, "PIECE", 100)
+    monkeypatch.setattr(json_stream, "LONGEST_ELEMENT", 1000)
+    with pytest.raises(DataError, match="an element of more than"):
+        all_of(b'{"nodes": [{"a": "' + b"x" * 5000)
+
+
+def all_of(text: bytes) -> json_stream.ArrayReader[Any]:
+    """A reader that has read all of a text."""
+    reader: json_stream.ArrayReader[Any] = json_stream.ArrayReader(
+        io.BytesIO(text), "t.json", "nodes", Any, lambda _: None
+    )
+    for _ in reader:
+        pass
+    return reader
+
+
+# Times
+
+
+def ops_at(tmp_path: Path, *times: str) -> list[tuple[int, int]]:
+    """Starts and durations, as read from a device trace with rows of those `ts` and `dur`."""
+    rows = (f'{{"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, {time}}}' for time in times)
+    path = tmp_path / "device.json"
+    path.write_text('{"traceEvents": [' + ", ".join(rows) + "]}")
+    ops = read_device_trace(str(path)).ops
+    return list(zip(ops.start.tolist(), (ops.end - ops.start).tolist(), strict=True))
+
+
+def test_fractions_that_a_double_cannot_hold_are_read_exactly(tmp_path: Path) -> None:
+    assert ops_at(tmp_path, '"ts": 1707417525509335.789, "dur": 1.211') == [(1_707_417_525_509_335_789, 1211)]
+    assert ops_at(tmp_path, '"ts": "1707417525509335.789", "dur": "1.211"') == [(1_707_417_525_509_335_789, 1211)]
+
+
+def test_fractions_without_leading_zeros_are_told_by_their_digits(tmp_path: Path) -> None:
+    """Kineto wrote 5 ns as .5 for some weeks of 2024."""
+    unpadded = ops_at(
+        tmp_path, '"ts": 1710806400000001.7, "dur": 12.30', '"ts": 1710806400000002.120, "dur": 3.4', '"ts": 1710806400000003.86, "dur": 1'
+    )  # fmt: skip
+    epoch = 1_710_806_400_000_000_000
+    assert unpadded == [(epoch + 1007, 12_030), (epoch + 2120, 3004), (epoch + 3086, 1000)]
+
+
+def test_fractions_with_leading_zeros_are_what_they_seem(tmp_path: Path) -> None:
+    epoch = 1_710_806_400_000_000_000
+    padded = ops_at(tmp_path, '"ts": 1710806400000001.7, "dur": 1.5', '"ts": 1710806400000002.012, "dur": 1.05')
+    assert padded == [(epoch + 1700, 1500), (epoch + 2012, 1050)]
+
+
+@pytest.mark.parametrize("count", [1, 20, 300])
+def test_arrays_of_that_name_on_deeper_levels_are_passed_over(count: int) -> None:
+    inside = ",".join(['{"nodes":[1],"a":"\\"nodes\\":[["}'] * count)
+    text = b'{"a":[%b],"nodes":[{"id":1}' % inside.encode()
+    assert opening_of(text, "nodes", ended=False) == text.index(b'{"id"')

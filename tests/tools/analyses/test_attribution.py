@@ -1,0 +1,242 @@
+"""The ops behind a graph's kernels: from its capture, by node or by the whole sequence, or from a run before it."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from execgraph.tools.analyses import (
+    KERNEL,
+    AnalysisOptions,
+    Capture,
+    Launched,
+    RankTrace,
+    analyse,
+    read_captures,
+    read_rank,
+)
+from execgraph.tools.analyses.attribution import BY_NAME, BY_NODE, BY_ORDER, attribution
+from execgraph.tools.commands import trace_report
+from hypothesis import given, strategies as st
+from support.builder import TraceBuilder
+from support.runs import link_run
+
+GRAPH = [("gemm", 7, 10), ("relu", 7, 2), ("gemm", 7, 12)]
+OPS = ["aten::linear > aten::addmm", "aten::relu", "aten::linear > aten::addmm"]
+LAUNCH = {"gemm": "cudaLaunchKernelExC", "relu": "cudaLaunchKernel"}
+
+
+def replays(*graphs: list[tuple[str, int, float]]) -> RankTrace:
+    t = TraceBuilder()
+    for kernels in graphs or (GRAPH, GRAPH):
+        with t.op("aten::replay"):
+            t.graph_launch(kernels)
+    return RankTrace(0, link_run(t))
+
+
+def captured(t: TraceBuilder, names: Sequence[str] = ("gemm", "relu", "gemm")) -> TraceBuilder:
+    """What a trace holds of a capture: calls without kernels."""
+    t.call("cudaStreamBeginCapture_v10000")
+    for name in names:
+        with t.op("aten::linear") if name == "gemm" else t.op("aten::relu"):
+            if name == "gemm":
+                with t.op("aten::addmm"):
+                    t.call(LAUNCH[name])
+            else:
+                t.call("cudaLaunchKernel")
+    t.call("cudaStreamEndCapture")
+    return t
+
+
+def eager(names: Sequence[str]) -> TraceBuilder:
+    t = TraceBuilder()
+    for name in names:
+        with t.op("aten::linear" if name == "gemm" else "aten::relu"):
+            if name == "gemm":
+                with t.op("aten::addmm"):
+                    t.launch(name)
+            else:
+                t.launch(name)
+    return t
+
+
+def captures(t: TraceBuilder, folder: Path) -> list[Capture]:
+    return read_captures(str(t.write(folder)[1]))
+
+
+def tables(rank: RankTrace, given: Sequence[Capture] = ()) -> tuple[Any, Any, Any]:
+    found = analyse([rank], ["graph_replays"], AnalysisOptions(captures=given))
+    return found["graph_replays"], found["graph_replays_by_position"], found["graph_replays_by_op"]
+
+
+def test_without_a_capture_nothing_is_known_of_ops() -> None:
+    graphs, positions, ops = tables(replays())
+    assert [row["ops_known"] for row in graphs.rows()] == [""]
+    assert {row["op"] for row in positions.rows()} == {""}
+    assert (len(ops), ops.note) == (0, "no trace of the captures was given (--capture-trace)")
+
+
+def test_what_ran_op_by_op_before_tells_the_ops_by_the_names_of_kernels(tmp_path: Path) -> None:
+    given = captures(eager(["gemm", "relu", "gemm", "gemm", "relu", "gemm", "relu"]), tmp_path)
+    graphs, positions, ops = tables(replays(), given)
+    assert [row["ops_known"] for row in graphs.rows()] == [BY_NAME]
+    assert [row["op"] for row in positions.rows()] == OPS
+    assert [(row["op"], row["kernels"], row["count"], row["time"]) for row in ops.rows()] == [
+        ("aten::linear > aten::addmm", 2, 4, 44),
+        ("aten::relu", 1, 2, 4),
+    ]
+    assert sum(row["pct"] for row in ops.rows()) == pytest.approx(100)
+    assert ops.note == ""
+
+
+def test_a_capture_without_names_tells_them_by_the_order_of_launches(tmp_path: Path) -> None:
+    given = captures(captured(TraceBuilder()), tmp_path)
+    graphs, positions, ops = tables(replays(), given)
+    assert [row["ops_known"] for row in graphs.rows()] == [BY_ORDER]
+    assert [row["op"] for row in positions.rows()] == OPS
+    assert ops.note == "graph 0: by the order of launches alone, as the capture has no names of kernels"
+
+
+def test_a_capture_in_the_same_trace_is_found() -> None:
+    t = captured(TraceBuilder())
+    with t.op("aten::replay"):
+        t.graph_launch(GRAPH)
+    _, positions, _ = tables(RankTrace(0, link_run(t)))
+    assert [row["op"] for row in positions.rows()] == OPS
+
+
+def test_the_whole_capture_must_agree_or_is_said_how_much_does(tmp_path: Path) -> None:
+    given = captures(captured(TraceBuilder(), ["gemm", "relu", "gemm", "relu"]), tmp_path)
+    graphs, _, ops = tables(replays(), given)
+    assert [row["ops_known"] for row in graphs.rows()] == [""]
+    assert ops.note == "graph 0: no capture has its 3 launches in their order, the nearest agrees in the first 3"
+
+
+def test_names_beside_calls_are_read_and_must_agree(tmp_path: Path) -> None:
+    _, device = captured(TraceBuilder()).write(tmp_path)
+    trace = json.loads(device.read_text())
+    rows = [row for row in trace["traceEvents"] if "Launch" in str(row.get("name"))]
+    for row, name in zip(rows, ("gemm", "relu", "gemm"), strict=True):
+        row["args"]["kernel"] = name  # as ROCm's profiler has it
+    device.write_text(json.dumps(trace))
+    given = read_captures(str(device))
+    assert [launch.name for launch in given[0].launches] == ["gemm", "relu", "gemm"]
+    graphs, _, _ = tables(replays(), given)
+    assert [row["ops_known"] for row in graphs.rows()] == [BY_NAME]
+    other = [("gemm", 7, 10.0), ("gelu", 7, 2.0), ("gemm", 7, 12.0)]
+    graphs, _, ops = tables(replays(other), given)
+    assert [row["ops_known"] for row in graphs.rows()] == [""]
+    assert ops.note.endswith("the nearest agrees in the first 1")
+
+
+def test_a_copy_is_no_kernel(tmp_path: Path) -> None:
+    t = TraceBuilder()
+    t.call("cudaStreamBeginCapture")
+    for name in ("cudaLaunchKernel", "cudaMemcpyAsync", "cudaMemsetAsync"):
+        with t.op(f"op of {name}"):
+            t.call(name)
+    t.call("cudaStreamEndCapture")
+    given = captures(t, tmp_path)
+    assert [launch.kind for launch in given[0].launches] == ["kernel", "copy", "set"]
+    _, positions, _ = tables(replays(GRAPH), given)
+    assert {row["op"] for row in positions.rows()} == {""}
+
+
+def test_a_drivers_call_within_a_runtime_call_is_the_same_launch(tmp_path: Path) -> None:
+    t = TraceBuilder()
+    t.call("cudaStreamBeginCapture")
+    with t.op("aten::add"):
+        outer = t.call("cudaLaunchKernel", 8)
+        t.calls.append(
+            type(outer)(
+                "cuLaunchKernel", outer.thread, outer.start + 1000, outer.end - 1000, outer.correlation, outer.op
+            )
+        )
+    t.call("cudaStreamEndCapture")
+    assert [launch.op for launch in captures(t, tmp_path)[0].launches] == ["aten::add"]
+
+
+def test_streams_that_run_beside_each_other_are_put_in_order_of_start(tmp_path: Path) -> None:
+    given = captures(eager(["x", "y", "z"]), tmp_path)
+    _, positions, _ = tables(replays([("x", 7, 5), ("y", 9, 3), ("z", 7, 5)]), given)
+    assert [(row["name"], row["stream"]) for row in positions.rows()] == [("x", 7), ("z", 7), ("y", 9)]
+    assert {row["op"] for row in positions.rows()} == {"aten::relu"}
+
+
+def launches(names: str, ops: str = "", first: int = -1) -> list[Launched]:
+    nodes = range(first, first + len(names)) if first >= 0 else [-1] * len(names)
+    return [Launched(KERNEL, name, node, op) for name, node, op in zip(names, nodes, ops or names.upper(), strict=True)]
+
+
+def test_nodes_tell_more_than_the_order_does() -> None:
+    """A node's number holds that of its graph in its upper half, which differs once the graph is made ready."""
+    capture = Capture(launches("abcd", first=(5 << 32) + 1)[::-1], True)
+    found = attribution(launches("bcd", "...", first=(9 << 32) + 2), [capture])
+    assert (found.ops, found.known_by) == (["B", "C", "D"], BY_NODE)
+    assert attribution(launches("bxd", "...", first=(9 << 32) + 2), [capture]).known_by == ""
+
+
+def test_captures_that_fit_as_well_are_counted() -> None:
+    given = [Capture(launches("ab", ops), True) for ops in ("XY", "XY", "ZY")]
+    assert attribution(launches("ab"), given)[:2] == (["X", "Y"], BY_NAME)
+    assert attribution(launches("ab"), given).others == 1
+
+
+@given(
+    st.text("abc", min_size=1, max_size=5), st.lists(st.tuples(st.text("abc", max_size=12), st.booleans()), max_size=4)
+)
+def test_sequences_are_found_wherever_they_are(graph: str, given: list[tuple[str, bool]]) -> None:
+    """Each launch's op is its number; the reference tries every place."""
+    made, number = [], 0
+    for names, whole in given:
+        made.append(Capture([Launched(KERNEL, name, -1, str(number + at)) for at, name in enumerate(names)], whole))
+        number += len(names)
+    wholes = [
+        [one.op for one in capture.launches]
+        for capture, (names, whole) in zip(made, given, strict=True)
+        if whole and names == graph
+    ]
+    rows = [
+        [one.op for one in capture.launches[at : at + len(graph)]]
+        for capture, (names, whole) in zip(made, given, strict=True)
+        for at in range(len(names))
+        if not whole and names[at : at + len(graph)] == graph
+    ]
+    found = attribution(launches(graph), made)
+    expected = wholes or rows
+    assert found.ops == (expected[0] if expected else [""] * len(graph))
+    assert found.others == max(len(expected) - 1, 0)
+
+
+def test_the_command_takes_traces_of_captures(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for name, t in (("capture", captured(TraceBuilder())), ("replay", TraceBuilder())):
+        if name == "replay":
+            with t.op("aten::replay"):
+                t.graph_launch(GRAPH)
+        (tmp_path / name).mkdir()
+        t.write(tmp_path / name)
+    device, capture = (str(tmp_path / name / "device.json") for name in ("replay", "capture"))
+    with pytest.raises(SystemExit) as ended:
+        trace_report.main([device, "--only", "graph_replays", "--capture-trace", capture, "--json"])
+    assert ended.value.code == 0
+    assert '"aten::linear > aten::addmm"' in capfd.readouterr().out
+    with pytest.raises(SystemExit) as ended:
+        trace_report.main([device, "--capture-trace", str(tmp_path / "none.json")])
+    assert ended.value.code == 1
+
+
+def test_marks_of_a_captured_program_tell_what_its_kernels_are(tmp_path: Path) -> None:
+    """As `torch.cuda._annotate_cuda_graph_trace` writes what `mark_kernels` noted."""
+    t = TraceBuilder()
+    for _ in range(2):
+        kernels = t.graph_launch(GRAPH)
+        for node, (kernel, mark) in enumerate(zip(kernels, ("attention", "", "attention"), strict=True), 1):
+            kernel.args["graph node id"] = (5 << 32) + node
+            if mark:
+                kernel.args["str"] = mark
+    t.write(tmp_path)
+    graphs, _, ops = tables(read_rank(str(tmp_path / "device.json")))
+    assert [row["ops_known"] for row in graphs.rows()] == ["by mark"]
+    assert [(row["op"], row["count"], row["time"]) for row in ops.rows()] == [("attention", 4, 44), ("", 2, 4)]
+    assert graphs.note == "graph 0: 1 of its 3 nodes were not marked"

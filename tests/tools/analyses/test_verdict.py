@@ -1,0 +1,197 @@
+"""What limits a run, in one sentence; and which figures withdraw it."""
+
+import numpy as np
+from execgraph.schema.graph import Delay, DependencyKind, ExecutionGraph
+from execgraph.tools.analyses import Column, Job, Table, find, verdict
+from support.builder import TraceBuilder
+from support.findings import built, played
+from support.graphs import LAUNCH, PROGRAM_ORDER, STREAM_ORDER, GraphBuilder, rank_with_collective
+
+
+def sentence(job: Job) -> str:
+    return verdict(job, find(job)).sentence
+
+
+def host_bound() -> TraceBuilder:
+    t = TraceBuilder(sync_records=True)
+    for _ in range(40):
+        with t.op("aten::relu"):
+            t.work(20)
+            t.launch("relu", duration=4)
+    return t
+
+
+def test_it_says_what_limits_how_it_is_known_and_what_to_do() -> None:
+    said = sentence(played(host_bound()))
+    assert said.startswith(
+        "The GPU waits for the CPU: idle 83 % of the time. The host launches small kernels more slowly"
+    )
+    assert "CUDA graphs or torch.compile would save up to 7" in said
+
+
+def test_a_run_on_the_cpu_is_told_by_its_phases() -> None:
+    t = TraceBuilder()
+    with t.annotation("ProfilerStep#0"):
+        t.leaf("aten::mm", 60)
+        t.leaf("autograd::engine::evaluate_function: MmBackward0", 40)
+    assert sentence(played(t)).startswith(
+        "All work is on the CPU: 60 % forward, 40 % backward. aten::mm is the heaviest op"
+    )
+
+
+def delayed(delay: int) -> ExecutionGraph:
+    g = GraphBuilder(rank=0)
+    op = g.host("aten::mm", 0, 50_000)
+    late = g.delay(50_000, delay, Delay.UNEXPLAINED, after=[(op, LAUNCH)])
+    g.activity("gemm", 50_000 + delay, 10_000, after=[(op, LAUNCH), (late, LAUNCH)])
+    return g.build()
+
+
+def test_it_is_withdrawn_where_much_of_the_run_is_not_explained() -> None:
+    assert "cannot be told" not in sentence(built(delayed(5_000)))
+    assert sentence(built(delayed(40_000))) == (
+        "What limits the run cannot be told: for 40.0 µs, 40 % of the run, the traces do not show what it waited for. "
+        "Of the rest of the critical path, 83 % is work of the CPU."
+    )
+
+
+def test_it_is_withdrawn_where_a_rank_begins_much_later_than_the_first() -> None:
+    graphs = [
+        rank_with_collective(0, work=10_000, collective=95_000, clock=0),
+        rank_with_collective(1, work=30_000, collective=5_000, clock=0),
+    ]
+    said = sentence(built(*graphs))
+    assert said.startswith(
+        "What limits the run cannot be told: rank 1 begins 70.0 µs, 67 % of the run, after the first rank"
+    )
+
+
+def test_it_is_withdrawn_where_the_replay_is_off() -> None:
+    g = GraphBuilder(rank=0)
+    op = g.host("aten::mm", 0, 50_000)
+    g.activity("gemm", 80_000, 10_000, after=[(op, LAUNCH)])
+    assert sentence(built(g.build())).startswith(
+        "What limits the run cannot be told: the replay is -33.3 % off the measured run"
+    )
+
+
+def test_it_is_withdrawn_for_graphs_of_a_simulator_whose_replay_is_off() -> None:
+    g = GraphBuilder(rank=0, target="astra-sim")
+    op = g.host("aten::mm", 0, 50_000)
+    g.activity("gemm", 80_000, 10_000, after=[(op, LAUNCH)])
+    assert "these graphs are made for astra-sim, whose waits differ: build generic ones" in sentence(built(g.build()))
+
+
+def test_it_is_withdrawn_where_the_device_computes_while_the_host_is_said_to_limit() -> None:
+    """By its dependencies the host's path is as long as the run, yet the device computes nearly all the time."""
+    g = GraphBuilder(rank=0)
+    before: list[tuple[int, DependencyKind]] = []
+    for step in range(4):
+        op = g.host("aten::mm", 100_000 * step, 100_000, after=before)
+        g.activity("gemm", 100_000 * (step + 1), 90_000, stream=step, after=[(op, LAUNCH)])
+        before = [(op, PROGRAM_ORDER)]
+    columns = [Column(name, "", np.array([value])) for name, value in (("compute", 360.0), ("busy", 360.0))]
+    job = built(g.build(), tables={"temporal_breakdown": Table("", "", columns)})
+    assert "the device already computes for 73 % of the run" in sentence(job)
+
+
+def test_it_is_withdrawn_where_what_takes_longest_would_hardly_shorten_the_run() -> None:
+    """A kernel and a collective of another stream, both as long as the run."""
+    g = GraphBuilder(rank=0, world_size=1)
+    op = g.host("aten::mm", 0, 1_000)
+    g.activity("gemm", 1_000, 99_000, stream=7, after=[(op, LAUNCH)])
+    g.collective(1_000, 98_900, ranks=[0], stream=20, after=[(op, LAUNCH)])
+    assert "no kind of work at twice its speed would make the run more than 0.5 % shorter" in sentence(built(g.build()))
+
+
+def test_communication_of_absent_ranks_is_no_verdict() -> None:
+    graph = rank_with_collective(0, work=10_000, collective=95_000, clock=0)
+    graph.metadata["world_size"] = 2
+    assert "without the traces of 1 rank, waiting for them cannot be told from sending data" in sentence(built(graph))
+
+
+def test_it_is_withdrawn_where_nothing_shows_that_the_ranks_are_of_one_job() -> None:
+    def rank(number: int, **metadata: int) -> ExecutionGraph:
+        g = GraphBuilder(rank=number, **metadata)
+        g.host("aten::mm", 0, 50_000)
+        return g.build()
+
+    said = sentence(built(rank(0), rank(1)))
+    assert "nothing shows that ranks 0, 1 are of one job, neither a collective nor a world size" in said
+    assert "one job" not in sentence(built(rank(0, world_size=2), rank(1, world_size=2)))
+    assert "ranks 0, 1 do not fit together, as rank 0 is of 2 ranks, rank 1 of 4" in sentence(
+        built(rank(0, world_size=2), rank(1, world_size=4))
+    )
+
+
+def test_a_withdrawn_verdict_tells_the_cost_of_recording_only_of_a_path_on_the_host() -> None:
+    """A CPU twice as fast would save most, but only as an unrelated rank ends nearly as late; the path is a kernel."""
+    first, second = GraphBuilder(rank=0), GraphBuilder(rank=1)
+    op = first.host("aten::mm", 0, 20_000)
+    first.activity("gemm", 20_000, 80_000, after=[(op, LAUNCH)])
+    second.host("aten::mm", 0, 99_000)
+    said = sentence(built(first.build(), second.build(), recorded_ops=4))
+    assert "Of the critical path, 80 % is computation" in said
+    assert "Recording a host trace" not in said
+
+
+def recorded_steps(without_profiler_ns: int = 0) -> ExecutionGraph:
+    """Two steps in which the host takes 80 µs to launch a kernel of 20 µs."""
+    known = {"steps": 2, "step_without_profiler_ns": without_profiler_ns} if without_profiler_ns else {}
+    g = GraphBuilder(rank=0, **known)
+    before: list[tuple[int, DependencyKind]] = []
+    earlier: list[tuple[int, DependencyKind]] = []
+    for end in (80_000, 160_000):
+        op = g.host("aten::mm", end - 80_000, 80_000, after=before)
+        kernel = g.activity("gemm", end, 20_000, after=[(op, LAUNCH), *earlier])
+        before, earlier = [(op, PROGRAM_ORDER)], [(kernel, STREAM_ORDER)]
+    return g.build()
+
+
+def test_it_is_of_the_run_without_a_profiler_where_that_was_measured() -> None:
+    said = sentence(built(recorded_steps(21_000)))
+    assert said.startswith("Computation limits the run: ")
+    assert "This is the run without a profiler, in which a step takes 21.0 µs and not 90.0 µs as recorded" in said
+    assert "% of its recorded time" in said and "class:" not in said
+
+
+def test_it_says_that_recording_may_be_what_limits_where_nothing_was_measured() -> None:
+    said = sentence(built(recorded_steps(), recorded_ops=4))
+    assert "The device waits for the CPU" in said
+    assert (
+        "Recording a host trace slows every op, by about 16 µs" in said
+        and "so 64.0 µs of these 180.0 µs may come from it (4 ops)" in said
+    )
+    assert "4 ops" not in sentence(built(recorded_steps(), recorded_ops=0))
+
+
+def test_it_is_of_the_recording_where_no_factor_for_the_host_explains_a_step_without_a_profiler() -> None:
+    said = sentence(built(recorded_steps(2_000)))
+    assert said.startswith("As recorded, the device waits for the CPU")
+    assert "A step takes 2.0 µs without a profiler and 90.0 µs as recorded" in said
+
+
+def test_a_withdrawn_verdict_says_that_gains_are_as_uncertain() -> None:
+    g = GraphBuilder(rank=0)
+    before: list[tuple[int, DependencyKind]] = []
+    for number in range(40):
+        op = g.host("aten::relu", 24_000 * number, 24_000, after=before)
+        g.activity("relu", 24_000 * (number + 1), 5_000, after=[(op, LAUNCH)])
+        before = [(op, PROGRAM_ORDER)]
+    assert "uncertain" not in sentence(built(g.build()))
+    late = g.delay(24_000 * 40, 400_000, Delay.UNEXPLAINED, after=before)
+    g.activity("last", 24_000 * 40 + 400_000, 5_000, after=[(late, LAUNCH)])
+    said = sentence(built(g.build()))
+    assert said.startswith("What limits the run cannot be told: for 400.0 µs, 29 % of the run, the traces do not show")
+    assert said.endswith("The gains below are as uncertain.")
+
+
+def test_a_limit_of_less_than_half_of_the_critical_path_is_told_by_its_gain() -> None:
+    """Work of the host that ran once, then two streams that wait for nothing: the kernels are 40 of 100 µs."""
+    g = GraphBuilder(rank=0)
+    op = g.host("aten::mm", 0, 30_000)
+    copy = g.activity("Memcpy DtoD", 30_000, 30_000, cat="gpu_memcpy", after=[(op, LAUNCH)])
+    g.activity("gemm", 60_000, 40_000, after=[(copy, STREAM_ORDER)])
+    assert sentence(built(g.build())).startswith(
+        "Computation limits the run most: twice as fast, it would make the run 20 % shorter."
+    )

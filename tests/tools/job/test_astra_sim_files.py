@@ -1,0 +1,225 @@
+"""What a build for ASTRA-sim writes beside the graphs, ready to start."""
+
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from execgraph.schema.graph import ExecutionGraph
+from execgraph.tools.commands.trace_build import main
+from execgraph.tools.generate import PRESETS, build_job, simulate, write_traces
+from execgraph.tools.job import Simulation, write_astra_sim_files
+from execgraph.tools.replay import configuration_of, simulate_ranks
+from support.graph_file import read_nodes
+from support.simulator import Generation, read_files, simulate as simulate_files
+from support.two_networks import ACROSS, RANKS, WITHIN, two_networks
+
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
+WORK = (("num_ops", "int64_val"), ("tensor_size", "uint64_val"))
+
+
+def built(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    more: str = "",
+    job: str = "ddp",
+    ranks: int = 2,
+    status: int = 0,
+) -> tuple[Path, str]:
+    """The output folder, and what was said."""
+    folder, out = tmp_path / "traces", tmp_path / "graphs"
+    if not folder.exists():
+        write_traces(simulate(build_job(job, ranks=ranks, steps=1, layers=2, seed=1)), folder)
+    with pytest.raises(SystemExit) as left:
+        main(
+            [
+                "--input-dir",
+                str(folder),
+                "--output-dir",
+                str(out),
+                "--target",
+                "astra-sim",
+                "--jobs",
+                "1",
+                *more.split(),
+            ]
+        )
+    assert left.value.code == status
+    return out, capsys.readouterr().err
+
+
+def configuration(said: str) -> dict[str, str]:
+    """What the printed command gives the simulator."""
+    _, *options = shlex.split(next(line for line in said.splitlines() if line.startswith("simulate")).split(None, 1)[1])
+    return dict(option.removeprefix("--").split("-configuration=") for option in options)
+
+
+def test_the_command_that_is_printed_names_files_that_are_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, said = built(tmp_path, capsys)
+    given = configuration(said)
+    assert given.pop("workload") == str(out / "graph")
+    assert set(given) == {"system", "network", "remote-memory", "comm-group"}
+    assert all(Path(path).is_file() for path in given.values())
+    assert "npus_count: [ 2 ]" in Path(given["network"]).read_text()
+    assert json.loads(Path(given["system"]).read_text())["replay-only"] == 0
+
+
+def test_the_network_is_what_the_measured_collectives_fit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out, said = built(tmp_path, capsys)
+    fitted = re.search(r"network +(\S+) GiB/s, (\S+) ns a link, fitted to (\d+) collectives and messages", said)
+    assert fitted
+    text = (out / "astra-sim" / "network.yml").read_text()
+    assert [float(found) for found in re.findall(r": \[ ([\d.]+) \]  #", text)] == [float(fitted[1]), float(fitted[2])]
+
+
+def test_what_is_given_stands_and_is_what_a_build_that_is_up_to_date_prints(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, first = built(tmp_path, capsys)
+    fitted = re.search(r"network +\S+ GiB/s, (\S+) ns a link", first)
+    _, again = built(tmp_path, capsys, "--bandwidth 12.5")
+    assert fitted and f"12.5 GiB/s, {fitted[1]} ns a link; the bandwidth as given" in again
+    _, replayed = built(tmp_path, capsys, "--bandwidth 12.5 --replay")
+    assert "network     not used" in replayed
+    assert "bandwidth: [ 12.5 ]" in (out / "astra-sim" / "network.yml").read_text()
+    assert json.loads((out / "astra-sim" / "system.json").read_text())["replay-only"] == 1
+
+
+def test_without_communication_the_network_is_the_default_one(tmp_path: Path) -> None:
+    write_astra_sim_files(tmp_path, 3, None, Simulation(latency_ns=0.0))
+    text = (tmp_path / "astra-sim" / "network.yml").read_text()
+    assert "bandwidth: [ 100.0 ]" in text
+    assert "latency: [ 0.0 ]" in text
+
+
+def test_links_within_nodes_and_across_them_are_two_dimensions(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_traces(simulate(two_networks()), tmp_path / "traces")
+    out, said = built(tmp_path, capsys)
+    fitted = re.search(
+        r"(\S+) GiB/s, (\S+) ns a link within nodes of 4 ranks, (\S+) GiB/s, (\S+) ns a link across 2", said
+    )
+    assert fitted
+    found = [float(figure) for figure in fitted.groups()]
+    assert found == pytest.approx([WITHIN[1], WITHIN[0], ACROSS[1], ACROSS[0]], rel=0.001)
+    text = (out / "astra-sim" / "network.yml").read_text()
+    assert "topology: [ Switch, Switch ]\nnpus_count: [ 4, 2 ]\n" in text
+    assert json.loads((out / "astra-sim" / "system.json").read_text())["all-reduce-implementation"] == ["ring", "ring"]
+    paths = [str(out / f"graph.{rank}.et") for rank in range(RANKS)]
+    found_ranks = simulate_ranks([ExecutionGraph.read(path) for path in paths], configuration_of(paths)[0])
+    assert (found_ranks.mode, len(found_ranks.network)) == ("simulated", 2)
+    assert abs(found_ranks.worst_error_pct) < 1
+
+
+LATE_US = 700.0
+
+
+def late_rank(process: Any) -> Iterator[None]:
+    """Rank 1 does something else before the first recorded op, and both save something after the last kernel."""
+    process.main.work(LATE_US * process.rank)
+    yield from PRESETS["ddp"].program(process)
+    process.main.leaf("save", us=200.0)
+
+
+@pytest.fixture
+def late_job(tmp_path: Path) -> int:
+    """Writes the traces of a job whose rank 1 begins to record later; returns when the job ended (ns)."""
+    presets = {"late": PRESETS["ddp"]._replace(program=late_rank)}
+    run = simulate(build_job("late", presets=presets, ranks=2, steps=1, layers=2, seed=1))
+    write_traces(run, tmp_path / "traces")
+    return run.makespan_ns
+
+
+@pytest.mark.parametrize("host", ["", "--no-host"], ids=["host", "no host"])
+def test_a_job_whose_ranks_began_at_different_times_ends_when_it_did(
+    host: str, late_job: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, said = built(tmp_path, capsys, host)
+    (offset,) = re.findall(r"^offset +rank 1 (\S+) µs later than the first rank", said, re.MULTILINE)
+    assert float(offset) == pytest.approx(LATE_US, rel=0.2)
+    assert ("after the last activity kept" in said) == bool(host)
+    ranks = json.loads((out / "report.json").read_text())["ranks"]
+    assert "start offset, µs" not in ranks[0].get("target", {})
+    assert ranks[1]["target"]["start offset, µs"] == pytest.approx(float(offset), abs=0.1)
+    files = read_files(out / "graph", 2)
+    finished = simulate_files(files, out / "comm_groups.json", Generation.V3).finished_ns
+    found = simulate_ranks([ExecutionGraph.read(str(out / f"graph.{rank}.et")) for rank in (0, 1)])
+    assert max(rank.measured_us for rank in found.ranks.values()) == pytest.approx(late_job / 1000, abs=10)
+    assert abs(found.worst_error_pct) < 0.5
+    assert max(finished.values()) > LATE_US * 1000
+
+
+def test_start_offsets_can_be_left_out(late_job: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out, said = built(tmp_path, capsys, "--no-start-offsets")
+    assert "later than the first rank" not in said
+    assert "start offset" not in {node.name for node in read_nodes(out / "graph.1.et")}
+
+
+@pytest.mark.parametrize("generation", Generation)
+def test_a_rank_alone_runs_beside_one_that_has_no_work(
+    generation: Generation, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, said = built(tmp_path, capsys, job="simple", ranks=1)
+    given = configuration(said)
+    assert Path(given["workload"] + ".0.et").read_bytes() == (out / "graph.0.et").read_bytes()
+    assert not (out / "graph.1.et").exists()
+    assert "npus_count: [ 2 ]" in Path(given["network"]).read_text()
+    outcome = simulate_files(read_files(Path(given["workload"]), 2), Path(given["comm-group"]), generation)
+    assert outcome.good and outcome.finished_ns[1] == 1_000 < outcome.finished_ns[0]
+
+
+def test_roofline_mode_gets_the_peaks_that_the_graphs_were_made_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, _ = built(tmp_path, capsys, "--no-host")
+    before = (out / "graph.0.et").read_bytes()
+    _, said = built(tmp_path, capsys, "--no-host --roofline V100:fp32")
+    system = json.loads(Path(configuration(said)["system"]).read_text())
+    assert [system[name] for name in ("roofline-enabled", "peak-perf", "local-mem-bw")] == [1, 15.7, 900]
+    assert (out / "graph.0.et").read_bytes() != before
+    computations = [node for node in read_nodes(out / "graph.0.et") if node.type == 4]
+    assert all(int(node.read(*what)) > 0 for node in computations for what in WORK)
+
+
+def test_a_job_that_lacks_a_graph_has_no_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    built(tmp_path, capsys)
+    (tmp_path / "traces" / "device_rank1.json").write_text('{"traceEvents": [], "distributedInfo": {"rank": 1}}')
+    _, said = built(tmp_path, capsys, status=1)
+    assert "1 of 2 ranks" in said and "simulate" not in said
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("--roofline V100:fp32", "--roofline needs --no-host"),
+        ("--no-host --replay --roofline V100:fp32", "no use for --replay"),
+        ("--no-host --roofline toaster:fp32", "is not DEVICE:FORMAT of a device whose peaks are known"),
+    ],
+)
+def test_roofline_mode_is_for_devices_that_are_known_alone(
+    options: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert said in built(tmp_path, capsys, options, status=2)[1]
+
+
+@pytest.mark.parametrize("option", ["--bandwidth=5", "--latency=5", "--replay", "--roofline=1:1"])
+def test_other_targets_have_no_simulation(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["--input-dir", "a", "--output-dir", "b", option])
+    assert left.value.code == 2
+    assert "are for --target astra-sim" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "inf", "nan", "fast"])
+def test_a_bandwidth_is_a_number_above_0(value: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["--input-dir", "a", "--output-dir", "b", "--target", "astra-sim", f"--bandwidth={value}"])
+    assert left.value.code == 2
+    assert f"{value} is not a number above 0" in capsys.readouterr().err

@@ -1,0 +1,350 @@
+"""Building all ranks of a job: every graph, what failed and why, what is not built again, and the same bytes always."""
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from execgraph.linker.windows import Window
+from execgraph.schema.choices import Target
+from execgraph.schema.errors import RequestError
+from execgraph.schema.graph import ExecutionGraph
+from execgraph.tools.commands.trace_build import main
+from execgraph.tools.generate import build_job, simulate, write_traces
+from execgraph.tools.job import BuildOptions, BuiltJob, Outcomes, build
+from execgraph.tools.job.build_rank import RankResult, RankTask
+from execgraph.tools.workers import WorkerDied, in_processes
+from support.generated import here
+from support.tasks import killed_by_3, process_of, staged
+
+
+@pytest.fixture(scope="module")
+def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The traces of a job of two ranks."""
+    folder = tmp_path_factory.mktemp("traces")
+    write_traces(simulate(build_job("ddp", ranks=2, steps=1, layers=1, seed=3)), folder)
+    return folder
+
+
+@pytest.fixture
+def job(traces: Path, tmp_path: Path) -> Path:
+    """A copy of them that a test may change."""
+    return Path(shutil.copytree(traces, tmp_path / "job"))
+
+
+def built(folder: Path, out: Path, options: BuildOptions | None = None, anew: bool = False) -> BuiltJob:
+    return build(folder, out, options or BuildOptions(), here, anew=anew)
+
+
+def command(*arguments: object) -> int:
+    with pytest.raises(SystemExit) as stopped:
+        main([str(argument) for argument in arguments])
+    return int(stopped.value.code or 0)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+# What is built
+
+
+def test_every_rank_gets_a_graph_and_the_report_says_from_what(traces: Path, tmp_path: Path) -> None:
+    report = built(traces, tmp_path / "out").report
+    assert sorted(files(tmp_path / "out")) == ["comm_groups.json", "graph.0.et", "graph.1.et", "report.json"]
+    for rank, summary in enumerate(report.ranks):
+        graph = ExecutionGraph.read(str(tmp_path / "out" / f"graph.{rank}.et"))
+        assert graph.metadata["rank"] == summary.rank == rank
+        assert (len(graph), len(graph.data_deps.values)) == (summary.convert and summary.convert.nodes, summary.edges)
+        assert (summary.device.file, summary.host and summary.host.file) == (
+            f"device_rank{rank}.json",
+            f"host_rank{rank}.json",
+        )
+        assert summary.link and summary.link.matched > 0
+    assert report.skipped == {"truth.json of trace-generate": 1}
+    assert not report.all_failures and not report.all_notes
+
+
+def test_swapped_names_do_not_swap_ranks(job: Path, tmp_path: Path) -> None:
+    built(job, tmp_path / "right")
+    (job / "host_rank0.json").rename(job / "aside")
+    (job / "host_rank1.json").rename(job / "host_rank0.json")
+    (job / "aside").rename(job / "host_rank1.json")
+    report = built(job, tmp_path / "swapped").report
+    assert [summary.host and summary.host.file for summary in report.ranks] == ["host_rank1.json", "host_rank0.json"]
+    assert [summary.link and summary.link.agreement_pct for summary in report.ranks] == [100.0, 100.0]
+
+
+def test_a_device_trace_without_host_trace_is_built_alone(job: Path, tmp_path: Path) -> None:
+    (job / "host_rank1.json").unlink()
+    report = built(job, tmp_path / "out").report
+    assert [summary.status for summary in report.ranks] == ["built", "built"]
+    lonely, unknown = report.all_notes
+    assert lonely.startswith("rank 1: device_rank1.json: has no host trace")
+    assert unknown.startswith("rank 1: no host trace: ")
+
+
+def test_a_broken_rank_fails_alone_and_names_its_file(job: Path, tmp_path: Path) -> None:
+    (job / "device_rank0.json").write_text('{"traceEvents": [], "distributedInfo": {"rank": 0}}')
+    report = built(job, tmp_path / "out").report
+    assert [summary.status for summary in report.ranks] == ["failed", "built"]
+    [failure] = report.all_failures
+    assert failure.startswith("rank 0: device_rank0.json: ")
+    assert sorted(files(tmp_path / "out")) == ["comm_groups.json", "graph.1.et", "report.json"]
+
+
+def test_options_reach_the_graphs(traces: Path, tmp_path: Path) -> None:
+    full, bare = (built(traces, tmp_path / io, BuildOptions(io=io)).report.ranks[0].graph for io in ("full", "none"))
+    assert full and bare and bare.bytes < full.bytes
+
+
+# What is not built again
+
+
+def test_ranks_that_are_up_to_date_are_left_alone(job: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    built(job, out)
+    before, written = files(out), (out / "graph.0.et").stat().st_mtime_ns
+    assert built(job, out).unchanged == {0, 1}
+    assert (out / "graph.0.et").stat().st_mtime_ns == written
+    assert built(job, out, anew=True).unchanged == set()
+    assert (out / "graph.0.et").stat().st_mtime_ns > written
+    assert files(out) == before
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda job, _: (job / "host_rank0.json").open("a").write("\n"),
+        lambda _, out: (out / "graph.0.et").unlink(),
+        lambda _, out: (out / "graph.0.et").write_bytes(b"other"),
+    ],
+    ids=["another input", "no graph", "another graph"],
+)
+def test_a_rank_that_changed_is_built_again(job: Path, tmp_path: Path, change: Callable[[Path, Path], Any]) -> None:
+    out = tmp_path / "out"
+    built(job, out)
+    graph = (out / "graph.0.et").read_bytes()
+    change(job, out)
+    assert built(job, out).unchanged == {1}
+    assert (out / "graph.0.et").read_bytes() == graph
+
+
+def test_other_options_build_everything_again(traces: Path, tmp_path: Path) -> None:
+    built(traces, tmp_path / "out")
+    assert built(traces, tmp_path / "out", BuildOptions(promote="all")).unchanged == set()
+
+
+def test_a_part_of_the_traces_is_built_on_every_rank_and_not_taken_for_another(tmp_path: Path) -> None:
+    job, out = tmp_path / "job", tmp_path / "out"
+    write_traces(simulate(build_job("ddp", ranks=2, steps=2, layers=1, seed=3)), job)
+    nodes = []
+    for steps in (None, (0, 1), (1, 2)):
+        report, unchanged, *_ = build(job, out, BuildOptions(), here, window=Window(steps=steps))
+        assert (report.disagreements, unchanged) == ([], set())
+        nodes.append([rank.convert.activities for rank in report.ranks if rank.convert])
+    assert [sum(rank) for rank in zip(*nodes[1:], strict=True)] == nodes[0]
+    assert build(job, out, BuildOptions(), here, window=Window(steps=(1, 2))).unchanged == {0, 1}
+
+
+def test_a_damaged_report_builds_everything_again(traces: Path, tmp_path: Path) -> None:
+    built(traces, tmp_path / "out")
+    before = files(tmp_path / "out")
+    (tmp_path / "out" / "report.json").write_text("{")
+    assert built(traces, tmp_path / "out").unchanged == set()
+    assert files(tmp_path / "out") == before
+
+
+@pytest.fixture(scope="module")
+def built_for(traces: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[Target], Path]:
+    """What a build for a target writes, not to be changed."""
+
+    @cache
+    def folder(target: Target) -> Path:
+        out = tmp_path_factory.mktemp(target)
+        built(traces, out, BuildOptions(target=target))
+        return out
+
+    return folder
+
+
+@pytest.mark.parametrize("target", ["generic", "astra-sim", "goal"])
+@pytest.mark.parametrize("name", ["comm_groups.json", "report.json", "graph.0.et"])
+@pytest.mark.parametrize("content", [None, b"", b"{}", b'{"1": [1, 0]}\n', "twice"], ids=str)
+def test_a_file_that_somebody_changed_is_as_it_was_after_the_next_build(
+    traces: Path,
+    built_for: Callable[[Target], Path],
+    tmp_path: Path,
+    target: Target,
+    name: str,
+    content: bytes | str | None,
+) -> None:
+    out, options = tmp_path / "out", BuildOptions(target=target)
+    shutil.copytree(built_for(target), out)
+    before = files(out)
+    (out / name).unlink()
+    if content is not None:
+        (out / name).write_bytes(before[name] * 2 if isinstance(content, str) else content)
+    built(traces, out, options)
+    assert files(out) == before
+
+
+def test_a_figure_that_somebody_changed_in_the_report_is_not_believed(traces: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    edges = built(traces, out).report.ranks[0].edges
+    before, path = files(out), out / "report.json"
+    path.write_text(path.read_text().replace(f'"edges": {edges}', '"edges": 7'))
+    again = built(traces, out)
+    assert again.unchanged == set() and files(out) == before
+    assert again.stale == ["report.json is not what the earlier build wrote: all ranks are built again"]
+    (out / "comm_groups.json").unlink()
+    assert built(traces, out).stale == [
+        "comm_groups.json is not what the earlier build wrote: all ranks are built again"
+    ]
+
+
+def test_a_rank_that_did_not_change_gets_the_numbers_of_groups_that_the_others_have_now(tmp_path: Path) -> None:
+    write_traces(simulate(build_job("moe_dp", steps=1, layers=1, seed=3)), tmp_path / "job")
+    job, out = tmp_path / "job", tmp_path / "out"
+    for part in ([0], [0, 1, 2, 3], [0, 1, 2], [0]):
+        devices = [job / f"device_rank{rank}.json" for rank in part]
+        hosts = [job / f"host_rank{rank}.json" for rank in part]
+        for folder in (out, tmp_path / f"{part}"):
+            build([*devices, *hosts], folder, BuildOptions(), here)
+        assert files(out) == files(tmp_path / f"{part}")
+
+
+@pytest.mark.usefixtures("in_this_process")
+def test_for_a_simulator_all_ranks_are_built_again_when_one_is_gone(job: Path, tmp_path: Path) -> None:
+    out, options = tmp_path / "out", BuildOptions(target="astra-sim")
+    built(job, out, options)
+    for kind in ("host", "device"):
+        (job / f"{kind}_rank1.json").unlink()
+    built(job, out, options)
+    built(job, tmp_path / "alone", options)
+    assert files(out) == files(tmp_path / "alone")
+
+
+def test_no_output_replaces_a_trace(job: Path, tmp_path: Path) -> None:
+    out, trace = tmp_path / "out", job / "device_rank1.json"
+    out.mkdir()
+    (out / "graph.0.et").symlink_to(trace)
+    before = trace.read_bytes()
+    with pytest.raises(RequestError, match=r"graph\.0\.et is .*device_rank1\.json, which is read: give another folder"):
+        built(job, out)
+    assert trace.read_bytes() == before
+
+
+def test_no_report_replaces_a_trace_that_is_called_as_it_is(job: Path) -> None:
+    trace = (job / "device_rank1.json").rename(job / "report.json")
+    before = trace.read_bytes()
+    with pytest.raises(
+        RequestError, match=r"report\.json is a trace, not of a build: rename it, or give another folder"
+    ):
+        built(job, job)
+    assert trace.read_bytes() == before
+
+
+# The same bytes, wherever
+
+
+def test_the_number_of_jobs_changes_nothing(traces: Path, tmp_path: Path) -> None:
+    for jobs in (1, 2):
+        assert command("--input-dir", traces, "--output-dir", tmp_path / str(jobs), "--jobs", jobs, "-q") == 0
+    assert files(tmp_path / "1") == files(tmp_path / "2")
+
+
+@pytest.mark.parametrize("below", ["", "graphs"])
+def test_outputs_inside_the_input_folder_are_no_inputs(job: Path, below: str) -> None:
+    out = job / below
+    built(job, out)
+    before = {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()}
+    assert built(job, out).unchanged == {0, 1}
+    assert {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()} == before
+
+
+def test_a_dask_cluster_builds_the_same_files(traces: Path, tmp_path: Path, scheduler: str) -> None:
+    built(traces, tmp_path / "here")
+    assert command("--input-dir", traces, "--output-dir", tmp_path / "there", "--scheduler", scheduler, "-q") == 0
+    assert files(tmp_path / "there") == files(tmp_path / "here")
+
+
+def test_without_dask_the_missing_package_is_named(
+    traces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    assert command("--input-dir", traces, "--output-dir", tmp_path, "--scheduler", "tcp://127.0.0.1:1") == 2
+    needs = "--scheduler: a Dask cluster needs distributed, which is not installed"
+    assert capsys.readouterr().err == f"trace-build: error: {needs}; run: pip install distributed\n"
+
+
+# Workers
+
+
+def test_a_single_task_needs_no_worker() -> None:
+    assert dict(in_processes(process_of, [1], 4)) == {1: os.getpid()}
+    assert os.getpid() not in dict(in_processes(process_of, [1, 2], 1)).values()
+
+
+def test_a_killed_worker_fails_its_own_task_only() -> None:
+    outcomes = dict(in_processes(killed_by_3, range(6), 2))
+    assert isinstance(outcomes.pop(3), WorkerDied)
+    assert outcomes == {number: number * number for number in (0, 1, 2, 4, 5)}
+
+
+@pytest.mark.parametrize("tasks", [[3], [2, 1, 3]])
+def test_stages_are_told_while_tasks_run(tasks: list[int]) -> None:
+    told: list[int] = []
+    assert sorted(outcome for _, outcome in in_processes(staged, tasks, 2, told.append)) == sorted(tasks)
+    assert sum(told) == sum(tasks)
+
+
+def test_a_lost_worker_is_a_failure_of_its_rank(traces: Path, tmp_path: Path) -> None:
+    def losing(function: Callable[[RankTask], RankResult], tasks: Sequence[RankTask], _: object) -> Outcomes:
+        yield tasks[0], WorkerDied("its process was killed")
+        yield tasks[1], function(tasks[1])
+
+    report = build(traces, tmp_path, BuildOptions(), losing).report
+    assert report.all_failures == ["rank 0: device_rank0.json: WorkerDied: its process was killed"]
+    assert [summary.status for summary in report.ranks] == ["failed", "built"]
+
+
+# The command
+
+
+@pytest.mark.usefixtures("in_this_process")
+def test_the_table_and_the_json_say_what_was_built(
+    job: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (job / "device_rank1.json").write_text('{"traceEvents": [], "distributedInfo": {"rank": 1}}')
+    assert command("--input-dir", job, "--output-dir", tmp_path / "out", "--json") == 1
+    said = capsys.readouterr()
+    assert json.loads(said.out) == json.loads((tmp_path / "out" / "report.json").read_text())
+    lines = said.err.splitlines()
+    assert lines[0].split("  ")[0] == "rank"
+    assert [line.split()[-1] for line in lines[1:3]] == ["built", "failed"]
+    assert any(line.startswith("trace-build: error: rank 1: device_rank1.json: ") for line in lines)
+
+
+@pytest.mark.usefixtures("in_this_process")
+def test_notes_fail_only_a_strict_build(job: Path, tmp_path: Path) -> None:
+    (job / "host_rank1.json").unlink()
+    assert command("--input-dir", job, "--output-dir", tmp_path / "out", "-q") == 0
+    assert command("--input-dir", job, "--output-dir", tmp_path / "out", "-q", "--strict") == 1
+
+
+def test_an_empty_folder_is_one_line_and_exit_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command("--input-dir", tmp_path, "--output-dir", tmp_path / "out") == 1
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"trace-build: error: {tmp_path}: holds no device trace")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("wrong", [["--jobs", "0"], ["--jobs", "2", "--scheduler", "tcp://a:1"], ["--promote", "none"]])
+def test_wrong_usage_is_exit_2(tmp_path: Path, wrong: list[str]) -> None:
+    assert command("--input-dir", tmp_path, "--output-dir", tmp_path / "out", *wrong) == 2

@@ -1,0 +1,459 @@
+"""A diagnosis counts what each process recorded and names every planted fault, the rank that has it, and what to do."""
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from execgraph.schema.errors import DataError
+from execgraph.tools.commands.trace_diagnose import main
+from execgraph.tools.generate import simulate, write_traces
+from execgraph.tools.job import Diagnosis, Finding, by_rank, diagnose, find_traces, merge_for_viewing, report
+from execgraph.tools.job.diagnosis_wording import in_words, process_names
+from execgraph.tools.sync_records_advice import sync_records_advice
+from support.databases import LITE, RPD_3, Api, Op, write_database
+
+from benchmarks.programs import build_job
+
+Rows = list[dict[str, Any]]
+
+
+def lines(diagnosis: Diagnosis) -> list[str]:
+    return [f"{found.severity} {in_words(found)}" for found in diagnosis.findings]
+
+
+def command(*arguments: object) -> int:
+    with pytest.raises(SystemExit) as stopped:
+        main([str(argument) for argument in arguments])
+    return int(stopped.value.code or 0)
+
+
+# what each process holds
+
+
+@pytest.mark.parametrize("ranks", [2, 32])
+def test_a_sound_job_has_nothing_wrong_and_every_process_is_counted(jobs: Callable[[int], Path], ranks: int) -> None:
+    diagnosis = diagnose([jobs(ranks)])
+    assert not diagnosis.findings
+    assert repr(diagnosis) == f"Diagnosis of {ranks} processes: nothing to note"
+    assert diagnosis.skipped == {"truth.json of trace-generate": 1}
+    assert [process.rank for process in diagnosis.processes] == list(range(ranks))
+    for process in diagnosis.processes:
+        device = json.loads(Path(process.device).read_text())
+        rows = [row for row in device["traceEvents"] if row["ph"] == "X"]
+        kinds = [row["cat"] for row in rows]
+        assert process.kernels == kinds.count("kernel")
+        assert process.copies == kinds.count("gpu_memcpy") + kinds.count("gpu_memset")
+        assert process.sync_records == kinds.count("cuda_sync")
+        assert process.streams == len({row["tid"] for row in rows if row["cat"] == "kernel"})
+        assert process.collectives == sum("nccl" in row["name"] for row in rows if row["cat"] == "kernel")
+        assert (process.devices, process.steps, process.world_size) == (1, 1, ranks)
+        assert (process.matched_by, process.agreement_pct) == ("record function id", 100)
+        assert process.host_process in process.processes
+        assert sum(kernel.count for kernel in process.top_kernels) <= process.kernels
+        longest = [kernel.total_us for kernel in process.top_kernels]
+        assert longest == sorted(longest, reverse=True) and len(longest) <= 10
+
+
+def test_versions_are_those_that_the_files_tell(jobs: Callable[[int], Path]) -> None:
+    [first, _] = diagnose([jobs(2)]).processes
+    assert first.versions["nccl version"] == "2.27.5"
+    assert first.versions["devices"] == "NVIDIA A100-SXM4-80GB"
+    assert (first.versions["host schema"], first.versions["PyTorch"]) == ("1.1.1-chakra.0.0.4", "2.5 or newer")
+
+
+def test_graph_launches_are_counted_with_their_activities(tmp_path: Path) -> None:
+    write_traces(simulate(build_job("graph", steps=2)), tmp_path)
+    [process] = diagnose([tmp_path]).processes
+    assert process.graph_launches == 2 and process.graph_activities > 2 and not process.graph_launches_alone
+
+
+# planted faults
+
+
+def edited(path: Path, change: Callable[[Rows], Rows]) -> None:
+    trace = json.loads(path.read_text())
+    trace["traceEvents"] = change(trace["traceEvents"])
+    path.write_text(json.dumps(trace))
+
+
+def without(path: Path, chosen: Callable[[dict[str, Any]], bool], most: int = 1 << 30) -> None:
+    """Takes up to `most` of the chosen complete events out."""
+
+    def change(rows: Rows) -> Rows:
+        left = most
+        kept = []
+        for row in rows:
+            if row["ph"] == "X" and left and chosen(row):
+                left -= 1
+            else:
+                kept.append(row)
+        return kept
+
+    edited(path, change)
+
+
+def is_activity(row: dict[str, Any]) -> bool:
+    return row["cat"] in ("kernel", "gpu_memcpy", "gpu_memset")
+
+
+def no_sync_records(device: Path, _: Path) -> None:
+    without(device, lambda row: row["cat"] == "cuda_sync")
+
+
+def ids_are_zero(device: Path, _: Path) -> None:
+    device.write_text(device.read_text().replace('"Record function id": ', '"Record function id": 0, "was": '))
+
+
+def a_call_is_lost(device: Path, _: Path) -> None:
+    without(device, lambda row: row["name"] == "cudaLaunchKernel", most=1)
+
+
+def few_kernels(device: Path, _: Path) -> None:
+    without(device, lambda row: row["cat"] == "kernel" and "nccl" not in row["name"], most=18)
+
+
+def no_kernels(device: Path, _: Path) -> None:
+    without(device, is_activity)
+
+
+def a_collective_is_lost(device: Path, _: Path) -> None:
+    without(device, lambda row: row["cat"] == "kernel" and "nccl" in row["name"], most=1)
+
+
+def a_replay_is_not_recorded(device: Path, _: Path) -> None:
+    def change(rows: Rows) -> Rows:
+        launch = next(row for row in rows if row["name"] == "cudaLaunchKernel")
+        launch["name"] = "cudaGraphLaunch"
+        number = launch["args"]["correlation"]
+        return [row for row in rows if row is launch or row.get("args", {}).get("correlation") != number]
+
+    edited(device, change)
+
+
+def a_step_is_not_marked(device: Path, host: Path) -> None:
+    for path in (device, host):
+        path.write_text(path.read_text().replace("ProfilerStep#", "not a step "))
+
+
+def an_unknown_category(device: Path, _: Path) -> None:
+    row = {"ph": "X", "cat": "surprise", "name": "?", "pid": 1, "tid": 1, "ts": 1, "dur": 1, "args": {}}
+    edited(device, lambda rows: [*rows, row])
+
+
+def no_host_trace(_: Path, host: Path) -> None:
+    host.unlink()
+
+
+def host_of_another_process(_: Path, host: Path) -> None:
+    host.write_text(host.read_text().replace('"pid": ', '"pid": 9', 1))
+
+
+def an_empty_file(device: Path, _: Path) -> None:
+    device.write_text("")
+
+
+FAULTS: dict[Callable[[Path, Path], None], tuple[str, str]] = {
+    no_sync_records: ("note", "synchronisation records are off; .*enable_cuda_sync_events"),
+    ids_are_zero: (
+        "note",
+        "record-function ids are absent or 0; the host trace was not being recorded .* order of their names",
+    ),
+    a_call_is_lost: ("note", r"activities without a launch call \(1\); they were queued before"),
+    few_kernels: ("wrong", r"LOW: \d+ kernels where another rank has \d+"),
+    no_kernels: ("wrong", r"MISSING: 0 kernels where another rank has \d+"),
+    a_collective_is_lost: ("wrong", "0 collectives of group .* where another member recorded 1 collectives"),
+    a_replay_is_not_recorded: ("wrong", r"graph launches whose kernels are not recorded \(1\); the profiler"),
+    a_step_is_not_marked: ("note", "0 steps, other ranks have 1; trace the same steps"),
+    an_unknown_category: ("note", r"rows of unknown categories \(1\)"),
+    no_host_trace: ("note", "a device trace without a host trace"),
+    host_of_another_process: (
+        "wrong",
+        "is of process 9.* though 100 % of their ops have the same names; .*pair files by process",
+    ),
+}
+
+
+@pytest.mark.parametrize("ranks", [2, 8])
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
+def test_a_planted_fault_is_found_on_its_rank(
+    jobs: Callable[[int], Path], tmp_path: Path, fault: Callable[[Path, Path], None], ranks: int
+) -> None:
+    folder = Path(shutil.copytree(jobs(ranks), tmp_path / "job"))
+    fault(folder / "device_rank1.json", folder / "host_rank1.json")
+    found = [found for found in diagnose([folder]).findings if found.where == ["rank 1"]]
+    assert is_told(found, *FAULTS[fault])
+
+
+def is_told(found: list[Finding], severity: str, text: str) -> bool:
+    return any(one.severity == severity and re.search(text, in_words(one)) for one in found)
+
+
+def test_every_fault_among_many_processes_is_found_on_its_rank(jobs: Callable[[int], Path], tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(jobs(32), tmp_path / "job"))
+    for rank, fault in enumerate(FAULTS, 7):
+        fault(folder / f"device_rank{rank}.json", folder / f"host_rank{rank}.json")
+    findings = diagnose([folder]).findings
+    for rank, (fault, told) in enumerate(FAULTS.items(), 7):
+        found = [found for found in findings if f"rank {rank}" in found.where]
+        assert is_told(found, *told), fault
+    assert {place for found in findings for place in found.where} == {
+        f"rank {rank}" for rank in range(7, 7 + len(FAULTS))
+    }
+
+
+def test_a_file_that_cannot_be_read_is_wrong_and_the_others_are_looked_at(
+    jobs: Callable[[int], Path], tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(jobs(2), tmp_path / "job"))
+    an_empty_file(folder / "device_rank1.json", folder)
+    diagnosis = diagnose([folder])
+    assert any("device_rank1.json: is empty" in line for line in lines(diagnosis))
+    assert [process.rank for process in diagnosis.processes if process.device] == [0]
+
+
+def test_the_share_of_matched_ops_is_of_the_host_trace_if_that_has_any(
+    jobs: Callable[[int], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = Path(shutil.copytree(jobs(2), tmp_path / "job"))
+    device, empty = (folder / name for name in ("device_rank0.json", "host_rank1.json"))
+    trace = json.loads(device.read_text())
+    ops = [row for row in trace["traceEvents"] if row.get("cat") == "cpu_op"]
+    lost = ops[len(ops) // 2 :]
+    device.write_text(json.dumps(trace | {"traceEvents": [row for row in trace["traceEvents"] if row not in lost]}))
+    host = json.loads(empty.read_text())
+    empty.write_text(json.dumps(host | {"nodes": host["nodes"][:2]}))
+    command(folder)
+    shares = [line.split()[7:9] for line in capsys.readouterr().out.splitlines()[1:3]]
+    assert 40 < float(shares[0][0]) < 60 and shares[1][0] == "-"
+
+
+def test_a_file_that_breaks_off_is_wrong_and_what_was_lost_is_counted(
+    jobs: Callable[[int], Path], tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(jobs(2), tmp_path / "job"))
+    path = folder / "device_rank1.json"
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    diagnosis = diagnose([folder])
+    assert any(
+        line.startswith("wrong rank 1: ") and "cut off by the end of the file" in line for line in lines(diagnosis)
+    )
+    assert diagnosis.processes[1].dropped["device events cut off by the end of the file"] == 1
+
+
+def test_swapped_names_are_told_as_only_the_process_exposes_them(jobs: Callable[[int], Path], tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(jobs(2), tmp_path / "job"))
+    (folder / "host_rank0.json").rename(folder / "aside")
+    (folder / "host_rank1.json").rename(folder / "host_rank0.json")
+    (folder / "aside").rename(folder / "host_rank1.json")
+    found = lines(diagnose([folder]))
+    assert any(
+        "device_rank0.json and host_rank1.json are of one process, but named as of ranks 0 and 1" in line
+        for line in found
+    )
+
+
+def test_two_files_of_different_ranks_do_not_belong_together(jobs: Callable[[int], Path]) -> None:
+    pair = [jobs(2) / "device_rank0.json", jobs(2) / "host_rank1.json"]
+    diagnosis = diagnose(pair)
+    assert diagnosis.wrong == 1
+    assert "though 100 % of their ops have the same names" in lines(diagnosis)[0]
+
+
+def test_ranks_of_the_world_that_have_no_trace_are_named(jobs: Callable[[int], Path], tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(jobs(8), tmp_path / "job"))
+    for rank in (3, 4, 5):
+        (folder / f"device_rank{rank}.json").unlink()
+        (folder / f"host_rank{rank}.json").unlink()
+    assert any(line.startswith("note ranks 3-5: absent from a job of 8 ranks") for line in lines(diagnose([folder])))
+
+
+def test_two_traces_of_one_rank_are_wrong(jobs: Callable[[int], Path], tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(jobs(2), tmp_path / "job"))
+    shutil.copy(folder / "device_rank0.json", folder / "again_rank0.json")
+    assert any("rank 0: 2 device traces of one process" in line for line in lines(diagnose([folder])))
+
+
+def test_equal_findings_of_many_ranks_are_one_line(jobs: Callable[[int], Path], tmp_path: Path) -> None:
+    folder = tmp_path / "job"
+    write_traces(simulate(build_job("ddp", ranks=8, steps=1, layers=1)), folder, sync_records=False)
+    assert [line.split(";")[0] for line in lines(diagnose([folder]))] == [
+        "note ranks 0-7: synchronisation records are off"
+    ]
+
+
+# synchronisation records
+
+
+def test_a_trace_without_synchronisation_records_is_told_of_first(jobs: Callable[[int], Path], tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(jobs(2), tmp_path / "job"))
+    no_sync_records(folder / "device_rank1.json", folder)
+    text = report(diagnose([folder])).splitlines()
+    assert text[:3] == sync_records_advice("rank 1") and text[3] == ""
+    assert text[2].strip() in text[-2]
+
+
+def test_a_trace_with_synchronisation_records_gets_no_advice(jobs: Callable[[int], Path]) -> None:
+    diagnosis = diagnose([jobs(2)])
+    assert "synchronisation records" not in report(diagnosis)
+    assert not [process for process in diagnosis.processes if process.waits_without_record]
+
+
+def test_a_trace_without_waits_lacks_no_synchronisation_records(jobs: Callable[[int], Path], tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(jobs(2), tmp_path / "job"))
+    for rank in (0, 1):
+        no_sync_records(folder / f"device_rank{rank}.json", folder)
+        without(folder / f"device_rank{rank}.json", lambda row: "Synchronize" in row["name"] or "Wait" in row["name"])
+    diagnosis = diagnose([folder])
+    assert "synchronisation records" not in report(diagnosis)
+
+
+def test_a_trace_without_activities_lacks_no_synchronisation_records(
+    jobs: Callable[[int], Path], tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(jobs(2), tmp_path / "job"))
+    no_sync_records(folder / "device_rank1.json", folder)
+    no_kernels(folder / "device_rank1.json", folder)
+    assert "synchronisation records" not in report(diagnose([folder]))
+
+
+# databases
+
+
+def test_databases_are_diagnosed_with_their_dialect_and_processes(tmp_path: Path) -> None:
+    ops = [Op("gemm", 100 * n, 100 * n + 50, caller=n) for n in range(1, 5)]
+    api = [Api("hipLaunchKernel", 10 * n, 10 * n + 5, pid=61) for n in range(1, 5)]
+    write_database(tmp_path / "trace_60.db", LITE, ops[:1], pid=60)
+    write_database(tmp_path / "rank1.db", RPD_3, ops, api)
+    diagnosis = diagnose([tmp_path])
+    by_name = {Path(process.device).name: process for process in diagnosis.processes}
+    assert by_name["rank1.db"].rank == 1 and by_name["rank1.db"].processes == [61]
+    assert by_name["rank1.db"].versions == {"written by": RPD_3}
+    assert by_name["trace_60.db"].kernels == 1 and by_name["trace_60.db"].rank is None
+    found = lines(diagnosis)
+    assert any("trace_60.db: LOW: 1 kernels" in line for line in found)
+    assert any("activities without a launch call (1); no runtime call was recorded" in line for line in found)
+
+
+# the command
+
+
+def test_strict_exits_1_for_what_is_wrong_and_0_for_notes(
+    jobs: Callable[[int], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = Path(shutil.copytree(jobs(2), tmp_path / "job"))
+    no_sync_records(folder / "device_rank1.json", folder)
+    assert command(folder, "--strict") == 0
+    no_kernels(folder / "device_rank1.json", folder)
+    assert command(folder) == 0
+    assert command(folder, "--strict") == 1
+    assert "MISSING" in capsys.readouterr().out
+
+
+def test_json_is_one_object_with_processes_and_findings(
+    jobs: Callable[[int], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command(jobs(2), "--json") == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert [process["rank"] for process in summary["processes"]] == [0, 1]
+    assert (summary["wrong"], summary["findings"]) == (0, [])
+
+
+def test_the_report_marks_asymmetry_and_lists_kernels(jobs: Callable[[int], Path], tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(jobs(2), tmp_path / "job"))
+    few_kernels(folder / "device_rank1.json", folder)
+    text = report(diagnose([folder]))
+    assert [line for line in text.splitlines() if "device_rank1.json" in line and "LOW" in line]
+    assert "longest kernels, all" in text and "ampere_sgemm" in text
+
+
+def test_a_folder_without_traces_is_unusable(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("nothing")
+    with pytest.raises(DataError, match="no traces there, but 1 text files"):
+        diagnose([tmp_path])
+    assert command(tmp_path) == 1
+    assert command(tmp_path / "absent") == 1
+
+
+def test_places_are_short() -> None:
+    assert process_names([f"rank {rank}" for rank in (3, 1, 2, 9)]) == "ranks 1-3, 9"
+
+
+# real traces
+
+
+def test_real_ranks_report_what_was_launched_before_recording(real_traces: Path) -> None:
+    diagnosis = diagnose([real_traces / "dlrm_8gpu"])
+    lost = [process.dropped.get("activities without a launch call", 0) for process in diagnosis.processes]
+    assert lost == [0, 64, 0, 64]
+    assert any(
+        line.startswith("note ranks 1, 3: activities without a launch call (64 each)") for line in lines(diagnosis)
+    )
+    assert not diagnosis.wrong
+
+
+def test_swapped_files_of_real_ranks_are_refused_by_process(real_traces: Path) -> None:
+    folder = real_traces / "dlrm_8gpu"
+    diagnosis = diagnose([folder / "device_rank0.json.gz", folder / "host_rank1.json.gz"])
+    assert any("is of process 59812, device_rank0.json.gz of 59811" in line for line in lines(diagnosis))
+    assert command(folder / "device_rank0.json.gz", folder / "host_rank1.json.gz", "--strict") == 1
+
+
+# files that are not of one process, or do not tell of which
+
+
+def test_a_file_of_several_ranks_is_named_with_its_ranks_and_nothing_else_is_said_of_it(
+    jobs: Callable[[int], Path], tmp_path: Path
+) -> None:
+    merge_for_viewing(by_rank(find_traces([jobs(2)]).devices, {})[0], str(tmp_path / "merged.json"))
+    [line] = lines(diagnose([tmp_path]))
+    assert line.startswith("wrong ") and "several ranks merged into one file" in line
+    assert line.endswith("use each rank's own file, or trace-link --rank N to take one out")
+
+
+def test_a_file_that_cannot_be_read_is_named_and_the_others_are_counted(
+    jobs: Callable[[int], Path], tmp_path: Path
+) -> None:
+    shutil.copytree(jobs(2), tmp_path / "job")
+    (tmp_path / "job" / "device_rank0.json").write_text('{"traceEvents": [], "distributedInfo": {"rank": 0}}')
+    diagnosis = diagnose([tmp_path / "job"])
+    assert [bool(process.error) for process in diagnosis.processes] == [True, False]
+    assert any(line.endswith("record it again, or leave the file out") for line in lines(diagnosis))
+
+
+def test_the_recorded_rank_counts_where_the_name_of_a_lonely_file_tells_another(
+    jobs: Callable[[int], Path], tmp_path: Path
+) -> None:
+    shutil.copy(jobs(2) / "device_rank1.json", tmp_path / "device_rank5.json")
+    diagnosis = diagnose([tmp_path])
+    assert [process.rank for process in diagnosis.processes] == [1]
+    assert any("is of rank 1, but named as of rank 5" in line for line in lines(diagnosis))
+
+
+def test_neither_the_file_nor_its_name_may_tell_the_rank(jobs: Callable[[int], Path], tmp_path: Path) -> None:
+    trace = json.loads((jobs(2) / "device_rank1.json").read_text())
+    del trace["distributedInfo"]
+    (tmp_path / "trace.json").write_text(json.dumps(trace))
+    assert any("neither the file nor its name says the rank" in line for line in lines(diagnose([tmp_path])))
+
+
+def test_collectives_of_a_group_of_one_rank_are_said_to_have_no_kernel(data: Path) -> None:
+    """NCCL on one GPU copies; gloo's collectives are done by the host, and have no kernel anyway."""
+    (found,) = lines(diagnose([data / "gpu" / "nccl"]))
+    assert found.startswith("note rank 0: its 16 calls of collectives launched no kernel that communicates")
+    assert not diagnose([data / "gpu" / "gloo"]).findings
+
+
+def test_different_runs_are_named_in_one_line_and_not_compared(tmp_path: Path, data: Path) -> None:
+    """Another run may have other kernels and steps: that one lacks something is no finding then."""
+    for name in ("training", "gloo_slow"):
+        shutil.copytree(data / name, tmp_path / name)
+    diagnosis = diagnose([tmp_path])
+    first, *others = report(diagnosis).splitlines()
+    assert diagnosis.of_several_runs
+    assert first == "wrong  2 runs, each in a folder of its own (gloo_slow, training); give one of them"
+    assert not any(word in line for line in [*others, *lines(diagnosis)] for word in ("LOW", "MISSING", "other ranks"))
+    assert not diagnose([tmp_path / "training"]).of_several_runs

@@ -1,0 +1,202 @@
+"""When ASTRA-sim finishes each rank in its simulated mode, by the configuration beside the graphs."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from execgraph.converter.ranks import GIB, Link, Network
+from execgraph.converter.targets import Roofline
+from execgraph.schema.comm_groups import write_groups
+from execgraph.schema.errors import DataError
+from execgraph.schema.graph import CollectiveType, ExecutionGraph, NodeType
+from execgraph.tools.job import Simulation, write_astra_sim_files
+from execgraph.tools.replay import (
+    Configuration,
+    configuration_of,
+    describe_simulated,
+    read_configuration,
+    simulate_ranks,
+)
+from execgraph.tools.replay.simulator_network import SimulatedNetwork
+from support.graphs import STREAM_ORDER, GraphBuilder
+
+ALL_REDUCE, ALL_TO_ALL = CollectiveType.ALL_REDUCE, CollectiveType.ALL_TO_ALL
+BYTES = GIB // 1000
+"""Take 10 µs at 100 GB/s of 2**30 bytes, nearly."""
+
+
+def rank_of(number: int, work_us: int, *calls: dict[str, Any]) -> ExecutionGraph:
+    """A computation, then communication, one after the other on a stream."""
+    g = GraphBuilder(rank=number, target="astra-sim")
+    before = g.activity("gemm", 0, work_us * 1000)
+    for call in calls:
+        before = g.activity("nccl", work_us * 1000, 70_000, after=[(before, STREAM_ORDER)], **call)
+    return g.build()
+
+
+def configured(folder: Path, ranks: int, latency_ns: float = 1000.0, **more: Any) -> Path:
+    write_astra_sim_files(folder, ranks, Network(100.0, latency_ns), Simulation(**more))
+    return folder
+
+
+def all_reduce(**more: Any) -> dict[str, Any]:
+    return {"type": NodeType.COMM_COLL, "comm_type": ALL_REDUCE, "comm_size": 2 * BYTES, **more}
+
+
+def finishes(graphs: list[ExecutionGraph], folder: Path) -> list[float]:
+    return [rank.finish_us for rank in simulate_ranks(graphs, read_configuration(folder)).ranks.values()]
+
+
+def test_members_wait_for_each_other_and_take_the_networks_time(tmp_path: Path) -> None:
+    graphs = [rank_of(0, 100, all_reduce()), rank_of(1, 500, all_reduce())]
+    # two steps of 2 µs and 10 µs; the late rank's first message is all that the other one waits for
+    assert finishes(graphs, configured(tmp_path, 2)) == pytest.approx([512, 524], abs=0.1)
+
+
+def test_groups_are_those_of_their_file(tmp_path: Path) -> None:
+    write_groups(str(tmp_path / "comm_groups.json"), {(0, 2): 1, (1, 3): 2})
+    graphs = [rank_of(number, 100 + number, all_reduce(pg_name=str(1 + number % 2))) for number in range(4)]
+    ends = finishes(graphs, configured(tmp_path, 4))
+    assert ends == pytest.approx([124, 125, 126, 127], abs=0.1)
+
+
+@pytest.mark.parametrize(("receiver_us", "ends"), [(0, [112, 112]), (700, [112, 700])], ids=["early", "late"])
+def test_a_send_does_not_wait_for_its_receive(receiver_us: int, ends: list[int], tmp_path: Path) -> None:
+    message = {"comm_src": 0, "comm_dst": 1, "comm_tag": 5, "comm_size": BYTES}
+    graphs = [
+        rank_of(0, 100, {"type": NodeType.COMM_SEND, **message}),
+        rank_of(1, receiver_us, {"type": NodeType.COMM_RECV, **message}),
+    ]
+    assert finishes(graphs, configured(tmp_path, 2)) == pytest.approx(ends, abs=0.1)
+
+
+def test_a_send_waits_for_the_ready_message_of_its_receiver(tmp_path: Path) -> None:
+    send, receive = NodeType.COMM_SEND, NodeType.COMM_RECV
+    ready = {"comm_src": 1, "comm_dst": 0, "comm_tag": 6, "comm_size": 64}
+    message = {"comm_src": 0, "comm_dst": 1, "comm_tag": 5, "comm_size": BYTES}
+    graphs = [
+        rank_of(0, 100, {"type": receive, **ready}, {"type": send, **message}),
+        rank_of(1, 700, {"type": send, **ready}, {"type": receive, **message}),
+    ]
+    assert finishes(graphs, configured(tmp_path, 2)) == pytest.approx([714, 714], abs=0.1)
+
+
+def test_what_collectives_took_beyond_the_network_is_played_as_it_is(tmp_path: Path) -> None:
+    beyond = {"type": NodeType.COMM_COLL, "comm_type": CollectiveType.BROADCAST, "comm_size": 2 * BYTES}
+    graphs = [rank_of(rank, 100, all_reduce(), beyond) for rank in (0, 1)]
+    assert finishes(graphs, configured(tmp_path, 2)) == pytest.approx([124 + 70] * 2, abs=0.1)
+
+
+def test_communication_that_lacks_a_member_is_said_to_wait(tmp_path: Path) -> None:
+    configured(tmp_path, 2)
+    with pytest.raises(DataError, match="communication waits for a member for ever"):
+        finishes([rank_of(0, 100, all_reduce()), rank_of(1, 100)], tmp_path)
+
+
+def test_with_measured_lengths_it_is_replay_mode(tmp_path: Path) -> None:
+    graphs = [rank_of(0, 100, all_reduce()), rank_of(1, 500, all_reduce())]
+    found = simulate_ranks(graphs, read_configuration(configured(tmp_path, 2, replay=True)))
+    assert [rank.finish_us for rank in found.ranks.values()] == [170, 570]
+    assert describe_simulated(found).endswith("in astra-sim's replay mode")
+
+
+def test_with_peaks_computation_takes_the_time_of_its_work(tmp_path: Path) -> None:
+    g = GraphBuilder(rank=0, target="astra-sim")
+    product = g.activity("gemm", 0, 1_000, num_ops=30_000_000_000, tensor_size=1_000)
+    g.activity("add", 1_000, 1_000, num_ops=1_000, tensor_size=50_000_000, after=[(product, STREAM_ORDER)])
+    configured(tmp_path, 2, roofline=Roofline(10.0, 1_000.0))
+    found = simulate_ranks([g.build(), rank_of(1, 0)], read_configuration(tmp_path))
+    assert (found.mode, found.ranks["0"].finish_us) == ("roofline", 3_050)
+
+
+def test_the_network_that_was_used_is_named(tmp_path: Path) -> None:
+    graphs = [rank_of(0, 100, all_reduce()), rank_of(1, 500, all_reduce())]
+    configured(tmp_path, 2)
+    network = tmp_path / "astra-sim" / "network.yml"
+    network.write_text(network.read_text().replace("bandwidth: [ 100.0 ]", "bandwidth: [ 50 ]"))
+    said = describe_simulated(simulate_ranks(graphs, read_configuration(tmp_path)))
+    assert said.endswith("in astra-sim's simulated mode; network 50 GiB/s, 1000 ns a link")
+
+
+def test_the_last_rank_the_network_and_the_error_are_shown_of_a_simulated_job(tmp_path: Path) -> None:
+    graphs = [rank_of(0, 100, all_reduce()), rank_of(1, 500, all_reduce())]
+    shown = repr(simulate_ranks(graphs, read_configuration(configured(tmp_path, 2))))
+    assert shown.splitlines() == [
+        "astra-sim, simulated: 2 ranks",
+        "  last     rank 1, after 524.0 µs",
+        "  network  100 GiB/s, 1000 ns a link",
+        "  error    +201.19 % at worst, against the measured run",
+    ]
+
+
+def test_graphs_that_are_no_whole_job_have_no_configuration(tmp_path: Path) -> None:
+    paths = [str(tmp_path / f"graph.{rank}.et") for rank in range(3)]
+    assert configuration_of(paths) == (None, "there is no astra-sim/network.yml beside the graphs")
+    configured(tmp_path, 3)
+    assert configuration_of(paths)[0] == read_configuration(tmp_path)
+    assert configuration_of(paths[:1])[0] is None
+    assert configuration_of(paths[:2]) == (None, "2 graphs are not the 3 ranks of network.yml")
+
+
+def test_a_rank_alone_is_played_without_the_idle_one_beside_it(tmp_path: Path) -> None:
+    rank_of(0, 100).write(str(tmp_path / "graph.0.et"))
+    assert finishes([rank_of(0, 100)], configured(tmp_path, 1)) == [100]
+    assert configuration_of([str(tmp_path / "graph.0.et")])[0]
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new"),
+    [
+        ("network.yml", "Switch", "Ring"),
+        ("network.yml", "latency:", ""),
+        ("system.json", '"ring"', '"direct"'),
+        ("system.json", 'splits": 1', 'splits": 4'),
+    ],
+)
+def test_what_is_not_predicted_is_refused(file: str, old: str, new: str, tmp_path: Path) -> None:
+    path = configured(tmp_path, 2) / "astra-sim" / file
+    path.write_text(path.read_text().replace(old, new))
+    with pytest.raises(DataError, match="run the simulator"):
+        read_configuration(tmp_path)
+
+
+ONE, TWO = ((4, 100, 500),), ((4, 100, 500), (2, 10, 3000))
+"""Networks: ranks, GB/s and ns a link by dimension."""
+REDUCE_SCATTER, ALL_GATHER = CollectiveType.REDUCE_SCATTER, CollectiveType.ALL_GATHER
+SIMULATED = [
+    (ONE, ALL_REDUCE, range(4), 240_748),
+    (ONE, ALL_GATHER, range(4), 471_754),
+    (ONE, REDUCE_SCATTER, range(4), 120_559),
+    (ONE, ALL_TO_ALL, range(4), 40_064),
+    (TWO, ALL_REDUCE, range(8), 643_436),
+    (TWO, ALL_GATHER, range(8), 2_509_006),
+    (TWO, REDUCE_SCATTER, range(8), 321_933),
+    (TWO, ALL_TO_ALL, range(8), 827_316),
+    (TWO, ALL_REDUCE, range(4, 8), 240_811),
+    (TWO, ALL_TO_ALL, range(4, 8), 240_442),
+    (TWO, ALL_REDUCE, range(1, 8, 4), 1_574_779),
+    (TWO, ALL_TO_ALL, range(1, 8, 4), 787_270),
+]
+"""ns that ASTRA-sim takes for 16 MB of these ranks, in the generations of 2025-08 and 2026-03."""
+
+
+@pytest.mark.parametrize(("network", "kind", "members", "ns"), SIMULATED)
+def test_collectives_take_the_simulators_own_time(
+    network: tuple[tuple[int, int, int], ...], kind: CollectiveType, members: range, ns: int
+) -> None:
+    links = tuple(Link(ranks, gib_s, latency) for ranks, gib_s, latency in network)
+    algorithms = {int(kind): ["direct" if kind == ALL_TO_ALL else "ring"] * len(links)}
+    simulated = SimulatedNetwork(Configuration(links, (2,) * len(links), algorithms, 100_000.0, {}, False, None))
+    ends = simulated.collective_ends(kind, np.array(members), 16 << 20, np.zeros(len(members), np.int64))
+    assert ends.tolist() == pytest.approx([ns] * len(members), rel=0.0005)
+
+
+def test_a_scaled_job_was_never_measured() -> None:
+    g = GraphBuilder(rank=0, target="astra-sim", ranks_of_group_0="0-7")
+    g.activity("gemm", 0, 5_000)
+    result = simulate_ranks([g.build()])
+    assert describe_simulated(result).splitlines() == [
+        "rank 0                    5.0 µs simulated",
+        "rank 0 is the last; no rank was measured, in astra-sim's replay mode",
+    ]

@@ -1,0 +1,194 @@
+"""Jobs whose ranks communicate: each is a generator that writes one rank's program and yields after each step.
+
+Every job has waits that cost nothing in the base run and hold the run up once durations change.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+from .buckets import Buckets, finish_all, hook_of, layer_buckets, replica_buckets, views_of
+from .instructions import Tensor
+from .layers import accumulate_into, add, backward, concatenate, embedding, item, linear, mse_loss, relu, sgd_step
+from .nccl import Communicator, Rows, Work, expert_groups, second_world, world
+from .program_process import Process
+from .script import Script
+from .single_device_jobs import batch, steps
+
+REDUCE_STREAM, EXCHANGE_STREAM = 24, 28
+EXPERTS = "expert_data_parallel"
+"""How groups of an expert's replicas are described."""
+
+
+def ddp(process: Process) -> Iterator[None]:
+    """Data parallel: gradients are all-reduced in buckets while backward computes the next ones."""
+    size = process.size
+    communicator = Communicator(process, world(size.ranks), REDUCE_STREAM)
+    buckets = Buckets(communicator, [(size.hidden, size.hidden)] * size.layers)
+    for step in steps(process):
+        x = batch(process)
+        with process.main.annotation("DistributedDataParallel.forward"):
+            for layer in range(size.layers):
+                x = relu(
+                    process, f"relu {layer}", linear(process, f"layers.{layer}", x, size.hidden, buckets.layer(layer))
+                )
+        loss = mse_loss(process, x, batch(process, "target"))
+        backward(process, loss, buckets.finish)
+        sgd_step(process, buckets.views)
+        if step % 2:
+            item(process, loss)
+        yield
+
+
+class Exchange:
+    """A differentiable all-to-all in two halves: what lies between request and wait runs beside it, in backward too.
+
+    `rows` are those that each member sends to each, equally many where they are not given.
+    """
+
+    def __init__(
+        self, process: Process, communicator: Communicator, name: str, sent: Tensor, rows: tuple[Rows, ...] = ()
+    ) -> None:
+        self._process, self._communicator, self._sent = process, communicator, sent
+        self._sent_rows = rows[communicator.group_rank] if rows else ()
+        self._received_rows = tuple(row[communicator.group_rank] for row in rows)
+        arrived = sum(self._received_rows) if rows else sent.shape[0]
+        self._received = process.tensor(f"{name}.received", arrived, *sent.shape[1:])
+        self._returned = process.tensor(f"{name}.returned", *sent.shape)
+
+    def request(self) -> None:
+        """Begins the exchange on the main thread, and writes to the tape how backward ends its own."""
+        main, sent, received = self._process.main, self._sent, self._received
+
+        def body(script: Script) -> None:
+            self._back.wait(script)
+            accumulate_into(script, self._process.gradient(sent), self._returned)
+
+        with main.op("All2All_Req", (sent,), (received,), sequence=self._process.sequence):
+            self._process.differentiable("All2All_ReqBackward", (self._process.gradient(sent),), body)
+            self._forth = self._communicator.all_to_all(main, received, sent, (self._sent_rows, self._received_rows))
+
+    def wait(self) -> Tensor:
+        """Waits for the rows and returns them; writes to the tape how backward begins its own exchange."""
+        process, received = self._process, self._received
+        gradient = process.gradient(received)
+
+        def body(script: Script) -> None:
+            self._back: Work = self._communicator.all_to_all(
+                script, self._returned, gradient, (self._received_rows, self._sent_rows)
+            )
+
+        with process.main.op("All2All_Wait", (received,), (received,), sequence=process.sequence):
+            process.differentiable("All2All_WaitBackward", (gradient,), body)
+            self._forth.wait(process.main)
+        return received
+
+
+def moe(process: Process) -> Iterator[None]:
+    """Mixture of experts: tokens go to their experts and back by all-to-all, beside a shared expert."""
+    group = next(group for group in expert_groups(process.size.ranks) if process.rank in group.ranks)
+    yield from _mixture(process, Communicator(process, group, EXCHANGE_STREAM))
+
+
+def uneven(process: Process) -> Iterator[None]:
+    """Mixture of experts with uneven load: every rank sends every other as many tokens as it has for it."""
+    yield from _mixture(process, Communicator(process, world(process.size.ranks), EXCHANGE_STREAM), _spread)
+
+
+def _spread(ranks: int, tokens: int, layer: int) -> tuple[Rows, ...]:
+    """Returns how many of its tokens each rank sends to each."""
+    weights = [[1 + (5 * source + 3 * target + layer) % 7 for target in range(ranks)] for source in range(ranks)]
+    shares = [[tokens * weight // sum(row) for weight in row] for row in weights]
+    return tuple((tokens - sum(row[1:]), *row[1:]) for row in shares)
+
+
+def moe_dp(process: Process) -> Iterator[None]:
+    """Mixture of experts, data parallel: shared gradients are all-reduced among all, an expert's among replicas."""
+    size, rank = process.size, process.rank
+    experts = next(group for group in expert_groups(size.ranks) if rank in group.ranks)
+    of_all = Communicator(process, world(size.ranks), REDUCE_STREAM)
+    buckets = [layer_buckets(of_all, size.layers), *replica_buckets(process, len(experts.ranks), EXPERTS, size.layers)]
+    yield from _mixture(process, Communicator(process, experts, EXCHANGE_STREAM), buckets=buckets)
+
+
+def _mixture(
+    process: Process,
+    communicator: Communicator,
+    spread: Callable[[int, int, int], tuple[Rows, ...]] | None = None,
+    buckets: Sequence[Buckets] = (),
+) -> Iterator[None]:
+    """`buckets` are those of the gradients of what is shared, and of the experts, where these are reduced."""
+    size, ranks = process.size, len(communicator.group.ranks)
+    of_shared, of_experts = [*buckets, None, None][:2]
+    for step in steps(process):
+        x = batch(process)
+        for layer in range(size.layers):
+            there = spread(ranks, x.shape[0], layer) if spread else ()
+            back = tuple(zip(*there, strict=True))
+            dispatch = Exchange(process, communicator, f"dispatch {layer}", x, there)
+            dispatch.request()
+            shared = linear(process, f"shared.{layer}", x, size.hidden, hook_of(of_shared, layer))
+            expert = linear(process, f"experts.{layer}", dispatch.wait(), size.hidden, hook_of(of_experts, layer))
+            combine = Exchange(process, communicator, f"combine {layer}", expert, back)
+            combine.request()
+            shared = relu(process, f"shared relu {layer}", shared)
+            x = add(process, f"sum {layer}", shared, combine.wait())
+        loss = mse_loss(process, x, batch(process, "target"))
+        backward(process, loss, partial(finish_all, buckets))
+        sgd_step(process, views_of(buckets))
+        if step % 2:
+            item(process, loss)
+        yield
+
+
+def halo(process: Process) -> Iterator[None]:
+    """Neighbours swap borders by a send and a receive in one kernel, and compute the inner part meanwhile."""
+    main, size = process.main, process.size
+    communicator = Communicator(process, world(size.ranks), EXCHANGE_STREAM)
+    for step in steps(process):
+        x = batch(process)
+        for layer in range(size.layers):
+            # now with the one neighbour, now with the other
+            peer = process.rank + 1 if process.rank % 2 == layer % 2 else process.rank - 1
+            x = relu(process, f"relu {layer}", linear(process, f"border.{layer}", x, size.hidden))
+            border = process.tensor(f"border of {layer}", *x.shape)
+            swap = communicator.swap(main, x, border, peer) if 0 <= peer < size.ranks else None
+            x = linear(process, f"inner.{layer}", x, size.hidden)
+            if swap:
+                swap.wait(main)
+                x = add(process, f"sum {layer}", x, border)
+        loss = mse_loss(process, x, batch(process, "target"))
+        process.tape.clear()
+        if step % 2:
+            item(process, loss)
+        yield
+
+
+def dlrm(process: Process) -> Iterator[None]:
+    """Recommendation: embeddings by all-to-all beside the bottom layers, data-parallel top and bottom by all-reduce."""
+    size = process.size
+    exchanges = Communicator(process, second_world(size.ranks), EXCHANGE_STREAM)
+    reductions = Communicator(process, world(size.ranks), REDUCE_STREAM)
+    shapes = [*[(size.hidden, size.hidden)] * size.layers, (2 * size.hidden, size.hidden)]
+    buckets = Buckets(reductions, [*shapes, *[(size.hidden, size.hidden)] * size.layers])
+    for step in steps(process):
+        looked_up = embedding(process, "tables", process.tensor("indices", size.tokens, dtype="long int"), size.hidden)
+        exchange = Exchange(process, exchanges, "pooled", looked_up)
+        exchange.request()
+        x = batch(process)
+        for layer in range(size.layers):
+            x = relu(
+                process,
+                f"bottom relu {layer}",
+                linear(process, f"bottom.{layer}", x, size.hidden, buckets.layer(layer)),
+            )
+        x = concatenate(process, "interaction", x, exchange.wait())
+        for layer in range(size.layers, 2 * size.layers + 1):
+            x = relu(
+                process, f"top relu {layer}", linear(process, f"top.{layer}", x, size.hidden, buckets.layer(layer))
+            )
+        loss = mse_loss(process, x, batch(process, "target"))
+        backward(process, loss, buckets.finish)
+        sgd_step(process, buckets.views)
+        if step % 2:
+            item(process, loss)
+        yield

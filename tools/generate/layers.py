@@ -1,0 +1,241 @@
+"""Layers, loss, backward and optimizer as PyTorch runs them on one stream."""
+
+from collections.abc import Callable
+
+from .instructions import Activity, Tensor
+from .program_process import AUTOGRAD, COMPUTE, FORWARD_THREAD, Node, Process, gemm_us, stream_us
+from .script import BACKWARD_SCOPE, DEVICE_TO_HOST, Script
+
+ELEMENTWISE = "void at::native::vectorized_elementwise_kernel<4, at::native::{0}, at::detail::Array<char*, {1}> >"
+GEMM = Activity("ampere_sgemm_128x128_tn")
+GEMM_BACKWARD = Activity("ampere_sgemm_128x128_nn")
+GEMM_WEIGHT = Activity("ampere_sgemm_128x128_nt")
+REDUCE = Activity(
+    "void at::native::reduce_kernel<128, 4, at::native::ReduceOp<float, at::native::func_wrapper_t<float> > >"
+)
+CLAMP = Activity(ELEMENTWISE.format("ClampFunctor<float>", 2))
+THRESHOLD = Activity(ELEMENTWISE.format("ThresholdFunctor<float>", 3))
+MSE = Activity(ELEMENTWISE.format("MseFunctor<float>", 3))
+FILL = Activity(ELEMENTWISE.format("FillFunctor<float>", 1))
+ADD = Activity(ELEMENTWISE.format("CUDAFunctor_add<float>", 3))
+COPY = Activity(ELEMENTWISE.format("CopyFunctor<float>", 2))
+CAT = Activity("void at::native::(anonymous namespace)::CatArrayBatchedCopy<float, unsigned int, 2, 64, 64>")
+INDEX_SELECT = Activity(
+    "void at::native::(anonymous namespace)::indexSelectLargeIndex<float, long, unsigned int, 2, 2, -2, true>"
+)
+EMBEDDING_BACKWARD = Activity(
+    "void at::native::(anonymous namespace)::embedding_backward_feature_kernel<float, float, long>"
+)
+MULTI_TENSOR = Activity("void at::native::(anonymous namespace)::multi_tensor_apply_kernel<TensorListMetadata<2> >")
+TENSORS_PER_KERNEL = 32
+
+OnGradient = Callable[[Script, Tensor, Tensor], None]
+"""What happens on the autograd thread when a parameter has its gradient: called with the parameter and the gradient."""
+
+
+def linear(
+    process: Process,
+    name: str,
+    x: Tensor,
+    outputs: int,
+    on_gradient: OnGradient | None = None,
+    *,
+    result: str | None = None,
+) -> Tensor:
+    """x @ weight.T + bias: x is (rows, inputs), the result (rows, outputs), its name `result` where one is given."""
+    rows, inputs = x.shape
+    main, stream = process.main, process.compute
+    weight, bias = process.tensor(f"{name}.weight", outputs, inputs), process.tensor(f"{name}.bias", outputs)
+    turned = process.view(f"{name}.weight.t", weight, inputs, outputs, strides=(1, inputs))
+    y = process.tensor(result or f"{name}.y", rows, outputs)
+    turned_gradient = process.gradient(turned)
+    weight_gradient = process.view(f"{name}.gradient", turned_gradient, outputs, inputs, strides=(1, outputs))
+
+    def turn_back(script: Script) -> None:
+        script.leaf("aten::t", (turned_gradient,), (weight_gradient,))
+
+    def backward(script: Script) -> None:
+        gradient, columns = process.gradient(y), process.view(f"{x.id} turned", x, inputs, rows, strides=(1, inputs))
+        with script.op("aten::mm", (gradient, weight), (process.gradient(x),)):
+            script.launch(GEMM_BACKWARD, stream, gemm_us(rows, inputs, outputs))
+        script.leaf("aten::t", (x,), (columns,))
+        with script.op("aten::mm", (columns, gradient), (turned_gradient,)):
+            script.launch(GEMM_WEIGHT, stream, gemm_us(inputs, outputs, rows))
+        with script.op("aten::sum", (gradient, (0,), True, None), (process.gradient(bias),)):
+            script.launch(REDUCE, stream, stream_us((gradient,)))
+
+    with main.op("aten::linear", (x, weight, bias), (y,), sequence=process.sequence):
+        accumulate(process, weight, weight_gradient, on_gradient)
+        with main.op("aten::t", (weight,), (turned,), sequence=process.sequence):
+            process.differentiable("TBackward0", (turned_gradient,), turn_back)
+        accumulate(process, bias, process.gradient(bias), on_gradient)
+        with main.op("aten::addmm", (bias, x, turned, 1, 1), (y,), sequence=process.sequence, own_us=12.0):
+            process.differentiable("AddmmBackward0", (process.gradient(y),), backward)
+            main.launch(GEMM, stream, gemm_us(rows, outputs, inputs))
+    return y
+
+
+def relu(process: Process, name: str, x: Tensor) -> Tensor:
+    """max(x, 0), of the shape of x."""
+    y, stream = process.tensor(f"{name}.y", *x.shape), process.compute
+
+    def backward(script: Script) -> None:
+        gradient = process.gradient(y)
+        with script.op("aten::threshold_backward", (gradient, y, 0), (process.gradient(x),), own_us=8.0):
+            script.launch(THRESHOLD, stream, stream_us((gradient, y, x)))
+
+    with process.main.op("aten::relu", (x,), (y,), sequence=process.sequence):
+        process.differentiable("ReluBackward0", (process.gradient(y),), backward)
+        with process.main.op("aten::clamp_min", (x, 0), (y,), own_us=8.0):
+            process.main.launch(CLAMP, stream, stream_us((x, y)))
+    return y
+
+
+def add(process: Process, name: str, x: Tensor, other: Tensor) -> Tensor:
+    """x + other; its backward hands the gradient on as it is."""
+    y = process.tensor(f"{name}.y", *x.shape)
+    with process.main.op("aten::add", (x, other, 1), (y,), sequence=process.sequence, own_us=8.0):
+        process.differentiable("AddBackward0", (process.gradient(y),), lambda script: None)
+        process.main.launch(ADD, COMPUTE, stream_us((x, other, y)))
+    return y
+
+
+def accumulate_into(script: Script, gradient: Tensor, other: Tensor) -> None:
+    """gradient += other, as the autograd engine does where a tensor was used twice."""
+    with script.op("aten::add_", (gradient, other, 1), (gradient,), own_us=8.0):
+        script.launch(ADD, COMPUTE, stream_us((gradient, other, gradient)))
+
+
+def concatenate(process: Process, name: str, x: Tensor, other: Tensor) -> Tensor:
+    """Returns the columns of x and then of the other one."""
+    y = process.tensor(f"{name}.y", x.shape[0], x.shape[1] + other.shape[1])
+
+    def backward(script: Script) -> None:
+        for part, first in ((x, 0), (other, x.shape[1])):
+            gradient, whole = process.gradient(part), process.gradient(y)
+            with script.op("aten::narrow_copy", (whole, 1, first, part.shape[1]), (gradient,), own_us=8.0):
+                script.launch(COPY, COMPUTE, stream_us((gradient, gradient)))
+
+    with process.main.op("aten::cat", ((x, other), 1), (y,), sequence=process.sequence, own_us=10.0):
+        process.differentiable("CatBackward0", (process.gradient(y),), backward)
+        process.main.launch(CAT, COMPUTE, stream_us((x, other, y)))
+    return y
+
+
+TABLE_ROWS = 100_000
+
+
+def embedding(process: Process, name: str, indices: Tensor, width: int) -> Tensor:
+    """Returns rows of a table by index."""
+    weight, y = process.tensor(f"{name}.weight", TABLE_ROWS, width), process.tensor(f"{name}.y", *indices.shape, width)
+    gradient = process.gradient(weight)
+
+    def backward(script: Script) -> None:
+        inputs = (process.gradient(y), indices, TABLE_ROWS, -1, False)
+        with script.op("aten::embedding_dense_backward", inputs, (gradient,), own_us=12.0):
+            script.launch(EMBEDDING_BACKWARD, COMPUTE, stream_us((y, y)))
+
+    with process.main.op("aten::embedding", (weight, indices, -1, False, False), (y,), sequence=process.sequence):
+        accumulate(process, weight, gradient)
+        process.differentiable("EmbeddingBackward0", (process.gradient(y),), backward)
+        with process.main.op("aten::index_select", (weight, 0, indices), (y,), own_us=8.0):
+            process.main.launch(INDEX_SELECT, COMPUTE, stream_us((y, y)))
+    return y
+
+
+def mse_loss(process: Process, x: Tensor, target: Tensor, name: str = "loss") -> Tensor:
+    """Returns the mean squared difference, a scalar."""
+    loss, stream = process.tensor(name), process.compute
+
+    def backward(script: Script) -> None:
+        inputs = (process.gradient(loss), x, target, 1)
+        with script.op("aten::mse_loss_backward", inputs, (process.gradient(x),), own_us=8.0):
+            script.launch(MSE, stream, stream_us((x, target, x)))
+
+    with process.main.op("aten::mse_loss", (x, target, 1), (loss,), sequence=process.sequence, own_us=10.0):
+        process.differentiable("MseLossBackward0", (process.gradient(loss),), backward)
+        process.main.launch(MSE, stream, stream_us((x, target)))
+        process.main.launch(REDUCE, stream, stream_us((x,)))
+    return loss
+
+
+def accumulate(process: Process, parameter: Tensor, gradient: Tensor, on_gradient: OnGradient | None = None) -> None:
+    """Puts the node on the tape that takes a parameter's gradient; the optimizer will step the parameter."""
+    detached = process.view(f"held gradient {gradient.id}", gradient, *gradient.shape, strides=gradient.strides)
+
+    def body(script: Script) -> None:
+        script.leaf("aten::detach", (gradient,), (detached,))
+
+    def hook(script: Script) -> None:
+        if on_gradient is not None:
+            on_gradient(script, parameter, detached)
+
+    process.parameters.append((parameter, detached))
+    process.tape.append(Node("torch::autograd::AccumulateGrad", -1, (gradient,), body, hook))
+
+
+def backward(process: Process, loss: Tensor, at_end: Callable[[Script], None] | None = None) -> None:
+    """loss.backward(): the main thread seeds the gradient and stands still while the autograd thread runs the tape."""
+    seed(process, loss, process.compute)
+    begin_backward(process, AUTOGRAD, at_end)
+    end_backward(process, AUTOGRAD)
+
+
+def seed(process: Process, loss: Tensor, stream: int) -> None:
+    """Fills the gradient of the loss with ones."""
+    ones = process.gradient(loss)
+    with (
+        process.main.op("aten::ones_like", (loss, 6, 0, None, False, 1), (ones,)),
+        process.main.op("aten::fill_", (ones, 1.0), (ones,)),
+    ):
+        process.main.launch(FILL, stream, stream_us((ones,)))
+
+
+def begin_backward(process: Process, thread: str, at_end: Callable[[Script], None] | None = None) -> None:
+    """Hands the tape to an autograd thread."""
+    main, autograd = process.main, process.scripts[thread]
+    main.put(f"backward on {thread}")
+    autograd.get(f"backward on {thread}")
+    run_tape(process, autograd)
+    if at_end is not None:
+        at_end(autograd)
+    autograd.put(f"backward done on {thread}")
+
+
+def end_backward(process: Process, thread: str) -> None:
+    """Lets the main thread wait for the end of the autograd thread."""
+    process.main.get(f"backward done on {thread}")
+
+
+def run_tape(process: Process, script: Script) -> None:
+    """Runs the nodes of the tape in reverse, as the autograd engine evaluates them."""
+    for node in reversed(process.tape):
+        frame = f"autograd::engine::evaluate_function: {node.name}"
+        sequence, thread = node.sequence, FORWARD_THREAD
+        with script.op(frame, sequence=sequence, forward_thread=thread):
+            with script.op(node.name, node.inputs, scope=BACKWARD_SCOPE, sequence=sequence, forward_thread=thread):
+                node.body(script)
+            if node.hook is not None:
+                node.hook(script)
+    process.tape.clear()
+
+
+def sgd_step(process: Process, gradients: dict[Tensor, Tensor] | None = None) -> None:
+    """Optimizer.step: the parameters of this step's tape, each with its gradient or the one given for it."""
+    pairs = process.parameters
+    parameters = tuple(parameter for parameter, _ in pairs)
+    gradient_of = gradients or {}
+    with process.main.annotation("Optimizer.step#SGD.step", own_us=20.0):
+        inputs = (parameters, tuple(gradient_of.get(parameter, gradient) for parameter, gradient in pairs), -0.01)
+        with process.main.op("aten::_foreach_add_", inputs, own_us=10.0):
+            for first in range(0, len(parameters), TENSORS_PER_KERNEL):
+                some = parameters[first : first + TENSORS_PER_KERNEL]
+                process.main.launch(MULTI_TENSOR, COMPUTE, stream_us((*some, *some, *some)))
+
+
+def item(process: Process, tensor: Tensor) -> None:
+    """tensor.item(): copies to pageable memory, which waits for the device."""
+    main = process.main
+    with main.op("aten::item", (tensor,)), main.op("aten::_local_scalar_dense", (tensor,)):
+        main.copy(DEVICE_TO_HOST, COMPUTE, 1.6, blocking=True)
+        main.synchronize_stream(COMPUTE)

@@ -1,0 +1,125 @@
+"""What ASTRA-sim reads besides the graphs: OUT/astra-sim with its configuration, and the command that runs it."""
+
+import json
+import shlex
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from ...converter.ranks import Link, Network
+from ...converter.targets import Roofline, idle_rank
+from ...schema.io import open_output
+from .build import GRAPHS
+from .leftovers import GROUPS
+
+ASTRA_SIM_FILES = "astra-sim"
+BINARY = "AstraSim_Analytical_Congestion_Unaware"
+
+
+class Simulation(NamedTuple):
+    """What to simulate: a link's bandwidth (2**30 bytes/s) and latency (ns), and how long nodes take.
+
+    None takes the fitted network. With `replay` every node takes its recorded time, with `roofline` kernels take the
+    time of their work at these peaks.
+    """
+
+    bandwidth_gib_s: float | None = None
+    latency_ns: float | None = None
+    replay: bool = False
+    roofline: Roofline | None = None
+
+
+def write_astra_sim_files(output_dir: Path, ranks: int, fitted: Network | None, simulation: Simulation) -> None:
+    """Writes system.json, network.yml and memory.json for so many ranks, each whole or not at all.
+
+    The simulator has no network of one: a rank alone gets a second one beside it that computes for 1 µs, in files of
+    this folder.
+    """
+    folder = output_dir / ASTRA_SIM_FILES
+    folder.mkdir(exist_ok=True)
+    if ranks == 1:
+        _copy(f"{output_dir / GRAPHS}.0.et", f"{folder / GRAPHS}.0.et")
+        idle_rank(1).write(f"{folder / GRAPHS}.1.et")
+    network = used_network(fitted or Network(), simulation, max(ranks, 2))
+    links = network.links
+    files = {
+        "system.json": json.dumps(_system(network, simulation), indent=1) + "\n",
+        "network.yml": f"topology: {_listed('Switch' for _ in links)}\n"
+        f"npus_count: {_listed(link.ranks for link in links)}\n"
+        f"bandwidth: {_listed(link.bandwidth_gib_s for link in links)}  # 2**30 bytes/s of each link\n"
+        f"latency: {_listed(link.latency_ns for link in links)}  # ns of each link\n",
+        "memory.json": json.dumps({"memory-type": "NO_MEMORY_EXPANSION"}) + "\n",
+    }
+    for name, text in files.items():
+        with open_output(str(folder / name)) as out:
+            out.write(text.encode())
+
+
+class UsedNetwork(NamedTuple):
+    """The links of each dimension in network.yml, how all-to-alls go, and how well that fits how many sizes."""
+
+    links: tuple[Link, ...]
+    direct: bool
+    sizes: int
+    fit_error_pct: float | None
+
+
+def used_network(fitted: Network, simulation: Simulation, ranks: int) -> UsedNetwork:
+    """Returns the network for so many ranks: as fitted, or of one dimension with what is given."""
+    bandwidth, latency = simulation.bandwidth_gib_s, simulation.latency_ns
+    two = fitted.two_dimensions
+    if two and bandwidth is None and latency is None:
+        return UsedNetwork((two.within, two.across), two.direct, two.sizes, two.fit_error_pct)
+    link = Link(
+        ranks,
+        fitted.bandwidth_gib_s if bandwidth is None else bandwidth,
+        fitted.latency_ns if latency is None else latency,
+    )
+    return UsedNetwork((link,), fitted.direct, fitted.sizes, fitted.fit_error_pct)
+
+
+def simulator_command(output_dir: Path, ranks: int) -> str:
+    """Returns the command line that simulates the graphs of a folder with so many ranks."""
+    folder = output_dir / ASTRA_SIM_FILES
+    configuration_files = {
+        "workload": (output_dir if ranks > 1 else folder) / GRAPHS,
+        "system": folder / "system.json",
+        "network": folder / "network.yml",
+        "remote-memory": folder / "memory.json",
+        "comm-group": output_dir / GROUPS,
+    }
+    return shlex.join([BINARY, *(f"--{what}-configuration={path}" for what, path in configuration_files.items())])
+
+
+def _listed(values: Iterable[object]) -> str:
+    """Returns a list of the simulator's configuration, with an entry for each dimension."""
+    return f"[ {', '.join(map(str, values))} ]"
+
+
+def _copy(source: str, target: str) -> None:
+    with Path(source).open("rb") as graph, open_output(target) as out:
+        shutil.copyfileobj(graph, out)
+
+
+def _system(network: UsedNetwork, simulation: Simulation) -> dict[str, object]:
+    """Returns system.json: one chunk at a time, no cost but the network's, and endpoints of 1 ns (0 stops its clock).
+
+    In roofline mode memory is the device's, which adding up in collectives waits for, too.
+    """
+    peaks, dimensions = simulation.roofline, len(network.links)
+    return {
+        "scheduling-policy": "LIFO",
+        "endpoint-delay": 1,
+        "active-chunks-per-dimension": 1,
+        "preferred-dataset-splits": 1,
+        "all-reduce-implementation": ["ring"] * dimensions,
+        "all-gather-implementation": ["ring"] * dimensions,
+        "reduce-scatter-implementation": ["ring"] * dimensions,
+        "all-to-all-implementation": ["direct" if network.direct else "ring"] * dimensions,
+        "collective-optimization": "localBWAware",
+        "local-mem-bw": peaks.memory_gb_s if peaks else 100000,
+        "boost-mode": 0,
+        "trace-enabled": 0,
+        "replay-only": int(simulation.replay),
+    } | ({"roofline-enabled": 1, "peak-perf": peaks.tflops} if peaks else {})

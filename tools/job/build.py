@@ -1,0 +1,299 @@
+"""Builds the execution graph of every rank from a folder of traces, and report.json.
+
+The same inputs give the same bytes, wherever and in whatever order the ranks are built. Ranks whose graph still is what
+would come out are left alone. All that is made waits until the last rank is done, so a build that is stopped changes
+nothing.
+"""
+
+import dataclasses
+import os
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import closing
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ...converter.ranks import Network
+from ...linker.windows import EVERYTHING, Window
+from ...schema.choices import ASTRA_SIM, GENERIC, GOAL
+from ...schema.comm_groups import RankList, number_groups, write_groups
+from ...schema.errors import DataError, RequestError
+from ...schema.graph import ExecutionGraph
+from ...schema.io import fresh_folder, locked, make_folder, state_of
+from ...schema.progress import OnProgress, Progress, Stages, unseen, unwatched
+from .build_options import BuildOptions
+from .build_rank import BUILD_STAGES, RankResult, RankTask, build_rank, failure_summary, is_up_to_date, linked_rank
+from .build_report import (
+    BUILT,
+    FAILED,
+    BuildReport,
+    FileContent,
+    comparable,
+    content_of,
+    read_report,
+    this_tool,
+    write_report,
+)
+from .cross_rank import verify
+from .finish_rank import FinishTask, finish_rank, graph_path
+from .first_difference import first_difference
+from .goal_job import GOAL_FILE, write_goal_job
+from .issued import Issued, issued_by
+from .job_plan import RankCommunication, look_up, plan_job
+from .kinds import InputKind
+from .leftovers import (
+    GROUPS,
+    LOCK,
+    OUTPUT,
+    REPORT,
+    WAITING,
+    changed_since,
+    graph_names,
+    put_all_in_place,
+    remove_half_written,
+    remove_stale,
+)
+from .pairs import Pairs, find_pairs
+from .wrong_kind import kind_of
+
+GRAPHS = "graph"
+"""What the names of graph files begin with, before the rank."""
+MAX_FIRST_DIFFERENCES = 8
+"""Disagreements of which both sides' first differing collective is shown; each costs linking two ranks again."""
+
+Outcomes = Generator[tuple[Any, RankResult | Exception], None, None]
+Runner = Callable[[Callable[[Any], RankResult], Sequence[Any], OnProgress], Outcomes]
+"""Runs a function on tasks and yields each with what became of it, in any order; tells how many more stages tasks say
+are done.
+"""
+
+MEASURED = (InputKind.HOST, InputKind.DEVICE, InputKind.MERGED)
+"""What a profiler recorded, which cannot be made again."""
+
+
+class BuiltJob(NamedTuple):
+    """The report, the ranks whose graph was up to date, sentences about what earlier builds left, and whether anything
+    was written.
+    """
+
+    report: BuildReport
+    unchanged: set[int]
+    stale: list[str]
+    is_written: bool = True
+
+
+class _Build(NamedTuple):
+    """A build at work: folders of the traces, the output and temporary files, what to build, and how tasks run."""
+
+    source: Path
+    target: Path
+    scratch: Path
+    options: BuildOptions
+    window: Window
+    run: Runner
+    progress: Progress
+
+
+def build(
+    inputs: Path | Sequence[Path],
+    output_dir: Path,
+    options: BuildOptions,
+    run: Runner,
+    *,
+    anew: bool = False,
+    window: Window = EVERYTHING,
+    progress: Progress = unwatched,
+    allow_mismatch: bool = False,
+) -> BuiltJob:
+    """Builds OUT/graph.N.et for every rank N among `inputs`, and OUT/report.json; for GOAL OUT/job.goal, too.
+
+    `window` is the part of each rank's traces to build. With `anew`, ranks that are up to date are built too. With
+    `allow_mismatch`, traces that record no rank and do not seem to be of one job are ranks of one. If no rank can be
+    built, such as by a mistyped part of the trace, graphs of an earlier build stay. Raises DataError if
+    there is nothing to build, `output_dir` cannot be made, or another build works there; what is wrong with single
+    ranks is in the report.
+    """
+    target = output_dir.resolve()
+    source, pairs = _find_traces(inputs, target, progress, allow_mismatch=allow_mismatch)
+    make_folder(target)
+    with locked(target / LOCK, str(output_dir)), fresh_folder(target / WAITING) as waiting:
+        remove_half_written(target)
+        reported = read_report(target / REPORT)
+        earlier = None if anew else comparable(reported, options, window)
+        if changed := changed_since(earlier, target):
+            earlier = None
+        # what a worker of a cluster makes after its build was stopped is nobody's
+        scratch = waiting / os.urandom(4).hex()
+        scratch.mkdir()
+        work = _Build(source, target, scratch, options, window, run, progress)
+        tasks = _tasks(work, pairs, earlier)
+        graphs = {rank: task.graph for rank, task in tasks.items()}
+        _refuse_replacing_inputs(target, graphs.values(), source, pairs)
+        results = _first_step(work, tasks)
+        network, groups = _finish(work, tasks, results, earlier)
+        ranks = [results[rank].summary for rank in sorted(results)]
+        of_inputs = pairs.failures, pairs.notes, pairs.skipped
+        report = BuildReport(this_tool(), options, ranks, *of_inputs, window=window, network=network, groups=groups)
+        _compare_ranks(report, tasks)
+        if reported and graph_names(reported) and not any(rank.status == BUILT for rank in ranks):
+            stale = [f"no rank could be built: {output_dir} is left as the earlier build made it"]
+            return BuiltJob(report, set(), stale, is_written=False)
+        if options.target == GOAL:
+            write_goal_job(scratch, target, report)
+        write_report(report, scratch / REPORT)
+        stale = [*changed, *remove_stale(target, reported, report, graphs)]
+        put_all_in_place(scratch, target, report)
+    return BuiltJob(report, {rank for rank, result in results.items() if result.unchanged}, stale)
+
+
+def _find_traces(
+    inputs: Path | Sequence[Path], target: Path, progress: Progress, *, allow_mismatch: bool
+) -> tuple[Path, Pairs]:
+    """Returns the folder that holds all inputs, and the traces of each rank."""
+    paths = [path.resolve() for path in ([inputs] if isinstance(inputs, Path) else inputs)]
+    is_folder = len(paths) == 1 and kind_of(paths[0]) is not InputKind.DEVICE
+    source = paths[0] if is_folder else Path(os.path.commonpath([path.parent for path in paths]))
+    pairs = find_pairs(
+        source,
+        lambda path: path.parent == target and bool(OUTPUT.fullmatch(path.name)),
+        progress,
+        paths=() if is_folder else paths,
+        allow_mismatch=allow_mismatch,
+        otherwise="let --allow-mismatch number them by process",
+    )
+    return source, pairs
+
+
+def _refuse_replacing_inputs(target: Path, graphs: Iterable[Path], source: Path, pairs: Pairs) -> None:
+    """Raises RequestError where an output is a trace: one that the build reads by a link, or that has its name."""
+    traces = {state_of(source / name)[:2]: name for pair in pairs.ranks for name in (pair.device, pair.host) if name}
+    for path in (*graphs, *(target / name for name in (GROUPS, GOAL_FILE, REPORT))):
+        if read := traces.get(state_of(path)[:2]):
+            raise RequestError(f"{path} is {source / read}, which is read: give another folder for the output")
+    for path in (target / GROUPS, target / REPORT):
+        if kind_of(path) in MEASURED:
+            raise RequestError(f"{path} is a trace, not of a build: rename it, or give another folder for the output")
+
+
+def _tasks(work: _Build, pairs: Pairs, reported: BuildReport | None) -> dict[int, RankTask]:
+    """Returns the task of each rank."""
+    options = work.options
+    earlier = {rank.rank: rank for rank in reported.ranks} if reported else {}
+    ranks = tuple(sorted(pair.rank for pair in pairs.ranks))
+    graphs = {rank: graph_path(work.target, ranks, rank, options.target) for rank in ranks}
+    tasks = {
+        pair.rank: RankTask(
+            folder=work.source,
+            pair=pair,
+            graph=graphs[pair.rank],
+            waiting=work.scratch / graphs[pair.rank].name,
+            # the file of a job in GOAL is written from generic graphs
+            options=dataclasses.replace(options, target=GENERIC) if options.target == GOAL else options,
+            ranks=ranks,
+            earlier=earlier.get(pair.rank),
+            window=work.window,
+        )
+        for pair in pairs.ranks
+    }
+    if options.target == ASTRA_SIM and not (earlier.keys() == tasks.keys() and all(map(is_up_to_date, tasks.values()))):
+        # a rank's graph depends on the communication of all others
+        tasks = {rank: task._replace(earlier=None) for rank, task in tasks.items()}
+    return tasks
+
+
+def _first_step(work: _Build, tasks: dict[int, RankTask]) -> dict[int, RankResult]:
+    """Builds each rank by itself."""
+    results: dict[int, RankResult] = {}
+    lists: dict[RankList, RankList] = {}
+    stages = Stages(work.progress, "building ranks", BUILD_STAGES * len(tasks))
+    with closing(work.run(build_rank, list(tasks.values()), stages.on_progress)) as outcomes:
+        for built, (task, outcome) in enumerate(outcomes, 1):
+            stages.reached(BUILD_STAGES * built)
+            result = outcome if isinstance(outcome, RankResult) else RankResult(failure_summary(task, outcome))
+            results[task.pair.rank] = _share_lists(result, lists)
+    return results
+
+
+def _finish(
+    work: _Build, tasks: dict[int, RankTask], results: dict[int, RankResult], earlier: BuildReport | None
+) -> tuple[Network | None, FileContent | None]:
+    """Runs the second step: group numbers, and for simulators one order of communication, for ranks that lack them.
+
+    Returns the network that the communication fits, and the file of groups; the earlier ones where nothing changed.
+    """
+    built = {rank for rank, result in results.items() if result.summary.status == BUILT}
+    unchanged = {rank for rank in built if results[rank].unchanged}
+    if not built:
+        return None, None
+    if earlier and built == unchanged == {rank.rank for rank in earlier.ranks if rank.status == BUILT}:
+        return earlier.network, earlier.groups
+    communication = {rank: result.communication for rank, result in results.items() if result.communication}
+    for rank in unchanged:
+        communication[rank] = look_up(ExecutionGraph.read(str(tasks[rank].graph), tensors=False), GENERIC)
+    try:
+        plan = plan_job(communication)
+    except DataError as error:
+        # without a common plan no graph can be what the simulator needs
+        for rank in communication:
+            results[rank] = RankResult(
+                msgspec.structs.replace(results[rank].summary, status=FAILED, graph=None, error=str(error))
+            )
+        return None, None
+    write_groups(str(work.scratch / GROUPS), plan.numbers)
+    groups = content_of(work.scratch / GROUPS, GROUPS)
+    # a rank that was built now numbered its groups by itself, one that is up to date has the earlier build's numbers
+    has_earlier_numbers = earlier is not None and earlier.groups == groups
+    finishing = [
+        FinishTask(tasks[rank], results[rank].summary, plan.ranks[rank])
+        for rank in sorted(communication)
+        if tasks[rank].options.target == ASTRA_SIM
+        or not (has_earlier_numbers if rank in unchanged else _has_numbers(communication[rank], plan.numbers))
+    ]
+    if finishing:
+        results.update(_second_step(work, finishing))
+    return plan.network if plan.network.transfers else None, groups
+
+
+def _second_step(work: _Build, finishing: list[FinishTask]) -> dict[int, RankResult]:
+    """Finishes the graphs of ranks by what all ranks agree on."""
+    results: dict[int, RankResult] = {}
+    with closing(work.run(finish_rank, finishing, unseen)) as outcomes:
+        for task, outcome in work.progress(outcomes, "finishing ranks", len(finishing), "rank"):
+            result = outcome if isinstance(outcome, RankResult) else RankResult(failure_summary(task.task, outcome))
+            results[task.task.pair.rank] = result
+    return results
+
+
+def _share_lists(result: RankResult, lists: dict[RankList, RankList]) -> RankResult:
+    """Returns the result with equal lists of ranks shared through `lists`: thousands of ranks know the same ones."""
+    if result.communication is None:
+        return result
+    groups = [lists.setdefault(ranks, ranks) for ranks in result.communication.groups]
+    return result._replace(communication=result.communication._replace(groups=groups))
+
+
+def _has_numbers(rank: RankCommunication, numbers: dict[RankList, int]) -> bool:
+    """Returns whether the rank, which numbered its groups by itself, gave them the numbers of the job."""
+    return all(numbers[group] == number for group, number in number_groups(rank.groups).items())
+
+
+def _compare_ranks(report: BuildReport, tasks: dict[int, RankTask]) -> None:
+    """Adds the ranks' disagreements to the report; the first ones are looked up in the traces again."""
+    comms = {rank.rank: rank.comms for rank in report.ranks if rank.comms}
+    world = max((rank.link.world_size for rank in report.ranks if rank.link), default=-1)
+    findings = verify(comms, world)
+    report.absences = findings.notes
+
+    @lru_cache(maxsize=2)
+    def issued(rank: int) -> list[Issued]:
+        names = findings.group_names[rank]
+        return [
+            call._replace(group=call.group and names.get(call.group)) for call in issued_by(linked_rank(tasks[rank]))
+        ]
+
+    for number, disagreement in enumerate(findings.disagreements):
+        groups = " and ".join(group.text for group in disagreement.groups)
+        detail = first_difference(disagreement, issued) if number < MAX_FIRST_DIFFERENCES else disagreement.what
+        report.disagreements.append(f"{groups}: {detail}" if groups else detail)

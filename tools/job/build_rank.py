@@ -1,0 +1,199 @@
+"""Builds the graph file and a small summary of one rank from its traces, in a process of its own."""
+
+import os
+import pickle
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from threading import Event
+from typing import NamedTuple
+
+import msgspec
+
+from ...converter.convert import build_generic_graph
+from ...converter.ranks import restrict_to_ranks
+from ...converter.targets import lower_for_target, separate_messages
+from ...linker.link import link
+from ...linker.readers import read_traces
+from ...linker.windows import EVERYTHING, Window
+from ...schema.choices import ASTRA_SIM, GENERIC
+from ...schema.columns import workspace_in
+from ...schema.comm_groups import number_groups
+from ...schema.errors import DataError
+from ...schema.io import open_output, state_of
+from ...schema.linked import LinkedTrace
+from ...schema.threads import Beside
+from ..command import no_garbage_collection
+from ..sync_records_advice import lacks_sync_records
+from ..workers import stage_done
+from .build_options import BuildOptions
+from .build_report import BUILT, FAILED, FileContent, RankSummary, content_of, is_unchanged
+from .job_plan import RankCommunication, look_up
+from .pairs import Pair
+from .rank_comms import summarise_rank
+
+
+class RankTask(NamedTuple):
+    """A pair of traces below `folder` to build a rank from, and where its graph goes.
+
+    The graph waits at `waiting` until all `ranks` are built. `earlier` is what the last build with the same options
+    said of this rank.
+    """
+
+    folder: Path
+    pair: Pair
+    graph: Path
+    waiting: Path
+    options: BuildOptions
+    ranks: tuple[int, ...]
+    earlier: RankSummary | None = None
+    window: Window = EVERYTHING
+
+
+BUILD_STAGES = 4
+"""A rank is read, linked and converted, and then written."""
+
+
+class RankResult(NamedTuple):
+    """What is reported of a rank, whether its graph was up to date, and what other ranks have to know of it."""
+
+    summary: RankSummary
+    unchanged: bool = False
+    communication: RankCommunication | None = None
+
+
+class Inputs(NamedTuple):
+    """What a rank is built from."""
+
+    device: FileContent
+    host: FileContent | None
+
+
+@no_garbage_collection()
+def build_rank(task: RankTask) -> RankResult:
+    """Builds a rank's graph, unless the earlier one is still up to date. Reports every failure, raises none."""
+    try:
+        with _hashed_beside(task) as inputs, workspace_in(task.graph.parent):
+            if task.earlier and _is_current(task.earlier, task, inputs()):
+                return RankResult(task.earlier, unchanged=True)
+            return _build(task, inputs)
+    except Exception as error:
+        return RankResult(failure_summary(task, error))
+
+
+@contextmanager
+def _hashed_beside(task: RankTask) -> Iterator[Callable[[], Inputs]]:
+    """What the inputs hold, when it is known; a DataError where one was changed since the block began.
+
+    Hashing does not hold the interpreter, so it takes no time beside the building. It is given up when the block is
+    left.
+    """
+    before, is_left = _states(task), Event()
+
+    def inputs() -> Inputs:
+        contents = hashed.result()
+        for name, state in _states(task).items():
+            if state != before[name]:
+                raise DataError(f"{name}: was changed while the graph was built from it; run again when that is done")
+        return contents
+
+    hashed = Beside(partial(_inputs, task, is_left.is_set))
+    try:
+        yield inputs
+    finally:
+        is_left.set()
+        hashed.give_up()
+
+
+def is_up_to_date(task: RankTask) -> bool:
+    """Returns whether the earlier graph still is what would come out."""
+    return task.earlier is not None and _is_current(task.earlier, task, _inputs(task))
+
+
+def _inputs(task: RankTask, is_given_up: Callable[[], bool] = lambda: False) -> Inputs:
+    pair = task.pair
+    device = content_of(task.folder / pair.device, pair.device, is_given_up)
+    return Inputs(device, content_of(task.folder / pair.host, pair.host, is_given_up) if pair.host else None)
+
+
+def _states(task: RankTask) -> dict[str, tuple[int, ...]]:
+    return {name: state_of(task.folder / name) for name in (task.pair.device, task.pair.host) if name}
+
+
+def _is_current(earlier: RankSummary, task: RankTask, inputs: Inputs) -> bool:
+    """Returns whether the earlier graph is still there and was built from the same files."""
+    if (earlier.status, earlier.device, earlier.host, earlier.notes) != (BUILT, *inputs, task.pair.notes):
+        return False
+    return is_unchanged(task.graph, earlier.graph)
+
+
+def _build(task: RankTask, inputs: Callable[[], Inputs]) -> RankResult:
+    pair, linked = task.pair, linked_rank(task)
+    contents = inputs()
+    stage_done()
+    graph = build_generic_graph(linked, task.options)
+    stage_done()
+    report = graph.report
+    if task.options.target == ASTRA_SIM:
+        graph = separate_messages(restrict_to_ranks(graph, task.ranks, whole_groups=task.options.whole_groups))
+    to_share = look_up(graph, task.options.target)
+    if task.options.target == GENERIC:
+        # mostly the other ranks have no other groups, and the numbers stand
+        graph = lower_for_target(graph, GENERIC, number_groups(to_share.groups))
+        graph.write(str(task.waiting))
+    else:
+        with open_output(str(pickle_path(task))) as waiting:
+            pickle.dump(graph, waiting)
+    summary = RankSummary(
+        rank=pair.rank,
+        status=BUILT,
+        **contents._asdict(),
+        graph=content_of(task.waiting, task.graph.name) if task.options.target == GENERIC else None,
+        edges=len(graph.data_deps.values),
+        notes=pair.notes,
+        link=msgspec.structs.replace(linked.report, notes=[_shorten_paths(task, note) for note in linked.report.notes]),
+        convert=report,
+        comms=summarise_rank(linked),
+        lacks_sync_records=lacks_sync_records(linked),
+    )
+    return RankResult(summary, communication=to_share)
+
+
+def pickle_path(task: RankTask) -> Path:
+    """Returns the file of a graph that is not what simulators read before the second step."""
+    return task.waiting.with_suffix(".pickle")
+
+
+def linked_rank(task: RankTask) -> LinkedTrace:
+    """Returns the rank's pair, linked."""
+    pair = task.pair
+    host_path = str(task.folder / pair.host) if pair.host else None
+    device_path = str(task.folder / pair.device)
+    host_trace, device_trace = read_traces(host_path, device_path, modules=task.options.modules)
+    stage_done()
+    return link(host_trace, device_trace, None if pair.records_rank else pair.rank, window=task.window)
+
+
+def failure_summary(task: RankTask, error: Exception) -> RankSummary:
+    """Returns what is said of a rank that could not be built: one line, files named by their paths below the folder."""
+    pair = task.pair
+    if isinstance(error, DataError):
+        reason = _shorten_paths(task, str(error).replace(str(task.waiting), str(task.graph)))
+    elif isinstance(error, MemoryError):
+        reason = f"{pair.device}: out of memory; try fewer --jobs, or a machine with more"
+    else:
+        reason = f"{pair.device}: {type(error).__name__}: {error}"
+    return RankSummary(
+        rank=pair.rank,
+        status=FAILED,
+        device=FileContent(pair.device),
+        host=FileContent(pair.host) if pair.host else None,
+        error=" ".join(reason.split()),
+        notes=pair.notes,
+    )
+
+
+def _shorten_paths(task: RankTask, text: str) -> str:
+    """Returns the text with files named by their paths below the folder."""
+    return text.replace(f"{task.folder}{os.sep}", "")

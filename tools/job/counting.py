@@ -1,0 +1,174 @@
+"""Writes the device traces of all ranks into one SQLite database to count in. Device 0 of two ranks is two devices.
+
+rank(rank, pid, file, world_size, base_time_ns, shift_ns)   a process; its file's times are shift_ns smaller
+device(rank, device, activities)                            a device as that process numbers it
+op(id, rank, pid, thread, name, start_ns, end_ns, annotation, rf_id)      host ops; annotations, as steps, roctx ranges
+call(id, rank, pid, thread, name, start_ns, end_ns, correlation)          runtime and driver calls
+activity(id, rank, device, stream, name, category, start_ns, end_ns, correlation)
+launch(rank, call, activity, delay_ns)                      which call launched what, how long after its return
+edge(rank, kind, source, target)                            nested: op in op; calls: op, call; launches: call, activity;
+                                                            stream: activity, the next one on its stream
+dropped(rank, reason, count)                                what of a file is in no table
+
+SELECT rank, device, count(*) FROM activity GROUP BY 1, 2;
+SELECT name, count(*), sum(end_ns - start_ns) / 1e3 AS total_us FROM activity GROUP BY 1 ORDER BY 3 DESC LIMIT 10;
+SELECT rank, device, stream, 1. * sum(end_ns - start_ns) / (max(end_ns) - min(start_ns)) FROM activity GROUP BY 1, 2, 3;
+SELECT call.name, count(*), avg(delay_ns) FROM launch JOIN call ON call.id = launch.call GROUP BY 1;
+SELECT rank, count(*) FROM activity WHERE id NOT IN (SELECT activity FROM launch) GROUP BY 1;
+SELECT op.name, count(*) FROM op JOIN edge ON source = op.id AND kind = 'calls' JOIN launch ON call = target GROUP BY 1;
+"""
+
+import sqlite3
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from ...linker.launches import enclosing_ops, launching_calls
+from ...linker.readers import read_device_trace
+from ...schema.columns import Bool, Categorical, Int64, ThreadIntervals, nest
+from ...schema.errors import DataError
+from ...schema.linked import are_step_marks, previous_on_stream
+from ...schema.progress import Progress, unwatched
+from .input_ranks import RankFile
+from .merge_report import MergeReport, RankReport
+from .survey import Survey, survey
+
+ROWS_AT_A_TIME = 1 << 16
+AnyColumn = Int64 | Bool
+SCHEMA = """
+CREATE TABLE rank (rank INTEGER PRIMARY KEY, pid INTEGER, file TEXT, world_size INTEGER, base_time_ns INTEGER, shift_ns INTEGER);
+CREATE TABLE device (rank INTEGER, device INTEGER, activities INTEGER, PRIMARY KEY (rank, device));
+CREATE TABLE text (id INTEGER PRIMARY KEY, text TEXT UNIQUE);
+CREATE TABLE ops (id INTEGER PRIMARY KEY, rank INTEGER, pid INTEGER, thread INTEGER, name INTEGER, start_ns INTEGER,
+    end_ns INTEGER, annotation INTEGER, rf_id INTEGER);
+CREATE TABLE calls (id INTEGER PRIMARY KEY, rank INTEGER, pid INTEGER, thread INTEGER, name INTEGER, start_ns INTEGER,
+    end_ns INTEGER, correlation INTEGER);
+CREATE TABLE activities (id INTEGER PRIMARY KEY, rank INTEGER, device INTEGER, stream INTEGER, name INTEGER, category INTEGER,
+    start_ns INTEGER, end_ns INTEGER, correlation INTEGER);
+CREATE TABLE edge (rank INTEGER, kind TEXT, source INTEGER, target INTEGER);
+CREATE TABLE dropped (rank INTEGER, reason TEXT, count INTEGER);
+CREATE VIEW op AS SELECT ops.id, rank, pid, thread, text AS name, start_ns, end_ns, annotation, rf_id
+    FROM ops LEFT JOIN text ON text.id = name;
+CREATE VIEW call AS SELECT calls.id, rank, pid, thread, text AS name, start_ns, end_ns, correlation
+    FROM calls LEFT JOIN text ON text.id = name;
+CREATE VIEW activity AS SELECT activities.id, rank, device, stream, names.text AS name, categories.text AS category, start_ns, end_ns,
+    correlation FROM activities LEFT JOIN text AS names ON names.id = name LEFT JOIN text AS categories ON categories.id = category;
+CREATE VIEW launch AS SELECT edge.rank, calls.id AS call, activities.id AS activity,
+    max(0, activities.start_ns - calls.end_ns) AS delay_ns
+    FROM edge JOIN calls ON calls.id = source JOIN activities ON activities.id = target WHERE kind = 'launches';
+"""
+INDEXES = """
+CREATE INDEX edges_of_source ON edge (kind, source);
+CREATE INDEX edges_of_target ON edge (kind, target);
+CREATE INDEX activities_of_device ON activities (rank, device, stream, start_ns);
+"""
+
+
+def merge_for_counting(ranks: Sequence[RankFile], output: str, progress: Progress = unwatched) -> MergeReport:
+    """Writes the database, whole or not at all, with one rank in memory. Raises DataError if a trace cannot be read."""
+    job = survey(ranks, progress)
+    report = MergeReport(output, notes=[*job.notes])
+    with _written_beside(output) as connection:
+        connection.executescript(SCHEMA)
+        for trace in progress(ranks, "merging ranks", len(ranks), "rank"):
+            rank = _Rank(connection, trace, job)
+            report.ranks.append(rank.write())
+            report.notes += rank.trace.notes
+            connection.commit()
+        connection.executescript(INDEXES)
+    return report
+
+
+@contextmanager
+def _written_beside(output: str) -> Iterator[sqlite3.Connection]:
+    """Opens a new database that takes its name when the block ends without an exception; links are followed."""
+    target = Path(output).resolve()
+    if target.exists() and not target.is_file():
+        raise DataError(f"{output}: is no file that a database could be written to; name another one")
+    try:
+        with tempfile.TemporaryDirectory(prefix=".", suffix=".partial", dir=target.parent) as folder:
+            with closing(sqlite3.connect(Path(folder) / "merged.db")) as connection:
+                for setting in ("journal_mode = OFF", "synchronous = OFF"):
+                    connection.execute(f"PRAGMA {setting}")
+                yield connection
+                connection.commit()
+            (Path(folder) / "merged.db").replace(target)
+    except (OSError, sqlite3.Error) as error:
+        raise DataError(f"{output}: cannot be written ({error})") from error
+
+
+class _Rank:
+    """Writes one rank's tables."""
+
+    def __init__(self, connection: sqlite3.Connection, of: RankFile, job: Survey) -> None:
+        self.connection, self.rank, self.file = connection, of.rank, str(of.path)
+        self.clock, self.hosts = job.clocks[of.rank], job.hosts[of.rank]
+        self.trace = read_device_trace(str(of.path))
+        self.first = {table: self._next(table) for table in ("ops", "calls", "activities")}
+
+    def write(self) -> RankReport:
+        trace = self.trace
+        self._write_identity()
+        self._write_rows()
+        nesting = nest(ThreadIntervals(trace.ops.thread, trace.ops.start, trace.ops.end), trace.ops.event_index)
+        op_of_call = enclosing_ops(trace.calls, trace.ops, nesting, are_step_marks(trace.ops.name))
+        self._edges("nested", "ops", "ops", nesting.parent)
+        self._edges("calls", "ops", "calls", op_of_call)
+        self._edges("launches", "calls", "activities", launching_calls(trace.activities, trace.calls))
+        self._edges("stream", "activities", "activities", previous_on_stream(trace.activities))
+        rows = len(trace.ops.start) + len(trace.calls.start) + len(trace.activities.start)
+        return RankReport(self.rank, self.file, rows, len(trace.activities.start), self.clock.correction_ns)
+
+    def _write_identity(self) -> None:
+        trace = self.trace
+        pid = min(self.hosts, default=None)
+        rank = (self.rank, pid, self.file, trace.world_size, self.clock.base_time_ns, self.clock.shift_ns)
+        self.connection.execute("INSERT INTO rank VALUES (?, ?, ?, ?, ?, ?)", rank)
+        self._insert("device", *np.unique(trace.activities.device, return_counts=True))
+        lost = {"synchronisation records": len(trace.syncs.start), "event records": len(trace.event_records.event)}
+        reasons = [(self.rank, reason, count) for reason, count in {**lost, **trace.skipped}.items() if count]
+        self.connection.executemany("INSERT INTO dropped VALUES (?, ?, ?)", reasons)
+
+    def _write_rows(self) -> None:
+        ops, calls, activities, shift = self.trace.ops, self.trace.calls, self.trace.activities, self.clock.shift_ns
+        name = self._text_ids(ops.name)
+        times = ops.start + shift, ops.end + shift
+        self._insert("ops", ops.process, ops.thread, name, *times, ops.annotation, ops.rf_id)
+        name = self._text_ids(calls.name)
+        times = calls.start + shift, calls.end + shift
+        self._insert("calls", calls.process, calls.thread, name, *times, calls.correlation)
+        named = self._text_ids(activities.name), self._text_ids(activities.category)
+        times = activities.start + shift, activities.end + shift
+        self._insert("activities", activities.device, activities.stream, *named, *times, activities.correlation)
+
+    def _next(self, table: str) -> int:
+        """Returns the first id that no row of the table has."""
+        (largest,) = self.connection.execute(f"SELECT COALESCE(max(id), 0) FROM {table}").fetchone()
+        return int(largest) + 1
+
+    def _insert(self, table: str, *columns: AnyColumn) -> None:
+        """Rows of this rank, numbered where the table numbers its rows."""
+        count = len(columns[0])
+        rank = np.full(count, self.rank)
+        lead = (np.arange(count) + self.first[table], rank) if table in self.first else (rank,)
+        placeholders = ", ".join("?" * (len(lead) + len(columns)))
+        for begin in range(0, count, ROWS_AT_A_TIME):
+            part = [column[begin : begin + ROWS_AT_A_TIME].tolist() for column in (*lead, *columns)]
+            self.connection.executemany(f"INSERT INTO {table} VALUES ({placeholders})", zip(*part, strict=True))
+
+    def _text_ids(self, column: Categorical) -> Int64:
+        """Returns the ids of the texts, which are added where they are new."""
+        self.connection.executemany("INSERT OR IGNORE INTO text (text) VALUES (?)", ((text,) for text in column.table))
+        query = "SELECT id FROM text WHERE text = ?"
+        ids = [self.connection.execute(query, (text,)).fetchone()[0] for text in column.table]
+        return np.array([*ids, 0], np.int64)[column.codes]
+
+    def _edges(self, kind: str, sources: str, targets: str, source: Int64) -> None:
+        """Adds an edge to each target row that has a source row (not -1)."""
+        target = np.flatnonzero(source >= 0)
+        pairs = (source[target] + self.first[sources]).tolist(), (target + self.first[targets]).tolist()
+        query = f"INSERT INTO edge VALUES ({self.rank}, '{kind}', ?, ?)"
+        self.connection.executemany(query, zip(*pairs, strict=True))

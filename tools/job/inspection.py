@@ -1,0 +1,254 @@
+"""Inspects the files of one process: counts, versions, longest kernels, and all that a graph would lack, by reason."""
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from ...linker.communication import (
+    MANY_MEMBERS,
+    RECORD,
+    from_device,
+    is_communication_kernel,
+    process_groups,
+    with_members,
+)
+from ...linker.contradiction import Contradiction
+from ...linker.contradictions import contradictions_in_traces
+from ...linker.launches import launching_calls
+from ...linker.match_ops import Match, is_op, match_ops
+from ...linker.readers import (
+    DeviceTrace,
+    HostTrace,
+    RecordedCalls,
+    Role,
+    merging_signs,
+    read_device_trace,
+    read_host_trace,
+)
+from ...schema.columns import Bool, Categorical, Int64, workspace_in
+from ...schema.damage import CUT_OFF, UNREADABLE
+from ...schema.errors import DataError
+from ...schema.io import STANDARD_STREAM, folder_beside
+from ...schema.linked import MEMORY_CATEGORIES, STEP_MARK, are_step_marks, streams_of, waits_without_record
+from .versions import device_versions, host_versions
+
+GRAPH_LAUNCH = re.compile(r"GraphLaunch")
+ON_HOSTS = ("gloo:", "mpi:", "ucc:")
+"""How names of collectives begin that hosts do, not devices."""
+HOST_COLLECTIVE = re.compile(rf"^({RECORD}|gloo:.*)$")
+KERNELS_SHOWN = 10
+VENDORS = ("cuda", "hip")
+
+
+class ProcessFiles(NamedTuple):
+    """The traces of one process, "" for one that there is not; `rank` is what is known of it before they are read."""
+
+    device: str
+    host: str
+    rank: int | None
+    records_rank: bool
+
+
+class KernelTime(msgspec.Struct, frozen=True):
+    """A kernel by name: how often it ran, and how long all its runs took."""
+
+    name: str
+    count: int
+    total_us: float
+
+
+class GroupCount(msgspec.Struct, frozen=True):
+    """The collectives of a group, which has no ranks where they are not known.
+
+    `first` and `last` are their sequence numbers, -1 where not recorded.
+    """
+
+    ranks: list[int]
+    count: int
+    first: int = -1
+    last: int = -1
+
+
+class Inspection(msgspec.Struct):
+    """What the files of one process hold; `host_ops` counts ops of the host trace, `ops` those of the device trace.
+
+    `waits_without_record` is set only where there are such waits and something ran on a device.
+    """
+
+    device: str = ""
+    host: str = ""
+    bytes: int = 0
+    error: str = ""
+    rank: int | None = None
+    records_rank: bool = False
+    world_size: int | None = None
+    processes: list[int] = []
+    host_process: int | None = None
+    merged: list[str] = []
+    versions: dict[str, str] = {}
+    vendor: str = ""
+    steps: int = 0
+    host_ops: int = 0
+    ops: int = 0
+    matched: int = 0
+    matched_by: str = ""
+    agreement_pct: float = 0.0
+    alignment_count: int = 1
+    calls: int = 0
+    activities: int = 0
+    kernels: int = 0
+    copies: int = 0
+    devices: int = 0
+    streams: int = 0
+    collectives: int = 0
+    collectives_without_kernel: int = 0
+    sync_records: int = 0
+    graph_launches: int = 0
+    graph_activities: int = 0
+    graph_launches_alone: int = 0
+    groups: list[GroupCount] = []
+    top_kernels: list[KernelTime] = []
+    dropped: dict[str, int] = {}
+    damaged: bool = False
+    notes: list[str] = []
+    contradictions: list[Contradiction] | msgspec.UnsetType = msgspec.UNSET
+    waits_without_record: int | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def name(self) -> str:
+        """How findings call it: by its rank, else by its file and folder."""
+        return f"rank {self.rank}" if self.rank is not None else "/".join(Path(self.device or self.host).parts[-2:])
+
+
+def inspect(files: ProcessFiles) -> Inspection:
+    """Reads the files once each; what cannot be read is in `error`."""
+    inspection = Inspection(files.device, files.host, rank=files.rank, records_rank=files.records_rank)
+    inspection.bytes = sum(Path(path).stat().st_size for path in (files.device, files.host) if path)
+    try:
+        with workspace_in(folder_beside(STANDARD_STREAM)):
+            host = read_host_trace(files.host) if files.host else None
+            device = read_device_trace(files.device) if files.device else None
+        if host is not None:
+            _describe_host(inspection, host)
+            _describe_reading(inspection, host)
+        if device is not None:
+            _describe_device(inspection, device)
+            _describe_reading(inspection, device)
+        if host is not None and device is not None:
+            _describe_match(inspection, device, match_ops(host, device, allow_mismatch=True))
+        if device is not None and not inspection.merged:
+            inspection.contradictions = contradictions_in_traces(host, device) or msgspec.UNSET
+    except DataError as error:
+        inspection.error = str(error)
+    inspection.dropped = {reason: count for reason, count in inspection.dropped.items() if count}
+    return inspection
+
+
+def _describe_host(inspection: Inspection, host: HostTrace) -> None:
+    inspection.host_process, inspection.host_ops = host.pid, int(is_op(host).sum())
+    inspection.steps = _steps(host.name)
+    inspection.versions |= host_versions(host.schema)
+
+
+def _describe_reading(inspection: Inspection, trace: HostTrace | DeviceTrace) -> None:
+    """Counts what of the file was not read, or not as it is."""
+    inspection.notes += trace.notes
+    for reason, count in trace.skipped.items():
+        inspection.dropped[reason] = inspection.dropped.get(reason, 0) + count
+    inspection.damaged |= any(
+        reason.endswith((UNREADABLE, CUT_OFF)) for reason, count in trace.skipped.items() if count
+    )
+
+
+def _describe_device(inspection: Inspection, device: DeviceTrace) -> None:
+    activities, calls = device.activities, device.calls
+    memory = activities.category.equal(*MEMORY_CATEGORIES)
+    inspection.processes, inspection.world_size = device.processes, device.world_size
+    inspection.merged = merging_signs(device)
+    if device.rank is not None:
+        inspection.rank, inspection.records_rank = device.rank, True
+    inspection.versions |= device_versions(inspection.device)
+    inspection.steps = _steps(device.ops.name) or inspection.steps
+    inspection.ops, inspection.calls = len(device.ops.start), len(calls.start)
+    inspection.activities = len(activities.start)
+    inspection.kernels, inspection.copies = int((~memory).sum()), int(memory.sum())
+    inspection.devices = len(np.unique(activities.device))
+    inspection.streams = len(streams_of(activities).device)
+    inspection.sync_records = len(device.syncs.start)
+    if len(activities.start):
+        inspection.waits_without_record = waits_without_record(calls.name, inspection.sync_records) or msgspec.UNSET
+    inspection.groups, inspection.dropped[MANY_MEMBERS] = _groups(device)
+    on_device = int(is_communication_kernel(activities.name).sum())
+    calls_of_collectives = device.ops.name.where(lambda name: bool(HOST_COLLECTIVE.match(name)))
+    inspection.collectives = on_device or int(calls_of_collectives.sum())
+    is_on_hosts = device.ops.name.where(lambda name: name.startswith(ON_HOSTS)).any()
+    if len(activities.start) and not on_device and not is_on_hosts:
+        inspection.collectives_without_kernel = inspection.collectives
+    inspection.top_kernels = _top_kernels(device, ~memory)
+    inspection.vendor = next((vendor for name in calls.name.table for vendor in VENDORS if name.startswith(vendor)), "")
+    _describe_launches(inspection, launching_calls(activities, calls), calls)
+    inspection.dropped["activities of zero length"] = int((activities.end <= activities.start).sum())
+
+
+def _describe_launches(inspection: Inspection, call_row: Int64, calls: RecordedCalls) -> None:
+    """Counts activities without a call, and launch calls without an activity."""
+    launched = np.bincount(call_row[call_row >= 0], minlength=len(calls.start))
+    is_graph = calls.name.where(lambda name: bool(GRAPH_LAUNCH.search(name)))
+    launching = np.isin(calls.name.codes, np.unique(calls.name.codes[launched > 0])) & ~is_graph
+    inspection.graph_launches, inspection.graph_activities = int(is_graph.sum()), int(launched[is_graph].sum())
+    inspection.graph_launches_alone = int((is_graph & (launched == 0)).sum())
+    inspection.dropped["activities without a launch call"] = int((call_row < 0).sum())
+    inspection.dropped["graph launches without recorded activities"] = inspection.graph_launches_alone
+    inspection.dropped["launch calls without an activity"] = int((launching & (launched == 0)).sum())
+
+
+def _describe_match(inspection: Inspection, device: DeviceTrace, match: Match) -> None:
+    outside = ~are_step_marks(device.ops.name)
+    outside[match.device_row] = False
+    inspection.matched, inspection.matched_by, inspection.alignment_count = (
+        len(match.host_row),
+        match.by,
+        match.alignment_count,
+    )
+    inspection.agreement_pct = round(100 * match.agreement, 2)
+    inspection.dropped["ops outside the host trace's window"] = int(outside.sum())
+    inspection.dropped["host ops that the device trace does not hold"] = inspection.host_ops - inspection.matched
+    inspection.dropped["ops of one record-function id but two names"] = match.misnamed
+
+
+def _steps(names: Categorical) -> int:
+    return sum(name.startswith(STEP_MARK) for name in set(names.table))
+
+
+def _top_kernels(device: DeviceTrace, kernels: Bool) -> list[KernelTime]:
+    rows = device.activities
+    codes, time = rows.name.codes[kernels], (rows.end - rows.start)[kernels]
+    count = np.bincount(codes, minlength=len(rows.name.table))
+    total = np.bincount(codes, time.astype(np.float64), len(rows.name.table))
+    longest = np.argsort(-total, kind="stable")[:KERNELS_SHOWN].tolist()
+    return [
+        KernelTime(rows.name.table[code], int(count[code]), float(total[code]) / 1000)
+        for code in longest
+        if count[code]
+    ]
+
+
+def _groups(device: DeviceTrace) -> tuple[list[GroupCount], int]:
+    """Counts recorded collectives by the members of their group, without sends and receives.
+
+    Also returns how many communications and groups have more members than are listed.
+    """
+    unlisted: list[int] = []
+    recorded = [*map(from_device, device.communication[Role.ACTIVITY].values())]
+    numbers: dict[tuple[int, ...], list[int]] = {}
+    for comm in with_members(recorded, process_groups(device.groups, unlisted), device.world_size or -1, unlisted):
+        if not re.search("send|recv", comm.name):
+            numbers.setdefault(tuple(comm.ranks), []).append(comm.sequence)
+    counts = [
+        GroupCount(list(ranks), len(sequences), min(sequences), max(sequences))
+        for ranks, sequences in sorted(numbers.items())
+    ]
+    return counts, len(unlisted)

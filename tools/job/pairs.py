@@ -1,0 +1,167 @@
+"""Pairs the host and device traces of every rank in a folder, and explains why any trace has no pair.
+
+A device trace's host trace is the one of its process, as host traces record no rank. What is found does not depend on
+the order in which the folder is listed.
+"""
+
+import os
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+from ...schema.errors import DataError
+from ...schema.progress import Progress, unwatched
+from .input_ranks import assign_ranks, communicating
+from .kinds import InputKind
+from .trace_files import Trace, find_traces, list_counts, names_of
+from .wrong_kind import file_for_folder
+
+
+class Pair(NamedTuple):
+    """The traces of one rank by their paths below the folder; `records_rank` where the device trace itself says it."""
+
+    rank: int
+    device: str
+    host: str | None
+    records_rank: bool
+    notes: list[str]
+
+
+Key = Callable[[Trace], tuple[Hashable, ...]]
+
+
+@dataclass(slots=True)
+class Pairs:
+    """A pair per rank in their order, traces that cannot be built, notes on unmatched ones, and other files by kind."""
+
+    ranks: list[Pair] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    skipped: dict[str, int] = field(default_factory=dict)
+
+
+class NoDeviceTraceError(DataError):
+    """A folder in which there is nothing to pair."""
+
+
+def find_pairs(
+    folder: Path,
+    is_output: Callable[[Path], bool],
+    progress: Progress = unwatched,
+    *,
+    paths: Sequence[Path] = (),
+    allow_mismatch: bool = False,
+    otherwise: str = "",
+) -> Pairs:
+    """Pairs the traces below `folder`, or `paths` files there; skips hidden files and the build's own outputs.
+
+    Raises DataError when there is no such folder, it holds no device trace, or, as `assign_ranks` has it, the rank of
+    none is known. Reads a few hundred KB of each file.
+    """
+    if not folder.is_dir():
+        raise DataError(file_for_folder(folder, InputKind.DEVICE))
+    files = find_traces(paths or [folder], is_output, progress)
+    devices, hosts, merged = (_relative_to(folder, traces) for traces in (files.devices, files.hosts, files.merged))
+    skipped = files.skipped | ({InputKind.MERGED.value: len(merged)} if merged else {})
+    pairs = Pairs(skipped=dict(sorted(skipped.items())))
+    pairs.failures = [failure.replace(f"{folder}{os.sep}", "") for failure in files.failures]
+    if not devices and not pairs.failures:
+        others = list_counts(" but ", {InputKind.HOST.value: len(hosts), **pairs.skipped})
+        raise NoDeviceTraceError(f"{folder}: holds no device trace{others}; put a Kineto trace of each rank there")
+    host_of = hosts_of(devices, hosts)
+    counterparts = Others.of(hosts)
+    try:
+        ranks = assign_ranks(devices, communicating(host_of, folder), allow_mismatch, otherwise)
+    except DataError as error:
+        raise DataError(f"{folder}: {error}") from error
+    if ranks.failures and not ranks.traces:
+        raise DataError(f"{folder}: {'; '.join(ranks.failures)}")
+    pairs.failures += ranks.failures
+    pairs.notes += ranks.notes
+    for device in ranks.traces:
+        host = host_of.get(device.name)
+        lonely = f"{device.name}: has no host trace ({counterparts.near(device)}); built from the device trace alone"
+        pairs.ranks.append(Pair(device.rank or 0, device.name, host, device.records_rank, [] if host else [lonely]))
+    used, counterparts = set(host_of.values()), Others.of(devices)
+    unused = (host for host in hosts if host.name not in used)
+    pairs.notes += [f"{host.name}: has no device trace ({counterparts.near(host)}); not used" for host in unused]
+    return pairs
+
+
+def _relative_to(folder: Path, traces: list[Trace]) -> list[Trace]:
+    """Returns the traces by their paths below the folder."""
+    return [trace._replace(name=Path(trace.name).relative_to(folder).as_posix()) for trace in traces]
+
+
+def hosts_of(devices: list[Trace], hosts: list[Trace]) -> dict[str, str]:
+    """Returns the host trace of each device trace that has one: the only two traces that share a key.
+
+    Containers give one pid to many processes, so a key may need more than the pid. Where both pids are known they
+    agree.
+    """
+    host_of: dict[str, str] = {}
+    for key in KEYS:
+        used = set(host_of.values())
+        free = _only_traces(key, [host for host in hosts if host.name not in used])
+        for value, device in _only_traces(key, [device for device in devices if device.name not in host_of]).items():
+            host = free.get(value)
+            if host and (device.pid == host.pid or None in (device.pid, host.pid)):
+                host_of[device.name] = host.name
+    return host_of
+
+
+def _only_traces(key: Key, traces: list[Trace]) -> dict[tuple[Hashable, ...], Trace]:
+    return {
+        value: traces_of[0]
+        for value, traces_of in _grouped(key, traces).items()
+        if len(traces_of) == 1 and None not in value
+    }
+
+
+def _grouped(key: Key, traces: list[Trace]) -> dict[tuple[Hashable, ...], list[Trace]]:
+    groups: dict[tuple[Hashable, ...], list[Trace]] = defaultdict(list)
+    for trace in traces:
+        groups[key(trace)].append(trace)
+    return groups
+
+
+def _process_key(trace: Trace) -> tuple[Hashable, ...]:
+    return (trace.pid,)
+
+
+def _rank_key(trace: Trace) -> tuple[Hashable, ...]:
+    return (trace.rank,)
+
+
+KEYS: tuple[Key, ...] = (
+    lambda trace: (trace.pid, trace.rank),
+    lambda trace: (trace.pid, PurePosixPath(trace.name).parent),
+    _process_key,
+    _rank_key,
+)
+"""What the two traces of one process share, strongest first; a key that holds None is none."""
+
+
+class Others(NamedTuple):
+    """The traces of the other kind, to say why none of them is the partner of one."""
+
+    by_process: dict[tuple[Hashable, ...], list[Trace]]
+    by_rank: dict[tuple[Hashable, ...], list[Trace]]
+
+    @staticmethod
+    def of(traces: list[Trace]) -> "Others":
+        """Returns the traces by process and by rank."""
+        return Others(_grouped(_process_key, traces), _grouped(_rank_key, traces))
+
+    def near(self, trace: Trace) -> str:
+        """Returns the process of a trace, and which of the others are of that process, or else of its rank."""
+        same_process = self.by_process.get((trace.pid,), []) if trace.pid is not None else []
+        same_rank = self.by_rank.get((trace.rank,), []) if trace.rank is not None else []
+        process = f"process {'unknown' if trace.pid is None else trace.pid}"
+        if same_process:
+            return f"{process}; of the same: {names_of(same_process)}"
+        if same_rank:
+            return f"{process}; of that rank, but of another process: {names_of(same_rank)}"
+        return process

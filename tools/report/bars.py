@@ -1,0 +1,165 @@
+"""The nodes of a rank as bars on lanes, from its replay, on the clock that all ranks share."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from ...schema.columns import Bool, Categorical, Int64, Intervals, NodeIds, Ns, Rows, busy_until
+from ..replay import WAITS, Replay, Workload, critical_path, replay_ranks
+from ..view import LOOKS, lane_names, looks
+from .cells import Row
+from .nested import HostOps, Slices, around_several, ops_on_lanes, rows_of_bars
+
+REASONS = (*(label for _, label in WAITS), "unknown")
+"""Why a bar waits for another one."""
+
+
+class Arrows(NamedTuple):
+    """Dependencies, from the end of a bar to the start of one on another lane; `is_step` on the critical path.
+
+    `source` and `target` are rows of bars, `reason` is a position in REASONS.
+    """
+
+    source: Rows
+    target: Rows
+    reason: Int64
+    is_step: Bool
+
+
+@dataclass(slots=True)
+class Bars:
+    """The n timed nodes of a rank by lane, then start; times count from the run's first start.
+
+    `lane` is a position in `lanes`, which are in the order in which they are drawn: host threads above streams. From
+    `alone_ns` on a bar has its lane for itself: what began before it has ended, so that a lane is never busy twice.
+    `look` is a position in LOOKS. `ops` are the ops of threads in which several bars lie; `row` is a bar's row in them.
+    """
+
+    rank: int
+    lanes: list[str]
+    lane: Int64
+    start_ns: Ns
+    end_ns: Ns
+    alone_ns: Ns
+    name: Categorical
+    look: Int64
+    critical: Bool
+    node: NodeIds
+    arrows: Arrows
+    row: Int64
+    ops: Slices
+
+    def __len__(self) -> int:
+        return len(self.lane)
+
+
+class RankOnClock(NamedTuple):
+    """When a rank's first timed node started (ns), and the nodes of the rank on the critical path, in its order."""
+
+    begin_ns: int
+    path: Rows
+
+
+def on_one_clock(replays: Sequence[Replay]) -> list[RankOnClock]:
+    """Returns for each rank its start on the clock aligned by shared communication, and its part of the critical path.
+
+    The ranks are replayed together.
+    """
+    if not replays:
+        return []
+    joint = replays[0] if len(replays) == 1 else replay_ranks([replay.work.graphs[0] for replay in replays])
+    work = joint.work
+    start = np.where(work.is_timed, work.measured_start_ns, np.iinfo(np.int64).max)
+    first = np.minimum.reduceat(start, work.first_row)
+    path = critical_path(joint).row
+    path = path[path < len(work)]
+    rank = work.ranks_of(path)
+    return [
+        RankOnClock(int(begin - first.min()), path[rank == number] - int(work.first_row[number]))
+        for number, begin in enumerate(first.tolist())
+    ]
+
+
+NO_TIMES = np.zeros(0, np.int64)
+NO_OPS = HostOps(NO_TIMES, NO_TIMES, NO_TIMES, Categorical.of([]))
+
+
+def bars_of(rank: int, replay: Replay, on_clock: RankOnClock | None = None, ops: HostOps = NO_OPS) -> Bars:
+    """Returns the bars of a rank, by itself unless it is `on_clock` with others, in its ops. O(n log n)."""
+    begin_ns, path = on_clock or on_one_clock([replay])[0]
+    work = replay.work
+    graph, timed = work.graphs[0], _on_lanes_with_time(work)
+    drawn = sorted(
+        np.unique(work.lane[timed]).tolist(),
+        key=lambda number: (work.lanes[number].is_stream, work.lanes[number]),
+    )
+    position = np.full(len(work.lanes), -1)
+    position[drawn] = range(len(drawn))
+    order = timed[np.lexsort((work.measured_start_ns[timed], position[work.lane[timed]]))]
+    lane, start, end = (column[order] for column in (position[work.lane], work.measured_start_ns, work.measured_end_ns))
+    path = path[work.is_timed[path]]
+    critical = np.zeros(len(work), bool)
+    critical[path] = True
+    names = lane_names(work)
+    start, end = start + begin_ns, end + begin_ns
+    slices = ops_on_lanes(ops, work, drawn, begin_ns)
+    return Bars(
+        rank,
+        [f"rank {rank} · {names[lane_number]}" for lane_number in drawn],
+        lane,
+        start,
+        end,
+        np.clip(busy_until(lane, Intervals(start, end)), start, np.maximum(end, start)),
+        graph.name.take(order),
+        looks(graph, work.node_class)[order],
+        critical[order],
+        NodeIds(graph.id[order]),
+        _arrows(work, order, path),
+        rows_of_bars(slices, lane, start, end),
+        around_several(slices, lane, start),
+    )
+
+
+def _on_lanes_with_time(work: Workload) -> Rows:
+    """Returns the timed nodes without those of threads on which nothing takes time, unless nothing does at all."""
+    is_timed, is_stream = work.is_timed, np.array([lane.is_stream for lane in work.lanes], bool)
+    total = np.bincount(work.lane[is_timed], (work.measured_end_ns - work.measured_start_ns)[is_timed], len(work.lanes))
+    rows = np.flatnonzero(is_timed & ((total > 0) | is_stream)[work.lane])
+    return rows if len(rows) else np.flatnonzero(is_timed)
+
+
+def _arrows(work: Workload, order: Rows, path: Rows) -> Arrows:
+    """Returns the arrows between bars; `order` are the nodes of the bars, `path` those of the critical path."""
+    reason = np.full(len(work.kind), REASONS.index("unknown"))
+    for number, (bit, _) in reversed([*enumerate(WAITS)]):
+        reason[work.kind & bit != 0] = number
+    before = np.full(len(work), -1)
+    path = path[np.append(True, path[1:] != path[:-1])[: len(path)]]
+    before[path[1:]] = path[:-1]
+    bar = np.full(len(work), -1)
+    bar[order] = np.arange(len(order))
+    source, target = work.source, work.target
+    drawn = (bar[source] >= 0) & (bar[target] >= 0) & (work.lane[source] != work.lane[target])
+    source, target = source[drawn], target[drawn]
+    return Arrows(bar[source], bar[target], reason[drawn], before[target] == source)
+
+
+def lane_times(bars: Bars) -> list[Row]:
+    """Returns the time (µs) by lane and look, in which overlapping bars of a lane count once."""
+    cell = bars.lane * len(LOOKS) + bars.look
+    total = np.bincount(cell, bars.end_ns - bars.alone_ns)
+    return [
+        {
+            "lane": bars.lanes[number // len(LOOKS)],
+            "kind": LOOKS[number % len(LOOKS)],
+            "time": float(total[number]) / 1000,
+        }
+        for number in np.flatnonzero(total).tolist()
+    ]
+
+
+def with_recorded_times(replays: Mapping[int, Replay]) -> dict[int, Replay]:
+    """Returns the ranks with any recorded time."""
+    return {rank: replay for rank, replay in replays.items() if replay.work.is_timed.any()}

@@ -1,0 +1,232 @@
+"""The timeline of a run within the bytes that a page has: single bars as far as they fit, else sums over time."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+import orjson
+
+from ...schema.columns import Bool, Categorical, Int64, Ns
+from ..replay import Replay
+from ..view import LOOKS
+from .bars import NO_OPS, REASONS, Bars, bars_of, lane_times, on_one_clock, with_recorded_times
+from .cells import Row, short_and_full
+from .detail import order_of_detail, select_detail, window_around_path
+from .nested import HostOps, Slices
+from .packed import Packed, pack_columns
+from .timeline_picture import Strip, picture, strips
+from .timeline_summary import BarSums, kinds, sum_bars
+
+MAX_BYTES, SUMS, OPS = 1_900_000, 2, 4
+"""The most bytes of all ranks; of a rank's bytes ops around bars take at most 1/OPS, sums at most 1/SUMS of the rest.
+"""
+LEAST, OF_CELL, FEWEST, OF_OP = 3, 7, 1000, 8
+"""The least bytes of a bar, the usual bytes of a sum, the least number of single bars of a rank, the bytes of an op."""
+FINEST = 1 << 16
+"""The most stretches of a summary."""
+
+
+class Timeline(NamedTuple):
+    """The timeline of the drawn `ranks`, with `single_bars` of their `bars` bars shown singly. Times are µs from the
+    first start.
+
+    `coarsest` is the longest stretch over which bars are summed, 0 if all are shown. `json` is what the page unpacks,
+    `picture` an SVG of the whole run, and `lane_times` how each lane's time was spent.
+    """
+
+    ranks: list[int]
+    bars: int
+    single_bars: int
+    coarsest: float
+    json: bytes
+    picture: str
+    lane_times: list[Row]
+
+
+class PackedRank(NamedTuple):
+    """A rank on the page: its packed columns, the number of single bars, and the length of the stretches over which the
+    others are summed, 0 for none.
+    """
+
+    json: bytes
+    bars: int
+    width_ns: int
+
+
+def timeline(
+    replays: Mapping[int, Replay],
+    bar_count: int,
+    max_bytes: int = MAX_BYTES,
+    ops: Mapping[int, HostOps] = MappingProxyType({}),
+) -> Timeline | None:
+    """Returns the timeline of the replayed ranks on one clock, in the ops of the ranks; None if no time was recorded.
+
+    The page first shows about `bar_count` bars of the largest rank. Small ranks are complete; large ones share the
+    remaining bytes equally. Ranks are packed one at a time; besides sorting, this is linear in bars.
+    """
+    timed_replays = with_recorded_times(replays)
+    if not timed_replays:
+        return None
+    clock = dict(zip(timed_replays, on_one_clock([*timed_replays.values()]), strict=True))
+    length = max(int(item.work.measured_end_ns.max()) + clock[rank].begin_ns for rank, item in timed_replays.items())
+    packed_ranks, drawn, times, count = dict[int, PackedRank](), list[Strip](), dict[int, list[Row]](), 0
+    *smaller, last = sorted(timed_replays, key=lambda rank: (len(timed_replays[rank].work), -rank))
+    largest = bars_of(last, timed_replays[last], clock[last], ops.get(last, NO_OPS))
+    window = window_around_path(largest, bar_count // len(timed_replays))
+    for rank in (*smaller, last):
+        bars = largest if rank == last else bars_of(rank, timed_replays[rank], clock[rank], ops.get(rank, NO_OPS))
+        packed_ranks[rank] = pack_rank(bars, length, window, max_bytes // (len(timed_replays) - len(packed_ranks)))
+        max_bytes, count = max_bytes - len(packed_ranks[rank].json), count + len(bars)
+        drawn += strips(bars, length)
+        times[rank] = lane_times(bars)
+    ranks = sorted(packed_ranks)
+    meta = {"length": length, "window": window, "looks": LOOKS, "reasons": REASONS}
+    json = (
+        b'{"meta":' + orjson.dumps(meta) + b',"ranks":[' + b",".join(packed_ranks[rank].json for rank in ranks) + b"]}"
+    )
+    return Timeline(
+        ranks,
+        count,
+        sum(item.bars for item in packed_ranks.values()),
+        max(item.width_ns for item in packed_ranks.values()) / 1000,
+        json,
+        picture(sorted(drawn, key=lambda strip: strip.rank), length),
+        [row for rank in ranks for row in times[rank]],
+    )
+
+
+def pack_rank(bars: Bars, length_ns: int, window_ns: tuple[int, int], max_bytes: int) -> PackedRank:
+    """Returns as many bars as about `max_bytes` bytes hold, of a run of `length_ns`, with all in the window if that
+    leaves half of the bytes.
+    """
+    ops = _packed_ops(bars, max_bytes // OPS)
+    max_bytes -= len(orjson.dumps(ops))
+    bar_count, order = max_bytes // LEAST, None
+    while True:
+        if len(bars) <= bar_count:
+            chosen = np.ones(len(bars), bool)
+        else:
+            order = order or order_of_detail(bars, window_ns, bar_count)
+            chosen = select_detail(bars, order, bar_count)
+        sums = None if chosen.all() else _sums(bars, ~chosen, length_ns, max_bytes // SUMS)
+        packed_bars = _packed_bars(bars, chosen, sums)
+        json = orjson.dumps(packed_bars)
+        if len(json) <= max_bytes or bar_count <= FEWEST:
+            whole = orjson.dumps(packed_bars | ops)
+            return PackedRank(whole, int(chosen.sum()), sums.width_ns if sums else 0)
+        # the sums keep their size, and fewer bars compress less well
+        share = (max_bytes - max_bytes // SUMS) / (len(json) - (max_bytes // SUMS if sums else 0))
+        bar_count = max(min(int(0.97 * bar_count * share), int(chosen.sum()) - 1), FEWEST)
+
+
+def _sums(bars: Bars, chosen: Bool, length_ns: int, max_bytes: int) -> BarSums:
+    """Returns the sums over the shortest stretches that fit."""
+    sums = sum_bars(bars, chosen, length_ns, FINEST)
+    while sums.filled.sum() * OF_CELL > max_bytes and sums.time_ns.shape[1] > 1:
+        sums = sums.coarser()
+    return sums
+
+
+def _packed_bars(bars: Bars, chosen: Bool, sums: BarSums | None) -> dict[str, Any]:
+    name, texts = _named(bars.name.take(chosen))
+    columns = _bar_columns(bars, chosen) | {"name": name}
+    columns |= _arrow_columns(bars, chosen)
+    if sums:
+        columns |= _sum_columns(sums)
+    packed_columns = pack_columns(columns, texts)
+    single_counts = np.bincount(bars.lane[chosen], minlength=len(bars.lanes)).tolist()
+    summed_counts = np.bincount(bars.lane[~chosen], minlength=len(bars.lanes)).tolist()
+    lanes = [*zip(bars.lanes, single_counts, summed_counts, strict=True)]
+    return {"rank": bars.rank, "lanes": lanes} | _described(packed_columns, sums)
+
+
+def _packed_ops(bars: Bars, max_bytes: int) -> dict[str, Any]:
+    """Returns the ops around bars, the longest if there are too many, and how many rows each lane needs."""
+    ops, most = bars.ops, max_bytes // OF_OP
+    if len(ops.lane) > most:
+        ops = ops.take(np.sort(np.argsort(ops.start_ns - ops.end_ns, kind="stable")[:most]))
+    name, texts = _named(ops.name)
+    columns = {
+        "start": _since_the_one_before(ops.lane, ops.start_ns, ops.start_ns),
+        "time": ops.end_ns - ops.start_ns,
+        "row": ops.row,
+    }
+    shapes, data = pack_columns(columns | {"name": name}, texts)
+    counts = np.bincount(ops.lane, minlength=len(bars.lanes))
+    return {"ops": {"lanes": counts.tolist(), "rows": _row_counts(bars, ops), "columns": shapes, "data": data}}
+
+
+def _row_counts(bars: Bars, ops: Slices) -> list[int]:
+    last = np.zeros(len(bars.lanes), np.int64)
+    for lane, row in ((bars.lane, bars.row), (ops.lane, ops.row)):
+        np.maximum.at(last, lane, row)
+    return (last + 1).tolist()
+
+
+def _named(name: Categorical) -> tuple[Int64, bytes]:
+    """Returns the number of each name, and the names by number."""
+    codes, number = np.unique(name.codes, return_inverse=True)
+    texts = [short_and_full(name.table[code] if code >= 0 else "") for code in codes.tolist()]
+    return number.reshape(-1).astype(np.int64), orjson.dumps(texts)
+
+
+def _since_the_one_before(lane: Int64, time: Ns, of_each: Ns) -> Ns:
+    """Returns each time less what the row before has in `of_each`, for the first row of a lane the time itself."""
+    before = np.append(0, of_each[:-1])[: len(time)]
+    before[np.append(True, lane[1:] != lane[:-1])[: len(lane)]] = 0
+    return np.asarray(time - before)
+
+
+def _described(packed_columns: Packed, sums: BarSums | None) -> dict[str, Any]:
+    rows = sums.filled.sum(axis=1).tolist() if sums else []
+    keys = [*zip(sums.lane.tolist(), sums.kind.tolist(), rows, strict=True)] if sums else []
+    width, count = (sums.width_ns, sums.time_ns.shape[1]) if sums else (0, 0)
+    return {
+        "columns": packed_columns.columns,
+        "sums": {"width": width, "count": count, "keys": keys},
+        "data": packed_columns.text,
+    }
+
+
+def _bar_columns(bars: Bars, chosen: Bool) -> dict[str, Int64]:
+    """Returns the columns of the chosen bars as differences to the bar before.
+
+    `gap` is the time since its end, for the first bar of a lane since the run's start.
+    """
+    lane, start, end = bars.lane[chosen], bars.start_ns[chosen], bars.end_ns[chosen]
+    return {
+        "gap": _since_the_one_before(lane, start, end),
+        "time": end - start,
+        "shared": bars.alone_ns[chosen] - start,
+        "kind": kinds(bars)[chosen],
+        "node": np.diff(bars.node[chosen], prepend=0),
+        "row": bars.row[chosen],
+    }
+
+
+def _arrow_columns(bars: Bars, chosen: Bool) -> dict[str, Int64]:
+    """Returns the arrows between chosen bars, sorted by target: the difference to the target before, and from the
+    target to the source.
+    """
+    source, target, reason, is_step = bars.arrows
+    is_shown = chosen[source] & chosen[target]
+    row = np.cumsum(chosen) - 1
+    source, target, reason, is_step = row[source[is_shown]], row[target[is_shown]], reason[is_shown], is_step[is_shown]
+    order = np.lexsort((source, target))
+    return {
+        "target": np.diff(target[order], prepend=0),
+        "source": (source - target)[order],
+        "reason": reason[order],
+        "step": is_step[order].astype(np.int64),
+    }
+
+
+def _sum_columns(sums: BarSums) -> dict[str, Int64]:
+    """Returns the non-empty stretches of each lane and kind, each as the difference to the one before."""
+    stretch = np.nonzero(sums.filled)[1]
+    return {
+        "stretch": np.diff(stretch, prepend=0),
+        "spent": sums.time_ns[sums.filled],
+        "begun": sums.begun[sums.filled],
+    }
