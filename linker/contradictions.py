@@ -1,18 +1,374 @@
-"""Looks for all contradictions in the traces of one process."""
+"""Looks for all contradictions in the traces of one process.
 
+A contradiction in a trace, as it is reported.
+
+Finds ranks that cannot be right: beyond the world, outside the process's groups, or different in the two traces.
+
+Only groups whose ranks are listed one by one count: a first rank, a stride and a size describe irregular groups
+wrongly.
+
+Finds device times that cannot be right: in another unit, on another clock, or of activities that run all at once.
+
+A wrong unit shows in three ways. Copies record bytes and bandwidth, which give their lengths. All starts together span
+a power of a thousand times the time of the launches, though the order of launches and waits does not allow that. And on
+a stream, which runs one activity at a time, several run for most of the time.
+
+Finds activities that the calls with their correlations cannot have launched, and collectives in reverse order.
+"""
+
+import math
+import re
+from collections import Counter, defaultdict
+from itertools import chain
+
+import msgspec
 import numpy as np
 
-from ..schema.columns import CallRows, OpRows
-from ..schema.linked import Calls
-from ..schema.machine import MachineCalibration
+from ..schema.columns import CallRows, Int64, OpRows, group_ids, time_text
+from ..schema.linked import MEMORY_CATEGORIES, Calls, integer, name_of, stream_sorted
+from ..schema.machine import AGREEING, MachineCalibration
 from .activity_rows import activities_of
-from .contradiction import Contradiction
-from .launch_order import against_numbers, other_launches, other_order
-from .launches import launching_calls
-from .measured_machine import machine_of
-from .rank_contradictions import groups_without_rank, other_rank, rank_beyond_world
-from .readers import DeviceTrace, HostTrace
-from .time_contradictions import clock_apart, other_units, overlapping_activities
+from .communication import RECORD, from_host, groups_of_host, members
+from .machine import machine_of
+from .match import launching_calls
+from .readers import DeviceTrace, HostTrace, Role
+
+
+class Contradiction(msgspec.Struct, frozen=True):
+    """Something in file `path` that cannot be right: what and where, its meaning for the result, and what to do."""
+
+    path: str
+    what: str
+    meaning: str
+    advice: str
+
+    @property
+    def sentence(self) -> str:
+        """The whole message, in one line."""
+        return f"{self.path}: {self.what}; {self.meaning}; {self.advice}"
+
+
+RECORDS_OWN_RANK = re.compile(r"all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|barrier")
+"""Collectives that record the group rank of the process itself; others record that of a root or peer."""
+TENSOR_DEVICE = re.compile(rb'"cuda:(\d+)"')
+CUDA_CALL = re.compile(r"^cu(da)?[A-Z]")
+RANKS_SHOWN = 8
+NODES_SEARCHED = 1 << 12
+"""Nodes of a host trace that are searched for the process's device; mostly it has only one."""
+
+
+def rank_beyond_world(device: DeviceTrace) -> Contradiction | None:
+    """Checks whether the recorded rank is beyond the world size."""
+    if device.rank is None or device.world_size is None or device.rank < device.world_size:
+        return None
+    what = (
+        f"is of rank {device.rank} in a job of {device.world_size} ranks, the last of which is {device.world_size - 1}"
+    )
+    meaning = "the graph is of a rank that no collective of the job waits for"
+    return Contradiction(
+        device.path, what, meaning, "correct distributedInfo, or record with RANK and WORLD_SIZE of one job"
+    )
+
+
+def groups_without_rank(host: HostTrace | None, device: DeviceTrace) -> Contradiction | None:
+    """Checks whether the process communicates in groups that it is not a member of."""
+    if device.rank is None:
+        return None
+    uses = _groups_used(device)
+    members_of: dict[str, set[int]] = defaultdict(set)
+    for name, ranks in chain(_described(host, device), uses):
+        members_of[name].update(ranks)
+    names = Counter[str]()
+    for (name, _), count in uses.items():
+        names[name] += count
+    foreign = sorted(name for name in names if members_of[name] and device.rank not in members_of[name])
+    if not foreign:
+        return None
+    first = foreign[0]
+    ranks_in_words = ", ".join(map(str, sorted(members_of[first])[:RANKS_SHOWN]))
+    what = (
+        f"rank {device.rank} communicates in {len(foreign)} of {len(names)} process groups that it is not in (the "
+        f"first: group {first!r} of ranks {ranks_in_words}, {names[first]} times)"
+    )
+    meaning = "other ranks' collectives cannot be recognised as the same ones"
+    return Contradiction(
+        device.path, what, meaning, "correct distributedInfo or the groups' ranks, if it is not another rank's trace"
+    )
+
+
+def _described(host: HostTrace | None, device: DeviceTrace) -> list[tuple[str, tuple[int, ...]]]:
+    """Returns the groups that either trace describes, with their listed ranks."""
+    described = [*device.groups, *(groups_of_host(host.name, host.inputs) if host is not None else ())]
+    groups = ((name_of(entry.get("pg_name", "")), tuple(members(entry.get("ranks")))) for entry in described)
+    return [(name, ranks) for name, ranks in groups if ranks]
+
+
+def _groups_used(device: DeviceTrace) -> Counter[tuple[str, tuple[int, ...]]]:
+    """Returns how often the process communicates in each group; the ranks are () where they are not listed.
+
+    Most collectives are recorded twice, with their op and with their activity.
+    """
+    of_activities, of_ops = (
+        Counter(
+            (name_of(args.group_name), str(args.group_ranks))
+            for args in device.communication[role].values()
+            if args.group_name is not None
+        )
+        for role in (Role.ACTIVITY, Role.OP)
+    )
+    used = Counter[tuple[str, tuple[int, ...]]]()
+    for (name, ranks), count in (of_activities | of_ops).items():
+        used[name, tuple(members(ranks))] += count
+    return used
+
+
+def other_rank(host: HostTrace, device: DeviceTrace) -> Contradiction | None:
+    """Checks whether the host trace, by its collectives or tensors, is of another rank than the device trace.
+
+    Traces of different processes are not checked: they were refused before, or allowed by the user.
+    """
+    if host.pid is not None and device.processes and host.pid not in device.processes:
+        return None
+    rank, devices = _rank_of_host(host, device), _devices_of_host(host)
+    advice = "pair each host trace with the device trace of its own rank"
+    meaning = "ops of one rank are joined to the times of another"
+    if rank is not None and device.rank is not None and rank != device.rank:
+        what = f"is of rank {rank} by its collectives, {device.path} of rank {device.rank}"
+        return Contradiction(host.path, what, meaning, advice)
+    ran_on = set(np.unique(device.activities.device).tolist())
+    is_cuda = any(CUDA_CALL.search(name) for name in device.calls.name.table)
+    if not devices or not ran_on or not is_cuda or devices & ran_on:
+        return None
+    of_host, of_device = (", ".join(map(str, sorted(numbers))) for numbers in (devices, ran_on))
+    what = f"its tensors are on device {of_host}, while all that {device.path} holds ran on device {of_device}"
+    return Contradiction(host.path, what, meaning, advice)
+
+
+def _rank_of_host(host: HostTrace, device: DeviceTrace) -> int | None:
+    """Returns the rank of a host trace, None if unknown.
+
+    It is known from a collective that records the process's own group rank, in a group whose ranks are listed.
+    """
+    members_of = dict(_described(host, device))
+    for row in np.flatnonzero(host.name.equal(RECORD)).tolist():
+        args = from_host(host.inputs[row], host.outputs[row], host.extra.get(row, {}))
+        if args.group_rank < 0 or not RECORDS_OWN_RANK.search(args.name.lower()):
+            continue
+        if args.group_size == device.world_size and args.group_rank < args.group_size:
+            return args.group_rank
+        ranks = members_of.get(args.group, ())
+        if len(ranks) == args.group_size and args.group_rank < len(ranks):
+            return ranks[args.group_rank]
+    return None
+
+
+def _devices_of_host(host: HostTrace) -> set[int]:
+    """Returns the numbers of the devices that the tensors of the first nodes are on."""
+    arguments = chain(host.inputs[:NODES_SEARCHED], host.outputs[:NODES_SEARCHED])
+    return {int(number) for text in arguments for number in TENSOR_DEVICE.findall(text)}
+
+
+UNIT = 1_000
+"""The ratio of a unit of time to the next smaller one."""
+SECOND = 1_000_000_000
+"""ns, as bandwidths are per second."""
+
+
+def other_units(device: DeviceTrace, call_row: CallRows, calibration: MachineCalibration) -> Contradiction | None:
+    """Checks whether device times are a power of a thousand longer or shorter than other times of the trace."""
+    copies, starts = _unit_of_copies(device), _unit_of_starts(device, call_row, calibration)
+    power = copies or starts
+    if not power:
+        return None
+    factor = f"{UNIT ** abs(power):,} times too {'long' if power > 0 else 'short'}"
+    evidence = [
+        *(["the bytes and bandwidth recorded of copies"] if copies else []),
+        *(["the order of launches and waits"] if starts else []),
+    ]
+    what = f"device times are {factor}, by {' and by '.join(evidence)}"
+    meaning = "durations, gaps and what depends on them are wrong by as much"
+    return Contradiction(device.path, what, meaning, "give ts and dur in µs, as Kineto writes them, or record again")
+
+
+def _unit_of_copies(device: DeviceTrace) -> int:
+    """Returns the power of UNIT by which copies last longer than by their bytes and bandwidth.
+
+    It is 0 where most are right, and where nothing is recorded.
+    """
+    rows = device.activities
+    length = rows.end - rows.start
+    copies = np.flatnonzero((rows.size > 0) & (rows.bandwidth > 0) & (length > 0))
+    if not len(copies):
+        return 0
+    return _power(float(np.median(length[copies] * (rows.bandwidth[copies] / rows.size[copies]))) / SECOND)
+
+
+def _unit_of_starts(device: DeviceTrace, call_row: CallRows, calibration: MachineCalibration) -> int:
+    """Returns the power of UNIT by which the starts of activities span more time than their launches.
+
+    It is 0 where the order of launches and waits allows that.
+    """
+    rows = np.flatnonzero(call_row >= 0)
+    start, launch = device.activities.start[rows], device.calls.start[call_row[rows]]
+    if len(rows) <= AGREEING:
+        return 0
+    starts, launches = (int(times.max() - times.min()) for times in (start, launch))
+    if not starts or not launches:
+        return 0
+    power = _power(starts / launches)
+    is_early = 2 * int((start < launch).sum()) > len(rows)
+    return power if (power < 0 and is_early) or (power > 0 and calibration.clock_error_ns > launches) else 0
+
+
+def _power(ratio: float) -> int:
+    return round(math.log(ratio, UNIT))
+
+
+def clock_apart(device: DeviceTrace, calibration: MachineCalibration) -> Contradiction | None:
+    """Checks whether the clocks are further apart than the recording is long, by the order of launches and waits.
+
+    Activities that only start long after their launches may have waited for earlier work.
+    """
+    first, last = _recording(device) if calibration.clock_offset_ns else (0, 0)
+    if abs(calibration.clock_offset_ns) <= last - first:
+        return None
+    way = "ahead of" if calibration.clock_offset_ns < 0 else "behind"
+    offset, recording = _time(abs(calibration.clock_offset_ns)), _time(last - first)
+    what = f"the device's clock is {offset} {way} the host's, in a recording of {recording}"
+    meaning = "device times are moved by as much, so that launch latencies are mere estimates"
+    return Contradiction(device.path, what, meaning, "record host and device with one profiler, on one machine")
+
+
+def _recording(device: DeviceTrace) -> tuple[int, int]:
+    """Returns the first start and the last end of ops and calls of the host, ns."""
+    tables = [table for table in (device.ops, device.calls) if len(table.start)]
+    return min(int(table.start.min()) for table in tables), max(int(table.end.max()) for table in tables)
+
+
+def overlapping_activities(device: DeviceTrace, call_row: CallRows) -> Contradiction | None:
+    """Checks whether several activities run on a stream for longer than one does.
+
+    Activities of a CUDA graph do not count: they may run at the same time.
+    """
+    rows = device.activities
+    of_graph = (rows.graph_node > 0) | (_launched_by_call(call_row) > 1)
+    order = stream_sorted(rows)
+    order = order[~of_graph[order] & (rows.stream[order] >= 0) & (rows.end[order] > rows.start[order])]
+    if len(order) <= AGREEING:
+        return None
+    numbers = group_ids(rows.device[order], rows.stream[order])
+    stream = np.concatenate((numbers, numbers))
+    time = np.concatenate((rows.start[order], rows.end[order]))
+    change = np.repeat([1, -1], len(order))
+    in_time = np.lexsort((change, time, stream))
+    running = np.cumsum(change[in_time])[:-1]
+    lasts = np.diff(time[in_time])
+    if int(lasts[running > 1].sum()) <= int(lasts[running == 1].sum()):
+        return None
+    overlaps = (numbers[1:] == numbers[:-1]) & (rows.start[order][1:] < rows.end[order][:-1])
+    first = order[np.argmax(overlaps)]
+    what = (
+        f"{int(overlaps.sum())} of {len(order)} activities still run when the next of their stream begins (the "
+        f"first: correlation {rows.correlation[first]}, {rows.name[first][:40]}), and such overlaps are more than "
+        "half of the busy time, though a stream runs one at a time"
+    )
+    meaning = "they are cut to the start of the next one, so that durations in the graph mean little"
+    return Contradiction(
+        device.path, what, meaning, "if a script changed the durations, use the original file, else record again"
+    )
+
+
+def _launched_by_call(call_row: CallRows) -> Int64:
+    """Returns for each activity how many activities its call launched, 1 for an activity without a call."""
+    counts = np.bincount(call_row + 1)
+    counts[0] = 1
+    return counts[call_row + 1]
+
+
+def _time(ns: int) -> str:
+    return time_text(ns / 1000)
+
+
+KERNEL_LAUNCH = re.compile(r"^(cuda|cu|hip)\w*LaunchKernel")
+MESSAGE = re.compile(r"send|recv|wait", re.IGNORECASE)
+MEANING = "which op launched what, and so what the graph's launches and tensors depend on, is not to be trusted"
+ADVICE = "use the trace as the profiler wrote it, or record again"
+
+
+def other_launches(device: DeviceTrace, call_row: CallRows) -> Contradiction | None:
+    """Checks whether most activities and their calls name different ops, or most copies were launched as kernels."""
+    activities, calls = device.activities, device.calls
+    rows = np.flatnonzero(call_row >= 0)
+    of_activity, of_call = activities.external_id[rows], calls.external_id[call_row[rows]]
+    has_ids = (of_activity > 0) & (of_call > 0)
+    is_copy = activities.category.equal(*MEMORY_CATEGORIES)[rows]
+    by_kernel_launch = calls.name.where(lambda name: bool(KERNEL_LAUNCH.search(name)))[call_row[rows]]
+    for applies, is_wrong, which in (
+        (
+            has_ids,
+            of_activity != of_call,
+            "activities have an External id that is not that of the call with their correlation",
+        ),
+        (is_copy, by_kernel_launch, "copies and sets have the correlation of a kernel launch"),
+    ):
+        count, wrong = int(applies.sum()), np.flatnonzero(applies & is_wrong)
+        if 2 * len(wrong) > count:
+            first = rows[wrong[0]]
+            example = f"correlation {activities.correlation[first]}, {activities.name[first][:40]}"
+            what = f"{len(wrong)} of {count} {which} (the first: {example})"
+            return Contradiction(device.path, what, MEANING, ADVICE)
+    return None
+
+
+def other_order(device: DeviceTrace, call_row: CallRows) -> Contradiction | None:
+    """Checks whether the activities of a stream mostly started against the order of their launches."""
+    activities = device.activities
+    order = stream_sorted(activities)
+    order = order[(call_row[order] >= 0) & (activities.stream[order] >= 0)]
+    before, after = order[:-1], order[1:]
+    same = (activities.device[before] == activities.device[after]) & (
+        activities.stream[before] == activities.stream[after]
+    )
+    before, after = before[same], after[same]
+    launched = device.calls.start[call_row]
+    numbers = np.unique(np.stack((activities.device[after], activities.stream[after])), axis=1, return_inverse=True)
+    streams, stream = numbers[0], numbers[1].reshape(-1)
+    against, along = (
+        np.bincount(stream[pairs], minlength=streams.shape[1])
+        for pairs in (launched[after] < launched[before], launched[after] > launched[before])
+    )
+    wrong = np.flatnonzero((against > along) & (against >= AGREEING))
+    if not len(wrong):
+        return None
+    worst = wrong[0]
+    first = after[np.argmax((stream == worst) & (launched[after] < launched[before]))]
+    what = (
+        f"activities of {len(wrong)} of {streams.shape[1]} streams start against the order of their launches (the "
+        f"first: {against[worst]} times on stream {streams[1, worst]}, correlation {activities.correlation[first]}, "
+        f"{activities.name[first][:40]})"
+    )
+    return Contradiction(device.path, what, MEANING, ADVICE)
+
+
+def against_numbers(device: DeviceTrace) -> Contradiction | None:
+    """Checks whether the sequence numbers of a group's collectives mostly go down in time."""
+    for role, rows in ((Role.ACTIVITY, device.activities), (Role.OP, device.ops)):
+        numbers: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        for row, args in device.communication[role].items():
+            number = integer(args.comm_sequence, -1)
+            if number >= 0 and args.collective and not MESSAGE.search(str(args.collective)):
+                numbers[name_of(args.group_name)].append((int(rows.start[row]), number))
+        for group, timed in sorted(numbers.items()):
+            steps = np.diff([number for _, number in sorted(timed)])
+            against = int((steps < 0).sum())
+            if against >= AGREEING and against > (steps > 0).sum():
+                what = (
+                    f"the sequence numbers of {len(timed)} collectives of group {group!r} go down in time, {against} "
+                    f"times (from {max(number for _, number in timed)} to {min(number for _, number in timed)})"
+                )
+                meaning = "ranks would wait for each other in different collectives"
+                return Contradiction(device.path, what, meaning, ADVICE)
+    return None
 
 
 def contradictions_in_traces(host: HostTrace | None, device: DeviceTrace) -> list[Contradiction]:

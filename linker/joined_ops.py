@@ -18,7 +18,7 @@ from ..schema.columns import (
     rows_in_circles,
 )
 from ..schema.linked import NO_TENSORS, Ops, plain_escapes
-from .match_ops import Match
+from .match import Match
 from .readers import HostTrace, RecordedOps
 
 IN_CIRCLES = "ops whose parents go round in a circle, made outermost"

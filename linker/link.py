@@ -42,14 +42,13 @@ from .communication import (
 from .contradictions import contradictions
 from .cut import TracePart, cut, of_both
 from .given_traces import given_traces
-from .handoffs import thread_handoffs
 from .joined_ops import IN_CIRCLES, cut_circles, join_ops
-from .launches import enclosing_ops, external_ids_name_ops, launching_calls, launching_ops
 from .link_report import report_of
-from .match_ops import Match, match_ops
-from .measured_machine import machine_of
-from .module_paths import python_context
+from .machine import machine_of
+from .match import Match, enclosing_ops, external_ids_name_ops, launching_calls, launching_ops, match_ops
+from .modules import python_context
 from .readers import DeviceTrace, HostTrace, one_rank
+from .threads import thread_handoffs
 from .waits import Findings, Synchronisation, process_of, synchronise
 from .windows import EVERYTHING, Window, host_period, period_of, trace_start, whole
 

@@ -9,7 +9,7 @@ import numpy as np
 from ..schema.columns import ABSENT
 from ..schema.linked import LinkedTrace, LinkReport
 from .cut import TracePart
-from .match_ops import Match, are_ops
+from .match import Match, are_ops
 from .readers import DeviceTrace, HostTrace
 from .waits import Findings, Synchronisation
 

@@ -14,7 +14,7 @@ from ..schema.arguments import WHOLE, given, two_ends
 from ..schema.columns import Bool
 from ..schema.errors import RequestError, nearest
 from ..schema.linked import FOREVER, NEVER, STEP_MARK
-from .match_ops import Match
+from .match import Match
 from .readers import DeviceTrace
 
 STEP = re.compile(re.escape(STEP_MARK) + r"(\d{1,18})$")

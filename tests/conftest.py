@@ -53,7 +53,7 @@ LONGEST = [
     "compat/test_matrix.py",
     "converter/test_jsonizer.py",
     "project/test_makefile.py",
-    "linker/test_parts_in_workspace.py",
+    "linker/test_cut.py",
     "compat/test_platforms.py",
     "project/test_packages.py",
     "cli/test_max_size.py",

@@ -11,9 +11,8 @@ import numpy as np
 
 from ...schema.columns import ABSENT, Bool
 from ...schema.linked import FOREVER, Calls, Ops, Provenance, argument_lists, listed, value_texts
-from ..handoffs import Wait
+from ..threads import WAITS, Gap, Wait, idle_gaps
 from .host_transfers import REQUEST, Transfers, plain
-from .idle_gaps import WAITS, Gap, idle_gaps
 from .messages_in_flight import FIRST_LANE
 from .storage_users import ByteRanges, Users, byte_ranges
 

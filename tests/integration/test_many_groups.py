@@ -12,9 +12,9 @@ from execgraph.converter.building.delays import _busy
 from execgraph.converter.ranks import Calls, Group, Matching
 from execgraph.converter.scaling.group_use import group_uses
 from execgraph.converter.targets import separate_messages
-from execgraph.linker.communication.idle_gaps import idle_gaps
-from execgraph.linker.forward_ops import forward_ops
+from execgraph.linker.modules import forward_ops
 from execgraph.linker.readers.rocpd_rows import _real_queues
+from execgraph.linker.threads import idle_gaps
 from execgraph.schema.columns import Categorical, Intervals
 from execgraph.schema.device_peaks import Peak
 from execgraph.schema.graph import NodeType

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from execgraph.linker.link import link
-from execgraph.linker.match_ops import Match, match_ops
+from execgraph.linker.match import Match, match_ops
 from execgraph.schema.columns import ABSENT
 from execgraph.schema.errors import DataError
 from support.builder import LAYOUTS, TraceBuilder

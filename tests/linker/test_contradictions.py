@@ -1,12 +1,34 @@
-"""Readers and trace-diagnose report what cannot be, or a table says why nobody can notice; sound traces have none."""
+"""Readers and trace-diagnose report what cannot be, or a table says why nobody can notice; sound traces have none.
 
+Ranks that cannot be right: beyond the world, or of a host trace by its collectives.
+
+Device times that cannot be right, by tables made by hand; times are in ns.
+
+Launches that most activities contradict, by tables made by hand; times are in ns.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from execgraph.linker.contradictions import contradictions_in_traces
+from execgraph.linker.contradictions import (
+    Contradiction,
+    against_numbers,
+    clock_apart,
+    contradictions_in_traces,
+    groups_without_rank,
+    other_launches,
+    other_order,
+    other_rank,
+    other_units,
+    overlapping_activities,
+    rank_beyond_world,
+)
 from execgraph.linker.readers import read_device_trace, read_host_trace
+from execgraph.schema.columns import CallRows
 from execgraph.schema.graph import ExecutionGraph
-from execgraph.schema.machine import AGREEING
+from execgraph.schema.machine import AGREEING, MachineCalibration
 from execgraph.tools.generate import simulate, write_traces
 from execgraph.tools.job import find_traces, hosts_of
 from support.builder import TraceBuilder
@@ -22,7 +44,10 @@ from support.contradictions import (
     sound_graphs,
     table,
 )
+from support.device_rows import ActivityRow, CallRow, OpRow, device_trace
 from support.folders import ROOT
+from support.runs import read_pair
+from support.tables import column
 
 from benchmarks.programs import NAMED, RANDOM, build_job
 
@@ -122,3 +147,288 @@ def test_nothing_is_said_of_kernels_that_were_all_launched_at_once(tmp_path: Pat
     t.device_synchronize()
     t.write(tmp_path)
     assert contradictions_below(tmp_path) == []
+
+
+@pytest.mark.parametrize(("rank", "size"), [(None, 2), (0, None), (0, 2), (1, 2)])
+def test_a_rank_within_the_world_or_an_unknown_one_may_be(rank: int | None, size: int | None) -> None:
+    assert rank_beyond_world(device_trace(rank=rank, world_size=size)) is None
+
+
+def test_a_rank_beyond_the_last_one_is_wrong() -> None:
+    said = rank_beyond_world(device_trace(rank=2, world_size=2))
+    assert said is not None
+    assert said.what == "is of rank 2 in a job of 2 ranks, the last of which is 1"
+
+
+@pytest.mark.parametrize(("members", "is_foreign"), [((2, 3), True), ((0, 3), False)])
+def test_a_group_that_only_its_collectives_describe_is_checked_too(members: Sequence[int], is_foreign: bool) -> None:
+    t = TraceBuilder(rank=0, world_size=4)
+    t.collective("allreduce", group=t.group(members))
+    _, device = read_pair(t)
+    said = groups_without_rank(None, replace(device, groups=[]))
+    assert (said is not None) == is_foreign
+
+
+def test_the_first_foreign_group_is_named() -> None:
+    t = TraceBuilder(rank=0, world_size=4)
+    for group in (t.group([0, 1], "a"), t.group([2, 3], "b"), t.group([1, 3], "c")):
+        t.collective("allreduce", group=group)
+    said = groups_without_rank(None, read_pair(t)[1])
+    assert said is not None
+    assert "in 2 of 3 process groups that it is not in (the first: group 'b' of ranks 2, 3, " in said.what
+
+
+def rank_of_host(members: Sequence[int], own: int, name: str = "allreduce") -> str:
+    """What is said of a host trace whose process has the number `own` in a group, beside a device trace of rank 3."""
+    t = TraceBuilder(rank=3, world_size=4)
+    t.collective(name, group=t.group(members), root=own)
+    said = other_rank(*read_pair(t))
+    return said.what.split(" by ")[0] if said is not None else ""
+
+
+@pytest.mark.parametrize(("own", "said"), [(-1, ""), (0, "is of rank 0"), (2, "is of rank 2"), (3, ""), (4, "")])
+def test_the_rank_in_a_group_of_all_is_that_of_the_process(own: int, said: str) -> None:
+    assert rank_of_host(range(4), own) == said
+
+
+@pytest.mark.parametrize(("own", "said"), [(-1, ""), (0, "is of rank 0"), (1, "is of rank 2"), (2, ""), (3, "")])
+def test_the_rank_in_another_group_is_the_place_among_its_members(own: int, said: str) -> None:
+    assert rank_of_host((0, 2, 3), own) == said
+
+
+def test_a_collective_that_records_its_root_does_not_show_the_rank() -> None:
+    assert rank_of_host(range(4), 0, "broadcast") == ""
+
+
+MACHINE = MachineCalibration()
+LONG_NAME = "gemm" * 12
+
+
+def what(said: Contradiction | None) -> str:
+    assert said is not None
+    return said.what
+
+
+# the unit, by copies
+
+
+def copied(*copies: tuple[int, int, int]) -> Contradiction | None:
+    """Copies by length in ns, bytes and bytes per second."""
+    ran = [ActivityRow(0, length, size=size, bandwidth=bandwidth) for length, size, bandwidth in copies]
+    return other_units(device_trace(activities=ran), CallRows(column(*(-1 for _ in ran))), MACHINE)
+
+
+@pytest.mark.parametrize(
+    ("copy", "factor"),
+    [
+        ((1, 1, 1), "1,000,000,000 times too short"),
+        ((2, 2_000, 1_000_000_000), "1,000 times too short"),
+        ((2_000, 2, 1_000_000_000), "1,000 times too long"),
+        ((5_000_000, 5, 1_000_000_000), "1,000,000 times too long"),
+    ],
+)
+def test_copies_show_the_unit_of_device_times(copy: tuple[int, int, int], factor: str) -> None:
+    assert what(copied(copy)) == f"device times are {factor}, by the bytes and bandwidth recorded of copies"
+    assert copied((2, 2, 1_000_000_000)) is None
+
+
+@pytest.mark.parametrize("incomplete", [(0, 1, 1), (1, 0, 1), (1, 1, 0), (1, -1, -1)])
+def test_a_copy_without_a_length_a_size_or_a_bandwidth_shows_nothing(incomplete: tuple[int, int, int]) -> None:
+    assert copied(incomplete, incomplete) is None
+    assert what(copied((1, 1, 1), incomplete)).startswith("device times are 1,000,000,000 times too short")
+
+
+# the unit, by the order of launches
+
+
+def started(*rows: tuple[int, int], clock_error_ns: int = 0) -> Contradiction | None:
+    """Activities by their starts and those of their calls, after one without a call."""
+    ran = [ActivityRow(10**12), *(ActivityRow(start) for start, _ in rows)]
+    calls = [CallRow(launch) for _, launch in rows]
+    machine = MachineCalibration(clock_error_ns=clock_error_ns)
+    return other_units(device_trace(calls=calls, activities=ran), CallRows(column(-1, *range(len(rows)))), machine)
+
+
+def test_times_are_too_short_if_most_activities_start_before_their_launch() -> None:
+    begun, early = (0, 0), [(1_000, 1_000_000), (2_000, 2_000_000), (3_000, 3_000_000)]
+    said = what(started(begun, *early))
+    assert said == "device times are 1,000 times too short, by the order of launches and waits"
+    assert started(begun, begun, *early[1:]) is None
+
+
+def test_times_are_too_long_if_the_clocks_error_is_longer_than_all_launches() -> None:
+    rows = [(1_000 * launch, launch) for launch in (10, 20, 30, 50)]
+    said = what(started(*rows, clock_error_ns=41))
+    assert said == "device times are 1,000 times too long, by the order of launches and waits"
+    assert started(*rows, clock_error_ns=40) is None
+
+
+def test_few_activities_or_launches_at_one_time_show_no_unit() -> None:
+    rows = [(1_000 * launch, launch) for launch in (10, 20, 30, 50)]
+    assert started(*rows[1:], clock_error_ns=1_000) is None
+    assert started(*((start, 10) for start, _ in rows), clock_error_ns=1_000) is None
+    assert started(*((10, launch) for _, launch in rows), clock_error_ns=1_000) is None
+
+
+# the clock
+
+
+def apart(offset_ns: int, *calls: CallRow, ops: tuple[OpRow, ...] = ()) -> Contradiction | None:
+    return clock_apart(device_trace(ops, calls), MachineCalibration(clock_offset_ns=offset_ns))
+
+
+@pytest.mark.parametrize(("sign", "way"), [(1, "behind"), (-1, "ahead of")])
+def test_a_clock_is_wrong_if_it_is_off_by_more_than_the_recording_is_long(sign: int, way: str) -> None:
+    calls, ops = (CallRow(2_000, 3_000), CallRow(5_000, 9_000)), (OpRow(4_000, 7_000),)
+    assert apart(7_000 * sign, *calls, ops=ops) is None
+    said = what(apart(7_001 * sign, *calls, ops=ops))
+    assert said == f"the device's clock is 7.0 µs {way} the host's, in a recording of 7.0 µs"
+    assert f" {way} the host's" in what(apart(sign, CallRow(5, 5)))
+
+
+def test_a_clock_that_is_not_off_is_right_however_short_the_recording() -> None:
+    assert apart(0) is None
+
+
+# activities at once
+
+
+def overlapping(*ran: ActivityRow, launched: tuple[int, ...] = ()) -> Contradiction | None:
+    """Activities without calls, unless they are given."""
+    return overlapping_activities(device_trace(activities=ran), CallRows(column(*(launched or [-1] * len(ran)))))
+
+
+def run(*times: tuple[int, int], **other: int) -> list[ActivityRow]:
+    """Activities of stream 0 by start and end."""
+    return [
+        ActivityRow(start, end, 20 + row, LONG_NAME, **{"stream": 0} | other) for row, (start, end) in enumerate(times)
+    ]
+
+
+TWO_FOR_MOST = [(0, 10), (0, 10), (10, 15), (15, 18)]
+"""Two run for 10 ns, one for 8 ns."""
+
+
+def test_several_activities_of_a_stream_do_not_run_for_longer_than_one() -> None:
+    """An activity that begins as another one ends does not overlap it, and one without a length overlaps none."""
+    ran = [*run(*TWO_FOR_MOST), *run((19, 19), (12, 12)), *run((0, 1), stream=5)]
+    assert what(overlapping(*ran)) == (
+        "1 of 5 activities still run when the next of their stream begins (the first: correlation 20, "
+        f"{LONG_NAME[:40]}), and such overlaps are more than half of the busy time, though a stream runs one at a time"
+    )
+    assert overlapping(*run(*TWO_FOR_MOST[:-1], (15, 20))) is None
+
+
+@pytest.mark.parametrize(("node", "is_wrong"), [(-1, True), (0, True), (1, False), (2, False)])
+def test_activities_of_a_graph_may_run_at_once(node: int, is_wrong: bool) -> None:
+    assert (overlapping(*run(*TWO_FOR_MOST, graph_node=node)) is not None) == is_wrong
+
+
+def test_activities_of_one_call_may_run_at_once() -> None:
+    assert overlapping(*run(*TWO_FOR_MOST), launched=(0, 0, 1, 2)) is None
+    assert overlapping(*run(*TWO_FOR_MOST), launched=(0, 3, 1, 2)) is not None
+
+
+def test_few_activities_or_those_of_no_stream_say_nothing() -> None:
+    assert overlapping(*run(*TWO_FOR_MOST[:AGREEING])) is None
+    assert overlapping(*run(*TWO_FOR_MOST, stream=-1)) is None
+
+
+# which call launched an activity
+
+
+def with_ids(*ids: tuple[int, int]) -> Contradiction | None:
+    """External ids of activities and of their calls. The last activity has no call."""
+    ran = [ActivityRow(correlation=20 + row, external_id=own, name=LONG_NAME) for row, (own, _) in enumerate(ids)]
+    calls = [CallRow(external_id=of_call) for _, of_call in ids]
+    return other_launches(
+        device_trace(calls=calls, activities=[*ran, ActivityRow(external_id=99)]),
+        CallRows(column(*range(len(ids)), -1)),
+    )
+
+
+def test_launches_are_wrong_if_most_activities_have_another_external_id_than_their_call() -> None:
+    assert with_ids((1, 1), (6, 7)) is None
+    assert what(with_ids((1, 1), (6, 7), (8, 9))) == (
+        "2 of 3 activities have an External id that is not that of the call with their correlation "
+        f"(the first: correlation 21, {LONG_NAME[:40]})"
+    )
+
+
+def test_an_external_id_of_0_is_none() -> None:
+    assert with_ids((0, 9), (0, 8), (1, 1), (9, 0), (8, 0)) is None
+
+
+def copied_by(*call_names: str) -> Contradiction | None:
+    """Copies and sets of these calls, after a kernel."""
+    copies = [
+        ActivityRow(0, 10, 21 + row, "copy", ("gpu_memcpy", "gpu_memset")[row % 2]) for row in range(len(call_names))
+    ]
+    calls = [CallRow(), *(CallRow(name=name) for name in call_names)]
+    return other_launches(
+        device_trace(calls=calls, activities=[ActivityRow(), *copies]), CallRows(column(*range(len(calls))))
+    )
+
+
+def test_launches_are_wrong_if_kernel_launches_made_most_copies() -> None:
+    assert copied_by("cudaMemcpyAsync", "cuLaunchKernel") is None
+    assert what(copied_by("cudaMemcpyAsync", "cuLaunchKernel", "hipExtLaunchKernel")) == (
+        "2 of 3 copies and sets have the correlation of a kernel launch (the first: correlation 22, copy)"
+    )
+
+
+# the order on a stream
+
+
+def started_on(*rows: tuple[int, int]) -> Contradiction | None:
+    """Activities that start one after the other, each by its stream and the number of its call, -1 for none."""
+    ran = [
+        ActivityRow(100 * row, 100 * row + 9, 20 + row, LONG_NAME, device=3, stream=stream)
+        for row, (stream, _) in enumerate(rows)
+    ]
+    calls = [*(CallRow(10 * number) for number in range(9)), CallRow(-1)]
+    return other_order(device_trace(calls=calls, activities=ran), CallRows(column(*(call for _, call in rows))))
+
+
+OTHERS = [(7, 1), (7, 0), (9, 0), (9, 1)]
+REVERSED = [(0, 3), (0, 4), (0, 4), (0, 2), (0, 1), (0, 0)]
+
+
+def test_launches_are_wrong_if_most_activities_of_a_stream_start_against_their_order() -> None:
+    """Two activities of one call are in no order."""
+    assert what(started_on(*OTHERS, *REVERSED, (0, 5))) == (
+        "activities of 1 of 3 streams start against the order of their launches (the first: 3 times on stream 0, "
+        f"correlation 27, {LONG_NAME[:40]})"
+    )
+    assert started_on(*REVERSED, (0, 5), (0, 6)) is None
+
+
+def test_few_activities_against_the_order_say_nothing() -> None:
+    assert started_on(*REVERSED[:-1]) is None
+
+
+def test_activities_without_a_call_or_a_stream_are_in_no_order() -> None:
+    assert started_on(*((-1, call) for _, call in REVERSED)) is None
+    assert started_on((0, 1), (0, -1), (0, 2), (0, -1), (0, 3), (0, -1)) is None
+
+
+# the numbers of collectives
+
+
+def numbered(folder: Path, *numbers: int) -> Contradiction | None:
+    """Collectives of a group by their sequence numbers, as they start."""
+    t = TraceBuilder(rank=0, world_size=2)
+    group = t.group([0, 1])
+    for number in numbers:
+        t.collective(group=group, seq=number)
+    return against_numbers(read_device_trace(t.write(folder)[1]))
+
+
+def test_sequence_numbers_that_go_down_more_often_than_up_are_wrong(tmp_path: Path) -> None:
+    """A number that is used twice goes neither way."""
+    assert what(numbered(tmp_path, 5, 6, 6, 4, 5, 5, 2, 1)).endswith("go down in time, 3 times (from 6 to 1)")
+    assert AGREEING == 3
+
+
+def test_sequence_numbers_that_go_up_as_often_are_no_contradiction(tmp_path: Path) -> None:
+    assert numbered(tmp_path, 4, 5, 3, 4, 2, 3, 1) is None

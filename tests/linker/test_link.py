@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from execgraph.linker.link import NO_PYTHON, link
-from execgraph.linker.match_ops import is_op
+from execgraph.linker.match import is_op
 from execgraph.linker.readers import DeviceTrace, HostTrace, read_device_trace, read_host_trace
 from execgraph.linker.windows import Window
 from execgraph.schema.errors import DataError

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from execgraph.linker.match_ops import Match
+from execgraph.linker.match import Match
 from execgraph.linker.readers import DeviceTrace
 from execgraph.linker.windows import (
     Period,

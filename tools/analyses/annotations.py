@@ -5,8 +5,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from ...linker.forward_ops import forward_ops
-from ...linker.stacks import Paths, Stack
+from ...linker.modules import Paths, Stack, forward_ops
 from ...schema.columns import (
     ABSENT,
     Bool,

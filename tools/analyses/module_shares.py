@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...converter.timeline import IDLE
-from ...linker.stacks import SEPARATOR
+from ...linker.modules import SEPARATOR
 from ...schema.columns import ABSENT, Bool, Categorical, Int64, Rows, ThreadIntervals, nest
 from ...schema.graph import ExecutionGraph
 from ...schema.linked import LinkedTrace, are_step_marks

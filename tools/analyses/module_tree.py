@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ...linker.stacks import SEPARATOR
+from ...linker.modules import SEPARATOR
 from .table import Floats
 
 OUTSIDE = "outside of modules"

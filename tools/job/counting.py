@@ -26,7 +26,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ...linker.launches import enclosing_ops, launching_calls
+from ...linker.match import enclosing_ops, launching_calls
 from ...linker.readers import read_device_trace
 from ...schema.columns import Bool, Categorical, Int64, ThreadIntervals, nest
 from ...schema.errors import DataError

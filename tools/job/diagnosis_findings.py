@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from ...linker.match_ops import SMALLEST_AGREEMENT
+from ...linker.match import SMALLEST_AGREEMENT
 from ..sync_records_advice import SETTING
 from .inspection import Inspection
 from .trace_files import BARE_NUMBER, RANK_IN_NAME

@@ -15,10 +15,8 @@ from ...linker.communication import (
     process_groups,
     with_members,
 )
-from ...linker.contradiction import Contradiction
-from ...linker.contradictions import contradictions_in_traces
-from ...linker.launches import launching_calls
-from ...linker.match_ops import Match, is_op, match_ops
+from ...linker.contradictions import Contradiction, contradictions_in_traces
+from ...linker.match import Match, is_op, launching_calls, match_ops
 from ...linker.readers import (
     DeviceTrace,
     HostTrace,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ...linker.stacks import SEPARATOR
+from ...linker.modules import SEPARATOR
 from ...schema.columns import ABSENT, Int64, group_sums
 from ...schema.graph import ExecutionGraph
 from ..phase_names import BACKWARD_PASS, FORWARD_PASS, PHASES, REST, phase_of

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from execgraph.linker.communication import host_communications, host_transfers, messages_in_flight, transfer_waits
 from execgraph.linker.communication.host_transfers import Transfers
-from execgraph.linker.communication.idle_gaps import WAITS, Gap, IdleGaps, idle_gaps
 from execgraph.linker.communication.storage_users import Bytes, Users, byte_ranges
 from execgraph.linker.communication.transfer_waits import TransferWaits
-from execgraph.linker.handoffs import Wait
+from execgraph.linker.threads import WAITS, Gap, IdleGaps, Wait, idle_gaps
 from execgraph.schema.columns import ABSENT
 from execgraph.schema.linked import FOREVER, NO_TENSORS, Args, Communication, Ops, ProcessGroup
 from msgspec import Raw

@@ -1,4 +1,16 @@
-"""Finds hand-offs between host threads: a worker runs because another thread, the caller, called it and is blocked
+"""What one host thread did over time: when it was idle, when it may have been blocked, and its outermost ops.
+
+An annotation from 0 to 100 µs that contains aten::add from 20 to 30 has the boundaries 0, 20, 30 and 100. The thread
+may have been blocked in [0, 20] and [30, 100], it computed in [20, 30], and was idle in none of them.
+
+Finds the idle gaps of a thread: stretches of time in which it recorded no work.
+
+A thread may have waited outside ops, and inside ops that only annotate or wait.
+
+On which threads forward ops with a sequence number ran: such a thread is the caller of the autograd worker whose
+backward ops have the same number.
+
+Finds hand-offs between host threads: a worker runs because another thread, the caller, called it and is blocked
 until the worker is done.
 
 The caller of an autograd worker is found by the sequence numbers of its ops, which forward ops of the caller share.
@@ -10,16 +22,204 @@ from 20 to 100 µs, in which its worker runs ops from 30 to 80, gives two hand-o
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 
-from ..schema.columns import ABSENT, TOLERANCE, Categorical, Int64, rows_by_number, split_groups
+from ..schema.columns import (
+    ABSENT,
+    TOLERANCE,
+    Bool,
+    Categorical,
+    Int64,
+    Intervals,
+    NestedIntervals,
+    Table,
+    ThreadIntervals,
+    cumcount,
+    is_covered,
+    is_group_start,
+    nest,
+    rows_by_number,
+    rows_of_each,
+    split_groups,
+)
 from ..schema.linked import FOREVER, NEVER, Calls, Ops, Provenance, ThreadHandoffs, are_step_marks
 from ..schema.machine import ANY_THREAD, ENOUGH, LatencyStats, latency_stats
-from .forward_threads import ForwardThreads
-from .thread_activity import ThreadActivity, activity_by_thread
+
+
+@dataclass(slots=True, repr=False)
+class ThreadActivity(Table):
+    """The activity of a thread. Times in ns.
+
+    `boundaries` are NEVER, the times at which an op or call begins or ends, and FOREVER. `may_wait` and `idle` are of
+    the intervals between two boundaries. `top_start` and `top_end` are the times of the outermost ops, by start.
+    """
+
+    boundaries: Int64
+    may_wait: Bool
+    idle: Bool
+    top_start: Int64
+    top_end: Int64
+
+    def idle_since(self, time: int) -> int:
+        """Returns when the thread had last done something before it starts something at `time`.
+
+        That is `time` if the thread was busy, and ABSENT if it had never done anything.
+        """
+        interval = int(np.searchsorted(self.boundaries, time)) - 1
+        if interval < 1:
+            return ABSENT
+        return int(self.boundaries[interval]) if self.idle[interval] else time
+
+
+def activity_by_thread(ops: Ops, parent: Int64, calls: Calls, of_thread: dict[int, Int64]) -> dict[int, ThreadActivity]:
+    """Returns what each thread did, by the rows of its ops and by its calls; `parent` is of all ops. O(n log n)."""
+    calls_of = rows_by_number(np.arange(len(calls)), calls.thread)
+    position, no_calls = np.full(len(ops), -1, np.int64), np.empty(0, np.int64)
+    for rows in of_thread.values():
+        position[rows] = np.arange(len(rows))
+    computes = ops.op_schema.where(bool) | ops.name.where(lambda name: name.startswith("aten::"))
+    activities = {}
+    for thread, rows in of_thread.items():
+        enclosing = parent[rows]
+        on_thread = (enclosing >= 0) & (ops.thread[enclosing] == ops.thread[rows])
+        enclosing = np.where(on_thread, position[enclosing], -1)
+        called = calls_of.get(thread, no_calls)
+        call_times = Intervals(calls.start[called], calls.end[called])
+        op_times = Intervals(ops.start[rows], ops.end[rows])
+        activities[thread] = _thread_activity(op_times, enclosing, computes[rows], call_times)
+    return activities
+
+
+def _thread_activity(ops: Intervals, enclosing: Int64, computes: Bool, calls: Intervals) -> ThreadActivity:
+    """Returns the activity of a thread from the times, enclosing ops (-1 for none) and kinds of its ops, and from the
+    times of its calls.
+    """
+    boundaries = np.concatenate(([NEVER], *ops, *calls, [FOREVER]))
+    boundaries.sort(kind="stable")  # fastest for what is mostly in order
+    boundaries = boundaries[is_group_start(boundaries)]
+    in_call = is_covered(_one_thread(boundaries), boundaries, ThreadIntervals(_one_thread(calls.start), *calls))[:-1]
+    middle = (boundaries[:-1] + boundaries[1:]) // 2
+    nested = NestedIntervals(ThreadIntervals(_one_thread(ops.start), *ops), enclosing)
+    innermost = nested.innermost(ThreadIntervals.at(_one_thread(middle), middle))
+    # no op (-1) computes nothing
+    may_wait, idle = ~np.append(computes, False)[innermost] & ~in_call, (innermost < 0) & ~in_call
+    top = np.flatnonzero(enclosing < 0)
+    top = top[np.argsort(ops.start[top], kind="stable")]
+    return ThreadActivity(boundaries, may_wait, idle, ops.start[top], ops.end[top])
+
+
+def _one_thread(times: Int64) -> Int64:
+    return np.zeros(len(times), np.int64)
+
+
+WAITS = "_c10d_functional::wait_tensor"
+COMPUTE = ("aten::", "c10d::", "gloo:")
+
+
+class Gap(NamedTuple):
+    """A stretch of time, in ns."""
+
+    begin: int
+    end: int
+
+
+class IdleGaps:
+    """The idle gaps of one thread. It is idle or busy between two bounds: times at which an op or a call starts or
+    ends.
+    """
+
+    def __init__(self, ops: Ops, calls: Calls, op_rows: Int64, call_rows: Int64) -> None:
+        start = np.concatenate((ops.start[op_rows], calls.start[call_rows]))
+        end = np.concatenate((ops.end[op_rows], calls.end[call_rows]))
+        on_thread = ThreadIntervals(np.zeros(len(start), np.int64), start, end)
+        nesting = nest(on_thread)
+        self._bounds = np.unique(np.concatenate((start, nesting.end)))
+        middle = (self._bounds[:-1] + self._bounds[1:]) // 2
+        nested = NestedIntervals(on_thread._replace(end=nesting.end), nesting.parent)
+        span = nested.innermost(ThreadIntervals.at(np.zeros(len(middle), np.int64), middle))
+        # the last is for -1, outside all ops and calls
+        may_wait = np.array([*(_may_wait(ops, row) for row in op_rows.tolist()), *(False for _ in call_rows), True])
+        self._is_idle = np.concatenate(([True], may_wait[span], [True]))
+
+    def gap_at(self, time: int) -> Gap:
+        """Returns the gap that `time` is in or the start of, an empty one at `time` where the thread was busy."""
+        following = int(np.searchsorted(self._bounds, time, side="right"))
+        begin = int(self._bounds[following - 1]) if following else ABSENT
+        end = int(self._bounds[following]) if following < len(self._bounds) else FOREVER
+        return Gap(begin, end) if self._is_idle[following] else Gap(time, time)
+
+    def waiting_for(self, end: int, since: int, until: int) -> Gap | None:
+        """Returns the gap in which the thread waited for what ended at `end`, None if it did not seem to wait.
+
+        This is the longest gap from `since` on that began before `until` and `end`. It was a wait if it ended neither
+        later nor earlier than `end` by more than its length, or if the thread did nothing else in between.
+        """
+        first, last = np.searchsorted(self._bounds[:-1], (since, min(end + 1, until)))
+        lengths = np.where(self._is_idle[first + 1 : last + 1], np.diff(self._bounds[first : last + 1]), 0)
+        if not lengths.any():
+            return None
+        longest = int(first + lengths.argmax())
+        gap = Gap(int(self._bounds[longest]), int(self._bounds[longest + 1]))
+        nothing_else = gap.begin == since and gap.end >= end
+        return gap if nothing_else or abs(gap.end - end) <= gap.end - gap.begin else None
+
+
+def idle_gaps(ops: Ops, calls: Calls) -> Callable[[int], IdleGaps]:
+    """Returns a function that finds the idle gaps of a thread when it is first asked. O(n log n) for all threads."""
+    of_thread = rows_by_number(np.flatnonzero((ops.start != ABSENT) & ~are_step_marks(ops.name)), ops.thread)
+    calls_of, none = rows_of_each(calls.thread), np.empty(0, np.int64)
+    return cache(lambda thread: IdleGaps(ops, calls, of_thread.get(thread, none), calls_of.get(thread, none)))
+
+
+def _may_wait(ops: Ops, row: int) -> bool:
+    name = ops.name[row]
+    return name == WAITS or not (ops.op_schema[row] or name.startswith(COMPUTE))
+
+
+SHARED = 256
+"""Threads that count of those whose forward ops share a sequence number; each thread counts its own, so a usual run has
+few.
+"""
+
+
+class ForwardThreads:
+    """The threads of forward ops, with a row per sequence number and thread: how many ops, and the first of them."""
+
+    def __init__(self, ops: Ops, of_thread: dict[int, Int64], is_backward: Bool) -> None:
+        work = np.concatenate((*of_thread.values(),))
+        forward = work[~is_backward[work]]
+        forward = forward[ops.seq_id[forward] >= 0]
+        sequence, thread = ops.seq_id[forward], ops.thread[forward]
+        order = np.lexsort((forward, thread, sequence))
+        starts = np.flatnonzero(is_group_start(sequence[order], thread[order]))
+        count, first = np.diff(np.append(starts, len(order))), order[starts]
+        # within each number in the order of the threads' first ops
+        order = np.lexsort((forward[first], sequence[first]))
+        order = order[cumcount(sequence[first[order]]) < SHARED]
+        self._count, first = count[order], first[order]
+        self._sequence, self._thread, self._row = sequence[first], thread[first], forward[first]
+
+    def of(self, sequences: Int64) -> int | None:
+        """Returns the thread that ran most forward ops with any of the distinct numbers, None for no such op.
+
+        Of several threads with equally many ops it is the one that ran the first of them.
+        """
+        begin, end = (np.searchsorted(self._sequence, sequences, side) for side in ("left", "right"))
+        length = end - begin
+        rows = np.repeat(begin - np.cumsum(length) + length, length) + np.arange(length.sum())
+        if not len(rows):
+            return None
+        threads, number = np.unique(self._thread[rows], return_inverse=True)
+        count, first = np.zeros(len(threads), np.int64), np.full(len(threads), self._row.max())
+        np.add.at(count, number, self._count[rows])
+        np.minimum.at(first, number, self._row[rows])
+        return int(threads[np.lexsort((first, -count))[0]])
+
 
 AUTOGRAD = "autograd::engine::evaluate_function"
 

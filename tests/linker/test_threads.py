@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from execgraph.linker.handoffs import thread_handoffs
+from execgraph.linker.threads import thread_handoffs
 from execgraph.schema.columns import ABSENT, TOLERANCE
 from execgraph.schema.linked import Provenance, ThreadHandoffs
 from execgraph.schema.machine import ANY_THREAD

@@ -1,0 +1,278 @@
+"""Finds the op of the forward pass that an op of the backward pass differentiates.
+
+Finds the innermost call of Python around each span of a thread, among calls of modules and among those
+of functions.
+
+Finds for which module and which Python function each op, call and activity was done.
+
+In the forward pass they are the innermost calls of Python that enclose an op on its thread. The backward pass runs on
+another thread or below the call of `backward`: its ops belong to the module and function of the forward op that they
+differentiate. A module that is called inside a backward op, as activation checkpointing does, is below that op's
+module.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+
+from ..schema.columns import (
+    ABSENT,
+    ROUNDING,
+    TOLERANCE,
+    Bool,
+    CallRows,
+    Categorical,
+    Int32,
+    Int64,
+    Keys,
+    NestedIntervals,
+    OpRows,
+    RowMap,
+    Rows,
+    ThreadIntervals,
+    asof_backward,
+    nearest,
+    nest,
+    rows_by_number,
+)
+from ..schema.linked import Calls, Ops
+from .readers import RecordedPython
+
+
+def forward_ops(ops: Ops) -> OpRows:
+    """Returns for each op of the backward pass the row of the forward op with its sequence number.
+
+    It is -1 for none and for all other ops. Several forward ops may record a number, as each records the one that comes
+    next: the last of them made the node that is differentiated, as in Kineto's own arrows. Each thread counts numbers
+    by itself: the forward thread is the one that the host trace names, else the one with most of the numbers.
+    O(n log n).
+    """
+    forward_row = OpRows(np.full(len(ops), -1, np.int64))
+    with_number = (ops.start != ABSENT) & (ops.seq_id >= 0)
+    backward, forward = (np.flatnonzero(with_number & of_pass) for of_pass in (ops.fw_tid > 0, ops.fw_tid <= 0))
+    forward = forward[np.lexsort((ops.start[forward], ops.seq_id[forward], ops.thread[forward]))]
+    # a backward op without a forward thread has a number that no forward op has
+    forward_thread = np.zeros(len(ops), np.int64)
+    threads = _ForwardThreads(ops, forward)
+    for number, rows in rows_by_number(backward, ops.fw_tid).items():
+        if (thread := threads.find(number, np.unique(ops.seq_id[rows]))) is not None:
+            forward_thread[rows] = thread
+    sequence = ops.seq_id[backward]
+    last = asof_backward(Keys(ops.thread[forward], ops.seq_id[forward]), Keys(forward_thread[backward], sequence))
+    row = RowMap(forward)[last]
+    is_earlier = (ops.seq_id[row] == sequence) & (ops.start[row] < ops.start[backward])
+    forward_row[backward[is_earlier]] = row[is_earlier]
+    return forward_row
+
+
+class _ForwardThreads:
+    """The threads of the forward pass, by the host trace's numbers and by the sequence numbers of their ops."""
+
+    def __init__(self, ops: Ops, forward: Rows) -> None:
+        self._ops, self._none = ops, np.empty(0, np.int64)
+        self._of_number = rows_by_number(forward, ops.tid)
+        self._of_sequence = rows_by_number(forward, ops.seq_id)
+        # threads that number from 0 on share their numbers
+        self._any_thread = cache(self._find_any_thread)
+
+    def find(self, number: int, sequence: Int64) -> int | None:
+        """Returns the thread with most of the sequence numbers among those that the host trace numbers so.
+
+        Where none of these has any it is any thread; None for none.
+        """
+        rows = self._of_number.get(number, self._none)
+        rows = rows[np.isin(self._ops.seq_id[rows], sequence)]
+        return self._most_frequent(rows) if len(rows) else self._any_thread(tuple(sequence.tolist()))
+
+    def _find_any_thread(self, sequence: tuple[int, ...]) -> int | None:
+        rows = [self._of_sequence[number] for number in sequence if number in self._of_sequence]
+        return self._most_frequent(np.concatenate(rows)) if rows else None
+
+    def _most_frequent(self, rows: Rows) -> int:
+        threads, count = np.unique(self._ops.thread[rows], return_counts=True)
+        return int(threads[count.argmax()])
+
+
+MODULE = "nn.Module: "
+SEPARATOR = "/"
+
+
+class Stack(NamedTuple):
+    """n calls, each with the row of the call that encloses it (-1 for none) and its name, `text[code]`."""
+
+    calls: ThreadIntervals
+    parent: Rows
+    code: Int64
+    text: list[str]
+
+    def enclosing(self, spans: ThreadIntervals) -> Rows:
+        """Returns for each span the row of the innermost call that encloses it, -1 for none. O(n log n)."""
+        if not len(self.parent):
+            return np.full(len(spans.start), -1, np.int64)
+        nested = NestedIntervals(self.calls, self.parent)
+        return nested.innermost(spans, rounding=ROUNDING, tolerance=TOLERANCE)
+
+
+class Paths:
+    """The paths of nested modules, numbered as they come: `texts`. A module that calls itself keeps its path."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self._number: dict[str, int] = {}
+
+    def below(self, enclosing_path: Int64, name: Int64, names: list[str]) -> Int64:
+        """Returns for each pair the number of the path of `names[name]` below the path `enclosing_path`, -1 for
+        outermost.
+        """
+        if not len(enclosing_path):
+            return enclosing_path
+        pairs, which = np.unique(np.stack((enclosing_path, name)), axis=1, return_inverse=True)
+        numbers = [self.number(self._below(path, names[code])) for path, code in pairs.T.tolist()]
+        return np.array(numbers, np.int64)[which.reshape(-1)]
+
+    def _below(self, enclosing_path: int, name: str) -> str:
+        if enclosing_path < 0:
+            return name
+        path = self.texts[enclosing_path]
+        return path if path.rpartition(SEPARATOR)[2] == name else f"{path}{SEPARATOR}{name}"
+
+    def number(self, text: str) -> int:
+        """Returns the number of a path, a new one for a new path."""
+        if text not in self._number:
+            self._number[text] = len(self.texts)
+            self.texts.append(text)
+        return self._number[text]
+
+
+def module_stack(rows: RecordedPython) -> Stack:
+    """Returns the calls of modules, named by their paths, as `Net_0/Sequential_0/Linear_2`."""
+    calls, paths = _nested(rows, rows.name.where(lambda name: name.startswith(MODULE))), Paths()
+    names = [name.removeprefix(MODULE) for name in calls.text]
+    code, remaining = np.full(len(calls.code), -1, np.int64), np.arange(len(calls.code))
+    while len(remaining):  # once per level
+        enclosing_path = RowMap(code)[calls.parent[remaining]]
+        ready = (calls.parent[remaining] < 0) | (enclosing_path >= 0)
+        code[remaining[ready]] = paths.below(enclosing_path[ready], calls.code[remaining[ready]], names)
+        remaining = remaining[~ready]
+    return calls._replace(code=code, text=paths.texts)
+
+
+def function_stack(rows: RecordedPython) -> Stack:
+    """Returns the calls of functions, named as `train.py(12): forward`."""
+    return _nested(rows, ~rows.name.where(lambda name: name.startswith(MODULE)))
+
+
+def _nested(rows: RecordedPython, chosen: Bool) -> Stack:
+    calls = ThreadIntervals(*(column[chosen] for column in (rows.thread, rows.start, rows.end)))
+    nesting = nest(calls)
+    names: Categorical = rows.name.take(chosen)
+    return Stack(calls._replace(end=nesting.end), nesting.parent, names.codes.astype(np.int64), names.table)
+
+
+JoinPaths = Callable[[str, str, str], str]
+"""Returns the path of a call inside a backward op, from the path of the forward op, and from the paths around the
+backward op and around the call on their thread.
+"""
+
+
+class PythonContext(NamedTuple):
+    """The module's path and the Python function of ops and of calls; code -1 where there is none."""
+
+    op_module: Categorical
+    op_function: Categorical
+    call_module: Categorical
+    call_function: Categorical
+
+    def of_activities(self, call_row: CallRows, op_row: OpRows) -> tuple[Categorical, Categorical]:
+        """Returns the modules and functions of the launch calls, of the ops for activities without a call."""
+        pairs = (self.op_module, self.call_module), (self.op_function, self.call_function)
+        module, function = (
+            Categorical(np.where(call_row >= 0, _codes_at(call, call_row), _codes_at(op, op_row)), op.table)
+            for op, call in pairs
+        )
+        return module, function
+
+
+def _codes_at(column: Categorical, rows: Rows) -> Int32:
+    return np.append(column.codes, np.int32(-1))[rows]
+
+
+class _Spans(NamedTuple):
+    """The ops that have times, then the calls. `parent` is the position here of the op that encloses each, `forward`
+    that of the forward op that it differentiates, -1 for none.
+    """
+
+    times: ThreadIntervals
+    parent: Rows
+    forward: Rows
+
+
+def python_context(rows: RecordedPython, ops: Ops, op_parent: OpRows, calls: Calls) -> PythonContext:
+    """Returns the modules and functions of ops and calls; `op_parent` is the op that encloses each op. O(n log n)."""
+    timed = np.flatnonzero(ops.start != ABSENT)
+    spans = _spans(ops, op_parent, calls, timed)
+    # the innermost op that encloses each span that differentiates another
+    backward = nearest(spans.forward >= 0, spans.parent)
+
+    def of_ops_and_calls(stack: Stack, join: JoinPaths) -> tuple[Categorical, Categorical]:
+        code, paths = _paths(stack, spans, backward, join)
+        of_ops = np.full(len(ops), -1, np.int32)
+        of_ops[timed] = code[: len(timed)]
+        return Categorical(of_ops, paths), Categorical(code[len(timed) :].astype(np.int32), paths)
+
+    op_module, call_module = of_ops_and_calls(module_stack(rows), _join_modules)
+    op_function, call_function = of_ops_and_calls(function_stack(rows), _innermost)
+    return PythonContext(op_module, op_function, call_module, call_function)
+
+
+def _spans(ops: Ops, op_parent: OpRows, calls: Calls, timed: Rows) -> _Spans:
+    position = np.full(len(ops), -1, np.int64)
+    position[timed] = np.arange(len(timed))
+    columns = ((ops.thread, calls.thread), (ops.start, calls.start), (ops.end, calls.end))
+    times = ThreadIntervals(*(np.concatenate((of_op[timed], of_call)) for of_op, of_call in columns))
+    parent = RowMap(position)[np.concatenate((op_parent[timed], calls.op_row))]
+    forward = np.concatenate((RowMap(position)[forward_ops(ops)[timed]], np.full(len(calls), -1)))
+    return _Spans(times, parent, forward)
+
+
+def _paths(stack: Stack, spans: _Spans, backward: Rows, join: JoinPaths) -> tuple[Int64, list[str]]:
+    """Returns the code of each span's path, -1 for none, and the paths. `backward` is the backward op that encloses a
+    span.
+    """
+    enclosing = stack.enclosing(spans.times)
+    on_thread = RowMap(stack.code)[enclosing]
+    paths = Paths()
+    for text in stack.text:
+        paths.number(text)
+    code = np.where(backward < 0, on_thread, -1)
+    forward, is_open = RowMap(spans.forward)[backward], backward >= 0
+    # once per level of backward passes in each other
+    while (ready := np.flatnonzero(is_open & ~is_open[forward])).size:
+        code[ready] = code[forward[ready]]
+        rows = ready[(enclosing[ready] >= 0) & (enclosing[ready] != enclosing[backward[ready]])]
+        keys = np.stack((code[rows], on_thread[backward[rows]], on_thread[rows]))
+        triples, which = np.unique(keys, axis=1, return_inverse=True) if len(rows) else (keys, rows)
+        path_parts = [["" if number < 0 else paths.texts[number] for number in triple] for triple in triples.T.tolist()]
+        numbers = [paths.number(join(*triple)) for triple in path_parts]
+        code[rows] = np.array(numbers, np.int64)[which.reshape(-1)]
+        is_open[ready] = False
+    return code, paths.texts
+
+
+def _join_modules(forward: str, backward: str, inner: str) -> str:
+    """Returns the path of modules that are called inside a backward op.
+
+    Args:
+        forward: The path of the forward op that it differentiates.
+        backward: The path around the backward op on its thread.
+        inner: The path of the call on that thread. A module that `forward` has too is a second run of that one.
+    """
+    below = inner.removeprefix(f"{backward}{SEPARATOR}") if backward else inner
+    path, first = forward.split(SEPARATOR) if forward else [], below.partition(SEPARATOR)[0]
+    return SEPARATOR.join([*(path[: path.index(first)] if first in path else path), below])
+
+
+def _innermost(_: str, __: str, inner: str) -> str:
+    return inner
