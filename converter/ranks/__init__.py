@@ -14,22 +14,37 @@ summaries. From these, `start_offsets`, `on_job_clock`, `common_order`, `with_de
 How long communication takes by a network's latency and bandwidth, and the network that measured times fit.
 """
 
-from .applying import (
+from .agreement import (
+    SimulatedOrder as SimulatedOrder,
     add_excess_time as add_excess_time,
     add_simulated_order as add_simulated_order,
+    common_order as common_order,
+    common_positions as common_positions,
+    common_sizes as common_sizes,
     compute_instead as compute_instead,
     order_collectives as order_collectives,
     replay_collectives as replay_collectives,
     resize_communication as resize_communication,
+    simulated_orders as simulated_orders,
+    unmatched as unmatched,
+    with_deferred_ends as with_deferred_ends,
 )
 from .calls import (
     Call as Call,
     Calls as Calls,
+    Matching as Matching,
     awaits_all as awaits_all,
     graph_calls as graph_calls,
+    match as match,
     recorded_calls as recorded_calls,
 )
-from .clocks import EVER as EVER, MatchedTimes as MatchedTimes, begin_of_ranks as begin_of_ranks
+from .clocks import (
+    EVER as EVER,
+    MatchedTimes as MatchedTimes,
+    MeasuredTimes as MeasuredTimes,
+    begin_of_ranks as begin_of_ranks,
+    measured_times as measured_times,
+)
 from .communication_summary import (
     CommunicationEntry as CommunicationEntry,
     CommunicationSummary as CommunicationSummary,
@@ -38,42 +53,36 @@ from .communication_summary import (
     on_job_clock as on_job_clock,
     start_offsets as start_offsets,
 )
-from .consensus import (
-    common_order as common_order,
-    common_positions as common_positions,
-    common_sizes as common_sizes,
-    unmatched as unmatched,
+from .costs import (
+    AWAITED_MESSAGE as AWAITED_MESSAGE,
+    MESSAGE as MESSAGE,
+    RING as RING,
+    Cost as Cost,
+    Stage as Stage,
+    Transfer as Transfer,
+    fitted_factors as fitted_factors,
+    stages as stages,
+    step_cost as step_cost,
 )
-from .deferral import with_deferred_ends as with_deferred_ends
-from .fit_errors import held_out_pct as held_out_pct
-from .fitted_network import (
+from .groups import (
+    Group as Group,
+    GroupNames as GroupNames,
+    Groups as Groups,
+    given_ranks as given_ranks,
+    positions_in as positions_in,
+    ranks_of as ranks_of,
+    ranks_text as ranks_text,
+    recognised as recognised,
+    recorded_groups as recorded_groups,
+    restrict_to_ranks as restrict_to_ranks,
+)
+from .network import (
     GIB as GIB,
     Link as Link,
     Network as Network,
     TwoDimensions as TwoDimensions,
     fitted_network as fitted_network,
     for_more_ranks as for_more_ranks,
+    held_out_pct as held_out_pct,
     network_time_ns as network_time_ns,
-)
-from .groups import Group as Group, GroupNames as GroupNames, recognised as recognised
-from .matching import Matching as Matching, match as match
-from .measured_times import MeasuredTimes as MeasuredTimes, measured_times as measured_times
-from .rank_lists import (
-    given_ranks as given_ranks,
-    positions_in as positions_in,
-    ranks_of as ranks_of,
-    ranks_text as ranks_text,
-)
-from .ready_messages import SimulatedOrder as SimulatedOrder, simulated_orders as simulated_orders
-from .recorded_groups import Groups as Groups, recorded_groups as recorded_groups
-from .simulated_cost import step_cost as step_cost
-from .stages import Stage as Stage, stages as stages
-from .subset import restrict_to_ranks as restrict_to_ranks
-from .transfer_cost import (
-    AWAITED_MESSAGE as AWAITED_MESSAGE,
-    MESSAGE as MESSAGE,
-    RING as RING,
-    Cost as Cost,
-    Transfer as Transfer,
-    fitted_factors as fitted_factors,
 )

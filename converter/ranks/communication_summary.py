@@ -11,13 +11,9 @@ from ..device_only import COMMUNICATION
 from ..lane_clocks import known_after
 from ..lanes import lanes_of
 from ..rewiring import data_edges
-from .calls import Calls, awaits_all, graph_calls
-from .clocks import MatchedTimes, begin_of_ranks
-from .matching import match
-from .measured_times import measured_times
-from .recorded_groups import recorded_groups
-from .slack import slack_ns
-from .subset import OUTSIDE
+from .calls import Calls, awaits_all, graph_calls, match
+from .clocks import MatchedTimes, begin_of_ranks, measured_times, slack_ns
+from .groups import OUTSIDE, recorded_groups
 
 UNKNOWN = -1
 

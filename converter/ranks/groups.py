@@ -3,14 +3,92 @@
 A group is identified by its ranks. Groups of the same ranks are distinguished by name if one rank knows all names.
 Otherwise names differ, as every process counts its own groups, and say little: then description and work distinguish
 the groups, as far as these agree between ranks.
+
+Lists of ranks as short text, so that a summary of thousands of ranks stays small; real groups are regular.
+
+The process groups of a graph's communication.
+
+Restricts a job to some of its ranks: these are renumbered from 0, and groups keep the remaining members.
 """
 
+import dataclasses
+import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import NamedTuple
 
-from ...schema.comm_groups import ADDRESS, natural
-from .rank_lists import ranks_text
+import numpy as np
+
+from ...schema.columns import ABSENT, Int64, Ragged
+from ...schema.comm_groups import ADDRESS, LARGEST_JOB, RankList, natural
+from ...schema.errors import DataError
+from ...schema.graph import RANKS_OF_GROUP, Column, ExecutionGraph
+
+RUN = re.compile(r"(-?\d+)(?:-(-?\d+)(?::(-?\d+))?)?")
+_GIVEN_RUN = r"[0-9]{1,9}(?:-[0-9]{1,9}(?::-?[1-9][0-9]{0,8})?)?"
+LIST = re.compile(rf"{_GIVEN_RUN}(?:,{_GIVEN_RUN})*")
+"""A list of ranks from 0 on."""
+
+
+def ranks_text(ranks: Sequence[int]) -> str:
+    """Returns the ranks in their order as text, with runs of equal steps as first-last:step.
+
+    >>> ranks_text([0, 1, 2, 3, 8]), ranks_text(range(0, 64, 8)), ranks_text([5, 4, 9])
+    ('0-3,8', '0-56:8', '5,4,9')
+    """
+    return ",".join(_runs(ranks))
+
+
+def given_ranks(text: str, limit: int) -> tuple[int, ...] | None:
+    """Returns the ranks of a text from elsewhere; None if it is no list, or one of more than `limit` ranks.
+
+    >>> given_ranks("0-3,8", 9), given_ranks("0-99999999999", 9), given_ranks("all", 9)
+    ((0, 1, 2, 3, 8), None, None)
+    """
+    if not LIST.fullmatch(text):
+        return None
+    runs = ((int(run[1]), int(run[2] or run[1]), int(run[3] or 1)) for run in RUN.finditer(text))
+    return ranks_of(text) if sum((last - first) // step + 1 for first, last, step in runs) <= limit else None
+
+
+@cache
+def ranks_of(text: str) -> tuple[int, ...]:
+    """Returns the ranks of a text.
+
+    >>> ranks_of("0-3,8"), ranks_of("9-3:-3")
+    ((0, 1, 2, 3, 8), (9, 6, 3))
+    """
+    ranks: list[int] = []
+    for run in RUN.finditer(text):
+        first, last, step = int(run[1]), int(run[2] or run[1]), int(run[3] or 1)
+        ranks += range(first, last + (1 if step > 0 else -1), step)
+    return tuple(ranks)
+
+
+@cache
+def positions_in(text: str) -> dict[int, int]:
+    """The position of each rank in the list that a text stands for; of a rank that is there twice the last.
+
+    >>> positions_in("4-6:2,5")
+    {4: 0, 6: 1, 5: 2}
+    """
+    return {rank: position for position, rank in enumerate(ranks_of(text))}
+
+
+def _runs(ranks: Sequence[int]) -> Iterator[str]:
+    start = 0
+    while start < len(ranks):
+        first, end = ranks[start], start + 1
+        step = ranks[end] - first if end < len(ranks) else 0
+        while step and end < len(ranks) and ranks[end] - ranks[end - 1] == step:
+            end += 1
+        if end - start < 3:
+            end = start + 1
+        last = ranks[end - 1]
+        yield str(first) if last == first else f"{first}-{last}" + (f":{step}" if step != 1 else "")
+        start = end
+
 
 DEFAULT = "default_pg"
 """PyTorch's description of the group of all ranks."""
@@ -135,3 +213,132 @@ def _read(uses: Mapping[Use, str], reading: Reading) -> dict[Use, Hashable]:
 def _as_made(uses: Iterable[Use]) -> list[Use]:
     """Returns each rank's groups in the order of creation, which numbered names tell, or else in that of first use."""
     return sorted(uses, key=lambda use: (use[0], natural(use[1].name if use[1].name.isdecimal() else "")))
+
+
+MOST_LISTED = 4 * LARGEST_JOB
+"""The most ranks in all lists of a graph's metadata, where a few bytes may mean a million ranks."""
+
+
+class Groups(NamedTuple):
+    """The distinct rank lists of a graph, and the position of each node's list in `lists`, -1 where none is recorded.
+
+    `named` are the positions of the lists in the metadata, by `pg_name`.
+    """
+
+    lists: list[RankList]
+    of_node: Int64
+    named: dict[str, int]
+
+
+def recorded_groups(graph: ExecutionGraph) -> Groups:
+    """Returns the groups by `pg_ranks`, and those that the metadata lists by name. O(n + ranks recorded).
+
+    Raises DataError where an entry of the metadata is no list of ranks.
+    """
+    ranks, numbers = graph.attributes.get("pg_ranks"), dict[RankList, int]()
+    of_node = np.full(len(graph), -1, np.int64)
+    if isinstance(ranks, Ragged):
+        number_of_text = dict[bytes, int]()
+        for row in np.flatnonzero(ranks.lengths()).tolist():
+            text = ranks[row].tobytes()
+            if text not in number_of_text:
+                number_of_text[text] = numbers.setdefault(tuple(ranks[row].tolist()), len(numbers))
+            of_node[row] = number_of_text[text]
+    listed, left_to_list = dict[str, int](), MOST_LISTED
+    for name, value in graph.metadata.items():
+        if name.startswith(RANKS_OF_GROUP):
+            members = _listed(name, str(value), min(left_to_list, LARGEST_JOB))
+            left_to_list -= len(members)
+            listed[name.removeprefix(RANKS_OF_GROUP)] = numbers.setdefault(members, len(numbers))
+    if listed:
+        by_name = graph.texts("pg_name").numbers(lambda name: listed.get(name, -1), -1)
+        of_node = np.where(of_node < 0, by_name, of_node)
+    return Groups(list(numbers), of_node, listed)
+
+
+def _listed(name: str, text: str, limit: int) -> RankList:
+    ranks = given_ranks(text, limit)
+    if ranks is None:
+        raise DataError(
+            f"the metadata {name} of the graph is no list of ranks such as 0-3,8, or one of more than {limit}; scale "
+            "the job again"
+        )
+    return ranks
+
+
+OUTSIDE = -1
+NOBODY: Int64 = np.empty(0, np.int64)
+
+
+def restrict_to_ranks(graph: ExecutionGraph, ranks: Sequence[int], *, whole_groups: bool = False) -> ExecutionGraph:
+    """Returns the graph of one of `ranks` for a job of these ranks only: rank `ranks[i]` becomes i. O(n + ranks
+    recorded).
+
+    Groups keep their remaining members, in order, where they are recorded. With `whole_groups` the removed members stay
+    as rank -1, so that the group's collectives can be recognised and replayed for their measured time; such groups are
+    listed at their nodes, not in the metadata. Removed peers become -1. Raises DataError if the graph's own rank is
+    removed, or an entry of the metadata is no list of ranks.
+    """
+    own_rank = graph.number("rank", OUTSIDE)
+    if own_rank not in ranks:
+        raise DataError(
+            f"the graph is of rank {own_rank}, which is not one of the {len(ranks)} ranks that are to be kept"
+        )
+    kept_ranks = np.array(ranks, np.int64)
+    attributes: dict[str, Column] = dict(graph.attributes)
+    for name in ("comm_src", "comm_dst"):
+        if name in attributes:
+            column = graph.integers(name)
+            attributes[name] = np.where(column == ABSENT, ABSENT, _renumbered(column, kept_ranks))
+    for name in ("coalesced_src", "coalesced_dst"):
+        if isinstance(peers := attributes.get(name), Ragged):
+            attributes[name] = Ragged(peers.starts, _renumbered(peers.values, kept_ranks))
+    metadata = {**graph.metadata, "rank": list(ranks).index(own_rank), "world_size": len(ranks)}
+    restricted = dataclasses.replace(graph, attributes=attributes, metadata=metadata)
+    return _with_groups(restricted, kept_ranks, whole_groups)
+
+
+def _with_groups(graph: ExecutionGraph, kept_ranks: Int64, whole: bool) -> ExecutionGraph:
+    """Returns the graph with the remaining members of its groups, at nodes and in the metadata; `whole` with all
+    members, removed ones as OUTSIDE.
+    """
+    groups, attributes = recorded_groups(graph), dict(graph.attributes)
+    members = [_renumbered(np.array(group, np.int64), kept_ranks) for group in groups.lists]
+    if isinstance(splits := attributes.get("comm_split"), Ragged) and not whole:
+        attributes["comm_split"] = _without_removed(splits, members, groups.of_node)
+    if not whole:
+        members = [group[group != OUTSIDE] for group in members]
+    named = {name: members[number] for name, number in groups.named.items()}
+    listed = {name: group for name, group in named.items() if len(group) and OUTSIDE not in group}
+    recorded = graph.attributes.get("pg_ranks")
+    at_node = recorded.lengths() > 0 if isinstance(recorded, Ragged) else np.zeros(len(graph), np.bool_)
+    at_node |= (groups.of_node >= 0) & ~graph.texts("pg_name").equal(*listed)
+    if len(rows := np.flatnonzero(at_node)):
+        own_members = [members[number] for number in groups.of_node[rows].tolist()]
+        attributes["pg_ranks"] = _ragged(own_members, rows, len(graph))
+    metadata = {key: value for key, value in graph.metadata.items() if not key.startswith(RANKS_OF_GROUP)}
+    metadata |= {RANKS_OF_GROUP + name: ranks_text(group.tolist()) for name, group in listed.items()}
+    return dataclasses.replace(graph, attributes=attributes, metadata=metadata)
+
+
+def _renumbered(column: Int64, kept_ranks: Int64) -> Int64:
+    order = np.argsort(kept_ranks)
+    position = order[np.minimum(np.searchsorted(kept_ranks, column, sorter=order), len(kept_ranks) - 1)]
+    return np.where(kept_ranks[position] == column, position, OUTSIDE)
+
+
+def _without_removed(column: Ragged, members: list[Int64], of_node: Int64) -> Ragged:
+    """Returns a column with a value for each member of a node's group, without those of removed members."""
+    rows = np.flatnonzero(column.lengths())
+    values = [column[row] for row in rows.tolist()]
+    groups = [members[number] if number >= 0 else NOBODY for number in of_node[rows].tolist()]
+    left = [
+        row_values[group != OUTSIDE] if len(row_values) == len(group) else row_values
+        for row_values, group in zip(values, groups, strict=True)
+    ]
+    return _ragged(left, rows, len(column))
+
+
+def _ragged(values: list[Int64], rows: Int64, count: int) -> Ragged:
+    """Returns a column of `count` rows with values in these rows."""
+    return Ragged.grouped(np.repeat(rows, [*map(len, values)]), np.concatenate([NOBODY, *values]), count)

@@ -8,9 +8,7 @@ one at a time.
 """
 
 from .copies import copied as copied, resized as resized
-from .group_numbering import all_groups as all_groups
-from .group_roles import GroupRole as GroupRole
+from .facts import Assumed as Assumed, RankFacts as RankFacts, rank_facts as rank_facts
 from .lengths import Grown as Grown
-from .plan import Growth as Growth, ScalePlan as ScalePlan, plan_scaling as plan_scaling
-from .rank_facts import RankFacts as RankFacts, rank_facts as rank_facts
-from .stand_ins import Assumed as Assumed
+from .plan import Growth as Growth, ScalePlan as ScalePlan, all_groups as all_groups, plan_scaling as plan_scaling
+from .roles import GroupRole as GroupRole

@@ -2,20 +2,204 @@
 
 The time that members share, from the last arrival to the end, scales with the fitted line, or becomes that of the given
 network. The time for which a member waited for the others stays.
+
+Models how long collectives take by the size of their group: a latency per step and a time per byte, fitted.
+
+The measured time of a collective is what its members share, from the last arrival to the end. The fit uses the most
+specific collectives that determine both latency and bandwidth: those of one type in one group, of the type, of the
+group, or of the job.
+
+How many bytes a rank puts into a collective when its group grows: as many as before, or its shard of the whole.
 """
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
+from ...schema.choices import ASTRA_SIM
+from ...schema.columns import Int64, rows_by_number
 from ...schema.graph import NodeType
-from ..ranks import RING, Matching, Transfer
-from .fits import Fit, Fits, GroupTransfer, cost_of
-from .group_roles import GroupRole
-from .rank_facts import RankFacts
-from .sizes import shard
+from ..ranks import RING, Cost, Matching, Transfer, fitted_factors
+from ..targets import LEAST_BYTES
+from .facts import RankFacts
+from .roles import GATHERING, GroupRole
+
+SURE = 2.0
+"""A factor is determined if it is at least this many standard errors above 0 (a confidence of 95 %)."""
+
+
+class Line(NamedTuple):
+    """The ns of a step, and of a byte."""
+
+    step_ns: float
+    byte_ns: float
+
+    def ns(self, cost: Cost) -> float:
+        """Returns how long steps and bytes take one after the other."""
+        return self.step_ns * cost.steps + self.byte_ns * cost.bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """A line, the transfers to which it was fitted (`source` in words, and their number), and its median error in %.
+
+    If not `identifiable`, other latencies and bandwidths fit nearly as well.
+    """
+
+    line: Line
+    source: str
+    transfers: int
+    fit_error_pct: float
+    identifiable: bool = True
+
+
+ANY = -1
+Key = tuple[int, int]
+"""A type, or ANY, and a group, or ANY."""
+SOURCES = (
+    "collectives of this type in this group",
+    "collectives of this type in all groups",
+    "collectives of all types in this group",
+    "collectives of all types in all groups",
+)
+
+
+class GroupTransfer(NamedTuple):
+    """A measured collective, and the number of its group."""
+
+    transfer: Transfer
+    group: int
+
+
+class Fits:
+    """The fits to the measured transfers of a job; a given latency and time per byte replace fitted ones."""
+
+    def __init__(
+        self, transfers: Iterable[GroupTransfer], step_ns: float | None = None, byte_ns: float | None = None
+    ) -> None:
+        self._fixed_factors = (step_ns, byte_ns)
+        self._measured = defaultdict[Key, list[Transfer]](list)
+        for transfer, group in transfers:
+            if transfer.ns > 0 and transfer.members > 1 and transfer.kind in RING:
+                for key in _keys(transfer.kind, group):
+                    self._measured[key].append(transfer)
+        self._lines: dict[tuple[Key, float], Line | None] = {}
+
+    @property
+    def is_given(self) -> bool:
+        """Whether lengths follow the given network instead of scaling measured ones."""
+        return self._fixed_factors != (None, None)
+
+    def of(self, kind: int, group: int) -> Fit | None:
+        """Returns the fit for a type in a group; None where no collective tells anything and nothing is given."""
+        measured = {
+            key: source for key, source in zip(_keys(kind, group), SOURCES, strict=True) if key in self._measured
+        }
+        if not measured:
+            step_ns, byte_ns = self._fixed_factors
+            return None if step_ns is None or byte_ns is None else _scored(Line(step_ns, byte_ns), "given", [])
+        first, source = next(iter(measured.items()))
+        if self.is_given:
+            completed = _completed(self._measured[first], *self._fixed_factors)
+            return _scored(completed, f"as given; {source}", self._measured[first])
+        for sure in (SURE, 0.0):
+            for key, source in measured.items():
+                if line := self._solved(key, sure):
+                    return _scored(line, source, self._measured[key], identifiable=sure > 0)
+        # any line through collectives of one size fits; this one has the least latency
+        least = Line(*fitted_factors(_relative(self._measured[first])))
+        return _scored(least, measured[first], self._measured[first], identifiable=False)
+
+    def _solved(self, key: Key, sure: float) -> Line | None:
+        if (key, sure) not in self._lines:
+            self._lines[key, sure] = _solved(self._measured[key], sure)
+        return self._lines[key, sure]
+
+
+def _keys(kind: int, group: int) -> tuple[Key, ...]:
+    """Returns the line with the least squares of relative errors, if both factors are above `sure` times their standard
+    error.
+    """
+    return (kind, group), (kind, ANY), (ANY, group), (ANY, ANY)
+
+
+def _scored(line: Line, source: str, transfers: Sequence[Transfer], identifiable: bool = True) -> Fit:
+    off = [abs(line.ns(cost_of(transfer)) / transfer.ns - 1) for transfer in transfers]
+    return Fit(line, source, len(transfers), round(100 * float(np.median(off)), 1) if off else 0.0, identifiable)
+
+
+def cost_of(transfer: Transfer) -> Cost:
+    """Returns the steps and bytes of a transfer."""
+    return RING[transfer.kind](transfer.members, transfer.size)
+
+
+def _relative(transfers: Sequence[Transfer]) -> "np.ndarray[tuple[int, int], np.dtype[np.float64]]":
+    """Returns a row of steps and bytes for each transfer, divided by its measured time."""
+    costs = np.array([cost_of(transfer) for transfer in transfers], np.float64)
+    return np.asarray(costs / np.array([[transfer.ns] for transfer in transfers], np.float64))
+
+
+def _completed(transfers: Sequence[Transfer], step_ns: float | None, byte_ns: float | None) -> Line:
+    """Returns the given line; if only one factor is given, with the other one that fits best."""
+    step, byte = _relative(transfers).T
+    if byte_ns is None:
+        remainder = 1 - step * (step_ns or 0.0)
+        return Line(step_ns or 0.0, max(0.0, float(byte @ remainder) / max(float(byte @ byte), 1e-300)))
+    remainder = 1 - byte * byte_ns
+    return Line(
+        max(0.0, float(step @ remainder) / max(float(step @ step), 1e-300)) if step_ns is None else step_ns, byte_ns
+    )
+
+
+def _solved(transfers: Sequence[Transfer], sure: float) -> Line | None:
+    """Returns the line by least squares of relative errors, if both of its factors are above so many times their
+    standard error.
+    """
+    relative = _relative(transfers)
+    scale = np.abs(relative).max(axis=0)
+    if not scale.all():
+        return None
+    columns, ones = relative / scale, np.ones(len(relative))
+    solution, _, rank, _ = np.linalg.lstsq(columns, ones, rcond=1e-6)
+    if rank < 2:
+        return None
+    left = float(((columns @ solution - ones) ** 2).sum()) / max(len(ones) - 2, 1)
+    error = np.sqrt(left * np.diag(np.linalg.inv(columns.T @ columns)))
+    step, byte = solution / scale
+    return Line(float(step), float(byte)) if (solution > sure * error).all() else None
+
+
+def shard(size: int, role: GroupRole, kind: int, members: int) -> int:
+    """Returns the bytes that a member puts in when there are so many members.
+
+    If the group scatters what it reduces, it gathers shards of a whole that stays, so these shrink, rounded up.
+    """
+    if kind not in GATHERING or not role.use.scatters:
+        return size
+    return -(-size * len(role.use.members) // members)
+
+
+def sizes(rank: RankFacts, group: Int64, roles: list[GroupRole], new_members: list[int]) -> tuple[Int64, int]:
+    """Returns the new size of each call, and how many calls gather data that may not be shards, which
+    keep their size.
+    """
+    size, undivided = rank.calls.size.copy(), 0
+    # an all-gather of nothing, or of fewer bytes than its data set is split into, never ends in ASTRA-sim
+    least = LEAST_BYTES if rank.target == ASTRA_SIM else 1
+    gathering = np.flatnonzero((group >= 0) & np.isin(rank.calls.kind, GATHERING))
+    for number, rows in rows_by_number(gathering, group).items():
+        role = roles[number]
+        if new_members[number] == len(role.use.members):
+            continue
+        if not role.use.scatters:
+            undivided += len(rows)
+        for row in rows.tolist():
+            before = int(size[row])
+            size[row] = max(shard(before, role, int(rank.calls.kind[row]), new_members[number]), min(before, least))
+    return size, undivided
 
 
 class Grown(NamedTuple):

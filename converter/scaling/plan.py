@@ -1,6 +1,11 @@
-"""Plans what happens to every rank, group and collective of a job when its data-parallel degree changes."""
+"""Plans what happens to every rank, group and collective of a job when its data-parallel degree changes.
 
-from collections.abc import Sequence
+The ranks of a scaled job: copy after copy, the kept ranks in their order.
+
+Numbers the process groups of a scaled job: first those that all copies share, then those of each copy.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -10,16 +15,78 @@ from ...schema.comm_groups import LARGEST_JOB, RankList
 from ...schema.errors import DataError, RequestError
 from ...schema.graph import NodeType
 from ..ranks import GIB, Transfer, match, ranks_text
-from .fits import Fits
-from .group_numbering import GroupNumbering
-from .group_roles import GroupRole, roles_of
-from .group_use import group_uses
-from .lengths import Grown, longer, measured
-from .named_groups import NamedGroup, separated
-from .rank_copies import GONE, RankCopies
-from .rank_facts import RankFacts
-from .sizes import sizes
-from .stand_ins import Assumed, completed
+from .facts import Assumed, RankFacts, completed
+from .lengths import Fits, Grown, longer, measured, sizes
+from .roles import GroupRole, NamedGroup, group_uses, roles_of, separated
+
+GONE = -1
+
+
+class RankCopies(NamedTuple):
+    """`copies` copies of the `kept_ranks` of a job of `world_size`.
+
+    >>> copies = RankCopies((0, 1, 4, 5), 2, 6)
+    >>> copies.ranks, copies.of((4, 1), 1), copies.joined((0, 4))
+    (8, (6, 5), (0, 2, 4, 6))
+    """
+
+    kept_ranks: RankList
+    copies: int
+    world_size: int
+
+    @property
+    def ranks(self) -> int:
+        """How many ranks the scaled job has."""
+        return len(self.kept_ranks) * self.copies
+
+    def renumbered(self, copy: int) -> Int64:
+        """Returns the number of each rank in a copy, GONE for those that are not kept."""
+        numbers = np.full(self.world_size, GONE, np.int64)
+        numbers[list(self.kept_ranks)] = copy * len(self.kept_ranks) + np.arange(len(self.kept_ranks))
+        return numbers
+
+    def of(self, ranks: Iterable[int], copy: int) -> RankList:
+        """Returns a group's members in a copy, in its order."""
+        numbers = self.renumbered(copy)[list(ranks)]
+        return tuple(numbers[numbers != GONE].tolist())
+
+    def joined(self, ranks: RankList) -> RankList:
+        """Returns the members of a group that all copies join."""
+        first = np.array(self.of(ranks, 0), np.int64)
+        return tuple((first + len(self.kept_ranks) * np.arange(self.copies)[:, None]).reshape(-1).tolist())
+
+
+class GroupNumbering(NamedTuple):
+    """The distinct rank lists of the job's groups, sorted: those that the copies join, and those that each copy has."""
+
+    joined: tuple[RankList, ...]
+    separate: tuple[RankList, ...]
+
+    @staticmethod
+    def of(rank_copies: RankCopies, groups: Iterable[tuple[RankList, bool]]) -> "GroupNumbering":
+        """Returns the numbering of groups, (ranks, is joined); with one copy nothing is joined."""
+        kept_groups = {
+            (ranks, is_joined and rank_copies.copies > 1) for ranks, is_joined in groups if rank_copies.of(ranks, 0)
+        }
+        lists = (sorted(ranks for ranks, is_joined in kept_groups if is_joined is joined) for joined in (True, False))
+        return GroupNumbering(*map(tuple, lists))
+
+    def number(self, ranks: RankList, is_joined: bool, copy: int) -> int:
+        """Returns the number of a group of a copy, from 1 on."""
+        if is_joined and ranks in self.joined:
+            return 1 + self.joined.index(ranks)
+        return 1 + len(self.joined) + copy * len(self.separate) + self.separate.index(ranks)
+
+
+def all_groups(numbering: GroupNumbering, rank_copies: RankCopies) -> Iterator[tuple[RankList, int]]:
+    """Yields every group of the scaled job that has several members, with its number."""
+    for ranks in numbering.joined:
+        yield rank_copies.joined(ranks), numbering.number(ranks, True, 0)
+    for copy in range(rank_copies.copies):
+        for ranks in numbering.separate:
+            if len(members := rank_copies.of(ranks, copy)) > 1:
+                yield members, numbering.number(ranks, False, copy)
+
 
 ANOTHER = "that is another program"
 

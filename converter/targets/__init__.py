@@ -18,20 +18,27 @@ from ...schema.choices import (
     TARGETS as TARGETS,
     Target as Target,
 )
-from .astra_sim import TargetReport as TargetReport, for_astra_sim as for_astra_sim
-from .coalesced import separate_messages as separate_messages
-from .collectives import LEAST_BYTES as LEAST_BYTES, simulated_as as simulated_as
-from .excess_time import EXCESS_TIME as EXCESS_TIME, with_excess_time as with_excess_time
-from .goal_file import GoalReport as GoalReport, write_goal as write_goal
-from .goal_options import GoalOptions as GoalOptions
-from .idle_rank import idle_rank as idle_rank
-from .message_costs import MessageNetwork as MessageNetwork
-from .ready_messages import (
+from .added_time import (
+    EXCESS_TIME as EXCESS_TIME,
+    START_OFFSET as START_OFFSET,
+    idle_rank as idle_rank,
+    with_excess_time as with_excess_time,
+)
+from .algorithms import MessageNetwork as MessageNetwork
+from .astra_sim import (
+    TargetReport as TargetReport,
+    for_astra_sim as for_astra_sim,
+    lower_for_target as lower_for_target,
+)
+from .communication import (
     AWAITED as AWAITED,
+    LEAST_BYTES as LEAST_BYTES,
     READY as READY,
     in_common_order as in_common_order,
+    separate_messages as separate_messages,
+    simulated_as as simulated_as,
     with_ready_messages as with_ready_messages,
 )
-from .roofline import Roofline as Roofline, roofline_of as roofline_of
-from .select import lower_for_target as lower_for_target
-from .start_offset import START_OFFSET as START_OFFSET
+from .goal_file import GoalReport as GoalReport, write_goal as write_goal
+from .goal_job import GoalOptions as GoalOptions
+from .limits import Roofline as Roofline, roofline_of as roofline_of

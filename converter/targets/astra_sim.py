@@ -2,34 +2,44 @@
 
 The graph gets the types, attributes and durations that the simulator reads, and nothing on which it stops, hangs or
 loses time.
+
+Makes the graph for a target from a generic one.
 """
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from ...schema.choices import ASTRA_SIM, GOAL, WHOLE_JOB, Target
 from ...schema.columns import NodeNumbers, Ragged
 from ...schema.comm_groups import LARGEST_JOB, RankList
 from ...schema.errors import DataError
-from ...schema.graph import DependencyKind, ExecutionGraph, NodeType
+from ...schema.graph import DependencyKind, ExecutionGraph, NodeType, TargetChanges
 from ..device_only import COMMUNICATION, SILENT
 from ..lanes import lanes_of
 from ..ranks import recorded_groups
 from ..rewiring import control_edges, data_edges, edited_graph, spliced, used
-from .coalesced import separate_messages
-from .collectives import lower_collectives, pad_all_gathers
-from .control import implied
-from .excess_time import with_excess_time
-from .group_names import name_groups
-from .host_delays import delays_before_communication, waits_before_known_work
-from .last_messages import with_node_after_messages
-from .ready_messages import in_common_order, with_ready_messages
-from .ready_set import WIDE, widest_ready_set
-from .roofline import Roofline, for_roofline
-from .serial_time import SerialTime, in_order_of_ends, serialise
-from .start_offset import with_start_offset
-from .unplayable import complete_messages, compute_unplayable
+from .added_time import (
+    delays_before_communication,
+    waits_before_known_work,
+    with_excess_time,
+    with_node_after_messages,
+    with_start_offset,
+)
+from .communication import (
+    complete_messages,
+    compute_unplayable,
+    in_common_order,
+    lower_collectives,
+    name_groups,
+    pad_all_gathers,
+    separate_messages,
+    with_ready_messages,
+)
+from .limits import WIDE, Roofline, SerialTime, for_roofline, implied, in_order_of_ends, serialise, widest_ready_set
 
 LARGEST_NUMBER = 2_147
 """The simulator's stream numbers begin at a million times the group's number, in 32 bits."""
@@ -194,3 +204,41 @@ def _notes(
         )
         if applies
     ]
+
+
+def lower_for_target(
+    graph: ExecutionGraph,
+    target: Target,
+    groups: Mapping[RankList, int] | None = None,
+    roofline: Roofline | None = None,
+    start_offset_ns: int = 0,
+) -> ExecutionGraph:
+    """Returns the graph for one of TARGETS, with the changes that were made for it in its `changes`.
+
+    With `groups`, the number of each rank list, collectives name their group by its number; a generic graph otherwise
+    keeps the recorded names. `roofline` are the peaks of ASTRA-sim's roofline mode, if that is to run. For ASTRA-sim,
+    which starts all ranks at once, the rank begins after its `start_offset_ns`. Raises DataError if the target cannot
+    use the graph, or `groups` lacks one of its groups.
+    """
+    if target == GOAL:
+        raise DataError(WHOLE_JOB)
+    if target == ASTRA_SIM:
+        played, report = for_astra_sim(graph, groups, roofline=roofline, start_offset_ns=start_offset_ns)
+        counts = {name: value for name, value in dataclasses.asdict(report).items() if name not in ("groups", "notes")}
+        return dataclasses.replace(played, report=graph.report, changes=TargetChanges(_flat(counts), report.notes))
+    graph = dataclasses.replace(graph, attributes=dict(graph.attributes), changes=TargetChanges())
+    if groups is not None:
+        name_groups(graph, recorded_groups(graph), groups, None)
+    return graph
+
+
+def _flat(changes: dict[str, Any]) -> dict[str, float]:
+    """Returns counts by reason one level up; names that end in `_us` are times."""
+    flat = {
+        f"{name}: {reason}": count
+        for name, counts in changes.items()
+        for reason, count in (counts.items() if isinstance(counts, dict) else (("", counts),))
+    }
+    return {
+        name.removesuffix(": ").replace("_us", ", µs").replace("_", " "): count for name, count in flat.items() if count
+    }

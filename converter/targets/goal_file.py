@@ -1,4 +1,7 @@
-"""Writes the GOAL file of a job, rank after rank."""
+"""Writes the GOAL file of a job, rank after rank.
+
+How to write a job in GOAL.
+"""
 
 from collections import Counter
 from collections.abc import Callable
@@ -7,15 +10,9 @@ from dataclasses import dataclass, field
 from ...schema.graph import ExecutionGraph
 from ...schema.io import open_output
 from ..ranks import measured_times
-from .cpu_crossing import cross_by_messages
-from .cpus import cpus_of
-from .goal_job import RecordedJob, job_of
-from .goal_options import GoalOptions
-from .message_costs import MessageNetwork
-from .operations import Operation, lines
-from .rank_communication import rank_communication
-from .rank_messages import rank_messages
-from .rank_program import RankStart, rank_program
+from .algorithms import MessageNetwork
+from .goal_job import GoalOptions, RecordedJob, job_of, rank_communication
+from .goal_program import Operation, RankStart, cpus_of, cross_by_messages, lines, rank_messages, rank_program
 
 MESSAGES_OF_LANES = "messages"
 

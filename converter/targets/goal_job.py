@@ -1,23 +1,118 @@
-"""The collectives and messages of a job: which calls of all ranks are one, who takes part, and by which algorithm."""
+"""The collectives and messages of a job: which calls of all ranks are one, who takes part, and by which algorithm.
+
+The communication of one rank's graph, which the job needs from all ranks before any of them is written.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 import numpy as np
 
-from ...schema.columns import Int64
+from ...schema.choices import Algorithm, Simulator
+from ...schema.columns import ABSENT, Bool, Int64, NodeNumbers, Ragged
 from ...schema.errors import DataError
-from ...schema.graph import CollectiveType, NodeType
-from ..ranks import MatchedTimes, Matching, awaits_all, begin_of_ranks, match, positions_in, ranks_of
-from .algorithms import CollectiveMember
-from .collective import Collective
-from .goal_excess_time import excess_times
-from .goal_options import GoalOptions
-from .links import links_of
-from .message_costs import ALL_TO_ALL, AWAITED, MESSAGE, MessageNetwork, Timed, fitted_messages, is_message
-from .rank_communication import RankCommunication
+from ...schema.graph import CollectiveType, ExecutionGraph, NodeType
+from ..device_only import COMMUNICATION
+from ..ranks import (
+    Calls,
+    MatchedTimes,
+    Matching,
+    awaits_all,
+    begin_of_ranks,
+    graph_calls,
+    match,
+    measured_times,
+    positions_in,
+    ranks_of,
+)
+from .algorithms import (
+    ALL_TO_ALL,
+    AWAITED,
+    MESSAGE,
+    CollectiveMember,
+    MessageNetwork,
+    Timed,
+    fitted_messages,
+    is_message,
+)
+from .goal_network import Collective, excess_times, links_of
+
+
+@dataclass(frozen=True, slots=True)
+class GoalOptions:
+    """How to write a job in GOAL, as the options of `trace-build --target goal`.
+
+    >>> import execgraph as eg
+    >>> job = eg.build("tests/data/training", target=eg.GoalOptions(measured_communication=True))
+    >>> (job.folder / "job.goal").is_file()
+    True
+
+    Args:
+        algorithm: With "recursive-doubling" all-reduces and all-gathers of 2^n members use it, all others a ring.
+        chunk_bytes: The longest message; longer ones are cut.
+        gpus_per_node: How many consecutive ranks share a node, within which messages have a nic of their own; 0 is one
+            rank per node.
+        measured_communication: Whether members of a collective only wait for each other and then take their measured
+            time.
+        simulator: Who runs the file: "loggopsim" gets the time of other cpus by messages of the rank to itself,
+            "atlahs" by `requires`.
+
+    Raises:
+        ValueError: An option has a value that does not exist.
+    """
+
+    algorithm: Algorithm = "ring"
+    chunk_bytes: int = 512 * 1024
+    gpus_per_node: int = 0
+    measured_communication: bool = False
+    simulator: Simulator = "loggopsim"
+
+    def __post_init__(self) -> None:
+        for name, choices in (("algorithm", get_args(Algorithm)), ("simulator", get_args(Simulator))):
+            if getattr(self, name) not in choices:
+                raise ValueError(f"GoalOptions: {name} is {getattr(self, name)!r}, not one of {choices}")
+        if self.chunk_bytes < 1 or self.gpus_per_node < 0:
+            raise ValueError("GoalOptions: chunk_bytes and gpus_per_node are numbers from 1 on")
+
+
+class RankCommunication(NamedTuple):
+    """The calls of a rank, with a row for each: times in ns since the rank's first node, whether a host thread
+    communicates, the root, and the bytes of an all-to-all for each member of its group (empty if not known).
+
+    `last_end_ns` is when the rank's last node ended.
+    """
+
+    rank: int
+    calls: Calls
+    start_ns: Int64
+    duration_ns: Int64
+    on_host: Bool
+    root: Int64
+    splits: list[tuple[int, ...]]
+    last_end_ns: int
+
+
+def rank_communication(graph: ExecutionGraph, position: int) -> RankCommunication:
+    """Returns the communication of a graph; its rank is `position` where the graph has none. O(n log n)."""
+    rank = graph.number("rank", position)
+    rows = np.flatnonzero(np.isin(graph.type, COMMUNICATION))
+    calls = graph_calls(graph, NodeNumbers(rows[np.argsort(graph.id[rows], kind="stable")]), rank)
+    times, splits = measured_times(graph), graph.attributes.get("comm_split")
+    source, target = (graph.integers(name)[calls.row] for name in ("comm_src", "comm_dst"))
+    timed = graph.type != NodeType.METADATA
+    return RankCommunication(
+        rank=rank,
+        calls=calls,
+        start_ns=times.start_ns[calls.row],
+        duration_ns=graph.duration_ns[calls.row],
+        on_host=~graph.is_activity[calls.row],
+        root=np.where(source == ABSENT, target, source),
+        splits=[tuple(splits[row].tolist()) if isinstance(splits, Ragged) else () for row in calls.row.tolist()],
+        last_end_ns=int(times.end_ns[timed].max(initial=0)),
+    )
+
 
 BARRIER = "barrier by dissemination"
 RING = {

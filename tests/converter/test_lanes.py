@@ -7,8 +7,7 @@ import numpy as np
 from execgraph.converter.context import Edges
 from execgraph.converter.lane_clocks import joined, known_after
 from execgraph.converter.lanes import lanes_of, whole_microseconds
-from execgraph.converter.targets.control import implied
-from execgraph.converter.targets.ready_set import widest_ready_set
+from execgraph.converter.targets.limits import implied, widest_ready_set
 from execgraph.converter.uncovered_time import uncovered
 from execgraph.schema.columns import Int64, Intervals, group_ids, previous_in_group
 from hypothesis import given, strategies as st

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 from execgraph.converter.ranks import Groups
-from execgraph.converter.targets.group_names import name_groups
+from execgraph.converter.targets.communication import name_groups
 from execgraph.schema.graph import NodeType
 from support.effort import growth
 from support.graphs import LAUNCH, GraphBuilder

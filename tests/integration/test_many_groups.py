@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from execgraph.converter.building.delays import _busy
 from execgraph.converter.ranks import Calls, Group, Matching
-from execgraph.converter.scaling.group_use import group_uses
+from execgraph.converter.scaling.roles import group_uses
 from execgraph.converter.targets import separate_messages
 from execgraph.linker.modules import forward_ops
 from execgraph.linker.readers.rocpd_rows import _real_queues
@@ -27,7 +27,7 @@ from execgraph.tools.analyses.overlay import _within_rows
 from execgraph.tools.analyses.step_breakdown import step_breakdown
 from execgraph.tools.analyses.temporal_breakdown import temporal_breakdown
 from execgraph.tools.replay import Kernels, roofs
-from execgraph.tools.replay.concurrency_limit import Problem, ends_with_limited_slots
+from execgraph.tools.replay.player import Problem, ends_with_limited_slots
 from execgraph.tools.replay.workload import SlotPool
 from support import references
 from support.effort import Counted, counting_columns, growth

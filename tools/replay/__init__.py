@@ -5,17 +5,38 @@
 When ASTRA-sim finishes each rank of a job, without the simulator: graphs and its configuration in, times out.
 """
 
+from .changes import (
+    SCALABLE as SCALABLE,
+    Bound as Bound,
+    Changes as Changes,
+    Kernels as Kernels,
+    Matched as Matched,
+    Scale as Scale,
+    device_peaks as device_peaks,
+    given_changes as given_changes,
+    least_time as least_time,
+    matched as matched,
+    parse_scale as parse_scale,
+    roofs as roofs,
+    scale_nodes as scale_nodes,
+    scale_workload as scale_workload,
+)
 from .critical_path import (
     KINDS as KINDS,
     UNEXPLAINED as UNEXPLAINED,
     WAITS as WAITS,
+    Crossings as Crossings,
     Pieces as Pieces,
     critical_path as critical_path,
+    crossing_names as crossing_names,
+    crossings as crossings,
     edge_weights as edge_weights,
+    path_nodes as path_nodes,
     pieces_of as pieces_of,
     time_by_kind as time_by_kind,
 )
 from .execution import (
+    MakespanRange as MakespanRange,
     Replay as Replay,
     makespan_ns as makespan_ns,
     replay as replay,
@@ -23,21 +44,14 @@ from .execution import (
     replay_ranks as replay_ranks,
     topological_order as topological_order,
 )
-from .node_class import (
-    COMMUNICATION_TYPES as COMMUNICATION_TYPES,
-    Classes as Classes,
-    NodeClass as NodeClass,
-    moves_memory as moves_memory,
-    node_classes as node_classes,
+from .gathered_job import (
+    GatheredJob as GatheredJob,
+    StartOffset as StartOffset,
+    gather_job as gather_job,
+    graphs_of_one_job as graphs_of_one_job,
+    why_not_one_job as why_not_one_job,
 )
-from .one_job import graphs_of_one_job as graphs_of_one_job, why_not_one_job as why_not_one_job
-from .path_crossings import (
-    Crossings as Crossings,
-    crossing_names as crossing_names,
-    crossings as crossings,
-    path_nodes as path_nodes,
-)
-from .rank_clocks import GatheredJob as GatheredJob, StartOffset as StartOffset, gather_job as gather_job
+from .player import simulated_ends as simulated_ends
 from .recording import (
     Cause as Cause,
     Recording as Recording,
@@ -45,25 +59,7 @@ from .recording import (
     recording_of as recording_of,
     without_profiler as without_profiler,
 )
-from .roofline import (
-    Bound as Bound,
-    Kernels as Kernels,
-    device_peaks as device_peaks,
-    least_time as least_time,
-    roofs as roofs,
-)
-from .scaling import (
-    SCALABLE as SCALABLE,
-    Changes as Changes,
-    Matched as Matched,
-    Scale as Scale,
-    given_changes as given_changes,
-    matched as matched,
-    parse_scale as parse_scale,
-    scale_nodes as scale_nodes,
-    scale_workload as scale_workload,
-)
-from .simulated_ranks import (
+from .simulator import (
     Simulated as Simulated,
     describe_simulated as describe_simulated,
     simulate_ranks as simulate_ranks,
@@ -73,7 +69,6 @@ from .simulator_configuration import (
     configuration_of as configuration_of,
     read_configuration as read_configuration,
 )
-from .simulator_rules import simulated_ends as simulated_ends
 from .summary import (
     ReplaySummary as ReplaySummary,
     busy_ns as busy_ns,
@@ -84,5 +79,12 @@ from .summary import (
     summarise as summarise,
     trust as trust,
 )
-from .uncertain_waits import MakespanRange as MakespanRange
-from .workload import Workload as Workload, gather as gather
+from .workload import (
+    COMMUNICATION_TYPES as COMMUNICATION_TYPES,
+    Classes as Classes,
+    NodeClass as NodeClass,
+    Workload as Workload,
+    gather as gather,
+    moves_memory as moves_memory,
+    node_classes as node_classes,
+)

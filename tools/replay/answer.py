@@ -7,12 +7,11 @@ import numpy as np
 
 from ...schema.columns import Bool, Int64, time_text
 from ...schema.graph import CollectiveType
+from .changes import Bound, Scale
 from .critical_path import HOST_DELAY, KINDS, START_OFFSET, UNKNOWN_START, pieces_of
 from .execution import Replay
-from .node_class import NodeClass
-from .one_job import absence
-from .roofline import Bound
-from .scaling import Scale
+from .gathered_job import absence
+from .workload import NodeClass
 
 CHANGED = {
     NodeClass.HOST: "the host",

@@ -3,15 +3,27 @@
 A node starts when its last dependency has ended and its gap has passed. Over several ranks a collective starts when the
 last member arrives, and lasts as long as the shortest measured duration of its members; on hosts each member ends by
 itself. Times are int64 ns from the run's start.
+
+Ends of collectives and messages between host threads (gloo), of which each member ends by itself.
+
+A member ends as long after the last arrival as measured. In messages and collectives with a root it counts from the
+last of the arrivals that came before its measured end.
+
+Which waits of a workload are known by the order of calls or by timing alone, and what the run is without them.
+
+A wait that held its work up in the measured run is certain: the order of calls, or the other steps, and the times agree
+on it. Of a wait that held nothing up, only its evidence tells that it exists. A changed run may show that it does not.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...converter.ranks import EVER
 from ...schema.columns import (
+    Bool,
     Categorical,
     Int64,
     Ns,
@@ -26,17 +38,151 @@ from ...schema.columns import (
     to_polars,
 )
 from ...schema.errors import DataError
-from ...schema.graph import ExecutionGraph
+from ...schema.graph import DependencyKind, ExecutionGraph
+from ...schema.linked import NEVER
 from ..given_graphs import Graphs
-from .concurrency_limit import Problem, ends, numbers
-from .host_collectives import host_collective_ends, meet_on_hosts
-from .node_class import NodeClass
-from .one_job import graphs_of_one_job
-from .rank_clocks import GatheredJob, StartOffset, gather_job, is_noteworthy, largest_offset, without_offsets
-from .rendezvous import MatchedNodes
-from .scaling import Changes, Scale, given_changes, scale_workload
-from .uncertain_waits import MakespanRange, uncertain, waits_of
-from .workload import Workload
+from .changes import Changes, Scale, given_changes, scale_workload
+from .gathered_job import (
+    GatheredJob,
+    MatchedNodes,
+    StartOffset,
+    await_each_other,
+    gather_job,
+    graphs_of_one_job,
+    is_noteworthy,
+    largest_offset,
+    without_offsets,
+)
+from .player import Problem, ends, numbers
+from .workload import NodeClass, Workload
+
+
+class Ends(NamedTuple):
+    """Rows that are added to a schedule: their dependencies, sorted by target, their costs, and for each member the row
+    whose end is its end.
+    """
+
+    source: Int64
+    target: Int64
+    cost_ns: Int64
+    finish_row: Int64
+
+
+class _Members(NamedTuple):
+    """Members of matched collectives, sorted by match and start (ns): the match of each, its start and end."""
+
+    matched: Int64
+    start: Int64
+    end: Int64
+
+
+def meet_on_hosts(work: Workload, nodes: MatchedNodes) -> Bool:
+    """Returns which pairs belong to a match whose members all ran on host threads, at recorded times."""
+    elsewhere = ~work.is_timed[nodes.row] | work.is_activity[nodes.row]
+    return np.asarray(np.bincount(nodes.matched[elsewhere], minlength=nodes.count)[nodes.matched] == 0)
+
+
+def host_collective_ends(work: Workload, row: Int64, matched: Int64, first: int) -> Ends:
+    """Returns the rows, numbered from `first` on, for the members `row` of the matches `matched`. O(n log n).
+
+    Each member has two: one for its arrival and all earlier ones, one for its end.
+    """
+    order = np.lexsort((work.measured_start_ns[row], matched))
+    member, group = row[order], matched[order]
+    start, end, count = work.measured_start_ns[member], work.measured_end_ns[member], len(member)
+    last_arrival = _last_arrivals(_Members(group, start, np.where(await_each_other(work, member), EVER, end)))
+    # a changed duration changes the time after the last arrival by the same factor
+    factor = work.duration_ns[member] / np.maximum(end - start, 1)
+    cost = np.rint(np.maximum(end - start[last_arrival], 0) * factor).astype(np.int64)
+    arrived, ended = first + np.arange(count), first + count + np.arange(count)
+    follows = np.flatnonzero(np.diff(group) == 0)
+    finish_row = np.empty(count, np.int64)
+    finish_row[order] = ended
+    source = np.concatenate((member, arrived[follows], arrived[last_arrival]))
+    target = np.concatenate((arrived, arrived[follows + 1], ended))
+    by_target = np.argsort(target, kind="stable")
+    return Ends(
+        source[by_target],
+        target[by_target],
+        np.concatenate((np.zeros(count, np.int64), cost)),
+        finish_row,
+    )
+
+
+def _last_arrivals(members: _Members) -> Int64:
+    """Returns for each member the last of its match that arrived before it ended, at least itself."""
+    matched, start, end = members
+    firsts = np.flatnonzero(np.append(True, np.diff(matched) != 0))[: len(matched)]
+    last = np.arange(len(matched))
+    for begin, until in zip(firsts.tolist(), [*firsts[1:].tolist(), len(matched)], strict=False):
+        arrived = begin - 1 + np.searchsorted(start[begin:until], end[begin:until], side="left")
+        last[begin:until] = np.maximum(last[begin:until], arrived)
+    return last
+
+
+WAIT = DependencyKind.EVENT_WAIT | DependencyKind.HOST_SYNC
+EVIDENCE = {"order": "the order of calls", "timing": "timing"}
+BY_ORDER, BY_TIMING = DependencyKind.CALL_ORDER, DependencyKind.INFERRED
+CLEAR_PCT = 1.0
+"""A range that is narrower than this, in % of its upper end, is one figure to a reader."""
+
+
+class MakespanRange(NamedTuple):
+    """The shortest and the longest makespan of a changed run (ns), with and without the uncertain waits.
+
+    `waits` nodes wait for something that held nothing up when measured, and that only the evidence in `known_by` tells,
+    "" without such waits.
+
+    >>> import execgraph as eg
+    >>> answer = eg.link("tests/data/training", rank=0).to_graph().what_if({"class:computation": 0.5})
+    >>> answer.after.range.waits, answer.after.range.is_clear
+    (0, True)
+    """
+
+    low_ns: int
+    high_ns: int
+    waits: int
+    known_by: str
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether uncertain waits hardly change the makespan."""
+        return 100 * (self.high_ns - self.low_ns) <= CLEAR_PCT * self.high_ns
+
+    @property
+    def reason(self) -> str:
+        """Why there is a range: `14 waits are known only from the order of calls and delayed nothing when measured`."""
+        evidence = " or ".join(EVIDENCE[word] for word in self.known_by.split(" or "))
+        waits = f"{self.waits:,} {'waits are' if self.waits != 1 else 'wait is'}"
+        return f"{waits} known only from {evidence} and delayed nothing when measured"
+
+
+def uncertain(work: Workload) -> Bool:
+    """Returns which dependencies are waits for an event or of the host that no record, no other rule and no time of the
+    measured run confirms.
+    """
+    is_unconfirmed = (work.kind & (BY_ORDER | BY_TIMING) != 0) & (work.kind & WAIT != 0)
+    is_unconfirmed &= work.kind & ~int(WAIT | BY_ORDER | BY_TIMING) == 0
+    return np.asarray(is_unconfirmed & ~_held_up(work, is_unconfirmed))
+
+
+def _held_up(work: Workload, is_unconfirmed: Bool) -> Bool:
+    """Returns the dependencies of these that alone held their target up in the measured run: all others were met
+    before.
+    """
+    met = work.measured_end_ns[work.source] + work.lag_ns
+    last, last_certain = np.full((2, len(work)), NEVER, np.int64)
+    np.maximum.at(last, work.target, met)
+    np.maximum.at(last_certain, work.target[~is_unconfirmed], met[~is_unconfirmed])
+    return np.asarray(is_unconfirmed & (met == last[work.target]) & (met > last_certain[work.target]))
+
+
+def waits_of(work: Workload, is_uncertain: Bool) -> tuple[int, str]:
+    """Returns how many nodes wait by uncertain dependencies, and the evidence of these."""
+    kind = work.kind[is_uncertain]
+    bits = ((BY_ORDER, "order"), (BY_TIMING, "timing"))
+    return len(np.unique(work.target[is_uncertain])), " or ".join(word for bit, word in bits if (kind & bit != 0).any())
+
 
 RANKS_NAMED = 8
 

@@ -9,16 +9,12 @@ from ...schema.choices import ASTRA_SIM
 from ...schema.columns import ABSENT, Int64, Intervals, busy_until, group_sums
 from ...schema.graph import DependencyKind
 from .answer import answer
-from .critical_path import UNEXPLAINED, pieces_of, time_by_kind
-from .execution import Replay
-from .node_class import NodeClass
-from .one_job import absence
-from .path_crossings import crossing_names
-from .rank_clocks import WHY, is_noteworthy, largest_offset
+from .changes import Matched, Scale, matched
+from .critical_path import UNEXPLAINED, crossing_names, pieces_of, time_by_kind
+from .execution import MakespanRange, Replay
+from .gathered_job import WHY, absence, is_noteworthy, largest_offset
 from .recording import Recording
-from .scaling import Matched, Scale, matched
-from .uncertain_waits import MakespanRange
-from .workload import Lane, Workload, number_text
+from .workload import Lane, NodeClass, Workload, number_text
 
 HOST_TRANSFERS = "host transfers"
 """What stands for the device and stream of transfers between hosts, as of gloo."""

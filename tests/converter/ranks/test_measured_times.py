@@ -1,6 +1,6 @@
 """When nodes ran on the host's clock, and when their rank began."""
 
-from execgraph.converter.ranks.measured_times import measured_times
+from execgraph.converter.ranks.clocks import measured_times
 from execgraph.schema.graph import NodeType
 from support.graphs import STREAM_ORDER, GraphBuilder
 

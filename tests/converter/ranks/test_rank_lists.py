@@ -1,7 +1,7 @@
 """Lists of ranks as text, from elsewhere too."""
 
 import pytest
-from execgraph.converter.ranks.rank_lists import given_ranks, ranks_of, ranks_text
+from execgraph.converter.ranks.groups import given_ranks, ranks_of, ranks_text
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """How much later nodes could have ended without their rank ending later."""
 
-from execgraph.converter.ranks.measured_times import measured_times
-from execgraph.converter.ranks.slack import slack_ns
+from execgraph.converter.ranks.clocks import measured_times, slack_ns
 from support.graphs import STREAM_ORDER, GraphBuilder
 
 

@@ -16,7 +16,7 @@ from execgraph.converter.ranks import (
     stages,
     step_cost,
 )
-from execgraph.converter.ranks.two_dimensions import node_sizes
+from execgraph.converter.ranks.network import node_sizes
 from execgraph.schema.graph import CollectiveType
 
 ALL_REDUCE, ALL_TO_ALL = int(CollectiveType.ALL_REDUCE), int(CollectiveType.ALL_TO_ALL)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from execgraph.converter.scaling.backward_pass import BACKWARD_SCOPE, Phase, phases
+from execgraph.converter.scaling.facts import BACKWARD_SCOPE, Phase, phases
 from execgraph.schema.columns import Ragged
 from execgraph.schema.graph import DependencyKind, NodeType
 from support.graphs import LAUNCH, PROGRAM_ORDER, GraphBuilder

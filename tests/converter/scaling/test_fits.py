@@ -2,7 +2,7 @@
 
 import pytest
 from execgraph.converter.ranks import Transfer
-from execgraph.converter.scaling.fits import SOURCES, Fits, GroupTransfer, Line, cost_of
+from execgraph.converter.scaling.lengths import SOURCES, Fits, GroupTransfer, Line, cost_of
 from execgraph.schema.graph import CollectiveType
 
 ALL_REDUCE, ALL_GATHER = CollectiveType.ALL_REDUCE, CollectiveType.ALL_GATHER

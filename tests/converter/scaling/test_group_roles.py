@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from execgraph.converter.ranks import recorded_groups
 from execgraph.converter.scaling import all_groups
-from execgraph.converter.scaling.group_roles import FEW_BYTES, GROWING, WHOLE
+from execgraph.converter.scaling.roles import FEW_BYTES, GROWING, WHOLE
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import NodeType
 from support.graphs import LAUNCH

@@ -2,7 +2,7 @@
 
 import pytest
 from execgraph.converter.targets import LEAST_BYTES, for_astra_sim
-from execgraph.converter.targets.collectives import LOWERED, PLAYED, simulated_as
+from execgraph.converter.targets.communication import LOWERED, PLAYED, simulated_as
 from execgraph.schema.graph import CollectiveType, NodeType
 from support.for_simulator import ALL_GATHER, ALL_REDUCE, communicating, report, targets, value
 

@@ -2,7 +2,7 @@
 
 import pytest
 from execgraph.converter.ranks import measured_times
-from execgraph.converter.targets.cpus import LARGEST_COUNT, Cpus, cpus_of
+from execgraph.converter.targets.goal_program import LARGEST_COUNT, Cpus, cpus_of
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import NodeType
 from support.graphs import LAUNCH, GraphBuilder

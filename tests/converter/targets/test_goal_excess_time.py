@@ -1,10 +1,8 @@
 """What collectives took beyond the fitted network of messages."""
 
 import pytest
-from execgraph.converter.targets.algorithms import CollectiveMember
-from execgraph.converter.targets.collective import Collective
-from execgraph.converter.targets.goal_excess_time import excess_times
-from execgraph.converter.targets.message_costs import AWAITED, MESSAGE, MessageNetwork
+from execgraph.converter.targets.algorithms import AWAITED, MESSAGE, CollectiveMember, MessageNetwork
+from execgraph.converter.targets.goal_network import Collective, excess_times
 
 NETWORK = MessageNetwork(latency_ns=100, ns_per_byte=1.0, transfers=9, fit_error_pct=0.0)
 GATHER = "all-gather by ring"

@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 from execgraph.converter.ranks import restrict_to_ranks
 from execgraph.converter.targets import GoalOptions, GoalReport, write_goal
-from execgraph.converter.targets.goal_job import job_of
-from execgraph.converter.targets.operations import READY
-from execgraph.converter.targets.rank_communication import rank_communication
+from execgraph.converter.targets.goal_job import job_of, rank_communication
+from execgraph.converter.targets.goal_program import READY
 from execgraph.schema.columns import Ragged
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import CollectiveType, Delay, ExecutionGraph, NodeType

@@ -1,7 +1,7 @@
 """The rank that does nothing, for a simulator that needs two."""
 
-from execgraph.converter.targets.idle_rank import idle_rank
-from execgraph.converter.targets.roofline import FIRST_BYTES
+from execgraph.converter.targets.added_time import idle_rank
+from execgraph.converter.targets.limits import FIRST_BYTES
 from execgraph.schema.graph import NodeType
 
 

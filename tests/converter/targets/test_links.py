@@ -1,9 +1,7 @@
 """Whether collectives of a rank share a link, as their measured times say."""
 
-from execgraph.converter.targets.algorithms import CollectiveMember
-from execgraph.converter.targets.collective import Collective
-from execgraph.converter.targets.links import LAST_LINK, Links, links_of
-from execgraph.converter.targets.message_costs import MESSAGE, MessageNetwork
+from execgraph.converter.targets.algorithms import MESSAGE, CollectiveMember, MessageNetwork
+from execgraph.converter.targets.goal_network import LAST_LINK, Collective, Links, links_of
 
 NETWORK = MessageNetwork(latency_ns=0, ns_per_byte=1.0, transfers=9, fit_error_pct=0.0)
 

@@ -1,8 +1,7 @@
 """Steps and bytes of collectives as messages, one after the other, and the network that their times fit."""
 
 import pytest
-from execgraph.converter.targets.algorithms import CollectiveMember
-from execgraph.converter.targets.message_costs import COSTS, MessageNetwork, Timed, fitted_messages
+from execgraph.converter.targets.algorithms import COSTS, CollectiveMember, MessageNetwork, Timed, fitted_messages
 
 EQUAL = (400, 400, 400, 400)
 SHARES = ((9, 1, 2, 3), (4, 9, 5, 6), (7, 8, 9, 9), (0, 0, 0, 9))

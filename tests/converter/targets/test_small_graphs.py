@@ -7,9 +7,9 @@ from execgraph.converter.device_only import without_host
 from execgraph.converter.order import topological_order
 from execgraph.converter.rewiring import NO_EDGES, edited_graph
 from execgraph.converter.targets import for_astra_sim
-from execgraph.converter.targets.collectives import lower_collectives, pad_all_gathers
-from execgraph.converter.targets.host_delays import delays_before_communication
-from execgraph.converter.targets.ready_set import widest_ready_set
+from execgraph.converter.targets.added_time import delays_before_communication
+from execgraph.converter.targets.communication import lower_collectives, pad_all_gathers
+from execgraph.converter.targets.limits import widest_ready_set
 from execgraph.schema.columns import ABSENT, Categorical
 from execgraph.schema.comm_groups import INT32_MAX
 from execgraph.schema.errors import DataError

@@ -7,7 +7,7 @@ from execgraph.converter.device_only import without_host
 from execgraph.converter.ranks import communication_summary, match_entries, start_offsets
 from execgraph.converter.rewiring import data_edges
 from execgraph.converter.targets import for_astra_sim
-from execgraph.converter.targets.start_offset import with_start_offset
+from execgraph.converter.targets.added_time import with_start_offset
 from execgraph.schema.graph import CollectiveType, ExecutionGraph
 from execgraph.tools.replay import replay_ranks, simulate_ranks, simulated_ends
 from support.graphs import LAUNCH, PROGRAM_ORDER, STREAM_ORDER, GraphBuilder

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from execgraph.schema.graph import DependencyKind, ExecutionGraph
 from execgraph.tools.replay import Cause, gather_job, makespan_ns, recording
-from execgraph.tools.replay.data_waits import waits_for_data, with_measured_waits
+from execgraph.tools.replay.recording import waits_for_data, with_measured_waits
 from support.graphs import PROGRAM_ORDER, GraphBuilder
 
 NEXT = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"

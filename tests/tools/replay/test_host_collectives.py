@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from execgraph.schema.graph import CollectiveType, ExecutionGraph, NodeType
 from execgraph.tools.replay import gather, parse_scale, replay_ranks
-from execgraph.tools.replay.rank_clocks import on_one_clock
-from execgraph.tools.replay.rendezvous import match_nodes
+from execgraph.tools.replay.gathered_job import match_nodes, on_one_clock
 from support.graphs import PROGRAM_ORDER, GraphBuilder
 
 ALL_REDUCE, BROADCAST = int(CollectiveType.ALL_REDUCE), int(CollectiveType.BROADCAST)

@@ -1,7 +1,7 @@
 """When members of a ring end: the closed form against sending message by message."""
 
 import numpy as np
-from execgraph.tools.replay.rings import direct_ends, ring_ends
+from execgraph.tools.replay.simulator import direct_ends, ring_ends
 from hypothesis import given, strategies as st
 
 TIMES = st.integers(0, 1_000_000)

@@ -18,7 +18,7 @@ from execgraph.tools.replay import (
     read_configuration,
     simulate_ranks,
 )
-from execgraph.tools.replay.simulator_network import SimulatedNetwork
+from execgraph.tools.replay.simulator import SimulatedNetwork
 from support.graphs import STREAM_ORDER, GraphBuilder
 
 ALL_REDUCE, ALL_TO_ALL = CollectiveType.ALL_REDUCE, CollectiveType.ALL_TO_ALL

@@ -10,20 +10,152 @@ Groups are named by the user, or recognised by their description, or by their us
 
 Anything else may be tensor parallel as well, and is not recognised. The group of all ranks grows if it carries only
 what is the same for any number of ranks.
+
+The use that the members of a process group make of it, over all ranks of a job.
+
+The data-parallel groups that the user names, whole or by some types of their collectives alone.
+
+One process group may carry gradients, reduced among all replicas, and exchanges within a replica, as in a recommender
+whose tables are spread over the ranks. `NAME=all_reduce` tells them apart.
 """
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import NamedTuple
 
+import numpy as np
+
+from ...schema.columns import Int64, rows_by_number
+from ...schema.comm_groups import LARGEST_JOB, RankList
 from ...schema.errors import DataError, RequestError
 from ...schema.graph import CollectiveType
-from ..ranks import ranks_text
-from .backward_pass import Phase
-from .group_use import GATHERING, REDUCING, GroupUse, kinds_text
-from .named_groups import NamedGroup
+from ..ranks import Group, Matching, given_ranks, ranks_of, ranks_text
+from .facts import Phase, RankFacts
+
+REDUCING = (
+    CollectiveType.ALL_REDUCE,
+    CollectiveType.REDUCE,
+    CollectiveType.REDUCE_SCATTER,
+    CollectiveType.REDUCE_SCATTER_BLOCK,
+)
+SCATTERING = (CollectiveType.REDUCE_SCATTER, CollectiveType.REDUCE_SCATTER_BLOCK)
+GATHERING = (CollectiveType.ALL_GATHER, CollectiveType.GATHER)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class GroupUse:
+    """A group, its members and the types of its collectives; a row for each member's call in `kind`, `size` in bytes
+    and `phase` of the step. `same_work` is whether all members run the same kernels, `has_host` whether their graphs
+    hold the host ops that tell the phase.
+    """
+
+    group: Group
+    members: RankList
+    kinds: frozenset[int]
+    kind: Int64
+    size: Int64
+    phase: Int64
+    same_work: bool
+    has_host: bool
+
+    @property
+    def scatters(self) -> bool:
+        """Whether it reduces and scatters; what it gathers are then shards of one whole."""
+        return not self.kinds.isdisjoint(SCATTERING)
+
+    @property
+    def text(self) -> str:
+        """The group and its collectives in words."""
+        purpose = f", {self.group.description}" if self.group.description else ""
+        return f"{self.group.text}{purpose}: {kinds_text(self.kinds) or 'nothing known'}"
+
+    def reduced(self, *phases: Phase) -> Int64:
+        """Returns the sizes of what it reduces in these phases."""
+        return self.size[np.isin(self.kind, REDUCING) & np.isin(self.phase, phases)]
+
+    def gathered(self) -> Int64:
+        """Returns the sizes of what it gathers other than as shards."""
+        return self.size[np.isin(self.kind, GATHERING) & (not self.scatters)]
+
+
+def kinds_text(kinds: Iterable[int]) -> str:
+    """Returns the names of the known types of collectives among these."""
+    return ", ".join(sorted(CollectiveType(kind).name.lower() for kind in kinds if kind >= 0))
+
+
+def group_uses(facts: Sequence[RankFacts], matching: Matching) -> list[GroupUse]:
+    """Returns the use of each group of the matching. O(n log n) in the calls."""
+    parts = defaultdict[int, list[tuple[RankFacts, Int64]]](list)
+    for rank, groups in zip(facts, matching.group, strict=True):
+        for number, rows in rows_by_number(np.flatnonzero(groups >= 0), groups).items():
+            parts[number].append((rank, rows))
+    return [_use(group, parts[number]) for number, group in enumerate(matching.groups)]
+
+
+def _use(group: Group, parts: Sequence[tuple[RankFacts, Int64]]) -> GroupUse:
+    kind = np.concatenate([rank.calls.kind[rows] for rank, rows in parts])
+    return GroupUse(
+        group,
+        members=ranks_of(group.ranks),
+        kinds=frozenset(np.unique(kind).tolist()),
+        kind=kind,
+        size=np.concatenate([rank.calls.size[rows] for rank, rows in parts]),
+        phase=np.concatenate([rank.phase[rows] for rank, rows in parts]),
+        same_work=len({rank.work for rank, _ in parts}) == 1,
+        has_host=all(rank.has_host for rank, _ in parts),
+    )
+
+
+class NamedGroup(NamedTuple):
+    """A group by its name, description or ranks, and the types of its collectives that are meant; all if empty.
+
+    >>> NamedGroup.of("0-7=all_reduce,barrier").kinds == {CollectiveType.ALL_REDUCE, CollectiveType.BARRIER}
+    True
+    >>> NamedGroup.of("a=b").name
+    'a=b'
+    """
+
+    text: str
+    name: str
+    kinds: frozenset[int] = frozenset()
+
+    @staticmethod
+    def of(text: str) -> "NamedGroup":
+        """Returns the group of a text NAME or NAME=TYPE,TYPE; a text whose end is no type is a name."""
+        name, _, types = text.rpartition("=")
+        number_of = {kind.name.lower(): int(kind) for kind in CollectiveType}
+        chosen = [number_of.get(type_, -1) for type_ in types.split(",")]
+        return NamedGroup(text, name, frozenset(chosen)) if name and min(chosen) >= 0 else NamedGroup(text, text)
+
+    def names(self, group: Group) -> bool:
+        """Returns whether it is this group."""
+        if self.name in {group.name, group.description, group.ranks} - {""}:
+            return True
+        return given_ranks(self.name, LARGEST_JOB) == ranks_of(group.ranks) != ()
+
+    def means(self, group: Group, kinds: frozenset[int]) -> bool:
+        """Returns whether it is this group, and collectives of all these types are meant."""
+        return self.names(group) and (not self.kinds or kinds <= self.kinds)
+
+
+def separated(facts: Sequence[RankFacts], matching: Matching, named: Sequence[NamedGroup]) -> Matching:
+    """Returns the matching in which the other collectives of groups named with types are groups of their own."""
+    groups, numbers = list(matching.groups), list(matching.group)
+    for number, group in enumerate(matching.groups):
+        kinds = [*frozenset[int]().union(*(choice.kinds for choice in named if choice.names(group)))]
+        chosen = [np.isin(rank.calls.kind, kinds) for rank in facts]
+        of_group = np.concatenate([is_chosen[of == number] for is_chosen, of in zip(chosen, numbers, strict=True)])
+        if of_group.any() and not of_group.all():
+            numbers = [
+                np.where((of == number) & ~is_chosen, len(groups), of)
+                for is_chosen, of in zip(chosen, numbers, strict=True)
+            ]
+            groups.append(group)
+    return replace(matching, groups=groups, group=numbers)
+
 
 DATA_WORDS = {"dp", "ddp", "fsdp", "hsdp", "edp", "replicate"}
 OTHER_WORDS = {

@@ -1,16 +1,39 @@
-"""Which collectives of a rank share a link, judged by how long those took that ran beside others.
+"""A collective of a job: who takes part, by which algorithm, and how long it took.
+
+Which collectives of a rank share a link, judged by how long those took that ran beside others.
 
 Traces do not record links. If two collectives of a rank ran at the same time and each took as long as alone, they did
 not share one; if they took as long as on a link that both share, they did. All such collectives of a job are judged
 together.
+
+How much longer collectives took than the fitted network gives their messages.
 """
 
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from .collective import Collective
-from .message_costs import COSTS, MessageNetwork, is_message
+from .algorithms import COSTS, CollectiveMember, MessageNetwork, is_message, member_cost
+
+
+class Collective(NamedTuple):
+    """A collective, or a message as a collective of two members.
+
+    `members` are positions of ranks in the job. `first` describes the first member; the others differ in their group
+    rank. The last one arrives at `start_ns` on the job's clock; from then on member i takes `duration_ns[i]`, as
+    measured.
+    """
+
+    algorithm: str
+    members: tuple[int, ...]
+    first: CollectiveMember
+    start_ns: int
+    duration_ns: tuple[int, ...]
+
+    def member(self, rank: int) -> CollectiveMember:
+        """Returns the member that is the rank at this position of the job."""
+        return self.first._replace(group_rank=self.members.index(rank))
+
 
 LAST_LINK = 99
 """A nic is eight bits in GOAL, and each link has two."""
@@ -103,3 +126,28 @@ def _separate(transfers: Sequence[_Transfer], links: list[int]) -> None:
         links[transfer.number] = link
         for rank in transfer.members:
             free_ns[rank, link] = transfer.end_ns
+
+
+def excess_times(
+    collectives: Sequence[Collective], waited_ns: Sequence[int], network: MessageNetwork
+) -> list[tuple[int, ...]]:
+    """Returns by how many ns each member of each collective took longer than the network gives it, and than it waited
+    for others on its link. O(n).
+
+    What the network gives a member too much is taken off the next collectives of the same members, so that all of them
+    together take the measured time. Messages between two ranks have no excess.
+    """
+    balance_ns = defaultdict[tuple[tuple[int, ...], int], float](float)
+    excess = list[tuple[int, ...]]()
+    for collective, shared_ns in zip(collectives, waited_ns, strict=True):
+        of_members = [0] * len(collective.members)
+        for member, taken_ns in enumerate(collective.duration_ns):
+            cost = member_cost(collective.algorithm, collective.first._replace(group_rank=member))
+            if cost is None or is_message(collective.algorithm):
+                continue
+            key = collective.members, member
+            balance_ns[key] += taken_ns - shared_ns - network.time_ns(cost)
+            if balance_ns[key] > 0:
+                of_members[member] = round(balance_ns.pop(key))
+        excess.append(tuple(of_members))
+    return excess

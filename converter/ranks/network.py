@@ -1,4 +1,11 @@
-"""Fits a network to a job's measured collectives: bandwidth and latency of a switch in ASTRA-sim's analytical model.
+"""How far a fitted network is off for transfers that it was not fitted to.
+
+Networks of two dimensions, within nodes and across them, and which numbers of ranks in a node a job's groups allow.
+
+Ranks of a node are neighbours. The simulator sends between two ranks within the node unless they have the same place in
+their nodes. So each group has to lie within a node, at one place of several nodes, or have all ranks.
+
+Fits a network to a job's measured collectives: bandwidth and latency of a switch in ASTRA-sim's analytical model.
 
 Groups within nodes and groups across them may show two networks. Then there are two switches, if the simulator's
 dimensions can tell these groups apart, and they fit much better than one.
@@ -11,10 +18,96 @@ import numpy as np
 
 from ...schema.columns import Int64, group_ids, split_groups
 from ...schema.graph import CollectiveType
-from .fit_errors import held_out_pct, median_pct, relative_errors
-from .simulated_cost import STEPS, step_cost
-from .transfer_cost import Factors, Transfer, fitted_factors
-from .two_dimensions import costs, has_neighbours_and_others, node_sizes, place
+from .costs import STEPS, Cost, Factors, Transfer, fitted_factors, stages, step_cost
+
+LEAST_SIZES = 3
+"""Sizes that a fit needs to be judged: if one is left out, the other two still distinguish latency and bandwidth."""
+PARTS = 10
+"""Into how many parts the sizes are divided, of which one at a time is left out; fewer sizes are left out singly."""
+
+
+def held_out_pct(relative: Factors, size: Int64) -> float | None:
+    """Returns the median error in % of each part of the sizes in the network that fits the other parts; None for too
+    few sizes. A row of `relative` is what a transfer costs, divided by its measured time; `size` numbers its size.
+
+    A size that alone tells of a dimension is not judged.
+    """
+    sizes = int(size.max()) + 1
+    parts = [size % PARTS == part for part in range(min(PARTS, sizes))] if sizes >= LEAST_SIZES else []
+    errors = []
+    for part in parts:
+        is_known = (relative[~part] > 0).any(axis=0)
+        held_out = relative[part][((relative[part] > 0) <= is_known).all(axis=1)]
+        if len(held_out):
+            errors.append(relative_errors(relative[~part], held_out))
+    return median_pct(errors)
+
+
+def relative_errors(fitted: Factors, held_out: Factors) -> Factors:
+    """Returns how far off, relatively, the network that fits some transfers is for others."""
+    return np.asarray(np.abs(held_out @ fitted_factors(fitted) - 1))
+
+
+def median_pct(errors: Sequence[Factors]) -> float | None:
+    """Returns the median of relative errors in %; None if there are none."""
+    return round(100 * float(np.median(np.concatenate(errors))), 1) if errors else None
+
+
+WITHIN, ACROSS, ALL = range(3)
+
+
+def place(members: Sequence[int], node: int, ranks: int) -> int | None:
+    """Returns whether members lie WITHIN a node of so many ranks, ACROSS nodes or are ALL ranks, None if neither.
+
+    >>> place([4, 6], 4, 8) == WITHIN, place([1, 5], 4, 8) == ACROSS, place([0, 1, 4], 4, 8)
+    (True, True, None)
+    """
+    if len(members) == ranks:
+        return ALL
+    if len({member // node for member in members}) == 1:
+        return WITHIN
+    return ACROSS if len({member % node for member in members}) == 1 else None
+
+
+def node_sizes(groups: Iterable[Sequence[int]], ranks: int) -> list[int]:
+    """Returns how many ranks a node may have so that groups are within nodes and across them, and nowhere else.
+
+    >>> node_sizes([(0, 1, 2, 3), (4, 5, 6, 7), (0, 4)], 8)
+    [4]
+    """
+    groups = list(groups)
+    return [
+        node
+        for node in range(2, ranks)
+        if ranks % node == 0
+        and {WITHIN} < (places := {place(group, node, ranks) for group in groups}) - {None} == places
+    ]
+
+
+def has_neighbours_and_others(groups: Iterable[Sequence[int]], ranks: int) -> bool:
+    """Returns whether some groups are neighbouring ranks and others are not: their networks may differ."""
+    are_neighbours = {max(group) - min(group) == len(group) - 1 < ranks - 1 for group in groups}
+    return len(are_neighbours) == 2
+
+
+def costs(transfers: Sequence[Transfer], node: int, ranks: int, direct: bool) -> Factors:
+    """Returns a row for each transfer: steps and bytes within nodes, then across them."""
+    rows = np.zeros((len(transfers), 2, 2))
+    for row, transfer in zip(rows, transfers, strict=True):
+        where = place(transfer.ranks, node, ranks)
+        if where == ALL:
+            counts = node, ranks // node
+            for dimension, kind, size in stages(transfer.kind, counts, transfer.size):
+                row[dimension] += step_cost(kind, counts[dimension], size, direct)
+        elif where is not None:
+            row[where] += _cost_of_part(transfer)
+    return rows.reshape(len(transfers), 4)
+
+
+def _cost_of_part(transfer: Transfer) -> Cost:
+    """Returns the cost in a group of some ranks, all of whose collectives are rings in a network of two dimensions."""
+    return step_cost(transfer.kind, transfer.members, transfer.size, transfer.kind != CollectiveType.ALL_TO_ALL)
+
 
 GIB = 2**30
 """Bytes of a GB in the simulator."""

@@ -1,0 +1,171 @@
+"""The cost of a collective or message: steps with a latency each, and bytes on a link; and its fit to measured times.
+
+Rings of n ranks take 2(n - 1) steps for an all-reduce, n - 1 for collectives that gather, scatter or have a root. The
+bytes are nccl-tests' share of the size: (n - 1)/n for gathering or scattering, twice that for an all-reduce, all bytes
+for collectives with a root.
+
+How many steps and bytes a collective or message costs in ASTRA-sim's analytical network.
+
+A ring of n ranks takes 2(n - 1) steps for an all-reduce, n - 1 for an all-gather or a reduce-scatter; an all-to-all
+takes one step in which all messages go at once, or n(n - 1)/2 steps as a ring. A step takes twice the latency, to the
+switch and from it, plus the time of its bytes. A send that waits for its receiver takes a step for the ready message
+and one for its bytes. Measured on the simulator with one collective per run (generations of 2025-08 and 2026-03, equal
+to 1 in 1000).
+
+The stages of a collective of all ranks in a network of several dimensions, as the simulator runs them.
+
+A reduce-scatter goes through the dimensions in order, an all-gather in the opposite order. An all-reduce scatters the
+sum in each dimension but the last, reduces the shards in that one, and gathers on the way back. An all-to-all moves all
+bytes once in each dimension.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ...schema.graph import CollectiveType
+
+MESSAGE = -1
+"""The kind of a send and its receive, next to the CollectiveTypes."""
+AWAITED_MESSAGE = -2
+"""The kind of a send that waits until its receiver says that it is ready."""
+ROUNDING = 1e-9
+"""A difference of errors that means nothing."""
+DIGITS = 9
+"""So many digits of a factor are the same on every processor; the last ones are not."""
+Factors = npt.NDArray[np.float64]
+
+
+class Transfer(NamedTuple):
+    """A collective or message: CollectiveType or a kind of message, members, bytes that each puts in, ns from the last
+    arrival to the end; and the ranks of its members, as the simulator numbers them, if they are known.
+    """
+
+    kind: int
+    members: int
+    size: int
+    ns: int
+    ranks: tuple[int, ...] = ()
+
+
+class Cost(NamedTuple):
+    """A number of steps, and of bytes on a link, one after the other."""
+
+    steps: float
+    bytes: float
+
+
+CostOf = Callable[[int, int], Cost]
+"""The cost for so many members that each put in so many bytes."""
+
+
+def _of_shards(members: int, size: int) -> Cost:
+    return Cost(members - 1, (members - 1) * size)
+
+
+def _of_parts(members: int, size: int) -> Cost:
+    return Cost(members - 1, (members - 1) * size / members)
+
+
+def _of_one(members: int, size: int) -> Cost:
+    return Cost(members - 1, size)
+
+
+RING: dict[int, CostOf] = {
+    int(CollectiveType.ALL_REDUCE): lambda members, size: Cost(2 * (members - 1), 2 * (members - 1) * size / members),
+    int(CollectiveType.BARRIER): lambda members, size: Cost(2 * (members - 1), 0),
+    int(CollectiveType.ALL_GATHER): _of_shards,
+    int(CollectiveType.GATHER): _of_shards,
+    int(CollectiveType.REDUCE_SCATTER): _of_parts,
+    int(CollectiveType.REDUCE_SCATTER_BLOCK): _of_parts,
+    int(CollectiveType.SCATTER): _of_parts,
+    int(CollectiveType.BROADCAST): _of_one,
+    int(CollectiveType.REDUCE): _of_one,
+}
+
+
+def fitted_factors(relative: Factors) -> tuple[float, ...]:
+    """Returns the factors, one for each column and none below 0, for which the weighted sums of the rows are closest
+    to 1.
+
+    The columns are steps and bytes, of one network or of several, each divided by the measured time. O(2**columns).
+    """
+    ones, columns = np.ones(len(relative)), range(relative.shape[1])
+    best, least = np.zeros(len(columns)), float("inf")
+    for count in reversed(columns):
+        for used in combinations(reversed(columns), count + 1):
+            factors = np.zeros(len(columns))
+            factors[list(used)] = np.linalg.lstsq(relative[:, used], ones, rcond=None)[0]
+            error = float(((relative @ factors - 1) ** 2).sum())
+            # of factors that are as good the most are kept, so that rounding decides nothing
+            if (factors >= 0).all() and error < least - ROUNDING:
+                best, least = factors, error
+    return tuple(float(f"{factor:.{DIGITS}g}") for factor in best)
+
+
+IN_RINGS = (CollectiveType.ALL_REDUCE, CollectiveType.ALL_GATHER, CollectiveType.REDUCE_SCATTER)
+STEPS: dict[int, CostOf] = {
+    **{int(kind): RING[kind] for kind in IN_RINGS},
+    int(CollectiveType.ALL_TO_ALL): lambda members, size: Cost(1, size / members),
+    MESSAGE: lambda members, size: Cost(1, size),
+    AWAITED_MESSAGE: lambda members, size: Cost(2, size),
+}
+
+
+def step_cost(kind: int, members: int, size: int, direct: bool) -> Cost:
+    """Returns the steps of a collective or message in the simulator; all-to-alls go `direct` or in a ring.
+
+    >>> step_cost(CollectiveType.ALL_GATHER, 4, 1000, direct=True)
+    Cost(steps=3, bytes=3000)
+    """
+    of_kind = STEPS[kind] if direct or kind != CollectiveType.ALL_TO_ALL else _ring_all_to_all
+    return of_kind(members, size)
+
+
+def _ring_all_to_all(members: int, size: int) -> Cost:
+    steps = members * (members - 1) / 2
+    return Cost(steps, steps * size / members)
+
+
+ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER = (
+    int(kind) for kind in (CollectiveType.ALL_REDUCE, CollectiveType.ALL_GATHER, CollectiveType.REDUCE_SCATTER)
+)
+
+
+class Stage(NamedTuple):
+    """A collective of type `kind` among the ranks of each line in a dimension, into which each puts `size` bytes."""
+
+    dimension: int
+    kind: int
+    size: int
+
+
+def stages(kind: int, ranks: Sequence[int], size: int) -> Iterator[Stage]:
+    """Yields the stages, one after the other, of a collective in dimensions of so many ranks.
+
+    >>> [*stages(CollectiveType.ALL_REDUCE, (2, 4), 800)]
+    [Stage(dimension=0, kind=7, size=800), Stage(dimension=1, kind=0, size=400), Stage(dimension=0, kind=2, size=400)]
+    """
+    used = [dimension for dimension, count in enumerate(ranks) if count > 1]
+    if kind == ALL_REDUCE:
+        *scattered, last = used
+        for dimension in scattered:
+            yield Stage(dimension, REDUCE_SCATTER, size)
+            size //= ranks[dimension]
+        yield Stage(last, ALL_REDUCE, size)
+        for dimension in reversed(scattered):
+            yield Stage(dimension, ALL_GATHER, size)
+            size *= ranks[dimension]
+        return
+    for dimension in reversed(used) if kind == ALL_GATHER else used:
+        yield Stage(dimension, kind, size)
+        size = (
+            size * ranks[dimension]
+            if kind == ALL_GATHER
+            else size // ranks[dimension]
+            if kind == REDUCE_SCATTER
+            else size
+        )

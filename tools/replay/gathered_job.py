@@ -1,0 +1,234 @@
+"""Matches the nodes of several ranks' graphs that are one collective or message; nodes without a counterpart are left
+out.
+
+Puts the measured times of several ranks on one clock, by the communication that they share.
+
+How much later than the first one a rank began, its start offset, is known then. Why is not: its recording may have
+begun later, or the rank was late. No change scales it, so that a changed run says how long it takes without.
+
+Checks whether graphs can be of one job: different ranks of one world size, whose collectives match; and which of its
+ranks are absent.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from ...converter.device_only import COMMUNICATION
+from ...converter.ranks import Calls, MatchedTimes, awaits_all, begin_of_ranks, graph_calls, match, ranks_of
+from ...schema.columns import ABSENT, Bool, Int64, NodeNumbers, Ns, time_text
+from ...schema.errors import DataError
+from ...schema.graph import ExecutionGraph, NodeType
+from ..given_graphs import Graphs, given_graphs
+from ..rank_rows import absent_in_words
+from .workload import NodeClass, Workload, gather
+
+
+@dataclass(slots=True)
+class MatchedNodes:
+    """Pairs of a row and the number of its match, sorted by match; `count` is the number of matches.
+
+    Rows are numbered over all graphs, one after the other.
+    """
+
+    row: Int64
+    matched: Int64
+    count: int
+
+    def shortest(self, duration_ns: Ns) -> Ns:
+        """Returns how long each match takes, given the durations of all rows: as long as its shortest member, as the
+        others also wait for it. A match without members takes no time.
+        """
+        shortest = np.full(self.count, np.iinfo(np.int64).max)
+        np.minimum.at(shortest, self.matched, duration_ns[self.row])
+        return np.where(np.bincount(self.matched, minlength=self.count) > 0, shortest, 0)
+
+
+def match_nodes(graphs: Sequence[ExecutionGraph]) -> MatchedNodes:
+    """Matches collectives and messages over ranks; O(n log n) in the communication nodes."""
+    calls = [communication_of(graph, position) for position, graph in enumerate(graphs)] if len(graphs) > 1 else []
+    matches = match(calls)
+    first_row = np.cumsum([0, *map(len, graphs)])
+    row = np.concatenate(
+        [np.empty(0, np.int64), *(of_graph.row + first for of_graph, first in zip(calls, first_row, strict=False))]
+    )
+    rank = np.repeat(np.arange(len(calls)), [len(of_graph) for of_graph in calls])
+    matched = np.concatenate([np.empty(0, np.int64), *matches.matched])
+    ranks = np.bincount(np.unique(matched * len(graphs) + rank) // len(graphs), minlength=len(matches))
+    order = np.argsort(matched, kind="stable")
+    order = order[ranks[matched[order]] > 1]
+    _, number = np.unique(matched[order], return_inverse=True)
+    return MatchedNodes(row[order], number, int((ranks > 1).sum()))
+
+
+def communication_of(graph: ExecutionGraph, position: int) -> Calls:
+    """Returns the collectives and messages of the graph at this position, in the order in which they were issued."""
+    # of a kernel that carries several messages only the last one has the kernel's duration, the others last 0 ns
+    instant = (graph.type == NodeType.COMM_SEND) & (graph.duration_ns == 0)
+    rows = np.flatnonzero(np.isin(graph.type, COMMUNICATION) & ~instant)
+    by_id = rows[np.argsort(graph.id[rows], kind="stable")]
+    return graph_calls(graph, NodeNumbers(by_id), graph.number("rank", position))
+
+
+log = logging.getLogger("execgraph")
+
+NOTEWORTHY_PCT = 1.0
+"""A smaller share of the run hardly changes an answer."""
+WHY = "recording began later, or the rank was late: not known"
+
+
+def on_one_clock(work: Workload, nodes: MatchedNodes) -> Workload:
+    """Returns the workload with each rank's measured times, and waits from its start, moved to when the rank began.
+
+    O(m log m) in the m matched nodes, plus O(n).
+    """
+    rows = np.arange(len(work))
+    offset = begin_of_ranks(len(work.graphs), _attendance(work, nodes))
+    begin = offset[work.ranks_of(rows)]
+    timed, rooted = work.is_timed, is_rooted(work)
+    return replace(
+        work,
+        measured_start_ns=np.where(timed, work.measured_start_ns + begin, ABSENT),
+        measured_end_ns=np.where(timed, work.measured_end_ns + begin, ABSENT),
+        wait_ns=work.wait_ns + np.where(rooted, begin, 0),
+        start_offset_ns=offset,
+    )
+
+
+def _attendance(work: Workload, nodes: MatchedNodes) -> MatchedTimes:
+    timed = work.is_timed[nodes.row]
+    row = nodes.row[timed]
+    return MatchedTimes(
+        rank=work.ranks_of(row),
+        matched=nodes.matched[timed],
+        start_ns=work.measured_start_ns[row],
+        end_ns=work.measured_end_ns[row],
+        is_message=np.concatenate([graph.type for graph in work.graphs])[row] != NodeType.COMM_COLL,
+        mutual=await_each_other(work, row),
+    )
+
+
+def await_each_other(work: Workload, row: Int64) -> Bool:
+    """Returns which nodes are of collectives that end only after all members have arrived: those without a root."""
+    kind = np.concatenate([graph.collective_types() for graph in work.graphs])[row]
+    types = np.concatenate([graph.type for graph in work.graphs])[row]
+    return np.asarray((types == NodeType.COMM_COLL) & awaits_all(kind))
+
+
+class StartOffset(NamedTuple):
+    """The largest start offset of a run's ranks, in ns, and how long the run takes if no rank has one."""
+
+    rank: str
+    offset_ns: int
+    makespan_without_ns: int
+
+    @property
+    def text(self) -> str:
+        """Says what no change scales."""
+        return f"the start offset of rank {self.rank}, {time_text(self.offset_ns / 1000)}, is as measured ({WHY})"
+
+
+def largest_offset(work: Workload) -> tuple[str, int]:
+    """Returns the rank that began last, and how many ns later than the first one."""
+    last = int(work.start_offset_ns.argmax())
+    return work.rank_labels()[last], int(work.start_offset_ns[last])
+
+
+def is_noteworthy(work: Workload, makespan_ns: int) -> bool:
+    """Returns whether start offsets are large enough to change answers."""
+    return largest_offset(work)[1] >= NOTEWORTHY_PCT / 100 * max(makespan_ns, 1)
+
+
+def is_rooted(work: Workload) -> Bool:
+    """Returns which nodes depend on nothing."""
+    return np.asarray(np.bincount(work.target, minlength=len(work)) == 0)
+
+
+def without_offsets(work: Workload) -> Workload:
+    """Returns the workload of ranks that begin all at once."""
+    offset = np.where(is_rooted(work), work.start_offset_ns[work.ranks_of(np.arange(len(work)))], 0)
+    return replace(work, wait_ns=work.wait_ns - offset)
+
+
+class GatheredJob(NamedTuple):
+    """The columns of all ranks of a job on one clock, and the nodes that meet."""
+
+    work: Workload
+    members: MatchedNodes
+
+
+def gather_job(graphs: Sequence[ExecutionGraph]) -> GatheredJob:
+    """Gathers the graphs of a job's ranks; O(n + e), and O(m log m) in their communication."""
+    members = match_nodes(graphs)
+    work = on_one_clock(gather(graphs), members)
+    if work.missing_dependencies:
+        log.warning("warning: ignored dependencies on nodes that the graph lacks: %d", work.missing_dependencies)
+    return GatheredJob(work, members)
+
+
+def why_not_one_job(graphs: Sequence[ExecutionGraph]) -> str:
+    """Returns why the graphs cannot be of one job, "" if they can. O(n log n) in the communication nodes."""
+    ranks = [graph.number("rank", -1) for graph in graphs]
+    twice = [rank for rank, count in Counter(ranks).items() if count > 1 and rank >= 0]
+    if twice:
+        return f"{len([rank for rank in ranks if rank == twice[0]])} graphs are of rank {twice[0]}"
+    worlds = {graph.number("world_size", -1): rank for graph, rank in zip(graphs, ranks, strict=True)}
+    sizes = sorted(set(worlds) - {-1})
+    if len(sizes) > 1:
+        return f"rank {worlds[sizes[0]]} is of {sizes[0]} ranks, rank {worlds[sizes[1]]} of {sizes[1]}"
+    return _never_meeting(graphs, ranks)
+
+
+def graphs_of_one_job(graphs_or_paths: Graphs, call: str, *, allow_mismatch: bool = False) -> list[ExecutionGraph]:
+    """Returns a graph for each rank of a job, read where it is given as a file; `call` is what the caller wrote.
+
+    Raises TypeError for what is no graph, ValueError for no graph, and DataError for graphs that are not of one job,
+    without `allow_mismatch`.
+    """
+    graphs = given_graphs(graphs_or_paths, call)
+    if not allow_mismatch and (reason := why_not_one_job(graphs)):
+        raise DataError(f"{call}: {reason}; give the graphs of one job, one for each rank")
+    return graphs
+
+
+def absence(work: Workload) -> str:
+    """Returns how many ranks are absent and what that means, "" if none are or the others communicate nothing."""
+    world = max(graph.number("world_size", 0) for graph in work.graphs)
+    absent = world - len(work.graphs)
+    if absent <= 0 or not bool(np.any(work.node_class == NodeClass.COMMUNICATION)):
+        return ""
+    named = absent_in_words((graph.number("rank", -1) for graph in work.graphs), world)
+    verb, pronoun = ("are", "them") if absent > 1 else ("is", "it")
+    return f"{absent:,} of {world:,} ranks {verb} absent ({named}): communication with {pronoun} includes waiting for {pronoun}"
+
+
+def _never_meeting(graphs: Sequence[ExecutionGraph], ranks: list[int]) -> str:
+    """Returns the first rank of whose collectives with other given ranks none matches, and how many these are; "" if
+    there is none.
+    """
+    if len(graphs) < 2 or -1 in ranks:
+        return ""
+    calls = [communication_of(graph, position) for position, graph in enumerate(graphs)]
+    matches, ranks_read = match(calls), set(ranks)
+    shared = np.array([len(ranks_read.intersection(ranks_of(group.ranks))) > 1 for group in matches.groups], np.bool_)
+    rank_of_match = [np.unique(matched) for matched in matches.matched]
+    met = np.bincount(np.concatenate(rank_of_match), minlength=len(matches)) > 1
+    silent = {rank for rank, group in zip(ranks, matches.group, strict=True) if not (group >= 0).any()}
+    for rank, group, matched in zip(ranks, matches.group, matches.matched, strict=True):
+        in_shared = (group >= 0) & shared[np.maximum(group, 0)] if len(shared) else np.zeros(len(group), np.bool_)
+        own_matches = matched[in_shared]
+        if not len(own_matches) or met[own_matches].any():
+            continue
+        members = {
+            member
+            for number in np.unique(group[in_shared]).tolist()
+            for member in ranks_of(matches.groups[number].ranks)
+        }
+        if without := sorted(silent & members):
+            return f"rank {without[0]} has none of the collectives that rank {rank} has with it, so its trace may be incomplete"
+        return f"of {len(own_matches):,} collectives of rank {rank} with other ranks that are given none meets theirs"
+    return ""
