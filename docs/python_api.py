@@ -41,13 +41,13 @@ TYPES = {
     "simulator_options": "BuildTarget",
     "schema.comm_groups": "RankList",
     "schema.columns.column_types": "Categorical Ragged",
-    "tools.findings.job.finding": "Finding Gain",
-    "tools.analyses.rank.table": "Table Column",
+    "tools.analyses.finding": "Finding Gain",
+    "tools.analyses.table": "Table Column",
     "tools.report.rank_groups": "RankGroup",
     "tools.replay.recording": "Recording",
-    "tools.diagnose.inspection": "Inspection",
-    "tools.merge.report": "RankReport",
-    "tools.simulator.simulated_ranks": "SimulatedRank",
+    "tools.job.inspection": "Inspection",
+    "tools.job.merge_report": "RankReport",
+    "tools.replay.simulated_ranks": "SimulatedRank",
 }
 """What signatures and fields name, by module: nobody makes them, so they are not in `execgraph` itself."""
 PLUMBING = {"of", "page_table", "clock_of_tables", "tee", "keep_categories"}

@@ -11,7 +11,8 @@ from ..schema.errors import DataError
 from ..schema.given_files import InputFile, is_file, is_path, path_of
 from ..schema.graph import ExecutionGraph
 from ..schema.progress import unseen
-from .job import InputKind, file_for_folder, instead_of_folder, reading
+from .kinds import InputKind
+from .wrong_kind import file_for_folder, instead_of_folder, reading
 
 Graphs = ExecutionGraph | InputFile | Iterable[ExecutionGraph | InputFile]
 """The graph of one rank, or one for each rank of a job; a folder stands for the graphs in it."""

@@ -11,8 +11,9 @@ from execgraph.linker.link import link
 from execgraph.linker.readers import read_device_trace, read_host_trace
 from execgraph.schema.columns import ABSENT
 from execgraph.schema.linked import LinkedTrace, are_step_marks
-from execgraph.tools.job import find_traces, hosts_of
+from execgraph.tools.pairs import hosts_of
 from execgraph.tools.replay import replay, summarise
+from execgraph.tools.trace_files import find_traces
 
 
 class MeasuredRun(NamedTuple):

@@ -42,10 +42,10 @@ LOADS = {
     "trace_link": ("execgraph.linker",),
     "trace_convert": ("execgraph.converter.convert", "execgraph.linker"),
     "trace_jsonize": ("execgraph.converter.jsonizer",),
-    "trace_build": ("execgraph.tools.build_job",),
-    "trace_diagnose": ("execgraph.tools.diagnose",),
+    "trace_build": ("execgraph.tools.job",),
+    "trace_diagnose": ("execgraph.tools.job",),
     "trace_report": ("execgraph.tools.report.drawn_page",),
-    "trace_scale": ("execgraph.tools.scale_job",),
+    "trace_scale": ("execgraph.tools.job",),
 }
 """What commands import when they begin to work, which is no part of the work."""
 

@@ -17,7 +17,7 @@ import pytest
 from execgraph.schema.io.plain import plain_on_terminals
 from execgraph.tools.command import progress, progress_bar
 from execgraph.tools.commands import trace_report
-from execgraph.tools.report import drawing_library
+from execgraph.tools.report.drawing_library import drawing_library
 from execgraph.tools.terminal import LONGEST_LINE, in_one_line, plain
 from support.builder import TraceBuilder
 

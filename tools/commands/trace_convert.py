@@ -110,7 +110,8 @@ def _convert(options: argparse.Namespace) -> None:
     from ...linker.foreign import read_linked
     from ...schema.comm_groups import read_groups
     from ...schema.graph import ConvertReport, TargetChanges
-    from ..job import InputKind, reading
+    from ..kinds import InputKind
+    from ..wrong_kind import reading
 
     by_option = {InputKind.LINKED: "as its input", InputKind.GROUPS: "as --comm-groups"}
     with progress_bar("read linked trace") as on_progress, reading(options.inputs[0], InputKind.LINKED, by_option):

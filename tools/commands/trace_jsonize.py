@@ -56,7 +56,8 @@ def _form_to_write(source: str, target: str) -> str:
 
 def _neither(source: str) -> str:
     """Returns a sentence on a file that is neither a graph nor the JSON of one, "" for one that is, or none."""
-    from ..job import InputKind, wrong_kind
+    from ..kinds import InputKind
+    from ..wrong_kind import wrong_kind
 
     return wrong_kind(Path(source), InputKind.GRAPH) and wrong_kind(Path(source), InputKind.GRAPH_JSON)
 
@@ -67,7 +68,8 @@ def _form(name: str) -> str | None:
 
 def _run(arguments: argparse.Namespace) -> None:
     from ...converter.jsonizer import graph_to_json, json_to_graph
-    from ..job import InputKind, reading
+    from ..kinds import InputKind
+    from ..wrong_kind import reading
 
     convert = graph_to_json if arguments.to == "json" else json_to_graph
     source = Path(arguments.input)

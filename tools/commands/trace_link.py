@@ -75,7 +75,9 @@ def _link(options: argparse.Namespace) -> None:
     from ...linker.link import link
     from ...linker.readers import read_traces
     from ...schema.linked import write_linked
-    from ..job import InputKind, OnePair, find_pair, reading
+    from ..kinds import InputKind
+    from ..one_pair import OnePair, find_pair
+    from ..wrong_kind import reading
 
     pair = find_pair(options.inputs, options.rank) if options.inputs else OnePair(None, None)
     host_trace, device_trace = options.host_trace or pair.host, options.device_trace or pair.device

@@ -18,7 +18,7 @@ from ...schema.linked import integer
 from ..command import in_workspace, print_json, progress, run_command, step
 from ..command_parser import CommandParser, output_as
 from ..given_graphs import graph_files
-from ..job import InputKind, reading
+from ..kinds import InputKind
 from ..replay import (
     describe,
     gather_job,
@@ -30,6 +30,7 @@ from ..replay import (
     without_profiler,
 )
 from ..terminal import print_text
+from ..wrong_kind import reading
 from .scale_options import add_scale_options
 
 NAME = "trace-replay"

@@ -15,7 +15,7 @@ from ...schema.optional import require
 from ..analyses import ANALYSES, AnalysisOptions, read_captures
 from ..command import in_workspace, progress, run_command
 from ..command_parser import CommandParser, output_as
-from ..job import InputKind, reading
+from ..kinds import InputKind
 from ..report import (
     ReportRequest,
     Sources,
@@ -33,6 +33,7 @@ from ..report import (
 )
 from ..summary_lines import summary_line
 from ..terminal import print_text
+from ..wrong_kind import reading
 from .analysis_options import add_analysis_options, options_of
 from .scale_options import add_scale_options
 from .window_options import add_modules_option, add_window_options, window_of

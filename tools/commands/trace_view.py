@@ -82,8 +82,9 @@ def _window(text: str) -> tuple[float, float]:
 
 def _run(arguments: argparse.Namespace) -> None:
     from ...schema.graph import ExecutionGraph
-    from ..job import InputKind, reading
+    from ..kinds import InputKind
     from ..view import Selection, select, write_view
+    from ..wrong_kind import reading
 
     path = arguments.inputs[0]
     with step("read graph"), reading(path, InputKind.GRAPH):

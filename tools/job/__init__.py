@@ -2,8 +2,6 @@
 
 Says what is in the traces of a job and what is wrong with them, before any linking.
 
-Files and folders in, which of them are traces of which rank, paired, out.
-
 Merges the device traces of all ranks into one file: a trace to look at, or a database to count in.
 
 A folder of a job's graphs in, a folder with those of the same program on other ranks out.
@@ -35,15 +33,7 @@ from .diagnosis import Diagnosis as Diagnosis, diagnose as diagnose, in_parallel
 from .diagnosis_findings import Finding as Finding
 from .diagnosis_text import report as report
 from .finish_rank import FITTED_TO_TRACED as FITTED_TO_TRACED
-from .input_ranks import (
-    AssignedRanks as AssignedRanks,
-    RankFile as RankFile,
-    assign_ranks as assign_ranks,
-    by_rank as by_rank,
-    communicating as communicating,
-)
 from .inspection import Inspection as Inspection
-from .kinds import TRACE_OR_GRAPH as TRACE_OR_GRAPH, InputKind as InputKind
 from .leftovers import GROUPS as GROUPS, REPORT as REPORT
 from .merge_report import MergeReport as MergeReport
 from .merge_traces import WRITERS as WRITERS, merge_traces as merge_traces
@@ -55,32 +45,6 @@ from .network_fit import (
     poor_fit as poor_fit,
     poor_goal_fit as poor_goal_fit,
 )
-from .one_pair import OnePair as OnePair, find_pair as find_pair
-from .pairs import (
-    NoDeviceTraceError as NoDeviceTraceError,
-    Pair as Pair,
-    Pairs as Pairs,
-    find_pairs as find_pairs,
-    hosts_of as hosts_of,
-)
-from .recognise import recognise as recognise
 from .scale_job import SCALE_REPORT as SCALE_REPORT, scale as scale, simulation_of as simulation_of
 from .scale_report import ScaleReport as ScaleReport, lines as lines
-from .trace_files import (
-    BARE_NUMBER as BARE_NUMBER,
-    RANK_IN_NAME as RANK_IN_NAME,
-    Trace as Trace,
-    TraceFiles as TraceFiles,
-    find_traces as find_traces,
-    list_counts as list_counts,
-    rank_in_name as rank_in_name,
-)
 from .viewing import merge_for_viewing as merge_for_viewing
-from .wrong_kind import (
-    file_for_folder as file_for_folder,
-    instead as instead,
-    instead_of_folder as instead_of_folder,
-    kind_of as kind_of,
-    reading as reading,
-    wrong_kind as wrong_kind,
-)

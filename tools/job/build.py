@@ -23,6 +23,9 @@ from ...schema.errors import DataError, RequestError
 from ...schema.graph import ExecutionGraph
 from ...schema.io import fresh_folder, locked, make_folder, state_of
 from ...schema.progress import OnProgress, Progress, Stages, unseen, unwatched
+from ..kinds import InputKind
+from ..pairs import Pairs, find_pairs
+from ..wrong_kind import kind_of
 from .build_options import BuildOptions
 from .build_rank import BUILD_STAGES, RankResult, RankTask, build_rank, failure_summary, is_up_to_date, linked_rank
 from .build_report import (
@@ -42,7 +45,6 @@ from .first_difference import first_difference
 from .goal_job import GOAL_FILE, write_goal_job
 from .issued import Issued, issued_by
 from .job_plan import RankCommunication, look_up, plan_job
-from .kinds import InputKind
 from .leftovers import (
     GROUPS,
     LOCK,
@@ -55,8 +57,6 @@ from .leftovers import (
     remove_half_written,
     remove_stale,
 )
-from .pairs import Pairs, find_pairs
-from .wrong_kind import kind_of
 
 GRAPHS = "graph"
 """What the names of graph files begin with, before the rank."""

@@ -25,12 +25,12 @@ from ...schema.io import open_output, state_of
 from ...schema.linked import LinkedTrace
 from ...schema.threads import Beside
 from ..command import no_garbage_collection
+from ..pairs import Pair
 from ..sync_records_advice import lacks_sync_records
 from ..workers import stage_done
 from .build_options import BuildOptions
 from .build_report import BUILT, FAILED, FileContent, RankSummary, content_of, is_unchanged
 from .job_plan import RankCommunication, look_up
-from .pairs import Pair
 from .rank_comms import summarise_rank
 
 

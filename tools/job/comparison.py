@@ -5,12 +5,12 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from ...schema.errors import DataError
+from ..input_ranks import AssignedRanks, assign_ranks
 from ..rank_rows import absent_ranks, ranges
+from ..trace_files import Trace
 from .cross_rank import mark_of
 from .diagnosis_findings import NOTE, WRONG, Finding, no_rank
-from .input_ranks import AssignedRanks, assign_ranks
 from .inspection import GroupCount, Inspection
-from .trace_files import Trace
 
 MARKED = {"note": "fewer than others"}
 

@@ -32,7 +32,7 @@ from ...schema.columns import Bool, Categorical, Int64, ThreadIntervals, nest
 from ...schema.errors import DataError
 from ...schema.linked import are_step_marks, previous_on_stream
 from ...schema.progress import Progress, unwatched
-from .input_ranks import RankFile
+from ..input_ranks import RankFile
 from .merge_report import MergeReport, RankReport
 from .survey import Survey, survey
 

@@ -10,14 +10,14 @@ import msgspec
 from ...schema.columns import format_counts
 from ...schema.errors import DataError
 from ...schema.progress import Progress, unwatched
+from ..kinds import InputKind
+from ..pairs import hosts_of
+from ..trace_files import Trace, TraceFiles, find_traces, list_counts
 from ..workers import in_processes
 from .comparison import compare
 from .diagnosis_findings import WRONG, Finding, findings_of
 from .diagnosis_wording import in_words, merge_findings
 from .inspection import Inspection, ProcessFiles, inspect
-from .kinds import InputKind
-from .pairs import hosts_of
-from .trace_files import Trace, TraceFiles, find_traces, list_counts
 
 WORTH_PROCESSES = 32 << 20
 """So many bytes make up for starting processes."""

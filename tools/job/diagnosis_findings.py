@@ -7,8 +7,8 @@ import msgspec
 
 from ...linker.match import SMALLEST_AGREEMENT
 from ..sync_records_advice import SETTING
+from ..trace_files import BARE_NUMBER, RANK_IN_NAME
 from .inspection import Inspection
-from .trace_files import BARE_NUMBER, RANK_IN_NAME
 
 WRONG, NOTE = "wrong", "note"
 BEFORE_RECORD_FUNCTION_IDS = ("1.0.1", "1.0.2", "1.0.3", "1.0.4")

@@ -5,14 +5,14 @@ from pathlib import Path
 
 from ...schema.errors import DataError, RequestError
 from ...schema.progress import Progress, unwatched
+from ..input_ranks import by_rank
+from ..kinds import InputKind
+from ..pairs import hosts_of
+from ..trace_files import find_traces, list_counts
+from ..wrong_kind import wrong_kind
 from .counting import merge_for_counting
-from .input_ranks import by_rank
-from .kinds import InputKind
 from .merge_report import MergeReport
-from .pairs import hosts_of
-from .trace_files import find_traces, list_counts
 from .viewing import merge_for_viewing
-from .wrong_kind import wrong_kind
 
 WRITERS = {".db": merge_for_counting, ".json": merge_for_viewing, ".json.gz": merge_for_viewing}
 """What writes a merged file, by how its name ends."""

@@ -18,15 +18,15 @@ from ...schema.comm_groups import write_groups
 from ...schema.errors import DataError
 from ...schema.io import fresh_folder, locked, open_output
 from ...schema.progress import Progress, unwatched
+from ..kinds import InputKind
+from ..wrong_kind import file_for_folder, instead_of_folder
 from .astra_sim_files import Simulation, write_astra_sim_files
 from .build import GRAPHS
 from .build_report import read_report
 from .finish_rank import FITTED_TO_TRACED
-from .kinds import InputKind
 from .leftovers import GROUPS, REPORT as BUILD_REPORT
 from .scale_report import ScaleReport, report_of
 from .write_copies import CopyTask, survey_rank, write_copies
-from .wrong_kind import file_for_folder, instead_of_folder
 
 SCALE_REPORT = "scale.json"
 GRAPH_FILE = re.compile(rf"{GRAPHS}\.(\d+)\.et")

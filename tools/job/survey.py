@@ -10,7 +10,7 @@ from ...linker.readers import DeviceTrace, read_device_trace
 from ...schema.errors import DataError
 from ...schema.linked import FOREVER
 from ...schema.progress import Progress
-from .input_ranks import RankFile
+from ..input_ranks import RankFile
 from .merge_clocks import Ends, clock_corrections, collective_ends, shared_ends
 
 NS_PER_YEAR = 31_556_952 * 10**9

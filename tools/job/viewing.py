@@ -15,7 +15,7 @@ from ...schema.io import open_input, open_output
 from ...schema.json_stream import ArrayReader
 from ...schema.linked import DATA_WAIT_WITHOUT_PROFILER, STEP_WITHOUT_PROFILER, DeviceFile, MergedRank
 from ...schema.progress import Progress, unwatched
-from .input_ranks import RankFile
+from ..input_ranks import RankFile
 from .merge_lanes import FIRST_LANE, Lanes, PlacedRow
 from .merge_report import MergeReport, RankReport
 from .rewrite import RankRows, Row

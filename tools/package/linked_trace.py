@@ -19,8 +19,10 @@ from .schema.columns import Categorical, Frame
 from .schema.comm_groups import RankList
 from .schema.given_files import FilePath, InputFile, is_file, is_path, path_of
 from .schema.linked import LinkedTrace as TraceTables, write_linked
-from .tools.job import InputKind, find_pair, kind_of, reading
+from .tools.kinds import InputKind
+from .tools.one_pair import find_pair
 from .tools.replay import moves_memory
+from .tools.wrong_kind import kind_of, reading
 from .wording import for_python
 
 

@@ -18,20 +18,13 @@ from ...schema.errors import DataError, RequestError
 from ...schema.graph import ExecutionGraph
 from ...schema.progress import OnProgress, Progress, unseen, unwatched
 from ..analyses import READ_STAGES, Column, RankTrace, Table, graph_of, rank_of_graph, read_rank
-from ..job import (
-    TRACE_OR_GRAPH,
-    InputKind,
-    NoDeviceTraceError,
-    Trace,
-    assign_ranks,
-    communicating,
-    find_pairs,
-    hosts_of,
-    instead,
-    rank_in_name,
-    recognise,
-)
+from ..input_ranks import assign_ranks, communicating
+from ..kinds import TRACE_OR_GRAPH, InputKind
+from ..pairs import NoDeviceTraceError, find_pairs, hosts_of
 from ..rank_rows import ranges
+from ..recognise import recognise
+from ..trace_files import Trace, rank_in_name
+from ..wrong_kind import instead
 
 TITLED, DIGITS = 3, 20
 GIVE = f"give {TRACE_OR_GRAPH.to_give}"

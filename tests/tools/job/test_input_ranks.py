@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 from execgraph.schema.graph import ExecutionGraph
+from execgraph.tools import input_ranks as ranks
 from execgraph.tools.commands import trace_build, trace_diagnose, trace_link, trace_merge, trace_report
-from execgraph.tools.job import find_pairs, input_ranks as ranks
+from execgraph.tools.pairs import find_pairs
 from support.builder import Group, TraceBuilder
 
 NO_JOB = "record no rank, and nothing shows that they are of one job; give one of them, name them …rank<N>.json"

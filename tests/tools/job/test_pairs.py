@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 from execgraph.schema.errors import DataError
-from execgraph.tools.job import InputKind, Pairs, find_pairs, rank_in_name, recognise
-from execgraph.tools.job.recognise import END, Recognised
+from execgraph.tools.kinds import InputKind
+from execgraph.tools.pairs import Pairs, find_pairs
+from execgraph.tools.recognise import END, Recognised, recognise
+from execgraph.tools.trace_files import rank_in_name
 from support.databases import LITE, RPD_3, Op, write_database
 
 FILLER = {"ph": "X", "cat": "python_function", "name": "f" * 200, "pid": 9, "tid": 1, "ts": 1, "dur": 1}

@@ -11,7 +11,7 @@ def test_scripts_are_bundled_once_and_again_where_they_cannot_be_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import vl_convert
-    from execgraph.tools.report import drawing_library
+    from execgraph.tools.report.drawing_library import drawing_library
 
     bundled: list[str] = []
     monkeypatch.setattr(vl_convert, "javascript_bundle", lambda script: bundled.append(script) or "drawn")

@@ -1,6 +1,6 @@
 """The units of charts: titles that name one give labels and tooltips their format."""
 
-from execgraph.tools.report import in_suitable_units
+from execgraph.tools.report.units import in_suitable_units
 
 
 def test_units_in_titles_become_the_format_of_axes_legends_and_tooltips() -> None:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from ...schema.errors import DataError
-from ...schema.progress import Progress, unwatched
+from ..schema.errors import DataError
+from ..schema.progress import Progress, unwatched
 from .input_ranks import assign_ranks, communicating
 from .kinds import InputKind
 from .trace_files import Trace, find_traces, list_counts, names_of

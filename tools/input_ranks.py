@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
-from ...schema.errors import DataError
-from ...schema.io import open_input
-from ..rank_rows import ranges
+from ..schema.errors import DataError
+from ..schema.io import open_input
+from .rank_rows import ranges
 from .trace_files import Trace, list_names, names_of
 
 PIECE, LONGEST_SIGN = 1 << 20, 64

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from ...schema.errors import DataError
-from ...schema.optional import MissingLibrary
-from ...schema.progress import Progress, unwatched
+from ..schema.errors import DataError
+from ..schema.optional import MissingLibrary
+from ..schema.progress import Progress, unwatched
 from .kinds import TRACE, InputKind
 from .recognise import recognise
 from .wrong_kind import instead

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ...schema.errors import DataError, RequestError
-from ...schema.io import STANDARD_STREAM
+from ..schema.errors import DataError, RequestError
+from ..schema.io import STANDARD_STREAM
 from .kinds import InputKind
 from .pairs import find_pairs
 from .recognise import recognise

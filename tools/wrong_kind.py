@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 
-from ...schema.errors import DataError
+from ..schema.errors import DataError
 from .kinds import USES, InputKind, Use
 from .recognise import kind_at_start, recognise
 

@@ -15,12 +15,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, cast
 
-from ...schema.comm_groups import INT32_MAX
-from ...schema.errors import DataError
-from ...schema.io import GZIP_MAGIC, open_input
-from ...schema.json_letters import with_plain_letters
-from ...schema.json_stream import LONGEST_HEAD
-from ...schema.linked import integer
+from ..schema.comm_groups import INT32_MAX
+from ..schema.errors import DataError
+from ..schema.io import GZIP_MAGIC, open_input
+from ..schema.json_letters import with_plain_letters
+from ..schema.json_stream import LONGEST_HEAD
+from ..schema.linked import integer
 from .json_parts import objects_after, objects_in
 from .kinds import InputKind
 
@@ -73,7 +73,7 @@ class Recognised(NamedTuple):
 def recognise(path: Path) -> Recognised:
     """Tells what a file is, by content. Raises DataError if it is empty, damaged at the start or cannot be read."""
     # here and below: commands that are given graphs start without the readers of traces
-    from ...linker.readers import is_database
+    from ..linker.readers import is_database
 
     if is_database(str(path)):
         return _recognise_database(path)
@@ -138,7 +138,7 @@ def _is_text(head: bytes) -> bool:
 
 def _recognise_database(path: Path) -> Recognised:
     """Returns the process is the one that the file tells, else that of its name."""
-    from ...linker.readers import dialect, is_merged, is_rocpd, opened, processes
+    from ..linker.readers import dialect, is_merged, is_rocpd, opened, processes
 
     with opened(str(path)) as database:
         if is_merged(database) or not is_rocpd(database):
@@ -186,7 +186,7 @@ class _Signs(NamedTuple):
 
 
 def _signs(text: str) -> _Signs:
-    from ...linker.readers import Role, role_of
+    from ..linker.readers import Role, role_of
 
     merged = bool(MERGED_RANKS.search(text))
     signs = _Signs(bool(PROFILER_KEYS.search(text)), merged, Counter(), _recorded_ranks(text), set())
