@@ -15,7 +15,7 @@ from execgraph.schema.graph.attributes import ATTRIBUTES, DELAY_CAUSES, FIELDS, 
 from execgraph.schema.graph.encoder import FORMAT_VERSION
 from execgraph.schema.graph.nodes import CollectiveType
 from execgraph.schema.linked.layout import INTEGER_ATTRIBUTES
-from execgraph.schema.linked.words import KNOWN_BY, Member, RECORDS, Record
+from execgraph.schema.linked.words import KNOWN_BY, RECORDS, Member, Record
 
 DOCS = Path(__file__).parent
 PROTO = Path(execution_graph_pb2.__file__).with_name("execution_graph.proto")

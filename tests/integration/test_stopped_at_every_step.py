@@ -15,7 +15,7 @@ from execgraph.converter.scaling import Growth
 from execgraph.schema.linked import LinkedTrace
 from execgraph.tools.analyses import Column, Table
 from execgraph.tools.generate import build_job, simulate, write_traces
-from execgraph.tools.job import BuildOptions, build, build as job, build_rank, scale
+from execgraph.tools.job import BuildOptions, build, build_rank, building, scale
 from execgraph.tools.job.build_rank import RankTask
 from execgraph.tools.report import write_csv
 from support.generated import here
@@ -96,7 +96,7 @@ def linked_once(monkeypatch: pytest.MonkeyPatch) -> None:
         key = task.folder / task.pair.device
         return linked[key] if key in linked else linked.setdefault(key, linked_rank(task))
 
-    for module in (build_rank, job):
+    for module in (build_rank, building):
         monkeypatch.setattr(module, "linked_rank", linked_again)
 
 

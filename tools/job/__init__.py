@@ -14,7 +14,6 @@ from .astra_sim_files import (
     simulator_command as simulator_command,
     write_astra_sim_files as write_astra_sim_files,
 )
-from .build import GRAPHS as GRAPHS, BuiltJob as BuiltJob, Outcomes as Outcomes, Runner as Runner, build as build
 from .build_options import BuildOptions as BuildOptions
 from .build_report import (
     BUILT as BUILT,
@@ -27,6 +26,7 @@ from .build_report import (
     table as table,
     time_lines as time_lines,
 )
+from .building import GRAPHS as GRAPHS, BuiltJob as BuiltJob, Outcomes as Outcomes, Runner as Runner, build as build
 from .counting import merge_for_counting as merge_for_counting
 from .cross_rank import mark_of as mark_of
 from .diagnosis import Diagnosis as Diagnosis, diagnose as diagnose, in_parallel_if_large as in_parallel_if_large

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ...converter.ranks import Link, Network
 from ...converter.targets import Roofline, idle_rank
 from ...schema.io import open_output
-from .build import GRAPHS
+from .building import GRAPHS
 from .leftovers import GROUPS
 
 ASTRA_SIM_FILES = "astra-sim"

@@ -21,8 +21,8 @@ from ...schema.progress import Progress, unwatched
 from ..kinds import InputKind
 from ..wrong_kind import file_for_folder, instead_of_folder
 from .astra_sim_files import Simulation, write_astra_sim_files
-from .build import GRAPHS
 from .build_report import read_report
+from .building import GRAPHS
 from .finish_rank import FITTED_TO_TRACED
 from .leftovers import GROUPS, REPORT as BUILD_REPORT
 from .scale_report import ScaleReport, report_of

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from ...converter.scaling import RankFacts, ScalePlan, copied, rank_facts, resized
 from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph
-from .build import GRAPHS
+from .building import GRAPHS
 
 
 class WrittenCopies(NamedTuple):
