@@ -9,8 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..schema.arguments import wrong_argument
-from ..schema.choices import GENERIC, Target
+from ..schema.arguments import GENERIC, Target, wrong_argument
 from ..schema.columns import ActivityRows, NodeNumbers, OpRows, Ragged
 from ..schema.comm_groups import RankList
 from ..schema.graph import CONCURRENCY_LIMIT, ConvertReport, DependencyKind, ExecutionGraph

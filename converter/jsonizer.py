@@ -29,9 +29,8 @@ from ..schema.graph import (
     varint_lengths,
 )
 from ..schema.io import open_input, open_output
-from ..schema.json_letters import with_plain_letters
+from ..schema.json_repair import opening_of, with_plain_letters
 from ..schema.json_stream import BYTE_ORDER_MARK, ArrayReader
-from ..schema.json_structure import opening_of
 
 T = TypeVar("T")
 Progress = Callable[[int], object]

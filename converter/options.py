@@ -3,7 +3,7 @@
 from dataclasses import dataclass, fields
 from typing import get_args
 
-from ..schema.choices import TARGETS, InputsOutputs, Promotion, Target
+from ..schema.arguments import TARGETS, InputsOutputs, Promotion, Target
 from .dependencies import RULES
 
 CHOICES = {"target": TARGETS, "promote": get_args(Promotion), "io": get_args(InputsOutputs)}

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from ..schema.arguments import InputFile, path_of
 from ..schema.columns import OpRows
-from ..schema.given_files import InputFile, path_of
 from ..schema.linked import LinkedTrace, op_parents, read_linked as read_linked_file
 from ..schema.progress import OnProgress, unseen
 from .communication import (

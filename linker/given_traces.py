@@ -1,7 +1,6 @@
 """The two traces that `link` is given, as objects or files, in their order."""
 
-from ..schema.arguments import wrong_argument
-from ..schema.given_files import InputFile, is_file
+from ..schema.arguments import InputFile, is_file, wrong_argument
 from .readers import DeviceTrace, HostTrace, read_device_trace, read_host_trace
 
 CALL = "link(host, device)"

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..schema.arguments import InputFile
 from ..schema.columns import CallRows, CommunicationRows, DeviceOpRows, Nesting, OpRows, RowMap, ThreadIntervals, nest
 from ..schema.errors import DataError
-from ..schema.given_files import InputFile
 from ..schema.linked import (
     NO_TENSORS,
     Activities,

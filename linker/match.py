@@ -36,8 +36,7 @@ from ..schema.columns import (
     thread_order,
     within,
 )
-from ..schema.damage import ENDS_EARLY
-from ..schema.errors import DataError
+from ..schema.errors import ENDS_EARLY, DataError
 from ..schema.linked import FOREVER, GROUP_INIT, are_step_marks
 from .readers import ROOT_NODE, DeviceTrace, HostTrace, RecordedActivities, RecordedCalls, RecordedOps
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import msgspec
 import orjson
 
+from .arguments import FilePath
 from .errors import DataError, RequestError
-from .given_files import FilePath
 from .io import open_input, open_output
 
 RankList = tuple[int, ...]

@@ -1,7 +1,12 @@
-"""The exceptions for unusable data and for requests that the data cannot answer, and suggestions of nearest words."""
+"""What is wrong with an input, a request or this installation, in one line each; and the damage of one file."""
 
 import difflib
+import sys
+from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from typing import NamedTuple
 
 BEGINNING, END = 1000, 300
 LISTED = 12
@@ -47,3 +52,127 @@ def nearest(word: str, choices: Iterable[str], listed: bool = True) -> str:
         return ""
     more = len(spelled) - LISTED
     return f": choose from {', '.join([*spelled.values()][:LISTED])}" + (f" and {more} more" if more > 0 else "")
+
+
+class MissingLibrary(RequestError, ImportError):
+    """A library that is not installed here; its text says what needs it and the command that installs it.
+
+    >>> import execgraph as eg
+    >>> issubclass(eg.MissingLibrary, ImportError), issubclass(eg.MissingLibrary, eg.DataError)
+    (True, True)
+    """
+
+
+class Optional(NamedTuple):
+    """What needs the libraries, and what pip is to install, by names that work wherever execgraph came from."""
+
+    use: str
+    libraries: tuple[str, ...]
+    packages: str
+
+
+OPTIONAL = {
+    "arrow": Optional("an Arrow stream", ("nanoarrow",), "nanoarrow"),
+    "chart": Optional("a chart", ("altair",), "altair"),
+    "completion": Optional("tab completion", ("argcomplete",), "argcomplete"),
+    "dask": Optional("a Dask cluster", ("distributed",), "distributed"),
+    "report": Optional(
+        "the HTML page", ("altair", "jinja2", "platformdirs", "vl_convert"), "altair vl-convert-python platformdirs"
+    ),
+    "zstd": Optional("reading zstd", ("zstandard",), "zstandard"),
+    "pandas": Optional("a pandas.DataFrame", ("pandas",), "pandas"),
+    "polars": Optional("a polars.DataFrame", ("polars",), "polars"),
+    "torch": Optional("recording traces", ("torch",), "torch"),
+}
+"""By the extra of pyproject.toml, or the library that it is. The extra `isal` is not here: gzip is read without it,
+only slower.
+"""
+
+
+def require(name: str, where: str = "") -> None:
+    """Raises MissingLibrary where one of the libraries is not installed; it loads none.
+
+    `where` is the file or option that the sentence begins with.
+    """
+    use, libraries, packages = OPTIONAL[name]
+    for library in libraries:
+        if sys.modules.get(library) is None and find_spec(library) is None:
+            beginning = f"{where}: " if where else ""
+            raise MissingLibrary(
+                f"{beginning}{use} needs {library}, which is not installed; run: pip install {packages}"
+            )
+
+
+UNREADABLE = "that cannot be read"
+CUT_OFF = "cut off by the end of the file"
+ENDS_EARLY = "ends early"
+"""How the note on a file begins whose end is missing."""
+
+
+@dataclass(slots=True)
+class DamageCount:
+    """One kind of damage: rows, bytes, and the position (byte of the decompressed file) and error of the first one."""
+
+    rows: int
+    bytes: int
+    at: int
+    error: str
+
+
+@dataclass(slots=True)
+class Damage:
+    """The damage of one file, whose elements are called `rows` ("device events"); any raises DataError if `strict`."""
+
+    path: str
+    rows: str
+    strict: bool = False
+    lost: dict[str, DamageCount] = field(default_factory=dict)
+    mended: dict[str, DamageCount] = field(default_factory=dict)
+    file_notes: list[str] = field(default_factory=list)
+
+    def lose(self, what: str, at: int, size: int, error: str = "") -> None:
+        """One row, or a stretch in which no rows can be distinguished, was left out."""
+        self._add(self.lost, what, at, size, error)
+
+    def mend(self, what: str, at: int, size: int) -> None:
+        """One row was read after a repair."""
+        self._add(self.mended, what, at, size, "")
+
+    def note(self, what: str) -> None:
+        """Something about the file as a whole; how many rows it cost cannot be known."""
+        self._refuse(what)
+        self.file_notes.append(f"{self.path}: {what}")
+
+    @property
+    def dropped(self) -> Counter[str]:
+        """How many rows were left out, by what was wrong with them."""
+        return Counter({f"{self.rows} {what}": count.rows for what, count in self.lost.items()})
+
+    @property
+    def oddities(self) -> Counter[str]:
+        """How many rows were read after a repair, by what was repaired."""
+        return Counter({f"{self.rows} {what}, mended": count.rows for what, count in self.mended.items()})
+
+    @property
+    def notes(self) -> list[str]:
+        """A line for each kind of damage: the file, what, and where it was met first."""
+        lost = (
+            f"{self.path}: {count.rows} {self.rows} {what} ({count.bytes} bytes), the first at byte {count.at}"
+            + (f": {count.error}" if count.error else "")
+            for what, count in self.lost.items()
+        )
+        mended = (
+            f"{self.path}: {count.rows} {self.rows} {what}, mended, the first at byte {count.at}"
+            for what, count in self.mended.items()
+        )
+        return [*lost, *mended, *self.file_notes]
+
+    def _add(self, kinds: dict[str, DamageCount], what: str, at: int, size: int, error: str) -> None:
+        self._refuse(f"{self.rows} {what} at byte {at}" + (f" ({error})" if error else ""))
+        count = kinds.setdefault(what, DamageCount(0, 0, at, error))
+        count.rows += 1
+        count.bytes += size
+
+    def _refuse(self, what: str) -> None:
+        if self.strict:
+            raise DataError(f"{self.path}: {what}; leave --strict out to use what can be read")

@@ -1,15 +1,24 @@
-"""Mends JSON text that a decoder refuses, in one pass over its tokens, linear in its length.
+"""Takes the elements of an array out of damaged JSON text and mends those that do not decode.
 
 It mends what profilers are known to write wrongly: names with quotes, backslashes and control characters in them, bytes
-that are no UTF-8, NaN and its like, and commas too many.
+that are no UTF-8, NaN and its like, and commas too many. Where another element may start is guessed by the first key of
+the first element: of `[{"a":1},{"a":2` the starts are at 1 and 9. The text up to the next start is an element if it
+decodes; if it only lacks its end, that start was part of a text in it, and the one after is tried.
+
+Nothing is lost in silence: the `Damage` records every stretch of text that is no element. Linear in the text.
 """
 
 import json
 import re
-from itertools import islice
+from collections.abc import Iterator
+from itertools import islice, pairwise
 from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
+
+from .columns import Bool, Bytes, Int32, Int64
+from .errors import CUT_OFF, UNREADABLE, Damage, DataError
 
 QUOTES = "with unescaped quotes"
 CONTROLS = "with control characters in a text"
@@ -48,8 +57,6 @@ FIX = {"backslash": b"\\\\", "quote": b'\\"', "half": b"\\ufffd"}
 KIND = {"backslash": BACKSLASHES, "half": BACKSLASHES, "quote": QUOTES, "control": CONTROLS}
 
 ANYTHING = msgspec.json.Decoder(list[msgspec.Raw])
-END = 1 << 20
-POSITIONS_TRIED = 16
 
 
 class Mended(NamedTuple):
@@ -110,24 +117,6 @@ def _sound_number(text: bytes, repairs: set[str]) -> bytes:
     return b"null" if number in (float("inf"), float("-inf")) or number != number else repr(number).encode()
 
 
-def known_keys(text: bytes, keys: tuple[str, ...]) -> dict[str, Any]:
-    """Returns the values of the keys, wherever they are in a text that is no JSON as a whole, mended if needed.
-
-    Of a key that stands there several times the first readable value. Of a long text only the ends are looked at.
-    """
-    decoder, values = json.JSONDecoder(strict=False), {}
-    ends = text if len(text) <= 2 * END else text[:END] + b"," + text[-END:]
-    document = mend(ends).text.decode("utf-8", "replace")
-    for key in keys:
-        for match in islice(re.finditer(rf'"{re.escape(key)}"\s*:\s*', document), POSITIONS_TRIED):
-            try:
-                values[key] = decoder.raw_decode(document, match.end())[0]
-                break
-            except (ValueError, RecursionError):
-                continue
-    return values
-
-
 def refusal(decoder: "msgspec.json.Decoder[Any]", text: bytes) -> Exception | None:
     """Returns why a decoder of lists refuses the text of elements; None if it does not."""
     try:
@@ -148,3 +137,301 @@ def is_mendable(text: bytes, refused: Exception) -> bool:
     return (
         refusal(ANYTHING, text) is not None
     )  # a decoder may complain of the first object before it comes to the damage
+
+
+ESCAPED = b"__"
+QUOTE, COMMA = ord('"'), ord(",")
+DEPTH = np.zeros(256, np.int8)
+DEPTH[[*b"[{"]], DEPTH[[*b"]}"]] = 1, -1
+AT_ONCE = 1 << 20
+OF_NUMBERS = b"0123456789+-.eE"
+TRUNCATED = "truncated"
+WITHIN_TOP_LEVEL = 2
+"""Brackets that are open in an array under a key of the top level."""
+SOUND = msgspec.json.Decoder(msgspec.Raw)
+
+
+class Structure(NamedTuple):
+    """The positions of the commas between elements and of the array's closing bracket (-1: after the text)."""
+
+    commas: Int64
+    end: int
+
+
+def structure_of(text: bytes) -> Structure:
+    """Returns the structure of a text in an array that begins between two elements. Linear in the text.
+
+    >>> commas, end = structure_of(b'{"a":"},{"},{"b":[1,2]}]')
+    >>> commas.tolist(), end
+    ([11], 23)
+    """
+    commas: list[Int64] = [np.empty(0, np.int64)]
+    for first, block, outside, depths in _blocks(text):
+        closing = np.flatnonzero(depths < 0)[:1]
+        block = block[: closing[0]] if len(closing) else block
+        commas.append(first + np.flatnonzero((block == COMMA) & (outside & (depths == 0))[: len(block)]))
+        if len(closing):
+            return Structure(np.concatenate(commas), first + int(closing[0]))
+    return Structure(np.concatenate(commas), -1)
+
+
+def _blocks(text: bytes) -> Iterator[tuple[int, Bytes, Bool, Int32]]:
+    """Yields blocks of the text: start, bytes, which bytes are outside of quotes, and the bracket depth behind each."""
+    plain = np.frombuffer(text.replace(rb"\\", ESCAPED).replace(rb"\"", ESCAPED), np.uint8)
+    quotes = depth = 0
+    for first in range(0, len(plain), AT_ONCE):
+        block = plain[first : first + AT_ONCE]
+        quoted = quotes + np.cumsum(block == QUOTE, dtype=np.int32)
+        outside = quoted & 1 == 0
+        depths = depth + np.cumsum(DEPTH[block] * outside, dtype=np.int32)
+        yield first, block, outside, depths
+        quotes, depth = int(quoted[-1]), int(depths[-1])
+
+
+def opening_of(text: bytes, key: str, ended: bool) -> int | None:
+    """Returns where the array under a top-level key, or the text's own array, begins; None if it has not come yet.
+
+    Keys on deeper levels are passed over, unless the text is damaged before it, or has `ended` without it.
+
+    >>> opening_of(b'{"a":{"rows":[1]},"rows":[2', "rows", ended=False)
+    26
+    """
+    if only := re.match(rb"\s*\[", text):
+        return only.end()
+    ends = np.array([match.end() for match in re.finditer(rb'"%b"\s*:\s*\[' % key.encode(), text)], np.int64)
+    outermost = ends[_depths_before(text, ends) == WITHIN_TOP_LEVEL]
+    if len(outermost) and _is_json(text[: outermost[0]] + b"]}"):
+        return int(outermost[0])
+    return int(ends[0]) if len(ends) and (ended or not is_sound(text)) else None
+
+
+def _depths_before(text: bytes, positions: Int64) -> Int64:
+    """Returns how many brackets are open before each position; positions ascend and are not 0."""
+    depth_at = np.zeros(len(positions), np.int64)
+    if len(positions):
+        for first, block, _, depths in _blocks(text[: positions[-1]]):
+            in_block = slice(*np.searchsorted(positions, (first + 1, first + len(block) + 1)))
+            depth_at[in_block] = depths[positions[in_block] - first - 1]
+    return depth_at
+
+
+def is_sound(text: bytes) -> bool:
+    """Returns whether the text is JSON, or the beginning of some in which nothing is wrong so far."""
+    return TRUNCATED in (_refused(text.rstrip(OF_NUMBERS)) or TRUNCATED)
+
+
+def _refused(text: bytes) -> str | None:
+    try:
+        SOUND.decode(text)
+    except (msgspec.DecodeError, RecursionError) as error:
+        return str(error)
+    return None
+
+
+def _is_json(text: bytes) -> bool:
+    return _refused(text) is None
+
+
+LETTER = rb"u00(3[0-9]|4[1-9a-fA-F]|5[0-9aAfF]|6[1-9a-fA-F]|7[0-9aA]|20)"
+ESCAPED_LETTER = re.compile(rb"\\" + LETTER)
+ESCAPE = re.compile(rb"\\(?:" + LETTER + rb"|.)", re.DOTALL)
+
+
+def with_plain_letters(text: bytes) -> bytes:
+    r"""Returns the same JSON without escapes of letters, digits, blanks and underscores; begins outside an escape.
+
+    >>> with_plain_letters(rb'{"\u0069d":"\\u0069\u001b"}')
+    b'{"id":"\\\\u0069\\u001b"}'
+    """
+    return ESCAPE.sub(_letter, text) if ESCAPED_LETTER.search(text) else text
+
+
+def _letter(match: "re.Match[bytes]") -> bytes:
+    return bytes.fromhex(match[1].decode()) if match[1] else match[0]
+
+
+JOINS = 4
+"""Starts of elements looked for inside one element, where a text in it may look like another's start."""
+MENDABLE = 1 << 20
+MOST_LOST = 100_000
+"""Elements above which a file whose larger part cannot be read is not read to its end."""
+LARGE = 1 << 21
+"""Bytes that the elements that profilers write never have: a stretch of so many holds several."""
+ENDS_TRIED = 64
+ENDS_MENDED = 4
+BLANK = b" \t\r\n,\0"
+FIRST_KEY = re.compile(rb'(?:\A|[\[,}\s])\{\s*("\w+")\s*:')
+BLANKS = re.compile(rb"\s*")
+ANY_START = re.compile(rb"\}[\s,]*(?=\{)")
+END = re.compile(rb"\}[\s,]*\]")
+VALUE = json.JSONDecoder(strict=False)
+CLOSED = re.compile(rb'\}[\s,]*\](?=\s*(?:,\s*"[^"\\]{1,64}"\s*:|\}\s*\Z|\Z))')
+
+
+class Elements:
+    """Takes elements that begin like the first one out of the text of an array; `decoder` decodes a list of them."""
+
+    def __init__(self, decoder: "msgspec.json.Decoder[Any]", damage: Damage) -> None:
+        self.damage = damage
+        self._element_count = 0
+        self._decoder = decoder
+        self._start: re.Pattern[bytes] | None = None
+
+    def take(self, text: bytes, at: int, last: bool, sound: bool = False) -> tuple[list[bytes], int]:
+        """Returns the elements of a text at byte `at`, and how much of it is done; it may be `sound` JSON of another
+        kind.
+
+        The last element is left, as it may go on; with `last` it is taken as well, and only what follows the array's
+        end is left.
+        """
+        starts = _element_starts(text) if sound else self._starts(text)
+        if not starts and not last:
+            return [], 0
+        if not starts or text[: starts[0]].strip(BLANK):
+            starts = [0, *starts]
+        elements, done = self._all_but_last(text, starts, at, last)
+        if not last:
+            return elements, done
+        element, used = self._last_element(text[done:], at + done)
+        return elements + element, done + used
+
+    def _starts(self, text: bytes) -> list[int]:
+        """Returns where elements may start: where the first element's first key recurs, else after any
+        closing brace.
+        """
+        if self._start is None and (first := FIRST_KEY.search(text)):
+            # the brace first: what begins with a byte is searched for several times as fast
+            self._start = re.compile(rb"\{(?<![^\s,\[}\0]\{)\s*" + first.group(1) + rb"\s*:")
+        starts = [match.start() for match in self._start.finditer(text)] if self._start else []
+        if not starts or (len(starts) == 1 and len(text) > LARGE):
+            starts = [match.end() for match in ANY_START.finditer(text)]
+        return starts
+
+    def _all_but_last(self, text: bytes, starts: list[int], at: int, last: bool) -> tuple[list[bytes], int]:
+        """Returns every element but the one that begins at the last of the starts; how far it came."""
+        elements: list[bytes] = []
+        index, final = 0, len(starts) - 1
+        while index < final:
+            following, complete = self._next_start(text, starts, index)
+            if following:
+                element = text[starts[index] : starts[following]]
+                elements.append(element.strip(BLANK))
+                self._check_separator(element, b",", at + starts[index])
+            elif not complete and not last:
+                break  # the element may go on beyond the text
+            else:
+                following = index + 1
+                elements += self._recovered(text[starts[index] : starts[following]], at + starts[index])
+                self._refuse_noise(len(elements))
+            index = following
+        self._element_count += len(elements)
+        return elements, starts[index]
+
+    def _refuse_noise(self, element_count: int) -> None:
+        lost = sum(count.rows for count in self.damage.lost.values())
+        if lost > MOST_LOST and lost > self._element_count + element_count:
+            what = f"{lost} of the first {lost + self._element_count + element_count} {self.damage.rows} cannot be read"
+            raise DataError(f"{self.damage.path}: {what}; is it the right file?")
+
+    def _check_separator(self, text: bytes, expected: bytes, at: int) -> None:
+        """What follows an element in the text should be what usually does."""
+        if (separator := text[text.rindex(b"}") + 1 :].strip()) != expected:
+            self.damage.mend(COMMAS, at, len(separator))
+
+    def _next_start(self, text: bytes, starts: list[int], index: int) -> tuple[int, bool]:
+        """Returns the index of the start after this element, 0 if it does not decode, and whether the text sufficed."""
+        for after in range(index + 1, index + 1 + JOINS):
+            if after >= len(starts):
+                return 0, False
+            refused = refusal(self._decoder, text[starts[index] : starts[after]].strip(BLANK))
+            if refused is None:
+                return after, True
+            if TRUNCATED not in str(refused):
+                break
+        return 0, True
+
+    def _recovered(self, text: bytes, at: int) -> list[bytes]:
+        """Returns the elements of a stretch that does not decode: itself, mended, or those inside it, or none."""
+        body = text.strip(BLANK)
+        if not body:
+            return []
+        if (sound := self._decodable(body, at)) is not None:
+            return [sound]
+        inside = self._elements_inside(text, at)
+        if not inside:
+            self.damage.lose(UNREADABLE, at, len(body), str(refusal(self._decoder, body)))
+        return inside
+
+    def _elements_inside(self, text: bytes, at: int) -> list[bytes]:
+        """Returns the elements in a stretch that has something else beside them; that is lost."""
+        bounds = [0, *(match.end() for match in ANY_START.finditer(text)), len(text)]
+        characters = text.decode("latin-1")  # one for each byte, so that positions are the same
+        elements: list[bytes] = []
+        done = 0
+        for begin, end in pairwise(bounds):
+            end = _end_of_value(characters, begin) or end
+            if begin < done or end - begin == len(text):
+                continue
+            if (sound := self._decodable(text[begin:end].strip(BLANK), at + begin)) is not None:
+                self._lose_between(text[done:begin], at + done)
+                elements.append(sound)
+                done = end
+        if elements:
+            self._lose_between(text[done:], at + done)
+        return elements
+
+    def _lose_between(self, text: bytes, at: int) -> None:
+        if body := text.strip(BLANK):
+            self.damage.lose(UNREADABLE, at, len(body), str(refusal(self._decoder, body)))
+
+    def _decodable(self, body: bytes, at: int) -> bytes | None:
+        """Returns the text itself if it decodes, else mended if that does."""
+        refused = refusal(self._decoder, body)
+        if refused is None:
+            return body
+        if len(body) > MENDABLE or not is_mendable(body, refused):
+            return None
+        text, repairs = mend(body)
+        if refusal(self._decoder, text):
+            return None
+        for what in sorted(repairs):
+            self.damage.mend(what, at, len(body))
+        return text
+
+    def _last_element(self, text: bytes, at: int) -> tuple[list[bytes], int]:
+        """Returns the last element and where the array's end stands after it; the text's length where it has no end."""
+        closing = structure_of(text).end
+        ends = [closing] * (closing > 0) + [match.start() + 1 for match in islice(END.finditer(text), ENDS_TRIED)]
+        for body, end in self._candidates(text, ends):
+            if refusal(self._decoder, body) is None:
+                self._check_separator(text[:end], b"", at)
+                return [body], end
+        for body, end in self._candidates(text, [*ends[:ENDS_MENDED], len(text)]):
+            if body and (sound := self._decodable(body, at)) is not None:
+                return [sound], end
+        if closed := CLOSED.search(text):
+            return self._recovered(text[: closed.start() + 1], at), closed.end() - 1
+        if remainder := text.strip(BLANK):
+            self.damage.lose(CUT_OFF, at, len(remainder))
+        return [], len(text)
+
+    @staticmethod
+    def _candidates(text: bytes, ends: list[int]) -> Iterator[tuple[bytes, int]]:
+        """Yields what the last element may be: the text up to each end, and where the bracket after that is."""
+        for end in ends:
+            yield text[:end].strip(BLANK), text.find(b"]", end) if end < len(text) else end
+
+
+def _element_starts(text: bytes) -> list[int]:
+    """Returns where elements start in a sound text."""
+    return [
+        match.end() for after in (0, *(structure_of(text).commas + 1).tolist()) if (match := BLANKS.match(text, after))
+    ]
+
+
+def _end_of_value(text: str, begin: int) -> int:
+    """Returns where the JSON value that begins there ends; 0 if there is none."""
+    try:
+        return VALUE.raw_decode(text, begin)[1]
+    except (ValueError, RecursionError):
+        return 0

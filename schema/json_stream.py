@@ -7,6 +7,7 @@ was given a `Damage` takes the elements one by one, mends what it can, and says 
 """
 
 import io
+import json
 import re
 import zlib
 from collections.abc import Callable, Iterator
@@ -15,13 +16,9 @@ from typing import Any, BinaryIO, Generic, TypeVar, cast
 
 import msgspec
 
-from .damage import ENDS_EARLY, Damage
-from .errors import DataError
+from .errors import ENDS_EARLY, Damage, DataError
 from .io import GZIP_MAGIC
-from .json_elements import Elements
-from .json_letters import with_plain_letters
-from .json_repair import known_keys
-from .json_structure import is_sound, opening_of, structure_of
+from .json_repair import Elements, is_sound, mend, opening_of, structure_of, with_plain_letters
 
 T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
@@ -38,6 +35,8 @@ LONGEST_ELEMENT = 128 << 20
 ENDS = 1 << 13
 """Bytes at each end of a piece in which needless elements are looked for."""
 ENDS_TRIED = 64
+END_READ = 1 << 20
+POSITIONS_TRIED = 16
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 ANY_OBJECT = re.compile(rb"\},(?=\s*\{)")
 ARRAY_END = re.compile(rb"\}\s*\]")
@@ -103,7 +102,7 @@ class ArrayReader(Generic[T]):
             return msgspec.json.decode(self.document, type=kind)
         except REFUSED as error:
             names = (field.encode_name for field in msgspec.structs.fields(kind) if field.encode_name != self._name)
-            members = _valid(known_keys(self.document, tuple(names)), kind)
+            members = _valid(_known_keys(self.document, tuple(names)), kind)
             readable = ", ".join(members) or "nothing"
             self._damage.note(f"the text around its {self._damage.rows} is damaged ({error}); read there: {readable}")
             return kind(
@@ -240,6 +239,24 @@ class ArrayReader(Generic[T]):
                 self._elements.damage.note(f"{ENDS_EARLY}, after byte {self._read}: what comes before is used")
                 self._buffer = b"]}" if head.lstrip()[:1] == b"{" else b"]"
         self.document = head + self._buffer
+
+
+def _known_keys(text: bytes, keys: tuple[str, ...]) -> dict[str, Any]:
+    """Returns the values of the keys, wherever they are in a text that is no JSON as a whole, mended if needed.
+
+    Of a key that stands there several times the first readable value. Of a long text only the ends are looked at.
+    """
+    decoder, values = json.JSONDecoder(strict=False), {}
+    ends = text if len(text) <= 2 * END_READ else text[:END_READ] + b"," + text[-END_READ:]
+    document = mend(ends).text.decode("utf-8", "replace")
+    for key in keys:
+        for match in islice(re.finditer(rf'"{re.escape(key)}"\s*:\s*', document), POSITIONS_TRIED):
+            try:
+                values[key] = decoder.raw_decode(document, match.end())[0]
+                break
+            except (ValueError, RecursionError):
+                continue
+    return values
 
 
 def _valid(keys: dict[str, Any], kind: type[msgspec.Struct]) -> dict[str, Any]:

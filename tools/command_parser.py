@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ..schema.endings import other_ending
-from ..schema.errors import DataError, nearest
+from ..schema.arguments import other_ending
+from ..schema.errors import DataError, MissingLibrary, nearest, require
 from ..schema.io import STANDARD_STREAM, bytes_of
-from ..schema.optional import MissingLibrary, require
 from . import terminal
 from .ending import end_without_reader
 

@@ -6,9 +6,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from ..converter.jsonizer import json_to_graph
-from ..schema.arguments import wrong_argument
+from ..schema.arguments import InputFile, is_file, is_path, path_of, wrong_argument
 from ..schema.errors import DataError
-from ..schema.given_files import InputFile, is_file, is_path, path_of
 from ..schema.graph import ExecutionGraph
 from ..schema.progress import unseen
 from .kinds import InputKind

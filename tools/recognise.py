@@ -18,7 +18,7 @@ from typing import BinaryIO, NamedTuple, cast
 from ..schema.comm_groups import INT32_MAX
 from ..schema.errors import DataError
 from ..schema.io import GZIP_MAGIC, open_input
-from ..schema.json_letters import with_plain_letters
+from ..schema.json_repair import with_plain_letters
 from ..schema.json_stream import LONGEST_HEAD
 from ..schema.linked import integer
 from .json_parts import objects_after, objects_in

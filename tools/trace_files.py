@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from ..schema.errors import DataError
-from ..schema.optional import MissingLibrary
+from ..schema.errors import DataError, MissingLibrary
 from ..schema.progress import Progress, unwatched
 from .kinds import TRACE, InputKind
 from .recognise import recognise

@@ -21,9 +21,8 @@ from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, TypeVar, cast
 
-from ..schema.errors import DataError
+from ..schema.errors import DataError, require
 from ..schema.io import MAX_SIZE
-from ..schema.optional import require
 from ..schema.progress import OnProgress, unseen
 
 Task = TypeVar("Task")

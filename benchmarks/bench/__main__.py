@@ -19,9 +19,8 @@ from pathlib import Path
 from typing import NoReturn
 
 import msgspec
-from execgraph.schema.errors import DataError
+from execgraph.schema.errors import DataError, require
 from execgraph.schema.io import open_output
-from execgraph.schema.optional import require
 from execgraph.tools.command import progress, run_command
 from execgraph.tools.command_parser import CommandParser
 

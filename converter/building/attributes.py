@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.choices import GENERIC
+from ...schema.arguments import GENERIC
 from ...schema.columns import (
     ABSENT,
     AttributeTable,

@@ -7,7 +7,7 @@ import dataclasses
 
 import numpy as np
 
-from ...schema.choices import ASTRA_SIM
+from ...schema.arguments import ASTRA_SIM
 from ...schema.columns import Categorical, Int32, Int64, Ragged
 from ...schema.graph import (
     DATA_WAIT_WITHOUT_PROFILER_NS,

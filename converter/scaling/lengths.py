@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.choices import ASTRA_SIM
+from ...schema.arguments import ASTRA_SIM
 from ...schema.columns import Int64, rows_by_number
 from ...schema.graph import NodeType
 from ..ranks import RING, Cost, Matching, Transfer, fitted_factors

@@ -11,13 +11,6 @@ of `operations`.
 What graphs need for a simulator that models communication, not for one that gives every node its measured time.
 """
 
-from ...schema.choices import (
-    ASTRA_SIM as ASTRA_SIM,
-    GENERIC as GENERIC,
-    GOAL as GOAL,
-    TARGETS as TARGETS,
-    Target as Target,
-)
 from .added_time import (
     EXCESS_TIME as EXCESS_TIME,
     START_OFFSET as START_OFFSET,

@@ -21,7 +21,7 @@ import dataclasses
 
 import numpy as np
 
-from ...schema.choices import ASTRA_SIM
+from ...schema.arguments import ASTRA_SIM
 from ...schema.columns import ABSENT, Bool, Categorical, NodeIds, NodeNumbers, Ragged
 from ...schema.graph import CollectiveType, DependencyKind, ExecutionGraph, NodeType
 from ..added_nodes import set_rows, with_added_nodes

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ...schema.choices import ASTRA_SIM, GOAL, WHOLE_JOB, Target
+from ...schema.arguments import ASTRA_SIM, GOAL, WHOLE_JOB, Target
 from ...schema.columns import NodeNumbers, Ragged
 from ...schema.comm_groups import LARGEST_JOB, RankList
 from ...schema.errors import DataError

@@ -10,7 +10,7 @@ from typing import NamedTuple, get_args
 
 import numpy as np
 
-from ...schema.choices import Algorithm, Simulator
+from ...schema.arguments import Algorithm, Simulator
 from ...schema.columns import ABSENT, Bool, Int64, NodeNumbers, Ragged
 from ...schema.errors import DataError
 from ...schema.graph import CollectiveType, ExecutionGraph, NodeType

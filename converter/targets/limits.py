@@ -23,8 +23,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schema.columns import ABSENT, Bool, Int64, Intervals, NodeNumbers, previous_in_group
-from ...schema.device_peaks import peak_of
 from ...schema.graph import ExecutionGraph, NodeType
+from ...schema.machine import peak_of
 from ..building import UNRECORDED
 from ..chain_gaps import chain_gaps
 from ..context import Edges

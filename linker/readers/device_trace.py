@@ -7,9 +7,8 @@ import re
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from ...schema.damage import Damage
-from ...schema.errors import DataError
-from ...schema.given_files import InputFile, path_of
+from ...schema.arguments import InputFile, path_of
+from ...schema.errors import Damage, DataError
 from ...schema.io import open_input
 from ...schema.json_stream import ArrayReader, decode, kind_of_text
 from ...schema.linked import kineto

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...schema.arguments import InputFile, path_of
 from ...schema.columns import (
     ABSENT,
     BytesColumn,
@@ -22,9 +23,7 @@ from ...schema.columns import (
     is_group_start,
     rows_in_circles,
 )
-from ...schema.damage import Damage
-from ...schema.errors import DataError
-from ...schema.given_files import InputFile, path_of
+from ...schema.errors import Damage, DataError
 from ...schema.io import open_input
 from ...schema.json_stream import ArrayReader, kind_of_text
 from ...schema.linked import (

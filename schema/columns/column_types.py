@@ -1,17 +1,104 @@
-"""Column types that the records are made of: interned strings and rows of varying length."""
+"""The types that columns are made of: interned strings, rows of varying length, maps from rows to rows, numbers for
+values; and what large records show of themselves, as text and as HTML for notebooks.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import NewType, overload
+from dataclasses import dataclass, fields
+from html import escape
+from typing import ClassVar, Generic, NamedTuple, NewType, TypeVar, cast, overload
 
 import numpy as np
 import numpy.typing as npt
 
-from .summary_repr import Summary, SummaryRepr
+
+class Summary(NamedTuple):
+    """What a record is, and lines about it by what they tell."""
+
+    title: str
+    lines: dict[str, str]
+
+
+class SummaryRepr:
+    """A record whose repr is a few lines however large it is: by default the length of its columns.
+
+    Dataclasses need `repr=False`, or they list all their rows.
+    """
+
+    __slots__ = ()
+    __dataclass_fields__: ClassVar[dict[str, object]]
+
+    def summary(self) -> Summary:
+        """Returns what the repr shows: here the number of rows, and the names of the columns."""
+        names = [field.name for field in fields(self)]  # type: ignore[arg-type]
+        return Summary(f"{type(self).__name__}: {len(getattr(self, names[0])):,} rows", {"columns": ", ".join(names)})
+
+    def __repr__(self) -> str:
+        return summary_text(self.summary())
+
+    def _repr_html_(self) -> str:
+        return summary_html(self.summary())
+
+
+def summary_text(summary: Summary) -> str:
+    """Returns the title, and a line below it for each of the others."""
+    title, lines = summary
+    width = max(map(len, lines), default=0)
+    return "\n".join([title, *(f"  {label:<{width}}  {text}" for label, text in lines.items())])
+
+
+def summary_html(summary: Summary) -> str:
+    """Returns the same as an HTML table."""
+    title, lines = summary
+    rows = "".join(f"<tr><th>{escape(label)}</th><td>{escape(text)}</td></tr>" for label, text in lines.items())
+    return f"<table><caption>{escape(title)}</caption>{rows}</table>"
+
+
+def format_counts(counts: dict[str, int]) -> str:
+    """Counts by what they are of, without zeros: `3 launch, 1,200 stream order`.
+
+    >>> format_counts({"launch": 3, "event wait": 0, "stream order": 1200})
+    '3 launch, 1,200 stream order'
+    """
+    return ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
+
+
+def microseconds(ns: int) -> str:
+    """Returns a time as text.
+
+    >>> microseconds(1_234_567)
+    '1,234.6 µs'
+    """
+    return f"{ns / 1000:,.1f} µs"
+
+
+def time_text(time_us: float) -> str:
+    """Returns a duration in the unit that suits it.
+
+    >>> time_text(4.56), time_text(4560.0), time_text(4.56e6)
+    ('4.6 µs', '4.56 ms', '4.56 s')
+    """
+    if abs(time_us) < 1000:
+        return f"{time_us:.1f} µs"
+    return f"{time_us / 1000:.2f} ms" if abs(time_us) < 1e6 else f"{time_us / 1e6:.2f} s"
+
+
+def bytes_text(size: float) -> str:
+    """Returns a number of bytes in the unit that suits it.
+
+    >>> bytes_text(123), bytes_text(218_161_156), bytes_text(5 * 2**30)
+    ('123 B', '208.1 MiB', '5.0 GiB')
+    """
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(size) < 1024 or unit == "GiB":
+            return f"{size:.0f} B" if unit == "B" else f"{size:,.1f} {unit}"
+        size /= 1024
+    raise AssertionError
+
 
 Int64 = npt.NDArray[np.int64]
 Int32 = npt.NDArray[np.int32]
 Bool = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
 
 Ns = Int64
 """A column of times or durations in ns."""
@@ -176,3 +263,48 @@ class Ragged(SummaryRepr):
     def grouped(row: Int64, value: Int64, count: int) -> "Ragged":
         """`count` rows from (row, value) pairs that are already sorted by row."""
         return Ragged(np.searchsorted(row, np.arange(count + 1)).astype(np.int64), value)
+
+
+Target = TypeVar("Target", bound=Int64)
+
+
+class RowMap(Generic[Target]):
+    """For each row of a table a number, mostly the row of another table; the row -1, which stands for none, has -1.
+
+    What it returns has the type of the column that it is made of.
+
+    >>> RowMap(np.array([7, 5]))[np.array([1, -1, 0])].tolist()
+    [5, -1, 7]
+    """
+
+    def __init__(self, rows: Target) -> None:
+        # the index -1 finds the last
+        self._rows = np.append(rows, -1)
+
+    def __getitem__(self, rows: Rows) -> Target:
+        return cast(Target, self._rows[rows])
+
+
+Value = TypeVar("Value")
+
+
+class Interner(dict[Value, int]):
+    """Looking a value up gives its number, a new one to a value that is not there. The keys are the
+    values by number.
+    """
+
+    def __missing__(self, value: Value) -> int:
+        return self.setdefault(value, len(self))
+
+    def codes(self, values: Iterable[Value], count: int) -> Int32:
+        """Returns the numbers of `count` values."""
+        return np.fromiter(map(self.__getitem__, values), np.int32, count)
+
+
+def rows_of(ids: Int64, keys: Int64) -> Int64:
+    """Returns the row of each wanted id, the last one that has it, -1 for an id that is not there. O((n + k) log n)."""
+    if not len(ids):
+        return np.full(len(keys), -1, np.int64)
+    order = np.argsort(ids, kind="stable")
+    rows = order[np.searchsorted(ids, keys, side="right", sorter=order) - 1]
+    return np.where(ids[rows] == keys, rows, -1)

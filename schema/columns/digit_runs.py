@@ -11,8 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .byte_strings import Bytes
-from .column_types import Int64
-from .interner import Interner
+from .column_types import Int64, Interner
 
 LINE = b"\n"
 PADDING = 8 * LINE

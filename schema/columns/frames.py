@@ -11,9 +11,8 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from ..optional import require
-from .column_types import ABSENT, Bool, Categorical, Int64, Ragged
-from .summary_repr import Summary, SummaryRepr
+from ..errors import require
+from .column_types import ABSENT, Bool, Categorical, Int64, Ragged, Summary, SummaryRepr
 
 Values = npt.NDArray[Any] | list[Any] | Categorical | Ragged
 """One value per row, where a masked array has none null; strings null where a row has no text; a list per row of a

@@ -1,13 +1,13 @@
-"""Groups of rows that are equal in some columns: where each begins, which row of it comes before, and
-numbers for them.
-"""
+"""Groups of rows that are equal in some columns, and rows looked up by group and value, all at once."""
 
-from typing import Literal, NamedTuple
+from bisect import bisect_left
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from .column_types import Bool, Int32, Int64, Rows
-from .row_map import RowMap
+from .column_types import Bool, Floats, Int32, Int64, RowMap, Rows
 
 Numbers = Int64 | Int32
 Side = Literal["left", "right"]
@@ -90,6 +90,55 @@ def group_sums(group: Numbers, values: Numbers | Bool | int, count: int) -> Int6
     return sums
 
 
+@dataclass(slots=True, frozen=True)
+class Groups:
+    """Rows by what is equal in some columns: the `number` of each row's group, ascending with the values, and the
+    `first` row of each group.
+    """
+
+    number: Int64
+    first: Rows
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    def count(self) -> Int64:
+        """Returns the number of rows of each group."""
+        return np.bincount(self.number, minlength=len(self)).astype(np.int64)
+
+    def sum(self, values: Numbers | Bool) -> Int64:
+        """Returns the exact sum of the values of each group."""
+        return group_sums(self.number, values, len(self))
+
+    def mean(self, values: npt.NDArray[Any]) -> Floats:
+        """Returns the mean of the values of each group."""
+        return np.bincount(self.number, values, len(self)) / self.count()
+
+    def largest(self, values: Int64) -> Int64:
+        """Returns the largest value of each group."""
+        most = values[self.first]
+        np.maximum.at(most, self.number, values)
+        return most
+
+    def rows(self) -> list[Rows]:
+        """Returns the rows of each group, ascending."""
+        return np.split(np.argsort(self.number, kind="stable"), np.cumsum(self.count())[:-1]) if len(self) else []
+
+
+def groupby(*columns: Numbers | Bool) -> Groups:
+    """Returns the groups of rows that are alike in all columns, in the order of the first column, then the next.
+
+    >>> device, duration = np.array([1, 0, 1]), np.array([5, 7, 9])
+    >>> groups = groupby(device)
+    >>> device[groups.first].tolist(), groups.sum(duration).tolist(), groups.largest(duration).tolist()
+    ([0, 1], [7, 14], [7, 9])
+    """
+    number = group_ids(*(column.astype(np.int64) for column in columns))
+    first = np.empty(int(number.max(initial=-1)) + 1, np.int64)
+    first[number[::-1]] = np.arange(len(number))[::-1]
+    return Groups(number, first)
+
+
 def split_groups(order: Int64, *columns: Numbers) -> list[Int64]:
     """Returns the rows of each group; `order` holds the rows sorted by group."""
     first = np.flatnonzero(is_group_start(*(column[order] for column in columns)))
@@ -143,3 +192,32 @@ def _if_in_group(row: Int64, rows: Keys, keys: Keys) -> Int64:
     in_group = (row >= 0) & (row < len(rows.group))
     in_group[in_group] = rows.group[row[in_group]] == keys.group[in_group]
     return np.where(in_group, row, -1)
+
+
+class Lookup:
+    """Numbers by number, as a dict has them, but in columns; of a key that comes again the last value holds."""
+
+    def __init__(self, keys: Int64, values: Int64) -> None:
+        order = np.argsort(keys, kind="stable")
+        order = order[np.append(is_group_start(keys[order])[1:], True)[: len(order)]]
+        self._keys, self._values = keys[order].data, values[order].data
+
+    def __contains__(self, key: int) -> bool:
+        return self._index(key) >= 0
+
+    def get(self, key: int) -> int:
+        """Returns the value of a key, -1 for none."""
+        index = self._index(key)
+        return self._values[index] if index >= 0 else -1
+
+    def of(self, keys: Int64) -> Int64:
+        """Returns the value of each key, -1 for none."""
+        sorted_keys, values = np.asarray(self._keys), np.asarray(self._values)
+        if not len(sorted_keys):
+            return np.full(len(keys), -1, np.int64)
+        index = np.minimum(np.searchsorted(sorted_keys, keys), len(sorted_keys) - 1)
+        return np.where(sorted_keys[index] == keys, values[index], -1)
+
+    def _index(self, key: int) -> int:
+        index = bisect_left(self._keys, key)
+        return index if index < len(self._keys) and self._keys[index] == key else -1

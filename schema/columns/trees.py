@@ -9,9 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .column_types import Bool, Int32, Int64, Rows
+from .column_types import Bool, Int32, Int64, Rows, rows_of
 from .groups import is_group_start
-from .interner import rows_of
 
 
 def parent_rows(ids: Int64, parent_ids: Int64) -> Rows:

@@ -14,15 +14,15 @@ from .attributes import (
     STEP_WITHOUT_PROFILER_NS as STEP_WITHOUT_PROFILER_NS,
     STEPS as STEPS,
 )
+from .decoder import MessageChecks as MessageChecks
+from .et_file import FrameBlock as FrameBlock, read_bytes as read_bytes, read_frames as read_frames
 from .execution_graph import (
     ConvertReport as ConvertReport,
     ExecutionGraph as ExecutionGraph,
     TargetChanges as TargetChanges,
     read_graph as read_graph,
 )
-from .framing import FrameBlock as FrameBlock, read_bytes as read_bytes, read_frames as read_frames
 from .json_form import METADATA as METADATA, NODE as NODE, Form as Form, FormError as FormError
-from .message_checks import MessageChecks as MessageChecks
 from .nodes import (
     CollectiveType as CollectiveType,
     Column as Column,
@@ -31,5 +31,4 @@ from .nodes import (
     NodeType as NodeType,
     TensorText as TensorText,
 )
-from .varints import varint as varint, varint_lengths as varint_lengths
-from .wire import WireError as WireError
+from .wire import WireError as WireError, varint as varint, varint_lengths as varint_lengths

@@ -25,8 +25,7 @@ from ..errors import DataError
 from .attributes import ATTRIBUTES, Attribute
 from .execution_graph_pb2 import AttributeProto, GlobalMetadata, Int64List, IOInfo, Node
 from .nodes import Column, NodeColumns
-from .varints import prefixed_varints, varint
-from .wire import DELIMITED, VARINT, delimited, rows_where, tag
+from .wire import DELIMITED, VARINT, delimited, prefixed_varints, rows_where, tag, varint
 
 FORMAT_VERSION = "0.1"
 INT32 = np.iinfo(np.int32)

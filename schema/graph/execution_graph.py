@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..arguments import FilePath, InputFile, check_ending, path_of
 from ..columns import (
     ABSENT,
     Categorical,
@@ -22,10 +23,8 @@ from ..columns import (
     to_pandas,
     to_polars,
 )
-from ..endings import check_ending
-from ..given_files import FilePath, InputFile, path_of
 from .et_file import read_columns, write_columns
-from .json_file import write_json
+from .json_form import write_json
 from .nodes import DependencyKind, NodeColumns, NodeType
 
 if TYPE_CHECKING:

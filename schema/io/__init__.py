@@ -3,7 +3,10 @@
 from .alone import fresh_folder as fresh_folder, locked as locked, make_folder as make_folder
 from .compressed import GZIP_MAGIC as GZIP_MAGIC
 from .files import (
+    ACTING as ACTING,
+    BOLD as BOLD,
     MAX_SIZE as MAX_SIZE,
+    NORMAL as NORMAL,
     STANDARD_STREAM as STANDARD_STREAM,
     bytes_of as bytes_of,
     decompressing_at_most as decompressing_at_most,
@@ -15,4 +18,3 @@ from .files import (
     put_in_place as put_in_place,
     state_of as state_of,
 )
-from .plain import ACTING as ACTING, BOLD as BOLD, NORMAL as NORMAL

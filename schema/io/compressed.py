@@ -10,8 +10,7 @@ from contextlib import suppress
 from gzip import GzipFile
 from typing import Any, BinaryIO, cast
 
-from ..errors import DataError
-from ..optional import require
+from ..errors import DataError, require
 from ..threads import Beside
 
 GZIP_MAGIC = b"\x1f\x8b"

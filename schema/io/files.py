@@ -1,8 +1,10 @@
 """Opening inputs and outputs: gzip and zstd by content in, gzip by suffix out, `-` for the standard streams.
 
-Outputs are whole or not there at all.
+Outputs are whole or not there at all. Names come from files and files from strangers, so that terminals, which obey
+what they are sent, get plain text.
 """
 
+import codecs
 import contextlib
 import io
 import logging
@@ -21,7 +23,31 @@ from typing import IO, Any, BinaryIO, cast
 from ..errors import DataError, RequestError
 from .alone import in_use, remove_abandoned
 from .compressed import GZIP_MAGIC, ZSTD_MAGIC, gunzipped, unzstd
-from .plain import plain_on_terminals
+
+ACTING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Control characters but line ends and tabs, characters that turn the direction of writing, halves of characters."""
+BOLD, NORMAL = "\x1b[1m", "\x1b[0m"
+OBEYED = re.compile(f"(?!{re.escape(BOLD)}|{re.escape(NORMAL)}){ACTING.pattern}")
+"""The same but for bold letters, which do no harm."""
+
+
+def plain_on_terminals(stream: IO[bytes]) -> IO[bytes]:
+    """Returns the stream; a terminal gets JSON escapes for control characters and for what is no text."""
+    return cast(IO[bytes], _Plain(stream)) if stream.isatty() else stream
+
+
+class _Plain(io.RawIOBase):
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream, self._decode = stream, codecs.getincrementaldecoder("utf-8")("backslashreplace").decode
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, content: Any) -> int:
+        text = OBEYED.sub(lambda match: f"\\u{ord(match[0]):04x}", self._decode(bytes(content)))
+        self._stream.write(text.encode())
+        return len(content)
+
 
 STANDARD_STREAM = "-"
 PIECE = 1 << 20

@@ -8,9 +8,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from ..arguments import FilePath, check_ending
 from ..columns import ABSENT, Categorical, Int64, JsonRecords, RowMap, Spans, repeated
-from ..endings import check_ending
-from ..given_files import FilePath
 from ..io import open_output
 from ..progress import OnProgress, unseen
 from .call_tree import op_parents

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from execgraph.converter.scaling import Growth
-from execgraph.schema.choices import ASTRA_SIM
+from execgraph.schema.arguments import ASTRA_SIM
 from execgraph.schema.comm_groups import read_groups
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import ExecutionGraph

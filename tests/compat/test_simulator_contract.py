@@ -19,7 +19,7 @@ from execgraph.converter.ranks import (
 )
 from execgraph.converter.scaling import Growth
 from execgraph.converter.targets import for_astra_sim, separate_messages
-from execgraph.schema.choices import ASTRA_SIM
+from execgraph.schema.arguments import ASTRA_SIM
 from execgraph.schema.columns import ABSENT, Ragged
 from execgraph.schema.comm_groups import RankList, number_groups, write_groups
 from execgraph.schema.errors import DataError

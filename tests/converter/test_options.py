@@ -6,7 +6,7 @@ import pytest
 from execgraph.converter.convert import build_generic_graph, convert
 from execgraph.converter.options import Options
 from execgraph.converter.targets import lower_for_target
-from execgraph.schema.choices import Target
+from execgraph.schema.arguments import Target
 from execgraph.schema.linked import LinkedTrace
 from support.builder import TraceBuilder
 from support.runs import link_run

@@ -161,7 +161,7 @@ def test_a_real_unfinished_trace(real_traces: Path) -> None:
 def test_a_large_file_of_one_thing_is_refused_soon(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, filling: bytes
 ) -> None:
-    monkeypatch.setattr("execgraph.schema.json_elements.MOST_LOST", 10_000)
+    monkeypatch.setattr("execgraph.schema.json_repair.MOST_LOST", 10_000)
     path = tmp_path / "device.json"
     path.write_bytes(b'{"traceEvents": [' + filling * ((4 << 20) // len(filling)))
     with pytest.raises(DataError) as refused:

@@ -16,10 +16,9 @@ from execgraph.linker.modules import forward_ops
 from execgraph.linker.readers.rocpd_rows import _real_queues
 from execgraph.linker.threads import idle_gaps
 from execgraph.schema.columns import Categorical, Intervals
-from execgraph.schema.device_peaks import Peak
 from execgraph.schema.graph import NodeType
 from execgraph.schema.linked import took_over
-from execgraph.schema.machine import by_name
+from execgraph.schema.machine import Peak, by_name
 from execgraph.tools.analyses import AnalysisOptions, RankTrace, covered_time
 from execgraph.tools.analyses.kernel_breakdown import kernel_breakdown
 from execgraph.tools.analyses.overlap import communication_computation_overlap

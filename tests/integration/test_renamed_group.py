@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from execgraph.schema.choices import ASTRA_SIM
+from execgraph.schema.arguments import ASTRA_SIM
 from execgraph.schema.graph import ExecutionGraph, NodeType
 from execgraph.tools.analyses import analyse
 from execgraph.tools.input_ranks import by_rank

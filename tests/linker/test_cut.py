@@ -22,7 +22,7 @@ from execgraph.linker.cut import ThreadParts, cut, of_both
 from execgraph.linker.link import link
 from execgraph.linker.readers import DeviceTrace, HostTrace, read_device_trace, read_host_trace
 from execgraph.linker.windows import EVERYTHING, Period, Window, period_of, trace_start, whole
-from execgraph.schema.columns import ABSENT, Categorical, builders, nesting, workspace, workspace_in
+from execgraph.schema.columns import ABSENT, Categorical, builders, intervals as nesting, workspace, workspace_in
 from execgraph.schema.errors import DataError
 from execgraph.schema.linked import LinkedTrace, ThreadHandoffs, write_linked
 from hypothesis import given, settings, strategies as st

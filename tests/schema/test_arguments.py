@@ -1,12 +1,25 @@
-"""An argument of the wrong kind is answered with what the call takes."""
+"""An argument of the wrong kind is answered with what the call takes.
+
+A file is not written under a name that ends like another kind of file.
+
+Paths are told from objects, and an argument of the wrong kind is named.
+"""
+
+import io
+from pathlib import Path
 
 import numpy as np
 import pytest
 from execgraph.schema.arguments import (
     WHOLE,
+    check_ending,
     flags,
+    is_file,
+    is_path,
     non_negative,
     number,
+    other_ending,
+    path_of,
     texts,
     two_ends,
     whole_number,
@@ -61,3 +74,38 @@ def test_a_flag_is_true_or_false() -> None:
     flags("f", strict=True, modules=np.True_)
     with pytest.raises(TypeError, match=r"f\(modules=…\) takes True or False, not str"):
         flags("f", strict=True, modules="yes")
+
+
+@pytest.mark.parametrize("name", ["graph.0.et", "G.JSON.GZ", "graph", "rank.7", "-", "a.json/graph"])
+def test_a_name_that_says_the_same_or_nothing_is_fine(name: str) -> None:
+    assert other_ending(name, ".et", ".json") == ""
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.TXT.gz", "a.svg", "a.csv"])
+def test_a_name_that_says_another_thing_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=r"name a file that ends in \.et or \.json"):
+        check_ending(name, ".et", ".json")
+
+
+def test_text_and_paths_are_files_and_nothing_else_is() -> None:
+    assert is_path("graph.0.et") and is_path(Path("graph.0.et"))
+    assert not is_path(None) and not is_path(["graph.0.et"])
+
+
+def test_an_open_file_is_read_from_where_it_stands_under_its_own_name(tmp_path: Path) -> None:
+    (tmp_path / "host_rank3.json").write_bytes(b"skipped {}")
+    with (tmp_path / "host_rank3.json").open("rb") as stream:
+        stream.seek(8)
+        with path_of(stream) as path:
+            assert (Path(path).name, Path(path).read_bytes()) == ("host_rank3.json", b"{}")
+    assert not Path(path).exists()
+
+
+def test_a_file_without_a_name_is_read_too_and_one_that_is_open_as_text_is_refused() -> None:
+    assert is_file(io.BytesIO()) and not is_file([])
+    with path_of(io.BytesIO(b"{}")) as path:
+        assert Path(path).read_bytes() == b"{}"
+    with pytest.raises(TypeError, match="open it with mode 'rb'"), path_of(io.StringIO()):  # type: ignore[arg-type]
+        pass
+    with pytest.raises(TypeError, match="is wanted, not int"), path_of(3):  # type: ignore[arg-type]
+        pass

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 from execgraph.linker.readers import read_device_trace, read_host_trace
 from execgraph.schema import json_stream
-from execgraph.schema.damage import Damage
-from execgraph.schema.errors import DataError
-from execgraph.schema.json_structure import opening_of
+from execgraph.schema.errors import Damage, DataError
+from execgraph.schema.json_repair import opening_of
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 DOCUMENT: dict[str, Any] = {

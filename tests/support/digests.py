@@ -17,7 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NoReturn
 
-from execgraph.schema.choices import TARGETS
+from execgraph.schema.arguments import TARGETS
 from execgraph.tools.commands import (
     trace_build,
     trace_convert,

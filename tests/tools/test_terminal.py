@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from execgraph.schema.io.plain import plain_on_terminals
+from execgraph.schema.io.files import plain_on_terminals
 from execgraph.tools.command import progress, progress_bar
 from execgraph.tools.commands import trace_report
 from execgraph.tools.report.drawing_library import drawing_library

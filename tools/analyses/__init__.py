@@ -77,13 +77,6 @@ from .graph_replays import graph_replays
 from .host_phases import host_phases, step_starts as step_starts
 from .host_time_per_op import host_time_per_op
 from .idle_time_breakdown import idle_time_breakdown
-from .intervals import (
-    Series as Series,
-    intersection as intersection,
-    running_sum as running_sum,
-    sequence as sequence,
-    time_by_set as time_by_set,
-)
 from .kernel_breakdown import kernel_breakdown
 from .kernel_duration_distribution import kernel_duration_distribution
 from .launch_statistics import launch_statistics

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schema.columns import ABSENT, Int64, OpRows, split_groups
-from ...schema.device_peaks import Peak
+from ...schema.machine import Peak
 from ..replay import Bound, Kernels, device_peaks, least_time, roofs
 from .classes import ActivityClass, activity_classes
 from .graph_alone import activity_rows

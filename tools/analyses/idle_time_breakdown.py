@@ -8,10 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64, group_sums
+from ...schema.columns import Bool, Int64, group_sums, sequence
 from ...schema.linked import NEVER, Activities, DeviceWaits, LinkedTrace, guessed, streams_of
 from .classes import intervals_of
-from .intervals import sequence
 from .rank_trace import AnalysisOptions, RankTrace, per_rank
 from .table import Column, Table, microseconds, percentage, rank_column
 from .temporal_breakdown import NO_ACTIVITIES

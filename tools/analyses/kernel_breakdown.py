@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from ...schema.columns import Int64, rows_of_each
+from ...schema.columns import Int64, rows_of_each, time_by_set
 from .classes import LABELS, ActivityClass, activity_classes, intervals_of
-from .intervals import time_by_set
 from .kernel_statistics import Durations
 from .rank_trace import AnalysisOptions, RankTrace, per_rank
 from .table import Column, Floats, Table, microseconds, percentage, rank_column

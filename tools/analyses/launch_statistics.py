@@ -8,10 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64, Intervals, group_sums
+from ...schema.columns import Bool, Int64, Intervals, group_sums, sequence
 from ...schema.linked import LinkedTrace
 from .classes import ActivityClass, activity_classes
-from .intervals import sequence
 from .rank_trace import AnalysisOptions, RankTrace, per_rank
 from .table import Column, Table, integers, microseconds, percentage, rank_column, text_column
 from .temporal_breakdown import NO_ACTIVITIES

@@ -10,11 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Int64, Intervals, group_ids, is_group_start, rows_of_each
+from ...schema.columns import Int64, Intervals, Series, group_ids, is_group_start, rows_of_each, running_sum
 from ...schema.linked import LinkedTrace, streams_of
 from .classes import ActivityClass, activity_classes, intervals_of
 from .first_start import first_start_ns
-from .intervals import Series, running_sum
 from .rank_trace import AnalysisOptions, RankTrace, per_rank
 from .table import Column, Floats, Table, integers, microseconds, rank_column
 

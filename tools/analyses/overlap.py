@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from ...schema.columns import rows_by_number, union
+from ...schema.columns import intersection, rows_by_number, union
 from .classes import ActivityClass, activity_classes, intervals_of
-from .intervals import intersection
 from .rank_trace import AnalysisOptions, RankTrace, per_rank
 from .table import Column, Table, microseconds, percentage, rank_column
 

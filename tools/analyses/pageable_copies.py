@@ -6,8 +6,8 @@ A copy back to the host is a wait for a result, whatever memory it goes to; host
 import numpy as np
 
 from ...schema.columns import Bool, rows_by_number, time_text
-from ...schema.device_peaks import pinned_rate
 from ...schema.graph import DEVICE_NAME, DependencyKind
+from ...schema.machine import pinned_rate
 from ..replay import NodeClass
 from .finding import Change, Finding
 from .findings_job import Job, is_of_kind

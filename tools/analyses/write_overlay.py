@@ -6,9 +6,8 @@ from typing import IO, BinaryIO
 
 from ...schema.errors import DataError
 from ...schema.io import open_input, open_output
-from ...schema.json_letters import with_plain_letters
+from ...schema.json_repair import opening_of, with_plain_letters
 from ...schema.json_stream import LONGEST_HEAD
-from ...schema.json_structure import opening_of
 
 PIECE = 1 << 20
 

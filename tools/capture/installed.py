@@ -4,7 +4,7 @@ import importlib
 import os
 from typing import Any
 
-from ...schema.optional import require
+from ...schema.errors import require
 from .failures import warn
 
 

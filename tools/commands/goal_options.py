@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, get_args
 
-from ...schema.choices import GOAL, Algorithm, Simulator
+from ...schema.arguments import GOAL, Algorithm, Simulator
 from ..summary_lines import summary_line
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 import argparse
 import math
 
-from ...schema.device_peaks import Peak
+from ...schema.machine import Peak
 from ..command_parser import OptionGroup
 from ..replay import SCALABLE, Scale, parse_scale
 from .argument_types import number

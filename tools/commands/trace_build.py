@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from ...schema.choices import ASTRA_SIM, GOAL
-from ...schema.optional import require
+from ...schema.arguments import ASTRA_SIM, GOAL
+from ...schema.errors import require
 from ..command import print_json, progress, run_command
 from ..command_parser import CommandParser
 from ..rank_rows import ranges

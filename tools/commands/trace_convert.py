@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
-from ...schema.choices import GOAL, TARGETS, WHOLE_JOB, InputsOutputs, Promotion
+from ...schema.arguments import GOAL, TARGETS, WHOLE_JOB, InputsOutputs, Promotion
 from ..command import in_workspace, print_json, progress_bar, run_command, step
 from ..command_parser import CommandParser, OptionGroup, output_as, without_leading_word
 from ..summary_lines import format_counts, summary_line

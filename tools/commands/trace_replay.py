@@ -10,7 +10,7 @@ from typing import NoReturn
 
 import msgspec
 
-from ...schema.choices import ASTRA_SIM
+from ...schema.arguments import ASTRA_SIM
 from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph
 from ...schema.io import STANDARD_STREAM

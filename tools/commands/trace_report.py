@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from ...converter.ranks import ranks_of
+from ...schema.errors import require
 from ...schema.io import STANDARD_STREAM, open_output
-from ...schema.optional import require
 from ..analyses import ANALYSES, AnalysisOptions, read_captures
 from ..command import in_workspace, progress, run_command
 from ..command_parser import CommandParser, output_as

@@ -17,7 +17,7 @@ from ...converter.targets import lower_for_target, separate_messages
 from ...linker.link import link
 from ...linker.readers import read_traces
 from ...linker.windows import EVERYTHING, Window
-from ...schema.choices import ASTRA_SIM, GENERIC
+from ...schema.arguments import ASTRA_SIM, GENERIC
 from ...schema.columns import workspace_in
 from ...schema.comm_groups import number_groups
 from ...schema.errors import DataError

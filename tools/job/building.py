@@ -17,7 +17,7 @@ import msgspec
 
 from ...converter.ranks import Network
 from ...linker.windows import EVERYTHING, Window
-from ...schema.choices import ASTRA_SIM, GENERIC, GOAL
+from ...schema.arguments import ASTRA_SIM, GENERIC, GOAL
 from ...schema.comm_groups import RankList, number_groups, write_groups
 from ...schema.errors import DataError, RequestError
 from ...schema.graph import ExecutionGraph

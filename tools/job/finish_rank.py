@@ -15,7 +15,7 @@ from ...converter.ranks import (
     resize_communication,
 )
 from ...converter.targets import lower_for_target
-from ...schema.choices import ASTRA_SIM, Target
+from ...schema.arguments import ASTRA_SIM, Target
 from ...schema.graph import ExecutionGraph, TargetChanges
 from .build_options import BuildOptions
 from .build_rank import RankResult, RankTask, failure_summary, pickle_path

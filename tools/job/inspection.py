@@ -27,8 +27,7 @@ from ...linker.readers import (
     read_host_trace,
 )
 from ...schema.columns import Bool, Categorical, Int64, workspace_in
-from ...schema.damage import CUT_OFF, UNREADABLE
-from ...schema.errors import DataError
+from ...schema.errors import CUT_OFF, UNREADABLE, DataError
 from ...schema.io import STANDARD_STREAM, folder_beside
 from ...schema.linked import MEMORY_CATEGORIES, STEP_MARK, are_step_marks, streams_of, waits_without_record
 from .versions import device_versions, host_versions

@@ -26,7 +26,7 @@ from ...converter.ranks import (
     unmatched,
     with_deferred_ends,
 )
-from ...schema.choices import ASTRA_SIM, Target
+from ...schema.arguments import ASTRA_SIM, Target
 from ...schema.comm_groups import RankList, number_groups
 from ...schema.graph import ExecutionGraph
 from .transfers import ExcessTime, complete_matches, excess_times

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from ...schema.choices import GOAL
+from ...schema.arguments import GOAL
 from ...schema.io import put_in_place
 from .build_report import FAILED, BuildReport, is_unchanged
 from .goal_job import GOAL_FILE

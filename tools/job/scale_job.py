@@ -13,7 +13,7 @@ import msgspec
 
 from ...converter.ranks import fitted_network, for_more_ranks
 from ...converter.scaling import Growth, ScalePlan, all_groups, plan_scaling
-from ...schema.choices import ASTRA_SIM
+from ...schema.arguments import ASTRA_SIM
 from ...schema.comm_groups import write_groups
 from ...schema.errors import DataError
 from ...schema.io import fresh_folder, locked, open_output

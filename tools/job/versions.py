@@ -9,8 +9,7 @@ from typing import Any
 from ...linker.readers import dialect, is_database, opened
 from ...schema.errors import DataError
 from ...schema.io import open_input
-from ...schema.json_letters import with_plain_letters
-from ...schema.json_structure import opening_of
+from ...schema.json_repair import opening_of, with_plain_letters
 from ...schema.linked import integer, name_of
 
 HEAD = 1 << 18

@@ -10,7 +10,7 @@ from typing import IO, Any, Generic, TypeVar
 import msgspec
 
 from ...linker.readers import is_database, read_device_trace
-from ...schema.damage import Damage
+from ...schema.errors import Damage
 from ...schema.io import open_input, open_output
 from ...schema.json_stream import ArrayReader
 from ...schema.linked import DATA_WAIT_WITHOUT_PROFILER, STEP_WITHOUT_PROFILER, DeviceFile, MergedRank

@@ -18,10 +18,9 @@ from .reports import Report, compare, report
 from .run import Replay, WhatIf, replay, what_if
 from .schema.columns import Frame
 from .schema.comm_groups import read_groups, write_groups
-from .schema.errors import DataError, RequestError
+from .schema.errors import DataError, MissingLibrary, RequestError
 from .schema.graph import CollectiveType, ConvertReport, Delay, DependencyKind, NodeType, TargetChanges
 from .schema.linked import write_linked
-from .schema.optional import MissingLibrary
 from .simulator_options import AstraSimOptions
 from .tools.analyses import AnalysisOptions
 from .tools.capture import capture

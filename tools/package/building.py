@@ -9,11 +9,9 @@ from .converter.options import Options
 from .converter.targets import GoalOptions
 from .job import Job, job_in, run_with
 from .linker.windows import EVERYTHING, Window, given_window
-from .schema.arguments import flags, whole_number, wrong_argument
-from .schema.choices import ASTRA_SIM, GENERIC
+from .schema.arguments import ASTRA_SIM, GENERIC, FilePath, Paths, flags, given_paths, whole_number, wrong_argument
 from .schema.comm_groups import check_simulators_read
 from .schema.errors import DataError
-from .schema.given_files import FilePath, Paths, given_paths
 from .simulator_options import AstraSimOptions, BuildTarget, target_name
 from .tools.job import (
     BuildOptions,

@@ -11,9 +11,8 @@ from .lane_strips import lane_strips
 from .node_views import Dependencies, Node
 from .plots import Part, lanes_chart
 from .run import Replay, WhatIf, replay
-from .schema.arguments import two_ends, whole_number, whole_numbers
+from .schema.arguments import FilePath, InputFile, two_ends, whole_number, whole_numbers
 from .schema.columns import Categorical, Frame, NodeIds, summary_html
-from .schema.given_files import FilePath, InputFile
 from .schema.graph import DependencyKind, ExecutionGraph as GraphColumns
 from .tools.given_graphs import read_graph_file
 from .tools.replay import Changes, edge_weights, gather

@@ -13,10 +13,9 @@ from .linker.windows import EVERYTHING, Window
 from .plots import ranks_chart
 from .reports import Report, report
 from .run import Replay, WhatIf, replay
-from .schema.arguments import number, texts, whole_number, whole_numbers
+from .schema.arguments import FilePath, given_path, number, texts, whole_number, whole_numbers
 from .schema.columns import Summary, SummaryRepr, format_counts
 from .schema.errors import DataError
-from .schema.given_files import FilePath, given_path
 from .schema.progress import OnProgress, unseen
 from .tools.given_graphs import BUILT, graph_files, read_graph_file
 from .tools.job import BuildReport, scale as scale_folder

@@ -13,11 +13,21 @@ from .linker.foreign import read_linked as read_linked_file
 from .linker.link import link as link_traces
 from .linker.readers import DeviceTrace, HostTrace
 from .linker.windows import EVERYTHING, Window, given_window
-from .schema.arguments import flags, whole_number, wrong_argument
-from .schema.choices import InputsOutputs, Promotion, Target
+from .schema.arguments import (
+    FilePath,
+    InputFile,
+    InputsOutputs,
+    Promotion,
+    Target,
+    flags,
+    is_file,
+    is_path,
+    path_of,
+    whole_number,
+    wrong_argument,
+)
 from .schema.columns import Categorical, Frame
 from .schema.comm_groups import RankList
-from .schema.given_files import FilePath, InputFile, is_file, is_path, path_of
 from .schema.linked import LinkedTrace as TraceTables, write_linked
 from .tools.kinds import InputKind
 from .tools.one_pair import find_pair

@@ -6,7 +6,7 @@ import numpy as np
 
 from .schema.arguments import two_ends
 from .schema.columns import Int64, Rows
-from .schema.optional import require
+from .schema.errors import require
 from .tools.replay import NodeClass, Workload
 from .tools.view import lane_names
 

@@ -6,9 +6,8 @@ from dataclasses import fields
 from html import escape
 
 from .linker.windows import EVERYTHING, Window, given_window
-from .schema.arguments import flags, given, texts, whole_numbers
+from .schema.arguments import FilePath, Paths, flags, given, given_path, given_paths, texts, whole_numbers
 from .schema.errors import nearest
-from .schema.given_files import FilePath, Paths, given_path, given_paths
 from .schema.io import open_output
 from .tools.analyses import AnalysisOptions, Table, read_captures
 from .tools.replay import Changes, given_changes

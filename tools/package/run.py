@@ -5,9 +5,8 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, NamedTuple
 
 from .plots import Part, lanes_chart
+from .schema.arguments import FilePath, check_ending
 from .schema.columns import Frame, Summary, summary_html, summary_text, time_text
-from .schema.endings import check_ending
-from .schema.given_files import FilePath
 from .schema.graph import STEP_WITHOUT_PROFILER_NS, STEPS
 from .tools.analyses import path_frame, path_rows
 from .tools.given_graphs import Graphs

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from .converter.targets import GoalOptions, Roofline, roofline_of
-from .schema.arguments import flags, number
-from .schema.choices import ASTRA_SIM, GOAL, Target
+from .schema.arguments import ASTRA_SIM, GOAL, Target, flags, number
 from .tools.job import Simulation
 
 

@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from .schema.arguments import flags, number, whole_number
-from .schema.given_files import FilePath, Paths, given_paths
+from .schema.arguments import FilePath, Paths, flags, given_paths, number, whole_number
 from .tools.job import Diagnosis, MergeReport, diagnose as diagnose_paths, merge_traces
 from .wording import for_python
 

@@ -22,10 +22,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ...schema.arguments import given, non_negative, wrong_argument
-from ...schema.columns import ABSENT, Bool, Categorical, Int64, rows_by_number, rows_of_each, time_text
-from ...schema.device_peaks import Peak, Summary, peak_of
+from ...schema.columns import ABSENT, Bool, Categorical, Floats, Int64, rows_by_number, rows_of_each, time_text
 from ...schema.errors import RequestError
 from ...schema.graph import DEVICE_NAME, Delay, DependencyKind, ExecutionGraph
+from ...schema.machine import Peak, peak_of
 from .workload import Classes, NodeClass, Workload, cut_off_ns, node_classes, slot_pools_by_device
 
 UNKNOWN_DEVICE = Peak(*[0.0] * len(Peak._fields))
@@ -43,8 +43,8 @@ class Bound(Enum):
 class LeastTime(NamedTuple):
     """The least seconds that each kernel needs for its operations and for its bytes; NaN if work or peak is unknown."""
 
-    compute: Summary
-    memory: Summary
+    compute: Floats
+    memory: Floats
 
     def bound_by(self, bound: Bound) -> Bool:
         """Returns which kernels this resource limits, where both times are known and one is above 0."""
@@ -86,7 +86,7 @@ def least_time(kernels: Kernels, peaks: Mapping[int, Peak]) -> LeastTime:
     return LeastTime(np.where(operations == 0, 0.0, operations / compute), np.where(moved == 0, 0.0, moved / memory))
 
 
-def roofs(kernels: Kernels, peaks: Mapping[int, Peak]) -> tuple[Summary, Summary]:
+def roofs(kernels: Kernels, peaks: Mapping[int, Peak]) -> tuple[Floats, Floats]:
     """Returns for each kernel its device's peak FLOP/s for its number format, and peak bytes/s; NaN if unknown.
 
     Where a kernel with fp32 operands is faster than the ordinary units can be, it ran on the matrix engines.

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from ...converter.ranks import GIB, Link, stages, step_cost
 from ...converter.targets import Roofline
-from ...schema.choices import ASTRA_SIM
+from ...schema.arguments import ASTRA_SIM
 from ...schema.columns import Int64, Summary, summary_text, time_text
 from ...schema.errors import DataError
 from ...schema.graph import CollectiveType, ExecutionGraph, NodeType

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from ...schema.choices import ASTRA_SIM
+from ...schema.arguments import ASTRA_SIM
 from ...schema.columns import ABSENT, Int64, Intervals, busy_until, group_sums
 from ...schema.graph import DependencyKind
 from .answer import answer

@@ -2,8 +2,8 @@
 
 from pathlib import PurePath
 
-from ...schema.given_files import FilePath
-from ...schema.optional import require
+from ...schema.arguments import FilePath
+from ...schema.errors import require
 from .report import Report
 
 

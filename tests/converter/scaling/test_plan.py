@@ -9,7 +9,7 @@ import pytest
 from execgraph.converter.ranks import graph_calls, match, recorded_groups
 from execgraph.converter.scaling import rank_facts
 from execgraph.converter.scaling.roles import NamedGroup
-from execgraph.schema.choices import ASTRA_SIM
+from execgraph.schema.arguments import ASTRA_SIM
 from execgraph.schema.comm_groups import LARGEST_JOB
 from execgraph.schema.errors import DataError, RequestError
 from execgraph.schema.graph import ExecutionGraph, NodeType

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from execgraph.linker.windows import Window
-from execgraph.schema.choices import Target
+from execgraph.schema.arguments import Target
 from execgraph.schema.errors import RequestError
 from execgraph.schema.graph import ExecutionGraph
 from execgraph.tools.commands.trace_build import main

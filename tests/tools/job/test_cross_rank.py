@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from execgraph.converter.ranks import Group as RankGroup, ranks_of, ranks_text
-from execgraph.schema.choices import ASTRA_SIM
+from execgraph.schema.arguments import ASTRA_SIM
 from execgraph.schema.linked import Communication
 from execgraph.tools.commands.trace_build import main
 from execgraph.tools.job import BuildOptions, BuildReport, build, table

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from execgraph.schema.columns import TOLERANCE, NestedIntervals, Nesting, ThreadIntervals, nest, nesting
+from execgraph.schema.columns import TOLERANCE, NestedIntervals, Nesting, ThreadIntervals, intervals as nesting, nest
 from hypothesis import given, settings, strategies as st
 
 
