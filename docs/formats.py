@@ -9,13 +9,13 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 from execgraph.converter.work import RULES, TRITON
-from execgraph.schema.machine import PEAKS, Peak
 from execgraph.schema.graph import execution_graph_pb2
 from execgraph.schema.graph.attributes import ATTRIBUTES, DELAY_CAUSES, FIELDS, KINDS, METADATA, TYPES
 from execgraph.schema.graph.encoder import FORMAT_VERSION
 from execgraph.schema.graph.nodes import CollectiveType
 from execgraph.schema.linked.layout import INTEGER_ATTRIBUTES
-from execgraph.schema.linked.words import KNOWN_BY, Member, RECORDS, Record
+from execgraph.schema.linked.words import KNOWN_BY, RECORDS, Member, Record
+from execgraph.schema.machine import PEAKS, Peak
 
 DOCS = Path(__file__).parent
 PROTO = Path(execution_graph_pb2.__file__).with_name("execution_graph.proto")
