@@ -10,7 +10,7 @@ from ..schema.arguments import InputFile, is_file, is_path, path_of, wrong_argum
 from ..schema.errors import DataError
 from ..schema.graph import ExecutionGraph
 from ..schema.progress import unseen
-from .kinds import InputKind
+from .recognise import InputKind
 from .wrong_kind import file_for_folder, instead_of_folder, reading
 
 Graphs = ExecutionGraph | InputFile | Iterable[ExecutionGraph | InputFile]

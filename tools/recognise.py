@@ -1,19 +1,21 @@
 """Recognises a file by its content: a trace with its process and rank, something made from traces, or neither.
 
 Looks at the first and, where these do not tell, the last few hundred KB; the rest is never parsed. Of a database it
-looks at the tables and at who launched.
+looks at the tables and at who launched. USES names each kind of file, and which command takes it.
 """
 
 import codecs
 import io
+import json
 import os
 import re
 import sys
 import zlib
 from collections import Counter
 from collections.abc import Iterator
+from enum import Enum
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, cast
+from typing import Any, BinaryIO, NamedTuple, cast
 
 from ..schema.comm_groups import INT32_MAX
 from ..schema.errors import DataError
@@ -21,8 +23,111 @@ from ..schema.io import GZIP_MAGIC, open_input
 from ..schema.json_repair import with_plain_letters
 from ..schema.json_stream import LONGEST_HEAD
 from ..schema.linked import integer
-from .json_parts import objects_after, objects_in
-from .kinds import InputKind
+
+DECODER = json.JSONDecoder(strict=False)
+MOST_UNREADABLE = 100
+"""Places at which no object begins that can be read: to find that out may cost as much as all that follows."""
+
+
+def objects_in(text: str, at: int = 0) -> Iterator[dict[str, Any]]:
+    """Yields the outermost complete objects from a position on; gives up after a hundred that cannot be read.
+
+    >>> list(objects_in('"b": 1}, {"c": {}}, {"d": {"e": 2}, "f":'))
+    [{'c': {}}, {'e': 2}]
+    """
+    at, left = text.find("{", at), MOST_UNREADABLE
+    while at >= 0 and left:
+        value, end = _decoded(text, at)
+        if value is not None:
+            yield value
+        else:
+            left -= 1
+        at = text.find("{", end)
+
+
+def objects_after(key: re.Pattern[str], text: str) -> Iterator[dict[str, Any]]:
+    """Yields the complete objects that begin where the key ends, but for those inside another one of them."""
+    end, left = 0, MOST_UNREADABLE
+    for match in key.finditer(text):
+        if match.end() < end:
+            continue
+        value, end = _decoded(text, match.end())
+        if value is not None:
+            yield value
+        else:
+            left -= 1
+        if not left:
+            return
+
+
+def _decoded(text: str, at: int) -> tuple[dict[str, Any] | None, int]:
+    """Returns the object that begins at a brace, and where it ends; None for none, and where the next one may begin."""
+    try:
+        value, end = DECODER.raw_decode(text, at)
+    except (ValueError, RecursionError):
+        return None, at + 1
+    return (value if isinstance(value, dict) else None), end
+
+
+class InputKind(Enum):
+    """What a file is; the value counts files of that kind in a sentence."""
+
+    HOST = "host traces"
+    DEVICE = "device traces"
+    MERGED = "device traces of several ranks in one"
+    LINKED = "linked traces"
+    GRAPH = "execution graphs"
+    GRAPH_JSON = "execution graphs as JSON"
+    GROUPS = "communicator-group files"
+    REPORT = "reports of execgraph"
+    TRUTH = "truth.json of trace-generate"
+    TIMELINE = "timelines of replays"
+    MERGED_DATABASE = "databases of several ranks"
+    GOAL = "GOAL files"
+    PAGE = "HTML pages"
+    OTHER_EVENTS = "Chrome traces that no profiler wrote"
+    OTHER_DATABASE = "databases that are no traces"
+    JSON = "JSON files that are no traces"
+    TEXT = "text files"
+    OTHER = "files that are no traces"
+
+
+class Use(NamedTuple):
+    """What a file of a kind is called, the command that takes it, and which file to give where it is wanted."""
+
+    name: str
+    taken_by: str = ""
+    to_give: str = ""
+
+
+TRACE = Use("a host or device trace", to_give="device traces, with their host traces")
+TRACE_OR_GRAPH = Use("a trace or a graph", to_give="device traces, with their host traces, linked traces or graphs")
+
+USES = {
+    InputKind.HOST: Use("a host trace", "trace-link", "the one that PyTorch's ExecutionTraceObserver wrote"),
+    InputKind.DEVICE: Use(
+        "a device trace", "trace-link", "the one that the PyTorch profiler wrote, or a rocpd database"
+    ),
+    InputKind.MERGED: Use("a device trace of several ranks", "trace-link --rank N"),
+    InputKind.LINKED: Use("a linked trace", "trace-convert", "one that trace-link wrote"),
+    InputKind.GRAPH: Use("a graph", "trace-replay", "one that trace-convert or trace-build wrote"),
+    InputKind.GRAPH_JSON: Use("the JSON form of a graph", "trace-jsonize", "one that trace-jsonize wrote"),
+    InputKind.GROUPS: Use(
+        "a communicator-group file", "trace-convert --comm-groups", "the comm_groups.json that trace-build wrote"
+    ),
+    InputKind.REPORT: Use("a report that execgraph wrote"),
+    InputKind.TRUTH: Use("the truth of a generated job"),
+    InputKind.TIMELINE: Use("a timeline that trace-replay wrote"),
+    InputKind.MERGED_DATABASE: Use("a database that trace-merge wrote"),
+    InputKind.GOAL: Use("a GOAL file"),
+    InputKind.PAGE: Use("an HTML page"),
+    InputKind.OTHER_EVENTS: Use("a Chrome trace that no profiler wrote"),
+    InputKind.OTHER_DATABASE: Use("a database, but not a profiler's"),
+    InputKind.JSON: Use("JSON that execgraph does not know"),
+    InputKind.TEXT: Use("a text file"),
+    InputKind.OTHER: Use("binary data that execgraph does not know"),
+}
+
 
 PIECE = 1 << 16
 END = 1 << 18

@@ -1,19 +1,23 @@
 """Finds the traces among files and folders: what each file is, of which process, and of which rank.
 
-A trace's rank is the recorded one, else that of its name.
+A trace's rank is the recorded one, else that of its name; no rank is made up of an order alone. Traces that record no
+rank are numbered by process where something shows that they are of one job. Several traces of one process are windows
+of its recording, never ranks.
 """
 
 import re
-from collections import Counter
+import zlib
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePath, PurePosixPath
 from typing import NamedTuple
 
 from ..schema.errors import DataError, MissingLibrary
+from ..schema.io import open_input
 from ..schema.progress import Progress, unwatched
-from .kinds import TRACE, InputKind
-from .recognise import recognise
+from .rank_rows import ranges
+from .recognise import TRACE, InputKind, recognise
 from .wrong_kind import instead
 
 TRACE_NAME = re.compile(r"\.(json|json\.gz|json\.zst|db|rpd)$", re.IGNORECASE)
@@ -130,3 +134,198 @@ def _files(paths: Iterable[Path]) -> Iterator[tuple[Path, str]]:
 
 def _hidden(path: Path) -> bool:
     return any(part.startswith(".") for part in path.parts)
+
+
+PIECE, LONGEST_SIGN = 1 << 20, 64
+COMMUNICATION = re.compile(
+    rb'"(record_param_comms|Collective name)"|process_group:init|"(gloo|mpi|ucc|c10d|\w{,4}ccl)::?\w'
+    rb"|ncclKernel|ncclDevKernel|rcclGenericKernel|mscclKernel"
+)
+"""What a process records that communicates with others."""
+
+CommunicationTest = Callable[[Trace], bool]
+
+
+class RankFile(NamedTuple):
+    """The device trace of a rank."""
+
+    rank: int
+    path: Path
+
+
+class AssignedRanks(NamedTuple):
+    """The only traces of their ranks, by rank; a line for each trace that cannot be used or was numbered; and whether
+    the traces are of different runs.
+    """
+
+    traces: list[Trace]
+    failures: list[str]
+    notes: list[str]
+    of_several_runs: bool = False
+
+
+def assign_ranks(
+    devices: Sequence[Trace], communicates: CommunicationTest, allow_mismatch: bool = False, otherwise: str = ""
+) -> AssignedRanks:
+    """Returns the ranks of device traces; a lone one without is rank 0.
+
+    Traces of which none tells a rank are numbered by their processes, as launchers start ranks in that order, if all of
+    them communicate, or with `allow_mismatch`. Else it raises DataError, which says `otherwise`, too: what the command
+    has for them.
+    """
+    notes: list[str] = []
+    if len(devices) == 1:
+        devices = [trace._replace(rank=trace.rank or 0) for trace in devices]
+    elif devices and all(trace.rank is None for trace in devices):
+        _check_one_job(devices, communicates, allow_mismatch, otherwise)
+        devices = _with_position_as_rank(devices)
+        notes = [f"{t.name}: has no rank; numbered {t.rank} by its process, {t.pid}" for t in devices]
+    of_rank: dict[int | None, list[Trace]] = defaultdict(list)
+    for trace in devices:
+        of_rank[trace.rank].append(trace)
+    rankless = of_rank.pop(None, [])
+    of_ranks = sorted((rank, traces) for rank, traces in of_rank.items() if rank is not None)
+    single = [traces[0] for _, traces in of_ranks if len(traces) == 1]
+    several = {rank: traces for rank, traces in of_ranks if len(traces) > 1}
+    if runs := _folders_of_runs(several, single):
+        line = f"{len(runs)} runs, each in a folder of its own ({list_names(runs)}); give one of them"
+        return AssignedRanks([], [line], [], of_several_runs=True)
+    failures = [*_without_rank(rankless, devices), *_of_one_rank(several)]
+    return AssignedRanks(single, failures, notes, any(map(_is_of_runs, several.values())))
+
+
+def _is_of_runs(same_rank: Sequence[Trace]) -> bool:
+    """Returns whether the traces of one rank are of different processes."""
+    processes = {trace.pid for trace in same_rank}
+    return len(processes) > 1 and None not in processes
+
+
+def by_rank(devices: Sequence[Trace], host_of: Mapping[str, str]) -> tuple[list[RankFile], list[str]]:
+    """Returns device traces by rank, and a line for each that was numbered. Raises DataError if one cannot be used."""
+    traces, failures, notes, _ = assign_ranks(devices, communicating(host_of))
+    if failures:
+        raise DataError("; ".join(failures))
+    return [RankFile(trace.rank or 0, Path(trace.name)) for trace in traces], notes
+
+
+def communicating(host_of: Mapping[str, str], folder: Path = Path()) -> CommunicationTest:
+    """Returns a function that says whether a device trace below `folder`, or its host trace, records communication."""
+
+    def look(trace: Trace) -> bool:
+        paths = (trace.name, host_of.get(trace.name))
+        return any(COMMUNICATION.search(piece) for path in paths if path for piece in _pieces(folder / path))
+
+    return look
+
+
+def _pieces(path: Path) -> Iterator[bytes]:
+    """Yields a file's content up to any damage, in pieces that overlap by LONGEST_SIGN bytes."""
+    text = b""
+    with open_input(str(path)) as stream:
+        while True:
+            try:
+                piece = stream.read(PIECE)
+            except (OSError, EOFError, zlib.error):
+                return
+            if not piece:
+                return
+            text = text[-LONGEST_SIGN:] + piece
+            yield text
+
+
+def _with_position_as_rank(devices: Sequence[Trace]) -> list[Trace]:
+    ordered = sorted(devices, key=lambda trace: (trace.pid or 0, trace.name))
+    return [trace._replace(rank=rank) for rank, trace in enumerate(ordered)]
+
+
+def _check_one_job(
+    devices: Sequence[Trace], communicates: CommunicationTest, allow_mismatch: bool, otherwise: str
+) -> None:
+    """Raises DataError if traces without a rank are windows of one process, or may be of several jobs."""
+    of_process: dict[int | None, list[Trace]] = defaultdict(list)
+    for trace in devices:
+        of_process[trace.pid].append(trace)
+    unknown = of_process.pop(None, [])
+    if unknown:
+        raise DataError(
+            f"{names_of(unknown)}: have neither rank nor process; name them …rank<N>.json, or give one of them"
+        )
+    windows = next((traces for traces in of_process.values() if len(traces) > 1), [])
+    if windows:
+        raise DataError(
+            f"{names_of(windows)}: record no rank and are of one process, {windows[0].pid}: windows or copies of one "
+            f"recording, not ranks; {_one_of(windows, 'window')}"
+        )
+    if not (allow_mismatch or all(map(communicates, devices))):
+        raise DataError(
+            f"{_with_processes(devices)}: record no rank, and nothing shows that they are of one job; give one of "
+            f"them, name them …rank<N>.json{otherwise and f', or {otherwise}'}"
+        )
+
+
+def _without_rank(rankless: Sequence[Trace], devices: Sequence[Trace]) -> Iterator[str]:
+    """Yields a line for each trace without a rank among others that have one."""
+    ranked = {trace.pid: trace.name for trace in devices if trace.rank is not None and trace.pid is not None}
+    others = [trace for trace in rankless if trace.pid not in ranked]
+    if len({trace.pid for trace in others}) > 1:
+        yield (
+            f"{_with_processes(others)}: record no rank and are of different processes; if they are different runs, give "
+            "one of them, else name them …rank<N>.json"
+        )
+        rankless = [trace for trace in rankless if trace.pid in ranked]
+    for trace in rankless:
+        if trace.pid in ranked:
+            yield (
+                f"{trace.name}: records no rank, and is of process {trace.pid} like {ranked[trace.pid]}; move one of "
+                "them away"
+            )
+        else:
+            yield f"{trace.name}: records no rank and its name has none; rename it to …rank<N>.json, or move it away"
+
+
+def _folders_of_runs(several: Mapping[int, Sequence[Trace]], single: Sequence[Trace]) -> list[str]:
+    """Returns the folders of different runs, none if they are not: a rank has a trace of another process in each, and
+    all other traces are in one of these folders, too.
+    """
+    others = {_folder(trace) for trace in single}
+    for traces in several.values():
+        folders = {_folder(trace) for trace in traces}
+        if len(folders) == len(traces) and _is_of_runs(traces) and others <= folders:
+            return sorted(folders)
+    return []
+
+
+def _folder(trace: Trace) -> str:
+    return PurePath(trace.name).parent.as_posix()
+
+
+def _of_one_rank(several: Mapping[int, Sequence[Trace]]) -> Iterator[str]:
+    """Yields a line for all ranks with as many traces of one kind: of one process, of several, or of unknown ones."""
+    ranks_by_case: dict[tuple[int, str], list[int]] = defaultdict(list)
+    for rank, same_rank in several.items():
+        is_one_process = len({trace.pid for trace in same_rank}) == 1 and same_rank[0].pid is not None
+        kind = "window" if is_one_process else "run" if _is_of_runs(same_rank) else ""
+        ranks_by_case[len(same_rank), kind].append(rank)
+    for (count, kind), ranks in ranks_by_case.items():
+        same_rank = several[ranks[0]]
+        plural, each, more = ("s", " each", ", …") if len(ranks) > 1 else ("", "", "")
+        names = f"({names_of(same_rank) if kind == 'window' else _with_processes(same_rank)}{more})"
+        traces = f"rank{plural} {ranges(ranks)}: {count} device traces"
+        yield {
+            "window": f"{traces} of one process{each} {names}: windows or copies of one recording; "
+            f"{_one_of(same_rank, kind)}",
+            "run": f"{traces} of different processes{each} {names}: different runs; {_one_of(same_rank, kind)}",
+            "": f"{traces}{each} {names}; keep one, or give those of one run",
+        }[kind]
+
+
+def _one_of(traces: Sequence[Trace], what: str) -> str:
+    """Returns how to give one of several windows or runs."""
+    folders = sorted({_folder(trace) for trace in traces})
+    if len(folders) == len(traces):
+        return f"give those of one {what}, such as {folders[0]}"
+    return f"give those of one {what} alone, in a folder of their own or to trace-link"
+
+
+def _with_processes(traces: Sequence[Trace]) -> str:
+    return list_names([trace.name if trace.pid is None else f"{trace.name} of process {trace.pid}" for trace in traces])

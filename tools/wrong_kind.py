@@ -6,8 +6,7 @@ from itertools import islice
 from pathlib import Path
 
 from ..schema.errors import DataError
-from .kinds import USES, InputKind, Use
-from .recognise import kind_at_start, recognise
+from .recognise import USES, InputKind, Use, kind_at_start, recognise
 
 READS_AS_WELL = {InputKind.HOST: (InputKind.LINKED, InputKind.GRAPH_JSON)}
 """Kinds of files that are read like the wanted one, as these have its nodes, and make no sense there."""

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 from execgraph.linker.readers import read_device_trace
 from execgraph.tools.commands.trace_merge import main
-from execgraph.tools.input_ranks import by_rank
 from execgraph.tools.job import merge_for_viewing
-from execgraph.tools.trace_files import find_traces
+from execgraph.tools.trace_files import by_rank, find_traces
 from support.merging import Jobs, ranks_in, recorded_activities
 
 

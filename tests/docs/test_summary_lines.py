@@ -10,7 +10,7 @@ from execgraph.converter.convert import convert
 from execgraph.linker.link import link
 from execgraph.linker.readers import read_device_trace, read_host_trace
 from execgraph.tools.job.build_report import HEADINGS as BUILT
-from execgraph.tools.job.diagnosis_text import HEADINGS as DIAGNOSED
+from execgraph.tools.job.diagnosis import HEADINGS as DIAGNOSED
 from execgraph.tools.replay import describe, replay_ranks, summarise
 from support.folders import ROOT
 from support.pages import PAGES
@@ -24,7 +24,7 @@ WHERE = {
         "tools/commands/goal_options.py",
         "tools/job/build_report.py",
     ),
-    "trace-scale": ("tools/commands/trace_scale.py", "tools/job/scale_report.py"),
+    "trace-scale": ("tools/commands/trace_scale.py", "tools/job/scaling.py"),
     "trace-merge": ("tools/commands/trace_merge.py",),
     "trace-report": ("tools/commands/trace_report.py",),
 }

@@ -9,11 +9,10 @@ import pytest
 from execgraph.schema.arguments import ASTRA_SIM
 from execgraph.schema.graph import ExecutionGraph, NodeType
 from execgraph.tools.analyses import analyse
-from execgraph.tools.input_ranks import by_rank
 from execgraph.tools.job import BuildOptions, build, merge_for_viewing
 from execgraph.tools.replay import replay_ranks
 from execgraph.tools.report import find_sources, read_ranks
-from execgraph.tools.trace_files import find_traces
+from execgraph.tools.trace_files import by_rank, find_traces
 from support.builder import TraceBuilder
 from support.generated import here
 

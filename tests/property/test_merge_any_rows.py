@@ -11,8 +11,8 @@ import pytest
 from execgraph.linker.readers import DeviceTrace, one_rank, read_device_trace
 from execgraph.schema.columns import Categorical
 from execgraph.schema.errors import DataError
-from execgraph.tools.input_ranks import RankFile
 from execgraph.tools.job import merge_for_viewing
+from execgraph.tools.trace_files import RankFile
 
 TABLES = ("ops", "calls", "activities", "syncs", "event_records")
 HOST, DEVICE = (

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from execgraph.schema.graph import ExecutionGraph
 from execgraph.tools.job import BuildOptions, BuildReport, build
-from execgraph.tools.job.finish_rank import WITHOUT_PARTNER
+from execgraph.tools.job.build_rank import WITHOUT_PARTNER
 from execgraph.tools.replay import replay_ranks
 from support.builder import Group, Tensor, TraceBuilder
 from support.generated import here

@@ -7,9 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from execgraph.tools.input_ranks import RankFile, by_rank
 from execgraph.tools.job import merge_for_viewing
-from execgraph.tools.trace_files import find_traces
+from execgraph.tools.trace_files import RankFile, by_rank, find_traces
 
 from support.databases import Api, Op, Range, write_database
 

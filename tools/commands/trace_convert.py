@@ -110,7 +110,7 @@ def _convert(options: argparse.Namespace) -> None:
     from ...linker.foreign import read_linked
     from ...schema.comm_groups import read_groups
     from ...schema.graph import ConvertReport, TargetChanges
-    from ..kinds import InputKind
+    from ..recognise import InputKind
     from ..wrong_kind import reading
 
     by_option = {InputKind.LINKED: "as its input", InputKind.GROUPS: "as --comm-groups"}

@@ -56,7 +56,7 @@ def _form_to_write(source: str, target: str) -> str:
 
 def _neither(source: str) -> str:
     """Returns a sentence on a file that is neither a graph nor the JSON of one, "" for one that is, or none."""
-    from ..kinds import InputKind
+    from ..recognise import InputKind
     from ..wrong_kind import wrong_kind
 
     return wrong_kind(Path(source), InputKind.GRAPH) and wrong_kind(Path(source), InputKind.GRAPH_JSON)
@@ -68,7 +68,7 @@ def _form(name: str) -> str | None:
 
 def _run(arguments: argparse.Namespace) -> None:
     from ...converter.jsonizer import graph_to_json, json_to_graph
-    from ..kinds import InputKind
+    from ..recognise import InputKind
     from ..wrong_kind import reading
 
     convert = graph_to_json if arguments.to == "json" else json_to_graph

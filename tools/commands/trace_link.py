@@ -75,8 +75,8 @@ def _link(options: argparse.Namespace) -> None:
     from ...linker.link import link
     from ...linker.readers import read_traces
     from ...schema.linked import write_linked
-    from ..kinds import InputKind
-    from ..one_pair import OnePair, find_pair
+    from ..pairs import OnePair, find_pair
+    from ..recognise import InputKind
     from ..wrong_kind import reading
 
     pair = find_pair(options.inputs, options.rank) if options.inputs else OnePair(None, None)

@@ -9,7 +9,7 @@ import msgspec
 
 from ..command import print_json, progress, run_command
 from ..command_parser import CommandParser
-from ..job import WRITERS, MergeReport, counting, merge_traces
+from ..job import TABLES_AND_QUERIES, WRITERS, MergeReport, merge_traces
 from ..summary_lines import format_counts, summary_line
 
 NAME = "trace-merge"
@@ -30,8 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     parser.add_inputs("FILE_OR_DIR", "device traces, or folders with them", "--input", "--input-dir")
     made = parser.add_output("MERGED", "merged.json, merged.json.gz or merged.db")
     made.add_argument("--json", action="store_true", help="print the summary as one JSON object on stdout")
-    _, _, tables_and_queries = (counting.__doc__ or "").partition("\n\n")
-    parser.epilog = f"tables of a .db, and queries:\n\n{tables_and_queries}\n{parser.epilog}"
+    parser.epilog = f"tables of a .db, and queries:\n\n{TABLES_AND_QUERIES}\n{parser.epilog}"
     options = parser.parse_args(arguments)
     if not options.output.lower().endswith(tuple(WRITERS)):
         parser.error(f"--output {options.output}: end it in {', '.join(WRITERS)} to say what to write")

@@ -18,7 +18,7 @@ from ...schema.linked import integer
 from ..command import in_workspace, print_json, progress, run_command, step
 from ..command_parser import CommandParser, output_as
 from ..given_graphs import graph_files
-from ..kinds import InputKind
+from ..recognise import InputKind
 from ..replay import (
     describe,
     gather_job,

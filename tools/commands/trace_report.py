@@ -15,7 +15,7 @@ from ...schema.io import STANDARD_STREAM, open_output
 from ..analyses import ANALYSES, AnalysisOptions, read_captures
 from ..command import in_workspace, progress, run_command
 from ..command_parser import CommandParser, output_as
-from ..kinds import InputKind
+from ..recognise import InputKind
 from ..report import (
     ReportRequest,
     Sources,

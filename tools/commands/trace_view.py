@@ -82,7 +82,7 @@ def _window(text: str) -> tuple[float, float]:
 
 def _run(arguments: argparse.Namespace) -> None:
     from ...schema.graph import ExecutionGraph
-    from ..kinds import InputKind
+    from ..recognise import InputKind
     from ..view import Selection, select, write_view
     from ..wrong_kind import reading
 

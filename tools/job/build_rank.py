@@ -1,4 +1,7 @@
-"""Builds the graph file and a small summary of one rank from its traces, in a process of its own."""
+"""Builds the graph file and a small summary of one rank, then makes the graph keep the plan of all ranks.
+
+Each of the two steps runs in a process of its own.
+"""
 
 import os
 import pickle
@@ -12,15 +15,24 @@ from typing import NamedTuple
 import msgspec
 
 from ...converter.convert import build_generic_graph
-from ...converter.ranks import restrict_to_ranks
+from ...converter.ranks import (
+    add_excess_time,
+    add_simulated_order,
+    compute_instead,
+    order_collectives,
+    replay_collectives,
+    resize_communication,
+    restrict_to_ranks,
+)
 from ...converter.targets import lower_for_target, separate_messages
 from ...linker.link import link
 from ...linker.readers import read_traces
 from ...linker.windows import EVERYTHING, Window
-from ...schema.arguments import ASTRA_SIM, GENERIC
+from ...schema.arguments import ASTRA_SIM, GENERIC, Target
 from ...schema.columns import workspace_in
 from ...schema.comm_groups import number_groups
 from ...schema.errors import DataError
+from ...schema.graph import ExecutionGraph, TargetChanges
 from ...schema.io import open_output, state_of
 from ...schema.linked import LinkedTrace
 from ...schema.threads import Beside
@@ -28,9 +40,18 @@ from ..command import no_garbage_collection
 from ..pairs import Pair
 from ..sync_records_advice import lacks_sync_records
 from ..workers import stage_done
-from .build_options import BuildOptions
-from .build_report import BUILT, FAILED, FileContent, RankSummary, content_of, is_unchanged
-from .job_plan import RankCommunication, look_up
+from .build_report import (
+    BUILT,
+    COLLECTIVES,
+    EXCESS,
+    FAILED,
+    BuildOptions,
+    FileContent,
+    RankSummary,
+    content_of,
+    is_unchanged,
+)
+from .job_plan import RankCommunication, RankPlan, look_up
 from .rank_comms import summarise_rank
 
 
@@ -197,3 +218,74 @@ def failure_summary(task: RankTask, error: Exception) -> RankSummary:
 def _shorten_paths(task: RankTask, text: str) -> str:
     """Returns the text with files named by their paths below the folder."""
     return text.replace(f"{task.folder}{os.sep}", "")
+
+
+WITHOUT_PARTNER = "communications without a partner, as computation"
+RESIZED = "communications of uneven size, given one size on all members"
+SHRUNK = "collectives that ran beside others, given the bytes of the time they had alone"
+HIDDEN = "collectives that ran beside others, given the time they had alone, which is less than their latency"
+FITTED_TO_TRACED = (EXCESS, SHRUNK, HIDDEN)
+"""The changes that keep time which the fitted network does not give: they hold for the ranks that were traced."""
+
+
+class FinishTask(NamedTuple):
+    """What the second step needs of a rank: what was built, what it communicated, and the plan of all ranks."""
+
+    task: RankTask
+    summary: RankSummary
+    plan: RankPlan
+
+
+def finish_rank(task: FinishTask) -> RankResult:
+    """Writes a rank's graph so that it keeps the plan. Reports every failure, raises none."""
+    build, plan = task.task, task.plan
+    try:
+        if build.options.target == ASTRA_SIM:
+            graph = _keep_plan(pickle.loads(pickle_path(build).read_bytes()), plan, build.options)
+        else:
+            # one that was up to date stands in its place
+            graph = ExecutionGraph.read(str(build.waiting if build.waiting.exists() else build.graph))
+        keeps_time = build.options.target == ASTRA_SIM and build.options.excess_time and not build.options.replay
+        offset = plan.start_offset_ns if build.options.start_offsets else 0
+        graph = lower_for_target(graph, build.options.target, plan.numbers, build.options.roofline, offset)
+        graph.write(str(build.waiting))
+        changes = graph.changes or TargetChanges()
+        if EXCESS in changes.counts:
+            changes.counts[COLLECTIVES] = plan.excess.collectives_ns / 1000
+        if plan.sizes:
+            changes.counts[RESIZED] = len(plan.sizes)
+        if keeps_time and plan.excess.sizes:
+            changes.counts[SHRUNK] = len(plan.excess.sizes)
+        if keeps_time and plan.excess.hidden:
+            changes.counts[HIDDEN] = len(plan.excess.hidden)
+        if plan.unpartnered:
+            changes.counts[WITHOUT_PARTNER] = len(plan.unpartnered)
+            changes.notes.append(f"{len(plan.unpartnered)} {WITHOUT_PARTNER}")
+        return RankResult(
+            msgspec.structs.replace(
+                task.summary,
+                graph=content_of(build.waiting, build.graph.name),
+                edges=len(graph.data_deps.values),
+                target_notes=changes.notes,
+                target=changes.counts,
+            )
+        )
+    except Exception as error:
+        return RankResult(failure_summary(build, error))
+
+
+def _keep_plan(graph: ExecutionGraph, plan: RankPlan, options: BuildOptions) -> ExecutionGraph:
+    """Returns the graph with what all ranks of a simulated job agree on."""
+    graph = resize_communication(compute_instead(graph, plan.unpartnered), plan.sizes)
+    if options.replay:
+        return order_collectives(graph, plan.order)
+    graph = add_simulated_order(graph, plan.simulated_order)
+    if not options.excess_time:
+        return graph
+    graph = replay_collectives(resize_communication(graph, plan.excess.sizes), plan.excess.hidden)
+    return add_excess_time(graph, plan.excess.of_node)
+
+
+def graph_path(folder: Path, ranks: tuple[int, ...], rank: int, target: Target) -> Path:
+    """Returns the path of a rank's graph; for simulators, which want ranks without holes, ranks are numbered anew."""
+    return folder / f"graph.{ranks.index(rank) if target == ASTRA_SIM else rank}.et"

@@ -1,23 +1,32 @@
-"""What a build says of itself: report.json, the same on every run of the same inputs, and the table for people."""
+"""What a build says of itself: report.json, the same on every run of the same inputs, and the table for people.
+
+Everything that a build makes waits in a folder of its own until all of it is there. Then the earlier report goes, and
+the new one comes last: a build that is stopped before leaves the earlier one, a build that is stopped meanwhile no
+report, so that the next one begins anew.
+"""
 
 import hashlib
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 
+from ...converter.options import Options
 from ...converter.ranks import Network
-from ...converter.targets import GoalReport
+from ...converter.targets import GoalOptions, GoalReport, Roofline
 from ...linker.windows import EVERYTHING, Window
+from ...schema.arguments import GOAL
 from ...schema.columns import Summary, SummaryRepr, format_counts as counts_text, time_text
 from ...schema.errors import DataError
 from ...schema.graph import ConvertReport
-from ...schema.io import open_input, open_output
+from ...schema.io import open_input, open_output, put_in_place
 from ...schema.linked import LinkReport
 from ..rank_rows import rank_rows
 from ..summary_lines import summary_line
-from .build_options import BuildOptions
 from .cross_rank import mark_of, ranks_in_words
 from .rank_comms import RankComms
 
@@ -36,6 +45,27 @@ HEADINGS = (
     "rank", "host ops", "matched", "kernels", "", "devices", "streams", "collectives", "activities", "linked",
     "dropped", "nodes", "edges", "status",
 )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class BuildOptions(Options):
+    """How to convert each rank, and what to do with groups of which the build lacks members.
+
+    Where only some ranks of a job are simulated, groups lose the members that are not, unless `whole_groups`: then what
+    such groups communicate takes its measured time. `goal` is how the file of the target "goal" is written, `roofline`
+    the peaks with which ASTRA-sim's roofline mode is to run. With `modules` Python's calls are read, and nodes tell
+    their module. With `start_offsets` the ranks of a job for a simulator begin when they began to record, else all at
+    once. Graphs for ASTRA-sim's `replay` mode keep measured times alone; others say where a send waits for its
+    receiver and, with `excess_time`, keep what collectives took beyond what the fitted network gives them.
+    """
+
+    whole_groups: bool = False
+    goal: GoalOptions = field(default_factory=GoalOptions)
+    roofline: Roofline | None = None
+    modules: bool = False
+    start_offsets: bool = True
+    replay: bool = False
+    excess_time: bool = True
 
 
 class FileContent(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -261,3 +291,103 @@ def _row(rank: RankSummary, status: str, most_kernels: int) -> tuple[str, ...]:
         link.activities, link.linked, sum(link.dropped.values()), convert.nodes, rank.edges,
     )  # fmt: skip
     return (*map(str, counts), status)
+
+
+LOCK, WAITING = ".building.lock", ".building"
+"""The file by which one build at a time works in a folder, and the folder for what has to wait."""
+GOAL_FILE = "job.goal"
+REPORT = "report.json"
+GROUPS = "comm_groups.json"
+GRAPH = r"graph\.\d+\.et"
+OUTPUT = re.compile(rf"{GRAPH}|report\.json|comm_groups\.json|{re.escape(GOAL_FILE)}")
+HALF_WRITTEN = re.compile(rf"\.columns\..*|\.({OUTPUT.pattern})\.[0-9a-f]{{8}}\.partial")
+
+
+def remove_half_written(folder: Path) -> None:
+    """Removes what builds that were killed had begun to write; their other folder is emptied where it is used."""
+    for path in folder.iterdir():
+        if HALF_WRITTEN.fullmatch(path.name):
+            with suppress(OSError):
+                path.unlink()
+
+
+def changed_since(report: BuildReport | None, target: Path) -> list[str]:
+    """Returns sentences on changed or missing files that the graphs of the earlier build depend on."""
+    if report is None:
+        return []
+    names = [] if report.is_genuine else [REPORT]
+    if report.groups and not is_unchanged(target / GROUPS, report.groups):
+        names.append(GROUPS)
+    return [f"{name} is not what the earlier build wrote: all ranks are built again" for name in names]
+
+
+def put_all_in_place(made: Path, folder: Path, report: BuildReport) -> None:
+    """Moves what the report lists from `made` to `folder`, the report itself last."""
+    (folder / REPORT).unlink(missing_ok=True)
+    for name in (*graph_names(report), GROUPS, GOAL_FILE, REPORT):
+        if (made / name).exists():
+            put_in_place(made / name, folder / name)
+
+
+def graph_names(report: BuildReport) -> list[str]:
+    """Returns the names of the graphs that a report lists."""
+    return [rank.graph.file for rank in report.ranks if rank.graph]
+
+
+def remove_stale(folder: Path, earlier: BuildReport | None, report: BuildReport, graphs: dict[int, Path]) -> list[str]:
+    """Removes what this build did not write; `graphs` are the paths by rank. Returns a sentence per removed graph."""
+    removed = [
+        *_of_another_job(folder, earlier, report, {path.name for path in graphs.values()}),
+        *_removed_ranks(folder, earlier, {path.name for path in graphs.values()}),
+        *_failed_ranks(report, graphs),
+    ]
+    if report.groups is None and earlier and is_unchanged(folder / GROUPS, earlier.groups):
+        (folder / GROUPS).unlink()
+    if report.options.target == GOAL and report.goal is None:
+        (folder / GOAL_FILE).unlink(missing_ok=True)
+    return removed
+
+
+def _of_another_job(folder: Path, earlier: BuildReport | None, report: BuildReport, names: set[str]) -> Iterator[str]:
+    """Yields a sentence on graphs in the folder that were made of other traces, or of which no report tells."""
+    if earlier is None:
+        there = sorted(path.name for path in folder.iterdir() if re.fullmatch(GRAPH, path.name))
+        if there:
+            replaced = len(names.intersection(there))
+            yield f"{_some(there)}: in the folder without a report of their build; {replaced} replaced, {len(there) - replaced} left"
+        return
+    before, now = (
+        {rank.device.blake2b: rank.device.file for rank in of.ranks if rank.device.blake2b} for of in (earlier, report)
+    )
+    if before and now and not before.keys() & now.keys():
+        yield f"the folder held a job of other traces, {_some([*before.values()])}; it is replaced"
+
+
+def _some(names: list[str]) -> str:
+    return names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "")
+
+
+def _removed_ranks(folder: Path, earlier: BuildReport | None, names: set[str]) -> Iterator[str]:
+    """Removes the graphs that the earlier build wrote and whose names are not among the job's.
+
+    Reports are from anywhere: what one lists is only removed when it is named like a graph and holds what the report
+    says.
+    """
+    for rank in earlier.ranks if earlier else ():
+        name = rank.graph.file if rank.graph else ""
+        path = folder / name
+        if name not in names and re.fullmatch(GRAPH, name) and path.is_file():
+            is_known = is_unchanged(path, rank.graph)
+            if is_known:
+                path.unlink()
+            became = "removed" if is_known else "left, as something else has written it since"
+            yield f"{name}: rank {rank.rank} of an earlier build, which is not in this job; {became}"
+
+
+def _failed_ranks(report: BuildReport, graphs: dict[int, Path]) -> Iterator[str]:
+    """Removes earlier graphs of ranks that failed now."""
+    for rank in report.ranks:
+        graph = graphs[rank.rank]
+        if rank.status == FAILED and graph.is_file():
+            graph.unlink()
+            yield f"{graph.name}: rank {rank.rank} failed; removed"

@@ -1,4 +1,4 @@
-"""Builds the execution graph of every rank from a folder of traces, and report.json.
+"""Builds the execution graph of every rank from a folder of traces, report.json, and for GOAL the file of the job.
 
 The same inputs give the same bytes, wherever and in whatever order the ranks are built. Ranks whose graph still is what
 would come out are left alone. All that is made waits until the last rank is done, so a build that is stopped changes
@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ...converter.ranks import Network
+from ...converter.targets import write_goal
 from ...linker.windows import EVERYTHING, Window
 from ...schema.arguments import ASTRA_SIM, GENERIC, GOAL
 from ...schema.comm_groups import RankList, number_groups, write_groups
@@ -23,40 +24,68 @@ from ...schema.errors import DataError, RequestError
 from ...schema.graph import ExecutionGraph
 from ...schema.io import fresh_folder, locked, make_folder, state_of
 from ...schema.progress import OnProgress, Progress, Stages, unseen, unwatched
-from ..kinds import InputKind
 from ..pairs import Pairs, find_pairs
+from ..recognise import InputKind
 from ..wrong_kind import kind_of
-from .build_options import BuildOptions
-from .build_rank import BUILD_STAGES, RankResult, RankTask, build_rank, failure_summary, is_up_to_date, linked_rank
+from .build_rank import (
+    BUILD_STAGES,
+    FinishTask,
+    RankResult,
+    RankTask,
+    build_rank,
+    failure_summary,
+    finish_rank,
+    graph_path,
+    is_up_to_date,
+    linked_rank,
+)
 from .build_report import (
     BUILT,
     FAILED,
-    BuildReport,
-    FileContent,
-    comparable,
-    content_of,
-    read_report,
-    this_tool,
-    write_report,
-)
-from .cross_rank import verify
-from .finish_rank import FinishTask, finish_rank, graph_path
-from .first_difference import first_difference
-from .goal_job import GOAL_FILE, write_goal_job
-from .issued import Issued, issued_by
-from .job_plan import RankCommunication, look_up, plan_job
-from .leftovers import (
+    GOAL_FILE,
     GROUPS,
     LOCK,
     OUTPUT,
     REPORT,
     WAITING,
+    BuildOptions,
+    BuildReport,
+    FileContent,
     changed_since,
+    comparable,
+    content_of,
     graph_names,
     put_all_in_place,
+    read_report,
     remove_half_written,
     remove_stale,
+    this_tool,
+    write_report,
 )
+from .cross_rank import first_difference, verify
+from .job_plan import RankCommunication, look_up, plan_job
+from .rank_comms import Issued, issued_by
+
+
+def write_goal_job(made: Path, folder: Path, report: BuildReport) -> None:
+    """Writes `made`/job.goal if all ranks have graphs, in `made` or (up to date) in `folder`; adds to the report."""
+    names = [rank.graph.file for rank in report.ranks if rank.status == BUILT and rank.graph]
+    if len(names) < len(report.ranks):
+        report.notes.append(f"{GOAL_FILE} is not written: it needs the graphs of all ranks; see what failed")
+        return
+    files = [str((made if (made / name).exists() else folder) / name) for name in names]
+    try:
+        report.goal = write_goal(
+            str(made / GOAL_FILE),
+            len(files),
+            lambda index: ExecutionGraph.read(files[index], tensors=False),
+            report.options.goal,
+            start_offsets=report.options.start_offsets,
+            excess_time=report.options.excess_time,
+        )
+    except DataError as error:
+        report.failures.append(f"{GOAL_FILE} is not written: {str(error).replace(str(made), str(folder))}")
+
 
 GRAPHS = "graph"
 """What the names of graph files begin with, before the rank."""

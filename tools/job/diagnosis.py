@@ -1,23 +1,76 @@
-"""Diagnoses files and folders: every process that was traced, what is in its files, and all findings."""
+"""Diagnoses files and folders: every process that was traced, what is in its files, and all findings, also as text.
+
+What is wrong with many processes is one line for each kind.
+"""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
 import msgspec
 
-from ...schema.columns import format_counts
+from ...schema.columns import bytes_text, format_counts
 from ...schema.errors import DataError
 from ...schema.progress import Progress, unwatched
-from ..kinds import InputKind
 from ..pairs import hosts_of
+from ..rank_rows import ranges, rank_rows
+from ..recognise import InputKind
+from ..sync_records_advice import sync_records_advice
+from ..terminal import in_one_line
 from ..trace_files import Trace, TraceFiles, find_traces, list_counts
 from ..workers import in_processes
-from .comparison import compare
-from .diagnosis_findings import WRONG, Finding, findings_of
-from .diagnosis_wording import in_words, merge_findings
-from .inspection import Inspection, ProcessFiles, inspect
+from .cross_rank import mark_of
+from .diagnosis_findings import WRONG, Finding, compare, findings_of, most_kernels
+from .inspection import KERNELS_SHOWN, Inspection, KernelTime, ProcessFiles, inspect
+
+NAMES_SHOWN = 4
+
+
+def merge_findings(findings: Iterable[Finding]) -> list[Finding]:
+    """Equal findings of several processes as one; what is wrong comes first."""
+    by_text: dict[tuple[str, str, str], Finding] = {}
+    for finding in findings:
+        key = finding.severity, finding.what, finding.advice
+        earlier = by_text.get(key, Finding(finding.severity, [], finding.what, finding.advice))
+        where, counts = earlier.where + finding.where, earlier.counts + finding.counts
+        by_text[key] = Finding(finding.severity, where, finding.what, finding.advice, counts)
+    return sorted(by_text.values(), key=lambda finding: finding.severity != WRONG)
+
+
+def in_words(finding: Finding) -> str:
+    """Returns one line: where, how many, what, and what to do, where that is not part of it."""
+    location = f"{process_names(finding.where)}: " if finding.where else ""
+    count = f" ({amount(finding.counts)})" if finding.counts else ""
+    return f"{location}{finding.what}{count}" + (f"; {finding.advice}" if finding.advice else "")
+
+
+def amount(counts: list[int]) -> str:
+    """Counts of several processes: how many each, or in all.
+
+    >>> amount([64]), amount([64, 64]), amount([1, 2])
+    ('64', '64 each', '3 in all')
+    """
+    if len(counts) == 1:
+        return str(counts[0])
+    return f"{counts[0]} each" if len(set(counts)) == 1 else f"{sum(counts)} in all"
+
+
+def process_names(where: list[str]) -> str:
+    """Returns the processes of a finding, ranks in short.
+
+    >>> process_names(["rank 0", "rank 1", "rank 2", "other.json"])
+    'ranks 0-2, other.json'
+    """
+    numbers = [re.fullmatch(r"rank (\d+)", name) for name in where]
+    listed = sorted({int(match.group(1)) for match in numbers if match})
+    ranks = [] if not listed else [f"rank {listed[0]}" if len(listed) == 1 else f"ranks {ranges(listed)}"]
+    unnumbered = [name for name, match in zip(where, numbers, strict=True) if not match]
+    more = [f"{len(unnumbered) - NAMES_SHOWN} more"] if len(unnumbered) > NAMES_SHOWN else []
+    return ", ".join(ranks + unnumbered[:NAMES_SHOWN] + more)
+
 
 WORTH_PROCESSES = 32 << 20
 """So many bytes make up for starting processes."""
@@ -122,3 +175,120 @@ def _inspect_all(processes: list[ProcessFiles], run: Runner, progress: Progress)
         failed = Inspection(process.device, process.host, rank=process.rank, error=str(outcome))
         inspections[process] = outcome if isinstance(outcome, Inspection) else failed
     return [inspections[process] for process in processes]
+
+
+HEADINGS = (
+    "rank", "world", "process", "size", "steps", "host ops", "matched", "by", "kernels", "", "copies", "devices",
+    "streams", "collectives", "syncs", "graphs", "graph activities", "files",
+)  # fmt: skip
+LONGEST_NAME = 110
+
+
+def report(diagnosis: Diagnosis, every_process: bool = False) -> str:
+    """Returns processes, versions, longest kernels (with `every_process`, of each), what graphs lack, and findings.
+
+    Of different runs it returns that they are and the processes, with `every_process` all of it.
+    """
+    processes = diagnosis.processes
+    if not processes:
+        return "\n".join(in_one_line(f"{finding.severity:<6} {in_words(finding)}") for finding in diagnosis.findings)
+    if diagnosis.of_several_runs and not every_process:
+        return "\n".join(map(in_one_line, [_runs(diagnosis), "", *_table(processes, 0)]))
+    largest = 0 if diagnosis.of_several_runs else most_kernels(processes)
+    lines = [*_advice(processes), *_table(processes, largest), "", *_versions(processes)]
+    groups = [(process.name, process.top_kernels) for process in processes] if every_process else []
+    for title, kernels in [*groups, ("all", _longest_of_all(processes))]:
+        lines += ["", f"longest kernels, {title}", *map(_kernel, kernels)] if kernels else []
+    lines += ["", "not in graphs, or without what they need", *_dropped(processes)]
+    lines += [f"{count:>12} {kind}, skipped" for kind, count in diagnosis.skipped.items()]
+    lines += ["", *(f"{finding.severity:<6} {in_words(finding)}" for finding in diagnosis.findings)]
+    notes = len(diagnosis.findings) - diagnosis.wrong
+    return "\n".join([*map(in_one_line, lines), f"{diagnosis.wrong} wrong, {notes} note{'s' * (notes != 1)}"])
+
+
+def _runs(diagnosis: Diagnosis) -> str:
+    """Returns the line that says that the traces are of different runs, with files as the table names them."""
+    apart = [finding for finding in diagnosis.findings if finding.severity == WRONG and not finding.where]
+    text = "; ".join(in_words(finding) for finding in apart)
+    return f"{WRONG:<6} {text.replace(f'{_common_folder(diagnosis.processes)}{os.sep}', '')}"
+
+
+def _advice(processes: Sequence[Inspection]) -> list[str]:
+    """Returns how to record what waits were for, and an empty line, if a process did not."""
+    names = [process.name for process in processes if process.waits_without_record]
+    return [*sync_records_advice(process_names(names)), ""] if names else []
+
+
+def _table(processes: Sequence[Inspection], largest: int) -> list[str]:
+    """Returns the lines of the table, in which few kernels are marked beside the `largest` number."""
+    folder = _common_folder(processes)
+    return rank_rows(HEADINGS, (_row(process, largest, folder) for process in processes), alike=("world", "by", ""))
+
+
+def _row(process: Inspection, largest: int, folder: str) -> tuple[str, ...]:
+    rank = "-" if process.rank is None else f"{process.rank}" + ("" if process.records_rank else "?")
+    pids = process.processes or ([] if process.host_process is None else [process.host_process])
+    pid = f"{pids[0]}" + ("" if len(pids) == 1 else f" +{len(pids) - 1}") if pids else "-"
+    files = " + ".join(os.path.relpath(path, folder) for path in (process.device, process.host) if path)
+    world = f"{process.world_size or '-'}"
+    if process.error:
+        return (rank, world, pid, bytes_text(process.bytes), *["-"] * (len(HEADINGS) - 5), files)
+    # rounded down: all but one is not 100 %
+    matched = (
+        f"{1000 * process.matched // process.host_ops / 10:g} %" if process.matched_by and process.host_ops else "-"
+    )
+    mark = mark_of(process.kernels, largest) if process.device else ""
+    counts = (
+        process.copies, process.devices, process.streams, process.collectives, process.sync_records,
+        process.graph_launches, process.graph_activities,
+    )  # fmt: skip
+    first = (rank, world, pid, bytes_text(process.bytes), f"{process.steps}", f"{process.host_ops or process.ops}")
+    return (*first, matched, process.matched_by or "-", f"{process.kernels}", mark, *map(str, counts), files)
+
+
+def _common_folder(processes: Iterable[Inspection]) -> str:
+    folders = {
+        str(Path(path).absolute().parent) for process in processes for path in (process.device, process.host) if path
+    }
+    return os.path.commonpath(folders) if folders else "."
+
+
+def _versions(processes: Sequence[Inspection]) -> list[str]:
+    where: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for process in processes:
+        for version in process.versions.items():
+            where[version].append(process.name)
+    everywhere = len(processes)
+    return [
+        f"{name:<24} {value}" + ("" if len(names) == everywhere else f" ({process_names(names)})")
+        for (name, value), names in where.items()
+    ]
+
+
+def _longest_of_all(processes: Iterable[Inspection]) -> list[KernelTime]:
+    """Returns the longest kernels of all processes, out of the longest of each."""
+    count, total = Counter[str](), defaultdict[str, float](float)
+    for process in processes:
+        for kernel in process.top_kernels:
+            count[kernel.name] += kernel.count
+            total[kernel.name] += kernel.total_us
+    longest = sorted(total, key=total.__getitem__, reverse=True)[:KERNELS_SHOWN]
+    return [KernelTime(name, count[name], total[name]) for name in longest]
+
+
+def _kernel(kernel: KernelTime) -> str:
+    name = kernel.name if len(kernel.name) <= LONGEST_NAME else kernel.name[: LONGEST_NAME - 1] + "…"
+    return f"{kernel.total_us / 1000:>12.3f} ms {kernel.count:>8} × {name}"
+
+
+def _dropped(processes: Iterable[Inspection]) -> list[str]:
+    by_reason: dict[str, list[tuple[str, int]]] = defaultdict(list)
+    for process in processes:
+        for reason, count in process.dropped.items():
+            by_reason[reason].append((process.name, count))
+    lines = [
+        f"{amount([count for _, count in occurrences]):>12} {reason} "
+        f"({process_names([name for name, _ in occurrences])})"
+        for reason, occurrences in by_reason.items()
+    ]
+    return lines or ["        none"]

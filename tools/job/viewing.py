@@ -1,26 +1,208 @@
 """Merges the device traces of all ranks into one Chrome trace, from which each rank's trace can be taken again.
 
-Every row is kept. Memory is that of one rank's columns and one piece of its file, however many ranks there are.
+Processes, correlations and flow ids become unique, times move by a whole number of µs, rows that cross others go to a
+lane beside their thread; nothing else of a row changes, and every row is kept. Memory is that of one rank's columns and
+one piece of its file, however many ranks there are.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import IO, Any, Generic, TypeVar
 
 import msgspec
 
-from ...linker.readers import is_database, read_device_trace
+from ...linker.readers import DEVICE_SIDE_WAITS, Role, is_database, read_device_trace, role_of
 from ...schema.errors import Damage
 from ...schema.io import open_input, open_output
 from ...schema.json_stream import ArrayReader
-from ...schema.linked import DATA_WAIT_WITHOUT_PROFILER, STEP_WITHOUT_PROFILER, DeviceFile, MergedRank
+from ...schema.linked import (
+    DATA_WAIT_WITHOUT_PROFILER,
+    LARGEST_ID,
+    STEP_WITHOUT_PROFILER,
+    DeviceFile,
+    MergedRank,
+    identity,
+    integer,
+    json_value,
+)
 from ...schema.progress import Progress, unwatched
-from ..input_ranks import RankFile
-from .merge_lanes import FIRST_LANE, Lanes, PlacedRow
-from .merge_report import MergeReport, RankReport
-from .rewrite import RankRows, Row
-from .rocpd_rows import chrome_rows
-from .survey import Survey, survey
+from ..trace_files import RankFile
+from .merge_rows import FIRST_LANE, Lanes, PlacedRow, Thread, chrome_rows
+from .merge_survey import MergeReport, RankReport, Survey, survey
+
+Row = dict[str, msgspec.Raw]
+CORRELATIONS = ("correlation", "wait_on_cuda_event_record_corr_id")
+FLOW_IDS = ("id", "bind_id")
+NAMES = (b'"process_name"', b'"process_sort_index"')
+"""Metadata rows that are made anew."""
+THREAD_NAMES = (b'"thread_name"', b'"thread_sort_index"')
+FLOWS = (b'"s"', b'"t"', b'"f"')
+PROCESSES_OF_RANK = 100
+ROW = msgspec.json.Decoder(Row)
+NULL, EMPTY, METADATA = msgspec.Raw(b"null"), msgspec.Raw(b'""'), msgspec.Raw(b'"M"')
+DEVICE_WAITS = tuple(f'"{name}"'.encode() for name in DEVICE_SIDE_WAITS)
+
+
+class RankRows:
+    """The rows of one rank on their way; `record` then says how to undo what was done to them.
+
+    `hosts` are the processes of its host rows, `last_process` the last one that an earlier rank took. `largest_id` is
+    the largest correlation or flow id so far.
+    """
+
+    def __init__(self, record: MergedRank, hosts: frozenset[int], last_process: int, lanes: Lanes) -> None:
+        self.record = record
+        record.threads = lanes.recorded_threads()
+        self.rows = 0
+        self.activities = 0
+        self.largest_id = record.id_offset
+        self.last_process = (last_process // PROCESSES_OF_RANK + 1) * PROCESSES_OF_RANK - 1
+        self._hosts = hosts
+        self._shift_us = record.time_shift_ns // 1000
+        self._process: dict[bytes, msgspec.Raw] = {}
+        self._recorded_name: dict[bytes, msgspec.Raw] = {}
+        self.lanes = lanes
+        self._named_threads: dict[Thread, list[Row]] = defaultdict(list)
+        self._activity_categories: dict[bytes, bool] = {}
+
+    def rewrite(self, rows: list[Row]) -> bytes:
+        """Returns the rows as JSON, separated by commas."""
+        kept = [new for number, row in enumerate(rows, self.rows) if (new := self._rewrite(row, number)) is not None]
+        self.rows += len(rows)
+        return msgspec.json.encode(kept)[1:-1]
+
+    def names(self) -> bytes:
+        """Returns rows that name the rank's processes and lanes, and put the ranks in order."""
+        hosts = sum(identity(json_value(recorded)) in self._hosts for recorded in self._process)
+        rows: list[dict[str, object]] = []
+        for recorded, process in self._process.items():
+            name = self._name(json_value(recorded), hosts)
+            recorded_name = self._recorded_name.get(recorded)
+            args = {"name": name} | ({"recorded": recorded_name} if recorded_name is not None else {})
+            order = int(bytes(process))
+            rows.append({"ph": "M", "name": "process_name", "pid": process, "tid": 0, "args": args})
+            rows.append(
+                {"ph": "M", "name": "process_sort_index", "pid": process, "tid": 0, "args": {"sort_index": order}}
+            )
+        return msgspec.json.encode([*rows, *self._lane_names()])[1:-1]
+
+    def _lane_names(self) -> Iterator[Row]:
+        """Lanes are called and shown as the thread that they are beside, with a number."""
+        for (thread, depth), number in self.lanes.numbers.items():
+            for row in self._named_threads[thread]:
+                args = json_value(row["args"])
+                if isinstance(args, dict) and "name" in args:
+                    args["name"] = f"{args['name']} · {depth + 1}"
+                yield row | {"tid": _raw(number), "args": msgspec.Raw(msgspec.json.encode(args))}
+
+    def _name(self, recorded: int | str | float | None, hosts: int) -> str:
+        process = identity(recorded)
+        if process in self._hosts:
+            what = "host" if hosts == 1 else f"host {process}"
+        elif process >= 0:
+            what = f"device {process}"
+        else:
+            what = str(recorded).strip() if isinstance(recorded, str) and recorded.strip() else "profiler"
+        return f"rank {self.record.rank} · {what}"
+
+    def _rewrite(self, row: Row, number: int) -> Row | None:
+        phase, recorded, thread = bytes(row.pop("ph", EMPTY)), bytes(row.get("pid", NULL)), row.get("tid", NULL)
+        row["pid"] = self._unique_process(recorded)
+        if phase == b'"M"':
+            return self._metadata(row, recorded)
+        lane = self.lanes.of_row.get(number)
+        if phase in FLOWS:
+            lane = self.lanes.of_flow(Thread(recorded, bytes(thread)), bytes(row.get("ts", NULL)))
+        if lane is not None:
+            row["tid"] = _raw(lane)
+        if "ts" in row and self._shift_us:
+            row["ts"] = self._later(bytes(row["ts"]))
+        for key in FLOW_IDS:
+            if key in row:
+                row[key] = self._unique_id(row[key])
+        is_activity = phase == b'"X"' and self._is_activity(row)
+        self.activities += is_activity
+        args = bytes(row.get("args", NULL))
+        if is_activity and (args.startswith(b"{") or args == b"null"):
+            arguments = ROW.decode(args) if args != b"null" else {}
+            _add_device_and_stream(arguments, recorded, thread if lane is not None else None)
+            row["args"] = self._arguments(arguments)
+        elif args.startswith(b"{") and b"corr" in args:
+            row["args"] = self._arguments(ROW.decode(args))
+        # the same key is first in all rows, whoever wrote them: readers that stream tell rows apart by it
+        return {"ph": msgspec.Raw(phase), **row}
+
+    def _metadata(self, row: Row, recorded: bytes) -> Row | None:
+        row.pop("ts", None)
+        name, args = bytes(row.get("name", EMPTY)), bytes(row.get("args", NULL))
+        if name in THREAD_NAMES and args.startswith(b"{"):
+            self._named_threads[Thread(recorded, bytes(row.get("tid", NULL)))].append({"ph": METADATA, **row})
+        if name not in NAMES:
+            return {"ph": METADATA, **row}
+        if name == NAMES[0] and args.startswith(b"{"):
+            self._recorded_name[recorded] = ROW.decode(args).get("name", EMPTY)
+        return None
+
+    def _unique_process(self, recorded: bytes) -> msgspec.Raw:
+        process = self._process.get(recorded)
+        if process is None:
+            self.last_process += 1
+            process = self._process[recorded] = _raw(self.last_process)
+            self.record.processes[self.last_process] = identity(json_value(recorded))
+        return process
+
+    def _later(self, time: bytes) -> msgspec.Raw:
+        """Returns the time moved, digit by digit as it was written."""
+        microseconds, point, fraction = time.strip(b'"').partition(b".")
+        if microseconds.isdigit() and (fraction.isdigit() or not point):
+            return msgspec.Raw(b"%d%b%b" % (int(microseconds) + self._shift_us, point, fraction))
+        try:
+            moved = Decimal(time.strip(b'"').decode()) + self._shift_us
+        except ArithmeticError:
+            return msgspec.Raw(time)
+        return msgspec.Raw(str(moved).encode() if moved.is_finite() else time)
+
+    def _unique_id(self, recorded: msgspec.Raw) -> msgspec.Raw:
+        """Moves ids from 1 to LARGEST_ID; 0 and less mean that there is none."""
+        value = json_value(recorded)
+        number = integer(value, 0) if isinstance(value, int | float | str) else 0
+        if not 0 < number <= LARGEST_ID:
+            return recorded
+        self.largest_id = max(self.largest_id, number + self.record.id_offset)
+        return _raw(number + self.record.id_offset)
+
+    def _arguments(self, arguments: Row) -> msgspec.Raw:
+        """With unique correlations."""
+        for key in CORRELATIONS:
+            if key in arguments:
+                arguments[key] = self._unique_id(arguments[key])
+        return msgspec.Raw(msgspec.json.encode(arguments))
+
+    def _is_activity(self, row: Row) -> bool:
+        category = bytes(row.get("cat", NULL))
+        if category not in self._activity_categories:
+            text = json_value(category)
+            self._activity_categories[category] = isinstance(text, str) and role_of(text) is Role.ACTIVITY
+        return self._activity_categories[category] and bytes(row.get("name", EMPTY)) not in DEVICE_WAITS
+
+
+def _add_device_and_stream(args: Row, process: bytes, thread: msgspec.Raw | None) -> None:
+    """Adds what only the row's process and thread said: the device, and of a row that leaves its thread the stream."""
+    if not _tells_number(args.get("device", NULL)) and identity(json_value(process)) >= 0:
+        args["device"] = msgspec.Raw(process)
+    if thread is not None and not _tells_number(args.get("stream", NULL)):
+        args["stream"] = thread
+
+
+def _tells_number(value: msgspec.Raw) -> bool:
+    return bytes(value)[:1].isdigit() or integer(json_value(value), -1) >= 0
+
+
+def _raw(number: int) -> msgspec.Raw:
+    return msgspec.Raw(b"%d" % number)
+
 
 EVENTS = "traceEvents"
 NOTHING_BEFORE = 0, 0, FIRST_LANE

@@ -29,8 +29,8 @@ from .schema.arguments import (
 from .schema.columns import Categorical, Frame
 from .schema.comm_groups import RankList
 from .schema.linked import LinkedTrace as TraceTables, write_linked
-from .tools.kinds import InputKind
-from .tools.one_pair import find_pair
+from .tools.pairs import find_pair
+from .tools.recognise import InputKind
 from .tools.replay import moves_memory
 from .tools.wrong_kind import kind_of, reading
 from .wording import for_python

@@ -18,12 +18,10 @@ from ...schema.errors import DataError, RequestError
 from ...schema.graph import ExecutionGraph
 from ...schema.progress import OnProgress, Progress, unseen, unwatched
 from ..analyses import READ_STAGES, Column, RankTrace, Table, graph_of, rank_of_graph, read_rank
-from ..input_ranks import assign_ranks, communicating
-from ..kinds import TRACE_OR_GRAPH, InputKind
 from ..pairs import NoDeviceTraceError, find_pairs, hosts_of
 from ..rank_rows import ranges
-from ..recognise import recognise
-from ..trace_files import Trace, rank_in_name
+from ..recognise import TRACE_OR_GRAPH, InputKind, recognise
+from ..trace_files import Trace, assign_ranks, communicating, rank_in_name
 from ..wrong_kind import instead
 
 TITLED, DIGITS = 3, 20

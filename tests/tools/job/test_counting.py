@@ -10,7 +10,7 @@ import pytest
 from execgraph.linker.link import link
 from execgraph.linker.readers import read_device_trace, read_rocpd
 from execgraph.schema.errors import DataError
-from execgraph.tools.job import counting, merge_for_counting
+from execgraph.tools.job import merge_for_counting, merging as counting
 from support.databases import DIALECTS
 from support.merging import Jobs, process_database, ranks_in, recorded_activities
 

@@ -11,11 +11,10 @@ import pytest
 from execgraph.schema.errors import DataError
 from execgraph.tools.commands.trace_diagnose import main
 from execgraph.tools.generate import simulate, write_traces
-from execgraph.tools.input_ranks import by_rank
 from execgraph.tools.job import Diagnosis, Finding, diagnose, merge_for_viewing, report
-from execgraph.tools.job.diagnosis_wording import in_words, process_names
+from execgraph.tools.job.diagnosis import in_words, process_names
 from execgraph.tools.sync_records_advice import sync_records_advice
-from execgraph.tools.trace_files import find_traces
+from execgraph.tools.trace_files import by_rank, find_traces
 from support.databases import LITE, RPD_3, Api, Op, write_database
 
 from benchmarks.programs import build_job

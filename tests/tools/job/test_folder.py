@@ -19,8 +19,7 @@ from execgraph.schema.errors import DataError
 from execgraph.schema.io import alone, fresh_folder, locked, open_input
 from execgraph.tools.job import BuildOptions, BuiltJob, build, build_rank, scale
 from execgraph.tools.job.build_rank import RankTask
-from execgraph.tools.job.build_report import PIECE, content_of
-from execgraph.tools.job.leftovers import LOCK
+from execgraph.tools.job.build_report import LOCK, PIECE, content_of
 from support.generated import here
 
 

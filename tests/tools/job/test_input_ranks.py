@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from execgraph.schema.graph import ExecutionGraph
-from execgraph.tools import input_ranks as ranks
+from execgraph.tools import trace_files as ranks
 from execgraph.tools.commands import trace_build, trace_diagnose, trace_link, trace_merge, trace_report
 from execgraph.tools.pairs import find_pairs
 from support.builder import Group, TraceBuilder

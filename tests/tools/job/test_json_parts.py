@@ -5,8 +5,8 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from execgraph.tools import json_parts
-from execgraph.tools.json_parts import objects_after, objects_in
+from execgraph.tools import recognise as json_parts
+from execgraph.tools.recognise import objects_after, objects_in
 from hypothesis import given, strategies as st
 
 ROWS = st.lists(

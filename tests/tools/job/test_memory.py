@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from execgraph.tools.input_ranks import RankFile
 from execgraph.tools.job import MergeReport, merge_for_counting, merge_for_viewing
+from execgraph.tools.trace_files import RankFile
 from support.merging import Jobs, ranks_in
 
 

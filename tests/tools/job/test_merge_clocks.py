@@ -6,7 +6,7 @@ from pathlib import Path
 
 from execgraph.linker.link import link
 from execgraph.linker.readers import read_device_trace
-from execgraph.tools.job.merge_clocks import clock_corrections
+from execgraph.tools.job.merge_survey import clock_corrections
 from support.merging import Jobs, merged, rows_of
 
 

@@ -8,8 +8,8 @@ from execgraph.linker.link import link
 from execgraph.linker.readers import DeviceTrace, read_device_trace, read_host_trace, read_rocpd
 from execgraph.schema.errors import DataError
 from execgraph.tools.generate import build_job, simulate, write_traces
-from execgraph.tools.input_ranks import RankFile
 from execgraph.tools.job import merge_for_viewing
+from execgraph.tools.trace_files import RankFile
 from support.databases import DIALECTS
 from support.merging import Jobs, process_database, ranks_in
 

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 from execgraph.schema.errors import DataError
-from execgraph.tools.kinds import InputKind
 from execgraph.tools.pairs import Pairs, find_pairs
-from execgraph.tools.recognise import END, Recognised, recognise
+from execgraph.tools.recognise import END, InputKind, Recognised, recognise
 from execgraph.tools.trace_files import rank_in_name
 from support.databases import LITE, RPD_3, Op, write_database
 

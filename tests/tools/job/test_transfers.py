@@ -5,7 +5,7 @@ from typing import Any
 from execgraph.converter.ranks import GIB, CommunicationEntry, Network
 from execgraph.converter.targets import LEAST_BYTES
 from execgraph.schema.graph import CollectiveType, NodeType
-from execgraph.tools.job.transfers import ExcessTime, complete_matches, excess_times
+from execgraph.tools.job.job_plan import ExcessTime, complete_matches, excess_times
 
 KB = 1_000
 NETWORK = Network(bandwidth_gib_s=1e9 / GIB, latency_ns=0.0)

@@ -1,5 +1,31 @@
-"""Writes the device traces of all ranks into one SQLite database to count in. Device 0 of two ranks is two devices.
+"""Merges the device traces of all ranks into one file: a Chrome trace to look at, or a SQLite database to count in.
 
+In the database device 0 of two ranks is two devices.
+"""
+
+import sqlite3
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from ...linker.match import enclosing_ops, launching_calls
+from ...linker.readers import read_device_trace
+from ...schema.columns import Bool, Categorical, Int64, ThreadIntervals, nest
+from ...schema.errors import DataError, RequestError
+from ...schema.linked import are_step_marks, previous_on_stream
+from ...schema.progress import Progress, unwatched
+from ..pairs import hosts_of
+from ..recognise import InputKind
+from ..trace_files import RankFile, by_rank, find_traces, list_counts
+from ..wrong_kind import wrong_kind
+from .merge_survey import MergeReport, RankReport, Survey, survey
+from .viewing import merge_for_viewing
+
+ROWS_AT_A_TIME = 1 << 16
+TABLES_AND_QUERIES = """\
 rank(rank, pid, file, world_size, base_time_ns, shift_ns)   a process; its file's times are shift_ns smaller
 device(rank, device, activities)                            a device as that process numbers it
 op(id, rank, pid, thread, name, start_ns, end_ns, annotation, rf_id)      host ops; annotations, as steps, roctx ranges
@@ -15,28 +41,8 @@ SELECT name, count(*), sum(end_ns - start_ns) / 1e3 AS total_us FROM activity GR
 SELECT rank, device, stream, 1. * sum(end_ns - start_ns) / (max(end_ns) - min(start_ns)) FROM activity GROUP BY 1, 2, 3;
 SELECT call.name, count(*), avg(delay_ns) FROM launch JOIN call ON call.id = launch.call GROUP BY 1;
 SELECT rank, count(*) FROM activity WHERE id NOT IN (SELECT activity FROM launch) GROUP BY 1;
-SELECT op.name, count(*) FROM op JOIN edge ON source = op.id AND kind = 'calls' JOIN launch ON call = target GROUP BY 1;
-"""
-
-import sqlite3
-import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
-from pathlib import Path
-
-import numpy as np
-
-from ...linker.match import enclosing_ops, launching_calls
-from ...linker.readers import read_device_trace
-from ...schema.columns import Bool, Categorical, Int64, ThreadIntervals, nest
-from ...schema.errors import DataError
-from ...schema.linked import are_step_marks, previous_on_stream
-from ...schema.progress import Progress, unwatched
-from ..input_ranks import RankFile
-from .merge_report import MergeReport, RankReport
-from .survey import Survey, survey
-
-ROWS_AT_A_TIME = 1 << 16
+SELECT op.name, count(*) FROM op JOIN edge ON source = op.id AND kind = 'calls' JOIN launch ON call = target GROUP BY 1;"""
+"""What the help of trace-merge says of a database."""
 AnyColumn = Int64 | Bool
 SCHEMA = """
 CREATE TABLE rank (rank INTEGER PRIMARY KEY, pid INTEGER, file TEXT, world_size INTEGER, base_time_ns INTEGER, shift_ns INTEGER);
@@ -172,3 +178,36 @@ class _Rank:
         pairs = (source[target] + self.first[sources]).tolist(), (target + self.first[targets]).tolist()
         query = f"INSERT INTO edge VALUES ({self.rank}, '{kind}', ?, ?)"
         self.connection.executemany(query, zip(*pairs, strict=True))
+
+
+WRITERS = {".db": merge_for_counting, ".json": merge_for_viewing, ".json.gz": merge_for_viewing}
+"""What writes a merged file, by how its name ends."""
+
+
+def merge_traces(inputs: Sequence[str], output: str, progress: Progress = unwatched) -> MergeReport:
+    """Writes the device traces of all ranks to one file, whose name says what it is for: one to look at or to count in.
+
+    Raises ValueError for a name that does not say it, DataError where there is no trace of a single rank or one cannot
+    be used, and RequestError where the output is one of the traces.
+    """
+    merge = next((writer for suffix, writer in WRITERS.items() if output.lower().endswith(suffix)), None)
+    if merge is None:
+        raise ValueError(f"{output}: end it in {', '.join(WRITERS)} to say what to write")
+    made = Path(output).resolve()
+    files = find_traces([Path(path) for path in inputs], progress=progress)
+    devices, merged = files.devices, [trace for trace in files.merged if Path(trace.name).resolve() != made]
+    if any(Path(trace.name).resolve() == made for trace in (*devices, *files.hosts)):
+        raise RequestError(f"{output} is a trace of one rank, which is read: give another name for the output")
+    if files.failures:
+        raise DataError("; ".join(files.failures))
+    if not devices:
+        of_files = (wrong_kind(path, InputKind.DEVICE) for path in map(Path, inputs) if path.is_file())
+        counts = {"host traces": len(files.hosts), "merged ones": len(files.merged), **files.skipped}
+        nothing = f"{', '.join(inputs)}: no device trace of a single rank{list_counts(', but ', counts)}"
+        raise DataError(next(filter(None, of_files), nothing))
+    ranks, notes = by_rank(devices, hosts_of(devices, files.hosts))
+    report = merge(ranks, output, progress)
+    hosts = {"host traces, which have no times": len(files.hosts)} if files.hosts else {}
+    report.skipped = {**files.skipped, **hosts}
+    report.notes += notes + [f"{trace.name}: merged of several ranks already; left out" for trace in merged]
+    return report
