@@ -1,11 +1,10 @@
 """Topological order of nodes that follows the measured start times, and checks that the edges of a graph are sound."""
 
-import heapq
 from collections.abc import Callable
 
 import numpy as np
 
-from ..schema.columns import Categorical, Int64, NodeNumbers, is_group_start
+from ..schema.columns import Categorical, Int64, NodeNumbers, earliest_order, is_group_start
 from ..schema.errors import DataError
 from .context import Edges
 
@@ -40,7 +39,7 @@ def topological_order(start: Int64, edges: Edges, names: Callable[[], Categorica
 def order_without_circles(start: Int64, edges: Edges) -> NodeNumbers:
     """Returns the same order, without the nodes on a cycle or behind one."""
     order = _settle_ties(start, edges)
-    return NodeNumbers(_by_heap(start, edges) if order is None else order)
+    return NodeNumbers(earliest_order(edges.source, edges.target, start) if order is None else order)
 
 
 def _settle_ties(start: Int64, edges: Edges) -> Int64 | None:
@@ -55,26 +54,6 @@ def _settle_ties(start: Int64, edges: Edges) -> Int64 | None:
         level_with = np.where(time[source] == time[target], level[source] + 1, 0)
         np.maximum.at(level, target, level_with)
     return None
-
-
-def _by_heap(start: Int64, edges: Edges) -> Int64:
-    """Returns the order, without the nodes on a cycle or behind one."""
-    count = len(start)
-    waiting = np.bincount(edges.target, minlength=count).tolist()
-    by_source = np.argsort(edges.source, kind="stable")
-    is_group_start = np.searchsorted(edges.source[by_source], np.arange(count + 1)).tolist()
-    dependents, time = edges.target[by_source].tolist(), start.tolist()
-    ready = [(time[node], node) for node in range(count) if not waiting[node]]
-    heapq.heapify(ready)
-    order: list[int] = []
-    while ready:
-        _, node = heapq.heappop(ready)
-        order.append(node)
-        for dependent in dependents[is_group_start[node] : is_group_start[node + 1]]:
-            waiting[dependent] -= 1
-            if not waiting[dependent]:
-                heapq.heappush(ready, (time[dependent], dependent))
-    return np.array(order, np.int64)
 
 
 def _cycle(edges: Edges, ordered: NodeNumbers, names: Callable[[], Categorical] | None) -> str:

@@ -5,8 +5,7 @@ clock. Building takes O((points + edges) x lanes), a question O(1).
 """
 
 import numpy as np
-from execgraph.schema.columns import Bool, Int64, Keys, Ragged, asof_backward, asof_forward
-from execgraph.tools.replay import topological_order
+from execgraph.schema.columns import Bool, Int64, Keys, Ragged, asof_backward, asof_forward, topological_order
 
 
 class PartialOrder:

@@ -18,14 +18,13 @@ Nodes are identified by id. The functions do not change the graphs that they tak
 """
 
 import dataclasses
-import heapq
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import NodeIds, NodeNumbers
+from ...schema.columns import NodeIds, NodeNumbers, Ragged, earliest_order
 from ...schema.errors import DataError
 from ...schema.graph import CollectiveType, DependencyKind, ExecutionGraph, NodeType
 from ..context import Edges
@@ -76,24 +75,14 @@ def common_positions(summaries: Summaries) -> list[list[int]]:
 
 def _positions(ended_ns: list[int], dependents: list[list[int]], words: dict[int, str]) -> list[int]:
     """Returns the position of each event in a topological order, the earliest ready event first."""
-    unmet = [0] * len(ended_ns)
-    for events in dependents:
-        for event in events:
-            unmet[event] += 1
-    ready = [(ended_ns[event], event) for event, count in enumerate(unmet) if not count]
-    heapq.heapify(ready)
-    position, assigned = [-1] * len(ended_ns), 0
-    while ready:
-        _, event = heapq.heappop(ready)
-        position[event] = assigned
-        assigned += 1
-        for dependent in dependents[event]:
-            unmet[dependent] -= 1
-            if not unmet[dependent]:
-                heapq.heappush(ready, (ended_ns[dependent], dependent))
-    if assigned < len(position):
-        raise DataError(_contradiction(position, dependents, words))
-    return position
+    edges = Ragged.of(dependents)
+    order = earliest_order(edges.rows(), edges.values, np.array(ended_ns, np.int64))
+    position = np.full(len(ended_ns), -1)
+    position[order] = np.arange(len(order))
+    if len(order) < len(position):
+        raise DataError(_contradiction(position.tolist(), dependents, words))
+    positions: list[int] = position.tolist()
+    return positions
 
 
 def _contradiction(position: list[int], dependents: list[list[int]], words: dict[int, str]) -> str:

@@ -100,7 +100,15 @@ from .intervals import (
     time_by_set as time_by_set,
     union as union,
 )
-from .trees import Tree as Tree, nearest as nearest, parent_rows as parent_rows, rows_in_circles as rows_in_circles
+from .trees import (
+    Tree as Tree,
+    earliest_order as earliest_order,
+    nearest as nearest,
+    numbers as numbers,
+    parent_rows as parent_rows,
+    rows_in_circles as rows_in_circles,
+    topological_order as topological_order,
+)
 from .workspace import (
     AttributeTable as AttributeTable,
     RowTable as RowTable,

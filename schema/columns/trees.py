@@ -1,15 +1,17 @@
-"""Rows that each name the row that encloses them, -1 for none: circles among such names, the tree of rows, and walks up
-it.
+"""Rows that hang together: trees, of rows that each name the row that encloses them (-1 for none), with their circles
+and walks up; and orders of rows in which every source comes before its targets.
 
 `rows_in_circles` is asked where parents are first known, and what it finds is cut there. All else relies on it: every
 walk up ends.
 """
 
+import heapq
+from array import array
 from dataclasses import dataclass
 
 import numpy as np
 
-from .column_types import Bool, Int32, Int64, Rows, rows_of
+from .column_types import Bool, Int32, Int64, Ragged, Rows, rows_of
 from .groups import is_group_start
 
 
@@ -132,3 +134,67 @@ def _levels(parent: Rows, start: Int64) -> list[Rows]:
         within = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
         levels.append(children[np.repeat(begin, count) + within])
     return levels[:-1]
+
+
+def topological_order(source: Int64, target: Int64, count: int) -> Rows:
+    """Returns the rows 0 … count - 1 with every source before its targets, as they become ready; without rows on a
+    circle or behind one. O(n + e).
+    """
+    if np.all(source < target):
+        return np.arange(count)
+    starts, targets = _targets_by_source(source, target, count)
+    missing = np.bincount(target, minlength=count)
+    order, unmet = numbers(np.flatnonzero(missing == 0)), numbers(missing)
+    for row in order:  # grows as rows become ready
+        for dependent in targets[starts[row] : starts[row + 1]]:
+            unmet[dependent] -= 1
+            if not unmet[dependent]:
+                order.append(dependent)
+    return np.array(order, np.int64)
+
+
+READY, SURELY_READY, STUCK = range(3)
+
+
+def earliest_order(source: Int64, target: Int64, time: Int64, is_sure: Bool | None = None) -> Rows:
+    """Returns the rows in such an order, of those that are ready the earliest first, then the first row.
+
+    Where it is known which edges are sure, no row is left out: where none is ready, one that waits for unsure edges
+    only comes next, else any. O((n + e) log n).
+    """
+    count, breaks_circles = len(time), is_sure is not None
+    is_sure = np.ones(len(source), np.bool_) if is_sure is None else is_sure
+    starts, targets = _targets_by_source(source, target, count)
+    sure: list[bool] = is_sure[np.argsort(source, kind="stable")].tolist()
+    waiting, surely = (np.bincount(rows, minlength=count).tolist() for rows in (target, target[is_sure]))
+    times, order, is_done = time.tolist(), list[int](), [False] * count
+
+    def entry(row: int) -> tuple[int, int, int]:
+        return READY if not waiting[row] else SURELY_READY if not surely[row] else STUCK, times[row], row
+
+    heap = [entry(row) for row in range(count) if breaks_circles or not waiting[row]]
+    heapq.heapify(heap)
+    while heap:
+        row = heapq.heappop(heap)[-1]
+        if is_done[row]:
+            continue
+        is_done[row] = True
+        order.append(row)
+        for edge in range(starts[row], starts[row + 1]):
+            dependent = targets[edge]
+            waiting[dependent] -= 1
+            surely[dependent] -= sure[edge]
+            if not waiting[dependent] or (sure[edge] and not surely[dependent]):
+                heapq.heappush(heap, entry(dependent))
+    return np.array(order, np.int64)
+
+
+def _targets_by_source(source: Int64, target: Int64, count: int) -> tuple["array[int]", "array[int]"]:
+    by_source = np.argsort(source, kind="stable")
+    edges = Ragged.grouped(source[by_source], target[by_source], count)
+    return numbers(edges.starts), numbers(edges.values)
+
+
+def numbers(column: Int64) -> "array[int]":
+    """Returns an array to loop over: as fast as a list, in a fifth of its memory."""
+    return array("q", np.ascontiguousarray(column, np.int64).tobytes())

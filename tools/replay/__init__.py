@@ -42,7 +42,6 @@ from .execution import (
     replay as replay,
     replay_job as replay_job,
     replay_ranks as replay_ranks,
-    topological_order as topological_order,
 )
 from .gathered_job import (
     GatheredJob as GatheredJob,

@@ -27,7 +27,6 @@ from ...schema.columns import (
     Categorical,
     Int64,
     Ns,
-    Ragged,
     Rows,
     Summary,
     SummaryRepr,
@@ -36,6 +35,7 @@ from ...schema.columns import (
     nullable,
     to_pandas,
     to_polars,
+    topological_order,
 )
 from ...schema.errors import DataError
 from ...schema.graph import DependencyKind, ExecutionGraph
@@ -53,7 +53,7 @@ from .gathered_job import (
     largest_offset,
     without_offsets,
 )
-from .player import Problem, ends, numbers
+from .player import Problem, ends
 from .workload import NodeClass, Workload
 
 
@@ -395,24 +395,6 @@ def _schedule(work: Workload, members: MatchedNodes) -> Schedule:
             "the times of the graphs add up to more than any clock shows; convert the traces again"
         ) from error
     return Schedule(*problem, end, finish_row, slot_after)
-
-
-def topological_order(source: Int64, target: Int64, count: int) -> Rows:
-    """Returns the rows with every source before its targets, without rows on a cycle or behind one. O(n + e)."""
-    if np.all(source < target):
-        return np.arange(count)
-    by_source = np.argsort(source, kind="stable")
-    dependents = Ragged.grouped(source[by_source], target[by_source], count)
-    starts, values = numbers(dependents.starts), numbers(dependents.values)
-    missing = np.bincount(target, minlength=count)
-    order = numbers(np.flatnonzero(missing == 0))
-    unmet = numbers(missing)
-    for row in order:  # grows as rows become ready
-        for dependent in values[starts[row] : starts[row + 1]]:
-            unmet[dependent] -= 1
-            if not unmet[dependent]:
-                order.append(dependent)
-    return np.array(order, np.int64)
 
 
 def _never_ready(work: Workload, stuck: Int64) -> str:

@@ -11,7 +11,6 @@ each other. Times agree with the versions of 2025-08 and 2026-03, except for 1 n
 """
 
 import heapq
-from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -19,7 +18,7 @@ import numpy as np
 
 from ...converter.device_only import COMMUNICATION
 from ...converter.rewiring import control_edges, data_edges
-from ...schema.columns import Int64, Ragged, Rows
+from ...schema.columns import Int64, Ragged, Rows, numbers
 from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph, NodeType
 from .workload import Workload
@@ -59,11 +58,6 @@ def earliest_ends(order: Rows, problem: Problem) -> Int64:
         if end_after > end[row]:
             end[row] = end_after
     return np.array(end, np.int64)
-
-
-def numbers(column: Int64) -> "array[int]":
-    """Returns an array to loop over: as fast as a list, in a fifth of its memory."""
-    return array("q", np.ascontiguousarray(column, np.int64).tobytes())
 
 
 def ends_with_limited_slots(problem: Problem, work: Workload) -> tuple[Int64, Int64]:
