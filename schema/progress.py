@@ -1,6 +1,9 @@
-"""Progress of a long piece of work, for whoever asks for it."""
+"""Long pieces of work: their progress, for whoever asks for it, and calls that another thread makes meanwhile."""
 
+import mmap
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future, wait
+from threading import Thread
 from typing import Protocol, TypeVar
 
 T = TypeVar("T")
@@ -39,3 +42,34 @@ class Stages:
     def reached(self, count: int) -> None:
         """So many are done in all, whoever counted them."""
         self.on_progress(max(count - self.done, 0))
+
+
+FREE_BYTES = 1 << 28
+"""Bytes that have to be free for a thread: its stack, and what this one may take until it has begun. A thread that has
+no memory dies before it says that it began, and would be waited for in vain.
+"""
+
+
+def beside(call: Callable[[], T]) -> "Future[T]":
+    """Makes a call in another thread, or here and now where the system has no memory for one."""
+    future: Future[T] = Future()
+
+    def make() -> None:
+        if future.set_running_or_notify_cancel():
+            try:
+                future.set_result(call())
+            except BaseException as error:
+                future.set_exception(error)
+
+    try:
+        mmap.mmap(-1, FREE_BYTES).close()
+        Thread(target=make, daemon=True).start()
+    except (OSError, RuntimeError, MemoryError):
+        make()
+    return future
+
+
+def give_up(future: "Future[T]") -> None:
+    """Comes back when no thread makes the call, nor will."""
+    future.cancel()
+    wait([future])

@@ -11,7 +11,7 @@ from gzip import GzipFile
 from typing import Any, BinaryIO, cast
 
 from ..errors import DataError, require
-from ..threads import Beside
+from ..progress import beside, give_up
 
 GZIP_MAGIC = b"\x1f\x8b"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
@@ -121,7 +121,7 @@ class _Ahead(io.RawIOBase):
     def __init__(self, stream: GzipFile | io.BufferedReader, raw: io.BufferedReader) -> None:
         self._stream, self._raw_input = stream, raw
         self._pieces = deque[bytes | Exception]()
-        self._next = Beside(self._read)
+        self._next = beside(self._read)
         self._rest = memoryview(b"")
 
     def _read(self) -> list[bytes | Exception]:
@@ -141,7 +141,7 @@ class _Ahead(io.RawIOBase):
         if not self._rest:
             if not self._pieces:
                 self._pieces.extend(self._next.result())
-                self._next = Beside(self._read)
+                self._next = beside(self._read)
             piece = self._pieces[0]
             if isinstance(piece, Exception):
                 raise piece
@@ -154,7 +154,7 @@ class _Ahead(io.RawIOBase):
         return size
 
     def close(self) -> None:
-        self._next.give_up()
+        give_up(self._next)
         self._stream.close()
         # a GzipFile does not close what it was given open
         self._raw_input.close()

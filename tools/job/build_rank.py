@@ -35,7 +35,7 @@ from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph, TargetChanges
 from ...schema.io import open_output, state_of
 from ...schema.linked import LinkedTrace
-from ...schema.threads import Beside
+from ...schema.progress import beside, give_up
 from ..command import no_garbage_collection
 from ..pairs import Pair
 from ..sync_records_advice import lacks_sync_records
@@ -119,12 +119,12 @@ def _hashed_beside(task: RankTask) -> Iterator[Callable[[], Inputs]]:
                 raise DataError(f"{name}: was changed while the graph was built from it; run again when that is done")
         return contents
 
-    hashed = Beside(partial(_inputs, task, is_left.is_set))
+    hashed = beside(partial(_inputs, task, is_left.is_set))
     try:
         yield inputs
     finally:
         is_left.set()
-        hashed.give_up()
+        give_up(hashed)
 
 
 def is_up_to_date(task: RankTask) -> bool:
