@@ -354,7 +354,7 @@ class IntegerKind(NamedTuple):
     decode: Callable[[UInt64], Int64]
 
 
-def _low_half(bits: UInt64) -> Int64:
+def _signed_half(bits: UInt64) -> Int64:
     return bits.astype(np.uint32).view(np.int32).astype(np.int64)
 
 
@@ -362,31 +362,26 @@ def _unsigned_half(bits: UInt64) -> Int64:
     return bits.astype(np.uint32).astype(np.int64)
 
 
-def _zigzag(bits: UInt64) -> Int64:
-    magnitude, sign = (bits >> np.uint64(1)).view(np.int64), (bits & np.uint64(1)).view(np.int64)
-    return np.bitwise_xor(magnitude, -sign)
-
-
-def _plain(bits: UInt64) -> Int64:
+def _whole(bits: UInt64) -> Int64:
     return bits.view(np.int64)
 
 
-def _truth(bits: UInt64) -> Int64:
-    return np.asarray(bits != 0, np.int64)
+def _zigzag(bits: UInt64) -> Int64:
+    return np.bitwise_xor((bits >> np.uint64(1)).view(np.int64), -(bits & np.uint64(1)).view(np.int64))
 
 
 INTEGER_KINDS = {
-    "int32": IntegerKind(VARINT, _low_half),
-    "int64": IntegerKind(VARINT, _plain),
+    "int32": IntegerKind(VARINT, _signed_half),
+    "int64": IntegerKind(VARINT, _whole),
     "uint32": IntegerKind(VARINT, _unsigned_half),
-    "uint64": IntegerKind(VARINT, _plain),
+    "uint64": IntegerKind(VARINT, _whole),
     "sint32": IntegerKind(VARINT, _zigzag),
     "sint64": IntegerKind(VARINT, _zigzag),
     "fixed32": IntegerKind(FIXED32, _unsigned_half),
-    "fixed64": IntegerKind(FIXED64, _plain),
-    "sfixed32": IntegerKind(FIXED32, _low_half),
-    "sfixed64": IntegerKind(FIXED64, _plain),
-    "bool": IntegerKind(VARINT, _truth),
+    "fixed64": IntegerKind(FIXED64, _whole),
+    "sfixed32": IntegerKind(FIXED32, _signed_half),
+    "sfixed64": IntegerKind(FIXED64, _whole),
+    "bool": IntegerKind(VARINT, lambda bits: np.asarray(bits != 0, np.int64)),
 }
 
 
