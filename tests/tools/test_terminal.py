@@ -17,7 +17,6 @@ import pytest
 from execgraph.schema.io.files import plain_on_terminals
 from execgraph.tools.command import progress, progress_bar
 from execgraph.tools.commands import trace_report
-from execgraph.tools.report.drawing_library import drawing_library
 from execgraph.tools.terminal import LONGEST_LINE, in_one_line, plain
 from support.builder import TraceBuilder
 
@@ -112,6 +111,8 @@ def test_nothing_that_any_command_prints_acts_or_is_forged(job: Path, capfd: pyt
 
 def test_the_page_of_a_report_holds_nothing_that_acts(job: Path) -> None:
     pytest.importorskip("altair")
+    from execgraph.tools.report.drawn_page import drawing_library
+
     page = job / "page.html"
     with pytest.raises(SystemExit, match="0"):
         trace_report.main(["-q", str(job / FOLDER), "--output", str(page)])

@@ -1,4 +1,7 @@
-"""Reports on runs for people: one HTML page, tables on the terminal, CSV and JSON."""
+"""Reports on runs for people: one HTML page, tables on the terminal, CSV and JSON.
+
+Nothing here loads what draws charts: only `render` does.
+"""
 
 from .files import overlay_path as overlay_path, print_tables as print_tables, write_csv as write_csv
 from .inputs import (
@@ -8,7 +11,6 @@ from .inputs import (
     of_ranks as of_ranks,
     read_ranks as read_ranks,
 )
-from .nested import HostOps as HostOps, host_ops as host_ops
 from .page import is_page_name as is_page_name, render as render
 from .report import (
     Report as Report,
@@ -17,4 +19,4 @@ from .report import (
     report_on_diff as report_on_diff,
 )
 from .text import Hints as Hints, summary_text as summary_text, tables_text as tables_text
-from .timeline import Timeline as Timeline, timeline as timeline
+from .timeline import timeline as timeline

@@ -1,176 +1,113 @@
-"""Draws the table of an analysis as charts with values on hover; of long tables only a part."""
+"""The chart of each analysis, as a kind of chart with the fields of its table; of long tables only a part is drawn."""
 
 from collections.abc import Callable
 
-import altair as alt
 import numpy as np
 
 from ..analyses import Table
+from ..rank_rows import ranges
 from ..view import short_name
-from .cells import largest, shortened
+from .cells import Row, largest, shortened
+from .curves import Steps, memory_timeline, value_lanes
 from .drawing import (
+    COLOUR,
     LOGARITHMIC,
-    POWERS,
     SHOWN_NAMES,
+    UNLABELLED,
     Chart,
+    RankedBars,
+    StackedBars,
+    axis,
     by_label,
     by_series,
+    chart,
     data,
-    fields_of,
     hover,
     largest_names,
+    mark,
+    marks,
+    names,
     per_value,
     ranked_bars,
-    sized,
     stacked_bars,
     track_label,
 )
-from .flame_graph import modules
-from .lanes_of_values import Steps, series
-from .matrices import collectives_over_ranks_all_to_all, collectives_over_ranks_waits
-from .memory_chart import memory_timeline
-from .roofline_chart import efficiency
+from .module_tree import modules
+from .report import Report
 
-Draw = Callable[[Table], list[Chart]]
-
-SHOWN_POINTS = 1500
-SHOWN_STEPS = 400
+SHOWN_POINTS, SHOWN_STEPS = 1500, 400
 QUEUE_LENGTH = "queue length"
+BAR = mark("bar", height={"band": 0.7})
 CATEGORIES = ("added", "slower", "same", "faster", "removed")
 STEP = "ProfilerStep#"
-
-
-def temporal_breakdown(table: Table) -> list[Chart]:
-    """Returns a bar per device: time with computation, with other activities only, and idle."""
-    labels = {"compute": "computation", "non_compute": "other activities", "idle": "idle"}
-    rows = [
-        {"track": track_label(row), "part": label, "time": row[name], "share": row[f"{name}_pct"]}
-        for row in table.rows()
-        for name, label in labels.items()
-    ]
-    return [stacked_bars(rows, labels.values(), "track", "time", "time [µs]", "time [µs]", "share [%]")]
+MOST_RANKS, LARGEST_MATRIX, CELL = 64, 416, 40
+"""The most ranks that a matrix has, and the largest sizes of it and of a cell in px."""
+EXPOSED, HIDDEN, MEMORY = "exposed communication", "hidden communication", "memory"
+SPENT = ("computation", HIDDEN, EXPOSED, MEMORY, "idle")
+LANE_KINDS = ("computation", "communication", "memory", "host", "waiting", "idle", "unrecorded")
 
 
 def step_breakdown(table: Table) -> list[Chart]:
     """Returns a bar per step, of what ran in it; many steps stand close together."""
-    parts = {"computation": "computation", "exposed_communication": "exposed communication", "rest": "idle and copies"}
+    parts = {"computation": "computation", "exposed_communication": EXPOSED, "rest": "idle and copies"}
+    more = ("step", "track", "part", "part_time [µs]", "time [µs]", "bound", "outlier")
     rows = [
         {**row, "track": track_label(row), "number": number, "part": label, "part_time": time}
         for number, row in enumerate(table.take(slice(SHOWN_STEPS)).rows())
         for name, label in parts.items()
         if (time := row.get(name, row["time"] - row["computation"] - row["exposed_communication"])) > 0
     ]
-    tooltip = hover("step", "track", "part", "part_time [µs]", "time [µs]", "bound", "outlier")
-    bars = (
-        alt.Chart(data(rows, "number", *fields_of(tooltip)))
-        .mark_bar()
-        .encode(
-            alt.X("number:O", title="steps in order", axis=alt.Axis(labels=False, ticks=False)),
-            alt.Y("part_time:Q", title="time [µs]", stack="zero", axis=alt.Axis(tickCount=5)),
-            by_label(parts.values()),
-            tooltip=tooltip,
-        )
-    )
-    return [sized(bars, 170)]
-
-
-def idle_time_breakdown(table: Table) -> list[Chart]:
-    """Returns a bar per stream: what it was idle for."""
-    rows = [{**row, "track": track_label(row), "part": row["category"]} for row in table.rows()]
-    labels = ("host wait", "kernel wait", "other")
-    return [stacked_bars(rows, labels, "track", "idle", "idle [µs]", "cause", "idle [µs]", "share [%]", "gaps")]
-
-
-def kernel_breakdown(table: Table) -> list[Chart]:
-    """Returns a bar per device: how long each class of kernels, or several of them at once, ran."""
-    rows = [{**row, "track": track_label(row), "part": row["class"]} for row in table.rows()]
-    labels = sorted({row["part"] for row in rows}, key=lambda label: (label.count("+"), label))
-    return [stacked_bars(rows, labels, "track", "time", "time [µs]", "time [µs]", "pct [%]")]
-
-
-def kernel_breakdown_kernels(table: Table) -> list[Chart]:
-    """Returns the kernels that took longest, by class."""
-    rows = largest_names([{**row, "part": row["class"]} for row in table.rows() if row["name"] != "others"], "sum")
-    labels = sorted({row["part"] for row in rows})
-    return [ranked_bars(rows, "sum", "total time [µs]", "pct [%]", "count", labels=labels)]
+    x = axis("number", "steps in order", "ordinal", axis=UNLABELLED)
+    y = axis("part_time [µs]", "time", stack="zero", axis={"tickCount": 5})
+    return [chart(170, **marks(mark("bar"), rows, hover(*more), x=x, y=y, color=by_label(parts.values())))]
 
 
 def kernel_duration_distribution(table: Table) -> list[Chart]:
     """Returns a box from quartile to quartile, a line from the 5th to the 95th percentile, a tick at the median."""
     rows = largest_names(table.rows(), "sum")
     quantiles = ("min [µs]", "q05 [µs]", "q25 [µs]", "q50 [µs]", "q75 [µs]", "q95 [µs]", "max [µs]")
-    order = alt.EncodingSortField("sum", order="descending")
-    base = alt.Chart(data(rows)).encode(
-        alt.Y("short:N", title=None, sort=order), tooltip=hover("name", "count", *quantiles)
+    shared = {
+        "y": names("short", sort={"field": "sum", "order": "descending"}),
+        "tooltip": hover("name", "count", *quantiles),
+    }
+    x = axis("q05 [µs]", "duration, logarithmic", **LOGARITHMIC)
+    box = {"x": {"field": "q25", "type": "quantitative"}, "x2": {"field": "q75"}}
+    median = {"x": {"field": "q50", "type": "quantitative"}}
+    layers = (
+        (mark("rule", color="var(--muted)"), {"x": x, "x2": {"field": "q95"}}),
+        (mark("bar", height=12, color=COLOUR), box),
+        (mark("tick", color="var(--ink)", thickness=2, height=14), median),
     )
-    axis = alt.X("q05:Q", scale=LOGARITHMIC, axis=POWERS, title="duration [µs], logarithmic")
-    whisker = base.mark_rule(color="var(--muted)").encode(axis, x2="q95:Q")
-    box = base.mark_bar(height=12, color="var(--computation)").encode(alt.X("q25:Q"), x2="q75:Q")
-    median = base.mark_tick(color="var(--ink)", thickness=2, height=14).encode(alt.X("q50:Q"))
-    return [sized(alt.layer(whisker, box, median), per_value(rows, "short", 22))]
-
-
-def communication_computation_overlap(table: Table) -> list[Chart]:
-    """Returns a bar per device: communication beside computation, and alone."""
-    parts = {"overlap": "hidden communication", "exposed_communication": "exposed communication"}
-    rows = [
-        {"track": track_label(row), "part": label, "time": row[name], "overlap_pct": row["overlap_pct"]}
-        for row in table.rows()
-        for name, label in parts.items()
-    ]
-    return [stacked_bars(rows, parts.values(), "track", "time", "communication [µs]", "time [µs]", "overlap_pct [%]")]
+    layer = [{"mark": look, "encoding": encoding | shared} for look, encoding in layers]
+    return [chart(per_value(rows, "short", 22), data=data(rows), layer=layer)]
 
 
 def launch_statistics(table: Table) -> list[Chart]:
     """Returns the launches with the longest delays, each a point; both axes are logarithmic."""
+    more = ("name", "api", "rank", "stream", "host [µs]", "device [µs]", "delay [µs]", "flags")
     rows = [
         {**row, "flags": row["flags"] or "none", "name": short_name(row["name"])}
         for row in largest(table, "delay", SHOWN_POINTS).rows()
     ]
-    tooltip = hover("name", "api", "rank", "stream", "host [µs]", "device [µs]", "delay [µs]", "flags")
-    points = (
-        alt.Chart(data(rows, *fields_of(tooltip)))
-        .mark_circle(size=36, opacity=0.6)
-        .encode(
-            alt.X("device:Q", scale=LOGARITHMIC, axis=POWERS, title="duration on the device [µs], logarithmic"),
-            alt.Y("delay:Q", scale=LOGARITHMIC, axis=POWERS, title="delay after the call [µs]"),
-            by_series("flags"),
-            tooltip=tooltip,
-        )
-    )
-    return [sized(points, 240)]
-
-
-def launch_statistics_by_api(table: Table) -> list[Chart]:
-    """Returns the calls that took longest on the host."""
-    rows = largest_names([{**row, "name": row["api"]} for row in table.rows()], "host")
-    return [ranked_bars(rows, "host", "host time in calls [µs]", "launches", "delay_mean [µs]")]
+    x = axis("device [µs]", "duration on the device, logarithmic", **LOGARITHMIC)
+    y = axis("delay [µs]", "delay after the call", **LOGARITHMIC)
+    circle = mark("circle", size=36, opacity=0.6)
+    return [chart(240, **marks(circle, rows, hover(*more), x=x, y=y, color=by_series("flags")))]
 
 
 def launch_statistics_short_kernels(table: Table) -> list[Chart]:
     """Returns a histogram of kernel durations over all ranks; short kernels are often not worth their launch."""
-    first, last = (np.asarray(table[name]) for name in ("from", "to"))
-    kernels, time = (np.asarray(table[name], np.float64) for name in ("kernels", "time"))
-    rows = [
-        {
-            "duration": f"{begin:,.0f} to {end:,.0f}",
-            "begin": begin,
-            "kernels": kernels[in_bucket].sum(),
-            "time": time[in_bucket].sum(),
-        }
-        for begin, end in sorted(set(zip(first.tolist(), last.tolist(), strict=True)))
-        for in_bucket in [first == begin]
-    ]
-    bars = (
-        alt.Chart(data(rows))
-        .mark_bar(color="var(--computation)")
-        .encode(
-            alt.X("begin:O", title="duration [µs], up to the next", axis=alt.Axis(labelAngle=0, format=",.0f")),
-            alt.Y("kernels:Q", title="kernels", axis=alt.Axis(tickCount=5)),
-            tooltip=hover("duration", "kernels []", "time [µs]"),
-        )
-    )
-    return [sized(bars, 150)]
+    buckets: dict[tuple[float, float], Row] = {}
+    for row in table.rows():
+        begin, end = row["from"], row["to"]
+        empty = {"duration": f"{begin:,.0f} to {end:,.0f}", "begin": begin, "kernels": 0, "time": 0.0}
+        bucket = buckets.setdefault((begin, end), empty)
+        bucket["kernels"] += row["kernels"]
+        bucket["time"] += row["time"]
+    x = axis("begin [µs]", "duration, up to the next", "ordinal", axis={"labelAngle": 0})
+    y = axis("kernels", "kernels", axis={"tickCount": 5})
+    rows = [buckets[key] for key in sorted(buckets)]
+    return [chart(150, **marks(mark("bar"), rows, hover("duration", "kernels []", "time [µs]"), x=x, y=y))]
 
 
 def counters(table: Table) -> list[Chart]:
@@ -189,27 +126,7 @@ def counters(table: Table) -> list[Chart]:
         else:
             copies[f"{track_label(track)} · {counter}"] = steps
     drawn = ((queues, "work in the queue", ""), (copies, "copies", "GB/s"))
-    return [series(lanes, title, unit) for lanes, title, unit in drawn if lanes]
-
-
-def frequent_kernel_patterns(table: Table) -> list[Chart]:
-    """Returns the sequences of kernels that took longest on the device."""
-    named = [{**row, "name": f"{row['operator']}: {row['pattern']}"} for row in table.rows()]
-    rows = largest_names(named, "device_time")
-    return [ranked_bars(rows, "device_time", "time on the device [µs]", "count", "host_time [µs]")]
-
-
-def cupti_counters(table: Table) -> list[Chart]:
-    """Returns the kernels with most floating-point operations; no chart where none were counted."""
-    rows = largest_names([{**row, "name": row["kernel"]} for row in table.rows() if row["flops"] is not None], "flops")
-    return [ranked_bars(rows, "flops", "floating-point operations []", "op_stack")] if rows else []
-
-
-def critical_path(table: Table) -> list[Chart]:
-    """Returns a bar per rank: what the critical path consists of."""
-    rows = [{**row, "track": f"rank {row['rank']}", "part": row["kind"]} for row in table.rows()]
-    labels = dict.fromkeys(row["part"] for row in sorted(rows, key=lambda row: -row["time"]))
-    return [stacked_bars(rows, labels, "track", "time", "time [µs]", "time [µs]", "pct [%]")]
+    return [value_lanes(lanes, title, unit) for lanes, title, unit in drawn if lanes]
 
 
 def collectives_over_ranks(table: Table) -> list[Chart]:
@@ -218,52 +135,109 @@ def collectives_over_ranks(table: Table) -> list[Chart]:
         {**row, "number": number, "last": f"rank {row['straggler']}"}
         for number, row in enumerate(table.take(slice(SHOWN_POINTS)).rows())
     ]
-    tooltip = hover("collective", "group", "sequence", "present", "last", "latency [µs]", "start_skew [µs]", "size [B]")
-    base = alt.Chart(data(rows)).encode(tooltip=[*tooltip, *hover("bus_bandwidth [GB/s]")])
-    skew = base.mark_bar(minBandSize=2).encode(
-        alt.X("number:O", title="collectives in order", axis=alt.Axis(labels=False, ticks=False)),
-        alt.Y("start_skew:Q", title="first to last arrival [µs]", axis=alt.Axis(tickCount=5)),
-        by_series("last", "last to arrive"),
-    )
-    speed = base.mark_circle(size=60, opacity=0.7).encode(
-        alt.X(
-            "size:Q",
-            scale=alt.Scale(type="log", base=2),
-            title="size [B], logarithmic",
-            axis=alt.Axis(tickCount=6),
-        ),
-        alt.Y("bus_bandwidth:Q", title="bus bandwidth [GB/s]", axis=alt.Axis(tickCount=5)),
-        by_series("collective"),
-    )
-    drawn = ((skew, "start_skew"), (speed, "bus_bandwidth"))
-    return [sized(chart, 170) for chart, field in drawn if any(row[field] is not None for row in rows)]
+    tooltip = hover(
+        "collective", "group", "sequence", "present", "last", "latency [µs]", "start_skew [µs]", "size [B]",
+        "bus_bandwidth [GB/s]",
+    )  # fmt: skip
+    skew = {
+        "x": axis("number", "collectives in order", "ordinal", axis=UNLABELLED),
+        "y": axis("start_skew [µs]", "first to last arrival", axis={"tickCount": 5}),
+        "color": by_series("last", "last to arrive"),
+    }
+    speed = {
+        "x": axis("size [B]", "size, logarithmic", scale={"type": "log", "base": 2}, axis={"tickCount": 6}),
+        "y": axis("bus_bandwidth [GB/s]", "bus bandwidth", axis={"tickCount": 5}),
+        "color": by_series("collective"),
+    }
+    drawn = ((mark("bar", minBandSize=2), skew), (mark("circle", size=60, opacity=0.7), speed))
+    return [
+        chart(170, **marks(look, rows, tooltip, **channels))
+        for look, channels in drawn
+        if any(row[channels["y"]["field"]] is not None for row in rows)
+    ]
 
 
-def per_op_device_time_by_name(table: Table) -> list[Chart]:
-    """Returns the ops whose own activities took longest."""
-    rows = largest_names(table.rows(), "self")
-    return [ranked_bars(rows, "self", "time of the op's own activities [µs]", "subtree [µs]", "ops", "count")]
+def collectives_over_ranks_waits(table: Table) -> list[Chart]:
+    """Returns how long the ranks of rows wait for those of columns."""
+    return _matrix(table.rows(), ("rank", "rank that waits"), ("waits_for", "for rank"), "time [µs]", "collectives")
 
 
-def host_time_per_op(table: Table) -> list[Chart]:
-    """Returns the ops that by themselves kept the host longest."""
-    rows = largest_names(table.rows(), "self")
-    return [ranked_bars(rows, "self", "time of the op itself on the host [µs]", "thread", "total [µs]", "count")]
+def collectives_over_ranks_all_to_all(table: Table) -> list[Chart]:
+    """Returns for each group what the ranks of rows send to those of columns."""
+    groups: dict[str, list[Row]] = {}
+    for row in table.rows():
+        groups.setdefault(row["group"], []).append(row)
+    ends = ("source", "from rank"), ("destination", "to rank")
+    return [drawn for rows in groups.values() for drawn in _matrix(rows, *ends, "size [B]", "group")]
+
+
+def _matrix(rows: list[Row], line: tuple[str, str], column: tuple[str, str], value: str, *more: str) -> list[Chart]:
+    """Returns pairs of ranks as a matrix, if there are neither too few nor too many."""
+    lines, row_columns = (sorted({row[name] for row in rows}) for name, _ in (line, column))
+    if not 1 < len(row_columns) <= MOST_RANKS:
+        return []
+    cell = min(LARGEST_MATRIX // len(row_columns), CELL)
+    shade = axis(value, value.partition(" ")[0], scale={"range": [0.05, 1]})
+    encoding = {
+        "x": axis(*column, "ordinal", scale={"domain": row_columns}, axis={"orient": "top"}),
+        "y": axis(*line, "ordinal", scale={"domain": lines}),
+        "opacity": shade | {"legend": shade.pop("axis")},
+        "color": {"value": "var(--communication)"},
+        "tooltip": hover(line[0], column[0], value, *more),
+    }
+    cells = {"data": data(rows), "mark": mark("rect", stroke="var(--paper)"), "encoding": encoding}
+    return [{"width": cell * len(row_columns), "height": cell * len(lines), **cells}]
+
+
+def efficiency(table: Table) -> list[Chart]:
+    """Returns a roofline of the ops that took longest, below the peaks of their devices; no chart if the intensity and
+    speed of no op is known.
+    """
+    named = [
+        {**row, "limit": row["bound"] or "device not known"} for row in largest(table, "time", SHOWN_POINTS).rows()
+    ]
+    rows = [row for row in named if row["intensity"] and row["speed"]]
+    if not rows:
+        return []
+    tooltip = hover(
+        "op", "shape", "rank", "kernels", "time [µs]", "intensity [FLOP/B]", "speed [TFLOP/s]", "speed_pct [%]",
+        "bandwidth [GB/s]", "bandwidth_pct [%]", "limit",
+    )  # fmt: skip
+    shared = {"scale": {"type": "log"}, "axis": {"format": "~g", "tickCount": 6}}
+    axes = {
+        "x": axis("intensity", "operations per byte, logarithmic", **shared),
+        "y": axis("speed", "TFLOP/s, logarithmic", **shared),
+    }
+    colour = by_series("limit", "limited by")
+    size = {"field": "time", "type": "quantitative", "legend": None, "scale": {"range": [20, 500]}}
+    ops = marks(mark("circle", opacity=0.6), rows, tooltip, **axes, color=colour, size=size)
+    encoding = axes | {"detail": {"field": "roof", "type": "nominal"}, "tooltip": hover("roof")}
+    dashed = mark("line", color="var(--muted)", strokeDash=[4, 3])
+    roofs = {"data": data(_roofs(rows), name="roofs"), "mark": dashed, "encoding": encoding}
+    return [chart(320, layer=[roofs, ops])]
+
+
+def _roofs(rows: list[Row]) -> list[Row]:
+    """Returns the corners of each roof, from the least to the largest intensity: up with the bandwidth, then flat."""
+    peaks = {(row["peak_speed"], row["peak_bandwidth"]) for row in rows if row["peak_speed"] and row["peak_bandwidth"]}
+    intensities = [row["intensity"] for row in rows] + [1000 * speed / bandwidth for speed, bandwidth in peaks]
+    return [
+        {
+            "roof": f"{speed:g} TFLOP/s, {bandwidth:g} GB/s",
+            "intensity": intensity,
+            "speed": min(speed, intensity * bandwidth / 1000),
+        }
+        for speed, bandwidth in sorted(peaks)
+        for intensity in sorted({min(intensities), 1000 * speed / bandwidth, max(intensities)})
+    ]
 
 
 def what_if(table: Table) -> list[Chart]:
     """Returns how much shorter the run is with each change, as recorded and without a profiler."""
     rows = [{**row, "label": ", ".join(filter(None, (row["change"], row.get("run"))))} for row in table.rows()]
-    bars = (
-        alt.Chart(data(rows))
-        .mark_bar(height={"band": 0.7}, color="var(--computation)")
-        .encode(
-            alt.X("saved_pct:Q", title="shorter run [%]", axis=alt.Axis(tickCount=6)),
-            alt.Y("label:N", title=None, sort=None),
-            tooltip=hover("label", "before [µs]", "after [µs]", "saved [µs]", "saved_pct [%]"),
-        )
-    )
-    return [sized(bars, per_value(rows, "label", 26))]
+    tooltip = hover("label", "before [µs]", "after [µs]", "saved [µs]", "saved_pct [%]")
+    x = axis("saved_pct [%]", "shorter run", axis={"tickCount": 6})
+    return [chart(per_value(rows, "label", 26), **marks(BAR, rows, tooltip, x=x, y=names("label")))]
 
 
 def trace_diff(table: Table) -> list[Chart]:
@@ -272,29 +246,124 @@ def trace_diff(table: Table) -> list[Chart]:
     rows = sorted(rows, key=lambda row: -abs(row["difference"] or 0))[:SHOWN_NAMES]
     for row in rows:
         row["label"] = f"{row['kind']} {shortened(short_name(row['name']), 48)} {shortened(row['shape'], 24)}".strip()
-    present = {row["part"] for row in rows}
-    fields = ("count_a", "count_b", "time_a [µs]", "time_b [µs]", "difference [µs]")
-    bars = (
-        alt.Chart(data(rows))
-        .mark_bar(height={"band": 0.7})
-        .encode(
-            alt.X("difference:Q", title="B less A [µs]", axis=alt.Axis(tickCount=6)),
-            alt.Y("label:N", title=None, sort=None),
-            by_label(category for category in CATEGORIES if category in present),
-            tooltip=hover("kind", "name", "shape", "category", *fields),
-        )
-    )
-    return [sized(bars, per_value(rows, "label", 24))]
+    tooltip = hover(
+        "kind", "name", "shape", "category", "count_a", "count_b", "time_a [µs]", "time_b [µs]", "difference [µs]",
+    )  # fmt: skip
+    channels = {
+        "x": axis("difference [µs]", "B less A", axis={"tickCount": 6}),
+        "y": names("label"),
+        "color": by_label(category for category in CATEGORIES if any(row["part"] == category for row in rows)),
+    }
+    return [chart(per_value(rows, "label", 24), **marks(BAR, rows, tooltip, **channels))]
 
 
-CHARTS: dict[str, Draw] = {
-    draw.__name__: draw
-    for draw in (
-        temporal_breakdown, step_breakdown, idle_time_breakdown, kernel_breakdown, kernel_breakdown_kernels,
-        kernel_duration_distribution, communication_computation_overlap, launch_statistics, launch_statistics_by_api,
-        launch_statistics_short_kernels, counters, memory_timeline, frequent_kernel_patterns, what_if, trace_diff,
-        cupti_counters, critical_path, collectives_over_ranks, collectives_over_ranks_waits,
-        collectives_over_ranks_all_to_all, per_op_device_time_by_name, host_time_per_op, efficiency, modules,
-    )
-}  # fmt: skip
-"""The function that draws each table, by the table's name."""
+CHARTS: dict[str, Callable[[Table], list[Chart]]] = {
+    "temporal_breakdown": StackedBars(
+        "time [µs]",
+        ("time [µs]", "share [%]"),
+        {"compute": "computation", "non_compute": "other activities", "idle": "idle"},
+    ),
+    "step_breakdown": step_breakdown,
+    "idle_time_breakdown": StackedBars(
+        "idle [µs]",
+        ("cause", "idle [µs]", "share [%]", "gaps"),
+        part="category",
+        order=lambda row: ("host wait", "kernel wait", "other").index(row["part"]),
+        title="idle",
+    ),
+    "kernel_breakdown": StackedBars(
+        "time [µs]", ("time [µs]", "pct [%]"), part="class", order=lambda row: (row["part"].count("+"), row["part"])
+    ),
+    "kernel_breakdown_kernels": RankedBars(
+        "{name}", "sum [µs]", "total time", ("pct [%]", "count"), part="class", skip="others"
+    ),
+    "kernel_duration_distribution": kernel_duration_distribution,
+    "communication_computation_overlap": StackedBars(
+        "time [µs]",
+        ("time [µs]", "overlap_pct [%]"),
+        {"overlap": HIDDEN, "exposed_communication": EXPOSED},
+        title="communication",
+    ),
+    "launch_statistics": launch_statistics,
+    "launch_statistics_by_api": RankedBars("{api}", "host [µs]", "host time in calls", ("launches", "delay_mean [µs]")),
+    "launch_statistics_short_kernels": launch_statistics_short_kernels,
+    "counters": counters,
+    "memory_timeline": memory_timeline,
+    "frequent_kernel_patterns": RankedBars(
+        "{operator}: {pattern}", "device_time [µs]", "time on the device", ("count", "host_time [µs]")
+    ),
+    "what_if": what_if,
+    "trace_diff": trace_diff,
+    "cupti_counters": RankedBars("{kernel}", "flops []", "floating-point operations", ("op_stack",)),
+    "critical_path": StackedBars("time [µs]", ("time [µs]", "pct [%]"), part="kind", order=lambda row: -row["time"]),
+    "collectives_over_ranks": collectives_over_ranks,
+    "collectives_over_ranks_waits": collectives_over_ranks_waits,
+    "collectives_over_ranks_all_to_all": collectives_over_ranks_all_to_all,
+    "per_op_device_time_by_name": RankedBars(
+        "{name}", "self [µs]", "time of the op's own activities", ("subtree [µs]", "ops", "count")
+    ),
+    "host_time_per_op": RankedBars(
+        "{name}", "self [µs]", "time of the op itself on the host", ("thread", "total [µs]", "count")
+    ),
+    "efficiency": efficiency,
+    "modules": modules,
+}
+"""What draws each table, by the table's name."""
+
+
+def spent(report: Report) -> list[Chart]:
+    """Returns how each device, or without devices each host thread, spent its time."""
+    kernels, devices = report.page_table("kernel_breakdown"), report.page_table("temporal_breakdown")
+    if kernels and devices and len(kernels) and len(devices):
+        return [_device_chart(kernels, devices, report.tables.get("critical_path_replay"))]
+    rows = [{**row, "part": row["kind"]} for row in report.timeline.lane_times] if report.timeline else []
+    rows = [row for row in rows if row["part"] in LANE_KINDS]
+    return [stacked_bars(rows, LANE_KINDS, "lane", "time [µs]", "time [µs]")] if report.timeline else []
+
+
+def _device_chart(kernels: Table, devices: Table, replay: Table | None) -> Chart:
+    """Draws what each device did in the measured run, as the figures at the top; else from first to last activity."""
+    run = float(np.asarray(replay["measured"])[0]) if replay is not None and len(replay) else 0.0
+    time_of: dict[str, dict[str, float]] = {}
+    for row in kernels.rows():
+        parts, part = time_of.setdefault(track_label(row), {}), _part_label(row["class"])
+        parts[part] = parts.get(part, 0) + row["time"]
+    span = {track_label(row): max(run, row["span"]) for row in devices.rows()}
+    for row in devices.rows():
+        time_of.setdefault(track_label(row), {})["idle"] = span[track_label(row)] - row["busy"]
+    rows = [
+        {"track": device, "part": part, "time": time, "share": 100 * time / (span[device] or 1)}
+        for device, parts in time_of.items()
+        for part, time in parts.items()
+    ]
+    return stacked_bars(rows, SPENT, "track", "time [µs]", "time [µs]", "share [%]")
+
+
+def _part_label(classes: str) -> str:
+    """Returns the label of a set of classes that ran at once."""
+    parts = classes.split(" + ")
+    if "communication" in parts:
+        return HIDDEN if "computation" in parts else EXPOSED
+    return "computation" if "computation" in parts else MEMORY
+
+
+def limits(report: Report) -> list[Chart]:
+    """Returns the names with the most time on the critical path."""
+    nodes = report.page_table("critical_path_nodes")
+    if nodes is None or not len(nodes):
+        return []
+    by_name: dict[tuple[str, str], Row] = {}
+    for row in nodes.rows():
+        name = row["name"] if row["kind"] in ("host", "computation", "communication", "memory") else row["kind"]
+        total = by_name.setdefault((name, row["kind"]), {"name": name, "part": row["kind"], "time": 0, "ranks": set()})
+        total["time"] += row["time"]
+        total["ranks"].add(row["rank"])
+    rows = largest_names([{**row, "ranks": ranges(sorted(row["ranks"]))} for row in by_name.values()], "time")
+    labels = dict.fromkeys(row["part"] for row in rows)
+    return [ranked_bars(rows, "time [µs]", "time on the critical path", "ranks", labels=labels)]
+
+
+def gains(report: Report) -> list[Chart]:
+    """Returns how much shorter the run is with each class of work twice as fast."""
+    classes = report.twice_as_fast
+    return what_if(classes) if classes and len(classes) else []

@@ -1,35 +1,38 @@
-"""The parts of charts that several analyses share, drawn with Altair. Colours are variables of the page's style."""
+"""Draws charts in Vega-Lite: kinds of charts that several analyses share, and the encodings of their fields.
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+A field is written with its unit, as in `time [µs]`, `flops []`; a text has no brackets. Times, bytes and counts are
+shown in the unit that suits each value, `684 ms`, `309 G`. Colours are variables of the page's style.
+"""
 
-import altair as alt
-import orjson
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
+from ..analyses import Table
 from .cells import Row, cell, heading, shortened
 
-Chart = alt.Chart | alt.LayerChart | alt.FacetChart
+Chart = dict[str, Any]
+Encoding = dict[str, Any]
 
 SHOWN_NAMES, LONGEST, LONGEST_NAME = 12, 240, 64
+COLOUR = "var(--computation)"
 SERIES = [f"var(--series-{number})" for number in range(1, 9)]
-FIT = alt.AutoSizeParams(type="fit-x", contains="padding")
-"""Makes a chart as wide as its element on the page."""
-LOGARITHMIC = alt.Scale(type="symlog", constant=1)
-POWERS = alt.Axis(values=[0, *(10**power for power in range(10))], format=",.0f")
-"""A logarithmic scale that includes 0, and its labels."""
+QUANTITIES = {"µs", "B", ""}
+"""The units that the page replaces by one that suits the value."""
+LOGARITHMIC = {
+    "scale": {"type": "symlog", "constant": 1},
+    "axis": {"values": [0, *(10**power for power in range(10))]},
+}
+"""A logarithmic axis that includes 0, and its labels."""
 NUMBER = ",.1f"
+UNLABELLED = {"labels": False, "ticks": False}
 
 
-def data(rows: Sequence[Row], *fields: str, name: str = "rows") -> alt.InlineData:
+def data(rows: Sequence[Row], *fields: str, name: str = "rows") -> dict[str, Any]:
     """Returns these fields of the rows for a chart, or all fields.
 
     Texts have at most LONGEST letters, numbers four decimals, or four significant digits below 1.
     """
-    drawn_rows = [{key: row[key] for key in fields} for row in rows] if fields else rows
-    values = [{key: _short(value) for key, value in row.items()} for row in drawn_rows]
-    # Altair checks every value of data that is not yet JSON, which takes as long as several analyses
-    json: Any = orjson.Fragment(orjson.dumps(values, option=orjson.OPT_SERIALIZE_NUMPY))
-    return alt.InlineData(name=name, values=json)
+    return {"name": name, "values": [{key: _short(row[key]) for key in fields or row} for row in rows]}
 
 
 def _short(value: Any) -> Any:
@@ -40,47 +43,74 @@ def _short(value: Any) -> Any:
     return round(value, 4) if abs(value) >= 1 else float(f"{value:.4g}")
 
 
-def top_legend(title: str | None = None) -> alt.Legend:
-    """Returns a legend above the chart."""
-    return alt.Legend(title=title, orient="top")
+def _name_and_unit(field: str) -> tuple[str, str | None]:
+    name, bracket, unit = field.removesuffix("]").partition(" [")
+    return name, unit if bracket else None
 
 
-def by_label(labels: Iterable[str]) -> alt.Color:
+def _labels(unit: str | None) -> dict[str, str]:
+    """Returns the format of numbers in a unit that the page chooses; nothing for other units."""
+    return {"formatType": "quantity", "format": unit or "count"} if unit in QUANTITIES else {}
+
+
+def axis(field: str, title: str | list[str], kind: str = "quantitative", **more: Any) -> Encoding:
+    """Returns the encoding of a number along an axis; `more` is what Vega-Lite knows of encodings."""
+    name, unit = _name_and_unit(field)
+    title = f"{title} [{unit}]" if unit and unit not in QUANTITIES else title
+    return {"field": name, "type": kind, "title": title, **more, "axis": more.get("axis", {}) | _labels(unit)}
+
+
+def names(field: str, **more: Any) -> Encoding:
+    """Returns the encoding of names from top to bottom, in the order of the rows unless `sort` says otherwise."""
+    return {"field": field, "type": "nominal", "title": None, "sort": None, **more}
+
+
+def by_label(labels: Iterable[str]) -> Encoding:
     """Returns the colour of `part`: a variable of the style per label, `--host-wait` for `host wait`.
 
     All overlaps of classes (`a + b`) have the same colour.
     """
-    labels = list(labels)
-    names = ["overlap" if "+" in label else label.replace(" ", "-") for label in labels]
-    scale = alt.Scale(domain=labels, range=[f"var(--{name})" for name in names])
-    return alt.Color("part:N", scale=scale, legend=top_legend())
+    domain = list(labels)
+    variables = ["overlap" if "+" in label else label.replace(" ", "-") for label in domain]
+    return {
+        "field": "part",
+        "type": "nominal",
+        "scale": {"domain": domain, "range": [f"var(--{variable})" for variable in variables]},
+        "legend": {"title": None, "orient": "top"},
+    }
 
 
-def by_series(field: str, title: str | None = None) -> alt.Color:
+def by_series(field: str, title: str | None = None) -> Encoding:
     """Returns the colour of a field whose values have no fixed colours."""
-    return alt.Color(f"{field}:N", scale=alt.Scale(range=SERIES), legend=top_legend(title))
+    legend = {"title": title, "orient": "top"}
+    return {"field": field, "type": "nominal", "scale": {"range": SERIES}, "legend": legend}
 
 
-def hover(*fields: str) -> list[alt.Tooltip]:
-    """Returns tooltips for fields such as `name`, `time [µs]`, `flops []`: those with brackets are numbers."""
-    return [_hover(*field.removesuffix("]").partition(" [")) for field in fields]
+def hover(*fields: str) -> list[Encoding]:
+    """Returns what hovering tells of these fields."""
+    return [_hover(*_name_and_unit(field)) for field in fields]
 
 
-def _hover(field: str, bracket: str, unit: str) -> alt.Tooltip:
-    title = heading(field, unit) if unit or not bracket else f"{heading(field, unit)} []"
-    return alt.Tooltip(f"{field}:Q", title=title, format=NUMBER) if bracket else alt.Tooltip(f"{field}:N", title=title)
+def _hover(name: str, unit: str | None) -> Encoding:
+    if unit is None:
+        return {"field": name, "type": "nominal", "title": heading(name, "")}
+    title = heading(name, "" if unit in QUANTITIES else unit)
+    return {"field": name, "type": "quantitative", "title": title, "format": NUMBER} | _labels(unit)
 
 
-def fields_of(tooltips: list[alt.Tooltip]) -> list[str]:
+def fields_of(tooltip: list[Encoding]) -> list[str]:
     """Returns the fields that a hover shows."""
-    return [str(tooltip["shorthand"]).partition(":")[0] for tooltip in tooltips]
+    return [field["field"] for field in tooltip]
 
 
-def sized(chart: Chart, height: int) -> Chart:
-    """Makes the chart as wide as its element and `height` px high, and returns it."""
-    # Altair's `properties` checks them against its schema, which takes as long as several analyses
-    chart.width, chart.height, chart.autosize = "container", height, FIT
-    return chart
+def chart(height: int, **more: Any) -> Chart:
+    """Returns a chart as wide as its element on the page and `height` px high."""
+    return {"width": "container", "height": height, "autosize": {"type": "fit-x", "contains": "padding"}, **more}
+
+
+def mark(kind: str, **look: Any) -> dict[str, Any]:
+    """Returns a mark with its look."""
+    return {"type": kind, **look}
 
 
 def per_value(rows: Sequence[Row], field: str, step: int) -> int:
@@ -88,62 +118,57 @@ def per_value(rows: Sequence[Row], field: str, step: int) -> int:
     return step * len({row[field] for row in rows})
 
 
-def stacked_bars(rows: Sequence[Row], labels: Iterable[str], y: str, x: str, title: str, *more: str) -> Chart:
+def track_label(row: Row) -> str:
+    """Returns a label of the row's rank, device and stream, as far as it has them."""
+    return " · ".join(f"{name} {row[name]}" for name in ("rank", "device", "stream") if name in row)
+
+
+def stacked_bars(rows: Sequence[Row], labels: Iterable[str], y: str, x: str, *more: str, title: str = "time") -> Chart:
     """Returns horizontal bars of parts, stacked in the order of `labels`; rows have the fields `y`, `x` and `part`."""
     present = {row["part"] for row in rows}
     order = {label: number for number, label in enumerate(label for label in labels if label in present)}
-    tooltips = hover(y, "part", *more)
+    tooltip = hover(y, "part", *more)
     ordered = [{**row, "order": order[row["part"]]} for row in rows]
-    bars = (
-        alt.Chart(data(ordered, x, "order", *fields_of(tooltips)))
-        .mark_bar(height={"band": 0.72})
-        .encode(
-            alt.X(f"{x}:Q", title=title, stack="zero", axis=alt.Axis(tickCount=6)),
-            alt.Y(f"{y}:N", title=None, sort=None),
-            by_label(order),
-            alt.Order("order:Q"),
-            tooltip=tooltips,
-        )
+    return chart(
+        per_value(rows, y, 34),
+        data=data(ordered, _name_and_unit(x)[0], "order", *fields_of(tooltip)),
+        mark=mark("bar", height={"band": 0.72}),
+        encoding={
+            "x": axis(x, title, stack="zero", axis={"tickCount": 6}),
+            "y": names(y),
+            "color": by_label(order),
+            "order": {"field": "order", "type": "quantitative"},
+            "tooltip": tooltip,
+        },
     )
-    return sized(bars, per_value(rows, y, 34))
 
 
-def ranked_bars(rows: Sequence[Row], x: str, title: str, *more: str, labels: Iterable[str] = ()) -> Chart:
-    """Returns horizontal bars by name, the longest on top: the mean over ranks, and of several ranks a tick for each.
-
-    Rows without a `rank` are of all ranks, and have a bar each.
+class StackedBars(NamedTuple):
+    """A bar for each track of a table: its parts are rows, labelled by the column `part`, or the columns `parts`, with
+    their labels. `order` tells from a row where its part comes; by default `parts` are in their order.
     """
-    order = alt.EncodingSortField(x, op="max", order="descending")
-    tooltips = hover(
-        "name", *(["rank"] if any("rank" in row for row in rows) else []), f"{x} [{title.rpartition('[')[2]}", *more
-    )
-    fields = ["short", *(["part"] if labels else []), *fields_of(tooltips)]
-    base = alt.Chart(data(rows, *fields)).encode(alt.Y("short:N", title=None, sort=order))
-    ranks = len({row.get("rank") for row in rows})
-    bars = base.mark_bar(height={"band": 0.7}, color="var(--computation)").encode(
-        alt.X(
-            f"mean({x}):Q",
-            title=[title, f"mean of {ranks} ranks, ticks are single ranks"],
-            stack=None,
-            axis=alt.Axis(tickCount=6),
-        ),
-        tooltip=[
-            alt.Tooltip("name:N"),
-            alt.Tooltip(f"mean({x}):Q", title=f"{title}, mean of {ranks} ranks", format=NUMBER),
-        ],
-    )
-    if labels:
-        bars = bars.encode(by_label(labels))
-    if ranks == 1:
-        return sized(bars.encode(alt.X(f"{x}:Q", title=title), tooltip=tooltips), per_value(rows, "short", 22))
-    ticks = base.mark_tick(color="var(--ink)", thickness=2, height=12).encode(alt.X(f"{x}:Q"), tooltip=tooltips)
-    return sized(alt.layer(bars, ticks), per_value(rows, "short", 22))
 
+    x: str
+    more: tuple[str, ...]
+    parts: Mapping[str, str] = {}
+    part: str = ""
+    order: Callable[[Row], Any] | None = None
+    title: str = "time"
 
-def track_label(row: Row) -> str:
-    """Returns a label of the row's rank, device and stream."""
-    stream = f" · stream {row['stream']}" if "stream" in row else ""
-    return f"rank {row['rank']} · device {row['device']}{stream}"
+    def __call__(self, table: Table) -> list[Chart]:
+        """Returns the chart of a table."""
+        rows = [{**row, "track": track_label(row)} for row in table.rows()]
+        if self.part:
+            rows = [{**row, "part": row[self.part]} for row in rows]
+        else:
+            rows = [
+                {**row, "part": label, "time": row[name], "share": row.get(f"{name}_pct")}
+                for row in rows
+                for name, label in self.parts.items()
+            ]
+        in_order = sorted(rows, key=self.order) if self.order else rows
+        labels = dict.fromkeys(row["part"] for row in in_order)
+        return [stacked_bars(rows, labels, "track", self.x, *self.more, title=self.title)]
 
 
 def largest_names(rows: Sequence[Row], by: str) -> list[Row]:
@@ -156,3 +181,56 @@ def largest_names(rows: Sequence[Row], by: str) -> list[Row]:
         text = shortened(cell(name), LONGEST_NAME)
         short[name] = text if text not in short.values() else f"{text} ({len(short) + 1})"
     return [{**row, "short": short[row["name"]]} for row in rows if row["name"] in short]
+
+
+def ranked_bars(rows: Sequence[Row], x: str, title: str, *more: str, labels: Iterable[str] = ()) -> Chart:
+    """Returns horizontal bars by name, the longest on top: the mean over ranks, and of several ranks a tick for each.
+
+    Rows without a `rank` are of all ranks, and have a bar each.
+    """
+    field, ranks = _name_and_unit(x)[0], len({row.get("rank") for row in rows})
+    tooltip = hover("name", *(["rank"] if any("rank" in row for row in rows) else []), x, *more)
+    y = names("short", sort={"field": field, "op": "max", "order": "descending"})
+    colour = {"color": by_label(labels)} if labels else {}
+    bar = mark("bar", height={"band": 0.7}, color=COLOUR)
+    drawn = data(rows, "short", *(["part"] if labels else []), *fields_of(tooltip))
+    height = per_value(rows, "short", 22)
+    if ranks == 1:
+        encoding = {"x": axis(x, title), "y": y, **colour, "tooltip": tooltip}
+        return chart(height, data=drawn, mark=bar, encoding=encoding)
+    mean = {"aggregate": "mean", "stack": None, "axis": {"tickCount": 6}}
+    of_mean = hover(x)[0] | {"aggregate": "mean", "title": f"{title}, mean of {ranks} ranks"}
+    lines = [title, f"mean of {ranks} ranks, ticks are single ranks"]
+    bars = {"x": axis(x, lines, **mean), "y": y, **colour, "tooltip": [*hover("name"), of_mean]}
+    single = {"x": {"field": field, "type": "quantitative"}, "y": y, "tooltip": tooltip}
+    tick = mark("tick", color="var(--ink)", thickness=2, height=12)
+    return chart(height, data=drawn, layer=[{"mark": bar, "encoding": bars}, {"mark": tick, "encoding": single}])
+
+
+class RankedBars(NamedTuple):
+    """Bars of the largest names in a table, which are made of its columns; `part` is the column that tells colours.
+
+    Rows without the value, and of the name `skip`, are left out.
+    """
+
+    name: str
+    x: str
+    title: str
+    more: tuple[str, ...]
+    part: str = ""
+    skip: str = ""
+
+    def __call__(self, table: Table) -> list[Chart]:
+        """Returns the chart of a table, none without a row to draw."""
+        value = _name_and_unit(self.x)[0]
+        named = [{**row, "name": self.name.format(**row), "part": row.get(self.part)} for row in table.rows()]
+        rows = largest_names([row for row in named if row[value] is not None and row["name"] != self.skip], value)
+        labels = sorted({row["part"] for row in rows}) if self.part else ()
+        return [ranked_bars(rows, self.x, self.title, *self.more, labels=labels)] if rows else []
+
+
+def marks(look: dict[str, Any], rows: Sequence[Row], tooltip: list[Encoding], **channels: Encoding) -> dict[str, Any]:
+    """Returns a mark for each row, in one colour unless a channel tells it; `channels` are encodings by their names."""
+    fields = dict.fromkeys([*fields_of([*channels.values()]), *fields_of(tooltip)])
+    look = look if "color" in channels else {"color": COLOUR} | look
+    return {"data": data(rows, *fields), "mark": look, "encoding": {**channels, "tooltip": tooltip}}

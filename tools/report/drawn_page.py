@@ -5,33 +5,33 @@ import itertools
 import re
 from base64 import b64encode
 from collections.abc import Collection, Iterable
+from contextlib import suppress
+from importlib.metadata import version
 from importlib.resources import files
 from typing import Any, NamedTuple
 
 import jinja2
 import orjson
-from altair.utils.schemapi import debug_mode
+import platformdirs
 
+from ...schema.errors import DataError
+from ...schema.io import open_output
 from ..analyses import Table
 from ..terminal import plain, plain_json
-from .absent import absent_tables
 from .cells import heading, shown_unit
-from .charts import CHARTS
+from .charts import CHARTS, gains, limits, spent
 from .drawing import Chart
-from .drawing_library import drawing_library
-from .embedded import FEWEST, MAX_BYTES, EmbeddedTable, embed_tables
 from .flow_section import flow_section
 from .module_tree import ModuleTree, module_tree
 from .overview import facts, key_figures, overlap
-from .overview_charts import gains, limits, spent
+from .packing import FEWEST, MAX_BYTES, EmbeddedTable, embed_tables
 from .rank_groups import groups_table, in_words
 from .report import Report
-from .sections import DETAILS, OF_NO_RECORDING, OVERVIEW, SECTIONS, Section
-from .statements import statement
-from .units import in_suitable_units
-from .words import WORDS
+from .sections import DETAILS, OF_NO_RECORDING, OVERVIEW, SECTIONS, WORDS, Section
+from .text import absent_tables
 
 MODULES = "modules"
+VERSION = version("vl-convert-python")
 UNIT = re.compile(r"(?<=\d) (?=%|[nµm]s\b|s\b|[KMGT]iB\b)")
 LARGEST = 9_400_000
 """The most bytes of rows, charts, timeline and library together, so that pages stay below 10 MB."""
@@ -106,8 +106,7 @@ class Page:
         """Adds charts over the whole or half of the page's width, and returns their element ids."""
         names = [f"{name}-{number}" for number in range(len(charts))]
         for element, chart in zip(names, charts, strict=True):
-            spec = in_suitable_units(chart.to_dict(validate=False))  # validation takes longer than all analyses
-            self.specs[element] = {**spec, "config": {**spec["config"], **HALF}} if half else spec
+            self.specs[element] = {**chart, "config": HALF} if half else chart
         return names
 
     def section(self, section: Section) -> PageSection | None:
@@ -126,7 +125,7 @@ class Page:
         title = self.report.tables[section.name].title
         reads = section.reads.format(options=self.report.options)
         modules = next((module_tree(table) for table in not_empty if table.name == MODULES), None)
-        proves, clock = statement(section.name, self.report.tables), self.clock(section)
+        proves, clock = section.statement(self.report.tables), self.clock(section)
         return PageSection(
             section.name, section.label, title, proves, reads, charts, table_names, tables[0].note, modules, clock
         )
@@ -152,12 +151,6 @@ def _table_frame(table: Table, embedded_rows: EmbeddedTable) -> TableFrame:
 
 def draw_page(report: Report) -> str:
     """Returns the page as HTML."""
-    # checking a chart against its schema takes longer than making it, and tests do it in browsers
-    with debug_mode(False):
-        return _draw_page(report)
-
-
-def _draw_page(report: Report) -> str:
     page, tables = Page(report), report.tables | {"ranks": report.ranks}
     if report.twice_as_fast:
         tables["twice_as_fast"] = report.twice_as_fast
@@ -166,7 +159,7 @@ def _draw_page(report: Report) -> str:
     section = flow_section(report.data_flow) if report.data_flow else None
     flow = _template("page.flow.html").render(flow=section) if section else ""
     arrows = _in_script(section.arrows) if section else ""
-    specs = _in_script(orjson.dumps(page.specs))
+    specs = _in_script(orjson.dumps(page.specs, option=orjson.OPT_SERIALIZE_NUMPY))
     library, *scripts = _scripts()
     embedded_tables = embed_tables(
         page.tables, min(MAX_BYTES, LARGEST - sum(map(len, (packed, specs, library, flow, arrows))))
@@ -270,3 +263,28 @@ def _script(text: str) -> str:
 
 def _text(name: str) -> str:
     return files(__package__).joinpath(name).read_text("utf-8")
+
+
+def drawing_library() -> str:
+    """Returns a script that gives a page `vegaEmbed`. It is bundled once per version and kept in the user's cache, as
+    bundling takes longer than most reports.
+    """
+    folder = platformdirs.user_cache_path("execgraph")
+    for path in folder.glob(f"vega-embed-{VERSION}-*.js"):
+        with suppress(OSError):
+            content = path.read_bytes()
+            # the name has the digest of the content, so a damaged or changed file is not used
+            if path.name == _library_name(content):
+                return content.decode()
+    import vl_convert  # 40 MB that are not needed again
+
+    bundle: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+    with suppress(OSError, DataError):  # a cache that cannot be written costs a second, not the report
+        folder.mkdir(parents=True, exist_ok=True)
+        with open_output(str(folder / _library_name(bundle.encode()))) as stream:
+            stream.write(bundle.encode())
+    return bundle
+
+
+def _library_name(content: bytes) -> str:
+    return f"vega-embed-{VERSION}-{hashlib.blake2b(content, digest_size=16).hexdigest()}.js"

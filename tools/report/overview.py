@@ -1,16 +1,15 @@
 """The top of a report: a few figures, and sentences on what ran and where the time went."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from ...schema.columns import time_text
-from ..analyses import WHOLE, WITHOUT_PROFILER, Gain, Table
+from ..analyses import WHOLE, WITHOUT_PROFILER, Gain
 from ..view import short_name
 from .cells import Row, cell, rows_of, shortened, sums
-from .statements import STEP, critical_path, heaviest_kernel, hidden_communication, idle_cause
+from .statements import STEP, Tables, critical_path, heaviest_kernel, hidden_communication, idle_cause
 
-Tables = Mapping[str, Table]
 WORK = {
     "computation": ("kernel",), "communication": ("communication",), "memory": ("copy or set", "copies and sets"),
 }  # fmt: skip

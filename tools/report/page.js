@@ -37,7 +37,7 @@ function tell(handler, event, item, value) {
 }
 
 // `ast`: expressions are interpreted, as the page may not make scripts of texts
-const options = { renderer: "svg", ast: true, actions: false, config: style, tooltip: tell, expressionFunctions };
+const options = { mode: "vega-lite", renderer: "svg", ast: true, actions: false, config: style, tooltip: tell, expressionFunctions };
 
 // Charts
 

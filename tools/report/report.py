@@ -33,10 +33,10 @@ from ..rank_rows import ranges
 from ..replay import Recording, Replay, Scale, recording
 from ..sync_records_advice import lacks_sync_records, sync_records_advice
 from ..view import DataFlow
+from .bars import HostOps, host_ops
 from .files import FINDINGS, findings_table, lay_over, overlay_path
 from .flow_section import step_flow
 from .inputs import ReadOptions, Sources, ranks_table, read_ranks, recorded_counts
-from .nested import HostOps, host_ops
 from .overview import diff_verdict
 from .rank_groups import MANY, RankGroup, of_ranks, rank_groups
 from .timeline import Timeline, timeline

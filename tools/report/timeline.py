@@ -10,13 +10,20 @@ import orjson
 from ...schema.columns import Bool, Categorical, Int64, Ns
 from ..replay import Replay
 from ..view import LOOKS
-from .bars import NO_OPS, REASONS, Bars, bars_of, lane_times, on_one_clock, with_recorded_times
+from .bar_sums import (
+    BarSums,
+    Strip,
+    kinds,
+    order_of_detail,
+    picture,
+    select_detail,
+    strips,
+    sum_bars,
+    window_around_path,
+)
+from .bars import NO_OPS, REASONS, Bars, HostOps, Slices, bars_of, lane_times, on_one_clock, with_recorded_times
 from .cells import Row, short_and_full
-from .detail import order_of_detail, select_detail, window_around_path
-from .nested import HostOps, Slices
-from .packed import Packed, pack_columns
-from .timeline_picture import Strip, picture, strips
-from .timeline_summary import BarSums, kinds, sum_bars
+from .packing import Packed, pack_columns
 
 MAX_BYTES, SUMS, OPS = 1_900_000, 2, 4
 """The most bytes of all ranks; of a rank's bytes ops around bars take at most 1/OPS, sums at most 1/SUMS of the rest.

@@ -28,7 +28,7 @@ from ..replay import (
 
 NAME, TITLE = "what_if", "What a changed run would take"
 TWICE_AS_FAST = 0.5
-AS_RECORDED, WITHOUT_PROFILER = "as recorded", "without a profiler"
+AS_RECORDED, UNPROFILED = "as recorded", "without a profiler"
 
 NOTHING = Table(NAME, TITLE, [], "no graph was made, so nothing can be replayed")
 
@@ -48,7 +48,7 @@ def what_if(graphs: Sequence[ExecutionGraph], scales: Sequence[Scale], recording
     job = gather_job(graphs)
     runs = {AS_RECORDED: job}
     if recording and recording.is_known:
-        runs[WITHOUT_PROFILER] = recording.without_profiler(job)
+        runs[UNPROFILED] = recording.without_profiler(job)
     table = _table(changes, runs, _note(job))
     matches = {name: matched(graphs, *change) for name, change in changes.items()}
     nodes, time = (np.array([getattr(matches[name], of) for name in table["change"]]) for of in ("nodes", "time_us"))
@@ -69,7 +69,7 @@ def classes_twice_as_fast(graphs: Sequence[ExecutionGraph], recording: Recording
         if node_class in present and node_class != NodeClass.DELAY
     }
     job = gather_job(graphs)
-    run = {WITHOUT_PROFILER: recording.without_profiler(job)} if recording else {AS_RECORDED: job}
+    run = {UNPROFILED: recording.without_profiler(job)} if recording else {AS_RECORDED: job}
     return _table(changes, run, _note(job))
 
 

@@ -2,17 +2,233 @@
 
 Phases of training lie beside each other. Hovering over a box or an arrow tells more; colours follow the viewer's light
 or dark mode.
+
+Boxes and links in words.
+
+Places boxes: layers below each other, phases of training beside each other, and around boxes the box that they are
+in.
+
+The ways of arrows between placed boxes: down to the next layer, across to a box beside it, else around.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from .arrows import way
-from .boxes import Box
-from .data_flow import DataFlow
-from .flow_wording import figures_of, full_text, kind_of, label_of, link_text, share_of_path
-from .layers import closed, layered, links, open_boxes, weight
-from .placement import PAD, Placement
-from .xml_text import xml_text
+from ...schema.columns import bytes_text, time_text
+from ..phase_names import PHASES
+from ..replay import WAITS
+from .boxes import Box, DataFlow, Link, Rows, closed, layered, links, open_boxes, weight
+from .calls import DATA
+from .names import xml_text
+
+LONGEST, LISTED = 32, 12
+DATA_LABEL, OTHER_LABEL = "data", "other order"
+
+
+def label_of(box: Box) -> str:
+    """Returns the name of a box, shortened, and how many calls it is of."""
+    label = box.label if len(box.label) <= LONGEST else f"{box.label[: LONGEST - 1]}…"
+    return f"{label} ×{box.calls:,}" if box.calls > 1 else label
+
+
+def share_of_path(flow: DataFlow, box: Box) -> float:
+    """Returns the share of the critical path that is spent in a box."""
+    return box.critical_ns / flow.critical_ns if flow.critical_ns else 0
+
+
+def figures_of(flow: DataFlow, box: Box) -> str:
+    """Returns the time of a box, and its share of the critical path."""
+    time, share = weight(box, flow.root), share_of_path(flow, box)
+    of = " device" if flow.root.device_ns else ""
+    figures = [f"{time_text(time / 1000)}{of}"] if time else []
+    if not time and box.host_ns:
+        figures.append(f"{time_text(box.host_ns / 1000)} host")
+    if share >= 0.005:
+        figures.append(f"{100 * share:.0f} % of path")
+    return " · ".join(figures)
+
+
+def full_text(flow: DataFlow, box: Box) -> str:
+    """Returns all that is known of a box, in lines."""
+    lines = [" / ".join(each.label for each in box.path()[1:])]
+    lines += [f"{box.calls:,} calls"] if box.calls > 1 else []
+    path = f", {100 * share_of_path(flow, box):.1f} % of the critical path" if flow.critical_ns else ""
+    device = f"{time_text(box.device_ns / 1000)} on the device, " if flow.root.device_ns else ""
+    lines.append(f"{device}{time_text(box.host_ns / 1000)} on the host{path}")
+    if box.inner:
+        more = f" and {len(box.inner) - LISTED} more" if len(box.inner) > LISTED else ""
+        lines.append(f"in it: {', '.join(map(label_of, box.inner[:LISTED]))}{more}")
+    return "\n".join(lines)
+
+
+def kind_of(link: Link) -> str:
+    """Returns the kind of a link: data, or the most specific reason."""
+    if DATA in link.kinds:
+        return DATA_LABEL
+    return next((label for bit, label in WAITS if any(kind & bit for kind in link.kinds)), OTHER_LABEL)
+
+
+def link_text(link: Link) -> str:
+    """Returns what flows.
+
+    >>> link_text(Link({DATA}, size=3 << 20, count=2)), link_text(Link({8}))
+    ('2 tensors, 3.0 MiB', 'event wait')
+    """
+    if DATA not in link.kinds:
+        return kind_of(link)
+    return f"{link.count:,} tensor{'s' if link.count > 1 else ''}, {bytes_text(link.size)}"
+
+
+PAD, HEAD, ACROSS, DOWN, WRAPPED, APART = 12, 26, 16, 28, 10, 56
+"""Sizes in px: around boxes in a box, its title, and the room between boxes: beside each other, between layers, between
+rows of one layer, and between phases.
+"""
+WIDEST_ROW = 620
+"""Layers that are wider, px, are broken into rows."""
+
+
+class Place(NamedTuple):
+    """Where a box lies, px."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+
+    @property
+    def right(self) -> float:
+        """The x of its right side."""
+        return self.x + self.width
+
+    @property
+    def bottom(self) -> float:
+        """The y of its lower side."""
+        return self.y + self.height
+
+    @property
+    def middle(self) -> float:
+        """The y of its middle."""
+        return self.y + self.height / 2
+
+
+def phases_of(root: Box) -> list[Box]:
+    """Returns the outermost boxes in the order of the phases; none if they are no phases."""
+    if not all(box.label in PHASES for box in root.inner):
+        return []
+    return sorted(root.inner, key=lambda box: PHASES.index(box.label))
+
+
+@dataclass(slots=True)
+class Placement:
+    """Places of boxes. `closed_size` returns the width and height of a box that is not open, `title_width` the width of
+    the title of one that is.
+    """
+
+    root: Box
+    opened: Collection[Box]
+    layers: dict[Box, Rows]
+    closed_size: Callable[[Box], tuple[float, float]]
+    title_width: Callable[[Box], float]
+    places: dict[Box, Place] = field(default_factory=dict)
+    phases: list[Box] = field(default_factory=list)
+    """The phases from left to right; none if the outermost boxes are no phases."""
+    _sizes: dict[Box, tuple[float, float]] = field(default_factory=dict)
+
+    def put(self, x: float, y: float) -> Place:
+        """Places all boxes right of and below a point, and returns the place of all together."""
+        self.phases = phases_of(self.root)
+        self._measure(self.root)
+        self._put(self.root, x, y)
+        return self.places[self.root]
+
+    def _measure(self, box: Box) -> None:
+        """Stores the size of a box and of all in it."""
+        if box not in self.opened:
+            self._sizes[box] = self.closed_size(box)
+            return
+        for inner in box.inner:
+            self._measure(inner)
+        if box is self.root and self.phases:
+            width = self._width(self.phases, APART)
+            self._sizes[box] = width, self._height(self.phases)
+            return
+        lines = self._lines(box)
+        width = max([self.title_width(box), *(self._width(line) for line, _ in lines)])
+        self._sizes[box] = width + 2 * PAD, HEAD + PAD - DOWN + sum(self._height(line) + room for line, room in lines)
+
+    def _put(self, box: Box, x: float, y: float) -> None:
+        """Stores the places of a box and of all in it."""
+        width, height = self._sizes[box]
+        self.places[box] = Place(x, y, width, height)
+        if box is self.root and self.phases:
+            self._put_line(self.phases, x, y, APART)
+        elif box in self.opened:
+            y += HEAD
+            for line, room in self._lines(box):
+                self._put_line(line, x + (width - self._width(line)) / 2, y, ACROSS)
+                y += self._height(line) + room
+
+    def _put_line(self, line: list[Box], x: float, y: float, room: float) -> None:
+        for box in line:
+            self._put(box, x, y)
+            x += self._sizes[box][0] + room
+
+    def _lines(self, box: Box) -> list[tuple[list[Box], float]]:
+        """Returns the rows of boxes in a box, each with the room below it: layers, the wide ones in several rows."""
+        lines: list[tuple[list[Box], float]] = []
+        for row in self.layers.get(box, []):
+            line: list[Box] = []
+            for inner in row:
+                if line and self._width([*line, inner]) > WIDEST_ROW:
+                    lines.append((line, WRAPPED))
+                    line = []
+                line.append(inner)
+            lines.append((line, DOWN))
+        return lines
+
+    def _width(self, line: list[Box], room: float = ACROSS) -> float:
+        return sum(self._sizes[box][0] for box in line) + room * (len(line) - 1)
+
+    def _height(self, line: list[Box]) -> float:
+        return max(self._sizes[box][1] for box in line)
+
+
+HEADS = {"down": "m-3 -5l3 5 3 -5", "right": "m-5 -3l5 3 -5 3", "left": "m5 -3l-5 3 5 3"}
+OUT, FARTHER, FARTHEST = 14, 14, 44
+"""How far an arrow goes around, px: at least, a px more for so many px of length, and that much more at most."""
+
+
+def way(placement: Placement, source: Box, target: Box) -> tuple[str, str]:
+    """Returns the path of an arrow in SVG, and how prominent it is: `near`, `far`, or `between` boxes of two groups."""
+    a, b = placement.places[source], placement.places[target]
+    of_two_phases = bool(placement.phases) and source.path()[1] is not target.path()[1]
+    if of_two_phases or (a.y < b.bottom and b.y < a.bottom):
+        look = "near" if source.around is target.around else "between"
+        if a.right <= b.x:
+            bend = max((b.x - a.right) / 2, 4)
+            return _curve((a.right, a.middle), (bend, 0), (b.x, b.middle), (-bend, 0), "right"), look
+        if b.right <= a.x:
+            bend = max((a.x - b.right) / 2, 4)
+            return _curve((a.x, a.middle), (-bend, 0), (b.right, b.middle), (bend, 0), "left"), look
+    gap = b.y - a.bottom
+    if 0 < gap <= 3 * DOWN:
+        start, end = (a.x + a.width / 2, a.bottom), (b.x + b.width / 2, b.y)
+        return _curve(start, (0, gap / 2), end, (0, -gap / 2), "down"), "near"
+    start, end = (a.right, a.y + 0.7 * a.height), (b.right, b.y + 0.3 * b.height)
+    farthest = max(a.right, b.right) + OUT + min(abs(end[1] - start[1]) / FARTHER, FARTHEST)
+    return _curve(start, (farthest - a.right, 0), end, (farthest - b.right, 0), "left"), "far"
+
+
+Point = tuple[float, float]
+
+
+def _curve(start: Point, leaving: Point, end: Point, arriving: Point, head: str) -> str:
+    """Returns a curve that leaves and arrives in these directions, with a head."""
+    controls = (start[0] + leaving[0], start[1] + leaving[1]), (end[0] + arriving[0], end[1] + arriving[1])
+    points = " ".join(f"{x:.1f} {y:.1f}" for x, y in (*controls, end))
+    return f"M{start[0]:.1f} {start[1]:.1f}C{points}{HEADS[head]}"
+
 
 MOST = 72
 """So many closed boxes are drawn at most, so that people can read the picture."""

@@ -15,9 +15,7 @@ from ...schema.columns import Int64
 from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph
 from ..replay import WAITS, Classes, NodeClass, Workload, gather
-from .kernel_names import short_name
-from .lane_names import lane_names
-from .xml_text import xml_text
+from .names import lane_names, short_name, xml_text
 
 LEFT, TOP, RIGHT, LANE, BAR, FOOT, UNIT = 150, 34, 16, 46, 22, 34, 60
 NARROWEST, WIDEST, PER_NODE = 1200, 12_000, 14

@@ -16,7 +16,7 @@ from ...schema.columns import ABSENT, Bool, Int64, is_group_start, rows_by_numbe
 from ...schema.graph import DependencyKind
 from ...schema.io import open_output
 from ..replay import NodeClass, Replay
-from .lane_names import lane_names
+from .names import lane_names
 
 EVENTS_AT_ONCE = 10_000
 HOST = -1

@@ -9,7 +9,7 @@ import pytest
 from execgraph.tools.analyses import Column, Table
 from execgraph.tools.report import page
 from execgraph.tools.report.cells import LONGEST
-from execgraph.tools.report.embedded import FEWEST, MAX_BYTES, EmbeddedTable, embed_tables
+from execgraph.tools.report.packing import FEWEST, MAX_BYTES, EmbeddedTable, embed_tables
 from execgraph.tools.report.report import Report
 
 UNKNOWN = np.nan

@@ -3,8 +3,7 @@
 import numpy as np
 from execgraph.schema.columns import Categorical
 from execgraph.tools.replay import replay
-from execgraph.tools.report.bars import bars_of, on_one_clock
-from execgraph.tools.report.nested import HostOps
+from execgraph.tools.report.bars import HostOps, bars_of, on_one_clock
 from support.graphs import GraphBuilder
 
 

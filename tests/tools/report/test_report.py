@@ -13,8 +13,8 @@ from execgraph.tools.analyses import ANALYSES, Column, Table
 from execgraph.tools.replay import KINDS
 from execgraph.tools.report import ReportRequest, find_sources, page, report_on
 from execgraph.tools.report.cells import largest
+from execgraph.tools.report.sections import WORDS
 from execgraph.tools.report.text import ROWS, as_text
-from execgraph.tools.report.words import WORDS
 from execgraph.tools.view import LOOKS
 from support.reports import as_json, needs_page, run, small_run
 

@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 from execgraph.tools.analyses import Table
 from execgraph.tools.report import find_sources, report_on
-from execgraph.tools.report.statements import STATEMENTS, statement
+from execgraph.tools.report.sections import SECTIONS
 from support.reports import table
+
+STATEMENTS = {section.name: section.statement for sections in SECTIONS.values() for section in sections}
 
 
 def test_without_rows_no_section_proves_anything() -> None:
-    assert {statement(name, {}) for name in STATEMENTS} == {""}
+    assert {statement({}) for statement in STATEMENTS.values()} == {""}
 
 
 @pytest.mark.parametrize(
@@ -59,10 +61,10 @@ def test_without_rows_no_section_proves_anything() -> None:
     ],
 )  # fmt: skip
 def test_a_section_says_what_its_figures_prove(section: str, tables: dict[str, Table], sentence: str) -> None:
-    assert statement(section, tables) == sentence
+    assert STATEMENTS[section](tables) == sentence
 
 
 def test_every_section_with_a_chart_proves_something(data: Path) -> None:
     report = report_on(find_sources([data / "training"]))
-    proved = {name for name in STATEMENTS if statement(name, report.tables)}
+    proved = {name for name, statement in STATEMENTS.items() if statement(report.tables)}
     assert proved == {name for name in STATEMENTS if name in report.tables and len(report.tables[name])}

@@ -14,13 +14,23 @@ from execgraph.schema.graph import ExecutionGraph
 from execgraph.tools.analyses import analyse
 from execgraph.tools.replay import replay
 from execgraph.tools.report import find_sources, read_ranks, timeline
-from execgraph.tools.report.bars import REASONS, Arrows, Bars, bars_of
-from execgraph.tools.report.detail import order_of_detail, select_detail, window_around_path
-from execgraph.tools.report.nested import Slices
-from execgraph.tools.report.packed import pack_columns
+from execgraph.tools.report.bar_sums import (
+    KINDS,
+    LANES,
+    STACKING_ORDER,
+    STRETCHES,
+    BarSums,
+    kinds,
+    order_of_detail,
+    picture,
+    select_detail,
+    strips,
+    sum_bars,
+    window_around_path,
+)
+from execgraph.tools.report.bars import REASONS, Arrows, Bars, Slices, bars_of
+from execgraph.tools.report.packing import pack_columns
 from execgraph.tools.report.timeline import pack_rank
-from execgraph.tools.report.timeline_picture import LANES, STACKING_ORDER, STRETCHES, picture, strips
-from execgraph.tools.report.timeline_summary import KINDS, BarSums, kinds, sum_bars
 from execgraph.tools.view import LOOKS
 from hypothesis import given, strategies as st
 from support.graphs import LAUNCH, GraphBuilder, rank_with_collective, training_step

@@ -1,5 +1,11 @@
-"""Names the lanes of a workload as people know them: `main thread`, `autograd thread`, `device 0 stream 7`."""
+"""Names the lanes of a workload as people know them: `main thread`, `autograd thread`, `device 0 stream 7`.
 
+Shortens a kernel's recorded name: without return type, namespaces and parameters.
+
+Texts as XML can hold them.
+"""
+
+import html
 import re
 from collections.abc import Mapping
 
@@ -87,3 +93,45 @@ def _lanes_with(name: Categorical, lane: Int64, pattern: re.Pattern[str], *, mat
     """Returns the lanes with a node whose name begins so, or with one whose name does not."""
     is_match: Bool = np.array([bool(pattern.match(text)) == matches for text in [*name.table, ""]], bool)
     return {*np.unique(lane[is_match[name.codes]]).tolist()}
+
+
+RETURN_TYPE = re.compile(r"^(?:static |inline )*(?:void|int|bool|auto) ")
+NAMESPACE = re.compile(r"(?:\(anonymous namespace\)|[A-Za-z_]\w*)::")
+ONE_WORD = re.compile(r"\(\w+\)")
+
+
+def short_name(name: str) -> str:
+    """Returns a C++ function's name without return type, namespaces and parameters; other names stay as they are.
+
+    >>> short_name("void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>(int, float*)")
+    'vectorized_elementwise_kernel<4, CUDAFunctor_add<float>>'
+    >>> short_name("Memcpy HtoD (Pinned -> Device)"), short_name("aten::mm")
+    ('Memcpy HtoD (Pinned -> Device)', 'aten::mm')
+    """
+    is_template = bool(RETURN_TYPE.match(name)) or "<" in name
+    if not is_template and ("(" not in name or " (" in name):
+        return name
+    return NAMESPACE.sub("", _without_parameters(RETURN_TYPE.sub("", name))) or name
+
+
+def _without_parameters(name: str) -> str:
+    """Cuts the outermost brackets at the end, unless they hold a single word."""
+    depth = 0
+    for position in range(len(name) - 1, 0, -1):
+        depth += (name[position] == ")") - (name[position] == "(")
+        if depth == 0:
+            return name if name[position] != "(" or ONE_WORD.fullmatch(name, position) else name[:position]
+    return name
+
+
+NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+"""Characters that XML does not allow."""
+
+
+def xml_text(text: str) -> str:
+    """Returns a text between two tags: without markup, ? for characters that XML does not allow.
+
+    >>> xml_text("a<b> & c")
+    'a&lt;b&gt; &amp; c'
+    """
+    return html.escape(NOT_XML.sub("?", text), quote=False)
