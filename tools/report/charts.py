@@ -15,6 +15,7 @@ from .drawing import (
     SHOWN_NAMES,
     UNLABELLED,
     Chart,
+    Encoding,
     RankedBars,
     StackedBars,
     axis,
@@ -203,7 +204,7 @@ def efficiency(table: Table) -> list[Chart]:
         "op", "shape", "rank", "kernels", "time [µs]", "intensity [FLOP/B]", "speed [TFLOP/s]", "speed_pct [%]",
         "bandwidth [GB/s]", "bandwidth_pct [%]", "limit",
     )  # fmt: skip
-    shared = {"scale": {"type": "log"}, "axis": {"format": "~g", "tickCount": 6}}
+    shared: Encoding = {"scale": {"type": "log"}, "axis": {"format": "~g", "tickCount": 6}}
     axes = {
         "x": axis("intensity", "operations per byte, logarithmic", **shared),
         "y": axis("speed", "TFLOP/s, logarithmic", **shared),

@@ -150,5 +150,6 @@ def _nonzero_intervals(time: Floats, value: Floats, most_steps: int) -> list[tup
     if len(time) > most_steps:
         kept = _highest_in(np.searchsorted(np.linspace(time[0], time[-1], most_steps), time), value)
     ends = np.append(time[kept][1:], time[-1:])
-    kept, ends = (column[(value[kept] > 0) & (ends > time[kept])] for column in (kept, ends))
-    return list(zip(time[kept].tolist(), ends.tolist(), value[kept].tolist(), strict=True))
+    is_drawn = (value[kept] > 0) & (ends > time[kept])
+    columns = (column[is_drawn].tolist() for column in (time[kept], ends, value[kept]))
+    return list(zip(*columns, strict=True))

@@ -5,7 +5,8 @@ shown in the unit that suits each value, `684 ms`, `309 G`. Colours are variable
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any
 
 from ..analyses import Table
 from .cells import Row, cell, heading, shortened
@@ -18,7 +19,7 @@ COLOUR = "var(--computation)"
 SERIES = [f"var(--series-{number})" for number in range(1, 9)]
 QUANTITIES = {"µs", "B", ""}
 """The units that the page replaces by one that suits the value."""
-LOGARITHMIC = {
+LOGARITHMIC: Encoding = {
     "scale": {"type": "symlog", "constant": 1},
     "axis": {"values": [0, *(10**power for power in range(10))]},
 }
@@ -143,14 +144,15 @@ def stacked_bars(rows: Sequence[Row], labels: Iterable[str], y: str, x: str, *mo
     )
 
 
-class StackedBars(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class StackedBars:
     """A bar for each track of a table: its parts are rows, labelled by the column `part`, or the columns `parts`, with
     their labels. `order` tells from a row where its part comes; by default `parts` are in their order.
     """
 
     x: str
     more: tuple[str, ...]
-    parts: Mapping[str, str] = {}
+    parts: Mapping[str, str] = field(default_factory=dict)
     part: str = ""
     order: Callable[[Row], Any] | None = None
     title: str = "time"
@@ -198,7 +200,7 @@ def ranked_bars(rows: Sequence[Row], x: str, title: str, *more: str, labels: Ite
     if ranks == 1:
         encoding = {"x": axis(x, title), "y": y, **colour, "tooltip": tooltip}
         return chart(height, data=drawn, mark=bar, encoding=encoding)
-    mean = {"aggregate": "mean", "stack": None, "axis": {"tickCount": 6}}
+    mean: Encoding = {"aggregate": "mean", "stack": None, "axis": {"tickCount": 6}}
     of_mean = hover(x)[0] | {"aggregate": "mean", "title": f"{title}, mean of {ranks} ranks"}
     lines = [title, f"mean of {ranks} ranks, ticks are single ranks"]
     bars = {"x": axis(x, lines, **mean), "y": y, **colour, "tooltip": [*hover("name"), of_mean]}
@@ -207,7 +209,8 @@ def ranked_bars(rows: Sequence[Row], x: str, title: str, *more: str, labels: Ite
     return chart(height, data=drawn, layer=[{"mark": bar, "encoding": bars}, {"mark": tick, "encoding": single}])
 
 
-class RankedBars(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class RankedBars:
     """Bars of the largest names in a table, which are made of its columns; `part` is the column that tells colours.
 
     Rows without the value, and of the name `skip`, are left out.

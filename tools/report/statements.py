@@ -103,10 +103,10 @@ def host_phases(rows: list[Row], _: Tables) -> str:
     """Says what the main threads do most."""
     whole = _sum(rows, "time")
     times = {name: _sum(rows, name) for name in PHASES}
-    first, second, *_ = sorted(times, key=lambda name: -times[name])
+    largest = sorted(times, key=lambda name: -times[name])[:2]
     if not whole:
         return ""
-    spent = (f"{_share(times[name], whole)} with {PHASES[name]}" for name in (first, second))
+    spent = (f"{_share(times[name], whole)} with {PHASES[name]}" for name in largest)
     return f"Of its time the main thread spends {', '.join(spent)}."
 
 
