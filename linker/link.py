@@ -45,7 +45,7 @@ from .given_traces import given_traces
 from .joined_ops import IN_CIRCLES, cut_circles, join_ops
 from .link_report import report_of
 from .machine import machine_of
-from .match import Match, enclosing_ops, external_ids_name_ops, launching_calls, launching_ops, match_ops
+from .match import Match, enclosing_ops, launching_calls, launching_ops, match_ops
 from .modules import python_context
 from .readers import DeviceTrace, HostTrace, one_rank
 from .threads import thread_handoffs
@@ -198,8 +198,7 @@ def _device_side(device: DeviceTrace, host_side: _HostSide, call_op: DeviceOpRow
     """Ties the activities to their launch calls, to the ops around those, and to the recorded communications."""
     ops, device_op = host_side.ops, host_side.device_op
     call_row = launching_calls(device.activities, device.calls)
-    by_external_id = external_ids_name_ops(device.activities)
-    launching_op = launching_ops(device.activities, call_row, call_op, device.ops, by_external_id)
+    launching_op = launching_ops(device.activities, call_row, call_op, device.ops)
     activities = activities_of(device, call_row, RowMap(device_op)[launching_op], int(ops.id.max(initial=0)))
     collectives = collective_ops(ops, host_side.op_parent, device.communication, device_op)
     communications, communication_row = link_communications(collectives, activities, host_side.calls)

@@ -1,12 +1,8 @@
-"""Puts device times on the host's clock, by the order that activities, calls and synchronisation records must have had.
+"""Measures the machine that a trace was recorded on, before all rules: its clocks, and its usual latencies and gaps.
 
 No activity starts before its launch call, which limits the clocks' difference from one side. No call that waits for the
 device returns before what it awaited has ended, which limits it from the other. Where both hold as recorded, the clocks
 are taken to agree.
-
-Measures the machine that a trace was recorded on: its clocks, latencies and gaps.
-
-It runs before all rules, which take the usual latencies from here.
 """
 
 from itertools import chain
@@ -44,21 +40,6 @@ SYNCHRONOUS_COPY = ("DtoH", "Pageable")
 """Words in the names of copies whose call certainly returns after they have ended."""
 
 
-class Clock(NamedTuple):
-    """How device times are put on the host's clock. All fields are in ns.
-
-    `offset`, plus a `drift` that grows from 0 at `since` to all of it at `until`, is added to device times. The result
-    is exact up to `error`, and times were written in multiples of `resolution`.
-    """
-
-    offset: int
-    drift: int
-    since: int
-    until: int
-    error: int
-    resolution: int
-
-
 class Awaited(NamedTuple):
     """Calls that certainly waited for the device, and when what each awaited had ended, on the device's clock (ns)."""
 
@@ -73,16 +54,7 @@ class _Bounds(NamedTuple):
     value: Int64
 
 
-class _Line(NamedTuple):
-    """What to add to device times: `offset` at `since`, and `drift` more at `until` (ns)."""
-
-    offset: int
-    drift: int
-    since: int
-    until: int
-
-
-def clock_of(activities: Activities, calls: Calls, awaited: Awaited) -> Clock:
+def clock_of(activities: Activities, calls: Calls, awaited: Awaited) -> MachineCalibration:
     """Returns the clock of the line within the bounds that is nearest to no difference of the clocks. O(n log n)."""
     resolution = resolution_of(activities)
     launched = np.flatnonzero(activities.call_row >= 0)
@@ -95,10 +67,13 @@ def clock_of(activities: Activities, calls: Calls, awaited: Awaited) -> Clock:
     if impossible.sum() < AGREEING:
         lower = _Bounds(lower.time[~impossible], lower.value[~impossible])
     since, until = (int(activities.start.min()), int(activities.end.max())) if len(activities) else (0, 0)
-    if not (lower.value > 0).any() and not (upper.value < 0).any():
-        return Clock(0, 0, since, until, slack, resolution)
-    line = _line(_tightest(lower, 1), _tightest(upper, -1), since, until, _late_returns(calls, awaited, upper))
-    return Clock(*line, slack + _largest_miss(line, lower, upper), resolution)
+    clock = MachineCalibration(
+        resolution_ns=resolution, clock_from_ns=since, clock_until_ns=until, clock_error_ns=slack
+    )
+    if (lower.value > 0).any() or (upper.value < 0).any():
+        _lay_line(clock, _tightest(lower, 1), _tightest(upper, -1), _late_returns(calls, awaited, upper))
+        clock.clock_error_ns += _largest_miss(clock, lower, upper)
+    return clock
 
 
 def resolution_of(activities: Activities) -> int:
@@ -134,13 +109,14 @@ def _tightest(bounds: _Bounds, sign: int) -> _Bounds:
     return _Bounds(bounds.time[rows], bounds.value[rows])
 
 
-def _line(lower: _Bounds, upper: _Bounds, since: int, until: int, preferred_offset: int) -> _Line:
-    """Returns the flattest line between the bounds, with the possible offset that is nearest to the preferred one.
+def _lay_line(clock: MachineCalibration, lower: _Bounds, upper: _Bounds, preferred_offset: int) -> None:
+    """Sets the clock's offset and drift to the flattest line between the bounds, with the possible offset that is
+    nearest to the preferred one.
 
     If the bounds contradict each other, the line misses both by the same.
     """
-    span = max(until - since, 1)
-    x_lower, x_upper = ((bounds.time - since) / span for bounds in (lower, upper))
+    span = _span(clock)
+    x_lower, x_upper = ((bounds.time - clock.clock_from_ns) / span for bounds in (lower, upper))
     x, y = np.concatenate((x_lower, x_upper)), np.concatenate((lower.value, upper.value)).astype(np.float64)
     across = x[:, None] - x[None, :]
     slopes = np.append(((y[:, None] - y[None, :]) / np.where(np.abs(across) > 1e-3, across, np.inf)).ravel(), 0.0)
@@ -154,15 +130,19 @@ def _line(lower: _Bounds, upper: _Bounds, since: int, until: int, preferred_offs
     else:
         best = int(np.argmin(low - high + np.abs(slopes) * 1e-6))
         offset = float((low[best] + high[best]) / 2)
-    return _Line(round(offset), round(float(slopes[best])), since, until)
+    clock.clock_offset_ns, clock.clock_drift_ns = round(offset), round(float(slopes[best]))
 
 
-def _largest_miss(line: _Line, lower: _Bounds, upper: _Bounds) -> int:
-    """Returns by how much the line misses the bounds at worst, ns."""
-    span = max(line.until - line.since, 1)
-    low = lower.value - line.offset - (lower.time - line.since) * line.drift / span
-    high = line.offset + (upper.time - line.since) * line.drift / span - upper.value
+def _largest_miss(clock: MachineCalibration, lower: _Bounds, upper: _Bounds) -> int:
+    """Returns by how much the clock's line misses the bounds at worst, ns."""
+    offset, since, drift, span = clock.clock_offset_ns, clock.clock_from_ns, clock.clock_drift_ns, _span(clock)
+    low = lower.value - offset - (lower.time - since) * drift / span
+    high = offset + (upper.time - since) * drift / span - upper.value
     return int(np.ceil(max(low.max(initial=0.0), high.max(initial=0.0), 0.0)))
+
+
+def _span(clock: MachineCalibration) -> int:
+    return max(clock.clock_until_ns - clock.clock_from_ns, 1)
 
 
 def awaited_ends(activities: Activities, calls: Calls, syncs: RecordedSyncs) -> Awaited:
@@ -303,21 +283,14 @@ def _has_pending_wait(time: Int64, submitted: Int64, stream_waits: list[int]) ->
 def machine_of(activities: Activities, calls: Calls, syncs: RecordedSyncs) -> MachineCalibration:
     """Returns the calibration of a trace's machine; `activities` have device times. O(n log n)."""
     awaited = awaited_ends(activities, calls, syncs)
-    clock = clock_of(activities, calls, awaited)
-    calibration = MachineCalibration(
-        resolution_ns=clock.resolution,
-        clock_offset_ns=clock.offset,
-        clock_drift_ns=clock.drift,
-        clock_from_ns=clock.since,
-        clock_until_ns=clock.until,
-        clock_error_ns=clock.error,
-    )
+    calibration = clock_of(activities, calls, awaited)
+    resolution = calibration.resolution_ns
     shifted = on_host_clock(activities, calibration)
-    calibration.launch = _launch_latencies(shifted, calls, clock.resolution)
+    calibration.launch = _launch_latencies(shifted, calls, resolution)
     max_launch_ns = calibration.launch[""].upper if calibration.launch else 0
-    calibration.gap = _gaps(shifted, calls, max_launch_ns, clock.resolution)
+    calibration.gap = _gaps(shifted, calls, max_launch_ns, resolution)
     awaited = awaited._replace(end=awaited.end + calibration.clock_shift(awaited.end))
-    calibration.sync_return = _return_latencies(calls, awaited, clock.resolution)
+    calibration.sync_return = _return_latencies(calls, awaited, resolution)
     return calibration
 
 

@@ -1,15 +1,11 @@
-"""Aligns two sequences of op names that are the same except for a few ops that only one of them holds.
+"""Matches the ops of the host trace to those of the device trace, and activities to the calls and ops that launched them.
 
-Joins activities to the calls and ops that launched them, and calls to the ops that enclose them.
-
-Matches the ops of the host trace to those of the device trace.
-
-They are matched by record function id where both traces have it, else by the order of names on each thread.
+Ops are matched by record function id where both traces have it, else by the order of names on each thread: two
+sequences that are the same except for a few ops that only one of them holds.
 """
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -40,10 +36,230 @@ from ..schema.errors import ENDS_EARLY, DataError
 from ..schema.linked import FOREVER, GROUP_INIT, are_step_marks
 from .readers import ROOT_NODE, DeviceTrace, HostTrace, RecordedActivities, RecordedCalls, RecordedOps
 
+SMALLEST_AGREEMENT = 0.5
 LARGEST_DIFFERENCE = 2_000
 """Edits from which on two sequences count as different."""
 ANCHOR = 24
 """Consecutive names by which the position of a sequence in a longer one is found."""
+
+
+@dataclass(slots=True, repr=False)
+class Match(Table):
+    """Pairs of rows that are the same op.
+
+    Attributes:
+        host_row: Rows of the host trace.
+        device_row: Rows of the device trace's ops.
+        by: How they were found.
+        agreement: Matched ops as a share of the smaller side.
+        misnamed: Ops of the same record function id with different names.
+        alignment_count: At how many positions of the longer trace the shorter one fits.
+        host_is_longer: Whether the host trace is the longer one.
+    """
+
+    host_row: Int64
+    device_row: DeviceOpRows
+    by: str
+    agreement: float
+    misnamed: int
+    alignment_count: int
+    host_is_longer: bool = False
+
+
+def match_ops(host: HostTrace, device: DeviceTrace, allow_mismatch: bool = False) -> Match:
+    """Matches the ops of two traces of one process.
+
+    Raises DataError when the process differs, a trace holds no op, or fewer than half of the smaller side's ops match,
+    unless `allow_mismatch`.
+    """
+    if host.pid is not None and device.processes and host.pid not in device.processes and not allow_mismatch:
+        raise DataError(
+            f"{host.path}: process {host.pid} in the host trace, {_processes_in_words(device.processes)} in "
+            f"{device.path}; these two files "
+            "are not of one run, pair them by process (--allow-mismatch links them all the same)"
+        )
+    candidates = np.flatnonzero(are_ops(host.name))
+    for path, count in ((host.path, len(candidates)), (device.path, len(device.ops.start))):
+        if not count and not allow_mismatch:
+            raise DataError(f"{path}: holds no op; leave --host-trace out to link the device trace alone")
+    names = _shared_names(host.name, device.ops.name)
+    by_id = bool((device.ops.rf_id > 0).any() and (host.rf_id[candidates] > 0).any())
+    pair = _by_record_function if by_id else _by_name_order
+    match = pair(host, device.ops, candidates, names)
+    if match.agreement < SMALLEST_AGREEMENT and not allow_mismatch:
+        damage = _damage(host, device)
+        raise DataError(
+            f"{damage}{host.path}: {len(match.host_row)} of {len(candidates)} host ops have a counterpart among the "
+            f"{len(device.ops.start)} ops of {device.path} (by {match.by}, {match.misnamed} with another name); "
+            f"{'copy the damaged file again' if damage else 'these two files are not of one run'} "
+            "(--allow-mismatch links them all the same)"
+        )
+    return match
+
+
+def _damage(host: HostTrace, device: DeviceTrace) -> str:
+    """Returns which of the files lacks its end, as the beginning of a message; "" if none does."""
+    damaged = [
+        trace.path
+        for trace in (host, device)
+        if any(note.startswith(f"{trace.path}: {ENDS_EARLY}") for note in trace.notes)
+    ]
+    return f"{' and '.join(damaged)}: {ENDS_EARLY}; " if damaged else ""
+
+
+def are_ops(names: Categorical) -> Bool:
+    """Returns which names are of ops, not of process and thread nodes or process groups, which only host
+    traces hold.
+    """
+    return ~names.where(lambda name: bool(ROOT_NODE.search(name)) or GROUP_INIT in name)
+
+
+def _by_record_function(host: HostTrace, ops: RecordedOps, candidates: Int64, names: "_Names") -> Match:
+    """Matches ops by record function id.
+
+    Ids grow over a process's life, so ops outside the range of ids that both files hold do not count as unmatched.
+    """
+    host_rows = candidates[host.rf_id[candidates] > 0]
+    device_rows = np.flatnonzero(ops.rf_id > 0)
+    ids = host.rf_id[host_rows], ops.rf_id[device_rows]
+    first, last = max(column.min() for column in ids), min(column.max() for column in ids)
+    smaller = min(int(((column >= first) & (column <= last)).sum()) for column in ids)
+    device_row = Lookup(ids[1][::-1], device_rows[::-1]).of(ids[0])
+    host_row, device_row = host_rows[device_row >= 0], device_row[device_row >= 0]
+    same = names.host[host_row] == names.device[device_row]
+    agreement = int(same.sum()) / max(1, smaller)
+    return Match(host_row[same], DeviceOpRows(device_row[same]), "record function id", agreement, int((~same).sum()), 1)
+
+
+def _by_name_order(host: HostTrace, ops: RecordedOps, candidates: Int64, names: "_Names") -> Match:
+    """Matches ops by the order of names on each thread.
+
+    Both files hold a thread's ops in order of their starts. Threads are paired by how many names they have in common.
+    One file may be a part of the other, or begin or end in its middle: the first thread, one with steps or else the
+    largest, shows where.
+    """
+    candidates = candidates[np.argsort(host.id[candidates], kind="stable")]
+    order = thread_order(ThreadIntervals(ops.thread, ops.start, ops.end), ops.event_index)
+    threads = _AlikeThreads(rows_by_number(order, ops.thread), names.device)
+    of_thread = rows_by_number(candidates, host.tid)
+    pairs = [(candidates[:0], order[:0])]
+    overlap, alignment_count, host_is_longer = _Overlap(), 1, False
+    for number in _threads_by_priority(host.tid[candidates], names.marks_step_of_both(candidates)):
+        nodes = of_thread[number]
+        rows = threads.take_most_alike(names.host[nodes])
+        if rows is None:
+            continue
+        nodes, rows = nodes[overlap.holds_ids(host.id[nodes])], rows[overlap.holds_times(ops.start[rows])]
+        alignment = align_steps(names.host[nodes], names.device[rows], marks_step=names.is_step_mark)
+        if len(pairs) == 1 and len(alignment.left):
+            overlap = _overlap(host.id[nodes], Intervals(ops.start[rows], ops.end[rows]), alignment)
+            alignment_count, host_is_longer = alignment.alignment_count, len(nodes) > len(rows)
+        pairs.append((nodes[alignment.left], rows[alignment.right]))
+    host_row, device_row = (np.concatenate(side) for side in zip(*pairs, strict=True))
+    sides = [len(candidates), len(ops.start)]
+    if names.marks_step_of_both(host_row).any():
+        sides = [int(overlap.holds_ids(host.id[candidates]).sum()), int(overlap.holds_times(ops.start).sum())]
+    agreement = len(host_row) / max(1, min(sides))
+    return Match(host_row, DeviceOpRows(device_row), "order of names", agreement, 0, alignment_count, host_is_longer)
+
+
+def _threads_by_priority(thread: Int64, marks_step: Bool) -> list[int]:
+    """Returns the threads of host nodes: those with steps first, larger threads before smaller ones."""
+    numbers, of_number, sizes = np.unique(thread, return_inverse=True, return_counts=True)
+    steps = np.bincount(of_number, marks_step, len(numbers)) > 0
+    threads: list[int] = numbers[np.lexsort((-sizes, ~steps))].tolist()
+    return threads
+
+
+class _Overlap(NamedTuple):
+    """The range of host ids, and of times of the device trace (ns), in which the files overlap; ends are excluded."""
+
+    first_id: int = ABSENT
+    end_id: int = np.iinfo(np.int64).max
+    start: int = ABSENT
+    end: int = FOREVER
+
+    def holds_ids(self, ids: Int64) -> Bool:
+        return (ids >= self.first_id) & (ids < self.end_id)
+
+    def holds_times(self, times: Int64) -> Bool:
+        return (times >= self.start) & (times < self.end)
+
+
+def _overlap(ids: Int64, times: Intervals, alignment: "Alignment") -> _Overlap:
+    """Returns the overlap by an aligned thread: from its first matched op to the first op after the last matched one.
+
+    Ops that enclose all matched ones do not count.
+    """
+    everything, (start, end) = _Overlap(), times
+    (first, last), (begin, stop) = ((int(side.min()), int(side.max())) for side in (alignment.left, alignment.right))
+    later = start[stop + 1 :][start[stop + 1 :] >= end[stop]]
+    return _Overlap(
+        int(ids[first]) if first else everything.first_id,
+        int(ids[last + 1]) if last + 1 < len(ids) else everything.end_id,
+        int(start[begin]) if (end[:begin] <= start[begin]).any() else everything.start,
+        int(later.min(initial=everything.end)),
+    )
+
+
+class _AlikeThreads:
+    """The threads of the device trace, grouped by the ops that they ran: the workers of a pool are compared once."""
+
+    def __init__(self, rows: dict[int, Int64], names: Int64) -> None:
+        self._rows, self._names = rows, names
+        self._alike: dict[bytes, list[int]] = defaultdict(list)
+        for number in reversed(rows):
+            self._alike[np.sort(names[rows[number]]).tobytes()].append(number)
+
+    def take_most_alike(self, names: Int64) -> Int64 | None:
+        """Removes the thread with most names in common, of several the one with the smallest number.
+
+        Returns its rows; None if no thread has a name in common.
+        """
+        common = {key: _common(names, self._names[self._rows[numbers[-1]]]) for key, numbers in self._alike.items()}
+        best = max(common, key=lambda key: (common[key], -self._alike[key][-1]), default=None)
+        if best is None or not common[best]:
+            return None
+        number = self._alike[best].pop()
+        if not self._alike[best]:
+            del self._alike[best]
+        return self._rows[number]
+
+
+def _common(left: Int64, right: Int64) -> int:
+    """Returns how many names two sequences share, repetitions included."""
+    size = int(max(left.max(initial=0), right.max(initial=0))) + 1
+    return int(np.minimum(np.bincount(left, minlength=size), np.bincount(right, minlength=size)).sum())
+
+
+class _Names(NamedTuple):
+    """The names of host nodes and of the device trace's ops as codes of one table, and which codes mark steps."""
+
+    host: Int64
+    device: Int64
+    is_step_mark: Bool
+
+    def marks_step_of_both(self, rows: Int64) -> Bool:
+        """Returns which of the host nodes mark a step that the device trace marks too."""
+        return self.is_step_mark[self.host[rows]] & np.isin(self.host[rows], self.device)
+
+
+def _shared_names(host: Categorical, device: Categorical) -> _Names:
+    """Returns the names as Kineto writes them, which replaces quotes, backslashes and control characters."""
+    table = Interner[str]()
+    codes = [names.numbers(lambda name: table[_as_kineto_writes(name)], -1) for names in (host, device)]
+    return _Names(codes[0], codes[1], np.append(are_step_marks(Categorical.of(table)), False))
+
+
+def _as_kineto_writes(name: str) -> str:
+    if re.search(r"[^\x20-\x7e]", name):
+        return "unknown"
+    return name.replace('"', "'").replace("\\", "/")
+
+
+def _processes_in_words(numbers: list[int]) -> str:
+    first_numbers = ", ".join(map(str, numbers[:4]))
+    return f"process {first_numbers}" if len(numbers) == 1 else f"processes {first_numbers}"
 
 
 class Alignment(NamedTuple):
@@ -182,28 +398,21 @@ def launching_calls(activities: RecordedActivities, calls: RecordedCalls) -> Cal
 
 
 def launching_ops(
-    activities: RecordedActivities, call_row: CallRows, call_op: DeviceOpRows, ops: RecordedOps, external_ids: bool
+    activities: RecordedActivities, call_row: CallRows, call_op: DeviceOpRows, ops: RecordedOps
 ) -> DeviceOpRows:
     """Returns for each activity the row of the op that launched it, -1 for none.
 
-    It is the op that encloses the launch call. For an activity without a call it is the op with its external id, where
-    `external_ids` of activities are ids of ops.
+    It is the op that encloses the launch call. For an activity without a call it is the op with its external id, except
+    in traces until early 2024: there external ids of activities repeat the correlation, and name other ops by chance.
     """
     row = RowMap(call_op)[call_row]
+    recorded = (activities.external_id != 0) & (activities.correlation != 0)
+    are_ids_of_ops = (activities.external_id[recorded] != activities.correlation[recorded]).any()
     orphans = np.flatnonzero((call_row < 0) & (activities.external_id != 0))
-    if external_ids and len(orphans):
+    if are_ids_of_ops and len(orphans):
         first_op = Lookup(ops.external_id[::-1], np.arange(len(ops.start))[::-1])
         row[orphans] = first_op.of(activities.external_id[orphans])
     return row
-
-
-def external_ids_name_ops(activities: RecordedActivities) -> bool:
-    """Returns whether external ids of activities are ids of ops.
-
-    Until early 2024 they merely repeat the correlation, and are ids of other ops by chance.
-    """
-    recorded: Bool = (activities.external_id != 0) & (activities.correlation != 0)
-    return bool((activities.external_id[recorded] != activities.correlation[recorded]).any())
 
 
 def enclosing_ops(calls: RecordedCalls, ops: RecordedOps, nesting: Nesting, is_step: Bool) -> DeviceOpRows:
@@ -217,232 +426,3 @@ def enclosing_ops(calls: RecordedCalls, ops: RecordedOps, nesting: Nesting, is_s
     spans = ThreadIntervals(calls.thread, calls.start, calls.end)
     row = nested.innermost(spans, rounding=ROUNDING, tolerance=TOLERANCE)
     return DeviceOpRows(RowMap(real)[row])
-
-
-SMALLEST_AGREEMENT = 0.5
-
-
-@dataclass(slots=True, repr=False)
-class Match(Table):
-    """Pairs of rows that are the same op.
-
-    Attributes:
-        host_row: Rows of the host trace.
-        device_row: Rows of the device trace's ops.
-        by: How they were found.
-        agreement: Matched ops as a share of the smaller side.
-        misnamed: Ops of the same record function id with different names.
-        alignment_count: At how many positions of the longer trace the shorter one fits.
-        host_is_longer: Whether the host trace is the longer one.
-    """
-
-    host_row: Int64
-    device_row: DeviceOpRows
-    by: str
-    agreement: float
-    misnamed: int
-    alignment_count: int
-    host_is_longer: bool = False
-
-
-def match_ops(host: HostTrace, device: DeviceTrace, allow_mismatch: bool = False) -> Match:
-    """Matches the ops of two traces of one process.
-
-    Raises DataError when the process differs, a trace holds no op, or fewer than half of the smaller side's ops match,
-    unless `allow_mismatch`.
-    """
-    if host.pid is not None and device.processes and host.pid not in device.processes and not allow_mismatch:
-        raise DataError(
-            f"{host.path}: process {host.pid} in the host trace, {_processes_in_words(device.processes)} in "
-            f"{device.path}; these two files "
-            "are not of one run, pair them by process (--allow-mismatch links them all the same)"
-        )
-    candidates = np.flatnonzero(is_op(host))
-    for path, count in ((host.path, len(candidates)), (device.path, len(device.ops.start))):
-        if not count and not allow_mismatch:
-            raise DataError(f"{path}: holds no op; leave --host-trace out to link the device trace alone")
-    names = _shared_names(host.name, device.ops.name)
-    by_id = bool((device.ops.rf_id > 0).any() and (host.rf_id[candidates] > 0).any())
-    pair = _by_record_function if by_id else _by_name_order
-    match = pair(host, device.ops, candidates, names)
-    if match.agreement < SMALLEST_AGREEMENT and not allow_mismatch:
-        damage = _damage(host, device)
-        raise DataError(
-            f"{damage}{host.path}: {len(match.host_row)} of {len(candidates)} host ops have a counterpart among the "
-            f"{len(device.ops.start)} ops of {device.path} (by {match.by}, {match.misnamed} with another name); "
-            f"{'copy the damaged file again' if damage else 'these two files are not of one run'} "
-            "(--allow-mismatch links them all the same)"
-        )
-    return match
-
-
-def _damage(host: HostTrace, device: DeviceTrace) -> str:
-    """Returns which of the files lacks its end, as the beginning of a message; "" if none does."""
-    damaged = [
-        path for path, notes in ((host.path, host.notes), (device.path, device.notes)) if _ends_early(path, notes)
-    ]
-    return f"{' and '.join(damaged)}: {ENDS_EARLY}; " if damaged else ""
-
-
-def _ends_early(path: str, notes: Sequence[str]) -> bool:
-    return any(note.startswith(f"{path}: {ENDS_EARLY}") for note in notes)
-
-
-def is_op(host: HostTrace) -> Bool:
-    """Returns which host nodes are ops."""
-    return are_ops(host.name)
-
-
-def are_ops(names: Categorical) -> Bool:
-    """Returns which names are of ops, not of process and thread nodes or process groups, which only host
-    traces hold.
-    """
-    return ~names.where(lambda name: bool(ROOT_NODE.search(name)) or GROUP_INIT in name)
-
-
-def _by_record_function(host: HostTrace, ops: RecordedOps, candidates: Int64, names: "_Names") -> Match:
-    """Matches ops by record function id.
-
-    Ids grow over a process's life, so ops outside the range of ids that both files hold do not count as unmatched.
-    """
-    host_rows = candidates[host.rf_id[candidates] > 0]
-    device_rows = np.flatnonzero(ops.rf_id > 0)
-    ids = host.rf_id[host_rows], ops.rf_id[device_rows]
-    first, last = max(column.min() for column in ids), min(column.max() for column in ids)
-    smaller = min(int(((column >= first) & (column <= last)).sum()) for column in ids)
-    device_row = Lookup(ids[1][::-1], device_rows[::-1]).of(ids[0])
-    host_row, device_row = host_rows[device_row >= 0], device_row[device_row >= 0]
-    same = names.host[host_row] == names.device[device_row]
-    agreement = int(same.sum()) / max(1, smaller)
-    return Match(host_row[same], DeviceOpRows(device_row[same]), "record function id", agreement, int((~same).sum()), 1)
-
-
-def _by_name_order(host: HostTrace, ops: RecordedOps, candidates: Int64, names: "_Names") -> Match:
-    """Matches ops by the order of names on each thread.
-
-    Both files hold a thread's ops in order of their starts. Threads are paired by how many names they have in common.
-    One file may be a part of the other, or begin or end in its middle: the first thread, one with steps or else the
-    largest, shows where.
-    """
-    candidates = candidates[np.argsort(host.id[candidates], kind="stable")]
-    order = thread_order(ThreadIntervals(ops.thread, ops.start, ops.end), ops.event_index)
-    threads = _AlikeThreads(rows_by_number(order, ops.thread), names.device)
-    of_thread = rows_by_number(candidates, host.tid)
-    pairs = [(candidates[:0], order[:0])]
-    overlap, alignment_count, host_is_longer = _Overlap(), 1, False
-    for number in _threads_by_priority(host.tid[candidates], names.marks_step_of_both(candidates)):
-        nodes = of_thread[number]
-        rows = threads.take_most_alike(names.host[nodes])
-        if rows is None:
-            continue
-        nodes, rows = nodes[overlap.holds_ids(host.id[nodes])], rows[overlap.holds_times(ops.start[rows])]
-        alignment = align_steps(names.host[nodes], names.device[rows], marks_step=names.is_step_mark)
-        if len(pairs) == 1 and len(alignment.left):
-            overlap = _overlap(host.id[nodes], Intervals(ops.start[rows], ops.end[rows]), alignment)
-            alignment_count, host_is_longer = alignment.alignment_count, len(nodes) > len(rows)
-        pairs.append((nodes[alignment.left], rows[alignment.right]))
-    host_row, device_row = (np.concatenate(side) for side in zip(*pairs, strict=True))
-    sides = [len(candidates), len(ops.start)]
-    if names.marks_step_of_both(host_row).any():
-        sides = [int(overlap.holds_ids(host.id[candidates]).sum()), int(overlap.holds_times(ops.start).sum())]
-    agreement = len(host_row) / max(1, min(sides))
-    return Match(host_row, DeviceOpRows(device_row), "order of names", agreement, 0, alignment_count, host_is_longer)
-
-
-def _threads_by_priority(thread: Int64, marks_step: Bool) -> list[int]:
-    """Returns the threads of host nodes: those with steps first, larger threads before smaller ones."""
-    numbers, of_number, sizes = np.unique(thread, return_inverse=True, return_counts=True)
-    steps = np.bincount(of_number, marks_step, len(numbers)) > 0
-    threads: list[int] = numbers[np.lexsort((-sizes, ~steps))].tolist()
-    return threads
-
-
-class _Overlap(NamedTuple):
-    """The range of host ids, and of times of the device trace (ns), in which the files overlap; ends are excluded."""
-
-    first_id: int = ABSENT
-    end_id: int = np.iinfo(np.int64).max
-    start: int = ABSENT
-    end: int = FOREVER
-
-    def holds_ids(self, ids: Int64) -> Bool:
-        return (ids >= self.first_id) & (ids < self.end_id)
-
-    def holds_times(self, times: Int64) -> Bool:
-        return (times >= self.start) & (times < self.end)
-
-
-def _overlap(ids: Int64, times: Intervals, alignment: Alignment) -> _Overlap:
-    """Returns the overlap by an aligned thread: from its first matched op to the first op after the last matched one.
-
-    Ops that enclose all matched ones do not count.
-    """
-    everything, (start, end) = _Overlap(), times
-    (first, last), (begin, stop) = ((int(side.min()), int(side.max())) for side in (alignment.left, alignment.right))
-    later = start[stop + 1 :][start[stop + 1 :] >= end[stop]]
-    return _Overlap(
-        int(ids[first]) if first else everything.first_id,
-        int(ids[last + 1]) if last + 1 < len(ids) else everything.end_id,
-        int(start[begin]) if (end[:begin] <= start[begin]).any() else everything.start,
-        int(later.min(initial=everything.end)),
-    )
-
-
-class _AlikeThreads:
-    """The threads of the device trace, grouped by the ops that they ran: the workers of a pool are compared once."""
-
-    def __init__(self, rows: dict[int, Int64], names: Int64) -> None:
-        self._rows, self._names = rows, names
-        self._alike: dict[bytes, list[int]] = defaultdict(list)
-        for number in reversed(rows):
-            self._alike[np.sort(names[rows[number]]).tobytes()].append(number)
-
-    def take_most_alike(self, names: Int64) -> Int64 | None:
-        """Removes the thread with most names in common, of several the one with the smallest number.
-
-        Returns its rows; None if no thread has a name in common.
-        """
-        common = {key: _common(names, self._names[self._rows[numbers[-1]]]) for key, numbers in self._alike.items()}
-        best = max(common, key=lambda key: (common[key], -self._alike[key][-1]), default=None)
-        if best is None or not common[best]:
-            return None
-        number = self._alike[best].pop()
-        if not self._alike[best]:
-            del self._alike[best]
-        return self._rows[number]
-
-
-def _common(left: Int64, right: Int64) -> int:
-    """Returns how many names two sequences share, repetitions included."""
-    size = int(max(left.max(initial=0), right.max(initial=0))) + 1
-    return int(np.minimum(np.bincount(left, minlength=size), np.bincount(right, minlength=size)).sum())
-
-
-class _Names(NamedTuple):
-    """The names of host nodes and of the device trace's ops as codes of one table, and which codes mark steps."""
-
-    host: Int64
-    device: Int64
-    is_step_mark: Bool
-
-    def marks_step_of_both(self, rows: Int64) -> Bool:
-        """Returns which of the host nodes mark a step that the device trace marks too."""
-        return self.is_step_mark[self.host[rows]] & np.isin(self.host[rows], self.device)
-
-
-def _shared_names(host: Categorical, device: Categorical) -> _Names:
-    """Returns the names as Kineto writes them, which replaces quotes, backslashes and control characters."""
-    table = Interner[str]()
-    codes = [names.numbers(lambda name: table[_as_kineto_writes(name)], -1) for names in (host, device)]
-    return _Names(codes[0], codes[1], np.append(are_step_marks(Categorical.of(table)), False))
-
-
-def _as_kineto_writes(name: str) -> str:
-    if re.search(r"[^\x20-\x7e]", name):
-        return "unknown"
-    return name.replace('"', "'").replace("\\", "/")
-
-
-def _processes_in_words(numbers: list[int]) -> str:
-    first_numbers = ", ".join(map(str, numbers[:4]))
-    return f"process {first_numbers}" if len(numbers) == 1 else f"processes {first_numbers}"

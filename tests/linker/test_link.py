@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from execgraph.linker.link import NO_PYTHON, link
-from execgraph.linker.match import is_op
+from execgraph.linker.match import are_ops
 from execgraph.linker.readers import DeviceTrace, HostTrace, read_device_trace, read_host_trace
 from execgraph.linker.windows import Window
 from execgraph.schema.errors import DataError
@@ -360,7 +360,10 @@ def lost_rows(host: HostTrace | None, device: DeviceTrace, **options: Any) -> di
     without_call = report.dropped.get("synchronisation records without a call", 0)
     only_device = report.oddities.get("ops that only the device trace holds", 0)
     lost = {
-        "host ops": (int(is_op(host).sum()) if host else 0) - report.matched - kept_without_times - outside["host ops"],
+        "host ops": (int(are_ops(host.name).sum()) if host else 0)
+        - report.matched
+        - kept_without_times
+        - outside["host ops"],
         "ops": len(device.ops.start) - report.matched - only_device - outside["ops"],
         "calls": len(device.calls.start) - len(linked.calls) - outside["calls"],
         "activities": len(device.activities.start) - len(linked.activities) - outside["activities"],

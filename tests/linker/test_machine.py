@@ -8,7 +8,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from execgraph.linker.machine import Awaited, Clock, awaited_ends, clock_of, machine_of
+from execgraph.linker.machine import Awaited, awaited_ends, clock_of, machine_of
 from execgraph.schema.linked import Activities, Calls
 from execgraph.schema.machine import (
     ANY_MACHINE,
@@ -35,12 +35,16 @@ def awaiting(start: int, returned: int, length: int = 10) -> tuple[Called, int]:
     return Called(start + returned - length, start + returned, "cudaDeviceSynchronize"), start
 
 
-def clock_from(launches: list[tuple[int, int]], *waits: tuple[Called, int]) -> Clock:
+def clock_from(launches: list[tuple[int, int]], *waits: tuple[Called, int]) -> MachineCalibration:
     ran, called = launched(*launches)
     rows = [Called(start, end) for start, end in zip(called.start.tolist(), called.end.tolist(), strict=True)]
     every = calls(*rows, *(call for call, _ in waits))
     awaited = Awaited(len(rows) + np.arange(len(waits)), column(*(end for _, end in waits)))
     return clock_of(ran, every, awaited)
+
+
+def clock_line(offset: int, drift: int, since: int, until: int, error: int, resolution: int) -> MachineCalibration:
+    return MachineCalibration(resolution, offset, drift, since, until, error)
 
 
 LATER = [(1_001, -50), (2_001, -50), (3_001, -50)]
@@ -49,24 +53,24 @@ LATER = [(1_001, -50), (2_001, -50), (3_001, -50)]
 
 def test_the_latest_of_impossible_starts_tells_the_least_shift() -> None:
     clock = clock_from([(1_001, 501), (2_001, 701), (3_001, 601)])
-    assert clock == Clock(offset=701, drift=0, since=1_001, until=3_101, error=0, resolution=1)
+    assert clock == clock_line(offset=701, drift=0, since=1_001, until=3_101, error=0, resolution=1)
 
 
 @pytest.mark.parametrize("possible", [0, -40])
 def test_two_impossible_starts_are_damage_whatever_else_the_clock_is_held_to(possible: int) -> None:
     launches = [(1_001, 501), (2_001, 701), (3_001, possible), (4_001, possible)]
-    assert clock_from(launches) == Clock(0, 0, 1_001, 4_101, 0, 1)
+    assert clock_from(launches) == clock_line(0, 0, 1_001, 4_101, 0, 1)
     clock = clock_from(launches, awaiting(3_501, -30))
-    assert (clock.offset + clock.drift, clock.error) == ((-30, 0) if possible else (-15, 15))
+    assert (clock.clock_offset_ns + clock.clock_drift_ns, clock.clock_error_ns) == ((-30, 0) if possible else (-15, 15))
 
 
 def test_a_shift_of_one_nanosecond_is_measured() -> None:
-    assert clock_from([(1_001, 1), (2_001, 1), (3_001, 1)]).offset == 1
-    assert clock_from([], awaiting(2_501, -1)).offset == -1
+    assert clock_from([(1_001, 1), (2_001, 1), (3_001, 1)]).clock_offset_ns == 1
+    assert clock_from([], awaiting(2_501, -1)).clock_offset_ns == -1
 
 
 def test_without_rows_there_is_no_difference() -> None:
-    assert clock_from([]) == Clock(0, 0, 0, 0, 0, 1)
+    assert clock_from([]) == clock_line(0, 0, 0, 0, 0, 1)
 
 
 def test_whole_microseconds_let_calls_return_that_much_early() -> None:
@@ -74,7 +78,7 @@ def test_whole_microseconds_let_calls_return_that_much_early() -> None:
     for early, offset in ((2_000, 0), (3_000, -1_000)):
         called = calls(*(Called(start, start + 1_000 - early, "cudaDeviceSynchronize") for start in (1_000, 11_000)))
         clock = clock_of(ran_without_calls(ran), called, Awaited(column(0, 1), column(2_000, 12_000)))
-        assert (clock.offset, clock.error) == (offset, 2_000)
+        assert (clock.clock_offset_ns, clock.clock_error_ns) == (offset, 2_000)
 
 
 def ran_without_calls(ran: Activities) -> Activities:
@@ -82,50 +86,50 @@ def ran_without_calls(ran: Activities) -> Activities:
 
 
 def test_starts_with_their_calls_are_possible() -> None:
-    assert clock_from([(1_001, 0), (2_001, 0), (3_001, 0)]) == Clock(0, 0, 1_001, 3_101, 0, 1)
+    assert clock_from([(1_001, 0), (2_001, 0), (3_001, 0)]) == clock_line(0, 0, 1_001, 3_101, 0, 1)
 
 
 def test_a_call_that_returned_before_what_it_awaited_had_ended_tells_the_most() -> None:
-    assert clock_from(LATER, awaiting(2_501, -30), awaiting(2_901, -20)).offset == -30
+    assert clock_from(LATER, awaiting(2_501, -30), awaiting(2_901, -20)).clock_offset_ns == -30
 
 
 def test_a_call_that_returned_right_at_the_end_is_possible() -> None:
-    assert clock_from(LATER, awaiting(2_501, 0), awaiting(2_901, 0)) == Clock(0, 0, 1_001, 3_101, 0, 1)
+    assert clock_from(LATER, awaiting(2_501, 0), awaiting(2_901, 0)) == clock_line(0, 0, 1_001, 3_101, 0, 1)
 
 
 def test_bounds_that_contradict_each_other_are_missed_by_the_same() -> None:
     """Half of what they are apart is left as the clock's error."""
     clock = clock_from([(1_001, 600), (2_001, 600), (3_001, 600)], awaiting(2_001, -200))
-    assert (clock.offset, clock.drift, clock.error) == (200, 0, 400)
+    assert (clock.clock_offset_ns, clock.clock_drift_ns, clock.clock_error_ns) == (200, 0, 400)
 
 
 def test_a_clock_drifts_no_more_than_the_bounds_demand() -> None:
     clock = clock_from([(1, 1_000), (101, 500), (201, 500), (9_901, -9_000)], awaiting(10_001, -1_000))
-    assert clock == Clock(offset=1_000, drift=-2_000, since=1, until=10_001, error=0, resolution=1)
+    assert clock == clock_line(offset=1_000, drift=-2_000, since=1, until=10_001, error=0, resolution=1)
 
 
 def test_the_drift_is_that_between_bounds_wherever_they_lie() -> None:
     """1,000 ns at least at a quarter of the time, 1,000 less than nothing at most at three quarters of it."""
     launches = [(1, -9_000), (2_301, 500), (2_401, 500), (2_501, 1_000), (9_901, -9_000)]
     clock = clock_from(launches, awaiting(7_501, -1_000))
-    assert clock == Clock(offset=2_000, drift=-4_000, since=1, until=10_001, error=0, resolution=1)
+    assert clock == clock_line(offset=2_000, drift=-4_000, since=1, until=10_001, error=0, resolution=1)
 
 
 @pytest.mark.parametrize("tightest", [0, 77, 199])
 def test_of_many_bounds_the_tightest_counts_wherever_it_is(tightest: int) -> None:
     early = [900 if number == tightest else 100 + number % 7 for number in range(200)]
-    assert clock_from([(1_001 + 1_000 * number, ns) for number, ns in enumerate(early)]).offset == 900
+    assert clock_from([(1_001 + 1_000 * number, ns) for number, ns in enumerate(early)]).clock_offset_ns == 900
     late = (awaiting(1_001 + 1_000 * number, -ns) for number, ns in enumerate(early))
-    assert clock_from([], *late).offset == -900
+    assert clock_from([], *late).clock_offset_ns == -900
 
 
 def test_whole_microseconds_give_the_bounds_slack() -> None:
     clock = clock_from([(1_000, 5_000), (11_000, 5_000), (21_900, 5_000)])
-    assert (clock.offset, clock.error, clock.resolution) == (5_000, 0, 1)
+    assert (clock.clock_offset_ns, clock.clock_error_ns, clock.resolution_ns) == (5_000, 0, 1)
     clock = clock_of(*whole(5_000), Awaited(column(), column()))
-    assert (clock.offset, clock.error, clock.resolution) == (3_000, 2_000, 1_000)
+    assert (clock.clock_offset_ns, clock.clock_error_ns, clock.resolution_ns) == (3_000, 2_000, 1_000)
     clock = clock_of(*whole(2_000), Awaited(column(), column()))
-    assert (clock.offset, clock.error, clock.resolution) == (0, 2_000, 1_000)
+    assert (clock.clock_offset_ns, clock.clock_error_ns, clock.resolution_ns) == (0, 2_000, 1_000)
 
 
 def whole(early: int) -> tuple[Activities, Calls]:
@@ -144,7 +148,9 @@ def idle(after: int, length: int, end: int = 10_001) -> tuple[Called, int]:
 
 def offset_by(*free: tuple[Called, int]) -> int:
     """Of a device's clock 50 ns ahead, where what calls waited for ended 20 to 30 ns after they returned."""
-    return clock_from([], *(awaiting(1_001 + 1_000 * n, -30 + 5 * (n % 3), 100) for n in range(3)), *free).offset
+    return clock_from(
+        [], *(awaiting(1_001 + 1_000 * n, -30 + 5 * (n % 3), 100) for n in range(3)), *free
+    ).clock_offset_ns
 
 
 def test_calls_that_waited_returned_as_late_as_those_that_had_nothing_to_await_take() -> None:

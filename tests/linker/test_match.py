@@ -16,7 +16,6 @@ from execgraph.linker.match import (
     align,
     align_steps,
     enclosing_ops,
-    external_ids_name_ops,
     launching_calls,
     launching_ops,
     match_ops,
@@ -252,10 +251,14 @@ def test_of_calls_with_one_correlation_the_earlier_one_launched() -> None:
 # ops
 
 
-def op_of(external: list[int], *ops: OpRow, call_row: int = -1, named: bool = True, calls: int = 1) -> list[int]:
-    activities = activity_rows(*(ActivityRow(external_id=number) for number in external))
+def op_of(
+    external: list[int], *ops: OpRow, call_row: int = -1, calls: int = 1, correlations: list[int] | None = None
+) -> list[int]:
+    """The ops that launched activities with these external ids and correlations, by default all 99."""
+    pairs = zip(external, correlations or [99] * len(external), strict=True)
+    activities = activity_rows(*(ActivityRow(external_id=number, correlation=other) for number, other in pairs))
     rows = np.full(len(external), call_row, np.int64)
-    return launching_ops(activities, rows, np.full(calls, 1, np.int64), op_rows(*ops), named).tolist()
+    return launching_ops(activities, rows, np.full(calls, 1, np.int64), op_rows(*ops)).tolist()
 
 
 def test_the_op_around_the_call_launched_whatever_the_external_id_says() -> None:
@@ -266,17 +269,14 @@ def test_the_op_around_the_call_launched_whatever_the_external_id_says() -> None
 def test_without_a_call_the_op_of_the_external_id_launched() -> None:
     ops = OpRow(external_id=8), OpRow(external_id=3)
     assert op_of([3, 8, 5, 9, 0], *ops) == op_of([3, 8, 5, 9, 0], *ops, calls=0) == [1, 0, -1, -1, -1]
-    assert op_of([0], OpRow(external_id=0)) == [-1]
-    assert op_of([3], *ops, named=False) == op_of([3]) == [-1]
+    assert op_of([0], OpRow(external_id=0)) == op_of([3]) == [-1]
 
 
 def test_external_ids_that_all_repeat_the_correlation_name_no_ops() -> None:
-    def name_ops(*pairs: tuple[int, int]) -> bool:
-        return external_ids_name_ops(activity_rows(*(ActivityRow(external_id=e, correlation=c) for e, c in pairs)))
-
-    assert name_ops((5, 5), (6, 7)) and name_ops((6, 7))
-    assert not name_ops((5, 5), (0, 7), (7, 0))
-    assert not name_ops()
+    ops = OpRow(external_id=5), OpRow(external_id=6)
+    assert op_of([5, 6], *ops, correlations=[5, 7]) == [0, 1]
+    assert op_of([5, 6], *ops, correlations=[5, 6]) == [-1, -1]
+    assert op_of([5, 0, 6], *ops, correlations=[5, 7, 0]) == [-1, -1, -1]
 
 
 def around(calls: list[CallRow], ops: list[OpRow], *steps: int) -> list[int]:

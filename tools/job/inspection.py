@@ -22,7 +22,7 @@ from ...linker.communication import (
     with_members,
 )
 from ...linker.contradictions import Contradiction, contradictions_in_traces
-from ...linker.match import Match, is_op, launching_calls, match_ops
+from ...linker.match import Match, are_ops, launching_calls, match_ops
 from ...linker.readers import (
     DeviceTrace,
     HostTrace,
@@ -228,7 +228,7 @@ def inspect(files: ProcessFiles) -> Inspection:
 
 
 def _describe_host(inspection: Inspection, host: HostTrace) -> None:
-    inspection.host_process, inspection.host_ops = host.pid, int(is_op(host).sum())
+    inspection.host_process, inspection.host_ops = host.pid, int(are_ops(host.name).sum())
     inspection.steps = _steps(host.name)
     inspection.versions |= host_versions(host.schema)
 
