@@ -165,7 +165,7 @@ def _link_all(
     on_host, row = host_communications(transfers, groups)
     ops.communication_row = CommunicationRows(np.where(row >= 0, row + len(device_side.communications), -1))
     communications = Communications.of(chain(device_side.communications, on_host))
-    host_transfer_waits = transfer_waits(transfers, calls)
+    host_transfer_waits = transfer_waits(transfers, op_parent, calls)
     sync.oddities.update(host_transfer_waits.oddities)
     linked = LinkedTrace(
         info=info,

@@ -1,4 +1,4 @@
-"""Matches the ops of the host trace to those of the device trace, and activities to the calls and ops that launched them.
+"""Matches the ops of the host trace to those of the device trace, and activities to their launch calls and ops.
 
 Ops are matched by record function id where both traces have it, else by the order of names on each thread: two
 sequences that are the same except for a few ops that only one of them holds.

@@ -1,9 +1,4 @@
-"""Finds the op of the forward pass that an op of the backward pass differentiates.
-
-Finds the innermost call of Python around each span of a thread, among calls of modules and among those
-of functions.
-
-Finds for which module and which Python function each op, call and activity was done.
+"""Finds for which module and which Python function each op, call and activity was done.
 
 In the forward pass they are the innermost calls of Python that enclose an op on its thread. The backward pass runs on
 another thread or below the call of `backward`: its ops belong to the module and function of the forward op that they
@@ -26,6 +21,7 @@ from ..schema.columns import (
     Categorical,
     Int32,
     Int64,
+    Interner,
     Keys,
     NestedIntervals,
     OpRows,
@@ -39,61 +35,7 @@ from ..schema.columns import (
 )
 from ..schema.linked import Calls, Ops
 from .readers import RecordedPython
-
-
-def forward_ops(ops: Ops) -> OpRows:
-    """Returns for each op of the backward pass the row of the forward op with its sequence number.
-
-    It is -1 for none and for all other ops. Several forward ops may record a number, as each records the one that comes
-    next: the last of them made the node that is differentiated, as in Kineto's own arrows. Each thread counts numbers
-    by itself: the forward thread is the one that the host trace names, else the one with most of the numbers.
-    O(n log n).
-    """
-    forward_row = OpRows(np.full(len(ops), -1, np.int64))
-    with_number = (ops.start != ABSENT) & (ops.seq_id >= 0)
-    backward, forward = (np.flatnonzero(with_number & of_pass) for of_pass in (ops.fw_tid > 0, ops.fw_tid <= 0))
-    forward = forward[np.lexsort((ops.start[forward], ops.seq_id[forward], ops.thread[forward]))]
-    # a backward op without a forward thread has a number that no forward op has
-    forward_thread = np.zeros(len(ops), np.int64)
-    threads = _ForwardThreads(ops, forward)
-    for number, rows in rows_by_number(backward, ops.fw_tid).items():
-        if (thread := threads.find(number, np.unique(ops.seq_id[rows]))) is not None:
-            forward_thread[rows] = thread
-    sequence = ops.seq_id[backward]
-    last = asof_backward(Keys(ops.thread[forward], ops.seq_id[forward]), Keys(forward_thread[backward], sequence))
-    row = RowMap(forward)[last]
-    is_earlier = (ops.seq_id[row] == sequence) & (ops.start[row] < ops.start[backward])
-    forward_row[backward[is_earlier]] = row[is_earlier]
-    return forward_row
-
-
-class _ForwardThreads:
-    """The threads of the forward pass, by the host trace's numbers and by the sequence numbers of their ops."""
-
-    def __init__(self, ops: Ops, forward: Rows) -> None:
-        self._ops, self._none = ops, np.empty(0, np.int64)
-        self._of_number = rows_by_number(forward, ops.tid)
-        self._of_sequence = rows_by_number(forward, ops.seq_id)
-        # threads that number from 0 on share their numbers
-        self._any_thread = cache(self._find_any_thread)
-
-    def find(self, number: int, sequence: Int64) -> int | None:
-        """Returns the thread with most of the sequence numbers among those that the host trace numbers so.
-
-        Where none of these has any it is any thread; None for none.
-        """
-        rows = self._of_number.get(number, self._none)
-        rows = rows[np.isin(self._ops.seq_id[rows], sequence)]
-        return self._most_frequent(rows) if len(rows) else self._any_thread(tuple(sequence.tolist()))
-
-    def _find_any_thread(self, sequence: tuple[int, ...]) -> int | None:
-        rows = [self._of_sequence[number] for number in sequence if number in self._of_sequence]
-        return self._most_frequent(np.concatenate(rows)) if rows else None
-
-    def _most_frequent(self, rows: Rows) -> int:
-        threads, count = np.unique(self._ops.thread[rows], return_counts=True)
-        return int(threads[count.argmax()])
-
+from .threads import ForwardThreads
 
 MODULE = "nn.Module: "
 SEPARATOR = "/"
@@ -115,12 +57,8 @@ class Stack(NamedTuple):
         return nested.innermost(spans, rounding=ROUNDING, tolerance=TOLERANCE)
 
 
-class Paths:
-    """The paths of nested modules, numbered as they come: `texts`. A module that calls itself keeps its path."""
-
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-        self._number: dict[str, int] = {}
+class Paths(Interner[str]):
+    """The paths of nested modules, numbered as they come. A module that calls itself keeps its path."""
 
     def below(self, enclosing_path: Int64, name: Int64, names: list[str]) -> Int64:
         """Returns for each pair the number of the path of `names[name]` below the path `enclosing_path`, -1 for
@@ -129,21 +67,13 @@ class Paths:
         if not len(enclosing_path):
             return enclosing_path
         pairs, which = np.unique(np.stack((enclosing_path, name)), axis=1, return_inverse=True)
-        numbers = [self.number(self._below(path, names[code])) for path, code in pairs.T.tolist()]
+        texts = [*self]
+        numbers = [self[_below(texts[path] if path >= 0 else "", names[code])] for path, code in pairs.T.tolist()]
         return np.array(numbers, np.int64)[which.reshape(-1)]
 
-    def _below(self, enclosing_path: int, name: str) -> str:
-        if enclosing_path < 0:
-            return name
-        path = self.texts[enclosing_path]
-        return path if path.rpartition(SEPARATOR)[2] == name else f"{path}{SEPARATOR}{name}"
 
-    def number(self, text: str) -> int:
-        """Returns the number of a path, a new one for a new path."""
-        if text not in self._number:
-            self._number[text] = len(self.texts)
-            self.texts.append(text)
-        return self._number[text]
+def _below(path: str, name: str) -> str:
+    return path if path and path.rpartition(SEPARATOR)[2] == name else f"{path}{SEPARATOR}{name}" if path else name
 
 
 def module_stack(rows: RecordedPython) -> Stack:
@@ -156,7 +86,7 @@ def module_stack(rows: RecordedPython) -> Stack:
         ready = (calls.parent[remaining] < 0) | (enclosing_path >= 0)
         code[remaining[ready]] = paths.below(enclosing_path[ready], calls.code[remaining[ready]], names)
         remaining = remaining[~ready]
-    return calls._replace(code=code, text=paths.texts)
+    return calls._replace(code=code, text=[*paths])
 
 
 def function_stack(rows: RecordedPython) -> Stack:
@@ -243,9 +173,8 @@ def _paths(stack: Stack, spans: _Spans, backward: Rows, join: JoinPaths) -> tupl
     """
     enclosing = stack.enclosing(spans.times)
     on_thread = RowMap(stack.code)[enclosing]
-    paths = Paths()
-    for text in stack.text:
-        paths.number(text)
+    paths = Interner[str]()
+    paths.codes(stack.text, len(stack.text))
     code = np.where(backward < 0, on_thread, -1)
     forward, is_open = RowMap(spans.forward)[backward], backward >= 0
     # once per level of backward passes in each other
@@ -254,11 +183,11 @@ def _paths(stack: Stack, spans: _Spans, backward: Rows, join: JoinPaths) -> tupl
         rows = ready[(enclosing[ready] >= 0) & (enclosing[ready] != enclosing[backward[ready]])]
         keys = np.stack((code[rows], on_thread[backward[rows]], on_thread[rows]))
         triples, which = np.unique(keys, axis=1, return_inverse=True) if len(rows) else (keys, rows)
-        path_parts = [["" if number < 0 else paths.texts[number] for number in triple] for triple in triples.T.tolist()]
-        numbers = [paths.number(join(*triple)) for triple in path_parts]
+        texts = [*paths, ""]
+        numbers = [paths[join(*(texts[number] for number in triple))] for triple in triples.T.tolist()]
         code[rows] = np.array(numbers, np.int64)[which.reshape(-1)]
         is_open[ready] = False
-    return code, paths.texts
+    return code, [*paths]
 
 
 def _join_modules(forward: str, backward: str, inner: str) -> str:
@@ -276,3 +205,34 @@ def _join_modules(forward: str, backward: str, inner: str) -> str:
 
 def _innermost(_: str, __: str, inner: str) -> str:
     return inner
+
+
+def forward_ops(ops: Ops) -> OpRows:
+    """Returns for each op of the backward pass the row of the forward op with its sequence number.
+
+    It is -1 for none and for all other ops. Several forward ops may record a number, as each records the one that comes
+    next: the last of them made the node that is differentiated, as in Kineto's own arrows. Each thread counts numbers
+    by itself: the forward thread is the one that the host trace names if it has any of the numbers, else the one with
+    most of them. O(n log n).
+    """
+    forward_row = OpRows(np.full(len(ops), -1, np.int64))
+    with_number = (ops.start != ABSENT) & (ops.seq_id >= 0)
+    backward, forward = (np.flatnonzero(with_number & of_pass) for of_pass in (ops.fw_tid > 0, ops.fw_tid <= 0))
+    forward = forward[np.lexsort((ops.start[forward], ops.seq_id[forward], ops.thread[forward]))]
+    # a backward op without a forward thread has a number that no forward op has
+    forward_thread = np.zeros(len(ops), np.int64)
+    threads, of_number = ForwardThreads(ops, forward), rows_by_number(forward, ops.tid)
+    # threads that number from 0 on share their numbers
+    any_thread = cache(lambda numbers: threads.most_frequent(np.array(numbers)))
+    for number, rows in rows_by_number(backward, ops.fw_tid).items():
+        sequence = np.unique(ops.seq_id[rows])
+        thread = ForwardThreads(ops, of_number[number]).most_frequent(sequence) if number in of_number else None
+        thread = any_thread(tuple(sequence.tolist())) if thread is None else thread
+        if thread is not None:
+            forward_thread[rows] = thread
+    sequence = ops.seq_id[backward]
+    last = asof_backward(Keys(ops.thread[forward], ops.seq_id[forward]), Keys(forward_thread[backward], sequence))
+    row = RowMap(forward)[last]
+    is_earlier = (ops.seq_id[row] == sequence) & (ops.start[row] < ops.start[backward])
+    forward_row[backward[is_earlier]] = row[is_earlier]
+    return forward_row

@@ -1,20 +1,8 @@
-"""What one host thread did over time: when it was idle, when it may have been blocked, and its outermost ops.
+"""Finds hand-offs between host threads, and what each thread did over time: its ops, and when it may have been blocked.
 
-An annotation from 0 to 100 µs that contains aten::add from 20 to 30 has the boundaries 0, 20, 30 and 100. The thread
-may have been blocked in [0, 20] and [30, 100], it computed in [20, 30], and was idle in none of them.
-
-Finds the idle gaps of a thread: stretches of time in which it recorded no work.
-
-A thread may have waited outside ops, and inside ops that only annotate or wait.
-
-On which threads forward ops with a sequence number ran: such a thread is the caller of the autograd worker whose
-backward ops have the same number.
-
-Finds hand-offs between host threads: a worker runs because another thread, the caller, called it and is blocked
-until the worker is done.
-
-The caller of an autograd worker is found by the sequence numbers of its ops, which forward ops of the caller share.
-The callers of other workers are inferred from timing.
+A worker runs because another thread, the caller, called it and is blocked until the worker is done. The caller of an
+autograd worker is found by the sequence numbers of its ops, which forward ops of the caller share. The callers of other
+workers are inferred from timing.
 
 A gap of a thread is a time in which it may be blocked, as it neither computes nor is in a call. A caller with a gap
 from 20 to 100 µs, in which its worker runs ops from 30 to 80, gives two hand-offs: at 30 from caller to worker, and at
@@ -42,13 +30,25 @@ from ..schema.columns import (
     cumcount,
     is_covered,
     is_group_start,
-    nest,
     rows_by_number,
     rows_of_each,
     split_groups,
 )
 from ..schema.linked import FOREVER, NEVER, Calls, Ops, Provenance, ThreadHandoffs, are_step_marks
-from ..schema.machine import ANY_THREAD, ENOUGH, LatencyStats, latency_stats
+from ..schema.machine import LatencyStats, wake_latency
+
+AUTOGRAD = "autograd::engine::evaluate_function"
+SHARED = 256
+"""Threads that count of those whose forward ops share a sequence number; each thread counts its own, so a usual run has
+few.
+"""
+
+
+class Gap(NamedTuple):
+    """A stretch of time in which a thread may have been blocked, in ns; ABSENT and FOREVER for an open end."""
+
+    begin: int
+    end: int
 
 
 @dataclass(slots=True, repr=False)
@@ -57,6 +57,9 @@ class ThreadActivity(Table):
 
     `boundaries` are NEVER, the times at which an op or call begins or ends, and FOREVER. `may_wait` and `idle` are of
     the intervals between two boundaries. `top_start` and `top_end` are the times of the outermost ops, by start.
+
+    An annotation from 0 to 100 µs that contains aten::add from 20 to 30 has the boundaries 0, 20, 30 and 100. The
+    thread may have been blocked in [0, 20] and [30, 100], it computed in [20, 30], and was idle in none of them.
     """
 
     boundaries: Int64
@@ -75,24 +78,54 @@ class ThreadActivity(Table):
             return ABSENT
         return int(self.boundaries[interval]) if self.idle[interval] else time
 
+    def gap_at(self, time: int) -> Gap:
+        """Returns the gap that `time` is in or the start of, an empty one at `time` where the thread was busy."""
+        interval = int(np.searchsorted(self.boundaries, time, side="right")) - 1
+        begin = int(self.boundaries[interval]) if interval else ABSENT
+        return Gap(begin, int(self.boundaries[interval + 1])) if self.may_wait[interval] else Gap(time, time)
 
-def activity_by_thread(ops: Ops, parent: Int64, calls: Calls, of_thread: dict[int, Int64]) -> dict[int, ThreadActivity]:
-    """Returns what each thread did, by the rows of its ops and by its calls; `parent` is of all ops. O(n log n)."""
-    calls_of = rows_by_number(np.arange(len(calls)), calls.thread)
-    position, no_calls = np.full(len(ops), -1, np.int64), np.empty(0, np.int64)
-    for rows in of_thread.values():
+    def waiting_for(self, end: int, since: int, until: int) -> Gap | None:
+        """Returns the gap in which the thread waited for what ended at `end`, None if it did not seem to wait.
+
+        This is the longest gap from `since` on that began before `until` and `end`. It was a wait if it ended neither
+        later nor earlier than `end` by more than its length, or if the thread did nothing else in between.
+        """
+        first, last = 1 + np.searchsorted(self.boundaries[1:-2], (since, min(end + 1, until)))
+        lengths = np.where(self.may_wait[first:last], np.diff(self.boundaries[first : last + 1]), 0)
+        if not lengths.any():
+            return None
+        longest = int(first + lengths.argmax())
+        gap = Gap(int(self.boundaries[longest]), int(self.boundaries[longest + 1]))
+        nothing_else = gap.begin == since and gap.end >= end
+        return gap if nothing_else or abs(gap.end - end) <= gap.end - gap.begin else None
+
+
+def thread_activities(
+    ops: Ops, parent: Int64, calls: Calls, of_thread: dict[int, Int64], *, computes: Bool
+) -> Callable[[int], ThreadActivity]:
+    """Returns a function that returns what a thread did, found when it is first asked. O(n log n) for all threads.
+
+    Args:
+        ops: All ops.
+        parent: The row of the op that encloses each op, -1 for none.
+        calls: All calls.
+        of_thread: The rows of the ops of each thread that count.
+        computes: Which ops are work; a thread may have been blocked in all others, which annotate or wait.
+    """
+    calls_of, none = rows_of_each(calls.thread), np.empty(0, np.int64)
+    position = np.full(len(ops), -1, np.int64)
+
+    @cache
+    def activity(thread: int) -> ThreadActivity:
+        rows, called = of_thread.get(thread, none), calls_of.get(thread, none)
         position[rows] = np.arange(len(rows))
-    computes = ops.op_schema.where(bool) | ops.name.where(lambda name: name.startswith("aten::"))
-    activities = {}
-    for thread, rows in of_thread.items():
         enclosing = parent[rows]
-        on_thread = (enclosing >= 0) & (ops.thread[enclosing] == ops.thread[rows])
+        on_thread = (enclosing >= 0) & (ops.thread[enclosing] == thread)
         enclosing = np.where(on_thread, position[enclosing], -1)
-        called = calls_of.get(thread, no_calls)
         call_times = Intervals(calls.start[called], calls.end[called])
-        op_times = Intervals(ops.start[rows], ops.end[rows])
-        activities[thread] = _thread_activity(op_times, enclosing, computes[rows], call_times)
-    return activities
+        return _thread_activity(Intervals(ops.start[rows], ops.end[rows]), enclosing, computes[rows], call_times)
+
+    return activity
 
 
 def _thread_activity(ops: Intervals, enclosing: Int64, computes: Bool, calls: Intervals) -> ThreadActivity:
@@ -117,82 +150,10 @@ def _one_thread(times: Int64) -> Int64:
     return np.zeros(len(times), np.int64)
 
 
-WAITS = "_c10d_functional::wait_tensor"
-COMPUTE = ("aten::", "c10d::", "gloo:")
-
-
-class Gap(NamedTuple):
-    """A stretch of time, in ns."""
-
-    begin: int
-    end: int
-
-
-class IdleGaps:
-    """The idle gaps of one thread. It is idle or busy between two bounds: times at which an op or a call starts or
-    ends.
-    """
-
-    def __init__(self, ops: Ops, calls: Calls, op_rows: Int64, call_rows: Int64) -> None:
-        start = np.concatenate((ops.start[op_rows], calls.start[call_rows]))
-        end = np.concatenate((ops.end[op_rows], calls.end[call_rows]))
-        on_thread = ThreadIntervals(np.zeros(len(start), np.int64), start, end)
-        nesting = nest(on_thread)
-        self._bounds = np.unique(np.concatenate((start, nesting.end)))
-        middle = (self._bounds[:-1] + self._bounds[1:]) // 2
-        nested = NestedIntervals(on_thread._replace(end=nesting.end), nesting.parent)
-        span = nested.innermost(ThreadIntervals.at(np.zeros(len(middle), np.int64), middle))
-        # the last is for -1, outside all ops and calls
-        may_wait = np.array([*(_may_wait(ops, row) for row in op_rows.tolist()), *(False for _ in call_rows), True])
-        self._is_idle = np.concatenate(([True], may_wait[span], [True]))
-
-    def gap_at(self, time: int) -> Gap:
-        """Returns the gap that `time` is in or the start of, an empty one at `time` where the thread was busy."""
-        following = int(np.searchsorted(self._bounds, time, side="right"))
-        begin = int(self._bounds[following - 1]) if following else ABSENT
-        end = int(self._bounds[following]) if following < len(self._bounds) else FOREVER
-        return Gap(begin, end) if self._is_idle[following] else Gap(time, time)
-
-    def waiting_for(self, end: int, since: int, until: int) -> Gap | None:
-        """Returns the gap in which the thread waited for what ended at `end`, None if it did not seem to wait.
-
-        This is the longest gap from `since` on that began before `until` and `end`. It was a wait if it ended neither
-        later nor earlier than `end` by more than its length, or if the thread did nothing else in between.
-        """
-        first, last = np.searchsorted(self._bounds[:-1], (since, min(end + 1, until)))
-        lengths = np.where(self._is_idle[first + 1 : last + 1], np.diff(self._bounds[first : last + 1]), 0)
-        if not lengths.any():
-            return None
-        longest = int(first + lengths.argmax())
-        gap = Gap(int(self._bounds[longest]), int(self._bounds[longest + 1]))
-        nothing_else = gap.begin == since and gap.end >= end
-        return gap if nothing_else or abs(gap.end - end) <= gap.end - gap.begin else None
-
-
-def idle_gaps(ops: Ops, calls: Calls) -> Callable[[int], IdleGaps]:
-    """Returns a function that finds the idle gaps of a thread when it is first asked. O(n log n) for all threads."""
-    of_thread = rows_by_number(np.flatnonzero((ops.start != ABSENT) & ~are_step_marks(ops.name)), ops.thread)
-    calls_of, none = rows_of_each(calls.thread), np.empty(0, np.int64)
-    return cache(lambda thread: IdleGaps(ops, calls, of_thread.get(thread, none), calls_of.get(thread, none)))
-
-
-def _may_wait(ops: Ops, row: int) -> bool:
-    name = ops.name[row]
-    return name == WAITS or not (ops.op_schema[row] or name.startswith(COMPUTE))
-
-
-SHARED = 256
-"""Threads that count of those whose forward ops share a sequence number; each thread counts its own, so a usual run has
-few.
-"""
-
-
 class ForwardThreads:
-    """The threads of forward ops, with a row per sequence number and thread: how many ops, and the first of them."""
+    """The threads of `forward` ops, with a row per sequence number and thread: how many ops, and the first of them."""
 
-    def __init__(self, ops: Ops, of_thread: dict[int, Int64], is_backward: Bool) -> None:
-        work = np.concatenate((*of_thread.values(),))
-        forward = work[~is_backward[work]]
+    def __init__(self, ops: Ops, forward: Int64) -> None:
         forward = forward[ops.seq_id[forward] >= 0]
         sequence, thread = ops.seq_id[forward], ops.thread[forward]
         order = np.lexsort((forward, thread, sequence))
@@ -204,7 +165,7 @@ class ForwardThreads:
         self._count, first = count[order], first[order]
         self._sequence, self._thread, self._row = sequence[first], thread[first], forward[first]
 
-    def of(self, sequences: Int64) -> int | None:
+    def most_frequent(self, sequences: Int64) -> int | None:
         """Returns the thread that ran most forward ops with any of the distinct numbers, None for no such op.
 
         Of several threads with equally many ops it is the one that ran the first of them.
@@ -219,9 +180,6 @@ class ForwardThreads:
         np.add.at(count, number, self._count[rows])
         np.minimum.at(first, number, self._row[rows])
         return int(threads[np.lexsort((first, -count))[0]])
-
-
-AUTOGRAD = "autograd::engine::evaluate_function"
 
 
 class WorkerSegment(NamedTuple):
@@ -269,20 +227,21 @@ def thread_handoffs(
     of_thread = rows_by_number(np.flatnonzero(work), ops.thread)
     if len(of_thread) < 2:
         return _handoff_table(transfers)
-    activity = activity_by_thread(ops, parent, calls, of_thread)
+    computes = ops.op_schema.where(bool) | ops.name.where(lambda name: name.startswith("aten::"))
+    activity = thread_activities(ops, parent, calls, of_thread, computes=computes)
     largest_first = sorted(of_thread, key=lambda thread: -len(of_thread[thread]))
     callers = _callers(ops, of_thread, largest_first)
     main = next((thread for thread in largest_first if thread not in callers), largest_first[0])
 
     segments = [
         segment
-        for thread in activity
+        for thread in of_thread
         if thread in callers
-        for segment in _segments(thread, callers[thread], activity[thread], activity[callers[thread]])
+        for segment in _segments(thread, callers[thread], activity(thread), activity(callers[thread]))
     ]
     recorded = {main, *callers, *callers.values()}
-    workers = {thread: worker for thread, worker in activity.items() if thread not in recorded}
-    by_timing = _by_timing(workers, main, activity[main], _wake_latency(segments))
+    workers = {thread: activity(thread) for thread in of_thread if thread not in recorded}
+    by_timing = _by_timing(workers, main, activity(main), _wake_latency(segments))
     return _handoff_table([*transfers, *_recorded(segments), *by_timing])
 
 
@@ -290,11 +249,12 @@ def _callers(ops: Ops, of_thread: dict[int, Int64], largest_first: list[int]) ->
     """Returns the caller of each autograd worker, by the ops of each thread."""
     callers: dict[int, int] = {}
     is_backward = (ops.fw_tid > 0) | ops.name.where(lambda name: name.startswith(AUTOGRAD))
-    forward = ForwardThreads(ops, of_thread, is_backward)
+    work = np.concatenate([*of_thread.values()])
+    forward = ForwardThreads(ops, work[~is_backward[work]])
     for thread in reversed(largest_first):
         rows = of_thread[thread]
         sequence = ops.seq_id[rows[is_backward[rows]]]
-        caller = forward.of(np.unique(sequence[sequence >= 0]))
+        caller = forward.most_frequent(np.unique(sequence[sequence >= 0]))
         # if two threads ran each other's backward ops, the larger one is the caller
         if caller not in (None, thread) and callers.get(caller) != thread:
             callers[thread] = caller
@@ -327,8 +287,7 @@ def _wake_latency(segments: list[WorkerSegment]) -> LatencyStats:
     """Returns how long a thread of this run takes to go on when another one calls it or returns to it."""
     called = [segment.first - segment.gap_start for segment in segments if segment.gap_start != NEVER]
     returned = [segment.gap_end - segment.last for segment in segments if segment.gap_end != FOREVER]
-    stats = latency_stats(np.array(called + returned, np.int64))
-    return stats if stats.count >= ENOUGH else ANY_THREAD
+    return wake_latency(np.array(called + returned, np.int64))
 
 
 def _recorded(segments: list[WorkerSegment]) -> Iterable[Wait]:
@@ -354,23 +313,17 @@ def _recorded(segments: list[WorkerSegment]) -> Iterable[Wait]:
 def _by_timing(
     workers: dict[int, ThreadActivity], main: int, calling: ThreadActivity, latency: LatencyStats
 ) -> Iterable[Wait]:
-    """Yields hand-offs between the main thread and workers that only the times show to be called by it."""
+    """Yields hand-offs between the main thread and workers that only the times show to be called by it: they were idle,
+    and started right after a gap of the main thread began.
+    """
     called: dict[int, int] = {}
     for thread, worker in workers.items():
-        for segment in _prompt_segments(thread, main, worker, calling, latency):
-            called[segment.gap_start] = min(segment.first, called.get(segment.gap_start, segment.first))
-            yield Wait(main, segment.first, thread, segment.first, segment.waiting_since, Provenance.TIMING.value)
+        for segment in _segments(thread, main, worker, calling):
+            was_idle = segment.idle_since == ABSENT or segment.first - segment.idle_since >= latency.median
+            if was_idle and segment.first - segment.gap_start <= latency.upper:
+                called[segment.gap_start] = min(segment.first, called.get(segment.gap_start, segment.first))
+                yield Wait(main, segment.first, thread, segment.first, segment.waiting_since, Provenance.TIMING.value)
     yield from _returns_by_timing(workers, main, calling, latency, called)
-
-
-def _prompt_segments(
-    thread: int, main: int, worker: ThreadActivity, calling: ThreadActivity, latency: LatencyStats
-) -> Iterable[WorkerSegment]:
-    """Yields the segments of a worker that was idle and started right after a gap of the main thread began."""
-    for segment in _segments(thread, main, worker, calling):
-        was_idle = segment.idle_since == ABSENT or segment.first - segment.idle_since >= latency.median
-        if was_idle and segment.first - segment.gap_start <= latency.upper:
-            yield segment
 
 
 def _returns_by_timing(

@@ -111,6 +111,12 @@ def latency_stats(times: Int64, resolution: int = 1) -> LatencyStats:
     return LatencyStats(round(median), round(upper), len(without_outliers))
 
 
+def wake_latency(times: Int64) -> LatencyStats:
+    """Returns the statistics of the `times` (ns) that threads took to wake, those of any machine if there are few."""
+    stats = latency_stats(times)
+    return stats if stats.count >= ENOUGH else ANY_THREAD
+
+
 def by_name(times: Int64, names: Categorical, rows: Int64, resolution: int) -> dict[str, LatencyStats]:
     """Returns the statistics of each name, and of all times under ""."""
     if not len(times):

@@ -5,18 +5,22 @@ and an op that uses what was transferred has waited before. Else a thread that w
 to have waited, which is known from timing alone.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Bool
-from ...schema.linked import FOREVER, Calls, Ops, Provenance, argument_lists, listed, value_texts
-from ..threads import WAITS, Gap, Wait, idle_gaps
+from ...schema.columns import ABSENT, Bool, OpRows, rows_by_number
+from ...schema.linked import FOREVER, Calls, Ops, Provenance, are_step_marks, argument_lists, listed, value_texts
+from ..threads import Gap, ThreadActivity, Wait, thread_activities
 from .host_transfers import REQUEST, Transfers, plain
 from .messages_in_flight import FIRST_LANE
 from .storage_users import ByteRanges, Users, byte_ranges
 
 WRITES_NOTHING = ("send", "barrier")
+WAITS = "_c10d_functional::wait_tensor"
+WORK = ("aten::", "c10d::", "gloo:")
+"""Prefixes of ops in which no thread waits, though no schema says that they compute."""
 
 
 class TransferWaits(NamedTuple):
@@ -34,9 +38,9 @@ class _Requested(NamedTuple):
     has_request_id: bool
 
 
-def transfer_waits(transfers: Transfers, calls: Calls) -> TransferWaits:
+def transfer_waits(transfers: Transfers, op_parent: OpRows, calls: Calls) -> TransferWaits:
     """Returns the waits around all transfers of a process, O(n log n) in ops and calls."""
-    waits = _Waits(transfers, calls)
+    waits = _Waits(transfers, thread_gaps(transfers.ops, op_parent, calls))
     begun = [waits.of_transfer(requested) for requested in waits.requested]
     awaited = [wait for wait in map(waits.for_transfer, waits.requested) if wait is not None]
     unknown = {
@@ -46,10 +50,17 @@ def transfer_waits(transfers: Transfers, calls: Calls) -> TransferWaits:
     return TransferWaits([*begun, *awaited], {what: [-1] * count for what, count in unknown.items()})
 
 
+def thread_gaps(ops: Ops, op_parent: OpRows, calls: Calls) -> Callable[[int], ThreadActivity]:
+    """Returns a function that returns a thread's gaps: a thread may wait inside ops that only annotate or wait."""
+    of_thread = rows_by_number(np.flatnonzero((ops.start != ABSENT) & ~are_step_marks(ops.name)), ops.thread)
+    computes = ops.op_schema.where(bool) | ops.name.where(lambda name: name.startswith(WORK))
+    return thread_activities(ops, op_parent, calls, of_thread, computes=computes & ~ops.name.equal(WAITS))
+
+
 class _Waits:
     """The waits of the threads of a process around its transfers."""
 
-    def __init__(self, transfers: Transfers, calls: Calls) -> None:
+    def __init__(self, transfers: Transfers, gaps: Callable[[int], ThreadActivity]) -> None:
         self._transfers, self._ops, ops = transfers, transfers.ops, transfers.ops
         is_timed = _is_timed(transfers)
         columns = (column[is_timed].tolist() for column in (transfers.op, transfers.request, transfers.has_request_id))
@@ -57,7 +68,7 @@ class _Waits:
         self.requested = [row for row in rows if ops.thread[row.op] != ops.thread[row.request]]
         self._written = {requested.request: _written(ops, requested.request) for requested in self.requested}
         self._users = Users(ops, self._written.values(), transfers.threads)
-        self._gaps = idle_gaps(ops, calls)
+        self._gaps = gaps
 
     def of_transfer(self, requested: _Requested) -> Wait:
         """Returns the wait of a transfer's thread for the request, from when the thread was free.

@@ -12,9 +12,9 @@ from execgraph.converter.building.delays import _busy
 from execgraph.converter.ranks import Calls, Group, Matching
 from execgraph.converter.scaling.roles import group_uses
 from execgraph.converter.targets import separate_messages
+from execgraph.linker.communication.transfer_waits import thread_gaps
 from execgraph.linker.modules import forward_ops
 from execgraph.linker.readers.rocpd_rows import _real_queues
-from execgraph.linker.threads import idle_gaps
 from execgraph.schema.columns import Categorical, Intervals
 from execgraph.schema.graph import NodeType
 from execgraph.schema.linked import took_over
@@ -57,9 +57,10 @@ def threads_without_a_number(count: int) -> Work:
 def quiet_stretches(count: int) -> Work:
     table = counting_columns(ops(*(Op("aten::mm", 10, 20, thread=row) for row in range(count))))
     called = counting_columns(replace(calls(*[Called(30, 40)] * count), thread=np.arange(count)))
+    no_parent = np.full(count, -1, np.int64)
 
     def look() -> None:
-        quiet = idle_gaps(table, called)
+        quiet = thread_gaps(table, no_parent, called)
         for thread in range(count):
             quiet(thread)
 

@@ -67,9 +67,9 @@ def _annotations(linked: LinkedTrace) -> tuple[Int64, list[str]]:
         code[rows] = np.append(code, -1)[tree.parent[rows]]
         annotations = rows[annotates[rows]]
         code[annotations] = paths.below(code[annotations], ops.name.codes[annotations].astype(np.int64), ops.name.table)
-    if len(paths.texts):
+    if paths:
         _add_backward(linked, tree, code, np.flatnonzero(annotates))
-    return code, paths.texts
+    return code, [*paths]
 
 
 def _add_backward(linked: LinkedTrace, tree: Tree, code: Int64, annotations: Int64) -> None:

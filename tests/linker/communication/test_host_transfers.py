@@ -7,9 +7,9 @@ import pytest
 from execgraph.linker.communication import host_communications, host_transfers, messages_in_flight, transfer_waits
 from execgraph.linker.communication.host_transfers import Transfers
 from execgraph.linker.communication.storage_users import Bytes, Users, byte_ranges
-from execgraph.linker.communication.transfer_waits import TransferWaits
-from execgraph.linker.threads import WAITS, Gap, IdleGaps, Wait, idle_gaps
-from execgraph.schema.columns import ABSENT
+from execgraph.linker.communication.transfer_waits import WAITS, TransferWaits, thread_gaps
+from execgraph.linker.threads import Gap, ThreadActivity, Wait
+from execgraph.schema.columns import ABSENT, OpRows, ThreadIntervals, nest
 from execgraph.schema.linked import FOREVER, NO_TENSORS, Args, Communication, Ops, ProcessGroup
 from msgspec import Raw
 from support.builder import TraceBuilder
@@ -45,14 +45,23 @@ def transfers(table: Ops, op: int = 1, request: int = 0, numbered: bool = True) 
 
 def waits(*rows: Op, numbered: bool = True) -> TransferWaits:
     """Around the second of the rows, which the first one asked for."""
-    return transfer_waits(transfers(ops(*rows), numbered=numbered), NO_CALLS)
+    return waits_around(transfers(ops(*rows), numbered=numbered))
+
+
+def waits_around(known: Transfers) -> TransferWaits:
+    return transfer_waits(known, nested_in(known.ops), NO_CALLS)
 
 
 # Quiet stretches of a thread
 
 
-def quiet(*rows: Op, called: tuple[Called, ...] = ()) -> IdleGaps:
-    return idle_gaps(ops(*rows), calls(*called))(0)
+def quiet(*rows: Op, called: tuple[Called, ...] = ()) -> ThreadActivity:
+    table = ops(*rows)
+    return thread_gaps(table, nested_in(table), calls(*called))(0)
+
+
+def nested_in(table: Ops) -> OpRows:
+    return OpRows(nest(ThreadIntervals(table.thread, table.start, table.end)).parent)
 
 
 def test_a_thread_is_quiet_outside_ops_and_inside_those_that_only_annotate_or_wait() -> None:
@@ -248,13 +257,13 @@ def test_what_only_the_device_trace_has_says_whether_a_request_blocks(text: str,
     table = ops(asked(), ran(20, 40), Op(start=45, end=50, thread=MAIN))
     table = replace(table, recorded_by_host=np.array([False] * 3))
     known = replace(transfers(table), recorded={0: Args(concrete_inputs=Raw(text.encode()))})
-    assert [wait.known_by for wait in transfer_waits(known, NO_CALLS).handoffs] == ["record", found]
+    assert [wait.known_by for wait in waits_around(known).handoffs] == ["record", found]
 
 
 def test_the_first_op_of_all_may_be_the_user() -> None:
     given = inputs(tensor(5))
     table = ops(Op(start=45, end=50, thread=OTHER, inputs=given), asked(inputs=given), ran(20, 40))
-    found = transfer_waits(transfers(table, op=2, request=1), NO_CALLS)
+    found = waits_around(transfers(table, op=2, request=1))
     assert found.handoffs[1] == Wait(GLOO, 40, OTHER, 45, 45, "record")
     assert list(found.oddities.values()) == [[], []]
 
@@ -302,7 +311,7 @@ def test_a_transfer_on_the_thread_that_asked_is_waited_for_by_nobody() -> None:
 def test_transfers_whose_request_is_unknown_or_not_timed_are_counted() -> None:
     table = ops(Op(REQUEST, thread=MAIN, inputs=NO_TENSORS), ran(20, 40))
     for request in (-1, 0):
-        found = transfer_waits(transfers(table, request=request), NO_CALLS)
+        found = waits_around(transfers(table, request=request))
         assert (found.handoffs, list(found.oddities.values())) == ([], [[-1], []])
 
 
