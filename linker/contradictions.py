@@ -1,19 +1,9 @@
-"""Looks for all contradictions in the traces of one process.
+"""Finds what cannot be right in the traces of one process: ranks, device times, and launches.
 
-A contradiction in a trace, as it is reported.
-
-Finds ranks that cannot be right: beyond the world, outside the process's groups, or different in the two traces.
-
-Only groups whose ranks are listed one by one count: a first rank, a stride and a size describe irregular groups
-wrongly.
-
-Finds device times that cannot be right: in another unit, on another clock, or of activities that run all at once.
-
-A wrong unit shows in three ways. Copies record bytes and bandwidth, which give their lengths. All starts together span
-a power of a thousand times the time of the launches, though the order of launches and waits does not allow that. And on
-a stream, which runs one activity at a time, several run for most of the time.
-
-Finds activities that the calls with their correlations cannot have launched, and collectives in reverse order.
+Of groups only those whose ranks are listed one by one count: a first rank, a stride and a size describe irregular
+groups wrongly. A wrong unit of device times shows in three ways. Copies record bytes and bandwidth, which give their
+lengths. All starts together span a power of a thousand times the time of the launches, though the order of launches and
+waits does not allow that. And on a stream, which runs one activity at a time, several run for most of the time.
 """
 
 import math
@@ -24,7 +14,7 @@ from itertools import chain
 import msgspec
 import numpy as np
 
-from ..schema.columns import CallRows, Int64, OpRows, group_ids, time_text
+from ..schema.columns import CallRows, OpRows, group_ids, time_text
 from ..schema.linked import MEMORY_CATEGORIES, Calls, integer, name_of, stream_sorted
 from ..schema.machine import AGREEING, MachineCalibration
 from .activity_rows import activities_of
@@ -32,6 +22,22 @@ from .communication import RECORD, from_host, groups_of_host, members
 from .machine import machine_of
 from .match import launching_calls
 from .readers import DeviceTrace, HostTrace, Role
+
+RECORDS_OWN_RANK = re.compile(r"all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|barrier")
+"""Collectives that record the group rank of the process itself; others record that of a root or peer."""
+TENSOR_DEVICE = re.compile(rb'"cuda:(\d+)"')
+CUDA_CALL = re.compile(r"^cu(da)?[A-Z]")
+KERNEL_LAUNCH = re.compile(r"^(cuda|cu|hip)\w*LaunchKernel")
+MESSAGE = re.compile(r"send|recv|wait", re.IGNORECASE)
+RANKS_SHOWN = 8
+NODES_SEARCHED = 1 << 12
+"""Nodes of a host trace that are searched for the process's device; mostly it has only one."""
+UNIT = 1_000
+"""The ratio of a unit of time to the next smaller one."""
+SECOND = 1_000_000_000
+"""ns, as bandwidths are per second."""
+MEANING = "which op launched what, and so what the graph's launches and tensors depend on, is not to be trusted"
+ADVICE = "use the trace as the profiler wrote it, or record again"
 
 
 class Contradiction(msgspec.Struct, frozen=True):
@@ -48,25 +54,53 @@ class Contradiction(msgspec.Struct, frozen=True):
         return f"{self.path}: {self.what}; {self.meaning}; {self.advice}"
 
 
-RECORDS_OWN_RANK = re.compile(r"all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|barrier")
-"""Collectives that record the group rank of the process itself; others record that of a root or peer."""
-TENSOR_DEVICE = re.compile(rb'"cuda:(\d+)"')
-CUDA_CALL = re.compile(r"^cu(da)?[A-Z]")
-RANKS_SHOWN = 8
-NODES_SEARCHED = 1 << 12
-"""Nodes of a host trace that are searched for the process's device; mostly it has only one."""
+def contradictions_in_traces(host: HostTrace | None, device: DeviceTrace) -> list[Contradiction]:
+    """Returns the contradictions of traces that are not linked yet. O(n log n)."""
+    calls, call_row = device.calls, launching_calls(device.activities, device.calls)
+    no_op, none = (OpRows(np.full(len(rows), -1, np.int64)) for rows in (calls.start, call_row))
+    in_no_op = Calls(calls.name, calls.thread, calls.start, calls.end, calls.correlation, no_op)
+    calibration = machine_of(activities_of(device, call_row, none), in_no_op, device.syncs)
+    return contradictions(host, device, call_row, calibration)
+
+
+def contradictions(
+    host: HostTrace | None, device: DeviceTrace, call_row: CallRows, calibration: MachineCalibration
+) -> list[Contradiction]:
+    """Returns in what the two traces, or one of them alone, cannot be right. O(n log n).
+
+    Of several signs of one cause only the plainest is returned.
+
+    Args:
+        host: The host trace, if there is one.
+        device: The device trace of the same process.
+        call_row: For each activity the row of the call with its correlation, -1 for none.
+        calibration: What was measured of the clocks.
+    """
+    launched = bool((call_row >= 0).any())
+    by_cause = (
+        rank_beyond_world(device)
+        or groups_without_rank(host, device)
+        or (other_rank(host, device) if host is not None else None),
+        launched
+        and (
+            other_units(device, call_row, calibration)
+            or overlapping_activities(device, call_row)
+            or clock_apart(device, calibration)
+        ),
+        (launched and (other_launches(device, call_row) or other_order(device, call_row))) or against_numbers(device),
+    )
+    return [each for each in by_cause if each]
 
 
 def rank_beyond_world(device: DeviceTrace) -> Contradiction | None:
     """Checks whether the recorded rank is beyond the world size."""
     if device.rank is None or device.world_size is None or device.rank < device.world_size:
         return None
-    what = (
-        f"is of rank {device.rank} in a job of {device.world_size} ranks, the last of which is {device.world_size - 1}"
-    )
-    meaning = "the graph is of a rank that no collective of the job waits for"
     return Contradiction(
-        device.path, what, meaning, "correct distributedInfo, or record with RANK and WORLD_SIZE of one job"
+        device.path,
+        f"is of rank {device.rank} in a job of {device.world_size} ranks, the last of which is {device.world_size - 1}",
+        "the graph is of a rank that no collective of the job waits for",
+        "correct distributedInfo, or record with RANK and WORLD_SIZE of one job",
     )
 
 
@@ -168,12 +202,6 @@ def _devices_of_host(host: HostTrace) -> set[int]:
     return {int(number) for text in arguments for number in TENSOR_DEVICE.findall(text)}
 
 
-UNIT = 1_000
-"""The ratio of a unit of time to the next smaller one."""
-SECOND = 1_000_000_000
-"""ns, as bandwidths are per second."""
-
-
 def other_units(device: DeviceTrace, call_row: CallRows, calibration: MachineCalibration) -> Contradiction | None:
     """Checks whether device times are a power of a thousand longer or shorter than other times of the trace."""
     copies, starts = _unit_of_copies(device), _unit_of_starts(device, call_row, calibration)
@@ -229,20 +257,17 @@ def clock_apart(device: DeviceTrace, calibration: MachineCalibration) -> Contrad
 
     Activities that only start long after their launches may have waited for earlier work.
     """
-    first, last = _recording(device) if calibration.clock_offset_ns else (0, 0)
-    if abs(calibration.clock_offset_ns) <= last - first:
+    of_host = [table for table in (device.ops, device.calls) if len(table.start)]
+    if not calibration.clock_offset_ns or not of_host:
+        return None
+    recording_ns = max(int(table.end.max()) for table in of_host) - min(int(table.start.min()) for table in of_host)
+    if abs(calibration.clock_offset_ns) <= recording_ns:
         return None
     way = "ahead of" if calibration.clock_offset_ns < 0 else "behind"
-    offset, recording = _time(abs(calibration.clock_offset_ns)), _time(last - first)
+    offset, recording = (time_text(ns / 1000) for ns in (abs(calibration.clock_offset_ns), recording_ns))
     what = f"the device's clock is {offset} {way} the host's, in a recording of {recording}"
     meaning = "device times are moved by as much, so that launch latencies are mere estimates"
     return Contradiction(device.path, what, meaning, "record host and device with one profiler, on one machine")
-
-
-def _recording(device: DeviceTrace) -> tuple[int, int]:
-    """Returns the first start and the last end of ops and calls of the host, ns."""
-    tables = [table for table in (device.ops, device.calls) if len(table.start)]
-    return min(int(table.start.min()) for table in tables), max(int(table.end.max()) for table in tables)
 
 
 def overlapping_activities(device: DeviceTrace, call_row: CallRows) -> Contradiction | None:
@@ -251,7 +276,8 @@ def overlapping_activities(device: DeviceTrace, call_row: CallRows) -> Contradic
     Activities of a CUDA graph do not count: they may run at the same time.
     """
     rows = device.activities
-    of_graph = (rows.graph_node > 0) | (_launched_by_call(call_row) > 1)
+    launched_by_call = np.bincount(call_row + 1)
+    of_graph = (rows.graph_node > 0) | ((call_row >= 0) & (launched_by_call[call_row + 1] > 1))
     order = stream_sorted(rows)
     order = order[~of_graph[order] & (rows.stream[order] >= 0) & (rows.end[order] > rows.start[order])]
     if len(order) <= AGREEING:
@@ -276,23 +302,6 @@ def overlapping_activities(device: DeviceTrace, call_row: CallRows) -> Contradic
     return Contradiction(
         device.path, what, meaning, "if a script changed the durations, use the original file, else record again"
     )
-
-
-def _launched_by_call(call_row: CallRows) -> Int64:
-    """Returns for each activity how many activities its call launched, 1 for an activity without a call."""
-    counts = np.bincount(call_row + 1)
-    counts[0] = 1
-    return counts[call_row + 1]
-
-
-def _time(ns: int) -> str:
-    return time_text(ns / 1000)
-
-
-KERNEL_LAUNCH = re.compile(r"^(cuda|cu|hip)\w*LaunchKernel")
-MESSAGE = re.compile(r"send|recv|wait", re.IGNORECASE)
-MEANING = "which op launched what, and so what the graph's launches and tensors depend on, is not to be trusted"
-ADVICE = "use the trace as the profiler wrote it, or record again"
 
 
 def other_launches(device: DeviceTrace, call_row: CallRows) -> Contradiction | None:
@@ -369,41 +378,3 @@ def against_numbers(device: DeviceTrace) -> Contradiction | None:
                 meaning = "ranks would wait for each other in different collectives"
                 return Contradiction(device.path, what, meaning, ADVICE)
     return None
-
-
-def contradictions_in_traces(host: HostTrace | None, device: DeviceTrace) -> list[Contradiction]:
-    """Returns the contradictions of traces that are not linked yet. O(n log n)."""
-    calls, call_row = device.calls, launching_calls(device.activities, device.calls)
-    no_op, none = (OpRows(np.full(len(rows), -1, np.int64)) for rows in (calls.start, call_row))
-    in_no_op = Calls(calls.name, calls.thread, calls.start, calls.end, calls.correlation, no_op)
-    calibration = machine_of(activities_of(device, call_row, none), in_no_op, device.syncs)
-    return contradictions(host, device, call_row, calibration)
-
-
-def contradictions(
-    host: HostTrace | None, device: DeviceTrace, call_row: CallRows, calibration: MachineCalibration
-) -> list[Contradiction]:
-    """Returns in what the two traces, or one of them alone, cannot be right. O(n log n).
-
-    Of several signs of one cause only the plainest is returned.
-
-    Args:
-        host: The host trace, if there is one.
-        device: The device trace of the same process.
-        call_row: For each activity the row of the call with its correlation, -1 for none.
-        calibration: What was measured of the clocks.
-    """
-    launched = bool((call_row >= 0).any())
-    by_cause = (
-        rank_beyond_world(device)
-        or groups_without_rank(host, device)
-        or (other_rank(host, device) if host is not None else None),
-        launched
-        and (
-            other_units(device, call_row, calibration)
-            or overlapping_activities(device, call_row)
-            or clock_apart(device, calibration)
-        ),
-        (launched and (other_launches(device, call_row) or other_order(device, call_row))) or against_numbers(device),
-    )
-    return [each for each in by_cause if each]

@@ -1,12 +1,8 @@
 """Cuts a part out of a linked trace, and counts what is lost at its borders.
 
 The whole trace is linked first, so that a part keeps what only the whole trace can tell: which event a wait is for,
-which op called which, which collective an op waits for.
-
-Finds the part of each host thread that belongs to a period of time. Its borders never cut a call.
-
-Example: in a period from 100 to 200 µs, a thread with a call from 190 to 215 has the part up to 215, and a thread
-without a call at the border the part up to 200.
+which op called which, which collective an op waits for. The borders never cut a call: in a period from 100 to 200 µs, a
+thread with a call from 190 to 215 has the part up to 215, and a thread without a call at the border the part up to 200.
 """
 
 from collections import Counter
