@@ -13,7 +13,7 @@ from operator import itemgetter
 import numpy as np
 
 from ..schema.columns import ABSENT, Bool, Int64, NodeNumbers, group_ids
-from ..schema.errors import DataError
+from ..schema.errors import DataError, Remedy
 from ..schema.graph import DependencyKind, ExecutionGraph, NodeType
 from ..schema.linked import NEVER
 from .added_nodes import with_added_nodes
@@ -38,7 +38,9 @@ def without_host(graph: ExecutionGraph) -> ExecutionGraph:
     """
     is_kept = (graph.is_activity & ~np.isin(graph.type, SILENT)) | np.isin(graph.type, COMMUNICATION)
     if not is_kept.any():
-        raise DataError("the graph has no device activity, so nothing is left without the host; leave out --no-host")
+        raise DataError(
+            "the graph has no device activity, so nothing is left without the host; leave out ", Remedy.NO_HOST
+        )
     edges = data_edges(graph)
     direct = edges.where(is_kept[edges.source] & is_kept[edges.target])
     source, target = _through_host(edges, is_kept, lanes_of(graph))

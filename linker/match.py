@@ -32,7 +32,7 @@ from ..schema.columns import (
     thread_order,
     within,
 )
-from ..schema.errors import ENDS_EARLY, DataError
+from ..schema.errors import ENDS_EARLY, DataError, Remedy
 from ..schema.linked import FOREVER, GROUP_INIT, are_step_marks
 from .readers import ROOT_NODE, DeviceTrace, HostTrace, RecordedActivities, RecordedCalls, RecordedOps
 
@@ -75,13 +75,14 @@ def match_ops(host: HostTrace, device: DeviceTrace, allow_mismatch: bool = False
     if host.pid is not None and device.processes and host.pid not in device.processes and not allow_mismatch:
         raise DataError(
             f"{host.path}: process {host.pid} in the host trace, {_processes_in_words(device.processes)} in "
-            f"{device.path}; these two files "
-            "are not of one run, pair them by process (--allow-mismatch links them all the same)"
+            f"{device.path}; these two files are not of one run, pair them by process (",
+            Remedy.ALLOW_MISMATCH,
+            " links them all the same)",
         )
     candidates = np.flatnonzero(are_ops(host.name))
     for path, count in ((host.path, len(candidates)), (device.path, len(device.ops.start))):
         if not count and not allow_mismatch:
-            raise DataError(f"{path}: holds no op; leave --host-trace out to link the device trace alone")
+            raise DataError(f"{path}: holds no op; ", Remedy.HOST_TRACE, " to link the device trace alone")
     names = _shared_names(host.name, device.ops.name)
     by_id = bool((device.ops.rf_id > 0).any() and (host.rf_id[candidates] > 0).any())
     pair = _by_record_function if by_id else _by_name_order
@@ -91,8 +92,9 @@ def match_ops(host: HostTrace, device: DeviceTrace, allow_mismatch: bool = False
         raise DataError(
             f"{damage}{host.path}: {len(match.host_row)} of {len(candidates)} host ops have a counterpart among the "
             f"{len(device.ops.start)} ops of {device.path} (by {match.by}, {match.misnamed} with another name); "
-            f"{'copy the damaged file again' if damage else 'these two files are not of one run'} "
-            "(--allow-mismatch links them all the same)"
+            f"{'copy the damaged file again' if damage else 'these two files are not of one run'} (",
+            Remedy.ALLOW_MISMATCH,
+            " links them all the same)",
         )
     return match
 

@@ -15,6 +15,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Any, Final, Literal, TypeGuard, TypeVar, get_args
 
+from .errors import Remedy, Words
+
 T = TypeVar("T")
 # mypy refuses abstract classes and unions where a class is an argument
 WHOLE: Any = Integral
@@ -176,7 +178,7 @@ GENERIC: Final = "generic"
 ASTRA_SIM: Final = "astra-sim"
 GOAL: Final = "goal"
 TARGETS: tuple[Target, ...] = get_args(Target)
-WHOLE_JOB = "a GOAL file is of a whole job: trace-build --target goal writes it from the traces of all ranks"
+WHOLE_JOB = Words("a GOAL file is of a whole job: ", Remedy.BUILD_GOAL, " writes it from the traces of all ranks")
 
 Promotion = Literal["sync", "all"]
 InputsOutputs = Literal["full", "none"]

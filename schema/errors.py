@@ -3,19 +3,140 @@
 import difflib
 import sys
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from enum import Enum, IntEnum
 from importlib.util import find_spec
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 BEGINNING, END = 1000, 300
 LISTED = 12
 
 
+class Audience(IntEnum):
+    """Who reads what this process says: whoever types commands, or calls from Python."""
+
+    TERMINAL = 0
+    PYTHON = 1
+
+
+_audience = Audience.PYTHON
+
+
+def audience() -> Audience:
+    """Returns who reads what this process says."""
+    return _audience
+
+
+@contextmanager
+def said_to(readers: Audience) -> Iterator[None]:
+    """In the block options and commands are spelled for these readers."""
+    global _audience
+    before, _audience = _audience, readers
+    try:
+        yield
+    finally:
+        _audience = before
+
+
+class Spelled(NamedTuple):
+    """What the terminal and Python call differently; as text, what its readers call it.
+
+    >>> str(Spelled("--rank N", "rank=N"))
+    'rank=N'
+    """
+
+    in_terminal: str
+    in_python: str
+
+    def __str__(self) -> str:
+        return self[_audience]
+
+    def __format__(self, spec: str) -> str:
+        return format(str(self), spec)
+
+
+class Remedy(Enum):
+    """The options and commands that mend something, by which errors and notes name them.
+
+    >>> f"choose one with {Remedy.RANK}"
+    'choose one with rank=N'
+    """
+
+    ALLOW_MISMATCH = Spelled("--allow-mismatch", "allow_mismatch=True")
+    ASTRA_SIM = Spelled("convert with --target astra-sim", 'build the job with execgraph.build(…, target="astra-sim")')
+    BANDWIDTH = Spelled("--bandwidth", "bandwidth_gib_s")
+    CAPTURES = Spelled("--capture-trace", "captures=…")
+    CSV = Spelled("--csv DIR", "write_csv(folder)")
+    DATA_PARALLEL = Spelled("--data-parallel", "data_parallel")
+    DATA_PARALLEL_GROUP = Spelled("--data-parallel-group", "groups")
+    DIFF = Spelled("--diff", "execgraph.compare")
+    HOST_TRACE = Spelled("leave --host-trace out", "give None for the host trace")
+    JOBS = Spelled("--jobs", "jobs")
+    LATENCY = Spelled("--latency", "latency_ns")
+    MAX_SIZE = Spelled("--max-size", "set the environment variable EXECGRAPH_MAX_SIZE to")
+    MEASURED_COMMUNICATION = Spelled("--measured-communication", "GoalOptions(measured_communication=True)")
+    MODULES = Spelled("--modules", "modules=True")
+    NO_EXCESS_TIME = Spelled("--no-excess-time", "excess_time=False")
+    NO_HOST = Spelled("--no-host", "host=False")
+    PEAK = Spelled("--peak", "peaks=…")
+    RANK = Spelled("--rank N", "rank=N")
+    REMOVE_RANKS = Spelled("--remove-ranks", "remove_ranks")
+    ROOFLINE = Spelled("--roofline", "AstraSimOptions(roofline=…)")
+    SCHEDULER = Spelled("--scheduler", "scheduler")
+    STRICT = Spelled("--strict", "strict")
+
+    BUILD = Spelled("trace-build", "execgraph.build")
+    BUILD_GOAL = Spelled("trace-build --target goal", 'execgraph.build(…, target="goal")')
+    CONVERT = Spelled("trace-convert", "execgraph.convert")
+    CONVERT_GROUPS = Spelled("trace-convert --comm-groups", "execgraph.read_groups")
+    DIAGNOSE = Spelled("trace-diagnose", "execgraph.diagnose")
+    JSONIZE = Spelled("trace-jsonize", "execgraph.read_graph")
+    LINK = Spelled("trace-link", "execgraph.link")
+    LINK_RANK = Spelled("trace-link --rank N", "rank=N of execgraph.link")
+    MERGE = Spelled("trace-merge", "execgraph.merge")
+    REPLAY = Spelled("trace-replay", "execgraph.replay")
+    REPORT_MODULES = Spelled("trace-report --modules", "execgraph.report with modules=True")
+    WRITE_GRAPH = Spelled("trace-convert or trace-build", "ExecutionGraph.write or execgraph.build")
+    WRITE_GRAPH_JSON = Spelled("trace-jsonize", "ExecutionGraph.write")
+    WRITE_LINKED = Spelled("trace-link", "LinkedTrace.write")
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+    def __format__(self, spec: str) -> str:
+        return format(self.value, spec)
+
+
+class Words(tuple[object, ...]):
+    """A text with remedies in it, which is spelled for its readers when it is printed.
+
+    >>> print(Words("build it with ", Remedy.MODULES))
+    build it with modules=True
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, *parts: object) -> "Words":
+        """Takes the parts of the text, texts and remedies, in their order."""
+        return super().__new__(cls, parts)
+
+    def __getnewargs__(self) -> tuple[object, ...]:
+        return tuple(self)
+
+    def __str__(self) -> str:
+        return "".join(map(str, self))
+
+    def __format__(self, spec: str) -> str:
+        return format(str(self), spec)
+
+
 class DataError(Exception):
     """Input that cannot be used; its text is one line: which file, what is wrong, where, and what to do.
 
-    What a file brings into the text may be of any length; the middle of a very long one is left out.
+    The `args` are the parts of the text: what is wrong, and each `Remedy` by itself, which the terminal and Python
+    spell differently. What a file brings into the text may be of any length; the middle of a very long one is left out.
 
     >>> import execgraph as eg
     >>> eg.read_graph("nowhere.et")
@@ -23,8 +144,12 @@ class DataError(Exception):
     execgraph.schema.errors.DataError: nowhere.et: cannot be read (No such file or directory); check the path
     """
 
-    def __init__(self, text: str) -> None:
-        super().__init__(text if len(text) <= BEGINNING + END else f"{text[:BEGINNING]} … {text[-END:]}")
+    def __init__(self, *parts: Any) -> None:
+        super().__init__(*parts)
+
+    def __str__(self) -> str:
+        text = str(Words(*self.args))
+        return text if len(text) <= BEGINNING + END else f"{text[:BEGINNING]} … {text[-END:]}"
 
 
 class RequestError(DataError):
@@ -175,4 +300,4 @@ class Damage:
 
     def _refuse(self, what: str) -> None:
         if self.strict:
-            raise DataError(f"{self.path}: {what}; leave --strict out to use what can be read")
+            raise DataError(f"{self.path}: {what}; leave ", Remedy.STRICT, " out to use what can be read")

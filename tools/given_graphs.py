@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 
 from ..converter.jsonizer import json_to_graph
 from ..schema.arguments import InputFile, is_file, is_path, path_of, wrong_argument
-from ..schema.errors import DataError
+from ..schema.errors import DataError, Remedy
 from ..schema.graph import ExecutionGraph
 from ..schema.progress import unseen
 from .recognise import InputKind
@@ -51,7 +51,7 @@ def graph_files(folder: Path) -> list[str]:
         raise DataError(file_for_folder(folder, InputKind.GRAPH))
     graphs = {int(match[1]): str(path) for path in folder.iterdir() if (match := BUILT.fullmatch(path.name))}
     if not graphs:
-        remedy = instead_of_folder(folder, InputKind.GRAPH) or "give graphs or the folder that trace-build wrote"
+        remedy = instead_of_folder(folder, InputKind.GRAPH) or f"give graphs or the folder that {Remedy.BUILD} wrote"
         raise DataError(f"{folder}: holds no graph.N.et; {remedy}")
     return [graphs[rank] for rank in sorted(graphs)]
 

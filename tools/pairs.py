@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from ..schema.errors import DataError, RequestError
+from ..schema.errors import DataError, Remedy, RequestError
 from ..schema.io import STANDARD_STREAM
 from ..schema.progress import Progress, unwatched
 from .recognise import InputKind, recognise
@@ -192,7 +192,8 @@ def find_pair(inputs: Sequence[str], rank: int | None = None) -> OnePair:
         if len(paths) > 1:
             raise RequestError(
                 f"{' and '.join(paths)} are both {kind}: give one host trace and one device trace, or build all ranks "
-                "of a folder with trace-build"
+                "of a folder with ",
+                Remedy.BUILD,
             )
     return OnePair(next(iter(hosts), None), next(iter(devices), None))
 
@@ -213,8 +214,10 @@ def _pair_in_folder(folder: Path, rank: int | None) -> OnePair:
         there = list_names([str(pair.rank) for pair in pairs.ranks])
         missing = "" if rank is None else f", not of rank {rank}"
         raise RequestError(
-            f"{folder}: holds the traces of ranks {there}{missing}: choose one with --rank N, or build all with "
-            "trace-build"
+            f"{folder}: holds the traces of ranks {there}{missing}: choose one with ",
+            Remedy.RANK,
+            ", or build all with ",
+            Remedy.BUILD,
         )
     host, device = chosen[0].host, chosen[0].device
     return OnePair(str(folder / host) if host else None, str(folder / device))

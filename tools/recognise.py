@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
 
 from ..schema.comm_groups import INT32_MAX
-from ..schema.errors import DataError
+from ..schema.errors import DataError, Remedy, Words
 from ..schema.io import GZIP_MAGIC, open_input
 from ..schema.json_repair import with_plain_letters
 from ..schema.json_stream import LONGEST_HEAD
@@ -96,24 +96,28 @@ class Use(NamedTuple):
     """What a file of a kind is called, the command that takes it, and which file to give where it is wanted."""
 
     name: str
-    taken_by: str = ""
-    to_give: str = ""
+    taken_by: Remedy | None = None
+    to_give: str | Words = ""
 
 
 TRACE = Use("a host or device trace", to_give="device traces, with their host traces")
 TRACE_OR_GRAPH = Use("a trace or a graph", to_give="device traces, with their host traces, linked traces or graphs")
 
 USES = {
-    InputKind.HOST: Use("a host trace", "trace-link", "the one that PyTorch's ExecutionTraceObserver wrote"),
+    InputKind.HOST: Use("a host trace", Remedy.LINK, "the one that PyTorch's ExecutionTraceObserver wrote"),
     InputKind.DEVICE: Use(
-        "a device trace", "trace-link", "the one that the PyTorch profiler wrote, or a rocpd database"
+        "a device trace", Remedy.LINK, "the one that the PyTorch profiler wrote, or a rocpd database"
     ),
-    InputKind.MERGED: Use("a device trace of several ranks", "trace-link --rank N"),
-    InputKind.LINKED: Use("a linked trace", "trace-convert", "one that trace-link wrote"),
-    InputKind.GRAPH: Use("a graph", "trace-replay", "one that trace-convert or trace-build wrote"),
-    InputKind.GRAPH_JSON: Use("the JSON form of a graph", "trace-jsonize", "one that trace-jsonize wrote"),
+    InputKind.MERGED: Use("a device trace of several ranks", Remedy.LINK_RANK),
+    InputKind.LINKED: Use("a linked trace", Remedy.CONVERT, Words("one that ", Remedy.WRITE_LINKED, " wrote")),
+    InputKind.GRAPH: Use("a graph", Remedy.REPLAY, Words("one that ", Remedy.WRITE_GRAPH, " wrote")),
+    InputKind.GRAPH_JSON: Use(
+        "the JSON form of a graph", Remedy.JSONIZE, Words("one that ", Remedy.WRITE_GRAPH_JSON, " wrote")
+    ),
     InputKind.GROUPS: Use(
-        "a communicator-group file", "trace-convert --comm-groups", "the comm_groups.json that trace-build wrote"
+        "a communicator-group file",
+        Remedy.CONVERT_GROUPS,
+        Words("the comm_groups.json that ", Remedy.BUILD, " wrote"),
     ),
     InputKind.REPORT: Use("a report that execgraph wrote"),
     InputKind.TRUTH: Use("the truth of a generated job"),

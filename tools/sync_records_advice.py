@@ -1,5 +1,6 @@
 """Says what a trace without synchronisation records cannot tell, and how to record them."""
 
+from ..schema.errors import Remedy, Words
 from ..schema.linked import LinkedTrace, waits_without_record
 
 SETTING = "experimental_config=torch._C._profiler._ExperimentalConfig(enable_cuda_sync_events=True)"
@@ -8,8 +9,10 @@ WORST_WITH, WORST_WITHOUT = "1.2 %", "18.2 %"
 """The largest errors of what-if answers about the simulated jobs of docs/accuracy.md."""
 
 
-UNRECORDED_WAITS = (
-    "no synchronisation records: which event each wait was for is inferred; trace-diagnose says how to record it"
+UNRECORDED_WAITS = Words(
+    "no synchronisation records: which event each wait was for is inferred; ",
+    Remedy.DIAGNOSE,
+    " says how to record it",
 )
 """The same in a line, for commands that do not say how."""
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePath, PurePosixPath
 from typing import NamedTuple
 
-from ..schema.errors import DataError, MissingLibrary
+from ..schema.errors import DataError, MissingLibrary, Remedy
 from ..schema.io import open_input
 from ..schema.progress import Progress, unwatched
 from .rank_rows import ranges
@@ -324,7 +324,7 @@ def _one_of(traces: Sequence[Trace], what: str) -> str:
     folders = sorted({_folder(trace) for trace in traces})
     if len(folders) == len(traces):
         return f"give those of one {what}, such as {folders[0]}"
-    return f"give those of one {what} alone, in a folder of their own or to trace-link"
+    return f"give those of one {what} alone, in a folder of their own or to {Remedy.LINK}"
 
 
 def _with_processes(traces: Sequence[Trace]) -> str:

@@ -21,7 +21,7 @@ from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, TypeVar, cast
 
-from ..schema.errors import DataError, require
+from ..schema.errors import Audience, DataError, Remedy, audience, require, said_to
 from ..schema.io import MAX_SIZE
 from ..schema.progress import OnProgress, unseen
 
@@ -65,7 +65,7 @@ def in_processes(
         again, lost_again = deque([task]), list[Task]()
         yield from _run_in_workers(function, again, 1, on_progress, lost_again)
         if again or lost_again:
-            yield task, WorkerDied("its process was killed, perhaps for want of memory; try fewer --jobs")
+            yield task, WorkerDied(f"its process was killed, perhaps for want of memory; try fewer {Remedy.JOBS}")
 
 
 def _run_in_workers(
@@ -135,7 +135,7 @@ def _start_worker(working: _Working) -> bool:
         with _sparing_descriptors():
             parent_end, worker_end = spawn.Pipe()
         with worker_end, _ignoring_interrupts():
-            process = spawn.Process(target=_work, args=(worker_end,), daemon=True)
+            process = spawn.Process(target=_work, args=(worker_end, audience()), daemon=True)
             process.start()
     except (OSError, MemoryError):
         return False
@@ -152,9 +152,14 @@ def _sparing_descriptors() -> Iterator[None]:
         yield
 
 
-def _work(parent: Connection) -> None:
+def _work(parent: Connection, readers: Audience) -> None:
     """Asks for tasks and runs them until there are none, as a worker does."""
     _prepare_worker(parent)
+    with said_to(readers):
+        _run_given_tasks(parent)
+
+
+def _run_given_tasks(parent: Connection) -> None:
     ready = _Ready()
     while True:
         try:
@@ -180,16 +185,18 @@ def on_cluster(
 
     Raises DataError when the package distributed is missing or no scheduler answers.
     """
-    require("dask", "--scheduler")
+    require("dask", str(Remedy.SCHEDULER))
     distributed = importlib.import_module("distributed")
     try:
         client = distributed.Client(address)
     except (OSError, TimeoutError, ValueError) as error:
-        raise DataError(f"--scheduler {address}: no Dask scheduler answers ({error}); check the address") from error
+        raise DataError(
+            Remedy.SCHEDULER, f" {address}: no Dask scheduler answers ({error}); check the address"
+        ) from error
     with client:
         pool = client.get_executor()
         try:
-            here = partial(_with_size_limit, function, os.environ.get(MAX_SIZE))
+            here = partial(_as_here, function, os.environ.get(MAX_SIZE), audience())
             task_of = {pool.submit(here, task): task for task in tasks}
             for future in as_completed(task_of):
                 yield task_of[future], _outcome(future.result)
@@ -197,15 +204,16 @@ def on_cluster(
             pool.shutdown(wait=False)
 
 
-def _with_size_limit(function: Callable[[Task], Result], max_size: str | None, task: Task) -> Result:
-    """Runs the task with the limit of the command that gave it, which processes of a cluster do not inherit.
+def _as_here(function: Callable[[Task], Result], max_size: str | None, readers: Audience, task: Task) -> Result:
+    """Runs the task with the limit and for the readers of who gave it, which processes of a cluster do not inherit.
 
-    Nothing takes it back: each task brings its own, and threads beside this one may have tasks of the same command.
+    Nothing takes the limit back: each task brings its own, and threads beside this one may have tasks of the same one.
     """
     os.environ.pop(MAX_SIZE, None)
     if max_size is not None:
         os.environ[MAX_SIZE] = max_size
-    return function(task)
+    with said_to(readers):
+        return function(task)
 
 
 def _outcome(result: Callable[[], Result]) -> Result | Exception:

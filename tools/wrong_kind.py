@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 
-from ..schema.errors import DataError
+from ..schema.errors import DataError, Remedy
 from .recognise import USES, InputKind, Use, kind_at_start, recognise
 
 READS_AS_WELL = {InputKind.HOST: (InputKind.LINKED, InputKind.GRAPH_JSON)}
@@ -14,7 +14,7 @@ SAYS_MORE = {
     InputKind.DEVICE: (InputKind.MERGED, InputKind.MERGED_DATABASE, InputKind.OTHER_DATABASE, InputKind.OTHER_EVENTS)
 }
 """Kinds of files of which the reader of the wanted one says more than what they are."""
-TAKES_FOLDER = {InputKind.DEVICE: "trace-build", InputKind.HOST: "trace-build", InputKind.GRAPH: "trace-replay"}
+TAKES_FOLDER = {InputKind.DEVICE: Remedy.BUILD, InputKind.HOST: Remedy.BUILD, InputKind.GRAPH: Remedy.REPLAY}
 FOLDERS = {InputKind.DEVICE: "a device trace or a folder of traces", InputKind.GRAPH: "a folder of graphs"}
 LOOKED_AT = 32
 """Files in a folder that was given for a file."""

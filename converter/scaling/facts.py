@@ -26,7 +26,7 @@ import numpy as np
 
 from ...schema.columns import Bool, Int64, NodeNumbers, nearest, rows_in_circles, rows_of
 from ...schema.comm_groups import RankList
-from ...schema.errors import DataError
+from ...schema.errors import DataError, Remedy
 from ...schema.graph import DependencyKind, ExecutionGraph, NodeType
 from ..device_only import COMMUNICATION
 from ..ranks import Calls, Group, graph_calls, ranks_of, ranks_text
@@ -162,7 +162,7 @@ def _work(graph: ExecutionGraph) -> str:
     return hashlib.blake2b(repr(kernels).encode(), digest_size=8).hexdigest()
 
 
-ALL_NEEDED = "trace all ranks of the job, or leave the missing ones out with --remove-ranks"
+ALL_NEEDED = "trace all ranks of the job, or leave the missing ones out with ", Remedy.REMOVE_RANKS
 
 TRIED = 32
 """So many traced ranks are tried in place of the first missing one."""
@@ -253,7 +253,8 @@ def _moved(group: Group, rank: int, distance: int) -> Group:
     if min(members) < 0:
         raise DataError(
             f"rank {rank} was not traced and does not repeat rank {rank - distance}: there is no group in place of group "
-            f"{group.ranks}; {ALL_NEEDED}"
+            f"{group.ranks}; ",
+            *ALL_NEEDED,
         )
     return group._replace(ranks=ranks_text(members))
 
@@ -270,12 +271,13 @@ def _new_groups(whole: Sequence[RankFacts], source: Mapping[int, int], removed: 
     for ranks, by_user in done.items():
         users, lacking = set(by_user), set(_members(ranks)) - set(by_user) - set(removed)
         if (lacking and not users.isdisjoint(source)) or not lacking.isdisjoint(source):
-            raise DataError(f"{_were_not_traced(source)}: group {ranks} would lack rank {min(lacking)}; {ALL_NEEDED}")
+            raise DataError(f"{_were_not_traced(source)}: group {ranks} would lack rank {min(lacking)}; ", *ALL_NEEDED)
         of_traced = {digests for user, digests in by_user.items() if user not in source}
         if odd := [user for user in sorted(users & set(source)) if of_traced and by_user[user] not in of_traced]:
             raise DataError(
                 f"{_were_not_traced(source)}: rank {odd[0]} would do in "
-                f"group {ranks} what rank {source[odd[0]]} does in another one; {ALL_NEEDED}"
+                f"group {ranks} what rank {source[odd[0]]} does in another one; ",
+                *ALL_NEEDED,
             )
         if ranks and not of_traced:
             yield ranks_of(ranks)
@@ -294,5 +296,6 @@ def _check_messages(whole: Sequence[RankFacts], source: Mapping[int, int]) -> No
     for start, end, tag in sorted({*sent, *received}):
         if sent[start, end, tag] != received[start, end, tag] and not {start, end}.isdisjoint(source):
             raise DataError(
-                f"{_were_not_traced(source)}: messages from rank {start} to rank {end} would lack an end; {ALL_NEEDED}"
+                f"{_were_not_traced(source)}: messages from rank {start} to rank {end} would lack an end; ",
+                *ALL_NEEDED,
             )

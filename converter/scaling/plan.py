@@ -12,7 +12,7 @@ import numpy as np
 
 from ...schema.columns import Int64
 from ...schema.comm_groups import LARGEST_JOB, RankList
-from ...schema.errors import DataError, RequestError
+from ...schema.errors import DataError, Remedy, RequestError
 from ...schema.graph import NodeType
 from ..ranks import GIB, Transfer, match, ranks_text
 from .facts import Assumed, RankFacts, completed
@@ -206,7 +206,9 @@ def _rank_copies(facts: Sequence[RankFacts], growth: Growth) -> RankCopies:
     if not kept_ranks:
         raise DataError("no rank is left")
     if growth.copies == 1 and len(kept_ranks) == len(facts) == size:
-        raise RequestError("the scaled job would be the same; give --data-parallel above 1 or --remove-ranks")
+        raise RequestError(
+            "the scaled job would be the same; give ", Remedy.DATA_PARALLEL, " above 1 or ", Remedy.REMOVE_RANKS
+        )
     if len(kept_ranks) * growth.copies > LARGEST_JOB:
         raise DataError(f"{growth.copies} copies of {len(kept_ranks)} ranks are more than {LARGEST_JOB}; make fewer")
     return RankCopies(kept_ranks, growth.copies, size)

@@ -30,7 +30,7 @@ import numpy as np
 
 from ...schema.columns import Int64, rows_by_number
 from ...schema.comm_groups import LARGEST_JOB, RankList
-from ...schema.errors import DataError, RequestError
+from ...schema.errors import DataError, Remedy, RequestError
 from ...schema.graph import CollectiveType
 from ..ranks import Group, Matching, given_ranks, ranks_of, ranks_text
 from .facts import Phase, RankFacts
@@ -169,7 +169,7 @@ GROWING = (*WHOLE, *REDUCING, *GATHERING, CollectiveType.SCATTER)
 FEW_BYTES = 64
 """So few are a loss, a norm or a flag, and no activations."""
 DEFAULT = "default_pg"
-OPTION = "--data-parallel-group"
+OPTION = Remedy.DATA_PARALLEL_GROUP
 NAMED, DESCRIBED, OF_ALL = "named", "by its description", "of all ranks"
 GRADIENTS, BACKWARD = "by the gradients that it reduces", "by its all-reduces, which are all in the backward pass"
 
@@ -192,13 +192,14 @@ def roles_of(
         if not any(named_group.means(use.group, use.kinds) for use in uses):
             of_types = f" and {kinds_text(named_group.kinds)}" if named_group.kinds else ""
             raise RequestError(
-                f"{OPTION} {named_group.text}: no group has that name, description or ranks{of_types}; there {_listing(uses)}"
+                OPTION,
+                f" {named_group.text}: no group has that name, description or ranks{of_types}; there {_listing(uses)}",
             )
     is_alone = not has_messages and len(uses) == 1 and len(uses[0].members) == ranks
     reasons = [_named(use, named) if named else _recognised(use, is_alone) for use in uses]
     if not any(reasons):
         raise DataError(
-            f"no data-parallel group is recognised; name it with {OPTION}: there {_listing(uses, is_alone)}"
+            "no data-parallel group is recognised; name it with ", OPTION, f": there {_listing(uses, is_alone)}"
         )
     reasons = [reason or _of_all(use, ranks) for reason, use in zip(reasons, uses, strict=True)]
     roles = [GroupRole(use, reason) for use, reason in zip(uses, reasons, strict=True)]
@@ -322,10 +323,12 @@ def _check(joined: Sequence[GroupUse], ranks: int) -> None:
         if not (first <= second or second <= first):
             raise DataError(
                 f"{first_use.group.text} and {second_use.group.text} are two dimensions of data parallelism, of "
-                f"which one can grow; name it with {OPTION}"
+                "which one can grow; name it with ",
+                OPTION,
             )
     if without_group := sorted(set(range(ranks)) - set(groups_of_rank)):
         raise DataError(
             f"ranks {ranks_text(without_group)} are in no data-parallel group, so that their copies would have "
-            f"nothing to do with each other; name their group with {OPTION}"
+            "nothing to do with each other; name their group with ",
+            OPTION,
         )

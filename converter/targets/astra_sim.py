@@ -16,7 +16,7 @@ import numpy as np
 from ...schema.arguments import ASTRA_SIM, GOAL, WHOLE_JOB, Target
 from ...schema.columns import NodeNumbers, Ragged
 from ...schema.comm_groups import LARGEST_JOB, RankList
-from ...schema.errors import DataError
+from ...schema.errors import DataError, Remedy
 from ...schema.graph import DependencyKind, ExecutionGraph, NodeType, TargetChanges
 from ..device_only import COMMUNICATION, SILENT
 from ..lanes import lanes_of
@@ -198,7 +198,7 @@ def _notes(
                 + (
                     "they take their measured time"
                     if roofline
-                    else "the graph is for roofline mode only with --roofline"
+                    else f"the graph is for roofline mode only with {Remedy.ROOFLINE}"
                 ),
             ),
         )
@@ -221,7 +221,7 @@ def lower_for_target(
     use the graph, or `groups` lacks one of its groups.
     """
     if target == GOAL:
-        raise DataError(WHOLE_JOB)
+        raise DataError(*WHOLE_JOB)
     if target == ASTRA_SIM:
         played, report = for_astra_sim(graph, groups, roofline=roofline, start_offset_ns=start_offset_ns)
         counts = {name: value for name, value in dataclasses.asdict(report).items() if name not in ("groups", "notes")}

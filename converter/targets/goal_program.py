@@ -34,7 +34,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schema.columns import ABSENT, Bool, Int64, Ragged
-from ...schema.errors import DataError
+from ...schema.errors import DataError, Remedy
 from ...schema.graph import ExecutionGraph, NodeType
 from ..chain_gaps import chain_gaps
 from ..context import Edges
@@ -176,7 +176,9 @@ def cpus_of(graph: ExecutionGraph, times: MeasuredTimes, first: list[str]) -> Cp
     if len(names) > LARGEST_COUNT:
         raise DataError(
             f"the graph of rank {graph.metadata.get('rank', '?')} has {len(names)} threads, streams and delays at "
-            f"once, and GOAL knows {LARGEST_COUNT} cpus; build a part of the trace, or without host (--no-host)"
+            f"once, and GOAL knows {LARGEST_COUNT} cpus; build a part of the trace, or without host (",
+            Remedy.NO_HOST,
+            ")",
         )
     return Cpus(of_node, names, len(first) + len(head))
 

@@ -13,7 +13,7 @@ from typing import TypeVar
 import numpy as np
 
 from ...schema.columns import Bool, Categorical, Int64, Table
-from ...schema.errors import DataError, RequestError
+from ...schema.errors import DataError, Remedy, RequestError
 from ...schema.json_stream import decode
 from ...schema.linked import LARGEST_ID, DeviceFile, MergedRank
 from .device_rows import DeviceTrace, RecordedActivities, RecordedSyncs
@@ -65,8 +65,8 @@ def one_rank(device: DeviceTrace, rank: int | None) -> DeviceTrace:
     )
     if rank is None:
         raise DataError(
-            f"{device.path}: several ranks merged into one trace, {listing} ({'; '.join(signs)}); {OWN_FILES}"
-            + (", or take one out with trace-link --rank N" if labelled else "")
+            f"{device.path}: several ranks merged into one trace, {listing} ({'; '.join(signs)}); {OWN_FILES}",
+            *((", or take one out with ", Remedy.LINK_RANK) if labelled else ()),
         )
     if rank not in labelled:
         raise RequestError(f"{device.path}: rank {rank} is not in this merged trace, which holds {listing}")

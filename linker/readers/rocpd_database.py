@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schema.columns import Int64
-from ...schema.errors import DataError
+from ...schema.errors import DataError, Remedy
 
 MAGIC = b"SQLite format 3\x00"
 GUID_TABLE = re.compile(r"rocpd_\w+_[0-9a-f]{8}_?(?:[0-9a-f]{4}_?){3}[0-9a-f]{12}", re.IGNORECASE)
@@ -225,7 +225,8 @@ def dialect(database: Database) -> Dialect:
     if is_merged(database):
         raise DataError(
             f"{database.path}: several ranks merged into a database for counting; link each rank's own file, or "
-            "merge to .json.gz and take one out with trace-link --rank N"
+            "merge to .json.gz and take one out with ",
+            Remedy.LINK_RANK,
         )
     if as_views := sorted(READ & database.views):
         raise DataError(

@@ -12,7 +12,7 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 
 from ..columns import BytesColumn, Categorical, Int64, NodeIds, Ragged
-from ..errors import DataError
+from ..errors import DataError, Remedy
 from ..io import open_input, open_output
 from .attributes import ATTRIBUTES, Attribute
 from .decoder import NodeProblems, StringTable, decode_metadata, decode_nodes
@@ -43,7 +43,7 @@ class FrameBlock(NamedTuple):
 def no_graph(beginning: bytes) -> str:
     """Returns the message for a file that is not a graph."""
     if beginning.lstrip()[:1] in (b"{", b"["):
-        return "is JSON; make it a graph, a linked trace by trace-convert, a graph's own JSON by trace-jsonize"
+        return f"is JSON; make it a graph, a linked trace by {Remedy.CONVERT}, a graph's own JSON by {Remedy.JSONIZE}"
     return "is not an execution graph, or damaged"
 
 

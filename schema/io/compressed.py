@@ -10,7 +10,7 @@ from contextlib import suppress
 from gzip import GzipFile
 from typing import Any, BinaryIO, cast
 
-from ..errors import DataError, require
+from ..errors import DataError, Remedy, require
 from ..progress import beside, give_up
 
 GZIP_MAGIC = b"\x1f\x8b"
@@ -77,7 +77,9 @@ def check_size(size: int, limit: int, path: str) -> None:
         enough = -(-limit * ENOUGH // 1024**3)
         raise DataError(
             f"{path}: decompresses to more than {limit / 1024**2:,.1f} MB, the limit for a file of its size; if you "
-            f"trust it, raise the limit: --max-size {enough}G"
+            "trust it, raise the limit: ",
+            Remedy.MAX_SIZE,
+            f" {enough}G",
         )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ..columns import ABSENT, CallRows, CommunicationRows, OpRows, rows_in_circles, rows_of
-from ..errors import DataError
+from ..errors import DataError, Remedy, Spelled
 from ..io import open_input
 from ..json_stream import ArrayReader, decode
 from ..progress import OnProgress, unseen
@@ -34,13 +34,12 @@ def read_linked(path: str, on_progress: OnProgress = unseen) -> LinkedTrace:
         raise DataError(f"{path}: was written by an older execgraph: link the traces again")
     top = decode(reader.document, LinkedFile, path)
     if bytes(top.events):
-        raise DataError(
-            f"{path}: a device trace; link it with its host trace first: trace-link HOST.json {path} -o LINKED.json"
-        )
+        how = Spelled(f"trace-link HOST.json {path} -o LINKED.json", f'execgraph.link("HOST.json", "{path}")')
+        raise DataError(f"{path}: a device trace; link it with its host trace first: ", how)
     nodes.add(top.nodes, lambda: decode(reader.document, ExactFile, path).nodes)
     if not nodes.timed and not (top.calls and top.calls.name):
         kind = "a host trace that was never linked" if len(nodes) else "holds no nodes"
-        raise DataError(f"{path}: {kind}; make a linked trace with trace-link first")
+        raise DataError(f"{path}: {kind}; make a linked trace with ", Remedy.LINK, " first")
     try:
         linked = _linked(path, top, nodes)
     except (KeyError, IndexError) as error:

@@ -39,7 +39,7 @@ def test_what_is_no_size_is_refused(text: str) -> None:
 def test_as_much_as_is_asked_for_is_read_and_no_more(file: str) -> None:
     with decompressing_at_most("64K"):
         assert content(file) == 64 * KB
-    with decompressing_at_most("63K"), pytest.raises(DataError, match=r"more than 0.1 MB.*: --max-size 1G$"):
+    with decompressing_at_most("63K"), pytest.raises(DataError, match=r"more than 0.1 MB.*EXECGRAPH_MAX_SIZE to 1G$"):
         content(file)
     assert content(file) == 64 * KB
 

@@ -86,7 +86,7 @@ def refusal(path: Path) -> str:
 def test_ranks_are_named_by_their_labels(tmp_path: Path) -> None:
     said = refusal(merge(tmp_path, [0, 3, 12], renumbered))
     assert "several ranks merged into one trace, ranks 0, 3, 12 (" in said
-    assert "--rank N" in said
+    assert "rank=N" in said
 
 
 def test_one_correlation_launched_by_several_processes_is_a_sign(tmp_path: Path) -> None:

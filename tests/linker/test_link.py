@@ -489,7 +489,7 @@ def merged_ranks(folder: Path, *, labelled: bool) -> DeviceTrace:
 def test_several_ranks_in_one_trace_are_refused_with_the_remedy(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"several ranks.*1 correlations launched by several processes.*own file$"):
         link(None, merged_ranks(tmp_path, labelled=False))
-    with pytest.raises(DataError, match=r"ranks 0, 1 .*take one out with trace-link --rank N"):
+    with pytest.raises(DataError, match=r"ranks 0, 1 .*take one out with rank=N of execgraph.link"):
         link(None, merged_ranks(tmp_path, labelled=True))
 
 

@@ -397,7 +397,7 @@ def _said(change: Change) -> Said:
             for pair in pairs
             for line in lines_of(trace_link.main, *pair, "-o", "linked.json")
             # what was not recorded contradicts nothing
-            if line.startswith("note ") and UNRECORDED_WAITS not in line
+            if line.startswith("note ") and str(UNRECORDED_WAITS[0]) not in line
         ]
         diagnose = [line for line in lines_of(trace_diagnose.main, ".") if line.startswith("wrong")]
         build = lines_of(trace_build.main, *files, "-o", "out", "--jobs", "1")
@@ -407,7 +407,7 @@ def _said(change: Change) -> Said:
         [
             line
             for line in build
-            if line.startswith(("trace-build: note", "trace-build: ranks disagree")) and UNRECORDED_WAITS not in line
+            if line.startswith(("trace-build: note", "trace-build: ranks disagree")) and str(UNRECORDED_WAITS[0]) not in line
         ],
     )
 

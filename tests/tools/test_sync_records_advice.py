@@ -14,7 +14,7 @@ from execgraph.tools.sync_records_advice import WORST_WITH, WORST_WITHOUT, lacks
 from support.builder import TraceBuilder
 from support.folders import ROOT
 
-NOTE = "note        no synchronisation records: which event each wait was for is inferred; trace-diagnose says how to record it"
+NOTE = "note        no synchronisation records: which event each wait was for is inferred; execgraph.diagnose says how to record it"
 
 
 def played(folder: Path, *, sync_records: bool, waits: bool = True) -> LinkedTrace:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schema.columns import ABSENT, Int64, OpRows, split_groups
+from ...schema.errors import Remedy
 from ...schema.machine import Peak
 from ..replay import Bound, Kernels, device_peaks, least_time, roofs
 from .classes import ActivityClass, activity_classes
@@ -81,7 +82,7 @@ def _note(rank: RankTrace, work: _Work) -> str:
     names = _device_names(rank).items()
     without_peak = [f"{number} ({name or 'no name recorded'})" for number, name in names if number not in work.peaks]
     if without_peak:
-        notes.append(f"no peak is known of device {', '.join(without_peak)}: give --peak")
+        notes.append(f"no peak is known of device {', '.join(without_peak)}: give {Remedy.PEAK}")
     return "; ".join(notes)
 
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schema.columns import Int64
+from ...schema.errors import Remedy, Words
 from ...schema.linked import Activities, LinkedTrace
 from .attribution import BY_MARK, BY_ORDER, Attribution, attribution, by_mark
 from .captures import Launched, captures_of, kinds_of
@@ -19,7 +20,7 @@ from .rank_trace import AnalysisOptions, RankTrace, per_rank
 from .table import Column, Table, microseconds, percentage, rank_column, text_column
 
 NONE = "no call launched a graph"
-NO_CAPTURE = "no trace of the captures was given (--capture-trace)"
+NO_CAPTURE = Words("no trace of the captures was given (", Remedy.CAPTURES, ")")
 
 
 class _Launches(NamedTuple):
@@ -65,7 +66,7 @@ def _table(rank: RankTrace, options: AnalysisOptions) -> Table:
         note,
         (
             _position_table(rank, replays, attributions, note),
-            _op_table(rank, replays, attributions, note if has_ops or note else NO_CAPTURE),
+            _op_table(rank, replays, attributions, note if has_ops or note else str(NO_CAPTURE)),
         ),
     )
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schema.columns import Ns, Rows, group_sums, time_text
+from ...schema.errors import Remedy, Words
 from ...schema.graph import DependencyKind
 from .finding import Change, Finding
 from .findings_job import Job, is_of_kind
@@ -29,7 +30,7 @@ CALLED = {
     "aten::nonzero": "nonzero()",
 }
 """What programs call the ops that read a result."""
-HOW_TO_NAME = "trace-report --modules names the Python functions"
+HOW_TO_NAME = Words(Remedy.REPORT_MODULES, " names the Python functions")
 
 
 class _Waited(NamedTuple):

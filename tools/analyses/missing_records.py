@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+from ...schema.errors import Remedy
 from ..rank_rows import ranges
 from ..sync_records_advice import SETTING, WORST_WITH, WORST_WITHOUT
 from .finding import LEAST_PCT, Finding
@@ -42,7 +43,7 @@ def lost_records(job: Job) -> list[Finding]:
             f"{count:,} record{'s' * (count > 1)} of the traces could not be used",
             None,
             f"{'; '.join(parts)}{more}",
-            "trace-diagnose says what is wrong with the files; a shorter recording loses less",
+            f"{Remedy.DIAGNOSE} says what is wrong with the files; a shorter recording loses less",
             "notes",
         )
     ]

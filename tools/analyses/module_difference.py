@@ -59,7 +59,7 @@ def module_difference(before: ModuleTimes, after: ModuleTimes) -> Table:
     ]
     note = "" if paths else NOTHING
     if paths and (before.uses_annotations or after.uses_annotations):
-        note = BY_ANNOTATION
+        note = str(BY_ANNOTATION)
     where = "device" if on_device else "host"
     return Table(NAME, f"Trace diff by module (difference of {where} time)", columns, note)
 

@@ -4,14 +4,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ...schema.errors import Remedy, Words
 from .annotations import with_modules
 from .module_shares import NO_SHARES, Shares, shares
 from .module_tree import ModuleTree, module_tree
 from .rank_trace import AnalysisOptions, RankTrace, per_rank
 from .table import Column, Floats, Table, integers, microseconds, percentage, rank_column
 
-BY_ANNOTATION = "no calls of Python were read (--modules): the annotations of the user replace modules"
-NO_ANNOTATION = f"{BY_ANNOTATION}, of which the run has none"
+NO_PYTHON = Words("no calls of Python were read (", Remedy.MODULES, ")")
+BY_ANNOTATION = Words(*NO_PYTHON, ": the annotations of the user replace modules")
+NO_ANNOTATION = Words(*BY_ANNOTATION, ", of which the run has none")
 NOTHING = "nothing that ran has a module"
 
 
@@ -20,7 +22,7 @@ def _table(rank: RankTrace, _: AnalysisOptions) -> Table:
     uses_annotations = linked is not rank.linked
     sums = shares(rank, linked, "module", annotations=uses_annotations)
     has_modules = any(sums.label)
-    note = (BY_ANNOTATION if has_modules else NO_ANNOTATION) if uses_annotations else "" if has_modules else NOTHING
+    note = str(BY_ANNOTATION if has_modules else NO_ANNOTATION) if uses_annotations else "" if has_modules else NOTHING
     tree, rows = module_tree(sums.label) if has_modules else module_tree([])
     self_sums = [_scatter(column, rows if has_modules else [], len(tree.path)) for column in sums[1:]]
     columns = [rank_column(rank.rank, len(tree.path)), *_columns(tree, Shares(tree.path, *self_sums))]
@@ -76,7 +78,7 @@ def _function_table(rank: RankTrace, uses_annotations: bool) -> Table:
         Column("ops", "", sums.ops[order].astype(np.int64)),
         Column("activities", "", sums.activities[order].astype(np.int64)),
     ]
-    note = "" if len(order) else "no calls of Python were read (--modules)" if uses_annotations else NOTHING
+    note = "" if len(order) else str(NO_PYTHON) if uses_annotations else NOTHING
     return Table(f"{NAME}_by_function", "Time by Python function", columns, note)
 
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schema.columns import time_text
+from ...schema.errors import Remedy, Words
 from ..rank_rows import ranges
 from ..replay import Cause, NodeClass, off_by_target, why_not_one_job
 from .finding import LEAST_PCT, Finding, Gain
@@ -46,7 +47,7 @@ WORDS_OF_REST = {
     NodeClass.COMMUNICATION: "communication",
     NodeClass.MEMORY: "copies",
 }
-GIVE_ONE_RUN = "give the traces of one run, or compare two with --diff"
+GIVE_ONE_RUN = Words("give the traces of one run, or compare two with ", Remedy.DIFF)
 GPU_CALLS = ("cuda", "cu", "hip")
 
 

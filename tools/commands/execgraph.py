@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
+from ...schema.errors import Audience, said_to
 from ..command_parser import ARGCOMPLETE, CommandParser
 
 NAME, PREFIX = "execgraph", "trace-"
@@ -24,6 +25,7 @@ COMMANDS = {
 }
 
 
+@said_to(Audience.TERMINAL)
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Runs the command that the first argument names; exits with 2 if there is no such command."""
     words = list(sys.argv[1:] if argv is None else argv)

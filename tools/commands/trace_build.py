@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from ...schema.arguments import ASTRA_SIM, GOAL
-from ...schema.errors import require
+from ...schema.errors import Audience, Remedy, require, said_to
 from ..command import print_json, progress, run_command
 from ..command_parser import CommandParser
 from ..rank_rows import ranges
@@ -30,6 +30,7 @@ MOST_READY = "most nodes ready at once"
 log = logging.getLogger("execgraph")
 
 
+@said_to(Audience.TERMINAL)
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Runs trace-build and ends the process: 0 done, 1 a rank failed, 2 wrong usage."""
     parser = _parser()
@@ -196,7 +197,7 @@ def _build(options: argparse.Namespace) -> "BuiltJob":
 def _runner(options: argparse.Namespace) -> "Runner":
     """Returns what runs tasks: a Dask cluster, or processes of this machine."""
     if options.scheduler:
-        require("dask", "--scheduler")
+        require("dask", str(Remedy.SCHEDULER))
         return lambda build_one, tasks, _: on_cluster(build_one, tasks, options.scheduler)
     jobs = options.jobs or os.cpu_count() or 1
     return lambda build_one, tasks, on_progress: in_processes(build_one, tasks, jobs, on_progress)

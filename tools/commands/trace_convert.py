@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
 from ...schema.arguments import GOAL, TARGETS, WHOLE_JOB, InputsOutputs, Promotion
+from ...schema.errors import Audience, said_to
 from ..command import in_workspace, print_json, progress_bar, run_command, step
 from ..command_parser import CommandParser, OptionGroup, output_as, without_leading_word
 from ..summary_lines import format_counts, summary_line
@@ -24,6 +25,7 @@ NOTEWORTHY_PCT = 0.5
 OPS_SHOWN = 3
 
 
+@said_to(Audience.TERMINAL)
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Runs trace-convert and ends the process: 0 done, 1 unusable data, 2 wrong usage."""
     parser = CommandParser(
@@ -56,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     if options.simulate:
         parser.error("--simulate is a command of its own: trace-replay GRAPH.et")
     if options.target == GOAL:
-        parser.error(WHOLE_JOB)
+        parser.error(str(WHOLE_JOB))
     run_command(in_workspace(_convert), options, "trace-convert")
 
 

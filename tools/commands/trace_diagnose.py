@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from ...schema.errors import Audience, said_to
 from ..command import print_json, progress, run_command
 from ..command_parser import CommandParser
 from ..terminal import print_text
@@ -12,6 +13,7 @@ from ..terminal import print_text
 NAME = "trace-diagnose"
 
 
+@said_to(Audience.TERMINAL)
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Runs trace-diagnose and ends the process: 0 done, 1 unusable data, 2 wrong usage."""
     parser = CommandParser(

@@ -10,6 +10,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import NoReturn
 
+from ...schema.errors import Audience, said_to
 from ..command import print_json, run_command, step
 from ..command_parser import CommandParser
 from ..generate import DEFAULT, PRESETS, Job, Run, build_job, draw_machine, scale_of, simulate, sized_job, write_traces
@@ -18,6 +19,7 @@ NAME = "trace-generate"
 log = logging.getLogger("execgraph")
 
 
+@said_to(Audience.TERMINAL)
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Runs trace-generate and ends the process: 0 done, 1 nothing written, 2 wrong usage."""
     parser = _parser()

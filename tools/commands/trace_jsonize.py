@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from ...schema.errors import Audience, said_to
 from ..command import print_json, progress_bar, run_command
 from ..command_parser import CommandParser, output_as
 
@@ -14,6 +15,7 @@ FORMS = {".et": "et", ".json": "json"}
 log = logging.getLogger("execgraph")
 
 
+@said_to(Audience.TERMINAL)
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Runs trace-jsonize and ends the process: 0 done, 1 unusable data, 2 wrong usage."""
     parser = CommandParser(

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
-from ...schema.errors import RequestError
+from ...schema.errors import Audience, RequestError, said_to
 from ..command import in_workspace, print_json, progress_bar, run_command, step
 from ..command_parser import CommandParser, output_as, without_leading_word
 from ..summary_lines import format_counts, summary_line
@@ -20,6 +20,7 @@ EXAMPLE = f"{NAME} host_rank0.json device_rank0.json -o linked.json.gz"
 log = logging.getLogger("execgraph")
 
 
+@said_to(Audience.TERMINAL)
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Runs trace-link and ends the process: 0 done, 1 unusable data, 2 wrong usage."""
     parser = CommandParser(
@@ -144,5 +145,5 @@ def summary(linked: "LinkedTrace") -> str:
         lines.append(summary_line("machine", in_words(linked.info.machine)))
     lines += format_counts("waits", report.waits) + format_counts("oddities", report.oddities)
     lines += format_counts("guessed", report.guessed) + format_counts("dropped", report.dropped)
-    notes = [*report.notes, *([UNRECORDED_WAITS] if lacks_sync_records(linked) else [])]
+    notes = [*report.notes, *([str(UNRECORDED_WAITS)] if lacks_sync_records(linked) else [])]
     return "\n".join([*lines, *(summary_line("note", note) for note in notes)])

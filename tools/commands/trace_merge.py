@@ -7,6 +7,7 @@ from typing import NoReturn
 
 import msgspec
 
+from ...schema.errors import Audience, said_to
 from ..command import print_json, progress, run_command
 from ..command_parser import CommandParser
 from ..job import TABLES_AND_QUERIES, WRITERS, MergeReport, merge_traces
@@ -16,6 +17,7 @@ NAME = "trace-merge"
 log = logging.getLogger("execgraph")
 
 
+@said_to(Audience.TERMINAL)
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Runs trace-merge and ends the process: 0 done, 1 unusable data, 2 wrong usage."""
     parser = CommandParser(

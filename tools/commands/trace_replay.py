@@ -11,7 +11,7 @@ from typing import NoReturn
 import msgspec
 
 from ...schema.arguments import ASTRA_SIM
-from ...schema.errors import DataError
+from ...schema.errors import Audience, DataError, said_to
 from ...schema.graph import ExecutionGraph
 from ...schema.io import STANDARD_STREAM
 from ...schema.linked import integer
@@ -37,6 +37,7 @@ NAME = "trace-replay"
 log = logging.getLogger("execgraph")
 
 
+@said_to(Audience.TERMINAL)
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Runs trace-replay and ends the process: 0 done, 1 unusable data, 2 wrong usage."""
     parser = CommandParser(

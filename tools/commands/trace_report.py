@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from ...converter.ranks import ranks_of
-from ...schema.errors import require
+from ...schema.errors import Audience, require, said_to
 from ...schema.io import STANDARD_STREAM, open_output
 from ..analyses import ANALYSES, AnalysisOptions, read_captures
 from ..command import in_workspace, progress, run_command
@@ -44,6 +44,7 @@ TABLES_OF_DIFF = "trace_diff"
 log = logging.getLogger("execgraph")
 
 
+@said_to(Audience.TERMINAL)
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Runs trace-report and ends the process: 0 done, 1 unusable data, 2 wrong usage."""
     parser = _parser()

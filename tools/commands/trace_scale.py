@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from ...schema.errors import DataError
+from ...schema.errors import Audience, DataError, said_to
 from ..command import print_json, progress, run_command
 from ..command_parser import CommandParser
 from ..summary_lines import summary_line
@@ -33,6 +33,7 @@ REFUSED = {
 log = logging.getLogger("execgraph")
 
 
+@said_to(Audience.TERMINAL)
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Runs trace-scale and ends the process: 0 done, 1 unusable data, 2 wrong usage."""
     parser = _parser()

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import NoReturn
 
-from ...schema.errors import DataError
+from ...schema.errors import Audience, DataError, said_to
 from ..command import run_command, step
 from ..command_parser import CommandParser
 from ..view_forms import FLOW, FORMS, LANES, form_of
@@ -15,6 +15,7 @@ NAME = "trace-view"
 log = logging.getLogger("execgraph")
 
 
+@said_to(Audience.TERMINAL)
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Runs trace-view and ends the process: 0 done, 1 unusable data, 2 wrong usage."""
     parser = CommandParser(

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from ...converter.ranks import Link, Network, ranks_of
 from ...converter.targets import GoalReport, Roofline, idle_rank
+from ...schema.errors import Remedy
 from ...schema.io import open_output
 from .build_report import GROUPS, BuildReport
 from .building import GRAPHS
@@ -189,7 +190,7 @@ def poor_goal_fit(report: GoalReport) -> str | None:
         return None
     return (
         f"one latency and one time of a byte do not describe the messages of this job: median fit error "
-        f"{fit.fit_error_pct:g} %; --measured-communication keeps the measured times"
+        f"{fit.fit_error_pct:g} %; {Remedy.MEASURED_COMMUNICATION} keeps the measured times"
     )
 
 

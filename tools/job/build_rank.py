@@ -31,7 +31,7 @@ from ...linker.windows import EVERYTHING, Window
 from ...schema.arguments import ASTRA_SIM, GENERIC, Target
 from ...schema.columns import workspace_in
 from ...schema.comm_groups import number_groups
-from ...schema.errors import DataError
+from ...schema.errors import DataError, Remedy
 from ...schema.graph import ExecutionGraph, TargetChanges
 from ...schema.io import open_output, state_of
 from ...schema.linked import LinkedTrace
@@ -202,7 +202,7 @@ def failure_summary(task: RankTask, error: Exception) -> RankSummary:
     if isinstance(error, DataError):
         reason = _shorten_paths(task, str(error).replace(str(task.waiting), str(task.graph)))
     elif isinstance(error, MemoryError):
-        reason = f"{pair.device}: out of memory; try fewer --jobs, or a machine with more"
+        reason = f"{pair.device}: out of memory; try fewer {Remedy.JOBS}, or a machine with more"
     else:
         reason = f"{pair.device}: {type(error).__name__}: {error}"
     return RankSummary(

@@ -20,7 +20,7 @@ from ...converter.targets import write_goal
 from ...linker.windows import EVERYTHING, Window
 from ...schema.arguments import ASTRA_SIM, GENERIC, GOAL
 from ...schema.comm_groups import RankList, number_groups, write_groups
-from ...schema.errors import DataError, RequestError
+from ...schema.errors import DataError, Remedy, RequestError
 from ...schema.graph import ExecutionGraph
 from ...schema.io import fresh_folder, locked, make_folder, state_of
 from ...schema.progress import OnProgress, Progress, Stages, unseen, unwatched
@@ -190,7 +190,7 @@ def _find_traces(
         progress,
         paths=() if is_folder else paths,
         allow_mismatch=allow_mismatch,
-        otherwise="let --allow-mismatch number them by process",
+        otherwise=f"let {Remedy.ALLOW_MISMATCH} number them by process",
     )
     return source, pairs
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from ...linker.match import SMALLEST_AGREEMENT
-from ...schema.errors import DataError
+from ...schema.errors import DataError, Remedy
 from ..rank_rows import absent_ranks, ranges
 from ..sync_records_advice import SETTING
 from ..trace_files import BARE_NUMBER, RANK_IN_NAME, AssignedRanks, Trace, assign_ranks
@@ -54,7 +54,7 @@ def findings_of(process: Inspection) -> Iterator[Finding]:
 def merged_ranks(process: Inspection) -> Finding:
     """Finds a device trace that holds several ranks."""
     what = f"several ranks merged into one file ({'; '.join(process.merged)})"
-    return Finding(WRONG, [process.name], what, "use each rank's own file, or trace-link --rank N to take one out")
+    return Finding(WRONG, [process.name], what, f"use each rank's own file, or {Remedy.LINK_RANK} to take one out")
 
 
 def other_process(process: Inspection) -> Finding | None:
@@ -121,7 +121,7 @@ def no_rank(process: Inspection) -> Finding | None:
     if process.rank is not None or not process.device:
         return None
     return Finding(
-        NOTE, [process.name], "neither the file nor its name says the rank", "name it …rank<N>, or pass --rank N"
+        NOTE, [process.name], "neither the file nor its name says the rank", f"name it …rank<N>, or pass {Remedy.RANK}"
     )
 
 

@@ -29,7 +29,7 @@ from ...converter.scaling import (
 )
 from ...schema.arguments import ASTRA_SIM
 from ...schema.comm_groups import write_groups
-from ...schema.errors import DataError
+from ...schema.errors import DataError, Remedy
 from ...schema.graph import CollectiveType, ExecutionGraph
 from ...schema.io import fresh_folder, locked, open_output
 from ...schema.progress import Progress, unwatched
@@ -177,12 +177,12 @@ def _notes(plan: ScalePlan, is_simulated: bool) -> Iterator[str]:
     if not all(fit and fit.identifiable for fit in fits):
         yield (
             "latency and bandwidth cannot be distinguished, because too few sizes of collectives were measured; give "
-            "--latency or --bandwidth"
+            f"{Remedy.LATENCY} or {Remedy.BANDWIDTH}"
         )
     if (worst := max((fit.fit_error_pct for fit in fits if fit), default=0.0)) > POOR_FIT_PCT:
         yield (
             f"half of the measured collectives are {worst:g} % or more off a latency and a bandwidth, so the lengths "
-            "among more members are uncertain; give --latency and --bandwidth"
+            f"among more members are uncertain; give {Remedy.LATENCY} and {Remedy.BANDWIDTH}"
         )
     if plan.undivided:
         yield (
@@ -340,7 +340,7 @@ def _graph_files(folder: Path) -> dict[int, Path]:
     except OSError as error:
         raise DataError(f"{folder}: cannot be read ({error.strerror or error}); check the path") from error
     if not graphs:
-        remedy = instead_of_folder(folder, InputKind.GRAPH) or "build the graphs of a job with trace-build"
+        remedy = instead_of_folder(folder, InputKind.GRAPH) or f"build the graphs of a job with {Remedy.BUILD}"
         raise DataError(f"{folder}: there is no {GRAPHS}.0.et in it; {remedy}")
     return dict(sorted(graphs.items()))
 
@@ -352,7 +352,8 @@ def _refuse_fitted(folder: Path) -> None:
     if changed:
         raise DataError(
             f"{folder}: the graphs keep what collectives of the traced ranks took beyond the fitted network ({changed}), "
-            "which does not hold for more ranks; build them with --no-excess-time"
+            "which does not hold for more ranks; build them with ",
+            Remedy.NO_EXCESS_TIME,
         )
 
 

@@ -6,12 +6,7 @@ from .converter.targets import GoalOptions
 from .execution_graph import ExecutionGraph, read_graph
 from .job import Job, read_job
 from .linked_trace import LinkedTrace, convert, link, read_linked
-from .linker.readers import (
-    DeviceTrace,
-    HostTrace,
-    read_device_trace as _read_device_trace,
-    read_host_trace as _read_host_trace,
-)
+from .linker.readers import DeviceTrace, HostTrace, read_device_trace, read_host_trace
 from .linker.windows import Window
 from .node_views import Dependency, Node
 from .reports import Report, compare, report
@@ -27,10 +22,6 @@ from .tools.capture import capture
 from .tools.job import Diagnosis, MergeReport
 from .tools.replay import MakespanRange, ReplaySummary, Scale, Simulated, replay_ranks
 from .traces import diagnose, generate, merge
-from .wording import for_python
-
-read_device_trace = for_python(_read_device_trace)
-read_host_trace = for_python(_read_host_trace)
 
 __all__ = [
     "AnalysisOptions",

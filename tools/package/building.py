@@ -23,10 +23,8 @@ from .tools.job import (
     write_astra_sim_files,
 )
 from .tools.workers import on_cluster
-from .wording import for_python, in_python
 
 
-@for_python
 def build(
     traces: Paths,
     output: FilePath | None = None,
@@ -104,7 +102,7 @@ def build(
     job = job_in(output, "build(traces, output)", built)
     if job.build_report:
         for warning in (*job.build_report.all_failures, *_poor_fits(job.build_report, simulator)):
-            warnings.warn(in_python(warning), stacklevel=3)
+            warnings.warn(warning, stacklevel=3)
     return job
 
 

@@ -18,7 +18,6 @@ from .tools.given_graphs import read_graph_file
 from .tools.replay import Changes, edge_weights, gather
 from .tools.view import Selection, select, write_view
 from .tools.view_forms import FORMS, form_of
-from .wording import for_python
 
 if TYPE_CHECKING:
     import altair as alt
@@ -159,7 +158,7 @@ class ExecutionGraph(GraphColumns):
             two_ends(time_us, "graph.draw(time_us=…)", "start and end in µs, as (0, 1500)")
         chosen = whole_numbers(streams, "graph.draw(streams=…)")
         selection = Selection(around, hops, step, module, op, chosen, time_us)
-        viewed = for_python(select)(self, selection, str(path), picture)
+        viewed = select(self, selection, str(path), picture)
         if viewed.note:
             warnings.warn(viewed.note, stacklevel=2)
         write_view(self, viewed, str(path))
@@ -198,7 +197,6 @@ class ExecutionGraph(GraphColumns):
         return digraph
 
 
-@for_python
 def read_graph(path: InputFile) -> ExecutionGraph:
     """Reads a graph from a .et file, with the tensors of its ops, or from its JSON form. Either may be compressed.
 

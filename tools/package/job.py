@@ -21,7 +21,6 @@ from .tools.given_graphs import BUILT, graph_files, read_graph_file
 from .tools.job import BuildReport, scale as scale_folder
 from .tools.replay import Changes, Simulated, configuration_of, simulate_ranks
 from .tools.workers import in_processes
-from .wording import for_python, in_python
 
 if TYPE_CHECKING:
     import altair as alt
@@ -86,13 +85,13 @@ class Job(SummaryRepr):
     @property
     def failures(self) -> list[str]:
         """A line for each rank that could not be built, or several that failed alike."""
-        return [in_python(line) for line in self.build_report.all_failures] if self.build_report else []
+        return self.build_report.all_failures if self.build_report else []
 
     @property
     def notes(self) -> list[str]:
         """A line for everything that is odd about the traces, and what ranks contradict each other in."""
         report = self.build_report
-        return [in_python(line) for line in (*report.all_notes, *report.disagreements)] if report else []
+        return [*report.all_notes, *report.disagreements] if report else []
 
     def summary(self) -> Summary:
         """Returns how many ranks there are and where their graphs are."""
@@ -114,7 +113,6 @@ class Job(SummaryRepr):
         """Predicts how long the job would take if durations were multiplied by factors; see `execgraph.what_if`."""
         return self.replay().what_if(changes)
 
-    @for_python
     def simulate(self) -> Simulated:
         """Returns when each rank finishes in ASTRA-sim, by that simulator's rules.
 
@@ -143,7 +141,6 @@ class Job(SummaryRepr):
         inputs = self._traces or [self.folder]
         return report(inputs, path, only=only, changes=changes, window=self._window, modules=modules)
 
-    @for_python
     def scale(
         self,
         data_parallel: int = 1,
@@ -197,7 +194,6 @@ class Job(SummaryRepr):
         return Job(target, self.build_report, self._traces, self._window)
 
 
-@for_python
 def read_job(folder: FilePath) -> Job:
     """Returns the job whose graphs are in a folder, as `build`, `trace-build` and `trace-scale` write them.
 

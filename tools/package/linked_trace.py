@@ -33,7 +33,6 @@ from .tools.pairs import find_pair
 from .tools.recognise import InputKind
 from .tools.replay import moves_memory
 from .tools.wrong_kind import kind_of, reading
-from .wording import for_python
 
 
 class LinkedTrace(TraceTables):
@@ -114,7 +113,6 @@ def _names(names: Categorical, rows: "np.ndarray[tuple[int, ...], np.dtype[np.in
     return Categorical(codes[rows], names.table)
 
 
-@for_python
 def link(
     host: HostTrace | InputFile | None,
     device: DeviceTrace | InputFile | None = None,
@@ -165,7 +163,6 @@ def _are_swapped(first: Path, second: Path) -> bool:
     return kind_of(second) is InputKind.HOST and kind_of(first) is not InputKind.HOST
 
 
-@for_python
 def read_linked(path: InputFile) -> LinkedTrace:
     """Reads a linked trace, written by `LinkedTrace.write`, `trace-link` or chakra_trace_link.
 
@@ -186,7 +183,6 @@ def read_linked(path: InputFile) -> LinkedTrace:
         return LinkedTrace.of(read_linked_file(file))
 
 
-@for_python
 def convert(
     linked: TraceTables | InputFile,
     options: Options | None = None,

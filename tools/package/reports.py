@@ -12,7 +12,6 @@ from .schema.io import open_output
 from .tools.analyses import AnalysisOptions, Table, read_captures
 from .tools.replay import Changes, given_changes
 from .tools.report import (
-    Hints,
     Report as ReportTables,
     ReportRequest,
     find_sources,
@@ -24,12 +23,6 @@ from .tools.report import (
     summary_text,
     tables_text,
     write_csv,
-)
-from .wording import for_python, in_python
-
-OF_PYTHON = Hints(
-    "report.findings",
-    "All tables by name: report.tables; page with charts and timeline: eg.report(inputs, 'report.html')",
 )
 
 
@@ -69,14 +62,13 @@ class Report(ReportTables):
         write_csv(self.tables.values(), given_path(folder, "write_csv(folder)"), self.clock_of_tables)
 
     def __repr__(self) -> str:
-        text = tables_text(self) if self._is_of_some else summary_text(self, OF_PYTHON)
-        return f"Report of {self.title}\n\n{in_python(text)}"
+        text = tables_text(self) if self._is_of_some else summary_text(self)
+        return f"Report of {self.title}\n\n{text}"
 
     def _repr_html_(self) -> str:
         return f'<pre style="white-space: pre-wrap">{escape(repr(self))}</pre>'
 
 
-@for_python
 def report(
     inputs: Paths,
     path: FilePath | None = None,
@@ -139,7 +131,6 @@ def report(
     return made
 
 
-@for_python
 def compare(
     before: Paths,
     after: Paths,

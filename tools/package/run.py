@@ -26,7 +26,6 @@ from .tools.replay import (
     summarise,
 )
 from .tools.view import write_timeline
-from .wording import for_python
 
 if TYPE_CHECKING:
     import altair as alt
@@ -95,7 +94,6 @@ class Replay(ReplayColumns):
         """Returns what `trace-replay` prints."""
         return describe(self, self.results, self._changes)
 
-    @for_python
     def what_if(self, changes: Changes) -> "WhatIf":
         """Predicts how long this run would take if durations were multiplied by factors; see `execgraph.what_if`."""
         scales = [*self._changes, *given_changes(changes, "what_if(changes)")]
@@ -197,7 +195,6 @@ class WhatIf(NamedTuple):
         return summary_html(self.summary())
 
 
-@for_python
 def replay(graphs: Graphs, changes: Changes = (), *, allow_mismatch: bool = False) -> Replay:
     """Replays the graph of one rank, or those of a job together. O(n + e) in time and memory.
 
@@ -224,7 +221,6 @@ def replay(graphs: Graphs, changes: Changes = (), *, allow_mismatch: bool = Fals
     )
 
 
-@for_python
 def what_if(graphs: Graphs, changes: Changes) -> WhatIf:
     """Predicts how long the run of these ranks would take if durations were multiplied by factors.
 

@@ -6,10 +6,8 @@ from pathlib import Path
 
 from .schema.arguments import FilePath, Paths, flags, given_paths, number, whole_number
 from .tools.job import Diagnosis, MergeReport, diagnose as diagnose_paths, merge_traces
-from .wording import for_python
 
 
-@for_python
 def diagnose(inputs: Paths) -> Diagnosis:
     """Says what is in traces and what is wrong with them before any linking, as `trace-diagnose`.
 
@@ -31,7 +29,6 @@ def diagnose(inputs: Paths) -> Diagnosis:
     return diagnose_paths(given_paths(inputs, "diagnose(inputs)"))
 
 
-@for_python
 def merge(inputs: Paths, output: FilePath) -> MergeReport:
     """Merges the device traces of all ranks into one file, as `trace-merge`.
 
@@ -56,7 +53,6 @@ def merge(inputs: Paths, output: FilePath) -> MergeReport:
     return merge_traces([str(path) for path in given_paths(inputs, "merge(inputs, output)")], str(output))
 
 
-@for_python
 def generate(
     job: str,
     folder: FilePath,

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from ...schema.arguments import given, non_negative, wrong_argument
 from ...schema.columns import ABSENT, Bool, Categorical, Floats, Int64, rows_by_number, rows_of_each, time_text
-from ...schema.errors import RequestError
+from ...schema.errors import Remedy, RequestError, Spelled
 from ...schema.graph import DEVICE_NAME, Delay, DependencyKind, ExecutionGraph
 from ...schema.machine import Peak, peak_of
 from .workload import Classes, NodeClass, Workload, cut_off_ns, node_classes, slot_pools_by_device
@@ -266,10 +266,11 @@ def _why_nothing(target: Bound | re.Pattern[str], change: Scale, graphs: Sequenc
     """Returns why a scale matches no node, and what to give instead."""
     if isinstance(target, Bound):
         if not any(recorded_peaks(graph, change.peaks) for graph in graphs):
-            return "the peaks of the devices are not known by their names: give them with --peak"
+            return f"the peaks of the devices are not known by their names: give them with {Remedy.PEAK}"
         return f"no kernel of known work is {target.value}-bound: scale class:{NodeClass.COMPUTATION.label}"
     word = target.pattern
-    hint = f"write class:{change.spec}" if word in SCALABLE else "trace-view and trace-report show the names"
+    names = Spelled("trace-view and trace-report show the names", "the table `nodes` of a graph has the names")
+    hint = f"write class:{change.spec}" if word in SCALABLE else str(names)
     return f"no node has {word!r} in its name: {hint}"
 
 

@@ -19,7 +19,7 @@ from ...converter.ranks import GIB, Link, stages, step_cost
 from ...converter.targets import Roofline
 from ...schema.arguments import ASTRA_SIM
 from ...schema.columns import Int64, Summary, summary_text, time_text
-from ...schema.errors import DataError
+from ...schema.errors import DataError, Remedy
 from ...schema.graph import CollectiveType, ExecutionGraph, NodeType
 from ..job import links_text
 from .player import NodeEnd, duration_ns, simulated_ends
@@ -268,7 +268,7 @@ def simulate_ranks(graphs: Sequence[ExecutionGraph], configuration: Configuratio
     work = gather(graphs)
     for label, graph in zip(work.rank_labels(), graphs, strict=True):
         if graph.metadata.get("target") != ASTRA_SIM:
-            raise DataError(f"the graph of rank {label} is not for {ASTRA_SIM}; convert with --target {ASTRA_SIM}")
+            raise DataError(f"the graph of rank {label} is not for {ASTRA_SIM}; ", Remedy.ASTRA_SIM)
     simulated = configuration if configuration and not configuration.is_replay else None
     ends = simulated_ends(graphs, Transfers(graphs, simulated) if simulated else None)
     ranks = {}

@@ -18,5 +18,5 @@ from .report import (
     report_on as report_on,
     report_on_diff as report_on_diff,
 )
-from .text import Hints as Hints, summary_text as summary_text, tables_text as tables_text
+from .text import summary_text as summary_text, tables_text as tables_text
 from .timeline import timeline as timeline

@@ -14,7 +14,7 @@ import numpy as np
 
 from ...linker.foreign import read_linked
 from ...linker.windows import EVERYTHING, Window
-from ...schema.errors import DataError, RequestError
+from ...schema.errors import DataError, Remedy, RequestError, Words
 from ...schema.graph import ExecutionGraph
 from ...schema.progress import OnProgress, Progress, unseen, unwatched
 from ..analyses import READ_STAGES, Column, RankTrace, Table, graph_of, rank_of_graph, read_rank
@@ -28,7 +28,7 @@ TITLED, DIGITS = 3, 20
 GIVE = f"give {TRACE_OR_GRAPH.to_give}"
 MADE = (InputKind.LINKED, InputKind.GRAPH)
 """What is made from traces. Of a folder without device traces, the first of these kinds that it holds is used."""
-DIFF = "compare two runs with --diff"
+DIFF = Words("compare two runs with ", Remedy.DIFF)
 REPORTED = (InputKind.HOST, InputKind.DEVICE, InputKind.MERGED, InputKind.MERGED_DATABASE, *MADE)
 
 
@@ -112,8 +112,9 @@ def read_ranks(
             rank.rank = _unrecorded_rank(source, is_single=len(sources) == 1)
         if rank.rank in seen:
             raise DataError(
-                f"{source.path}: is of rank {rank.rank} like {seen[rank.rank]}; give the files of one run, --diff "
-                "compares two"
+                f"{source.path}: is of rank {rank.rank} like {seen[rank.rank]}; give the files of one run, ",
+                Remedy.DIFF,
+                " compares two",
             )
         seen[rank.rank] = source.path
         yield rank
@@ -157,7 +158,7 @@ def _unrecorded_rank(source: Source, *, is_single: bool) -> int:
 
 def _add_folder(folder: Path, sources: Sources, progress: Progress) -> None:
     try:
-        pairs = find_pairs(folder, lambda _: False, progress, otherwise=DIFF)
+        pairs = find_pairs(folder, lambda _: False, progress, otherwise=str(DIFF))
     except NoDeviceTraceError:
         converted = _made_from_traces(folder)
         if not converted:
@@ -204,9 +205,9 @@ def _add_files(files: list[Path], sources: Sources) -> None:
         by_kind[InputKind.HOST],
     )
     host_of = hosts_of(devices + merged, hosts)
-    ranks = assign_ranks(devices, communicating(host_of), otherwise=DIFF)
+    ranks = assign_ranks(devices, communicating(host_of), otherwise=str(DIFF))
     if ranks.failures:
-        raise DataError(f"{'; '.join(ranks.failures)}, or {DIFF}")
+        raise DataError(f"{'; '.join(ranks.failures)}, or ", *DIFF)
     sources.notes.extend(ranks.notes)
     for device in ranks.traces + merged:
         host = host_of.get(device.name)

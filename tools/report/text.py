@@ -9,11 +9,11 @@ import re
 import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
 from ...schema.columns import time_text
+from ...schema.errors import Remedy, Spelled
 from ..analyses import Column, Finding, Floats, Table
 from ..terminal import in_one_line
 from .cells import cell, heading, shortened
@@ -51,26 +51,22 @@ PHASES = {"forward": "", "backward": "", "optimizer": "", "data_loading": "", "w
 """The phases of a step in the short table, and what they are called there where that is shorter."""
 
 
-class Hints(NamedTuple):
-    """Where there is more: of the findings, and of tables."""
-
-    findings: str
-    tables: str
-
-
-OF_COMMAND = Hints(
-    "--all", "Tables: --all or --only NAME; all rows: --csv DIR; page with charts and timeline: -o report.html"
+ALL_FINDINGS = Spelled("--all", "report.findings")
+ALL_TABLES = Spelled(
+    "Tables: --all or --only NAME; all rows: --csv DIR; page with charts and timeline: -o report.html",
+    "All tables by name: report.tables; page with charts and timeline: eg.report(inputs, 'report.html')",
 )
+"""Where there is more of them."""
 
 
-def summary_text(report: Report, hints: Hints = OF_COMMAND) -> str:
+def summary_text(report: Report) -> str:
     """Returns the verdict, the findings in the order of their gain, how the ranks spent the run, and where there
     is more.
     """
     gains = sum(finding.gain is not None for finding in report.findings)
     # where nothing has a gain, what limits the trust is all there is to say
     count = min(gains, FINDINGS_SHOWN) or len(report.findings)
-    findings = "\n".join(_finding_lines(report.findings, count, hints))
+    findings = "\n".join(_finding_lines(report.findings, count))
     chosen = [_answers(report.tables.get("what_if")), _short_table(report)]
     if "trace_diff_runs" in report.tables:
         chosen = [report.tables["trace_diff_runs"], _largest_differences(report.tables["trace_diff"])]
@@ -80,12 +76,12 @@ def summary_text(report: Report, hints: Hints = OF_COMMAND) -> str:
         findings,
         _overlap_text(report),
         *(as_text(table, NARROW) for table in tables),
-        hints.tables,
+        str(ALL_TABLES),
     ]
     return "\n\n".join(filter(None, parts))
 
 
-def _finding_lines(findings: list[Finding], count: int, hints: Hints) -> Iterator[str]:
+def _finding_lines(findings: list[Finding], count: int) -> Iterator[str]:
     """Yields so many findings with a gain, and the titles of the others; of those without a gain all there is to say if
     all findings are shown.
     """
@@ -98,7 +94,7 @@ def _finding_lines(findings: list[Finding], count: int, hints: Hints) -> Iterato
         yield _wrapped(f"{INDENT}→ {finding.advice}", f"{INDENT}  ")
     titles = [finding.title for finding in findings if finding not in listed]
     if titles:
-        yield _wrapped(f"     Also: {'; '.join(titles)} ({hints.findings} says more)", INDENT)
+        yield _wrapped(f"     Also: {'; '.join(titles)} ({ALL_FINDINGS} says more)", INDENT)
 
 
 def _overlap_text(report: Report) -> str:
@@ -188,7 +184,7 @@ def tables_text(report: Report) -> str:
     the others have none.
     """
     tables = [table for name, table in report.tables.items() if name != FINDINGS]
-    findings = "\n".join(_finding_lines(report.findings, len(report.findings), OF_COMMAND))
+    findings = "\n".join(_finding_lines(report.findings, len(report.findings)))
     advice = [_wrapped(report.verdict, ""), findings, _overlap_text(report)]
     if not report.verdict:
         advice = ["\n".join(report.advice)]
@@ -204,7 +200,7 @@ def as_text(table: Table, widest: int = WIDEST) -> str:
         rows = zip(*(_cells(column, widest) for column in table.columns), strict=True)
         lines += [f"  {'  '.join(row).rstrip()}" for row in rows]
     if len(table) > ROWS:
-        lines.append(f"  … {len(table) - ROWS:,} more rows (--csv DIR)")
+        lines.append(f"  … {len(table) - ROWS:,} more rows ({Remedy.CSV})")
     return "\n".join(lines)
 
 

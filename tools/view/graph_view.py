@@ -13,7 +13,7 @@ import numpy as np
 
 from ...converter.rewiring import rows_of_graph, take_rows
 from ...schema.columns import Bool, Categorical, Int64, NodeIds, NodeNumbers, Ragged
-from ...schema.errors import RequestError
+from ...schema.errors import Remedy, RequestError
 from ...schema.graph import STEP_START, ExecutionGraph
 from ..replay import Workload, gather
 from .calls import Calls, calls_of, flows_of, recorded_texts
@@ -66,7 +66,9 @@ def calls_of_module(graph: ExecutionGraph, calls: Calls, module: str) -> Bool:
     is_of_module = recorded.where(lambda path: _contains(_parts(path), sought))[calls.first_row]
     if not is_of_module.any():
         paths = sorted({path for path in recorded.table if path})
-        there_are = f"there are {_list(paths)}" if paths else "the graph holds no modules: build it with --modules"
+        there_are = (
+            f"there are {_list(paths)}" if paths else f"the graph holds no modules: build it with {Remedy.MODULES}"
+        )
         raise RequestError(f"no module is called {module}; {there_are}")
     return with_inner(calls, is_of_module)
 

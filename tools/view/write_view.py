@@ -7,7 +7,7 @@ from collections import defaultdict
 from typing import IO, NamedTuple
 
 from ...schema.columns import Categorical
-from ...schema.errors import DataError
+from ...schema.errors import DataError, Spelled
 from ...schema.graph import DependencyKind, ExecutionGraph
 from ...schema.io import open_output
 from ..replay import NodeClass, gather, replay
@@ -71,6 +71,10 @@ def _quoted(text: str) -> str:
 PICTURED = 3_000
 """Nodes that lanes show so that people can still read them; data flow is summed up, and programs read GraphML."""
 
+NARROWER = Spelled(
+    "--step N, --op NAME, --around NODE --hops N, --stream S or --time FROM:TO", "step, op, around, streams or time_us"
+)
+
 
 class Viewed(NamedTuple):
     """A selected part of a graph, what a picture shows of it, "" for other forms, and a note if that was not asked."""
@@ -98,8 +102,9 @@ def select(graph: ExecutionGraph, selection: Selection, path: str, picture: str 
         return Viewed(selection, seen, picture, "")
     if form_of(path) != ".svg" or asked:
         raise DataError(
-            f"{len(seen.graph):,} nodes are too many for a picture, {PICTURED:,} can be read; narrow it "
-            "with --step N, --op NAME, --around NODE --hops N, --stream S or --time FROM:TO, or write .graphml"
+            f"{len(seen.graph):,} nodes are too many for a picture, {PICTURED:,} can be read; narrow it with ",
+            NARROWER,
+            ", or write .graphml",
         )
     note = f"{len(seen.graph):,} nodes are too many for lanes: the picture is of their data flow"
     return Viewed(selection, seen, FLOW, note)

@@ -66,7 +66,7 @@ def test_a_loss_that_is_reduced_outside_the_backward_pass_is_no_activation() -> 
 
 def why_refused(job: Sequence[Rank]) -> str:
     with pytest.raises(
-        DataError, match="no data-parallel group is recognised; name it with --data-parallel-group"
+        DataError, match="no data-parallel group is recognised; name it with groups"
     ) as told:
         plan_of([one.build() for one in job])
     return str(told.value)
@@ -150,7 +150,7 @@ def exchanging() -> list[Rank]:
 
 
 def test_a_group_that_also_exchanges_is_refused_with_the_option_that_takes_its_reductions_alone() -> None:
-    hint = "--data-parallel-group 0-3=all_reduce lets its all_reduce span all copies, and leaves the rest in each"
+    hint = "groups 0-3=all_reduce lets its all_reduce span all copies, and leaves the rest in each"
     assert hint in why_refused(exchanging())
     graphs = [one.build() for one in exchanging()]
     with pytest.raises(DataError, match=hint):
@@ -227,7 +227,7 @@ def test_what_the_user_names_is_joined_and_nothing_else() -> None:
     for names in (("dp",), ("0,2", "1,3")):
         named = plan_of(tensor_by_data(), groups=names)
         assert [role.use.group.name for role in named.roles if role.joined] == ["dp", "dp"]
-    with pytest.raises(DataError, match="--data-parallel-group nobody: no group has that name"):
+    with pytest.raises(DataError, match="groups nobody: no group has that name"):
         plan_of(tensor_by_data(), groups=("nobody",))
 
 

@@ -203,7 +203,7 @@ def test_a_group_has_ranks_of_the_job_alone(outside: int) -> None:
 
 
 def test_one_copy_of_all_ranks_is_refused() -> None:
-    with pytest.raises(RequestError, match="the scaled job would be the same; give --data-parallel above 1"):
+    with pytest.raises(RequestError, match="the scaled job would be the same; give data_parallel above 1"):
         scaled(stages(2), 1)
 
 

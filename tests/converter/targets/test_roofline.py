@@ -64,7 +64,7 @@ def test_without_peaks_what_is_not_known_has_no_work() -> None:
     assert (graph.integers("num_ops", -1).tolist(), len(graph)) == ([-1, -1, 1], 3)
 
 
-@pytest.mark.parametrize(("peaks", "said"), [(V100, "take their measured time"), (None, "only with --roofline")])
+@pytest.mark.parametrize(("peaks", "said"), [(V100, "take their measured time"), (None, "only with AstraSimOptions")])
 def test_what_is_not_known_is_counted(peaks: Roofline | None, said: str) -> None:
     changes = played(chain(num_ops=1, tensor_size=1), peaks).changes
     assert changes is not None and changes.counts["without work"] == 2

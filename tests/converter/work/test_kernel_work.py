@@ -279,4 +279,4 @@ def test_roofline_mode_finds_an_operation_and_a_byte_wherever_work_is_known() ->
     assert work(nodes, "kernel") == (None, None)
     changes = nodes.graph.changes
     assert changes is not None and changes.counts["without work"] == 1
-    assert any("for roofline mode only with --roofline" in note for note in changes.notes)
+    assert any("for roofline mode only with AstraSimOptions" in note for note in changes.notes)

@@ -74,7 +74,7 @@ def test_without_a_capture_nothing_is_known_of_ops() -> None:
     graphs, positions, ops = tables(replays())
     assert [row["ops_known"] for row in graphs.rows()] == [""]
     assert {row["op"] for row in positions.rows()} == {""}
-    assert (len(ops), ops.note) == (0, "no trace of the captures was given (--capture-trace)")
+    assert (len(ops), ops.note) == (0, "no trace of the captures was given (captures=…)")
 
 
 def test_what_ran_op_by_op_before_tells_the_ops_by_the_names_of_kernels(tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ def test_a_device_of_unknown_peak_is_said_and_has_no_shares() -> None:
     linked = link_run(t)
     linked.info.devices = {0: "ARTEMIS"}
     table = tables_of(RankTrace(0, linked))["efficiency"]
-    assert "no peak is known of device 0 (ARTEMIS): give --peak" in table.note
+    assert "no peak is known of device 0 (ARTEMIS): give peaks=…" in table.note
     assert {(row["speed_pct"], row["bound"]) for row in table.rows()} == {(None, "")}
     assert by_op(table)["aten::mm", 4]["speed"] > 0
 

@@ -412,7 +412,7 @@ def test_a_file_of_several_ranks_is_named_with_its_ranks_and_nothing_else_is_sai
     merge_for_viewing(by_rank(find_traces([jobs(2)]).devices, {})[0], str(tmp_path / "merged.json"))
     [line] = lines(diagnose([tmp_path]))
     assert line.startswith("wrong ") and "several ranks merged into one file" in line
-    assert line.endswith("use each rank's own file, or trace-link --rank N to take one out")
+    assert line.endswith("use each rank's own file, or rank=N of execgraph.link to take one out")
 
 
 def test_a_file_that_cannot_be_read_is_named_and_the_others_are_counted(

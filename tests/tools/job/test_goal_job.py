@@ -91,5 +91,5 @@ def test_one_ranks_graph_is_no_job(tmp_path: Path, capsys: pytest.CaptureFixture
 def test_a_network_that_does_not_describe_the_messages_is_warned_of(error_pct: float | None, is_poor: bool) -> None:
     warning = poor_goal_fit(GoalReport([], {}, network=MessageNetwork(500, 0.25, 8, error_pct)))
     assert (warning is not None) == is_poor
-    assert warning is None or "69.4 %; --measured-communication keeps" in warning
+    assert warning is None or "69.4 %; GoalOptions(measured_communication=True) keeps" in warning
     assert poor_goal_fit(GoalReport([], {})) is None

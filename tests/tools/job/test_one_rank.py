@@ -35,7 +35,7 @@ def test_a_rank_taken_out_links_to_the_same_graph(tmp_path: Path, job: str, sync
 def test_a_merged_trace_is_no_input_without_a_rank(jobs: Jobs, tmp_path: Path) -> None:
     output = tmp_path / "merged.json"
     merge_for_viewing(ranks_in(jobs(2)), str(output))
-    with pytest.raises(DataError, match=r"several ranks merged into one trace, ranks 0, 1 .* --rank N"):
+    with pytest.raises(DataError, match=r"several ranks merged into one trace, ranks 0, 1 .* rank=N of execgraph.link"):
         link(None, read_device_trace(str(output)))
     with pytest.raises(DataError, match="rank 7 is not in this merged trace"):
         link(None, read_device_trace(str(output)), 7)

@@ -165,7 +165,7 @@ def test_two_device_traces_of_one_rank_are_a_failure_of_that_rank_only(tmp_path:
     assert list(matched(pairs)) == [0]
     assert pairs.failures == [
         "rank 1: 2 device traces of different processes (b.json of process 2, c.json of process 3): different runs; "
-        "give those of one run alone, in a folder of their own or to trace-link"
+        "give those of one run alone, in a folder of their own or to execgraph.link"
     ]
 
 

@@ -1,5 +1,6 @@
 """A call with a wrong argument is answered with what it takes, in place of an error from within."""
 
+import pickle
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Any
 
 import execgraph
 import pytest
+from execgraph.schema.errors import Audience, Remedy, said_to
 from support.graphs import training_step
 
 eg: Any = execgraph
@@ -127,8 +129,8 @@ def test_nothing_is_written_under_a_name_that_says_another_thing(tmp_path: Path)
     ("call", "advice"),
     [
         (lambda: eg.report([FOLDER, "tests/data/ddp"]), "execgraph.compare compares two"),
-        (lambda: eg.read_linked(HOST), "is a host trace, not a linked trace: give it to execgraph.link"),
-        (lambda: eg.convert(DEVICE), "is a device trace, not a linked trace: give it to execgraph.link"),
+        (lambda: eg.read_linked(HOST), "is a host trace, not a linked trace: pass it to execgraph.link"),
+        (lambda: eg.convert(DEVICE), "is a device trace, not a linked trace: pass it to execgraph.link"),
         (lambda: eg.read_graph("README.md"), "one that ExecutionGraph.write or execgraph.build wrote"),
         (lambda: GRAPH.what_if({"gemmm": 0.5}), "the table `nodes` of a graph has the names"),
     ],
@@ -139,10 +141,25 @@ def test_advice_names_calls_in_place_of_commands(call: Call, advice: str) -> Non
     assert not re.search(r"\btrace-|--", str(raised.value))
 
 
+def test_an_error_carries_its_remedy_which_each_audience_reads_in_its_own_words() -> None:
+    with pytest.raises(execgraph.RequestError) as raised:
+        eg.link(FOLDER, rank=7)
+    assert {Remedy.RANK, Remedy.BUILD} < set(raised.value.args)
+    assert str(raised.value).endswith("choose one with rank=N, or build all with execgraph.build")
+    again = pickle.loads(pickle.dumps(raised.value))
+    with said_to(Audience.TERMINAL):
+        assert str(again).endswith("choose one with --rank N, or build all with trace-build")
+
+
+@pytest.mark.parametrize("remedy", Remedy)
+def test_a_remedy_is_an_option_or_command_to_one_and_none_to_the_other(remedy: Remedy) -> None:
+    assert re.search(r"\btrace-|--", remedy.value.in_terminal) and not re.search(r"\btrace-|--", remedy.value.in_python)
+
+
 def test_a_graph_is_no_linked_trace(tmp_path: Path) -> None:
     GRAPH.write(tmp_path / "graph.0.et")
     for read in (eg.read_linked, eg.convert):
-        with pytest.raises(execgraph.DataError, match="is a graph, not a linked trace: give it to "):
+        with pytest.raises(execgraph.DataError, match="is a graph, not a linked trace: pass it to "):
             read(tmp_path / "graph.0.et")
 
 

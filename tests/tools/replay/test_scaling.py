@@ -132,10 +132,10 @@ def test_a_malformed_factor_is_refused(spec: str) -> None:
     [
         (
             "flash_attention=0.5",
-            "no node has 'flash_attention' in its name: trace-view and trace-report show the names",
+            "no node has 'flash_attention' in its name: the table `nodes` of a graph has the names",
         ),
         ("memory=0.5", "no node has 'memory' in its name: write class:memory=0.5"),
-        ("bound:compute=0.5", "the peaks of the devices are not known by their names: give them with --peak"),
+        ("bound:compute=0.5", "the peaks of the devices are not known by their names: give them with peaks=…"),
     ],
 )
 def test_a_factor_that_matches_nothing_is_refused(spec: str, why: str) -> None:

@@ -70,5 +70,5 @@ def test_each_rank_is_told_beside_its_measured_time() -> None:
 def test_graphs_for_others_are_refused() -> None:
     g = GraphBuilder(rank=0)
     g.activity("kernel", 0, 10_000)
-    with pytest.raises(DataError, match="not for astra-sim; convert with --target astra-sim"):
+    with pytest.raises(DataError, match="not for astra-sim; build the job"):
         simulate_ranks([g.build()])

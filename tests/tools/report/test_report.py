@@ -198,7 +198,7 @@ def test_long_tables_are_shown_in_part_and_say_so() -> None:
     assert largest(table_of(3), "time", 9).rows()[-1] == {"name": "n0", "time": None}
     lines = as_text(table_of(20)).splitlines()
     assert lines[:4] == ["T", "  name  time [µs]", "  n0", "  n1          1.0"]
-    assert len(lines) == 2 + ROWS + 1 and lines[-1] == "  … 8 more rows (--csv DIR)"
+    assert len(lines) == 2 + ROWS + 1 and lines[-1] == "  … 8 more rows (write_csv(folder))"
 
 
 def test_the_page_says_what_its_words_mean(data: Path) -> None:
