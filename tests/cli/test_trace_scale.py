@@ -101,7 +101,7 @@ def test_graphs_for_the_simulator_come_with_its_configuration(
     ddp = ("--input-dir", source, "--output-dir", out, "--data-parallel", 4)
     assert run(*ddp) == 1
     assert (
-        "name it with groups: there are group 0,1 (0), default_pg: all_reduce (the graphs lack the host"
+        "name it with --data-parallel-group: there are group 0,1 (0), default_pg: all_reduce (the graphs lack the host"
         in capsys.readouterr().err
     )
     assert run(*ddp, "--data-parallel-group", "default_pg", "--latency", 5000) == 0

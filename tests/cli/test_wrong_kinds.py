@@ -216,7 +216,7 @@ def test_an_empty_file_is_called_empty(folder: Path, out: Path, capsys: pytest.C
     [
         ("trace-link, device", "merged.json", "several ranks merged into one trace, ranks 0, 1 ("),
         ("trace-link, device", "merged.db", "several ranks merged into a database for counting; "),
-        ("trace-report", "merged.json", "or take one out with rank=N of execgraph.link"),
+        ("trace-report", "merged.json", "or take one out with trace-link --rank N"),
         ("trace-report", "host.json", "has no device trace; "),
         ("trace-report, captures", "merged.json", "several ranks merged into one trace"),
         ("trace-merge", "host.json", "host.json is a host trace, not a device trace: pass it to trace-link"),

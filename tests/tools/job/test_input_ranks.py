@@ -13,7 +13,7 @@ from support.builder import Group, TraceBuilder
 
 NO_JOB = "record no rank, and nothing shows that they are of one job; give one of them, name them …rank<N>.json"
 NOT_RANKS = ": windows or copies of one recording, not ranks; give those of one window"
-ALONE = " alone, in a folder of their own or to execgraph.link"
+ALONE = " alone, in a folder of their own or to trace-link"
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
 
