@@ -248,12 +248,13 @@ class _Columns:
         ops = self.context.linked.ops
         op_rows = self._spread((0, self._op_of_slice), (self._first_group, self.synthetic.groups), missing=-1)
         rows = np.flatnonzero((_slice_numbers(self._op_rows()) == 0) | (self.order >= self._first_group))
-        inputs, outputs = ops.inputs.take(op_rows[rows]), ops.outputs.take(op_rows[rows])
-        has_lists = inputs.differ(NO_TENSORS) | outputs.differ(NO_TENSORS)
+        op = op_rows[rows]
+        has_lists = ops.inputs.take(op).differ(NO_TENSORS) | ops.outputs.take(op).differ(NO_TENSORS)
+        rows, op, arguments = rows[has_lists], op[has_lists], ops.arguments
         return TensorText(
-            rows[has_lists],
-            *member_texts(inputs.take(has_lists), unusable),
-            *member_texts(outputs.take(has_lists), unusable),
+            rows,
+            *member_texts(ops.inputs.take(op), arguments.input_form[op], unusable),
+            *member_texts(ops.outputs.take(op), arguments.output_form[op], unusable),
         )
 
 

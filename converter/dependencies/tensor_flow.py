@@ -11,10 +11,9 @@ import numpy as np
 
 from ...schema.columns import ABSENT, ActivityRows, Bool, Int64, NodeNumbers, OpRows, Tree, group_ids
 from ...schema.graph import DependencyKind
-from ...schema.linked import HOST, Ops, streams_of
+from ...schema.linked import HOST, Ops, Tensors, streams_of
 from ..context import ConversionContext, Edges
 from ..op_schema import mutated
-from ..work import Ranges, named_ranges
 from .stream_clocks import StreamClocks
 from .waits import event_wait
 
@@ -88,36 +87,43 @@ def _subtree_activities(context: ConversionContext, tree: Tree) -> tuple[Activit
 def _accesses(context: ConversionContext, launching: Int64) -> Accesses:
     """Returns every storage range that launching ops name in their arguments; an op's reads come before its writes."""
     ops = context.linked.ops
-    read, results = (named_ranges(column.take(launching)) for column in (ops.inputs, ops.outputs))
-    changed = read.where(_is_changed(ops, launching, read, results))
-    # its strides are those of the input that was read
-    changed = changed._replace(strided_high=np.full(len(changed.row), ABSENT))
-    ranges = Ranges(*(np.concatenate(columns) for columns in zip(read, results, changed, strict=True)))
-    is_written = np.arange(len(ranges.row)) >= len(read.row)
-    order = np.argsort(ranges.row, kind="stable")
+    is_launching = np.zeros(len(ops), np.bool_)
+    is_launching[launching] = True
+    tensors = ops.arguments.tensors
+    tensors = tensors.where(is_launching[tensors.row] & tensors.in_memory)
+    on_device = tensors.device != HOST
+    named, changed = np.flatnonzero(on_device), np.flatnonzero(on_device & _is_changed(ops, tensors))
+    index, is_changed = np.append(named, changed), np.repeat((False, True), (len(named), len(changed)))
+    order = np.argsort(tensors.row[index], kind="stable")
+    tensors, is_changed = tensors.where(index[order]), is_changed[order]
+    spanned = tensors.spanned
+    # the strides of what was changed are those of the input that was read
+    strided_high = np.where((spanned > 0) & ~is_changed, (tensors.offset + spanned) * tensors.size, ABSENT)
     return Accesses(
-        op=OpRows(launching[ranges.row]),
-        storage=ranges.storage,
-        low=ranges.low,
-        high=ranges.high,
-        written=is_written,
-        dense=np.ones(len(is_written), np.bool_),
-        strided_high=ranges.strided_high,
-        strided_dense=ranges.dense,
-    ).where(order[ranges.device[order] != HOST])
+        op=OpRows(tensors.row),
+        storage=tensors.storage,
+        low=tensors.low,
+        high=tensors.high,
+        written=tensors.is_output | is_changed,
+        dense=np.ones(len(is_changed), np.bool_),
+        strided_high=strided_high,
+        strided_dense=spanned <= tensors.elements,
+    )
 
 
-def _is_changed(ops: Ops, launching: Int64, read: Ranges, results: Ranges) -> Bool:
-    """Returns which inputs each op writes: those that its schema marks, or all buffers of an in-place collective."""
+def _is_changed(ops: Ops, tensors: Tensors) -> Bool:
+    """Returns which tensors are inputs that their op writes: those that its schema marks, or all buffers of an in-place
+    collective.
+    """
     marks = [mutated(schema) for schema in ops.op_schema.table] + [()]  # code -1 is the last: no schema
     is_marked = np.zeros((len(marks), 1 + max((position for mark in marks for position in mark), default=0)), np.bool_)
     for number, mark in enumerate(marks):
         is_marked[number, [*mark]] = True
-    schema = ops.op_schema.codes[launching]
-    in_place = ops.name.equal(RECORD)[launching] & ~np.any(is_marked, axis=1)[schema]
-    in_place[results.row] = False
-    argument = np.minimum(read.argument, is_marked.shape[1] - 1)
-    is_changed: Bool = is_marked[schema[read.row], argument] & (argument == read.argument) | in_place[read.row]
+    in_place = ops.name.equal(RECORD) & ~np.any(is_marked, axis=1)[ops.op_schema.codes]
+    in_place[tensors.row[tensors.is_output]] = False
+    argument = np.minimum(tensors.argument, is_marked.shape[1] - 1)
+    marked = is_marked[ops.op_schema.codes[tensors.row], argument] & (argument == tensors.argument)
+    is_changed: Bool = ~tensors.is_output & (marked | in_place[tensors.row])
     return is_changed
 
 

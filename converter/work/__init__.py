@@ -13,6 +13,5 @@ from .lifetimes import (
     lifetimes as lifetimes,
     live_bytes as live_bytes,
 )
-from .named_ranges import Ranges as Ranges, named_ranges as named_ranges
 from .recorded_op import RecordedOp as RecordedOp, Tensor as Tensor, Unknown as Unknown
 from .table import RULES as RULES, TRITON as TRITON, Work as Work, work_of as work_of

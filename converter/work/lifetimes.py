@@ -13,10 +13,7 @@ import numpy as np
 
 from ...schema.columns import ABSENT, Bool, Int64, is_group_start
 from ...schema.linked import Ops
-from .named_ranges import Ranges, named_ranges
 
-AT_ONCE = 1 << 14
-"""Number of ops whose arguments are parsed together."""
 BEFORE = -1
 
 
@@ -87,21 +84,16 @@ def lifetimes(ops: Ops) -> Lifetimes:
 
 
 def _named(ops: Ops, rows: Int64) -> _Named:
-    none = np.empty(0, np.int64)
-    parts = [_Named(none, none, none, none, np.empty(0, np.bool_))]
-    for start in range(0, len(rows), AT_ONCE):
-        block = rows[start : start + AT_ONCE]
-        inputs, results = (named_ranges(column.at(block)) for column in (ops.inputs, ops.outputs))
-        parts += [_whole_storages(block, ranges, made) for ranges, made in ((inputs, False), (results, True))]
-    return _Named(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
-
-
-def _whole_storages(rows: Int64, ranges: Ranges, made: bool) -> _Named:
-    """Returns one row for each op and storage, with the bytes up to the last one that is named."""
-    order = np.lexsort((-ranges.high, ranges.storage, ranges.row))
-    order = order[is_group_start(ranges.row[order], ranges.storage[order])]
-    chosen = ranges.where(order)
-    return _Named(rows[chosen.row], chosen.storage, chosen.device, chosen.high, np.full(len(order), made))
+    """Returns one row for each op and storage among its inputs or results, with the bytes up to the last one that is
+    named.
+    """
+    is_chosen = np.zeros(len(ops), np.bool_)
+    is_chosen[rows] = True
+    tensors = ops.arguments.tensors
+    tensors = tensors.where(is_chosen[tensors.row] & tensors.in_memory)
+    tensors = tensors.where(np.lexsort((-tensors.high, tensors.storage, tensors.row, tensors.is_output)))
+    tensors = tensors.where(is_group_start(tensors.is_output, tensors.row, tensors.storage))
+    return _Named(tensors.row, tensors.storage, tensors.device, tensors.high, tensors.is_output)
 
 
 def _makes(named: _Named, start: Int64, end: Int64) -> Bool:

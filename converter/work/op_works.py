@@ -4,12 +4,11 @@ from collections.abc import Hashable
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64, OpRows
-from ...schema.linked import Ops, TensorReader
-from .recorded_op import Unknown, alike, recorded_by_device, recorded_by_host
+from ...schema.columns import Bool, Int64, Interner, OpRows
+from ...schema.linked import Ops
+from .recorded_op import Unknown, recorded_by_device, recorded_by_host
 from .table import RULES, Work, work_of, work_of_triton
 
-AT_ONCE = 1 << 13
 BACKEND, TRITON, PREFIX = "kernel_backend", "triton", "triton_"
 """The attribute that names the backend of a kernel, its value for Triton, and the prefix of the names of such ops."""
 
@@ -21,8 +20,6 @@ class OpWorks:
 
     def __init__(self, ops: Ops) -> None:
         self._ops = ops
-        self._reader = TensorReader()
-        self._cache: dict[Hashable, Work | None] = {}
         self._triton = ops.name.where(lambda name: name.startswith(PREFIX))
         self._triton[[row for row, attributes in ops.extra.items() if attributes.get(BACKEND) == TRITON]] = True
         families = {rule.family.name: number for number, rule in enumerate(RULES.values())}
@@ -35,33 +32,19 @@ class OpWorks:
 
         All the ops must have a rule.
         """
-        keys = [key for first in range(0, len(rows), AT_ONCE) for key in self._alike(rows[first : first + AT_ONCE])]
-        number = {key: number for number, key in enumerate(self._cache)}
-        return [*self._cache.values()], np.fromiter(map(number.__getitem__, keys), np.int64, len(keys))
+        ops, numbers = self._ops, Interner[Hashable]()
+        columns = (column[rows].tolist() for column in (ops.name.codes, ops.op_schema.codes, ops.recorded_by_host))
+        number = numbers.codes(zip(*columns, ops.arguments.alike(rows), strict=True), len(rows))
+        first = np.unique(number, return_index=True)[1]
+        return [*map(self._work, rows[first].tolist())], number.astype(np.int64)
 
-    def _alike(self, block: Int64) -> list[Hashable]:
-        """Returns for each op a key of the cache, the same for those that were recorded alike."""
-        ops = self._ops
-        inputs, outputs = ops.inputs.at(block), ops.outputs.at(block)
-        by_host = ops.recorded_by_host[block].tolist()
-        recorded = zip(by_host, self._reader.alike(inputs, outputs), inputs, strict=True)
-        names, schemas = ops.name.codes[block].tolist(), ops.op_schema.codes[block].tolist()
-        keys: list[Hashable] = [
-            *zip(names, schemas, [alike if host else text for host, alike, text in recorded], strict=True)
-        ]
-        first = dict(zip(reversed(keys), reversed(range(len(block))), strict=True))
-        for key, index in first.items():
-            if key not in self._cache:
-                self._cache[key] = self._work(int(block[index]), inputs[index], outputs[index])
-        return keys
-
-    def _work(self, row: int, inputs: bytes, outputs: bytes) -> Work | None:
-        name, schema = self._ops.name[row], self._ops.op_schema[row]
+    def _work(self, row: int) -> Work | None:
+        ops, name = self._ops, self._ops.name[row]
         try:
-            if not self._ops.recorded_by_host[row]:
-                op = recorded_by_device(name, inputs)
+            if not ops.recorded_by_host[row]:
+                op = recorded_by_device(name, ops.inputs[row])
             else:
-                op = recorded_by_host(name, schema, alike(inputs, outputs))
+                op = recorded_by_host(name, ops.op_schema[row], ops.inputs[row], ops.outputs[row])
             return work_of(op) if name in RULES else work_of_triton(op)
         except (Unknown, RecursionError):
             return None

@@ -1,6 +1,5 @@
 """An op with its arguments and results, parsed from the recorded texts."""
 
-import re
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from math import prod
@@ -8,7 +7,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
-from ...schema.linked import TENSOR, RecordedTensor, TensorLists, literal, recorded_tensor
+from ...schema.columns import Interner
+from ...schema.linked import RecordedTensor, argument_members, literal, with_tensors
 from ..op_schema import mutated, only_written, position
 
 HOST_DEVICE = "cpu"
@@ -173,67 +173,43 @@ def _tensors(values: Sequence[Value]) -> Iterator[Tensor]:
             yield from _tensors(value)
 
 
-RESULTS = b"\0"
-"""Separates arguments from results; no JSON text contains it."""
+def recorded_by_host(name: str, schema: str, inputs: bytes, outputs: bytes) -> RecordedOp:
+    """Returns an op of the host trace from the texts of its arguments and results. Raises Unknown."""
+    memory: Interner[tuple[int, ...]] = Interner()
+    arguments, results = (_host_values(text, memory) for text in (inputs, outputs))
+    return RecordedOp(name, schema, arguments, results)
 
 
-def alike(inputs: bytes, outputs: bytes) -> bytes:
-    """Returns the texts of arguments and results without what differs between alike calls.
-
-    Storages are numbered within the op, one for each storage, offset and number of elements; tensor ids and offsets are
-    0.
-    """
-    memory: dict[tuple[bytes, ...], int] = {}
-
-    def tensor(match: re.Match[bytes]) -> bytes:
-        storage, offset, elements, item, device = match.groups()
-        number = memory.setdefault((storage, offset, elements), len(memory))
-        return b'[0,%d,0,%b,%b,"%b"]' % (number, elements, item, device)
-
-    return TENSOR.sub(tensor, inputs + RESULTS + outputs)
-
-
-def recorded_by_host(name: str, schema: str, text: bytes) -> RecordedOp:
-    """Returns an op of the host trace from the text of `alike`. Raises Unknown."""
-    inputs, outputs = text.split(RESULTS)
-    return RecordedOp(name, schema, _host_values(inputs), _host_values(outputs))
-
-
-def _host_values(text: bytes) -> list[Value]:
-    return _each_value(*_lists(text, "values", "shapes", "strides"))
+def _host_values(text: bytes, memory: Interner[tuple[int, ...]]) -> list[Value]:
+    values, shapes, strides = _lists(text, "values", "shapes", "strides")
+    # arguments that the launch added have no shapes: then those of the others are not sure
+    recorded = with_tensors(values, shapes if len(shapes) >= len(values) else [], strides)
+    return [_host_value(value, memory) for value in recorded]
 
 
 def _lists(text: bytes, *names: str) -> list[list[Any]]:
     try:
-        lists = msgspec.json.decode(text, type=TensorLists)
-        lists_of_names = [msgspec.json.decode(getattr(lists, name)) for name in names]
+        members = argument_members(text)
+        lists = [msgspec.json.decode(getattr(members, name)) for name in names]
     except (msgspec.DecodeError, RecursionError) as error:
         raise Unknown("arguments that are no lists") from error
-    if not all(isinstance(column, list) for column in lists_of_names):
+    if not all(isinstance(column, list) for column in lists):
         raise Unknown("arguments that are no lists")
-    return lists_of_names
+    return lists
 
 
-def _each_value(values: list[Any], shapes: Any, strides: Any) -> list[Value]:
-    if not isinstance(shapes, list) or len(shapes) < len(values):
-        shapes = [None] * len(values)
-    # arguments that the launch added have no strides
-    steps = [*(strides if isinstance(strides, list) else []), *[None] * len(values)]
-    return [_host_value(*parts) for parts in zip(values, shapes, steps, strict=False)]
-
-
-def _host_value(value: Any, shape: Any, strides: Any) -> Value:
-    if (tensor := recorded_tensor(value)) is not None:
-        return _host_tensor(tensor, shape, strides)
+def _host_value(value: Any, memory: Interner[tuple[int, ...]]) -> Value:
+    if isinstance(value, RecordedTensor):
+        return _host_tensor(value, memory[value.storage, value.offset, value.elements])
     if isinstance(value, dict):
         raise Unknown("a value that is no tensor")
     if isinstance(value, list):
-        return _each_value(value, shape, strides)
+        return [_host_value(each, memory) for each in value]
     return value if isinstance(value, int | float | str) and value != "<None>" else None
 
 
-def _host_tensor(tensor: RecordedTensor, shape: Any, strides: Any) -> Tensor | None:
-    """Returns a tensor of the texts of `alike`."""
+def _host_tensor(tensor: RecordedTensor, memory: int) -> Tensor | None:
+    shape, strides = tensor.shape, tensor.strides
     if not tensor.device and not tensor.elements and not shape:
         return None
     if not _are_extents(shape) or prod(shape) != tensor.elements:
@@ -241,7 +217,7 @@ def _host_tensor(tensor: RecordedTensor, shape: Any, strides: Any) -> Tensor | N
     stored = tensor.elements
     if stored and _are_extents(strides) and len(strides) == len(shape):
         stored = prod(extent for extent, step in zip(shape, strides, strict=True) if step)
-    return Tensor(tuple(shape), tensor.size, stored, tensor.storage, tensor.device == HOST_DEVICE)
+    return Tensor(tuple(shape), tensor.size, stored, memory, tensor.device == HOST_DEVICE)
 
 
 def recorded_by_device(name: str, text: bytes) -> RecordedOp:

@@ -85,7 +85,7 @@ class CollectiveOps:
         if library == "c10d":
             return Communication(name=name)
         if ops.recorded_by_host[op] and elements(ops.inputs[op]) >= 0:
-            return Communication(name, dtype_of(ops.inputs[op].decode()), elements(ops.inputs[op]))
+            return Communication(name, dtype_of(ops.inputs[op]), elements(ops.inputs[op]))
         args = self.arguments[Role.OP].get(int(self.device_row[op]))
         return msgspec.structs.replace(from_device(args) if args else Communication(), name=name)
 

@@ -39,7 +39,7 @@ def host_communications(
 def _from_tensors(ops: Ops, node: int) -> Communication | None:
     """Returns dtype and elements of the tensors of a transfer's host node; None where it has none."""
     count = elements(ops.inputs[node]) if ops.recorded_by_host[node] else -1
-    return Communication(dtype=dtype_of(ops.inputs[node].decode()), in_elements=count) if count >= 0 else None
+    return Communication(dtype=dtype_of(ops.inputs[node]), in_elements=count) if count >= 0 else None
 
 
 def _with_request(

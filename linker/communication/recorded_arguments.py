@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ...schema.comm_groups import INT32_MAX, LARGEST_JOB
-from ...schema.linked import TENSOR, Communication, argument_lists, integer, integer_list, kineto, listed
+from ...schema.linked import Communication, argument_lists, integer, integer_list, kineto, listed, recorded_tensors
 
 TENSOR_TYPE = re.compile(r"Tensor\((?!nullptr)([^()]*)\)")
 
@@ -115,7 +115,7 @@ def from_host(inputs: bytes, outputs: bytes, attributes: dict[str, Any]) -> Comm
     first, stride = (integer(attributes.get(f"global_rank_{what}"), -1) for what in ("start", "stride"))
     return Communication(
         name=str(attributes.get("collective_name", positional.name)),
-        dtype=str(attributes.get("dtype", "") or dtype_of(types) or dtype_of(outputs.decode())),
+        dtype=str(attributes.get("dtype", "") or dtype_of(inputs) or dtype_of(outputs)),
         in_elements=integer(attributes.get("in_msg_nelems"), elements(inputs)),
         out_elements=integer(attributes.get("out_msg_nelems"), elements(outputs)),
         in_split=integers(attributes.get("in_split_size", positional.in_split)),
@@ -165,11 +165,12 @@ def regular_ranks(first: int, stride: int, size: int) -> Sequence[int]:
 
 def elements(text: bytes) -> int:
     """Returns the elements of all tensors in an op's arguments as the host trace writes them; -1 if there is none."""
-    counts = [int(tensor.group(3)) for tensor in TENSOR.finditer(text)]
+    counts = [tensor.elements for tensor in recorded_tensors(text)]
     return integer(sum(counts), -1) if counts else -1
 
 
-def dtype_of(types: str | list[str]) -> str:
-    """Returns the dtype of the first tensor among an op's types as the host trace writes them."""
-    tensor = TENSOR_TYPE.search(types if isinstance(types, str) else " ".join(types))
+def dtype_of(text: bytes) -> str:
+    """Returns the dtype of the first tensor in an op's arguments as the host trace writes them."""
+    [types] = argument_lists(text, "types")
+    tensor = TENSOR_TYPE.search(" ".join(map(str, types)))
     return tensor.group(1) if tensor else ""

@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from operator import attrgetter
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schema.columns import ABSENT, Int64
-from ...schema.linked import TENSOR, Ops
+from ...schema.linked import Ops, Tensors
 from .host_transfers import TRANSFER
 
 
@@ -21,7 +21,7 @@ class Bytes(NamedTuple):
     end: int
 
 
-ByteRanges = Mapping[bytes, Bytes]
+ByteRanges = Mapping[int, Bytes]
 """A range of bytes for each storage."""
 
 
@@ -38,14 +38,17 @@ class Users:
 
     def __init__(self, ops: Ops, written: Iterable[ByteRanges], transfer_threads: Int64) -> None:
         storages = {storage for ranges in written for storage in ranges}
-        self._uses: dict[bytes, list[Use]] = defaultdict(list)
+        self._uses: dict[int, list[Use]] = defaultdict(list)
         uses = ~ops.op_schema.where(_is_view) & ~ops.name.where(lambda name: name.startswith(TRANSFER))
         uses &= ~np.isin(ops.thread, transfer_threads)
-        rows = np.flatnonzero((ops.start != ABSENT) & ops.recorded_by_host & uses)
-        for row in rows[np.argsort(ops.start[rows], kind="stable")].tolist() if storages else []:
-            for storage, used in byte_ranges(ops.inputs[row]).items():
-                if storage in storages:
-                    self._uses[storage].append(Use(int(ops.start[row]), row, used))
+        uses &= (ops.start != ABSENT) & ops.recorded_by_host
+        if storages:
+            tensors = ops.arguments.tensors
+            used = tensors.where(uses[tensors.row] & ~tensors.is_output & np.isin(tensors.storage, [*storages]))
+            for row, storage, range_ in _covered(used):
+                self._uses[storage].append(Use(int(ops.start[row]), row, range_))
+        for uses_of_storage in self._uses.values():
+            uses_of_storage.sort(key=attrgetter("start"))
 
     def first(self, written: ByteRanges, since: int) -> int:
         """Returns the row of the first op from `since` (ns) on that uses any of what was written, -1 for none."""
@@ -54,15 +57,19 @@ class Users:
         return -1 if use is None else use.row
 
 
-def byte_ranges(arguments: bytes) -> ByteRanges:
-    """Returns the bytes that the tensors among an op's arguments, as the host trace writes them, cover."""
-    covered: dict[bytes, Bytes] = {}
-    for tensor in TENSOR.finditer(arguments):
-        offset, count, size = (int(tensor[group]) for group in (2, 3, 4))
-        range_ = Bytes(offset * size, (offset + count) * size)
-        before = covered.get(tensor[1], range_)
-        covered[tensor[1]] = Bytes(min(before.begin, range_.begin), max(before.end, range_.end))
-    return covered
+def byte_ranges(tensors: Tensors) -> ByteRanges:
+    """Returns the bytes that the tensors of one op cover, from the first to the last one of each storage."""
+    return {storage: range_ for _, storage, range_ in _covered(tensors)}
+
+
+def _covered(tensors: Tensors) -> Iterator[tuple[int, int, Bytes]]:
+    """Yields the bytes that the tensors of each op, by row, cover of each storage."""
+    covered: dict[tuple[int, int], Bytes] = {}
+    columns = (tensors.row, tensors.storage, tensors.low, tensors.high)
+    for row, storage, begin, end in zip(*(column.tolist() for column in columns), strict=True):
+        before = covered.get((row, storage), Bytes(begin, end))
+        covered[row, storage] = Bytes(min(before.begin, begin), max(before.end, end))
+    yield from ((row, storage, range_) for (row, storage), range_ in covered.items())
 
 
 def _is_view(schema: str) -> bool:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schema.columns import ABSENT, Bool, OpRows, rows_by_number
-from ...schema.linked import FOREVER, Calls, Ops, Provenance, are_step_marks, argument_lists, listed, value_texts
+from ...schema.linked import FOREVER, Calls, Ops, Provenance, are_step_marks, argument_lists, listed
 from ..threads import Gap, ThreadActivity, Wait, thread_activities
 from .host_transfers import REQUEST, Transfers, plain
 from .messages_in_flight import FIRST_LANE
@@ -157,6 +157,7 @@ def _blocks(transfers: Transfers, request: int) -> bool:
 
 def _written(ops: Ops, request: int) -> ByteRanges:
     """Returns the bytes that a request writes: its first argument, unless it sends or is a barrier."""
-    first = next(iter(value_texts(ops.inputs[request])), b"")
-    writes = not plain(ops.name[request].removeprefix(REQUEST)).startswith(WRITES_NOTHING)
-    return byte_ranges(first) if writes else {}
+    if plain(ops.name[request].removeprefix(REQUEST)).startswith(WRITES_NOTHING):
+        return {}
+    tensors = ops.arguments.tensors.of(OpRows(np.array([request])))
+    return byte_ranges(tensors.where(~tensors.is_output & (tensors.argument == 0)))

@@ -10,11 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.linked import TENSOR, Activities, Calls, Ops
+from ...schema.columns import Ragged
+from ...schema.linked import HOST, Activities, Calls, Ops
 from .streams import StreamKey
-
-HOST = b"cpu"
-AT_ONCE = 1 << 13
 
 
 class Origin(NamedTuple):
@@ -40,21 +38,19 @@ class DataOrigins:
         rows = np.flatnonzero((activities.call_row >= 0) & (activities.op_row >= 0))
         launched = self._calls.start[activities.call_row[rows]]
         order = np.lexsort((activities.start[rows], launched))
-        last: dict[bytes, Origin] = {}
+        last: dict[int, Origin] = {}
         origins: dict[int, set[Origin]] = {}
-        columns = [column[order] for column in (rows, launched, activities.device[rows], activities.stream[rows])]
-        op = activities.op_row[rows][order]
-        for first in range(0, len(rows), AT_ONCE):
-            block = slice(first, first + AT_ONCE)
-            arguments_of_ops = zip(ops.inputs.at(op[block]), ops.outputs.at(op[block]), strict=True)
-            block_rows = zip(*(column[block].tolist() for column in columns), strict=True)
-            for (row, time, device, stream), arguments in zip(block_rows, arguments_of_ops, strict=True):
-                current = Origin(StreamKey(device, stream), time)
-                touched = _storages(*arguments)
-                earlier = {last[storage] for storage in touched if storage in last}
-                if elsewhere := {origin for origin in earlier if origin.stream != current.stream}:
-                    origins[row] = elsewhere
-                last.update(dict.fromkeys(touched, current))
+        columns = rows, launched, activities.device[rows], activities.stream[rows], activities.op_row[rows]
+        tensors = ops.arguments.tensors
+        tensors = tensors.where((tensors.device != HOST) & (tensors.storage != 0))
+        storages = Ragged.grouped(tensors.row, tensors.storage, len(ops))
+        for row, time, device, stream, op in zip(*(column[order].tolist() for column in columns), strict=True):
+            current = Origin(StreamKey(device, stream), time)
+            touched = {*storages[op].tolist()}
+            earlier = {last[storage] for storage in touched if storage in last}
+            if elsewhere := {origin for origin in earlier if origin.stream != current.stream}:
+                origins[row] = elsewhere
+            last.update(dict.fromkeys(touched, current))
         return origins
 
     def streams(self, activities: Iterable[int], since: int, until: int) -> list[StreamKey]:
@@ -66,10 +62,3 @@ class DataOrigins:
             origin for row in activities for origin in self._origins.get(row, ()) if since <= origin.launched < until
         }
         return list(dict.fromkeys(origin.stream for origin in sorted(origins, key=lambda origin: -origin.launched)))
-
-
-def _storages(*arguments: bytes) -> set[bytes]:
-    """Returns the storages of the device's tensors among an op's arguments."""
-    return {
-        match[1] for text in arguments for match in TENSOR.finditer(text) if HOST not in match[0] and match[1] != b"0"
-    }

@@ -52,7 +52,6 @@ from .column_types import (
     summary_text as summary_text,
     time_text as time_text,
 )
-from .digit_runs import FIRST_LABEL as FIRST_LABEL, LABEL as LABEL, DigitRuns as DigitRuns, labelled as labelled
 from .frames import (
     Frame as Frame,
     Tabular as Tabular,

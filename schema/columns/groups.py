@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from .column_types import Bool, Floats, Int32, Int64, RowMap, Rows
 
-Numbers = Int64 | Int32
+Numbers = Int64 | Int32 | Bool
 Side = Literal["left", "right"]
 
 

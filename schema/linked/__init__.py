@@ -4,22 +4,21 @@ What the profiler writes: the records of Kineto and host traces, their times and
 """
 
 from . import host as host, kineto as kineto
-from .argument_texts import member_texts as member_texts
 from .arguments import (
     NO_LISTS as NO_LISTS,
-    TENSOR as TENSOR,
     RecordedTensor as RecordedTensor,
     argument_lists as argument_lists,
+    argument_members as argument_members,
     listed as listed,
-    recorded_tensor as recorded_tensor,
+    recorded_tensors as recorded_tensors,
     usable_arguments as usable_arguments,
-    value_texts as value_texts,
+    with_tensors as with_tensors,
 )
 from .call_tree import op_parents as op_parents, op_tree as op_tree
 from .communications import Communications as Communications
 from .file import LinkedFile as LinkedFile, read_linked as read_linked, write_linked as write_linked
 from .guesses import guessed as guessed, without_guesses as without_guesses
-from .host import GROUP_INIT as GROUP_INIT, NO_TENSORS as NO_TENSORS, Attr as Attr, TensorLists as TensorLists
+from .host import GROUP_INIT as GROUP_INIT, NO_TENSORS as NO_TENSORS, Attr as Attr
 from .kineto import (
     DATA_WAIT_WITHOUT_PROFILER as DATA_WAIT_WITHOUT_PROFILER,
     MEMORY_CATEGORIES as MEMORY_CATEGORIES,
@@ -72,11 +71,14 @@ from .sync_calls import (
     sync_calls as sync_calls,
     waits_without_record as waits_without_record,
 )
-from .tensor_columns import (
+from .tensors import (
     HOST as HOST,
     NOWHERE as NOWHERE,
-    TensorColumns as TensorColumns,
-    TensorReader as TensorReader,
+    Arguments as Arguments,
+    Tensors as Tensors,
+    member_texts as member_texts,
+    read_arguments as read_arguments,
+    tensors_of as tensors_of,
 )
 from .times import (
     FOREVER as FOREVER,

@@ -5,7 +5,8 @@ The one place that says what of these texts is usable: lists, and tensors whose 
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import msgspec
@@ -13,16 +14,10 @@ import msgspec
 from .host import EMPTY_LIST, TensorLists
 from .numbers import json_value
 
-TENSOR = re.compile(rb'\[\s*\d{1,18},\s*(\d{1,18}),\s*(\d{1,14}),\s*(\d{1,14}),\s*(\d{1,3}),\s*"([^"]*)"\s*\]')
-"""[tensor id, storage id, offset, elements, bytes per element, device], as a host trace lists it; all but the first as
-groups.
-
-Products of its numbers fit 64 bits: longer ones are no tensor's.
-"""
+TENSOR = re.compile(rb'\[\s*\d{1,18},\s*\d{1,18},\s*\d{1,14},\s*\d{1,14},\s*\d{1,3},\s*"[^"]*"\s*\]')
 TENSOR_LIMITS = (10**18, 10**18, 10**14, 10**14, 10**3)
-"""The numbers of a tensor, once decoded, are from 0 to below these."""
-TENSOR_DIGITS = (18, 18, 14, 14, 3)
-"""How many digits each of its numbers has at most."""
+"""The numbers of a tensor, once decoded, are from 0 to below these: products of them fit 64 bits."""
+LARGEST_EXTENT = 10**18
 LIKE_A_TENSOR = re.compile(rb'\[\s*\d+(?:,\s*\d+){4},\s*"[^"]*"\s*\]')
 LONG_NUMBER = re.compile(rb"\d{19}")
 NO_LIST = re.compile(rb'"\s*:(?! ?\[)')
@@ -39,29 +34,76 @@ TOO_LARGE = "tensors whose numbers are too large"
 
 
 class RecordedTensor(NamedTuple):
-    """A tensor as a host trace lists it: `elements` of `size` bytes each, behind the first `offset` ones
-    of a storage.
+    """A tensor as a host trace lists it: `elements` of `size` bytes each, behind the first `offset` ones of a storage.
+
+    Its `shape` and `strides` are as recorded, None where they are not.
     """
 
+    tensor: int
     storage: int
     offset: int
     elements: int
     size: int
     device: str
+    shape: Any = None
+    strides: Any = None
+    argument: int = 0
+
+    @property
+    def spanned(self) -> int:
+        """The elements of the storage from its first to its last one, by its strides; 0 without strides."""
+        columns = self.shape, self.strides
+        if not all(isinstance(column, list) for column in columns):
+            return 0
+        if not all(type(number) is int and 0 <= number < LARGEST_EXTENT for number in chain(*columns)):
+            return 0
+        return 1 + sum(int((extent - 1) * step) for extent, step in zip(*columns, strict=False))
 
 
-def recorded_tensor(value: Any) -> RecordedTensor | None:
-    """Returns the tensor that a decoded argument is, by the same rule as TENSOR; None for any other value.
+def with_tensors(values: list[Any], shapes: Any, strides: Any) -> list[Any]:
+    """Returns decoded arguments with a RecordedTensor for each tensor, also in lists, given their shapes and strides.
 
-    >>> recorded_tensor([3, 4, 0, 6, 4, "cuda:0"])
-    RecordedTensor(storage=4, offset=0, elements=6, size=4, device='cuda:0')
+    >>> with_tensors([7, [[3, 4, 0, 6, 4, "cuda:0"]]], [[], [[2, 3]]], [])[1][0].shape
+    [2, 3]
     """
-    if not isinstance(value, list) or len(value) != 6 or not isinstance(value[5], str):
-        return None
-    _, storage, offset, elements, size, device = value
-    numbers = zip(value[:5], TENSOR_LIMITS, strict=True)
-    is_tensor = all(type(number) is int and 0 <= number < limit for number, limit in numbers)
-    return RecordedTensor(storage, offset, elements, size, device) if is_tensor else None
+    # arguments that a launch added have no shapes or strides
+    parallel = ([*(column if isinstance(column, list) else ()), *[None] * len(values)] for column in (shapes, strides))
+    return [_with_tensors(*parts) for parts in zip(values, *parallel, strict=False)]
+
+
+def _with_tensors(value: Any, shape: Any, strides: Any) -> Any:
+    if isinstance(value, dict):
+        return dict(zip(value, with_tensors([*value.values()], shape, strides), strict=True))
+    if not isinstance(value, list):
+        return value
+    if len(value) == 6 and isinstance(value[5], str):
+        numbers = zip(value[:5], TENSOR_LIMITS, strict=True)
+        if all(type(number) is int and 0 <= number < limit for number, limit in numbers):
+            tensor, storage, offset, elements, size, device = value
+            return RecordedTensor(tensor, storage, offset, elements, size, device, shape, strides)
+    return with_tensors(value, shape, strides)
+
+
+def recorded_tensors(text: bytes) -> list[RecordedTensor]:
+    """Returns the tensors in the text of an op's arguments, in its order.
+
+    >>> [tensor.storage for tensor in recorded_tensors(b'{"values":[[3,4,0,6,4,"cuda:0"],5,[[7,8,0,1,8,"cpu"]]]}')]
+    [4, 8]
+    """
+    try:
+        values = with_tensors(*argument_lists(text, "values", "shapes", "strides"))
+        numbered = [(number, tensor) for number, value in enumerate(values) for tensor in _flat(value)]
+    except (msgspec.DecodeError, RecursionError):
+        return []
+    return [tensor._replace(argument=number) for number, tensor in numbered]
+
+
+def _flat(value: Any) -> Iterator[RecordedTensor]:
+    if isinstance(value, RecordedTensor):
+        yield value
+    elif isinstance(value, list | dict):
+        for each in value if isinstance(value, list) else value.values():
+            yield from _flat(each)
 
 
 def usable_arguments(arguments: Sequence[bytes], skipped: Counter[str]) -> Sequence[bytes]:
@@ -109,21 +151,16 @@ def listed(text: msgspec.Raw) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
+def argument_members(text: bytes) -> TensorLists:
+    """Returns the texts of the lists in an op's arguments."""
+    return msgspec.json.decode(text, type=TensorLists)
+
+
 def argument_lists(text: bytes, *names: str) -> list[list[Any]]:
     """Returns the members of `TensorLists` that are asked for, decoded; empty where one is no list.
 
     >>> argument_lists(b'{"values":[1],"shapes":5}', "values", "shapes", "types")
     [[1], [], []]
     """
-    lists = msgspec.json.decode(text, type=TensorLists)
-    return [listed(getattr(lists, name)) for name in names]
-
-
-def value_texts(text: bytes) -> list[bytes]:
-    """Returns the text of each value among an op's arguments."""
-    values = msgspec.json.decode(text, type=TensorLists).values
-    return [*map(bytes, msgspec.json.decode(values, type=list[msgspec.Raw]))] if _is_list(values) else []
-
-
-def _is_list(text: msgspec.Raw) -> bool:
-    return bytes(text)[:1] == b"["
+    members = argument_members(text)
+    return [listed(getattr(members, name)) for name in names]

@@ -30,6 +30,7 @@ from ..columns import (
     format_counts,
 )
 from ..machine import MachineCalibration
+from .tensors import Arguments, read_arguments
 
 Whole = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 """A number that fits an int64 column."""
@@ -43,8 +44,15 @@ class Provenance(Enum):
     TIMING = "timing"
 
 
+class _ReadOnce:
+    """Where a table keeps what it reads from its columns; copies of the table do not have it."""
+
+    __slots__ = ("_arguments",)
+    _arguments: Arguments
+
+
 @dataclass(slots=True, repr=False)
-class Ops(RowTable):
+class Ops(RowTable, _ReadOnce):
     """Host ops. Ids are unique over ops and activities. `tid` is the host trace's thread number, `thread` the OS's.
 
     An op that communicates itself, without the device, has a `communication_row`. `module` is the path of the module
@@ -76,6 +84,15 @@ class Ops(RowTable):
 
     def __len__(self) -> int:
         return len(self.id)
+
+    @property
+    def arguments(self) -> Arguments:
+        """The tensors in `inputs` and `outputs`, which are read once, at the first use."""
+        try:
+            return self._arguments
+        except AttributeError:
+            object.__setattr__(self, "_arguments", read_arguments(self.inputs, self.outputs))
+            return self._arguments
 
 
 @dataclass(slots=True, repr=False)

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...converter.device_only import HOST_TIME_AFTER
 from ...converter.ranks import recorded_groups
-from ...schema.columns import CallRows, Categorical, CommunicationRows, Int64, OpRows
+from ...schema.columns import BytesColumn, CallRows, Categorical, CommunicationRows, Int64, OpRows
 from ...schema.graph import DEVICE_NAME, CollectiveType, ExecutionGraph, NodeType
 from ...schema.linked import (
     Activities,
@@ -34,8 +34,8 @@ EMPTY: dict[str, Any] = {
     "name": NO_TEXTS,
     "op_schema": NO_TEXTS,
     "known_by": NO_TEXTS,
-    "inputs": [],
-    "outputs": [],
+    "inputs": BytesColumn.of(()),
+    "outputs": BytesColumn.of(()),
     "extra": {},
     "module": None,
     "python_function": None,

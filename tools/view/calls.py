@@ -15,7 +15,7 @@ import numpy as np
 
 from ...schema.columns import ABSENT, Bool, Int64, Keys, NodeIds, Rows, Table, asof_backward, group_ids, is_group_start
 from ...schema.graph import DependencyKind, ExecutionGraph
-from ...schema.linked import TensorColumns, TensorReader
+from ...schema.linked import Tensors, tensors_of
 from ..replay import NodeClass, gather, node_classes
 
 IDLE = "host idle"
@@ -153,8 +153,7 @@ def _dependencies(graph: ExecutionGraph, calls: Calls, with_orders: bool) -> Flo
 
 
 def _tensor_flows(graph: ExecutionGraph, calls: Calls, texts: TensorTexts) -> Flows:
-    reader = TensorReader()
-    reads, writes = (_accesses(calls, texts.row, reader.of(column)) for column in (texts.inputs, texts.outputs))
+    reads, writes = (_accesses(calls, texts.row, tensors_of(column)) for column in (texts.inputs, texts.outputs))
     is_view = _are_views(graph, calls, reads, writes)
     reads, writes_inside = _innermost(reads, calls), _innermost(writes, calls)
     source = _last_writer(writes_inside, reads, calls, "tensor")
@@ -172,7 +171,7 @@ def _tensor_flows(graph: ExecutionGraph, calls: Calls, texts: TensorTexts) -> Fl
     )
 
 
-def _accesses(calls: Calls, row: Rows, tensors: TensorColumns) -> _Accesses:
+def _accesses(calls: Calls, row: Rows, tensors: Tensors) -> _Accesses:
     call = calls.of_row[row][tensors.row]
     kept = call >= 0
     return _Accesses(call, tensors.tensor, tensors.storage, tensors.elements * tensors.size).where(kept)

@@ -10,7 +10,7 @@ from execgraph.linker.communication.storage_users import Bytes, Users, byte_rang
 from execgraph.linker.communication.transfer_waits import WAITS, TransferWaits, thread_gaps
 from execgraph.linker.threads import Gap, ThreadActivity, Wait
 from execgraph.schema.columns import ABSENT, OpRows, ThreadIntervals, nest
-from execgraph.schema.linked import FOREVER, NO_TENSORS, Args, Communication, Ops, ProcessGroup
+from execgraph.schema.linked import FOREVER, NO_TENSORS, Args, Communication, Ops, ProcessGroup, tensors_of
 from msgspec import Raw
 from support.builder import TraceBuilder
 from support.runs import read_pair
@@ -118,13 +118,13 @@ def test_a_thread_that_did_nothing_else_waited_however_late_it_went_on() -> None
 
 
 def test_tensors_of_one_storage_cover_it_from_the_first_to_the_last_byte() -> None:
-    found = byte_ranges(inputs(tensor(5, 2, 4), tensor(5, 1, 1), tensor(6, 0, 3, 2), tensor(5, 3, 2)))
-    assert found == {b"5": Bytes(4, 24), b"6": Bytes(0, 6)}
+    found = byte_ranges(tensors_of([inputs(tensor(5, 2, 4), tensor(5, 1, 1), tensor(6, 0, 3, 2), tensor(5, 3, 2))]))
+    assert found == {5: Bytes(4, 24), 6: Bytes(0, 6)}
 
 
 def first_user(*rows: Op, since: int = 0) -> int:
     """Of bytes 16 to 32 of storage 5."""
-    written = {b"5": Bytes(16, 32)}
+    written = {5: Bytes(16, 32)}
     return Users(ops(*rows), [written], np.array([7])).first(written, since)
 
 
@@ -148,10 +148,10 @@ def test_the_first_user_from_then_on_is_meant() -> None:
 
 
 def test_of_several_storages_the_earliest_user_of_any_is_meant() -> None:
-    written = {b"5": Bytes(0, 8), b"6": Bytes(0, 8)}
+    written = {5: Bytes(0, 8), 6: Bytes(0, 8)}
     table = ops(Op(start=20, end=21, inputs=inputs(tensor(5))), Op(start=10, end=11, inputs=inputs(tensor(6))))
     no_threads = np.empty(0, np.int64)
-    assert Users(table, [{b"5": Bytes(0, 8)}, {b"6": Bytes(0, 8)}], no_threads).first(written, 0) == 1
+    assert Users(table, [{5: Bytes(0, 8)}, {6: Bytes(0, 8)}], no_threads).first(written, 0) == 1
     assert Users(table, [], no_threads).first(written, 0) == -1
 
 

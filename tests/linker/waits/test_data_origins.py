@@ -16,7 +16,7 @@ TENSORS = count(100)
 
 def tensor(storage: int, device: str = "cuda:0") -> bytes:
     """A tensor of its own in a storage."""
-    return f'[[{next(TENSORS)}, {storage}, 0, 16, 4, "{device}"]]'.encode()
+    return f'{{"values":[[{next(TENSORS)}, {storage}, 0, 16, 4, "{device}"]]}}'.encode()
 
 
 def origins(*rows: tuple[Ran, Op]) -> DataOrigins:

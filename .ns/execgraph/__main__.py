@@ -1,0 +1,1 @@
+/work/DOV/tools/package/__main__.py

@@ -1,0 +1,1 @@
+/work/DOV/tools/package/lane_strips.py

@@ -1,0 +1,1 @@
+/work/DOV/tools/package/simulator_options.py

@@ -1,0 +1,230 @@
+"""The tensors among ops' arguments and results as a table, read once for all who ask what an op touches.
+
+The texts stay as they are. Those that differ in the ids and offsets of tensors alone have one form: of each form one
+text is decoded, and ids and offsets are read in columns. Linear in the bytes.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from ..columns import Bool, BytesColumn, Int32, Int64, Interner, OpRows, group_ids
+from .arguments import MEMBERS, RecordedTensor, argument_members, recorded_tensors, usable_arguments
+
+AT_ONCE = 1 << 12
+LINE, CUT = b"\n", b"\1"
+"""Stand between texts, and where ids and offset of a tensor were cut out; no JSON text contains them as they are."""
+IDS = re.compile(rb'\[(\s*\d{1,18},\s*\d{1,18},\s*\d{1,14})(?=,\s*\d{1,14},\s*\d{1,3},\s*"[^"]*"\s*\])')
+"""Tensor id, storage id and offset of a tensor."""
+HOST, NOWHERE = -1, -2
+DEVICES = {"cpu": HOST, "meta": NOWHERE}
+DEVICE_NUMBER = re.compile(r":\D*(\d{1,18})")
+LARGEST = 1 << 62
+"""Elements and bytes beyond which a view is damage."""
+NAMES = MEMBERS[:3]
+ENDS = 2 * len(NAMES)
+NOTATIONS = ((", ", ": "), (",", ":"))
+"""What stands between members, and behind their names."""
+
+
+class _Kinds(NamedTuple):
+    """What the form of a text says of each of its tensors, one after the other for all forms."""
+
+    argument: Int64
+    elements: Int64
+    size: Int64
+    device: Int64
+    spanned: Int64
+
+
+class Tensors(NamedTuple):
+    """A row for each tensor: by op, arguments before results, in the order of the texts.
+
+    `row` is the op's, `tensor` and `storage` are ids, `offset` counts elements; the rest follows from its `kind`.
+    """
+
+    kinds: _Kinds
+    row: Int64
+    is_output: Bool
+    tensor: Int64
+    storage: Int64
+    offset: Int64
+    kind: Int64
+
+    @property
+    def argument(self) -> Int64:
+        """The index of the argument or result that is or holds the tensor."""
+        return self.kinds.argument[self.kind]
+
+    @property
+    def elements(self) -> Int64:
+        """The number of elements."""
+        return self.kinds.elements[self.kind]
+
+    @property
+    def size(self) -> Int64:
+        """Bytes of an element."""
+        return self.kinds.size[self.kind]
+
+    @property
+    def device(self) -> Int64:
+        """The number of the device, HOST or NOWHERE."""
+        return self.kinds.device[self.kind]
+
+    @property
+    def low(self) -> Int64:
+        """The first byte of the storage that the tensor covers, if it is contiguous."""
+        return self.offset * self.size
+
+    @property
+    def high(self) -> Int64:
+        """The end of the bytes that the tensor covers, if it is contiguous."""
+        return (self.offset + self.elements) * self.size
+
+    @property
+    def spanned(self) -> Int64:
+        """The elements of the storage from the tensor's first one to its last one, by its strides; 0 where these are
+        not recorded or cannot be.
+        """
+        spanned = self.kinds.spanned[self.kind]
+        fits = (spanned + self.offset.astype(np.float64)) * self.size < LARGEST
+        return np.where(fits, spanned, 0)
+
+    @property
+    def in_memory(self) -> Bool:
+        """Which of them have elements in a storage."""
+        chosen: Bool = (self.storage != 0) & (self.elements != 0) & (self.device != NOWHERE)
+        return chosen
+
+    def where(self, chosen: Bool | Int64) -> "Tensors":
+        """Returns the chosen tensors."""
+        return Tensors(self.kinds, *(column[chosen] for column in self[1:]))  # type: ignore[arg-type]
+
+    def of(self, rows: OpRows) -> "Tensors":
+        """Returns the tensors of these ops; their `row` counts in `rows`."""
+        first, end = (np.searchsorted(self.row, rows, side) for side in ("left", "right"))
+        count = end - first
+        number = np.repeat(np.arange(len(rows)), count)
+        index = np.arange(len(number)) + (first - np.cumsum(count) + count)[number]
+        return self.where(index)._replace(row=number)
+
+
+class Arguments(NamedTuple):
+    """The arguments and results of ops: the tensors in them, and for each op the forms of both texts."""
+
+    tensors: Tensors
+    input_form: Int32
+    output_form: Int32
+
+    def alike(self, rows: OpRows) -> list[Hashable]:
+        """Returns a value for each of these ops, the same for ops whose texts differ in ids and offsets alone, and
+        whose tensors share memory alike.
+        """
+        tensors = self.tensors.of(rows)
+        memory = group_ids(tensors.row, tensors.storage, tensors.offset, tensors.elements)
+        first = np.unique(memory, return_index=True)[1][memory]
+        bounds = np.searchsorted(tensors.row, np.arange(len(rows) + 1))
+        shared = (first - bounds[tensors.row]).tobytes()
+        spans = [shared[begin:end] for begin, end in pairwise((first.itemsize * bounds).tolist())]
+        return [*zip(self.input_form[rows].tolist(), self.output_form[rows].tolist(), spans, strict=True)]
+
+
+def read_arguments(inputs: Sequence[bytes], outputs: Sequence[bytes]) -> Arguments:
+    """Returns the tensors and forms of all ops' arguments and results."""
+    forms = Interner[bytes]()
+    codes, ids = [np.empty(0, np.int32)], [np.empty(0, np.int64)]
+    for texts in (inputs, outputs):
+        for first in range(0, len(texts), AT_ONCE):
+            without_ids, ids_of_texts = _split(texts[first : first + AT_ONCE])
+            codes.append(forms.codes(without_ids, len(without_ids)))
+            ids.append(ids_of_texts)
+    form, op_count = np.concatenate(codes), len(inputs)
+    examples = np.unique(form, return_index=True)[1].tolist()
+    texts_of_forms = [inputs[at] if at < op_count else outputs[at - op_count] for at in examples]
+    tensors = _tensors(form, [text.count(CUT) for text in forms], texts_of_forms, np.concatenate(ids).reshape(-1, 3))
+    is_output = tensors.row >= op_count
+    tensors = tensors._replace(row=tensors.row - op_count * is_output, is_output=is_output)
+    return Arguments(tensors.where(np.argsort(tensors.row, kind="stable")), form[:op_count], form[op_count:])
+
+
+def _split(texts: Sequence[bytes]) -> tuple[list[bytes], Int64]:
+    """Returns the texts without the ids and offsets of tensors, and these, one after the other."""
+    block = LINE.join(texts)
+    if block.count(LINE) >= len(texts) or CUT in block:
+        block = LINE.join([text.replace(LINE, b" ").replace(CUT, b" ") for text in texts])
+    pieces = IDS.split(block)
+    return CUT.join(pieces[::2]).split(LINE), np.fromstring(b",".join(pieces[1::2]), np.int64, sep=",")
+
+
+def _tensors(form: Int32, cuts: list[int], texts: list[bytes], ids: Int64) -> Tensors:
+    """Returns the tensors by text, given each text's form, and of each form how many ids were cut from it, and a text
+    of it. What was cut from other values than tensors is left out with all of its text.
+    """
+    of_forms = [recorded_tensors(text) if cut else [] for text, cut in zip(texts, cuts, strict=True)]
+    kinds = [tensors if len(tensors) == cut else [] for tensors, cut in zip(of_forms, cuts, strict=True)]
+    cut_count, kind_count = np.array(cuts, np.int64), np.array([*map(len, kinds)], np.int64)
+    row = np.repeat(np.arange(len(form)), cut_count[form])
+    is_tensor = (kind_count == cut_count)[form[row]]
+    row = row[is_tensor]
+    kind = (np.cumsum(kind_count) - kind_count)[form[row]] + np.arange(len(row)) - np.searchsorted(row, row)
+    columns = np.array([_kind(tensor) for tensors in kinds for tensor in tensors], np.int64).reshape(-1, 5)
+    tensor, storage, offset = np.ascontiguousarray(ids[is_tensor].T)
+    return Tensors(_Kinds(*columns.T), row, is_tensor[is_tensor], tensor, storage, offset, kind)
+
+
+def _kind(tensor: RecordedTensor) -> tuple[int, ...]:
+    """Returns a row of _Kinds."""
+    number = DEVICE_NUMBER.search(tensor.device)
+    device = DEVICES.get(tensor.device.strip().partition(":")[0], int(number[1]) if number else 0)
+    spanned = tensor.spanned if tensor.elements else 0
+    return tensor.argument, tensor.elements, tensor.size, device, spanned if 0 < spanned < LARGEST else 0
+
+
+def tensors_of(texts: Sequence[bytes]) -> Tensors:
+    """Returns the tensors in texts of arguments; `row` is that of the text."""
+    return read_arguments(texts, ()).tensors
+
+
+def member_texts(texts: BytesColumn, form: Int32, skipped: Counter[str]) -> list[BytesColumn]:
+    """Returns the values, shapes and types of arguments with these forms, as stretches of their texts.
+
+    Counts in `skipped` what is not usable, by reason: it becomes an empty list.
+    """
+    _, example, number = np.unique(form, return_index=True, return_inverse=True)
+    of_forms = np.array([_bounds(text) for text in texts.at(example)], np.int32).reshape(-1, ENDS)[number]
+    bounds = np.where(of_forms < 0, texts.length[:, None] + of_forms, of_forms)
+    columns = [
+        BytesColumn(texts.parts, texts.part, texts.start + begin, end - begin)
+        for begin, end in bounds.T.reshape(len(NAMES), 2, len(texts))
+    ]
+    odd = np.flatnonzero(of_forms[:, 0] == 0)
+    if not len(odd):
+        return columns
+    order = np.arange(len(texts))
+    order[odd] = len(texts) + np.arange(len(odd))
+    members = [argument_members(text) for text in usable_arguments(texts.at(odd), skipped)]
+    usable = ([bytes(getattr(each, name)) for each in members] for name in NAMES)
+    return [
+        BytesColumn.joined((column, BytesColumn.of(decoded))).take(order)
+        for column, decoded in zip(columns, usable, strict=True)
+    ]
+
+
+def _bounds(text: bytes) -> list[int]:
+    """Returns where each member of a text begins and ends: the first begin from the start of the text, the others from
+    its end, so that they hold for all texts of its form; zeros where not all is usable, or written in another way.
+    """
+    members = argument_members(text)
+    for comma, colon in NOTATIONS if usable_arguments([text], Counter()) == [text] else ():
+        begin, ends = b"{", list[int]()
+        for name in NAMES:
+            begin += f'"{name}"{colon}'.encode()
+            ends += [len(begin), len(begin) + len(bytes(getattr(members, name)))]
+            begin += bytes(getattr(members, name)) + comma.encode()
+        if text.startswith(begin.removesuffix(comma.encode())):
+            return [ends[0], *(end - len(text) for end in ends[1:])]
+    return [0] * ENDS
