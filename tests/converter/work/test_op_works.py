@@ -487,10 +487,7 @@ def test_a_value_that_the_host_trace_cannot_have_is_unknown() -> None:
     result = '{"values":[[5,6,0,8,4,"cuda:0"]],"shapes":[[8]],"types":[]}'
     number, nothing = ("2", "[]"), ('"<None>"', "[]")
     for value, shape in (number, nothing, ("[1,[2]]", "[[],[[]]]"), ("[1,[2]]", "[]"), ('[0,0,0,0,4,""]', "[]")):
-        assert (
-            work_of(recorded_by_host("aten::mul", "", (good % (value, shape)).encode(), result.encode())).bytes
-            == 64
-        )
+        assert work_of(recorded_by_host("aten::mul", "", (good % (value, shape)).encode(), result.encode())).bytes == 64
     for value, shape in (("{}", "[]"), ('[3,4,0,8,4,"cuda:0"]', "[7]"), ('[3,4,0,8,4,"cuda:0"]', "7")):
         with pytest.raises(Unknown):
             recorded_by_host("aten::mul", "", (good % (value, shape)).encode(), result.encode())
