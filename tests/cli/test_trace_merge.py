@@ -9,7 +9,7 @@ from execgraph.linker.readers import read_device_trace
 from execgraph.tools.commands.trace_merge import main
 from execgraph.tools.job import merge_for_viewing
 from execgraph.tools.trace_files import by_rank, find_traces
-from support.merging import Jobs, ranks_in, recorded_activities
+from support.reports import Jobs, ranks_in, recorded_activities
 
 
 def command(*arguments: object) -> int:

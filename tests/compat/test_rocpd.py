@@ -11,8 +11,7 @@ from execgraph.linker.link import link
 from execgraph.linker.readers import dialect, is_database, opened, read_rocpd
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import DependencyKind
-from support.database_rows import EPOCH, rows, sql
-from support.databases import DIALECTS, LITE, RPD_2, RPD_3, Api, Op, Range, write_database
+from support.databases import DIALECTS, EPOCH, LITE, RPD_2, RPD_3, Api, Op, Range, rows, sql, write_database
 from support.runs import convert_linked
 
 OP_COLUMNS = ("id", "gpuId", "queueId", "completionSignal", "start", "end", "description_id", "opType_id")

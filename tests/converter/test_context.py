@@ -5,8 +5,8 @@ from execgraph.converter.building import Delays, SyntheticNodes
 from execgraph.converter.context import Edges
 from execgraph.schema.columns import ABSENT, ActivityRows, NodeNumbers
 from execgraph.schema.machine import MachineCalibration
+from support.graphs import run_of, sliced
 from support.references import Op, linked_of
-from support.rules import run_of, sliced
 from support.tables import Called, Ran, column
 
 CHAIN = [Ran(1_000, 2_000), Ran(2_700, 3_000), Ran(3_701, 4_000)]

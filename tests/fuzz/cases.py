@@ -8,24 +8,16 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from fuzz import flows, samples
-from fuzz.byte_changes import changed_bytes
+from fuzz import mixed_ranks as flows, samples
+from fuzz.changes import change_database, changed_bytes, changed_json
 from fuzz.columns import IDS, change_column
-from fuzz.crowds import write_crowd
-from fuzz.database_changes import change_database
-from fuzz.graph_changes import changed_graph
-from fuzz.graph_fields import change_fields
-from fuzz.job_files import REPORT, meddle
-from fuzz.json_changes import changed_json
-from fuzz.mixed_ranks import mixed_job
-from fuzz.parents import change_parents
+from fuzz.crowds import change_parents, write_crowd
+from fuzz.graph_changes import change_fields, changed_graph
+from fuzz.mixed_ranks import change_parts, mixed_job
 from fuzz.running import Failed, Transcript, must, run
-from fuzz.samples import DEVICE, GRAPH, HOST, LINKED
+from fuzz.samples import DEVICE, GRAPH, HOST, LINKED, REPORT, meddle
 from fuzz.signals import stop_and_repeat
-from fuzz.spellings import spelled_anew
-from fuzz.texts import change_texts
-from fuzz.times import change_times
-from fuzz.transplants import change_parts
+from fuzz.texts import change_texts, change_times, spelled_anew
 
 Change = Callable[[Any, Random], str]
 

@@ -11,12 +11,11 @@ from random import Random
 
 import pytest
 
-from fuzz import fork_server
+from fuzz import running as fork_server
 from fuzz.commands import KINDS, SHARES, case_of, check
-from fuzz.fork_server import Verdict, run_cases
-from fuzz.running import Failed, run
+from fuzz.running import Failed, Verdict, run, run_cases
 from fuzz.samples import DEVICE, HOST, traces, write
-from fuzz.spellings import PACKINGS, WAYS, spelled_anew
+from fuzz.texts import PACKINGS, SPELLING_WAYS, spelled_anew
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="forks limit what they may take")
 SEED = int(os.environ.get("EXECGRAPH_FUZZ_SEED", "20"))
@@ -76,7 +75,7 @@ def test_a_case_that_never_ends_is_ended_with_a_traceback() -> None:
 
 
 def test_a_case_that_waits_for_ever_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fork_server, "SECONDS", 1)
+    monkeypatch.setattr(fork_server, "SECONDS_OF_A_CHILD", 1)
     assert verdict_of(lambda: time.sleep(1000)).symptom == "a case takes too long"
 
 
@@ -142,7 +141,9 @@ def test_what_is_spelled_anew_says_the_same() -> None:
     document = {"traceEvents": [{"name": "é/\U0001f600", "ts": 1.5, "args": {"a": [1, {"b": 2.0}], "c": None}}] * 3}
     text = json.dumps(document).encode()
     written = {spelled_anew(text, Random(seed)) for seed in range(200)}
-    assert {said for _, said in written} > {way.__name__.strip("_").replace("_", " ") for way in (*WAYS, *PACKINGS)}
+    assert {said for _, said in written} > {
+        way.__name__.strip("_").replace("_", " ") for way in (*SPELLING_WAYS, *PACKINGS)
+    }
     assert all(
         json.loads(content) == document
         for content, said in written

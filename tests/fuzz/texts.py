@@ -1,12 +1,48 @@
-"""Puts text within text: brackets, literals, JSON, escapes and control characters in names and arguments."""
+"""What stands in changed files in place of what belongs there: odd values, texts and times; and other ways to write JSON.
 
+Texts hold brackets, literals, JSON, escapes and control characters; times are equal, reversed, nested, far apart, hugely
+scaled. JSON with its keys, rows, blanks, escapes and numbers written otherwise reads the same.
+"""
+
+import codecs
+import gzip
 import json
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
-from fuzz.columns import Slot
+import zstandard
+
+from fuzz.columns import TIMES, Slot, change_column
+
+AS_IT_STANDS = "@as it stands@"
+"""Before a text that is to stand in JSON without quotes."""
+INT32, INT64 = 1 << 31, 1 << 63
+NUMBERS = [
+    -1, 0, 1, 7, 0.5, 255, 10**17, 1e18, 1 << 62, (1 << 53) + 1, INT32, -INT32 - 1, 2 * INT32,
+    INT64 - 1, INT64, -INT64, -INT64 - 1, 2 * INT64, -2 * INT64, 10**30, -(10**30), 1e300, -1e300,
+]  # fmt: skip
+LITERALS = [
+    f"{AS_IT_STANDS}{text}"
+    for text in ("1e400", "NaN", "-Infinity", "-0.0", "9" * 400, '"\\ud800"', "1e-400", "[" * 900 + "]" * 900)
+]
+TENSOR, HUGE_TENSOR = [3, 4, 0, 5, 4, "cuda:0"], [*[10**30] * 5, "cuda:" + "9" * 30]
+TEXTS = [
+    "", " ", "\0", "é\u2028", "x" * 70_000, "9" * 5000, str(10**30), "-1", "7", "0x7fffffffffffffff", "NaN", "nan", "inf", "None",
+    "[1, 2]", "[[[", "{", "[0, 1, ...]", '["cpu", [1e999]]', "Tensor(float)", "rank 7", "0-99999999", "0-3:0",
+    "ProfilerStep#" + "9" * 30, "ProfilerStep#-1", "ProfilerStep#", "kernel", "cpu_op", "gpu_memcpy", "cuda_sync", "cuda_runtime",
+    "X", "M", "record_param_comms", "nccl:all_reduce", "aten::mm", "## process_group:init ##", "cudaStreamSynchronize",
+    "cudaStreamWaitEvent", "cudaGraphLaunch", "ncclDevKernel_SendRecv()", "Stream Wait Event", "all_to_allv", "broadcast", "recv",
+]  # fmt: skip
+LISTS = [
+    [], [None], [[]], [[[[[1]]]]], [1, 2, 3], [1, 1], [10**30] * 9, ["x", 1, None], [{}], TENSOR, HUGE_TENSOR, [TENSOR],
+    [HUGE_TENSOR, 1],
+]  # fmt: skip
+VALUES: list[Any] = [*NUMBERS, *LITERALS, *TEXTS, *LISTS, None, True, False, {}, {"a": {"b": [None]}}]
+CHANGES = (1, 1, 2, 3, 5, 10)
+"""How many changes a file may have."""
+
 
 BRACKETS = (
     ("[", "]"), ("{", "}"), ("(", ")"), ('["', '"]'), ('{"a":', "}"), ("[{[]:", "}]"), ("-", ""), ("\\", ""), ('"', '"'), ("'", "'"),
@@ -31,7 +67,7 @@ CONTROLS = (
     "\x1b[31m", "\x1b]0;x\x07", "\0", "\b", "\r", "\x7f", "\x9b2J", "\u2028", "\u202e", "\ud800", "\udc00", "\ufeff", "\U0010ffff",
     "\n", "\t", "\v",
 )  # fmt: skip
-TIMES = 1, 2, 50, 3000, 300_000
+REPEATED = 1, 2, 50, 3000, 300_000
 LONGEST_REPEATED = 30_000_000
 SIZE = 1_000_000
 ADDED = (
@@ -63,7 +99,7 @@ def change_texts(document: Any, random: Random) -> str:
     ]
     key = random.choice(random.choice([[*found], literals, groups]) or [*found])
     slots = found[key] if random.random() < 0.2 else [random.choice(found[key])]
-    way = random.choice(WAYS)
+    way = random.choice(TEXT_WAYS)
     room = SIZE // len(slots)
     for container, place in slots:
         container[place] = way(container[place], random)[:room]
@@ -91,7 +127,7 @@ def _add(document: Any, random: Random) -> None:
     if not isinstance(rows, list) or not rows:
         return
     for row in random.sample(rows, min(len(rows), random.choice([1, 20]))):
-        text = random.choice(WAYS)(random.choice(["[1, 2]", "", '["1", "2"]']), random)[: SIZE // 20]
+        text = random.choice(TEXT_WAYS)(random.choice(["[1, 2]", "", '["1", "2"]']), random)[: SIZE // 20]
         row.setdefault("args", {})[random.choice(ADDED)] = random.choice([text, [text], [[text]]])
 
 
@@ -117,7 +153,7 @@ def _literals(old: str, random: Random, depth: int = 0) -> str:
 
 
 def _pieces(old: str, random: Random) -> str:
-    piece = random.choice(PIECES) * random.choice(TIMES)
+    piece = random.choice(PIECES) * random.choice(REPEATED)
     return random.choice([piece, old + piece, piece + old])
 
 
@@ -135,8 +171,247 @@ def _quoted(old: str, random: Random) -> str:
 
 
 def _long(old: str, random: Random) -> str:
-    old = old[: LONGEST_REPEATED // TIMES[-1]]
-    return random.choice([old or "x", "x", "é", "漢", "\U0001f600", " ", "9", "-", "::"]) * random.choice(TIMES[2:])
+    old = old[: LONGEST_REPEATED // REPEATED[-1]]
+    return random.choice([old or "x", "x", "é", "漢", "\U0001f600", " ", "9", "-", "::"]) * random.choice(REPEATED[2:])
 
 
-WAYS: tuple[Callable[[str, Random], str], ...] = (_brackets, _unusable, _literals, _pieces, _controls, _quoted, _long)
+TEXT_WAYS: tuple[Callable[[str, Random], str], ...] = (
+    _brackets,
+    _unusable,
+    _literals,
+    _pieces,
+    _controls,
+    _quoted,
+    _long,
+)
+
+
+Span = tuple[float, float]
+"""Start and duration."""
+HOUR_US = 3600 * 10**6
+CLASSES = {
+    "all": ("",),
+    "ops": ("cpu_op", "user_annotation"),
+    "calls": ("cuda_runtime", "cuda_driver", "cudaLaunch"),
+    "activities": ("kernel", "gpu_memcpy", "gpu_memset"),
+    "waits": ("cuda_sync", "cuda_event"),
+}
+
+
+def change_times(document: dict[str, Any], random: Random) -> str:
+    """Changes the times of a class of rows of a device trace or a linked trace. Returns what was done, in words."""
+    if random.random() < 0.2:
+        return change_column(document, TIMES, random)
+    rows = document.get("traceEvents", document.get("nodes"))
+    duration = "dur" if "traceEvents" in document else "inclusive_dur"
+    chosen = random.choice([*CLASSES])
+    timed = [row for row in rows if isinstance(row.get("ts"), int | float) and _is_of(row, CLASSES[chosen])]
+    if chosen == "all" and random.random() < 0.3:
+        timed = timed[random.randrange(len(timed)) :]
+    way = random.choice(TIME_WAYS)
+    if timed:
+        spans = way([(row["ts"], row.get(duration, 0)) for row in timed], random)
+        for row, (start, length) in zip(timed, spans, strict=True):
+            row["ts"] = start
+            if duration in row:
+                row[duration] = length
+    return f"{way.__name__.strip('_')} times of {chosen}, {len(timed)} rows"
+
+
+def _is_of(row: dict[str, Any], categories: tuple[str, ...]) -> bool:
+    """Whether a row is of these categories; ops of linked traces have none."""
+    return "" in categories or row.get("cat", "cpu_op") in categories
+
+
+def _equal(spans: list[Span], random: Random) -> list[Span]:
+    start, length = random.choice(spans)
+    return [(start, random.choice([length, own])) for _, own in spans]
+
+
+def _mirrored(spans: list[Span], _: Random) -> list[Span]:
+    """What was last comes first."""
+    whole = min(start for start, _ in spans) + max(start + length for start, length in spans)
+    return [(whole - start - length, length) for start, length in spans]
+
+
+def _reversed(spans: list[Span], _: Random) -> list[Span]:
+    return spans[::-1]
+
+
+def _shuffled(spans: list[Span], random: Random) -> list[Span]:
+    return random.sample(spans, len(spans))
+
+
+def _scaled(spans: list[Span], random: Random) -> list[Span]:
+    factor = random.choice([0, 1e-3, 0.5, 1000, 1e6, 1e9, -1])
+    first = spans[0][0] if random.random() < 0.7 else 0
+    return [(first + (start - first) * factor, length * factor) for start, length in spans]
+
+
+def _lasting(spans: list[Span], random: Random) -> list[Span]:
+    length = random.choice([0, 0, -1, 1e-3, 0.4, 1e6, 1e12, 9e15, 1e300])
+    return [(start, length) for start, _ in spans]
+
+
+def _shifted(spans: list[Span], random: Random) -> list[Span]:
+    by = random.choice([0.3, 5, -5, HOUR_US, -HOUR_US, 1e12, 9e15])
+    return [(start + by, length) for start, length in spans]
+
+
+def _far_apart(spans: list[Span], random: Random) -> list[Span]:
+    far, half = random.choice([1e6, 1e12, 4e15]), len(spans) // 2
+    return spans[:half] + [(start + far, length) for start, length in spans[half:]]
+
+
+def _coarse(spans: list[Span], random: Random) -> list[Span]:
+    step = random.choice([1, 10, 1000])
+    return [(start // step * step, length // step * step) for start, length in spans]
+
+
+def _nested(spans: list[Span], _: Random) -> list[Span]:
+    first, count = spans[0][0], len(spans)
+    return [(first + place, 2.0 * (count - place)) for place in range(count)]
+
+
+def _staggered(spans: list[Span], _: Random) -> list[Span]:
+    """Each begins in the one before, and ends behind it."""
+    first, count = spans[0][0], len(spans)
+    return [(first + place, float(count)) for place in range(count)]
+
+
+TIME_WAYS: tuple[Callable[[list[Span], Random], list[Span]], ...] = (
+    _equal, _mirrored, _reversed, _shuffled, _scaled, _lasting, _shifted, _far_apart, _coarse, _nested, _staggered,
+)  # fmt: skip
+
+
+BLANKS = "", " ", "\n", "\t", "\r\n", "  \n "
+ROWS = "traceEvents", "nodes"
+
+
+def spelled_anew(text: bytes, random: Random) -> tuple[bytes, str]:
+    """The same JSON written in another way, and what is other, in words."""
+    document = json.loads(text)
+    # the nodes of a graph are in the order of its file
+    way = random.choice([*SPELLING_WAYS, *PACKINGS, None, *([_order_of_rows] if "metadata" not in document else [])])
+    if way is _order_of_rows:
+        _order_of_rows(document, random)
+    # all at once, too
+    ways = [way] if way in SPELLING_WAYS else SPELLING_WAYS if way is None else []
+    written = _written(document, _Spelling(random, ways)).encode()
+    if way in PACKINGS or (way is None and random.random() < 0.3):
+        written = (way or random.choice(PACKINGS))(written, random)
+    return written, way.__name__.strip("_").replace("_", " ") if way else "everything"
+
+
+def spelled_in_every_way(text: bytes, random: Random) -> bytes:
+    """The same JSON with everything about it other; its rows stay where they are."""
+    return _written(json.loads(text), _Spelling(random, SPELLING_WAYS)).encode()
+
+
+def with_rows_shuffled(text: bytes, random: Random) -> bytes:
+    """The same rows in another order."""
+    document = json.loads(text)
+    _order_of_rows(document, random)
+    return json.dumps(document).encode()
+
+
+class _Spelling:
+    def __init__(self, random: Random, ways: Sequence[Callable[..., Any]]) -> None:
+        self.random, self.ways = random, ways
+
+    def blank(self, usual: str = "") -> str:
+        return self.random.choice(BLANKS) if _blanks in self.ways else usual
+
+
+def _written(value: Any, spelling: _Spelling, is_time: bool = False) -> str:
+    blank = spelling.blank
+    if isinstance(value, dict):
+        items = list(value.items())
+        if _order_of_keys in spelling.ways:
+            spelling.random.shuffle(items)
+        inside = (
+            f"{_written(key, spelling)}{blank()}:{blank(' ')}{_written(item, spelling, key in TIMES)}{blank()}"
+            for key, item in items
+        )
+        return "{" + f",{blank(' ')}".join(inside) + "}"
+    if isinstance(value, list):
+        return "[" + f",{blank(' ')}".join(f"{_written(item, spelling)}{blank()}" for item in value) + "]"
+    if isinstance(value, str) and _escapes in spelling.ways:
+        return _escapes(value, spelling.random)
+    if isinstance(value, float) and is_time and _numbers in spelling.ways:
+        return _numbers(value, spelling.random)
+    return json.dumps(value, ensure_ascii=_not_ascii not in spelling.ways)
+
+
+def _blanks() -> None:
+    """Blanks between all tokens, or none."""
+
+
+def _order_of_keys() -> None:
+    """Keys in another order, in every object."""
+
+
+def _not_ascii() -> None:
+    """Characters as they are, not escaped."""
+
+
+def _escapes(text: str, random: Random) -> str:
+    """Some characters escaped that need not be."""
+    plain = json.dumps(text)[1:-1]
+    if "\\" in plain or random.random() < 0.5:
+        return f'"{plain}"'
+    return (
+        '"'
+        + "".join(f"\\u{ord(one):04x}" if random.random() < 0.2 else "\\/" if one == "/" else one for one in plain)
+        + '"'
+    )
+
+
+def _numbers(value: float, random: Random) -> str:
+    """The same time with zeros or an exponent, or as an integer; arguments are quoted as they stand."""
+    plain = repr(value)
+    if "e" in plain or "." not in plain:
+        return json.dumps(value)
+    whole, _, fraction = plain.partition(".")
+    return random.choice(
+        [
+            plain,
+            f"{plain}00",
+            f"{int(whole + fraction)}e-{len(fraction)}",
+            f"{plain}E+0",
+            whole if fraction == "0" else plain,
+        ]
+    )
+
+
+SPELLING_WAYS: tuple[Callable[..., Any], ...] = (_blanks, _order_of_keys, _escapes, _not_ascii, _numbers)
+
+
+def _order_of_rows(document: Any, random: Random) -> None:
+    for key in ROWS:
+        if isinstance(document, dict) and key in document:
+            document[key] = random.choice([document[key][::-1], random.sample(document[key], len(document[key]))])
+
+
+def _gzip(text: bytes, random: Random) -> bytes:
+    """In one member or several."""
+    half = random.choice([0, len(text) // 2])
+    return gzip.compress(text[:half], random.choice([0, 1, 9])) + gzip.compress(text[half:], 1)
+
+
+def _zstd(text: bytes, random: Random) -> bytes:
+    """In one frame or several, with or without their sizes."""
+    half = random.choice([0, len(text) // 2])
+    pack = zstandard.ZstdCompressor(write_content_size=random.random() < 0.5).compress
+    return pack(text[:half]) + pack(text[half:]) if half else pack(text)
+
+
+def _byte_order_mark(text: bytes, _: Random) -> bytes:
+    return codecs.BOM_UTF8 + text
+
+
+def _blanks_around(text: bytes, random: Random) -> bytes:
+    return random.choice([b"\n\n", b" " * 10_000, b""]) + text + random.choice([b"\n", b"\n" * 100_000])
+
+
+PACKINGS: tuple[Callable[[bytes, Random], bytes], ...] = (_gzip, _zstd, _byte_order_mark, _blanks_around)

@@ -2,9 +2,9 @@
 
 import pytest
 from execgraph.schema.graph import DependencyKind
+from support.runs import convert_run, device_waits, host_waits, link_run
+
 from support.builder import Event, TraceBuilder
-from support.runs import convert_run, link_run
-from support.waits import device_waits, host_waits
 
 
 def group_ids() -> TraceBuilder:

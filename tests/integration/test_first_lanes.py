@@ -7,7 +7,7 @@ from execgraph.linker.communication.messages_in_flight import FIRST_LANE, _lanes
 from execgraph.linker.readers.rocpd_lanes import nesting_lanes
 from execgraph.schema.columns import Int64
 from hypothesis import given, strategies as st
-from support.device_rows import OpRow, op_rows
+from support.tables import OpRow, op_rows
 
 SPANS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 12), st.integers(1, 9)), max_size=12)
 """Thread, start and length."""

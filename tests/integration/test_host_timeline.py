@@ -9,9 +9,10 @@ from execgraph.linker.link import link
 from execgraph.linker.readers import read_device_trace, read_host_trace
 from execgraph.schema.graph import DependencyKind
 from hypothesis import given, strategies as st
-from support.builder import LAYOUTS, TraceBuilder
 from support.programs import VERSIONS, Step, one_thread, play, two_threads
 from support.runs import Nodes, convert_linked, convert_run, link_run
+
+from support.builder import LAYOUTS, TraceBuilder
 
 MAIN, WORKER = 1000, 1001
 

@@ -13,8 +13,9 @@ from execgraph.tools.job import BuildOptions, build, merge_for_viewing
 from execgraph.tools.replay import replay_ranks
 from execgraph.tools.report import find_sources, read_ranks
 from execgraph.tools.trace_files import by_rank, find_traces
-from support.builder import TraceBuilder
 from support.generated import here
+
+from support.builder import TraceBuilder
 
 NAMES = {"world": "0", "tensor": "1", "data": "2"}
 OTHER_NAMES: dict[str, dict[str, str]] = {

@@ -10,9 +10,10 @@ from execgraph.converter.convert import convert
 from execgraph.linker.link import link
 from execgraph.linker.readers import read_device_trace, read_host_trace
 from execgraph.schema.linked import NO_TENSORS, plain_arguments, read_linked, write_linked
-from fuzz.spellings import spelled_in_every_way, with_rows_shuffled
-from support.builder import TraceBuilder
+from fuzz.texts import spelled_in_every_way, with_rows_shuffled
 from support.folders import DATA
+
+from support.builder import TraceBuilder
 
 CAPTURES = "training", "gloo_fast", "torch_2.1.2", "torch_2.14.0"
 

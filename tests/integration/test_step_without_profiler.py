@@ -11,8 +11,9 @@ from execgraph.linker.link import link
 from execgraph.linker.windows import EVERYTHING, Window
 from execgraph.schema.graph import read_graph
 from execgraph.schema.linked import write_linked
+from support.reports import merged
+
 from support.builder import TraceBuilder
-from support.merging import merged
 
 KNOWN = {"steps": 2, "step_without_profiler_ns": 12_500, "data_wait_without_profiler_ns": 4_000}
 

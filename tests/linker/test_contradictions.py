@@ -32,7 +32,6 @@ from execgraph.schema.machine import AGREEING, MachineCalibration
 from execgraph.tools.generate import simulate, write_traces
 from execgraph.tools.pairs import hosts_of
 from execgraph.tools.trace_files import find_traces
-from support.builder import TraceBuilder
 from support.contradictions import (
     GRAPHS,
     READ_BY,
@@ -45,12 +44,12 @@ from support.contradictions import (
     sound_graphs,
     table,
 )
-from support.device_rows import ActivityRow, CallRow, OpRow, device_trace
 from support.folders import ROOT
 from support.runs import read_pair
-from support.tables import column
+from support.tables import ActivityRow, CallRow, OpRow, column, device_trace
 
 from benchmarks.programs import NAMED, RANDOM, build_job
+from support.builder import TraceBuilder
 
 TABLE = ROOT / "docs" / "contradictions.md"
 

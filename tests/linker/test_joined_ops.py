@@ -7,7 +7,7 @@ from execgraph.linker.windows import Window
 from execgraph.schema.columns import ABSENT
 from execgraph.schema.errors import DataError
 from execgraph.schema.linked import NO_TENSORS, LinkedTrace
-from support.device_rows import ActivityRow, CallRow, NodeRow, OpRow, SyncRow, device_trace, host_trace
+from support.tables import ActivityRow, CallRow, NodeRow, OpRow, SyncRow, device_trace, host_trace
 
 HOST = host_trace(
     NodeRow(1, "[pytorch|profiler|execution_trace|process]"),

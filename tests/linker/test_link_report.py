@@ -9,9 +9,8 @@ from execgraph.linker.cut import TracePart
 from execgraph.linker.link_report import report_of
 from execgraph.linker.waits import Synchronisation
 from execgraph.schema.linked import LinkedTrace, LinkReport, ProcessGroup
-from support.device_rows import OpRow, device_trace
 from support.references import Call, Op, linked_of
-from support.tables import column
+from support.tables import OpRow, column, device_trace
 
 ON_HOST = "communications of the host taken as of the default group"
 

@@ -24,19 +24,19 @@ from execgraph.linker.match import (
 from execgraph.schema.columns import Int64, ThreadIntervals, nest
 from execgraph.schema.errors import DataError
 from hypothesis import given, strategies as st
-from support.device_rows import (
+from support.effort import growth
+from support.tables import (
     ActivityRow,
     CallRow,
     NodeRow,
     OpRow,
     activity_rows,
     call_rows,
+    column,
     device_trace,
     host_trace,
     op_rows,
 )
-from support.effort import growth
-from support.tables import column
 
 MARKS = np.arange(200) >= 100
 """Numbers from 100 on mark steps."""

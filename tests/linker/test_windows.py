@@ -17,7 +17,7 @@ from execgraph.linker.windows import (
     whole,
 )
 from execgraph.schema.errors import DataError
-from support.device_rows import ActivityRow, CallRow, OpRow, device_trace
+from support.tables import ActivityRow, CallRow, OpRow, device_trace
 
 
 def marked(*spans: tuple[int, int, int]) -> DeviceTrace:

@@ -1,10 +1,13 @@
-"""Writes small rocpd databases in the three dialects that profilers write."""
+"""Writes small rocpd databases in the three dialects that profilers write, changes them by SQL, and reads their tables."""
 
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
+
+import numpy as np
+from execgraph.linker.readers import DeviceTrace
 
 LITE, RPD_2, RPD_3 = "rocm-trace-lite", "RPD, schema 2", "RPD, schema 3"
 DIALECTS = (LITE, RPD_2, RPD_3)
@@ -115,3 +118,21 @@ class _Texts:
             self.known[text] = len(self.known) + 1
             self.connection.execute(f"INSERT INTO {self.table} VALUES (?, ?)", (self.known[text], text))
         return self.known[text]
+
+
+EPOCH = 9_000_000_000_001
+
+
+def rows(trace: DeviceTrace) -> list[tuple[str, str, int, int, int, int, int]]:
+    """(name, category, device, stream, start, end, launching API row) of every activity."""
+    found = trace.activities
+    columns = (found.device, found.stream, found.start - EPOCH, found.end - EPOCH, found.correlation)
+    numbers = np.stack(columns, axis=1).tolist() if len(found.start) else []
+    return [(found.name[row], found.category[row], *values) for row, values in enumerate(numbers)]
+
+
+def sql(path: Path, script: str) -> str:
+    """Runs a script on a database, which is made if there is none; its path as text."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript("PRAGMA synchronous = OFF;" + script)
+    return str(path)

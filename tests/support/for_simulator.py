@@ -1,11 +1,94 @@
-"""Small graphs that communicate, and what they become for ASTRA-sim."""
+"""Small graphs that communicate for ASTRA-sim, small programs for our own simulator, and what holds for every run of it."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from execgraph.converter.targets import TargetReport, for_astra_sim
 from execgraph.schema.graph import CollectiveType, ExecutionGraph, NodeType
+from execgraph.tools.generate import PRESETS, Job, RankRun, build_job
+from execgraph.tools.generate.instructions import Activity, Group, Instruction, Launch, Rendezvous
+from execgraph.tools.generate.nccl import Communicator
+from execgraph.tools.generate.program_process import COMPUTE
 
 from support.graphs import STREAM_ORDER, GraphBuilder
+
+
+def job_of(*threads: list[Instruction], ranks: int = 1) -> Job:
+    """Every rank runs the same threads, for one step."""
+    names = tuple(f"thread {number}" for number in range(len(threads)))
+    return Job("test", 0, ranks, names, (), lambda rank: iter([threads]))
+
+
+def launch(stream: int, device_ns: int, meeting: Rendezvous | None = None, *, blocking: bool = False) -> Launch:
+    """A call of 100 ns, 10 ns until the device has it, gaps of 5 ns, 7 ns to return."""
+    kernel = Activity("kernel")
+    return Launch("cudaLaunchKernel", kernel, stream, device_ns, 100, 100, 10, 5, meeting, 0, blocking, 7)
+
+
+def spans(rank: RankRun) -> list[tuple[int, int]]:
+    return list(zip(rank.activities.start, rank.activities.end, strict=True))
+
+
+def assert_storages_are_ordered(rank: RankRun) -> None:
+    """In program order no reader overtakes the writer before it, and no writer the readers or the writer before it."""
+    busy_until: dict[int, int] = {}
+    read_until: dict[int, int] = {}
+    for row, call in enumerate(rank.activities.call):
+        op_row = rank.calls.op[call]
+        while op_row >= 0 and rank.op_table[rank.ops.op[op_row]].annotation:
+            op_row = rank.ops.parent[op_row]
+        if op_row < 0:
+            continue
+        op, start, end = rank.op_table[rank.ops.op[op_row]], rank.activities.start[row], rank.activities.end[row]
+        reads, writes = _storages(op.inputs), _storages(op.outputs)
+        assert all(start >= busy_until.get(storage, 0) for storage in reads | writes)
+        assert all(start >= read_until.get(storage, 0) for storage in writes)
+        for storage in writes:
+            busy_until[storage] = end
+        for storage in reads:
+            read_until[storage] = max(end, read_until.get(storage, 0))
+
+
+def _storages(values: tuple[object, ...]) -> set[int]:
+    tensors = [part for value in values for part in (value if type(value) is tuple else (value,))]
+    return {tensor.storage for tensor in tensors if hasattr(tensor, "storage")}
+
+
+NODE, RANKS = 4, 8
+WITHIN, ACROSS = (1_000.0, 279.397), (6_000.0, 18.626)
+"""ns and GB/s of 2**30 bytes of a link; a step goes over two."""
+GEMM = Activity("sgemm")
+SIZES = (50_000, 400_000, 3_000_000, 12_000_000)
+
+
+def groups(ranks: int) -> tuple[Group, ...]:
+    """The ranks of each node, and those at one place of all nodes."""
+    nodes = [Group("1", "tensor parallel", tuple(range(first, first + NODE))) for first in range(0, ranks, NODE)]
+    replicas = [Group("2", "data parallel", tuple(range(first, ranks, NODE))) for first in range(NODE)]
+    return (*nodes, *replicas)
+
+
+def program(process: Any) -> Iterator[None]:
+    """Kernels and all-reduces within the node in turn, then all-reduces across nodes, in each of two steps."""
+    own = [group for group in groups(process.size.ranks) if process.rank in group.ranks]
+    within, across = (
+        Communicator(process, group, 24 + number, step_us=2 * ns / 1000, bytes_per_us=gib_s * 2**30 / 1e6)
+        for number, (group, (ns, gib_s)) in enumerate(zip(own, (WITHIN, ACROSS), strict=True))
+    )
+    for _ in range(2):
+        for communicator in (within, across):
+            for size in SIZES:
+                tensor = process.tensor(f"{communicator.stream} {size}", size)
+                with process.main.op("aten::mm", (tensor,), (tensor,), own_us=10.0):
+                    process.main.launch(GEMM, COMPUTE, 50.0)
+                communicator.all_reduce(process.main, tensor).wait(process.main)
+        yield
+
+
+def two_networks() -> Job:
+    presets = {"nodes": PRESETS["ddp"]._replace(program=program, groups=groups)}
+    return build_job("nodes", presets=presets, ranks=RANKS, steps=2, seed=1)
+
 
 ALL_REDUCE, ALL_GATHER = CollectiveType.ALL_REDUCE, CollectiveType.ALL_GATHER
 

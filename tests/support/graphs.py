@@ -4,14 +4,26 @@ g = GraphBuilder()
 op = g.host("aten::mm", start=0, duration=5)
 g.activity("sgemm", start=9, duration=20, gap=4, after=[(op, LAUNCH)])
 graph = g.build()
+
+Also the edges that one dependency rule makes, and the work of an op by its arguments.
 """
 
-from collections.abc import Iterable
+import dataclasses
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
+from execgraph.converter.context import ConversionContext, Edges
+from execgraph.converter.dependencies import Rule
+from execgraph.converter.timeline import slice_host
+from execgraph.converter.work import RecordedOp, Tensor, Work, work_of
 from execgraph.schema.columns import ABSENT, Categorical, Ragged
 from execgraph.schema.graph import ATTRIBUTES, Column, Delay, DependencyKind, ExecutionGraph, NodeType
+from execgraph.schema.linked import LinkedTrace
+from execgraph.schema.machine import LatencyStats, MachineCalibration
+
+from support.references import linked_of
+from support.tables import Called, Ran, activities, calls
 
 PROGRAM_ORDER = DependencyKind.PROGRAM_ORDER
 LAUNCH = DependencyKind.LAUNCH
@@ -105,3 +117,53 @@ def rank_with_collective(rank: int, *, work: int, collective: int, clock: int, *
     meet = g.collective(clock + work, collective, ranks=[0, 1], after=[(gemm, STREAM_ORDER)], **more)
     g.activity("after", clock + work + collective, 5, after=[(meet, STREAM_ORDER)])
     return g.build()
+
+
+MACHINE = MachineCalibration(launch={"": LatencyStats(2_000, 3_000, 9)}, gap={"": LatencyStats(500, 700, 9)})
+Named = set[tuple[str, str, DependencyKind]]
+
+
+def run_of(ran: Sequence[Ran], called: Sequence[Called] = (), **more: object) -> ConversionContext:
+    """A run on MACHINE; `more` are columns of the linked trace."""
+    linked = dataclasses.replace(linked_of([]), activities=activities(*ran), calls=calls(*called), **more)
+    linked.info.machine = MACHINE
+    return sliced(linked)
+
+
+def sliced(linked: LinkedTrace) -> ConversionContext:
+    return ConversionContext(linked, slice_host(linked, 0), np.zeros(len(linked.activities), np.int64))
+
+
+def edges_of(rule: Rule, run: ConversionContext) -> Named:
+    return named(rule(run), run)
+
+
+def named(edges: Edges, run: ConversionContext) -> Named:
+    """Edges between activities, by their names."""
+    assert len(edges.source) == len(edges.target) == len(edges.kind)
+    name = run.linked.activities.name
+    pairs = zip(
+        (edges.source - run.activities_from).tolist(), (edges.target - run.activities_from).tolist(), strict=True
+    )
+    return {
+        (name[source], name[target], DependencyKind(kind))
+        for (source, target), kind in zip(pairs, edges.kind.tolist(), strict=True)
+    }
+
+
+HALF, FLOAT, LONG = 2, 4, 8
+"""Bytes of an element."""
+
+
+def tensors(*shapes: Sequence[int], item: int = FLOAT) -> list[Tensor]:
+    """Tensors each in memory of its own."""
+    return [Tensor.of(tuple(shape), item, number) for number, shape in enumerate(shapes)]
+
+
+def work(name: str, inputs: list[Any], results: list[Tensor] | None, schema: str = "") -> Work:
+    return work_of(RecordedOp(name, schema, inputs, None if results is None else list(results)))
+
+
+def ordered(names: str, **values: Any) -> list[Any]:
+    """Arguments in the order of their names, None where no value is given."""
+    return [values.get(name) for name in names.split()]

@@ -22,7 +22,7 @@ from execgraph.schema.linked import LinkedTrace, Provenance
 
 from support.builder import TraceBuilder
 from support.builder.layouts import LAYOUTS
-from support.recorded import Recorded, Tensors
+from support.capturing import Recorded, Tensors
 from support.runs import broken_rules, convert_linked, launchers
 from support.vendors import VENDORS, as_written_by
 

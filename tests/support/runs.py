@@ -1,4 +1,4 @@
-"""From a played run to its linked trace and its graph, and what tests ask of a graph: who follows whom, and when."""
+"""From a played run to its linked trace, its graph and its replay, and what tests ask of them: who follows whom, and when."""
 
 import tempfile
 from collections import Counter, defaultdict
@@ -15,8 +15,10 @@ from execgraph.linker.readers import DeviceTrace, HostTrace, read_device_trace, 
 from execgraph.schema.columns import Int64, Ragged
 from execgraph.schema.graph import ConvertReport, Delay, DependencyKind, ExecutionGraph, NodeType
 from execgraph.schema.linked import LinkedTrace
+from execgraph.tools.replay import Replay, parse_scale, pieces_of, replay, time_by_kind
 
 from support.builder import TraceBuilder
+from support.graphs import LAUNCH, STREAM_ORDER, GraphBuilder
 
 
 def read_pair(t: TraceBuilder, modules: bool = False) -> tuple[HostTrace, DeviceTrace]:
@@ -224,3 +226,42 @@ def rich_run(torch: str = "2.13") -> TraceBuilder:
     t.leaf('a "quoted" \\ name é', 2, only="host")
     t.leaf("only in the device trace", 2, only="device")
     return t
+
+
+RECORDED = {"sync_records": True}
+
+WITHOUT_EVENT = {"event_correlations": False}
+
+UNRECORDED = {"sync_records": False}
+
+
+def device_waits(linked: LinkedTrace) -> set[tuple[str, str]]:
+    """(awaited activity, activity that waited)."""
+    waits, name = linked.device_waits, linked.activities.name
+    return {(name[s], name[t]) for s, t in zip(waits.source_row.tolist(), waits.target_row.tolist(), strict=True)}
+
+
+def host_waits(linked: LinkedTrace) -> set[tuple[str, str]]:
+    """(awaited activity, call that waited); "" where nothing was pending."""
+    waits, name, call = linked.host_waits, linked.activities.name, linked.calls.name
+    rows = zip(waits.source_row.tolist(), waits.call_row.tolist(), strict=True)
+    return {(name[source] if source >= 0 else "", call[row]) for source, row in rows}
+
+
+def path_ns(replayed: Replay) -> dict[str, int]:
+    return time_by_kind(pieces_of(replayed))
+
+
+def scaled(graph: ExecutionGraph, *specs: str) -> Replay:
+    return replay(graph, [parse_scale(spec) for spec in specs])
+
+
+def delayed() -> ExecutionGraph:
+    """10 ns of launching, a kernel of 20 ns, and a second one that starts 70 ns later than that and its gap explain."""
+    g = GraphBuilder()
+    op = g.host("op", 0, 10)
+    first = g.activity("first", 10, 20, after=[(op, LAUNCH)])
+    delay = g.delay(30, 68, after=[(first, STREAM_ORDER)])
+    released = [(op, LAUNCH), (first, STREAM_ORDER), (delay, STREAM_ORDER)]
+    g.activity("second", 100, 20, gap=2, after=released)
+    return g.build()

@@ -8,7 +8,7 @@ from execgraph.converter.scaling import Growth, ScalePlan, copied, plan_scaling,
 from execgraph.schema.columns import Ragged
 from execgraph.schema.graph import CollectiveType, ExecutionGraph, NodeType
 
-from .graphs import LAUNCH, STREAM_ORDER, GraphBuilder
+from support.graphs import LAUNCH, STREAM_ORDER, GraphBuilder
 
 ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER = (
     CollectiveType.ALL_REDUCE,

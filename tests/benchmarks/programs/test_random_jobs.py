@@ -7,7 +7,7 @@ import pytest
 from execgraph.tools.generate import DEFAULT, Job, RankRun, Run, draw_machine, simulate
 from execgraph.tools.generate.instructions import GraphLaunch, HostWork, Launch
 from hypothesis import HealthCheck, given, settings, strategies as st
-from support.simulated import assert_storages_are_ordered, spans
+from support.for_simulator import assert_storages_are_ordered, spans
 
 from benchmarks.programs import RANDOM, build_job, ranks_of
 

@@ -7,7 +7,7 @@ from execgraph.converter.context import ConversionContext, Edges
 from execgraph.converter.dependencies import RULES, launching_node
 from execgraph.schema.columns import ABSENT
 from execgraph.schema.graph import Delay, DependencyKind
-from support.rules import run_of
+from support.graphs import run_of
 from support.tables import Called, Op, Ran, column, ops
 
 LAUNCH, STREAM_ORDER = int(DependencyKind.LAUNCH), int(DependencyKind.STREAM_ORDER)

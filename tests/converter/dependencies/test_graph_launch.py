@@ -3,7 +3,7 @@
 import pytest
 from execgraph.converter.dependencies.graph_launch import graph_launch
 from execgraph.schema.graph import DependencyKind
-from support.rules import Named, edges_of, run_of
+from support.graphs import Named, edges_of, run_of
 from support.tables import Called, Ran
 
 CALLS = [Called(0, 100, "cudaGraphLaunch"), Called(200, 300), Called(400, 500, "cudaGraphLaunch")]

@@ -8,7 +8,7 @@ from execgraph.converter.dependencies.waits import event_wait, host_sync
 from execgraph.schema.columns import ABSENT, Categorical
 from execgraph.schema.graph import DependencyKind
 from execgraph.schema.linked import DeviceWaits, HostWaits, Provenance
-from support.rules import Named, edges_of, named, run_of
+from support.graphs import Named, edges_of, named, run_of
 from support.tables import Called, Ran, column
 
 CALLS = [Called(0, 1_000), Called(2_000, 3_000)]

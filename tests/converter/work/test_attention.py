@@ -3,7 +3,7 @@
 import pytest
 from execgraph.converter.work import Tensor, Unknown
 from execgraph.converter.work.attention import BOTTOM, RULES, TOP, pairs
-from support.op_work import FLOAT, ordered, work
+from support.graphs import FLOAT, ordered, work
 
 LENGTHS = "cum_seq_q cum_seq_k max_q max_k"
 SPANS = "cu_seqlens_q cu_seqlens_k max_seqlen_q max_seqlen_k"

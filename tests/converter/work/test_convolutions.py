@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from execgraph.converter.work import Unknown, Work
 from execgraph.converter.work.convolutions import BACKWARD, RULES
-from support.op_work import FLOAT, ordered, tensors, work
+from support.graphs import FLOAT, ordered, tensors, work
 
 GENERAL = "input weight bias stride padding dilation transposed output_padding groups"
 PLAIN = "input weight bias stride padding dilation groups"

@@ -3,7 +3,7 @@
 import pytest
 from execgraph.converter.work import Tensor, Unknown
 from execgraph.converter.work.matrix_products import broadcast, product
-from support.op_work import FLOAT, tensors, work
+from support.graphs import FLOAT, tensors, work
 
 Shape = tuple[int, ...]
 

@@ -16,7 +16,7 @@ from execgraph.linker.readers import HostTrace, read_host_trace
 from execgraph.schema.columns import OpRows
 from execgraph.schema.linked import NO_TENSORS, read_arguments
 from support.folders import DATA
-from support.op_work import FLOAT, HALF, LONG, tensors, work
+from support.graphs import FLOAT, HALF, LONG, tensors, work
 
 COUNTED: list[list[Any]] = json.loads((DATA / "operators_counted.json").read_text())
 NAMES = {name for name, _ in COUNTED}

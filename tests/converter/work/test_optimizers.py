@@ -2,7 +2,7 @@
 
 import pytest
 from execgraph.converter.work import Tensor
-from support.op_work import FLOAT, ordered, work
+from support.graphs import FLOAT, ordered, work
 
 
 def of_parameters(first: int) -> list[Tensor]:

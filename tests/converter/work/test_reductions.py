@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from execgraph.converter.work import Tensor, Unknown
-from support.op_work import FLOAT, ordered, tensors, work
+from support.graphs import FLOAT, ordered, tensors, work
 
 X = (6, 7)
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from execgraph.linker.readers.duplicates import WHAT, without_duplicates
-from support.device_rows import ActivityRow, CallRow, OpRow, SyncRow, device_trace
+from support.tables import ActivityRow, CallRow, OpRow, SyncRow, device_trace
 
 OP = OpRow(1500, 2500, rf_id=3, external_id=4, event_index=5)
 CALL = CallRow(1500, 2500, correlation=3)

@@ -6,7 +6,7 @@ from execgraph.linker.readers.merged import ranks_of_processes
 from execgraph.schema.errors import DataError
 from execgraph.schema.linked import LARGEST_ID, MergedRank
 from msgspec import Raw
-from support.device_rows import ActivityRow, CallRow, EventRecordRow, OpRow, SyncRow, device_trace
+from support.tables import ActivityRow, CallRow, EventRecordRow, OpRow, SyncRow, device_trace
 
 
 def calls(*rows: CallRow) -> DeviceTrace:

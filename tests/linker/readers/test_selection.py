@@ -5,9 +5,8 @@ from execgraph.linker.readers import KeptRows, Role, select_linked, select_rows
 from execgraph.linker.readers.selection import select
 from execgraph.schema.columns import JsonRecords
 from execgraph.schema.linked import Communication, kineto
-from support.device_rows import ActivityRow, CallRow, OpRow, device_trace
 from support.references import COMMUNICATION, Act, Call, Op, linked_of
-from support.tables import Called, calls, column
+from support.tables import ActivityRow, Called, CallRow, OpRow, calls, column, device_trace
 
 
 def mask(*kept: int) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":

@@ -2,9 +2,9 @@
 
 import pytest
 from execgraph.linker.waits.event_ids import Anchor, EventIds
+from support.runs import WITHOUT_EVENT, device_waits, link_run
+
 from support.builder import TraceBuilder
-from support.runs import link_run
-from support.waits import WITHOUT_EVENT, device_waits
 
 
 def possible(pairs: list[tuple[int, int]], event: int, *, is_first_wait: bool = True, records: int = 10) -> list[int]:

@@ -8,8 +8,7 @@ from execgraph.linker.waits import EventQueryLoops, Process, event_query_loops
 from execgraph.linker.waits.event_query_loops import Loop
 from execgraph.schema.columns import ROUNDING
 from execgraph.schema.machine import LatencyStats, MachineCalibration
-from support.processes import process
-from support.tables import Called, Ran, Synced
+from support.tables import Called, Ran, Synced, process
 
 QUERY = "cudaEventQuery"
 EXACT = MachineCalibration(sync_return={"": LatencyStats(0, 0, 9)})

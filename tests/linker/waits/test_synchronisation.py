@@ -8,9 +8,18 @@ import pytest
 from execgraph.linker.link import link
 from execgraph.linker.readers import read_device_trace
 from execgraph.schema.graph import DependencyKind
+from support.runs import (
+    RECORDED,
+    UNRECORDED,
+    WITHOUT_EVENT,
+    broken_rules,
+    convert_run,
+    device_waits,
+    host_waits,
+    link_run,
+)
+
 from support.builder import LAYOUTS, Event, TraceBuilder
-from support.runs import broken_rules, convert_run, link_run
-from support.waits import RECORDED, UNRECORDED, WITHOUT_EVENT, device_waits, host_waits
 
 EVENT_WAIT, HOST_SYNC, CALL_ORDER = DependencyKind.EVENT_WAIT, DependencyKind.HOST_SYNC, DependencyKind.CALL_ORDER
 KNOWLEDGE = pytest.mark.parametrize("known", [RECORDED, WITHOUT_EVENT, UNRECORDED], ids=["record", "-1", "calls"])

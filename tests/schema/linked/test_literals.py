@@ -18,8 +18,9 @@ from execgraph.tools.commands import (
     trace_merge,
     trace_report,
 )
-from support.builder import TraceBuilder
 from support.folders import ROOT
+
+from support.builder import TraceBuilder
 
 DEPTH = 5000
 HOSTILE = (

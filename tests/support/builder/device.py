@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from .host import group_config
-from .layouts import COMMS_DTYPE, Layout, boxed
-from .records import USER_SCOPE, Activity, Call, Comms, EventRecord, Op, Sync
+from support.builder.host import group_config
+from support.builder.layouts import COMMS_DTYPE, Layout, boxed
+from support.builder.records import USER_SCOPE, Activity, Call, Comms, EventRecord, Op, Sync
 
 if TYPE_CHECKING:
-    from .timeline import TraceBuilder
+    from support.builder.timeline import TraceBuilder
 
 Row = dict[str, Any]
 BASE_NS = 1_790_857_026_000_000_000

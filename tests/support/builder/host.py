@@ -5,11 +5,11 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from .layouts import COMMS_DTYPE, Layout, boxed
-from .records import USER_SCOPE, Comms, Group, Op
+from support.builder.layouts import COMMS_DTYPE, Layout, boxed
+from support.builder.records import USER_SCOPE, Comms, Group, Op
 
 if TYPE_CHECKING:
-    from .timeline import TraceBuilder
+    from support.builder.timeline import TraceBuilder
 
 ROOT = 1
 FIRST_GROUP_NODE = 1_000_000

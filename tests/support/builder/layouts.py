@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from .records import Tensor
+from support.builder.records import Tensor
 
 COMMS_DTYPE = {
     "float": "Float",

@@ -21,10 +21,10 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from .device import device_trace
-from .host import host_trace
-from .layouts import LAYOUTS
-from .records import (
+from support.builder.device import device_trace
+from support.builder.host import host_trace
+from support.builder.layouts import LAYOUTS
+from support.builder.records import (
     USER_SCOPE,
     Activity,
     Call,

@@ -22,7 +22,7 @@ from execgraph.tools.generate.instructions import (
     SynchronizeStream,
     WaitEvent,
 )
-from support.simulated import assert_storages_are_ordered, job_of, launch, spans
+from support.for_simulator import assert_storages_are_ordered, job_of, launch, spans
 
 from benchmarks.programs import JOBS, NAMED, RANDOM, build_job
 

@@ -30,7 +30,7 @@ from execgraph.tools.generate.identity import BASE_NS, FIRST_NS
 from execgraph.tools.generate.instructions import HostWork, Instruction, Launch, Rendezvous
 from execgraph.tools.generate.machine import Clock
 from support.folders import DATA
-from support.simulated import job_of, launch, spans
+from support.for_simulator import job_of, launch, spans
 
 from benchmarks.programs import NAMED, build_job
 

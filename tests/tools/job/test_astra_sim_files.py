@@ -13,9 +13,9 @@ from execgraph.tools.commands.trace_build import main
 from execgraph.tools.generate import PRESETS, build_job, simulate, write_traces
 from execgraph.tools.job import Simulation, write_astra_sim_files
 from execgraph.tools.replay import configuration_of, simulate_ranks
+from support.for_simulator import ACROSS, RANKS, WITHIN, two_networks
 from support.graph_file import read_nodes
 from support.simulator import Generation, read_files, simulate as simulate_files
-from support.two_networks import ACROSS, RANKS, WITHIN, two_networks
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
 

@@ -12,7 +12,7 @@ from execgraph.linker.readers import read_device_trace, read_rocpd
 from execgraph.schema.errors import DataError
 from execgraph.tools.job import merge_for_counting, merging as counting
 from support.databases import DIALECTS
-from support.merging import Jobs, process_database, ranks_in, recorded_activities
+from support.reports import Jobs, process_database, ranks_in, recorded_activities
 
 
 def query(path: Path, sql: str) -> list[tuple[Any, ...]]:

@@ -9,6 +9,7 @@ from execgraph.schema.graph import ExecutionGraph
 from execgraph.tools import trace_files as ranks
 from execgraph.tools.commands import trace_build, trace_diagnose, trace_link, trace_merge, trace_report
 from execgraph.tools.pairs import find_pairs
+
 from support.builder import Group, TraceBuilder
 
 NO_JOB = "record no rank, and nothing shows that they are of one job; give one of them, name them …rank<N>.json"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from execgraph.tools.job import MergeReport, merge_for_counting, merge_for_viewing
 from execgraph.tools.trace_files import RankFile
-from support.merging import Jobs, ranks_in
+from support.reports import Jobs, ranks_in
 
 
 @pytest.mark.parametrize(("merge", "name"), [(merge_for_viewing, "merged.json"), (merge_for_counting, "merged.db")])

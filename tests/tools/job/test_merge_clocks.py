@@ -7,7 +7,7 @@ from pathlib import Path
 from execgraph.linker.link import link
 from execgraph.linker.readers import read_device_trace
 from execgraph.tools.job.merge_survey import clock_corrections
-from support.merging import Jobs, merged, rows_of
+from support.reports import Jobs, merged, rows_of
 
 
 def test_clocks_are_compared_by_the_ends_of_shared_collectives(jobs: Jobs, tmp_path: Path) -> None:

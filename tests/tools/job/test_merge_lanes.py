@@ -6,7 +6,7 @@ from typing import Any
 
 from execgraph.linker.readers import one_rank, read_device_trace
 from execgraph.tools.job import merge_for_viewing
-from support.merging import Jobs, merged, ranks_in, rows_of
+from support.reports import Jobs, merged, ranks_in, rows_of
 
 
 def crossing(rows: list[dict[str, Any]]) -> int:

@@ -11,7 +11,7 @@ from execgraph.tools.generate import build_job, simulate, write_traces
 from execgraph.tools.job import merge_for_viewing
 from execgraph.tools.trace_files import RankFile
 from support.databases import DIALECTS
-from support.merging import Jobs, process_database, ranks_in
+from support.reports import Jobs, process_database, ranks_in
 
 
 def graph_of(device: DeviceTrace, host: Path | None, rank: int | None, folder: Path) -> bytes:

@@ -12,7 +12,7 @@ import pytest
 from execgraph.tools.job import merge_for_viewing
 from support.databases import DIALECTS, LITE, Op, write_database
 from support.folders import TESTS
-from support.merging import ACTIVITIES, Jobs, merged, process_database, ranks_in, recorded_activities, rows_of
+from support.reports import ACTIVITIES, Jobs, merged, process_database, ranks_in, recorded_activities, rows_of
 
 
 def names_of(trace: dict[str, Any]) -> dict[int, str]:

@@ -4,7 +4,7 @@ import pytest
 from execgraph.schema.graph import Delay, ExecutionGraph
 from execgraph.tools.replay import replay
 from support.graphs import LAUNCH, GraphBuilder
-from support.replays import path_ns, scaled
+from support.runs import path_ns, scaled
 
 
 def on_streams(count: int, **metadata: int) -> ExecutionGraph:

@@ -4,7 +4,7 @@ import pytest
 from execgraph.schema.columns import ABSENT
 from execgraph.tools.replay import busy_ns, describe, parse_scale, replay, start_error, summarise
 from support.graphs import LAUNCH, PROGRAM_ORDER, GraphBuilder, training_step
-from support.replays import delayed, path_ns, scaled
+from support.runs import delayed, path_ns, scaled
 
 
 def test_what_no_delay_is_of_the_critical_path_is_explained() -> None:

@@ -10,7 +10,7 @@ from execgraph.converter.convert import convert
 from execgraph.linker.link import link
 from execgraph.linker.readers import read_device_trace, read_host_trace
 from execgraph.schema.linked import write_linked
-from support.browser import BROWSER, FEW, written
+from support.pages import BROWSER, FEW, written
 from support.reports import small_run
 
 

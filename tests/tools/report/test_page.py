@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from execgraph.tools.report import ReportRequest, find_sources, render, report_on, write_csv
 from execgraph.tools.view import draw_lanes
-from support.browser import LAPTOP, PHONE, cells, needs_browser, opened, place_on, shown, written
+from support.pages import LAPTOP, PHONE, cells, needs_browser, opened, place_on, shown, written
 
 pytestmark = needs_browser
 

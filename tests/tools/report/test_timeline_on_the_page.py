@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from execgraph.tools.report import ReportRequest, find_sources, read_ranks, render, report_on, timeline
-from support.browser import FEW, PHONE, needs_browser, opened, place_on, shown, told_at, written
+from support.pages import FEW, PHONE, needs_browser, opened, place_on, shown, told_at, written
 
 pytestmark = needs_browser
 

@@ -8,7 +8,7 @@ from typing import Any
 from execgraph.tools.replay import replay
 from execgraph.tools.view import write_timeline
 from support.graphs import GraphBuilder, training_step
-from support.replays import delayed, scaled
+from support.runs import delayed, scaled
 
 
 def test_delays_have_a_track_of_their_own(tmp_path: Path) -> None:

@@ -5,8 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from execgraph.linker.readers import read_rocpd
-from support.database_rows import EPOCH, rows, sql
-from support.databases import LITE, RPD_2, Api, Op, Range, write_database
+from support.databases import EPOCH, LITE, RPD_2, Api, Op, Range, rows, sql, write_database
 
 
 def test_ops_that_no_process_launched_are_of_none_of_several(tmp_path: Path) -> None:

@@ -1,15 +1,44 @@
-"""Changes JSON where it hurts: values become others of every type and size; parts are removed, doubled, exchanged."""
+"""Changes the bytes of any file, JSON where it hurts, and databases in their cells, rows, tables or bytes.
+
+Values of JSON become others of every type and size; parts are removed, doubled, exchanged.
+"""
 
 import copy
 import json
+import sqlite3
 from collections import defaultdict
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
+from pathlib import Path
 from random import Random
 from typing import Any
 
-from fuzz.byte_changes import changed_bytes
-from fuzz.values import AS_IT_STANDS, CHANGES, LITERALS, NUMBERS, VALUES
+from fuzz.texts import AS_IT_STANDS, CHANGES, LITERALS, NUMBERS, VALUES
+
+TOKENS = [
+    *(b'"', b"{", b"}", b"[", b"]", b",", b"\n", b"\0", b"null", b"-1", b"1e400"),
+    *(b"\xff" * 9, b"9" * 400, b"[" * 3000, b"\x80\x80\x80\x80\x08"),
+]
+
+
+def changed_bytes(text: bytes, random: Random) -> bytes:
+    """The text with a stretch of it lost, doubled, moved, or overwritten."""
+    begin, elsewhere = random.randrange(len(text) + 1), random.randrange(len(text) + 1)
+    end, token = begin + random.choice([1, 2, 10, 100, 1000]), random.choice(TOKENS)
+    flipped = bytes(byte ^ 1 << random.randrange(8) for byte in text[begin : begin + 1])
+    return random.choice(
+        [
+            text[:begin],
+            text[:begin] + text[end:],
+            text[:end] + text[begin:],
+            text[:begin] + token + text[begin:],
+            text[:begin] + token + text[begin + len(token) :],
+            text[:begin] + text[elsewhere : elsewhere + end - begin] + text[end:],
+            text[:begin] + bytes(len(text[begin:end])) + text[end:],
+            text[:begin] + flipped + text[begin + 1 :],
+        ]
+    )
+
 
 SMALL = 2000
 SHORT = 9
@@ -132,3 +161,51 @@ def _objects_with(value: Any, key: Any) -> list[dict[str, Any]]:
 JSON_CHANGES: list[Callable[[Any, Random], None]] = [
     _replace, _replace, _replace, _alter, _alter, _remove, _repeat, _exchange, _rename, _everywhere,
 ]  # fmt: skip
+
+
+CELLS = [
+    None, -1, 0, 1 << 31, (1 << 63) - 1, -(1 << 63), 0.5, 1e300, float("inf"), "", "NaN", "x" * 70_000, "\0", b"\xff\xfe", "9" * 40,
+]  # fmt: skip
+
+
+def change_database(path: Path, random: Random) -> None:
+    """Changes cells, rows, tables, or bytes of the database."""
+    if random.random() < 0.2:
+        path.write_bytes(changed_bytes(path.read_bytes(), random))
+        return
+    with closing(sqlite3.connect(path)) as connection:
+        for _ in range(random.choice(CHANGES)):
+            tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+            if tables:
+                with suppress(sqlite3.Error):
+                    _change_table(connection, random.choice(tables), random)
+        connection.commit()
+
+
+def _change_table(connection: sqlite3.Connection, table: str, random: Random) -> None:
+    columns = [row[1] for row in connection.execute(f'PRAGMA table_info("{table}")')]
+    column, other = random.choice(columns), random.choice(columns)
+    some = random.choice(
+        ["", f'WHERE rowid = (SELECT rowid FROM "{table}" ORDER BY rowid LIMIT 1 OFFSET {random.randrange(3)})']
+    )
+    way = random.random()
+    if way < 0.5:
+        connection.execute(f'UPDATE "{table}" SET "{column}" = ? {some}', (random.choice(CELLS),))
+    elif way < 0.6:
+        connection.execute(f'UPDATE "{table}" SET "{column}" = "{other}" {some}')
+    elif way < 0.7:
+        connection.execute(f'DELETE FROM "{table}" {some}')
+    elif way < 0.8:
+        rest = ", ".join(f'"{name}"' for name in columns[1:])
+        connection.execute(f'INSERT INTO "{table}" ({rest}) SELECT {rest} FROM "{table}"')
+    else:
+        connection.execute(
+            random.choice(
+                [
+                    f'DROP TABLE "{table}"',
+                    f'ALTER TABLE "{table}" RENAME COLUMN "{column}" TO "{column}_"',
+                    f'ALTER TABLE "{table}" DROP COLUMN "{column}"',
+                    f'ALTER TABLE "{table}" RENAME TO "{table}_"',
+                ]
+            )
+        )
