@@ -44,7 +44,7 @@ LOADS = {
     "trace_jsonize": ("execgraph.converter.jsonizer",),
     "trace_build": ("execgraph.tools.job",),
     "trace_diagnose": ("execgraph.tools.job",),
-    "trace_report": ("execgraph.tools.report.drawn_page",),
+    "trace_report": ("execgraph.tools.report.page",),
     "trace_scale": ("execgraph.tools.job",),
 }
 """What commands import when they begin to work, which is no part of the work."""

@@ -111,7 +111,7 @@ def test_nothing_that_any_command_prints_acts_or_is_forged(job: Path, capfd: pyt
 
 def test_the_page_of_a_report_holds_nothing_that_acts(job: Path) -> None:
     pytest.importorskip("altair")
-    from execgraph.tools.report.drawn_page import drawing_library
+    from execgraph.tools.report.page import drawing_library
 
     page = job / "page.html"
     with pytest.raises(SystemExit, match="0"):

@@ -16,7 +16,7 @@ import orjson
 
 from ...schema.columns import Int64
 from ..analyses import Column, Table
-from .cells import kind, largest, short_and_full, shown_unit
+from .cells import heading, kind, largest, short_and_full, shown_unit
 
 MAX_BYTES = 4_500_000
 """The most bytes of all tables' rows."""
@@ -25,11 +25,25 @@ FEWEST = 200
 
 
 class EmbeddedTable(NamedTuple):
-    """A table as JSON, and the number of its rows; if `by` names a column, they have its largest values."""
+    """A table, its rows on the page as JSON, and their number; if `by` names a column, they have its largest values."""
 
+    table: Table
     json: bytes
     rows: int
     by: str
+
+    @property
+    def headings(self) -> list[tuple[str, bool]]:
+        """The headings of the columns, and whether these are numbers."""
+        columns = self.table.columns
+        return [
+            (heading(column.name, shown_unit(column)[0]), not isinstance(column.values, list)) for column in columns
+        ]
+
+    @property
+    def largest(self) -> str:
+        """The heading of the column whose largest values the rows have, "" where that says nothing."""
+        return heading(self.by, "") if self.rows < len(self.table) else ""
 
 
 def embed_tables(tables: Mapping[str, tuple[Table, str]], max_bytes: int = MAX_BYTES) -> dict[str, EmbeddedTable]:
@@ -54,7 +68,7 @@ def _largest_fitting(table: Table, by: str, max_bytes: int) -> EmbeddedTable:
         ]
         json = orjson.dumps({"rows": rows, "columns": columns})
         if len(json) <= max_bytes or rows <= FEWEST:
-            return EmbeddedTable(json, rows, by)
+            return EmbeddedTable(table, json, rows, by)
         rows = max(int(0.9 * rows * max_bytes / len(json)), FEWEST)
 
 

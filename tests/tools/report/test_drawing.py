@@ -59,7 +59,7 @@ def test_scripts_that_draw_charts_are_bundled_once_and_again_where_they_cannot_b
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import vl_convert
-    from execgraph.tools.report.drawn_page import drawing_library
+    from execgraph.tools.report.page import drawing_library
 
     bundled: list[str] = []
     monkeypatch.setattr(vl_convert, "javascript_bundle", lambda script: bundled.append(script) or "drawn")

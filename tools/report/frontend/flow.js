@@ -1,5 +1,3 @@
-"use strict";
-
 // Arrows between the boxes of the data flow: from and to the outermost closed box around each end
 
 const HEADS = { down: "m-3 -5l3 5 3 -5", right: "m-5 -3l5 3 -5 3", left: "m5 -3l-5 3 5 3" };

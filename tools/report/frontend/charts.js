@@ -1,5 +1,3 @@
-"use strict";
-
 const style = {
   customFormatTypes: true,
   background: null,

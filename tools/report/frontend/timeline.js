@@ -1,5 +1,3 @@
-"use strict";
-
 // The timeline: an overview of the whole run, and below it a part of it, bar by bar where these can be seen, in columns of sums where not
 
 const LABEL = 15, BAR = 15, FOOT = 6, RAIL = 3, AXIS = 20, THIN = 6, HEADING = 20, STRIP = 24, OPENED = 720; // px

@@ -1,5 +1,3 @@
-"use strict";
-
 // What the timeline draws: lanes of bars that are drawn one by one, and what they all did in stretches of time, from the finest to the whole run
 
 const FACTOR = 4, BARS_PER_STRETCH = 8, FEWEST_STRETCHES = 1024, MOST_STRETCHES = 65536, COARSEST = 64;

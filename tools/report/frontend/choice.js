@@ -1,5 +1,3 @@
-"use strict";
-
 // What is chosen on the timeline: a name, as in tables, a text that names contain, or a bar, with what released it and what it releases
 
 const LISTED = 5;
