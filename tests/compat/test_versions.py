@@ -1,7 +1,14 @@
-"""Traces of every version and vendor that we have, and rows as others are said to write them, are read and linked."""
+"""Traces of every version and vendor that we have, and rows as others are said to write them, are read and linked.
+
+Every cell of the matrix in docs/formats.md: a feature, in traces of a version or a vendor.
+
+What only some systems have is done without where it is not: here it is taken away, as no other system is at hand.
+"""
 
 import gzip
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,8 +16,28 @@ from typing import Any
 import pytest
 from execgraph.linker.link import link
 from execgraph.linker.readers import DeviceTrace, HostTrace, Role, read_device_trace, read_host_trace, role_of
-from support.folders import DATA
+from support.folders import DATA, ROOT
+from support.matrix import CELLS, FEATURES, Cell, run_of, table
 from support.runs import broken_rules, convert_linked
+
+PAGE = ROOT / "docs" / "formats.md"
+
+
+@pytest.mark.parametrize("cell", [pytest.param(cell, id=cell.name) for cell in CELLS])
+def test_cell(cell: Cell) -> None:
+    source = cell.source
+    if source.device is not None and not source.device.exists():
+        pytest.skip("set EXECGRAPH_TRACES to a folder of real traces to run this")
+    FEATURES[cell.feature](run_of(source, with_host=cell.feature != "device trace alone"))
+
+
+def test_the_matrix_is_current() -> None:
+    assert table() in PAGE.read_text(encoding="utf-8"), "put the output of tests/support/matrix.py into docs/formats.md"
+
+
+def test_no_two_cells_have_one_name() -> None:
+    assert len({cell.name for cell in CELLS}) == len(CELLS)
+
 
 Json = dict[str, Any]
 
@@ -333,3 +360,43 @@ def test_distributed_info_of_any_form_is_read_or_said_to_be_damaged(tmp_path: Pa
     device = read_events(tmp_path, [row()], distributedInfo=info)
     said = any("damaged (Expected `object | null`" in note and "read there: nothing" in note for note in device.notes)
     assert (device.rank, said) == ((3, False) if isinstance(info, dict) else (None, info is not None))
+
+
+MISSING = """
+import sys, os, mmap, subprocess, signal
+for module in ("fcntl", "grp", "pwd", "resource", "termios"):
+    sys.modules[module] = None
+for place, names in {
+    os: ("O_TMPFILE", "fork", "getuid", "geteuid", "link", "mkfifo", "nice", "sched_getaffinity", "wait4"),
+    mmap: ("MADV_DONTNEED", "MADV_SEQUENTIAL", "MADV_WILLNEED"),
+    signal: ("SIGALRM", "SIGHUP", "SIGKILL", "SIGPIPE", "SIGUSR1"),
+}.items():
+    for name in names:
+        if hasattr(place, name):
+            delattr(place, name)
+from execgraph.tools.commands.execgraph import main
+main()
+"""
+
+
+def run(folder: Path, *arguments: object) -> None:
+    command = [sys.executable, "-c", MISSING, *map(str, arguments)]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_pair_becomes_a_graph_that_replays_without_what_only_posix_has(data: Path, tmp_path: Path) -> None:
+    host, device = (data / "training" / f"{kind}_rank0.json.gz" for kind in ("host", "device"))
+    run(tmp_path, "link", "--host-trace", host, "--device-trace", device, "--output", "linked.json.gz")
+    run(tmp_path, "convert", "--input", "linked.json.gz", "--output", "graph.et")
+    run(tmp_path, "replay", "--input", "graph.et", "--timeline", "timeline.json")
+    run(tmp_path, "build", "--input-dir", data / "ddp", "--output-dir", "graphs", "--jobs", 1)
+    run(tmp_path, "report", device, "--csv", "tables", "--only", "critical_path")
+    # measured for coverage, what is run leaves its figures here
+    assert {path.name for path in tmp_path.iterdir() if not path.name.startswith(".coverage.")} == {
+        "linked.json.gz",
+        "graph.et",
+        "timeline.json",
+        "graphs",
+        "tables",
+    }

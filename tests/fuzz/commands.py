@@ -21,11 +21,7 @@ import tqdm
 sys.path[:0] = map(str, Path(__file__).parents[1:3])
 
 from fuzz.cases import KINDS  # noqa: E402
-from fuzz.running import (  # noqa: E402
-    Verdict,
-    run_cases,
-    without_workers,
-)
+from fuzz.running import Verdict, run_cases, without_workers  # noqa: E402
 from fuzz.samples import prepare  # noqa: E402
 
 SHARES = (

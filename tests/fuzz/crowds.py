@@ -1,4 +1,4 @@
-"""Plays runs with very many of one thing (threads, streams, groups, nested ops, events), and gives nodes other parents."""
+"""Plays runs with very many of one thing (threads, streams, groups, nested ops), and gives nodes other parents."""
 
 from collections.abc import Callable
 from contextlib import ExitStack

@@ -1,4 +1,4 @@
-"""Changes a graph in the fields of its messages: negative durations, attributes twice, dangling or circular dependencies."""
+"""Changes a graph in the fields of its messages: negative durations, attributes twice, circular dependencies."""
 
 import copy
 from collections.abc import Callable

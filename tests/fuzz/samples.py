@@ -17,7 +17,6 @@ from google.protobuf.message import DecodeError
 from support.databases import DIALECTS, Api, Op, Range, write_database
 
 from benchmarks.programs import build_job
-from fuzz import samples
 from fuzz.changes import changed_json
 from fuzz.graph_changes import change_fields
 from fuzz.running import must
@@ -213,10 +212,10 @@ def _exchange(folder: Path, random: Random) -> str:
 
 
 def _of_another_job(folder: Path, random: Random) -> str:
-    name = samples.draw(random)
+    name = draw(random)
     path = _file(folder, random)
-    others = samples.graphs(name)
-    path.write_bytes(others.get(path.name, others[samples.GRAPH]))
+    others = graphs(name)
+    path.write_bytes(others.get(path.name, others[GRAPH]))
     return f"{path.name} of {name}"
 
 

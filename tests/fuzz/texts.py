@@ -1,7 +1,7 @@
-"""What stands in changed files in place of what belongs there: odd values, texts and times; and other ways to write JSON.
+"""What stands in changed files in place of what belongs there: odd values, texts and times; and other spellings.
 
-Texts hold brackets, literals, JSON, escapes and control characters; times are equal, reversed, nested, far apart, hugely
-scaled. JSON with its keys, rows, blanks, escapes and numbers written otherwise reads the same.
+Texts hold brackets, literals, JSON, escapes and control characters; times are equal, reversed, nested, far apart,
+hugely scaled. JSON with its keys, rows, blanks, escapes and numbers written otherwise reads the same.
 """
 
 import codecs

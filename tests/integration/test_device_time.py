@@ -1,10 +1,28 @@
-"""Launch latency and gaps apart: a changed run starts its activities when the machine would have."""
+"""Launch latency and gaps apart: a changed run starts its activities when the machine would have.
+
+Delays: device time that neither a dependency nor the machine explains, by cause, and how users learn of it.
+
+Concurrency limits: how many activities a full device runs at once is measured, and what-if answers keep it.
+
+Events known by their ids alone, as CUDA from 12.9 on records them: cuda_event rows say what an id marked when.
+"""
+
+import heapq
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NoReturn
 
 import pytest
-from execgraph.tools.replay import parse_scale, replay
-from support.builder import TraceBuilder
+from execgraph.schema.graph import Delay, DependencyKind, ExecutionGraph
+from execgraph.tools.commands.trace_convert import main, summary
+from execgraph.tools.commands.trace_link import main as link_main
+from execgraph.tools.replay import parse_scale, replay, summarise
+from hypothesis import given
 from support.builder.timeline import CALL_US, ns
-from support.runs import convert_run
+from support.programs import Step, play, with_delays
+from support.runs import Nodes, broken_rules, convert_run, device_waits, host_waits, link_run
+
+from support.builder import Event, TraceBuilder
 
 LATENCIES_AND_GAPS = [(1, 0.5), (2.2, 1.1), (6, 20), (25, 1), (25, 20)]
 
@@ -52,3 +70,315 @@ def test_durations_in_whole_microseconds_scale_without_bias(factor: float) -> No
     graph = convert_run(bursts(20.6, 2.2, 1.1, torch="2.1")).graph
     scaled = replay(graph, [parse_scale(f"class:computation={factor}")])
     assert scaled.makespan_ns / 1000 == pytest.approx(bursts(20.6 * factor, 2.2, 1.1).makespan_us, rel=0.01)
+
+
+def started_late(*, busy: bool = False, lost: bool = False, late: str = "late") -> TraceBuilder:
+    """The last kernel starts 200 µs after the rest of its stream; `lost`: a call's kernel is missing."""
+    t = TraceBuilder()
+    with t.op("aten::mm"):
+        for number in range(6):
+            t.launch(f"kernel {number}", 7, 10.2, latency=CALL_US + 2.3)
+        if busy:
+            t.launch("long", 20, 400, latency=CALL_US + 2.3)
+        if lost:
+            t.call("cudaLaunchKernel")
+        t.launch(late, 7, 10.2, start=t.ready[7] / 1000 + 200)
+        t.work(500)
+    return t
+
+
+def causes(nodes: Nodes) -> dict[str, Delay]:
+    return {label: cause for label, (cause, _) in nodes.delays().items()}
+
+
+def test_a_delay_is_unexplained_where_the_device_was_free() -> None:
+    assert causes(convert_run(started_late())) == {"late": Delay.UNEXPLAINED}
+
+
+def test_a_delay_while_the_device_was_busy_throughout_is_contention() -> None:
+    assert causes(convert_run(started_late(busy=True))) == {"late": Delay.CONTENTION}
+
+
+def test_a_delay_behind_a_launch_whose_activity_is_missing_is_for_lost_records() -> None:
+    assert causes(convert_run(started_late(lost=True))) == {"late": Delay.LOST_RECORDS}
+
+
+def test_calls_that_seldom_launch_have_lost_nothing() -> None:
+    t = TraceBuilder()
+    with t.op("aten::mm"):
+        t.launch("first", 7, 10.2)
+        t.call("cudaFuncGetAttributes")
+        t.launch("late", 7, 10.2, start=300)
+    assert causes(convert_run(t)) == {"late": Delay.UNEXPLAINED}
+
+
+def test_a_streams_first_activity_that_was_launched_early_was_held_by_what_ran_before_recording() -> None:
+    t = TraceBuilder()
+    with t.op("aten::mm"):
+        t.launch("held", 7, 10.2, start=300)
+        t.launch("next", 7, 10.2)
+    nodes = convert_run(t)
+    assert nodes.delays() == {"held": (Delay.START_OF_RECORDING, 300)}
+
+
+def test_a_streams_first_activity_that_was_launched_late_was_not() -> None:
+    t = TraceBuilder()
+    t.leaf("aten::add", 1_000)
+    with t.op("aten::mm"):
+        t.launch("late", 7, 10.2, latency=300)
+    assert causes(convert_run(t)) == {"late": Delay.UNEXPLAINED}
+
+
+def test_a_delayed_activity_keeps_its_own_dependencies() -> None:
+    nodes = convert_run(started_late())
+    sources = nodes.follows("late")
+    assert sources["kernel 5"] == sources["delay: unexplained"] == DependencyKind.STREAM_ORDER
+    assert DependencyKind.LAUNCH in sources.values()
+    assert nodes.follows("delay: unexplained") == {"kernel 5": DependencyKind.STREAM_ORDER}
+
+
+# What replays make of them
+
+
+def test_delays_take_their_time_unless_asked_otherwise() -> None:
+    graph = convert_run(started_late()).graph
+    assert summarise(replay(graph)).critical_path_us.get("delay", 0) == 0  # the host takes longer
+    fast = [parse_scale("class:host=0")]
+    assert summarise(replay(graph, fast)).explained_pct < 40
+    assert summarise(replay(graph, [*fast, parse_scale("class:delay=0")])).explained_pct == 100
+
+
+def test_a_graph_without_its_host_keeps_the_time_of_delays_before_their_activities() -> None:
+    nodes = convert_run(started_late(), host=False)
+    assert not nodes.graph.is_delay.any()
+    assert nodes.follows("late") == {"kernel 5": DependencyKind.STREAM_ORDER}
+    waited = nodes.graph.integers("host_delay_ns", 0) + nodes.graph.integers("gap_ns", 0)
+    assert waited[nodes.row("late")] == 200_000
+    assert replay(nodes.graph).error_pct == 0
+
+
+@pytest.mark.parametrize("options", [{}, {"promote": "all"}, {"host": False}], ids=["sync", "all", "no host"])
+@given(with_delays)
+def test_any_run_with_delays_is_sound_and_replays_as_measured(options: dict[str, str], program: list[Step]) -> None:
+    t = play([*program, Step("launch", 7, 1, 5)])
+    nodes = convert_run(t, **options)
+    assert broken_rules(nodes) == []
+    if "promote" not in options:
+        assert abs(replay(nodes.graph).error_pct or 0) <= 0.5
+
+
+@given(with_delays)
+def test_without_delays_no_run_gets_longer(program: list[Step]) -> None:
+    t = play(program)
+    kept, left_out = (convert_run(t, delays=delays) for delays in (True, False))
+    assert not left_out.graph.is_delay.any()
+    assert left_out.report.delays == {}
+    assert replay(left_out.graph).makespan_ns <= replay(kept.graph).makespan_ns
+
+
+# What people are told
+
+
+def lines_about_delays(t: TraceBuilder) -> list[str]:
+    return [line for line in summary(convert_run(t).report).splitlines() if line.startswith("delays")]
+
+
+def test_the_summary_tells_cause_time_share_and_what_to_do() -> None:
+    (line,) = lines_about_delays(started_late(lost=True))
+    assert line.startswith("delays      1 lost records, ")
+    assert " % of the run; record fewer steps" in line
+    t = TraceBuilder()
+    with t.op("aten::mm"):
+        t.launch("held", 7, 10.2, start=300)
+    (line,) = lines_about_delays(t)
+    assert line.startswith("delays      1 start of recording, 300.0 µs in all, ")
+    assert "; synchronise before recording" in line
+
+
+def test_the_summary_is_silent_without_delays() -> None:
+    t = TraceBuilder()
+    with t.op("aten::mm"):
+        t.launch("kernel")
+    assert lines_about_delays(t) == []
+
+
+def test_a_small_share_of_the_run_is_not_told() -> None:
+    t = started_late()
+    t.leaf("aten::long", 100_000)
+    (line,) = lines_about_delays(t)
+    assert "unexplained" in line and "%" not in line
+
+
+def test_delays_can_be_left_out_on_the_command_line(tmp_path: Path) -> None:
+    host, device = started_late().write(tmp_path)
+    linked, graph = str(tmp_path / "linked.json"), str(tmp_path / "graph.et")
+    command(link_main, "--host-trace", str(host), "--device-trace", str(device), "--output", linked)
+    for option, delays in (((), 1), (("--no-delays",), 0)):
+        command(main, "--input", linked, "--output", graph, *option)
+        assert ExecutionGraph.read(graph).is_delay.sum() == delays
+
+
+def command(entry: Callable[[Sequence[str]], NoReturn], *arguments: str) -> None:
+    with pytest.raises(SystemExit) as end:
+        entry(arguments)
+    assert not end.value.code
+
+
+STREAMS, LATENCY, GAP = 4, 2.3, 1.1
+
+
+def crowded(limit: int | None, factor: float = 1, kernels: int = 40) -> TraceBuilder:
+    """Kernels of four streams, launched in turn, on a device that runs so many at once, any number if that is None."""
+    t = TraceBuilder()
+    places = [0.0] * (limit or 10**3)
+    for number in range(kernels):
+        stream, duration = number % STREAMS, (30.3 + number % 7) * factor
+        with t.op("aten::mm"):
+            ready = max(t.now + CALL_US + LATENCY, t.ready[stream] / 1000 + GAP if t.ready[stream] else 0)
+            start = max(ready, heapq.heappop(places))
+            t.launch(f"kernel {number}", stream, duration, start=start)
+            heapq.heappush(places, start + duration)
+    t.device_synchronize()
+    return t
+
+
+@pytest.mark.parametrize("limit", [1, 2])
+def test_the_concurrency_limit_of_a_full_device_is_found(limit: int) -> None:
+    nodes = convert_run(crowded(limit))
+    assert nodes.graph.metadata["concurrency_limit_of_device_0"] == limit
+    assert set(nodes.report.delays) == {"contention"}
+    assert broken_rules(nodes) == []
+    assert abs(replay(nodes.graph).error_pct or 0) <= 0.5
+
+
+def test_two_activities_that_waited_for_a_slot_show_the_limit() -> None:
+    nodes = convert_run(crowded(2, kernels=4))
+    assert nodes.graph.metadata["concurrency_limit_of_device_0"] == 2
+    assert nodes.report.delays == {"contention": 2}
+
+
+@pytest.mark.parametrize("limit", [STREAMS, None])
+def test_no_limit_is_claimed_where_streams_overlap_freely(limit: int | None) -> None:
+    nodes = convert_run(crowded(limit))
+    assert not any(key.startswith("concurrency_limit_of_device") for key in nodes.graph.metadata)
+    assert nodes.report.delays == {}
+
+
+@pytest.mark.parametrize("factor", [0.5, 2, 5])
+@pytest.mark.parametrize("limit", [1, 2, None])
+def test_what_if_answers_keep_the_limit(limit: int | None, factor: float) -> None:
+    graph = convert_run(crowded(limit)).graph
+    scaled = replay(graph, [parse_scale(f"class:computation={factor}")])
+    assert scaled.makespan_ns / 1000 == pytest.approx(crowded(limit, factor).makespan_us, rel=0.03)
+
+
+def test_a_single_wait_for_another_stream_is_no_full_device() -> None:
+    t = TraceBuilder()
+    for stream in range(2):
+        with t.op("aten::mm"):
+            t.launch(f"kernel {stream}", stream, 30.3, latency=CALL_US + LATENCY)
+    with t.op("aten::mm"):
+        t.launch("late", 2, 10.2, start=t.ready[1] / 1000)
+    assert "concurrency_limit_of_device_0" not in convert_run(t).graph.metadata
+
+
+def group_ids() -> TraceBuilder:
+    return TraceBuilder(event_rows=True)
+
+
+def test_a_stream_waits_for_what_the_id_marked() -> None:
+    t = group_ids()
+    t.launch("marked", 7, 50)
+    event = t.record_event(stream=7)
+    t.launch("later", 7, 50)
+    t.launch("elsewhere", 24, 5)
+    t.record_event(stream=24)
+    t.wait_event(event, stream=20)
+    t.launch("waits", 20, 5)
+    t.leaf("aten::add", 5)
+    linked = link_run(t)
+    assert device_waits(linked) == {("marked", "waits")}
+    assert linked.report.waits == {"waits of streams for other streams, by record": 1}
+    assert linked.report.guessed == {}
+    assert convert_run(t).follows("waits")["marked"] == DependencyKind.EVENT_WAIT
+
+
+def test_the_host_waits_for_what_the_id_marked() -> None:
+    t = group_ids()
+    t.launch("marked", 7, 50)
+    event = t.record_event(stream=7)
+    t.launch("elsewhere", 24, 40)
+    t.record_event(stream=24)
+    t.event_synchronize(event)
+    t.leaf("aten::add", 5)
+    linked = link_run(t)
+    assert host_waits(linked) == {("marked", "cudaEventSynchronize")}
+    assert linked.report.waits == {"waits of the host for the device, by record": 1}
+    nodes = convert_run(t)
+    assert nodes.follows("cudaEventSynchronize")["marked"] == DependencyKind.HOST_SYNC
+    assert nodes.replay_error() == 0
+
+
+def test_the_host_asks_for_what_the_id_marked() -> None:
+    t = group_ids()
+    t.launch("marked", 7, 50)
+    event = t.record_event(stream=7)
+    t.launch("long", 24, 500)
+    t.idle(100)
+    assert t.event_query(event)
+    t.leaf("aten::add", 5)
+    assert host_waits(link_run(t)) == {("marked", "cudaEventQuery")}
+
+
+def test_an_id_that_is_recorded_again_means_its_latest_recording_before_the_wait() -> None:
+    t, event = group_ids(), Event(9)
+    for number, stream in enumerate((7, 24, 7)):
+        t.launch(f"work {number}", stream, 50)
+        t.record_event(event, stream=stream)
+        t.wait_event(event, stream=20 + number)
+        t.launch(f"wait {number}", 20 + number, 5)
+    t.event_synchronize(event)
+    t.leaf("aten::add", 5)
+    linked = link_run(t)
+    assert device_waits(linked) == {(f"work {number}", f"wait {number}") for number in range(3)}
+    assert host_waits(linked) == {("work 2", "cudaEventSynchronize")}
+
+
+def test_waits_by_two_streams_for_one_recording_both_follow_it() -> None:
+    t = group_ids()
+    t.launch("marked", 7, 50)
+    event = t.record_event(stream=7)
+    for stream in (20, 24):
+        t.wait_event(event, stream=stream)
+        t.launch(f"on {stream}", stream, 5)
+    t.leaf("aten::add", 5)
+    assert device_waits(link_run(t)) == {("marked", "on 20"), ("marked", "on 24")}
+
+
+def test_the_stream_that_was_recorded_counts_not_the_one_in_use() -> None:
+    t = group_ids()
+    t.launch("marked", 7, 50)
+    t.launch("in use", 24, 50)
+    t.wait_event(t.record_event(stream=7), stream=20)
+    t.launch("waits", 20, 5)
+    t.leaf("aten::add", 5)
+    assert device_waits(link_run(t)) == {("marked", "waits")}
+
+
+@pytest.mark.parametrize("wait", ["wait_event", "event_synchronize"])
+def test_an_id_recorded_only_after_the_wait_is_not_what_was_waited_for(wait: str) -> None:
+    """The recording that the wait was for came before the trace began."""
+    t, event = group_ids(), Event(9)
+    t.launch("first", 7, 5)
+    if wait == "wait_event":
+        t.wait_event(event, stream=20)
+        t.launch("waits", 20, 5)
+    else:
+        t.event_synchronize(event)
+    t.launch("second", 7, 5)
+    t.record_event(event, stream=7)
+    t.leaf("aten::add", 50)
+    linked = link_run(t)
+    assert device_waits(linked) == set()
+    assert host_waits(linked) <= {("", "cudaEventSynchronize")}
+    assert sum(linked.report.dropped.values()) == 1

@@ -36,6 +36,6 @@ def overlapping_groups(count: int) -> Callable[[], object]:
     return lambda: _orders(groups, groups)
 
 
-def test_the_effort_grows_with_the_groups_and_not_with_their_square() -> None:
+def test_the_effort_of_orders_grows_with_the_groups_and_not_with_their_square() -> None:
     assert growth(groups_of_two, 50) < 2.5
     assert growth(overlapping_groups, 50) < 2.5

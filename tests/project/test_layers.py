@@ -1,10 +1,14 @@
-"""Layers import from those below them, other packages by their public API, and nothing in circles."""
+"""Layers import from those below them, other packages by their public API, and nothing in circles.
+
+The repository holds its sources and nothing that a run of them left.
+"""
 
 import ast
 import re
+import subprocess
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import networkx as nx
 import pytest
@@ -161,3 +165,26 @@ def test_every_room_is_shipped_but_those_of_the_benchmarks() -> None:
     assert {package for package in PACKAGES - set(LAYERS) if not package.startswith(BENCHMARKS)} == set(listed) - set(
         SHIPPED
     )
+
+
+AT_THE_ROOT = {
+    *(
+        ".ci",
+        ".github",
+        ".gitignore",
+        ".pre-commit-config.yaml",
+        "MANIFEST.in",
+        "Makefile",
+        "mkdocs.yml",
+        "pyproject.toml",
+    ),
+    *("CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "README.md", "SECURITY.md"),
+    *("benchmarks", "converter", "docs", "linker", "schema", "tests", "tools"),
+}
+
+
+def test_no_output_of_a_command_is_tracked() -> None:
+    listing = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if listing.returncode:
+        pytest.skip("this is no clone")
+    assert {PurePosixPath(name).parts[0] for name in listing.stdout.splitlines()} <= AT_THE_ROOT

@@ -1,4 +1,4 @@
-"""Writes small rocpd databases in the three dialects that profilers write, changes them by SQL, and reads their tables."""
+"""Writes small rocpd databases in the dialects that profilers write, changes them by SQL, and reads their tables."""
 
 import sqlite3
 from collections.abc import Sequence

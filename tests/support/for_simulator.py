@@ -1,4 +1,4 @@
-"""Small graphs that communicate for ASTRA-sim, small programs for our own simulator, and what holds for every run of it."""
+"""Small graphs that communicate for ASTRA-sim, programs for our own simulator, and what holds for each of its runs."""
 
 from collections.abc import Iterator
 from typing import Any

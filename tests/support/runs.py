@@ -1,4 +1,4 @@
-"""From a played run to its linked trace, its graph and its replay, and what tests ask of them: who follows whom, and when."""
+"""From a played run to its linked trace, graph and replay, and what tests ask of them: who follows whom, when."""
 
 import tempfile
 from collections import Counter, defaultdict

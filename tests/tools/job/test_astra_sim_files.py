@@ -1,4 +1,9 @@
-"""What a build for ASTRA-sim writes beside the graphs, ready to start."""
+"""What a build for ASTRA-sim writes beside the graphs, ready to start.
+
+What is said of the network in the simulator's configuration: its figures, and how well they describe the job.
+
+How long collectives took from the last arrival on, and what of that is more than the network gives.
+"""
 
 import json
 import re
@@ -8,10 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from execgraph.schema.graph import ExecutionGraph
+from execgraph.converter.ranks import GIB, CommunicationEntry, Link, Network, TwoDimensions
+from execgraph.converter.targets import LEAST_BYTES
+from execgraph.schema.graph import CollectiveType, ExecutionGraph, NodeType
 from execgraph.tools.commands.trace_build import main
 from execgraph.tools.generate import PRESETS, build_job, simulate, write_traces
-from execgraph.tools.job import Simulation, write_astra_sim_files
+from execgraph.tools.job import Simulation, network_text, poor_fit, write_astra_sim_files
+from execgraph.tools.job.job_plan import ExcessTime, complete_matches, excess_times
 from execgraph.tools.replay import configuration_of, simulate_ranks
 from support.for_simulator import ACROSS, RANKS, WITHIN, two_networks
 from support.graph_file import read_nodes
@@ -223,3 +231,149 @@ def test_a_bandwidth_is_a_number_above_0(value: str, capsys: pytest.CaptureFixtu
         main(["--input-dir", "a", "--output-dir", "b", "--target", "astra-sim", f"--bandwidth={value}"])
     assert left.value.code == 2
     assert f"{value} is not a number above 0" in capsys.readouterr().err
+
+
+GOOD = Network(50.0, 10.0, transfers=30, sizes=12, fit_error_pct=3.1, repeat_error_pct=1.0)
+TWO = TwoDimensions(Link(4, 300.0, 1_000.0), Link(2, 20.0, 6_000.0), sizes=12, fit_error_pct=2.5, direct=True)
+NODES = Network(150.0, 1_200.0, transfers=48, sizes=12, fit_error_pct=88.0, two_dimensions=TWO)
+POOR = Network(50.0, 10.0, transfers=8, sizes=7, fit_error_pct=59.3, repeat_error_pct=20.5)
+
+
+@pytest.mark.parametrize(
+    ("fitted", "simulation", "text"),
+    [
+        (GOOD, Simulation(), "50 GiB/s, 10 ns a link, fitted to 30 collectives and messages, median fit error 3.1 %"),
+        (Network(transfers=6, sizes=1), Simulation(), "too few sizes to judge the fit"),
+        (GOOD, Simulation(400.0), "400 GiB/s, 10 ns a link; the bandwidth as given, the latency fitted to 30"),
+        (GOOD, Simulation(None, 7.0), "50 GiB/s, 7 ns a link; the latency as given, the bandwidth fitted to 30"),
+        (Network(transfers=6, sizes=1), Simulation(400.0), "the latency fitted to 6 collectives and messages, too few"),
+        (GOOD, Simulation(replay=True), "not used, as every node takes its recorded time"),
+        (GOOD, Simulation(400.0, 700.0), "400 GiB/s, 700 ns a link, as given"),
+        (
+            NODES,
+            Simulation(),
+            "300 GiB/s, 1000 ns a link within nodes of 4 ranks, 20 GiB/s, 6000 ns a link across 2 nodes, fitted to 48 "
+            "collectives and messages, median fit error 2.5 %",
+        ),
+        (NODES, Simulation(30.0), "30 GiB/s, 1200 ns a link; the bandwidth as given, the latency fitted to 48"),
+        (
+            Network(transfers=6, sizes=2, one_because="nodes are unknown"),
+            Simulation(),
+            "too few sizes to judge the fit; one network for all groups, as nodes are unknown",
+        ),
+        (None, Simulation(), "100 GiB/s, 500 ns a link; no collective or message was measured"),
+    ],
+)
+def test_the_line_says_what_the_file_has_and_where_it_is_from(
+    fitted: Network | None, simulation: Simulation, text: str
+) -> None:
+    assert text in network_text(fitted, simulation, 2)
+
+
+def test_a_rank_alone_has_a_network_that_it_does_not_use() -> None:
+    assert network_text(None, Simulation(), 1) == "100 GiB/s, 500 ns a link, not used, as a rank alone sends nothing"
+
+
+def test_a_poor_fit_is_said_with_reasons() -> None:
+    said = poor_fit(POOR, Simulation(), lacks_members=True)
+    assert said is not None
+    assert "59.3 % (members of groups are absent; only 7 sizes; transfers of one size differ by 20.5 %" in said
+
+
+def test_a_given_bandwidth_leaves_one_network_where_two_fit_and_the_warning_says_so() -> None:
+    said = poor_fit(NODES, Simulation(30.0), lacks_members=False)
+    assert said is not None
+    assert "88 % (one network for all groups, as a given bandwidth or latency describes one)" in said
+
+
+@pytest.mark.parametrize(
+    ("network", "simulation"),
+    [
+        (GOOD, Simulation()),
+        (NODES, Simulation()),
+        (None, Simulation()),
+        (Network(transfers=6, sizes=1), Simulation()),
+        (POOR, Simulation(replay=True)),
+        (POOR, Simulation(400.0, 700.0)),
+    ],
+)
+def test_a_fit_that_is_good_unknown_or_not_used_gets_no_warning(
+    network: Network | None, simulation: Simulation
+) -> None:
+    assert poor_fit(network, simulation, lacks_members=False) is None
+
+
+KB = 1_000
+NETWORK = Network(bandwidth_gib_s=1e9 / GIB, latency_ns=0.0)
+"""A byte takes a ns; so an all-reduce of two members takes a ns for each byte."""
+
+
+def entry(matched: int, start_ns: int, end_ns: int, size: int = KB, **more: Any) -> CommunicationEntry:
+    length = end_ns - start_ns
+    facts = {
+        "type": NodeType.COMM_COLL,
+        "collective": CollectiveType.ALL_REDUCE,
+        "members": 2,
+        "kernel": -1,
+        "on_host": False,
+    }
+    return CommunicationEntry(
+        node=matched + 10, matched=matched, size=size, end_ns=end_ns, length_ns=length, transfer_ns=length, follows=(),
+        **facts | more,
+    )  # fmt: skip
+
+
+def excess(
+    *issued: list[CommunicationEntry], order: list[int] | None = None, network: Network = NETWORK
+) -> list[ExcessTime]:
+    positions = [order or [*range(len(entries))] for entries in issued]
+    return excess_times(issued, positions, complete_matches(issued, frozenset()), network)
+
+
+def test_the_excess_is_what_the_last_to_come_took_beyond_the_network() -> None:
+    early, late = [entry(0, 0, 5_000)], [entry(0, 1_500, 5_000)]
+    assert excess(early, late) == [ExcessTime({10: 2_500}, 3_500, {})] * 2
+    assert excess([entry(0, 0, KB)], [entry(0, 0, KB)]) == [ExcessTime({}, KB, {})] * 2
+
+
+def test_what_ran_at_the_same_time_counts_once() -> None:
+    both = [entry(0, 0, 3_000), entry(1, 0, 5_000)]
+    assert excess(both, both) == [ExcessTime({10: 2_000, 11: 1_000}, 5_000, {})] * 2
+
+
+def test_a_collective_beside_others_has_the_bytes_of_the_time_that_these_leave_it() -> None:
+    both = [entry(0, 0, 4_000, size=4_000), entry(1, 1_000, 2_000)]
+    assert excess(both, both, order=[1, 0]) == [ExcessTime({}, 3_000, {10: 2_000})] * 2
+    assert excess(both, both, order=[0, 1]) == [ExcessTime({}, 4_000, {11: LEAST_BYTES})] * 2
+
+
+def test_a_collective_of_all_ranks_that_others_hide_for_longer_than_its_latency_keeps_its_time() -> None:
+    """An all-reduce of two members takes four latencies; the second has 100 ns alone."""
+    slow = Network(bandwidth_gib_s=1e9 / GIB, latency_ns=50.0)
+    both = [entry(0, 0, 4_000), entry(1, 1_000, 4_100)]
+    assert [of.hidden for of in excess(both, both, network=slow)] == [(11,)] * 2
+    assert [of.sizes for of in excess(both, both, network=slow)] == [{}] * 2
+    assert [of.hidden for of in excess(both, both, [], network=slow)] == [()] * 3, "all ranks have to leave it out"
+
+
+def test_bytes_that_fit_the_time_between_others_stay() -> None:
+    both = [entry(0, 0, 4_000, size=1_500), entry(1, 1_000, 2_000)]
+    assert excess(both, both, order=[1, 0]) == [ExcessTime({10: 500}, 3_000, {})] * 2
+
+
+def test_what_the_network_gives_too_much_is_taken_off_the_next_of_the_group() -> None:
+    one = [entry(0, 0, 400), entry(1, 1_000, 2_500), entry(2, 3_000, 4_800)]
+    assert excess(one, one) == [ExcessTime({12: 700}, 3_700, {})] * 2
+
+
+def test_host_threads_end_each_by_itself() -> None:
+    first, second = [entry(0, 0, 5_000, on_host=True)], [entry(0, 1_000, 2_500, on_host=True)]
+    assert excess(first, second) == [ExcessTime({10: 3_000}, 4_000, {}), ExcessTime({10: 500}, 1_500, {})]
+
+
+def test_messages_and_what_no_network_was_fitted_for_have_no_excess() -> None:
+    send, receive = (entry(0, 0, 9_000, type=kind, collective=-1) for kind in (NodeType.COMM_SEND, NodeType.COMM_RECV))
+    rooted = entry(1, 10_000, 19_000, collective=CollectiveType.BROADCAST)
+    barrier = entry(2, 20_000, 21_000, collective=CollectiveType.BARRIER, size=0)
+    assert excess([send, rooted, barrier], [receive, rooted, barrier]) == [ExcessTime({12: 1_000}, 1_000, {})] * 2
+    assert excess([entry(0, 0, 9_000)]) == [ExcessTime({}, 0, {})]

