@@ -16,12 +16,12 @@ import pytest
 from execgraph.converter.convert import convert
 from execgraph.converter.options import Options
 from execgraph.tools.replay import replay
+from support.builder import TraceBuilder
 from support.runs import link_run
 
 from benchmarks.bench import __main__ as bench
 from benchmarks.bench.memory import anonymous_bytes, watched
 from benchmarks.bench.results import Benchmark, Result, Size, build_share, changes_table, size_table
-from support.builder import TraceBuilder
 
 ablation = importlib.import_module("benchmarks.ablation.__main__")
 

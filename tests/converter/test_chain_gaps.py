@@ -10,9 +10,8 @@ from execgraph.converter.rewiring import data_edges
 from execgraph.converter.targets import GoalOptions, for_astra_sim, write_goal
 from execgraph.schema.graph import ExecutionGraph
 from execgraph.tools.replay import parse_scale, replay_ranks, simulated_ends
-from support.graphs import HOST_SYNC, LAUNCH, PROGRAM_ORDER, STREAM_ORDER, GraphBuilder
-
 from support import goal_simulator
+from support.graphs import HOST_SYNC, LAUNCH, PROGRAM_ORDER, STREAM_ORDER, GraphBuilder
 
 KERNEL = 4_000
 KERNELS = 4

@@ -22,10 +22,9 @@ from execgraph.schema.linked import Communication
 from execgraph.tools.commands.trace_convert import summary
 from execgraph.tools.replay import replay
 from hypothesis import given, strategies as st
+from support.builder import LAYOUTS, TraceBuilder
 from support.programs import VERSIONS, Step, one_thread, play, two_threads
 from support.runs import Nodes, broken_rules, convert_linked, convert_run, link_run, link_without_host
-
-from support.builder import LAYOUTS, TraceBuilder
 
 LAUNCH, STREAM_ORDER = DependencyKind.LAUNCH, DependencyKind.STREAM_ORDER
 PROGRAM_ORDER, EVENT_WAIT = DependencyKind.PROGRAM_ORDER, DependencyKind.EVENT_WAIT

@@ -14,13 +14,13 @@ from random import Random
 
 from execgraph.tools.generate import simulate, write_traces
 from google.protobuf.message import DecodeError
+from support.builder import LAYOUTS, TraceBuilder
 from support.databases import DIALECTS, Api, Op, Range, write_database
 
 from benchmarks.programs import build_job
 from fuzz.changes import changed_json
 from fuzz.graph_changes import change_fields
 from fuzz.running import must
-from support.builder import LAYOUTS, TraceBuilder
 
 DATA = Path(__file__).parent.parent / "data"
 PLAYED = tuple(LAYOUTS)

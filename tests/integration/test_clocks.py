@@ -10,11 +10,10 @@ from execgraph.schema.graph import DependencyKind
 from execgraph.schema.linked import LinkedTrace, on_host_clock
 from execgraph.tools.replay import parse_scale, replay
 from hypothesis import given, strategies as st
+from support.builder import TraceBuilder
 from support.builder.timeline import SYNC_CALL_US
 from support.programs import MAIN, WORKER, Step, go_on, one_thread, with_backwards
 from support.runs import Nodes, broken_rules, convert_linked, convert_run, link_run
-
-from support.builder import TraceBuilder
 
 OFFSETS = [-5, -3, 3, 5]
 EARLIEST = 4.65

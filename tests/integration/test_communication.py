@@ -11,6 +11,7 @@ from execgraph.schema.columns import Ragged
 from execgraph.schema.comm_groups import natural
 from execgraph.schema.graph import CollectiveType, ExecutionGraph
 from execgraph.tools.replay import replay, replay_ranks
+from support.builder import LAYOUTS, Group, Tensor, TraceBuilder
 from support.builder.records import Comms
 from support.runs import (
     COLL,
@@ -24,8 +25,6 @@ from support.runs import (
     link_run,
     read_pair,
 )
-
-from support.builder import LAYOUTS, Group, Tensor, TraceBuilder
 
 KERNEL = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
 EVERY_VERSION = pytest.mark.parametrize("torch", LAYOUTS)

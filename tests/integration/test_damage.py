@@ -8,10 +8,9 @@ import pytest
 from execgraph.linker.link import link
 from execgraph.linker.readers import read_device_trace, read_host_trace
 from execgraph.schema.errors import DataError
+from support.builder import TraceBuilder
 from support.damages import DAMAGES, DEVICE, HOST, Damage, link_damaged, link_undamaged, sample, table
 from support.folders import ROOT
-
-from support.builder import TraceBuilder
 
 TABLE = ROOT / "docs" / "damage.md"
 HARMLESS = {

@@ -18,11 +18,10 @@ from execgraph.tools.commands.trace_convert import main, summary
 from execgraph.tools.commands.trace_link import main as link_main
 from execgraph.tools.replay import parse_scale, replay, summarise
 from hypothesis import given
+from support.builder import Event, TraceBuilder
 from support.builder.timeline import CALL_US, ns
 from support.programs import Step, play, with_delays
 from support.runs import Nodes, broken_rules, convert_run, device_waits, host_waits, link_run
-
-from support.builder import Event, TraceBuilder
 
 LATENCIES_AND_GAPS = [(1, 0.5), (2.2, 1.1), (6, 20), (25, 1), (25, 20)]
 

@@ -28,12 +28,11 @@ from execgraph.tools.analyses.temporal_breakdown import temporal_breakdown
 from execgraph.tools.replay import Kernels, roofs
 from execgraph.tools.replay.player import Problem, ends_with_limited_slots
 from execgraph.tools.replay.workload import SlotPool
+from support import references
 from support.effort import Counted, counting_columns, growth
 from support.graphs import GraphBuilder
 from support.references import COMMUNICATION, COMPUTATION, MEMORY, Act, Call, linked_of
 from support.tables import Called, Op, Ran, activities, calls, ops
-
-from support import references
 
 Work = Callable[[], object]
 

@@ -19,10 +19,9 @@ from execgraph.schema.columns import ABSENT
 from execgraph.schema.errors import DataError
 from execgraph.schema.linked import NO_TENSORS, plain_arguments, read_linked, write_linked
 from fuzz.texts import spelled_in_every_way, with_rows_shuffled
+from support.builder import LAYOUTS, TraceBuilder
 from support.folders import DATA
 from support.runs import convert_linked, read_pair
-
-from support.builder import LAYOUTS, TraceBuilder
 
 BY_ID, BY_ORDER = "record function id", "order of names"
 LAYER = ("aten::linear", "aten::relu", "aten::linear", "aten::add")

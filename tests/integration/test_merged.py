@@ -21,9 +21,8 @@ from execgraph.linker.readers.rocpd_lanes import nesting_lanes
 from execgraph.schema.columns import Int64
 from execgraph.schema.errors import DataError
 from hypothesis import given, strategies as st
-from support.tables import OpRow, op_rows
-
 from support.builder import TraceBuilder
+from support.tables import OpRow, op_rows
 
 Trace = dict[str, Any]
 REMEDY = "link each rank's own file"

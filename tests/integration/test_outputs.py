@@ -11,7 +11,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from support import digests
 
 UPDATE = "where outputs were meant to change: python tests/support/digests.py --write"

@@ -23,6 +23,7 @@ from execgraph.tools.generate import Job, RankRun, Run, as_numpy, correlation, s
 from execgraph.tools.generate.identity import FIRST_NS
 from execgraph.tools.replay import parse_scale, replay_ranks
 from hypothesis import HealthCheck, given, settings, strategies as st
+from support.builder import TraceBuilder
 from support.reports import merged
 
 from benchmarks.accuracy.dependencies import Tally, dependency_accuracy
@@ -39,7 +40,6 @@ from benchmarks.accuracy.what_if import (
     true_outcomes,
 )
 from benchmarks.programs import JOBS, NAMED, RANDOM, build_job
-from support.builder import TraceBuilder
 
 RESOLVED = VARIANTS[0]
 ACROSS = "across streams"

@@ -16,11 +16,11 @@ from execgraph.schema.graph import DependencyKind
 from execgraph.schema.linked import LinkedTrace, on_host_clock
 from execgraph.tools.generate import simulate, write_traces
 from hypothesis import example, given, strategies as st
+from support.builder import TraceBuilder
 from support.programs import VERSIONS, Step, play, two_threads
 from support.runs import broken_rules, convert_linked, read_pair
 
 from benchmarks.programs import build_job
-from support.builder import TraceBuilder
 
 Pair = tuple[HostTrace | None, DeviceTrace]
 

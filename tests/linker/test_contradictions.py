@@ -32,6 +32,7 @@ from execgraph.schema.machine import AGREEING, MachineCalibration
 from execgraph.tools.generate import simulate, write_traces
 from execgraph.tools.pairs import hosts_of
 from execgraph.tools.trace_files import find_traces
+from support.builder import TraceBuilder
 from support.contradictions import (
     GRAPHS,
     READ_BY,
@@ -49,7 +50,6 @@ from support.runs import read_pair
 from support.tables import ActivityRow, CallRow, OpRow, column, device_trace
 
 from benchmarks.programs import NAMED, RANDOM, build_job
-from support.builder import TraceBuilder
 
 TABLE = ROOT / "docs" / "contradictions.md"
 

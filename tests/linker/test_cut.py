@@ -26,12 +26,11 @@ from execgraph.schema.columns import ABSENT, Categorical, builders, intervals as
 from execgraph.schema.errors import DataError
 from execgraph.schema.linked import LinkedTrace, ThreadHandoffs, write_linked
 from hypothesis import given, settings, strategies as st
+from support.builder import TraceBuilder
 from support.programs import VERSIONS, Step, backward, launch_in_op, play, two_threads
 from support.references import Act, Call, Op, linked_of
 from support.runs import read_pair
 from support.tables import Called, calls, column
-
-from support.builder import TraceBuilder
 
 HOST_WAITS = "host waits across the borders of the window"
 DEVICE_WAITS = "device waits across the borders of the window"

@@ -16,11 +16,10 @@ from execgraph.schema.errors import DataError
 from execgraph.schema.graph import DependencyKind
 from execgraph.tools.replay import parse_scale, replay
 from hypothesis import given, strategies as st
+from support.builder import LAYOUTS, TraceBuilder
 from support.programs import VERSIONS, Step, play, two_threads
 from support.runs import convert_linked, convert_run, launchers, link_run, read_pair
 from support.tables import NodeRow, OpRow, device_trace, host_trace
-
-from support.builder import LAYOUTS, TraceBuilder
 
 LAUNCH, STREAM_ORDER = DependencyKind.LAUNCH, DependencyKind.STREAM_ORDER
 

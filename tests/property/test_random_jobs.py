@@ -8,10 +8,9 @@ from execgraph.schema.graph import ExecutionGraph
 from execgraph.tools.job import BuildOptions, BuildReport, build
 from execgraph.tools.job.build_rank import WITHOUT_PARTNER
 from execgraph.tools.replay import replay_ranks
+from support.builder import Group, Tensor, TraceBuilder
 from support.generated import here
 from support.simulator import Generation, read_files, simulate
-
-from support.builder import Group, Tensor, TraceBuilder
 
 EVEN = ("allreduce", "broadcast", "reduce", "gather", "scatter", "barrier", "all_to_all")
 ROOTED = ("broadcast", "reduce", "gather", "scatter")

@@ -12,10 +12,9 @@ from execgraph.linker.threads import Gap, ThreadActivity, Wait
 from execgraph.schema.columns import ABSENT, OpRows, ThreadIntervals, nest
 from execgraph.schema.linked import FOREVER, NO_TENSORS, Args, Communication, Ops, ProcessGroup, tensors_of
 from msgspec import Raw
+from support.builder import TraceBuilder
 from support.runs import read_pair
 from support.tables import Called, Op, calls, column, ops
-
-from support.builder import TraceBuilder
 
 MAIN, GLOO, OTHER = 1, 2, 3
 REQUEST, TRANSFER = "c10d::allreduce_", "gloo:all_reduce"

@@ -20,9 +20,8 @@ from execgraph.linker.readers.event_rows import unpadded
 from execgraph.schema.linked import FOREVER, LONGEST_RECORDING, Args, kineto
 from execgraph.schema.linked.kineto import Event, ExactEvent
 from msgspec import Raw, json as msgspec_json
-from support.tables import OpRow, device_trace
-
 from support.builder import TraceBuilder
+from support.tables import OpRow, device_trace
 
 YEAR = "36028797018963.968"
 """µs, the shortest that is taken for no measured duration."""

@@ -14,11 +14,11 @@ from execgraph.linker.readers import read_device_trace, read_host_trace
 from execgraph.schema.linked import LinkedTrace
 from execgraph.tools.generate import DEFAULT, simulate, write_traces
 from execgraph.tools.generate.machine import Clock
+from support.builder import Event, TraceBuilder
 from support.runs import UNRECORDED, device_waits, host_waits, link_run
 
 from benchmarks.accuracy.dependencies import dependency_accuracy
 from benchmarks.programs import build_job
-from support.builder import Event, TraceBuilder
 
 STEPS = 3
 

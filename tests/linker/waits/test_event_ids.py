@@ -2,9 +2,8 @@
 
 import pytest
 from execgraph.linker.waits.event_ids import Anchor, EventIds
-from support.runs import WITHOUT_EVENT, device_waits, link_run
-
 from support.builder import TraceBuilder
+from support.runs import WITHOUT_EVENT, device_waits, link_run
 
 
 def possible(pairs: list[tuple[int, int]], event: int, *, is_first_wait: bool = True, records: int = 10) -> list[int]:

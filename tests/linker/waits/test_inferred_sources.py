@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 from execgraph.linker.waits import MOST_STREAMS
 from execgraph.linker.waits.synchronisation import ELSEWHERE
+from support.builder import Collective, TraceBuilder
 from support.effort import growth
 from support.runs import UNRECORDED, WITHOUT_EVENT, device_waits, host_waits, link_run
-
-from support.builder import Collective, TraceBuilder
 
 LONG = 500
 """µs after which all that was launched before is over."""

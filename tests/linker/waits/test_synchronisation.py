@@ -8,6 +8,7 @@ import pytest
 from execgraph.linker.link import link
 from execgraph.linker.readers import read_device_trace
 from execgraph.schema.graph import DependencyKind
+from support.builder import LAYOUTS, Event, TraceBuilder
 from support.runs import (
     RECORDED,
     UNRECORDED,
@@ -18,8 +19,6 @@ from support.runs import (
     host_waits,
     link_run,
 )
-
-from support.builder import LAYOUTS, Event, TraceBuilder
 
 EVENT_WAIT, HOST_SYNC, CALL_ORDER = DependencyKind.EVENT_WAIT, DependencyKind.HOST_SYNC, DependencyKind.CALL_ORDER
 KNOWLEDGE = pytest.mark.parametrize("known", [RECORDED, WITHOUT_EVENT, UNRECORDED], ids=["record", "-1", "calls"])

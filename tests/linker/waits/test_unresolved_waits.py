@@ -18,10 +18,9 @@ from execgraph.linker.waits.unresolved_waits import (
 from execgraph.schema.columns import ABSENT, ROUNDING
 from execgraph.schema.linked import NEVER
 from execgraph.schema.machine import ENOUGH, LatencyStats, MachineCalibration
+from support.builder import Event, TraceBuilder
 from support.runs import UNRECORDED, WITHOUT_EVENT, device_waits, host_waits, link_run
 from support.tables import Called, Ran, Synced, process
-
-from support.builder import Event, TraceBuilder
 
 ELSEWHERE = Event(9, stream=24, correlation=9_999)
 """Recorded before the trace began."""

@@ -18,9 +18,8 @@ from execgraph.tools.commands import (
     trace_merge,
     trace_report,
 )
-from support.folders import ROOT
-
 from support.builder import TraceBuilder
+from support.folders import ROOT
 
 DEPTH = 5000
 HOSTILE = (

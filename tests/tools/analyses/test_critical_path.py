@@ -9,12 +9,11 @@ from execgraph.converter.convert import convert
 from execgraph.schema.machine import MachineCalibration
 from execgraph.tools.analyses import RankTrace, analyse, read_rank
 from hypothesis import given, strategies as st
+from support.builder import TraceBuilder
 from support.generated import graphs_of
 from support.graphs import EVENT_WAIT, LAUNCH, STREAM_ORDER, GraphBuilder, rank_with_collective
 from support.references import MEMORY, Act, bandwidth_at, began, linked_of
 from support.runs import link_run
-
-from support.builder import TraceBuilder
 
 TO_DEVICE, GB_S = "Memcpy HtoD (Pageable -> Device)", "memory bandwidth (GB/s)"
 FMA, ADD = (f"smsp__sass_thread_inst_executed_op_f{name}_pred_on.sum" for name in ("fma", "add"))

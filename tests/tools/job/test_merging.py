@@ -25,7 +25,7 @@ from execgraph.linker.link import link
 from execgraph.linker.readers import DeviceTrace, one_rank, read_device_trace, read_host_trace, read_rocpd
 from execgraph.schema.errors import DataError
 from execgraph.tools.generate import build_job, simulate, write_traces
-from execgraph.tools.job import merge_for_counting, merge_for_viewing, merging as counting
+from execgraph.tools.job import TABLES_AND_QUERIES, merge_for_counting, merge_for_viewing
 from execgraph.tools.job.merge_survey import clock_corrections
 from execgraph.tools.trace_files import RankFile
 from support.databases import DIALECTS, LITE, Op, write_database
@@ -215,7 +215,7 @@ def test_edges_nest_ops_and_chain_streams(jobs: Jobs, tmp_path: Path) -> None:
 
 def test_documented_queries_run(jobs: Jobs, tmp_path: Path) -> None:
     merge_for_counting(ranks_in(jobs(2)), str(tmp_path / "merged.db"))
-    examples = [line.strip() for line in (counting.__doc__ or "").splitlines() if line.strip().startswith("SELECT")]
+    examples = [line.strip() for line in TABLES_AND_QUERIES.splitlines() if line.strip().startswith("SELECT")]
     assert len(examples) >= 5
     assert [bool(query(tmp_path / "merged.db", example)) for example in examples if "NOT IN" not in example]
 
