@@ -407,7 +407,8 @@ def _said(change: Change) -> Said:
         [
             line
             for line in build
-            if line.startswith(("trace-build: note", "trace-build: ranks disagree")) and str(UNRECORDED_WAITS[0]) not in line
+            if line.startswith(("trace-build: note", "trace-build: ranks disagree"))
+            and str(UNRECORDED_WAITS[0]) not in line
         ],
     )
 

@@ -65,9 +65,7 @@ def test_a_loss_that_is_reduced_outside_the_backward_pass_is_no_activation() -> 
 
 
 def why_refused(job: Sequence[Rank]) -> str:
-    with pytest.raises(
-        DataError, match="no data-parallel group is recognised; name it with groups"
-    ) as told:
+    with pytest.raises(DataError, match="no data-parallel group is recognised; name it with groups") as told:
         plan_of([one.build() for one in job])
     return str(told.value)
 
