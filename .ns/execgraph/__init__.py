@@ -1,1 +1,0 @@
-/work/DOV/tools/package/__init__.py

@@ -1,1 +1,0 @@
-/work/DOV/tools/package/__main__.py
