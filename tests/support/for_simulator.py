@@ -8,7 +8,7 @@ from execgraph.schema.graph import CollectiveType, ExecutionGraph, NodeType
 from execgraph.tools.generate import PRESETS, Job, RankRun, build_job
 from execgraph.tools.generate.instructions import Activity, Group, Instruction, Launch, Rendezvous
 from execgraph.tools.generate.nccl import Communicator
-from execgraph.tools.generate.program_process import COMPUTE
+from execgraph.tools.generate.script import COMPUTE
 
 from support.graphs import STREAM_ORDER, GraphBuilder
 

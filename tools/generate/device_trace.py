@@ -11,14 +11,20 @@ from itertools import chain
 from typing import NamedTuple
 
 from ...schema.io import open_output
-from .chrome import Rows, track_fields
-from .identity import BASE_NS, Identity, correlation
-from .kineto_args import collective_args
-from .kineto_ops import external_ids, op_rows
+from .kineto_rows import Rows, collective_args, external_ids, op_rows, python_rows, track_fields
 from .machine import Clock, Machine
-from .python_rows import python_rows
-from .record import EVENT_SYNC, NONE, STREAM_SYNC, STREAM_WAIT, SYNC_KINDS, RankRun
-from .recorded_activities import is_recorded
+from .record import (
+    BASE_NS,
+    EVENT_SYNC,
+    NONE,
+    STREAM_SYNC,
+    STREAM_WAIT,
+    SYNC_KINDS,
+    Identity,
+    RankRun,
+    correlation,
+    is_recorded,
+)
 
 CONTEXT = 1
 WAIT_LANE, STREAM_SYNC_LANE = 1, 1_000_000

@@ -1,12 +1,16 @@
-"""Instructions of a simulated host thread: open and close ops, work, call the CUDA runtime, hand off to threads.
+"""A job as instructions of host threads: open and close ops, work, call the CUDA runtime, hand off to other threads.
 
 Times are integer ns at factor 1. Ops, activities and tensors are shared between the steps of a job, so a step costs
-only its instructions.
+only its instructions, which are made anew on each call.
 """
 
 import math
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
+
+from .machine import DEFAULT, Machine
 
 COMPUTATION, COMMUNICATION, MEMORY, HOST = "computation", "communication", "memory", "host"
 ITEM_BYTES = {"float": 4, "long int": 8}
@@ -245,3 +249,37 @@ Instruction = (
     | Put
     | Get
 )
+
+
+Step = Sequence[Sequence[Instruction]]
+"""One training step of one rank: the instructions of each of its threads, in the order of `Job.threads`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """`program(rank)` gives the steps of a rank and the same ones whenever it is asked."""
+
+    name: str
+    seed: int
+    ranks: int
+    threads: tuple[str, ...]
+    groups: tuple[Group, ...]
+    program: Callable[[int], Iterator[Step]]
+    machine: Machine = DEFAULT
+
+    def instructions(self, rank: int) -> list[Iterator[Instruction]]:
+        """Yields the instructions of each thread of a rank; a step is made when the first of them needs it."""
+        steps = self.program(rank)
+        waiting: list[deque[Sequence[Instruction]]] = [deque() for _ in self.threads]
+
+        def of_thread(pending: deque[Sequence[Instruction]]) -> Iterator[Instruction]:
+            while True:
+                if not pending:
+                    step = next(steps, None)
+                    if step is None:
+                        return
+                    for parts, part in zip(waiting, step, strict=True):
+                        parts.append(part)
+                yield from pending.popleft()
+
+        return [of_thread(pending) for pending in waiting]

@@ -3,8 +3,18 @@
 from collections.abc import Callable
 
 from .instructions import Activity, Tensor
-from .program_process import AUTOGRAD, COMPUTE, FORWARD_THREAD, Node, Process, gemm_us, stream_us
-from .script import BACKWARD_SCOPE, DEVICE_TO_HOST, Script
+from .script import (
+    AUTOGRAD,
+    BACKWARD_SCOPE,
+    COMPUTE,
+    DEVICE_TO_HOST,
+    FORWARD_THREAD,
+    Node,
+    Process,
+    Script,
+    gemm_us,
+    stream_us,
+)
 
 ELEMENTWISE = "void at::native::vectorized_elementwise_kernel<4, at::native::{0}, at::detail::Array<char*, {1}> >"
 GEMM = Activity("ampere_sgemm_128x128_tn")
@@ -89,6 +99,13 @@ def relu(process: Process, name: str, x: Tensor) -> Tensor:
         with process.main.op("aten::clamp_min", (x, 0), (y,), own_us=8.0):
             process.main.launch(CLAMP, stream, stream_us((x, y)))
     return y
+
+
+def linear_relu(
+    process: Process, name: str, relu_name: str, x: Tensor, outputs: int, on_gradient: OnGradient | None = None
+) -> Tensor:
+    """max(x @ weight.T + bias, 0): a linear layer and the ReLU behind it."""
+    return relu(process, relu_name, linear(process, name, x, outputs, on_gradient))
 
 
 def add(process: Process, name: str, x: Tensor, other: Tensor) -> Tensor:

@@ -1,15 +1,17 @@
-"""Collectives and messages as PyTorch's NCCL back end runs them: on a stream of their own, ordered by events.
+"""Collectives and messages as PyTorch's NCCL back end runs them, on a stream of their own, ordered by events; and
+DistributedDataParallel's reducer, which all-reduces gradients a bucket at a time while backward goes on.
 
 The network: a ring of n ranks takes 2(n - 1) steps for an all-reduce and n - 1 for an all-gather or a reduce-scatter,
 each with a latency of its own; the messages of an all-to-all go at once. On top comes the time of the bytes that a rank
 puts on its link: nccl-tests' share of the size, (n - 1)/n and for an all-reduce twice that.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .instructions import COMMUNICATION, Activity, Collective, Group, Opaque, Rendezvous, Tensor
-from .program_process import COLLECTIVE_KERNELS, COMPUTE, Process, size_bytes
-from .script import Script
+from .instructions import COMMUNICATION, Activity, Collective, Group, Opaque, Rendezvous, Tensor, Value
+from .layers import OnGradient
+from .script import COLLECTIVE_KERNELS, COMPUTE, Process, Script, size_bytes, stream_us
 
 BYTES_PER_US = 80_000
 STEP_US = 6.0
@@ -69,68 +71,76 @@ class Communicator:
 
     def all_reduce(self, script: Script, tensor: Tensor) -> "Work":
         """c10d::allreduce_, in place; each rank sends and receives 2 (n-1)/n of the tensor."""
-        work = Work(self, Collective("allreduce", self.group, self.group_rank, (tensor,), tensor.numel, tensor.numel))
-        with script.op(
-            "c10d::allreduce_", ((tensor,), OBJECT, OBJECT, None, True, -1), ((tensor,), OBJECT), own_us=15.0
-        ):
-            work.start(script, 2 * self._ring_us, 2 * self._share_of_others * size_bytes(tensor))
-        return work
+        inputs, outputs = ((tensor,), OBJECT, OBJECT, None, True, -1), ((tensor,), OBJECT)
+        network = (2 * self._ring_us, 2 * self._share_of_others * size_bytes(tensor))
+        collective = Collective("allreduce", self.group, self.group_rank, (tensor,), tensor.numel, tensor.numel)
+        return self._begin(script, "c10d::allreduce_", collective, inputs, outputs, network)
 
     def all_gather(self, script: Script, whole: Tensor, shard: Tensor) -> "Work":
         """c10d::_allgather_base_: every rank gets the shards of all, each sends and receives (n-1)/n of the whole."""
-        gathered = Collective("_allgather_base", self.group, self.group_rank, (shard, whole), shard.numel, whole.numel)
-        work = Work(self, gathered)
-        with script.op("c10d::_allgather_base_", (whole, shard, OBJECT, True, -1), (whole, OBJECT), own_us=15.0):
-            work.start(script, self._ring_us, self._share_of_others * size_bytes(whole))
-        return work
+        collective = Collective(
+            "_allgather_base", self.group, self.group_rank, (shard, whole), shard.numel, whole.numel
+        )
+        inputs, outputs = (whole, shard, OBJECT, True, -1), (whole, OBJECT)
+        return self._begin(script, "c10d::_allgather_base_", collective, inputs, outputs, self._around_ring(whole))
 
     def reduce_scatter(self, script: Script, shard: Tensor, whole: Tensor) -> "Work":
         """c10d::_reduce_scatter_base_: every rank gets its shard of the sum and moves (n-1)/n of the whole."""
-        scattered = Collective(
+        collective = Collective(
             "_reduce_scatter_base", self.group, self.group_rank, (whole, shard), whole.numel, shard.numel
         )
-        work = Work(self, scattered)
-        inputs = (shard, whole, OBJECT, OBJECT, True, -1)
-        with script.op("c10d::_reduce_scatter_base_", inputs, (shard, OBJECT), own_us=15.0):
-            work.start(script, self._ring_us, self._share_of_others * size_bytes(whole))
-        return work
+        inputs, outputs = (shard, whole, OBJECT, OBJECT, True, -1), (shard, OBJECT)
+        return self._begin(script, "c10d::_reduce_scatter_base_", collective, inputs, outputs, self._around_ring(whole))
 
     def all_to_all(self, script: Script, received: Tensor, sent: Tensor, rows: tuple[Rows, Rows] = ((), ())) -> "Work":
         """c10d::alltoall_base_: `rows` are those sent to each member and received of each, by default equally many."""
         ranks = len(self.group.ranks)
-        sent_rows, received_rows = (
-            recorded or (tensor.shape[0] // ranks,) * ranks
-            for recorded, tensor in zip(rows, (sent, received), strict=True)
-        )
+        sides = [*zip(rows, (sent, received), strict=True)]
+        sent_rows, received_rows = (recorded or (tensor.shape[0] // ranks,) * ranks for recorded, tensor in sides)
         in_splits, out_splits = (
             tuple(count * tensor.numel // max(tensor.shape[0], 1) for count in recorded)
             or (tensor.numel // ranks,) * ranks
-            for recorded, tensor in zip(rows, (sent, received), strict=True)
+            for recorded, tensor in sides
         )
-        tensors = (sent, received)
-        collective = Collective(
-            "all_to_allv", self.group, self.group_rank, tensors, sent.numel, received.numel, in_splits, out_splits
-        )
-        work = Work(self, collective)
+        sizes = (sent.numel, received.numel, in_splits, out_splits)
+        collective = Collective("all_to_allv", self.group, self.group_rank, (sent, received), *sizes)
         inputs = (received, sent, OBJECT, received_rows, sent_rows, True, -1)
-        with script.op("c10d::alltoall_base_", inputs, (OBJECT,), own_us=15.0):
-            work.start(script, MESSAGE_US, (1 - in_splits[self.group_rank] / max(sent.numel, 1)) * size_bytes(sent))
-        return work
+        network = (MESSAGE_US, (1 - in_splits[self.group_rank] / max(sent.numel, 1)) * size_bytes(sent))
+        return self._begin(script, "c10d::alltoall_base_", collective, inputs, (OBJECT,), network)
 
     def send(self, script: Script, tensor: Tensor, to: int) -> "Work":
         """Sends a tensor to a rank, numbered as in the job."""
-        peer = self.group.ranks.index(to)
-        work = Work(self, Collective("send", self.group, peer, (tensor,), tensor.numel, tensor.numel))
-        with script.op("c10d::send", ((tensor,), OBJECT, to, 0), (OBJECT,), own_us=12.0):
-            work.start(script, MESSAGE_US, size_bytes(tensor))
-        return work
+        return self._message(script, "send", tensor, to)
 
     def receive(self, script: Script, tensor: Tensor, source: int) -> "Work":
         """Receives a tensor from a rank, numbered as in the job."""
-        peer = self.group.ranks.index(source)
-        work = Work(self, Collective("recv", self.group, peer, (tensor,), tensor.numel, tensor.numel))
-        with script.op("c10d::recv_", ((tensor,), OBJECT, source, 0), (OBJECT,), own_us=12.0):
-            work.start(script, MESSAGE_US, size_bytes(tensor))
+        return self._message(script, "recv", tensor, source)
+
+    def _message(self, script: Script, name: str, tensor: Tensor, peer: int) -> "Work":
+        network = (MESSAGE_US, size_bytes(tensor))
+        inputs = ((tensor,), OBJECT, peer, 0)
+        message = self.message(name, tensor, peer)
+        return self._begin(script, MESSAGE_OPS[name], message, inputs, (OBJECT,), network, own_us=12.0)
+
+    def message(self, name: str, tensor: Tensor, peer: int) -> Collective:
+        """Returns a send to, or a receive from, a rank of the job, as it is recorded."""
+        position = self.group.ranks.index(peer)
+        return Collective(name, self.group, position, (tensor,), tensor.numel, tensor.numel)
+
+    def _begin(
+        self,
+        script: Script,
+        op: str,
+        collective: Collective,
+        inputs: tuple[Value, ...],
+        outputs: tuple[Value, ...],
+        network: tuple[float, float],
+        own_us: float = 15.0,
+    ) -> "Work":
+        """Begins a collective in its op; `network` are its latency in µs and the bytes that this rank moves."""
+        work = Work(self, collective)
+        with script.op(op, inputs, outputs, own_us=own_us):
+            work.start(script, *network)
         return work
 
     def swap(self, script: Script, sent: Tensor, received: Tensor, peer: int) -> "Swap":
@@ -152,6 +162,9 @@ class Communicator:
     def _ring_us(self) -> float:
         """The latency of going round once."""
         return self.step_us * (len(self.group.ranks) - 1)
+
+    def _around_ring(self, whole: Tensor) -> tuple[float, float]:
+        return self._ring_us, self._share_of_others * size_bytes(whole)
 
 
 class Work:
@@ -209,10 +222,9 @@ class Swap:
 
     def start(self, script: Script, messages: dict[str, Tensor]) -> None:
         """Launches both messages, tensors by `send` or `recv`, as one kernel."""
-        group, process, stream = self._communicator.group, self._communicator.process, self._communicator.stream
+        process, stream = self._communicator.process, self._communicator.stream
         for name, tensor in messages.items():
-            recorded = Collective(name, group, group.ranks.index(self._peer), (tensor,), tensor.numel, tensor.numel)
-            collective, _ = process.collective(recorded)
+            collective, _ = process.collective(self._communicator.message(name, tensor, self._peer))
             inputs = ((tensor,), OBJECT, self._peer, 0)
             with (
                 script.op(MESSAGE_OPS[name], inputs, (OBJECT,), own_us=12.0),
@@ -240,3 +252,84 @@ def wait_for(script: Script, process: Process, sequence: int, done: str) -> None
     shared, _ = process.collective(Collective("wait", NO_GROUP, process.rank, (), 0, 0))
     with script.op("record_param_comms", collective=shared, comm_sequence=sequence):
         script.wait(COMPUTE, done)
+
+
+REPLICAS_STREAM = 32
+SCALE = Activity(
+    "void at::native::vectorized_elementwise_kernel<4, at::native::BUnaryFunctor<float, MulFunctor<float> > >"
+)
+
+
+LAYERS_PER_BUCKET = 2
+
+
+class Buckets:
+    """Gradient buckets, each shared by LAYERS_PER_BUCKET layers of `inputs` × `outputs` weights and their biases."""
+
+    def __init__(self, communicator: Communicator, shapes: list[tuple[int, int]]) -> None:
+        self._communicator, self._process = communicator, communicator.process
+        self._shapes = shapes
+        self._works: list[Work] = []
+        self._filled: dict[int, int] = {}
+        self.views: dict[Tensor, Tensor] = {}
+        """By parameter the gradient that the optimizer takes."""
+
+    def layer(self, number: int) -> OnGradient:
+        """Returns the hook for the parameters of a layer."""
+        bucket = number // LAYERS_PER_BUCKET
+        members = self._shapes[bucket * LAYERS_PER_BUCKET : (bucket + 1) * LAYERS_PER_BUCKET]
+        size = sum((inputs + 1) * outputs for inputs, outputs in members)
+        flat = self._process.tensor(f"bucket {self._communicator.stream} {bucket}", size)
+
+        def on_gradient(script: Script, parameter: Tensor, gradient: Tensor) -> None:
+            offset = self._filled.get(bucket, 0)
+            self._filled[bucket] = offset + parameter.numel
+            self._scale(script, parameter, gradient, flat, offset)
+            if self._filled[bucket] == flat.numel:
+                self._works.append(self._communicator.all_reduce(script, flat))
+
+        return on_gradient
+
+    def _scale(self, script: Script, parameter: Tensor, gradient: Tensor, bucket: Tensor, offset: int) -> None:
+        view = self._process.view(f"bucket view {parameter.id}", bucket, *parameter.shape, offset=offset)
+        self.views[parameter] = view
+        with (
+            script.op("torch::distributed::reducer::mul_out", (view, gradient, 0.5), (view,)),
+            script.op("aten::mul", (gradient, 0.5, view), (view,), own_us=8.0),
+        ):
+            script.launch(SCALE, COMPUTE, stream_us((gradient, view)))
+
+    def finish(self, script: Script) -> None:
+        """At the end of backward: the compute stream waits for every bucket."""
+        for work in self._works:
+            work.wait(script)
+        self._works.clear()
+        self._filled.clear()
+
+
+def layer_buckets(communicator: Communicator, layers: int) -> Buckets:
+    """Returns the buckets of so many layers of the job's width."""
+    width = communicator.process.size.hidden
+    return Buckets(communicator, [(width, width)] * layers)
+
+
+def replica_buckets(process: Process, of: int, description: str, layers: int) -> list[Buckets]:
+    """Returns the buckets that a rank shares with its replicas, one in every `of` ranks; none without replicas."""
+    group = replica_groups(process.size.ranks, of, description)[process.rank % of]
+    return [layer_buckets(Communicator(process, group, REPLICAS_STREAM), layers)] if len(group.ranks) > 1 else []
+
+
+def hook_of(buckets: Buckets | None, layer: int) -> OnGradient | None:
+    """Returns the hook for the parameters of a layer, where there are buckets."""
+    return buckets.layer(layer) if buckets else None
+
+
+def finish_all(buckets: Sequence[Buckets], script: Script) -> None:
+    """At the end of backward: the compute stream waits for the buckets of each group."""
+    for of_group in buckets:
+        of_group.finish(script)
+
+
+def views_of(buckets: Sequence[Buckets]) -> dict[Tensor, Tensor]:
+    """Returns the gradients that the optimizer takes, by parameter."""
+    return {parameter: view for of_group in buckets for parameter, view in of_group.views.items()}

@@ -1,124 +1,117 @@
-"""What happened in a simulated run, in columns: ops, calls, activities, synchronisations, and why things had to wait.
+"""What happened in a simulated run, in columns: ops, calls, activities, synchronisations, and why things had to wait;
+and the numbers by which they are known in traces.
 
 Row i of a table is the i-th thing of its kind that began. Times are int64 ns from the start of the run.
 """
 
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
-from operator import attrgetter
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from ...schema.columns import Int64
-from .instructions import Activity, Op
-from .job import Job
+from ...schema.columns import Bool, Int64
+from .instructions import Activity, Group, Job, Op
+from .machine import Machine
 
 NONE = -1
+Column: TypeAlias = "array[int]"
 
 
-def _column() -> "array[int]":
-    return array("q")
-
-
-@dataclass(slots=True)
 class Table:
-    """Columns of equal length."""
+    """Columns of equal length, by the names that a table declares."""
+
+    def __init__(self) -> None:
+        self._columns = tuple(array("q") for _ in type(self).__annotations__)
+        for name, column in zip(type(self).__annotations__, self._columns, strict=True):
+            setattr(self, name, column)
 
     def append(self, *values: int) -> int:
         """Adds a row with the values in the order of the columns and returns its number."""
-        columns = self.columns()
-        for column, value in zip(columns, values, strict=True):
+        for column, value in zip(self._columns, values, strict=True):
             column.append(value)
-        return len(columns[0]) - 1
+        return len(self._columns[0]) - 1
 
-    def columns(self) -> "tuple[array[int], ...]":
+    def columns(self) -> tuple[Column, ...]:
         """Returns the columns in the order of `append`."""
-        return _getter_of(self.__slots__)(self)
+        return self._columns
 
     def __len__(self) -> int:
-        return len(self.columns()[0])
+        return len(self._columns[0])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, type(self)) and self._columns == other._columns
+
+    __hash__ = None  # type: ignore[assignment]
 
 
-@cache
-def _getter_of(names: tuple[str, ...]) -> "Callable[[Table], tuple[array[int], ...]]":
-    return attrgetter(*names)
-
-
-@dataclass(slots=True)
 class Ops(Table):
     """`op` is an index of RankRun.op_table, `forward_open` the open row on the thread of the differentiated op."""
 
-    op: "array[int]" = field(default_factory=_column)
-    thread: "array[int]" = field(default_factory=_column)
-    start: "array[int]" = field(default_factory=_column)
-    end: "array[int]" = field(default_factory=_column)
-    parent: "array[int]" = field(default_factory=_column)
-    sequence: "array[int]" = field(default_factory=_column)
-    forward_thread: "array[int]" = field(default_factory=_column)
-    forward_open: "array[int]" = field(default_factory=_column)
-    comm_sequence: "array[int]" = field(default_factory=_column)
+    op: Column
+    thread: Column
+    start: Column
+    end: Column
+    parent: Column
+    sequence: Column
+    forward_thread: Column
+    forward_open: Column
+    comm_sequence: Column
 
 
-@dataclass(slots=True)
 class Calls(Table):
     """`name` is the position in RankRun.call_names, `op` the row of the innermost open op."""
 
-    name: "array[int]" = field(default_factory=_column)
-    thread: "array[int]" = field(default_factory=_column)
-    start: "array[int]" = field(default_factory=_column)
-    end: "array[int]" = field(default_factory=_column)
-    op: "array[int]" = field(default_factory=_column)
+    name: Column
+    thread: Column
+    start: Column
+    end: Column
+    op: Column
 
 
-@dataclass(slots=True)
 class Activities(Table):
     """`activity` is an index of RankRun.activity_table, `node` the id in the launched graph (0: no graph)."""
 
-    activity: "array[int]" = field(default_factory=_column)
-    stream: "array[int]" = field(default_factory=_column)
-    start: "array[int]" = field(default_factory=_column)
-    end: "array[int]" = field(default_factory=_column)
-    call: "array[int]" = field(default_factory=_column)
-    node: "array[int]" = field(default_factory=_column)
-    comm_sequence: "array[int]" = field(default_factory=_column)
+    activity: Column
+    stream: Column
+    start: Column
+    end: Column
+    call: Column
+    node: Column
+    comm_sequence: Column
 
 
-@dataclass(slots=True)
 class Synchronisations(Table):
     """CUPTI's record of a waiting call: `kind` in SYNC_KINDS, the waiting stream, the event and where it was made."""
 
-    kind: "array[int]" = field(default_factory=_column)
-    call: "array[int]" = field(default_factory=_column)
-    stream: "array[int]" = field(default_factory=_column)
-    event: "array[int]" = field(default_factory=_column)
-    recorded_on: "array[int]" = field(default_factory=_column)
-    recorded_by: "array[int]" = field(default_factory=_column)
+    kind: Column
+    call: Column
+    stream: Column
+    event: Column
+    recorded_on: Column
+    recorded_by: Column
 
 
 SYNC_KINDS = ("Event Sync", "Stream Wait Event", "Stream Sync", "Context Sync")
 EVENT_SYNC, STREAM_WAIT, STREAM_SYNC, CONTEXT_SYNC = range(4)
 
 
-@dataclass(slots=True)
 class Edges(Table):
     """Pairs of rows: which tables they point into is said where the edges stand."""
 
-    source: "array[int]" = field(default_factory=_column)
-    target: "array[int]" = field(default_factory=_column)
+    source: Column
+    target: Column
 
 
-@dataclass(slots=True)
 class ThreadHandoffs(Table):
     """Thread `source` gave at `given_ns` what `target` took at `taken_ns`; `waited` is 1 if the target had to wait."""
 
-    source: "array[int]" = field(default_factory=_column)
-    given_ns: "array[int]" = field(default_factory=_column)
-    target: "array[int]" = field(default_factory=_column)
-    taken_ns: "array[int]" = field(default_factory=_column)
-    waited: "array[int]" = field(default_factory=_column)
+    source: Column
+    given_ns: Column
+    target: Column
+    taken_ns: Column
+    waited: Column
 
 
 @dataclass(slots=True)
@@ -192,3 +185,54 @@ class Run:
 def as_numpy(column: "array[int]") -> Int64:
     """Returns the column without a copy."""
     return np.frombuffer(column, np.int64) if len(column) else np.empty(0, np.int64)
+
+
+BASE_NS = 1_767_225_600_000_000_000
+"""The epoch that the device trace's times are relative to: 2026-01-01."""
+FIRST_NS = 2_592_000_000_000_000
+"""When the run starts after that epoch."""
+CORRELATION_STEP = 3
+"""Calls that Kineto does not show, such as cudaGetDevice, take correlation ids too."""
+DEVICES_PER_NODE = 8
+
+
+class Identity(NamedTuple):
+    """A rank's process: pid, device index, the OS ids of its threads (the main thread's is the pid), and its groups."""
+
+    rank: int
+    ranks: int
+    pid: int
+    device: int
+    tids: tuple[int, ...]
+    groups: tuple[Group, ...]
+
+
+def identify(job: Job, rank: int) -> Identity:
+    """Returns ids as an operating system might have given them; no two ranks share a pid."""
+    pid = 41_000 + 64 * rank
+    tids = (pid, *(pid + 20 + thread for thread in range(1, len(job.threads))))
+    groups = tuple(group for group in job.groups if rank in group.ranks)
+    return Identity(rank, job.ranks, pid, rank % DEVICES_PER_NODE, tids, groups)
+
+
+def correlation(call: int) -> int:
+    """Returns the correlation id of the call in that row."""
+    return 1 + CORRELATION_STEP * (call + 1)
+
+
+def record_function(op: int) -> int:
+    """Returns the RecordFunction id of the op in that row; the first one went to the list of process groups."""
+    return op + 2
+
+
+def is_recorded(run: RankRun, machine: Machine) -> Bool:
+    """Returns which activities are shown: all but a lost share, which ended one after the other within the run.
+
+    Their launch calls are shown, as the profiler keeps records of calls and of activities apart.
+    """
+    by_end = np.argsort(as_numpy(run.activities.end), kind="stable")
+    lost = round(machine.lost * len(by_end))
+    first = (len(by_end) - lost) * (run.rank + 1) // (run.rank + 2)
+    kept = np.ones(len(by_end), bool)
+    kept[by_end[first : first + lost]] = False
+    return kept

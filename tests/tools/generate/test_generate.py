@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from execgraph.tools.commands.trace_generate import main
 from execgraph.tools.generate import Job, Run, correlation, scale_of, simulate, write_traces
-from execgraph.tools.generate.identity import FIRST_NS, record_function
 from execgraph.tools.generate.instructions import (
     Get,
     HostWork,
@@ -22,6 +21,7 @@ from execgraph.tools.generate.instructions import (
     SynchronizeStream,
     WaitEvent,
 )
+from execgraph.tools.generate.record import FIRST_NS, record_function
 from support.for_simulator import assert_storages_are_ordered, job_of, launch, spans
 
 from benchmarks.programs import JOBS, NAMED, RANDOM, build_job

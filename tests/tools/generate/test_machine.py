@@ -26,9 +26,9 @@ from execgraph.tools.generate import (
     simulate,
     write_traces,
 )
-from execgraph.tools.generate.identity import BASE_NS, FIRST_NS
 from execgraph.tools.generate.instructions import HostWork, Instruction, Launch, Rendezvous
 from execgraph.tools.generate.machine import Clock
+from execgraph.tools.generate.record import BASE_NS, FIRST_NS
 from support.folders import DATA
 from support.for_simulator import job_of, launch, spans
 

@@ -1,18 +1,53 @@
-"""Jobs whose ranks communicate: each is a generator that writes one rank's program and yields after each step.
+"""The jobs by name, how to build one, and the programs whose ranks exchange gradients, tokens, borders or embeddings.
 
-Every job has waits that cost nothing in the base run and hold the run up once durations change.
+A program writes what one rank does and yields after each step. Every one has waits that cost nothing in the base run
+and hold the run up once durations change.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
-from .buckets import Buckets, finish_all, hook_of, layer_buckets, replica_buckets, views_of
-from .instructions import Tensor
-from .layers import accumulate_into, add, backward, concatenate, embedding, item, linear, mse_loss, relu, sgd_step
-from .nccl import Communicator, Rows, Work, expert_groups, second_world, world
-from .program_process import Process
-from .script import Script
-from .single_device_jobs import batch, steps
+from .instructions import Group, Job, Step, Tensor
+from .layers import (
+    accumulate_into,
+    add,
+    concatenate,
+    embedding,
+    item,
+    linear,
+    linear_relu,
+    mse_loss,
+    relu,
+)
+from .machine import DEFAULT, Machine
+from .nccl import (
+    Buckets,
+    Communicator,
+    Rows,
+    Work,
+    expert_groups,
+    hook_of,
+    layer_buckets,
+    replica_buckets,
+    replica_groups,
+    second_world,
+    world,
+)
+from .programs import (
+    REPLICAS,
+    STAGES,
+    batch,
+    event_sync,
+    hostbound,
+    pipeline,
+    pipeline_dp,
+    sharded,
+    simple,
+    steps,
+    towers,
+    train,
+)
+from .script import AUTOGRAD, MAIN, SECOND_AUTOGRAD, Process, Script, Size
 
 REDUCE_STREAM, EXCHANGE_STREAM = 24, 28
 EXPERTS = "expert_data_parallel"
@@ -28,14 +63,8 @@ def ddp(process: Process) -> Iterator[None]:
         x = batch(process)
         with process.main.annotation("DistributedDataParallel.forward"):
             for layer in range(size.layers):
-                x = relu(
-                    process, f"relu {layer}", linear(process, f"layers.{layer}", x, size.hidden, buckets.layer(layer))
-                )
-        loss = mse_loss(process, x, batch(process, "target"))
-        backward(process, loss, buckets.finish)
-        sgd_step(process, buckets.views)
-        if step % 2:
-            item(process, loss)
+                x = linear_relu(process, f"layers.{layer}", f"relu {layer}", x, size.hidden, buckets.layer(layer))
+        train(process, step, mse_loss(process, x, batch(process, "target")), [buckets])
         yield
 
 
@@ -132,11 +161,7 @@ def _mixture(
             combine.request()
             shared = relu(process, f"shared relu {layer}", shared)
             x = add(process, f"sum {layer}", shared, combine.wait())
-        loss = mse_loss(process, x, batch(process, "target"))
-        backward(process, loss, partial(finish_all, buckets))
-        sgd_step(process, views_of(buckets))
-        if step % 2:
-            item(process, loss)
+        train(process, step, mse_loss(process, x, batch(process, "target")), buckets)
         yield
 
 
@@ -149,7 +174,7 @@ def halo(process: Process) -> Iterator[None]:
         for layer in range(size.layers):
             # now with the one neighbour, now with the other
             peer = process.rank + 1 if process.rank % 2 == layer % 2 else process.rank - 1
-            x = relu(process, f"relu {layer}", linear(process, f"border.{layer}", x, size.hidden))
+            x = linear_relu(process, f"border.{layer}", f"relu {layer}", x, size.hidden)
             border = process.tensor(f"border of {layer}", *x.shape)
             swap = communicator.swap(main, x, border, peer) if 0 <= peer < size.ranks else None
             x = linear(process, f"inner.{layer}", x, size.hidden)
@@ -176,19 +201,95 @@ def dlrm(process: Process) -> Iterator[None]:
         exchange.request()
         x = batch(process)
         for layer in range(size.layers):
-            x = relu(
-                process,
-                f"bottom relu {layer}",
-                linear(process, f"bottom.{layer}", x, size.hidden, buckets.layer(layer)),
-            )
+            hook = buckets.layer(layer)
+            x = linear_relu(process, f"bottom.{layer}", f"bottom relu {layer}", x, size.hidden, hook)
         x = concatenate(process, "interaction", x, exchange.wait())
         for layer in range(size.layers, 2 * size.layers + 1):
-            x = relu(
-                process, f"top relu {layer}", linear(process, f"top.{layer}", x, size.hidden, buckets.layer(layer))
-            )
-        loss = mse_loss(process, x, batch(process, "target"))
-        backward(process, loss, buckets.finish)
-        sgd_step(process, buckets.views)
-        if step % 2:
-            item(process, loss)
+            x = linear_relu(process, f"top.{layer}", f"top relu {layer}", x, size.hidden, buckets.layer(layer))
+        train(process, step, mse_loss(process, x, batch(process, "target")), [buckets])
         yield
+
+
+Program = Callable[[Process], Iterator[None]]
+"""Writes one rank's program and yields after each step."""
+
+
+def _one_group(ranks: int) -> tuple[Group, ...]:
+    return (world(ranks),)
+
+
+def _experts(ranks: int) -> tuple[Group, ...]:
+    return world(ranks), *expert_groups(ranks)
+
+
+def _stages(ranks: int) -> tuple[Group, ...]:
+    return world(ranks), *replica_groups(ranks, STAGES, REPLICAS)
+
+
+def _replicated_experts(ranks: int) -> tuple[Group, ...]:
+    return *_experts(ranks), *replica_groups(ranks, 2, EXPERTS)
+
+
+class Preset(NamedTuple):
+    """A job's program, its default size, its host threads, and its process groups for a number of ranks."""
+
+    program: Program
+    size: Size
+    threads: tuple[str, ...] = (MAIN, AUTOGRAD)
+    groups: Callable[[int], tuple[Group, ...]] = lambda _: ()
+    replicas_of: int = 1
+    """How many ranks a replica of the model is spread over."""
+
+
+PRESETS = {
+    "simple": Preset(simple, Size()),
+    "hostbound": Preset(hostbound, Size(layers=8, tokens=64, hidden=64)),
+    "event_sync": Preset(event_sync, Size(steps=4, layers=8, tokens=1536, hidden=1024)),
+    "towers": Preset(towers, Size(tokens=1024, hidden=1024), threads=(MAIN, AUTOGRAD, SECOND_AUTOGRAD)),
+    "ddp": Preset(ddp, Size(ranks=2), groups=_one_group),
+    "moe": Preset(moe, Size(ranks=4), groups=_experts),
+    "uneven": Preset(uneven, Size(ranks=4, layers=2), groups=_one_group),
+    "pipeline": Preset(pipeline, Size(ranks=2), groups=_one_group),
+    "halo": Preset(halo, Size(ranks=4), groups=_one_group),
+    "dlrm": Preset(dlrm, Size(ranks=4), groups=lambda ranks: (world(ranks), second_world(ranks))),
+    "sharded": Preset(sharded, Size(ranks=2), groups=_one_group),
+    "pipeline_dp": Preset(pipeline_dp, Size(ranks=4, layers=6), groups=_stages, replicas_of=STAGES),
+    "moe_dp": Preset(moe_dp, Size(ranks=4, layers=3), groups=_replicated_experts, replicas_of=2),
+}
+
+
+def build_job(
+    name: str,
+    *,
+    presets: Mapping[str, Preset] = PRESETS,
+    ranks: int | None = None,
+    steps: int | None = None,
+    layers: int | None = None,
+    tokens: int | None = None,
+    hidden: int | None = None,
+    seed: int = 0,
+    machine: Machine = DEFAULT,
+) -> Job:
+    """Yields a job of PRESETS, or of another table, on a machine, with its own size where none is given.
+
+    Raises ValueError for an unknown name or a size that the job cannot have.
+    """
+    if name not in presets:
+        raise ValueError(f"{name}: no such job, there are {', '.join(presets)}")
+    preset = presets[name]
+    sizes = {"ranks": ranks, "steps": steps, "layers": layers, "tokens": tokens, "hidden": hidden}
+    size = preset.size._replace(**{key: value for key, value in sizes.items() if value is not None})
+    if too_small := [f"{key} {value}" for key, value in size._asdict().items() if value < 1]:
+        raise ValueError(f"{name}: {', '.join(too_small)}: give 1 or more")
+    if preset.size.ranks > 1 and size.ranks < 2:
+        raise ValueError(f"{name}: its ranks communicate, give it at least 2")
+    if size.ranks % preset.replicas_of:
+        raise ValueError(f"{name}: a replica is {preset.replicas_of} ranks, give it a multiple of them")
+
+    def program(rank: int) -> Iterator[Step]:
+        process = Process(rank, seed, size, preset.threads, machine)
+        for _ in preset.program(process):
+            yield process.take()
+        yield process.take()
+
+    return Job(name, seed, size.ranks, preset.threads, preset.groups(size.ranks), program, machine)
