@@ -83,6 +83,8 @@ class ExecutionGraph(NodeColumns):
 
     report: ConvertReport | None = None
     changes: TargetChanges | None = None
+    links: Any = field(default=None, init=False, repr=False, compare=False)
+    """What `execgraph` keeps of its dependencies once a node was asked for them."""
 
     @staticmethod
     def read(path: InputFile, tensors: bool = True) -> "ExecutionGraph":

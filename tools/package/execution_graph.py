@@ -2,18 +2,18 @@
 
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
-from typing import TYPE_CHECKING, Literal, overload
+from typing import TYPE_CHECKING, Literal, cast, overload
 
 import numpy as np
 
 from .lane_strips import lane_strips
 from .node_views import Dependencies, Node
 from .plots import Part, lanes_chart
+from .records import added_to_record
 from .run import Replay, WhatIf, replay
 from .schema.arguments import FilePath, InputFile, two_ends, whole_number, whole_numbers
 from .schema.columns import Categorical, Frame, NodeIds, summary_html
-from .schema.graph import DependencyKind, ExecutionGraph as GraphColumns
+from .schema.graph import DependencyKind, ExecutionGraph as GraphRecord
 from .tools.given_graphs import read_graph_file
 from .tools.replay import Changes, edge_weights, gather
 from .tools.view import Selection, select, write_view
@@ -23,11 +23,13 @@ if TYPE_CHECKING:
     import altair as alt
     import networkx as nx
 
+to_networkx = GraphRecord.to_networkx
 LINKS = ("data_deps", "ctrl_deps", "data_dep_kinds")
 """Columns of lists, which `edges` has row by row."""
 
 
-class ExecutionGraph(GraphColumns):
+@added_to_record
+class ExecutionGraph(GraphRecord):
     """The execution graph of one rank: a sequence of nodes, with columns of all.
 
     A newly made graph has a `report` on the conversion, and the `changes` made for its target.
@@ -40,21 +42,12 @@ class ExecutionGraph(GraphColumns):
     0.0
     """
 
-    __slots__ = ("_dependencies",)
-
-    _dependencies: Dependencies
-
-    @staticmethod
-    def of(graph: GraphColumns) -> "ExecutionGraph":
-        """Returns the graph with the methods of this class; its columns are shared."""
-        if isinstance(graph, ExecutionGraph):
-            return graph
-        return ExecutionGraph(**{field.name: getattr(graph, field.name) for field in fields(graph)})
+    __slots__ = ()
 
     @staticmethod
     def read(path: InputFile, tensors: bool = True) -> "ExecutionGraph":
         """Reads a graph from a .et file, or its JSON form, see `read_graph`."""
-        return ExecutionGraph.of(read_graph_file(path, tensors))
+        return cast("ExecutionGraph", read_graph_file(path, tensors))
 
     @overload
     def __getitem__(self, position: int) -> Node: ...
@@ -88,9 +81,9 @@ class ExecutionGraph(GraphColumns):
         return int(self.rows_of(NodeIds(np.array([identity], np.int64)))[0])
 
     def _links(self) -> Dependencies:
-        if not hasattr(self, "_dependencies"):
-            self._dependencies = Dependencies.of(self)
-        return self._dependencies
+        if self.links is None:
+            self.links = Dependencies.of(self)
+        return cast(Dependencies, self.links)
 
     @property
     def nodes(self) -> Frame:
@@ -191,7 +184,7 @@ class ExecutionGraph(GraphColumns):
         its source as well, so `networkx.dag_longest_path(graph, weight="weight")` is the critical path of the replay
         and `networkx.dag_longest_path_length` its makespan.
         """
-        digraph = super().to_networkx()
+        digraph = to_networkx(self)
         for source, target, weight in edge_weights(self):
             digraph.edges[source, target]["weight"] = weight
         return digraph

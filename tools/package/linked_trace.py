@@ -1,8 +1,8 @@
 """The linked trace as users hold it: the tables of what was recorded, and the way to its graph."""
 
 from collections.abc import Mapping
-from dataclasses import fields
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from .linker.foreign import read_linked as read_linked_file
 from .linker.link import link as link_traces
 from .linker.readers import DeviceTrace, HostTrace
 from .linker.windows import EVERYTHING, Window, given_window
+from .records import added_to_record
 from .schema.arguments import (
     FilePath,
     InputFile,
@@ -28,14 +29,15 @@ from .schema.arguments import (
 )
 from .schema.columns import Categorical, Frame
 from .schema.comm_groups import RankList
-from .schema.linked import LinkedTrace as TraceTables, write_linked
+from .schema.linked import LinkedTrace as TraceRecord, write_linked
 from .tools.pairs import find_pair
 from .tools.recognise import InputKind
 from .tools.replay import moves_memory
 from .tools.wrong_kind import kind_of, reading
 
 
-class LinkedTrace(TraceTables):
+@added_to_record
+class LinkedTrace(TraceRecord):
     """The run of one process: host ops, calls and activities, and all that is known about their order.
 
     `ops`, `calls` and `activities` are tables with a numpy array for each column; `to_polars` and `to_pandas` make data
@@ -48,11 +50,6 @@ class LinkedTrace(TraceTables):
     """
 
     __slots__ = ()
-
-    @staticmethod
-    def of(linked: TraceTables) -> "LinkedTrace":
-        """Returns the trace with the methods of this class; its columns are shared."""
-        return LinkedTrace(**{field.name: getattr(linked, field.name) for field in fields(linked)})
 
     @property
     def kernels(self) -> Frame:
@@ -156,7 +153,8 @@ def link(
         host, device = find_pair([str(host)], rank)
     elif is_path(host) and is_path(device) and _are_swapped(Path(host), Path(device)):
         host, device = device, host
-    return LinkedTrace.of(link_traces(host, device, rank, allow_mismatch, window, strict=strict, modules=modules))
+    linked = link_traces(host, device, rank, allow_mismatch, window, strict=strict, modules=modules)
+    return cast(LinkedTrace, linked)
 
 
 def _are_swapped(first: Path, second: Path) -> bool:
@@ -180,11 +178,11 @@ def read_linked(path: InputFile) -> LinkedTrace:
         DataError: The file is not a linked trace; the text says what it is.
     """
     with path_of(path) as file, reading(file, InputKind.LINKED):
-        return LinkedTrace.of(read_linked_file(file))
+        return cast(LinkedTrace, read_linked_file(file))
 
 
 def convert(
-    linked: TraceTables | InputFile,
+    linked: TraceRecord | InputFile,
     options: Options | None = None,
     groups: Mapping[RankList, int] | None = None,
 ) -> ExecutionGraph:
@@ -208,8 +206,8 @@ def convert(
         DataError: The trace holds nothing that the options keep.
         TypeError: `linked` is not a linked trace, or `options` are not Options.
     """
-    if not isinstance(linked, TraceTables):
+    if not isinstance(linked, TraceRecord):
         if not is_file(linked):
             raise wrong_argument("convert(linked)", "a LinkedTrace or a linked file", linked)
         linked = read_linked(linked)
-    return ExecutionGraph.of(convert_trace(linked, options, groups))
+    return cast(ExecutionGraph, convert_trace(linked, options, groups))

@@ -2,17 +2,18 @@
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import fields
 from html import escape
+from typing import cast
 
 from .linker.windows import EVERYTHING, Window, given_window
+from .records import added_to_record
 from .schema.arguments import FilePath, Paths, flags, given, given_path, given_paths, texts, whole_numbers
 from .schema.errors import nearest
 from .schema.io import open_output
 from .tools.analyses import AnalysisOptions, Table, read_captures
 from .tools.replay import Changes, given_changes
 from .tools.report import (
-    Report as ReportTables,
+    Report as ReportRecord,
     ReportRequest,
     find_sources,
     is_page_name,
@@ -33,7 +34,8 @@ class TablesByName(dict[str, Table]):
         raise KeyError(f"the report has no table {name!r}{nearest(str(name), self)}")
 
 
-class Report(ReportTables):
+@added_to_record
+class Report(ReportRecord):
     """What limits a run and what to do, or in what two runs differ: the `verdict`, the `findings`, and the `tables` by
     name.
 
@@ -45,24 +47,14 @@ class Report(ReportTables):
     (True, True)
     """
 
-    __slots__ = ("_is_of_some",)
-
-    _is_of_some: bool
-
-    @staticmethod
-    def of(tables: ReportTables, is_of_some: bool = False) -> "Report":
-        """Returns a report with the methods of this class; one of some analyses prints their tables."""
-        columns = {field.name: getattr(tables, field.name) for field in fields(tables)}
-        report = Report(**columns | {"tables": TablesByName(tables.tables)})
-        report._is_of_some = is_of_some
-        return report
+    __slots__ = ()
 
     def write_csv(self, folder: FilePath) -> None:
         """Writes NAME.csv for every table to a folder; if one fails, none is written."""
         write_csv(self.tables.values(), given_path(folder, "write_csv(folder)"), self.clock_of_tables)
 
     def __repr__(self) -> str:
-        text = tables_text(self) if self._is_of_some else summary_text(self)
+        text = tables_text(self) if self.is_of_some else summary_text(self)
         return f"Report of {self.title}\n\n{text}"
 
     def _repr_html_(self) -> str:
@@ -126,9 +118,7 @@ def report(
     options = dataclasses.replace(options, captures=[*options.captures, *captured])
     request = ReportRequest(names, scales, path is not None, str(perfetto or ""), options, window, modules)
     read = sources if chosen is None else of_ranks(sources, chosen)
-    made = Report.of(report_on(read, request), only is not None)
-    _write_page(made, path)
-    return made
+    return _finished(report_on(read, request), path)
 
 
 def compare(
@@ -167,9 +157,7 @@ def compare(
     given_window(window, "compare(window=…)")
     flags("compare", modules=modules)
     first, second = (find_sources(given_paths(argument, "compare(before, after)")) for argument in (before, after))
-    made = Report.of(report_on_diff(first, second, window=window, modules=modules))
-    _write_page(made, path)
-    return made
+    return _finished(report_on_diff(first, second, window=window, modules=modules), path)
 
 
 def _check_name(path: FilePath | None, argument: str) -> None:
@@ -177,8 +165,10 @@ def _check_name(path: FilePath | None, argument: str) -> None:
         raise ValueError(f"{path}: the report is an HTML page; name it .html")
 
 
-def _write_page(report: Report, path: FilePath | None) -> None:
+def _finished(report: ReportRecord, path: FilePath | None) -> Report:
+    report.tables = TablesByName(report.tables)
     if path is not None:
         page = render(report).encode("utf-8", "replace")
         with open_output(str(path)) as stream:
             stream.write(page)
+    return cast(Report, report)

@@ -1,10 +1,9 @@
 """Replayed runs as users hold them: how well they agree with the measured run, and what a change would do."""
 
-from collections.abc import Sequence
-from dataclasses import fields
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from .plots import Part, lanes_chart
+from .records import added_to_record
 from .schema.arguments import FilePath, check_ending
 from .schema.columns import Frame, Summary, summary_html, summary_text, time_text
 from .schema.graph import STEP_WITHOUT_PROFILER_NS, STEPS
@@ -12,9 +11,8 @@ from .tools.analyses import path_frame, path_rows
 from .tools.given_graphs import Graphs
 from .tools.replay import (
     Changes,
-    Replay as ReplayColumns,
+    Replay as ReplayRecord,
     ReplaySummary,
-    Scale,
     describe,
     gather_job,
     given_changes,
@@ -34,7 +32,8 @@ AS_FAST = 0.95
 """A run in which a step without a profiler takes at least this share of a step is one without a profiler."""
 
 
-class Replay(ReplayColumns):
+@added_to_record
+class Replay(ReplayRecord):
     """When each node of one or several ranks starts and ends, beside the measured run.
 
     Results are in µs, as floats; columns and tables are in ns, as whole numbers. Of a changed run, `range` says how far
@@ -47,16 +46,7 @@ class Replay(ReplayColumns):
     (4494.59, 0.0)
     """
 
-    __slots__ = ("_changes",)
-
-    _changes: tuple[Scale, ...]
-
-    @staticmethod
-    def of(replayed: ReplayColumns, changes: Sequence[Scale]) -> "Replay":
-        """Returns a replay with these changes, with the methods of this class; its columns are shared."""
-        run = Replay(**{field.name: getattr(replayed, field.name) for field in fields(replayed)})
-        run._changes = (*changes,)
-        return run
+    __slots__ = ()
 
     @property
     def makespan_us(self) -> float:
@@ -88,16 +78,16 @@ class Replay(ReplayColumns):
     @property
     def results(self) -> ReplaySummary:
         """The numbers that `trace-replay --json` prints, in µs where the name says so."""
-        return summarise(self, scale=self._changes)
+        return summarise(self, scale=self.changes)
 
     def describe(self) -> str:
         """Returns what `trace-replay` prints."""
-        return describe(self, self.results, self._changes)
+        return describe(self, self.results, self.changes)
 
     def what_if(self, changes: Changes) -> "WhatIf":
         """Predicts how long this run would take if durations were multiplied by factors; see `execgraph.what_if`."""
-        scales = [*self._changes, *given_changes(changes, "what_if(changes)")]
-        return WhatIf(self, Replay.of(replay_ranks(self.work.graphs, scales), scales))
+        scales = [*self.changes, *given_changes(changes, "what_if(changes)")]
+        return WhatIf(self, cast("Replay", replay_ranks(self.work.graphs, scales)))
 
     def plot(
         self, stream: int | None = None, *, time_us: tuple[float, float] | None = None, max_nodes: int = 2_000
@@ -150,9 +140,7 @@ class WhatIf(NamedTuple):
         if recording_of_run is None or not recording_of_run.is_known:
             return None
         job = recording_of_run.without_profiler(gather_job(graphs))
-        return WhatIf(
-            *(Replay.of(replay_job(job, run._changes), list(run._changes)) for run in (self.before, self.after))
-        )
+        return WhatIf(*(cast(Replay, replay_job(job, run.changes)) for run in self))
 
     def summary(self) -> Summary:
         """Returns how many times as fast the changed run is, how long the run takes without and with changes, and what
@@ -160,7 +148,7 @@ class WhatIf(NamedTuple):
 
         Finds that as `without_profiler` does.
         """
-        changes = [change for change in self.after._changes if change not in self.before._changes]
+        changes = [change for change in self.after.changes if change not in self.before.changes]
         lines = {
             "before": time_text(self.before.makespan_ns / 1000),
             "after": time_text(self.after.makespan_ns / 1000),
@@ -216,9 +204,8 @@ def replay(graphs: Graphs, changes: Changes = (), *, allow_mismatch: bool = Fals
         TypeError: `graphs` or `changes` are of another kind.
     """
     scales = given_changes(changes, "replay(graphs, changes)")
-    return Replay.of(
-        replay_ranks(graphs_of_one_job(graphs, "replay(graphs)", allow_mismatch=allow_mismatch), scales), scales
-    )
+    ranks = graphs_of_one_job(graphs, "replay(graphs)", allow_mismatch=allow_mismatch)
+    return cast(Replay, replay_ranks(ranks, scales))
 
 
 def what_if(graphs: Graphs, changes: Changes) -> WhatIf:
@@ -247,4 +234,4 @@ def what_if(graphs: Graphs, changes: Changes) -> WhatIf:
         TypeError: `graphs` or `changes` are of another kind.
     """
     scales = given_changes(changes, "what_if(graphs, changes)")
-    return Replay.of(replay_ranks(graphs_of_one_job(graphs, "what_if(graphs)")), ()).what_if(scales)
+    return replay(graphs_of_one_job(graphs, "what_if(graphs)"), allow_mismatch=True).what_if(scales)

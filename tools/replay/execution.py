@@ -214,7 +214,7 @@ class Replay(SummaryRepr):
     `measured_ns` is how long the measured run took. A job that trace-scale made was never measured: there it is 0, or
     how long the job takes without changes. Of a changed run, `range` says how far waits that nothing confirms could
     change the makespan, and `start_offset` the largest start offset, which no change scales; it is None where it is
-    small.
+    small. `changes` are those that were made.
     """
 
     work: Workload
@@ -225,6 +225,7 @@ class Replay(SummaryRepr):
     measured_ns: int
     range: MakespanRange | None = None
     start_offset: StartOffset | None = None
+    changes: Sequence[Scale] = ()
 
     @property
     def error_pct(self) -> float | None:
@@ -328,7 +329,9 @@ def replay_job(job: GatheredJob, scale: Sequence[Scale] = ()) -> Replay:
     if not scale:
         return replay
     changed = GatheredJob(work, members)
-    return replace(replay, range=_range(changed, makespan), start_offset=_start_offset(changed, makespan))
+    return replace(
+        replay, range=_range(changed, makespan), start_offset=_start_offset(changed, makespan), changes=scale
+    )
 
 
 def makespan_ns(job: GatheredJob) -> int:

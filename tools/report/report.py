@@ -57,7 +57,7 @@ DEFAULT = AnalysisOptions()
 
 @dataclass(slots=True)
 class Report:
-    """The tables by name, a table of the ranks, and notes about the inputs.
+    """The tables by name, a table of the ranks, and notes about the inputs; it `is_of_some` analyses or of all.
 
     The `verdict` is said first, which ends with `recording_cost`, what recording did to the run. Then come the
     `findings`, and what they bring `together` if their gains overlap. `advice` is what the recording cannot tell, and
@@ -90,6 +90,7 @@ class Report:
     options: AnalysisOptions = DEFAULT
     advice: list[str] = field(default_factory=list)
     faster_step_us: float = 0.0
+    is_of_some: bool = False
 
     @property
     def as_recorded(self) -> str:
@@ -174,6 +175,7 @@ def report_on(sources: Sources, request: ReportRequest = FULL_REPORT, progress: 
         tables,
         ranks_table(collector.facts),
         notes,
+        is_of_some=request.only is not None,
         options=request.options,
         advice=collector.advice(),
         faster_step_us=collector.faster_step_us,

@@ -15,7 +15,7 @@ eg: Any = execgraph
 """Without types, as careless callers have none."""
 FOLDER = "tests/data/training"
 HOST, DEVICE = f"{FOLDER}/host_rank0.json.gz", f"{FOLDER}/device_rank0.json.gz"
-GRAPH: Any = eg.ExecutionGraph.of(training_step())
+GRAPH: Any = training_step()
 Call = Callable[[], object]
 
 

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import networkx as nx
 import pytest
-from execgraph import ExecutionGraph, read_graph, replay
+from execgraph import read_graph, replay
 from support.generated import graphs_of
 from support.graphs import EVENT_WAIT, PROGRAM_ORDER, GraphBuilder, training_step
 
-GRAPH = ExecutionGraph.of(training_step())
+GRAPH = training_step()
 
 
 def test_a_graph_is_a_sequence_of_nodes() -> None:
@@ -23,7 +23,7 @@ def test_a_node_is_found_by_its_id_wherever_it_is() -> None:
     g = GraphBuilder()
     first = g.host("mm", 0, 5, id=40)
     g.host("add", 5, 5, id=7, after=[(first, PROGRAM_ORDER)])
-    graph = ExecutionGraph.of(g.build())
+    graph = g.build()
     assert (graph.node(7).name, graph.node(40).name, GRAPH.node(3).name) == ("add", "mm", "sgemm")
     with pytest.raises(KeyError, match="no node has the id 1"):
         graph.node(1)
@@ -55,7 +55,7 @@ def test_a_part_is_drawn_in_the_form_that_the_name_tells(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("job", ["simple", "ddp", "moe", "prefetch", "graph"])
 def test_the_longest_path_in_networkx_is_the_critical_path(job: str) -> None:
-    graph = ExecutionGraph.of(graphs_of(job)[0])
+    graph = graphs_of(job)[0]
     digraph, run = graph.to_networkx(), graph.replay()
     assert nx.dag_longest_path_length(digraph, weight="weight") == run.makespan_ns
     assert len(digraph) == len(graph)
@@ -73,7 +73,7 @@ def test_a_start_offset_is_none_of_the_time_of_a_rank_alone() -> None:
     g = GraphBuilder(rank=0)
     offset = g.host("start offset", 0, 30, start_offset_ns=30)
     g.activity("gemm", 30, 40, after=[(offset, EVENT_WAIT)])
-    graph = ExecutionGraph.of(g.build())
+    graph = g.build()
     assert nx.dag_longest_path_length(graph.to_networkx(), weight="weight") == graph.replay().makespan_ns == 40
 
 

@@ -2,7 +2,6 @@
 
 import re
 
-from execgraph import ExecutionGraph
 from execgraph.lane_strips import COLUMNS, lane_strips
 from support.graphs import PROGRAM_ORDER, GraphBuilder, training_step
 
@@ -26,6 +25,6 @@ def test_overlaps_count_once_and_idle_time_not() -> None:
 
 
 def test_notebooks_show_the_picture_below_the_figures() -> None:
-    html = ExecutionGraph.of(training_step())._repr_html_()
+    html = training_step()._repr_html_()
     assert html.startswith("<table>") and html.count("<path") == 3 and html.endswith("</svg>")
     assert lane_strips(GraphBuilder().build()) == ""

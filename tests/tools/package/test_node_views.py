@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-from execgraph import DependencyKind, ExecutionGraph, NodeType
+from execgraph import DependencyKind, NodeType
 from execgraph.schema.columns import Ragged
 from support.graphs import training_step
 
-GRAPH = ExecutionGraph.of(training_step())
+GRAPH = training_step()
 
 
 def test_a_node_tells_its_columns() -> None:
@@ -29,9 +29,9 @@ def test_dependencies_lead_from_node_to_node_both_ways() -> None:
 
 def test_nodes_are_equal_if_they_are_the_same_node_of_one_graph() -> None:
     assert GRAPH[3].dependencies[0].source == GRAPH[1] and len({GRAPH[1], GRAPH[1], GRAPH[2]}) == 2
-    assert GRAPH[1] != ExecutionGraph.of(training_step())[1]
+    assert GRAPH[1] != training_step()[1]
 
 
 def test_a_dependency_on_a_node_that_the_graph_lacks_leads_nowhere() -> None:
-    graph = ExecutionGraph.of(replace(training_step(), data_deps=Ragged.of([[99], *[[]] * 6])))
+    graph = replace(training_step(), data_deps=Ragged.of([[99], *[[]] * 6]))
     assert graph[0].dependencies == [] and len(graph.edges) == 0

@@ -3,11 +3,11 @@
 from typing import Any
 
 import pytest
-from execgraph import ExecutionGraph, build, replay
+from execgraph import build, replay
 from support.graphs import rank_with_collective, training_step
 
 pytest.importorskip("altair")
-GRAPH = ExecutionGraph.of(training_step())
+GRAPH = training_step()
 
 
 def drawn(chart: Any) -> list[dict[str, Any]]:
