@@ -82,11 +82,11 @@ format: $(INSTALLED)/.check ## ruff's format
 	$(INSTALLED)/bin/ruff format --check
 
 # of the installed package, not the folders that it is built from: that is what users check their code against, and benchmarks are such code
-types: $(INSTALLED)/.check ## mypy --strict on the installed package, the benchmarks and a script that uses all of the Python API
+types: $(INSTALLED)/.check ## layers by import-linter; mypy --strict on the installed package, the benchmarks and a script that uses all of the Python API
 	@rm -rf build
 	$(INSTALLED)/bin/python $(PIP) install --no-deps --force-reinstall .
 	@rm -rf build
-	cd $(INSTALLED) && MYPYPATH=$(CURDIR) bin/mypy --config-file $(CURDIR)/pyproject.toml -p execgraph -p benchmarks -m tests.support.every_call
+	cd $(INSTALLED) && bin/lint-imports --config $(CURDIR)/pyproject.toml --no-cache && MYPYPATH=$(CURDIR) bin/mypy --config-file $(CURDIR)/pyproject.toml -p execgraph -p benchmarks -m tests.support.every_call
 
 clean: ## remove what all of these made
 	rm -rf $(VENV) $(OLDEST) build out .cache *.egg-info .mypy_cache .pytest_cache .ruff_cache .coverage .coverage.*

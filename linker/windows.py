@@ -68,6 +68,7 @@ class Window(_Parts):
         annotation: str | None = None,
         clock: tuple[float, float] | None = None,
     ) -> "Window":
+        """Checks that each part begins before it ends."""
         if steps is not None:
             two_ends(steps, "Window(steps=…)", "the first step and the one after the last, as (1, 2)", WHOLE)
         if clock is not None:

@@ -14,7 +14,8 @@ OnProgress = Callable[[int], object]
 class Progress(Protocol):
     """Passes items on and is shown while they are worked on: what is done, of how many, and what one is."""
 
-    def __call__(self, items: Iterable[T], what: str, total: int | None = None, unit: str = "it") -> Iterable[T]: ...
+    def __call__(self, items: Iterable[T], what: str, total: int | None = None, unit: str = "it") -> Iterable[T]:
+        """Yields the items."""
 
 
 def unseen(_: int) -> None:
