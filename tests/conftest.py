@@ -26,7 +26,7 @@ settings.load_profile("often and short")
 
 LONGEST = [
     "project/test_plain_install.py",
-    "tools/report/test_page.py",
+    "tools/report/test_frontend.py",
     "fuzz/test_cases.py",
     "compat/test_simulator_contract.py",
     "integration/test_what_if.py",

@@ -43,7 +43,6 @@ FEW = 10
 """Tables of more rows than this have a search field."""
 HALF = {"axis": {"labelLimit": 230}, "legend": {"columns": 4}}
 """The configuration of charts on half of the page, where it differs from charts.js."""
-STYLES = ("page.css", "flow.css")
 SCRIPTS = ("tables.js", "timeline_data.js", "timeline.js", "choice.js", "flow.js", "charts.js")
 
 
@@ -156,7 +155,7 @@ def render(report: Report) -> str:
         content,
         flow=of_flow,
         policy=_policy(scripts),
-        style="".join(map(_text, STYLES)),
+        style=_text("page.css"),
         scripts=scripts,
         embedded=embedded | {"rows": f"{{{rows}}}"},
         tables=tables,

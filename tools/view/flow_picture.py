@@ -2,17 +2,9 @@
 
 Phases of training lie beside each other. Hovering over a box or an arrow tells more; colours follow the viewer's light
 or dark mode.
-
-Boxes and links in words.
-
-Places boxes: layers below each other, phases of training beside each other, and around boxes the box that they are
-in.
-
-The ways of arrows between placed boxes: down to the next layer, across to a box beside it, else around.
 """
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ...schema.columns import bytes_text, time_text
@@ -86,6 +78,7 @@ rows of one layer, and between phases.
 """
 WIDEST_ROW = 620
 """Layers that are wider, px, are broken into rows."""
+Size = tuple[float, float]
 
 
 class Place(NamedTuple):
@@ -112,6 +105,20 @@ class Place(NamedTuple):
         return self.y + self.height / 2
 
 
+class _Line(NamedTuple):
+    """Boxes beside each other, the room between them and below them, px."""
+
+    boxes: list[Box]
+    apart: float
+    below: float
+
+    def width(self, sizes: dict[Box, Size]) -> float:
+        return sum(sizes[box][0] for box in self.boxes) + self.apart * (len(self.boxes) - 1)
+
+    def height(self, sizes: dict[Box, Size]) -> float:
+        return max(sizes[box][1] for box in self.boxes)
+
+
 def phases_of(root: Box) -> list[Box]:
     """Returns the outermost boxes in the order of the phases; none if they are no phases."""
     if not all(box.label in PHASES for box in root.inner):
@@ -119,79 +126,71 @@ def phases_of(root: Box) -> list[Box]:
     return sorted(root.inner, key=lambda box: PHASES.index(box.label))
 
 
-@dataclass(slots=True)
 class Placement:
-    """Places of boxes. `closed_size` returns the width and height of a box that is not open, `title_width` the width of
-    the title of one that is.
+    """Places boxes: layers below each other, phases of training beside each other, and around boxes the box that they
+    are in. `closed_size` returns the width and height of a box that is not open, `title_width` the width of the title
+    of one that is.
     """
 
-    root: Box
-    opened: Collection[Box]
-    layers: dict[Box, Rows]
-    closed_size: Callable[[Box], tuple[float, float]]
-    title_width: Callable[[Box], float]
-    places: dict[Box, Place] = field(default_factory=dict)
-    phases: list[Box] = field(default_factory=list)
-    """The phases from left to right; none if the outermost boxes are no phases."""
-    _sizes: dict[Box, tuple[float, float]] = field(default_factory=dict)
+    def __init__(
+        self,
+        root: Box,
+        opened: Collection[Box],
+        layers: dict[Box, Rows],
+        closed_size: Callable[[Box], Size],
+        title_width: Callable[[Box], float],
+    ) -> None:
+        self.root, self.opened, self.layers = root, opened, layers
+        self.closed_size, self.title_width = closed_size, title_width
+        self.phases = phases_of(root)
+        self.places: dict[Box, Place] = {}
+        self._sizes: dict[Box, Size] = {}
+        self._lines: dict[Box, list[_Line]] = {}
+        self._measure(root)
 
-    def put(self, x: float, y: float) -> Place:
-        """Places all boxes right of and below a point, and returns the place of all together."""
-        self.phases = phases_of(self.root)
-        self._measure(self.root)
-        self._put(self.root, x, y)
-        return self.places[self.root]
+    def put(self, x: float, y: float, box: Box | None = None) -> Place:
+        """Places a box, by default all, right of and below a point, and returns its place."""
+        box = box or self.root
+        width, height = self._sizes[box]
+        self.places[box] = Place(x, y, width, height)
+        y += 0 if self._is_row_of_phases(box) else HEAD
+        for line in self._lines.get(box, []):
+            line_x = x + (width - line.width(self._sizes)) / 2
+            for inner in line.boxes:
+                line_x = self.put(line_x, y, inner).right + line.apart
+            y += line.height(self._sizes) + line.below
+        return self.places[box]
+
+    def _is_row_of_phases(self, box: Box) -> bool:
+        return box is self.root and bool(self.phases)
 
     def _measure(self, box: Box) -> None:
-        """Stores the size of a box and of all in it."""
+        """Stores the size of a box and of all in it, and the lines in which these lie."""
         if box not in self.opened:
             self._sizes[box] = self.closed_size(box)
             return
         for inner in box.inner:
             self._measure(inner)
-        if box is self.root and self.phases:
-            width = self._width(self.phases, APART)
-            self._sizes[box] = width, self._height(self.phases)
-            return
-        lines = self._lines(box)
-        width = max([self.title_width(box), *(self._width(line) for line, _ in lines)])
-        self._sizes[box] = width + 2 * PAD, HEAD + PAD - DOWN + sum(self._height(line) + room for line, room in lines)
+        is_row_of_phases = self._is_row_of_phases(box)
+        lines = [_Line(self.phases, APART, 0)] if is_row_of_phases else [*self._wrapped(box)]
+        self._lines[box] = lines
+        widths = [line.width(self._sizes) for line in lines]
+        height = sum(line.height(self._sizes) + line.below for line in lines)
+        if is_row_of_phases:
+            self._sizes[box] = max(widths), height
+        else:
+            self._sizes[box] = max(self.title_width(box), *widths) + 2 * PAD, HEAD + PAD - DOWN + height
 
-    def _put(self, box: Box, x: float, y: float) -> None:
-        """Stores the places of a box and of all in it."""
-        width, height = self._sizes[box]
-        self.places[box] = Place(x, y, width, height)
-        if box is self.root and self.phases:
-            self._put_line(self.phases, x, y, APART)
-        elif box in self.opened:
-            y += HEAD
-            for line, room in self._lines(box):
-                self._put_line(line, x + (width - self._width(line)) / 2, y, ACROSS)
-                y += self._height(line) + room
-
-    def _put_line(self, line: list[Box], x: float, y: float, room: float) -> None:
-        for box in line:
-            self._put(box, x, y)
-            x += self._sizes[box][0] + room
-
-    def _lines(self, box: Box) -> list[tuple[list[Box], float]]:
-        """Returns the rows of boxes in a box, each with the room below it: layers, the wide ones in several rows."""
-        lines: list[tuple[list[Box], float]] = []
-        for row in self.layers.get(box, []):
+    def _wrapped(self, box: Box) -> Iterator[_Line]:
+        """Yields the rows of boxes in a box: its layers, the wide ones in several rows."""
+        for layer in self.layers.get(box, []):
             line: list[Box] = []
-            for inner in row:
-                if line and self._width([*line, inner]) > WIDEST_ROW:
-                    lines.append((line, WRAPPED))
+            for inner in layer:
+                if line and _Line([*line, inner], ACROSS, 0).width(self._sizes) > WIDEST_ROW:
+                    yield _Line(line, ACROSS, WRAPPED)
                     line = []
                 line.append(inner)
-            lines.append((line, DOWN))
-        return lines
-
-    def _width(self, line: list[Box], room: float = ACROSS) -> float:
-        return sum(self._sizes[box][0] for box in line) + room * (len(line) - 1)
-
-    def _height(self, line: list[Box]) -> float:
-        return max(self._sizes[box][1] for box in line)
+            yield _Line(line, ACROSS, DOWN)
 
 
 HEADS = {"down": "m-3 -5l3 5 3 -5", "right": "m-5 -3l5 3 -5 3", "left": "m5 -3l-5 3 5 3"}

@@ -1,4 +1,8 @@
-"""What comes out of trace-report: tables as text, CSV and JSON that agree with each other, overlays, and the page."""
+"""What comes out of trace-report: tables as text, CSV and JSON that agree with each other, overlays, and the page.
+
+All that is said of a job comes from one replay of all its ranks, says which run it is of, as recorded or without a
+profiler, and says nothing that cannot be.
+"""
 
 import csv
 import json
@@ -7,16 +11,27 @@ import sys
 from html import escape
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
-from execgraph.tools.analyses import ANALYSES, Column, Table
-from execgraph.tools.replay import KINDS
-from execgraph.tools.report import ReportRequest, find_sources, page, report_on
+from execgraph import what_if
+from execgraph.schema.columns import time_text
+from execgraph.schema.graph import ExecutionGraph
+from execgraph.tools.analyses import ANALYSES, Column, RankTrace, Table, analyse, read_rank
+from execgraph.tools.commands import trace_replay
+from execgraph.tools.job import BuildOptions, build
+from execgraph.tools.replay import KINDS, describe, parse_scale, recording, replay_ranks, summarise
+from execgraph.tools.report import ReportRequest, find_sources, page, read_ranks, render, report_on, report_on_diff
 from execgraph.tools.report.cells import largest
-from execgraph.tools.report.sections import WORDS
+from execgraph.tools.report.overview import key_figures
+from execgraph.tools.report.sections import OF_NO_RECORDING, SECTIONS, WORDS
 from execgraph.tools.report.text import ROWS, as_text
 from execgraph.tools.view import LOOKS
+from support.builder.timeline import TraceBuilder
+from support.folders import ROOT
+from support.generated import here
 from support.reports import as_json, needs_page, run, small_run
+from support.runs import link_run
 
 
 def test_each_analysis_is_a_key_the_one_of_two_runs_without_rows(
@@ -204,3 +219,220 @@ def test_long_tables_are_shown_in_part_and_say_so() -> None:
 def test_the_page_says_what_its_words_mean(data: Path) -> None:
     assert {*KINDS, *LOOKS} <= set(WORDS)
     assert f"<dt>gap</dt><dd>{WORDS['gap']}</dd>" in page.render(report_on(find_sources([data / "training"])))
+
+
+SAYS = "as recorded; without a profiler a step takes 3.66 ms"
+
+
+@needs_page
+def test_each_section_of_the_page_says_which_run_its_times_are_of(data: Path) -> None:
+    report = report_on(find_sources([data / "gpu" / "small"]))
+    html = render(report).replace("\u00a0", " ")
+    sections = {section.name for group in SECTIONS.values() for section in group} - OF_NO_RECORDING
+    shown = {name for name in sections if len(report.tables.get(name, Table("", "", [])))}
+    of_each = dict(re.findall(r'<section id="(\w+)">(.*?)</section>', html, re.DOTALL))
+    assert len(shown) > 10
+    assert {name for name, text in of_each.items() if f"Times in this section are {SAYS}." in text} == shown
+    assert f"These figures are {SAYS}." in html and f"Times are {SAYS}." in of_each["run"]
+    assert "Gains are of the run without a profiler." in of_each["overview"]
+    assert "If it were twice as fast <small>without a profiler</small>" in of_each["overview"]
+    assert "What limits it: the critical path <small>as recorded</small>" in of_each["overview"]
+
+
+@needs_page
+def test_a_page_says_nothing_of_it_where_no_step_was_measured_without_a_profiler(data: Path) -> None:
+    assert "as recorded" not in render(report_on(find_sources([data / "training"]))).replace("was recorded", "")
+
+
+def test_the_terminal_csv_and_json_say_it_too(data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    traces = data / "gpu" / "small"
+    assert run("-q", traces) == 0
+    said = capfd.readouterr().out
+    assert "spent the run of 48.93 ms, as recorded (the verdict is without a profiler)\n" in said
+    assert run("-q", traces, "--only", "temporal_breakdown") == 0
+    assert capfd.readouterr().out.startswith(f"Times in the tables are {SAYS}.\n\nTemporal breakdown\n")
+    only = (traces, "--only", "temporal_breakdown")
+    notes = as_json(capfd, *only)["notes"]
+    assert {"table": "all tables", "note": f"Times in the tables are {SAYS}."} in notes
+    assert run("-q", *only, "--csv", tmp_path) == 0
+    with (tmp_path / "notes.csv").open(newline="") as file:
+        assert [*csv.DictReader(file)] == notes
+
+
+def test_what_no_factor_for_the_host_gives_is_as_recorded_everywhere(
+    data: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    report = report_on(find_sources([data / "gpu" / "nccl"]), ReportRequest(page=False))
+    assert report.is_of_recording and "without a profiler a step takes 4.92 ms" in report.as_recorded
+    assert run("-q", data / "gpu" / "nccl") == 0
+    assert "How each device spent the run of 43.97 ms\n" in capfd.readouterr().out
+
+
+def test_a_difference_is_told_without_a_profiler_first_where_both_runs_know(data: Path) -> None:
+    """By the recording both take as long: the reads that cost 0.7 ms a step are hidden behind its slower host."""
+    small, reading, unknown = (
+        find_sources([data / "gpu" / name]) for name in ("small", "small_synchronised", "small_device_only")
+    )
+    report = report_on_diff(small, reading)
+    assert report.verdict.startswith(
+        "Without a profiler, run B is slower than run A: a step takes 18.9 % more time, 4.35 ms instead of 3.66 ms. "
+        "As recorded, run B is as fast as run A: a step takes 0.7 % more time, "
+    )
+    rows = {row["part"]: (row["a"], row["b"]) for row in report.tables["trace_diff_runs"].rows()}
+    assert [*rows][:3] == ["step", "step without a profiler", "run"]
+    assert rows["step without a profiler"] == (3662.9, 4353.5)
+    alone = report_on_diff(small, unknown)
+    assert alone.verdict.startswith("Run B is slower than run A: a step takes 10.8 % more time")
+    assert "step without a profiler" not in alone.tables["trace_diff_runs"]["part"]
+
+
+def test_a_span_that_is_shorter_than_the_run_says_so() -> None:
+    t = TraceBuilder()
+    with t.op("aten::mm"):
+        t.work(100)
+        t.launch("gemm", duration=50)
+    linked = link_run(t)
+    ranks = [RankTrace(number, linked, None) for number in (0, 1)]
+    (table,) = analyse(ranks, ["temporal_breakdown"]).values()
+    assert table.note == "a device's span is from its first to its last activity, shorter than the run"
+
+
+def replayed_by_command(folder: Path, capfd: pytest.CaptureFixture[str], *more: str) -> dict[str, float]:
+    with pytest.raises(SystemExit):
+        trace_replay.main(["-q", "--json", str(folder), *more])
+    figures: dict[str, float] = json.loads(capfd.readouterr().out)
+    return figures
+
+
+def by_kind(rows: list[dict[str, object]]) -> dict[str, float]:
+    total: dict[str, float] = {}
+    for row in rows:
+        total[str(row["kind"])] = total.get(str(row["kind"]), 0.0) + float(str(row["time"]))
+    return total
+
+
+@pytest.mark.parametrize("job", ["training", "dlrm_8gpu"])
+def test_page_tables_commands_and_python_say_the_same_of_a_job(
+    job: str, data: Path, request: pytest.FixtureRequest, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    traces = (request.getfixturevalue("real_traces") if job == "dlrm_8gpu" else data) / job
+    build(traces, tmp_path / "graphs", BuildOptions(), here)
+    replayed = replayed_by_command(tmp_path / "graphs", capfd)
+    halved = replayed_by_command(tmp_path / "graphs", capfd, "--scale", "class:host=0.5")
+    report = report_on(find_sources([traces]))
+    sources = [(str(source.path), str(source.host)) for source in find_sources([traces]).ranks]
+    ranks = [read_rank(*source, rank) for rank, source in enumerate(sources)]
+    from_python = analyse(ranks, ["critical_path"])
+    from_json = as_json(capfd, traces, "--only", "critical_path")
+    for rows in (
+        report.tables["critical_path"].rows(),
+        report.page_table("critical_path").rows(),  # type: ignore[union-attr]
+        from_python["critical_path"].rows(),
+        from_json["critical_path"],
+    ):
+        assert by_kind(rows) == pytest.approx(replayed["critical_path_us"])
+    (row,) = from_json["critical_path_replay"]
+    assert (row["measured"], row["replayed"]) == pytest.approx((replayed["measured_us"], replayed["makespan_us"]))
+    measured = time_text(row["measured"])
+    figures = key_figures(report.tables | {"ranks": report.ranks})
+    assert next(figure.value for figure in figures if figure.label == "measured run") == measured
+    assert run("-q", traces) == 0
+    said = capfd.readouterr().out
+    assert f"How each device spent the run of {measured}\n" in said
+    assert " ".join(said.split("\n\n")[0].split()) == report.verdict
+    assert report.twice_as_fast is not None
+    host = next(row for row in report.twice_as_fast.rows() if row["change"] == "host")
+    assert (host["before"], host["after"]) == pytest.approx((replayed["makespan_us"], halved["makespan_us"]))
+    graphs = [ExecutionGraph.read(str(path)) for path in sorted((tmp_path / "graphs").glob("*.et"))]
+    assert replay_ranks(graphs).makespan_ns / 1000 == pytest.approx(row["replayed"])
+    assert what_if(graphs, {"class:host": 0.5}).after.makespan_ns / 1000 == pytest.approx(host["after"])
+
+
+def test_page_commands_and_python_say_the_same_of_a_run_without_a_profiler(
+    data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    traces = data / "gpu" / "small"
+    build(traces, tmp_path / "graphs", BuildOptions(), here)
+    (said,) = [replayed_by_command(tmp_path / "graphs", capfd)["recording"]]
+    graph = tmp_path / "graphs" / "graph.0.et"
+    report, from_python = report_on(find_sources([traces])), recording(graph)
+    assert report.recording == from_python is not None
+    assert msgspec.to_builtins(from_python) == said
+    factor, step_us = said["host_factor"], said["step_without_profiler_us"]
+    without = what_if(graph, {"class:host": factor}).after.makespan_ns / 1000
+    assert without == pytest.approx(2 * step_us, rel=0.01)
+    assert report.twice_as_fast is not None
+    assert report.twice_as_fast.rows()[0]["before"] == pytest.approx(without)
+    assert f"in which a step takes {time_text(step_us)} and not " in report.verdict
+    assert f"(host work takes {100 * factor:.3g} % of its recorded time)" in report.verdict
+    (notes,) = (row["note"] for row in as_json(capfd, traces)["notes"] if row["table"] == "findings")
+    assert notes == report.verdict
+
+
+DATA = ROOT / "tests/data"
+DIFFERENCES = {"error", "difference", "saved", "saved_pct", "gain", "gain_pct"}
+"""Columns that may be below 0."""
+WITHIN_THE_RUN = ("temporal_breakdown", "step_breakdown", "host_phases", "critical_path_nodes", "critical_path_by_rank")
+SAMPLES = sorted(
+    path.parent.relative_to(DATA).as_posix()
+    for pattern in ("*/device_rank0.json.gz", "gpu/*/device_rank0.json.gz")
+    for path in DATA.glob(pattern)
+)
+REAL = [
+    "dlrm_8gpu", "captures/ddp_gloo", "captures/mlp_attn", "critical_path/event_sync.json.gz", "simple_add",
+    *(f"device_only/{name}.json.gz" for name in ("a100_nccl_rank0_of_2", "h100_bert", "mi210_gpu_only", "mi300_bert")),
+    *(f"device_only/{name}.json.gz" for name in ("mi300_vllm_decode_hipgraph", "mtia_inference")),
+]  # fmt: skip
+BUSY = re.compile(r"^  \S+ +[\d,.]+ µs +([\d.]+) %$", re.M)
+
+
+def impossible(tables: dict[str, Table]) -> list[str]:
+    """What cannot be, as `table column value`."""
+    (replay,) = tables["critical_path_replay"].rows()
+    run = max(replay["measured"], replay["replayed"])
+    found = []
+    for name, table in tables.items():
+        for column in table.columns:
+            if isinstance(column.values, list):
+                continue
+            values = np.asarray(column.values, np.float64)
+            values = values[~np.isnan(values)]
+            highest, lowest = values.max(initial=0), values.min(initial=0)
+            if column.unit == "%" and column.name not in DIFFERENCES and highest > 100.0001:
+                found.append(f"{name} {column.name} {highest}")
+            if column.unit and column.name not in DIFFERENCES and lowest < -1e-6:
+                found.append(f"{name} {column.name} {lowest}")
+            if column.unit == "µs" and name in WITHIN_THE_RUN and highest > run + 0.01:
+                found.append(f"{name} {column.name} {highest} of {run}")
+    return found
+
+
+def check(traces: Path) -> None:
+    report = report_on(find_sources([traces]), ReportRequest(page=False))
+    assert impossible(report.tables) == []
+    for finding in report.findings:
+        assert finding.gain is None or 0 < finding.gain.pct <= 100.0001
+    graphs = [rank.graph for rank in read_ranks(find_sources([traces]).ranks) if rank.graph is not None]
+    for scale in ([], [parse_scale("class:host=0")]):
+        replayed = replay_ranks(graphs, scale)
+        for share in BUSY.findall(describe(replayed, summarise(replayed), scale)):
+            assert float(share) <= 100
+
+
+@pytest.mark.parametrize("sample", SAMPLES)
+def test_no_table_of_a_sample_says_what_cannot_be(sample: str, data: Path) -> None:
+    check(data / sample)
+
+
+@pytest.mark.parametrize("sample", REAL)
+def test_no_table_of_a_real_trace_says_what_cannot_be(sample: str, real_traces: Path) -> None:
+    check(real_traces / sample)
+
+
+def test_memory_that_was_there_before_stays_to_the_end(data: Path) -> None:
+    """Parameters are there throughout, though the last op that names them is long before the end."""
+    tables = report_on(find_sources([data / "torch_2.1.2"]), ReportRequest(["memory_timeline"], page=False)).tables
+    before = {row["device"]: row["before"] for row in tables["memory_timeline_peak"].rows()}
+    last = {row["device"]: row["allocated"] for row in tables["memory_timeline"].rows()}
+    assert any(before.values())
+    assert all(last[device] >= size for device, size in before.items())

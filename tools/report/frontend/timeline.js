@@ -242,10 +242,12 @@ class TimelineView {
     this.frame ??= requestAnimationFrame(() => { this.frame = null; this.draw(); });
   }
 
+  // a canvas knows no variables of the style
   colour(look) {
     if (!this.colours) {
-      const style = getComputedStyle(document.body), value = (name) => style.getPropertyValue(`--${name}`).trim();
+      const { style } = this.tip, value = (name) => { style.color = `var(--${name})`; return getComputedStyle(this.tip).color; };
       this.colours = Object.fromEntries([...STACKED, "mark", "ink", "muted", "line", "paper"].map((name) => [name, value(name)]));
+      style.color = "";
     }
     return this.colours[look];
   }

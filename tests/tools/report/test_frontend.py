@@ -146,7 +146,7 @@ MANY_LAUNCHES = 450
 @pytest.fixture(scope="module")
 def long_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run with more launches than a table shows at first, one of them of a kernel with a name of its own."""
-    from support.builder import TraceBuilder
+    from support.builder.timeline import TraceBuilder
 
     t, folder = TraceBuilder(), tmp_path_factory.mktemp("long")
     for number in range(MANY_LAUNCHES):
@@ -243,7 +243,7 @@ def test_names_lead_to_the_timeline_by_the_keyboard(browser: Any, training: Path
 
 
 def test_names_that_are_markup_stay_text(browser: Any, tmp_path: Path) -> None:
-    from support.builder import TraceBuilder
+    from support.builder.timeline import TraceBuilder
 
     t = TraceBuilder()
     with t.op("</script><script>window.broken = 1</script>"):
@@ -336,7 +336,7 @@ def test_whatever_gets_into_the_page_can_ask_nobody_and_run_nothing(
 
 
 def test_cells_that_begin_like_formulas_are_texts_in_a_saved_table(browser: Any, tmp_path: Path) -> None:
-    from support.builder import TraceBuilder
+    from support.builder.timeline import TraceBuilder
 
     t, names = TraceBuilder(), [f"{sign}HYPERLINK(1)" for sign in "=+-@\t＝"]
     for name in names:

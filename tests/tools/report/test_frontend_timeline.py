@@ -17,7 +17,7 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A long run on a page with little room for its timeline: a long kernel in the middle, one with a name of
     its own near the end, and many short ones.
     """
-    from support.builder import TraceBuilder
+    from support.builder.timeline import TraceBuilder
 
     t, folder = TraceBuilder(), tmp_path_factory.mktemp("crowded")
     for number in range(CROWD):
@@ -204,7 +204,7 @@ def test_bars_are_found_by_a_part_of_their_name(browser: Any, training: Path) ->
 
 
 def test_a_key_shows_the_step_of_median_length(browser: Any, tmp_path: Path) -> None:
-    from support.builder import TraceBuilder
+    from support.builder.timeline import TraceBuilder
 
     t = TraceBuilder()
     for number, work in enumerate((50, 400, 90)):
