@@ -15,9 +15,8 @@ import numpy as np
 
 from ..schema.columns import ABSENT, Int64, Ragged
 from ..schema.graph import ExecutionGraph
-from .context import Edges
 from .device_only import COMMUNICATION
-from .order import topological_order
+from .edges import Edges, topological_order
 
 
 class ChainGaps(NamedTuple):

@@ -15,29 +15,24 @@ from ..schema.comm_groups import RankList
 from ..schema.graph import CONCURRENCY_LIMIT, ConvertReport, DependencyKind, ExecutionGraph
 from ..schema.linked import GROUP_INIT, LinkedTrace, on_host_clock, without_guesses
 from ..schema.machine import of_name
-from .building import (
-    BuiltGraph,
+from .dependencies import CUT_OFF, RULES, calling_slices, inferred, launch, with_synchronous_launches
+from .device_only import HOST_TIME_AFTER, without_host
+from .edges import Edges, check, deduplicated, order_through_circles
+from .graph_columns import BuiltGraph, GraphEdges, graph_of
+from .options import Options
+from .targets import lower_for_target
+from .timeline import (
     ConcurrencyLimit,
+    ConversionContext,
     Delays,
-    GraphEdges,
     StartTiming,
     SyntheticNodes,
     by_cause,
-    calling_slices,
     concurrency_limit,
     find_delays,
-    graph_of,
+    slice_host,
     start_timing,
-    with_synchronous_launches,
 )
-from .circles import order_through_circles
-from .context import ConversionContext, Edges
-from .dependencies import CUT_OFF, RULES, inferred, launch
-from .device_only import HOST_TIME_AFTER, without_host
-from .options import Options
-from .order import check, deduplicated
-from .targets import lower_for_target
-from .timeline import slice_host
 from .work import KernelWork
 
 IN_CIRCLES = "dependencies that go round in circles, as times contradict the order of calls"

@@ -2,17 +2,21 @@
 
 An edited graph has ids 1 to n in topological order, every column in that order, no dependency twice and none on a
 missing node.
+
+Nodes that a graph gets for time in which no recorded node runs.
+
+Lanes of a graph (host threads and device streams), and durations in whole µs that keep each lane's total.
 """
 
 import dataclasses
+from collections.abc import Mapping
 
 import numpy as np
 
-from ..schema.columns import ABSENT, Bool, Categorical, Int64, NodeIds, NodeNumbers, Ragged
+from ..schema.columns import ABSENT, Bool, Categorical, Int64, NodeIds, NodeNumbers, Ragged, group_ids
 from ..schema.errors import DataError
-from ..schema.graph import Column, ExecutionGraph, TensorText
-from .context import Edges
-from .order import check, deduplicated, topological_order
+from ..schema.graph import Column, ExecutionGraph, NodeType, TensorText
+from .edges import Edges, check, deduplicated, topological_order
 
 AT_ONCE = 1 << 13
 NO_EDGES = Edges(NodeNumbers(np.empty(0, np.int64)), NodeNumbers(np.empty(0, np.int64)), np.empty(0, np.int64))
@@ -157,3 +161,67 @@ def _tensors(tensors: TensorText | None, rows: Int64, count: int) -> TensorText 
     order = order[moved[order] >= 0]
     names = [name for name in TensorText.__slots__ if name != "rows"]
     return TensorText(moved[order], *(getattr(tensors, name).take(order) for name in names))
+
+
+LANE = ("device", "stream", "tid")
+
+
+def with_added_nodes(
+    graph: ExecutionGraph, like: NodeNumbers, name: str, values: Mapping[str, Int64]
+) -> ExecutionGraph:
+    """Returns the graph's rows and, after them, a computation of no length for each of the rows `like`, without
+    dependencies.
+
+    Args:
+        graph: The graph, which stays as it is.
+        like: Rows whose device and stream, or thread, the new nodes share.
+        name: The name of the new nodes.
+        values: The other attributes of the new nodes, with `start_time_ns`.
+    """
+    wider = rows_of_graph(graph, NodeNumbers(np.concatenate((np.arange(len(graph)), like))))
+    added = np.arange(len(graph), len(wider))
+    values = {**values, "duration_ns": np.zeros(len(like), np.int64)}
+    for attribute in dict.fromkeys([*wider.attributes, *values]):
+        if attribute not in LANE:
+            column = wider.attributes.get(attribute, wider.integers(attribute))
+            wider.attributes[attribute] = set_rows(column, added, values.get(attribute, ABSENT))
+    wider.type[added] = NodeType.COMP
+    wider.name.codes[added] = len(wider.name.table)
+    wider.duration_micros[added] = 0
+    wider.start_time_micros[added] = values["start_time_ns"] // 1000
+    return dataclasses.replace(wider, name=Categorical(wider.name.codes, [*wider.name.table, name]))
+
+
+def set_rows(column: Column, rows: Int64, value: Int64 | int) -> Column:
+    """Returns the column with this value in the rows if it holds integers, and without values in the rows otherwise."""
+    if isinstance(column, Ragged):
+        left = np.isin(column.rows(), rows, invert=True)
+        return Ragged.grouped(column.rows()[left], column.values[left], len(column))
+    if isinstance(column, Categorical):
+        column.codes[rows] = -1
+    else:
+        column[rows] = value
+    return column
+
+
+def lanes_of(graph: ExecutionGraph) -> Int64:
+    """Returns the lane of each node, numbered from 0: one per host thread and one per (device, stream)."""
+    on_device = graph.is_activity
+    device_or_thread = np.where(on_device, graph.integers("device"), graph.integers("tid"))
+    stream = np.where(on_device, graph.integers("stream"), 0)
+    return group_ids(on_device.astype(np.int64), device_or_thread, stream)
+
+
+def whole_microseconds(duration_ns: Int64, lane: Int64) -> Int64:
+    """Returns durations in whole µs whose running total on each lane stays within 1 µs of the exact one.
+
+    The total runs in the order of rows.
+
+    >>> whole_microseconds(np.array([1400, 1400, 1400]), np.array([0, 0, 0])).tolist()
+    [1, 2, 1]
+    """
+    order = np.argsort(lane, kind="stable")
+    rounded = (np.cumsum(duration_ns[order]) + 500) // 1000
+    whole = np.empty(len(duration_ns), np.int64)
+    whole[order] = np.diff(rounded, prepend=0)
+    return whole

@@ -2,17 +2,31 @@
 
 Each rule is a pure function from a conversion context to edges between its nodes. `inferred` runs after them, on the
 activities that start late by their edges. Lateness that remains becomes delays.
+
+Builds an execution graph from timeline and edges: synthetic nodes, attributes, communication.
+
+What passed between the release of each device activity and its start: the usual latency or gap, and delays.
 """
 
 from collections.abc import Callable
 
-from ..context import ConversionContext, Edges
-from .graph_launch import graph_launch
-from .handoff import handoff
-from .inferred import CUT_OFF as CUT_OFF, inferred as inferred
-from .orders import launch as launch, launching_node as launching_node, program_order, stream_order
+from ..edges import Edges
+from ..timeline import ConversionContext
+from .rules import (
+    CUT_OFF as CUT_OFF,
+    calling_slices as calling_slices,
+    event_wait,
+    graph_launch,
+    handoff,
+    host_sync,
+    inferred as inferred,
+    launch as launch,
+    launching_node as launching_node,
+    program_order,
+    stream_order,
+)
+from .synchronous_launches import with_synchronous_launches as with_synchronous_launches
 from .tensor_flow import tensor_flow
-from .waits import event_wait, host_sync
 
 Rule = Callable[[ConversionContext], Edges]
 

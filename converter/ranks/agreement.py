@@ -27,8 +27,7 @@ import numpy as np
 from ...schema.columns import NodeIds, NodeNumbers, Ragged, earliest_order
 from ...schema.errors import DataError
 from ...schema.graph import CollectiveType, DependencyKind, ExecutionGraph, NodeType
-from ..context import Edges
-from ..order import deduplicated
+from ..edges import Edges, deduplicated
 from ..rewiring import control_edges, data_edges, edited_graph
 from .communication_summary import CommunicationEntry
 

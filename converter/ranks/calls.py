@@ -18,7 +18,7 @@ import numpy as np
 from ...schema.columns import Bool, Int64, NodeNumbers, Ragged, cumcount, group_ids
 from ...schema.graph import CollectiveType, ExecutionGraph, NodeType
 from ...schema.linked import Communication
-from ..building import COALESCED, meaning, peers
+from ..communication import COALESCED, meaning, peers
 from .groups import Group, GroupNames, recognised, recorded_groups
 
 SAME_SIZE = (

@@ -7,10 +7,8 @@ import numpy as np
 
 from ...schema.columns import Bool, Int64, NodeNumbers, group_ids, previous_in_group
 from ...schema.graph import ExecutionGraph, NodeType
-from ..device_only import COMMUNICATION
-from ..lane_clocks import known_after
-from ..lanes import lanes_of
-from ..rewiring import data_edges
+from ..device_only import COMMUNICATION, known_after
+from ..rewiring import data_edges, lanes_of
 from .calls import Calls, awaits_all, graph_calls, match
 from .clocks import MatchedTimes, begin_of_ranks, measured_times, slack_ns
 from .groups import OUTSIDE, recorded_groups

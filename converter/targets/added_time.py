@@ -24,11 +24,10 @@ import numpy as np
 from ...schema.arguments import ASTRA_SIM
 from ...schema.columns import ABSENT, Bool, Categorical, NodeIds, NodeNumbers, Ragged
 from ...schema.graph import CollectiveType, DependencyKind, ExecutionGraph, NodeType
-from ..added_nodes import set_rows, with_added_nodes
-from ..context import Edges
 from ..device_only import COMMUNICATION
+from ..edges import Edges
 from ..ranks import measured_times
-from ..rewiring import NO_EDGES, control_edges, data_edges, edited_graph
+from ..rewiring import NO_EDGES, control_edges, data_edges, edited_graph, set_rows, with_added_nodes
 from .limits import FIRST_BYTES, has_work
 
 NAME = "host delay"

@@ -19,9 +19,8 @@ from ...schema.comm_groups import LARGEST_JOB, RankList
 from ...schema.errors import DataError, Remedy
 from ...schema.graph import DependencyKind, ExecutionGraph, NodeType, TargetChanges
 from ..device_only import COMMUNICATION, SILENT
-from ..lanes import lanes_of
 from ..ranks import recorded_groups
-from ..rewiring import control_edges, data_edges, edited_graph, spliced, used
+from ..rewiring import control_edges, data_edges, edited_graph, lanes_of, spliced, used
 from .added_time import (
     delays_before_communication,
     waits_before_known_work,

@@ -28,13 +28,10 @@ from ...schema.columns import ABSENT, Bool, Categorical, Int32, Int64, NodeNumbe
 from ...schema.comm_groups import INT32_MAX, RankList, number_groups
 from ...schema.errors import DataError
 from ...schema.graph import CollectiveType, Column, DependencyKind, ExecutionGraph, NodeType
-from ..added_nodes import with_added_nodes
-from ..building import COALESCED
-from ..context import Edges
-from ..lanes import lanes_of
-from ..order import deduplicated
+from ..communication import COALESCED
+from ..edges import Edges, deduplicated
 from ..ranks import Groups
-from ..rewiring import control_edges, data_edges, edited_graph, rows_of_graph, take_rows
+from ..rewiring import control_edges, data_edges, edited_graph, lanes_of, rows_of_graph, take_rows, with_added_nodes
 
 PLAYED = (
     CollectiveType.ALL_REDUCE,

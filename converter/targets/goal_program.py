@@ -37,11 +37,10 @@ from ...schema.columns import ABSENT, Bool, Int64, Ragged
 from ...schema.errors import DataError, Remedy
 from ...schema.graph import ExecutionGraph, NodeType
 from ..chain_gaps import chain_gaps
-from ..context import Edges
 from ..device_only import SILENT
-from ..lanes import lanes_of
+from ..edges import Edges
 from ..ranks import MeasuredTimes
-from ..rewiring import data_edges, spliced
+from ..rewiring import data_edges, lanes_of, spliced
 from .algorithms import steps_of
 from .goal_job import GoalOptions, RecordedJob
 

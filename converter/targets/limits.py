@@ -25,14 +25,11 @@ import numpy as np
 from ...schema.columns import ABSENT, Bool, Int64, Intervals, NodeNumbers, previous_in_group
 from ...schema.graph import ExecutionGraph, NodeType
 from ...schema.machine import peak_of
-from ..building import UNRECORDED
 from ..chain_gaps import chain_gaps
-from ..context import Edges
 from ..device_only import COMMUNICATION
-from ..lanes import lanes_of, whole_microseconds
-from ..order import topological_order
-from ..rewiring import control_edges, data_edges, edited_graph
-from ..timeline import IDLE
+from ..edges import Edges, topological_order
+from ..rewiring import control_edges, data_edges, edited_graph, lanes_of, whole_microseconds
+from ..timeline import IDLE, UNRECORDED
 from ..uncovered_time import uncovered
 
 WAITING = (IDLE, UNRECORDED)

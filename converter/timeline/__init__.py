@@ -1,3 +1,22 @@
-"""The host's time: linked ops and calls in, slices, waits and idle time of every thread out."""
+"""The host's time: linked ops and calls in, slices, waits and idle time of every thread out.
 
+Builds an execution graph from timeline and edges: synthetic nodes, attributes, communication.
+
+What passed between the release of each device activity and its start: the usual latency or gap, and delays.
+"""
+
+from .context import ConversionContext as ConversionContext
+from .delays import (
+    UNRECORDED as UNRECORDED,
+    Delays as Delays,
+    SyntheticNodes as SyntheticNodes,
+    by_cause as by_cause,
+    find_delays as find_delays,
+)
+from .start_timing import (
+    ConcurrencyLimit as ConcurrencyLimit,
+    StartTiming as StartTiming,
+    concurrency_limit as concurrency_limit,
+    start_timing as start_timing,
+)
 from .timeline import IDLE as IDLE, Timeline as Timeline, names_of as names_of, slice_host as slice_host

@@ -25,11 +25,8 @@ from ...schema.columns import (
     group_searchsorted,
 )
 from ...schema.linked import LinkedTrace
-from .blocking_calls import blocking_calls
-from .host_nodes import HostNodes, communicate, host_nodes
-from .host_spans import host_spans
-from .short_slices import fold_short_slices
-from .submit_times import submit_times
+from .call_times import blocking_calls, submit_times
+from .host_nodes import HostNodes, communicate, fold_short_slices, host_nodes, host_spans
 
 IDLE = "host idle"
 

@@ -1,16 +1,117 @@
-"""The work of every kernel of a linked trace, from the op that launched it; of copies and sets, from their size."""
+"""The work of every kernel of a linked trace, from the op that launched it; of copies and sets, from their size.
+
+The work of ops of a linked trace, computed once for all ops that were recorded alike.
+
+Assigns kernels to ops, and divides the work of an op among its kernels.
+
+A kernel belongs to the op that launched it, if the table has a rule for that; otherwise to the nearest enclosing op
+with a rule, unless other launching ops inside that one do its work. The kernels of an op share its operations and bytes
+in proportion to their measured time, so sums are the op's, and all kernels have its operations per byte.
+"""
 
 import re
 from collections import Counter
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ...schema.columns import ABSENT, ActivityRows, Bool, Int64, OpRows, Table
-from ...schema.linked import LinkedTrace
-from .op_works import OpWorks
-from .sharing import shares, working_ops
-from .table import Work
+from ...schema.columns import ABSENT, ActivityRows, Bool, Int64, Interner, OpRows, Table, nearest
+from ...schema.linked import LinkedTrace, Ops
+from .recorded_op import Unknown, recorded_by_device, recorded_by_host
+from .table import RULES, Work, work_of, work_of_triton
+
+BACKEND, TRITON, PREFIX = "kernel_backend", "triton", "triton_"
+"""The attribute that names the backend of a kernel, its value for Triton, and the prefix of the names of such ops."""
+
+
+class OpWorks:
+    """The work of ops, by row. `has_rule` is whether the table has a rule for each op, `family` a number
+    of its family.
+    """
+
+    def __init__(self, ops: Ops) -> None:
+        self._ops = ops
+        self._triton = ops.name.where(lambda name: name.startswith(PREFIX))
+        self._triton[[row for row, attributes in ops.extra.items() if attributes.get(BACKEND) == TRITON]] = True
+        families = {rule.family.name: number for number, rule in enumerate(RULES.values())}
+        named = ops.name.numbers(lambda name: families[RULES[name].family.name] if name in RULES else -1, -1)
+        self.has_rule: Bool = (named >= 0) | self._triton
+        self.family: Int64 = named
+
+    def works(self, rows: OpRows) -> tuple[list[Work | None], Int64]:
+        """Returns the distinct works of these ops, None where not known, and which of them each op has.
+
+        All the ops must have a rule.
+        """
+        ops, numbers = self._ops, Interner[Hashable]()
+        columns = (column[rows].tolist() for column in (ops.name.codes, ops.op_schema.codes, ops.recorded_by_host))
+        number = numbers.codes(zip(*columns, ops.arguments.alike(rows), strict=True), len(rows))
+        first = np.unique(number, return_index=True)[1]
+        return [*map(self._work, rows[first].tolist())], number.astype(np.int64)
+
+    def _work(self, row: int) -> Work | None:
+        ops, name = self._ops, self._ops.name[row]
+        try:
+            if not ops.recorded_by_host[row]:
+                op = recorded_by_device(name, ops.inputs[row])
+            else:
+                op = recorded_by_host(name, ops.op_schema[row], ops.inputs[row], ops.outputs[row])
+            return work_of(op) if name in RULES else work_of_triton(op)
+        except (Unknown, RecursionError):
+            return None
+
+
+def working_ops(launching: OpRows, parent: OpRows, works: OpWorks) -> OpRows:
+    """Returns, for each launching op, the op whose work its kernels do, -1 where there is none. Linear.
+
+    `parent` is the row of the op that encloses each op, -1 for none.
+    """
+    has_rule = works.has_rule[launching]
+    with_rule, without_rule = OpRows(launching[has_rule]), OpRows(launching[~has_rule])
+    families = works.family[with_rule]
+    # an op that encloses others of its family delegates its work to them
+    encloses_family = np.zeros(len(with_rule), np.bool_)
+    for family in np.unique(families).tolist():
+        of_family = families == family
+        members = OpRows(with_rule[of_family])
+        encloses_family[of_family] = _enclosing(members, parent)[members]
+    is_worker = np.zeros(len(parent), np.bool_)
+    is_worker[with_rule[~encloses_family]] = True
+    above = nearest(works.has_rule, parent)[without_rule]
+    does_work_of_above = is_worker[above] | ~_enclosing(with_rule, parent)[above]
+    working_op = OpRows(np.empty_like(launching))
+    working_op[has_rule] = np.where(encloses_family, -1, with_rule)
+    working_op[~has_rule] = np.where(does_work_of_above, above, -1)
+    return working_op
+
+
+def _enclosing(rows: OpRows, parent: OpRows) -> Bool:
+    """Returns which ops enclose one of these rows, directly or not."""
+    encloses = np.zeros(len(parent), np.bool_)
+    above = parent[rows]
+    while (above := np.unique(above[above >= 0])).size:
+        above = above[~encloses[above]]
+        encloses[above] = True
+        above = parent[above]
+    return encloses
+
+
+def shares(total: int, times: Sequence[int]) -> list[int]:
+    """Returns the total divided in proportion to the times, in whole numbers; a time of 0 counts as 1 ns.
+
+    >>> shares(10, [1, 1, 1])
+    [3, 3, 4]
+    """
+    weights = [max(time, 1) for time in times]
+    whole, before, given_before, parts = sum(weights), 0, 0, []
+    for weight in weights:
+        before += weight
+        until = total * before // whole
+        parts.append(until - given_before)
+        given_before = until
+    return parts
+
 
 WITHIN_DEVICE = re.compile(r"DtoD|DeviceToDevice|Device -> Device", re.IGNORECASE)
 MOVING = ("gpu_memcpy", "gpu_memset")

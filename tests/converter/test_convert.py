@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from execgraph.converter.convert import convert
 from execgraph.converter.dependencies import CUT_OFF
-from execgraph.converter.dependencies.inferred import LOOKED_BACK
+from execgraph.converter.dependencies.rules import LOOKED_BACK
 from execgraph.schema.columns import ABSENT, Categorical, Ragged
 from execgraph.schema.graph import (
     DATA_WAIT_WITHOUT_PROFILER_NS,
@@ -22,7 +22,8 @@ from execgraph.schema.linked import Communication
 from execgraph.tools.commands.trace_convert import summary
 from execgraph.tools.replay import replay
 from hypothesis import given, strategies as st
-from support.builder import LAYOUTS, TraceBuilder
+from support.builder.layouts import LAYOUTS
+from support.builder.timeline import TraceBuilder
 from support.programs import VERSIONS, Step, one_thread, play, two_threads
 from support.runs import Nodes, broken_rules, convert_linked, convert_run, link_run, link_without_host
 

@@ -8,7 +8,7 @@ from execgraph.converter.options import Options
 from execgraph.converter.targets import lower_for_target
 from execgraph.schema.arguments import Target
 from execgraph.schema.linked import LinkedTrace
-from support.builder import TraceBuilder
+from support.builder.timeline import TraceBuilder
 from support.runs import link_run
 
 

@@ -12,14 +12,13 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 import pytest
-from execgraph.converter.building import UNRECORDED
 from execgraph.converter.convert import convert
 from execgraph.converter.device_only import HOST_TIME_AFTER
 from execgraph.converter.options import Options
 from execgraph.converter.ranks import add_excess_time
 from execgraph.converter.scaling import Growth, copied, plan_scaling, rank_facts, resized
 from execgraph.converter.targets import EXCESS_TIME, START_OFFSET, lower_for_target
-from execgraph.converter.timeline import IDLE
+from execgraph.converter.timeline import IDLE, UNRECORDED
 from execgraph.linker.link import link
 from execgraph.linker.readers import read_device_trace, read_host_trace
 from execgraph.schema.graph import (

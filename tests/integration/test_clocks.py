@@ -4,14 +4,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from execgraph.converter.building.synthetic_nodes import DELAY_NAMES
+from execgraph.converter.timeline.delays import DELAY_NAMES
 from execgraph.schema.columns import Int64
 from execgraph.schema.graph import DependencyKind
 from execgraph.schema.linked import LinkedTrace, on_host_clock
 from execgraph.tools.replay import parse_scale, replay
 from hypothesis import given, strategies as st
-from support.builder import TraceBuilder
-from support.builder.timeline import SYNC_CALL_US
+from support.builder.timeline import SYNC_CALL_US, TraceBuilder
 from support.programs import MAIN, WORKER, Step, go_on, one_thread, with_backwards
 from support.runs import Nodes, broken_rules, convert_linked, convert_run, link_run
 

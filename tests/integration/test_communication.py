@@ -4,15 +4,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from execgraph.converter.building.communication_columns import Message, tags
+from execgraph.converter.communication import Message, tags
 from execgraph.converter.targets import for_astra_sim, separate_messages
 from execgraph.linker.link import link
 from execgraph.schema.columns import Ragged
 from execgraph.schema.comm_groups import natural
 from execgraph.schema.graph import CollectiveType, ExecutionGraph
 from execgraph.tools.replay import replay, replay_ranks
-from support.builder import LAYOUTS, Group, Tensor, TraceBuilder
-from support.builder.records import Comms
+from support.builder.layouts import LAYOUTS
+from support.builder.records import Comms, Group, Tensor
+from support.builder.timeline import TraceBuilder
 from support.runs import (
     COLL,
     INTEGERS,

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from execgraph.converter.building.delays import _busy
 from execgraph.converter.ranks import Calls, Group, Matching
 from execgraph.converter.scaling.roles import group_uses
 from execgraph.converter.targets import separate_messages
+from execgraph.converter.timeline.delays import _busy
 from execgraph.linker.communication.transfer_waits import thread_gaps
 from execgraph.linker.modules import forward_ops
 from execgraph.linker.readers.rocpd_rows import _real_queues

@@ -13,9 +13,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from execgraph.converter.context import ConversionContext, Edges
 from execgraph.converter.dependencies import Rule
+from execgraph.converter.edges import Edges
 from execgraph.converter.timeline import slice_host
+from execgraph.converter.timeline.context import ConversionContext
 from execgraph.converter.work import RecordedOp, Tensor, Work, work_of
 from execgraph.schema.columns import ABSENT, Categorical, Ragged
 from execgraph.schema.graph import ATTRIBUTES, Column, Delay, DependencyKind, ExecutionGraph, NodeType

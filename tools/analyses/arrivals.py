@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...converter.building import bytes_per_element
+from ...converter.communication import bytes_per_element
 from ...converter.ranks import Calls, recorded_calls
 from ...schema.columns import ABSENT, Intervals
 from ...schema.graph import CollectiveType, NodeType

@@ -33,13 +33,7 @@ from .build_report import (
     table as table,
     time_lines as time_lines,
 )
-from .building import (
-    GRAPHS as GRAPHS,
-    BuiltJob as BuiltJob,
-    Outcomes as Outcomes,
-    Runner as Runner,
-    build as build,
-)
+from .building import GRAPHS as GRAPHS, BuiltJob as BuiltJob, Outcomes as Outcomes, Runner as Runner, build as build
 from .cross_rank import mark_of as mark_of
 from .diagnosis import (
     Diagnosis as Diagnosis,

@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from ...converter.building import meaning, peers
+from ...converter.communication import meaning, peers
 from ...converter.ranks import Group, GroupNames, ranks_of
 from ...schema.columns import ABSENT, ROUNDING, Int64, is_group_start, nearest, rows_by_number
 from ...schema.graph import CollectiveType, NodeType

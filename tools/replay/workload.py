@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...converter.context import Edges
+from ...converter.edges import Edges
 from ...converter.rewiring import recorded_edges
 from ...schema.columns import ABSENT, Bool, Categorical, Int64, Ns, Rows, Summary, Table, format_counts, group_ids
 from ...schema.errors import DataError

@@ -8,7 +8,8 @@ import pytest
 from execgraph.schema.graph import DependencyKind
 from execgraph.schema.linked import LinkedTrace
 from hypothesis import given, strategies as st
-from support.builder import LAYOUTS, TraceBuilder
+from support.builder.layouts import LAYOUTS
+from support.builder.timeline import TraceBuilder
 from support.programs import BACKWARD, STEPS, VERSIONS, Step, play
 from support.runs import broken_rules, convert_linked, convert_run, link_run
 

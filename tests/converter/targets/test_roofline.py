@@ -8,7 +8,7 @@ from execgraph.converter.convert import build_generic_graph
 from execgraph.converter.options import Options
 from execgraph.converter.targets import Roofline, lower_for_target, roofline_of
 from execgraph.schema.graph import ExecutionGraph, NodeType
-from support.builder import TraceBuilder
+from support.builder.timeline import TraceBuilder
 from support.graphs import STREAM_ORDER, GraphBuilder
 from support.runs import link_run
 

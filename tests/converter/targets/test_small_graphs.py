@@ -2,9 +2,8 @@
 
 import numpy as np
 import pytest
-from execgraph.converter.context import Edges
 from execgraph.converter.device_only import without_host
-from execgraph.converter.order import topological_order
+from execgraph.converter.edges import Edges, topological_order
 from execgraph.converter.rewiring import NO_EDGES, edited_graph
 from execgraph.converter.targets import for_astra_sim
 from execgraph.converter.targets.added_time import delays_before_communication

@@ -7,13 +7,12 @@ import numpy as np
 import pytest
 from execgraph.converter.convert import convert
 from execgraph.converter.options import Options
-from execgraph.converter.work.kernel_work import kernel_work
-from execgraph.converter.work.sharing import shares
+from execgraph.converter.work.kernel_work import kernel_work, shares
 from execgraph.schema.columns import JsonRecords, OpRows
 from execgraph.schema.graph import ExecutionGraph
 from execgraph.schema.linked import read_linked, write_linked
 from execgraph.tools.commands.trace_convert import summary
-from support.builder import TraceBuilder
+from support.builder.timeline import TraceBuilder
 from support.graph_file import read_nodes
 from support.runs import Nodes, convert_linked, convert_run, link_run, link_without_host
 

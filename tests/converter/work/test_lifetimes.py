@@ -11,7 +11,7 @@ from execgraph.converter.work import ByteCurve, Lifetimes, highest_within, lifet
 from execgraph.converter.work.lifetimes import BEFORE
 from execgraph.schema.linked import HOST
 from hypothesis import given, strategies as st
-from support.builder import TraceBuilder
+from support.builder.timeline import TraceBuilder
 from support.runs import link_run
 from support.tables import Op, ops
 

@@ -7,15 +7,15 @@ from typing import Any, NamedTuple
 
 import msgspec
 import pytest
-from execgraph.converter.building import meaning, peers
+from execgraph.converter.communication import meaning, peers
 from execgraph.linker.communication import from_device, from_host, groups_of_host, process_groups, with_members
 from execgraph.linker.readers import read_device_trace, read_host_trace
 from execgraph.schema.comm_groups import LARGEST_JOB
 from execgraph.schema.graph import CollectiveType, NodeType
 from execgraph.schema.linked import Args, Communication, ProcessGroup
-from support.builder import TraceBuilder
 from support.builder.layouts import boxed
 from support.builder.records import ITEM_SIZE, Tensor
+from support.builder.timeline import TraceBuilder
 
 OWN, WORLD, UNKNOWN = 1, 4, -7
 NUMBERS = iter(range(2, 10_000))

@@ -5,14 +5,21 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from execgraph.converter.circles import Ordered, order_through_circles
-from execgraph.converter.context import Edges
-from execgraph.converter.order import ROUNDS, check, deduplicated, topological_order
+from execgraph.converter.edges import (
+    ROUNDS,
+    Edges,
+    Ordered,
+    check,
+    deduplicated,
+    order_through_circles,
+    topological_order,
+)
 from execgraph.schema.columns import Categorical, Int64
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import DependencyKind
 from hypothesis import given, strategies as st
-from support.builder import LAYOUTS, TraceBuilder
+from support.builder.layouts import LAYOUTS
+from support.builder.timeline import TraceBuilder
 from support.runs import broken_rules, convert_run
 
 

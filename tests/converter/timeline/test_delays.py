@@ -1,10 +1,11 @@
 """Nodes that stand for nothing recorded, and launches that block: on runs made by hand."""
 
 import numpy as np
-from execgraph.converter.building import Delays, SyntheticNodes, with_synchronous_launches
-from execgraph.converter.building.synthetic_nodes import LOWEST
-from execgraph.converter.context import ConversionContext, Edges
-from execgraph.converter.dependencies import RULES, launching_node
+from execgraph.converter.dependencies import RULES, launching_node, with_synchronous_launches
+from execgraph.converter.edges import Edges
+from execgraph.converter.timeline import Delays, SyntheticNodes
+from execgraph.converter.timeline.context import ConversionContext
+from execgraph.converter.timeline.delays import LOWEST
 from execgraph.schema.columns import ABSENT
 from execgraph.schema.graph import Delay, DependencyKind
 from support.graphs import run_of

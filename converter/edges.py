@@ -1,12 +1,52 @@
-"""Topological order of nodes that follows the measured start times, and checks that the edges of a graph are sound."""
+"""Edges between nodes: put in order and checked.
+
+Topological order of nodes that follows the measured start times, and checks that the edges of a graph are sound.
+
+Orders the nodes of a graph even if its dependencies form circles.
+
+Circles come from traces with many equal or swapped times.
+"""
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
-from ..schema.columns import Categorical, Int64, NodeNumbers, earliest_order, is_group_start
+from ..schema.columns import Bool, Categorical, Int64, NodeNumbers, earliest_order, is_group_start
 from ..schema.errors import DataError
-from .context import Edges
+from ..schema.graph import DependencyKind
+
+
+class Edges(NamedTuple):
+    """Finish-to-start dependencies between nodes: each `target` starts after its `source` has ended.
+
+    Nodes are numbers of a ConversionContext or rows of a graph. `kind` is a DependencyKind mask.
+    """
+
+    source: NodeNumbers
+    target: NodeNumbers
+    kind: Int64
+
+    @staticmethod
+    def of(source: NodeNumbers, target: NodeNumbers, kind: int | Int64) -> "Edges":
+        """Returns edges of one kind, or with a kind each, without the pairs that lack an end (-1)."""
+        kinds = np.broadcast_to(np.asarray(kind, np.int64), len(source))
+        return Edges(source, target, kinds).where((source >= 0) & (target >= 0))
+
+    def where(self, chosen: Bool | Int64) -> "Edges":
+        """Returns the edges that a mask or rows choose."""
+        return Edges(NodeNumbers(self.source[chosen]), NodeNumbers(self.target[chosen]), self.kind[chosen])
+
+    def renumbered(self, numbers: NodeNumbers) -> "Edges":
+        """Returns the edges between `numbers[source]` and `numbers[target]`."""
+        return Edges(NodeNumbers(numbers[self.source]), NodeNumbers(numbers[self.target]), self.kind)
+
+    @staticmethod
+    def joined(parts: "list[Edges]") -> "Edges":
+        """Returns the edges of all parts, one part after the other."""
+        source, target, kind = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+        return Edges(NodeNumbers(source), NodeNumbers(target), kind)
+
 
 ROUNDS = 64
 NODES_SHOWN = 16
@@ -86,3 +126,28 @@ def check(edges: Edges, control: Edges, count: int) -> None:
     again = ~is_group_start(np.sort(edges.target * count + edges.source))
     if again.any():
         raise DataError(f"{int(again.sum())} dependencies are there twice")
+
+
+SURE = DependencyKind.PROGRAM_ORDER | DependencyKind.LAUNCH | DependencyKind.STREAM_ORDER
+"""Kinds of edges that follow from the order of calls; in a circle all other edges give way to them."""
+
+
+class Ordered(NamedTuple):
+    """All nodes in an order, and which edges point backward in it, as they are part of a circle."""
+
+    order: NodeNumbers
+    backward: Bool
+
+
+def order_through_circles(start: Int64, edges: Edges) -> Ordered:
+    """Returns the topological order by start time, or, if there are circles, an order that breaks each one somewhere.
+    O((n + e) log n).
+    """
+    order = order_without_circles(start, edges)
+    if len(order) == len(start):
+        return Ordered(order, np.zeros(len(edges.source), np.bool_))
+    # taken is a node that is ready, else one that waits for unsure dependencies only, else any
+    order = NodeNumbers(earliest_order(edges.source, edges.target, start, edges.kind & int(SURE) != 0))
+    position = np.empty(len(order), np.int64)
+    position[order] = np.arange(len(order))
+    return Ordered(order, position[edges.source] >= position[edges.target])

@@ -1,4 +1,7 @@
-"""With `live_bytes` nodes say how many bytes of tensors live while they run; a replay shows it over its own time."""
+"""With `live_bytes` nodes say how many bytes of tensors live while they run; a replay shows it over its own time.
+
+The modules and Python functions of nodes: a slice has those of its op or call, an activity its own.
+"""
 
 import json
 from pathlib import Path
@@ -12,8 +15,8 @@ from execgraph.tools.analyses import read_rank
 from execgraph.tools.analyses.overlay import memory_events
 from execgraph.tools.replay import replay
 from execgraph.tools.view import write_timeline
-from support.builder import TraceBuilder
-from support.runs import link_run
+from support.builder.timeline import TraceBuilder
+from support.runs import Nodes, convert_linked, link_run, link_without_host
 
 
 def training() -> TraceBuilder:
@@ -110,3 +113,28 @@ def test_a_graph_file_keeps_them(tmp_path: Path, host: bool) -> None:
     graph = convert(link_run(training()), Options(live_bytes=True, host=host))
     graph.write(str(tmp_path / "graph.et"))
     assert told(ExecutionGraph.read(str(tmp_path / "graph.et"))) == told(graph)
+
+
+def texts(nodes: Nodes, name: str) -> dict[str, str]:
+    return {label: text for label, text in zip(nodes.labels, nodes.graph.texts(name), strict=True) if text}
+
+
+@pytest.mark.parametrize("with_host", [True, False])
+def test_every_slice_of_an_op_a_call_outside_of_ops_and_their_activities_know_their_module_and_function(
+    with_host: bool,
+) -> None:
+    t = TraceBuilder()
+    with t.module("Net_0"), t.python("net.py(7): forward"), t.op("aten::mm"):
+        t.work(5)
+        t.launch("gemm")
+        t.work(5)
+    t.idle(20)
+    with t.module("Head_0"), t.python("head.py(3): forward"):
+        t.launch("softmax")
+    t.leaf("aten::item", 5)
+    t.activity("lost", 9, 40, 5)
+    nodes = convert_linked(link_run(t, modules=True) if with_host else link_without_host(t, modules=True))
+    first, second = ("aten::mm#0", "aten::mm#1", "gemm"), ("cudaLaunchKernel", "softmax")
+    assert texts(nodes, "module") == dict.fromkeys(first, "Net_0") | dict.fromkeys(second, "Head_0")
+    functions = dict.fromkeys(first, "net.py(7): forward") | dict.fromkeys(second, "head.py(3): forward")
+    assert texts(nodes, "python_function") == functions

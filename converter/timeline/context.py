@@ -2,45 +2,13 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 
-from ..schema.columns import ABSENT, ActivityRows, Bool, Int64, NodeNumbers, Ns, OpRows, previous_in_group
-from ..schema.linked import LinkedTrace, op_parents, previous_on_stream, stream_sorted
-from ..schema.machine import of_name
+from ...schema.columns import ABSENT, ActivityRows, NodeNumbers, Ns, OpRows, previous_in_group
+from ...schema.linked import LinkedTrace, op_parents, previous_on_stream, stream_sorted
+from ...schema.machine import of_name
 from .timeline import Timeline
-
-
-class Edges(NamedTuple):
-    """Finish-to-start dependencies between nodes: each `target` starts after its `source` has ended.
-
-    Nodes are numbers of a ConversionContext or rows of a graph. `kind` is a DependencyKind mask.
-    """
-
-    source: NodeNumbers
-    target: NodeNumbers
-    kind: Int64
-
-    @staticmethod
-    def of(source: NodeNumbers, target: NodeNumbers, kind: int | Int64) -> "Edges":
-        """Returns edges of one kind, or with a kind each, without the pairs that lack an end (-1)."""
-        kinds = np.broadcast_to(np.asarray(kind, np.int64), len(source))
-        return Edges(source, target, kinds).where((source >= 0) & (target >= 0))
-
-    def where(self, chosen: Bool | Int64) -> "Edges":
-        """Returns the edges that a mask or rows choose."""
-        return Edges(NodeNumbers(self.source[chosen]), NodeNumbers(self.target[chosen]), self.kind[chosen])
-
-    def renumbered(self, numbers: NodeNumbers) -> "Edges":
-        """Returns the edges between `numbers[source]` and `numbers[target]`."""
-        return Edges(NodeNumbers(numbers[self.source]), NodeNumbers(numbers[self.target]), self.kind)
-
-    @staticmethod
-    def joined(parts: "list[Edges]") -> "Edges":
-        """Returns the edges of all parts, one part after the other."""
-        source, target, kind = (np.concatenate(columns) for columns in zip(*parts, strict=True))
-        return Edges(NodeNumbers(source), NodeNumbers(target), kind)
 
 
 @dataclass

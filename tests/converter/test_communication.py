@@ -5,9 +5,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from execgraph.converter.building import CommunicationColumns, bytes_per_element, meaning
-from execgraph.converter.building.communication import BYTES_OF_DTYPE, is_known_dtype
-from execgraph.converter.building.communication_columns import CommunicationNode, Message, communication_columns, tags
+from execgraph.converter.communication import (
+    BYTES_OF_DTYPE,
+    CommunicationColumns,
+    CommunicationNode,
+    Message,
+    bytes_per_element,
+    communication_columns,
+    is_known_dtype,
+    meaning,
+    tags,
+)
 from execgraph.linker.communication import CollectiveOps, awaited_collectives
 from execgraph.linker.communication.process_groups import WAIT
 from execgraph.schema.columns import ABSENT, Categorical, Ragged

@@ -1,4 +1,12 @@
-"""Fills the graph's columns in the order of ids: names, types, times, dependencies and attributes of every node."""
+"""Fills the graph's columns in the order of ids: names, types, times, dependencies and attributes of every node.
+
+The time that passes before activities and waits: gaps and latencies, in which nothing works.
+
+A kernel that starts 2 µs after the one before it has a gap of 2 µs. A wait that returns 8 µs after the end of what it
+awaited, where calls that have nothing to wait for take 2 µs, has a gap of 6 µs and lasts 2.
+
+Bytes of tensors that are live while a node runs, on the device that it runs on.
+"""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -6,8 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.arguments import GENERIC
-from ...schema.columns import (
+from ..schema.arguments import GENERIC
+from ..schema.columns import (
     ABSENT,
     AttributeTable,
     Categorical,
@@ -18,8 +26,9 @@ from ...schema.columns import (
     OpRows,
     Ragged,
     cumcount,
+    rows_by_number,
 )
-from ...schema.graph import (
+from ..schema.graph import (
     DATA_WAIT_WITHOUT_PROFILER_NS,
     DEVICE_NAME,
     STEP_START,
@@ -30,17 +39,94 @@ from ...schema.graph import (
     NodeType,
     TensorText,
 )
-from ...schema.linked import NO_TENSORS, member_texts, step_count, step_starts
-from ..context import ConversionContext, Edges
-from ..lanes import lanes_of, whole_microseconds
-from ..options import Options
-from ..rewiring import used
-from ..work import KernelWork, kernel_work
-from .communication_columns import CommunicationColumns, CommunicationNode, communication_columns
-from .gaps import gaps_of
-from .live_bytes import most_live_bytes
-from .start_timing import StartTiming
-from .synthetic_nodes import SyntheticNodes
+from ..schema.linked import FOREVER, HOST, NEVER, NO_TENSORS, member_texts, step_count, step_starts
+from .communication import CommunicationColumns, CommunicationNode, communication_columns
+from .edges import Edges
+from .options import Options
+from .rewiring import lanes_of, used, whole_microseconds
+from .timeline import ConversionContext, StartTiming, SyntheticNodes
+from .work import KernelWork, highest_within, kernel_work, lifetimes, live_bytes
+
+
+class Gaps(NamedTuple):
+    """Attributes of nodes in graph order (ns), ABSENT for nodes without them.
+
+    `gap` is the one of the run. `latency` after a launch and `chain` after other dependencies are the least ones, where
+    they differ from it.
+    """
+
+    gap: Int64
+    latency: Int64
+    chain: Int64
+
+
+def gaps_of(
+    context: ConversionContext, timing: StartTiming, order: NodeNumbers, edges: Edges, times: Intervals
+) -> Gaps:
+    """Returns the gaps of the nodes `order`; `edges` and `times` are of the graph's rows."""
+    activities = range(context.activities_from, context.unrecorded_from)
+    is_activity = (order >= activities.start) & (order < activities.stop)
+    waits = np.flatnonzero((context.timeline.return_ns > 0) | (context.timeline.call_ns > 0))
+    row_of = np.full(len(order), -1, np.int64)
+    row_of[order] = np.arange(len(order))
+
+    def spread(of_activities: Int64) -> Int64:
+        column = np.full(len(order), ABSENT, np.int64)
+        column[row_of[activities.start : activities.stop]] = of_activities
+        return column
+
+    gap = np.where(is_activity, _since_dependencies(edges, times), ABSENT)
+    latency, chain = spread(timing.latency), spread(timing.gap)
+    gap[row_of[waits]], chain[row_of[waits]] = context.timeline.return_ns[waits], context.timeline.call_ns[waits]
+    return Gaps(gap, *(np.where(column == gap, ABSENT, column) for column in (latency, chain)))
+
+
+def _since_dependencies(edges: Edges, times: Intervals) -> Int64:
+    """Returns the time (ns) from the end of each row's last dependency, or from the trace's start, to its own start."""
+    start, end = times
+    ready = np.full(len(start), start.min(initial=FOREVER))
+    ready[edges.target] = NEVER
+    np.maximum.at(ready, edges.target, end[edges.source])
+    return np.asarray(np.maximum(start - ready, 0))
+
+
+class LiveBytes(NamedTuple):
+    """Bytes for each node of the host's timeline and each activity; ABSENT where no tensors are recorded."""
+
+    host: Int64
+    activities: Int64
+
+
+def most_live_bytes(context: ConversionContext) -> LiveBytes:
+    """Returns the most bytes that are live on the host during each slice of an op, and the bytes that are live on the
+    device when each activity is launched. O(n log n).
+
+    The host allocates and frees memory in its own order, ahead of the device.
+    """
+    storages, timeline = lifetimes(context.linked.ops), context.timeline
+    host, activities = (np.full(count, ABSENT) for count in (len(timeline), len(context.linked.activities)))
+    slices = np.flatnonzero((timeline.op_row >= 0) & ~timeline.is_wait)
+    on_host = storages.where(storages.device == HOST)
+    if len(on_host.storage):
+        host[slices] = highest_within(live_bytes(on_host), timeline.start[slices], timeline.end[slices])
+    has_call = np.flatnonzero(context.linked.activities.call_row >= 0)
+    device = _as_tensors_number(context.linked.activities.device, storages.device)
+    launched = rows_by_number(has_call, device)
+    for number, living in rows_by_number(np.flatnonzero(storages.device != HOST), storages.device).items():
+        if (rows := launched.get(number)) is None:
+            continue
+        curve = live_bytes(storages.where(living))
+        activities[rows] = highest_within(curve, context.launched[rows], context.launched[rows])
+    return LiveBytes(host, activities)
+
+
+def _as_tensors_number(device: Int64, of_tensors: Int64) -> Int64:
+    """Returns the device numbers of activities as tensors number the devices.
+
+    PyTorch numbers the devices that a process sees, some profilers those of the machine. A single device is the same.
+    """
+    ran, named = np.unique(device), np.unique(of_tensors[of_tensors != HOST])
+    return np.broadcast_to(named, device.shape) if len(ran) == len(named) == 1 else device
 
 
 class GraphEdges(NamedTuple):

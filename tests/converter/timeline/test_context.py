@@ -1,8 +1,8 @@
 """What the rules look at: streams, callers, and when work whose launch is unknown was released."""
 
 import pytest
-from execgraph.converter.building import Delays, SyntheticNodes
-from execgraph.converter.context import Edges
+from execgraph.converter.edges import Edges
+from execgraph.converter.timeline import Delays, SyntheticNodes
 from execgraph.schema.columns import ABSENT, ActivityRows, NodeNumbers
 from execgraph.schema.machine import MachineCalibration
 from support.graphs import run_of, sliced

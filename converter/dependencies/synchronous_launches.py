@@ -6,8 +6,9 @@ Slice a launches kernel k and is followed by slice b: the edges a → k, a → b
 import numpy as np
 
 from ...schema.columns import ActivityRows, Bool, NodeNumbers, group_ids
-from ..context import ConversionContext, Edges
-from ..dependencies import launching_node
+from ..edges import Edges
+from ..timeline import ConversionContext
+from .rules import launching_node
 
 
 def with_synchronous_launches(context: ConversionContext, edges: Edges) -> Edges:

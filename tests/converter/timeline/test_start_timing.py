@@ -4,19 +4,20 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from execgraph.converter.building import (
+from execgraph.converter.dependencies import RULES
+from execgraph.converter.edges import Edges
+from execgraph.converter.timeline import (
     ConcurrencyLimit,
     Delays,
     StartTiming,
     by_cause,
     concurrency_limit,
     find_delays,
+    slice_host,
     start_timing,
 )
-from execgraph.converter.building.start_timing import release
-from execgraph.converter.context import ConversionContext, Edges
-from execgraph.converter.dependencies import RULES
-from execgraph.converter.timeline import slice_host
+from execgraph.converter.timeline.context import ConversionContext
+from execgraph.converter.timeline.start_timing import release
 from execgraph.schema.graph import Delay
 from execgraph.schema.linked import NEVER
 from execgraph.schema.machine import LatencyStats, MachineCalibration

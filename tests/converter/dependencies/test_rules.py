@@ -1,0 +1,351 @@
+"""The slice of the calling op that precedes each host slice, in runs made by hand.
+
+The blocking reading of any run in which no launch overtook another: launching slices are replaced by what they
+launched.
+
+The order around and inside launches of graphs whose branches run on several streams, by hand-made rows.
+
+Waits as edges, by hand-made rows: between which nodes, and marked where timing alone told of them.
+"""
+
+from collections import defaultdict
+
+import numpy as np
+import pytest
+from execgraph.converter.dependencies import calling_slices, inferred
+from execgraph.converter.dependencies.rules import event_wait, graph_launch, host_sync
+from execgraph.converter.timeline import names_of, slice_host
+from execgraph.converter.timeline.context import ConversionContext
+from execgraph.schema.columns import ABSENT, Categorical
+from execgraph.schema.graph import DependencyKind
+from execgraph.schema.linked import DeviceWaits, HostWaits, LinkedTrace, Provenance
+from hypothesis import assume, given, strategies as st
+from support.builder.timeline import TraceBuilder
+from support.graphs import Named, edges_of, named, run_of
+from support.programs import Step, one_thread, play
+from support.references import Act, Call, Op, linked_of
+from support.runs import Nodes, broken_rules, convert_run
+from support.tables import Called, Ran, column
+
+
+def called_from(linked: LinkedTrace) -> set[tuple[str, str]]:
+    """(called, caller), each as its name and start."""
+    run = ConversionContext(linked, slice_host(linked, 0), np.zeros(len(linked.activities), np.int64))
+    names = names_of(linked, run.timeline)
+    label = [f"{names[row]} {start}" for row, start in enumerate(run.timeline.start.tolist())]
+    edges = calling_slices(run)
+    assert not edges.kind.any()
+    return {(label[target], label[source]) for source, target in zip(edges.source, edges.target, strict=True)}
+
+
+def test_a_slice_was_called_by_the_last_earlier_slice_of_the_op_around_its_op() -> None:
+    ops = [Op(0, 100, name="outer"), Op(10, 20, 0, "first"), Op(40, 60, 0, "second"), Op(45, 50, 2, "inner")]
+    assert called_from(linked_of([], ops=ops)) == {
+        ("first 10", "outer 0"),
+        ("second 40", "outer 20"),
+        ("inner 45", "second 40"),
+        ("second 50", "outer 20"),
+    }
+
+
+def test_nothing_called_what_has_no_op_around_it_or_none_that_had_begun() -> None:
+    ops = [Op(0, 100, name="outer"), Op(0, 20, 0, "at once"), Op(200, 300, name="alone")]
+    assert called_from(linked_of([], ops=ops)) == set()
+
+
+def test_a_wait_was_called_by_the_op_around_its_call() -> None:
+    linked = linked_of(
+        [Act(30, 80, call=0)],
+        [Call(0, 10, 0), Call(20, 90, 0, "cudaStreamSynchronize")],
+        [Op(0, 100, name="outer"), Op(0, 10, 0, "before")],
+        host_waits=[(1, 0)],
+    )
+    assert ("cudaStreamSynchronize 80", "outer 10") in called_from(linked)
+
+
+def test_an_op_of_another_thread_called_nothing_here() -> None:
+    linked = linked_of([], ops=[Op(0, 100, name="outer"), Op(10, 20, 0, "elsewhere"), Op(30, 40, 0, "here")])
+    linked.ops.thread[1] = 2
+    assert called_from(linked) == {("here 30", "outer 0")}
+
+
+def test_a_run_of_waits_alone_has_no_callers() -> None:
+    linked = linked_of([Act(30, 80)], [Call(20, 90, name="cudaStreamSynchronize")], host_waits=[(0, 0)])
+    assert called_from(linked) == set()
+
+
+Node = tuple[str, int, int, tuple[int, int, int]]
+LAUNCH, PROGRAM_ORDER = DependencyKind.LAUNCH, DependencyKind.PROGRAM_ORDER
+
+
+def nodes_of(nodes: Nodes) -> list[Node]:
+    """Name, start, duration and lane of each node."""
+    times = zip(nodes.graph.start_ns.tolist(), nodes.graph.duration_ns.tolist(), nodes.lanes(), strict=True)
+    return [(nodes.graph.name[row], *where) for row, where in enumerate(times)]
+
+
+def with_blocking_edges(nodes: Nodes) -> dict[tuple[Node, Node], int]:
+    by_label = dict(zip(nodes.labels, nodes_of(nodes), strict=True))
+    pairs = ((source, target, kind) for target in nodes.labels for source, kind in nodes.follows(target).items())
+    return {(by_label[source], by_label[target]): int(kind) for source, target, kind in pairs}
+
+
+def test_whoever_followed_one_of_several_graphs_follows_the_tails_of_that_one() -> None:
+    t = TraceBuilder()
+    for name in ("first", "second", "third"):
+        with t.op(name):
+            t.graph_launch([(f"{name} on {stream}", stream, 5) for stream in (7, 20, 24)])
+    t.leaf("aten::add", 5)
+    nodes = convert_run(t, promote="all")
+    for before, after in (("first", "second"), ("second", "third"), ("third", "aten::add")):
+        assert nodes.follows(after) == {f"{before} on {stream}": PROGRAM_ORDER for stream in (7, 20, 24)}
+
+
+@given(one_thread, st.booleans())
+def test_whoever_followed_a_launching_slice_follows_its_tails(steps: list[Step], sync_records: bool) -> None:
+    t = play(steps, sync_records=sync_records)
+    free, blocking = convert_run(t), convert_run(t, promote="all")
+    assume(len(set(nodes_of(free))) == len(free.labels))
+    launched: dict[Node, list[Node]] = defaultdict(list)
+    for (source, target), kind in with_blocking_edges(free).items():
+        if kind & LAUNCH:
+            launched[source].append(target)
+    wanted: dict[tuple[Node, Node], int] = defaultdict(int)
+    for (source, target), kind in with_blocking_edges(free).items():
+        own = launched.get(source, [])
+        last = {node[3]: node for node in sorted(own, key=lambda node: node[1:3])}
+        for node in [source] if not own or target in own else last.values():
+            wanted[node, target] |= kind
+    assert with_blocking_edges(blocking) == wanted
+    assert broken_rules(blocking) == []
+
+
+GRAPH_CALLS = [Called(0, 100, "cudaGraphLaunch"), Called(200, 300), Called(400, 500, "cudaGraphLaunch")]
+WAITS = DependencyKind.EVENT_WAIT
+GUESSED = DependencyKind.EVENT_WAIT | DependencyKind.INFERRED
+
+
+def on(stream: int, start: int, end: int, name: str, call: int = 0) -> Ran:
+    return Ran(start, end, call, stream, name)
+
+
+def order(*ran: Ran) -> Named:
+    """On a machine on which gaps of up to 700 ns are usual; the graph is launched by call 0, call 1 launches what is
+    beside it.
+    """
+    return edges_of(graph_launch, run_of(ran, GRAPH_CALLS))
+
+
+@pytest.mark.parametrize(("start", "found"), [(2_000, True), (2_700, True), (2_701, False), (1_999, False)])
+def test_a_branch_that_starts_right_after_another_has_ended_follows_it(start: int, found: bool) -> None:
+    edges = order(on(7, 1_000, 2_000, "trunk"), on(8, start, 5_000, "branch"))
+    assert edges == ({("trunk", "branch", GUESSED)} if found else set())
+
+
+@pytest.mark.parametrize(("start", "found"), [(4_700, False), (4_701, True)])
+def test_what_its_own_branch_explains_follows_no_other(start: int, found: bool) -> None:
+    edges = order(on(7, 1_000, 4_100, "other"), on(8, 1_000, 4_000, "before"), on(8, start, 6_000, "next"))
+    assert edges == ({("other", "next", GUESSED)} if found else set())
+
+
+def test_of_several_branches_the_one_that_ended_last_is_followed() -> None:
+    edges = order(
+        on(7, 1_000, 4_000, "early"),
+        on(8, 1_000, 4_300, "late"),
+        on(9, 1_000, 4_100, "middle"),
+        on(10, 4_400, 6_000, "join"),
+    )
+    assert edges == {("late", "join", GUESSED)}
+
+
+def test_of_a_branch_its_latest_activity_is_followed() -> None:
+    edges = order(on(7, 1_000, 4_000, "first"), on(7, 4_000, 4_300, "second"), on(8, 4_400, 6_000, "join"))
+    assert edges == {("second", "join", GUESSED)}
+
+
+def test_of_two_without_length_at_one_time_neither_follows_the_other() -> None:
+    assert order(on(7, 1_000, 1_000, "one"), on(8, 1_000, 1_000, "other")) == set()
+
+
+def test_every_branch_follows_what_the_stream_did_before() -> None:
+    """That the first one does is stream order."""
+    edges = order(on(7, 100, 1_000, "before", 1), on(7, 1_000, 9_000, "trunk"), on(8, 1_500, 8_500, "branch"))
+    assert edges == {("before", "branch", WAITS)}
+
+
+def test_without_anything_before_it_a_graph_follows_nothing() -> None:
+    """The activity in the last row ran first, on another stream."""
+    assert order(on(7, 1_000, 9_000, "trunk"), on(8, 1_500, 8_500, "branch"), on(9, 100, 200, "elsewhere", 1)) == set()
+
+
+@pytest.mark.parametrize("start", [9_000, 12_000])
+def test_what_the_stream_does_next_follows_the_end_of_every_branch(start: int) -> None:
+    branches = [on(7, 1_000, 5_000, "trunk"), on(8, 1_100, 9_000, "branch"), on(9, 1_200, 9_100, "too long")]
+    edges = order(*branches, on(7, start, 20_000, "after", 1))
+    expected = {"branch"} if start == 9_000 else {"branch", "too long"}
+    assert edges == {(name, "after", WAITS) for name in expected}
+
+
+def test_after_the_end_of_a_graph_nothing_need_come() -> None:
+    """The activity in the last row ran last, on another stream."""
+    assert (
+        order(on(7, 1_000, 5_000, "trunk"), on(8, 1_100, 6_000, "branch"), on(9, 9_000, 9_500, "elsewhere", 1)) == set()
+    )
+
+
+def test_each_launch_is_a_graph_of_its_own() -> None:
+    edges = order(
+        on(7, 1_000, 2_000, "first"),
+        on(8, 2_000, 3_000, "branch"),
+        on(7, 9_000, 9_500, "second", 2),
+        on(8, 9_500, 9_900, "other", 2),
+    )
+    assert edges == {
+        ("first", "branch", GUESSED),
+        ("branch", "second", WAITS),
+        ("first", "other", WAITS),
+        ("second", "other", GUESSED),
+    }
+
+
+def test_activities_without_a_recorded_launch_are_no_graph() -> None:
+    assert order(on(7, 1_000, 2_000, "one", -1), on(8, 2_000, 3_000, "other", -1)) == set()
+
+
+CALLS = [Called(0, 1_000), Called(2_000, 3_000)]
+RAN = [Ran(5_000, 9_000, 0, name="first"), Ran(9_500, 29_000, 1, stream=8, name="second")]
+INFERRED, CALL_ORDER, UNMARKED = DependencyKind.INFERRED, DependencyKind.CALL_ORDER, DependencyKind(0)
+EVIDENCE = pytest.mark.parametrize(
+    ("known_by", "mark"),
+    [(Provenance.TIMING, INFERRED), (Provenance.CALL_ORDER, CALL_ORDER), (Provenance.RECORD, UNMARKED)],
+)
+
+
+def run_with(
+    *,
+    device: tuple[int, int] | None = None,
+    host: int | None = None,
+    known_by: Provenance = Provenance.RECORD,
+    call: str = "cudaStreamSynchronize",
+    second_device: int = 0,
+) -> ConversionContext:
+    """`device` are source and target of a wait between streams, `host` is what the last call awaits; -1 is unknown."""
+    held, awaited = [] if device is None else [device], [] if host is None else [host]
+    first, second = RAN
+    return run_of(
+        [first, second._replace(device=second_device)],
+        [*CALLS, Called(20_000, 30_000, call)],
+        device_waits=DeviceWaits(
+            column(*(source for source, _ in held)), column(*(target for _, target in held)), Categorical.of(known_by.value for _ in held)
+        ),
+        host_waits=HostWaits(
+            column(*(2 for _ in awaited)),
+            column(*awaited),
+            column(*(ABSENT for _ in awaited)),
+            Categorical.of(known_by.value for _ in awaited),
+        ),
+    )  # fmt: skip
+
+
+@EVIDENCE
+def test_a_wait_between_streams_leads_from_what_was_marked_to_what_was_held(
+    known_by: Provenance, mark: DependencyKind
+) -> None:
+    edges = edges_of(event_wait, run_with(device=(0, 1), known_by=known_by))
+    assert edges == {("first", "second", DependencyKind.EVENT_WAIT | mark)}
+
+
+def test_a_wait_for_nothing_that_is_known_is_no_edge() -> None:
+    assert edges_of(event_wait, run_with(device=(-1, 1))) == set()
+    assert len(host_sync(run_with(host=-1)).source) == 0
+
+
+@EVIDENCE
+@pytest.mark.parametrize("awaited", [0, 1])
+def test_a_blocking_calls_wait_follows_what_it_awaited(
+    awaited: int, known_by: Provenance, mark: DependencyKind
+) -> None:
+    run = run_with(host=awaited, known_by=known_by)
+    edges = host_sync(run)
+    assert edges.source.tolist() == [run.activities_from + awaited]
+    assert edges.target.tolist() == np.flatnonzero(run.timeline.is_wait).tolist()
+    assert edges.kind.tolist() == [int(DependencyKind.HOST_SYNC | mark)]
+
+
+@pytest.mark.parametrize(("second_device", "mark"), [(0, UNMARKED), (1, CALL_ORDER)])
+def test_what_a_call_for_all_work_of_the_only_device_waits_for_is_certain(
+    second_device: int, mark: DependencyKind
+) -> None:
+    given = {"known_by": Provenance.CALL_ORDER, "call": "cudaDeviceSynchronize", "second_device": second_device}
+    assert host_sync(run_with(host=1, **given)).kind.tolist() == [int(DependencyKind.HOST_SYNC | mark)]
+
+
+@pytest.mark.parametrize("other", Provenance)
+def test_a_wait_that_is_recorded_too_is_not_known_by_order_alone(other: Provenance) -> None:
+    run = run_with()
+    run.linked.device_waits = DeviceWaits(
+        column(0, 0), column(1, 1), Categorical.of([Provenance.CALL_ORDER.value, other.value])
+    )
+    kind = np.bitwise_or.reduce(event_wait(run).kind)
+    assert bool(kind & CALL_ORDER) == (other != Provenance.RECORD)
+
+
+# What timing alone tells
+
+
+def late(*ran: Ran, called: int, tolerance: int = 1_000) -> Named:
+    """What the last one, which started late, probably waited for; so many calls began one ns after the other."""
+    run = run_of(ran, [Called(time, time) for time in range(called)])
+    return named(inferred(run, column(len(ran) - 1), tolerance)[0], run)
+
+
+WAITED = {("source", "late", DependencyKind.EVENT_WAIT | INFERRED)}
+
+
+@pytest.mark.parametrize(("start", "found"), [(5_000, True), (6_000, True), (6_001, False), (4_999, False)])
+def test_what_starts_late_right_after_another_streams_end_waited_for_it(start: int, found: bool) -> None:
+    edges = late(Ran(1_000, 5_000, 0, name="source"), Ran(start, 9_000, 1, stream=8, name="late"), called=2)
+    assert edges == (WAITED if found else set())
+
+
+def test_of_several_the_one_that_ended_last_was_awaited() -> None:
+    rows = [Ran(1_000, 5_000, 0, name="source"), Ran(1_000, 4_900, 1, stream=9), Ran(1_000, 4_950, 2, stream=10)]
+    assert late(*rows, Ran(5_500, 9_000, 3, stream=8, name="late"), called=4) == WAITED
+
+
+def test_the_own_stream_is_no_source_but_one_of_its_number_on_another_device_is() -> None:
+    target = Ran(5_500, 9_000, 1, name="late")
+    assert late(Ran(1_000, 5_000, 0), target, called=2) == set()
+    assert late(Ran(1_000, 5_000, 0, device=1, name="source"), target, called=2) == WAITED
+
+
+@pytest.mark.parametrize("call", [1, 2])
+def test_what_was_launched_with_it_or_later_was_not_awaited(call: int) -> None:
+    assert late(Ran(1_000, 5_000, call), Ran(5_500, 9_000, 1, stream=8, name="late"), called=3) == set()
+
+
+@pytest.mark.parametrize("between", [7, 8])
+def test_no_more_than_eight_ends_are_looked_at(between: int) -> None:
+    own = [Ran(5_000 + n, 5_001 + n, 1 + n, stream=8, name="own") for n in range(between)]
+    rows = [Ran(1_000, 5_000, 0, name="source"), *own, Ran(5_500, 9_000, 1 + between, stream=8, name="late")]
+    assert late(*rows, called=2 + between) == (WAITED if between == 7 else set())
+
+
+@pytest.mark.parametrize("count", [4, 5])
+def test_what_usually_passes_between_two_streams_is_not_long(count: int) -> None:
+    """More than the tolerance each time: usual if that is so often enough."""
+    rows = [
+        row
+        for n in range(count)
+        for row in (
+            Ran(100_000 * n, 100_000 * n + 5_000, 2 * n, name="source"),
+            Ran(100_000 * n + 7_000, 100_000 * n + 9_000, 2 * n + 1, stream=8, name="late"),
+        )
+    ]
+    run = run_of(rows, [Called(time, time) for time in range(2 * count)])
+    found, _ = inferred(run, column(*range(1, 2 * count, 2)), 1_000)
+    assert len(found.source) == (count if count == 5 else 0)
+
+
+def test_nothing_late_waited_for_nothing() -> None:
+    assert len(inferred(run_of([]), column(), 1_000)[0].source) == 0
