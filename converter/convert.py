@@ -15,7 +15,8 @@ from ..schema.comm_groups import RankList
 from ..schema.graph import CONCURRENCY_LIMIT, ConvertReport, DependencyKind, ExecutionGraph
 from ..schema.linked import GROUP_INIT, LinkedTrace, on_host_clock, without_guesses
 from ..schema.machine import of_name
-from .dependencies import CUT_OFF, RULES, calling_slices, inferred, launch, with_synchronous_launches
+from ..schema.reasons import Counts, Reason
+from .dependencies import LOOKED_BACK, RULES, calling_slices, inferred, launch, with_synchronous_launches
 from .device_only import HOST_TIME_AFTER, without_host
 from .edges import Edges, check, deduplicated, order_through_circles
 from .graph_columns import BuiltGraph, GraphEdges, graph_of
@@ -34,8 +35,6 @@ from .timeline import (
     start_timing,
 )
 from .work import KernelWork
-
-IN_CIRCLES = "dependencies that go round in circles, as times contradict the order of calls"
 
 
 def convert(
@@ -99,12 +98,12 @@ def build_generic_graph(linked: LinkedTrace, options: Options, work: KernelWork 
         graph.metadata |= {f"{CONCURRENCY_LIMIT}{device}": count for device, count in limit.slot_counts.items()}
     else:
         graph = without_host(graph)
-    dropped |= in_circles | built.unusable_arguments
+    dropped.add(in_circles, built.unusable_arguments)
     graph.report = replace(_report(context, built._replace(graph=graph), kept_delays), dropped=dropped)
     return graph
 
 
-def _dependencies(context: ConversionContext, options: Options) -> tuple[Edges, dict[str, int]]:
+def _dependencies(context: ConversionContext, options: Options) -> tuple[Edges, Counts]:
     """Returns the edges of all rules, and by reason the number of waits that were not searched for.
 
     In a trace that does not record all waits, edges for activities that start late by the rules are inferred.
@@ -116,23 +115,23 @@ def _dependencies(context: ConversionContext, options: Options) -> tuple[Edges, 
     edges = deduplicated(edges, context.node_count)
     info = context.linked.info
     if not options.inferred or (info.sync_records and not info.unresolved_waits):
-        return edges, {}
+        return edges, Counts()
     late = ActivityRows(np.flatnonzero(start_timing(context, edges, info.machine).delay > 0))
     inferred_edges, cut_off = inferred(context, late, of_name(info.machine.launch, "").upper)
-    dropped = {CUT_OFF: cut_off} if cut_off else {}
+    dropped = Counts().add({Reason.LATE_BEYOND_SEARCH.of(LOOKED_BACK): cut_off})
     return deduplicated(Edges.joined([edges, inferred_edges]), context.node_count), dropped
 
 
-def _ordered(context: ConversionContext, synthetic: SyntheticNodes, edges: Edges) -> tuple[GraphEdges, dict[str, int]]:
+def _ordered(context: ConversionContext, synthetic: SyntheticNodes, edges: Edges) -> tuple[GraphEdges, Counts]:
     """Returns the nodes in the order of the graph, with the edges between its rows, and how many data dependencies were
     dropped as they form circles.
     """
     control = Edges.joined([launch(context), calling_slices(context)])
     order, backward = order_through_circles(synthetic.start(context), Edges.joined([edges, control]))
-    dropped = {}
+    dropped = Counts()
     if backward.any():
         in_circles, in_control = np.split(backward, [len(edges.source)])
-        dropped = {IN_CIRCLES: int(in_circles.sum())}
+        dropped[Reason.DEPENDENCIES_IN_CIRCLES] = int(in_circles.sum())
         edges, control = edges.where(~in_circles), control.where(~in_control)
     row_of = NodeNumbers(np.empty(len(order), np.int64))
     row_of[order] = np.arange(len(order))

@@ -8,7 +8,6 @@ awaited, where calls that have nothing to wait for take 2 µs, has a gap of 6 µ
 Bytes of tensors that are live while a node runs, on the device that it runs on.
 """
 
-from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -40,6 +39,7 @@ from ..schema.graph import (
     TensorText,
 )
 from ..schema.linked import FOREVER, HOST, NEVER, NO_TENSORS, member_texts, step_count, step_starts
+from ..schema.reasons import Counts
 from .communication import CommunicationColumns, CommunicationNode, communication_columns
 from .edges import Edges
 from .options import Options
@@ -143,7 +143,7 @@ class BuiltGraph(NamedTuple):
     graph: ExecutionGraph
     communication: CommunicationColumns
     work: KernelWork
-    unusable_arguments: dict[str, int]
+    unusable_arguments: Counts
 
 
 def graph_of(
@@ -183,11 +183,11 @@ def graph_of(
         attributes=used(attributes) | {"data_dep_kinds": kinds},
         metadata=_metadata(context),
     )
-    unusable = Counter[str]()
+    unusable = Counts()
     graph.duration_micros = whole_microseconds(graph.duration_ns + graph.integers("gap_ns", 0), lanes_of(graph))
     if options.io == "full":
         graph.tensors = columns.tensors(unusable)
-    return BuiltGraph(graph, communication, work, dict(+unusable))
+    return BuiltGraph(graph, communication, work, unusable)
 
 
 def _by_target(edges: Edges, count: int) -> tuple[Ragged, Ragged]:
@@ -327,7 +327,7 @@ class _Columns:
         """Returns the rows of the process-group metadata."""
         return NodeNumbers(np.flatnonzero(self.order >= self._first_group))
 
-    def tensors(self, unusable: Counter[str]) -> TensorText:
+    def tensors(self, unusable: Counts) -> TensorText:
         """Returns the tensors of each op, on its first slice, and of the metadata; counts in `unusable` those that
         cannot be used.
         """

@@ -5,7 +5,6 @@ which op called which, which collective an op waits for. The borders never cut a
 thread with a call from 190 to 215 has the part up to 215, and a thread without a call at the border the part up to 200.
 """
 
-from collections import Counter
 from copy import copy
 from dataclasses import replace
 from typing import NamedTuple
@@ -14,6 +13,7 @@ import numpy as np
 
 from ..schema.columns import ABSENT, Bool, Int64, Lookup
 from ..schema.linked import Calls, LinkedTrace, Ops, ThreadHandoffs, are_step_marks, op_parents, previous_on_stream
+from ..schema.reasons import Counts, Reason
 from .match import are_ops
 from .readers import KeptRows, select_linked, select_rows
 from .windows import SMALLEST_REST, Period
@@ -78,7 +78,7 @@ class TracePart(NamedTuple):
 
     linked: LinkedTrace
     calls: Bool
-    lost: Counter[str]
+    lost: Counts
     shortened: int = 0
 
     @property
@@ -94,7 +94,7 @@ def of_both(linked: LinkedTrace) -> TracePart:
     calls, activities = (np.ones(len(table), np.bool_) for table in (linked.calls, linked.activities))
     ops = ~_beyond(linked.ops)
     part = linked if ops.all() else select_linked(linked, KeptRows(ops, calls, activities))
-    return TracePart(part, calls, Counter())
+    return TracePart(part, calls, Counts())
 
 
 def cut(linked: LinkedTrace, period: Period) -> TracePart:
@@ -114,7 +114,7 @@ def cut(linked: LinkedTrace, period: Period) -> TracePart:
     waits, lost = part.host_waits, _crossing(linked, kept_rows)
     info = copy(part.info)
     info.backlog_until = _backlog(linked, kept_rows)
-    handoffs, lost["hand-offs across the borders of the window"] = _handoffs(part.handoffs, parts)
+    handoffs, lost[Reason.CROSSING_HANDOFFS] = _handoffs(part.handoffs, parts)
     return TracePart(
         replace(
             part,
@@ -226,15 +226,15 @@ def _backlog(linked: LinkedTrace, kept_rows: KeptRows) -> dict[int, int]:
     return dict(zip(activities.id[blocked].tolist(), until[blocked].tolist(), strict=True))
 
 
-def _crossing(linked: LinkedTrace, kept_rows: KeptRows) -> Counter[str]:
+def _crossing(linked: LinkedTrace, kept_rows: KeptRows) -> Counts:
     """Returns how many waits of the device and of the host have one end in the part and one outside."""
     device, host = linked.device_waits, linked.host_waits
     has_source = host.source_row >= 0
     between = kept_rows.activities[device.source_row] ^ kept_rows.activities[device.target_row]
     awaited = kept_rows.activities[host.source_row[has_source]] ^ kept_rows.calls[host.call_row[has_source]]
-    return Counter(
+    return Counts(
         {
-            "device waits across the borders of the window": int(between.sum()),
-            "host waits across the borders of the window": int(awaited.sum()),
+            Reason.CROSSING_DEVICE_WAITS: int(between.sum()),
+            Reason.CROSSING_HOST_WAITS: int(awaited.sum()),
         }
     )

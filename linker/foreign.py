@@ -8,9 +8,8 @@ from ..schema.arguments import InputFile, path_of
 from ..schema.columns import OpRows
 from ..schema.linked import LinkedTrace, op_parents, read_linked as read_linked_file
 from ..schema.progress import OnProgress, unseen
+from ..schema.reasons import Reason
 from .communication import (
-    MANY_MEMBERS,
-    UNREADABLE_GROUPS,
     collective_ops,
     groups_of_host,
     link_communications,
@@ -47,9 +46,8 @@ def _with_communications(linked: LinkedTrace) -> LinkedTrace:
     unreadable: list[int] = []
     groups = process_groups(groups_of_host(ops.name, ops.inputs, unreadable), unlisted)
     communications = with_members(recorded, groups, -1, unlisted)
-    for what, rows in ((MANY_MEMBERS, unlisted), (UNREADABLE_GROUPS, unreadable)):
-        if rows:
-            linked.report.oddities[what] = len(rows)
+    found = {Reason.MANY_MEMBERS: len(unlisted), Reason.UNREADABLE_GROUPS: len(unreadable)}
+    linked.report.oddities.update({reason: count for reason, count in found.items() if count})
     return replace(
         linked,
         communications=communications,

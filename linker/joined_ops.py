@@ -21,7 +21,6 @@ from ..schema.linked import NO_TENSORS, Ops, plain_escapes
 from .match import Match
 from .readers import HostTrace, RecordedOps
 
-IN_CIRCLES = "ops whose parents go round in a circle, made outermost"
 USER_SCOPE = 7
 """The record scope of annotations."""
 

@@ -23,10 +23,9 @@ from ..schema.linked import (
     on_host_clock,
 )
 from ..schema.machine import MachineCalibration
+from ..schema.reasons import Reason
 from .activity_rows import activities_of
 from .communication import (
-    MANY_MEMBERS,
-    UNREADABLE_GROUPS,
     CollectiveOps,
     awaited_collectives,
     collective_ops,
@@ -42,7 +41,7 @@ from .communication import (
 from .contradictions import contradictions
 from .cut import TracePart, cut, of_both
 from .given_traces import given_traces
-from .joined_ops import IN_CIRCLES, cut_circles, join_ops
+from .joined_ops import cut_circles, join_ops
 from .link_report import report_of
 from .machine import machine_of
 from .match import Match, enclosing_ops, launching_calls, launching_ops, match_ops
@@ -52,7 +51,6 @@ from .threads import thread_handoffs
 from .waits import Findings, Synchronisation, process_of, synchronise
 from .windows import EVERYTHING, Window, host_period, period_of, trace_start, whole
 
-ENDED_BEFORE = "activities that ended before their launch call began, taken to have none"
 NO_PYTHON = "holds no calls of Python, so that no module is known; record with with_stack=True and with_modules=True"
 
 
@@ -159,7 +157,7 @@ def _link_all(
     sync = _resolve_waits(device, host_side, device_side, info.machine)
     info.unresolved_waits = _unresolved_count(sync)
     activities = _without_late_launches(device_side.activities, calls, info.machine, sync.oddities)
-    sync.oddities[IN_CIRCLES].extend([-1] * host_side.cut_circles)
+    sync.oddities[Reason.OPS_IN_CIRCLES].extend([-1] * host_side.cut_circles)
     groups = _groups(host, device, sync.oddities)
     transfers = host_transfers(ops, device, host_side.device_op)
     on_host, row = host_communications(transfers, groups)
@@ -175,7 +173,9 @@ def _link_all(
         device_waits=sync.device_waits,
         host_waits=sync.host_waits,
         handoffs=thread_handoffs(ops, op_parent, calls, host_transfer_waits.handoffs, transfers.threads),
-        communications=with_members(communications, groups, device.world_size or -1, sync.oddities[MANY_MEMBERS]),
+        communications=with_members(
+            communications, groups, device.world_size or -1, sync.oddities[Reason.MANY_MEMBERS]
+        ),
         groups=groups,
     )
     return _with_modules(linked, device, op_parent), sync, [contradiction.sentence for contradiction in contradicting]
@@ -220,13 +220,13 @@ def _resolve_waits(
 
 def _unresolved_count(sync: Synchronisation) -> int:
     """Returns how many waits have a source that was inferred or not found."""
-    return sum(map(len, [*sync.guessed.values(), sync.dropped["stream waits whose event was not found"]]))
+    return sum(map(len, [*sync.guessed.values(), sync.dropped[Reason.STREAM_WAIT_WITHOUT_EVENT]]))
 
 
 def _groups(host: HostTrace, device: DeviceTrace, oddities: Findings) -> list[ProcessGroup]:
     """Returns the process groups that either trace describes."""
-    too_large = oddities[MANY_MEMBERS]
-    described = groups_of_host(host.name, host.inputs, oddities[UNREADABLE_GROUPS])
+    too_large = oddities[Reason.MANY_MEMBERS]
+    described = groups_of_host(host.name, host.inputs, oddities[Reason.UNREADABLE_GROUPS])
     return process_groups([*described, *device.groups], too_large)
 
 
@@ -236,7 +236,7 @@ def _without_late_launches(
     """Returns the activities without launch calls that began after the activity had ended."""
     call_row = activities.call_row
     is_late = (call_row >= 0) & (RowMap(calls.start)[call_row] > on_host_clock(activities, calibration).end)
-    oddities[ENDED_BEFORE].extend(call_row[is_late].tolist())
+    oddities[Reason.ENDED_BEFORE_LAUNCH].extend(call_row[is_late].tolist())
     return replace(activities, call_row=CallRows(np.where(is_late, -1, call_row)))
 
 

@@ -32,7 +32,7 @@ from ..schema.columns import (
     thread_order,
     within,
 )
-from ..schema.errors import ENDS_EARLY, DataError, Remedy
+from ..schema.errors import DataError, Remedy
 from ..schema.linked import FOREVER, GROUP_INIT, are_step_marks
 from .readers import ROOT_NODE, DeviceTrace, HostTrace, RecordedActivities, RecordedCalls, RecordedOps
 
@@ -104,9 +104,9 @@ def _damage(host: HostTrace, device: DeviceTrace) -> str:
     damaged = [
         trace.path
         for trace in (host, device)
-        if any(note.startswith(f"{trace.path}: {ENDS_EARLY}") for note in trace.notes)
+        if any(note.startswith(f"{trace.path}: ends early") for note in trace.notes)
     ]
-    return f"{' and '.join(damaged)}: {ENDS_EARLY}; " if damaged else ""
+    return f"{' and '.join(damaged)}: ends early; " if damaged else ""
 
 
 def are_ops(names: Categorical) -> Bool:

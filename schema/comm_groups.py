@@ -17,11 +17,10 @@ import orjson
 from .arguments import FilePath
 from .errors import DataError, RequestError
 from .io import open_input, open_output
+from .reasons import LARGEST_JOB as LARGEST_JOB, MEMBERS_EACH as MEMBERS_EACH
 
 RankList = tuple[int, ...]
 INT32_MAX = (1 << 31) - 1
-LARGEST_JOB = 1 << 18
-"""Ranks; a larger number is damage."""
 DIGITS = len(str(INT32_MAX))
 ADDRESS = re.compile(r"[0-9]{11,}")
 """PyTorch up to 2.1 names a group by where it lies in memory, which is another address in every process."""

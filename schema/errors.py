@@ -2,13 +2,15 @@
 
 import difflib
 import sys
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from importlib.util import find_spec
 from typing import Any, NamedTuple
+
+from .reason_words import MENDED, in_words
+from .reasons import Counts, Reason
 
 BEGINNING, END = 1000, 300
 LISTED = 12
@@ -228,12 +230,6 @@ def require(name: str, where: str = "") -> None:
             )
 
 
-UNREADABLE = "that cannot be read"
-CUT_OFF = "cut off by the end of the file"
-ENDS_EARLY = "ends early"
-"""How the note on a file begins whose end is missing."""
-
-
 @dataclass(slots=True)
 class DamageCount:
     """One kind of damage: rows, bytes, and the position (byte of the decompressed file) and error of the first one."""
@@ -251,53 +247,66 @@ class Damage:
     path: str
     rows: str
     strict: bool = False
-    lost: dict[str, DamageCount] = field(default_factory=dict)
-    mended: dict[str, DamageCount] = field(default_factory=dict)
-    file_notes: list[str] = field(default_factory=list)
+    lost: dict[Reason, DamageCount] = field(default_factory=dict)
+    mended: dict[Reason, DamageCount] = field(default_factory=dict)
+    ends_early: bool = False
+    of_file: list[str] = field(default_factory=list)
 
-    def lose(self, what: str, at: int, size: int, error: str = "") -> None:
+    def lose(self, reason: Reason, at: int, size: int, error: str = "") -> None:
         """One row, or a stretch in which no rows can be distinguished, was left out."""
-        self._add(self.lost, what, at, size, error)
+        self._refuse(f"{in_words(reason.of(self.rows))} at byte {at}" + (f" ({error})" if error else ""))
+        _count(self.lost, reason, at, size, error)
 
-    def mend(self, what: str, at: int, size: int) -> None:
+    def mend(self, reason: Reason, at: int, size: int) -> None:
         """One row was read after a repair."""
-        self._add(self.mended, what, at, size, "")
+        self._refuse(f"{MENDED[reason].format(self.rows)} at byte {at}")
+        _count(self.mended, reason, at, size, "")
 
-    def note(self, what: str) -> None:
+    def note(self, finding: str) -> None:
         """Something about the file as a whole; how many rows it cost cannot be known."""
-        self._refuse(what)
-        self.file_notes.append(f"{self.path}: {what}")
+        self._refuse(finding)
+        self.of_file.append(finding)
+
+    def end_early(self, at: int) -> None:
+        """The end of the file is missing, after that byte."""
+        self.ends_early = True
+        self.note(f"ends early, after byte {at}: what comes before is used")
 
     @property
-    def dropped(self) -> Counter[str]:
+    def dropped(self) -> Counts:
         """How many rows were left out, by what was wrong with them."""
-        return Counter({f"{self.rows} {what}": count.rows for what, count in self.lost.items()})
+        return Counts({reason.of(self.rows): count.rows for reason, count in self.lost.items()})
 
     @property
-    def oddities(self) -> Counter[str]:
+    def oddities(self) -> Counts:
         """How many rows were read after a repair, by what was repaired."""
-        return Counter({f"{self.rows} {what}, mended": count.rows for what, count in self.mended.items()})
+        return Counts({reason.of(self.rows): count.rows for reason, count in self.mended.items()})
+
+    @property
+    def findings(self) -> list[str]:
+        """A line for each kind of damage: what, and where it was met first."""
+        lost = (
+            f"{count.rows} {in_words(reason.of(self.rows))} ({count.bytes} bytes), the first at byte {count.at}"
+            + (f": {count.error}" if count.error else "")
+            for reason, count in self.lost.items()
+        )
+        mended = (
+            f"{count.rows} {in_words(reason.of(self.rows))}, the first at byte {count.at}"
+            for reason, count in self.mended.items()
+        )
+        return [*lost, *mended, *self.of_file]
 
     @property
     def notes(self) -> list[str]:
-        """A line for each kind of damage: the file, what, and where it was met first."""
-        lost = (
-            f"{self.path}: {count.rows} {self.rows} {what} ({count.bytes} bytes), the first at byte {count.at}"
-            + (f": {count.error}" if count.error else "")
-            for what, count in self.lost.items()
-        )
-        mended = (
-            f"{self.path}: {count.rows} {self.rows} {what}, mended, the first at byte {count.at}"
-            for what, count in self.mended.items()
-        )
-        return [*lost, *mended, *self.file_notes]
+        """The findings, with the file in front."""
+        return [f"{self.path}: {finding}" for finding in self.findings]
 
-    def _add(self, kinds: dict[str, DamageCount], what: str, at: int, size: int, error: str) -> None:
-        self._refuse(f"{self.rows} {what} at byte {at}" + (f" ({error})" if error else ""))
-        count = kinds.setdefault(what, DamageCount(0, 0, at, error))
-        count.rows += 1
-        count.bytes += size
-
-    def _refuse(self, what: str) -> None:
+    def _refuse(self, finding: str) -> None:
         if self.strict:
-            raise DataError(f"{self.path}: {what}; leave ", Remedy.STRICT, " out to use what can be read")
+            raise DataError(f"{self.path}: {finding}; leave ", Remedy.STRICT, " out to use what can be read")
+
+
+def _count(counts: dict[Reason, DamageCount], reason: Reason, at: int, size: int, error: str) -> None:
+    count = counts.setdefault(reason, DamageCount(0, 0, at, error))
+    count.rows += 1
+    count.bytes += size

@@ -18,14 +18,8 @@ import msgspec
 import numpy as np
 
 from .columns import Bool, Bytes, Int32, Int64
-from .errors import CUT_OFF, UNREADABLE, Damage, DataError
-
-QUOTES = "with unescaped quotes"
-CONTROLS = "with control characters in a text"
-BACKSLASHES = "with backslashes that escape nothing"
-ENCODING = "with bytes that are not UTF-8"
-NUMBERS = "with numbers that JSON does not have"
-COMMAS = "with misplaced commas or missing values"
+from .errors import Damage, DataError
+from .reasons import Reason
 
 KEY_NEXT = rb'\s*(?:,[\s,]*"[^"\\]{1,64}"\s*:|[,\s]*\}\s*(?:[,}\]]|\Z))'
 TOKEN = re.compile(
@@ -54,7 +48,12 @@ JSON_NUMBER = re.compile(rb"-?(?:0|[1-9]\d{0,300})(?:\.\d+)?(?:[eE][-+]?\d{1,2})
 WORDS = {b"true": b"true", b"false": b"false", b"null": b"null", b"True": b"true", b"False": b"false"}
 """Others (NaN, Infinity, None, -nan(ind)) are null."""
 FIX = {"backslash": b"\\\\", "quote": b'\\"', "half": b"\\ufffd"}
-KIND = {"backslash": BACKSLASHES, "half": BACKSLASHES, "quote": QUOTES, "control": CONTROLS}
+KIND = {
+    "backslash": Reason.STRAY_BACKSLASHES,
+    "half": Reason.STRAY_BACKSLASHES,
+    "quote": Reason.UNESCAPED_QUOTES,
+    "control": Reason.CONTROL_CHARACTERS,
+}
 
 ANYTHING = msgspec.json.Decoder(list[msgspec.Raw])
 
@@ -63,17 +62,17 @@ class Mended(NamedTuple):
     """A text, and what had to be done to it."""
 
     text: bytes
-    repairs: set[str]
+    repairs: set[Reason]
 
 
 def mend(text: bytes) -> Mended:
     """Returns the text of one JSON value with known faults put right; it need not be JSON even then."""
-    repairs: set[str] = set()
+    repairs: set[Reason] = set()
     try:
         text.decode()
     except UnicodeDecodeError:
         text = text.decode("utf-8", "replace").encode()
-        repairs.add(ENCODING)
+        repairs.add(Reason.WRONG_ENCODING)
 
     def token(match: "re.Match[bytes]") -> bytes:
         kind, literal = match.lastgroup, match.group()
@@ -83,15 +82,15 @@ def mend(text: bytes) -> Mended:
             return _sound_number(literal, repairs)
         if kind == "word":
             if literal not in WORDS or WORDS[literal] != literal:
-                repairs.add(NUMBERS)
+                repairs.add(Reason.NO_JSON_NUMBERS)
             return WORDS.get(literal, b"null")
-        repairs.add(COMMAS)
+        repairs.add(Reason.MISPLACED_COMMAS)
         return b":null" if kind == "void" else b""
 
     return Mended(TOKEN.sub(token, text), repairs)
 
 
-def _sound_text(body: bytes, repairs: set[str]) -> bytes:
+def _sound_text(body: bytes, repairs: set[Reason]) -> bytes:
     """Returns the body of a text with all needed escapes; unchanged if a quote is missing rather than superfluous."""
     if SWALLOWED.search(body):
         return body
@@ -106,10 +105,10 @@ def _sound_text(body: bytes, repairs: set[str]) -> bytes:
     return IN_TEXT.sub(character, body)
 
 
-def _sound_number(text: bytes, repairs: set[str]) -> bytes:
+def _sound_number(text: bytes, repairs: set[Reason]) -> bytes:
     if JSON_NUMBER.fullmatch(text):
         return text
-    repairs.add(NUMBERS)
+    repairs.add(Reason.NO_JSON_NUMBERS)
     try:
         number = float(text)
     except ValueError:
@@ -336,7 +335,7 @@ class Elements:
     def _check_separator(self, text: bytes, expected: bytes, at: int) -> None:
         """What follows an element in the text should be what usually does."""
         if (separator := text[text.rindex(b"}") + 1 :].strip()) != expected:
-            self.damage.mend(COMMAS, at, len(separator))
+            self.damage.mend(Reason.MISPLACED_COMMAS, at, len(separator))
 
     def _next_start(self, text: bytes, starts: list[int], index: int) -> tuple[int, bool]:
         """Returns the index of the start after this element, 0 if it does not decode, and whether the text sufficed."""
@@ -359,7 +358,7 @@ class Elements:
             return [sound]
         inside = self._elements_inside(text, at)
         if not inside:
-            self.damage.lose(UNREADABLE, at, len(body), str(refusal(self._decoder, body)))
+            self.damage.lose(Reason.UNREADABLE_ROWS, at, len(body), str(refusal(self._decoder, body)))
         return inside
 
     def _elements_inside(self, text: bytes, at: int) -> list[bytes]:
@@ -382,7 +381,7 @@ class Elements:
 
     def _lose_between(self, text: bytes, at: int) -> None:
         if body := text.strip(BLANK):
-            self.damage.lose(UNREADABLE, at, len(body), str(refusal(self._decoder, body)))
+            self.damage.lose(Reason.UNREADABLE_ROWS, at, len(body), str(refusal(self._decoder, body)))
 
     def _decodable(self, body: bytes, at: int) -> bytes | None:
         """Returns the text itself if it decodes, else mended if that does."""
@@ -394,8 +393,8 @@ class Elements:
         text, repairs = mend(body)
         if refusal(self._decoder, text):
             return None
-        for what in sorted(repairs):
-            self.damage.mend(what, at, len(body))
+        for repair in (reason for reason in Reason if reason in repairs):
+            self.damage.mend(repair, at, len(body))
         return text
 
     def _last_element(self, text: bytes, at: int) -> tuple[list[bytes], int]:
@@ -412,7 +411,7 @@ class Elements:
         if closed := CLOSED.search(text):
             return self._recovered(text[: closed.start() + 1], at), closed.end() - 1
         if remainder := text.strip(BLANK):
-            self.damage.lose(CUT_OFF, at, len(remainder))
+            self.damage.lose(Reason.CUT_OFF_ROWS, at, len(remainder))
         return [], len(text)
 
     @staticmethod

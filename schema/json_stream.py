@@ -16,9 +16,10 @@ from typing import Any, BinaryIO, Generic, TypeVar, cast
 
 import msgspec
 
-from .errors import ENDS_EARLY, Damage, DataError
+from .errors import Damage, DataError
 from .io import GZIP_MAGIC
 from .json_repair import Elements, is_sound, mend, opening_of, structure_of, with_plain_letters
+from .reason_words import decoded
 
 T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
@@ -236,7 +237,7 @@ class ArrayReader(Generic[T]):
         if self._elements is not None:
             yield from self._saved(self._elements, last=True, sound=is_sound(self._opening + self._buffer))
             if not self._buffer:
-                self._elements.damage.note(f"{ENDS_EARLY}, after byte {self._read}: what comes before is used")
+                self._elements.damage.end_early(self._read)
                 self._buffer = b"]}" if head.lstrip()[:1] == b"{" else b"]"
         self.document = head + self._buffer
 
@@ -287,7 +288,7 @@ def _cuts(boundary: "re.Pattern[bytes]", text: bytes) -> list[int]:
 def decode(document: bytes, kind: type[T], path: str, offset: int = 0) -> T:
     """Returns one typed decode; a failure is a DataError that says where."""
     try:
-        return msgspec.json.decode(document, type=kind)
+        return msgspec.json.decode(document, type=kind, dec_hook=decoded)
     except msgspec.ValidationError as error:
         raise DataError(f"{path}: unexpected content: {error}") from error
     except msgspec.DecodeError as error:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from ..edges import Edges
 from ..timeline import ConversionContext
 from .rules import (
-    CUT_OFF as CUT_OFF,
+    LOOKED_BACK as LOOKED_BACK,
     calling_slices as calling_slices,
     event_wait,
     graph_launch,

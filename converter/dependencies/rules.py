@@ -179,7 +179,6 @@ def _outside(context: ConversionContext, members: list[int]) -> Iterator[Edge]:
 
 LOOKED_BACK = 8
 """The number of candidates per activity, which bounds the search."""
-CUT_OFF = f"late activities whose cause may lie before the {LOOKED_BACK} activities that were looked at"
 
 
 def inferred(context: ConversionContext, late: ActivityRows, tolerance_ns: int) -> tuple[Edges, int]:

@@ -13,8 +13,6 @@ from .host_communication import host_communications as host_communications
 from .host_transfers import host_transfers as host_transfers
 from .messages_in_flight import messages_in_flight as messages_in_flight
 from .process_groups import (
-    MANY_MEMBERS as MANY_MEMBERS,
-    UNREADABLE_GROUPS as UNREADABLE_GROUPS,
     groups_of_host as groups_of_host,
     process_groups as process_groups,
     with_members as with_members,

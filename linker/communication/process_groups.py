@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from ...schema.columns import Categorical
-from ...schema.comm_groups import LARGEST_JOB
+from ...schema.comm_groups import LARGEST_JOB, MEMBERS_EACH
 from ...schema.linked import (
     GROUP_INIT,
     Communication,
@@ -27,12 +27,6 @@ from ...schema.linked import (
 from .recorded_arguments import members, regular_ranks
 
 WAIT = "wait"
-UNREADABLE_GROUPS = "descriptions of process groups that cannot be read"
-MEMBERS_EACH = 1 << 12
-MANY_MEMBERS = (
-    f"communications and process groups of too many members (a trace may name {LARGEST_JOB}, and {MEMBERS_EACH} for "
-    "each communication; theirs are taken as unknown)"
-)
 FROM_ROOT, TO_ROOT = ("broadcast", "scatter"), ("reduce", "gather")
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from ...schema.columns import ABSENT, Bool, OpRows, rows_by_number
 from ...schema.linked import FOREVER, Calls, Ops, Provenance, are_step_marks, argument_lists, listed
+from ...schema.reasons import AnyReason, Reason
 from ..threads import Gap, ThreadActivity, Wait, thread_activities
 from .host_transfers import REQUEST, Transfers, plain
 from .messages_in_flight import FIRST_LANE
@@ -27,7 +28,7 @@ class TransferWaits(NamedTuple):
     """The hand-offs, and what stays unknown: a row of -1 for each, as no call belongs to a transfer."""
 
     handoffs: list[Wait]
-    oddities: dict[str, list[int]]
+    oddities: dict[AnyReason, list[int]]
 
 
 class _Requested(NamedTuple):
@@ -44,10 +45,10 @@ def transfer_waits(transfers: Transfers, op_parent: OpRows, calls: Calls) -> Tra
     begun = [waits.of_transfer(requested) for requested in waits.requested]
     awaited = [wait for wait in map(waits.for_transfer, waits.requested) if wait is not None]
     unknown = {
-        "communications of the host whose request is unknown": int((~_is_timed(transfers)).sum()),
-        "communications of the host for which no wait was found": len(begun) - len(awaited),
+        Reason.UNKNOWN_REQUEST: int((~_is_timed(transfers)).sum()),
+        Reason.TRANSFER_WITHOUT_WAIT: len(begun) - len(awaited),
     }
-    return TransferWaits([*begun, *awaited], {what: [-1] * count for what, count in unknown.items()})
+    return TransferWaits([*begun, *awaited], {reason: [-1] * count for reason, count in unknown.items()})
 
 
 def thread_gaps(ops: Ops, op_parent: OpRows, calls: Calls) -> Callable[[int], ThreadActivity]:

@@ -6,10 +6,9 @@ import numpy as np
 
 from ...schema.columns import Bool, Int64
 from ...schema.linked import LONGEST_RECORDING
+from ...schema.reasons import Reason
 from .device_rows import DeviceTrace
 from .selection import select, select_rows
-
-WITHOUT_TIME = "device events without a usable time"
 
 
 def within_a_recording(device: DeviceTrace) -> DeviceTrace:
@@ -30,7 +29,7 @@ def within_a_recording(device: DeviceTrace) -> DeviceTrace:
     dropped = sum(int((~rows).sum()) for rows in (*near.values(), queued))
     if not dropped:
         return device
-    device.skipped[WITHOUT_TIME] += dropped
+    device.skipped[Reason.UNUSABLE_TIME] += dropped
     device.notes.append(
         f"{device.path}: {dropped} events begin more than a year from the middle of the trace and are left out; "
         "their times are in another unit, or of another clock; give ts in µs of one clock"

@@ -1,6 +1,5 @@
 """Sorts the events of a device trace by role while the file is read, and keeps the columns of each role's table."""
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -18,8 +17,8 @@ from ...schema.linked import (
     kineto,
     nanoseconds,
 )
+from ...schema.reasons import Counts, Reason
 from .categories import Role, role_of
-from .clock_range import WITHOUT_TIME
 from .event_rows import Event, EventRows
 from .launch_flows import LaunchFlows
 
@@ -44,8 +43,8 @@ class DeviceEvents:
         self.rows = {role: EventRows(role, arguments and role is Role.OP) for role in tables}
         self.flows = LaunchFlows()
         self.labels: list[tuple[int, str]] = []
-        self.skipped: Counter[str] = Counter()
-        self.oddities: Counter[str] = Counter()
+        self.skipped = Counts()
+        self.oddities = Counts()
         self.read = self.ignored = 0
         self.recording_start: int | None = None
         self._exact = False
@@ -63,7 +62,8 @@ class DeviceEvents:
             except InexactTime:
                 self._exact = True
         by_role = self._by_role(exactly() if self._exact else events)
-        self.skipped.update(f"unknown category {(event.cat or '')[:40]}" for event in by_role[Role.UNKNOWN])
+        for event in by_role[Role.UNKNOWN]:
+            self.skipped[Reason.UNKNOWN_CATEGORY.of((event.cat or "")[:40])] += 1
         self.ignored += len(by_role[Role.IGNORED]) + len(by_role[Role.PYTHON])
         recordings = [event.ts for event in by_role[Role.IGNORED] if event.cat == RECORDING]
         for time in _times(recordings, self._exact).ns.tolist():
@@ -86,7 +86,7 @@ class DeviceEvents:
                     append_to[event.cat] = _append_for(event.cat, by_role)
                 append_to[event.cat](event)
             elif event.ph in BEGIN_AND_END and role_of(event.cat) in TABLES:
-                self.skipped["device events whose begin and end are rows of their own"] += 1
+                self.skipped[Reason.BEGIN_AND_END_ROWS] += 1
             else:
                 self.ignored += 1
                 if event.ph == "M" and event.name in LABELS and event.args:
@@ -104,7 +104,7 @@ class DeviceEvents:
         for row in np.flatnonzero(duration.ns == ABSENT).tolist():
             usable[row] &= (bytes(durations[row]) if self._exact else durations[row]) in NO_DURATION
         if not usable.all():
-            self.skipped[WITHOUT_TIME] += int((~usable).sum())
+            self.skipped[Reason.UNUSABLE_TIME] += int((~usable).sum())
             events = [event for event, is_usable in zip(events, usable.tolist(), strict=True) if is_usable]
             start, duration = (ExactTimes(times.ns[usable], times.digits[usable]) for times in (start, duration))
         table.add(events, start, duration, self.oddities)

@@ -3,7 +3,6 @@
 Times are int64 ns on the trace's own clock.
 """
 
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 
 from ...schema.columns import Bool, Categorical, Int64, JsonRecords, Summary, SummaryRepr, Table, format_counts
 from ...schema.linked import MergedRank, kineto
+from ...schema.reasons import Counts
 from .categories import Role
 
 
@@ -158,9 +158,10 @@ class DeviceTrace(SummaryRepr):
     labels: list[tuple[int, str]] = field(default_factory=list)
     merged: list[MergedRank] = field(default_factory=list)
     merge_marks: list[str] = field(default_factory=list)
-    skipped: Counter[str] = field(default_factory=Counter)
-    oddities: Counter[str] = field(default_factory=Counter)
+    skipped: Counts = field(default_factory=Counts)
+    oddities: Counts = field(default_factory=Counts)
     notes: list[str] = field(default_factory=list)
+    ends_early: bool = False
     recording_start: int | None = None
     device_names: dict[int, str] = field(default_factory=dict)
     step_without_profiler_ns: int = -1

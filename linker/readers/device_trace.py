@@ -78,9 +78,10 @@ def read_device_trace(
         top = _top_level(reader)
         _check_content(events, damage)
         trace = with_ties_in_order(without_duplicates(within_a_recording(_trace(path, top, events))))
-        trace.skipped += damage.dropped
-        trace.oddities += damage.oddities
+        trace.skipped.add(damage.dropped)
+        trace.oddities.add(damage.oddities)
         trace.notes += damage.notes
+        trace.ends_early = damage.ends_early
         trace.merge_marks += _merge_marks(events, reader.document, is_renamed)
         return trace
 
@@ -110,7 +111,7 @@ def _check_content(events: DeviceEvents, damage: Damage) -> None:
     """Raises DataError where the file has neither ops nor activities."""
     if not events.rows[Role.OP].count and not events.rows[Role.ACTIVITY].count:
         path = damage.path
-        seen = f"; {damage.notes[0].removeprefix(path + ': ')}" if damage.notes else ""
+        seen = f"; {damage.findings[0]}" if damage.findings else ""
         raise DataError(
             f"{path}: holds no host op and no device activity; expected a Kineto trace with traceEvents{seen}"
         )

@@ -3,10 +3,9 @@
 import numpy as np
 
 from ...schema.columns import Bool, Int64, is_group_start
+from ...schema.reasons import Reason
 from .device_rows import DeviceTrace
 from .selection import select
-
-WHAT = "device events recorded twice"
 
 
 def without_duplicates(device: DeviceTrace) -> DeviceTrace:
@@ -37,7 +36,7 @@ def without_duplicates(device: DeviceTrace) -> DeviceTrace:
     count = sum(int(rows.sum()) for rows in copied.values())
     if not count:
         return device
-    device.skipped[WHAT] += count
+    device.skipped[Reason.RECORDED_TWICE] += count
     return select(device, **{name: ~rows for name, rows in copied.items()})
 
 

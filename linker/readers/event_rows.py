@@ -1,6 +1,6 @@
 """Collects the events of a device trace as columns, a piece of the file at a time: one `EventRows` for each role."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import Any
@@ -9,8 +9,6 @@ import numpy as np
 
 from ...schema.columns import ABSENT, Categorical, CategoricalBuilder, Int64, IntegerBuilder, JsonRecordsBuilder
 from ...schema.linked import (
-    NO_LISTS,
-    UNREADABLE_LISTS,
     ExactTimes,
     identities,
     integer_list,
@@ -19,6 +17,7 @@ from ...schema.linked import (
     lacks_padding,
     with_padding,
 )
+from ...schema.reasons import Counts, Reason
 from .categories import Role
 
 Event = kineto.Event | kineto.ExactEvent
@@ -54,7 +53,7 @@ class EventRows:
         self._role = role
         self._columns: dict[str, IntegerBuilder] = defaultdict(IntegerBuilder)
 
-    def add(self, events: Sequence[Event], start: ExactTimes, duration: ExactTimes, oddities: Counter[str]) -> None:
+    def add(self, events: Sequence[Event], start: ExactTimes, duration: ExactTimes, oddities: Counts) -> None:
         """Adds events with their times (ns), and counts decisions about them in `oddities`."""
         self.name.add([event.name or "" for event in events])
         self._columns["process"].add(identities([event.pid for event in events]))
@@ -62,12 +61,12 @@ class EventRows:
         for name, column in (("start", start), ("duration", duration)):
             self._columns[name].add(column.ns)
             self._columns[f"digits of {name}"].add(column.digits)
-        oddities["device events without a duration, or with a negative one, taken as 0"] += int((duration.ns < 0).sum())
+        oddities[Reason.NO_DURATION] += int((duration.ns < 0).sum())
         if events and self._role is not Role.PYTHON:
             self._add_arguments(events, oddities)
         self.count += len(events)
 
-    def _add_arguments(self, events: Sequence[Event], oddities: Counter[str]) -> None:
+    def _add_arguments(self, events: Sequence[Event], oddities: Counts) -> None:
         arguments = [event.args or NO_ARGS for event in events]
         self.category.add([event.cat or "" for event in events])
         if self._keep_arguments:
@@ -90,7 +89,7 @@ class EventRows:
         for args in communicating.values():
             _read_lists(args, oddities)
         self.communication.add(communicating)
-        oddities["ops still running when recording ended"] += sum(args.finished is False for args in arguments)
+        oddities[Reason.STILL_RUNNING] += sum(args.finished is False for args in arguments)
 
     def column(self, name: str) -> Int64:
         """Returns a column of integers."""
@@ -121,15 +120,15 @@ def _bytes_per_second(values: Sequence[Any]) -> Int64:
     return bytes_per_second
 
 
-def _read_lists(args: kineto.Args, oddities: Counter[str]) -> None:
+def _read_lists(args: kineto.Args, oddities: Counts) -> None:
     """Replaces the texts of recorded lists by lists. Counts those that cannot be read in `oddities`."""
     for name in LISTS:
         numbers = integer_list(getattr(args, name))
-        oddities[UNREADABLE_LISTS] += numbers is None
+        oddities[Reason.UNREADABLE_LISTS] += numbers is None
         setattr(args, name, numbers or None)
 
 
-def _argument_lists(args: kineto.Args, oddities: Counter[str]) -> str:
+def _argument_lists(args: kineto.Args, oddities: Counts) -> str:
     """Returns an op's recorded arguments as JSON in the host trace's layout, an empty text where none are recorded.
 
     Only numbers have values, as text. Counts in `oddities` what is no list.
@@ -138,7 +137,7 @@ def _argument_lists(args: kineto.Args, oddities: Counter[str]) -> str:
         return ""
     lists = [bytes(text) for text in (args.concrete_inputs, args.input_dims, args.input_types)]
     values, shapes, types = (text.decode() if text.startswith(b"[") else "[]" for text in lists)
-    oddities[NO_LISTS] += sum(not text.startswith(b"[") for text in lists if text)
+    oddities[Reason.ARGUMENTS_NO_LISTS] += sum(not text.startswith(b"[") for text in lists if text)
     return f'{{"values":{values},"shapes":{shapes},"types":{types}}}'
 
 

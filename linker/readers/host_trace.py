@@ -1,7 +1,7 @@
 """Reads a host trace (PyTorch Execution Trace, any schema) into columns. Nodes are in the order of the file."""
 
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,7 +30,6 @@ from ...schema.linked import (
     FOREVER,
     LARGEST_ID,
     NO_TENSORS,
-    UNREADABLE_LISTS,
     host,
     integer,
     integer_list,
@@ -40,14 +39,12 @@ from ...schema.linked import (
     usable_arguments,
 )
 from ...schema.progress import OnProgress, unseen
+from ...schema.reasons import Counts, Reason
 
 NEWEST_SCHEMA = (1, 1, 1)
 INTEGERS = {"rf_id": 0, "fw_parent": 0, "seq_id": -1, "scope": 0, "tid": 0, "fw_tid": 0}
 """Attributes that every node has, as its members or in `attrs`, and the values of missing ones."""
 SCHEMA = "op_schema"
-WITHOUT_ID = "host nodes without an id of their own, given one"
-IN_CIRCLES = "host nodes whose parents go round in a circle, made outermost"
-NO_ARGUMENTS = "host nodes whose inputs or outputs are no lists"
 ATTRIBUTES = (*INTEGERS, SCHEMA)
 SPLITS = ("in_split_size", "out_split_size")
 ROOT_NODE = re.compile(r"\[pytorch\|profiler\|execution_(graph|trace)\|(process|thread)\]")
@@ -61,7 +58,7 @@ class HostTrace(Table):
 
     `extra` holds, per row, the attributes that only some nodes have: those of `record_param_comms`, and kernel back
     ends. `skipped` counts nodes that could not be read, `oddities` decisions that the reader took; `notes` are whole
-    sentences about the file.
+    sentences about the file, which `ends_early` if its end is missing.
 
     >>> import execgraph as eg
     >>> host = eg.read_host_trace("tests/data/training/host_rank0.json.gz")
@@ -88,9 +85,10 @@ class HostTrace(Table):
     inputs: BytesColumn
     outputs: BytesColumn
     extra: JsonRecords[dict[str, Any]] = field(default_factory=lambda: JsonRecords.of({}, dict[str, Any]))
-    skipped: Counter[str] = field(default_factory=Counter)
-    oddities: Counter[str] = field(default_factory=Counter)
+    skipped: Counts = field(default_factory=Counts)
+    oddities: Counts = field(default_factory=Counts)
     notes: list[str] = field(default_factory=list)
+    ends_early: bool = False
 
     def __len__(self) -> int:
         return len(self.id)
@@ -139,13 +137,14 @@ def read_host_trace(path: InputFile, *, strict: bool = False, on_progress: OnPro
                 "ExecutionTraceObserver writes it"
             )
         if not len(nodes):
-            seen = f" {damage.notes[0].removeprefix(path + ': ')}" if damage.notes else ""
+            seen = f" {damage.findings[0]}" if damage.findings else ""
             raise DataError(f"{path}: the host trace has no nodes; was anything recorded?{seen}")
         top = reader.top_level(host.HostFile)
         trace = nodes.trace(path, top)
-        trace.skipped += damage.dropped
-        trace.oddities += damage.oddities
+        trace.skipped.add(damage.dropped)
+        trace.oddities.add(damage.oddities)
         trace.notes += [*damage.notes, *_schema_notes(path, top.schema)]
+        trace.ends_early = damage.ends_early
         return trace
 
 
@@ -172,7 +171,7 @@ class _Nodes:
         self._categoricals = {"name": CategoricalBuilder(), "op_schema": CategoricalBuilder()}
         self._inputs, self._outputs = BytesColumnBuilder(), BytesColumnBuilder()
         self._extra: JsonRecordsBuilder[dict[str, Any]] = JsonRecordsBuilder(dict[str, Any])
-        self._oddities = Counter[str]()
+        self._oddities = Counts()
 
     def __len__(self) -> int:
         return len(self._categoricals["name"])
@@ -202,7 +201,7 @@ class _Nodes:
             for name, column in columns.items():
                 column[row] = getattr(nodes[row], name)
         lists = [attributes.get(name) for attributes in further.values() for name in SPLITS]
-        self._oddities[UNREADABLE_LISTS] += sum(integer_list(value) is None for value in lists)
+        self._oddities[Reason.UNREADABLE_LISTS] += sum(integer_list(value) is None for value in lists)
         self._extra.add({len(self) + row: attributes for row, attributes in further.items()})
         return columns
 
@@ -210,7 +209,7 @@ class _Nodes:
         """Returns the three lists of a flat node as one JSON object."""
         if values[:1] == b"[":
             return b'{"values":%b,"shapes":%b,"types":%b}' % (values, bytes(shapes), bytes(types))
-        self._oddities[NO_ARGUMENTS] += bool(values)
+        self._oddities[Reason.NODES_WITHOUT_ARGUMENT_LISTS] += bool(values)
         return NO_TENSORS
 
     def trace(self, path: str, top: host.HostFile) -> HostTrace:
@@ -237,7 +236,9 @@ class _Nodes:
             inputs=self._inputs.column(),
             outputs=self._outputs.column(),
             extra=self._extra.column(),
-            oddities=self._oddities + Counter({WITHOUT_ID: renumbered, IN_CIRCLES: len(in_circles)}),
+            oddities=self._oddities.add(
+                {Reason.NODES_WITHOUT_ID: renumbered, Reason.NODES_IN_CIRCLES: len(in_circles)}
+            ),
         )
 
 

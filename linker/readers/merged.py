@@ -116,7 +116,11 @@ def _select_rank(device: DeviceTrace, rank: int, ranks: dict[int, set[int]]) -> 
     masks = {name: np.isin(getattr(device, name).process, processes) for name in tables}
     for name in ("activities", "syncs"):
         masks[name] |= _launched(device, rank, ranks, masks["calls"], getattr(device, name))
-    notes = [f"{device.path}: what was left out of it is counted over all its ranks"] if +device.skipped else []
+    notes = (
+        [f"{device.path}: what was left out of it is counted over all its ranks"]
+        if any(device.skipped.values())
+        else []
+    )
     selected = select(device, **masks)
     return replace(selected, rank=rank, labels=[], merged=[], merge_marks=[], notes=device.notes + notes)
 

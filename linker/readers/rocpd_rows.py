@@ -5,7 +5,6 @@ Rows that are no work are counted.
 """
 
 import re
-from collections import Counter
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +13,7 @@ from ...schema.columns import Bool, Categorical, Int64, JsonRecords, Lookup, row
 from ...schema.errors import DataError
 from ...schema.io import note_input
 from ...schema.linked import FOREVER, integer, kineto
+from ...schema.reasons import Counts, Reason
 from .categories import Role
 from .device_rows import DeviceTrace, RecordedActivities, RecordedCalls, RecordedEvents, RecordedOps, RecordedSyncs
 from .rocpd_database import Database, dialect, opened, processes
@@ -58,7 +58,7 @@ def read_rocpd(path: str) -> DeviceTrace:
     where it is recorded, else the queue id. A file in which several processes launched is marked as merged. Raises
     DataError for a database of another format, a damaged one, or one without work.
     """
-    skipped: Counter[str] = Counter()
+    skipped = Counts()
     note_input(path)
     with opened(path) as database:
         arguments = dialect(database).arguments
@@ -93,7 +93,7 @@ def read_rocpd(path: str) -> DeviceTrace:
     if not len(trace.activities.start) and not len(trace.calls.start) and not len(trace.ops.start):
         raise DataError(f"{path}: holds no device op, API row or roctx range; was anything recorded?")
     _mark_merged(trace, traced)
-    trace.skipped = Counter({reason: count for reason, count in skipped.items() if count})
+    trace.skipped = skipped.without_zeros()
     return trace
 
 
@@ -134,20 +134,20 @@ def _named(codes: Int64, names: dict[int, str], types: Int64) -> Categorical:
 # calls and activities
 
 
-def _calls(api: Int64, names: dict[int, str], skipped: Counter[str]) -> RecordedCalls:
+def _calls(api: Int64, names: dict[int, str], skipped: Counts) -> RecordedCalls:
     ended = (api[:, 3] >= 0) & (api[:, 4] >= api[:, 3]) & (api[:, 4] < FOREVER)
-    skipped["API rows without an end"] += int((~ended).sum())
+    skipped[Reason.API_ROWS_WITHOUT_END] += int((~ended).sum())
     number, process, thread, start, end, name, _ = api[ended].T
     return RecordedCalls(_named(name, names, name), process, thread, start, end, number, np.zeros_like(number))
 
 
 def _activities(
-    ops: Int64, links: Links, queues: dict[int, int], names: dict[int, str], *, process: int, skipped: Counter[str]
+    ops: Int64, links: Links, queues: dict[int, int], names: dict[int, str], *, process: int, skipped: Counts
 ) -> RecordedActivities:
     category = _categories(ops[:, 6], names)
     work, timed = category.equal(*WORK), (ops[:, 3] >= 0) & (ops[:, 4] > ops[:, 3]) & (ops[:, 4] < FOREVER)
     _count_others(category.take(~work), ops[~work, 6], names, skipped)
-    skipped["ops of zero length"] += int((work & ~timed).sum())
+    skipped[Reason.ZERO_LENGTH_OPS] += int((work & ~timed).sum())
     number, device, queue, start, end, name, kind = ops[work & timed].T
     launch_call = _launch_calls(number, ops[:, 0], links, skipped)
     pairs = zip(number.tolist(), queue.tolist(), strict=True)
@@ -176,17 +176,18 @@ def _categories(types: Int64, names: dict[int, str]) -> Categorical:
     return kinds.take(rows.astype(np.int64))
 
 
-def _count_others(category: Categorical, types: Int64, names: dict[int, str], skipped: Counter[str]) -> None:
+def _count_others(category: Categorical, types: Int64, names: dict[int, str], skipped: Counts) -> None:
     waits = category.equal(WAIT)
-    skipped["device rows that record waiting"] += int(waits.sum())
+    skipped[Reason.DEVICE_ROWS_OF_WAITING] += int(waits.sum())
     for code, count in zip(*np.unique(types[~waits], return_counts=True), strict=True):
-        skipped[f"unknown opType {names.get(int(code), '')}".rstrip()] += int(count)
+        name = names.get(int(code), "").rstrip()
+        skipped[Reason.UNKNOWN_OP_TYPE.of(name) if name else Reason.UNKNOWN_OP_TYPE] += int(count)
 
 
-def _launch_calls(number: Int64, op_ids: Int64, links: Links, skipped: Counter[str]) -> Int64:
+def _launch_calls(number: Int64, op_ids: Int64, links: Links, skipped: Counts) -> Int64:
     """Returns for each op id in `number` the API row that launched it, the first of several, 0 for none."""
-    skipped["launch links of ops that are not there"] += int((~np.isin(links.op, op_ids)).sum())
-    skipped["launch links of ops that have one already"] += len(links.op) - len(np.unique(links.op))
+    skipped[Reason.LINKS_OF_ABSENT_OPS] += int((~np.isin(links.op, op_ids)).sum())
+    skipped[Reason.FURTHER_LAUNCH_LINKS] += len(links.op) - len(np.unique(links.op))
     first_link = Lookup(links.op[::-1], np.arange(len(links.op))[::-1])
     return np.append(links.api, 0)[first_link.of(number)]
 
@@ -203,13 +204,13 @@ def _processes(device: Int64, launch_call: Int64, links: Links, process: int) ->
     return launching
 
 
-def _real_queues(device: Int64, queue: Int64, skipped: Counter[str]) -> Int64:
+def _real_queues(device: Int64, queue: Int64, skipped: Counts) -> Int64:
     """Returns the queues, 0 on devices where nearly every dispatch has a number of its own."""
     queue = queue.copy()
     for rows in rows_of_each(device).values():
         queues = len(np.unique(queue[rows]))
         if queues > MANY_QUEUES and queues * OPS_PER_QUEUE > len(rows):
-            skipped["queue ids that number dispatches (their ops are on one stream)"] += len(rows)
+            skipped[Reason.DISPATCH_NUMBERS_AS_QUEUES] += len(rows)
             queue[rows] = 0
     return queue
 
@@ -228,10 +229,10 @@ def _op_ranges(ops: Int64, names: dict[int, str], process: int) -> Ranges:
     return Ranges(rows, [names.get(code, "") for code in ops[:, 5].tolist()])
 
 
-def _annotations(first: Ranges, second: Ranges, skipped: Counter[str]) -> RecordedOps:
+def _annotations(first: Ranges, second: Ranges, skipped: Counts) -> RecordedOps:
     rows, messages = np.concatenate((first.rows, second.rows)), first.message + second.message
     lasting: Bool = (rows[:, 2] >= 0) & (rows[:, 3] > rows[:, 2]) & (rows[:, 3] < FOREVER)
-    skipped["roctx marks, which last no time"] += int((~lasting).sum())
+    skipped[Reason.ROCTX_MARKS] += int((~lasting).sum())
     order = np.lexsort((-rows[:, 3], rows[:, 2]))
     order = order[lasting[order]]
     process, thread, start, end = rows[order].T
@@ -262,7 +263,7 @@ def _mark_merged(trace: DeviceTrace, traced: list[int]) -> None:
     if len(traced) > 1:
         launched = trace.activities.correlation > 0
         trace.activities.process[~launched] = -1
-        trace.skipped["ops of none of several processes"] += int((~launched).sum())
+        trace.skipped[Reason.OPS_OF_NO_PROCESS] += int((~launched).sum())
         trace.merge_marks.append(f"{len(traced)} processes traced")
         launching = np.unique(trace.activities.process[launched]).tolist()
         trace.labels = [(process, f"rank {number}") for number, process in enumerate(launching)]

@@ -15,6 +15,7 @@ import numpy as np
 
 from ...schema.columns import Bool, Int64
 from ...schema.linked import NEVER
+from ...schema.reasons import Reason
 from .event_ids import EventNumbers
 from .options import UNRANKED, Option, OrderBasis, OrderRank
 from .process import Process
@@ -25,13 +26,6 @@ TRIED = 64
 """Event records tried per wait, so that the search takes constant time."""
 UNUSED_YET = -2
 """Stands for the event of an event record that nothing is known to wait for; -1 is an unknown event."""
-
-RIGHT_BEFORE = "event waits resolved to the event record right before"
-UNUSED = "event waits resolved to an unused event record"
-SAME_EVENT = "waits for an event that another wait has resolved"
-IN_USE = "waits before a collective resolved to the stream in use"
-STREAM = "synchronisations resolved to the stream in use"
-BY_TIME = "waits resolved to the work whose end they met"
 
 
 class _Context(NamedTuple):
@@ -92,7 +86,7 @@ class Candidates:
         for row in reversed(range(max(0, until - TRIED), until)):
             kind = records.kind[row]
             kind_counts[kind] += 1
-            options.append(Option(kind, kind_counts[kind], UNRANKED, (), BY_TIME))
+            options.append(Option(kind, kind_counts[kind], UNRANKED, (), Reason.END_OF_WORK))
         return options
 
     def event_records(self, options: Sequence[Option], waits: list[UnresolvedWait]) -> Int64:
@@ -104,7 +98,7 @@ class Candidates:
     def _event_record(self, option: Option, starts: Int64, right_before: Int64) -> Int64:
         if option.kind < 0:
             return np.full(len(starts), -1, np.int64)
-        if option.reason == RIGHT_BEFORE:
+        if option.reason is Reason.RECORD_RIGHT_BEFORE:
             return right_before
         kind = self._records.kinds[option.kind]
         position = kind.time.searchsorted(starts) - option.back
@@ -145,7 +139,7 @@ class Candidates:
             kind_counts[kind] += 1
             if not self._is_of_another_event(row, wait):
                 streams = self._likely_streams(row, wait, context)
-                rank, reason = self._rank(row, wait, streams, context) if streams else (UNRANKED, BY_TIME)
+                rank, reason = self._rank(row, wait, streams, context) if streams else (UNRANKED, Reason.END_OF_WORK)
                 options.append(Option(kind, kind_counts[kind], rank, streams, reason))
         return [*options, self._wait_itself(wait)]
 
@@ -174,21 +168,21 @@ class Candidates:
 
     def _rank(
         self, row: int, wait: UnresolvedWait, streams: tuple[int, ...], context: _Context
-    ) -> tuple[OrderRank, str]:
+    ) -> tuple[OrderRank, Reason]:
         """Returns how likely the order of the calls makes an event record, and the reason."""
         records, known_record, is_unused = self._records, context.known_record, self._event_of[row] == UNUSED_YET
         is_right_before = is_unused and row == context.right_before and self._is_in_same_collective(row, wait)
         if is_right_before and records.in_collective[row]:
             # a collective records anew what its stream waits for, though its events have been awaited before
-            return OrderRank(OrderBasis.RIGHT_BEFORE_IN_COLLECTIVE), RIGHT_BEFORE
+            return OrderRank(OrderBasis.RIGHT_BEFORE_IN_COLLECTIVE), Reason.RECORD_RIGHT_BEFORE
         if known_record >= 0 and row == known_record:
-            return OrderRank(OrderBasis.SAME_EVENT, row), SAME_EVENT
+            return OrderRank(OrderBasis.SAME_EVENT, row), Reason.RESOLVED_EVENT
         if known_record >= 0 and row > known_record and is_unused and records.kind[row] == records.kind[known_record]:
-            return OrderRank(OrderBasis.KIND_OF_SAME_EVENT, -1 if is_right_before else row), SAME_EVENT
+            return OrderRank(OrderBasis.KIND_OF_SAME_EVENT, -1 if is_right_before else row), Reason.RESOLVED_EVENT
         if is_right_before:
-            return OrderRank(OrderBasis.RIGHT_BEFORE, row), RIGHT_BEFORE
+            return OrderRank(OrderBasis.RIGHT_BEFORE, row), Reason.RECORD_RIGHT_BEFORE
         if row not in context.unused or row <= known_record:
-            return UNRANKED, BY_TIME
+            return UNRANKED, Reason.END_OF_WORK
         return self._rank_of_unused(row, wait.blocked[0].stream, streams[0])
 
     def _is_in_same_collective(self, row: int, wait: UnresolvedWait) -> bool:
@@ -196,16 +190,16 @@ class Candidates:
         enclosing = self._records.enclosing_collective
         return enclosing(self._records.rows[row]) == enclosing(wait.call_row)
 
-    def _rank_of_unused(self, row: int, waiting: StreamKey | None, stream: int) -> tuple[OrderRank, str]:
+    def _rank_of_unused(self, row: int, waiting: StreamKey | None, stream: int) -> tuple[OrderRank, Reason]:
         """Returns the rank of an event record that nothing waits for yet, which is probably on `stream`."""
         is_waiting_stream = self._streams[stream] == waiting and not self._is_single_stream
         is_marked = (stream, int(self.tails[row, stream])) in self._marked
         if is_waiting_stream or (is_marked and waiting):
-            return UNRANKED, BY_TIME
+            return UNRANKED, Reason.END_OF_WORK
         basis = OrderBasis.UNUSED_AND_MARKED if is_marked else OrderBasis.UNUSED
         # a program's waits are nested, so the last event record comes first; those for collectives come in order
         position = row if self._records.in_collective[row] else len(self._records.rows) - row
-        return OrderRank(basis, position), UNUSED
+        return OrderRank(basis, position), Reason.UNUSED_RECORD
 
     def _known_record(self, wait: UnresolvedWait) -> int:
         """Returns the latest event record before a wait that another wait for its event was for, -1 for none.
@@ -274,4 +268,4 @@ class Candidates:
         streams = self._stream_numbers(records.streams_in_use(wait.call_row, wait.blocked[0].stream))
         is_likely = wait.of_stream or (not records.rows and records.is_in_collective(wait.call_row))
         rank = OrderRank(OrderBasis.STREAM_IN_USE) if is_likely and streams else UNRANKED
-        return Option(-1, 0, rank, streams, STREAM if wait.of_stream else IN_USE)
+        return Option(-1, 0, rank, streams, Reason.STREAM_IN_USE if wait.of_stream else Reason.STREAM_BEFORE_COLLECTIVE)

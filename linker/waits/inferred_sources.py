@@ -12,7 +12,8 @@ import numpy as np
 
 from ...schema.columns import Bool, Int64
 from ...schema.linked import NEVER, Provenance
-from .candidates import BY_TIME, Candidates
+from ...schema.reasons import Reason
+from .candidates import Candidates
 from .named_events import EventRecord
 from .options import Option, OrderRank
 from .process import Process
@@ -235,4 +236,4 @@ class InferredSources:
         provenance = Provenance.CALL_ORDER if by_order else Provenance.TIMING
         event_record = EventRecord(call, self._process.start(call), self._tails.streams[stream], provenance)
         self._inferred[wait.call_row] = InferredSource(event_record, waiting)
-        self.findings[option.reason if by_order else BY_TIME].append(wait.call_row)
+        self.findings[option.reason if by_order else Reason.END_OF_WORK].append(wait.call_row)

@@ -13,13 +13,14 @@ import numpy as np
 
 from ...schema.columns import Int64, Lookup
 from ...schema.linked import SYNC_RECORDS, Calls, Provenance, SyncCall
+from ...schema.reasons import AnyReason
 from ..readers import RecordedEvents, RecordedSyncs
 from .event_record_calls import EventRecordCalls
 from .streams import StreamKey, StreamQueues
 
 KINDS = {int(kind): kind for kind in SyncCall}
-Findings = dict[str, MutableSequence[int]]
-"""Sentences on what was resolved, inferred or dropped, each with the calls that it is about, one entry per time."""
+Findings = dict[AnyReason, MutableSequence[int]]
+"""The calls by what was resolved, inferred or dropped, one entry per time."""
 
 
 class SyncRecord(NamedTuple):

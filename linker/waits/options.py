@@ -3,6 +3,8 @@
 from enum import IntEnum
 from typing import NamedTuple
 
+from ...schema.reasons import Reason
+
 
 class OrderBasis(IntEnum):
     """What in the order of the calls makes a candidate likely, the best reason first."""
@@ -39,11 +41,11 @@ class Option(NamedTuple):
     """The `back`-th last event record of a kind before a wait (kind -1: the wait call itself).
 
     `rank` says how likely it is by the order of the calls, `streams` which streams it may be on, the likeliest first,
-    and `reason` is the line of the report that counts it.
+    and `reason` is what it is counted as.
     """
 
     kind: int
     back: int
     rank: OrderRank
     streams: tuple[int, ...]
-    reason: str
+    reason: Reason

@@ -9,6 +9,7 @@ import numpy as np
 
 from ...schema.columns import ABSENT, ActivityRows, CallRows, Categorical, Int64, RowBuilder
 from ...schema.linked import DeviceWaits, HostWaits, Provenance
+from ...schema.reasons import Reason
 from .implicit_host_waits import ImplicitHostWaits
 from .named_events import Findings
 from .process import Process
@@ -40,10 +41,10 @@ class ResolvedWaits:
         """Adds that a call lets the activity `target` wait for `source`."""
         activities = self.process.activities
         if activities.end[source] > activities.start[target] + self.process.timing.timestamp_quantum_ns:
-            self.dropped["event waits that contradict the clock"].append(call)
+            self.dropped[Reason.EVENT_WAIT_AGAINST_CLOCK].append(call)
             return
         self.of_device.append(source, target, CODE[provenance])
-        self.resolved[f"waits of streams for other streams, by {provenance.value}"].append(call)
+        self.resolved[Reason.STREAM_WAITS.of(provenance.value)].append(call)
 
     def add_host_waits(self, call: int, sources: Iterable[int], provenance: Provenance, since: int = ABSENT) -> None:
         """Adds that a call waits for activities.
@@ -53,19 +54,19 @@ class ResolvedWaits:
         pending = list(sources)
         limit = self.process.calls.end[call] + self.process.timing.max_clock_lead_ns
         possible = [source for source in pending if self.process.activities.end[source] <= limit]
-        self.dropped["host waits that contradict the clock"].extend([call] * (len(pending) - len(possible)))
+        self.dropped[Reason.HOST_WAIT_AGAINST_CLOCK].extend([call] * (len(pending) - len(possible)))
         for source in possible or (-1,):
             self.of_host.append(call, source, since, CODE[provenance])
         if possible:
-            self.resolved[f"waits of the host for the device, by {provenance.value}"].append(call)
+            self.resolved[Reason.HOST_WAITS.of(provenance.value)].append(call)
         elif not pending:
-            self.oddities["host waits for which nothing recorded was pending"].append(call)
+            self.oddities[Reason.WAITS_FOR_NOTHING].append(call)
 
     def add_unknown(self, call: int) -> None:
         """Adds that a call waits for something unknown."""
         self.of_host.append(call, -1, ABSENT, CODE[Provenance.RECORD])
 
-    def add_implicit(self, reason: str, waits: ImplicitHostWaits) -> None:
+    def add_implicit(self, reason: Reason, waits: ImplicitHostWaits) -> None:
         """Adds waits of the host that no synchronising call makes."""
         self.of_host.extend(*waits[:-1], np.full(len(waits.call_row), CODE[waits.provenance]))
         if len(waits.call_row):
@@ -90,7 +91,7 @@ class ResolvedWaits:
         submitted = np.append(self.process.queues.submitted_until, 0)
         possible = (waits.source_row < 0) | (submitted[waits.source_row] <= self.process.calls.start[waits.call_row])
         if not possible.all():
-            self.dropped["host waits that contradict the order of launches"].extend(waits.call_row[~possible].tolist())
+            self.dropped[Reason.HOST_WAIT_AGAINST_LAUNCHES].extend(waits.call_row[~possible].tolist())
         rows = CallRows(waits.call_row[possible]), ActivityRows(waits.source_row[possible])
         return HostWaits(*rows, waits.since[possible], waits.known_by.take(possible))
 

@@ -14,6 +14,7 @@ import numpy as np
 from ...schema.columns import ABSENT
 from ...schema.linked import DeviceWaits, HostWaits, Provenance, SyncCall
 from ...schema.machine import MachineCalibration
+from ...schema.reasons import Reason
 from ..readers import DeviceTrace
 from .candidates import TRIED
 from .event_query_loops import EventQueryLoops, event_query_loops
@@ -25,10 +26,6 @@ from .queue_waits import queue_waits
 from .resolved_waits import ResolvedWaits
 from .streams import MOST_STREAMS, StreamKey
 from .unresolved_waits import stream_syncs_behind, unresolved_waits, waiting_stream
-
-ELSEWHERE = f"waits that may be for another stream than the {MOST_STREAMS} with most activities"
-RIGHT_BEFORE_RETURN = "waits for the work that ended right before they returned"
-FURTHER_BACK = f"waits that may be for an event record before the last {TRIED}"
 
 
 @dataclass(slots=True)
@@ -75,15 +72,15 @@ def synchronise(process: Process, device: DeviceTrace, calibration: MachineCalib
         if resolve := RESOLVERS.get(process.kinds[row]):
             resolve(run, row)
     _add_queue_waits(device, run)
-    waits.oddities[FURTHER_BACK].extend(sources.cut_off())
-    waits.oddities[ELSEWHERE].extend(sources.among_busiest())
+    waits.oddities[Reason.BEYOND_LAST_RECORDS.of(TRIED)].extend(sources.cut_off())
+    waits.oddities[Reason.BEYOND_BUSIEST_STREAMS.of(MOST_STREAMS)].extend(sources.among_busiest())
     behind_unresolved = stream_syncs_behind(process, unresolved)
     unexplained = unexplained_waits(process, waits.host_waits_so_far(), calibration, behind_unresolved)
-    waits.add_implicit(RIGHT_BEFORE_RETURN, unexplained)
-    sources.findings[RIGHT_BEFORE_RETURN].extend(unexplained.call_row.tolist())
-    waits.add_implicit("blocking copies", blocking_copies(activities, calls, calibration, process.call_sites))
-    waits.add_implicit("launches delayed by a full queue", full_queue(activities, calls))
-    waits.add_implicit("calls of observer threads", observer_waits(calls, activities, queries.by_observer))
+    waits.add_implicit(Reason.ENDED_RIGHT_BEFORE_RETURN, unexplained)
+    sources.findings[Reason.ENDED_RIGHT_BEFORE_RETURN].extend(unexplained.call_row.tolist())
+    waits.add_implicit(Reason.BLOCKING_COPIES, blocking_copies(activities, calls, calibration, process.call_sites))
+    waits.add_implicit(Reason.FULL_QUEUE, full_queue(activities, calls))
+    waits.add_implicit(Reason.OBSERVER_CALLS, observer_waits(calls, activities, queries.by_observer))
     return Synchronisation(
         waits.device_table(), waits.host_table(), waits.resolved, sources.findings, waits.oddities, waits.dropped
     )
@@ -93,18 +90,18 @@ def _stream_wait(run: _Run, row: int) -> None:
     process, waits, inferred = run.process, run.waits, run.inferred.get(row)
     waiting = inferred.waiting if inferred is not None else waiting_stream(process, row)
     if waiting is None:
-        waits.dropped["stream waits for which no work followed"].append(row)
+        waits.dropped[Reason.NO_WORK_FOLLOWED].append(row)
         return
     resolved = _resolve_event(run, row)
     if resolved is None:
-        waits.dropped["stream waits whose event was not found"].append(row)
+        waits.dropped[Reason.STREAM_WAIT_WITHOUT_EVENT].append(row)
         return
     if inferred is None and process.sync_record(row) is None:
         waiting = _stream_that_can_wait(process, row, waiting, resolved.sources)
     target = process.queues.add_wait(waiting, process.start(row), resolved.sources)
     elsewhere = [source for source in resolved.sources if process.launches.stream_of(source) != waiting]
     if target < 0 or not elsewhere:
-        waits.oddities["stream waits that blocked nothing"].append(row)
+        waits.oddities[Reason.BLOCKS_NOTHING].append(row)
         return
     for source in elsewhere:
         waits.add_device_wait(row, source, target, resolved.provenance)
@@ -140,7 +137,7 @@ def _resolve_event(run: _Run, row: int) -> _Resolved | None:
 def _event_sync(run: _Run, row: int) -> None:
     resolved = _resolve_event(run, row)
     if resolved is None:
-        run.waits.dropped["event synchronisations whose event was not found"].append(row)
+        run.waits.dropped[Reason.EVENT_SYNC_WITHOUT_EVENT].append(row)
         run.waits.add_unknown(row)
     else:
         run.waits.add_host_waits(row, *resolved)
@@ -149,13 +146,13 @@ def _event_sync(run: _Run, row: int) -> None:
 def _event_query(run: _Run, row: int) -> None:
     process, waits, is_answered = run.process, run.waits, run.queries.is_answered(row)
     if run.queries.by_observer[row]:
-        waits.oddities["event queries of observer threads"].append(row)
+        waits.oddities[Reason.OBSERVER_QUERIES].append(row)
         return
     resolved = _resolve_event(run, row) if is_answered else _Resolved((), Provenance.TIMING)
     if resolved is None:
-        waits.dropped["event queries whose event was not found"].append(row)
+        waits.dropped[Reason.QUERY_WITHOUT_EVENT].append(row)
     elif not is_answered or process.last_end(resolved.sources) > _latest_answer(run, row):
-        waits.resolved["event queries that found the event pending"].append(row)
+        waits.resolved[Reason.PENDING_QUERIES].append(row)
     else:
         loop = run.queries.loops.get(row)
         waits.add_host_waits(row, *resolved, since=loop.since if loop is not None else ABSENT)
@@ -215,6 +212,6 @@ def _add_queue_waits(device: DeviceTrace, run: _Run) -> None:
     """Adds the waits that the device itself records."""
     for source, target in queue_waits(device.queue_events, run.process.queues, device.activities.start.tolist()):
         if source < 0 or target < 0:
-            run.waits.dropped["waits of device queues for nothing recorded"].append(-1)
+            run.waits.dropped[Reason.QUEUE_WAIT_WITHOUT_RECORD].append(-1)
         else:
             run.waits.add_device_wait(int(run.process.activities.call_row[target]), source, target, Provenance.RECORD)

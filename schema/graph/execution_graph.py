@@ -23,6 +23,7 @@ from ..columns import (
     to_pandas,
     to_polars,
 )
+from ..reasons import Counts
 from .et_file import read_columns, write_columns
 from .json_form import write_json
 from .nodes import DependencyKind, NodeColumns, NodeType
@@ -58,7 +59,7 @@ class ConvertReport:
     time_with_work_pct: float = 0.0
     unknown_communications: int = 0
     unknown_dtypes: int = 0
-    dropped: dict[str, int] = field(default_factory=dict)
+    dropped: Counts = field(default_factory=Counts)
 
 
 @dataclass(slots=True)

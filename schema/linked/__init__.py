@@ -5,7 +5,6 @@ What the profiler writes: the records of Kineto and host traces, their times and
 
 from . import host as host, kineto as kineto
 from .arguments import (
-    NO_LISTS as NO_LISTS,
     RecordedTensor as RecordedTensor,
     argument_lists as argument_lists,
     argument_members as argument_members,
@@ -41,7 +40,7 @@ from .linked_trace import (
     TraceInfo as TraceInfo,
     on_host_clock as on_host_clock,
 )
-from .literals import UNREADABLE_LISTS as UNREADABLE_LISTS, integer_list as integer_list, literal as literal
+from .literals import integer_list as integer_list, literal as literal
 from .merged_ranks import LARGEST_ID as LARGEST_ID, MergedRank as MergedRank
 from .names import name_of as name_of
 from .node_attributes import listed_attributes as listed_attributes

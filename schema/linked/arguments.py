@@ -4,13 +4,13 @@ The one place that says what of these texts is usable: lists, and tensors whose 
 """
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
 import msgspec
 
+from ..reasons import Counts, Reason
 from .host import EMPTY_LIST, TensorLists
 from .numbers import json_value
 
@@ -29,8 +29,6 @@ AS_ANY_DIGIT, MANY_DIGITS = bytes.maketrans(b"123456789", 9 * b"0"), 15 * b"0"
 tensors.
 """
 MEMBERS, MEASURES = TensorLists.__struct_fields__, ("shapes", "strides")
-NO_LISTS = "values, shapes, types or strides of arguments that are no lists"
-TOO_LARGE = "tensors whose numbers are too large"
 
 
 class RecordedTensor(NamedTuple):
@@ -106,12 +104,12 @@ def _flat(value: Any) -> Iterator[RecordedTensor]:
             yield from _flat(each)
 
 
-def usable_arguments(arguments: Sequence[bytes], skipped: Counter[str]) -> Sequence[bytes]:
+def usable_arguments(arguments: Sequence[bytes], skipped: Counts) -> Sequence[bytes]:
     """Returns ops' arguments, objects with the members of `TensorLists`, with empty lists for unusable members.
 
     Counts that in `skipped`, by reason.
 
-    >>> usable_arguments([b'{"values":[1],"shapes":5}'], Counter())
+    >>> usable_arguments([b'{"values":[1],"shapes":5}'], Counts())
     [b'{"values":[1],"shapes":[]}']
     """
     block = b",".join({*arguments})
@@ -120,7 +118,7 @@ def usable_arguments(arguments: Sequence[bytes], skipped: Counter[str]) -> Seque
     return arguments
 
 
-def _usable(text: bytes, skipped: Counter[str]) -> bytes:
+def _usable(text: bytes, skipped: Counts) -> bytes:
     if not NO_LIST.search(text) and MANY_DIGITS not in text.translate(AS_ANY_DIGIT):
         return text
     recorded = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
@@ -129,18 +127,18 @@ def _usable(text: bytes, skipped: Counter[str]) -> bytes:
     return msgspec.json.encode(recorded | changed) if changed else text
 
 
-def _usable_member(name: str, text: bytes, skipped: Counter[str]) -> bytes:
+def _usable_member(name: str, text: bytes, skipped: Counts) -> bytes:
     def usable_tensor(match: re.Match[bytes]) -> bytes:
         if TENSOR.fullmatch(match[0]):
             return match[0]
-        skipped[TOO_LARGE] += 1
+        skipped[Reason.TENSORS_TOO_LARGE] += 1
         return bytes(EMPTY_LIST)
 
     if not text.startswith(b"["):
-        skipped[NO_LISTS] += 1
+        skipped[Reason.ARGUMENTS_NO_LISTS] += 1
         return bytes(EMPTY_LIST)
     if name in MEASURES and LONG_NUMBER.search(text):
-        skipped[TOO_LARGE] += 1
+        skipped[Reason.TENSORS_TOO_LARGE] += 1
         return bytes(EMPTY_LIST)
     return LIKE_A_TENSOR.sub(usable_tensor, text)
 

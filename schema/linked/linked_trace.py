@@ -30,6 +30,7 @@ from ..columns import (
     format_counts,
 )
 from ..machine import MachineCalibration
+from ..reasons import Counts
 from .tensors import Arguments, read_arguments
 
 Whole = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
@@ -224,7 +225,7 @@ class ProcessGroup(msgspec.Struct, omit_defaults=True):
 
 
 class LinkReport(msgspec.Struct):
-    """What became of every row of both inputs. Each dict counts by reason."""
+    """What became of every row of both inputs. `dropped`, `guessed`, `oddities` and `waits` count by reason."""
 
     world_size: int = -1
     matched_by: str = ""
@@ -235,10 +236,10 @@ class LinkReport(msgspec.Struct):
     calls: int = 0
     activities: int = 0
     linked: int = 0
-    dropped: dict[str, int] = {}
-    guessed: dict[str, int] = {}
-    oddities: dict[str, int] = {}
-    waits: dict[str, int] = {}
+    dropped: Counts = msgspec.field(default_factory=Counts)
+    guessed: Counts = msgspec.field(default_factory=Counts)
+    oddities: Counts = msgspec.field(default_factory=Counts)
+    waits: Counts = msgspec.field(default_factory=Counts)
     notes: list[str] = []
 
 

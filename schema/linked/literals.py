@@ -16,7 +16,6 @@ LONGEST_PYTHON = 1 << 21
 """Characters. Python's parser, which reads what is no JSON, takes some 200 bytes for each."""
 SHORTENED = "..."
 """Stands in lists that the profiler cut."""
-UNREADABLE_LISTS = "lists of ranks or split sizes that cannot be read"
 FAILURES = (ValueError, SyntaxError, TypeError, MemoryError, RecursionError, msgspec.DecodeError)
 
 

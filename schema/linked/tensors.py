@@ -5,7 +5,6 @@ text is decoded, and ids and offsets are read in columns. Linear in the bytes.
 """
 
 import re
-from collections import Counter
 from collections.abc import Hashable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
@@ -13,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..columns import Bool, BytesColumn, Int32, Int64, Interner, OpRows, group_ids
+from ..reasons import Counts
 from .arguments import MEMBERS, RecordedTensor, argument_members, recorded_tensors, usable_arguments
 
 AT_ONCE = 1 << 12
@@ -189,7 +189,7 @@ def tensors_of(texts: Sequence[bytes]) -> Tensors:
     return read_arguments(texts, ()).tensors
 
 
-def member_texts(texts: BytesColumn, form: Int32, skipped: Counter[str]) -> list[BytesColumn]:
+def member_texts(texts: BytesColumn, form: Int32, skipped: Counts) -> list[BytesColumn]:
     """Returns the values, shapes and types of arguments with these forms, as stretches of their texts.
 
     Counts in `skipped` what is not usable, by reason: it becomes an empty list.
@@ -219,7 +219,7 @@ def _bounds(text: bytes) -> list[int]:
     its end, so that they hold for all texts of its form; zeros where not all is usable, or written in another way.
     """
     members = argument_members(text)
-    for comma, colon in NOTATIONS if usable_arguments([text], Counter()) == [text] else ():
+    for comma, colon in NOTATIONS if usable_arguments([text], Counts()) == [text] else ():
         begin, ends = b"{", list[int]()
         for name in NAMES:
             begin += f'"{name}"{colon}'.encode()

@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterator
 from operator import attrgetter
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from ..arguments import FilePath, check_ending
 from ..columns import ABSENT, Categorical, Int64, JsonRecords, RowMap, Spans, repeated
 from ..io import open_output
 from ..progress import OnProgress, unseen
+from ..reason_words import to_json
 from .call_tree import op_parents
 from .called_from import called_from
 from .host import NO_TENSORS, Attr
@@ -21,7 +21,7 @@ from .linked_trace import Activities, LinkedTrace, Ops, Provenance
 
 NODES_AT_ONCE = 1 << 13
 A_TENSOR = b"Tensor("
-encoded = msgspec.json.encode
+encoded = to_json
 
 
 def write_linked(linked: LinkedTrace, path: FilePath, on_progress: OnProgress = unseen) -> None:

@@ -3,6 +3,8 @@
 from collections import Counter
 
 from ...schema.errors import Remedy
+from ...schema.reason_words import in_words
+from ...schema.reasons import Counts
 from ..rank_rows import ranges
 from ..sync_records_advice import SETTING, WORST_WITH, WORST_WITHOUT
 from .finding import LEAST_PCT, Finding
@@ -30,13 +32,11 @@ def missing_records(job: Job) -> list[Finding]:
 
 def lost_records(job: Job) -> list[Finding]:
     """Returns a finding if many records could not be used."""
-    dropped = Counter[str]()
-    for rank in job.ranks:
-        dropped.update(rank.dropped)
+    dropped = Counts().add(*(rank.dropped for rank in job.ranks))
     count = sum(dropped.values())
     if 100 * count < LEAST_PCT * len(job.work):
         return []
-    parts = [f"{reason}: {number:,}" for reason, number in dropped.most_common(NAMED)]
+    parts = [f"{in_words(reason)}: {number:,}" for reason, number in Counter(dropped).most_common(NAMED)]
     more = f"; and {len(dropped) - NAMED} more reasons" if len(dropped) > NAMED else ""
     return [
         Finding(

@@ -7,6 +7,7 @@ import numpy as np
 from ...schema.columns import ABSENT, Bool, Categorical, Int64, NestedIntervals, Ns, OpRows, Rows, ThreadIntervals
 from ...schema.graph import ExecutionGraph
 from ...schema.linked import LinkedTrace, op_tree
+from ...schema.reasons import Counts
 from ..phase_names import LOADER
 from ..sync_records_advice import lacks_sync_records
 from .graph_alone import activity_rows
@@ -34,7 +35,7 @@ class RankFacts:
     shape: Categorical
     function: Categorical
     step_starts: Ns
-    dropped: dict[str, int] = field(default_factory=dict)
+    dropped: Counts = field(default_factory=Counts)
     lacks_sync_records: bool = False
     recorded_ops: int = 0
 
@@ -60,7 +61,7 @@ def facts_of(rank: RankTrace) -> RankFacts | None:
         _of_ops(shapes, op_row),
         _functions(graph, linked, inner),
         step_starts(linked),
-        dict(linked.report.dropped),
+        linked.report.dropped,
         lacks_sync_records(linked),
         linked.report.host_ops,
     )

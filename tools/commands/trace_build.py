@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from ...schema.arguments import ASTRA_SIM, GOAL
 from ...schema.errors import Audience, Remedy, require, said_to
+from ...schema.reason_words import to_builtins
 from ..command import print_json, progress, run_command
 from ..command_parser import CommandParser
 from ..rank_rows import ranges
@@ -205,7 +206,6 @@ def _runner(options: argparse.Namespace) -> "Runner":
 
 def _print_report(job: "BuiltJob", as_json: bool) -> None:
     """Prints a line for each rank and everything that the report says of all ranks."""
-    import msgspec
 
     from ..job import COLLECTIVES, EXCESS, START_OFFSET, poor_goal_fit, table, time_lines
     from ..sync_records_advice import UNRECORDED_WAITS
@@ -215,7 +215,7 @@ def _print_report(job: "BuiltJob", as_json: bool) -> None:
         read = " and ".join(file.file for file in (rank.host, rank.device) if file)
         log.debug(f"rank {rank.rank}: {rank.status} from {read}")
     if as_json:
-        print_json(msgspec.to_builtins(report))
+        print_json(to_builtins(report))
     if report.ranks:
         log.info(table(report.ranks, job.unchanged))
     for change, nodes in _changes(report.ranks).items():

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
 from ...schema.arguments import GOAL, TARGETS, WHOLE_JOB, InputsOutputs, Promotion
 from ...schema.errors import Audience, said_to
+from ...schema.reason_words import counts_in_words
 from ..command import in_workspace, print_json, progress_bar, run_command, step
 from ..command_parser import CommandParser, OptionGroup, output_as, without_leading_word
 from ..summary_lines import format_counts, summary_line
@@ -131,7 +132,7 @@ def _convert(options: argparse.Namespace) -> None:
     with step("write graph"):
         graph.write(options.output)
     if options.json:
-        print_json({**dataclasses.asdict(report), "target": changes.counts})
+        print_json({**dataclasses.asdict(report), "dropped": counts_in_words(report.dropped), "target": changes.counts})
     log.info(summary(report))
     for change, count in changes.counts.items():
         log.info(summary_line("target", f"{change}: {count:g}"))
@@ -181,7 +182,7 @@ def summary(report: "ConvertReport") -> str:
         beside = f", {share:.1f} % of the run" if share > NOTEWORTHY_PCT else ""
         in_all = f"{count} {cause}, {report.delays_us[cause]:.1f} µs in all"
         lines.append(summary_line("delays", in_all + beside + _remedies().get(cause, "")))
-    lines += format_counts("dropped", report.dropped)
+    lines += format_counts("dropped", counts_in_words(report.dropped))
     if report.kernels_with_work or report.kernels_without_work:
         lines.append(summary_line("work", _work(report)))
     unknown = {

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from ...schema.errors import Audience, said_to
+from ...schema.reason_words import to_builtins
 from ..command import print_json, progress, run_command
 from ..command_parser import CommandParser
 from ..terminal import print_text
@@ -30,13 +31,12 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def _run(options: argparse.Namespace) -> int:
-    import msgspec
 
     from ..job import diagnose, in_parallel_if_large, report
 
     diagnosis = diagnose([Path(path) for path in options.inputs], in_parallel_if_large, progress)
     if options.json:
-        print_json(msgspec.to_builtins(diagnosis) | {"wrong": diagnosis.wrong})
+        print_json(to_builtins(diagnosis) | {"wrong": diagnosis.wrong})
     else:
         print_text(report(diagnosis, options.verbose))
     return int(options.strict and diagnosis.wrong > 0)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from ...schema.errors import Audience, RequestError, said_to
+from ...schema.reason_words import to_builtins
 from ..command import in_workspace, print_json, progress_bar, run_command, step
 from ..command_parser import CommandParser, output_as, without_leading_word
 from ..summary_lines import format_counts, summary_line
@@ -103,7 +104,7 @@ def _link(options: argparse.Namespace) -> None:
     with progress_bar("write linked trace", len(linked.ops) + len(linked.activities), "node") as on_progress:
         write_linked(linked, options.output, on_progress)
     if options.json:
-        print_json(msgspec.to_builtins(linked.report) | {"machine": msgspec.to_builtins(linked.info.machine)})
+        print_json(to_builtins(linked.report) | {"machine": msgspec.to_builtins(linked.info.machine)})
     log.info(summary(linked))
 
 

@@ -25,6 +25,7 @@ from ...schema.errors import DataError
 from ...schema.graph import ConvertReport
 from ...schema.io import open_input, open_output, put_in_place
 from ...schema.linked import LinkReport
+from ...schema.reason_words import counts_in_words, from_json, to_json
 from ..rank_rows import rank_rows
 from ..summary_lines import summary_line
 from .cross_rank import mark_of, ranks_in_words
@@ -204,13 +205,13 @@ def write_report(report: BuildReport, path: Path) -> None:
     """Writes the report with its digest as JSON, whole or not at all."""
     report.digest = _digest(report)
     with open_output(str(path)) as out:
-        out.write(msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n")
+        out.write(msgspec.json.format(to_json(report), indent=1) + b"\n")
 
 
 def _digest(report: BuildReport) -> str:
     # as it is when read, where a number that happens to be whole is a float
-    read = msgspec.json.decode(msgspec.json.encode(report), type=BuildReport)
-    return hashlib.blake2b(msgspec.json.encode(msgspec.structs.replace(read, digest="")), digest_size=16).hexdigest()
+    read = from_json(to_json(report), BuildReport)
+    return hashlib.blake2b(to_json(msgspec.structs.replace(read, digest="")), digest_size=16).hexdigest()
 
 
 def comparable(report: BuildReport | None, options: BuildOptions, window: Window) -> BuildReport | None:
@@ -227,7 +228,7 @@ def read_report(path: Path) -> BuildReport | None:
     """Returns an earlier report, None where there is none that can be read."""
     try:
         with open_input(str(path)) as stream:
-            return msgspec.json.decode(stream.read(), type=BuildReport)
+            return from_json(stream.read(), BuildReport)
     except (DataError, OSError, EOFError, msgspec.DecodeError):
         return None
 
@@ -274,7 +275,7 @@ def _dropped_lines(ranks: Iterable[RankSummary]) -> Iterator[str]:
     """Yields a line for each reason for which something was dropped: how often on which ranks."""
     by_reason: dict[str, list[str]] = defaultdict(list)
     for rank in ranks:
-        for reason, count in rank.link.dropped.items() if rank.link else ():
+        for reason, count in counts_in_words(rank.link.dropped).items() if rank.link else ():
             by_reason[reason].append(f"{count} of rank {rank.rank}")
     for reason, counts in sorted(by_reason.items()):
         more = f" and {len(counts) - RANKS_SHOWN} more ranks" if len(counts) > RANKS_SHOWN else ""

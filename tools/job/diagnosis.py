@@ -15,6 +15,7 @@ import msgspec
 from ...schema.columns import bytes_text, format_counts
 from ...schema.errors import DataError
 from ...schema.progress import Progress, unwatched
+from ...schema.reason_words import counts_in_words
 from ..pairs import hosts_of
 from ..rank_rows import ranges, rank_rows
 from ..recognise import InputKind
@@ -284,7 +285,7 @@ def _kernel(kernel: KernelTime) -> str:
 def _dropped(processes: Iterable[Inspection]) -> list[str]:
     by_reason: dict[str, list[tuple[str, int]]] = defaultdict(list)
     for process in processes:
-        for reason, count in process.dropped.items():
+        for reason, count in counts_in_words(process.dropped).items():
             by_reason[reason].append((process.name, count))
     lines = [
         f"{amount([count for _, count in occurrences]):>12} {reason} "

@@ -12,6 +12,7 @@ import msgspec
 
 from ...linker.match import SMALLEST_AGREEMENT
 from ...schema.errors import DataError, Remedy
+from ...schema.reasons import Reason
 from ..rank_rows import absent_ranks, ranges
 from ..sync_records_advice import SETTING
 from ..trace_files import BARE_NUMBER, RANK_IN_NAME, AssignedRanks, Trace, assign_ranks
@@ -135,7 +136,7 @@ def no_activities(process: Inspection) -> Finding | None:
 
 def activities_without_call(process: Inspection) -> Finding | None:
     """Finds activities whose launch was not recorded: wrong if they are more than half."""
-    count = process.dropped.get("activities without a launch call", 0)
+    count = process.dropped[Reason.ACTIVITIES_WITHOUT_CALL]
     if not count:
         return None
     if not process.calls:
@@ -195,7 +196,7 @@ def several_alignments(process: Inspection) -> Finding | None:
 
 def unknown_categories(process: Inspection) -> Finding | None:
     """Finds rows of categories that are none of the known ones."""
-    count = sum(count for reason, count in process.dropped.items() if reason.startswith("unknown"))
+    count = process.dropped.of(Reason.UNKNOWN_CATEGORY, Reason.UNKNOWN_OP_TYPE)
     if not count:
         return None
     return Finding(

@@ -14,7 +14,6 @@ import msgspec
 import numpy as np
 
 from ...linker.communication import (
-    MANY_MEMBERS,
     RECORD,
     from_device,
     is_communication_kernel,
@@ -36,7 +35,7 @@ from ...linker.readers import (
     read_host_trace,
 )
 from ...schema.columns import Bool, Categorical, Int64, workspace_in
-from ...schema.errors import CUT_OFF, UNREADABLE, DataError
+from ...schema.errors import DataError
 from ...schema.io import STANDARD_STREAM, folder_beside, open_input
 from ...schema.json_repair import opening_of, with_plain_letters
 from ...schema.linked import (
@@ -48,6 +47,7 @@ from ...schema.linked import (
     streams_of,
     waits_without_record,
 )
+from ...schema.reasons import Counts, Reason
 
 HEAD = 1 << 18
 VERSION = re.compile(
@@ -191,7 +191,7 @@ class Inspection(msgspec.Struct):
     graph_launches_alone: int = 0
     groups: list[GroupCount] = []
     top_kernels: list[KernelTime] = []
-    dropped: dict[str, int] = {}
+    dropped: Counts = msgspec.field(default_factory=Counts)
     damaged: bool = False
     notes: list[str] = []
     contradictions: list[Contradiction] | msgspec.UnsetType = msgspec.UNSET
@@ -223,7 +223,7 @@ def inspect(files: ProcessFiles) -> Inspection:
             inspection.contradictions = contradictions_in_traces(host, device) or msgspec.UNSET
     except DataError as error:
         inspection.error = str(error)
-    inspection.dropped = {reason: count for reason, count in inspection.dropped.items() if count}
+    inspection.dropped = inspection.dropped.without_zeros()
     return inspection
 
 
@@ -236,11 +236,8 @@ def _describe_host(inspection: Inspection, host: HostTrace) -> None:
 def _describe_reading(inspection: Inspection, trace: HostTrace | DeviceTrace) -> None:
     """Counts what of the file was not read, or not as it is."""
     inspection.notes += trace.notes
-    for reason, count in trace.skipped.items():
-        inspection.dropped[reason] = inspection.dropped.get(reason, 0) + count
-    inspection.damaged |= any(
-        reason.endswith((UNREADABLE, CUT_OFF)) for reason, count in trace.skipped.items() if count
-    )
+    inspection.dropped.add(trace.skipped)
+    inspection.damaged |= bool(trace.skipped.of(Reason.UNREADABLE_ROWS, Reason.CUT_OFF_ROWS))
 
 
 def _describe_device(inspection: Inspection, device: DeviceTrace) -> None:
@@ -260,7 +257,7 @@ def _describe_device(inspection: Inspection, device: DeviceTrace) -> None:
     inspection.sync_records = len(device.syncs.start)
     if len(activities.start):
         inspection.waits_without_record = waits_without_record(calls.name, inspection.sync_records) or msgspec.UNSET
-    inspection.groups, inspection.dropped[MANY_MEMBERS] = _groups(device)
+    inspection.groups, inspection.dropped[Reason.MANY_MEMBERS] = _groups(device)
     on_device = int(is_communication_kernel(activities.name).sum())
     calls_of_collectives = device.ops.name.where(lambda name: bool(HOST_COLLECTIVE.match(name)))
     inspection.collectives = on_device or int(calls_of_collectives.sum())
@@ -270,7 +267,7 @@ def _describe_device(inspection: Inspection, device: DeviceTrace) -> None:
     inspection.top_kernels = _top_kernels(device, ~memory)
     inspection.vendor = next((vendor for name in calls.name.table for vendor in VENDORS if name.startswith(vendor)), "")
     _describe_launches(inspection, launching_calls(activities, calls), calls)
-    inspection.dropped["activities of zero length"] = int((activities.end <= activities.start).sum())
+    inspection.dropped[Reason.ACTIVITIES_OF_ZERO_LENGTH] = int((activities.end <= activities.start).sum())
 
 
 def _describe_launches(inspection: Inspection, call_row: Int64, calls: RecordedCalls) -> None:
@@ -280,9 +277,9 @@ def _describe_launches(inspection: Inspection, call_row: Int64, calls: RecordedC
     launching = np.isin(calls.name.codes, np.unique(calls.name.codes[launched > 0])) & ~is_graph
     inspection.graph_launches, inspection.graph_activities = int(is_graph.sum()), int(launched[is_graph].sum())
     inspection.graph_launches_alone = int((is_graph & (launched == 0)).sum())
-    inspection.dropped["activities without a launch call"] = int((call_row < 0).sum())
-    inspection.dropped["graph launches without recorded activities"] = inspection.graph_launches_alone
-    inspection.dropped["launch calls without an activity"] = int((launching & (launched == 0)).sum())
+    inspection.dropped[Reason.ACTIVITIES_WITHOUT_CALL] = int((call_row < 0).sum())
+    inspection.dropped[Reason.GRAPH_LAUNCHES_WITHOUT_ACTIVITIES] = inspection.graph_launches_alone
+    inspection.dropped[Reason.LAUNCHES_WITHOUT_ACTIVITY] = int((launching & (launched == 0)).sum())
 
 
 def _describe_match(inspection: Inspection, device: DeviceTrace, match: Match) -> None:
@@ -294,9 +291,9 @@ def _describe_match(inspection: Inspection, device: DeviceTrace, match: Match) -
         match.alignment_count,
     )
     inspection.agreement_pct = round(100 * match.agreement, 2)
-    inspection.dropped["ops outside the host trace's window"] = int(outside.sum())
-    inspection.dropped["host ops that the device trace does not hold"] = inspection.host_ops - inspection.matched
-    inspection.dropped["ops of one record-function id but two names"] = match.misnamed
+    inspection.dropped[Reason.OPS_OUTSIDE_HOST_WINDOW] = int(outside.sum())
+    inspection.dropped[Reason.OPS_NOT_IN_DEVICE_TRACE] = inspection.host_ops - inspection.matched
+    inspection.dropped[Reason.OPS_OF_TWO_NAMES] = match.misnamed
 
 
 def _steps(names: Categorical) -> int:

@@ -13,12 +13,14 @@ import msgspec
 import numpy as np
 
 from ...converter.ranks import Calls, awaits_all, match, recorded_calls
-from ...linker.communication import MANY_MEMBERS, from_device, is_communication_kernel, process_groups, with_members
+from ...linker.communication import from_device, is_communication_kernel, process_groups, with_members
 from ...linker.readers import DeviceTrace, Role, read_device_trace
 from ...schema.columns import Int64, Summary, SummaryRepr
 from ...schema.errors import DataError
 from ...schema.linked import FOREVER, Args
 from ...schema.progress import Progress
+from ...schema.reason_words import in_words
+from ...schema.reasons import Reason
 from ..trace_files import RankFile
 
 Shared = dict[Hashable, dict[int, int]]
@@ -125,7 +127,7 @@ def survey(ranks: Sequence[RankFile], progress: Progress) -> Survey:
         trace = read_device_trace(str(path))
         bases[rank], hosts[rank], ends[rank] = trace.base_time_ns, _hosts(trace), collective_ends(trace)
         if unlisted := ends[rank].unlisted:
-            notes.append(f"{path}: {unlisted} {MANY_MEMBERS}")
+            notes.append(f"{path}: {unlisted} {in_words(Reason.MANY_MEMBERS)}")
     first, corrections = min(bases.values()), clock_corrections(shared_ends(ends))
     clocks = {
         rank: RankClock(base, round((base - first + corrections[rank]) / 1000) * 1000, corrections[rank])

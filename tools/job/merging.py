@@ -17,6 +17,8 @@ from ...schema.columns import Bool, Categorical, Int64, ThreadIntervals, nest
 from ...schema.errors import DataError, RequestError
 from ...schema.linked import are_step_marks, previous_on_stream
 from ...schema.progress import Progress, unwatched
+from ...schema.reason_words import counts_in_words
+from ...schema.reasons import AnyReason, Counts, Reason
 from ..pairs import hosts_of
 from ..recognise import InputKind
 from ..trace_files import RankFile, by_rank, find_traces, list_counts
@@ -134,8 +136,12 @@ class _Rank:
         rank = (self.rank, pid, self.file, trace.world_size, self.clock.base_time_ns, self.clock.shift_ns)
         self.connection.execute("INSERT INTO rank VALUES (?, ?, ?, ?, ?, ?)", rank)
         self._insert("device", *np.unique(trace.activities.device, return_counts=True))
-        lost = {"synchronisation records": len(trace.syncs.start), "event records": len(trace.event_records.event)}
-        reasons = [(self.rank, reason, count) for reason, count in {**lost, **trace.skipped}.items() if count]
+        lost: dict[AnyReason, int] = {
+            Reason.SYNC_RECORDS: len(trace.syncs.start),
+            Reason.EVENT_RECORDS: len(trace.event_records.event),
+        }
+        dropped = counts_in_words(Counts(lost).add(trace.skipped))
+        reasons = [(self.rank, reason, count) for reason, count in dropped.items()]
         self.connection.executemany("INSERT INTO dropped VALUES (?, ?, ?)", reasons)
 
     def _write_rows(self) -> None:
