@@ -16,6 +16,7 @@ from execgraph.schema.graph.nodes import CollectiveType
 from execgraph.schema.linked.layout import INTEGER_ATTRIBUTES
 from execgraph.schema.linked.words import KNOWN_BY, RECORDS, Member, Record
 from execgraph.schema.machine import PEAKS, Peak
+from execgraph.schema.reason_words import to_json
 
 DOCS = Path(__file__).parent
 PROTO = Path(execution_graph_pb2.__file__).with_name("execution_graph.proto")
@@ -342,7 +343,7 @@ def default_values(struct: type[msgspec.Struct]) -> dict[str, str]:
     for field in msgspec.structs.fields(struct):
         default = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
         if default is not msgspec.NODEFAULT:
-            defaults[field.encode_name] = code(msgspec.json.encode(default).decode())
+            defaults[field.encode_name] = code(to_json(default).decode())
     return defaults
 
 

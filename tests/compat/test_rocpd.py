@@ -11,6 +11,7 @@ from execgraph.linker.link import link
 from execgraph.linker.readers import dialect, is_database, opened, read_rocpd
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import DependencyKind
+from execgraph.schema.reasons import Reason
 from support.databases import DIALECTS, EPOCH, LITE, RPD_2, RPD_3, Api, Op, Range, rows, sql, write_database
 from support.runs import convert_linked
 
@@ -85,7 +86,7 @@ def test_ops_without_links_make_a_graph_of_streams(tmp_path: Path, which: str) -
         Op("aside", EPOCH, EPOCH + 100, queue=7),
     ]
     linked = link(None, read_rocpd(str(write_database(tmp_path / "t.db", which, ops))))
-    assert linked.report.oddities == {"activities without a launch call": 3}
+    assert linked.report.oddities == {Reason.ACTIVITIES_WITHOUT_CALL: 3}
     nodes = convert_linked(linked, EPOCH)
     assert nodes.edges(DependencyKind.STREAM_ORDER) == {("first", "second")}
 
@@ -108,7 +109,7 @@ def test_queue_ids_that_number_dispatches_are_one_stream_and_counted(tmp_path: P
     ops = [Op("k", EPOCH + 10 * n, EPOCH + 10 * n + 5, queue=1000 + n) for n in range(200)]
     trace = read_rocpd(str(write_database(tmp_path / "t.db", LITE, ops)))
     assert set(trace.activities.stream.tolist()) == {0}
-    assert trace.skipped == {"queue ids that number dispatches (their ops are on one stream)": 200}
+    assert trace.skipped == {Reason.DISPATCH_NUMBERS_AS_QUEUES: 200}
 
 
 def test_a_graph_launch_owns_all_its_activities(tmp_path: Path) -> None:
@@ -133,13 +134,13 @@ def test_what_is_no_work_is_counted(tmp_path: Path) -> None:
     trace = read_rocpd(str(path))
     assert len(rows(trace)) == 1
     assert trace.skipped == {
-        "ops of zero length": 1,
-        "device rows that record waiting": 1,
-        "unknown opType Surprise": 1,
-        "API rows without an end": 1,
-        "roctx marks, which last no time": 1,
-        "launch links of ops that are not there": 1,
-        "launch links of ops that have one already": 1,
+        Reason.ZERO_LENGTH_OPS: 1,
+        Reason.DEVICE_ROWS_OF_WAITING: 1,
+        Reason.UNKNOWN_OP_TYPE.of("Surprise"): 1,
+        Reason.API_ROWS_WITHOUT_END: 1,
+        Reason.ROCTX_MARKS: 1,
+        Reason.LINKS_OF_ABSENT_OPS: 1,
+        Reason.FURTHER_LAUNCH_LINKS: 1,
     }
 
 
@@ -210,7 +211,7 @@ def test_text_where_numbers_belong_does_no_harm(tmp_path: Path) -> None:
     trace = read_rocpd(str(path))
     assert [row[0] for row in rows(trace)] == ["gemm.kd", "ncclDevKernel_Generic"]
     assert trace.activities.start[0] == 0
-    assert trace.skipped == {"ops of zero length": 1}
+    assert trace.skipped == {Reason.ZERO_LENGTH_OPS: 1}
 
 
 def test_nothing_is_written_beside_a_file_that_its_writer_left_in_wal_mode(tmp_path: Path) -> None:

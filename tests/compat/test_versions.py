@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from execgraph.linker.link import link
 from execgraph.linker.readers import DeviceTrace, HostTrace, Role, read_device_trace, read_host_trace, role_of
+from execgraph.schema.reasons import Reason
 from support.folders import DATA, ROOT
 from support.matrix import CELLS, FEATURES, Cell, run_of, table
 from support.runs import broken_rules, convert_linked
@@ -53,7 +54,7 @@ def check_pair(host: Path, device: Path) -> None:
     """Nearly all ops are matched, every row of the file is accounted for, and nothing was mended or lost."""
     read_host, read_device = read_host_trace(str(host)), read_device_trace(str(device))
     assert read_device.read == accounted(read_device)
-    assert not +read_host.skipped
+    assert not read_host.skipped.without_zeros()
     report = link(read_host, read_device).report
     assert report.agreement_pct >= 98
     assert report.host_ops - report.matched <= 0.03 * report.host_ops
@@ -88,7 +89,7 @@ def test_every_device_trace_of_every_vendor_is_accounted_for(real_traces: Path) 
     for path in traces:
         device = read_device_trace(str(path))
         assert device.read == accounted(device)
-        assert not any("cannot be read" in reason or "unknown" in reason for reason in +device.skipped)
+        assert not device.skipped.of(Reason.UNREADABLE_ROWS, Reason.UNKNOWN_CATEGORY)
 
 
 # Device traces alone
@@ -208,7 +209,7 @@ def test_no_two_nodes_keep_one_id(tmp_path: Path) -> None:
     ]
     host = read_host(tmp_path, {"schema": "1.1.1", "nodes": nodes})
     assert host.id.tolist() == [3, 6, 7, 5] and host.parent.tolist() == [1, 1, 3, 7]
-    assert +host.oddities == {"host nodes without an id of their own, given one": 2}
+    assert host.oddities.without_zeros() == {Reason.NODES_WITHOUT_ID: 2}
 
 
 def node(number: int, name: str, parent: int, rf_id: int = 0, **more: Any) -> Json:
@@ -317,7 +318,7 @@ def test_rows_recorded_twice_count_once(tmp_path: Path) -> None:
     rows = launched({"args": ARGS}, {"args": ON_STREAM})
     device = read_events(tmp_path, rows + rows)
     assert (len(device.ops.start), len(device.calls.start), len(device.activities.start)) == (1, 1, 1)
-    assert device.skipped["device events recorded twice"] == 3
+    assert device.skipped[Reason.RECORDED_TWICE] == 3
 
 
 def test_rows_that_only_look_alike_are_kept(tmp_path: Path) -> None:
@@ -340,8 +341,8 @@ def test_every_row_is_accounted_for(tmp_path: Path) -> None:
     ]  # fmt: skip
     device = read_events(tmp_path, rows)
     assert device.read == len(rows) == accounted(device)
-    assert device.skipped["device events without a usable time"] == 2
-    assert device.oddities["device events without a duration, or with a negative one, taken as 0"] == 2
+    assert device.skipped[Reason.UNUSABLE_TIME] == 2
+    assert device.oddities[Reason.NO_DURATION] == 2
 
 
 def test_what_is_said_of_the_whole_file_may_stand_anywhere_and_be_text(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import msgspec
 import numpy as np
 import pytest
 from execgraph.converter.convert import convert
-from execgraph.converter.dependencies import CUT_OFF
 from execgraph.converter.dependencies.rules import LOOKED_BACK
 from execgraph.schema.columns import ABSENT, Categorical, Ragged
 from execgraph.schema.graph import (
@@ -19,6 +18,7 @@ from execgraph.schema.graph import (
     NodeType,
 )
 from execgraph.schema.linked import Communication
+from execgraph.schema.reasons import Reason
 from execgraph.tools.commands.trace_convert import summary
 from execgraph.tools.replay import replay
 from hypothesis import given, strategies as st
@@ -210,7 +210,9 @@ def test_inferred_edges_can_be_left_out() -> None:
     assert nodes.report.delays == {"unexplained": 1}
 
 
-@pytest.mark.parametrize(("before", "cut_off"), [(LOOKED_BACK - 1, {}), (LOOKED_BACK, {CUT_OFF: 1})])
+@pytest.mark.parametrize(
+    ("before", "cut_off"), [(LOOKED_BACK - 1, {}), (LOOKED_BACK, {Reason.LATE_BEYOND_SEARCH.of(LOOKED_BACK): 1})]
+)
 def test_a_search_among_too_many_is_cut_off_and_counted(before: int, cut_off: dict[str, int]) -> None:
     t = TraceBuilder(sync_records=False)
     with t.op("aten::mm"):

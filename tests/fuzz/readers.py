@@ -25,6 +25,7 @@ from execgraph.schema.comm_groups import read_groups, write_groups
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import ExecutionGraph
 from execgraph.schema.linked import LinkedTrace, read_linked, write_linked
+from execgraph.schema.reasons import Reason
 from execgraph.tools.replay import replay
 from support.databases import LITE, Api, Op, Range, write_database
 
@@ -167,7 +168,7 @@ CHECKS: dict[str, Callable[[bytes], None]] = {
 def accounted(device: DeviceTrace) -> int:
     """The rows that are in a table, were counted as skipped, or carry no work; rows of unknown kind do not count."""
     tables = (device.ops, device.calls, device.activities, device.syncs)
-    unread = sum(count for what, count in device.skipped.items() if "cannot be read" in what or "cut off" in what)
+    unread = device.skipped.of(Reason.UNREADABLE_ROWS, Reason.CUT_OFF_ROWS)
     used = sum(len(table.start) for table in tables) + len(device.event_records.correlation)
     return used + sum(device.skipped.values()) - unread + device.ignored
 

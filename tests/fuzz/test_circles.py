@@ -13,11 +13,11 @@ import pytest
 from execgraph.converter.convert import convert
 from execgraph.converter.scaling import rank_facts
 from execgraph.linker.foreign import read_linked
-from execgraph.linker.joined_ops import IN_CIRCLES
 from execgraph.linker.link import link
 from execgraph.linker.readers import read_device_trace, read_host_trace
 from execgraph.schema.columns import Tree, nearest, parent_rows, rows_in_circles
 from execgraph.schema.linked import LinkedTrace, Ops, write_linked
+from execgraph.schema.reasons import Reason
 from hypothesis import given, strategies as st
 from support.runs import link_run, rich_run
 
@@ -167,7 +167,7 @@ def test_what_the_device_trace_nests_stays_and_the_rest_of_the_circle_is_counted
     step, forward, thread = 5, 6, 2
     nodes[step]["ctrl_deps"], nodes[forward]["ctrl_deps"] = forward, thread
     linked = linked_files(*write(tmp_path, host, device))
-    assert linked.report.oddities[IN_CIRCLES] == 1
+    assert linked.report.oddities[Reason.OPS_IN_CIRCLES] == 1
     parents = dict(zip(linked.ops.id.tolist(), linked.ops.parent_id.tolist(), strict=True))
     assert (parents[step], parents[forward]) == (-1, step)
 

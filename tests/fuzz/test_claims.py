@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from execgraph.linker.communication import MANY_MEMBERS
+from execgraph.schema.reason_words import in_words
+from execgraph.schema.reasons import Reason
 
 from fuzz.samples import played
 
@@ -172,7 +173,7 @@ def test_members_that_are_too_many_are_counted(command: list[str], tmp_path: Pat
     folder = claiming(tmp_path / "job", "members", 2 * 10**5)
     script = [sys.executable, "-m", "execgraph", *command, str(folder), "--json"]
     done = subprocess.run(script, capture_output=True, text=True, check=True, cwd=tmp_path)
-    assert MANY_MEMBERS in done.stdout
+    assert in_words(Reason.MANY_MEMBERS) in done.stdout
 
 
 def test_a_job_whose_groups_claim_very_many_members_is_built(tmp_path: Path) -> None:
@@ -180,4 +181,4 @@ def test_a_job_whose_groups_claim_very_many_members_is_built(tmp_path: Path) -> 
     building = ("build", "--input-dir", folder, "--output-dir", tmp_path / "graphs", "--jobs", "1")
     assert took({"build": [building]})["build"].little
     report = json.loads((tmp_path / "graphs" / "report.json").read_bytes())
-    assert MANY_MEMBERS in json.dumps(report)
+    assert in_words(Reason.MANY_MEMBERS) in json.dumps(report)

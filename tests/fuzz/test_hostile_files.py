@@ -1,7 +1,6 @@
 """Files made to do harm and found by hand; test_cases.py and `make fuzz` run many more through all commands."""
 
 import json
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -9,8 +8,8 @@ from execgraph.converter.convert import convert
 from execgraph.linker.link import link
 from execgraph.linker.readers import read_device_trace, read_host_trace
 from execgraph.schema.columns import BytesColumn
-from execgraph.schema.linked import LARGEST_ID, NO_LISTS, tensors_of, usable_arguments
-from execgraph.schema.linked.arguments import TOO_LARGE
+from execgraph.schema.linked import LARGEST_ID, tensors_of, usable_arguments
+from execgraph.schema.reasons import Counts, Reason
 
 from fuzz.running import run
 from fuzz.samples import played
@@ -26,7 +25,11 @@ def test_what_no_column_holds_is_given_anew_or_left_out_and_counted(tmp_path: Pa
     op["outputs"] |= {"types": 5, "strides": None}
     host.write_text(json.dumps(nodes))
     read = read_host_trace(str(host))
-    counted = {"host nodes without an id of their own, given one": 1, NO_LISTS: 2, TOO_LARGE: 2}
+    counted = {
+        Reason.NODES_WITHOUT_ID: 1,
+        Reason.ARGUMENTS_Reason.ARGUMENTS_NO_LISTS: 2,
+        Reason.TENSORS_Reason.TENSORS_TOO_LARGE: 2,
+    }
     assert read.oddities == counted
     assert read.id.max() <= LARGEST_ID
     linked = link(read, read_device_trace(str(device)))
@@ -36,7 +39,7 @@ def test_what_no_column_holds_is_given_anew_or_left_out_and_counted(tmp_path: Pa
 
 
 def test_arguments_that_cannot_be_used_are_empty_and_all_others_stay() -> None:
-    counted = Counter[str]()
+    counted = Counts()
     odd = {
         b'{"values":[[4,5,0,1,4,"cuda:0"],"no\\":5"],"x":5}': b'{"values":[[4,5,0,1,4,"cuda:0"],"no\\":5"],"x":5}',
         b'{"values" : {},"shapes":[[1]]}': b'{"values":[],"shapes":[[1]]}',
@@ -44,7 +47,7 @@ def test_arguments_that_cannot_be_used_are_empty_and_all_others_stay() -> None:
         b'{"strides": [[1000000000000000000000]],"values":[1000000000000000000000]}': b'{"strides":[],"values":[1000000000000000000000]}',
     }
     assert usable_arguments([*odd], counted) == [*odd.values()]
-    assert counted == {NO_LISTS: 1, TOO_LARGE: 3}
+    assert counted == {Reason.ARGUMENTS_Reason.ARGUMENTS_NO_LISTS: 1, Reason.TENSORS_Reason.TENSORS_TOO_LARGE: 3}
 
 
 def test_a_linked_file_of_another_is_read_as_carefully(tmp_path: Path) -> None:
@@ -52,7 +55,7 @@ def test_a_linked_file_of_another_is_read_as_carefully(tmp_path: Path) -> None:
     linked = link(read_host_trace(str(host)), read_device_trace(str(device)))
     linked.ops.inputs = BytesColumn.of([b'{"values":5}'] * len(linked.ops))
     report = convert(linked).report
-    assert report is not None and report.dropped[NO_LISTS] > 1
+    assert report is not None and report.dropped[Reason.ARGUMENTS_Reason.ARGUMENTS_NO_LISTS] > 1
 
 
 def test_halves_of_characters_and_numbers_without_end_are_read_from_text_inside_a_trace(tmp_path: Path) -> None:

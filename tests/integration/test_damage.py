@@ -8,6 +8,7 @@ import pytest
 from execgraph.linker.link import link
 from execgraph.linker.readers import read_device_trace, read_host_trace
 from execgraph.schema.errors import DataError
+from execgraph.schema.reasons import Reason
 from support.builder import TraceBuilder
 from support.damages import DAMAGES, DEVICE, HOST, Damage, link_damaged, link_undamaged, sample, table
 from support.folders import ROOT
@@ -87,7 +88,7 @@ def test_of_a_cut_device_trace_every_whole_event_is_read(tmp_path: Path, part: i
     events = cut.count(b'\n    "ph"') - (not cut.rstrip(b", \n").endswith(b"\n  }"))
     trace = read_device_trace(str(path))
     assert trace.read == events
-    assert trace.skipped["device events cut off by the end of the file"] == cut.count(b'\n    "ph"') - events
+    assert trace.skipped[Reason.CUT_OFF_ROWS.of("device events")] == cut.count(b'\n    "ph"') - events
     assert len(trace.ops.start) == sum(event.get("cat") in ("cpu_op", "user_annotation") for event in whole[:events])
 
 
@@ -151,7 +152,7 @@ def test_a_real_unfinished_trace(real_traces: Path) -> None:
     device = read_device_trace(str(folder / "kineto.json.gz"))
     report = link(read_host_trace(str(folder / "et.json.gz")), device).report
     assert (report.matched, report.host_ops, report.device_ops) == (16, 16, 18)
-    assert device.oddities["ops still running when recording ended"] == 2
+    assert device.oddities[Reason.STILL_RUNNING] == 2
 
 
 # Limits

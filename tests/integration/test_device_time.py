@@ -14,6 +14,7 @@ from typing import NoReturn
 
 import pytest
 from execgraph.schema.graph import Delay, DependencyKind, ExecutionGraph
+from execgraph.schema.reasons import Reason
 from execgraph.tools.commands.trace_convert import main, summary
 from execgraph.tools.commands.trace_link import main as link_main
 from execgraph.tools.replay import parse_scale, replay, summarise
@@ -297,7 +298,7 @@ def test_a_stream_waits_for_what_the_id_marked() -> None:
     t.leaf("aten::add", 5)
     linked = link_run(t)
     assert device_waits(linked) == {("marked", "waits")}
-    assert linked.report.waits == {"waits of streams for other streams, by record": 1}
+    assert linked.report.waits == {Reason.STREAM_WAITS.of("record"): 1}
     assert linked.report.guessed == {}
     assert convert_run(t).follows("waits")["marked"] == DependencyKind.EVENT_WAIT
 
@@ -312,7 +313,7 @@ def test_the_host_waits_for_what_the_id_marked() -> None:
     t.leaf("aten::add", 5)
     linked = link_run(t)
     assert host_waits(linked) == {("marked", "cudaEventSynchronize")}
-    assert linked.report.waits == {"waits of the host for the device, by record": 1}
+    assert linked.report.waits == {Reason.HOST_WAITS.of("record"): 1}
     nodes = convert_run(t)
     assert nodes.follows("cudaEventSynchronize")["marked"] == DependencyKind.HOST_SYNC
     assert nodes.replay_error() == 0

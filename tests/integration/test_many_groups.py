@@ -1,6 +1,5 @@
 """Runs of very many threads, devices, streams, groups or names: the effort grows linearly with what was recorded."""
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
@@ -19,6 +18,7 @@ from execgraph.schema.columns import Categorical, Intervals
 from execgraph.schema.graph import NodeType
 from execgraph.schema.linked import took_over
 from execgraph.schema.machine import Peak, by_name
+from execgraph.schema.reasons import Counts
 from execgraph.tools.analyses import AnalysisOptions, RankTrace, covered_time
 from execgraph.tools.analyses.kernel_breakdown import kernel_breakdown
 from execgraph.tools.analyses.overlap import communication_computation_overlap
@@ -103,7 +103,7 @@ def messages_of_one_kernel(count: int) -> Work:
 
 
 def queues_of_devices(count: int) -> Work:
-    return lambda: _real_queues(numbers(count), numbers(count), Counter())
+    return lambda: _real_queues(numbers(count), numbers(count), Counts())
 
 
 def arrows_on_threads(count: int) -> Work:

@@ -18,6 +18,7 @@ from execgraph.linker.readers import read_device_trace, read_host_trace
 from execgraph.schema.columns import ABSENT
 from execgraph.schema.errors import DataError
 from execgraph.schema.linked import NO_TENSORS, plain_arguments, read_linked, write_linked
+from execgraph.schema.reasons import Reason
 from fuzz.texts import spelled_in_every_way, with_rows_shuffled
 from support.builder import LAYOUTS, TraceBuilder
 from support.folders import DATA
@@ -179,8 +180,8 @@ def test_a_window_has_one_offset_for_all_its_threads() -> None:
 def test_the_graph_covers_the_window_and_the_rest_is_counted(torch: str) -> None:
     linked = link(*read_pair(iterations(torch, 0)))
     assert convert_linked(linked).report.activities == len(LAYER)
-    for what in ("ops", "calls", "activities"):
-        assert linked.report.dropped[f"{what} outside the linked part"] == 2 * len(LAYER)
+    for reason in (Reason.OPS_OUTSIDE, Reason.CALLS_OUTSIDE, Reason.ACTIVITIES_OUTSIDE):
+        assert linked.report.dropped[reason] == 2 * len(LAYER)
     assert "the host trace covers 0.000 to 24.000 µs of the device trace" in linked.report.notes[-1]
 
 
@@ -202,7 +203,7 @@ def test_up_to_a_twentieth_of_the_ops_may_have_got_lost_at_the_ends(held: int, o
     for _ in range(held):
         t.leaf("aten::mm", 5)
     t.leaf("aten::add", 5, only="device")
-    assert link(*read_pair(t)).report.dropped.get("ops outside the linked part", 0) == outside
+    assert link(*read_pair(t)).report.dropped.get(Reason.OPS_OUTSIDE, 0) == outside
 
 
 # A window of a longer host trace, and files that overlap
@@ -255,8 +256,8 @@ def test_what_both_files_hold_is_linked_and_the_rest_is_counted(torch: str, mark
     assert nodes.report.activities == linked.report.activities == len(LAYER)
     assert nodes.replay_error() == 0
     assert linked.report.matched == size and linked.report.agreement_pct == 100
-    assert dropped.get("ops outside the linked part", 0) == size * held_by.count("device")
-    assert dropped.get("host ops outside the linked part", 0) == size * held_by.count("host")
+    assert dropped.get(Reason.OPS_OUTSIDE, 0) == size * held_by.count("device")
+    assert dropped.get(Reason.HOST_OPS_OUTSIDE, 0) == size * held_by.count("host")
 
 
 def test_without_ids_and_marks_the_device_trace_is_linked_to_the_first_place_of_a_longer_host_trace() -> None:
@@ -324,7 +325,7 @@ def test_an_op_that_begins_when_the_overlap_ends_is_outside_it() -> None:
     t.leaf("aten::sum", 10, only="device")
     linked = link(*read_pair(t))
     assert linked.report.agreement_pct == 100
-    assert linked.report.dropped["ops outside the linked part"] == 3
+    assert linked.report.dropped[Reason.OPS_OUTSIDE] == 3
 
 
 @pytest.mark.parametrize("torch", ["2.1", "2.13"])

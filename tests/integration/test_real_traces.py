@@ -8,6 +8,7 @@ from execgraph.linker.link import link
 from execgraph.linker.readers import read_device_trace, read_host_trace
 from execgraph.schema.columns import ABSENT
 from execgraph.schema.linked import LinkedTrace, are_step_marks, on_host_clock
+from execgraph.schema.reasons import Reason
 from execgraph.tools.replay import gather, replay
 from support.folders import DATA
 from support.runs import Nodes, broken_rules, convert_linked
@@ -63,8 +64,8 @@ def test_our_captures(data: Path, run: str, rank: int) -> None:
 # Captures of one GPU
 
 PAIRS = sorted((path.parent.name, int(path.name[-9])) for path in (DATA / "gpu").glob("*/host_rank*.json.gz"))
-WAIT, QUERY = (f"{what} whose event was not found" for what in ("stream waits", "event queries"))
-IDLE_STREAM = "stream waits for which no work followed"
+WAIT, QUERY = Reason.STREAM_WAIT_WITHOUT_EVENT, Reason.QUERY_WITHOUT_EVENT
+IDLE_STREAM = Reason.NO_WORK_FOLLOWED
 """NCCL in a group of one runs nothing on the streams that it lets wait."""
 MOST_DROPPED = {
     # recorded before the trace: the batch copied ahead, and tensors freed in the step before
@@ -112,7 +113,7 @@ def test_dlrm_on_eight_gpus(real_traces: Path, rank: int) -> None:
     linked = link_files(folder / f"host_rank{rank}.json.gz", folder / f"device_rank{rank}.json.gz")
     report = linked.report
     assert (report.matched, report.host_ops, report.matched_by) == (1672, 1672, "order of names")
-    assert report.oddities.get("activities without a launch call", 0) == WITHOUT_A_CALL[rank]
+    assert report.oddities.get(Reason.ACTIVITIES_WITHOUT_CALL, 0) == WITHOUT_A_CALL[rank]
     check(linked)
 
 

@@ -14,6 +14,7 @@ from execgraph.schema.columns import ABSENT
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import DependencyKind
 from execgraph.schema.linked import LinkedTrace, on_host_clock
+from execgraph.schema.reasons import Reason
 from execgraph.tools.generate import simulate, write_traces
 from hypothesis import example, given, strategies as st
 from support.builder import TraceBuilder
@@ -76,8 +77,8 @@ def test_what_is_left_out_is_counted() -> None:
         assert getattr(report, field) + report.dropped[f"{what} outside the linked part"] == getattr(
             whole_report, field
         )
-    assert report.host_ops + report.dropped["host ops outside the linked part"] == whole_report.host_ops
-    assert report.oddities["ops cut at the borders of the window"] == 1  # "training" goes on
+    assert report.host_ops + report.dropped[Reason.HOST_OPS_OUTSIDE] == whole_report.host_ops
+    assert report.oddities[Reason.SHORTENED_OPS] == 1  # "training" goes on
 
 
 def test_ops_around_the_window_are_cut_to_it() -> None:
@@ -120,7 +121,7 @@ def test_a_window_between_a_launch_and_its_kernel_holds_neither() -> None:
         t.work(200)
     linked = part(read_pair(t), clock=(20, 200))
     assert (len(linked.activities), len(linked.calls)) == (0, 0)
-    assert linked.report.dropped["activities outside the linked part"] == 2
+    assert linked.report.dropped[Reason.ACTIVITIES_OUTSIDE] == 2
     assert convert_linked(linked).makespan_ns() == 180_000
 
 
@@ -173,8 +174,8 @@ def test_waits_for_earlier_work_are_counted_and_last_as_measured() -> None:
         t.stream_synchronize(24)
     pair = read_pair(t)
     linked = part(pair, steps=(2, 3))
-    assert linked.report.dropped["device waits across the borders of the window"] == 1
-    assert linked.report.dropped["host waits across the borders of the window"] == 1
+    assert linked.report.dropped[Reason.CROSSING_DEVICE_WAITS] == 1
+    assert linked.report.dropped[Reason.CROSSING_HOST_WAITS] == 1
     assert linked.device_waits.source_row.tolist() == [-1]
     nodes, all_nodes = convert_linked(linked, t.origin_ns), convert_linked(link(*pair), t.origin_ns)
     assert "carry-in" in nodes.follows("reads") and "copy" in all_nodes.follows("reads")
@@ -225,7 +226,7 @@ def test_handoffs_across_a_border_are_counted() -> None:
     assert len(link(*pair).handoffs.source_time) == 2
     for clock, lost in (((0, 30), 1), ((30, 70), 0), ((0, 12), 0), ((20, 60), 1)):
         linked = part(pair, clock=clock)
-        assert linked.report.dropped.get("hand-offs across the borders of the window", 0) == lost
+        assert linked.report.dropped.get(Reason.CROSSING_HANDOFFS, 0) == lost
         assert convert_linked(linked).replay_error() == 0
 
 
@@ -253,7 +254,7 @@ def test_a_handoff_at_a_border_is_lost_to_both_parts() -> None:
     pair = read_pair(t)
     assert ((link(*pair).handoffs.source_time - t.origin_ns) / 1000).tolist() == [15, 65]
     for clock, lost in (((0, 15), 1), ((15, 65), 2), ((65, 75), 1)):
-        assert part(pair, clock=clock).report.dropped["hand-offs across the borders of the window"] == lost
+        assert part(pair, clock=clock).report.dropped[Reason.CROSSING_HANDOFFS] == lost
 
 
 def test_activities_without_a_call_belong_to_the_part_that_they_start_in() -> None:
@@ -290,7 +291,7 @@ def test_of_a_longer_host_trace_the_ops_inside_stay_even_without_times() -> None
             if number == 2 and not only:
                 t.leaf("untimed", 0, only="host")
     linked = link(*read_pair(t))
-    assert linked.report.dropped["host ops outside the linked part"] == 10
+    assert linked.report.dropped[Reason.HOST_OPS_OUTSIDE] == 10
     assert names(linked, "ops").count("untimed") == 1
 
 

@@ -25,6 +25,7 @@ from execgraph.linker.windows import EVERYTHING, Period, Window, period_of, trac
 from execgraph.schema.columns import ABSENT, Categorical, builders, intervals as nesting, workspace, workspace_in
 from execgraph.schema.errors import DataError
 from execgraph.schema.linked import LinkedTrace, ThreadHandoffs, write_linked
+from execgraph.schema.reasons import Reason
 from hypothesis import given, settings, strategies as st
 from support.builder import TraceBuilder
 from support.programs import VERSIONS, Step, backward, launch_in_op, play, two_threads
@@ -32,8 +33,8 @@ from support.references import Act, Call, Op, linked_of
 from support.runs import read_pair
 from support.tables import Called, calls, column
 
-HOST_WAITS = "host waits across the borders of the window"
-DEVICE_WAITS = "device waits across the borders of the window"
+HOST_WAITS = Reason.CROSSING_HOST_WAITS
+DEVICE_WAITS = Reason.CROSSING_DEVICE_WAITS
 
 
 def second_step(t: TraceBuilder) -> LinkedTrace:
@@ -273,8 +274,8 @@ def test_parts_of_recorded_runs(run: str, real_traces: Path) -> None:
 
 
 PERIOD = Period(100, 200)
-DEVICE, HOST = "device waits across the borders of the window", "host waits across the borders of the window"
-OVER = "hand-offs across the borders of the window"
+DEVICE, HOST = Reason.CROSSING_DEVICE_WAITS, Reason.CROSSING_HOST_WAITS
+OVER = Reason.CROSSING_HANDOFFS
 
 
 def ops_kept(*spans: tuple[int, int]) -> list[int]:

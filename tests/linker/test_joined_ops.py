@@ -7,6 +7,7 @@ from execgraph.linker.windows import Window
 from execgraph.schema.columns import ABSENT
 from execgraph.schema.errors import DataError
 from execgraph.schema.linked import NO_TENSORS, LinkedTrace
+from execgraph.schema.reasons import Reason
 from support.tables import ActivityRow, CallRow, NodeRow, OpRow, SyncRow, device_trace, host_trace
 
 HOST = host_trace(
@@ -111,9 +112,9 @@ def test_activities_belong_to_their_call_and_the_op_around_it() -> None:
     assert linked.activities.id.tolist() == [3, 4, 5, 6, 7]
     report = linked.report
     assert (report.calls, report.activities, report.linked, report.device_ops) == (3, 5, 3, 2)
-    assert report.oddities["activities without a launch call"] == 2
-    assert report.oddities["activities launched outside any op"] == 1
-    assert report.dropped["synchronisation records without a call"] == 2
+    assert report.oddities[Reason.ACTIVITIES_WITHOUT_CALL] == 2
+    assert report.oddities[Reason.ACTIVITIES_OUTSIDE_OPS] == 1
+    assert report.dropped[Reason.SYNC_RECORDS_WITHOUT_CALL] == 2
     assert linked.info.sync_records == 3
 
 
@@ -156,8 +157,8 @@ def test_what_was_matched_and_what_was_not_is_counted() -> None:
     report = linked_pair().report
     assert (report.host_ops, report.device_ops, report.matched) == (3, 4, 2)
     assert (report.matched_by, report.agreement_pct) == ("record function id", 100)
-    assert report.oddities == {"ops that only the device trace holds": 2}
-    assert report.dropped == {"host ops that the device trace does not hold, so they have no times": 1}
+    assert report.oddities == {Reason.DEVICE_ONLY_OPS: 2}
+    assert report.dropped == {Reason.HOST_OPS_WITHOUT_TIMES: 1}
 
 
 def test_agreement_is_in_percent_with_two_decimals() -> None:
@@ -165,19 +166,19 @@ def test_agreement_is_in_percent_with_two_decimals() -> None:
     device = device_trace([OpRow(10 * n, 10 * n + 5, name, rf_id=n) for n, name in enumerate("abx", 1)])
     report = link(host, device).report
     assert report.agreement_pct == 66.67
-    assert report.oddities["ops of the same record function id with another name"] == 1
+    assert report.oddities[Reason.MISNAMED_OPS] == 1
 
 
 def test_what_lies_outside_the_window_is_counted_by_table() -> None:
     linked = link(None, with_work(), window=Window(clock=(0, 0.06)))
     assert (len(linked.ops), len(linked.calls), len(linked.activities)) == (2, 1, 1)
     assert linked.report.dropped == {
-        "calls outside the linked part": 2,
-        "activities outside the linked part": 4,
-        "synchronisation records outside the linked part": 1,
-        "synchronisation records without a call": 2,
+        Reason.CALLS_OUTSIDE: 2,
+        Reason.ACTIVITIES_OUTSIDE: 4,
+        Reason.SYNC_RECORDS_OUTSIDE: 1,
+        Reason.SYNC_RECORDS_WITHOUT_CALL: 2,
     }
-    assert linked.report.oddities["ops cut at the borders of the window"] == 1
+    assert linked.report.oddities[Reason.SHORTENED_OPS] == 1
     assert linked.report.notes[0] == "the window is from 0.000 to 0.060 µs of the trace"
 
 

@@ -14,6 +14,7 @@ from execgraph.linker.readers import DeviceTrace, HostTrace, read_device_trace, 
 from execgraph.linker.windows import Window
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import DependencyKind
+from execgraph.schema.reasons import Reason
 from execgraph.tools.replay import parse_scale, replay
 from hypothesis import given, strategies as st
 from support.builder import LAYOUTS, TraceBuilder
@@ -130,7 +131,7 @@ def test_a_call_outside_any_op_is_host_work_named_as_the_call() -> None:
     t = TraceBuilder()
     t.launch("bare")
     t.leaf("aten::add", 5)
-    assert link_run(t).report.oddities["activities launched outside any op"] == 1
+    assert link_run(t).report.oddities[Reason.ACTIVITIES_OUTSIDE_OPS] == 1
     nodes = convert_run(t)
     assert nodes.time("cudaLaunchKernel") == (0, 4)
     assert nodes.follows("bare") == {"cudaLaunchKernel": LAUNCH}
@@ -167,7 +168,7 @@ def test_activities_without_a_call_are_released_as_measured() -> None:
         t.launch("called")
     t.activity("orphan 1", 24, start=20, duration=4)
     t.activity("orphan 2", 24, start=36, duration=4)
-    assert link_run(t).report.oddities["activities without a launch call"] == 2
+    assert link_run(t).report.oddities[Reason.ACTIVITIES_WITHOUT_CALL] == 2
     nodes = convert_run(t)
     assert nodes.time("unrecorded host#0") == (0, 20)
     assert nodes.time("unrecorded host#1") == (20, 36)
@@ -279,7 +280,7 @@ def test_an_op_that_outlasts_its_caller_is_cut_and_counted() -> None:
     t.leaf("next", 1)
     inner.end += 5_000
     report = link_run(t).report
-    assert report.oddities["ops cut to the end of the op around them"] == 1
+    assert report.oddities[Reason.CLIPPED_OPS] == 1
 
 
 def test_float_noise_and_overlaps_of_a_microsecond_are_not_counted() -> None:
@@ -287,7 +288,7 @@ def test_float_noise_and_overlaps_of_a_microsecond_are_not_counted() -> None:
     with t.op("outer"):
         inner = t.leaf("inner", 10)
     inner.end += 1_000
-    assert "ops cut to the end of the op around them" not in link_run(t).report.oddities
+    assert Reason.CLIPPED_OPS not in link_run(t).report.oddities
 
 
 # What is counted
@@ -338,8 +339,8 @@ def test_everything_that_was_linked_is_counted() -> None:
     report = link_run(t).report
     assert (report.host_ops, report.device_ops, report.matched) == (3, 3, 2)
     assert (report.calls, report.activities, report.linked) == (1, 2, 1)
-    assert report.dropped == {"host ops that the device trace does not hold, so they have no times": 1}
-    assert report.oddities["ops that only the device trace holds"] == 1
+    assert report.dropped == {Reason.HOST_OPS_WITHOUT_TIMES: 1}
+    assert report.oddities[Reason.DEVICE_ONLY_OPS] == 1
 
 
 def rows_in_tables(device: DeviceTrace) -> int:
@@ -351,14 +352,17 @@ def lost_rows(host: HostTrace | None, device: DeviceTrace, **options: Any) -> di
     """Rows of both traces that the linked trace does not hold and the report does not count, by table."""
     linked = link(host, device, **options)
     report = linked.report
-    kept_without_times = report.dropped.get("host ops that the device trace does not hold, so they have no times", 0)
+    kept_without_times = report.dropped.get(Reason.HOST_OPS_WITHOUT_TIMES, 0)
     outside = {
-        what: report.dropped.get(f"{what} outside the linked part", 0)
-        for what in ("host ops", "ops", "calls", "activities", "synchronisation records")
+        "host ops": report.dropped[Reason.HOST_OPS_OUTSIDE],
+        "ops": report.dropped[Reason.OPS_OUTSIDE],
+        "calls": report.dropped[Reason.CALLS_OUTSIDE],
+        "activities": report.dropped[Reason.ACTIVITIES_OUTSIDE],
+        "records": report.dropped[Reason.SYNC_RECORDS_OUTSIDE],
     }
     recorded = np.isin(device.syncs.correlation, linked.calls.correlation) & (device.syncs.correlation != 0)
-    without_call = report.dropped.get("synchronisation records without a call", 0)
-    only_device = report.oddities.get("ops that only the device trace holds", 0)
+    without_call = report.dropped.get(Reason.SYNC_RECORDS_WITHOUT_CALL, 0)
+    only_device = report.oddities.get(Reason.DEVICE_ONLY_OPS, 0)
     lost = {
         "host ops": (int(are_ops(host.name).sum()) if host else 0)
         - report.matched
@@ -367,7 +371,7 @@ def lost_rows(host: HostTrace | None, device: DeviceTrace, **options: Any) -> di
         "ops": len(device.ops.start) - report.matched - only_device - outside["ops"],
         "calls": len(device.calls.start) - len(linked.calls) - outside["calls"],
         "activities": len(device.activities.start) - len(linked.activities) - outside["activities"],
-        "records": len(device.syncs.start) - int(recorded.sum()) - without_call - outside["synchronisation records"],
+        "records": len(device.syncs.start) - int(recorded.sum()) - without_call - outside["records"],
         "rows of the file": device.read - device.ignored - sum(device.skipped.values()) - rows_in_tables(device),
         "in the graph": len(linked.activities) - int(convert_linked(linked).graph.is_activity.sum()),
     }
@@ -430,8 +434,8 @@ def test_every_synchronisation_record_has_an_outcome() -> None:
         t.device_synchronize()
     t.syncs.append(replace(t.syncs[-1], correlation=9_999))
     report = link_run(t).report
-    assert report.dropped["synchronisation records without a call"] == 1
-    assert report.oddities["stream waits that blocked nothing"] == 2
+    assert report.dropped[Reason.SYNC_RECORDS_WITHOUT_CALL] == 1
+    assert report.oddities[Reason.BLOCKS_NOTHING] == 2
     assert sum(report.waits.values()) == len(t.syncs) - 3
 
 
@@ -439,7 +443,7 @@ def test_an_unknown_category_is_counted_not_guessed_at() -> None:
     t = TraceBuilder()
     t.leaf("aten::add", 5)
     t.add_device_event({"ph": "X", "cat": "novelty", "name": "?", "pid": 0, "tid": 7, "ts": 1, "dur": 1, "args": {}})
-    assert link_run(t).report.dropped == {"unknown category novelty": 1}
+    assert link_run(t).report.dropped == {Reason.UNKNOWN_CATEGORY.of("novelty"): 1}
 
 
 def test_a_device_trace_alone_links_too() -> None:

@@ -9,27 +9,32 @@ from execgraph.linker.cut import TracePart
 from execgraph.linker.link_report import report_of
 from execgraph.linker.waits import Synchronisation
 from execgraph.schema.linked import LinkedTrace, LinkReport, ProcessGroup
+from execgraph.schema.reasons import AnyReason, Reason
 from support.references import Call, Op, linked_of
 from support.tables import OpRow, column, device_trace
 
-ON_HOST = "communications of the host taken as of the default group"
+ON_HOST = Reason.DEFAULT_GROUP
 
 
 def report(linked: LinkedTrace, *calls: bool, **findings: dict[str, Any]) -> LinkReport:
     """The report of a part with these of the calls."""
     none: dict[str, Any] = {"resolved": {}, "guessed": {}, "oddities": {}, "dropped": {}}
     sync = Synchronisation(linked.device_waits, linked.host_waits, **none | findings)
-    part = TracePart(linked, np.array(calls, np.bool_), {"lost": 3, "none": 0})  # type: ignore[arg-type]
+    part = TracePart(linked, np.array(calls, np.bool_), {Reason.CROSSING_HANDOFFS: 3, Reason.CROSSING_HOST_WAITS: 0})  # type: ignore[arg-type]
     return report_of(None, device_trace([OpRow()]), None, sync=sync, whole=linked, part=part, clipped=0)
 
 
 def test_findings_are_counted_where_their_calls_are_in_the_part_and_those_of_no_call_always() -> None:
-    found = {"in and out": [0, 1, 2], "of no call": [-1, -1], "outside": [1]}
+    found: dict[AnyReason, list[int]] = {
+        Reason.STREAM_IN_USE: [0, 1, 2],
+        Reason.OPS_IN_CIRCLES: [-1, -1],
+        Reason.BLOCKING_COPIES: [1],
+    }
     kinds = ("resolved", "guessed", "oddities", "dropped")
     made = report(linked_of([], [Call(0, 1)] * 3), True, False, True, **dict.fromkeys(kinds, found))
-    counted = {"in and out": 2, "of no call": 2}
+    counted: dict[AnyReason, int] = {Reason.STREAM_IN_USE: 2, Reason.OPS_IN_CIRCLES: 2}
     assert made.waits == made.guessed == counted
-    assert made.dropped == counted | {"lost": 3}
+    assert made.dropped == counted | {Reason.CROSSING_HANDOFFS: 3}
     assert made.oddities == counted
 
 

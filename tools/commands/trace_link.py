@@ -144,7 +144,9 @@ def summary(linked: "LinkedTrace") -> str:
     ]
     if report.activities:
         lines.append(summary_line("machine", in_words(linked.info.machine)))
-    lines += format_counts("waits", report.waits) + format_counts("oddities", report.oddities)
-    lines += format_counts("guessed", report.guessed) + format_counts("dropped", report.dropped)
+    waits, odd = counts_in_words(report.waits), counts_in_words(report.oddities)
+    guessed, dropped = counts_in_words(report.guessed), counts_in_words(report.dropped)
+    lines += format_counts("waits", waits) + format_counts("oddities", odd)
+    lines += format_counts("guessed", guessed) + format_counts("dropped", dropped)
     notes = [*report.notes, *([str(UNRECORDED_WAITS)] if lacks_sync_records(linked) else [])]
     return "\n".join([*lines, *(summary_line("note", note) for note in notes)])

@@ -11,6 +11,7 @@ import pytest
 from execgraph.linker.link import link
 from execgraph.linker.readers import read_device_trace, read_host_trace
 from execgraph.schema.linked import Communication, LinkedTrace
+from execgraph.schema.reasons import Reason
 from support.builder import Tensor, TraceBuilder
 from support.runs import link_run, read_pair
 
@@ -118,7 +119,7 @@ def test_where_there_are_several_groups_the_default_one_is_a_guess_that_is_count
             pass
         linked = link_run(t)
         assert transferred(linked)[0].ranks == [0, 1, 2, 3]
-        counts.append(linked.report.guessed.get("communications of the host taken as of the default group", 0))
+        counts.append(linked.report.guessed.get(Reason.DEFAULT_GROUP, 0))
     assert counts == [0, 1]
 
 

@@ -11,6 +11,7 @@ from execgraph.linker.link import link
 from execgraph.linker.readers import read_device_trace, read_host_trace
 from execgraph.schema.graph import DependencyKind, ExecutionGraph
 from execgraph.schema.linked import LinkedTrace
+from execgraph.schema.reasons import Reason
 from execgraph.tools.replay import parse_scale, replay, replay_ranks
 from support.builder import Tensor, TraceBuilder
 from support.folders import DATA
@@ -20,8 +21,8 @@ TRACES = os.environ.get("EXECGRAPH_TRACES", "")
 JOBS = [DATA / name for name in ("ddp", "gloo_slow", "gloo_fast", "gpu/gloo")]
 JOBS += sorted(Path(TRACES).glob("captures/**/ddp_gloo")) if TRACES else []
 HANDOFF, TIMING = DependencyKind.HANDOFF, DependencyKind.INFERRED | DependencyKind.HANDOFF
-UNREQUESTED = "communications of the host whose request is unknown"
-UNAWAITED = "communications of the host for which no wait was found"
+UNREQUESTED = Reason.UNKNOWN_REQUEST
+UNAWAITED = Reason.TRANSFER_WITHOUT_WAIT
 
 
 def linked_ranks(job: Path) -> list[LinkedTrace]:

@@ -19,14 +19,15 @@ from execgraph.linker.readers.device_events import DeviceEvents
 from execgraph.linker.readers.event_rows import unpadded
 from execgraph.schema.linked import FOREVER, LONGEST_RECORDING, Args, kineto
 from execgraph.schema.linked.kineto import Event, ExactEvent
+from execgraph.schema.reasons import Reason
 from msgspec import Raw, json as msgspec_json
 from support.builder import TraceBuilder
 from support.tables import OpRow, device_trace
 
 YEAR = "36028797018963.968"
 """µs, the shortest that is taken for no measured duration."""
-WITHOUT_TIME = "device events without a usable time"
-WITHOUT_DURATION = "device events without a duration, or with a negative one, taken as 0"
+WITHOUT_TIME = Reason.UNUSABLE_TIME
+WITHOUT_DURATION = Reason.NO_DURATION
 PADDED = {"start": False, "duration": False}
 
 
@@ -78,19 +79,19 @@ def test_complete_rows_are_sorted_by_category_and_others_ignored() -> None:
     events = read([op(cat=category) for category in categories], [op(ph="i"), op(ph="f"), op(ph="C", cat=None)])
     assert [events.rows[role].count for role in (Role.OP, Role.CALL, Role.ACTIVITY, Role.SYNC)] == [1, 1, 1, 1]
     assert events.rows[Role.EVENT_RECORD].count == 1
-    assert (events.read, events.ignored, +events.skipped) == (10, 5, {})
+    assert (events.read, events.ignored, events.skipped.without_zeros()) == (10, 5, {})
 
 
 @pytest.mark.parametrize("phase", ["B", "E"])
 def test_begins_and_ends_of_work_are_counted_and_of_anything_else_ignored(phase: str) -> None:
     events = read([op(ph=phase), op(ph=phase, cat="kernel"), op(ph=phase, cat="python_function")])
-    assert events.skipped == {"device events whose begin and end are rows of their own": 2}
+    assert events.skipped == {Reason.BEGIN_AND_END_ROWS: 2}
     assert events.ignored == 1
 
 
 def test_unknown_categories_are_counted_by_name() -> None:
     events = read([op(cat="c" * 50), op(cat="c" * 40), op(cat="other")])
-    assert events.skipped == {f"unknown category {'c' * 40}": 2, "unknown category other": 1}
+    assert events.skipped == {Reason.UNKNOWN_CATEGORY.of("c" * 40): 2, Reason.UNKNOWN_CATEGORY.of("other"): 1}
 
 
 def test_labels_are_the_texts_of_processes() -> None:
@@ -122,7 +123,7 @@ def test_a_row_without_a_duration_or_with_a_negative_one_lasts_no_time(duration:
     events = read([op(5, duration), op(6, 0)])
     assert times(events) == [(5_000, 5_000), (6_000, 6_000)]
     assert events.oddities[WITHOUT_DURATION] == 1
-    assert not +events.skipped
+    assert not events.skipped.without_zeros()
 
 
 @pytest.mark.parametrize(("start", "duration"), [(None, 1), ("soon", 1), (1, "long"), (1, YEAR)])
@@ -216,7 +217,7 @@ def test_arguments_are_lists_where_they_were_recorded_and_asked_for() -> None:
 
 def test_ops_that_still_ran_are_noted() -> None:
     events = read([of("cpu_op", finished=False), of("cpu_op", finished=True), of("cpu_op"), op()])
-    assert +events.oddities == {"ops still running when recording ended": 1}
+    assert events.oddities.without_zeros() == {Reason.STILL_RUNNING: 1}
 
 
 def test_communication_is_told_by_name_collective_or_group_and_kept_by_row() -> None:

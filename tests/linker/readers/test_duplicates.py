@@ -3,7 +3,8 @@
 from typing import Any
 
 import pytest
-from execgraph.linker.readers.duplicates import WHAT, without_duplicates
+from execgraph.linker.readers.duplicates import without_duplicates
+from execgraph.schema.reasons import Reason
 from support.tables import ActivityRow, CallRow, OpRow, SyncRow, device_trace
 
 OP = OpRow(1500, 2500, rf_id=3, external_id=4, event_index=5)
@@ -16,7 +17,7 @@ TABLES = {"ops": OP, "calls": CALL, "activities": ACTIVITY, "syncs": SYNC}
 def left(table: str, *rows: Any) -> tuple[int, int]:
     """How many of the rows are left, and how many were counted as duplicates."""
     trace = without_duplicates(device_trace(**{table: rows}))
-    return len(getattr(trace, table).start), trace.skipped[WHAT]
+    return len(getattr(trace, table).start), trace.skipped[Reason.RECORDED_TWICE]
 
 
 @pytest.mark.parametrize("table", TABLES)
@@ -85,4 +86,4 @@ def test_in_nanoseconds_they_are_duplicates() -> None:
 
 def test_duplicates_of_all_tables_are_counted_together() -> None:
     trace = without_duplicates(device_trace(**{table: [row, row] for table, row in TABLES.items()}))
-    assert trace.skipped == {WHAT: 4}
+    assert trace.skipped == {Reason.RECORDED_TWICE: 4}

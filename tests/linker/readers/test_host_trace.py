@@ -8,6 +8,7 @@ import pytest
 from execgraph.linker.readers import HostTrace, read_host_trace
 from execgraph.schema.errors import DataError
 from execgraph.schema.linked import NO_TENSORS
+from execgraph.schema.reasons import Reason
 
 Node = dict[str, Any]
 
@@ -71,13 +72,13 @@ def test_arguments_are_lists_whether_flat_or_together(tmp_path: Path) -> None:
     assert [json.loads(text) for text in trace.inputs[:2]] == [together, together]
     assert json.loads(trace.outputs[0]) == {"values": [2], "shapes": [], "types": []}
     assert trace.inputs[2] == NO_TENSORS
-    assert not +trace.oddities
+    assert not trace.oddities.without_zeros()
 
 
 def test_splits_that_are_no_lists_are_counted(tmp_path: Path) -> None:
     splits = [attributes(in_split_size=text, out_split_size="[4]") for text in ("[1, 2]", "[1,", "")]
     trace = read(tmp_path, *({"id": number, "attrs": attrs} for number, attrs in enumerate(splits)))
-    assert +trace.oddities == {"lists of ranks or split sizes that cannot be read": 1}
+    assert trace.oddities.without_zeros() == {Reason.UNREADABLE_LISTS: 1}
 
 
 def test_nodes_that_cannot_be_read_are_counted(tmp_path: Path) -> None:
@@ -85,13 +86,13 @@ def test_nodes_that_cannot_be_read_are_counted(tmp_path: Path) -> None:
     path.write_text('{"schema": "1.0.9", "nodes": [{"id": 1}, 7, {"id": 2}]}')
     trace = read_host_trace(str(path))
     assert trace.id.tolist() == [1, 2]
-    assert trace.skipped == {"host nodes that cannot be read": 1}
+    assert trace.skipped == {Reason.UNREADABLE_ROWS.of("host nodes"): 1}
 
 
 def test_arguments_that_are_no_lists_are_counted(tmp_path: Path) -> None:
     trace = read(tmp_path, {"id": 1, "inputs": 5, "outputs": "none"}, {"id": 2, "inputs": 5})
     assert {*trace.inputs, *trace.outputs} == {NO_TENSORS}
-    assert trace.oddities["host nodes whose inputs or outputs are no lists"] == 3
+    assert trace.oddities[Reason.NODES_WITHOUT_ARGUMENT_LISTS] == 3
 
 
 # ids
@@ -103,7 +104,7 @@ def test_of_several_nodes_with_one_id_the_first_keeps_it_and_the_children(tmp_pa
         trace = read(tmp_path, *nodes)
         assert trace.id.tolist() == [again, 9, 10, 11]
         assert trace.parent.tolist() == [-1, again, -1, -1]
-        assert trace.oddities["host nodes without an id of their own, given one"] == 2
+        assert trace.oddities[Reason.NODES_WITHOUT_ID] == 2
 
 
 def test_children_follow_the_first_of_the_nodes_with_a_negative_id(tmp_path: Path) -> None:
@@ -121,13 +122,13 @@ def test_nodes_that_are_among_their_own_parents_have_none(tmp_path: Path) -> Non
     parents = {1: 1, 2: 1, 3: 5, 4: 3, 5: 4, 6: 5, 7: 6, 8: 9}
     trace = read(tmp_path, *({"id": node, "ctrl_deps": parent} for node, parent in parents.items()))
     assert dict(zip(trace.id.tolist(), trace.parent.tolist(), strict=True)) == {**parents, 3: -1, 4: -1, 5: -1}
-    assert trace.oddities == {"host nodes whose parents go round in a circle, made outermost": 3}
+    assert trace.oddities == {Reason.NODES_IN_CIRCLES: 3}
 
 
 def test_ids_that_are_all_different_stay(tmp_path: Path) -> None:
     trace = read(tmp_path, {"id": 5}, {"id": 0}, {"id": 2})
     assert trace.id.tolist() == [5, 0, 2]
-    assert not +trace.oddities
+    assert not trace.oddities.without_zeros()
 
 
 def test_nodes_whose_ids_are_out_of_range_get_others_and_no_children_that_name_none(tmp_path: Path) -> None:

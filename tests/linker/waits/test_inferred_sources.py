@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from execgraph.linker.waits import MOST_STREAMS
-from execgraph.linker.waits.synchronisation import ELSEWHERE
+from execgraph.schema.reasons import Reason
 from support.builder import Collective, TraceBuilder
 from support.effort import growth
 from support.runs import UNRECORDED, WITHOUT_EVENT, device_waits, host_waits, link_run
@@ -229,7 +229,7 @@ def test_where_nothing_was_recorded_a_collective_waits_for_the_stream_in_use() -
     t.calls = [call for call in t.calls if call.name != "cudaEventRecord"]
     linked = link_run(t)
     assert device_waits(linked) == {("gradient", "ncclKernel 0")}
-    assert linked.report.guessed == {"waits before a collective resolved to the stream in use": 1}
+    assert linked.report.guessed == {Reason.STREAM_BEFORE_COLLECTIVE: 1}
 
 
 # waits of the host
@@ -278,7 +278,7 @@ def test_waits_that_are_looked_for_on_some_streams_alone_are_counted(streams: in
         t.launch("between", 7, 1)
         t.event_synchronize(event)
     t.leaf("aten::add", 5)
-    assert link_run(t).report.oddities.get(ELSEWHERE, 0) == noted
+    assert link_run(t).report.oddities.get(Reason.BEYOND_BUSIEST_STREAMS.of(MOST_STREAMS), 0) == noted
 
 
 def passing_on(t: TraceBuilder) -> None:

@@ -8,6 +8,7 @@ import pytest
 from execgraph.linker.link import link
 from execgraph.linker.readers import read_device_trace
 from execgraph.schema.graph import DependencyKind
+from execgraph.schema.reasons import Reason
 from support.builder import LAYOUTS, Event, TraceBuilder
 from support.runs import (
     RECORDED,
@@ -175,7 +176,7 @@ def test_a_guessed_event_is_counted_and_marked() -> None:
     t.leaf("aten::add", 5)
     report = link_run(t).report
     assert sum(report.guessed.values()) == 1
-    assert report.waits == {"waits of streams for other streams, by call order": 1}
+    assert report.waits == {Reason.STREAM_WAITS.of("call order"): 1}
 
 
 def test_an_unknown_event_of_another_wait_is_not_taken() -> None:
@@ -233,7 +234,7 @@ def test_without_records_the_stream_is_the_one_whose_end_explains_the_calls_leng
     t.leaf("aten::add", 5)
     linked = link_run(t)
     assert host_waits(linked) == {("short", "cudaStreamSynchronize")}
-    assert linked.report.waits == {"waits of the host for the device, by timing": 1}
+    assert linked.report.waits == {Reason.HOST_WAITS.of("timing"): 1}
 
 
 def test_a_device_synchronisation_waits_for_every_stream() -> None:
@@ -272,7 +273,7 @@ def test_a_download_to_pageable_memory_blocks() -> None:
     t.leaf("aten::add", 5)
     linked = link_run(t)
     assert host_waits(linked) == {(copy.name, "cudaMemcpyAsync")}
-    assert linked.report.waits == {"blocking copies": 1}
+    assert linked.report.waits == {Reason.BLOCKING_COPIES: 1}
     assert convert_run(t).replay_error() == 0
 
 
@@ -304,7 +305,7 @@ def test_a_query_before_the_event_is_no_wait() -> None:
     t.leaf("aten::add", 100)
     linked = link_run(t)
     assert host_waits(linked) == set()
-    assert linked.report.waits == {"event queries that found the event pending": 1}
+    assert linked.report.waits == {Reason.PENDING_QUERIES: 1}
 
 
 def test_a_query_after_the_event_is_a_wait() -> None:
@@ -377,7 +378,7 @@ def test_a_host_cannot_have_waited_for_what_followed_later_work() -> None:
     t.leaf("aten::add", 5)
     linked = link_run(t)
     assert host_waits(linked) == set()
-    assert linked.report.dropped == {"host waits that contradict the order of launches": 1}
+    assert linked.report.dropped == {Reason.HOST_WAIT_AGAINST_LAUNCHES: 1}
     assert broken_rules(convert_run(t)) == []
 
 
@@ -398,7 +399,7 @@ def test_a_queue_that_waits_for_a_numbered_event_record_of_another_one(number: i
         t.add_device_event({**row, "ts": zero + start, "dur": duration, "args": {"device": 0, **args}})
     linked = link_run(t)
     assert device_waits(linked) == ({("awaited", "goes on")} if number == 5 else set())
-    assert linked.report.dropped == ({} if number == 5 else {"waits of device queues for nothing recorded": 1})
+    assert linked.report.dropped == ({} if number == 5 else {Reason.QUEUE_WAIT_WITHOUT_RECORD: 1})
 
 
 # Two real programs, rebuilt
@@ -455,7 +456,7 @@ EVENT_SYNCHRONISATION = {
 def test_event_synchronisation_has_four_waits_and_a_blocking_copy() -> None:
     linked = link_run(event_synchronisation())
     assert host_waits(linked) == EVENT_SYNCHRONISATION
-    assert linked.report.waits == {"waits of the host for the device, by record": 4, "blocking copies": 1}
+    assert linked.report.waits == {Reason.HOST_WAITS.of("record"): 4, Reason.BLOCKING_COPIES: 1}
     assert device_waits(linked) == set()
 
 
@@ -529,4 +530,4 @@ def test_a_collective_is_not_awaited_by_a_stream_that_went_on_before_it_had_ende
     (collective,) = {source for source, target in device_waits(linked) if target == "after"}
     assert collective.startswith("nccl")
     assert not {target for source, target in device_waits(linked) if source == collective} - {"after"}
-    assert "event waits that contradict the clock" not in linked.report.dropped
+    assert Reason.EVENT_WAIT_AGAINST_CLOCK not in linked.report.dropped

@@ -18,6 +18,7 @@ from execgraph.linker.waits.unresolved_waits import (
 from execgraph.schema.columns import ABSENT, ROUNDING
 from execgraph.schema.linked import NEVER
 from execgraph.schema.machine import ENOUGH, LatencyStats, MachineCalibration
+from execgraph.schema.reasons import Reason
 from support.builder import Event, TraceBuilder
 from support.runs import UNRECORDED, WITHOUT_EVENT, device_waits, host_waits, link_run
 from support.tables import Called, Ran, Synced, process
@@ -55,14 +56,14 @@ def test_a_stream_wait_that_held_nothing_back_is_noted(play: Callable[[TraceBuil
     t = begun()
     play(t)
     linked = link_run(t)
-    assert linked.report.oddities["stream waits that blocked nothing"] == 1
+    assert linked.report.oddities[Reason.BLOCKS_NOTHING] == 1
     assert (device_waits(linked), linked.report.waits, linked.report.dropped) == (set(), {}, {})
 
 
 def test_a_stream_wait_that_is_not_recorded_and_that_no_work_follows_is_lost() -> None:
     t = begun(**UNRECORDED)
     t.wait_event(t.record_event(stream=7), stream=20)
-    assert link_run(t).report.dropped == {"stream waits for which no work followed": 1}
+    assert link_run(t).report.dropped == {Reason.NO_WORK_FOLLOWED: 1}
 
 
 def test_waits_for_what_was_recorded_before_the_trace_are_lost() -> None:
@@ -74,9 +75,9 @@ def test_waits_for_what_was_recorded_before_the_trace_are_lost() -> None:
     t.event_query(ELSEWHERE)
     linked = link_run(t)
     assert linked.report.dropped == {
-        "stream waits whose event was not found": 1,
-        "event synchronisations whose event was not found": 1,
-        "event queries whose event was not found": 1,
+        Reason.STREAM_WAIT_WITHOUT_EVENT: 1,
+        Reason.EVENT_SYNC_WITHOUT_EVENT: 1,
+        Reason.QUERY_WITHOUT_EVENT: 1,
     }
     assert (device_waits(linked), linked.report.guessed) == (set(), {})
     assert host_waits(linked) == {("", "cudaEventSynchronize")}
@@ -88,8 +89,8 @@ def test_waits_where_nothing_was_recorded_are_lost(known: dict[str, bool]) -> No
     t.event_synchronize(Event(9))
     t.event_query(Event(9))
     assert link_run(t).report.dropped == {
-        "event synchronisations whose event was not found": 1,
-        "event queries whose event was not found": 1,
+        Reason.EVENT_SYNC_WITHOUT_EVENT: 1,
+        Reason.QUERY_WITHOUT_EVENT: 1,
     }
 
 
@@ -99,7 +100,7 @@ def test_a_synchronisation_that_nothing_recorded_was_pending_for_is_noted(wait: 
     t.leaf("aten::empty", 1)
     getattr(t, wait)()
     linked = link_run(t)
-    assert linked.report.oddities["host waits for which nothing recorded was pending"] == 1
+    assert linked.report.oddities[Reason.WAITS_FOR_NOTHING] == 1
     assert linked.report.waits == {}
 
 
@@ -116,8 +117,8 @@ def test_queries_for_different_events_are_no_loop() -> None:
     assert host_waits(linked) == {("short", "cudaEventQuery")}
     assert linked.host_waits.since.tolist() == [ABSENT]
     assert linked.report.waits == {
-        "waits of the host for the device, by record": 1,
-        "event queries that found the event pending": 1,
+        Reason.HOST_WAITS.of("record"): 1,
+        Reason.PENDING_QUERIES: 1,
     }
 
 
@@ -140,7 +141,7 @@ def test_a_loop_of_queries_waits_from_its_first_one_on() -> None:
         pending += 1
     linked = link_run(t)
     assert [since - t.origin_ns for since in linked.host_waits.since.tolist()] == [1_000 * began]
-    assert linked.report.waits["event queries that found the event pending"] == pending > 1
+    assert linked.report.waits[Reason.PENDING_QUERIES] == pending > 1
 
 
 def test_waits_that_contradict_the_clock_are_lost() -> None:
@@ -156,8 +157,8 @@ def test_waits_that_contradict_the_clock_are_lost() -> None:
     t.wait_event(event, stream=24)
     t.launch("impossible", 24, 5, start=t.ready[7] / 1000 - 100)
     linked = link_run(t)
-    assert linked.report.dropped["event waits that contradict the clock"] == 1
-    assert linked.report.dropped["host waits that contradict the clock"] == 1
+    assert linked.report.dropped[Reason.EVENT_WAIT_AGAINST_CLOCK] == 1
+    assert linked.report.dropped[Reason.HOST_WAIT_AGAINST_CLOCK] == 1
     assert device_waits(linked) == set()
 
 
@@ -195,7 +196,7 @@ def test_a_wait_that_may_be_for_an_event_record_further_back_than_is_tried_is_no
     t.launch("other", 20, 1)
     t.leaf("aten::add", 5)
     noted = link_run(t).report.oddities
-    assert noted.get("waits that may be for an event record before the last 64", 0) == further_back
+    assert noted.get(Reason.BEYOND_LAST_RECORDS.of("64"), 0) == further_back
 
 
 # What a wait may block, and by when the blocked work goes on

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from execgraph.linker.link import link
 from execgraph.linker.readers import read_device_trace, read_host_trace
-from execgraph.schema.linked import UNREADABLE_LISTS, integer_list, literal
+from execgraph.schema.linked import integer_list, literal
+from execgraph.schema.reasons import Reason
 from execgraph.tools.commands import (
     trace_build as build,
     trace_convert,
@@ -133,9 +134,9 @@ def noted(tmp_path: Path, file: int, field: str, text: str) -> dict[str, int]:
 
 
 def test_what_cannot_be_read_is_counted(tmp_path: Path) -> None:
-    assert noted(tmp_path, 1, "Process Group Ranks", "[{[]:1}]")[UNREADABLE_LISTS] >= len(HOSTILE)
-    assert noted(tmp_path, 0, "in_split_size", "{[]}")[UNREADABLE_LISTS] == len(HOSTILE)
-    assert UNREADABLE_LISTS not in noted(tmp_path, 0, "in_split_size", "[1, 3]")
+    assert noted(tmp_path, 1, "Process Group Ranks", "[{[]:1}]")[Reason.UNREADABLE_LISTS] >= len(HOSTILE)
+    assert noted(tmp_path, 0, "in_split_size", "{[]}")[Reason.UNREADABLE_LISTS] == len(HOSTILE)
+    assert Reason.Reason.UNREADABLE_LISTS not in noted(tmp_path, 0, "in_split_size", "[1, 3]")
 
 
 @pytest.mark.parametrize(("text", "count"), [("{[]}", 1), ("[" * DEPTH, 1), ('[{"pg_name": "0"}, 7]', 1), ("[]", 0)])
@@ -146,4 +147,4 @@ def test_a_description_of_groups_that_cannot_be_read_is_counted(tmp_path: Path, 
     init["inputs"]["values"] = [text]
     host.write_text(json.dumps(document))
     found = link(read_host_trace(str(host)), read_device_trace(str(device))).report.oddities
-    assert found.get("descriptions of process groups that cannot be read", 0) == count
+    assert found.get(Reason.UNREADABLE_GROUPS, 0) == count

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from execgraph.schema.errors import DataError
+from execgraph.schema.reasons import Reason
 from execgraph.tools.commands.trace_diagnose import main
 from execgraph.tools.generate import simulate, write_traces
 from execgraph.tools.job import Diagnosis, Finding, diagnose, merge_for_viewing, report
@@ -242,7 +243,7 @@ def test_a_file_that_breaks_off_is_wrong_and_what_was_lost_is_counted(
     assert any(
         line.startswith("wrong rank 1: ") and "cut off by the end of the file" in line for line in lines(diagnosis)
     )
-    assert diagnosis.processes[1].dropped["device events cut off by the end of the file"] == 1
+    assert diagnosis.processes[1].dropped[Reason.CUT_OFF_ROWS.of("device events")] == 1
 
 
 def test_swapped_names_are_told_as_only_the_process_exposes_them(jobs: Callable[[int], Path], tmp_path: Path) -> None:
@@ -388,7 +389,7 @@ def test_places_are_short() -> None:
 
 def test_real_ranks_report_what_was_launched_before_recording(real_traces: Path) -> None:
     diagnosis = diagnose([real_traces / "dlrm_8gpu"])
-    lost = [process.dropped.get("activities without a launch call", 0) for process in diagnosis.processes]
+    lost = [process.dropped.get(Reason.ACTIVITIES_WITHOUT_CALL, 0) for process in diagnosis.processes]
     assert lost == [0, 64, 0, 64]
     assert any(
         line.startswith("note ranks 1, 3: activities without a launch call (64 each)") for line in lines(diagnosis)

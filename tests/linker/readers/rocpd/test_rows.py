@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from execgraph.linker.readers import read_rocpd
+from execgraph.schema.reasons import Reason
 from support.databases import EPOCH, LITE, RPD_2, Api, Op, Range, rows, sql, write_database
 
 
@@ -13,7 +14,7 @@ def test_ops_that_no_process_launched_are_of_none_of_several(tmp_path: Path) -> 
     api = [Api("hipLaunchKernel", EPOCH - 9, EPOCH - 5, pid=pid) for pid in (70, 60)]
     trace = read_rocpd(str(write_database(tmp_path / "t.db", RPD_2, ops, api)))
     assert trace.activities.process.tolist() == [70, 60, -1]
-    assert trace.skipped == {"ops of none of several processes": 1}
+    assert trace.skipped == {Reason.OPS_OF_NO_PROCESS: 1}
     assert trace.labels == [(60, "rank 0"), (70, "rank 1")]
 
 
@@ -29,7 +30,7 @@ def test_times_may_be_zero(tmp_path: Path) -> None:
     ops, api, ranges = [Op("k", 0, 1)], [Api("hipFree", 0, 0), Api("hipFree", 3, 2)], [Range("mark", 0, 1)]
     trace = read_rocpd(str(write_database(tmp_path / "t.db", RPD_2, ops, api, ranges)))
     assert [len(table.start) for table in (trace.activities, trace.calls, trace.ops)] == [1, 1, 1]
-    assert (trace.skipped, trace.read) == ({"API rows without an end": 1}, 4)
+    assert (trace.skipped, trace.read) == ({Reason.API_ROWS_WITHOUT_END: 1}, 4)
 
 
 def test_rows_without_a_start_are_counted(tmp_path: Path) -> None:
@@ -39,9 +40,9 @@ def test_rows_without_a_start_are_counted(tmp_path: Path) -> None:
     trace = read_rocpd(str(path))
     assert [len(table.start) for table in (trace.activities, trace.calls, trace.ops)] == [1, 1, 0]
     assert trace.skipped == {
-        "ops of zero length": 1,
-        "API rows without an end": 1,
-        "roctx marks, which last no time": 1,
+        Reason.ZERO_LENGTH_OPS: 1,
+        Reason.API_ROWS_WITHOUT_END: 1,
+        Reason.ROCTX_MARKS: 1,
     }
 
 
@@ -109,7 +110,7 @@ def test_a_range_that_lasts_no_time_or_has_no_end_is_a_mark(tmp_path: Path) -> N
     path = write_database(tmp_path / "t.db", RPD_2, [], ranges=[Range(name, EPOCH, EPOCH + 5) for name in "abc"])
     sql(path, "UPDATE rocpd_api SET end = start WHERE id = 1; UPDATE rocpd_api SET end = NULL WHERE id = 2;")
     trace = read_rocpd(str(path))
-    assert ([*trace.ops.name], trace.skipped) == (["c"], {"roctx marks, which last no time": 2})
+    assert ([*trace.ops.name], trace.skipped) == (["c"], {Reason.ROCTX_MARKS: 2})
 
 
 def test_ranges_of_a_recorded_thread_stay_on_it_even_if_its_number_is_0(tmp_path: Path) -> None:
