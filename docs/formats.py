@@ -17,10 +17,19 @@ from execgraph.schema.linked.layout import INTEGER_ATTRIBUTES
 from execgraph.schema.linked.words import KNOWN_BY, RECORDS, Member, Record
 from execgraph.schema.machine import PEAKS, Peak
 from execgraph.schema.reason_words import to_json
+from execgraph.schema.reasons import Counts
 
 DOCS = Path(__file__).parent
 PROTO = Path(execution_graph_pb2.__file__).with_name("execution_graph.proto")
-WORDS = {int: "integer", float: "number", str: "text", Any: "any", type(None): "null", msgspec.Raw: "tensors"}
+WORDS = {
+    int: "integer",
+    float: "number",
+    str: "text",
+    Any: "any",
+    type(None): "null",
+    msgspec.Raw: "tensors",
+    Counts: "{text: integer}",
+}
 
 
 GRAPH = """

@@ -72,12 +72,14 @@ def test_steps_together_are_the_whole_trace() -> None:
 def test_what_is_left_out_is_counted() -> None:
     pair = three_steps()
     report, whole_report = part(pair, steps=(3, 4)).report, link(*pair).report
-    for what in ("ops", "calls", "activities"):
-        field = "device_ops" if what == "ops" else what
-        assert getattr(report, field) + report.dropped[f"{what} outside the linked part"] == getattr(
-            whole_report, field
-        )
-    assert report.host_ops + report.dropped[Reason.HOST_OPS_OUTSIDE] == whole_report.host_ops
+    outside = {
+        "host_ops": Reason.HOST_OPS_OUTSIDE,
+        "device_ops": Reason.OPS_OUTSIDE,
+        "calls": Reason.CALLS_OUTSIDE,
+        "activities": Reason.ACTIVITIES_OUTSIDE,
+    }
+    for field, reason in outside.items():
+        assert getattr(report, field) + report.dropped[reason] == getattr(whole_report, field)
     assert report.oddities[Reason.SHORTENED_OPS] == 1  # "training" goes on
 
 
