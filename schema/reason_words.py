@@ -1,15 +1,13 @@
 """The words for reasons, for what is printed or written into files, and the reasons for such words of a file.
 
 Nothing depends on the words: they are made when something is printed or written, and replaced by reasons when a file is
-read.
+read. Commands import this before they know what to do, so that msgspec is loaded where it is used.
 """
 
 import re
 from collections.abc import Mapping
 from functools import cache
 from typing import Any, TypeVar
-
-import msgspec
 
 from .reasons import LARGEST_JOB, MEMBERS_EACH, AnyReason, Counts, Reason, ReasonOf
 
@@ -164,16 +162,22 @@ def counts_called(counts: Mapping[str, int]) -> Counts:
 
 def to_json(value: Any) -> bytes:
     """Returns the JSON of a value; counts in it are in words."""
+    import msgspec
+
     return msgspec.json.encode(value, enc_hook=_encodable)
 
 
 def to_builtins(value: Any) -> Any:
     """Returns a record as an object of JSON; counts in it are in words."""
+    import msgspec
+
     return msgspec.to_builtins(value, enc_hook=_encodable)
 
 
 def from_json(text: bytes, kind: type[Record]) -> Record:
     """Returns the record that a JSON text holds, whose counts are in words. Raises msgspec.DecodeError."""
+    import msgspec
+
     return msgspec.json.decode(text, type=kind, dec_hook=decoded)
 
 
@@ -185,6 +189,8 @@ def _encodable(value: Any) -> Any:
 
 def decoded(kind: type[Any], value: Any) -> Any:
     """Returns counts for an object of counts in words, as a hook of msgspec's decoders."""
+    import msgspec
+
     if kind is Counts:
         return counts_called(msgspec.convert(value, dict[str, int]))
     raise NotImplementedError(f"{kind.__name__} is no record of a file")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from ...schema.errors import Audience, RequestError, said_to
-from ...schema.reason_words import to_builtins
+from ...schema.reason_words import counts_in_words, to_builtins
 from ..command import in_workspace, print_json, progress_bar, run_command, step
 from ..command_parser import CommandParser, output_as, without_leading_word
 from ..summary_lines import format_counts, summary_line
