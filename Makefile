@@ -15,7 +15,7 @@ OUT := out/demo
 PAGE := $(OUT)/report.html
 REPORT = $(BIN)/trace-report $(TRACES) -o $(PAGE)
 
-.PHONY: help demo test test-oldest coverage bench accuracy fuzz docs dist check lint format types clean
+.PHONY: help demo test test-fast test-thorough test-oldest coverage bench accuracy fuzz docs dist check lint format types clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1 /p' $(MAKEFILE_LIST) | while read -r target what; do printf '%-12s %s\n' "$$target" "$$what"; done
@@ -37,6 +37,13 @@ demo: $(VENV)/.report ## from the traces of a small job to its graphs, a what-if
 
 test: $(VENV)/.test ## the tests
 	$(BIN)/pytest --numprocesses auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
+
+test-fast: $(VENV)/.test ## the tests but those in files that take long, within a minute
+	$(BIN)/pytest --numprocesses auto --maxprocesses 8 --dist loadfile -m "not long"
+
+test-thorough: $(VENV)/.test ## the tests with many examples and moments; says which take longest, and how long
+	EXECGRAPH_FUZZ_EXAMPLES=1000 EXECGRAPH_ENDINGS=50 $(BIN)/pytest --numprocesses auto --maxprocesses 8 --dist worksteal \
+		--hypothesis-profile thorough --durations 20
 
 test-oldest: $(OLDEST)/.test ## the tests with the oldest Python, and the oldest version of every library, that pyproject.toml allows
 	$(OLDEST)/bin/pytest --numprocesses auto --maxprocesses 8 --dist loadfile

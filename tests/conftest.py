@@ -58,12 +58,17 @@ LONGEST = [
     "project/test_packages.py",
     "cli/test_max_size.py",
 ]
-"""Files that take longest, the longest first: begun last, one process would wait for the other."""
+"""Files that take longest, the longest first: begun last, one process would wait for the other. `make test-fast` leaves
+them out.
+"""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     rank = {TESTS / name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: rank.get(item.path, len(LONGEST)))
+    for item in items:
+        if item.path in rank:
+            item.add_marker("long")
 
 
 def pytest_collection_finish() -> None:
