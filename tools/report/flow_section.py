@@ -1,6 +1,5 @@
 """The data flow of one step on the page: boxes that open and close, and what flows between them."""
 
-from collections.abc import Collection
 from typing import NamedTuple
 
 import numpy as np
@@ -10,32 +9,10 @@ from ...schema.columns import ABSENT, rows_of
 from ...schema.graph import ExecutionGraph
 from ...schema.linked import Ops
 from ..analyses import RankTrace
-from ..view import (
-    Box,
-    DataFlow,
-    Selection,
-    TensorTexts,
-    data_flow,
-    figures_of,
-    full_text,
-    kind_of,
-    label_of,
-    layered,
-    link_text,
-    links,
-    median_step,
-    open_boxes,
-    path_times,
-    phases_of,
-    share_of_path,
-    view,
-    weight,
-)
+from ..view import Box, DataFlow, Selection, ShownFlow, TensorTexts, data_flow, median_step, path_times, view
 
-ON_PAGE, OPEN, HEAVY, ON_PATH = 500, 36, 5, 0.01
-"""How many boxes can be seen at once on a page at most, how many are at first, how many of the heaviest are marked, and
-the least share of the critical path that is.
-"""
+ON_PAGE, OPEN = 500, 36
+"""How many boxes can be seen at once on a page at most, and how many are at first."""
 
 
 class FlowBox(NamedTuple):
@@ -91,46 +68,30 @@ def _texts(graph: ExecutionGraph, ops: Ops) -> TensorTexts:
 
 def flow_section(flow: DataFlow) -> FlowSection:
     """Returns what the page shows of a data flow."""
-    opened = open_boxes(flow.root, ON_PAGE, ON_PAGE)
-    flow_links = links(flow.flows, flow.boxes, opened)
-    boxes = _Boxes(flow, opened)
-    layers = layered(flow.root, flow_links)
-    kinds = sorted({kind_of(link) for link in flow_links.values()})
-    arrows = [
-        [boxes.number[source], boxes.number[target], kinds.index(kind_of(link)), link_text(link)]
-        for (source, target), link in flow_links.items()
-    ]
-    phases = phases_of(flow.root)
-    outermost = [phases] if phases else layers[flow.root]
-    shown = [[boxes.shown(box, layers) for box in layer] for layer in outermost]
-    return FlowSection(flow.title, shown, kinds, orjson.dumps({"kinds": kinds, "arrows": arrows}))
+    shown = ShownFlow(flow, flow.open_boxes(ON_PAGE, ON_PAGE))
+    number = {box: number for number, box in enumerate(flow.root.walk())}
+    at_first = flow.open_boxes(OPEN)
 
+    def layers_of(box: Box) -> list[list[FlowBox]]:
+        return [[described(inner) for inner in layer] for layer in shown.layers.get(box, []) if box in shown.opened]
 
-class _Boxes:
-    """Numbers the boxes, and describes them for the page."""
-
-    def __init__(self, flow: DataFlow, opened: Collection[Box]) -> None:
-        self.flow, self.opened = flow, opened
-        self.number = {box: number for number, box in enumerate(flow.root.walk())}
-        self.at_first = open_boxes(flow.root, OPEN)
-        closed = [box for box in flow.root.walk() if box not in opened and box.around in opened]
-        self.heavy = {*sorted(closed, key=self._share)[-HEAVY:]}
-
-    def _share(self, box: Box) -> float:
-        return weight(box, self.flow.root) / (weight(self.flow.root, self.flow.root) or 1)
-
-    def shown(self, box: Box, layers: dict[Box, list[list[Box]]]) -> FlowBox:
-        """Returns a box with all that is in it."""
-        on_path = share_of_path(self.flow, box) >= ON_PATH
-        looks = box.kind.label, "heavy" * (box in self.heavy and self._share(box) > 0), "on-path" * on_path
-        inner = layers.get(box, []) if box in self.opened else []
+    def described(box: Box) -> FlowBox:
+        looks = box.kind.label, "heavy" * (box in shown.heavy), "on-path" * flow.is_on_path(box)
         return FlowBox(
-            number=self.number[box],
-            label=label_of(box),
-            figures=figures_of(self.flow, box),
-            title=full_text(self.flow, box),
-            look=" ".join(filter(None, looks)),
-            share=100 * self._share(box),
-            is_open=box in self.at_first,
-            layers=[[self.shown(each, layers) for each in layer] for layer in inner],
+            number[box],
+            box.title,
+            flow.figures(box),
+            flow.full_text(box),
+            " ".join(filter(None, looks)),
+            100 * flow.share(box),
+            box in at_first,
+            layers_of(box),
         )
+
+    kinds = sorted({link.kind for link in shown.links.values()})
+    arrows = [
+        [number[source], number[target], kinds.index(link.kind), link.text]
+        for (source, target), link in shown.links.items()
+    ]
+    json = orjson.dumps({"kinds": kinds, "arrows": arrows})
+    return FlowSection(flow.title, layers_of(flow.root), kinds, json)

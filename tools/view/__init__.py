@@ -3,27 +3,15 @@
 The data flow of a graph: calls of ops and what they launched, in boxes by module and op, with what flows between.
 """
 
-from .boxes import (
-    Box as Box,
-    DataFlow as DataFlow,
-    data_flow as data_flow,
-    layered as layered,
-    links as links,
-    open_boxes as open_boxes,
-    path_times as path_times,
-    weight as weight,
-)
+from .boxes import Box as Box
 from .calls import Calls as Calls, TensorTexts as TensorTexts, calls_of as calls_of
-from .flow_picture import (
-    draw_flow as draw_flow,
-    figures_of as figures_of,
-    full_text as full_text,
-    kind_of as kind_of,
-    label_of as label_of,
-    link_text as link_text,
-    phases_of as phases_of,
-    share_of_path as share_of_path,
+from .data_flow import (
+    DataFlow as DataFlow,
+    ShownFlow as ShownFlow,
+    data_flow as data_flow,
+    path_times as path_times,
 )
+from .flow_picture import draw_flow as draw_flow
 from .graph_view import (
     Selection as Selection,
     View as View,

@@ -1,19 +1,12 @@
 """The calls of a graph as boxes in boxes: phases of training, modules, ops, what these called and launched.
 
 Boxes with nothing but one box in them become one with it. Where many boxes lie beside each other, those of one name do.
-
-Which boxes are open, what flows between those that are seen, and the layers in which boxes lie: each below all from
-which something flows to it.
-
-The data flow of a graph, or of a part of one, ready to be drawn.
 """
 
-import heapq
 import re
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 import numpy as np
 
@@ -21,14 +14,16 @@ from ...linker.modules import SEPARATOR
 from ...schema.columns import ABSENT, Int64, group_sums
 from ...schema.graph import ExecutionGraph
 from ..phase_names import BACKWARD_PASS, FORWARD_PASS, PHASES, REST, phase_of
-from ..replay import NodeClass, Replay, node_classes, pieces_of
-from .calls import Calls, Flows, TensorTexts, calls_of, flows_of, recorded_texts
+from ..replay import NodeClass, node_classes
+from .calls import Calls
 from .names import short_name
 
 MANY, ALIKE = 16, 4
 """More boxes beside each other than MANY are summed up by name, and in any case more than ALIKE of one name."""
 DEEPEST = 40
 """Boxes are at most so deep in each other; what would be deeper lies beside."""
+LONGEST = 32
+"""The most letters of a box's name."""
 AUTOGRAD = re.compile("^autograd::engine::evaluate_function: ")
 USER_SCOPE = 7
 LARGEST_CLASSES = (NodeClass.COMMUNICATION, NodeClass.COMPUTATION, NodeClass.MEMORY, NodeClass.HOST)
@@ -55,6 +50,12 @@ class Box:
     sought: bool = False
     part_of: "Box | None" = None
     """The box that this one became one with."""
+
+    @property
+    def title(self) -> str:
+        """Its name, shortened, and how many calls it is of."""
+        name = self.label if len(self.label) <= LONGEST else f"{self.label[: LONGEST - 1]}…"
+        return f"{name} ×{self.calls:,}" if self.calls > 1 else name
 
     @property
     def device_ns(self) -> int:
@@ -168,13 +169,9 @@ def _phases(graph: ExecutionGraph, calls: Calls) -> list[tuple[str, ...]]:
 
 def _add_times(graph: ExecutionGraph, calls: Calls, critical_ns: Int64, boxes: list[Box]) -> None:
     rows = np.flatnonzero(calls.of_row >= 0)
-    call, node_class, on_device = (
-        calls.of_row[rows],
-        node_classes(graph)[rows],
-        graph.is_activity[rows].astype(np.int64),
-    )
-    count = len(NodeClass)
-    times = group_sums((2 * call + on_device) * count + node_class, graph.duration_ns[rows], 2 * len(calls) * count)
+    call, count = calls.of_row[rows], len(NodeClass)
+    cell = (2 * call + graph.is_activity[rows]) * count + node_classes(graph)[rows]
+    times = group_sums(cell, graph.duration_ns[rows], 2 * len(calls) * count)
     critical = group_sums(call, critical_ns[rows], len(calls)).tolist()
     for box, time, on_path in zip(boxes, times.reshape(-1, 2, count), critical, strict=True):
         box.time += time
@@ -227,176 +224,3 @@ def _take_over(box: Box, other: Box) -> list[Box]:
     for inner in other.inner:
         inner.around = box
     return other.inner
-
-
-FEW = 12
-"""Ops are opened only while fewer boxes than this are seen."""
-
-MIDDLE = 0.5
-"""Where boxes lie in their layers, from 0 to 1, into which nothing flows."""
-
-Rows = list[list[Box]]
-
-
-@dataclass(slots=True)
-class Link:
-    """What flows from one box to another: kinds of flows, and how many bytes in how many tensors."""
-
-    kinds: set[int] = field(default_factory=set)
-    size: int = 0
-    count: int = 0
-
-
-def weight(box: Box, root: Box) -> int:
-    """Returns the time of a box by which boxes are compared: on the device, on the host where nothing ran there."""
-    return box.device_ns if root.device_ns else int(box.time.sum())
-
-
-def open_boxes(root: Box, most: int, few: int = FEW) -> set[Box]:
-    """Returns the boxes to be shown with what is in them, so that at most `most` others are seen.
-
-    Groups, and boxes with sought calls in them, are opened before ops, the outermost first, then the one of the most
-    time. Ops are opened only while fewer than `few` boxes are seen.
-    """
-    opened, seen, order = {root}, len(root.inner), 0
-    around_sought = {around for box in root.walk() if box.sought for around in box.path()}
-    pending: list[tuple[bool, bool, int, int, Box]] = []
-
-    def add(boxes: Iterable[Box]) -> None:
-        nonlocal order
-        for box in boxes:
-            order += 1
-            if box.inner:
-                is_op = not (box.is_group or box in around_sought)
-                heapq.heappush(pending, (is_op, box.around is not root, -weight(box, root), order, box))
-
-    add(root.inner)
-    while pending:
-        box = heapq.heappop(pending)[-1]
-        if seen - 1 + len(box.inner) <= most and (box.is_group or box in around_sought or seen < few):
-            opened.add(box)
-            seen += len(box.inner) - 1
-            add(box.inner)
-    return opened
-
-
-def seen_as(box: Box, opened: Collection[Box]) -> Box:
-    """Returns the outermost box around a box, or itself, that is not open."""
-    return next((each for each in box.path() if each not in opened), box)
-
-
-def links(flows: Flows, boxes: list[Box], opened: Collection[Box]) -> dict[tuple[Box, Box], Link]:
-    """Returns what flows between the boxes that are seen; `boxes` are those of calls."""
-    seen = {box: seen_as(box, opened) for box in set(boxes)}
-    flow_links: dict[tuple[Box, Box], Link] = defaultdict(Link)
-    for source, target, kind, size in zip(*(column.tolist() for column in flows), strict=True):
-        ends = seen[boxes[source]], seen[boxes[target]]
-        if ends[0] is not ends[1] and ends[0] not in ends[1].path() and ends[1] not in ends[0].path():
-            link = flow_links[ends]
-            link.kinds.add(kind)
-            link.size += size
-            link.count += 1
-    return dict(flow_links)
-
-
-def layered(root: Box, ends: Iterable[tuple[Box, Box]]) -> dict[Box, Rows]:
-    """Returns the layers of what is in each box; `ends` are all pairs of boxes between which something flows."""
-    before: dict[Box, set[Box]] = defaultdict(set)
-    for source, target in ends:
-        for a, b in zip(source.path(), target.path(), strict=False):
-            if a is not b:
-                before[b].add(a)
-                break
-    return {box: _layers(box.inner, before) for box in root.walk() if box.inner}
-
-
-def _layers(boxes: list[Box], before: dict[Box, set[Box]]) -> Rows:
-    in_order = sorted(boxes, key=lambda box: box.first)
-    layer, after = dict[Box, int](), defaultdict[Box, list[Box]](list)
-    last = 0
-    for box in in_order:
-        # of a loop, what leads back to an earlier box counts for nothing
-        earlier = [source for source in before[box] if source in layer]
-        for source in earlier:
-            after[source].append(box)
-        last = layer[box] = max((layer[source] + 1 for source in earlier), default=last if not before[box] else 0)
-    for box in reversed(in_order):
-        if not any(source in layer for source in before[box]) and after[box]:
-            layer[box] = min(layer[target] for target in after[box]) - 1
-    lowest = min(layer.values(), default=0)
-    rows: Rows = [[] for _ in range(max(layer.values(), default=0) - lowest + 1)]
-    for box in in_order:
-        rows[layer[box] - lowest].append(box)
-    return _untangled([row for row in rows if row], before)
-
-
-def _untangled(rows: Rows, before: dict[Box, set[Box]]) -> Rows:
-    """Sorts each layer by where what flows into its boxes comes from."""
-    position: dict[Box, float] = {}
-    for row in rows:
-        sources = {box: [position[source] for source in before[box] if source in position] for box in row}
-        mean = {box: sum(positions) / len(positions) if positions else MIDDLE for box, positions in sources.items()}
-        row.sort(key=mean.__getitem__)
-        position |= {box: (number + MIDDLE) / len(row) for number, box in enumerate(row)}
-    return rows
-
-
-def closed(root: Box, opened: Collection[Box]) -> Iterator[Box]:
-    """Yields the boxes that are seen and not open."""
-    for box in root.inner:
-        if box in opened:
-            yield from closed(box, opened)
-        else:
-            yield box
-
-
-@dataclass(slots=True)
-class DataFlow:
-    """Boxes, the box of each call, and what flows between calls. `critical_ns` is the time of the critical path in it;
-    `path` are the calls on the critical path, in order of time.
-    """
-
-    title: str
-    root: Box
-    boxes: list[Box]
-    flows: Flows
-    critical_ns: int
-    path: Int64
-
-    def critical_links(self, opened: Collection[Box]) -> set[tuple[Box, Box]]:
-        """Returns the pairs of seen boxes that follow each other on the critical path."""
-        seen = [seen_as(self.boxes[call], opened) for call in self.path.tolist()]
-        return {*pairwise(seen)}
-
-
-def path_times(replay: Replay) -> Int64:
-    """Returns each node's time (ns) on the critical path."""
-    count, pieces = len(replay.work), pieces_of(replay)
-    of_nodes = pieces.row < count
-    return group_sums(pieces.row[of_nodes], pieces.time[of_nodes], count)
-
-
-def data_flow(
-    graph: ExecutionGraph,
-    title: str,
-    path_ns: Int64,
-    *,
-    texts: TensorTexts | None = None,
-    sought: Collection[int] = (),
-) -> DataFlow:
-    """Returns the data flow of a graph.
-
-    Args:
-        graph: The graph.
-        title: The title of the picture.
-        path_ns: Each node's time on the critical path.
-        texts: The tensors of its ops, where the graph does not hold them.
-        sought: The ids of nodes whose boxes are to be outlined.
-    """
-    calls = calls_of(graph)
-    root, boxes = box_tree(graph, calls, path_ns, title)
-    for row in np.flatnonzero(np.isin(graph.id[calls.first_row], [*sought])).tolist():
-        boxes[row].sought = True
-    flows = flows_of(graph, calls, texts or recorded_texts(graph))
-    on_path = calls.of_row[np.flatnonzero(path_ns)]
-    return DataFlow(title, root, boxes, flows, root.critical_ns, on_path[on_path >= 0])

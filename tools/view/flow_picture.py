@@ -4,73 +4,12 @@ Phases of training lie beside each other. Hovering over a box or an arrow tells 
 or dark mode.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from ...schema.columns import bytes_text, time_text
-from ..phase_names import PHASES
-from ..replay import WAITS
-from .boxes import Box, DataFlow, Link, Rows, closed, layered, links, open_boxes, weight
-from .calls import DATA
+from .boxes import Box
+from .data_flow import DataFlow, ShownFlow
 from .names import xml_text
-
-LONGEST, LISTED = 32, 12
-DATA_LABEL, OTHER_LABEL = "data", "other order"
-
-
-def label_of(box: Box) -> str:
-    """Returns the name of a box, shortened, and how many calls it is of."""
-    label = box.label if len(box.label) <= LONGEST else f"{box.label[: LONGEST - 1]}…"
-    return f"{label} ×{box.calls:,}" if box.calls > 1 else label
-
-
-def share_of_path(flow: DataFlow, box: Box) -> float:
-    """Returns the share of the critical path that is spent in a box."""
-    return box.critical_ns / flow.critical_ns if flow.critical_ns else 0
-
-
-def figures_of(flow: DataFlow, box: Box) -> str:
-    """Returns the time of a box, and its share of the critical path."""
-    time, share = weight(box, flow.root), share_of_path(flow, box)
-    of = " device" if flow.root.device_ns else ""
-    figures = [f"{time_text(time / 1000)}{of}"] if time else []
-    if not time and box.host_ns:
-        figures.append(f"{time_text(box.host_ns / 1000)} host")
-    if share >= 0.005:
-        figures.append(f"{100 * share:.0f} % of path")
-    return " · ".join(figures)
-
-
-def full_text(flow: DataFlow, box: Box) -> str:
-    """Returns all that is known of a box, in lines."""
-    lines = [" / ".join(each.label for each in box.path()[1:])]
-    lines += [f"{box.calls:,} calls"] if box.calls > 1 else []
-    path = f", {100 * share_of_path(flow, box):.1f} % of the critical path" if flow.critical_ns else ""
-    device = f"{time_text(box.device_ns / 1000)} on the device, " if flow.root.device_ns else ""
-    lines.append(f"{device}{time_text(box.host_ns / 1000)} on the host{path}")
-    if box.inner:
-        more = f" and {len(box.inner) - LISTED} more" if len(box.inner) > LISTED else ""
-        lines.append(f"in it: {', '.join(map(label_of, box.inner[:LISTED]))}{more}")
-    return "\n".join(lines)
-
-
-def kind_of(link: Link) -> str:
-    """Returns the kind of a link: data, or the most specific reason."""
-    if DATA in link.kinds:
-        return DATA_LABEL
-    return next((label for bit, label in WAITS if any(kind & bit for kind in link.kinds)), OTHER_LABEL)
-
-
-def link_text(link: Link) -> str:
-    """Returns what flows.
-
-    >>> link_text(Link({DATA}, size=3 << 20, count=2)), link_text(Link({8}))
-    ('2 tensors, 3.0 MiB', 'event wait')
-    """
-    if DATA not in link.kinds:
-        return kind_of(link)
-    return f"{link.count:,} tensor{'s' if link.count > 1 else ''}, {bytes_text(link.size)}"
-
 
 PAD, HEAD, ACROSS, DOWN, WRAPPED, APART = 12, 26, 16, 28, 10, 56
 """Sizes in px: around boxes in a box, its title, and the room between boxes: beside each other, between layers, between
@@ -119,13 +58,6 @@ class _Line(NamedTuple):
         return max(sizes[box][1] for box in self.boxes)
 
 
-def phases_of(root: Box) -> list[Box]:
-    """Returns the outermost boxes in the order of the phases; none if they are no phases."""
-    if not all(box.label in PHASES for box in root.inner):
-        return []
-    return sorted(root.inner, key=lambda box: PHASES.index(box.label))
-
-
 class Placement:
     """Places boxes: layers below each other, phases of training beside each other, and around boxes the box that they
     are in. `closed_size` returns the width and height of a box that is not open, `title_width` the width of the title
@@ -133,20 +65,15 @@ class Placement:
     """
 
     def __init__(
-        self,
-        root: Box,
-        opened: Collection[Box],
-        layers: dict[Box, Rows],
-        closed_size: Callable[[Box], Size],
-        title_width: Callable[[Box], float],
+        self, shown: ShownFlow, closed_size: Callable[[Box], Size], title_width: Callable[[Box], float]
     ) -> None:
-        self.root, self.opened, self.layers = root, opened, layers
+        self.root, self.opened, self.layers = shown.flow.root, shown.opened, shown.layers
         self.closed_size, self.title_width = closed_size, title_width
-        self.phases = phases_of(root)
+        self.has_phases = bool(shown.flow.phases())
         self.places: dict[Box, Place] = {}
         self._sizes: dict[Box, Size] = {}
         self._lines: dict[Box, list[_Line]] = {}
-        self._measure(root)
+        self._measure(self.root)
 
     def put(self, x: float, y: float, box: Box | None = None) -> Place:
         """Places a box, by default all, right of and below a point, and returns its place."""
@@ -162,7 +89,7 @@ class Placement:
         return self.places[box]
 
     def _is_row_of_phases(self, box: Box) -> bool:
-        return box is self.root and bool(self.phases)
+        return box is self.root and self.has_phases
 
     def _measure(self, box: Box) -> None:
         """Stores the size of a box and of all in it, and the lines in which these lie."""
@@ -172,7 +99,7 @@ class Placement:
         for inner in box.inner:
             self._measure(inner)
         is_row_of_phases = self._is_row_of_phases(box)
-        lines = [_Line(self.phases, APART, 0)] if is_row_of_phases else [*self._wrapped(box)]
+        lines = [_Line(*self.layers[box], APART, 0)] if is_row_of_phases else [*self._wrapped(box)]
         self._lines[box] = lines
         widths = [line.width(self._sizes) for line in lines]
         height = sum(line.height(self._sizes) + line.below for line in lines)
@@ -201,7 +128,7 @@ OUT, FARTHER, FARTHEST = 14, 14, 44
 def way(placement: Placement, source: Box, target: Box) -> tuple[str, str]:
     """Returns the path of an arrow in SVG, and how prominent it is: `near`, `far`, or `between` boxes of two groups."""
     a, b = placement.places[source], placement.places[target]
-    of_two_phases = bool(placement.phases) and source.path()[1] is not target.path()[1]
+    of_two_phases = placement.has_phases and source.path()[1] is not target.path()[1]
     if of_two_phases or (a.y < b.bottom and b.y < a.bottom):
         look = "near" if source.around is target.around else "between"
         if a.right <= b.x:
@@ -235,8 +162,6 @@ LETTER, SMALL_LETTER, NARROWEST, WIDEST, HIGH = 8.0, 5.6, 96, 320, 40
 """Sizes in px: a letter of a name and of other text, the width of a closed box, and its height."""
 TOP, MARGIN, OUTSIDE = 62, 16, 44
 """Sizes in px: the heading, around the picture, and the room for arrows that go around the last box."""
-HEAVY, ON_PATH = 5, 0.01
-"""How many of the heaviest boxes are marked; the least share of the critical path that is."""
 STYLE = """
 text{font:11.5px system-ui,sans-serif;fill:#27313b}.paper{fill:#fff}.small{font-size:10px;fill:#66727f}
 .title{font-size:14px;font-weight:600}.name{font-weight:600}
@@ -267,13 +192,8 @@ class _Drawing:
 
     def __init__(self, flow: DataFlow) -> None:
         self.flow, self.root = flow, flow.root
-        self.opened = open_boxes(flow.root, MOST)
-        self.links = links(flow.flows, flow.boxes, self.opened)
-        self.seen = [*closed(flow.root, self.opened)]
-        heaviest = sorted(self.seen, key=lambda box: -weight(box, flow.root))[:HEAVY]
-        self.heavy = {box for box in heaviest if weight(box, flow.root)}
-        layers = layered(flow.root, self.links)
-        self.placement = Placement(flow.root, self.opened, layers, self._closed_size, self._title_width)
+        self.shown = ShownFlow(flow, flow.open_boxes(MOST))
+        self.placement = Placement(self.shown, self._closed_size, self._title_width)
 
     def parts(self) -> Iterator[str]:
         """Yields the picture."""
@@ -290,11 +210,11 @@ class _Drawing:
         yield "</svg>\n"
 
     def _closed_size(self, box: Box) -> tuple[float, float]:
-        width = max(LETTER * len(label_of(box)), SMALL_LETTER * len(figures_of(self.flow, box)))
+        width = max(LETTER * len(box.title), SMALL_LETTER * len(self.flow.figures(box)))
         return min(max(width + 22, NARROWEST), WIDEST), HIGH
 
     def _title_width(self, box: Box) -> float:
-        return LETTER * len(label_of(box)) + SMALL_LETTER * len(figures_of(self.flow, box))
+        return LETTER * len(box.title) + SMALL_LETTER * len(self.flow.figures(box))
 
     def _heading(self) -> tuple[list[str], float]:
         """Returns the title and a line of the colours and arrows that occur, and where it ends."""
@@ -302,9 +222,9 @@ class _Drawing:
         x = float(MARGIN)
         box = '<rect class="box {}" x="{}" y="34" width="12" height="12" rx="2"/>'
         arrow, mark = '<path class="{}" d="M{} 40h14"/>', '<rect class="{}" x="{}" y="34" width="4" height="12"/>'
-        entries = [(kind, kind, box) for kind in dict.fromkeys(each.kind.label for each in self.seen)]
-        entries += [(kind, kind, arrow) for kind in sorted(map(kind_of, self.links.values()))]
-        entries += [("on the critical path", "path-mark", mark)] if self.flow.critical_ns else []
+        entries = [(kind, kind, box) for kind in dict.fromkeys(each.kind.label for each in self.shown.closed)]
+        entries += [(kind, kind, arrow) for kind in sorted(link.kind for link in self.shown.links.values())]
+        entries += [("on the critical path", "path-mark", mark)] if self.root.critical_ns else []
         for label, look, drawn in dict.fromkeys(entries):
             parts.append(drawn.format(look.replace(" ", "-"), x))
             parts.append(f'<text class="small" x="{x + 19:.1f}" y="44">{label}</text>')
@@ -317,40 +237,39 @@ class _Drawing:
     def _frames(self) -> Iterator[str]:
         """Yields the open boxes, outer ones first."""
         for box in self.root.walk():
-            if box not in self.opened or box is self.root:
+            if box not in self.shown.opened or box is self.root:
                 continue
             place, look = self.placement.places[box], "group" if box.is_group else "op"
             yield self._rect(box, f"{look} sought" if box.sought else look, 6)
-            yield f'<text class="name" x="{place.x + PAD:.1f}" y="{place.y + 17:.1f}">{xml_text(label_of(box))} '
-            yield f'<tspan class="small">{figures_of(self.flow, box)}</tspan></text>'
+            yield f'<text class="name" x="{place.x + PAD:.1f}" y="{place.y + 17:.1f}">{xml_text(box.title)} '
+            yield f'<tspan class="small">{self.flow.figures(box)}</tspan></text>'
 
     def _closed_boxes(self) -> Iterator[str]:
         """Yields the boxes that are not open."""
-        total = weight(self.root, self.root) or 1
-        for box in self.seen:
+        for box in self.shown.closed:
             x, y, width, height = self.placement.places[box]
-            kind, bar = box.kind.label, (width - 2) * weight(box, self.root) / total
-            yield self._rect(box, f"box {kind}" + " heavy" * (box in self.heavy) + " sought" * box.sought, 4)
+            kind, bar = box.kind.label, (width - 2) * self.flow.share(box)
+            yield self._rect(box, f"box {kind}" + " heavy" * (box in self.shown.heavy) + " sought" * box.sought, 4)
             if bar >= 0.5:
                 place = f'x="{x + 1:.1f}" y="{y + height - 4:.1f}" width="{bar:.1f}" height="3"'
                 yield f'<rect class="bar {kind}" {place}/>'
-            if share_of_path(self.flow, box) >= ON_PATH:
+            if self.flow.is_on_path(box):
                 place = f'x="{x + 1:.1f}" y="{y + 1:.1f}" width="4" height="{height - 2}"'
                 yield f'<rect class="path-mark" {place}/>'
-            yield f'<text class="name" x="{x + 11:.1f}" y="{y + 16:.1f}">{xml_text(label_of(box))}</text>'
-            yield f'<text class="small" x="{x + 11:.1f}" y="{y + 30:.1f}">{figures_of(self.flow, box)}</text>'
+            yield f'<text class="name" x="{x + 11:.1f}" y="{y + 16:.1f}">{xml_text(box.title)}</text>'
+            yield f'<text class="small" x="{x + 11:.1f}" y="{y + 30:.1f}">{self.flow.figures(box)}</text>'
 
     def _rect(self, box: Box, look: str, round_: int) -> str:
         x, y, width, height = self.placement.places[box]
         place = f'x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" rx="{round_}"'
-        return f'<rect class="{look}" {place}><title>{xml_text(full_text(self.flow, box))}</title></rect>'
+        return f'<rect class="{look}" {place}><title>{xml_text(self.flow.full_text(box))}</title></rect>'
 
     def _arrows(self) -> Iterator[str]:
         """Yields what flows between the closed boxes."""
-        on_path = {box for box in self.seen if share_of_path(self.flow, box) >= ON_PATH}
-        critical = {ends for ends in self.flow.critical_links(self.opened) if {*ends} <= on_path}
-        for (source, target), link in self.links.items():
+        on_path = {box for box in self.shown.closed if self.flow.is_on_path(box)}
+        critical = {ends for ends in self.shown.critical_links if {*ends} <= on_path}
+        for (source, target), link in self.shown.links.items():
             path, look = way(self.placement, source, target)
-            look = f"{kind_of(link).replace(' ', '-')} {look}" + " critical" * ((source, target) in critical)
-            title = xml_text(f"{label_of(source)} → {label_of(target)}\n{link_text(link)}")
+            look = f"{link.kind.replace(' ', '-')} {look}" + " critical" * ((source, target) in critical)
+            title = xml_text(f"{source.title} → {target.title}\n{link.text}")
             yield f'<path class="{look}" d="{path}"><title>{title}</title></path>'
