@@ -9,13 +9,7 @@ from ..schema.columns import OpRows
 from ..schema.linked import LinkedTrace, op_parents, read_linked as read_linked_file
 from ..schema.progress import OnProgress, unseen
 from ..schema.reasons import Reason
-from .communication import (
-    collective_ops,
-    groups_of_host,
-    link_communications,
-    process_groups,
-    with_members,
-)
+from .communication import collective_ops, groups_of_host, link_communications, process_groups, with_members
 from .readers import Role
 
 

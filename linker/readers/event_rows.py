@@ -8,15 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...schema.columns import ABSENT, Categorical, CategoricalBuilder, Int64, IntegerBuilder, JsonRecordsBuilder
-from ...schema.linked import (
-    ExactTimes,
-    identities,
-    integer_list,
-    integers,
-    kineto,
-    lacks_padding,
-    with_padding,
-)
+from ...schema.linked import ExactTimes, identities, integer_list, integers, kineto, lacks_padding, with_padding
 from ...schema.reasons import Counts, Reason
 from .categories import Role
 

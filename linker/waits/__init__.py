@@ -5,16 +5,15 @@ What a process submitted to its device: streams as queues, event records, calls 
 activity was expected to start.
 """
 
-from .call_sites import CallSites as CallSites
-from .event_query_loops import EventQueryLoops as EventQueryLoops, event_query_loops as event_query_loops
-from .named_events import EventRecord as EventRecord, Findings as Findings
-from .process import Process as Process, process_of as process_of
-from .streams import (
+from .events import EventRecord as EventRecord, Findings as Findings
+from .process import Process as Process, TimingModel as TimingModel, process_of as process_of
+from .submissions import (
     MOST_STREAMS as MOST_STREAMS,
+    CallSites as CallSites,
     StreamKey as StreamKey,
     StreamQueues as StreamQueues,
     StreamTails as StreamTails,
     submitted_streams as submitted_streams,
 )
 from .synchronisation import Synchronisation as Synchronisation, synchronise as synchronise
-from .timing_model import TimingModel as TimingModel
+from .unresolved_waits import EventQueryLoops as EventQueryLoops, event_query_loops as event_query_loops

@@ -1,21 +1,126 @@
-"""What a process submitted: what each call does, its streams as queues, and its event records."""
+"""What a process submitted: what each call does, its streams as queues, and its event records.
+
+When each activity could and should have started by its known dependencies, and how exact the times of a trace are.
+
+An activity that waited for an unknown event starts later than its known dependencies explain, right after what it
+waited for has ended. Nothing that ended after it started can have blocked it, except within the error of the clocks.
+
+Which streams last touched the data that a launch uses, by the tensors of its op.
+
+A correct program lets a stream wait for another one before it uses what that one wrote, or overwrites what that one
+read.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Int64, Lookup
-from ...schema.linked import NEVER, Activities, Calls, SyncCall, sync_calls
-from ...schema.machine import MachineCalibration
+from ...schema.columns import Int64, Lookup, Ragged
+from ...schema.linked import FOREVER, HOST, NEVER, Activities, Calls, Ops, SyncCall, previous_on_stream, sync_calls
+from ...schema.machine import ENOUGH, LatencyStats, MachineCalibration, of_each, of_name
 from ..communication import CollectiveOps
 from ..readers import DeviceTrace
-from .call_sites import CallSites
-from .data_origins import DataOrigins
-from .event_record_calls import EventRecordCalls
-from .named_events import EventRecord, NamedEvents, SyncRecord, SyncRecords
-from .streams import StreamKey, StreamQueues, ThreadLaunches
-from .timing_model import TimingModel
+from .events import EventRecord, EventRecordCalls, NamedEvents, SyncRecord, SyncRecords
+from .submissions import CallSites, StreamKey, StreamQueues, ThreadLaunches
+
+
+class TimingModel:
+    """For each activity the earliest and the expected start, and the errors of the clocks. All times in ns.
+
+    `ready_ns` is when all known dependencies of an activity had ended, `expected_start_ns` by when it usually starts
+    then. `timestamp_quantum_ns` is by how much two times of one clock may be off, `clock_uncertainty_ns` by how much
+    those of host and device may: a call never returns before what it waited for has ended, but it may seem to by the
+    median time that calls take to return. `max_clock_lead_ns` is how far the device's clock may at most be ahead of the
+    host's: no activity starts before its launch call, so the shortest launch limits it. `return_error_ns` and
+    `max_return_lead_ns` are the same two by synchronising call; they are small where returns of calls of that name were
+    measured on these very clocks. `max_gap_ns` is the longest usual gap between two activities of a stream.
+    """
+
+    def __init__(self, activities: Activities, calls: Calls, calibration: MachineCalibration) -> None:
+        self.timestamp_quantum_ns = 2 * calibration.resolution_ns
+        self.clock_uncertainty_ns = calibration.time_error_ns + of_name(calibration.sync_return, "").median
+        self._sync_return_latency, self._names = calibration.sync_return, calls.name
+        before = previous_on_stream(activities)
+        ready, expected = np.full((2, len(activities)), NEVER, np.int64)
+        follows = np.flatnonzero(before >= 0)
+        ended = activities.end[before[follows]]
+        ready[follows] = ended
+        expected[follows] = ended + of_each(calibration.gap, activities.category.take(follows)).upper
+        called = np.flatnonzero(activities.call_row >= 0)
+        call = activities.call_row[called]
+        launched = calls.end[call] + of_each(calibration.launch, calls.name.take(call)).upper
+        ready[called] = np.maximum(ready[called], calls.start[call])
+        expected[called] = np.maximum(expected[called], launched)
+        shortest = int((activities.start[called] - calls.start[call]).min(initial=FOREVER))
+        self.ready_ns, self.expected_start_ns = ready.data, expected.data
+        self.max_clock_lead_ns = self.clock_uncertainty_ns + (max(shortest, 0) if shortest < FOREVER else 0)
+        # where returns were measured, it is their own clock that they are compared with
+        knows_returns = calls.name.where(lambda name: calibration.sync_return.get(name, LatencyStats()).count >= ENOUGH)
+        error = calibration.time_error_ns
+        self.return_error_ns = np.where(knows_returns, error, self.clock_uncertainty_ns).data
+        self.max_return_lead_ns = np.where(knows_returns, error, self.max_clock_lead_ns).data
+        self.max_gap_ns = of_name(calibration.gap, "").upper
+
+    def max_sync_return_ns(self, call: int) -> int:
+        """Returns how long after the awaited end a call of that name usually returns at most."""
+        return of_name(self._sync_return_latency, self._names[call]).upper
+
+    def add_dependency(self, activity: int, end: int, max_reaction_ns: int) -> None:
+        """Adds that an activity follows one that ended at `end`, usually within `max_reaction_ns`."""
+        self.ready_ns[activity] = max(self.ready_ns[activity], end)
+        self.expected_start_ns[activity] = max(self.expected_start_ns[activity], end + max_reaction_ns)
+
+
+class Origin(NamedTuple):
+    """A stream that last touched some storages of an activity, and when its work was launched (ns)."""
+
+    stream: StreamKey
+    launched: int
+
+
+class DataOrigins:
+    """The origins of every activity, by the ops that launched. There are none where no host trace records tensors.
+
+    They are computed at the first use, as traces that record what every wait is for do not need them. O(tensors).
+    """
+
+    def __init__(self, ops: Ops, activities: Activities, calls: Calls) -> None:
+        self._ops, self._activities, self._calls = ops, activities, calls
+
+    @cached_property
+    def _origins(self) -> dict[int, set[Origin]]:
+        """The origins on other streams, by activity."""
+        ops, activities = self._ops, self._activities
+        rows = np.flatnonzero((activities.call_row >= 0) & (activities.op_row >= 0))
+        launched = self._calls.start[activities.call_row[rows]]
+        order = np.lexsort((activities.start[rows], launched))
+        last: dict[int, Origin] = {}
+        origins: dict[int, set[Origin]] = {}
+        columns = rows, launched, activities.device[rows], activities.stream[rows], activities.op_row[rows]
+        tensors = ops.arguments.tensors
+        tensors = tensors.where((tensors.device != HOST) & (tensors.storage != 0))
+        storages = Ragged.grouped(tensors.row, tensors.storage, len(ops))
+        for row, time, device, stream, op in zip(*(column[order].tolist() for column in columns), strict=True):
+            current = Origin(StreamKey(device, stream), time)
+            touched = {*storages[op].tolist()}
+            earlier = {last[storage] for storage in touched if storage in last}
+            if elsewhere := {origin for origin in earlier if origin.stream != current.stream}:
+                origins[row] = elsewhere
+            last.update(dict.fromkeys(touched, current))
+        return origins
+
+    def streams(self, activities: Iterable[int], since: int, until: int) -> list[StreamKey]:
+        """Returns the other streams that last touched what these activities use, the latest launch first.
+
+        Only what was launched from `since` to before `until` (ns) counts.
+        """
+        origins = {
+            origin for row in activities for origin in self._origins.get(row, ()) if since <= origin.launched < until
+        }
+        return list(dict.fromkeys(origin.stream for origin in sorted(origins, key=lambda origin: -origin.launched)))
 
 
 @dataclass(slots=True, frozen=True)

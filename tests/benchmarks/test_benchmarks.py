@@ -16,7 +16,7 @@ import pytest
 from execgraph.converter.convert import convert
 from execgraph.converter.options import Options
 from execgraph.tools.replay import replay
-from support.builder import TraceBuilder
+from support.builder.timeline import TraceBuilder
 from support.runs import link_run
 
 from benchmarks.bench import __main__ as bench

@@ -8,7 +8,7 @@ import pytest
 from execgraph.schema.graph import ExecutionGraph
 from execgraph.schema.linked import read_linked
 from execgraph.tools.commands import trace_build, trace_link
-from support.builder import TraceBuilder
+from support.builder.timeline import TraceBuilder
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
 

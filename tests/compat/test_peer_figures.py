@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from execgraph.tools.analyses import Table, analyse
 from execgraph.tools.report import find_sources, read_ranks
-from support.builder import TraceBuilder
+from support.builder.timeline import TraceBuilder
 
 STEPS, LAYERS = 3, 3
 ALL_REDUCE, ALL_GATHER = (

@@ -17,7 +17,7 @@ from execgraph.converter.communication import (
     tags,
 )
 from execgraph.linker.communication import CollectiveOps, awaited_collectives
-from execgraph.linker.communication.process_groups import WAIT
+from execgraph.linker.communication.arguments import WAIT
 from execgraph.schema.columns import ABSENT, Categorical, Ragged
 from execgraph.schema.graph import CollectiveType, NodeType
 from execgraph.schema.linked import Communication, Communications

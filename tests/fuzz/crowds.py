@@ -6,7 +6,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from support.builder import LAYOUTS, TraceBuilder
+from support.builder.layouts import LAYOUTS
+from support.builder.timeline import TraceBuilder
 
 SMALLEST, LARGEST = 30, 4000
 

@@ -22,7 +22,7 @@ from execgraph.schema.io.compressed import ZSTD_MAGIC
 from execgraph.schema.linked import read_linked
 from execgraph.tools.commands import trace_convert, trace_jsonize, trace_link, trace_replay
 from execgraph.tools.replay import replay
-from support.builder import TraceBuilder
+from support.builder.timeline import TraceBuilder
 
 resource = pytest.importorskip("resource", reason="the system limits no memory")
 if not Path("/proc/self/statm").exists():

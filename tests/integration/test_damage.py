@@ -9,7 +9,7 @@ from execgraph.linker.link import link
 from execgraph.linker.readers import read_device_trace, read_host_trace
 from execgraph.schema.errors import DataError
 from execgraph.schema.reasons import Reason
-from support.builder import TraceBuilder
+from support.builder.timeline import TraceBuilder
 from support.damages import DAMAGES, DEVICE, HOST, Damage, link_damaged, link_undamaged, sample, table
 from support.folders import ROOT
 

@@ -19,8 +19,8 @@ from execgraph.tools.commands.trace_convert import main, summary
 from execgraph.tools.commands.trace_link import main as link_main
 from execgraph.tools.replay import parse_scale, replay, summarise
 from hypothesis import given
-from support.builder import Event, TraceBuilder
-from support.builder.timeline import CALL_US, ns
+from support.builder.records import Event
+from support.builder.timeline import CALL_US, TraceBuilder, ns
 from support.programs import Step, play, with_delays
 from support.runs import Nodes, broken_rules, convert_run, device_waits, host_waits, link_run
 

@@ -21,7 +21,8 @@ from execgraph.tools.job import BuildOptions, BuiltJob, build, merge_for_viewing
 from execgraph.tools.replay import replay_ranks, start_error
 from execgraph.tools.report import find_sources, read_ranks
 from execgraph.tools.trace_files import by_rank, find_traces
-from support.builder import Group, Tensor, TraceBuilder
+from support.builder.records import Group, Tensor
+from support.builder.timeline import TraceBuilder
 from support.generated import TOGETHER, built_job, here
 from support.runs import communications
 from support.simulator import Generation, read_files, simulate

@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from execgraph.linker.communication.messages_in_flight import FIRST_LANE, _lanes
+from execgraph.linker.communication.transfers import FIRST_LANE, _lanes
 from execgraph.linker.link import link
 from execgraph.linker.readers import merging_signs, read_device_trace
 from execgraph.linker.readers.rocpd_lanes import nesting_lanes
 from execgraph.schema.columns import Int64
 from execgraph.schema.errors import DataError
 from hypothesis import given, strategies as st
-from support.builder import TraceBuilder
+from support.builder.timeline import TraceBuilder
 from support.tables import OpRow, op_rows
 
 Trace = dict[str, Any]

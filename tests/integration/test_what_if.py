@@ -23,7 +23,7 @@ from execgraph.tools.generate import Job, RankRun, Run, as_numpy, correlation, s
 from execgraph.tools.generate.record import FIRST_NS
 from execgraph.tools.replay import parse_scale, replay_ranks
 from hypothesis import HealthCheck, given, settings, strategies as st
-from support.builder import TraceBuilder
+from support.builder.timeline import TraceBuilder
 from support.reports import merged
 
 from benchmarks.accuracy.dependencies import Tally, dependency_accuracy

@@ -17,7 +17,7 @@ from execgraph.schema.linked import LinkedTrace, on_host_clock
 from execgraph.schema.reasons import Reason
 from execgraph.tools.generate import simulate, write_traces
 from hypothesis import example, given, strategies as st
-from support.builder import TraceBuilder
+from support.builder.timeline import TraceBuilder
 from support.programs import VERSIONS, Step, play, two_threads
 from support.runs import broken_rules, convert_linked, read_pair
 

@@ -32,7 +32,7 @@ from execgraph.schema.machine import AGREEING, MachineCalibration
 from execgraph.tools.generate import simulate, write_traces
 from execgraph.tools.pairs import hosts_of
 from execgraph.tools.trace_files import find_traces
-from support.builder import TraceBuilder
+from support.builder.timeline import TraceBuilder
 from support.contradictions import (
     GRAPHS,
     READ_BY,

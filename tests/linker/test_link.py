@@ -17,7 +17,8 @@ from execgraph.schema.graph import DependencyKind
 from execgraph.schema.reasons import Reason
 from execgraph.tools.replay import parse_scale, replay
 from hypothesis import given, strategies as st
-from support.builder import LAYOUTS, TraceBuilder
+from support.builder.layouts import LAYOUTS
+from support.builder.timeline import TraceBuilder
 from support.programs import VERSIONS, Step, play, two_threads
 from support.runs import convert_linked, convert_run, launchers, link_run, read_pair
 from support.tables import NodeRow, OpRow, device_trace, host_trace

@@ -19,7 +19,7 @@ from execgraph.schema.graph import ExecutionGraph
 from execgraph.schema.linked import LinkedTrace, read_linked, write_linked
 from execgraph.tools.commands import trace_build, trace_convert, trace_jsonize, trace_link, trace_merge
 from hypothesis import given, strategies as st
-from support.builder import TraceBuilder
+from support.builder.timeline import TraceBuilder
 from support.references import Place, Reference, rows_of
 from support.runs import link_run
 from support.tables import Op, column, ops

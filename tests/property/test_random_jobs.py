@@ -8,7 +8,8 @@ from execgraph.schema.graph import ExecutionGraph
 from execgraph.tools.job import BuildOptions, BuildReport, build
 from execgraph.tools.job.build_rank import WITHOUT_PARTNER
 from execgraph.tools.replay import replay_ranks
-from support.builder import Group, Tensor, TraceBuilder
+from support.builder.records import Group, Tensor
+from support.builder.timeline import TraceBuilder
 from support.generated import here
 from support.simulator import Generation, read_files, simulate
 

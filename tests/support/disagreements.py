@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from support.builder import TraceBuilder
 from support.builder.records import Group
+from support.builder.timeline import TraceBuilder
 
 RANKS = 4
 

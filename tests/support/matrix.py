@@ -20,8 +20,8 @@ from execgraph.schema.columns import ABSENT, Int64, Ragged
 from execgraph.schema.graph import CollectiveType, NodeType
 from execgraph.schema.linked import LinkedTrace, Provenance
 
-from support.builder import TraceBuilder
 from support.builder.layouts import LAYOUTS
+from support.builder.timeline import TraceBuilder
 from support.capturing import Recorded, Tensors
 from support.runs import broken_rules, convert_linked, launchers
 from support.vendors import VENDORS, as_written_by

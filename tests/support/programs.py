@@ -6,7 +6,9 @@ from typing import NamedTuple
 
 from hypothesis import strategies as st
 
-from support.builder import LAYOUTS, Event, TraceBuilder
+from support.builder.layouts import LAYOUTS
+from support.builder.records import Event
+from support.builder.timeline import TraceBuilder
 
 STREAMS = (7, 20, 24)
 MAIN, WORKER = 1, 9

@@ -30,7 +30,7 @@ from execgraph.tools.commands import trace_report
 from execgraph.tools.job import merge_for_viewing
 from execgraph.tools.trace_files import RankFile, by_rank, find_traces
 
-from support.builder import TraceBuilder
+from support.builder.timeline import TraceBuilder
 from support.databases import Api, Op, Range, write_database
 from support.references import linked_of
 from support.runs import link_run

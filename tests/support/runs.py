@@ -17,7 +17,7 @@ from execgraph.schema.graph import ConvertReport, Delay, DependencyKind, Executi
 from execgraph.schema.linked import LinkedTrace
 from execgraph.tools.replay import Replay, parse_scale, pieces_of, replay, time_by_kind
 
-from support.builder import TraceBuilder
+from support.builder.timeline import TraceBuilder
 from support.graphs import LAUNCH, STREAM_ORDER, GraphBuilder
 
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from support.builder import LAYOUTS, TraceBuilder
+from support.builder.layouts import LAYOUTS
+from support.builder.timeline import TraceBuilder
 
 
 def small_run(torch: str = "2.13", **options) -> TraceBuilder:

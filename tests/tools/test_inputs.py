@@ -22,7 +22,8 @@ from execgraph.tools.pairs import Pairs, find_pairs
 from execgraph.tools.recognise import END, InputKind, Recognised, objects_after, objects_in, recognise
 from execgraph.tools.trace_files import rank_in_name
 from hypothesis import given, strategies as st
-from support.builder import Group, TraceBuilder
+from support.builder.records import Group
+from support.builder.timeline import TraceBuilder
 from support.databases import LITE, RPD_3, Op, write_database
 
 FILLER = {"ph": "X", "cat": "python_function", "name": "f" * 200, "pid": 9, "tid": 1, "ts": 1, "dur": 1}

@@ -11,7 +11,7 @@ from execgraph.schema.linked import LinkedTrace, write_linked
 from execgraph.tools.commands import trace_build
 from execgraph.tools.commands.trace_link import summary
 from execgraph.tools.sync_records_advice import WORST_WITH, WORST_WITHOUT, lacks_sync_records
-from support.builder import TraceBuilder
+from support.builder.timeline import TraceBuilder
 from support.folders import ROOT
 
 NOTE = "note        no synchronisation records: which event each wait was for is inferred; execgraph.diagnose says how to record it"

@@ -18,7 +18,7 @@ from execgraph.schema.io.files import plain_on_terminals
 from execgraph.tools.command import progress, progress_bar
 from execgraph.tools.commands import trace_report
 from execgraph.tools.terminal import LONGEST_LINE, in_one_line, plain
-from support.builder import TraceBuilder
+from support.builder.timeline import TraceBuilder
 
 EVIL = "evil\x1b]0;owned\x07\x1b[2J\x9b31m\r\u202e\u2066\u200f\x7f\u2028end\nforged: all is well"
 TURNING = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}

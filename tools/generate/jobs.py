@@ -8,17 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from .instructions import Group, Job, Step, Tensor
-from .layers import (
-    accumulate_into,
-    add,
-    concatenate,
-    embedding,
-    item,
-    linear,
-    linear_relu,
-    mse_loss,
-    relu,
-)
+from .layers import accumulate_into, add, concatenate, embedding, item, linear, linear_relu, mse_loss, relu
 from .machine import DEFAULT, Machine
 from .nccl import (
     Buckets,

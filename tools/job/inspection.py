@@ -13,13 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from ...linker.communication import (
-    RECORD,
-    from_device,
-    is_communication_kernel,
-    process_groups,
-    with_members,
-)
+from ...linker.communication import RECORD, from_device, is_communication_kernel, process_groups, with_members
 from ...linker.contradictions import Contradiction, contradictions_in_traces
 from ...linker.match import Match, are_ops, launching_calls, match_ops
 from ...linker.readers import (

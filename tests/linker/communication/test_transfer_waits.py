@@ -13,7 +13,8 @@ from execgraph.schema.graph import DependencyKind, ExecutionGraph
 from execgraph.schema.linked import LinkedTrace
 from execgraph.schema.reasons import Reason
 from execgraph.tools.replay import parse_scale, replay, replay_ranks
-from support.builder import Tensor, TraceBuilder
+from support.builder.records import Tensor
+from support.builder.timeline import TraceBuilder
 from support.folders import DATA
 from support.runs import convert_run, link_run
 

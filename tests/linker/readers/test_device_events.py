@@ -21,7 +21,7 @@ from execgraph.schema.linked import FOREVER, LONGEST_RECORDING, Args, kineto
 from execgraph.schema.linked.kineto import Event, ExactEvent
 from execgraph.schema.reasons import Reason
 from msgspec import Raw, json as msgspec_json
-from support.builder import TraceBuilder
+from support.builder.timeline import TraceBuilder
 from support.tables import OpRow, device_trace
 
 YEAR = "36028797018963.968"

@@ -8,7 +8,7 @@ import pytest
 from execgraph.linker.readers import DeviceTrace, read_device_trace
 from execgraph.schema.errors import DataError
 from execgraph.schema.reasons import Reason
-from support.builder import TraceBuilder
+from support.builder.timeline import TraceBuilder
 
 
 def read(tmp_path: Path, content: Any, **options: bool) -> DeviceTrace:

@@ -14,7 +14,7 @@ from execgraph.linker.link import link
 from execgraph.schema.columns import ABSENT, Categorical, Interner, Ragged, nullable, rows_of, to_pandas, to_polars
 from execgraph.tools.analyses import Column, Table
 from execgraph.tools.replay import replay
-from support.builder import TraceBuilder
+from support.builder.timeline import TraceBuilder
 from support.runs import convert_linked, read_pair
 
 NAMES = Categorical.of(["mm", "add", "mm"])

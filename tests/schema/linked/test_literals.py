@@ -19,7 +19,7 @@ from execgraph.tools.commands import (
     trace_merge,
     trace_report,
 )
-from support.builder import TraceBuilder
+from support.builder.timeline import TraceBuilder
 from support.folders import ROOT
 
 DEPTH = 5000

@@ -19,7 +19,7 @@ from execgraph.tools.analyses import (
 from execgraph.tools.analyses.attribution import BY_NAME, BY_NODE, BY_ORDER, attribution
 from execgraph.tools.commands import trace_report
 from hypothesis import given, strategies as st
-from support.builder import TraceBuilder
+from support.builder.timeline import TraceBuilder
 from support.runs import link_run
 
 GRAPH = [("gemm", 7, 10), ("relu", 7, 2), ("gemm", 7, 12)]

@@ -6,7 +6,7 @@ import pytest
 from execgraph.schema.linked import Communication
 from execgraph.tools.analyses import RankTrace, Table, analyse
 from hypothesis import given, strategies as st
-from support.builder import TraceBuilder
+from support.builder.timeline import TraceBuilder
 from support.references import COMMUNICATION, Act, linked_of
 from support.runs import link_run
 

@@ -9,7 +9,7 @@ from execgraph.converter.convert import convert
 from execgraph.schema.machine import MachineCalibration
 from execgraph.tools.analyses import RankTrace, analyse, read_rank
 from hypothesis import given, strategies as st
-from support.builder import TraceBuilder
+from support.builder.timeline import TraceBuilder
 from support.generated import graphs_of
 from support.graphs import EVENT_WAIT, LAUNCH, STREAM_ORDER, GraphBuilder, rank_with_collective
 from support.references import MEMORY, Act, bandwidth_at, began, linked_of

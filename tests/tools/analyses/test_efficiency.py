@@ -10,7 +10,7 @@ from execgraph.schema.errors import RequestError
 from execgraph.schema.machine import FORMATS, PEAKS, Peak, peak_of
 from execgraph.tools.analyses import AnalysisOptions, RankTrace, Table, analyse, graph_of, rank_of_graph
 from execgraph.tools.replay import Bound, Kernels, device_peaks, least_time, parse_scale, replay
-from support.builder import TraceBuilder
+from support.builder.timeline import TraceBuilder
 from support.runs import link_run
 
 GIVEN = {"fp32": 2.0, "memory": 100.0}

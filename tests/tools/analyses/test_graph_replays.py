@@ -3,7 +3,7 @@
 from typing import Any
 
 from execgraph.tools.analyses import RankTrace, analyse
-from support.builder import TraceBuilder
+from support.builder.timeline import TraceBuilder
 from support.runs import link_run
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from execgraph.linker.link import link
 from execgraph.tools.analyses import RankTrace, analyse
-from support.builder import TraceBuilder
+from support.builder.timeline import TraceBuilder
 from support.folders import TESTS
 from support.runs import link_run
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from execgraph.schema.linked import LinkedTrace
 from execgraph.tools.analyses import RankTrace, Table, analyse, graph_of, rank_of_graph, read_rank, trace_diff
-from support.builder import TraceBuilder
+from support.builder.timeline import TraceBuilder
 from support.references import Reference, rows_of
 from support.runs import link_run
 

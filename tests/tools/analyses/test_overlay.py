@@ -10,7 +10,7 @@ import pytest
 from execgraph.schema.errors import DataError
 from execgraph.tools.analyses import AnalysisOptions, RankTrace, overlay_events, read_rank, write_overlay
 from execgraph.tools.analyses.overlay import counter_events, critical_path_events, pattern_events
-from support.builder import TraceBuilder
+from support.builder.timeline import TraceBuilder
 from support.runs import link_run
 
 Event = dict[str, Any]

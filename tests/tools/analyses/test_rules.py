@@ -8,7 +8,7 @@ from execgraph.schema.columns import Categorical
 from execgraph.schema.graph import Delay, DependencyKind, ExecutionGraph
 from execgraph.tools.analyses import Column, Finding, Table, analyse, facts_of, find, job_of, read_rank, together
 from execgraph.tools.generate import simulate, write_traces
-from support.builder import TraceBuilder
+from support.builder.timeline import TraceBuilder
 from support.graphs import HOST_SYNC, LAUNCH, PROGRAM_ORDER, STREAM_ORDER, GraphBuilder, rank_with_collective
 from support.reports import built, played, titled, titles
 

@@ -1,7 +1,7 @@
 """What is faster, and why: step and run first, then what they were spent on."""
 
 from execgraph.tools.analyses import RankTrace, trace_diff
-from support.builder import TraceBuilder
+from support.builder.timeline import TraceBuilder
 from support.runs import link_run
 
 

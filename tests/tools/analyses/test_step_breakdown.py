@@ -2,7 +2,7 @@
 
 import pytest
 from execgraph.tools.analyses import RankTrace, Table, analyse, graph_of
-from support.builder import TraceBuilder
+from support.builder.timeline import TraceBuilder
 from support.runs import link_run
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 from execgraph.schema.graph import Delay, DependencyKind, ExecutionGraph
 from execgraph.tools.analyses import Column, Job, Table, find, verdict
-from support.builder import TraceBuilder
+from support.builder.timeline import TraceBuilder
 from support.graphs import LAUNCH, PROGRAM_ORDER, STREAM_ORDER, GraphBuilder, rank_with_collective
 from support.reports import built, played
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import execgraph
 import pytest
 from execgraph import ExecutionGraph, what_if
-from support.builder import TraceBuilder
+from support.builder.timeline import TraceBuilder
 from support.folders import ROOT
 from support.runs import convert_run
 

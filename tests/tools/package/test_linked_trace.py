@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from execgraph import DataError, Options, convert, link, read_linked
-from support.builder import TraceBuilder
+from support.builder.timeline import TraceBuilder
 
 FOLDER = Path("tests/data/training")
 

@@ -7,7 +7,7 @@ from execgraph.schema.errors import DataError, RequestError
 from execgraph.schema.graph import DependencyKind
 from execgraph.schema.linked import FOREVER
 from execgraph.tools.replay import describe, parse_scale, replay, start_error, summarise
-from support.builder import TraceBuilder
+from support.builder.timeline import TraceBuilder
 from support.graphs import LAUNCH, PROGRAM_ORDER, STREAM_ORDER, GraphBuilder, training_step
 from support.runs import convert_run, delayed, scaled
 

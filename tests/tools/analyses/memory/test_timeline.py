@@ -12,7 +12,7 @@ from execgraph.tools.analyses import Allocations, RankTrace, analyse, read_rank
 from execgraph.tools.analyses.recorded import Recorded
 from execgraph.tools.report import ReportRequest
 from hypothesis import given, strategies as st
-from support.builder import TraceBuilder
+from support.builder.timeline import TraceBuilder
 from support.references import linked_of
 
 HOST, CUDA, HIP = 0, 1, 6

@@ -1,14 +1,18 @@
-"""Streams as queues, and the threads that launch to them, by rows made by hand; times are in ns."""
+"""Streams as queues, and the threads that launch to them, by rows made by hand; times are in ns.
+
+Call sites: which calls are the same call of every step.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from execgraph.linker.waits import MOST_STREAMS, StreamKey, StreamQueues, StreamTails
-from execgraph.linker.waits.streams import LATEST_CHANGES, ThreadLaunches, calls_before
+from execgraph.linker.waits import MOST_STREAMS, CallSites, StreamKey, StreamQueues, StreamTails
+from execgraph.linker.waits.submissions import LATEST_CHANGES, ThreadLaunches, calls_before
+from execgraph.schema.columns import ABSENT, Int64
 from execgraph.schema.linked import Activities, Calls
 from support.effort import growth
-from support.tables import Called, Ran, activities, calls, column
+from support.tables import Called, Op, Ran, activities, calls, column, ops
 
 FIRST, SECOND, OTHER = StreamKey(0, 7), StreamKey(0, 20), StreamKey(1, 7)
 CALLED = [Called(100 * number, 100 * number + 50) for number in range(6)]
@@ -243,3 +247,72 @@ def test_where_a_thread_uses_very_many_streams_only_the_latest_changes_are_looke
     found = ThreadLaunches(activities(*ran), table).streams_before(0, 10 * len(ran))
     assert found[:2] == [StreamKey(0, 20), StreamKey(0, 7)]
     assert len(found) == (MOST_STREAMS if others == MOST_STREAMS - 2 else 2)
+
+
+STEPS = [Op("ProfilerStep#1", 0), Op("ProfilerStep#2", 1_000)]
+
+
+def call_sites(
+    op_rows: Int64, parent: list[int], *named: Op, names: tuple[str, ...] = (), threads: tuple[int, ...] = ()
+) -> CallSites:
+    """Of calls 100 apart, each in an op or, for -1, in none."""
+    rows = [Called(100 * number, 100 * number + 50) for number in range(len(op_rows))]
+    if names:
+        rows = [row._replace(name=name) for row, name in zip(rows, names, strict=True)]
+    table: Calls = replace(calls(*rows), op_row=op_rows)
+    if threads:
+        table = replace(table, thread=column(*threads))
+    return CallSites(table, ops(*named), column(*parent))
+
+
+def test_a_path_is_given_by_the_names_of_the_enclosing_ops() -> None:
+    named = [Op("a"), Op("b"), Op("a"), Op("b"), Op("b")]
+    sites = call_sites(column(1, 3, 4, 0, 2, -1), [-1, 0, -1, 2, -1], *named)
+    paths = [sites.path(call) for call in range(6)]
+    assert paths[0] == paths[1]
+    assert paths[3] == paths[4]
+    assert len(set(paths)) == 4
+
+
+def test_what_marks_a_step_is_no_part_of_a_path() -> None:
+    named = [*STEPS, Op("a"), Op("a"), Op("a")]
+    sites = call_sites(column(2, 3, 4, 0), [-1, -1, 0, 1, -1], *named)
+    assert sites.path(0) == sites.path(1) == sites.path(2)
+    assert sites.path(3) == -1
+
+
+def test_a_call_is_in_the_step_that_was_marked_last() -> None:
+    starts = [
+        Op("ProfilerStep#1", 100),
+        Op("ProfilerStep#1", 100),
+        Op("ProfilerStep#2", 300),
+        Op("ProfilerStep#3", ABSENT),
+    ]
+    sites = call_sites(column(-1, -1, -1, -1, -1), [-1, -1, -1, -1], *starts)
+    assert sites.step.tolist() == [0, 1, 1, 2, 2]
+
+
+def test_the_same_occurrence_of_a_call_within_its_step_is_one_call_site() -> None:
+    starts = [Op("ProfilerStep#1", 0), Op("ProfilerStep#2", 200)]
+    sites = call_sites(column(-1, -1, -1, -1, -1), [-1, -1], *starts)
+    assert sites.groups([0, 1, 2, 3, 4]) == [[0, 2], [1, 3], [4]]
+
+
+def test_calls_of_other_threads_names_paths_or_columns_are_at_other_call_sites() -> None:
+    starts = [Op("ProfilerStep#1", 0), Op("ProfilerStep#2", 100)]
+    for kept in (
+        call_sites(column(-1, -1), [-1, -1], *starts),
+        call_sites(column(2, 3), [-1, -1, -1, -1], *starts, Op(), Op()),
+    ):
+        assert kept.groups([0, 1]) == kept.groups([0, 1], [5, 5]) == [[0, 1]]
+        assert kept.groups([0, 1], [5, 6]) == [[0], [1]]
+    for other in (
+        call_sites(column(-1, -1), [-1, -1], *starts, threads=(1, 2)),
+        call_sites(column(-1, -1), [-1, -1], *starts, names=("one", "other")),
+        call_sites(column(2, -1), [-1, -1, -1], *starts, Op()),
+    ):
+        assert other.groups([0, 1]) == [[0], [1]]
+
+
+def test_a_position_is_that_in_what_was_asked_for() -> None:
+    assert call_sites(column(-1, -1, -1), []).groups([2, 1]) == [[0], [1]]

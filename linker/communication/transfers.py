@@ -1,0 +1,247 @@
+"""Puts messages of the host (gloo's sends and receives) on lanes of their own.
+
+Such a row begins when the message is requested and ends when somebody has waited for it. The thread that it is recorded
+on does other things meanwhile. Lanes are negative thread numbers, as few as keep the messages of a thread from
+overlapping.
+
+Ties transfers of the host (gloo's annotations) to the c10d ops that requested them.
+
+They belong together by their record function ids, else by their order: gloo starts transfers in the order of requests.
+
+Finds the arguments of communications that ran on the host (gloo), from transfers and their requests.
+
+gloo does not record groups: the default group is assumed, which is reported where there are several.
+"""
+
+import heapq
+import re
+from collections import defaultdict, deque
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import msgspec
+import numpy as np
+
+from ...schema.columns import ABSENT, Bool, CommunicationRows, Int64, OpRows, RowMap, split_groups
+from ...schema.linked import Communication, Ops, ProcessGroup, argument_lists, integer, kineto, listed
+from ..readers import DeviceTrace, RecordedOps, Role
+from .arguments import dtype_of, elements, from_device
+
+MESSAGES = ("gloo:send", "gloo:recv")
+FIRST_LANE = -2
+
+
+def messages_in_flight(device: DeviceTrace) -> DeviceTrace:
+    """Returns the trace with its messages on lanes instead of threads. O(n + m log m) for m messages."""
+    messages = np.flatnonzero(device.ops.name.where(lambda name: name.startswith(MESSAGES)))
+    if not len(messages):
+        return device
+    thread = device.ops.thread.copy()
+    thread[messages] = _lanes(device.ops, messages)
+    return replace(device, ops=replace(device.ops, thread=thread))
+
+
+def _lanes(ops: RecordedOps, messages: Int64) -> Int64:
+    lanes = np.empty(len(messages), np.int64)
+    thread, start, end = (column[messages] for column in (ops.thread, ops.start, ops.end))
+    count = 0
+    for rows in split_groups(np.lexsort((start, thread)), thread):
+        # lanes of this thread with a message, by the message's end, and those without one
+        busy: list[tuple[int, int]] = []
+        free: list[int] = []
+        for row, begin, until in zip(rows.tolist(), start[rows].tolist(), end[rows].tolist(), strict=True):
+            while busy and busy[0][0] <= begin:
+                heapq.heappush(free, heapq.heappop(busy)[1])
+            lane = heapq.heappop(free) if free else count
+            count = max(count, lane + 1)
+            heapq.heappush(busy, (until, lane))
+            lanes[row] = FIRST_LANE - lane
+    return lanes
+
+
+TRANSFER = "gloo:"
+REQUEST = "c10d::"
+
+
+@dataclass
+class Transfers:
+    """Transfers by start.
+
+    Attributes:
+        ops: All ops of the process.
+        recorded: The arguments that the device trace recorded, by row of `ops`.
+        op: The transfer as the device trace has it.
+        node: The host trace's node of it, the transfer itself where there is no other.
+        request: The op that requested it, -1 for unknown.
+        has_request_id: Whether the request is known by record function ids.
+    """
+
+    ops: Ops
+    recorded: Mapping[int, kineto.Args]
+    op: OpRows
+    node: OpRows
+    request: OpRows
+    has_request_id: Bool
+
+    def __len__(self) -> int:
+        return len(self.op)
+
+    @cached_property
+    def threads(self) -> Int64:
+        """The threads that transfer, lanes of messages included, but not those that request."""
+        requesting = self.ops.thread[self.request[self.request >= 0]]
+        return np.setdiff1d(self.ops.thread[self.op], requesting)
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The name of each transfer, without case and punctuation."""
+        return [plain(self.ops.name[op].removeprefix(TRANSFER)) for op in self.op.tolist()]
+
+
+def host_transfers(ops: Ops, device: DeviceTrace, device_op: OpRows) -> Transfers:
+    """Returns the transfers that the device trace holds. O(n log n).
+
+    `device_op` is the row in `ops` of each op of the device trace.
+    """
+    op = _timed(ops, TRANSFER)
+    by_device_row = device.communication[Role.OP] if len(op) else {}
+    recorded = {int(device_op[row]): args for row, args in by_device_row.items()}
+    counterparts = _unmatched_counterparts(ops, op)
+    node = OpRows(np.array([counterparts.get(row, row) for row in op.tolist()], np.int64))
+    number = ops.rf_id[node]
+    transfers = Transfers(ops, recorded, op, node, _requests_by_number(ops, number), number > 0)
+    transfers.request[~transfers.has_request_id] = _requests_by_order(transfers)[~transfers.has_request_id]
+    return transfers
+
+
+def plain(name: str) -> str:
+    """Returns the letters of a name in lower case, which backends and ops have in common."""
+    return re.sub(r"[^a-z]", "", name.lower())
+
+
+def _timed(ops: Ops, prefix: str) -> OpRows:
+    """Returns the ops with such names that the device trace holds, by their start."""
+    rows = _named(ops, prefix)
+    rows = OpRows(rows[ops.start[rows] != ABSENT])
+    return OpRows(rows[np.argsort(ops.start[rows], kind="stable")])
+
+
+def _named(ops: Ops, prefix: str) -> OpRows:
+    return OpRows(np.flatnonzero(ops.name.where(lambda name: name.startswith(prefix))))
+
+
+def _unmatched_counterparts(ops: Ops, transfers: OpRows) -> dict[int, int]:
+    """Returns the host trace's node of each transfer that only order joins to one.
+
+    Up to PyTorch 2.3 the host trace has it on the thread that requested it, the device trace on the one that did it.
+    Transfers start in the order of their requests.
+    """
+    nodes: dict[str, list[int]] = defaultdict(list)
+    unmatched: dict[str, list[int]] = defaultdict(list)
+    for op in _named(ops, TRANSFER).tolist():
+        if ops.recorded_by_host[op] and ops.start[op] == ABSENT:
+            nodes[ops.name[op]].append(op)
+    for op in transfers.tolist():
+        if not ops.recorded_by_host[op]:
+            unmatched[ops.name[op]].append(op)
+    counterparts: dict[int, int] = {}
+    for name, started in unmatched.items():
+        if len(nodes[name]) == len(started):
+            counterparts.update(zip(started, sorted(nodes[name], key=lambda op: int(ops.id[op])), strict=True))
+    return counterparts
+
+
+def _requests_by_number(ops: Ops, number: Int64) -> OpRows:
+    """Returns for each transfer's record function id the last request with a smaller one, -1 for none.
+
+    A request makes its transfers before anything else.
+    """
+    requests = _named(ops, REQUEST)
+    requests = OpRows(requests[ops.rf_id[requests] > 0])
+    requests = OpRows(requests[np.argsort(ops.rf_id[requests], kind="stable")])
+    last = np.searchsorted(ops.rf_id[requests], number, side="right") - 1
+    return RowMap(requests)[np.where(number > 0, last, -1)]
+
+
+def _requests_by_order(transfers: Transfers) -> OpRows:
+    """Returns for each transfer the earliest request of its name that began before it and has no other, -1 for none."""
+    ops, requests = transfers.ops, _timed(transfers.ops, REQUEST).tolist()
+    names = {row: plain(ops.name[row].removeprefix(REQUEST)) for row in requests}
+    known_requests = set(transfers.request[transfers.has_request_id].tolist())
+    pending: dict[str, deque[int]] = {
+        name: deque(row for row in requests if names[row].startswith(name) and row not in known_requests)
+        for name in set(transfers.names)
+    }
+    request = OpRows(np.full(len(transfers), -1, np.int64))
+    for number, name in enumerate(transfers.names):
+        queue = pending[name]
+        if not transfers.has_request_id[number] and queue and ops.start[queue[0]] <= ops.start[transfers.op[number]]:
+            request[number] = queue.popleft()
+    return request
+
+
+ROOTED = ("broadcast", "reduce", "gather", "scatter")
+"""Requests whose first number is the root. Of a message the first number is its peer, the second its tag."""
+
+UNKNOWN = Communication()
+
+
+def host_communications(
+    transfers: Transfers, groups: list[ProcessGroup]
+) -> tuple[list[Communication], CommunicationRows]:
+    """Returns the communications of the host, and for each op the row of its own, -1 for none. O(n)."""
+    ops, recorded = transfers.ops, transfers.recorded
+    row = CommunicationRows(np.full(len(ops), -1, np.int64))
+    row[transfers.op] = np.arange(len(transfers))
+    columns = (transfers.op.tolist(), transfers.node.tolist(), transfers.request.tolist(), transfers.names)
+    communications: list[Communication] = []
+    for op, node, request, name in zip(*columns, strict=True):
+        of_transfer = _from_tensors(ops, node) or (from_device(recorded[op]) if op in recorded else UNKNOWN)
+        if request >= 0:
+            of_transfer = _with_request(of_transfer, ops, request, name, recorded.get(request))
+        communications.append(_in_group(of_transfer, name, groups))
+    return communications, row
+
+
+def _from_tensors(ops: Ops, node: int) -> Communication | None:
+    """Returns dtype and elements of the tensors of a transfer's host node; None where it has none."""
+    count = elements(ops.inputs[node]) if ops.recorded_by_host[node] else -1
+    return Communication(dtype=dtype_of(ops.inputs[node]), in_elements=count) if count >= 0 else None
+
+
+def _with_request(
+    transfer: Communication, ops: Ops, request: int, name: str, args: kineto.Args | None
+) -> Communication:
+    """Returns the arguments of a transfer, completed by its request: peer or root, tag, and output elements."""
+    kind = plain(ops.name[request].removeprefix(REQUEST))
+    numbers = _numbers_of(ops, request, args)
+    message, rooted = kind.startswith(("send", "recv")), kind.startswith(ROOTED) and kind.startswith(name)
+    return msgspec.structs.replace(
+        transfer,
+        out_elements=elements(ops.outputs[request]),
+        group_rank=numbers[0] if numbers and (message or rooted) else -1,
+        tag=numbers[1] if message and len(numbers) > 1 else -1,
+    )
+
+
+def _numbers_of(ops: Ops, request: int, args: kineto.Args | None) -> list[int]:
+    """Returns the whole numbers among a request's arguments, in order."""
+    if ops.recorded_by_host[request]:
+        values, types = argument_lists(ops.inputs[request], "values", "types")
+        return [integer(value, -1) for value, kind in zip(values, types, strict=False) if kind == "Int"]
+    concrete = listed(args.concrete_inputs) if args else []
+    return [integer(text, -1) for text in concrete if isinstance(text, str) and re.fullmatch(r"-?\d+", text)]
+
+
+def _in_group(transfer: Communication, name: str, groups: list[ProcessGroup]) -> Communication:
+    group = groups[0] if groups else ProcessGroup("")
+    return msgspec.structs.replace(
+        transfer,
+        name=name,
+        in_elements=0 if name == "barrier" else transfer.in_elements,
+        group=group.name,
+        description=group.description,
+        group_size=group.size,
+        ranks=group.ranks,
+    )

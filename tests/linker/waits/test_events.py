@@ -1,0 +1,256 @@
+"""The calls that record events, and what encloses them: by rows made by hand.
+
+Which event record a wait is for, as cuda_sync records say: by the call that recorded the event, else by the event's
+id. By rows made by hand.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from execgraph.linker.communication import CollectiveOps
+from execgraph.linker.readers import RecordedEvents, RecordedSyncs
+from execgraph.linker.waits import CallSites, EventRecord, StreamKey, StreamQueues
+from execgraph.linker.waits.events import EventRecordCalls, NamedEvents, SyncRecord, SyncRecords
+from execgraph.linker.waits.submissions import ThreadLaunches
+from execgraph.schema.columns import Categorical, Int64
+from execgraph.schema.linked import Communication, Communications, Provenance, SyncCall, sync_calls
+from support.tables import FIRST, Called, Op, Ran, activities, calls, column, ops
+
+RECORD, WAIT, SYNC, QUERY, LAUNCH = (
+    "cudaEventRecord",
+    "cudaStreamWaitEvent",
+    "cudaEventSynchronize",
+    "cudaEventQuery",
+    "cudaLaunchKernel",
+)
+NEAR, FAR = StreamKey(0, 7), StreamKey(0, 20)
+COLLECTIVE = 2
+"""The op that is one, after two that mark steps."""
+
+
+def event_records(
+    *names: str, on: dict[int, int] | None = None, thread: dict[int, int] | None = None, inside: tuple[int, ...] = (),
+    second: int = 99, known: dict[int, StreamKey] | None = None, kernels: dict[int, str] | None = None,
+) -> EventRecordCalls:  # fmt: skip
+    """The event records of calls 100 apart; launches go to stream 7, or to that in `on`, by call.
+
+    `inside` are the calls in the collective, `second` is the call at which the second step begins.
+    """
+    rows = replace(
+        calls(*(Called(100 * row, 100 * row + 50, name) for row, name in enumerate(names))),
+        thread=column(*((thread or {}).get(row, 0) for row in range(len(names)))),
+        op_row=column(*(COLLECTIVE if row in inside else -1 for row in range(len(names)))),
+    )
+    launches = [row for row, name in enumerate(names) if name == LAUNCH]
+    named = kernels or {}
+    ran = [Ran(10_000 + row, 10_500 + row, row, (on or {}).get(row, 7), named.get(row, "kernel")) for row in launches]
+    device = replace(activities(*ran), op_row=rows.op_row[launches])
+    enclosing_ops = ops(Op("ProfilerStep#1", 0), Op("ProfilerStep#2", 100 * second), Op("record_param_comms"))
+    parent = column(-1, -1, -1)
+    collectives = CollectiveOps(
+        column(COLLECTIVE), Communications.of([Communication()]), parent, enclosing_ops, {}, parent
+    )
+    call_sites, kinds = CallSites(rows, enclosing_ops, parent), sync_calls(rows.name)
+    return EventRecordCalls(
+        rows,
+        kinds,
+        device,
+        collectives=collectives,
+        launches=ThreadLaunches(device, rows),
+        call_sites=call_sites,
+        known_streams=known or {},
+    )
+
+
+def test_event_records_are_in_the_order_of_time() -> None:
+    records = event_records(RECORD, WAIT, RECORD, QUERY, RECORD)
+    assert (records.rows.tolist(), records.time.tolist()) == ([0, 2, 4], [0, 200, 400])
+
+
+def test_before_a_call_comes_the_last_one_for_events_of_its_thread() -> None:
+    records = event_records(RECORD, LAUNCH, WAIT, QUERY, RECORD, QUERY, SYNC, QUERY, thread={4: 1})
+    assert [records.previous_event_call(call) for call in range(8)] == [-1, -1, 0, 2, -1, 2, 2, 6]
+    assert [records.right_before(call) for call in (2, 3)] == [0, -1]
+
+
+def test_an_event_record_right_before_is_told_by_its_number() -> None:
+    records = event_records(LAUNCH, RECORD, RECORD, WAIT, WAIT)
+    assert [records.right_before(call) for call in (1, 2, 3, 4)] == [-1, 0, 1, -1]
+
+
+def test_only_synchronisations_hold_the_host() -> None:
+    records = event_records(SYNC, RECORD, WAIT, QUERY, SYNC)
+    assert [records.is_event_sync(call) for call in (-1, 0, 1, 2, 3)] == [False, True, False, False, False]
+
+
+def test_event_records_are_alike_after_the_same_launch_from_the_same_ops_of_one_thread() -> None:
+    alike = event_records(LAUNCH, RECORD, LAUNCH, RECORD)
+    assert alike.kind == [0, 0]
+    assert [kind.row.tolist() for kind in alike.kinds] == [[0, 1]]
+    assert [kind.time.tolist() for kind in alike.kinds] == [[100, 300]]
+    for other in (
+        event_records(LAUNCH, RECORD, LAUNCH, RECORD, kernels={2: "another"}),
+        event_records(LAUNCH, RECORD, LAUNCH, RECORD, thread={2: 1, 3: 1}),
+        event_records(LAUNCH, RECORD, LAUNCH, RECORD, inside=(3,)),
+        event_records(RECORD, LAUNCH, RECORD),
+    ):
+        assert other.kind == [0, 1]
+        assert [kind.row.tolist() for kind in other.kinds] == [[0], [1]]
+
+
+def test_what_was_launched_in_another_step_is_no_launch_before() -> None:
+    assert event_records(LAUNCH, RECORD, RECORD, RECORD, second=2).kind == [0, 1, 1]
+
+
+def test_event_records_are_likely_on_the_stream_in_use() -> None:
+    records = event_records(LAUNCH, LAUNCH, RECORD, LAUNCH, RECORD, on={1: 20})
+    assert records.streams == [[FAR, NEAR], [NEAR, FAR]]
+
+
+def test_an_event_record_right_after_another_one_is_likely_on_another_stream() -> None:
+    records = event_records(LAUNCH, LAUNCH, RECORD, RECORD, WAIT, RECORD, on={1: 20})
+    assert records.streams == [[FAR, NEAR], [NEAR, FAR], [FAR, NEAR]]
+
+
+def test_a_known_stream_is_taken() -> None:
+    assert event_records(LAUNCH, RECORD, known={1: FAR}).streams == [[FAR]]
+
+
+def test_a_collective_records_on_its_own_stream_once_it_has_launched() -> None:
+    records = event_records(LAUNCH, RECORD, LAUNCH, RECORD, RECORD, on={2: 20}, inside=(1, 2, 3, 4))
+    assert records.streams == [[NEAR], [FAR], [FAR]]
+    assert records.in_collective == [True, True, True]
+    assert [records.enclosing_collective(call) for call in records.rows] == [COLLECTIVE] * 3
+    assert event_records(LAUNCH, RECORD).enclosing_collective(1) == -1
+
+
+@pytest.mark.parametrize(("other_than", "streams"), [(None, [FAR, NEAR]), (FAR, [NEAR]), (NEAR, [FAR])])
+def test_streams_in_use_are_told_without_the_one_that_waits(
+    other_than: StreamKey | None, streams: list[StreamKey]
+) -> None:
+    assert event_records(LAUNCH, LAUNCH, WAIT, on={1: 20}).streams_in_use(2, other_than) == streams
+
+
+def test_the_first_activity_may_be_that_of_the_collective() -> None:
+    other = {"on": {1: 20}, "thread": {1: 1}}
+    assert event_records(LAUNCH, LAUNCH, RECORD, inside=(0, 2), **other).streams == [[NEAR]]  # type: ignore[arg-type]
+    assert event_records(LAUNCH, LAUNCH, RECORD, inside=(2,), **other).streams == [[NEAR, FAR]]  # type: ignore[arg-type]
+
+
+CALLED = calls(
+    Called(0, 50, "cudaEventRecord"),
+    Called(100, 150, "cudaEventRecord"),
+    Called(200, 250, "cudaStreamWaitEvent"),
+    Called(300, 350, "cudaEventRecord"),
+    Called(400, 450, "cudaLaunchKernel"),
+    Called(500, 550, "cudaStreamWaitEvent"),
+    Called(410, 450, "cudaLaunchKernel"),
+)
+RAN = activities(Ran(600, 700, 4), Ran(600, 700, 6, stream=20))
+LATER, WAITED = 5, 2
+"""The calls that wait."""
+UNKNOWN = -1
+FIRST_STREAM, SECOND_STREAM = StreamKey(0, 7), StreamKey(0, 20)
+
+
+def record(recorded: int = -1 - FIRST, stream: int = -1, event: int = -1) -> SyncRecord:
+    """That a call waits for what the call of a row recorded on a stream."""
+    return SyncRecord(SyncCall.STREAM_WAIT, 0, 24, stream, FIRST + recorded, event)
+
+
+def event_rows(*rows: tuple[int, int, int]) -> RecordedEvents:
+    """(call, stream, event id) of event records."""
+    call, stream, event = (column(*values) for values in (zip(*rows, strict=True) if rows else ((), (), ())))
+    return RecordedEvents(0 * call, FIRST + call, stream, event)
+
+
+def named_events(*records: SyncRecord, rows: RecordedEvents | None = None) -> NamedEvents:
+    call = FIRST + np.arange(len(records))
+    none, kind = np.zeros(len(records), np.int64), Categorical.of("Stream Wait Event" for _ in records)
+    columns = (column(*(getattr(one, name) for one in records)) for name in SyncRecord._fields[1:])
+    device, stream, awaited, recorded, event = columns
+    syncs = SyncRecords(RecordedSyncs(kind, none, none, none, device, call, stream, awaited, recorded, event))
+    return NamedEvents(CALLED, syncs, rows or event_rows(), StreamQueues(RAN, CALLED))
+
+
+def named_event_records() -> EventRecordCalls:
+    kinds: Int64 = sync_calls(CALLED.name)
+    none, op = column(), ops()
+    collectives = CollectiveOps(none, Communications.of([]), none, op, {}, none)
+    return EventRecordCalls(
+        CALLED,
+        kinds,
+        RAN,
+        collectives=collectives,
+        launches=ThreadLaunches(RAN, CALLED),
+        call_sites=CallSites(CALLED, op, none),
+        known_streams={},
+    )
+
+
+def test_a_wait_is_for_what_the_call_recorded_that_its_record_names() -> None:
+    events = named_events(record(1), record(0))
+    assert events.recorder(LATER, record(1)) == 1
+    assert events.recorder(LATER, record(0)) == 0
+    assert named_events().recorder(LATER, None) == UNKNOWN
+    assert named_events().recorder(LATER, record()) == UNKNOWN
+
+
+@pytest.mark.parametrize("recorded", [WAITED, 3, 77])
+def test_no_wait_is_for_a_later_event_record_or_for_one_that_the_trace_does_not_hold(recorded: int) -> None:
+    assert named_events(record(recorded)).recorder(WAITED, record(recorded)) == UNKNOWN
+
+
+def test_an_event_recorded_before_the_trace_is_known_to_be() -> None:
+    events = named_events(record(77), record(1), record(0))
+    assert events.is_before_trace(record(77))
+    assert not events.is_before_trace(record(1))
+    assert not events.is_before_trace(record())
+    assert not events.is_before_trace(record(-FIRST))
+    assert not events.is_before_trace(None)
+    assert events.awaited.tolist() == [0, 1]
+
+
+def test_an_id_means_its_latest_event_record_before_the_wait() -> None:
+    events = named_events(rows=event_rows((3, 7, 9), (0, 7, 9), (1, 7, 9), (0, 7, 8)))
+    assert events.recorder(WAITED, record(event=9)) == 1
+    assert events.recorder(LATER, record(event=9)) == 3
+    assert events.recorder(LATER, record(event=8)) == 0
+    assert events.recorder(0, record(event=9)) == UNKNOWN
+    assert events.recorder(LATER, record(0, event=9)) == 0
+
+
+def test_rows_of_calls_that_the_trace_does_not_hold_name_nothing() -> None:
+    events = named_events(rows=event_rows((77, 7, 9), (0, 7, 8), (77, 7, 8)))
+    assert events.recorder(LATER, record(event=9)) == UNKNOWN
+    assert events.recorder(LATER, record(event=8)) == 0
+    assert events.streams() == {0: FIRST_STREAM}
+
+
+def test_the_stream_of_an_event_record_is_told_by_the_records_of_its_waits_else_by_its_row() -> None:
+    events = named_events(record(1, stream=20), record(3), record(), rows=event_rows((0, 7, 9), (1, 7, 9)))
+    assert events.streams() == {0: FIRST_STREAM, 1: SECOND_STREAM}
+
+
+def test_a_named_event_record_marks_the_stream_that_is_recorded_for_it_else_that_of_the_wait_else_the_one_in_use() -> (
+    None
+):
+    rows = named_event_records()
+    events = named_events(record(1, stream=20))
+    assert events.event_record(1, record(1, stream=7), rows) == EventRecord(1, 100, SECOND_STREAM, Provenance.RECORD)
+    assert named_events().event_record(1, record(1, stream=7), rows) == EventRecord(
+        1, 100, FIRST_STREAM, Provenance.RECORD
+    )
+    used = named_events().event_record(LATER, record(LATER), rows)
+    assert used == EventRecord(LATER, 500, SECOND_STREAM, Provenance.RECORD)
+    assert named_events().event_record(1, record(1), rows) is None
+
+
+def test_an_event_record_on_the_default_stream_is_told() -> None:
+    assert named_events(rows=event_rows((0, 0, 9))).streams() == {0: StreamKey(-1, 0)}
+    default = named_events(record(1, stream=0)).event_record(1, record(1, stream=7), named_event_records())
+    assert default is not None and default.stream.stream == 0
+    assert named_events().event_record(1, record(1, stream=0), named_event_records()) == EventRecord(
+        1, 100, StreamKey(0, 0), Provenance.RECORD
+    )
