@@ -2,20 +2,15 @@
 first by the order of calls.
 
 A program waits for each event record once, on another stream than the one that it records on. What it recorded, or let
-a stream wait for, right before the wait is the likeliest.
-
-What a wait may be for, and how likely the order of the calls makes it.
-
-Says which event records an event may have been recorded by, from the numbers that the driver gave events.
-
-The driver numbers events in the order in which they are made, and PyTorch makes an event when it first records it. So
-if event 7 was first recorded by the third event record of a trace and event 9 by the fifth, event 8 was first recorded
-by the fourth, though no record says so. A program that makes its events in advance does not keep this order, which
-shows, and then nothing follows.
+a stream wait for, right before the wait is the likeliest. Numbers of events rule some out: the driver numbers events in
+the order in which they are made, and PyTorch makes an event when it first records it. So if event 7 was first recorded
+by the third event record of a trace and event 9 by the fifth, event 8 was first recorded by the fourth, though no
+record says so. A program that makes its events in advance does not keep this order, which shows, and then nothing
+follows.
 """
 
 from bisect import bisect_left, bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from itertools import chain, islice
@@ -30,6 +25,12 @@ from .process import Process
 from .submissions import StreamKey, StreamTails
 from .unresolved_waits import UnresolvedWait
 
+TRIED = 64
+"""Event records tried per wait, so that the search takes constant time."""
+UNUSED_YET = -2
+"""Stands for the event of an event record that nothing is known to wait for; -1 is an unknown event."""
+LEAST_ANCHORS = 3
+
 
 class OrderBasis(IntEnum):
     """What in the order of the calls makes a candidate likely, the best reason first."""
@@ -41,42 +42,41 @@ class OrderBasis(IntEnum):
     UNUSED = 4
     UNUSED_AND_MARKED = 5
     STREAM_IN_USE = 6
-    NONE = 7
+    STREAM_IN_USE_OF_COLLECTIVE = 7
+    NONE = 8
 
 
-class OrderRank(NamedTuple):
-    """How likely the order of the calls makes a candidate: the smaller, the likelier.
-
-    Candidates with the same basis compare by `position` among the event records, counted from the front or the back.
-    """
-
-    basis: OrderBasis
-    position: int = 0
-
-    @property
-    def is_known(self) -> bool:
-        """Whether the order of the calls says anything; else only times can tell."""
-        return self.basis is not OrderBasis.NONE
-
-
-UNRANKED = OrderRank(OrderBasis.NONE)
+REASONS = {
+    OrderBasis.RIGHT_BEFORE_IN_COLLECTIVE: Reason.RECORD_RIGHT_BEFORE,
+    OrderBasis.KIND_OF_SAME_EVENT: Reason.RESOLVED_EVENT,
+    OrderBasis.SAME_EVENT: Reason.RESOLVED_EVENT,
+    OrderBasis.RIGHT_BEFORE: Reason.RECORD_RIGHT_BEFORE,
+    OrderBasis.UNUSED: Reason.UNUSED_RECORD,
+    OrderBasis.UNUSED_AND_MARKED: Reason.UNUSED_RECORD,
+    OrderBasis.STREAM_IN_USE: Reason.STREAM_IN_USE,
+    OrderBasis.STREAM_IN_USE_OF_COLLECTIVE: Reason.STREAM_BEFORE_COLLECTIVE,
+    OrderBasis.NONE: Reason.END_OF_WORK,
+}
+"""What a wait is counted as that is resolved on each basis."""
 
 
-class Option(NamedTuple):
+class Candidate(NamedTuple):
     """The `back`-th last event record of a kind before a wait (kind -1: the wait call itself).
 
-    `rank` says how likely it is by the order of the calls, `streams` which streams it may be on, the likeliest first,
-    and `reason` is what it is counted as.
+    The order of the calls makes it the likelier, the smaller its `basis`, and of the same basis its `position` among
+    the event records, counted from the front or the back. `streams` are those that it may be on, the likeliest first.
     """
 
     kind: int
     back: int
-    rank: OrderRank
-    streams: tuple[int, ...]
-    reason: Reason
+    basis: OrderBasis = OrderBasis.NONE
+    position: int = 0
+    streams: tuple[int, ...] = ()
 
-
-LEAST_ANCHORS = 3
+    @property
+    def is_ranked(self) -> bool:
+        """Whether the order of the calls says anything; else only times can tell."""
+        return self.basis is not OrderBasis.NONE
 
 
 class Anchor(NamedTuple):
@@ -188,10 +188,7 @@ def _longest_increasing(pairs: Sequence[Anchor]) -> list[Anchor]:
     return chain[::-1]
 
 
-TRIED = 64
-"""Event records tried per wait, so that the search takes constant time."""
-UNUSED_YET = -2
-"""Stands for the event of an event record that nothing is known to wait for; -1 is an unknown event."""
+UNRANKED = OrderBasis.NONE, 0
 
 
 class _Context(NamedTuple):
@@ -233,38 +230,42 @@ class Candidates:
         self._numbers = EventNumbers(process, waits)
         self._wait_times: dict[StreamKey | None, list[int]] = defaultdict(list)
         self._positions: dict[StreamKey, list[int]] = {}
+        """How many activities had been submitted to a stream at each of its waits."""
         for wait in waits:
             self._wait_times[wait.blocked[0].stream].append(process.start(wait.call_row))
 
-    def of_call_site(self, waits: list[UnresolvedWait]) -> list[Option]:
+    def of_call_site(self, waits: list[UnresolvedWait]) -> list[Candidate]:
         """Returns the options of the first wait for which the order of the calls favours one, else of the first one."""
         of_first = self._options(waits[0])
         for options in chain([of_first], map(self._options, islice(waits, 1, None))):
-            if any(option.rank.is_known for option in options):
+            if any(option.is_ranked for option in options):
                 return options
         return of_first
 
-    def before(self, wait: UnresolvedWait) -> list[Option]:
+    def before(self, wait: UnresolvedWait) -> list[Candidate]:
         """Returns the event records before a wait as options of which only times can tell, the last one first."""
-        records, kind_counts = self._records, defaultdict[int, int](int)
-        until = bisect_left(records.time, self._process.start(wait.call_row))
-        options = []
-        for row in reversed(range(max(0, until - TRIED), until)):
-            kind = records.kind[row]
-            kind_counts[kind] += 1
-            options.append(Option(kind, kind_counts[kind], UNRANKED, (), Reason.END_OF_WORK))
-        return options
+        return [*self._records_before(wait).values()]
 
-    def event_records(self, options: Sequence[Option], waits: list[UnresolvedWait]) -> Int64:
+    def _records_before(self, wait: UnresolvedWait) -> dict[int, Candidate]:
+        """Returns the last event records before a wait by number, the last one first, yet without a rank."""
+        kinds, kind_counts = self._records.kind, Counter[int]()
+        until = bisect_left(self._records.time, self._process.start(wait.call_row))
+        candidates = {}
+        for row in reversed(range(max(0, until - TRIED), until)):
+            kind_counts[kinds[row]] += 1
+            candidates[row] = Candidate(kinds[row], kind_counts[kinds[row]])
+        return candidates
+
+    def event_records(self, options: Sequence[Candidate], waits: list[UnresolvedWait]) -> Int64:
         """Returns the event record that each option means for each wait, -1 for none, by option and wait."""
         starts = np.array([self._process.start(wait.call_row) for wait in waits], np.int64)
         right_before = np.array([self._records.right_before(wait.call_row) for wait in waits], np.int64)
         return np.stack([self._event_record(option, starts, right_before) for option in options])
 
-    def _event_record(self, option: Option, starts: Int64, right_before: Int64) -> Int64:
+    def _event_record(self, option: Candidate, starts: Int64, right_before: Int64) -> Int64:
         if option.kind < 0:
             return np.full(len(starts), -1, np.int64)
-        if option.reason is Reason.RECORD_RIGHT_BEFORE:
+        if REASONS[option.basis] is Reason.RECORD_RIGHT_BEFORE:
             return right_before
         kind = self._records.kinds[option.kind]
         position = kind.time.searchsorted(starts) - option.back
@@ -288,28 +289,22 @@ class Candidates:
         self._stream_of_record[record] = self._streams[stream]
         self._records_of_call[wait.call_row].append(record)
 
-    def _options(self, wait: UnresolvedWait) -> list[Option]:
+    def _options(self, wait: UnresolvedWait) -> list[Candidate]:
         """Returns the event records before a wait, ranked by the order of calls, and at last the wait call itself."""
-        records = self._records
         if wait.of_stream:
             return [self._wait_itself(wait)]
-        until = bisect_left(records.time, self._process.start(wait.call_row))
-        before = range(max(0, until - TRIED), until)
-        if before.start:
+        before, options = self._records_before(wait), []
+        if before and min(before):
             self.cut_off.add(wait.call_row)
         context = self._context(wait, before)
-        kind_counts: dict[int, int] = defaultdict(int)
-        options = []
-        for row in reversed(before):
-            kind = records.kind[row]
-            kind_counts[kind] += 1
+        for row, candidate in before.items():
             if not self._is_of_another_event(row, wait):
                 streams = self._likely_streams(row, wait, context)
-                rank, reason = self._rank(row, wait, streams, context) if streams else (UNRANKED, Reason.END_OF_WORK)
-                options.append(Option(kind, kind_counts[kind], rank, streams, reason))
+                basis, position = self._rank(row, wait, streams[0], context) if streams else UNRANKED
+                options.append(candidate._replace(basis=basis, position=position, streams=streams))
         return [*options, self._wait_itself(wait)]
 
-    def _context(self, wait: UnresolvedWait, before: range) -> _Context:
+    def _context(self, wait: UnresolvedWait, before: Iterable[int]) -> _Context:
         waiting = wait.blocked[0].stream
         return _Context(
             self._unused(wait, before),
@@ -318,7 +313,7 @@ class Candidates:
             [] if waiting is None or self._is_single_stream else self._data_streams(wait.call_row, waiting),
         )
 
-    def _unused(self, wait: UnresolvedWait, rows: range) -> set[int]:
+    def _unused(self, wait: UnresolvedWait, rows: Iterable[int]) -> set[int]:
         """Returns the event records that nothing waits for yet.
 
         Those made by collectives are left to waits of collectives, unless there are no others.
@@ -332,40 +327,38 @@ class Candidates:
         recorded, event = self._event_of[row], wait.event
         return (recorded != event and min(recorded, event) >= 0) or not self._numbers.is_possible(row, wait)
 
-    def _rank(
-        self, row: int, wait: UnresolvedWait, streams: tuple[int, ...], context: _Context
-    ) -> tuple[OrderRank, Reason]:
-        """Returns how likely the order of the calls makes an event record, and the reason."""
+    def _rank(self, row: int, wait: UnresolvedWait, stream: int, context: _Context) -> tuple[OrderBasis, int]:
+        """Returns the basis and position of an event record, which is probably on `stream`."""
         records, known_record, is_unused = self._records, context.known_record, self._event_of[row] == UNUSED_YET
         is_right_before = is_unused and row == context.right_before and self._is_in_same_collective(row, wait)
         if is_right_before and records.in_collective[row]:
             # a collective records anew what its stream waits for, though its events have been awaited before
-            return OrderRank(OrderBasis.RIGHT_BEFORE_IN_COLLECTIVE), Reason.RECORD_RIGHT_BEFORE
+            return OrderBasis.RIGHT_BEFORE_IN_COLLECTIVE, 0
         if known_record >= 0 and row == known_record:
-            return OrderRank(OrderBasis.SAME_EVENT, row), Reason.RESOLVED_EVENT
+            return OrderBasis.SAME_EVENT, row
         if known_record >= 0 and row > known_record and is_unused and records.kind[row] == records.kind[known_record]:
-            return OrderRank(OrderBasis.KIND_OF_SAME_EVENT, -1 if is_right_before else row), Reason.RESOLVED_EVENT
+            return OrderBasis.KIND_OF_SAME_EVENT, -1 if is_right_before else row
         if is_right_before:
-            return OrderRank(OrderBasis.RIGHT_BEFORE, row), Reason.RECORD_RIGHT_BEFORE
+            return OrderBasis.RIGHT_BEFORE, row
         if row not in context.unused or row <= known_record:
-            return UNRANKED, Reason.END_OF_WORK
-        return self._rank_of_unused(row, wait.blocked[0].stream, streams[0])
+            return UNRANKED
+        return self._rank_of_unused(row, wait.blocked[0].stream, stream)
 
     def _is_in_same_collective(self, row: int, wait: UnresolvedWait) -> bool:
         """Returns whether an event record and a wait are in the same collective, or both in none."""
         enclosing = self._records.enclosing_collective
         return enclosing(self._records.rows[row]) == enclosing(wait.call_row)
 
-    def _rank_of_unused(self, row: int, waiting: StreamKey | None, stream: int) -> tuple[OrderRank, Reason]:
+    def _rank_of_unused(self, row: int, waiting: StreamKey | None, stream: int) -> tuple[OrderBasis, int]:
         """Returns the rank of an event record that nothing waits for yet, which is probably on `stream`."""
         is_waiting_stream = self._streams[stream] == waiting and not self._is_single_stream
         is_marked = (stream, int(self.tails[row, stream])) in self._marked
         if is_waiting_stream or (is_marked and waiting):
-            return UNRANKED, Reason.END_OF_WORK
+            return UNRANKED
         basis = OrderBasis.UNUSED_AND_MARKED if is_marked else OrderBasis.UNUSED
         # a program's waits are nested, so the last event record comes first; those for collectives come in order
         position = row if self._records.in_collective[row] else len(self._records.rows) - row
-        return OrderRank(basis, position), Reason.UNUSED_RECORD
+        return basis, position
 
     def _known_record(self, wait: UnresolvedWait) -> int:
         """Returns the latest event record before a wait that another wait for its event was for, -1 for none.
@@ -406,32 +399,28 @@ class Candidates:
         Only data that was touched since the stream's previous wait counts.
         """
         time, wait_times = self._process.start(call), self._wait_times[waiting]
-        positions = self._wait_positions(waiting)
-        position = self._queues.position(waiting, time)
+        if waiting not in self._positions:
+            self._positions[waiting] = [self._queues.position(waiting, wait_time) for wait_time in wait_times]
+        positions, position = self._positions[waiting], self._queues.position(waiting, time)
         # several waits with no launch between them block the same work
         before, after = bisect_left(positions, position) - 1, bisect_right(positions, position)
         until = positions[after] if after < len(positions) else len(self._queues.rows[waiting])
         rows = self._queues.rows[waiting][position : min(until, position + TRIED)]
         return self._process.origins.streams(rows, wait_times[before] if before >= 0 else NEVER, time)
 
-    def _wait_positions(self, waiting: StreamKey) -> list[int]:
-        """Returns how many activities had been submitted to a stream at each of its waits."""
-        if waiting not in self._positions:
-            wait_times = self._wait_times[waiting]
-            self._positions[waiting] = [self._queues.position(waiting, time) for time in wait_times]
-        return self._positions[waiting]
-
     def _stream_numbers(self, streams: Iterable[StreamKey]) -> tuple[int, ...]:
         """Returns the numbers of the streams that are among the busiest."""
         return tuple(self._number[stream] for stream in streams if stream in self._number)
 
-    def _wait_itself(self, wait: UnresolvedWait) -> Option:
+    def _wait_itself(self, wait: UnresolvedWait) -> Candidate:
         """Returns the option that a wait is for all that a stream had been given when the wait was called.
 
         That is likely for synchronisations of a stream, and for a collective if nothing records events.
         """
-        records = self._records
+        records, basis = self._records, OrderBasis.NONE
         streams = self._stream_numbers(records.streams_in_use(wait.call_row, wait.blocked[0].stream))
-        is_likely = wait.of_stream or (not records.rows and records.is_in_collective(wait.call_row))
-        rank = OrderRank(OrderBasis.STREAM_IN_USE) if is_likely and streams else UNRANKED
-        return Option(-1, 0, rank, streams, Reason.STREAM_IN_USE if wait.of_stream else Reason.STREAM_BEFORE_COLLECTIVE)
+        if streams and wait.of_stream:
+            basis = OrderBasis.STREAM_IN_USE
+        elif streams and not records.rows and records.is_in_collective(wait.call_row):
+            basis = OrderBasis.STREAM_IN_USE_OF_COLLECTIVE
+        return Candidate(-1, 0, basis, streams=streams)

@@ -3,11 +3,6 @@
 The same call at the same call site of every step waits for the same. An event record is inferred if the work it marks
 ended right before the blocked work started, or the blocked call returned; else by the order of the calls. Work that
 ended after the blocked work went on, in any step, cannot have been awaited.
-
-Scores by times what the waits of one call site are for: which ends are too late, and how many waits each end
-explains.
-
-Blocked work goes on right after the end of what it waited for. What ended later was not awaited.
 """
 
 from collections.abc import Sequence
@@ -19,21 +14,24 @@ from ...schema.columns import Bool, Int64
 from ...schema.linked import FOREVER, NEVER, Activities, Calls, Provenance
 from ...schema.machine import latency_stats
 from ...schema.reasons import Reason
-from .candidates import Candidates, Option, OrderRank
+from .candidates import REASONS, Candidate, Candidates
 from .events import EventRecord, no_findings
 from .process import Process, TimingModel
 from .submissions import StreamKey, StreamTails
 from .unresolved_waits import BlockedWork, UnresolvedWait
 
+SAMPLE = 256
+"""Calls of a call site for which all event records are tried, so that memory does not grow with their number."""
 
-class Times(NamedTuple):
-    """Of the blocked work of each wait: from when on it was ready but for the wait (`ready_ns`), when it was expected
-    to start then (`expected_start_ns`), and when it started (`resumed_ns`).
+
+class Score(NamedTuple):
+    """How well ends fit the waits of a call site: by when what each wait is for must have ended at the latest (ns), and
+    by option and stream, how many ends are later, and how many waits they explain.
     """
 
-    ready_ns: Int64
-    expected_start_ns: Int64
-    resumed_ns: Int64
+    latest_ns: Int64
+    wrong_count: Int64
+    explained_count: Int64
 
 
 class TimingScorer:
@@ -74,14 +72,13 @@ class TimingScorer:
         """Returns the ends of activities, NEVER for -1."""
         return self._end[tails]
 
-    def score(self, waits: list[UnresolvedWait], ends: Int64, blocked: BlockedWork) -> tuple[Bool, Int64]:
-        """Returns which ends are too late, and how many waits each option and stream explains.
+    def score(self, waits: list[UnresolvedWait], ends: Int64, blocked: BlockedWork) -> Score:
+        """Returns how well ends, by option, wait and stream, fit waits that block some work.
 
-        `ends` and the first result are by option, wait and stream, the second by option and stream. It is 0 where fewer
-        than half of the late waits are explained.
+        Where they explain fewer than half of the late waits, they explain none.
         """
-        times, on_host = self._times(waits, blocked), blocked.stream is None
-        quantum = self._timing.timestamp_quantum_ns
+        on_host, quantum = blocked.stream is None, self._timing.timestamp_quantum_ns
+        ready_ns, expected_start_ns, resumed_ns = self._times(waits, blocked)
         reaction, lead = np.array(
             [
                 (wait.max_reaction_ns + wait.clock_error_ns, wait.max_lead_ns)
@@ -90,16 +87,18 @@ class TimingScorer:
                 for wait in waits
             ]
         ).T
-        late = times.resumed_ns > times.expected_start_ns
-        latest = times.resumed_ns + lead
+        late, latest = resumed_ns > expected_start_ns, resumed_ns + lead
         too_late: Bool = ends > latest[None, :, None]
-        explains = late[None, :, None] & ~too_late & (ends > times.ready_ns[None, :, None])
-        explains &= ends >= (times.resumed_ns - reaction)[None, :, None]
+        explains = late[None, :, None] & ~too_late & (ends > ready_ns[None, :, None])
+        explains &= ends >= (resumed_ns - reaction)[None, :, None]
         explained_count = np.asarray(explains.sum(axis=1), np.int64)
         explained_count[2 * explained_count < int(late.sum())] = 0
-        return too_late, explained_count
+        return Score(latest, too_late.sum(axis=1), explained_count)
 
-    def _times(self, waits: list[UnresolvedWait], blocked: BlockedWork) -> Times:
+    def _times(self, waits: list[UnresolvedWait], blocked: BlockedWork) -> Int64:
+        """Returns of the blocked work of each wait (ns): from when on it was ready but for the wait, when it was
+        expected to start then, and when it started.
+        """
         rows, timing = [], self._timing
         for wait in waits:
             target = wait.target(blocked)
@@ -110,15 +109,11 @@ class TimingScorer:
                 rows.append((timing.ready_ns[target], timing.expected_start_ns[target], int(self._start[target])))
             else:
                 rows.append((NEVER, FOREVER, FOREVER))
-        return Times(*np.array(rows, np.int64).T)
+        return np.array(rows, np.int64).T
 
     def add_dependency(self, activity: int, source: int) -> None:
         """Adds that an activity follows another one."""
         self._timing.add_dependency(activity, int(self._end[source]), self.max_reaction_ns)
-
-
-SAMPLE = 256
-"""Calls of a call site for which all event records are tried, so that memory does not grow with their number."""
 
 
 class InferredSource(NamedTuple):
@@ -132,53 +127,29 @@ class _CallSite(NamedTuple):
     """The waits of a call site, the options for them, and what each option means for each wait.
 
     `event_records` are by option and wait; `tails`, the last activity submitted before that event record, and `ends`,
-    its end in ns, also by stream. `by_order` says by option and stream whether the order of the calls favours it,
-    `is_likely` whether that order allows it, and `rank_keys` are the sort keys of its rank: basis, position and the
-    position of the stream in the option.
+    its end in ns, also by stream.
     """
 
     waits: list[UnresolvedWait]
-    options: Sequence[Option]
+    options: Sequence[Candidate]
     event_records: Int64
     tails: Int64
     ends: Int64
-    by_order: Bool
-    is_likely: Bool
-    rank_keys: Int64
 
 
-class _Rank(NamedTuple):
-    """The rank of an option on a stream by the order of the calls; the smaller, the likelier.
+class _Choice(NamedTuple):
+    """The option and stream that fit the waits of a call site best, and the work that these block then.
 
-    That order favours only the likeliest stream of an option, and only where it blocks the likeliest work (number 0);
-    all others are `is_unfavoured`.
+    It explains `explained_count` of the waits, and `fits` those that it does not contradict. `by_order` says whether
+    the order of the calls favours it.
     """
 
-    is_unfavoured: bool
-    is_unranked: bool
-    blocked_number: int
-    order: OrderRank
-    stream_position: int
-
-
-class _ScoredCandidate(NamedTuple):
-    """How well an option on a stream fits the waits of a call site.
-
-    It contradicts the times of `wrong_count` waits and explains those of `explained_count`; `fits` are the waits that
-    it does not contradict.
-    """
-
-    wrong_count: int
-    explained_count: int
-    rank: _Rank
     option: int
     stream: int
-    fits: Bool
     blocked: BlockedWork
-
-    def badness(self) -> tuple[int, int, _Rank]:
-        """Returns the sort key that puts the best candidate first."""
-        return self.wrong_count, -self.explained_count, self.rank
+    explained_count: int
+    by_order: bool
+    fits: Bool
 
 
 class InferredSources:
@@ -237,7 +208,7 @@ class InferredSources:
                     self._infer([waits[number]], by_order=True)
         return True
 
-    def _is_nearly_explained(self, site: _CallSite, number: int, best: _ScoredCandidate) -> bool:
+    def _is_nearly_explained(self, site: _CallSite, number: int, best: _Choice) -> bool:
         """Returns whether the host waited, and its source ended too late by less than clocks may be off.
 
         A clock that is right in most steps need not be so in all.
@@ -260,63 +231,49 @@ class InferredSources:
             return None
         return self._call_site(waits, [records[best.option]])
 
-    def _call_site(self, waits: list[UnresolvedWait], options: Sequence[Option]) -> _CallSite:
+    def _call_site(self, waits: list[UnresolvedWait], options: Sequence[Candidate]) -> _CallSite:
         """Returns the waits of a call site with their options, and by when the work that each one marks had ended."""
         event_records = self._candidates.event_records(options, waits)
         at_calls = self._tails.before([self._process.start(wait.call_row) for wait in waits])
         is_call = np.array([option.kind < 0 for option in options])
         tails = np.where(is_call[:, None, None], at_calls, self._candidates.tails[event_records])
-        return _CallSite(waits, options, event_records, tails, self._scorer.ends(tails), *self._ranks(options))
+        return _CallSite(waits, options, event_records, tails, self._scorer.ends(tails))
 
-    def _ranks(self, options: Sequence[Option]) -> tuple[Bool, Bool, Int64]:
-        """Returns `by_order`, `is_likely` and `rank_keys` of a call site."""
-        shape = len(options), len(self._tails.streams)
-        (by_order, is_likely), rank_keys = np.zeros((2, *shape), np.bool_), np.full((3, *shape), shape[1], np.int64)
-        for number, option in enumerate(options):
-            rank_keys[:2, number] = np.array(option.rank)[:, None]
-            rank_keys[2, number, list(option.streams)] = np.arange(len(option.streams))
-            if option.rank.is_known:
-                by_order[number, option.streams[0]] = is_likely[number, list(option.streams)] = True
-        return by_order, is_likely, rank_keys
+    def _best(self, site: _CallSite) -> _Choice | None:
+        """Returns the best option and stream for the waits of a call site, None where none is possible.
 
-    def _best(self, site: _CallSite) -> _ScoredCandidate | None:
-        """Returns the best option and stream for the waits of a call site, None where none is possible."""
-        scored = (self._best_for(site, number) for number in range(len(site.waits[0].blocked)))
-        return min(
-            (candidate for candidate in scored if candidate is not None), key=_ScoredCandidate.badness, default=None
-        )
-
-    def _best_for(self, site: _CallSite, blocked_number: int) -> _ScoredCandidate | None:
-        """Returns the best option and stream if the waits block the work of that number, None where none is possible.
-
-        What a query is for does not show in its time, so that only the order of the calls can tell.
+        It contradicts the times of the fewest waits and explains those of most; else it is the likeliest by the order
+        of the calls. What a query is for does not show in its time, so that only that order can tell. The order favours
+        only the likeliest stream of an option, and only where it blocks the likeliest work, which is number 0.
         """
-        blocked, is_query = site.waits[0].blocked[blocked_number], site.waits[0].is_query
-        too_late, explained_count = self._scorer.score(site.waits, site.ends, blocked)
-        # another stream than the likeliest one is better than one whose work ended too late
-        by_order, is_likely = (mask & (blocked_number == 0) for mask in (site.by_order, site.is_likely))
-        possible = (site.ends > NEVER).any(axis=1)
-        possible &= is_likely | ((explained_count > 0) & (not is_query))
-        possible[:, ~self._candidates.possible_streams(blocked.stream)] = False
+        waits, options, is_query = site.waits, site.options, site.waits[0].is_query
+        scores = [self._scorer.score(waits, site.ends, blocked) for blocked in waits[0].blocked]
+        wrong, explained = (np.stack(counts) for counts in list(zip(*scores, strict=True))[1:])
+        # by number of the blocked work, option and stream
+        by_order, is_likely = np.zeros((2, *wrong.shape), np.bool_)
+        stream_position = np.full(wrong.shape[1:], wrong.shape[2])
+        for number, option in enumerate(options):
+            stream_position[number, list(option.streams)] = np.arange(len(option.streams))
+            if option.is_ranked:
+                # another stream than the likeliest one is better than one whose work ended too late
+                by_order[0, number, option.streams[0]] = is_likely[0, number, list(option.streams)] = True
+        possible = (site.ends > NEVER).any(axis=1) & (is_likely | ((explained > 0) & (not is_query)))
+        for number, blocked in enumerate(waits[0].blocked):
+            possible[number, :, ~self._candidates.possible_streams(blocked.stream)] = False
         if not possible.any():
             return None
-        wrong = np.asarray(too_late.sum(axis=1), np.int64)
-        keys = [~by_order, *site.rank_keys] if is_query else [wrong, -explained_count, ~by_order, *site.rank_keys]
-        first = np.lexsort([key[possible] for key in reversed(keys)])[0]
-        option, stream = np.argwhere(possible)[first].tolist()
-        order = site.options[option].rank
-        position = int(site.rank_keys[2, option, stream])
-        return _ScoredCandidate(
-            int(wrong[option, stream]),
-            int(explained_count[option, stream]),
-            _Rank(not by_order[option, stream], not order.is_known, blocked_number, order, position),
-            option,
-            stream,
-            ~too_late[option, :, stream],
-            blocked,
-        )
+        ranks = np.array([(not option.is_ranked, option.basis, option.position) for option in options])
+        is_unranked, basis, position = ranks.T[:, :, None]
+        blocked_number = np.arange(len(wrong))[:, None, None]
+        by_times = [] if is_query else [wrong, -explained]
+        keys = [*by_times, ~by_order, is_unranked, blocked_number, basis, position, stream_position]
+        best = np.lexsort([np.broadcast_to(key, wrong.shape)[possible] for key in reversed(keys)])[0]
+        number, option, stream = np.argwhere(possible)[best].tolist()
+        fits = site.ends[option, :, stream] <= scores[number].latest_ns
+        explained_count, favoured = int(explained[number, option, stream]), bool(by_order[number, option, stream])
+        return _Choice(option, stream, waits[0].blocked[number], explained_count, favoured, fits)
 
-    def _add(self, site: _CallSite, number: int, best: _ScoredCandidate) -> None:
+    def _add(self, site: _CallSite, number: int, best: _Choice) -> None:
         """Adds what a wait of a call site is for."""
         wait, option, stream, waiting = site.waits[number], site.options[best.option], best.stream, best.blocked.stream
         record, source = int(site.event_records[best.option, number]), int(site.tails[best.option, number, stream])
@@ -327,8 +284,7 @@ class InferredSources:
             call = self._process.event_record_calls.rows[record]
             if not wait.of_stream:
                 self._candidates.add_resolved(wait, record, stream, source, waiting)
-        by_order = not best.rank.is_unfavoured
-        provenance = Provenance.CALL_ORDER if by_order else Provenance.TIMING
+        provenance = Provenance.CALL_ORDER if best.by_order else Provenance.TIMING
         event_record = EventRecord(call, self._process.start(call), self._tails.streams[stream], provenance)
         self._inferred[wait.call_row] = InferredSource(event_record, waiting)
-        self.findings[option.reason if by_order else Reason.END_OF_WORK].append(wait.call_row)
+        self.findings[REASONS[option.basis] if best.by_order else Reason.END_OF_WORK].append(wait.call_row)

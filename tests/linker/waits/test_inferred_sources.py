@@ -332,8 +332,11 @@ def scored(
     scorer: TimingScorer, waits: list[UnresolvedWait], blocked: BlockedWork, *of_each: list[int]
 ) -> tuple[Bool, Int64]:
     """Scores ends, by wait and stream: whether each is too late, and how many waits each stream explains."""
-    too_late, explained = scorer.score(waits, np.array([of_each], np.int64), blocked)
-    return too_late[0], explained[0]
+    ends = np.array([of_each], np.int64)
+    score = scorer.score(waits, ends, blocked)
+    too_late: Bool = ends[0] > score.latest_ns[:, None]
+    assert score.wrong_count[0].tolist() == too_late.sum(axis=0).tolist()
+    return too_late, score.explained_count[0]
 
 
 # streams
