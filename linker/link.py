@@ -48,7 +48,7 @@ from .match import Match, enclosing_ops, launching_calls, launching_ops, match_o
 from .modules import python_context
 from .readers import DeviceTrace, HostTrace, one_rank
 from .threads import thread_handoffs
-from .waits import Findings, Synchronisation, process_of, synchronise
+from .waits import Findings, Process, Synchronisation, synchronise
 from .windows import EVERYTHING, Window, host_period, period_of, trace_start, whole
 
 NO_PYTHON = "holds no calls of Python, so that no module is known; record with with_stack=True and with_modules=True"
@@ -212,7 +212,7 @@ def _resolve_waits(
     activities, communications, collectives = device_side
     awaited = awaited_collectives(collectives, activities, communications)
     on_clock = on_host_clock(activities, calibration)
-    process = process_of(
+    process = Process(
         device, host_side.calls, on_clock, collectives=collectives, awaited=awaited, calibration=calibration
     )
     return synchronise(process, device, calibration)

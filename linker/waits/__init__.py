@@ -6,7 +6,7 @@ activity was expected to start.
 """
 
 from .events import EventRecord as EventRecord, Findings as Findings
-from .process import Process as Process, TimingModel as TimingModel, process_of as process_of
+from .process import Process as Process, TimingModel as TimingModel
 from .submissions import (
     MOST_STREAMS as MOST_STREAMS,
     CallSites as CallSites,

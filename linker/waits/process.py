@@ -1,18 +1,12 @@
-"""What a process submitted: what each call does, its streams as queues, and its event records.
-
-When each activity could and should have started by its known dependencies, and how exact the times of a trace are.
+"""What a process submitted: what each call does, its streams as queues, its event records, and when each activity
+could and should have started by its known dependencies.
 
 An activity that waited for an unknown event starts later than its known dependencies explain, right after what it
-waited for has ended. Nothing that ended after it started can have blocked it, except within the error of the clocks.
-
-Which streams last touched the data that a launch uses, by the tensors of its op.
-
-A correct program lets a stream wait for another one before it uses what that one wrote, or overwrites what that one
-read.
+waited for has ended. Nothing that ended after it started can have blocked it, except within the error of the clocks. A
+correct program lets a stream wait for another one before it uses what that one wrote, or overwrites what that one read.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
@@ -123,23 +117,39 @@ class DataOrigins:
         return list(dict.fromkeys(origin.stream for origin in sorted(origins, key=lambda origin: -origin.launched)))
 
 
-@dataclass(slots=True, frozen=True)
 class Process:
-    """One process; `kinds` is what each call does, `awaited` the activity that each wait op of a collective names."""
+    """One process: what its calls do (`kinds`), what it submitted, and what the trace says of its events."""
 
-    calls: Calls
-    activities: Activities
-    collectives: CollectiveOps
-    awaited: Lookup
-    timing: TimingModel
-    origins: DataOrigins
-    queues: StreamQueues
-    launches: ThreadLaunches
-    call_sites: CallSites
-    sync_records: SyncRecords
-    kinds: Int64
-    named_events: NamedEvents
-    event_record_calls: EventRecordCalls
+    def __init__(
+        self,
+        device: DeviceTrace,
+        calls: Calls,
+        activities: Activities,
+        *,
+        collectives: CollectiveOps,
+        awaited: Lookup,
+        calibration: MachineCalibration,
+    ) -> None:
+        """`activities` have their times on the host's clock, `awaited` is the activity that each wait op of a
+        collective names.
+        """
+        self.calls, self.activities, self.collectives, self.awaited = calls, activities, collectives, awaited
+        self.timing = TimingModel(activities, calls, calibration)
+        self.origins = DataOrigins(collectives.ops, activities, calls)
+        self.queues, self.launches = StreamQueues(activities, calls), ThreadLaunches(activities, calls)
+        self.call_sites = CallSites(calls, collectives.ops, collectives.parent)
+        self.sync_records = SyncRecords(device.syncs)
+        self.kinds = _kinds(calls, self.sync_records)
+        self.named_events = NamedEvents(calls, self.sync_records, device.event_records, self.queues)
+        self.event_record_calls = EventRecordCalls(
+            calls,
+            self.kinds,
+            activities,
+            collectives=collectives,
+            launches=self.launches,
+            call_sites=self.call_sites,
+            known_streams=self.named_events.streams(),
+        )
 
     def start(self, call: int) -> int:
         """Returns when a call started, ns."""
@@ -186,50 +196,6 @@ class Process:
         """Returns the last activities that had been submitted to the streams of a device (of all for -1) at a call."""
         keys, time = self.queues.on_device(device), self.start(call)
         return tuple(sorted({source for key in keys for source in self.queues.sources(key, time)}))
-
-
-def process_of(
-    device: DeviceTrace,
-    calls: Calls,
-    activities: Activities,
-    *,
-    collectives: CollectiveOps,
-    awaited: Lookup,
-    calibration: MachineCalibration,
-) -> Process:
-    """Returns one process.
-
-    `activities` have their times on the host's clock, `awaited` is the activity that each wait op of a collective
-    names.
-    """
-    queues, launches = StreamQueues(activities, calls), ThreadLaunches(activities, calls)
-    call_sites = CallSites(calls, collectives.ops, collectives.parent)
-    sync_records = SyncRecords(device.syncs)
-    kinds = _kinds(calls, sync_records)
-    named_events = NamedEvents(calls, sync_records, device.event_records, queues)
-    return Process(
-        calls=calls,
-        activities=activities,
-        collectives=collectives,
-        awaited=awaited,
-        timing=TimingModel(activities, calls, calibration),
-        origins=DataOrigins(collectives.ops, activities, calls),
-        queues=queues,
-        launches=launches,
-        call_sites=call_sites,
-        sync_records=sync_records,
-        kinds=kinds,
-        named_events=named_events,
-        event_record_calls=EventRecordCalls(
-            calls,
-            kinds,
-            activities,
-            collectives=collectives,
-            launches=launches,
-            call_sites=call_sites,
-            known_streams=named_events.streams(),
-        ),
-    )
 
 
 def _kinds(calls: Calls, records: SyncRecords) -> Int64:

@@ -19,7 +19,7 @@ from execgraph.linker.readers import (
     RecordedSyncs,
     Role,
 )
-from execgraph.linker.waits import Process, process_of
+from execgraph.linker.waits import Process
 from execgraph.schema.columns import ABSENT, BytesColumn, Categorical, Int64, JsonRecords, Lookup
 from execgraph.schema.linked import NO_TENSORS, Activities, Calls, Communication, Communications, Ops, kineto
 from execgraph.schema.machine import MachineCalibration
@@ -307,7 +307,7 @@ def process(
     recorded = Communications.of(Communication(name) for name in inside.values())
     rows = replace(calls(*called), op_row=column(*(op_of_call.get(call, -1) for call in range(len(called)))))
     launched = activities(*ran)
-    return process_of(
+    return Process(
         replace(device_trace(), syncs=syncs(*synced)),
         rows,
         replace(launched, op_row=column(*(op_of_call.get(one.call, -1) for one in ran))),

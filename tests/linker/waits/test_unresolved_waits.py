@@ -62,8 +62,9 @@ def test_observers_query_for_themselves() -> None:
 def of_calls(*called: Called, ops: tuple[int, ...] | None = None) -> EventQueryLoops:
     """The loops of calls of which no record tells."""
     made: Process = process([Ran(500, 600, 0)], called)
-    rows = replace(made.calls, op_row=np.array(ops)) if ops else made.calls
-    return event_query_loops(replace(made, calls=rows), np.zeros(len(called), np.bool_))
+    if ops:
+        made.calls = replace(made.calls, op_row=np.array(ops))
+    return event_query_loops(made, np.zeros(len(called), np.bool_))
 
 
 FIRST, SECOND = Called(10, 15, EVENT_QUERY), Called(20, 25, EVENT_QUERY)
@@ -387,8 +388,7 @@ def test_a_wait_of_a_collective_blocks_the_stream_that_it_launches_to_next(insid
 def test_a_wait_in_the_op_that_launches_blocks_that_launch() -> None:
     ran, called = on_streams(20, 7, 24)
     made = process(ran, [*called, Called(50, 55, WAIT)], inside={3: COLLECTIVE})
-    of_launch = replace(made.activities, op_row=np.array([0, -1, -1]))
-    made = replace(made, activities=of_launch)
+    made.activities = replace(made.activities, op_row=np.array([0, -1, -1]))
     assert [wait.blocked for wait in listed(made)] == [(((0, 20), 0),)]
 
 
