@@ -218,7 +218,7 @@ class Candidates:
         """The last activity on each stream at each event record; the last row is for no event record (-1)."""
         self.cut_off: set[int] = set()
         """Waits with more event records before than were tried."""
-        is_awaited = np.isin(np.asarray(self._records.rows), process.named_events.awaited)
+        is_awaited = np.isin(np.asarray(self._records.rows), process.sync_records.awaited)
         self._event_of = np.where(is_awaited, -1, UNUSED_YET).data
         self._marked: set[tuple[int, int]] = set()
         """Streams and activities that an event record with a wait marks."""

@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Int64, Lookup, Ragged
-from ...schema.linked import FOREVER, HOST, NEVER, Activities, Calls, Ops, SyncCall, previous_on_stream, sync_calls
+from ...schema.columns import Lookup, Ragged
+from ...schema.linked import FOREVER, HOST, NEVER, Activities, Calls, Ops, previous_on_stream
 from ...schema.machine import ENOUGH, LatencyStats, MachineCalibration, of_each, of_name
 from ..communication import CollectiveOps
 from ..readers import DeviceTrace
-from .events import EventRecord, EventRecordCalls, NamedEvents, SyncRecord, SyncRecords
+from .events import EventRecord, EventRecordCalls, SyncRecord, SyncRecords
 from .submissions import CallSites, StreamKey, StreamQueues, ThreadLaunches
 
 
@@ -138,9 +138,8 @@ class Process:
         self.origins = DataOrigins(collectives.ops, activities, calls)
         self.queues, self.launches = StreamQueues(activities, calls), ThreadLaunches(activities, calls)
         self.call_sites = CallSites(calls, collectives.ops, collectives.parent)
-        self.sync_records = SyncRecords(device.syncs)
-        self.kinds = _kinds(calls, self.sync_records)
-        self.named_events = NamedEvents(calls, self.sync_records, device.event_records, self.queues)
+        self.sync_records = SyncRecords(calls, device.syncs, device.event_records, self.queues)
+        self.kinds = self.sync_records.kinds
         self.event_record_calls = EventRecordCalls(
             calls,
             self.kinds,
@@ -148,7 +147,7 @@ class Process:
             collectives=collectives,
             launches=self.launches,
             call_sites=self.call_sites,
-            known_streams=self.named_events.streams(),
+            known_streams=self.sync_records.streams(),
         )
 
     def start(self, call: int) -> int:
@@ -165,7 +164,7 @@ class Process:
 
     def sync_record(self, call: int) -> SyncRecord | None:
         """Returns the cuda_sync row of a call."""
-        return self.sync_records.of(int(self.calls.correlation[call]))
+        return self.sync_records.of(call)
 
     def recorded_stream(self, call: int) -> StreamKey | None:
         """Returns the stream that a call's cuda_sync row names."""
@@ -174,15 +173,11 @@ class Process:
 
     def is_named(self, call: int) -> bool:
         """Returns whether the trace names the event record that a call waits for."""
-        return self.named_events.recorder(call, self.sync_record(call)) >= 0
+        return self.sync_records.recorder(call) >= 0
 
     def named_record(self, call: int) -> EventRecord | None:
         """Returns the event record that the trace names for a call, None also where its stream is unknown."""
-        record = self.sync_record(call)
-        recorder = self.named_events.recorder(call, record)
-        if record is None or recorder < 0:
-            return None
-        return self.named_events.event_record(recorder, record, self.event_record_calls)
+        return self.sync_records.event_record(call, self.event_record_calls)
 
     def enclosing_collective(self, call: int) -> int:
         """Returns the collective in whose op a call was made, -1 for none."""
@@ -196,11 +191,3 @@ class Process:
         """Returns the last activities that had been submitted to the streams of a device (of all for -1) at a call."""
         keys, time = self.queues.on_device(device), self.start(call)
         return tuple(sorted({source for key in keys for source in self.queues.sources(key, time)}))
-
-
-def _kinds(calls: Calls, records: SyncRecords) -> Int64:
-    """Returns what each call does, by its name, else by its cuda_sync row."""
-    kinds = sync_calls(calls.name)
-    unrecognised = np.flatnonzero((kinds == SyncCall.NONE) & (calls.correlation != 0))
-    kinds[unrecognised] = records.kinds(calls.correlation[unrecognised])
-    return kinds

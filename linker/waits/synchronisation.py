@@ -212,7 +212,7 @@ def _resolve_event(run: _Run, row: int) -> _Resolved | None:
     awaited = process.awaited_by_collective(row)
     if process.is_named(row):
         event_record = process.named_record(row)
-    elif awaited >= 0 and not process.named_events.is_before_trace(process.sync_record(row)):
+    elif awaited >= 0 and not process.sync_records.is_before_trace(row):
         return _Resolved((awaited,), Provenance.RECORD)
     else:
         event_record = inferred.event_record if inferred is not None else None

@@ -144,7 +144,7 @@ def unresolved_waits(process: Process, queries: EventQueryLoops, calls: Iterable
         event = record.event if record is not None else -1
         if kind == SyncCall.STREAM_SYNC and record is None:
             yield _host_wait(process, queries, row, -1)._replace(of_stream=True)
-        elif process.named_events.recorder(row, record) >= 0 or process.named_events.is_before_trace(record):
+        elif process.is_named(row) or process.sync_records.is_before_trace(row):
             continue
         elif kind == SyncCall.STREAM_WAIT and process.awaited_by_collective(row) < 0:
             blocked = tuple(_blocked_work(process, row, busiest))

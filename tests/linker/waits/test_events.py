@@ -11,7 +11,7 @@ import pytest
 from execgraph.linker.communication import CollectiveOps
 from execgraph.linker.readers import RecordedEvents, RecordedSyncs
 from execgraph.linker.waits import CallSites, EventRecord, StreamKey, StreamQueues
-from execgraph.linker.waits.events import EventRecordCalls, NamedEvents, SyncRecord, SyncRecords
+from execgraph.linker.waits.events import EventRecordCalls, SyncRecord, SyncRecords
 from execgraph.linker.waits.submissions import ThreadLaunches
 from execgraph.schema.columns import Categorical, Int64
 from execgraph.schema.linked import Communication, Communications, Provenance, SyncCall, sync_calls
@@ -146,6 +146,7 @@ CALLED = calls(
     Called(400, 450, "cudaLaunchKernel"),
     Called(500, 550, "cudaStreamWaitEvent"),
     Called(410, 450, "cudaLaunchKernel"),
+    Called(600, 650, "cudaStreamWaitEvent"),
 )
 RAN = activities(Ran(600, 700, 4), Ran(600, 700, 6, stream=20))
 LATER, WAITED = 5, 2
@@ -165,13 +166,15 @@ def event_rows(*rows: tuple[int, int, int]) -> RecordedEvents:
     return RecordedEvents(0 * call, FIRST + call, stream, event)
 
 
-def named_events(*records: SyncRecord, rows: RecordedEvents | None = None) -> NamedEvents:
-    call = FIRST + np.arange(len(records))
+def named_events(records: dict[int, SyncRecord] | None = None, rows: RecordedEvents | None = None) -> SyncRecords:
+    """What the trace says of calls, by their rows."""
+    records = records or {}
+    call = FIRST + column(*records)
     none, kind = np.zeros(len(records), np.int64), Categorical.of("Stream Wait Event" for _ in records)
-    columns = (column(*(getattr(one, name) for one in records)) for name in SyncRecord._fields[1:])
+    columns = (column(*(getattr(one, name) for one in records.values())) for name in SyncRecord._fields[1:])
     device, stream, awaited, recorded, event = columns
-    syncs = SyncRecords(RecordedSyncs(kind, none, none, none, device, call, stream, awaited, recorded, event))
-    return NamedEvents(CALLED, syncs, rows or event_rows(), StreamQueues(RAN, CALLED))
+    syncs = RecordedSyncs(kind, none, none, none, device, call, stream, awaited, recorded, event)
+    return SyncRecords(CALLED, syncs, rows or event_rows(), StreamQueues(RAN, CALLED))
 
 
 def named_event_records() -> EventRecordCalls:
@@ -190,67 +193,69 @@ def named_event_records() -> EventRecordCalls:
 
 
 def test_a_wait_is_for_what_the_call_recorded_that_its_record_names() -> None:
-    events = named_events(record(1), record(0))
-    assert events.recorder(LATER, record(1)) == 1
-    assert events.recorder(LATER, record(0)) == 0
-    assert named_events().recorder(LATER, None) == UNKNOWN
-    assert named_events().recorder(LATER, record()) == UNKNOWN
+    assert named_events({LATER: record(1), WAITED: record(0)}).recorder(LATER) == 1
+    assert named_events({LATER: record(0), WAITED: record(1)}).recorder(LATER) == 0
+    assert named_events().recorder(LATER) == UNKNOWN
+    assert named_events({LATER: record()}).recorder(LATER) == UNKNOWN
 
 
 @pytest.mark.parametrize("recorded", [WAITED, 3, 77])
 def test_no_wait_is_for_a_later_event_record_or_for_one_that_the_trace_does_not_hold(recorded: int) -> None:
-    assert named_events(record(recorded)).recorder(WAITED, record(recorded)) == UNKNOWN
+    assert named_events({WAITED: record(recorded)}).recorder(WAITED) == UNKNOWN
 
 
 def test_an_event_recorded_before_the_trace_is_known_to_be() -> None:
-    events = named_events(record(77), record(1), record(0))
-    assert events.is_before_trace(record(77))
-    assert not events.is_before_trace(record(1))
-    assert not events.is_before_trace(record())
-    assert not events.is_before_trace(record(-FIRST))
-    assert not events.is_before_trace(None)
+    events = named_events({2: record(77), 3: record(1), 4: record(0), 5: record(), 6: record(-FIRST)})
+    assert [call for call in range(len(CALLED)) if events.is_before_trace(call)] == [2]
     assert events.awaited.tolist() == [0, 1]
 
 
-def test_an_id_means_its_latest_event_record_before_the_wait() -> None:
-    events = named_events(rows=event_rows((3, 7, 9), (0, 7, 9), (1, 7, 9), (0, 7, 8)))
-    assert events.recorder(WAITED, record(event=9)) == 1
-    assert events.recorder(LATER, record(event=9)) == 3
-    assert events.recorder(LATER, record(event=8)) == 0
-    assert events.recorder(0, record(event=9)) == UNKNOWN
-    assert events.recorder(LATER, record(0, event=9)) == 0
+@pytest.mark.parametrize(
+    ("call", "said", "recorder"),
+    [
+        (WAITED, record(event=9), 1),
+        (LATER, record(event=9), 3),
+        (LATER, record(event=8), 0),
+        (0, record(event=9), UNKNOWN),
+        (LATER, record(0, event=9), 0),
+    ],
+)
+def test_an_id_means_its_latest_event_record_before_the_wait(call: int, said: SyncRecord, recorder: int) -> None:
+    rows = event_rows((3, 7, 9), (0, 7, 9), (1, 7, 9), (0, 7, 8))
+    assert named_events({call: said}, rows).recorder(call) == recorder
 
 
 def test_rows_of_calls_that_the_trace_does_not_hold_name_nothing() -> None:
-    events = named_events(rows=event_rows((77, 7, 9), (0, 7, 8), (77, 7, 8)))
-    assert events.recorder(LATER, record(event=9)) == UNKNOWN
-    assert events.recorder(LATER, record(event=8)) == 0
+    events = named_events(
+        {WAITED: record(event=8), LATER: record(event=9)}, event_rows((77, 7, 9), (0, 7, 8), (77, 7, 8))
+    )
+    assert (events.recorder(LATER), events.recorder(WAITED)) == (UNKNOWN, 0)
     assert events.streams() == {0: FIRST_STREAM}
 
 
 def test_the_stream_of_an_event_record_is_told_by_the_records_of_its_waits_else_by_its_row() -> None:
-    events = named_events(record(1, stream=20), record(3), record(), rows=event_rows((0, 7, 9), (1, 7, 9)))
+    records = {2: record(1, stream=20), 4: record(3), 5: record()}
+    events = named_events(records, event_rows((0, 7, 9), (1, 7, 9)))
     assert events.streams() == {0: FIRST_STREAM, 1: SECOND_STREAM}
+
+
+def named_record(said: SyncRecord, *others: SyncRecord) -> EventRecord | None:
+    """The event record that the row of the last call names, where other waits have rows, too."""
+    last = len(CALLED) - 1
+    return named_events({last: said} | dict(enumerate(others, 2))).event_record(last, named_event_records())
 
 
 def test_a_named_event_record_marks_the_stream_that_is_recorded_for_it_else_that_of_the_wait_else_the_one_in_use() -> (
     None
 ):
-    rows = named_event_records()
-    events = named_events(record(1, stream=20))
-    assert events.event_record(1, record(1, stream=7), rows) == EventRecord(1, 100, SECOND_STREAM, Provenance.RECORD)
-    assert named_events().event_record(1, record(1, stream=7), rows) == EventRecord(
-        1, 100, FIRST_STREAM, Provenance.RECORD
-    )
-    used = named_events().event_record(LATER, record(LATER), rows)
-    assert used == EventRecord(LATER, 500, SECOND_STREAM, Provenance.RECORD)
-    assert named_events().event_record(1, record(1), rows) is None
+    known = EventRecord(1, 100, SECOND_STREAM, Provenance.RECORD)
+    assert named_record(record(1, stream=20)) == known
+    assert named_record(record(1, stream=7)) == known._replace(stream=FIRST_STREAM)
+    assert named_record(record(1, stream=7), record(1, stream=20)) == known
+    assert named_record(record(LATER)) == EventRecord(LATER, 500, SECOND_STREAM, Provenance.RECORD)
+    assert named_record(record(1)) is None
 
 
 def test_an_event_record_on_the_default_stream_is_told() -> None:
     assert named_events(rows=event_rows((0, 0, 9))).streams() == {0: StreamKey(-1, 0)}
-    default = named_events(record(1, stream=0)).event_record(1, record(1, stream=7), named_event_records())
-    assert default is not None and default.stream.stream == 0
-    assert named_events().event_record(1, record(1, stream=0), named_event_records()) == EventRecord(
-        1, 100, StreamKey(0, 0), Provenance.RECORD
-    )
+    assert named_record(record(1, stream=0)) == EventRecord(1, 100, StreamKey(0, 0), Provenance.RECORD)
