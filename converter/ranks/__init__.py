@@ -3,31 +3,26 @@ it.
 
 The calls of a rank are columns of a few numbers for each collective and message (`graph_calls` from its graph,
 `recorded_calls` from the arguments in its traces), so a job's ranks need not be in memory at once. `match` finds the
-calls of several ranks that are one collective or message, `recognised` the groups that are one. `begin_of_ranks` puts
-the ranks on one clock.
-
-`communication_summary` is what other ranks have to know of a graph, and `match_entries` numbers the matches of all
-summaries. From these, `start_offsets`, `on_job_clock`, `common_order`, `with_deferred_ends`, `common_sizes` and
-`unmatched` compute what each graph has to keep; `order_collectives`, `resize_communication`, `replay_collectives`,
-`add_excess_time`, `compute_instead` and `restrict_to_ranks` apply it.
+calls of several ranks that are one, and `begin_of_ranks` puts the ranks on one clock. `communication_summary` is what
+other ranks have to know of a graph; what they agree on are columns over `matched_calls` of all summaries.
 
 How long communication takes by a network's latency and bandwidth, and the network that measured times fit.
 """
 
 from .agreement import (
-    SimulatedOrder as SimulatedOrder,
-    add_excess_time as add_excess_time,
-    add_simulated_order as add_simulated_order,
+    CommunicationSummary as CommunicationSummary,
+    MatchedCalls as MatchedCalls,
     common_order as common_order,
     common_positions as common_positions,
     common_sizes as common_sizes,
+    communication_summary as communication_summary,
     compute_instead as compute_instead,
+    lacks_members as lacks_members,
+    matched_calls as matched_calls,
     order_collectives as order_collectives,
-    replay_collectives as replay_collectives,
-    resize_communication as resize_communication,
-    simulated_orders as simulated_orders,
-    unmatched as unmatched,
+    simulated_order as simulated_order,
     with_deferred_ends as with_deferred_ends,
+    with_values as with_values,
 )
 from .calls import (
     Call as Call,
@@ -45,14 +40,6 @@ from .clocks import (
     begin_of_ranks as begin_of_ranks,
     measured_times as measured_times,
 )
-from .communication_summary import (
-    CommunicationEntry as CommunicationEntry,
-    CommunicationSummary as CommunicationSummary,
-    communication_summary as communication_summary,
-    match_entries as match_entries,
-    on_job_clock as on_job_clock,
-    start_offsets as start_offsets,
-)
 from .costs import (
     AWAITED_MESSAGE as AWAITED_MESSAGE,
     MESSAGE as MESSAGE,
@@ -60,6 +47,7 @@ from .costs import (
     Cost as Cost,
     Stage as Stage,
     Transfer as Transfer,
+    carried_excess as carried_excess,
     fitted_factors as fitted_factors,
     stages as stages,
     step_cost as step_cost,

@@ -1,99 +1,298 @@
-"""What the ranks of a job agree on, from all their summaries: the order of communication, sizes, missing partners.
+"""What the ranks of a job agree on so that a simulator can run them together: one order of communication, one size of
+each collective, what lacks a partner, and which sends wait for their receivers.
 
-The simulator runs one communication at a time per rank, so members that come in different orders deadlock.
-
-Collectives that a simulator with one communication at a time may run after others that ended later.
-
-Others depend on ends, so the order of ends is right by itself. But a short collective within a long one would then hold
-up the long one from its beginning on, even if nobody needs the short one so soon.
-
-Messages whose send waited for the receiver, and how a rank's graph keeps that.
-
-NCCL's send ends when its receiver has taken the data, so it waits for a receiver that comes late. A simulator that
-sends at once needs another message before: the receiver tells the sender that it is ready.
-
-Applies the agreement of a job to one rank's graph: order of communication, sizes, missing partners.
-
-Nodes are identified by id. The functions do not change the graphs that they take.
+`communication_summary` is what other ranks have to know of a graph, and `matched_calls` the calls of all ranks with the
+numbers of their matches. Everything else is a column over these calls, and `with_values`, `order_collectives` and
+`compute_instead` apply it to a rank's graph, whose nodes are identified by id; they do not change the graphs they take.
 """
 
 import dataclasses
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import NodeIds, NodeNumbers, Ragged, earliest_order
+from ...schema.columns import ABSENT, Bool, Int64, NodeIds, NodeNumbers, earliest_order, group_ids, group_sums, previous_in_group
 from ...schema.errors import DataError
 from ...schema.graph import CollectiveType, DependencyKind, ExecutionGraph, NodeType
+from ..device_only import COMMUNICATION, known_after
 from ..edges import Edges, deduplicated
-from ..rewiring import control_edges, data_edges, edited_graph
-from .communication_summary import CommunicationEntry
-
-Summaries = Sequence[Sequence[CommunicationEntry]]
-"""The communication entries of every rank."""
+from ..rewiring import control_edges, data_edges, edited_graph, lanes_of, spliced
+from .calls import Calls, graph_calls, match
+from .clocks import MatchedTimes, begin_of_ranks, measured_times, slack_ns
+from .groups import OUTSIDE, recorded_groups
 
 NAMED = 4
 SHARDED = (CollectiveType.ALL_GATHER, CollectiveType.GATHER)
+READY_TAGS = 1 << 30
+"""The tags of ready messages begin here, above those of recorded ones."""
 
 
-def common_order(summaries: Summaries) -> list[list[int]]:
-    """Returns, for each rank, the ids of its communication nodes in the order of `common_positions`."""
-    return [
-        [entry.node for _, entry in sorted(zip(positions, issued, strict=True))]
-        for issued, positions in zip(summaries, common_positions(summaries), strict=True)
+@dataclasses.dataclass(frozen=True, slots=True)
+class MatchedCalls:
+    """The collectives and messages of a job, rank after rank; `offset_ns` is when each rank began on the job's clock.
+
+    A row has the position of its rank, the id of its `node`, and its CollectiveType as `kind`, -1 for a message.
+    `matched` is the number of its match on all ranks, `members` the number of members, 0 if not known. `transfer_ns` is
+    its part of what its kernel took: of several messages of a kernel each has a share by its bytes. `kernel` numbers
+    the kernels of a rank's messages, -1 for a collective. What is `on_host` was run by a host thread. With `slack_ns`
+    it could have ended so much later without its rank ending later. Row `after[i]` depends on row `before[i]`.
+    """
+
+    rank: Int64
+    node: Int64
+    type: Int64
+    kind: Int64
+    matched: Int64
+    members: Int64
+    size: Int64
+    start_ns: Int64
+    end_ns: Int64
+    transfer_ns: Int64
+    kernel: Int64
+    on_host: Bool
+    slack_ns: Int64
+    before: Int64
+    after: Int64
+    offset_ns: Int64
+
+    def __len__(self) -> int:
+        return len(self.node)
+
+    def by_node(self, values: Int64, chosen: Bool) -> list[dict[int, int]]:
+        """Returns for each rank the values of the chosen calls by the ids of their nodes."""
+        of_ranks = [dict[int, int]() for _ in self.offset_ns]
+        columns = (self.rank, self.node, values)
+        for rank, node, value in zip(*(column[chosen].tolist() for column in columns), strict=True):
+            of_ranks[rank][node] = value
+        return of_ranks
+
+    def without(self, removed: Bool) -> "MatchedCalls":
+        """Returns the other calls; successors of a removed one follow its predecessors."""
+        row = np.cumsum(~removed) - 1
+        edges = spliced(Edges.of(NodeNumbers(self.before), NodeNumbers(self.after), 0), removed)
+        kept = {name: getattr(self, name)[~removed] for name in COLUMNS}
+        return dataclasses.replace(self, **kept, before=row[edges.source], after=row[edges.target])
+
+
+COLUMNS = [field.name for field in dataclasses.fields(MatchedCalls)][:-3]
+"""The fields with a value for each call."""
+
+
+class CommunicationSummary(NamedTuple):
+    """The calls of a rank, by which they are matched, and the same calls as what is to be matched."""
+
+    calls: Calls
+    unmatched: MatchedCalls
+
+
+def communication_summary(graph: ExecutionGraph) -> CommunicationSummary:
+    """Returns the communication of a graph, by id. O((n + e) · streams that communicate).
+
+    The graph must be in topological order, with coalesced messages as separate nodes. Communication with a member or
+    peer that is not simulated (rank -1) is omitted, as no other rank has to know of it.
+    """
+    rows = NodeNumbers(np.flatnonzero(np.isin(graph.type, COMMUNICATION) & ~_leads_outside(graph)))
+    groups, world_size = recorded_groups(graph), graph.number("world_size", -1)
+    # the last size is for nodes whose group is not known, -1
+    members = np.array([*map(len, groups.lists), max(world_size, 0)])[groups.of_node]
+    times, (transfer, kernel) = measured_times(graph), _transfers(graph)
+    columns = {
+        "node": graph.id,
+        "type": graph.type.astype(np.int64),
+        "kind": graph.collective_types(),
+        "members": np.where(graph.type == NodeType.COMM_COLL, members, 2),
+        "size": np.maximum(graph.integers("comm_size", 0), 0),
+        "start_ns": times.start_ns,
+        "end_ns": times.start_ns + graph.duration_ns,
+        "transfer_ns": transfer,
+        "kernel": kernel,
+        "on_host": ~graph.is_activity,
+        "slack_ns": slack_ns(graph, times),
+    }
+    before, after = _follows(graph, rows)
+    unmatched = MatchedCalls(
+        **{name: column[rows] for name, column in columns.items()},
+        rank=np.zeros(len(rows), np.int64),
+        matched=np.arange(len(rows)),
+        before=before,
+        after=after,
+        offset_ns=np.zeros(1, np.int64),
+    )
+    return CommunicationSummary(graph_calls(graph, rows, graph.number("rank", -1)), unmatched)
+
+
+def _transfers(graph: ExecutionGraph) -> tuple[Int64, Int64]:
+    """Returns what each communication took of its kernel's time, and the number of the kernel of each message.
+
+    Messages of one kernel start together on its stream, and only the last one has its time. A rank's sends go one after
+    the other in the simulator, so they share that time by their bytes, and so do its receives.
+    """
+    transfer, kernels = graph.duration_ns.copy(), np.full(len(graph), -1, np.int64)
+    rows = np.flatnonzero(np.isin(graph.type, (NodeType.COMM_SEND, NodeType.COMM_RECV)))
+    kernel = group_ids(lanes_of(graph)[rows], graph.start_ns[rows])
+    same_way = group_ids(kernel, graph.type[rows].astype(np.int64))
+    size = np.maximum(graph.integers("comm_size", 0)[rows], 0)
+    longest_ns, kernel_bytes = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
+    np.maximum.at(longest_ns, kernel, transfer[rows])
+    np.add.at(kernel_bytes, same_way, size)
+    # the product of bytes and ns is beyond 64 bits
+    transfer[rows] = np.round(longest_ns[kernel] * (size / np.maximum(kernel_bytes[same_way], 1)))
+    kernels[rows] = kernel
+    return transfer, kernels
+
+
+def _leads_outside(graph: ExecutionGraph) -> Bool:
+    groups = recorded_groups(graph)
+    incomplete = np.array([*(OUTSIDE in ranks for ranks in groups.lists), False])
+    peers = np.stack([graph.integers(name) for name in ("comm_src", "comm_dst")])
+    of_message = graph.type != NodeType.COMM_COLL
+    return np.asarray(np.where(of_message, (peers == OUTSIDE).any(axis=0), incomplete[groups.of_node]))
+
+
+def _follows(graph: ExecutionGraph, rows: Int64) -> tuple[Int64, Int64]:
+    """Returns pairs of positions among the rows: for each row the last ones on every lane on which it depends."""
+    lane, lane_of_row = np.full(len(graph), -1, np.int64), group_ids(lanes_of(graph)[rows])
+    lane[rows] = lane_of_row
+    clocks = known_after(data_edges(graph), lane, int(lane_of_row.max(initial=-1)) + 1)
+    position = {row: index for index, row in enumerate(rows.tolist())}
+    previous = previous_in_group(np.argsort(lane_of_row, kind="stable"), lane_of_row).tolist()
+    pairs = [
+        (before, index)
+        for row, index in position.items()
+        for before in sorted({previous[index], *(position.get(known, -1) for known in clocks[row])} - {-1, index})
     ]
+    before, after = np.array(pairs, np.int64).reshape(-1, 2).T
+    return before, after
 
 
-def common_positions(summaries: Summaries) -> list[list[int]]:
-    """Returns the position of each entry in an order of communication that all ranks share and that keeps their
+def matched_calls(summaries: Sequence[CommunicationSummary]) -> MatchedCalls:
+    """Returns the calls of all ranks, matched and on one clock. O(n log n) in all calls."""
+    matched = match([summary.calls for summary in summaries]).matched
+    first_row = np.cumsum([0, *map(len, matched)])
+    of_ranks = [
+        dataclasses.replace(
+            rank,
+            rank=rank.rank + position,
+            matched=numbers,
+            before=rank.before + first_row[position],
+            after=rank.after + first_row[position],
+        )
+        for position, ((_, rank), numbers) in enumerate(zip(summaries, matched, strict=True))
+    ]
+    names = [field.name for field in dataclasses.fields(MatchedCalls)]
+    calls = MatchedCalls(**{name: np.concatenate([getattr(rank, name) for rank in of_ranks]) for name in names})
+    is_message = calls.type != NodeType.COMM_COLL
+    times = MatchedTimes(calls.rank, calls.matched, calls.start_ns, calls.end_ns, is_message, calls.kind)
+    offset = begin_of_ranks(len(summaries), times)
+    start, end = calls.start_ns + offset[calls.rank], calls.end_ns + offset[calls.rank]
+    return dataclasses.replace(calls, start_ns=start, end_ns=end, offset_ns=offset)
+
+
+def lacks_members(calls: MatchedCalls) -> Bool:
+    """Returns which calls lack a counterpart, so that they would wait for ever."""
+    sides = np.unique(np.stack((calls.matched, calls.rank, calls.type)), axis=1)[0]
+    there = np.bincount(sides, minlength=1)[calls.matched]
+    return np.asarray(there < np.where(calls.members > 0, calls.members, len(calls.offset_ns)))
+
+
+def common_sizes(calls: MatchedCalls) -> Int64:
+    """Returns the bytes that each call should have, so that all members of a collective have the same.
+
+    Gathered shards keep their sum; otherwise the largest size counts, as the others wait for the busiest member.
+    """
+    count = np.bincount(calls.matched, minlength=1)
+    largest = np.zeros(len(count), np.int64)
+    np.maximum.at(largest, calls.matched, calls.size)
+    mean = -(-group_sums(calls.matched, calls.size, len(count)) // np.maximum(count, 1))
+    return np.where(np.isin(calls.kind, SHARDED), mean[calls.matched], largest[calls.matched])
+
+
+def with_deferred_ends(calls: MatchedCalls) -> MatchedCalls:
+    """Returns the calls with later ends of collectives that can wait. O(n log n), apart from those that run at once.
+
+    A simulator runs one communication at a time. Others depend on ends, so the order of ends is right by itself; but a
+    short collective within a long one would then hold up the long one from its beginning on, even if nobody needs the
+    short one so soon. So one that on all its members began within longer ones ends just after these now, if that makes
+    no rank end later. It began when its last member came.
+    """
+    count = int(calls.matched.max(initial=-1)) + 1
+    start, latest = np.zeros(count, np.int64), np.full(count, np.iinfo(np.int64).max)
+    np.maximum.at(start, calls.matched, calls.start_ns)
+    np.minimum.at(latest, calls.matched, calls.end_ns + calls.slack_ns)
+    within, until = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    for matched, end in _longer_ends(calls, start, latest):
+        within[matched] += 1
+        until[matched] = max(until[matched], end + 1)
+    until[within < np.bincount(calls.matched, minlength=count)] = 0
+    return dataclasses.replace(calls, end_ns=np.maximum(calls.end_ns, until[calls.matched]))
+
+
+def _longer_ends(calls: MatchedCalls, start_ns: Int64, latest_ns: Int64) -> list[tuple[int, int]]:
+    """Returns for the collectives of each rank that began within longer ones, by number, the last end of these that is
+    early enough.
+    """
+    rows = np.flatnonzero((calls.kind >= 0) & ~calls.on_host)
+    rows = rows[np.lexsort((-calls.end_ns[rows], start_ns[calls.matched[rows]], calls.rank[rows]))]
+    matched = calls.matched[rows]
+    columns = (calls.rank[rows], matched, start_ns[matched], calls.end_ns[rows], latest_ns[matched])
+    longer_ends, running, last_rank = list[tuple[int, int]](), list[int](), -1
+    for rank, number, start, end, latest in zip(*(column.tolist() for column in columns), strict=True):
+        running = [other for other in running if other > start] if rank == last_rank else []
+        if longer := [other for other in running if end < other < latest]:
+            longer_ends.append((number, max(longer)))
+        running.append(end)
+        last_rank = rank
+    return longer_ends
+
+
+def common_order(calls: MatchedCalls) -> list[list[int]]:
+    """Returns, for each rank, the ids of its communication nodes in the order of `common_positions`."""
+    positions = common_positions(calls)
+    rows = [np.flatnonzero(calls.rank == rank) for rank in range(len(calls.offset_ns))]
+    return [calls.node[of_rank[np.argsort(positions[of_rank], kind="stable")]].tolist() for of_rank in rows]
+
+
+def common_positions(calls: MatchedCalls) -> Int64:
+    """Returns the position of each call in an order of communication that all ranks share and that keeps their
     dependencies. A collective has one position on all its members, a send one before that of its receive.
 
-    Communication is ordered by when it ended, as far as dependencies allow. O(n log n) in all entries. Raises DataError
+    The simulator runs one communication at a time per rank, so members that come in different orders deadlock.
+    Communication is ordered by when it ended, as far as dependencies allow. O(n log n) in all calls. Raises DataError
     if the dependencies of different ranks contradict each other.
     """
     # a message has two events, as its send does not wait for the receive; a collective has one
-    events: dict[tuple[int, bool], int] = {}
-    of_issue = [
-        [events.setdefault((entry.matched, entry.type is NodeType.COMM_RECV), len(events)) for entry in issued]
-        for issued in summaries
-    ]
-    ended_ns, dependents = [0] * len(events), [list[int]() for _ in events]
-    for issued, rank_events in zip(summaries, of_issue, strict=True):
-        for entry, event in zip(issued, rank_events, strict=True):
-            ended_ns[event] = max(ended_ns[event], entry.end_ns)
-            for before in entry.follows:
-                dependents[rank_events[before]].append(event)
-    for (matched, is_receive), event in events.items():
-        if is_receive and (matched, False) in events:
-            dependents[events[matched, False]].append(event)
-    positions = _positions(ended_ns, dependents, _words(summaries, of_issue))
-    return [[positions[event] for event in rank_events] for rank_events in of_issue]
-
-
-def _positions(ended_ns: list[int], dependents: list[list[int]], words: dict[int, str]) -> list[int]:
-    """Returns the position of each event in a topological order, the earliest ready event first."""
-    edges = Ragged.of(dependents)
-    order = earliest_order(edges.rows(), edges.values, np.array(ended_ns, np.int64))
-    position = np.full(len(ended_ns), -1)
+    is_receive = calls.type == NodeType.COMM_RECV
+    _, first, event = np.unique(
+        group_ids(calls.matched, is_receive.astype(np.int64)), return_index=True, return_inverse=True
+    )
+    # of those that end together the one that comes first in the calls goes first
+    event, first = np.argsort(np.argsort(first))[event], np.sort(first)
+    ended, sent = np.zeros(len(first), np.int64), np.full(int(calls.matched.max(initial=-1)) + 1, -1)
+    np.maximum.at(ended, event, calls.end_ns)
+    sent[calls.matched[~is_receive]] = event[~is_receive]
+    received = np.flatnonzero(is_receive[first])
+    source = np.concatenate((event[calls.before], sent[calls.matched[first[received]]]))
+    target = np.concatenate((event[calls.after], received))
+    edges = Edges.of(NodeNumbers(source), NodeNumbers(target), 0)
+    order, position = earliest_order(edges.source, edges.target, ended), np.full(len(first), -1)
     position[order] = np.arange(len(order))
-    if len(order) < len(position):
-        raise DataError(_contradiction(position.tolist(), dependents, words))
-    positions: list[int] = position.tolist()
-    return positions
+    if len(order) < len(first):
+        raise DataError(_contradiction(calls, first, edges.where(position[edges.source] < 0)))
+    return position[event]
 
 
-def _contradiction(position: list[int], dependents: list[list[int]], words: dict[int, str]) -> str:
-    """Returns a message about a circle of events. Each event without a position has a dependency without one, so
-    walking back ends in a circle.
+def _contradiction(calls: MatchedCalls, first: Int64, stuck: Edges) -> str:
+    """Returns a message about a circle of events, described by the `first` call of each. Each stuck event has a
+    dependency that is stuck, so walking back ends in a circle.
     """
-    before = {after: event for event, events in enumerate(dependents) if position[event] < 0 for after in events}
+    by_source = np.argsort(stuck.source, kind="stable")
+    before = dict(zip(stuck.target[by_source].tolist(), stuck.source[by_source].tolist(), strict=True))
     event, walked = next(iter(before.values())), list[int]()
     while event not in walked:
         walked.append(event)
         event = before[event]
-    circle = [words[event] for event in reversed(walked[walked.index(event) :])]
+    circle = [_words(calls, int(first[event])) for event in reversed(walked[walked.index(event) :])]
     more = f" -> {len(circle) - NAMED} more" if len(circle) > NAMED else ""
     return (
         f"the ranks' communication depends on itself in a circle of {len(circle)}: "
@@ -102,148 +301,42 @@ def _contradiction(position: list[int], dependents: list[list[int]], words: dict
     )
 
 
-def _words(summaries: Summaries, of_issue: Sequence[Sequence[int]]) -> dict[int, str]:
-    """Returns a description of each event, by the first rank that takes part in it."""
-    words: dict[int, str] = {}
-    for position, (issued, rank_events) in enumerate(zip(summaries, of_issue, strict=True)):
-        for entry, event in zip(issued, rank_events, strict=True):
-            kind = entry.type if entry.collective < 0 else CollectiveType(entry.collective)
-            words.setdefault(event, f"{kind.name.lower()} (node {entry.node} of the rank at {position})")
-    return words
-
-
-def common_sizes(summaries: Summaries) -> list[dict[int, int]]:
-    """Returns, for each rank, the bytes by node id that all members of a collective should have, where recorded ones
-    differ.
-
-    Gathered shards keep their sum; otherwise the largest size counts, as the others wait for the busiest member.
-    """
-    sizes: defaultdict[int, list[int]] = defaultdict(list)
-    for entry in (entry for issued in summaries for entry in issued):
-        sizes[entry.matched].append(entry.size)
-    return [
-        {
-            entry.node: common
-            for entry in issued
-            if (common := _common(sizes[entry.matched], entry.collective in SHARDED)) != entry.size
-        }
-        for issued in summaries
-    ]
-
-
-def _common(sizes: list[int], sharded: bool) -> int:
-    return -(-sum(sizes) // len(sizes)) if sharded else max(sizes)
-
-
-def unmatched(summaries: Summaries) -> list[list[int]]:
-    """Returns, for each rank, the ids of communication nodes without all counterparts, which would wait for ever."""
-    sides: defaultdict[int, set[tuple[int, NodeType]]] = defaultdict(set)
-    for rank, issued in enumerate(summaries):
-        for entry in issued:
-            sides[entry.matched].add((rank, entry.type))
-    return [
-        [entry.node for entry in issued if len(sides[entry.matched]) < (entry.members or len(summaries))]
-        for issued in summaries
-    ]
-
-
-Communications = Sequence[Sequence[CommunicationEntry]]
-
-
-def with_deferred_ends(issued: Communications) -> list[list[CommunicationEntry]]:
-    """Returns the entries of all ranks, on one clock, with later ends of collectives that can wait.
-
-    One that on all its members began within a longer one ends just after these now, if that makes no rank end later. It
-    began when its last member came. O(n log n), apart from the collectives that run at once.
-    """
-    start_ns, latest_ns, members = defaultdict[int, int](int), dict[int, int](), defaultdict[int, int](int)
-    for entry in (entry for entries in issued for entry in entries):
-        start_ns[entry.matched] = max(start_ns[entry.matched], entry.start_ns)
-        latest = entry.end_ns + entry.slack_ns
-        latest_ns[entry.matched] = min(latest_ns.get(entry.matched, latest), latest)
-        members[entry.matched] += 1
-    after_ns = defaultdict[int, list[int]](list)
-    for entries in issued:
-        for matched, end_ns in _longer_ends(entries, start_ns, latest_ns).items():
-            after_ns[matched].append(end_ns)
-    deferred = {number: max(ends) + 1 for number, ends in after_ns.items() if len(ends) == members[number]}
-    return [
-        [entry._replace(end_ns=max(entry.end_ns, deferred.get(entry.matched, 0))) for entry in entries]
-        for entries in issued
-    ]
-
-
-def _longer_ends(
-    entries: Sequence[CommunicationEntry], start_ns: dict[int, int], latest_ns: dict[int, int]
-) -> dict[int, int]:
-    """Returns for a rank's collectives that began within longer ones, by number, the last end of these that is early
-    enough.
-    """
-    ends, running = dict[int, int](), list[CommunicationEntry]()
-    collectives = [entry for entry in entries if entry.collective >= 0 and not entry.on_host]
-    for entry in sorted(collectives, key=lambda entry: (start_ns[entry.matched], -entry.end_ns)):
-        running = [other for other in running if other.end_ns > start_ns[entry.matched]]
-        longer = [other.end_ns for other in running if entry.end_ns < other.end_ns < latest_ns[entry.matched]]
-        if longer:
-            ends[entry.matched] = max(longer)
-        running.append(entry)
-    return ends
-
-
-READY_TAGS = 1 << 30
-"""The tags of ready messages begin here, above those of recorded ones."""
-
-Issued = Sequence[Sequence[CommunicationEntry]]
+def _words(calls: MatchedCalls, row: int) -> str:
+    kind = CollectiveType(calls.kind[row]) if calls.kind[row] >= 0 else NodeType(calls.type[row])
+    return f"{kind.name.lower()} (node {calls.node[row]} of the rank at {calls.rank[row]})"
 
 
 class SimulatedOrder(NamedTuple):
-    """What a rank's graph keeps of the common order, by node id: the position of each communication, of a receive that
-    of its send; and the tag of the ready message of each send that waits and of its receive. `awaited` are the numbers
-    of the matches of these.
+    """For each call its position in the common order, of a receive that of its send, and the tag of the ready message
+    of each send that waits and of its receive, ABSENT for others.
     """
 
-    positions: dict[int, int]
-    ready: dict[int, int]
-    awaited: frozenset[int]
+    position: Int64
+    ready_tag: Int64
 
 
-class _Send(NamedTuple):
-    position: int
-    end_ns: int
+def simulated_order(calls: MatchedCalls, positions: Int64) -> SimulatedOrder:
+    """Returns what graphs keep of the common order of the calls for a simulator that models communication.
 
-
-def simulated_orders(issued: Issued, positions: Sequence[Sequence[int]]) -> list[SimulatedOrder]:
-    """Returns what each rank keeps, from the matched entries of all ranks on one clock and their common positions.
-
-    A send waited for its receiver if it ended after the receiver's kernel had begun. It gets a ready message if all
-    that the receiver's kernel depends on comes before the send in the common order: then no rank waits in a circle.
+    NCCL's send ends when its receiver has taken the data, so it waits for a receiver that comes late. A simulator that
+    sends at once needs another message before: the receiver tells the sender that it is ready. A send waited for its
+    receiver if it ended after the receiver's kernel had begun. It gets a ready message if all that the receiver's
+    kernel depends on comes before the send in the common order: then no rank waits in a circle.
     """
-    sends, ready = dict[int, _Send](), dict[int, int]()
-    for entries, of_rank in zip(issued, positions, strict=True):
-        ends = dict[int, int]()
-        for entry in entries:
-            ends[entry.kernel] = max(ends.get(entry.kernel, 0), entry.end_ns)
-        for entry, position in zip(entries, of_rank, strict=True):
-            if entry.type is NodeType.COMM_SEND:
-                sends[entry.matched] = _Send(position, ends[entry.kernel])
-    for entries, of_rank in zip(issued, positions, strict=True):
-        firsts = dict[int, CommunicationEntry]()
-        for entry in entries:
-            first, send = firsts.setdefault(entry.kernel, entry), sends.get(entry.matched)
-            is_met = send is not None and entry.type is NodeType.COMM_RECV and send.end_ns > first.start_ns
-            if send and is_met and all(of_rank[before] < send.position for before in first.follows):
-                ready[entry.matched] = READY_TAGS + entry.matched
-    return [
-        SimulatedOrder(
-            {
-                entry.node: sends[entry.matched].position if entry.matched in sends else position
-                for entry, position in zip(entries, of_rank, strict=True)
-            },
-            {entry.node: ready[entry.matched] for entry in entries if entry.matched in ready},
-            frozenset(entry.matched for entry in entries if entry.matched in ready),
-        )
-        for entries, of_rank in zip(issued, positions, strict=True)
-    ]
+    _, first, kernel = np.unique(group_ids(calls.rank, calls.kernel), return_index=True, return_inverse=True)
+    kernel_end, latest_before = np.zeros(len(first), np.int64), np.full(len(calls), -1)
+    np.maximum.at(kernel_end, kernel, calls.end_ns)
+    np.maximum.at(latest_before, calls.after, positions[calls.before])
+    send_of = np.full(int(calls.matched.max(initial=-1)) + 1, -1)
+    sends, receives = (np.flatnonzero(calls.type == kind) for kind in (NodeType.COMM_SEND, NodeType.COMM_RECV))
+    send_of[calls.matched[sends]] = sends
+    receives = receives[send_of[calls.matched[receives]] >= 0]
+    send, begun = send_of[calls.matched[receives]], first[kernel[receives]]
+    waited = (kernel_end[kernel[send]] > calls.start_ns[begun]) & (latest_before[begun] < positions[send])
+    is_ready = np.isin(calls.matched, calls.matched[receives[waited]])
+    of_send = send_of[calls.matched]
+    position = np.where(of_send >= 0, positions[of_send], positions)
+    return SimulatedOrder(position, np.where(is_ready, READY_TAGS + calls.matched, ABSENT))
 
 
 def order_collectives(graph: ExecutionGraph, order: Sequence[int]) -> ExecutionGraph:
@@ -257,27 +350,8 @@ def order_collectives(graph: ExecutionGraph, order: Sequence[int]) -> ExecutionG
     return edited_graph(graph, NodeNumbers(np.arange(len(graph))), data, control_edges(graph))
 
 
-def resize_communication(graph: ExecutionGraph, sizes: Mapping[int, int]) -> ExecutionGraph:
-    """Returns the graph with these sizes, in bytes, by node id."""
-    return _with_values(graph, "comm_size", sizes)
-
-
-def add_excess_time(graph: ExecutionGraph, excess_ns: Mapping[int, int]) -> ExecutionGraph:
-    """Returns the graph with how much longer than in the fitted network each collective took, by node id."""
-    return _with_values(graph, "excess_ns", excess_ns)
-
-
-def replay_collectives(graph: ExecutionGraph, nodes: Sequence[int]) -> ExecutionGraph:
-    """Returns the graph with these collectives, by node id, as broadcasts, which ASTRA-sim runs for their time."""
-    return _with_values(graph, "comm_type", dict.fromkeys(nodes, int(CollectiveType.BROADCAST)))
-
-
-def add_simulated_order(graph: ExecutionGraph, order: SimulatedOrder) -> ExecutionGraph:
-    """Returns the graph with the positions of its communication and the tags of ready messages."""
-    return _with_values(_with_values(graph, "comm_order", order.positions), "ready_tag", order.ready)
-
-
-def _with_values(graph: ExecutionGraph, attribute: str, values: Mapping[int, int]) -> ExecutionGraph:
+def with_values(graph: ExecutionGraph, attribute: str, values: Mapping[int, int]) -> ExecutionGraph:
+    """Returns the graph with these values of an attribute, by node id."""
     if not values:
         return graph
     column = graph.integers(attribute)

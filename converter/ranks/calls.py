@@ -196,6 +196,19 @@ class Matching:
     def __len__(self) -> int:
         return len(self.sequence)
 
+    def met(self) -> tuple[Int64, Int64, Int64]:
+        """Returns the calls of the matches in which several ranks took part, sorted by match: the position of the rank,
+        that of the call among the rank's, and the number of the match, counted from 0 among these matches.
+        """
+        nothing, ranks = np.empty(0, np.int64), len(self.matched)
+        rank = np.repeat(np.arange(ranks), [len(matched) for matched in self.matched])
+        call = np.concatenate([nothing, *(np.arange(len(matched)) for matched in self.matched)])
+        matched = np.concatenate([nothing, *self.matched])
+        members = np.bincount(np.unique(matched * ranks + rank) // max(ranks, 1), minlength=len(self))
+        order = np.argsort(matched, kind="stable")
+        order = order[members[matched[order]] > 1]
+        return rank[order], call[order], np.unique(matched[order], return_inverse=True)[1]
+
 
 def match(ranks: Sequence[Calls]) -> Matching:
     """Matches the calls of all ranks, by columns; graphs are not needed. O(n log n) in the calls."""

@@ -1,12 +1,8 @@
-"""When each rank of a job began to record, on one clock, from the communication that ranks share.
+"""When the nodes of a rank ran, how much later each could have ended, and when each rank of a job began, on one clock.
 
 Clocks of different machines differ, but a collective ends at the same time on all its ranks. The offset of two clocks
 is the median of the differences between ends that two ranks share, within the possible range: no member ends a
 collective that another one has not begun. Ranks that share nothing, not even through others, begin together.
-
-When the nodes of a rank's graph ran, on the host's clock.
-
-How much later each node of a graph could have ended without its rank ending later.
 """
 
 from collections import defaultdict
@@ -18,6 +14,7 @@ from ...schema.columns import Bool, Int64
 from ...schema.graph import ExecutionGraph, NodeType
 from ...schema.linked import FOREVER
 from ..rewiring import data_edges
+from .calls import awaits_all
 
 
 class MeasuredTimes(NamedTuple):
@@ -44,10 +41,8 @@ EVER = np.iinfo(np.int64).max
 
 
 class MatchedTimes(NamedTuple):
-    """A row for each member of each match, sorted by `matched`: the position of its rank, and its times since that
-    rank's first node.
-
-    Members of `mutual` matches cannot end before all have begun; a send may.
+    """A row for each member of each match: the position of its rank, its times since that rank's first node, and its
+    CollectiveType, -1 where none is known.
     """
 
     rank: Int64
@@ -55,16 +50,7 @@ class MatchedTimes(NamedTuple):
     start_ns: Int64
     end_ns: Int64
     is_message: Bool
-    mutual: Bool
-
-
-class _Difference(NamedTuple):
-    """How many ns later than `rank` its `peer` began to record, by all their matches."""
-
-    of_messages: bool
-    rank: int
-    peer: int
-    later_ns: int
+    kind: Int64
 
 
 def begin_of_ranks(ranks: int, times: MatchedTimes) -> Int64:
@@ -72,7 +58,7 @@ def begin_of_ranks(ranks: int, times: MatchedTimes) -> Int64:
     rows.
     """
     begin, component = np.zeros(ranks, np.int64), np.arange(ranks)
-    for _, rank, peer, later in _differences(times):
+    for rank, peer, later in _differences(times):
         if component[rank] != component[peer]:
             # joining two components moves one of them
             moved = component == component[peer]
@@ -83,20 +69,20 @@ def begin_of_ranks(ranks: int, times: MatchedTimes) -> Int64:
     return begin - earliest[component]
 
 
-def _differences(times: MatchedTimes) -> list[_Difference]:
-    """Returns the difference of each first member of a match to each other member of it.
-
-    Differences by collectives come first, as a send may end before its receive.
+def _differences(times: MatchedTimes) -> list[tuple[int, int, int]]:
+    """Returns by how many ns each first member of a match began to record before each other member of it, by all their
+    matches: (rank, peer, ns). Differences by collectives come first, as a send may end before its receive.
     """
-    rank, matched, start, end, is_message, mutual = times
-    first = np.searchsorted(matched, matched)
+    order = np.argsort(times.matched, kind="stable")
+    rank, matched, start, end, is_message, kind = (column[order] for column in times)
+    first, mutual = np.searchsorted(matched, matched), awaits_all(kind) & ~is_message
     low, high = np.where(mutual, start[first] - end, -EVER), np.where(mutual, end[first] - start, EVER)
     bounds: dict[tuple[bool, int, int], list[list[int]]] = defaultdict(list)
     columns = (is_message, rank[first], rank, end[first] - end, low, high)
     for of_messages, of_first, peer, *bound in zip(*(column.tolist() for column in columns), strict=True):
         if of_first != peer:
             bounds[of_messages, of_first, peer].append(bound)
-    return [_Difference(*pair, _later(np.array(rows))) for pair, rows in sorted(bounds.items())]
+    return [(rank, peer, _later(np.array(rows))) for (_, rank, peer), rows in sorted(bounds.items())]
 
 
 def _later(bounds: Int64) -> int:

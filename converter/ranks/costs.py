@@ -1,25 +1,13 @@
-"""The cost of a collective or message: steps with a latency each, and bytes on a link; and its fit to measured times.
+"""What a collective or message costs: steps with a latency each, and bytes on a link; and its fit to measured times.
 
 Rings of n ranks take 2(n - 1) steps for an all-reduce, n - 1 for collectives that gather, scatter or have a root. The
 bytes are nccl-tests' share of the size: (n - 1)/n for gathering or scattering, twice that for an all-reduce, all bytes
-for collectives with a root.
-
-How many steps and bytes a collective or message costs in ASTRA-sim's analytical network.
-
-A ring of n ranks takes 2(n - 1) steps for an all-reduce, n - 1 for an all-gather or a reduce-scatter; an all-to-all
-takes one step in which all messages go at once, or n(n - 1)/2 steps as a ring. A step takes twice the latency, to the
-switch and from it, plus the time of its bytes. A send that waits for its receiver takes a step for the ready message
-and one for its bytes. Measured on the simulator with one collective per run (generations of 2025-08 and 2026-03, equal
-to 1 in 1000).
-
-The stages of a collective of all ranks in a network of several dimensions, as the simulator runs them.
-
-A reduce-scatter goes through the dimensions in order, an all-gather in the opposite order. An all-reduce scatters the
-sum in each dimension but the last, reduces the shards in that one, and gathers on the way back. An all-to-all moves all
-bytes once in each dimension.
+for collectives with a root. ASTRA-sim's analytical network does the same for what it runs in rings (`step_cost`);
+measured on the simulator with one collective per run (generations of 2025-08 and 2026-03, equal to 1 in 1000).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
@@ -165,7 +153,21 @@ def stages(kind: int, ranks: Sequence[int], size: int) -> Iterator[Stage]:
         size = (
             size * ranks[dimension]
             if kind == ALL_GATHER
-            else size // ranks[dimension]
-            if kind == REDUCE_SCATTER
-            else size
+            else size // (ranks[dimension] if kind == REDUCE_SCATTER else 1)
         )
+
+
+def carried_excess(surplus: Iterable[tuple[Hashable, float]]) -> list[int]:
+    """Returns by how many ns each of several transfers, one after the other, took longer than a network gives it.
+
+    `surplus` says who took part and by how much the transfer took longer. What the network gives one too much is taken
+    off the next ones of the same members, so that all of them together take the measured time.
+
+    >>> carried_excess([("all", -300), ("all", 200), ("some", 5), ("all", 150)])
+    [0, 0, 5, 50]
+    """
+    balance_ns, excess = defaultdict[Hashable, float](float), list[int]()
+    for members, ns in surplus:
+        balance_ns[members] += ns
+        excess.append(round(balance_ns.pop(members)) if balance_ns[members] > 0 else 0)
+    return excess

@@ -34,4 +34,4 @@ from .communication import (
 )
 from .goal_file import GoalReport as GoalReport, write_goal as write_goal
 from .goal_job import GoalOptions as GoalOptions
-from .limits import Roofline as Roofline, roofline_of as roofline_of
+from .limits import Roofline as Roofline, computes as computes, roofline_of as roofline_of

@@ -6,6 +6,7 @@ The communication of one rank's graph, which the job needs from all ranks before
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple, get_args
 
 import numpy as np
@@ -19,7 +20,6 @@ from ..ranks import (
     Calls,
     MatchedTimes,
     Matching,
-    awaits_all,
     begin_of_ranks,
     graph_calls,
     match,
@@ -222,17 +222,10 @@ def job_of(ranks: Sequence[RankCommunication], options: GoalOptions, *, excess_t
 
 def _matches(matching: Matching) -> list[list[_MatchedCall]]:
     """Returns the matches of several ranks, each with its calls by rank."""
-    rank = np.repeat(np.arange(len(matching.matched)), [len(numbers) for numbers in matching.matched])
-    call = np.concatenate([np.empty(0, np.int64), *(np.arange(len(numbers)) for numbers in matching.matched)])
-    matched = np.concatenate([np.empty(0, np.int64), *matching.matched])
-    order = np.argsort(matched, kind="stable")
-    bounds = np.flatnonzero(np.diff(matched[order], prepend=-1, append=-1)) if len(order) else np.empty(0, np.int64)
-    matches = [
-        [_MatchedCall(*pair) for pair in zip(rank[rows].tolist(), call[rows].tolist(), strict=True)]
-        for rows in np.split(order, bounds[1:-1])
-        if len(rows)
-    ]
-    return [calls for calls in matches if len({call.rank for call in calls}) > 1]
+    rank, call, matched = matching.met()
+    calls = [_MatchedCall(*pair) for pair in zip(rank.tolist(), call.tolist(), strict=True)]
+    bounds = [*np.flatnonzero(np.diff(matched, prepend=-1)).tolist(), len(calls)]
+    return [calls[begin:end] for begin, end in pairwise(bounds)]
 
 
 def _matched_times(ranks: Sequence[RankCommunication], matches: Sequence[Sequence[_MatchedCall]]) -> MatchedTimes:
@@ -249,7 +242,7 @@ def _matched_times(ranks: Sequence[RankCommunication], matches: Sequence[Sequenc
         for rank, call in calls
     ]
     rank, matched, start, end, message, kind = np.array(rows, np.int64).reshape(-1, 6).T
-    return MatchedTimes(rank, matched, start, end, message > 0, (message == 0) & awaits_all(kind))
+    return MatchedTimes(rank, matched, start, end, message > 0, kind)
 
 
 class _JobBuilder(NamedTuple):

@@ -12,10 +12,10 @@ from execgraph.converter.ranks import (
     common_order,
     common_sizes,
     communication_summary,
-    match_entries,
+    matched_calls,
     order_collectives,
     recorded_groups,
-    resize_communication,
+    with_values,
 )
 from execgraph.converter.scaling import Growth
 from execgraph.converter.targets import for_astra_sim, separate_messages
@@ -28,7 +28,6 @@ from execgraph.tools.generate import build_job, simulate as simulated, write_tra
 from execgraph.tools.job import BuildOptions, build, scale
 from execgraph.tools.replay import replay
 from hypothesis import assume, given, strategies as st
-from support import programs
 from support.disagreements import FAULTS as CROSS_RANK_FAULTS, RANKS, write
 from support.generated import ALONE, TOGETHER, built_job, graphs_of, here
 from support.graph_file import read_nodes
@@ -36,6 +35,8 @@ from support.graphs import LAUNCH, PROGRAM_ORDER, STREAM_ORDER, GraphBuilder
 from support.programs import Step, one_thread
 from support.runs import convert_run
 from support.simulator import COLL, COMMUNICATION, RECV, SEND, Generation, Outcome, read_files, simulate
+
+from support import programs
 
 V1, V3 = Generation.V1, Generation.V3
 BOTH = (V1, V3)
@@ -80,10 +81,12 @@ def built(graphs: Sequence[ExecutionGraph]) -> tuple[list[ExecutionGraph], dict[
     """The graphs of all ranks of a job for this target, and its groups."""
     groups = number_groups(ranks for graph in graphs for ranks in recorded_groups(graph).lists)
     graphs = [separate_messages(graph) for graph in graphs]
-    issued = match_entries([communication_summary(graph) for graph in graphs])
+    calls = matched_calls([communication_summary(graph) for graph in graphs])
     agreed = [
-        order_collectives(resize_communication(graph, sizes), order)
-        for graph, sizes, order in zip(graphs, common_sizes(issued), common_order(issued), strict=True)
+        order_collectives(with_values(graph, "comm_size", sizes), order)
+        for graph, sizes, order in zip(
+            graphs, calls.by_node(common_sizes(calls), calls.node >= 0), common_order(calls), strict=True
+        )
     ]
     return [for_astra_sim(graph, groups)[0] for graph in agreed], groups
 

@@ -15,7 +15,7 @@ import pytest
 from execgraph.converter.convert import convert
 from execgraph.converter.device_only import HOST_TIME_AFTER
 from execgraph.converter.options import Options
-from execgraph.converter.ranks import add_excess_time
+from execgraph.converter.ranks import with_values
 from execgraph.converter.scaling import Growth, copied, plan_scaling, rank_facts, resized
 from execgraph.converter.targets import EXCESS_TIME, START_OFFSET, lower_for_target
 from execgraph.converter.timeline import IDLE, UNRECORDED
@@ -86,7 +86,7 @@ def graphs() -> tuple[Graph, ...]:
     plan = plan_scaling([rank_facts(graph) for graph in ranks], Growth(2))
     scaled = copied(resized(ranks[0], plan.ranks[0]), plan, 1)
     collective = int(ranks[1].id[np.flatnonzero(ranks[1].type == NodeType.COMM_COLL)[0]])
-    late = lower_for_target(add_excess_time(ranks[1], {collective: 1_000}), "astra-sim", start_offset_ns=5_000)
+    late = lower_for_target(with_values(ranks[1], "excess_ns", {collective: 1_000}), "astra-sim", start_offset_ns=5_000)
     return (*made, graph_of(linked[0], scaled, True), graph_of(linked[1], late, True))
 
 

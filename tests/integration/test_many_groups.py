@@ -26,7 +26,7 @@ from execgraph.tools.analyses.overlay import _within_rows
 from execgraph.tools.analyses.step_breakdown import step_breakdown
 from execgraph.tools.analyses.temporal_breakdown import temporal_breakdown
 from execgraph.tools.replay import Kernels, roofs
-from execgraph.tools.replay.player import Problem, ends_with_limited_slots
+from execgraph.tools.replay.player import Problem, Slots, play
 from execgraph.tools.replay.workload import SlotPool
 from support import references
 from support.effort import Counted, counting_columns, growth
@@ -132,18 +132,7 @@ def ties_on_a_full_device(count: int) -> Work:
     none = np.empty(0, np.int64)
     problem = Problem(none, none, none, np.full(count, 10**6))
     slot_pool = np.zeros(count, np.int64)
-
-    class FullDevice:
-        slot_pools = (SlotPool(1, 500),)
-
-        def __init__(self) -> None:
-            self.slot_pool = slot_pool
-
-        def __len__(self) -> int:
-            return count
-
-    work: Any = FullDevice()
-    return lambda: ends_with_limited_slots(problem, work)
+    return lambda: play(problem, Slots(problem.cost_ns, slot_pool, [SlotPool(1, 500)]))
 
 
 def rank_of(count: int) -> RankTrace:

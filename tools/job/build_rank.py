@@ -15,15 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from ...converter.convert import build_generic_graph
-from ...converter.ranks import (
-    add_excess_time,
-    add_simulated_order,
-    compute_instead,
-    order_collectives,
-    replay_collectives,
-    resize_communication,
-    restrict_to_ranks,
-)
+from ...converter.ranks import compute_instead, order_collectives, restrict_to_ranks, with_values
 from ...converter.targets import lower_for_target, separate_messages
 from ...linker.link import link
 from ...linker.readers import read_traces
@@ -32,7 +24,7 @@ from ...schema.arguments import ASTRA_SIM, GENERIC, Target
 from ...schema.columns import workspace_in
 from ...schema.comm_groups import number_groups
 from ...schema.errors import DataError, Remedy
-from ...schema.graph import ExecutionGraph, TargetChanges
+from ...schema.graph import CollectiveType, ExecutionGraph, TargetChanges
 from ...schema.io import open_output, state_of
 from ...schema.linked import LinkedTrace
 from ...schema.progress import beside, give_up
@@ -276,14 +268,16 @@ def finish_rank(task: FinishTask) -> RankResult:
 
 def _keep_plan(graph: ExecutionGraph, plan: RankPlan, options: BuildOptions) -> ExecutionGraph:
     """Returns the graph with what all ranks of a simulated job agree on."""
-    graph = resize_communication(compute_instead(graph, plan.unpartnered), plan.sizes)
+    graph = with_values(compute_instead(graph, plan.unpartnered), "comm_size", plan.sizes)
     if options.replay:
         return order_collectives(graph, plan.order)
-    graph = add_simulated_order(graph, plan.simulated_order)
+    graph = with_values(with_values(graph, "comm_order", plan.positions), "ready_tag", plan.ready_tags)
     if not options.excess_time:
         return graph
-    graph = replay_collectives(resize_communication(graph, plan.excess.sizes), plan.excess.hidden)
-    return add_excess_time(graph, plan.excess.of_node)
+    graph = with_values(graph, "comm_size", plan.excess.sizes)
+    # ASTRA-sim runs a broadcast for its measured time
+    graph = with_values(graph, "comm_type", dict.fromkeys(plan.excess.hidden, int(CollectiveType.BROADCAST)))
+    return with_values(graph, "excess_ns", plan.excess.of_node)
 
 
 def graph_path(folder: Path, ranks: tuple[int, ...], rank: int, target: Target) -> Path:

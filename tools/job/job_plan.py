@@ -2,12 +2,10 @@
 
 Groups get their numbers when those of all ranks are known. For a simulator with one communication at a time, sizes and
 the order of communication are made the same on all members too, and what lacks a partner becomes computation. What
-collectives and messages took from the last arrival on gives the network, and the time that no network gives them.
+collectives took from the last arrival on is fitted to a network, and what no network gives them is kept beside.
 """
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence, Set
-from operator import itemgetter
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -15,55 +13,35 @@ import numpy as np
 from ...converter.ranks import (
     AWAITED_MESSAGE,
     MESSAGE,
-    Calls,
-    CommunicationEntry,
     CommunicationSummary,
+    MatchedCalls,
     Network,
-    SimulatedOrder,
     Transfer,
+    carried_excess,
     common_order,
     common_positions,
     common_sizes,
     communication_summary,
     fitted_network,
-    match_entries,
+    lacks_members,
+    matched_calls,
     network_time_ns,
-    on_job_clock,
     recorded_groups,
-    simulated_orders,
-    start_offsets,
-    unmatched,
+    simulated_order,
     with_deferred_ends,
 )
 from ...converter.targets import LEAST_BYTES, simulated_as
 from ...schema.arguments import ASTRA_SIM, Target
+from ...schema.columns import ABSENT, Bool, Int64, Keys, asof_backward, group_sums, rows_by_number
 from ...schema.comm_groups import RankList, number_groups
 from ...schema.graph import ExecutionGraph
 
-Issued = Sequence[Sequence[CommunicationEntry]]
-"""The communication entries of every rank on the job's clock, with the numbers of their matches."""
 
+class RankCommunication(NamedTuple):
+    """What the second step needs of a rank's graph: rank lists of its groups, for simulators its communication."""
 
-class Match(NamedTuple):
-    """A collective or message in which all members took part: how long it took, and the entry of each."""
-
-    transfer: Transfer
-    members: tuple[CommunicationEntry, ...]
-
-    @property
-    def on_hosts(self) -> bool:
-        """Whether host threads do it, on all members."""
-        return all(entry.on_host for entry in self.members)
-
-    def taken_ns(self, member: CommunicationEntry) -> int:
-        """Returns how long a member took from the last arrival on.
-
-        The last one to come took the shortest, and all end together; but host threads end each by itself.
-        """
-        if not self.on_hosts:
-            return self.transfer.ns
-        arrivals = (entry.start_ns for entry in self.members)
-        return member.end_ns - max(start for start in arrivals if start <= member.end_ns)
+    groups: list[RankList]
+    summary: CommunicationSummary | None
 
 
 class ExcessTime(NamedTuple):
@@ -78,78 +56,166 @@ class ExcessTime(NamedTuple):
     hidden: tuple[int, ...] = ()
 
 
-def complete_matches(issued: Issued, awaited: Set[int]) -> dict[int, Match]:
-    """Returns what all members took part in, by its number; the sends with numbers in `awaited` wait for receivers."""
-    members_of = defaultdict[int, list[tuple[int, CommunicationEntry]]](list)
-    for rank, entries in enumerate(issued):
-        for entry in entries:
-            members_of[entry.matched].append((rank, entry))
-    complete = dict[int, Match]()
-    for matched, pairs in members_of.items():
-        ranks, members = zip(*pairs, strict=True)
-        kind, count = members[0].collective, members[0].members or len(issued)
-        if len(members) == count:
-            size, length = max(entry.size for entry in members), min(entry.transfer_ns for entry in members)
-            if kind < 0:
-                kind = AWAITED_MESSAGE if matched in awaited else MESSAGE
-            complete[matched] = Match(Transfer(kind, count, size, length, ranks), members)
-    return complete
+class RankPlan(NamedTuple):
+    """What one rank's graph has to keep: ids of communication without partners; sizes, positions in the common order
+    and tags of ready messages by id; ids in the common order for replay mode; how much later than the first rank it
+    began, in ns; and what collectives took beyond the fitted network.
+    """
+
+    numbers: dict[RankList, int]
+    unpartnered: list[int]
+    sizes: dict[int, int]
+    order: list[int]
+    positions: dict[int, int]
+    ready_tags: dict[int, int]
+    start_offset_ns: int
+    excess: ExcessTime
+
+
+class JobPlan(NamedTuple):
+    """What each rank has to keep, the numbers of all groups, and the network that what was measured fits."""
+
+    ranks: dict[int, RankPlan]
+    numbers: dict[RankList, int]
+    network: Network
+
+
+def look_up(graph: ExecutionGraph, target: Target) -> RankCommunication:
+    """Returns what other ranks need to know of a graph; for simulators the graph is already one of the job's ranks."""
+    summary = communication_summary(graph) if target == ASTRA_SIM else None
+    return RankCommunication(recorded_groups(graph).lists, summary)
+
+
+def plan_job(communication_of: Mapping[int, RankCommunication]) -> JobPlan:
+    """Returns what the ranks' communication needs. Raises DataError where it contradicts itself."""
+    numbers = number_groups(group for rank in communication_of.values() for group in rank.groups)
+    present = sorted(communication_of)
+    summaries = [summary for rank in present if (summary := communication_of[rank].summary)]
+    if not summaries:
+        only_numbers = RankPlan(numbers, [], {}, [], {}, {}, 0, ExcessTime({}, 0, {}))
+        return JobPlan(dict.fromkeys(present, only_numbers), numbers, Network())
+    issued = matched_calls(summaries)
+    is_lacking = lacks_members(issued)
+    calls = issued.without(is_lacking)
+    positions, sizes = common_positions(with_deferred_ends(calls)), common_sizes(calls)
+    position, ready_tag = simulated_order(calls, positions)
+    transfers = complete_transfers(calls, ready_tag != ABSENT)
+    network = fitted_network([*transfers.values()], len(present))
+    columns = zip(
+        map(list, issued.by_node(issued.node, is_lacking)),
+        calls.by_node(sizes, sizes != calls.size),
+        common_order(calls),
+        calls.by_node(position, position >= 0),
+        calls.by_node(ready_tag, ready_tag != ABSENT),
+        calls.offset_ns.tolist(),
+        excess_times(calls, positions, transfers if network.transfers else {}, network),
+        strict=True,
+    )
+    plans = {rank: RankPlan(numbers, *kept) for rank, kept in zip(present, columns, strict=True)}
+    return JobPlan(plans, numbers, network)
+
+
+def complete_transfers(calls: MatchedCalls, is_awaited: Bool) -> dict[int, Transfer]:
+    """Returns the collectives and messages in which all members took part, by the number of their match; sends that
+    are awaited wait for their receivers. A transfer lasts as long as its shortest member, which came last.
+    """
+    number, first, match = np.unique(calls.matched, return_index=True, return_inverse=True)
+    size, length = np.zeros(len(number), np.int64), np.full(len(number), np.iinfo(np.int64).max)
+    np.maximum.at(size, match, calls.size)
+    np.minimum.at(length, match, calls.transfer_ns)
+    count, kind, members = np.bincount(match), calls.kind[first], calls.members[first]
+    kind = np.where(kind >= 0, kind, np.where(is_awaited[first], AWAITED_MESSAGE, MESSAGE))
+    ranks, end = calls.rank[np.argsort(match, kind="stable")].tolist(), np.cumsum(count)
+    is_complete = count == np.where(members > 0, members, len(calls.offset_ns))
+    rows = np.argsort(first)
+    rows = rows[is_complete[rows]]
+    facts = zip(*(column[rows].tolist() for column in (number, kind, count, size, length, end)), strict=True)
+    return {
+        number: Transfer(kind, count, size, length, tuple(ranks[end - count : end]))
+        for number, kind, count, size, length, end in facts
+    }
 
 
 def excess_times(
-    issued: Issued, positions: Sequence[Sequence[int]], matches: dict[int, Match], network: Network
+    calls: MatchedCalls, positions: Int64, transfers: Mapping[int, Transfer], network: Network
 ) -> list[ExcessTime]:
-    """Returns for each rank what its collectives took beyond what the network gives them. O(n log n) in all entries.
+    """Returns for each rank what its collectives took beyond what the network gives them. O(n log n) in the calls.
 
-    `positions` are those of the entries in the order that all ranks share.
+    `positions` are those of the calls in the order that all ranks share. What the network gives a collective too much
+    is taken off the excess of the group's next ones, so that all of them together take the measured time.
     """
-    collectives = {number: match for number, match in matches.items() if match.transfer.kind >= 0}
-    alone_ns = [_alone_ns(entries, of_rank, collectives) for entries, of_rank in zip(issued, positions, strict=True)]
-    least_ns = dict[int, int]()
-    for number, duration_ns in (item for of_rank in alone_ns for item in of_rank.items()):
-        least_ns[number] = min(least_ns.get(number, duration_ns), duration_ns)
+    ranks, count = len(calls.offset_ns), int(calls.matched.max(initial=-1)) + 1
+    collectives = {number: transfer for number, transfer in transfers.items() if transfer.kind >= 0}
+    is_played = np.isin(calls.matched, [*collectives])
+    on_hosts, least_ns = np.ones(count, np.bool_), np.full(count, np.iinfo(np.int64).max)
+    np.logical_and.at(on_hosts, calls.matched, calls.on_host)
+    alone_ns = _alone_ns(calls, positions, is_played, _taken_ns(calls, collectives, on_hosts))
+    np.minimum.at(least_ns, calls.matched[is_played], alone_ns[is_played])
+    least, runs_on_hosts = least_ns.tolist(), on_hosts.tolist()
     sizes = {
-        number: _size_for(network, collectives[number].transfer, ns)
-        for number, ns in least_ns.items()
-        if not collectives[number].on_hosts and ns < collectives[number].transfer.ns
+        number: _size_for(network, transfer, least[number])
+        for number, transfer in collectives.items()
+        if not runs_on_hosts[number] and least[number] < transfer.ns
     }
     # the simulator numbers the collectives of a rank, so what one rank leaves out all have to
     hidden = {
         number
         for number in sizes
-        if len(collectives[number].members) == len(issued)
-        and (network_time_ns(network, _simulated(collectives[number].transfer, 0)) or 0.0) > least_ns[number]
+        if collectives[number].members == ranks
+        and (network_time_ns(network, _simulated(collectives[number], 0)) or 0.0) > least[number]
     }
     smaller = {
-        number: size
-        for number, size in sizes.items()
-        if number not in hidden and size < collectives[number].transfer.size
+        number: size for number, size in sizes.items() if number not in hidden and size < collectives[number].size
     }
-    return [
-        _excess_time(
-            [entry for entry in entries if entry.matched in collectives and entry.matched not in hidden],
-            collectives,
-            {number: ns if collectives[number].on_hosts else least_ns[number] for number, ns in of_rank.items()},
-            smaller,
-            network,
-        )._replace(hidden=tuple(entry.node for entry in entries if entry.matched in hidden))
-        for entries, of_rank in zip(issued, alone_ns, strict=True)
-    ]
+    given_ns = {
+        number: network_time_ns(network, _simulated(transfer, smaller.get(number, transfer.size)))
+        for number, transfer in collectives.items()
+        if number not in hidden
+    }
+    is_timed = np.isin(calls.matched, [number for number, given in given_ns.items() if given is not None])
+    kept_ns = np.where(on_hosts[calls.matched], alone_ns, least_ns[calls.matched])
+    columns = (column[is_timed].tolist() for column in (calls.rank, calls.matched, kept_ns))
+    excess = np.zeros(len(calls), np.int64)
+    excess[is_timed] = carried_excess(
+        ((rank, collectives[number].ranks), taken - round(given_ns[number] or 0.0))
+        for rank, number, taken in zip(*columns, strict=True)
+    )
+    size = np.array([smaller.get(number, 0) for number in calls.matched.tolist()], np.int64)
+    columns_of_ranks = zip(
+        calls.by_node(excess, excess > 0),
+        group_sums(calls.rank[is_timed], kept_ns[is_timed], ranks).tolist(),
+        calls.by_node(size, is_played & (size > 0)),
+        map(tuple, calls.by_node(calls.node, np.isin(calls.matched, [*hidden]))),
+        strict=True,
+    )
+    return [ExcessTime(*of_rank) for of_rank in columns_of_ranks]
 
 
-def _alone_ns(
-    entries: Sequence[CommunicationEntry], positions: Sequence[int], collectives: dict[int, Match]
-) -> dict[int, int]:
-    """Returns how long a rank's collectives took, by number, after those before them in the common order had ended: the
+def _taken_ns(calls: MatchedCalls, collectives: Mapping[int, Transfer], on_hosts: Bool) -> Int64:
+    """Returns how long each member of a collective took from the last arrival on, 0 for other calls.
+
+    The last one to come took the shortest, and all end together; but host threads end each by itself.
+    """
+    length = {number: transfer.ns for number, transfer in collectives.items()}
+    taken = np.array([length.get(number, 0) for number in calls.matched.tolist()], np.int64)
+    rows = np.flatnonzero(on_hosts[calls.matched])
+    rows = rows[np.lexsort((calls.start_ns[rows], calls.matched[rows]))]
+    matched, start, end = calls.matched[rows], calls.start_ns[rows], calls.end_ns[rows]
+    taken[rows] = end - start[asof_backward(Keys(matched, start), Keys(matched, end))]
+    return taken
+
+
+def _alone_ns(calls: MatchedCalls, positions: Int64, is_played: Bool, taken_ns: Int64) -> Int64:
+    """Returns how long each collective took after those before it in the common order had ended on its rank: the
     simulator runs one at a time.
     """
-    in_order = sorted(zip(positions, entries, strict=True), key=itemgetter(0))
-    ordered = [entry for _, entry in in_order if entry.matched in collectives]
-    end = np.array([entry.end_ns for entry in ordered], np.int64)
-    start = end - np.array([collectives[entry.matched].taken_ns(entry) for entry in ordered], np.int64)
-    ended = np.maximum.accumulate(np.append(start[:1], end[:-1]))
-    durations_ns = np.maximum(end - np.maximum(start, ended), 0).tolist()
-    return {entry.matched: ns for entry, ns in zip(ordered, durations_ns, strict=True)}
+    alone, start = np.zeros(len(calls), np.int64), calls.end_ns - taken_ns
+    for rows in rows_by_number(np.flatnonzero(is_played), calls.rank).values():
+        rows = rows[np.argsort(positions[rows], kind="stable")]
+        end, begin = calls.end_ns[rows], start[rows]
+        ended = np.maximum.accumulate(np.append(begin[:1], end[:-1]))
+        alone[rows] = np.maximum(end - np.maximum(begin, ended), 0)
+    return alone
 
 
 def _size_for(network: Network, transfer: Transfer, taken_ns: int) -> int:
@@ -164,105 +230,3 @@ def _size_for(network: Network, transfer: Transfer, taken_ns: int) -> int:
 def _simulated(transfer: Transfer, size: int) -> Transfer:
     """Returns the transfer of so many bytes as the type that the simulator runs."""
     return transfer._replace(kind=simulated_as(transfer.kind), size=size)
-
-
-def _excess_time(
-    played: list[CommunicationEntry],
-    collectives: dict[int, Match],
-    taken_ns: dict[int, int],
-    sizes: dict[int, int],
-    network: Network,
-) -> ExcessTime:
-    """Returns the excess of a rank's collectives, which took so long by number.
-
-    What the network gives a collective too much is taken off the excess of the group's next ones, so that all of them
-    together take the measured time.
-    """
-    balance_ns, excess, total = defaultdict[tuple[int, ...], int](int), dict[int, int](), 0
-    for entry in played:
-        transfer = collectives[entry.matched].transfer
-        size = sizes.get(entry.matched, transfer.size)
-        given_ns = network_time_ns(network, _simulated(transfer, size))
-        if given_ns is None:
-            continue
-        total += taken_ns[entry.matched]
-        balance_ns[transfer.ranks] += taken_ns[entry.matched] - round(given_ns)
-        if balance_ns[transfer.ranks] > 0:
-            excess[entry.node] = balance_ns.pop(transfer.ranks)
-    return ExcessTime(excess, total, {entry.node: sizes[entry.matched] for entry in played if entry.matched in sizes})
-
-
-class RankCommunication(NamedTuple):
-    """What the second step needs of a rank's graph: rank lists of its groups, for simulators its communication."""
-
-    groups: list[RankList]
-    summary: CommunicationSummary
-
-
-class RankPlan(NamedTuple):
-    """What one rank's graph has to keep: ids of communication without partners, sizes by id, ids in the common order,
-    for replay mode and for modelled communication; how much later than the first rank it began, in ns; and what
-    collectives took beyond the fitted network.
-    """
-
-    numbers: dict[RankList, int]
-    unpartnered: list[int]
-    sizes: dict[int, int]
-    order: list[int]
-    simulated_order: SimulatedOrder
-    start_offset_ns: int
-    excess: ExcessTime
-
-
-def look_up(graph: ExecutionGraph, target: Target) -> RankCommunication:
-    """Returns what other ranks need to know of a graph; for simulators the graph is already one of the job's ranks."""
-    summary = communication_summary(graph) if target == ASTRA_SIM else CommunicationSummary(Calls.of([]), [])
-    return RankCommunication(recorded_groups(graph).lists, summary)
-
-
-class JobPlan(NamedTuple):
-    """What each rank has to keep, the numbers of all groups, and the network that what was measured fits."""
-
-    ranks: dict[int, RankPlan]
-    numbers: dict[RankList, int]
-    network: Network
-
-
-def plan_job(communication_of: Mapping[int, RankCommunication]) -> JobPlan:
-    """Returns what the ranks' communication needs. Raises DataError where it contradicts itself."""
-    numbers = number_groups(group for rank in communication_of.values() for group in rank.groups)
-    present = sorted(communication_of)
-    issued = match_entries([communication_of[rank].summary for rank in present])
-    unmatched_nodes, offsets = unmatched(issued), start_offsets(issued).tolist()
-    timed = on_job_clock(issued, offsets)
-    remaining = [_remove_nodes(entries, set(nodes)) for entries, nodes in zip(timed, unmatched_nodes, strict=True)]
-    positions = common_positions(with_deferred_ends(remaining))
-    orders = simulated_orders(remaining, positions)
-    matches = complete_matches(remaining, frozenset[int]().union(*(order.awaited for order in orders)))
-    network = fitted_network([match.transfer for match in matches.values()], len(present))
-    columns = zip(
-        unmatched_nodes,
-        common_sizes(remaining),
-        common_order(remaining),
-        orders,
-        offsets,
-        excess_times(remaining, positions, matches if network.transfers else {}, network),
-        strict=True,
-    )
-    plans = {rank: RankPlan(numbers, *kept) for rank, kept in zip(present, columns, strict=True)}
-    return JobPlan(plans, numbers, network)
-
-
-def _remove_nodes(issued: Sequence[CommunicationEntry], nodes: set[int]) -> list[CommunicationEntry]:
-    """Returns a rank's entries without those of some nodes; successors of a removed one follow its predecessor."""
-    kept, new_row, followed_by = list[CommunicationEntry](), dict[int, int](), dict[int, set[int]]()
-    for number, entry in enumerate(issued):
-        follows = set[int]()
-        for before in entry.follows:
-            follows |= {new_row[before]} if before in new_row else followed_by[before]
-        if entry.node in nodes:
-            followed_by[number] = follows
-        else:
-            new_row[number] = len(kept)
-            kept.append(entry._replace(follows=tuple(sorted(follows))))
-    return kept

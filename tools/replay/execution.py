@@ -2,17 +2,8 @@
 
 A node starts when its last dependency has ended and its gap has passed. Over several ranks a collective starts when the
 last member arrives, and lasts as long as the shortest measured duration of its members; on hosts each member ends by
-itself. Times are int64 ns from the run's start.
-
-Ends of collectives and messages between host threads (gloo), of which each member ends by itself.
-
-A member ends as long after the last arrival as measured. In messages and collectives with a root it counts from the
-last of the arrivals that came before its measured end.
-
-Which waits of a workload are known by the order of calls or by timing alone, and what the run is without them.
-
-A wait that held its work up in the measured run is certain: the order of calls, or the other steps, and the times agree
-on it. Of a wait that held nothing up, only its evidence tells that it exists. A changed run may show that it does not.
+itself. Times are int64 ns from the run's start. A wait that held its work up in the measured run is certain; of one
+that held nothing up only its evidence tells that it exists, so that a changed run has a range (`MakespanRange`).
 """
 
 from collections.abc import Sequence
@@ -21,21 +12,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...converter.ranks import EVER
+from ...converter.ranks import EVER, awaits_all
 from ...schema.columns import (
     Bool,
     Categorical,
     Int64,
+    Keys,
     Ns,
     Rows,
     Summary,
     SummaryRepr,
     Values,
+    group_searchsorted,
     microseconds,
     nullable,
+    topological_order,
     to_pandas,
     to_polars,
-    topological_order,
 )
 from ...schema.errors import DataError
 from ...schema.graph import DependencyKind, ExecutionGraph
@@ -46,7 +39,6 @@ from .gathered_job import (
     GatheredJob,
     MatchedNodes,
     StartOffset,
-    await_each_other,
     gather_job,
     graphs_of_one_job,
     is_noteworthy,
@@ -56,70 +48,7 @@ from .gathered_job import (
 from .player import Problem, ends
 from .workload import NodeClass, Workload
 
-
-class Ends(NamedTuple):
-    """Rows that are added to a schedule: their dependencies, sorted by target, their costs, and for each member the row
-    whose end is its end.
-    """
-
-    source: Int64
-    target: Int64
-    cost_ns: Int64
-    finish_row: Int64
-
-
-class _Members(NamedTuple):
-    """Members of matched collectives, sorted by match and start (ns): the match of each, its start and end."""
-
-    matched: Int64
-    start: Int64
-    end: Int64
-
-
-def meet_on_hosts(work: Workload, nodes: MatchedNodes) -> Bool:
-    """Returns which pairs belong to a match whose members all ran on host threads, at recorded times."""
-    elsewhere = ~work.is_timed[nodes.row] | work.is_activity[nodes.row]
-    return np.asarray(np.bincount(nodes.matched[elsewhere], minlength=nodes.count)[nodes.matched] == 0)
-
-
-def host_collective_ends(work: Workload, row: Int64, matched: Int64, first: int) -> Ends:
-    """Returns the rows, numbered from `first` on, for the members `row` of the matches `matched`. O(n log n).
-
-    Each member has two: one for its arrival and all earlier ones, one for its end.
-    """
-    order = np.lexsort((work.measured_start_ns[row], matched))
-    member, group = row[order], matched[order]
-    start, end, count = work.measured_start_ns[member], work.measured_end_ns[member], len(member)
-    last_arrival = _last_arrivals(_Members(group, start, np.where(await_each_other(work, member), EVER, end)))
-    # a changed duration changes the time after the last arrival by the same factor
-    factor = work.duration_ns[member] / np.maximum(end - start, 1)
-    cost = np.rint(np.maximum(end - start[last_arrival], 0) * factor).astype(np.int64)
-    arrived, ended = first + np.arange(count), first + count + np.arange(count)
-    follows = np.flatnonzero(np.diff(group) == 0)
-    finish_row = np.empty(count, np.int64)
-    finish_row[order] = ended
-    source = np.concatenate((member, arrived[follows], arrived[last_arrival]))
-    target = np.concatenate((arrived, arrived[follows + 1], ended))
-    by_target = np.argsort(target, kind="stable")
-    return Ends(
-        source[by_target],
-        target[by_target],
-        np.concatenate((np.zeros(count, np.int64), cost)),
-        finish_row,
-    )
-
-
-def _last_arrivals(members: _Members) -> Int64:
-    """Returns for each member the last of its match that arrived before it ended, at least itself."""
-    matched, start, end = members
-    firsts = np.flatnonzero(np.append(True, np.diff(matched) != 0))[: len(matched)]
-    last = np.arange(len(matched))
-    for begin, until in zip(firsts.tolist(), [*firsts[1:].tolist(), len(matched)], strict=False):
-        arrived = begin - 1 + np.searchsorted(start[begin:until], end[begin:until], side="left")
-        last[begin:until] = np.maximum(last[begin:until], arrived)
-    return last
-
-
+RANKS_NAMED = 8
 WAIT = DependencyKind.EVENT_WAIT | DependencyKind.HOST_SYNC
 EVIDENCE = {"order": "the order of calls", "timing": "timing"}
 BY_ORDER, BY_TIMING = DependencyKind.CALL_ORDER, DependencyKind.INFERRED
@@ -155,36 +84,6 @@ class MakespanRange(NamedTuple):
         evidence = " or ".join(EVIDENCE[word] for word in self.known_by.split(" or "))
         waits = f"{self.waits:,} {'waits are' if self.waits != 1 else 'wait is'}"
         return f"{waits} known only from {evidence} and delayed nothing when measured"
-
-
-def uncertain(work: Workload) -> Bool:
-    """Returns which dependencies are waits for an event or of the host that no record, no other rule and no time of the
-    measured run confirms.
-    """
-    is_unconfirmed = (work.kind & (BY_ORDER | BY_TIMING) != 0) & (work.kind & WAIT != 0)
-    is_unconfirmed &= work.kind & ~int(WAIT | BY_ORDER | BY_TIMING) == 0
-    return np.asarray(is_unconfirmed & ~_held_up(work, is_unconfirmed))
-
-
-def _held_up(work: Workload, is_unconfirmed: Bool) -> Bool:
-    """Returns the dependencies of these that alone held their target up in the measured run: all others were met
-    before.
-    """
-    met = work.measured_end_ns[work.source] + work.lag_ns
-    last, last_certain = np.full((2, len(work)), NEVER, np.int64)
-    np.maximum.at(last, work.target, met)
-    np.maximum.at(last_certain, work.target[~is_unconfirmed], met[~is_unconfirmed])
-    return np.asarray(is_unconfirmed & (met == last[work.target]) & (met > last_certain[work.target]))
-
-
-def waits_of(work: Workload, is_uncertain: Bool) -> tuple[int, str]:
-    """Returns how many nodes wait by uncertain dependencies, and the evidence of these."""
-    kind = work.kind[is_uncertain]
-    bits = ((BY_ORDER, "order"), (BY_TIMING, "timing"))
-    return len(np.unique(work.target[is_uncertain])), " or ".join(word for bit, word in bits if (kind & bit != 0).any())
-
-
-RANKS_NAMED = 8
 
 
 @dataclass(slots=True, repr=False)
@@ -363,10 +262,38 @@ def _start_offset(job: GatheredJob, makespan: int) -> StartOffset | None:
     return StartOffset(*largest_offset(job.work), makespan_ns(job._replace(work=without_offsets(job.work))))
 
 
+def uncertain(work: Workload) -> Bool:
+    """Returns which dependencies are waits for an event or of the host that no record, no other rule and no time of the
+    measured run confirms.
+    """
+    is_unconfirmed = (work.kind & (BY_ORDER | BY_TIMING) != 0) & (work.kind & WAIT != 0)
+    is_unconfirmed &= work.kind & ~int(WAIT | BY_ORDER | BY_TIMING) == 0
+    return np.asarray(is_unconfirmed & ~_held_up(work, is_unconfirmed))
+
+
+def _held_up(work: Workload, is_unconfirmed: Bool) -> Bool:
+    """Returns the dependencies of these that alone held their target up in the measured run: all others were met
+    before.
+    """
+    met = work.measured_end_ns[work.source] + work.lag_ns
+    last, last_certain = np.full((2, len(work)), NEVER, np.int64)
+    np.maximum.at(last, work.target, met)
+    np.maximum.at(last_certain, work.target[~is_unconfirmed], met[~is_unconfirmed])
+    return np.asarray(is_unconfirmed & (met == last[work.target]) & (met > last_certain[work.target]))
+
+
+def waits_of(work: Workload, is_uncertain: Bool) -> tuple[int, str]:
+    """Returns how many nodes wait by uncertain dependencies, and the evidence of these."""
+    kind = work.kind[is_uncertain]
+    bits = ((BY_ORDER, "order"), (BY_TIMING, "timing"))
+    return len(np.unique(work.target[is_uncertain])), " or ".join(word for bit, word in bits if (kind & bit != 0).any())
+
+
 def _schedule(work: Workload, members: MatchedNodes) -> Schedule:
-    on_hosts = meet_on_hosts(work, members)
-    host_row, host_matched = members.row[on_hosts], members.matched[on_hosts]
-    members = replace(members, row=members.row[~on_hosts], matched=members.matched[~on_hosts])
+    elsewhere = ~work.is_timed[members.row] | work.is_activity[members.row]
+    # all members ran on host threads, at recorded times
+    on_hosts = np.bincount(members.matched[elsewhere], minlength=members.count)[members.matched] == 0
+    on_host, members = members.take(on_hosts), members.take(~on_hosts)
     nodes, first_several = len(work), len(work) + members.count
     finish_row = np.arange(nodes)
     finish_row[members.row] = nodes + members.matched
@@ -376,13 +303,12 @@ def _schedule(work: Workload, members: MatchedNodes) -> Schedule:
     finish_row[several] = np.arange(first_several, count)
     last = np.flatnonzero(finish_row[members.row] >= first_several)
     last = last[np.argsort(members.row[last], kind="stable")]
-    hosts = host_collective_ends(work, host_row, host_matched, count)
-    finish_row[host_row] = hosts.finish_row
-    source = np.concatenate((finish_row[work.source], members.row, nodes + members.matched[last], hosts.source))
-    target = np.concatenate((work.target, nodes + members.matched, finish_row[members.row[last]], hosts.target))
+    source, target, host_cost, finish_row[on_host.row] = _host_ends(work, on_host, count)
+    source = np.concatenate((finish_row[work.source], members.row, nodes + members.matched[last], source))
+    target = np.concatenate((work.target, nodes + members.matched, finish_row[members.row[last]], target))
     lag = np.concatenate((work.lag_ns, np.zeros(len(source) - len(work.lag_ns), np.int64)))
-    transfer = members.shortest(work.duration_ns)
-    cost = np.concatenate((work.wait_ns + work.duration_ns, transfer, np.zeros(len(several), np.int64), hosts.cost_ns))
+    several_cost, transfer = np.zeros(len(several), np.int64), members.shortest(work.duration_ns)
+    cost = np.concatenate((work.wait_ns + work.duration_ns, transfer, several_cost, host_cost))
     ends_elsewhere = finish_row[:nodes] != np.arange(nodes)
     cost[:nodes][ends_elsewhere] = work.wait_ns[ends_elsewhere]
     order = topological_order(source, target, len(cost))
@@ -398,6 +324,32 @@ def _schedule(work: Workload, members: MatchedNodes) -> Schedule:
             "the times of the graphs add up to more than any clock shows; convert the traces again"
         ) from error
     return Schedule(*problem, end, finish_row, slot_after)
+
+
+def _host_ends(work: Workload, members: MatchedNodes, first: int) -> tuple[Int64, Int64, Int64, Int64]:
+    """Returns rows, numbered from `first` on, for collectives and messages between host threads: their dependencies
+    (source and target, sorted by target), their costs, and for each member the row whose end is its end. O(n log n).
+
+    A member ends as long after the last arrival as measured. In messages and collectives with a root it counts from the
+    last of the arrivals that came before its measured end. So each member has two rows: one for its arrival and all
+    earlier ones, one for its end.
+    """
+    order = np.lexsort((work.measured_start_ns[members.row], members.matched))
+    member, group, kind = members.row[order], members.matched[order], members.kind[order]
+    start, end, count = work.measured_start_ns[member], work.measured_end_ns[member], len(member)
+    ended = Keys(group, np.where(awaits_all(kind), EVER, end))
+    last_arrival = np.maximum(np.arange(count), group_searchsorted(Keys(group, start), ended) - 1)
+    # a changed duration changes the time after the last arrival by the same factor
+    factor = work.duration_ns[member] / np.maximum(end - start, 1)
+    cost = np.rint(np.maximum(end - start[last_arrival], 0) * factor).astype(np.int64)
+    arrived, ended_row = first + np.arange(count), first + count + np.arange(count)
+    follows = np.flatnonzero(np.diff(group) == 0)
+    finish_row = np.empty(count, np.int64)
+    finish_row[order] = ended_row
+    source = np.concatenate((member, arrived[follows], arrived[last_arrival]))
+    target = np.concatenate((arrived, arrived[follows + 1], ended_row))
+    by_target = np.argsort(target, kind="stable")
+    return source[by_target], target[by_target], np.concatenate((np.zeros(count, np.int64), cost)), finish_row
 
 
 def _never_ready(work: Workload, stuck: Int64) -> str:

@@ -1,13 +1,8 @@
-"""Matches the nodes of several ranks' graphs that are one collective or message; nodes without a counterpart are left
-out.
+"""The graphs of a job's ranks as one workload: matched over ranks, on one clock, and checked to be of one job.
 
-Puts the measured times of several ranks on one clock, by the communication that they share.
-
-How much later than the first one a rank began, its start offset, is known then. Why is not: its recording may have
-begun later, or the rank was late. No change scales it, so that a changed run says how long it takes without.
-
-Checks whether graphs can be of one job: different ranks of one world size, whose collectives match; and which of its
-ranks are absent.
+Nodes that are one collective or message are matched; those without a counterpart are left out. How much later than the
+first one a rank began, its start offset, is known from what the ranks share. Why is not: its recording may have begun
+later, or the rank was late. No change scales it, so that a changed run says how long it takes without.
 """
 
 import logging
@@ -19,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...converter.device_only import COMMUNICATION
-from ...converter.ranks import Calls, MatchedTimes, awaits_all, begin_of_ranks, graph_calls, match, ranks_of
+from ...converter.ranks import Calls, MatchedTimes, begin_of_ranks, graph_calls, match, ranks_of
 from ...schema.columns import ABSENT, Bool, Int64, NodeNumbers, Ns, time_text
 from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph, NodeType
@@ -27,17 +22,30 @@ from ..given_graphs import Graphs, given_graphs
 from ..rank_rows import absent_in_words
 from .workload import NodeClass, Workload, gather
 
+log = logging.getLogger("execgraph")
+
+NOTEWORTHY_PCT = 1.0
+"""A smaller share of the run hardly changes an answer."""
+WHY = "recording began later, or the rank was late: not known"
+
 
 @dataclass(slots=True)
 class MatchedNodes:
-    """Pairs of a row and the number of its match, sorted by match; `count` is the number of matches.
+    """A row for each member of each match, sorted by match: the row of its node, the number of its match, and its type
+    and CollectiveType (-1 of messages); `count` is the number of matches.
 
-    Rows are numbered over all graphs, one after the other.
+    Rows of nodes are numbered over all graphs, one after the other.
     """
 
     row: Int64
     matched: Int64
+    type: Int64
+    kind: Int64
     count: int
+
+    def take(self, chosen: Bool) -> "MatchedNodes":
+        """Returns some of the members, of as many matches."""
+        return MatchedNodes(self.row[chosen], self.matched[chosen], self.type[chosen], self.kind[chosen], self.count)
 
     def shortest(self, duration_ns: Ns) -> Ns:
         """Returns how long each match takes, given the durations of all rows: as long as its shortest member, as the
@@ -51,18 +59,13 @@ class MatchedNodes:
 def match_nodes(graphs: Sequence[ExecutionGraph]) -> MatchedNodes:
     """Matches collectives and messages over ranks; O(n log n) in the communication nodes."""
     calls = [communication_of(graph, position) for position, graph in enumerate(graphs)] if len(graphs) > 1 else []
-    matches = match(calls)
-    first_row = np.cumsum([0, *map(len, graphs)])
-    row = np.concatenate(
-        [np.empty(0, np.int64), *(of_graph.row + first for of_graph, first in zip(calls, first_row, strict=False))]
+    rank, call, matched = match(calls).met()
+    first_call, first_row = (np.cumsum([0, *map(len, parts)]) for parts in (calls, graphs))
+    row, type_, kind = (
+        np.concatenate([np.empty(0, np.int64), *(getattr(of_rank, name) for of_rank in calls)])[first_call[rank] + call]
+        for name in ("row", "type", "kind")
     )
-    rank = np.repeat(np.arange(len(calls)), [len(of_graph) for of_graph in calls])
-    matched = np.concatenate([np.empty(0, np.int64), *matches.matched])
-    ranks = np.bincount(np.unique(matched * len(graphs) + rank) // len(graphs), minlength=len(matches))
-    order = np.argsort(matched, kind="stable")
-    order = order[ranks[matched[order]] > 1]
-    _, number = np.unique(matched[order], return_inverse=True)
-    return MatchedNodes(row[order], number, int((ranks > 1).sum()))
+    return MatchedNodes(row + first_row[rank], matched, type_, kind, int(matched.max(initial=-1)) + 1)
 
 
 def communication_of(graph: ExecutionGraph, position: int) -> Calls:
@@ -74,21 +77,16 @@ def communication_of(graph: ExecutionGraph, position: int) -> Calls:
     return graph_calls(graph, NodeNumbers(by_id), graph.number("rank", position))
 
 
-log = logging.getLogger("execgraph")
-
-NOTEWORTHY_PCT = 1.0
-"""A smaller share of the run hardly changes an answer."""
-WHY = "recording began later, or the rank was late: not known"
-
-
 def on_one_clock(work: Workload, nodes: MatchedNodes) -> Workload:
     """Returns the workload with each rank's measured times, and waits from its start, moved to when the rank began.
 
     O(m log m) in the m matched nodes, plus O(n).
     """
-    rows = np.arange(len(work))
-    offset = begin_of_ranks(len(work.graphs), _attendance(work, nodes))
-    begin = offset[work.ranks_of(rows)]
+    members = nodes.take(work.is_timed[nodes.row])
+    row, is_message = members.row, members.type != NodeType.COMM_COLL
+    times = work.ranks_of(row), members.matched, work.measured_start_ns[row], work.measured_end_ns[row]
+    offset = begin_of_ranks(len(work.graphs), MatchedTimes(*times, is_message, members.kind))
+    begin = offset[work.ranks_of(np.arange(len(work)))]
     timed, rooted = work.is_timed, is_rooted(work)
     return replace(
         work,
@@ -97,26 +95,6 @@ def on_one_clock(work: Workload, nodes: MatchedNodes) -> Workload:
         wait_ns=work.wait_ns + np.where(rooted, begin, 0),
         start_offset_ns=offset,
     )
-
-
-def _attendance(work: Workload, nodes: MatchedNodes) -> MatchedTimes:
-    timed = work.is_timed[nodes.row]
-    row = nodes.row[timed]
-    return MatchedTimes(
-        rank=work.ranks_of(row),
-        matched=nodes.matched[timed],
-        start_ns=work.measured_start_ns[row],
-        end_ns=work.measured_end_ns[row],
-        is_message=np.concatenate([graph.type for graph in work.graphs])[row] != NodeType.COMM_COLL,
-        mutual=await_each_other(work, row),
-    )
-
-
-def await_each_other(work: Workload, row: Int64) -> Bool:
-    """Returns which nodes are of collectives that end only after all members have arrived: those without a root."""
-    kind = np.concatenate([graph.collective_types() for graph in work.graphs])[row]
-    types = np.concatenate([graph.type for graph in work.graphs])[row]
-    return np.asarray((types == NodeType.COMM_COLL) & awaits_all(kind))
 
 
 class StartOffset(NamedTuple):

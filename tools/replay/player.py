@@ -1,18 +1,18 @@
-"""When the rows of a replay end: as soon as dependencies allow, or on devices that run a limited number of activities.
+"""Plays a graph: when each of its rows ends, by the rules of a run, of full devices, or of ASTRA-sim.
 
-On such a device the activity that is ready first takes the slot that is free first, and waits for it if none is free.
+What is limited by nothing but dependencies is swept over once, in any topological order (`earliest_ends`). Else `play`
+takes events in the order of time, and rules say what they settle:
 
-Plays graphs by the rules of ASTRA-sim, which tells when each node ends there.
-
-A rank runs one host node, one computation and one communication at a time, each when all its data and control
-dependencies have ended. Of several ready nodes it takes the one with the lowest id. Streams and threads do not count,
-and a receive waits beside anything. In replay mode every node takes its `duration_micros`, and ranks do not wait for
-each other. Times agree with the versions of 2025-08 and 2026-03, except for 1 ns per node of 0 µs.
+- `Slots`: a device runs a limited number of activities. The one that is ready first takes the slot that is free first,
+  and waits for it if none is free. Events are the moments at which rows are ready.
+- `OneOfAKind`: ASTRA-sim. A rank runs one host node, one computation and one communication at a time, each when all its
+  data and control dependencies have ended. Of several ready nodes it takes the one with the lowest id. Streams and
+  threads do not count, and a receive waits beside anything. Events are ends.
 """
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from ...converter.rewiring import control_edges, data_edges
 from ...schema.columns import Int64, Ragged, Rows, numbers
 from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph, NodeType
-from .workload import Workload
+from .workload import SlotPool, Workload
 
 
 class Problem(NamedTuple):
@@ -36,11 +36,59 @@ class Problem(NamedTuple):
     cost_ns: Int64
 
 
+Event = tuple[int, int]
+"""A time in ns, and the row that it is about."""
+
+
+class Rules(Protocol):
+    """What events mean; `events` is a heap of those to come."""
+
+    events: list[Event]
+
+    def release(self, row: int, ready_ns: int) -> None:
+        """Takes a row whose dependencies have all ended, or will at a known time."""
+
+    def settle(self, event: Event) -> Event | None:
+        """Returns the row whose end is known by an event, and when that is; None if there is none."""
+
+    def go_on(self, event: Event) -> None:
+        """Starts what can start after an event, when all that it released is known."""
+
+
+def play(problem: Problem, rules: Rules) -> Int64:
+    """Returns when each row ends, -1 for rows that never do. O((n + e) log n)."""
+    count = len(problem.cost_ns)
+    by_source = np.argsort(problem.source, kind="stable")
+    dependents = Ragged.grouped(problem.source[by_source], problem.target[by_source], count)
+    starts, followers = dependents.starts.tolist(), dependents.values.tolist()
+    lags, unmet = problem.lag_ns[by_source].tolist(), np.bincount(problem.target, minlength=count).tolist()
+    ready, end = [0] * count, [-1] * count
+    for row in range(count):
+        if not unmet[row]:
+            rules.release(row, 0)
+    rules.go_on((0, -1))
+    while rules.events:
+        event = heapq.heappop(rules.events)
+        if (settled := rules.settle(event)) is None:
+            continue
+        ended, row = settled
+        end[row] = ended
+        for edge in range(starts[row], starts[row + 1]):
+            follower = followers[edge]
+            ready[follower] = max(ready[follower], ended + lags[edge])
+            unmet[follower] -= 1
+            if not unmet[follower]:
+                rules.release(follower, ready[follower])
+        rules.go_on(event)
+    return np.array(end, np.int64)
+
+
 def ends(order: Rows, problem: Problem, work: Workload) -> tuple[Int64, Rows]:
     """Returns when each row ends, and the row whose slot it waited for, -1 for none."""
-    if work.slot_pool.max(initial=-1) >= 0:
-        return ends_with_limited_slots(problem, work)
-    return earliest_ends(order, problem), np.full(len(problem.cost_ns), -1)
+    if work.slot_pool.max(initial=-1) < 0:
+        return earliest_ends(order, problem), np.full(len(problem.cost_ns), -1)
+    rules = Slots(problem.cost_ns, work.slot_pool, work.slot_pools)
+    return play(problem, rules), np.array(rules.slot_after, np.int64)
 
 
 def earliest_ends(order: Rows, problem: Problem) -> Int64:
@@ -60,53 +108,51 @@ def earliest_ends(order: Rows, problem: Problem) -> Int64:
     return np.array(end, np.int64)
 
 
-def ends_with_limited_slots(problem: Problem, work: Workload) -> tuple[Int64, Int64]:
-    """Returns the end of each row, and the row whose slot it had to wait for, -1 for none. O((n + e) log n)."""
-    source, target, lag, cost = problem
-    count = len(cost)
-    by_source = np.argsort(source, kind="stable")
-    dependents = Ragged.grouped(source[by_source], target[by_source], count)
-    starts, values, lags = dependents.starts.tolist(), dependents.values.tolist(), lag[by_source].tolist()
-    unmet, costs = np.bincount(target, minlength=count).tolist(), cost.tolist()
-    pool = [*work.slot_pool.tolist(), *[-1] * (count - len(work))]
-    free_slots = [[(0, -1)] * of_device.slot_count for of_device in work.slot_pools]
-    ready, end, slot_after = [0] * count, [0] * count, [-1] * count
-    heap, begun = list[tuple[int, int]](), bytearray(count)
-    # None for devices whose clock tells the order, and last for rows that take no slot
-    ties = [*(_Ties(4 * of_device.cut_off_ns) if of_device.cut_off_ns else None for of_device in work.slot_pools), None]
+class Slots:
+    """Full devices: row `r` takes a slot of `pools[pool[r]]`, no slot where that is -1 or beyond the column.
 
-    def release(row: int) -> None:
-        heapq.heappush(heap, (ready[row], row))
-        if pool_ties := ties[pool[row]]:
-            pool_ties.add(ready[row], row)
+    `slot_after` is the row whose slot each row waited for, -1 for none.
+    """
 
-    for row in range(count):
-        if not unmet[row]:
-            release(row)
-    while heap:
-        begin, row = heapq.heappop(heap)
-        if begun[row]:
-            continue
-        device = pool[row]
-        if (pool_ties := ties[device]) and (first := pool_ties.first(begin)) != row:
-            # of rows that are ready at the same time the lowest goes first; this one is popped again after it
-            heapq.heappush(heap, (begin, row))
-            begin, row = ready[first], first
-        begun[row] = True
-        if device >= 0:
-            free_from, last_row = free_slots[device][0]
-            if free_from > begin:
-                begin, slot_after[row] = free_from, last_row
-        ended = end[row] = begin + costs[row]
-        if device >= 0:
-            heapq.heapreplace(free_slots[device], (ended + work.slot_pools[device].cut_off_ns, row))
-        for edge in range(starts[row], starts[row + 1]):
-            follower = values[edge]
-            ready[follower] = max(ready[follower], ended + lags[edge])
-            unmet[follower] -= 1
-            if not unmet[follower]:
-                release(follower)
-    return np.array(end, np.int64), np.array(slot_after, np.int64)
+    def __init__(self, cost_ns: Int64, pool: Int64, pools: Sequence[SlotPool]) -> None:
+        self.events: list[Event] = []
+        self._costs, self._pools = cost_ns.tolist(), pools
+        self._pool = [*pool.tolist(), *[-1] * (len(cost_ns) - len(pool))]
+        self._free = [[(0, -1)] * of_device.slot_count for of_device in pools]
+        # None for devices whose clock tells the order, and last for rows that take no slot
+        self._ties = [*(_Ties(4 * of_device.cut_off_ns) if of_device.cut_off_ns else None for of_device in pools), None]
+        self._ready, self._begun = [0] * len(cost_ns), bytearray(len(cost_ns))
+        self.slot_after = [-1] * len(cost_ns)
+
+    def release(self, row: int, ready_ns: int) -> None:
+        """Notes when the row is ready."""
+        self._ready[row] = ready_ns
+        heapq.heappush(self.events, (ready_ns, row))
+        if ties := self._ties[self._pool[row]]:
+            ties.add(ready_ns, row)
+
+    def settle(self, event: Event) -> Event | None:
+        """Lets the row begin in the slot that is free first, or one that is ready at the same time and is lower."""
+        begin, row = event
+        if self._begun[row]:
+            return None
+        device = self._pool[row]
+        if (ties := self._ties[device]) and (first := ties.first(begin)) != row:
+            # this one comes again after it
+            heapq.heappush(self.events, event)
+            begin, row = self._ready[first], first
+        self._begun[row] = True
+        if device < 0:
+            return begin + self._costs[row], row
+        free_from, last_row = self._free[device][0]
+        if free_from > begin:
+            begin, self.slot_after[row] = free_from, last_row
+        ended = begin + self._costs[row]
+        heapq.heapreplace(self._free[device], (ended + self._pools[device].cut_off_ns, row))
+        return ended, row
+
+    def go_on(self, event: Event) -> None:
+        """Has nothing to start: ready rows are events."""
 
 
 class _Ties:
@@ -114,12 +160,12 @@ class _Ties:
 
     def __init__(self, resolution_ns: int) -> None:
         self._resolution_ns = resolution_ns
-        self._later: list[tuple[int, int]] = []
+        self._later: list[Event] = []
         self._tied: list[int] = []
 
-    def add(self, ready: int, row: int) -> None:
+    def add(self, ready_ns: int, row: int) -> None:
         """Adds a row with the time at which it is ready."""
-        heapq.heappush(self._later, (ready, row))
+        heapq.heappush(self._later, (ready_ns, row))
 
     def first(self, begin: int) -> int:
         """Takes out the lowest row of those ready at `begin`, when the first is: it started first when measured."""
@@ -129,111 +175,77 @@ class _Ties:
 
 
 HOST, COMPUTATION, TRANSFER, RECEIVE = range(4)
+"""What a node of ASTRA-sim needs. A rank has one of each of the first three, and as many receives as there are."""
+
+EndsKnown = Callable[[Event], Iterable[Event]]
+"""Takes when a row starts, and returns the ends of rows that are known by that."""
 
 
-class NodeEnd(NamedTuple):
-    """When (ns) the node in a row of a rank's graph ends."""
+class OneOfAKind:
+    """ASTRA-sim: `needs` is what each row needs, plus four times the position of its rank.
 
-    ns: int
-    rank: int
-    row: int
+    Times agree with the versions of 2025-08 and 2026-03, except for 1 ns per node of 0 µs.
+    """
+
+    def __init__(self, needs: Int64, ranks: int, ends_of: EndsKnown) -> None:
+        self.events: list[Event] = []
+        self._needs, self._ends_of = needs.tolist(), ends_of
+        self._is_free = [True] * (4 * ranks)
+        self._ready: list[list[int]] = [[] for _ in self._is_free]
+        self.running = 0
+
+    def release(self, row: int, ready_ns: int) -> None:
+        """Makes the row ready."""
+        heapq.heappush(self._ready[self._needs[row]], row)
+
+    def settle(self, event: Event) -> Event:
+        """Frees what the row took."""
+        self._is_free[self._needs[event[1]]] = True
+        self.running -= 1
+        return event
+
+    def go_on(self, event: Event) -> None:
+        """Starts the ready rows of the rank, or of all ranks at first, for which there is what they need."""
+        now, row = event
+        of_rank = slice(self._needs[row] // 4 * 4, self._needs[row] // 4 * 4 + 4) if row >= 0 else slice(None)
+        for resource in range(len(self._is_free))[of_rank]:
+            ready = self._ready[resource]
+            while ready and (self._is_free[resource] or resource % 4 == RECEIVE):
+                self._is_free[resource] = False
+                self.running += 1
+                for end in self._ends_of((now, heapq.heappop(ready))):
+                    heapq.heappush(self.events, end)
 
 
-EndsKnown = Callable[[NodeEnd], Iterable[NodeEnd]]
-"""Takes a node and when it starts, and returns the ends of nodes that are known by that."""
-
-
-def recorded_lengths(graphs: Sequence[ExecutionGraph]) -> EndsKnown:
-    """Returns the ends of replay mode, in which every node takes its `duration_micros`."""
-    lengths = [duration_ns(graph) for graph in graphs]
-    return lambda start: (start._replace(ns=start.ns + lengths[start.rank][start.row]),)
-
-
-def duration_ns(graph: ExecutionGraph) -> list[int]:
-    """Returns what the simulator makes of each node's `duration_micros`."""
-    lengths: list[int] = (graph.duration_micros.astype(np.int64) * 1000).tolist()
-    return lengths
+def recorded_lengths(graphs: Sequence[ExecutionGraph]) -> Int64:
+    """Returns what the simulator makes of each node's `duration_micros`, of all graphs, one after the other."""
+    return np.concatenate([graph.duration_micros.astype(np.int64) * 1000 for graph in graphs])
 
 
 def simulated_ends(graphs: Sequence[ExecutionGraph], ends_known: EndsKnown | None = None) -> list[Int64]:
-    """Returns when each node of each rank ends in the simulator (ns), in replay mode unless `ends_known` is given.
+    """Returns when each node of each rank ends in the simulator (ns). O((n + e) log n).
 
-    O((n + e) log n). Raises DataError if nodes never end.
+    Without `ends_known`, which counts rows over all graphs, it is in replay mode: every node takes its
+    `duration_micros`, and ranks do not wait for each other. Raises DataError if nodes never end.
     """
-    ends_of = ends_known or recorded_lengths(graphs)
-    ranks = [_Rank(graph) for graph in graphs]
-    ends = [[-1] * len(graph) for graph in graphs]
-    running = [end for rank in range(len(ranks)) for end in _issued(ranks[rank], rank, 0, ends_of)]
-    heapq.heapify(running)
-    while running:
-        now, rank, row = heapq.heappop(running)
-        ends[rank][row] = now
-        ranks[rank].finish(row)
-        for end in _issued(ranks[rank], rank, now, ends_of):
-            heapq.heappush(running, end)
-    never = sum(of_rank.count(-1) for of_rank in ends)
-    if never:
-        waiting = any(rank.runs for rank in ranks)
-        why = "communication waits for a member for ever" if waiting else "the dependencies form a cycle"
-        raise DataError(f"{never} of {sum(map(len, ends))} nodes never become ready; {why}")
-    return [np.array(of_rank, np.int64) for of_rank in ends]
+    lengths = recorded_lengths(graphs).tolist()
+    first_row = np.cumsum([0, *map(len, graphs)])
+    edges = [
+        np.stack((kind.source, kind.target)) + first
+        for graph, first in zip(graphs, first_row, strict=False)
+        for kind in (data_edges(graph), control_edges(graph))
+    ]
+    source, target = np.unique(np.concatenate(edges, axis=1), axis=1)
+    needs = np.concatenate([4 * rank + _needs(graph) for rank, graph in enumerate(graphs)])
+    rules = OneOfAKind(needs, len(graphs), ends_known or (lambda start: ((start[0] + lengths[start[1]], start[1]),)))
+    ends = play(Problem(source, target, np.zeros_like(source), np.zeros_like(needs)), rules)
+    if never := int((ends < 0).sum()):
+        why = "communication waits for a member for ever" if rules.running else "the dependencies form a cycle"
+        raise DataError(f"{never} of {len(ends)} nodes never become ready; {why}")
+    return np.split(ends, first_row[1:-1])
 
 
-def _issued(rank: "_Rank", number: int, now: int, ends_of: EndsKnown) -> Iterator[NodeEnd]:
-    """Yields the ends that are known as ready nodes of a rank start."""
-    for row in rank.take():
-        yield from ends_of(NodeEnd(now, number, row))
-
-
-class _Rank:
-    """The nodes of a rank that are ready, by the resource that each needs, and whether resources are free."""
-
-    def __init__(self, graph: ExecutionGraph) -> None:
-        data, control = data_edges(graph), control_edges(graph)
-        sources, targets = np.append(data.source, control.source), np.append(data.target, control.target)
-        edges = np.unique(np.stack((sources, targets)), axis=1)
-        dependents = Ragged.grouped(edges[0], edges[1], len(graph))
-        self._starts, self._values = dependents.starts.tolist(), dependents.values.tolist()
-        self._unmet = np.bincount(edges[1], minlength=len(graph)).tolist()
-        self._resource = _resources(graph)
-        self._free = [True] * 4
-        self._ready: list[list[int]] = [[], [], [], []]
-        self._receiving = 0
-        # rows are in the order of ids
-        for row, unmet in enumerate(self._unmet):
-            if not unmet:
-                self._ready[self._resource[row]].append(row)
-
-    @property
-    def runs(self) -> bool:
-        """Whether something started and did not end."""
-        return self._receiving > 0 or not all(self._free)
-
-    def take(self) -> Iterator[int]:
-        """Yields the nodes that start now."""
-        for resource in (HOST, COMPUTATION, TRANSFER):
-            if self._free[resource] and self._ready[resource]:
-                self._free[resource] = False
-                yield heapq.heappop(self._ready[resource])
-        while self._ready[RECEIVE]:
-            self._receiving += 1
-            yield heapq.heappop(self._ready[RECEIVE])
-
-    def finish(self, row: int) -> None:
-        """Frees what the node took, and makes ready what waited for it."""
-        if self._resource[row] == RECEIVE:
-            self._receiving -= 1
-        else:
-            self._free[self._resource[row]] = True
-        for dependent in self._values[self._starts[row] : self._starts[row + 1]]:
-            self._unmet[dependent] -= 1
-            if not self._unmet[dependent]:
-                heapq.heappush(self._ready[self._resource[dependent]], dependent)
-
-
-def _resources(graph: ExecutionGraph) -> list[int]:
+def _needs(graph: ExecutionGraph) -> Int64:
     on_host = graph.integers("is_cpu_op", 0) != 0
-    of_type = np.where(np.isin(graph.type, COMMUNICATION), TRANSFER, COMPUTATION)
-    on_device = np.where(graph.type == NodeType.COMM_RECV, RECEIVE, of_type)
-    resources: list[int] = np.where(on_host, HOST, on_device).tolist()
-    return resources
+    conditions = [on_host, graph.type == NodeType.COMM_RECV, np.isin(graph.type, COMMUNICATION)]
+    return np.select(conditions, [HOST, RECEIVE, TRANSFER], COMPUTATION).astype(np.int64)

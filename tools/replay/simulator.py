@@ -16,13 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from ...converter.ranks import GIB, Link, stages, step_cost
-from ...converter.targets import Roofline
+from ...converter.targets import Roofline, computes
 from ...schema.arguments import ASTRA_SIM
 from ...schema.columns import Int64, Summary, summary_text, time_text
 from ...schema.errors import DataError, Remedy
 from ...schema.graph import CollectiveType, ExecutionGraph, NodeType
 from ..job import links_text
-from .player import NodeEnd, duration_ns, simulated_ends
+from .player import Event, recorded_lengths, simulated_ends
 from .simulator_configuration import DIRECT, RING, Configuration
 from .workload import gather
 
@@ -124,6 +124,7 @@ class SimulatedNetwork:
 class _Call(NamedTuple):
     """A node that communicates: the CollectiveType, group and bytes of a collective, the ends of a message."""
 
+    rank: int
     type: int
     kind: int
     size: int
@@ -132,92 +133,97 @@ class _Call(NamedTuple):
     target: int
     tag: int
 
+    @property
+    def message(self) -> tuple[int, ...]:
+        """By what a send and its receive are matched."""
+        return self.tag, self.source, self.target, self.size
+
 
 class Transfers:
     """The communication of a job at work; called with the start of a node, it returns the ends that are known by it."""
 
     def __init__(self, graphs: Sequence[ExecutionGraph], configuration: Configuration) -> None:
         self._network = SimulatedNetwork(configuration)
-        self._lengths = [_lengths(graph, configuration.peaks) for graph in graphs]
-        self._calls = [_calls(graph) for graph in graphs]
+        self._lengths = _lengths(graphs, configuration.peaks).tolist()
+        self._calls = _calls(graphs)
         every_rank = tuple(range(len(graphs)))
         self._members = defaultdict(lambda: every_rank, configuration.groups)
         self._issued = defaultdict[tuple[int, str], int](int)
-        self._arrived = defaultdict[tuple[str, int], dict[int, NodeEnd]](dict)
+        self._arrived = defaultdict[tuple[str, int], dict[int, Event]](dict)
         self._sent = defaultdict[tuple[int, ...], deque[int]](deque)
-        self._awaited = defaultdict[tuple[int, ...], deque[NodeEnd]](deque)
+        self._awaited = defaultdict[tuple[int, ...], deque[int]](deque)
 
-    def __call__(self, start: NodeEnd) -> Iterable[NodeEnd]:
+    def __call__(self, start: Event) -> Iterable[Event]:
         """Returns the ends that are known as a node starts."""
-        call = self._calls[start.rank].get(start.row)
+        now, row = start
+        call = self._calls.get(row)
         if call is None:
-            return (start._replace(ns=start.ns + self._lengths[start.rank][start.row]),)
+            return ((now + self._lengths[row], row),)
         if call.type == NodeType.COMM_COLL:
             return self._arrive(start, call)
         return self._send(start, call) if call.type == NodeType.COMM_SEND else self._receive(start, call)
 
-    def _arrive(self, start: NodeEnd, call: _Call) -> Iterator[NodeEnd]:
+    def _arrive(self, start: Event, call: _Call) -> Iterator[Event]:
         """Yields the ends of all members when the last one comes; the n-th collective of each in a group is one."""
-        number, members = self._issued[start.rank, call.group], self._members[call.group]
-        self._issued[start.rank, call.group] += 1
+        number, members = self._issued[call.rank, call.group], self._members[call.group]
+        self._issued[call.rank, call.group] += 1
         arrived = self._arrived[call.group, number]
-        arrived[start.rank] = start
+        arrived[call.rank] = start
         if len(arrived) == len(members):
-            arrival = np.array([arrived[rank].ns for rank in members], np.int64)
+            arrival = np.array([arrived[rank][0] for rank in members], np.int64)
             ends = self._network.collective_ends(call.kind, np.array(members), call.size, arrival)
             del self._arrived[call.group, number]
             for rank, end in zip(members, ends.tolist(), strict=True):
-                yield arrived[rank]._replace(ns=end)
+                yield end, arrived[rank][1]
 
-    def _send(self, start: NodeEnd, call: _Call) -> Iterator[NodeEnd]:
+    def _send(self, start: Event, call: _Call) -> Iterator[Event]:
         """Yields the end of a send, and that of the receive that waits for it."""
-        source, target = np.array(call.source), np.array(call.target)
-        end = start.ns + int(self._network.message_ns(source, target, call.size))
-        yield start._replace(ns=end)
-        message = _message(call)
-        if self._awaited[message]:
-            yield self._awaited[message].popleft()._replace(ns=end)
+        now, row = start
+        end = now + int(self._network.message_ns(np.array(call.source), np.array(call.target), call.size))
+        yield end, row
+        if awaited := self._awaited[call.message]:
+            yield end, awaited.popleft()
         else:
-            self._sent[message].append(end)
+            self._sent[call.message].append(end)
 
-    def _receive(self, start: NodeEnd, call: _Call) -> Iterator[NodeEnd]:
-        message = _message(call)
-        if self._sent[message]:
-            yield start._replace(ns=max(start.ns, self._sent[message].popleft()))
+    def _receive(self, start: Event, call: _Call) -> Iterator[Event]:
+        now, row = start
+        if sent := self._sent[call.message]:
+            yield max(now, sent.popleft()), row
         else:
-            self._awaited[message].append(start)
+            self._awaited[call.message].append(row)
 
 
-def _message(call: _Call) -> tuple[int, ...]:
-    """Returns by what a send and its receive are matched."""
-    return call.tag, call.source, call.target, call.size
+def _calls(graphs: Sequence[ExecutionGraph]) -> dict[int, _Call]:
+    """Returns the nodes that communicate, by row over all graphs; a broadcast takes its measured time."""
+    calls, first_row = dict[int, _Call](), 0
+    for rank, graph in enumerate(graphs):
+        kind = graph.collective_types()
+        communicates = np.isin(graph.type, (NodeType.COMM_SEND, NodeType.COMM_RECV))
+        communicates |= (graph.type == NodeType.COMM_COLL) & (kind != CollectiveType.BROADCAST)
+        rows = np.flatnonzero(communicates)
+        columns = [graph.type, kind, graph.integers("comm_size", 0)]
+        columns += [graph.integers(name, -1) for name in ("comm_src", "comm_dst", "comm_tag")]
+        type_, kind_, size, *ends = (column[rows].tolist() for column in columns)
+        facts = zip((rows + first_row).tolist(), type_, kind_, size, graph.texts("pg_name")[rows], *ends, strict=True)
+        calls |= {row: _Call(rank, *of_row) for row, *of_row in facts}
+        first_row += len(graph)
+    return calls
 
 
-def _calls(graph: ExecutionGraph) -> dict[int, _Call]:
-    """Returns the nodes that communicate, by row; a broadcast takes its measured time."""
-    kind = graph.collective_types()
-    communicates = np.isin(graph.type, (NodeType.COMM_SEND, NodeType.COMM_RECV))
-    communicates |= (graph.type == NodeType.COMM_COLL) & (kind != CollectiveType.BROADCAST)
-    rows, group = np.flatnonzero(communicates).tolist(), graph.texts("pg_name")
-    columns = (graph.type, kind, graph.integers("comm_size", 0))
-    ends = (graph.integers(name, -1) for name in ("comm_src", "comm_dst", "comm_tag"))
-    before, after = ([column[rows].tolist() for column in some] for some in (columns, ends))
-    facts = zip(*before, (group[row] for row in rows), *after, strict=True)
-    return {row: _Call(*fact) for row, fact in zip(rows, facts, strict=True)}
-
-
-def _lengths(graph: ExecutionGraph, peaks: Roofline | None) -> list[int]:
+def _lengths(graphs: Sequence[ExecutionGraph], peaks: Roofline | None) -> Int64:
     """Returns how long (ns) each node takes that does not communicate: computation of the device by its work, if peaks
     are given.
     """
-    lengths = duration_ns(graph)
+    lengths = recorded_lengths(graphs)
     if peaks is None:
         return lengths
-    computes = (graph.type == NodeType.COMP) & (graph.integers("is_cpu_op", 0) == 0)
-    operations, moved = graph.integers("num_ops", 0), graph.integers("tensor_size", 0)
+    computing = np.concatenate([computes(graph) for graph in graphs])
+    operations, moved = (
+        np.concatenate([graph.integers(name, 0) for graph in graphs]) for name in ("num_ops", "tensor_size")
+    )
     by_work = np.maximum(operations / (peaks.tflops * 1e3), moved / peaks.memory_gb_s).astype(np.int64)
-    durations_ns: list[int] = np.where(computes, by_work, lengths).tolist()
-    return durations_ns
+    return np.where(computing, by_work, lengths)
 
 
 class SimulatedRank(msgspec.Struct, frozen=True):
@@ -272,11 +278,12 @@ def simulate_ranks(graphs: Sequence[ExecutionGraph], configuration: Configuratio
     simulated = configuration if configuration and not configuration.is_replay else None
     ends = simulated_ends(graphs, Transfers(graphs, simulated) if simulated else None)
     ranks = {}
-    for position, (label, graph) in enumerate(zip(work.rank_labels(), graphs, strict=True)):
-        finish = int(ends[position].max(initial=0)) / 1000
-        of_rank = work.ranks_of(np.arange(len(work))) == position
+    for label, graph, ended, recorded in zip(
+        work.rank_labels(), graphs, ends, np.split(work.measured_end_ns, work.first_row[1:]), strict=True
+    ):
+        finish = int(ended.max(initial=0)) / 1000
         offset = int(graph.integers("start_offset_ns", 0).sum()) / 1000
-        recorded_ns = 0 if work.is_of_scaled_job else int(work.measured_end_ns[of_rank].max(initial=0))
+        recorded_ns = 0 if work.is_of_scaled_job else int(recorded.max(initial=0))
         measured = offset + recorded_ns / 1000 if recorded_ns else 0.0
         error = 100 * (finish - measured) / measured if measured else 0.0
         ranks[label] = SimulatedRank(finish, measured, error, offset)

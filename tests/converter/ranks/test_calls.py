@@ -1,36 +1,37 @@
 """What a rank communicates, by hand-made records and graphs: its calls, what others have to know of it, and some ranks
 alone.
+
+Which collectives of different ranks are one, and which of their groups.
 """
+
+import random
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
 
 import numpy as np
 import pytest
 from execgraph.converter.ranks import (
     Call,
     Calls,
-    CommunicationEntry,
     Group,
     GroupNames,
     awaits_all,
-    common_order,
-    common_sizes,
-    communication_summary,
     graph_calls,
     match,
-    on_job_clock,
-    order_collectives,
     ranks_of,
     ranks_text,
     recognised,
     recorded_calls,
-    resize_communication,
     restrict_to_ranks,
-    unmatched,
 )
 from execgraph.schema.columns import ABSENT, Ragged
 from execgraph.schema.errors import DataError
-from execgraph.schema.graph import CollectiveType, DependencyKind, ExecutionGraph, NodeType
+from execgraph.schema.graph import CollectiveType, ExecutionGraph, NodeType
 from execgraph.schema.linked import Communication
-from support.graphs import STREAM_ORDER, GraphBuilder
+from hypothesis import given, strategies as st
+from support.graphs import GraphBuilder
 from support.tables import column
 
 COLL, SEND, RECV = NodeType.COMM_COLL, NodeType.COMM_SEND, NodeType.COMM_RECV
@@ -222,159 +223,7 @@ def test_order_is_believed_where_it_finds_more_than_twice_and_a_few_as_many_matc
     assert (set(found.sequence.tolist()) == {-1}) == (by_order > 2 * common + 4)
 
 
-# What all ranks agree on
-
-
-def entry(node: int, matched: int, end: int = 0, follows: tuple[int, ...] = (), **more: object) -> CommunicationEntry:
-    told = {"type": COLL, "collective": int(CollectiveType.ALL_REDUCE), "members": 2, "size": 8} | more
-    return CommunicationEntry(
-        node=node,
-        matched=matched,
-        end_ns=end,
-        length_ns=5,
-        transfer_ns=5,
-        kernel=-1,
-        on_host=False,
-        follows=follows,
-        **told,
-    )
-
-
-def test_communication_comes_in_the_order_in_which_it_ended_for_the_last_member() -> None:
-    first, second = [entry(1, 0, 10), entry(2, 1, 20)], [entry(3, 1, 21), entry(4, 0, 30)]
-    assert common_order([first, second]) == [[2, 1], [3, 4]]
-    assert common_order([second, first]) == [[3, 4], [2, 1]]
-    assert common_order([[entry(1, 0, 1), entry(2, 1, 0)]]) == [[2, 1]]
-    assert common_order([]) == []
-
-
-def test_ends_of_ranks_that_began_at_different_times_are_compared_on_one_clock() -> None:
-    issued = [[entry(1, 0, 100)], [entry(1, 0, 10), entry(2, 1, 20)], [entry(1, 1, 15)]]
-    assert common_order(issued)[1] == [2, 1]
-    assert common_order(on_job_clock(issued, [0, 90, 95]))[1] == [1, 2]
-
-
-def test_a_receive_comes_after_its_send_however_early_it_ended() -> None:
-    send, receive = entry(1, 0, 50, type=SEND), entry(1, 0, 0, type=RECV)
-    assert common_order([[send, entry(2, 1, 40)], [receive, entry(2, 1, 40)]]) == [[2, 1], [2, 1]]
-    assert common_order([[receive, entry(2, 1, 40)], [entry(2, 1, 40)]]) == [[1, 2], [2]]
-
-
-@pytest.mark.parametrize(("ranks", "more"), [(4, ""), (5, " -> 1 more")])
-def test_a_circle_is_named_by_four_of_it(ranks: int, more: str) -> None:
-    ring = [[entry(2, rank), entry(3, (rank + 1) % ranks, 0, (0,))] for rank in range(ranks)]
-    node = r"all_reduce \(node [23] of the rank at \d\)"
-    with pytest.raises(DataError, match=rf"a circle of {ranks}: {node} -> {node} -> {node} -> {node}{more}; check"):
-        common_order(ring)
-
-
-def test_a_message_in_a_circle_is_named_by_its_type() -> None:
-    one = [entry(1, 0, type=SEND, collective=-1), entry(2, 1, 0, (0,))]
-    two = [entry(1, 1), entry(2, 0, 0, (0,), type=SEND, collective=-1)]
-    with pytest.raises(DataError, match=r"comm_send \(node 1 of the rank at 0\)"):
-        common_order([one, two])
-
-
-@pytest.mark.parametrize(
-    ("kind", "common"),
-    [
-        (CollectiveType.ALL_GATHER, 6),
-        (CollectiveType.GATHER, 6),
-        (CollectiveType.ALL_REDUCE, 10),
-        (CollectiveType.SCATTER, 10),
-    ],
-)
-def test_shards_keep_their_sum_and_the_largest_decides_else(kind: CollectiveType, common: int) -> None:
-    ranks = [[entry(1, 0, size=size, collective=int(kind)), entry(2, 1)] for size in (10, 1, common)]
-    assert common_sizes(ranks) == [{} if size == common else {1: common} for size in (10, 1, common)]
-
-
-def test_a_match_lacks_somebody_where_fewer_took_part_than_its_members() -> None:
-    assert unmatched([[entry(1, 0)], [entry(1, 0), entry(2, 1), entry(3, 2, members=1)]]) == [[], [2]]
-    assert unmatched([[entry(1, 0, members=0)], [entry(2, 0, members=0)], []]) == [[1], [2], []]
-    assert unmatched([[entry(1, 0, members=0)], [entry(2, 0, members=0)]]) == [[], []]
-    both = [entry(1, 0, type=SEND), entry(2, 0, type=RECV)]
-    assert (unmatched([both]), unmatched([both[:1]])) == ([[]], [[1]])
-
-
-# What others have to know of a graph
-
-
-def test_a_summary_tells_members_sizes_and_times() -> None:
-    g = GraphBuilder(rank=0, world_size=6)
-    g.host("op", 100, 10)
-    g.collective(150, 10, ranks=[0, 1, 2], comm_type=int(CollectiveType.BROADCAST), comm_size=8)
-    g.collective(160, 10, ranks=[])
-    g.activity("send", 170, 10, type=SEND, comm_dst=1)
-    entries = communication_summary(g.build()).entries
-    told = [entry[:8] for entry in entries]
-    assert told == [
-        (2, COLL, CollectiveType.BROADCAST, -1, 3, 8, 60, 10),
-        (3, COLL, -1, -1, 6, 0, 70, 10),
-        (4, SEND, -1, -1, 2, 0, 80, 10),
-    ]
-    g.metadata = {}
-    assert [one.members for one in communication_summary(g.build()).entries] == [3, 0, 2]
-
-
-def test_messages_of_one_kernel_share_its_time_by_bytes_with_those_of_their_direction() -> None:
-    g = GraphBuilder(rank=0)
-    for clock, length, kind, size in (
-        (0, 0, SEND, 100),
-        (0, 0, SEND, 300),
-        (0, 40, RECV, 900),
-        (50, 20, RECV, 900),
-        (80, 30, SEND, 0),
-    ):
-        g.activity("message", clock, length, type=kind, comm_size=size)
-    g.collective(120, 60, ranks=[0, 1])
-    entries = communication_summary(g.build()).entries
-    assert [entry.transfer_ns for entry in entries] == [10, 30, 40, 20, 0, 60]
-    assert [entry.length_ns for entry in entries] == [0, 0, 40, 20, 30, 60]
-
-
-def test_nobody_has_to_know_of_what_leads_outside() -> None:
-    g = GraphBuilder(rank=0)
-    for ranks in ([0, -1], [0, 1], [-1, 0], []):
-        g.collective(0, 10, ranks=ranks, comm_src=-1)
-    for more in ({"comm_dst": -1}, {"comm_dst": 0}, {"comm_src": -1}, {"comm_src": 1}):
-        g.activity("message", 0, 10, type=SEND, **more)
-    assert [one.node for one in communication_summary(g.build()).entries] == [2, 4, 6, 8]
-
-
-def test_an_entry_follows_the_one_before_it_on_its_lane_and_the_last_known_of_others() -> None:
-    g = GraphBuilder(rank=0)
-    one = g.collective(0, 10, ranks=[0, 1], stream=7)
-    two = g.collective(10, 10, ranks=[0, 1], stream=7, after=[(one, STREAM_ORDER)])
-    gemm = g.activity("gemm", 20, 10, stream=8, after=[(two, STREAM_ORDER)])
-    g.collective(30, 10, ranks=[0, 1], stream=9, after=[(gemm, STREAM_ORDER)])
-    g.collective(40, 10, ranks=[0, 1], stream=7)
-    assert [one.follows for one in communication_summary(g.build()).entries] == [(), (0,), (1,), (1,)]
-
-
-# Changes of one rank's graph
-
-
-def two_collectives() -> ExecutionGraph:
-    g = GraphBuilder(rank=0)
-    for clock in (0, 10):
-        g.collective(clock, 5, ranks=[0, 1], comm_size=8, stream=clock)
-    return g.build()
-
-
-def test_collectives_are_chained_in_the_order_agreed_on() -> None:
-    graph = order_collectives(two_collectives(), [2, 1])
-    assert graph.start_ns.tolist() == [10, 0]
-    assert [graph.data_deps[row].tolist() for row in range(2)] == [[], [1]]
-    kinds = graph.attributes["data_dep_kinds"]
-    assert isinstance(kinds, Ragged)
-    assert kinds.values.tolist() == [DependencyKind.COLLECTIVE]
-
-
-def test_sizes_agreed_on_are_those_of_their_nodes() -> None:
-    graph = two_collectives()
-    assert resize_communication(graph, {2: 77}).integers("comm_size").tolist() == [8, 77]
-    assert graph.integers("comm_size").tolist() == [8, 8]
+# Graphs of some ranks
 
 
 def test_ranks_on_their_own_are_renumbered_wherever_they_stand() -> None:
@@ -423,3 +272,229 @@ def test_groups_that_the_metadata_lists_are_restricted_too() -> None:
 def test_a_graph_that_does_not_know_its_rank_is_none_of_the_ranks() -> None:
     with pytest.raises(DataError, match="of rank -1, which is not one of the 2"):
         restrict_to_ranks(GraphBuilder().build(), [0, 1])
+
+
+WORLD = Group("0,1", "0")
+
+
+def calls(*sequences: int, kind: int = 0, name: str = "0", members: str = "0,1", size: int = 0) -> list[Call]:
+    group = Group(members, name)
+    return [Call(0, COLL, group, kind, size, sequence) for sequence in sequences]
+
+
+def matched(*ranks: list[Call]) -> list[list[int]]:
+    return [numbers.tolist() for numbers in match([Calls.of(own) for own in ranks]).matched]
+
+
+def met(*ranks: list[Call]) -> int:
+    """How many matches all ranks take part in."""
+    return len(set.intersection(*map(set, matched(*ranks))))
+
+
+# by number or by order
+
+
+def test_the_same_numbers_meet() -> None:
+    assert met(calls(5, 6, 7), calls(5, 6, 7)) == 3
+
+
+def test_a_rank_that_began_to_record_later_meets_from_there_on() -> None:
+    first, second = matched(calls(5, 6, 7, 8), calls(7, 8, 9))
+    assert first[2:] == second[:2]
+    assert len({*first, *second}) == 5
+
+
+def test_what_has_no_number_meets_in_order() -> None:
+    assert met(calls(-1, -1), calls(-1, -1, -1)) == 2
+
+
+def test_numbers_that_differ_throughout_are_not_used() -> None:
+    # where messages are counted too, ranks that send more have higher numbers
+    assert met(calls(*range(30)), calls(*range(0, 90, 3))) == 30
+    assert set(match([Calls.of(calls(*range(30))), Calls.of(calls(*range(0, 90, 3)))]).sequence.tolist()) == {-1}
+
+
+def test_a_few_numbers_that_differ_are_believed() -> None:
+    assert met(calls(7), calls(8)) == 0
+
+
+def test_other_types_do_not_meet() -> None:
+    assert met(calls(1, kind=0), calls(1, kind=2)) == 0
+
+
+def test_equal_numbers_meet_in_order() -> None:
+    found = match([Calls.of(calls(4, 4)), Calls.of(calls(4, 4))])
+    assert (found.sequence.tolist(), found.occurrence.tolist()) == ([4, 4], [0, 1])
+
+
+# what is missing
+
+
+def test_who_lacks_a_collective_leaves_the_others_to_meet() -> None:
+    first, second, third = matched(calls(1, 2, 3), calls(1, 3), calls(1, 2, 3))
+    assert first == third and second == [first[0], first[2]]
+
+
+def test_a_rank_that_is_not_traced_is_not_needed() -> None:
+    members = {"members": "0-7"}
+    assert met(calls(1, 2, **members), calls(1, 2, **members)) == 2
+
+
+def test_nothing_meets_nobody() -> None:
+    assert (matched(), matched([]), matched([], [])) == ([], [[]], [[], []])
+
+
+# messages
+
+
+def message(source: int, target: int, type_: NodeType, tag: int = 0) -> Call:
+    return Call(0, type_, source=source, target=target, tag=tag)
+
+
+def test_a_send_meets_its_receive_in_order() -> None:
+    sends, receives = matched([message(0, 1, SEND)] * 2, [message(0, 1, RECV)] * 3)
+    assert sends == receives[:2] and len(set(receives)) == 3
+
+
+def test_messages_both_ways_and_of_other_tags_are_others() -> None:
+    mine = [message(0, 1, SEND), message(1, 0, RECV), message(0, 1, SEND, tag=1)]
+    theirs = [message(1, 0, SEND), message(0, 1, RECV, tag=1), message(0, 1, RECV)]
+    first, second = matched(mine, theirs)
+    assert first == [second[2], second[0], second[1]] and len(set(first)) == 3
+
+
+def test_a_message_to_oneself_meets_itself() -> None:
+    assert len(set(matched([message(0, 0, SEND), message(0, 0, RECV)], [])[0])) == 1
+
+
+def test_messages_are_no_collectives() -> None:
+    first, second = matched([message(-1, -1, SEND)], calls(-1, kind=-1))
+    assert first != second
+
+
+# groups
+
+
+def test_groups_of_the_same_members_are_told_apart_by_name() -> None:
+    assert met([*calls(1, name="0"), *calls(1, name="3")], [*calls(1, name="3"), *calls(1, name="0")]) == 2
+
+
+def test_names_that_agree_are_believed_whatever_was_done_in_them() -> None:
+    mine, theirs = (
+        [*calls(1, name="0"), *calls(1, name="3", kind=2)],
+        [*calls(1, name="0", kind=2), *calls(1, name="3")],
+    )
+    assert met(mine, theirs) == 0
+
+
+def test_names_that_every_rank_counts_for_itself_are_taken_in_order() -> None:
+    mine = [*calls(1, 2, name="9"), *calls(1, name="10", kind=2)]
+    theirs = [*calls(1, name="4", kind=2), *calls(1, 2, name="3")]
+    assert met(mine, theirs) == 3
+
+
+def test_a_renamed_group_is_known_by_what_was_done_in_it() -> None:
+    mine = [*calls(1, name="0", size=4), *calls(1, name="1", size=8)]
+    theirs = [*calls(1, name="0", size=4), *calls(1, name="!", size=8)]
+    assert matched(mine, theirs, mine) == [[0, 1]] * 3
+
+
+def test_a_group_that_a_rank_does_not_use_leaves_the_names_of_the_others() -> None:
+    mine = [*calls(1, name="0", kind=0), *calls(1, name="1", kind=1), *calls(1, name="3", kind=2)]
+    assert met(mine, [mine[0], mine[2]]) == 2
+
+
+def test_groups_in_which_the_same_was_done_are_known_by_description() -> None:
+    def rank(*groups: Group) -> dict[Group, str]:
+        return dict.fromkeys(groups, "the same")
+
+    tensor, data = Group("0,1", "1", "tensor"), Group("0,1", "2", "data")
+    renamed = [Group("0,1", "x", "data"), Group("0,1", "y", "tensor")]
+    assert recognised([rank(tensor, data), rank(*renamed)])[1] == dict(zip(renamed, (data, tensor), strict=True))
+
+
+def test_where_all_differs_groups_are_one_in_the_order_of_their_making() -> None:
+    mine, theirs = [Group("0,1", name) for name in ("9", "10")], [Group("0,1", name) for name in ("4", "3")]
+    known = recognised([dict(zip(mine, "ab", strict=True)), dict(zip(theirs, "cd", strict=True))])
+    assert known[1] == {theirs[0]: mine[1], theirs[1]: mine[0]}
+
+
+def test_a_name_stands_for_other_groups_on_other_ranks() -> None:
+    assert met(calls(1, name="1", members="0,1"), calls(1, name="1", members="2,3")) == 0
+
+
+def test_two_groups_of_a_job_never_go_by_one_name() -> None:
+    one, two, three, four = (Group("0,1", name) for name in "5678")
+    known = recognised([{one: "a", three: "c"}, {two: "a", one: "b", four: "c"}])
+    assert (known[1][two], known[1][four]) == (one, three)
+    assert known[1][one] not in (one, three)
+
+
+def test_who_is_in_a_group_is_known_from_the_ranks_that_recorded_it() -> None:
+    assert met(calls(1, 2), calls(1, 2, members="")) == 2
+    default = Group("", "elsewhere", "default_pg"), Group("0,1", "0", "default_pg")
+    assert len({*matched(*([Call(0, COLL, group)] for group in default))[0]}) == 1
+    assert met([Call(0, COLL, default[0])], [Call(0, COLL, default[1])]) == 1
+
+
+def test_of_groups_without_ranks_only_those_of_one_name_are_one() -> None:
+    assert met(calls(1, members=""), calls(1, members="")) == 1
+    assert met(calls(1, members="", name="1"), calls(1, members="", name="2")) == 0
+
+
+# any job
+
+GROUPS = st.lists(st.sampled_from(["tp", "dp", "ep"]), min_size=1, max_size=3, unique=True)
+DONE = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(0, 3)), max_size=20)
+"""Of each collective the place of its group, the type, and what tells its size."""
+
+
+def job(groups: Sequence[str], done: Sequence[tuple[int, int, int]], ranks: int, numbered: bool) -> list[list[Call]]:
+    """Ranks that all do the same; the size says which group it is, so that no two groups are alike."""
+    seen = Counter[str]()
+    found: list[Call] = []
+    for place, kind, size in done:
+        name = groups[place % len(groups)]
+        seen[name] += 1
+        group = Group(f"0-{ranks - 1}", name, "")
+        bytes_ = 10 * size + groups.index(name)
+        found.append(Call(len(found), COLL, group, kind, bytes_, seen[name] if numbered else -1))
+    return [list(found) for _ in range(ranks)]
+
+
+def renamed(own: Sequence[Call], name: str) -> Iterator[Call]:
+    for call in own:
+        yield call._replace(group=call.group and call.group._replace(name=f"{name} {call.group.name}"))
+
+
+def together(ranks: Sequence[Sequence[int]]) -> set[frozenset[tuple[int, int]]]:
+    """The matches as sets of their members, each by its rank and place."""
+    members = sorted((number, rank, place) for rank, own in enumerate(ranks) for place, number in enumerate(own))
+    return {frozenset(found[1:] for found in same) for _, same in groupby(members, itemgetter(0))}
+
+
+@given(GROUPS, DONE, st.integers(2, 5), st.booleans(), st.randoms(use_true_random=False))
+def test_neither_the_order_of_ranks_nor_what_each_calls_its_groups_matters(
+    groups: Sequence[str],
+    done: Sequence[tuple[int, int, int]],
+    count: int,
+    numbered: bool,
+    draw: random.Random,
+) -> None:
+    ranks = job(groups, done, count, numbered)
+    whole = together(matched(*ranks))
+    assert all(len(members) == count for members in whole) and len(whole) == len(done)
+    order = draw.sample(range(count), count)
+    other = matched(*([*renamed(ranks[rank], draw.choice(["x", "y", "z", "1"]))] for rank in order))
+    assert together([other[order.index(rank)] for rank in range(count)]) == whole
+
+
+@given(GROUPS, DONE, st.data())
+def test_what_is_lost_on_a_rank_changes_no_match_of_the_others(
+    groups: Sequence[str], done: Sequence[tuple[int, int, int]], data: st.DataObject
+) -> None:
+    ranks = job(groups, done, 3, numbered=True)
+    lost = data.draw(st.sets(st.integers(0, max(len(done) - 1, 0))))
+    left = [call for call in ranks[1] if call.row not in lost]
+    first, second, third = matched(ranks[0], left, ranks[2])
+    assert first == third and second == [number for place, number in enumerate(first) if place not in lost]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from execgraph.converter.ranks import add_excess_time
+from execgraph.converter.ranks import with_values
 from execgraph.converter.rewiring import data_edges
 from execgraph.converter.targets import for_astra_sim
 from execgraph.schema.graph import CollectiveType, ExecutionGraph, NodeType
@@ -29,7 +29,7 @@ def followed(rank: int = 0) -> ExecutionGraph:
 
 
 def test_the_excess_stands_between_a_collective_and_what_depends_on_it() -> None:
-    lowered = targets(add_excess_time(followed(), {COLLECTIVE: 6_400}))
+    lowered = targets(with_values(followed(), "excess_ns", {COLLECTIVE: 6_400}))
     assert [lowered.name[row] for row in range(4)] == ["gemm", "ncclAllReduce", "beyond the fitted network", "after"]
     assert lowered.type.tolist() == [NodeType.COMP, NodeType.COMM_COLL, NodeType.COMM_COLL, NodeType.COMP]
     assert lowered.integers("comm_type")[2] == CollectiveType.BROADCAST
@@ -39,7 +39,7 @@ def test_the_excess_stands_between_a_collective_and_what_depends_on_it() -> None
 
 
 def test_both_together_take_the_measured_time_of_the_collective() -> None:
-    graph = add_excess_time(followed(), {COLLECTIVE: 6_400})
+    graph = with_values(followed(), "excess_ns", {COLLECTIVE: 6_400})
     lowered = targets(graph)
     assert lowered.duration_micros.tolist() == [10, 3, 6, 2]
     assert lowered.duration_ns.tolist() == [10_000, 9_000, 0, 2_000]
@@ -52,7 +52,7 @@ def test_both_together_take_the_measured_time_of_the_collective() -> None:
 def test_a_simulator_runs_the_excess_after_what_its_network_gives(generation: Generation, tmp_path: Path) -> None:
     def finish(excess_ns: int) -> int:
         for rank in (0, 1):
-            for_astra_sim(add_excess_time(followed(rank), {COLLECTIVE: excess_ns}))[0].write(
+            for_astra_sim(with_values(followed(rank), "excess_ns", {COLLECTIVE: excess_ns}))[0].write(
                 str(tmp_path / f"graph.{rank}.et")
             )
         outcome = simulate(read_files(tmp_path / "graph", 2), None, generation)
@@ -70,6 +70,6 @@ def test_less_than_half_a_microsecond_and_what_takes_its_measured_time_get_no_no
     kind: CollectiveType, excess_ns: int
 ) -> None:
     graph = communicating(comm_type=kind)
-    lowered = targets(add_excess_time(graph, {2: excess_ns}))
+    lowered = targets(with_values(graph, "excess_ns", {2: excess_ns}))
     assert len(lowered) == 2
     assert not np.any(lowered.integers("excess_ns", 0))

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from execgraph.converter.ranks import SimulatedOrder, add_simulated_order
+from execgraph.converter.ranks import with_values
 from execgraph.converter.rewiring import data_edges
 from execgraph.converter.targets import for_astra_sim
 from execgraph.schema.graph import ExecutionGraph, NodeType
@@ -28,7 +28,7 @@ def member(rank: int, work_ns: int, type: NodeType) -> ExecutionGraph:
 
 def ordered(graph: ExecutionGraph, ready: bool = True) -> ExecutionGraph:
     """Puts the message, node 2, before the all-reduce, node 4."""
-    return add_simulated_order(graph, SimulatedOrder({2: 0, 4: 1}, {2: TAG} if ready else {}, frozenset()))
+    return with_values(with_values(graph, "comm_order", {2: 0, 4: 1}), "ready_tag", {2: TAG} if ready else {})
 
 
 def edges_of(graph: ExecutionGraph) -> set[tuple[str, str]]:

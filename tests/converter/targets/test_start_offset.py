@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from execgraph.converter.device_only import without_host
-from execgraph.converter.ranks import communication_summary, match_entries, start_offsets
+from execgraph.converter.ranks import communication_summary, matched_calls
 from execgraph.converter.rewiring import data_edges
 from execgraph.converter.targets import for_astra_sim
 from execgraph.converter.targets.added_time import with_start_offset
@@ -38,7 +38,7 @@ def late_rank() -> list[ExecutionGraph]:
 
 
 def offsets(graphs: list[ExecutionGraph]) -> list[int]:
-    return start_offsets(match_entries([communication_summary(graph) for graph in graphs])).tolist()
+    return matched_calls([communication_summary(graph) for graph in graphs]).offset_ns.tolist()
 
 
 def lowered(graphs: list[ExecutionGraph]) -> list[ExecutionGraph]:

@@ -12,17 +12,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from execgraph.converter.ranks import GIB, CommunicationEntry, Link, Network, TwoDimensions
+from execgraph.converter.ranks import GIB, Link, Network, TwoDimensions
 from execgraph.converter.targets import LEAST_BYTES
 from execgraph.schema.graph import CollectiveType, ExecutionGraph, NodeType
 from execgraph.tools.commands.trace_build import main
 from execgraph.tools.generate import PRESETS, build_job, simulate, write_traces
 from execgraph.tools.job import Simulation, network_text, poor_fit, write_astra_sim_files
-from execgraph.tools.job.job_plan import ExcessTime, complete_matches, excess_times
+from execgraph.tools.job.job_plan import ExcessTime, complete_transfers, excess_times
 from execgraph.tools.replay import configuration_of, simulate_ranks
 from support.for_simulator import ACROSS, RANKS, WITHIN, two_networks
 from support.graph_file import read_nodes
+from support.matched_calls import Issued, job_of
 from support.simulator import Generation, read_files, simulate as simulate_files
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
@@ -308,26 +310,14 @@ NETWORK = Network(bandwidth_gib_s=1e9 / GIB, latency_ns=0.0)
 """A byte takes a ns; so an all-reduce of two members takes a ns for each byte."""
 
 
-def entry(matched: int, start_ns: int, end_ns: int, size: int = KB, **more: Any) -> CommunicationEntry:
-    length = end_ns - start_ns
-    facts = {
-        "type": NodeType.COMM_COLL,
-        "collective": CollectiveType.ALL_REDUCE,
-        "members": 2,
-        "kernel": -1,
-        "on_host": False,
-    }
-    return CommunicationEntry(
-        node=matched + 10, matched=matched, size=size, end_ns=end_ns, length_ns=length, transfer_ns=length, follows=(),
-        **facts | more,
-    )  # fmt: skip
+def entry(matched: int, start_ns: int, end_ns: int, size: int = KB, **more: Any) -> Issued:
+    return Issued(matched + 10, matched, start_ns, end_ns, size=size, **more)
 
 
-def excess(
-    *issued: list[CommunicationEntry], order: list[int] | None = None, network: Network = NETWORK
-) -> list[ExcessTime]:
-    positions = [order or [*range(len(entries))] for entries in issued]
-    return excess_times(issued, positions, complete_matches(issued, frozenset()), network)
+def excess(*ranks: list[Issued], order: list[int] | None = None, network: Network = NETWORK) -> list[ExcessTime]:
+    calls = job_of(*ranks)
+    positions = np.array([position for rank in ranks for position in order or range(len(rank))], np.int64)
+    return excess_times(calls, positions, complete_transfers(calls, calls.node < 0), network)
 
 
 def test_the_excess_is_what_the_last_to_come_took_beyond_the_network() -> None:
@@ -372,8 +362,8 @@ def test_host_threads_end_each_by_itself() -> None:
 
 
 def test_messages_and_what_no_network_was_fitted_for_have_no_excess() -> None:
-    send, receive = (entry(0, 0, 9_000, type=kind, collective=-1) for kind in (NodeType.COMM_SEND, NodeType.COMM_RECV))
-    rooted = entry(1, 10_000, 19_000, collective=CollectiveType.BROADCAST)
-    barrier = entry(2, 20_000, 21_000, collective=CollectiveType.BARRIER, size=0)
+    send, receive = (entry(0, 0, 9_000, type=node_type, kind=-1) for node_type in (NodeType.COMM_SEND, NodeType.COMM_RECV))
+    rooted = entry(1, 10_000, 19_000, kind=int(CollectiveType.BROADCAST))
+    barrier = entry(2, 20_000, 21_000, kind=int(CollectiveType.BARRIER), size=0)
     assert excess([send, rooted, barrier], [receive, rooted, barrier]) == [ExcessTime({12: 1_000}, 1_000, {})] * 2
     assert excess([entry(0, 0, 9_000)]) == [ExcessTime({}, 0, {})]

@@ -19,6 +19,8 @@ from support.builder.timeline import TraceBuilder
 from support.disagreements import ALL_TO_ALL, FAULTS, RANKS, SPLITS, Rank, SilentMember, WrongSize, did, write
 from support.generated import here
 
+from support.builder import TraceBuilder
+
 pytestmark = pytest.mark.usefixtures("in_this_process")
 
 

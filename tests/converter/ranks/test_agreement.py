@@ -1,0 +1,427 @@
+"""What ranks have to know of each other, and what they agree on: one order, one size of each, who waits for whom."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from execgraph.converter.device_only import without_host
+from execgraph.converter.ranks import (
+    MatchedCalls,
+    common_order,
+    common_positions,
+    common_sizes,
+    communication_summary,
+    compute_instead,
+    lacks_members,
+    matched_calls,
+    order_collectives,
+    simulated_order,
+    with_deferred_ends,
+    with_values,
+)
+from execgraph.schema.columns import ABSENT, Ragged
+from execgraph.schema.errors import DataError
+from execgraph.schema.graph import CollectiveType, DependencyKind, ExecutionGraph, NodeType
+from support.for_simulator import ALL_GATHER, ALL_REDUCE, communicating, value
+from support.generated import graphs_of
+from support.graphs import STREAM_ORDER, GraphBuilder
+from support.matched_calls import Issued, follows, job_of
+
+COLL, SEND, RECV = NodeType.COMM_COLL, NodeType.COMM_SEND, NodeType.COMM_RECV
+LONG, SHORT = 0, 1
+
+
+def entry(node: int, matched: int, end: int = 0, follows: tuple[int, ...] = (), **more: Any) -> Issued:
+    return Issued(node, matched, end - 5, end, follows, **more)
+
+
+def summary(graph: ExecutionGraph) -> MatchedCalls:
+    return communication_summary(graph).unmatched
+
+
+def matched(graphs: list[ExecutionGraph]) -> MatchedCalls:
+    return matched_calls([communication_summary(graph) for graph in graphs])
+
+
+def changed_sizes(calls: MatchedCalls) -> list[dict[int, int]]:
+    sizes = common_sizes(calls)
+    return calls.by_node(sizes, sizes != calls.size)
+
+
+def lacking(calls: MatchedCalls) -> list[list[int]]:
+    return [*map(list, calls.by_node(calls.node, lacks_members(calls)))]
+
+
+# What others have to know of a graph
+
+
+def test_a_summary_tells_members_sizes_and_times() -> None:
+    g = GraphBuilder(rank=0, world_size=6)
+    g.host("op", 100, 10)
+    g.collective(150, 10, ranks=[0, 1, 2], comm_type=int(CollectiveType.BROADCAST), comm_size=8)
+    g.collective(160, 10, ranks=[], comm_size=-5)
+    g.activity("send", 170, 10, type=SEND, comm_dst=1)
+    calls = summary(g.build())
+    columns = (calls.node, calls.type, calls.kind, calls.members, calls.size, calls.start_ns, calls.end_ns)
+    assert [*zip(*(column.tolist() for column in columns), strict=True)] == [
+        (2, COLL, CollectiveType.BROADCAST, 3, 8, 50, 60),
+        (3, COLL, -1, 6, 0, 60, 70),
+        (4, SEND, -1, 2, 0, 70, 80),
+    ]
+    g.metadata = {}
+    assert summary(g.build()).members.tolist() == [3, 0, 2]
+
+
+def test_messages_of_one_kernel_share_its_time_by_bytes_with_those_of_their_direction() -> None:
+    g = GraphBuilder(rank=0)
+    for clock, length, kind, size in (
+        (0, 0, SEND, 100),
+        (0, 0, SEND, 300),
+        (0, 40, RECV, 900),
+        (50, 20, RECV, 900),
+        (80, 30, SEND, 0),
+    ):
+        g.activity("message", clock, length, type=kind, comm_size=size)
+    g.collective(120, 60, ranks=[0, 1])
+    calls = summary(g.build())
+    assert calls.transfer_ns.tolist() == [10, 30, 40, 20, 0, 60]
+    assert (calls.end_ns - calls.start_ns).tolist() == [0, 0, 40, 20, 30, 60]
+
+
+def test_nobody_has_to_know_of_what_leads_outside() -> None:
+    g = GraphBuilder(rank=0)
+    for ranks in ([0, -1], [0, 1], [-1, 0], []):
+        g.collective(0, 10, ranks=ranks, comm_src=-1)
+    for more in ({"comm_dst": -1}, {"comm_dst": 0}, {"comm_src": -1}, {"comm_src": 1}):
+        g.activity("message", 0, 10, type=SEND, **more)
+    assert summary(g.build()).node.tolist() == [2, 4, 6, 8]
+
+
+def test_a_call_follows_the_one_before_it_on_its_lane_and_the_last_known_of_others() -> None:
+    g = GraphBuilder(rank=0)
+    one = g.collective(0, 10, ranks=[0, 1], stream=7)
+    two = g.collective(10, 10, ranks=[0, 1], stream=7, after=[(one, STREAM_ORDER)])
+    gemm = g.activity("gemm", 20, 10, stream=8, after=[(two, STREAM_ORDER)])
+    g.collective(30, 10, ranks=[0, 1], stream=9, after=[(gemm, STREAM_ORDER)])
+    g.collective(40, 10, ranks=[0, 1], stream=7)
+    assert follows(summary(g.build())) == [[], [0], [1], [1]]
+
+
+def test_dependencies_between_collectives_are_found_through_other_nodes() -> None:
+    g = GraphBuilder(rank=0)
+    first = g.collective(0, 10, ranks=[0, 1], stream=7)
+    gemm = g.activity("gemm", 10, 10, stream=8, after=[(first, STREAM_ORDER)])
+    g.collective(20, 10, ranks=[0, 1], stream=9, after=[(gemm, STREAM_ORDER)])
+    g.collective(20, 10, ranks=[0, 1], stream=10)
+    g.collective(40, 10, ranks=[0, 1], stream=10, after=[(4, STREAM_ORDER)])
+    assert follows(summary(g.build())) == [[], [0], [], [2]]
+
+
+def test_what_followed_a_call_that_is_left_out_follows_those_before_it() -> None:
+    calls = job_of([entry(1, 0), entry(2, 1, 0, (0,)), entry(3, 2, 0, (1,))], [entry(4, 0)])
+    kept = calls.without(calls.node == 2)
+    assert kept.node.tolist() == [1, 3, 4]
+    assert follows(kept) == [[], [0], []]
+
+
+# One order
+
+
+def crossed(rank: int) -> ExecutionGraph:
+    """Two ranks with a collective of either of two groups on streams of their own; each rank began with another."""
+    g = GraphBuilder(rank=rank, world_size=2)
+    for place, name in enumerate("ab" if rank == 0 else "ba"):
+        g.collective(
+            1_000 * place, 5_000, ranks=[0, 1], name=f"nccl {name}", stream=ord(name), pg_name=name, comm_type=ALL_REDUCE, comm_size=64
+        )  # fmt: skip
+    return g.build()
+
+
+def names(graph: ExecutionGraph) -> list[str]:
+    return [graph.name[row] for row in range(len(graph))]
+
+
+def test_ranks_agree_on_an_order_where_their_dependencies_leave_it_open() -> None:
+    graphs = [crossed(rank) for rank in range(2)]
+    ordered = [
+        order_collectives(graph, order) for graph, order in zip(graphs, common_order(matched(graphs)), strict=True)
+    ]
+    assert names(ordered[0]) == names(ordered[1])
+    for graph in ordered:
+        assert graph.data_deps[1].tolist() == [1]
+        kinds = graph.attributes["data_dep_kinds"]
+        assert isinstance(kinds, Ragged)
+        assert kinds.values.tolist() == [DependencyKind.COLLECTIVE]
+
+
+def test_communication_comes_in_the_order_in_which_it_ended_for_the_last_member() -> None:
+    first, second = [entry(1, 0, 10), entry(2, 1, 20)], [entry(3, 1, 21), entry(4, 0, 30)]
+    assert common_order(job_of(first, second)) == [[2, 1], [3, 4]]
+    assert common_order(job_of(second, first)) == [[3, 4], [2, 1]]
+    assert common_order(job_of([entry(1, 0, 1), entry(2, 1, 0)])) == [[2, 1]]
+    assert common_order(job_of()) == []
+
+
+def test_an_order_keeps_what_each_rank_depends_on() -> None:
+    calls = job_of([entry(1, 0), entry(2, 1, 10), entry(3, 2, 5, (1,))], [entry(7, 2), entry(8, 0, 20)])
+    assert common_order(calls) == [[2, 3, 1], [7, 8]]
+
+
+def test_ends_of_ranks_that_began_at_different_times_are_compared_on_one_clock() -> None:
+    """Rank 1 began 1000 ns after rank 0, so that what it did first ended last."""
+
+    def rank(number: int, *collectives: tuple[str, int]) -> ExecutionGraph:
+        g = GraphBuilder(rank=number, world_size=3)
+        g.host("op", 0, 1)
+        for name, end in collectives:
+            ranks = [0, 1] if name in "ab" else [number]
+            g.collective(end - 10, 10, ranks=ranks, stream=ord(name), pg_name=name, comm_type=ALL_REDUCE)
+        return g.build()
+
+    calls = matched([rank(0, ("a", 1_500), ("b", 2_500)), rank(1, ("a", 500), ("b", 1_500))])
+    assert calls.offset_ns.tolist() == [0, 1_000]
+    assert calls.end_ns.tolist() == [1_500, 2_500] * 2
+
+
+def test_a_receive_comes_after_its_send_however_early_it_ended() -> None:
+    send, receive = entry(1, 0, 50, type=SEND), entry(1, 0, 0, type=RECV)
+    assert common_order(job_of([send, entry(2, 1, 40)], [receive, entry(2, 1, 40)])) == [[2, 1], [2, 1]]
+    assert common_order(job_of([receive, entry(2, 1, 40)], [entry(2, 1, 40)])) == [[1, 2], [2]]
+
+
+def test_two_ranks_that_each_send_before_they_receive_do_not_contradict() -> None:
+    ranks = ([entry(1, own, 0, type=SEND), entry(2, 1 - own, 5, (0,), type=RECV)] for own in range(2))
+    assert common_order(job_of(*ranks)) == [[1, 2], [1, 2]]
+
+
+def test_a_contradiction_between_ranks_is_refused_with_the_circle() -> None:
+    forth, back = [entry(1, 0), entry(2, 1, 5, (0,))], [entry(1, 1), entry(2, 0, 5, (0,))]
+    with pytest.raises(DataError, match=r"circle of 2: .*node 1 of .*node 2 of|circle of 2: .*node 2 of .*node 1 of"):
+        common_order(job_of(forth, back))
+
+
+@pytest.mark.parametrize(("ranks", "more"), [(4, ""), (5, " -> 1 more"), (6, " -> 2 more")])
+def test_a_circle_is_named_by_four_of_it(ranks: int, more: str) -> None:
+    """Each rank has two collectives the other way round than its neighbour; one before them is in no circle."""
+    ring = [
+        [entry(1, ranks), entry(2, rank, 5, (0,)), entry(3, (rank + 1) % ranks, 9, (0, 1))] for rank in range(ranks)
+    ]
+    node = r"all_reduce \(node [23] of the rank at \d\)"
+    with pytest.raises(DataError, match=rf"a circle of {ranks}: {node} -> {node} -> {node} -> {node}{more}; check"):
+        common_order(job_of(*ring))
+
+
+def test_a_message_in_a_circle_is_named_by_its_type() -> None:
+    one = [entry(1, 0, type=SEND, kind=-1), entry(2, 1, 0, (0,))]
+    two = [entry(1, 1), entry(2, 0, 0, (0,), type=SEND, kind=-1)]
+    with pytest.raises(DataError, match=r"comm_send \(node 1 of the rank at 0\)"):
+        common_order(job_of(one, two))
+
+
+# Sizes and partners
+
+
+@pytest.mark.parametrize(
+    ("kind", "common"),
+    [
+        (CollectiveType.ALL_GATHER, 6),
+        (CollectiveType.GATHER, 6),
+        (CollectiveType.ALL_REDUCE, 10),
+        (CollectiveType.SCATTER, 10),
+        (CollectiveType.ALL_TO_ALL, 10),
+    ],
+)
+def test_shards_keep_their_sum_and_the_largest_decides_else(kind: CollectiveType, common: int) -> None:
+    ranks = [[entry(1, 0, size=size, kind=int(kind)), entry(2, 1)] for size in (10, 1, common)]
+    assert changed_sizes(job_of(*ranks)) == [{} if size == common else {1: common} for size in (10, 1, common)]
+
+
+def test_a_match_lacks_somebody_where_fewer_took_part_than_its_members() -> None:
+    assert lacking(job_of([entry(1, 0)], [entry(1, 0), entry(2, 1), entry(3, 2, members=1)])) == [[], [2]]
+    assert lacking(job_of([entry(1, 0, members=0)], [entry(2, 0, members=0)], [])) == [[1], [2], []]
+    assert lacking(job_of([entry(1, 0, members=0)], [entry(2, 0, members=0)])) == [[], []]
+    both = [entry(1, 0, type=SEND), entry(2, 0, type=RECV)]
+    assert (lacking(job_of(both)), lacking(job_of(both[:1]))) == ([[]], [[1]])
+
+
+def test_communication_without_its_counterparts_is_found() -> None:
+    alone = communicating(rank=0)
+    assert lacking(matched([alone, communicating(rank=1)])) == [[], []]
+    assert lacking(matched([alone, communicating(rank=1, comm_type=ALL_GATHER)])) == [[2], [2]]
+    send = communicating(type=SEND, rank=0, comm_dst=1)
+    assert lacking(matched([send, communicating(type=RECV, rank=1, comm_src=0)])) == [[], []]
+    assert lacking(matched([send, GraphBuilder(rank=1).build()])) == [[2], []]
+
+
+def test_groups_that_are_named_by_address_are_told_apart_by_which_came_first() -> None:
+    def rank(number: int, exchange: str, reduction: str) -> ExecutionGraph:
+        g = GraphBuilder(rank=number, world_size=2)
+        for clock, name in enumerate((exchange, reduction, exchange)):
+            g.collective(1_000 * clock, 500, ranks=[0, 1], comm_type=ALL_REDUCE, comm_size=64 + clock, pg_name=name)
+        return g.build()
+
+    calls = matched([rank(0, "94594108284448", "94594108284999"), rank(1, "93891384002768", "93891384002000")])
+    assert not lacks_members(calls).any()
+    assert not any(changed_sizes(calls))
+
+
+@pytest.mark.parametrize("job", ["ddp", "moe", "pipeline", "dlrm"])
+def test_members_of_a_whole_job_all_have_their_counterparts(job: str) -> None:
+    for graphs in (graphs_of(job, 4), [without_host(graph) for graph in graphs_of(job, 4)]):
+        calls = matched(graphs)
+        assert not lacks_members(calls).any()
+        assert not any(changed_sizes(calls))
+        assert [sorted(order) for order in common_order(calls)] == [
+            calls.node[calls.rank == rank].tolist() for rank in range(4)
+        ]
+
+
+# Collectives that may wait for longer ones beside which they ran
+
+
+def at(matched: int, start_ns: int, end_ns: int, slack_ns: int = 0, **more: Any) -> Issued:
+    return Issued(matched, matched, start_ns, end_ns, slack_ns=slack_ns, **more)
+
+
+def ends(*ranks: list[Issued]) -> list[dict[int, int]]:
+    calls = with_deferred_ends(job_of(*ranks))
+    return calls.by_node(calls.end_ns, np.ones(len(calls), np.bool_))
+
+
+def test_one_that_nobody_needs_before_the_longer_one_ends_waits_for_it() -> None:
+    rank = [at(LONG, 0, 100), at(SHORT, 20, 40, slack_ns=70)]
+    assert ends(rank, rank) == [{LONG: 100, SHORT: 101}] * 2
+
+
+def test_one_that_a_rank_needs_sooner_does_not_wait() -> None:
+    patient, hasty = ([at(LONG, 0, 100), at(SHORT, 20, 40, slack_ns=slack)] for slack in (70, 50))
+    assert ends(patient, hasty) == [{LONG: 100, SHORT: 40}] * 2
+
+
+def test_one_that_another_member_ran_by_itself_does_not_wait() -> None:
+    beside, alone = [at(LONG, 0, 100), at(SHORT, 20, 40, slack_ns=70)], [at(SHORT, 20, 40, slack_ns=70)]
+    assert ends(beside, alone) == [{LONG: 100, SHORT: 40}, {SHORT: 40}]
+
+
+def test_it_began_when_its_last_member_came() -> None:
+    early, late = ([at(SHORT, start, 40, slack_ns=70), at(LONG, 10, 100)] for start in (0, 20))
+    assert ends(early, late) == [{SHORT: 101, LONG: 100}] * 2
+    assert ends(early, early) == [{SHORT: 40, LONG: 100}] * 2
+
+
+def test_host_threads_do_not_wait() -> None:
+    rank = [at(LONG, 0, 100, on_host=True), at(SHORT, 20, 40, slack_ns=70, on_host=True)]
+    assert ends(rank, rank) == [{LONG: 100, SHORT: 40}] * 2
+
+
+def test_of_several_longer_ones_it_waits_for_the_last_that_is_early_enough() -> None:
+    rank = [at(0, 0, 100), at(1, 5, 150), at(2, 10, 200), at(3, 20, 40, slack_ns=150)]
+    assert ends(rank, rank)[0] == {0: 100, 1: 150, 2: 200, 3: 151}
+
+
+def test_one_that_may_end_no_later_than_the_longer_one_does_not_wait() -> None:
+    for slack_ns, end_ns in ((61, 101), (60, 40)):
+        rank = [at(LONG, 0, 100), at(SHORT, 20, 40, slack_ns=slack_ns)]
+        assert ends(rank, rank)[0] == {LONG: 100, SHORT: end_ns}
+
+
+def test_collectives_that_follow_each_other_or_end_at_once_do_not_wait() -> None:
+    rank = [at(0, 0, 20), at(1, 20, 40, slack_ns=70), at(2, 40, 60, slack_ns=70), at(3, 45, 60)]
+    assert ends(rank, rank)[0] == {0: 20, 1: 40, 2: 60, 3: 60}
+
+
+def test_messages_are_neither_deferred_nor_awaited() -> None:
+    sent: dict[str, Any] = {"type": SEND, "kind": -1}
+    rank = [at(LONG, 0, 100, **sent), at(SHORT, 20, 40, slack_ns=70)]
+    assert ends(rank, rank)[0] == {LONG: 100, SHORT: 40}
+    rank = [at(LONG, 0, 100), at(SHORT, 20, 40, slack_ns=70, **sent)]
+    assert ends(rank, rank)[0] == {LONG: 100, SHORT: 40}
+
+
+def test_the_longer_one_ends_with_its_last_member() -> None:
+    ranks = ([at(LONG, 0, end), at(SHORT, 20, 40, slack_ns=90)] for end in (100, 104))
+    assert ends(*ranks) == [{LONG: 100, SHORT: 105}, {LONG: 104, SHORT: 105}]
+
+
+# Sends that waited for their receiver
+
+
+def message(
+    type: NodeType, node: int, matched: int, start: int, end: int, follows: tuple[int, ...] = (), kernel: int = 9
+) -> Issued:
+    return Issued(node, matched, start, end, follows, type=type, kind=-1, kernel=kernel)
+
+
+def ready(*ranks: list[Issued]) -> list[dict[int, int]]:
+    """The tags of ready messages by node, of each rank."""
+    calls = job_of(*ranks)
+    tags = simulated_order(calls, common_positions(calls)).ready_tag
+    return calls.by_node(tags, tags != ABSENT)
+
+
+@pytest.mark.parametrize(("sent_until", "is_awaited"), [(60, True), (50, False)])
+def test_a_send_that_ended_after_the_receiver_began_gets_a_ready_message(sent_until: int, is_awaited: bool) -> None:
+    sender, receiver = ready([message(SEND, 1, 7, 0, sent_until)], [message(RECV, 2, 7, 50, 70)])
+    assert ([*sender], [*receiver]) == ([1] * is_awaited, [2] * is_awaited)
+    assert [*sender.values()] == [*receiver.values()]
+
+
+def test_a_receive_stands_where_its_send_is() -> None:
+    reduced = Issued(5, 1, 80, 90)
+    calls = job_of([message(SEND, 1, 7, 0, 60), reduced], [message(RECV, 2, 7, 50, 100), reduced])
+    send, first, receive, second = simulated_order(calls, common_positions(calls)).position.tolist()
+    assert send == receive < first == second
+
+
+def test_a_message_whose_receiver_depends_on_what_comes_after_the_send_is_sent_at_once() -> None:
+    """The root's broadcast ended before the other rank, which sends first, had begun it."""
+    broadcast = int(CollectiveType.BROADCAST)
+    root = [Issued(1, 1, 0, 10, kind=broadcast), message(RECV, 2, 7, 20, 40, follows=(0,))]
+    sender = [message(SEND, 1, 7, 0, 40), Issued(2, 1, 40, 50, (0,), kind=broadcast)]
+    assert ready(root, sender) == [{}, {}]
+
+
+def test_messages_of_one_kernel_are_ready_when_the_kernel_is() -> None:
+    """Two ranks swap messages; the second one of a kernel has its whole length."""
+
+    def swap(sent: int, received: int) -> list[Issued]:
+        return [message(SEND, 1, sent, 0, 0), message(RECV, 2, received, 0, 100, (0,))]
+
+    assert [*map(list, ready(swap(0, 1), swap(1, 0)))] == [[1, 2], [1, 2]]
+
+
+def test_a_kernel_ends_with_its_longest_message() -> None:
+    """The longest one is neither first nor last; rank 1 receives the last one."""
+    sender = [message(SEND, node, node, 0, end) for node, end in ((1, 10), (2, 60), (3, 20))]
+    assert [*map(list, ready(sender, [message(RECV, 4, 3, 50, 70)]))] == [[3], [4]]
+
+
+# Changes of one rank's graph
+
+
+def two_collectives() -> ExecutionGraph:
+    g = GraphBuilder(rank=0)
+    for clock in (0, 10):
+        g.collective(clock, 5, ranks=[0, 1], comm_size=8, stream=clock)
+    return g.build()
+
+
+def test_collectives_are_chained_in_the_order_agreed_on() -> None:
+    graph = order_collectives(two_collectives(), [2, 1])
+    assert graph.start_ns.tolist() == [10, 0]
+    assert [graph.data_deps[row].tolist() for row in range(2)] == [[], [1]]
+    kinds = graph.attributes["data_dep_kinds"]
+    assert isinstance(kinds, Ragged)
+    assert kinds.values.tolist() == [DependencyKind.COLLECTIVE]
+
+
+def test_values_agreed_on_are_those_of_their_nodes() -> None:
+    graph = two_collectives()
+    assert with_values(graph, "comm_size", {2: 77}).integers("comm_size").tolist() == [8, 77]
+    assert graph.integers("comm_size").tolist() == [8, 8]
+
+
+def test_what_lacks_a_partner_is_computed() -> None:
+    graph = communicating()
+    assert compute_instead(graph, [2]).type.tolist() == [NodeType.COMP, NodeType.COMP]
+    assert (value(graph, "comm_size"), graph.type[1]) == (4096, NodeType.COMM_COLL)
