@@ -12,7 +12,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Bool, Int64, NodeIds, NodeNumbers, earliest_order, group_ids, group_sums, previous_in_group
+from ...schema.columns import (
+    ABSENT,
+    Bool,
+    Int64,
+    NodeIds,
+    NodeNumbers,
+    earliest_order,
+    group_ids,
+    group_sums,
+    previous_in_group,
+)
 from ...schema.errors import DataError
 from ...schema.graph import CollectiveType, DependencyKind, ExecutionGraph, NodeType
 from ..device_only import COMMUNICATION, known_after

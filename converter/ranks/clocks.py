@@ -74,8 +74,9 @@ def _differences(times: MatchedTimes) -> list[tuple[int, int, int]]:
     matches: (rank, peer, ns). Differences by collectives come first, as a send may end before its receive.
     """
     order = np.argsort(times.matched, kind="stable")
-    rank, matched, start, end, is_message, kind = (column[order] for column in times)
-    first, mutual = np.searchsorted(matched, matched), awaits_all(kind) & ~is_message
+    rank, matched, start, end = (column[order] for column in times[:4])
+    is_message = times.is_message[order]
+    first, mutual = np.searchsorted(matched, matched), awaits_all(times.kind[order]) & ~is_message
     low, high = np.where(mutual, start[first] - end, -EVER), np.where(mutual, end[first] - start, EVER)
     bounds: dict[tuple[bool, int, int], list[list[int]]] = defaultdict(list)
     columns = (is_message, rank[first], rank, end[first] - end, low, high)

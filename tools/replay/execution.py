@@ -26,9 +26,9 @@ from ...schema.columns import (
     group_searchsorted,
     microseconds,
     nullable,
-    topological_order,
     to_pandas,
     to_polars,
+    topological_order,
 )
 from ...schema.errors import DataError
 from ...schema.graph import DependencyKind, ExecutionGraph

@@ -202,7 +202,7 @@ def _calls(graphs: Sequence[ExecutionGraph]) -> dict[int, _Call]:
         communicates = np.isin(graph.type, (NodeType.COMM_SEND, NodeType.COMM_RECV))
         communicates |= (graph.type == NodeType.COMM_COLL) & (kind != CollectiveType.BROADCAST)
         rows = np.flatnonzero(communicates)
-        columns = [graph.type, kind, graph.integers("comm_size", 0)]
+        columns = [graph.type.astype(np.int64), kind, graph.integers("comm_size", 0)]
         columns += [graph.integers(name, -1) for name in ("comm_src", "comm_dst", "comm_tag")]
         type_, kind_, size, *ends = (column[rows].tolist() for column in columns)
         facts = zip((rows + first_row).tolist(), type_, kind_, size, graph.texts("pg_name")[rows], *ends, strict=True)

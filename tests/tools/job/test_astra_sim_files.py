@@ -362,7 +362,9 @@ def test_host_threads_end_each_by_itself() -> None:
 
 
 def test_messages_and_what_no_network_was_fitted_for_have_no_excess() -> None:
-    send, receive = (entry(0, 0, 9_000, type=node_type, kind=-1) for node_type in (NodeType.COMM_SEND, NodeType.COMM_RECV))
+    send, receive = (
+        entry(0, 0, 9_000, type=node_type, kind=-1) for node_type in (NodeType.COMM_SEND, NodeType.COMM_RECV)
+    )
     rooted = entry(1, 10_000, 19_000, kind=int(CollectiveType.BROADCAST))
     barrier = entry(2, 20_000, 21_000, kind=int(CollectiveType.BARRIER), size=0)
     assert excess([send, rooted, barrier], [receive, rooted, barrier]) == [ExcessTime({12: 1_000}, 1_000, {})] * 2
