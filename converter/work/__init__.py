@@ -5,7 +5,14 @@ The input is a linked trace with the caller of each op, the output a column of e
 Storages in the host trace: the bytes of them that ops name, and the time for which each one lives.
 """
 
-from .kernel_work import KernelWork as KernelWork, kernel_work as kernel_work
+from .kernel_work import (
+    RULES as RULES,
+    TRITON as TRITON,
+    KernelWork as KernelWork,
+    Work as Work,
+    kernel_work as kernel_work,
+    work_of as work_of,
+)
 from .lifetimes import (
     ByteCurve as ByteCurve,
     Lifetimes as Lifetimes,
@@ -14,4 +21,3 @@ from .lifetimes import (
     live_bytes as live_bytes,
 )
 from .recorded_op import RecordedOp as RecordedOp, Tensor as Tensor, Unknown as Unknown
-from .table import RULES as RULES, TRITON as TRITON, Work as Work, work_of as work_of

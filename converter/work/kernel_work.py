@@ -1,28 +1,70 @@
 """The work of every kernel of a linked trace, from the op that launched it; of copies and sets, from their size.
 
-The work of ops of a linked trace, computed once for all ops that were recorded alike.
-
-Assigns kernels to ops, and divides the work of an op among its kernels.
-
-A kernel belongs to the op that launched it, if the table has a rule for that; otherwise to the nearest enclosing op
-with a rule, unless other launching ops inside that one do its work. The kernels of an op share its operations and bytes
-in proportion to their measured time, so sums are the op's, and all kernels have its operations per byte.
+A kernel belongs to the op that launched it, if there is a rule for that; otherwise to the nearest enclosing op with a
+rule, unless other launching ops inside that one do its work. The kernels of an op share its operations and bytes in
+proportion to their measured time, so sums are the op's, and all kernels have its operations per byte. The work of ops
+that were recorded alike is computed once.
 """
 
 import re
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 
 from ...schema.columns import ABSENT, ActivityRows, Bool, Int64, Interner, OpRows, Table, nearest
 from ...schema.linked import LinkedTrace, Ops
-from .recorded_op import Unknown, recorded_by_device, recorded_by_host
-from .table import RULES, Work, work_of, work_of_triton
+from . import families, products
+from .recorded_op import LARGEST, Family, RecordedOp, Rule, Unknown, moved, recorded_by_device, recorded_by_host
 
-BACKEND, TRITON, PREFIX = "kernel_backend", "triton", "triton_"
+TRITON = Family(
+    "Triton kernel",
+    "not known, and absent",
+    "the arguments that the kernel was launched with",
+    "the tensors among its arguments, each once",
+)
+RULES: dict[str, Rule] = families.RULES | products.RULES
+"""The rules by the op's name."""
+BACKEND, TRITON_BACKEND, PREFIX = "kernel_backend", "triton", "triton_"
 """The attribute that names the backend of a kernel, its value for Triton, and the prefix of the names of such ops."""
+
+
+class Work(NamedTuple):
+    """The work of an op: floating-point operations (None if not known), bytes read and written, and bytes of an element
+    of its largest tensor, which shows the number format (0 if not known).
+    """
+
+    operations: int | None
+    bytes: int
+    element: int = 0
+
+
+def work_of(op: RecordedOp) -> Work:
+    """Returns the work of an op that is in the table. Raises Unknown if its arguments do not determine it."""
+    rule = RULES[op.name]
+    if not op.has_results:
+        op = op.with_results(rule.results(op))
+    return _possible(op, Work(rule.operations(op), rule.moved(op), _element(op)))
+
+
+def work_of_triton(op: RecordedOp) -> Work:
+    """Returns the work of a Triton kernel that was launched as an op. Raises Unknown."""
+    return _possible(op, Work(None, moved(op.read, []), _element(op)))
+
+
+def _element(op: RecordedOp) -> int:
+    largest = max([*op.read, *op.written], key=lambda tensor: tensor.stored, default=None)
+    return max(largest.item, 0) if largest else 0
+
+
+def _possible(op: RecordedOp, work: Work) -> Work:
+    if not op.read and not op.written:
+        raise Unknown("tensors")
+    if max(work.operations or 0, work.bytes) >= LARGEST:
+        raise Unknown("a number of this world")
+    return work
 
 
 class OpWorks:
@@ -33,7 +75,7 @@ class OpWorks:
     def __init__(self, ops: Ops) -> None:
         self._ops = ops
         self._triton = ops.name.where(lambda name: name.startswith(PREFIX))
-        self._triton[[row for row, attributes in ops.extra.items() if attributes.get(BACKEND) == TRITON]] = True
+        self._triton[[row for row, attributes in ops.extra.items() if attributes.get(BACKEND) == TRITON_BACKEND]] = True
         families = {rule.family.name: number for number, rule in enumerate(RULES.values())}
         named = ops.name.numbers(lambda name: families[RULES[name].family.name] if name in RULES else -1, -1)
         self.has_rule: Bool = (named >= 0) | self._triton

@@ -1,6 +1,9 @@
-"""An op with its arguments and results, parsed from the recorded texts."""
+"""An op with its arguments and results, from the recorded texts, and the rules that compute its work.
 
-from collections.abc import Iterator, Sequence
+Rules work on records of one kind, whichever trace recorded the op; what does not follow from them is `Unknown`.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from math import prod
 from typing import Any, NamedTuple, TypeAlias
@@ -28,6 +31,7 @@ ITEM_SIZES = {
 """Bytes of an element by the C++ type, as device traces name it."""
 FLOATING = ("double", "float", "c10::Half", "c10::BFloat16")
 UNKNOWN_SIZE = -1
+Shape: TypeAlias = tuple[int, ...]
 NO_TYPE = ("", "Scalar", "ScalarList")
 LIST = "TensorList"
 
@@ -43,7 +47,7 @@ class Tensor(NamedTuple):
     `dtype` is known for ops that only the device trace has.
     """
 
-    shape: tuple[int, ...]
+    shape: Shape
     item: int
     stored: int
     memory: int
@@ -63,7 +67,7 @@ class Tensor(NamedTuple):
         return self.stored * self.item
 
     @staticmethod
-    def of(shape: tuple[int, ...], item: int, memory: int, dtype: str = "") -> "Tensor":
+    def of(shape: Shape, item: int, memory: int, dtype: str = "") -> "Tensor":
         """Returns a tensor that is dense in memory."""
         return Tensor(shape, item, prod(shape), memory, dtype=dtype)
 
@@ -112,7 +116,7 @@ class RecordedOp:
             raise Unknown(f"tensor {index}")
         return value
 
-    def shape(self, index: int, dimensions: int | None = None) -> tuple[int, ...]:
+    def shape(self, index: int, dimensions: int | None = None) -> Shape:
         """Returns the extents of the tensor at this position. Raises Unknown, also for other than
         `dimensions` of them.
         """
@@ -257,3 +261,75 @@ def _literal(text: Any) -> Value:
 
 def _are_extents(shape: Any) -> bool:
     return isinstance(shape, list) and all(isinstance(extent, int) and 0 <= extent < LARGEST for extent in shape)
+
+
+NEW = 1 << 30
+"""Memory numbers from here on belong to no argument."""
+Operations: TypeAlias = Callable[[RecordedOp], int]
+Bytes: TypeAlias = Callable[[RecordedOp], int]
+Results: TypeAlias = Callable[[RecordedOp], list[Tensor]]
+
+
+class Family(NamedTuple):
+    """A family in words: how its operations are counted, the source of that, and which bytes it moves."""
+
+    name: str
+    operations: str
+    source: str
+    bytes: str = "tensors read and written"
+
+
+class Rule(NamedTuple):
+    """How to compute the work of an op. `steps` are its operations per element, where the family counts so.
+
+    `results` computes results from the arguments, for ops whose results were not recorded. All functions raise Unknown.
+    """
+
+    family: Family
+    operations: Operations
+    moved: Bytes
+    results: Results
+    steps: int = 0
+
+
+def everything(op: RecordedOp) -> int:
+    """Returns the bytes of the tensors that the op reads, and of those that it writes. Raises Unknown."""
+    return moved(op.read, op.written)
+
+
+def moved(read: list[Tensor], written: list[Tensor]) -> int:
+    """Returns the bytes of tensors read and of tensors written; the same memory counts once for each.
+    Raises Unknown.
+    """
+    return sum(sum({tensor.memory: tensor.bytes for tensor in tensors}.values()) for tensors in (read, written))
+
+
+def nothing(op: RecordedOp) -> int:
+    """Returns 0: no operations."""
+    return 0
+
+
+def unknown_results(op: RecordedOp) -> list[Tensor]:
+    """Raises Unknown: the results do not follow from the arguments."""
+    raise Unknown("results")
+
+
+def like_first(op: RecordedOp) -> list[Tensor]:
+    """Returns one result like the first argument, which is that argument for an in-place op."""
+    first = op.tensor(0)
+    in_place = op.name.endswith("_") and not op.name.endswith("__")
+    return [first] if in_place else [Tensor.of(first.shape, first.item, NEW, first.dtype)]
+
+
+def broadcast(shapes: Sequence[Shape]) -> Shape:
+    """Returns the broadcast shape. Raises Unknown.
+
+    >>> broadcast([(3, 1), (4,)])
+    (3, 4)
+    """
+    width = max(map(len, shapes), default=0)
+    columns = zip(*((1,) * (width - len(shape)) + shape for shape in shapes), strict=True)
+    extents = [set(column) - {1} for column in columns]
+    if any(len(of_axis) > 1 for of_axis in extents):
+        raise Unknown("shapes that fit")
+    return tuple(of_axis.pop() if of_axis else 1 for of_axis in extents)

@@ -1,0 +1,430 @@
+"""Families of ops that work element by element or move bytes, as tables: which ops, their steps, bytes and results.
+
+Element-wise ops, reductions and their kin, optimizer steps, copies, sets, gathers and scatters.
+"""
+
+from collections.abc import Callable, Iterator
+from math import prod
+
+from .recorded_op import (
+    FLOATING,
+    NEW,
+    Bytes,
+    Family,
+    Operations,
+    RecordedOp,
+    Results,
+    Rule,
+    Tensor,
+    Unknown,
+    broadcast,
+    everything,
+    like_first,
+    moved,
+    nothing,
+    unknown_results,
+)
+
+DEFINITIONS = "the definitions of the ops"
+ELEMENTWISE = Family(
+    "element-wise",
+    "elementary steps, as in the table below, of each element of the result: a sum, product, comparison, choice, or "
+    "one call of exp, log, sqrt, erf and their like is a step",
+    "the definitions in PyTorch's documentation",
+)
+LISTS = Family(
+    "element-wise on lists",
+    "as element-wise, of each element of the first list",
+    ELEMENTWISE.source,
+    "tensors of the lists read and written",
+)
+REDUCTION = Family("reduction", "elementary steps of each element of the argument", DEFINITIONS)
+SCAN = Family("scan", REDUCTION.operations, DEFINITIONS)
+SOFTMAX = Family(
+    "softmax",
+    "5 of each element: maximum, difference, exp, sum, and quotient or difference; backward 4",
+    DEFINITIONS,
+)
+NORM = Family(
+    "normalisation",
+    "8 of each element: mean, variance (3), scaling (2), weight and bias (2); with given statistics 4; of the root of "
+    "the mean square 4; backward 13: the normalised value (2), sums (5), product with the weight, gradient (5); of the "
+    "root of the mean square 9",
+    DEFINITIONS,
+)
+LOSS = Family("loss", "elementary steps of each element of the argument, of nll_loss of each target", DEFINITIONS)
+POOLING = Family(
+    "pooling",
+    "a step of each element of the window at each position of the result, of adaptive pooling and backward of each "
+    "element of the input",
+    DEFINITIONS,
+)
+COPY = Family("copy", "none; comparisons of sorting and searching are not counted", DEFINITIONS)
+SET = Family("set", "none; drawing random numbers is not counted", DEFINITIONS, "tensors written")
+GATHER = Family("gather", "none", DEFINITIONS, "indices read, what is picked read and written")
+SCATTER = Family(
+    "scatter",
+    "what is added, a step of each element; otherwise none",
+    DEFINITIONS,
+    "indices and values read; in place as much written as there are values, and read before where they are added;"
+    " otherwise the whole tensor",
+)
+BAG = Family("embedding bag", "a step of each element of a picked row", DEFINITIONS, "indices, picked rows, results")
+OPTIMIZER = Family(
+    "optimizer",
+    "elementary steps of each parameter: SGD 4 with momentum, 2 without; Adagrad 7; Adam 13, AdamW 14: mean (3), mean "
+    "square (4), its root, correction and epsilon (3), step (3), weight decay; finding and removing a scale 2",
+    "the algorithms in the documentation of torch.optim",
+    "parameters, gradients and states read, parameters and states written; gradients too where a scale is removed",
+)
+
+COMPARISONS = "eq ne lt le gt ge logical_and logical_or logical_not logical_xor isnan"
+ELEMENTWISE_STEPS = {
+    1: (
+        f"{COMPARISONS} "
+        "add sub rsub mul div true_divide floor_divide remainder fmod neg abs sign pow square sqrt exp expm1 exp2 log "
+        "log1p log2 log10 sin cos tan erf erfc erfinv tanh sinh cosh atan atan2 asin acos floor ceil round trunc "
+        "reciprocal maximum minimum fmax fmin clamp_min clamp_max relu threshold frac threshold_backward where "
+        "masked_fill bitwise_and bitwise_or bitwise_not bitwise_xor isinf isfinite isposinf isneginf __and__ __or__ "
+        "__xor__ copysign lgamma digamma __lshift__ __rshift__ bitwise_left_shift bitwise_right_shift relu6 sgn angle "
+        "signbit"
+    ),
+    2: (
+        "rsqrt clamp hardtanh hardtanh_backward leaky_relu leaky_relu_backward native_dropout_backward _masked_scale "
+        "hypot _prelu_kernel prelu addr hardsigmoid_backward abs_backward"
+    ),
+    3: (
+        "addcmul addcdiv lerp sigmoid_backward tanh_backward native_dropout _fused_dropout elu nan_to_num elu_backward "
+        "xlogy hardsigmoid hardshrink softshrink log_sigmoid_backward"
+    ),
+    4: "sigmoid hardswish softplus hardswish_backward softplus_backward logaddexp log_sigmoid_forward",
+    5: "silu glu gelu logit logit_backward",
+    6: "mish glu_backward",
+    9: "silu_backward",
+    11: "gelu_backward",
+    12: "mish_backward",
+}
+"""Names by the number of elementary steps."""
+NEVER_IN_PLACE = ("backward", "dropout", "_forward", "__", "where", "maximum", "minimum")
+TAKES_BOTH_HALVES = ("glu",)
+WITH_LISTS = (
+    "add sub mul div neg abs sqrt rsqrt exp log pow reciprocal addcmul addcdiv lerp "
+    "maximum minimum clamp_min clamp_max sign erf tanh sigmoid round floor ceil"
+)
+COPIES = (
+    "copy_ clone contiguous _to_copy cat _cat stack repeat flip roll tril triu tril_ triu_ constant_pad_nd "
+    "reflection_pad1d reflection_pad2d replication_pad2d pixel_shuffle im2col masked_select nonzero sort topk argsort "
+    "_unique2 unique_consecutive unique_dim kthvalue upsample_nearest1d upsample_nearest2d upsample_nearest3d "
+    "_foreach_copy_ _chunk_cat _pack_padded_sequence split_with_sizes_copy "
+    "slice_scatter select_scatter diag_embed diag "
+    "channel_shuffle _local_scalar_dense _pin_memory expand_copy permute_copy view_copy searchsorted bucketize "
+    "masked_scatter"
+)
+FBGEMM_COPIES = "permute_2D_sparse_data permute_1D_sparse_data bounds_check_indices"
+SETS = (
+    "fill_ zero_ zeros ones full full_like zeros_like ones_like new_zeros arange eye linspace uniform_ normal_ "
+    "bernoulli_ random_ exponential_ geometric_ log_normal_ cauchy_ randperm randn rand randint _foreach_zero_ "
+    "scalar_tensor logspace"
+)
+LIKE_THEIR_ARGUMENT = "copy_ fill_ zero_ clone contiguous uniform_ normal_ tril triu flip roll"
+BATCH_NORMS = "native_batch_norm cudnn_batch_norm miopen_batch_norm _native_batch_norm_legit"
+POOLS = "max_pool2d_with_indices max_pool3d_with_indices avg_pool2d avg_pool3d"
+ADAPTIVE = "_adaptive_avg_pool2d _adaptive_avg_pool3d"
+POOLS_BACKWARD = " ".join(f"{name}_backward" for name in f"{POOLS} {ADAPTIVE}".split())
+TRAINING, WINDOW, MOMENTUM, GRADIENTS = 5, 1, 2, 1
+"""Positions of arguments."""
+
+
+def of_elements(steps: int, position: int = 0) -> Operations:
+    """Returns a function for so many steps of each element of an argument, a tensor or a list of tensors."""
+    return lambda op: steps * sum(tensor.elements for tensor in op.tensors(position))
+
+
+def _of_result(steps: int) -> Operations:
+    return lambda op: steps * _first_result(op).elements
+
+
+def _first_result(op: RecordedOp) -> Tensor:
+    if not op.results:
+        raise Unknown("results")
+    return op.results[0]
+
+
+def _batch_norm(op: RecordedOp) -> int:
+    return (8 if op.argument(TRAINING) else 4) * op.tensor(0).elements
+
+
+def _pooled(op: RecordedOp) -> int:
+    window, dimensions = op.integers(WINDOW), 2 if "2d" in op.name else 3
+    return _first_result(op).elements * prod(window * dimensions if len(window) == 1 else window)
+
+
+def _sgd(op: RecordedOp) -> int:
+    return of_elements(4 if op.tensors(MOMENTUM) else 2)(op)
+
+
+def _rows(op: RecordedOp) -> int:
+    """Returns the elements of the rows that an embedding bag picks."""
+    return op.tensor(1).elements * op.shape(0, 2)[1]
+
+
+def _broadcast(op: RecordedOp) -> list[Tensor]:
+    """Returns one result of the broadcast shape of the arguments, if they have one type."""
+    name = op.name.partition("::")[2]
+    if name.endswith("_") and not name.endswith("__"):
+        return like_first(op)
+    shape = broadcast([tensor.shape for tensor in op.read])
+    # a number is a tensor without dimensions here, whose type is ignored
+    types = {(tensor.item, tensor.dtype) for tensor in op.read if tensor.shape or not shape}
+    if name in COMPARISONS.split():
+        return [Tensor.of(shape, 1, NEW)]
+    if name in TAKES_BOTH_HALVES or len(types) != 1 or next(iter(types))[1] not in FLOATING:
+        raise Unknown("results")
+    (item, dtype) = types.pop()
+    return [Tensor.of(shape, item, NEW, dtype)]
+
+
+def _reduced(op: RecordedOp) -> list[Tensor]:
+    """Returns one result without the reduced dimensions. Raises Unknown for integers, whose result may have another
+    type.
+    """
+    x, dimensions = op.tensor(0), op.integers(1) if len(op.inputs) > 1 and op.inputs[1] is not None else ()
+    reduced = {_axis(x, dimension) for dimension in dimensions} or set(range(len(x.shape)))
+    shape = tuple(extent for axis, extent in enumerate(x.shape) if axis not in reduced)
+    name = op.name.partition("::")[2]
+    if name in ("any", "all"):
+        return [Tensor.of(shape, 1, NEW)]
+    if name not in ("sum", "mean", "amax", "amin") or x.dtype not in FLOATING:
+        raise Unknown("results")
+    return [Tensor.of(shape, x.item, NEW, x.dtype)]
+
+
+def _axis(x: Tensor, dimension: int) -> int:
+    if not -len(x.shape) <= dimension < len(x.shape):
+        raise Unknown("dimensions")
+    return dimension % len(x.shape)
+
+
+def _layer_normed(op: RecordedOp) -> list[Tensor]:
+    """Returns one result like the input, and mean and deviation of each row in single precision, or
+    double for doubles.
+    """
+    x, row = op.tensor(0), prod(op.integers(1))
+    if not row:
+        raise Unknown("rows")
+    statistics = [Tensor.of((x.elements // row,), max(x.item, 4), NEW + 1 + number) for number in range(2)]
+    return [Tensor.of(x.shape, x.item, NEW), *statistics]
+
+
+def _index_selected(op: RecordedOp) -> list[Tensor]:
+    x, index, (dimension,) = op.tensor(0), op.tensor(2), op.integers(1)
+    axis = _axis(x, dimension)
+    return [Tensor.of((*x.shape[:axis], index.elements, *x.shape[axis + 1 :]), x.item, NEW, x.dtype)]
+
+
+def _embedded(op: RecordedOp) -> list[Tensor]:
+    weight = op.tensor(0)
+    return [Tensor.of((*op.shape(1), op.shape(0, 2)[1]), weight.item, NEW, weight.dtype)]
+
+
+def _table(op: RecordedOp) -> list[Tensor]:
+    """Returns the gradient of the whole table; the third argument is its number of rows."""
+    gradient = op.tensor(0)
+    return [Tensor.of((*op.integers(2), *gradient.shape[-1:]), gradient.item, NEW, gradient.dtype)]
+
+
+def _like_index(op: RecordedOp) -> list[Tensor]:
+    return [Tensor.of(op.shape(2), op.tensor(0).item, NEW)]
+
+
+def _written(op: RecordedOp) -> int:
+    return moved([], op.written or list(op.tensors(0)))
+
+
+def _copied(op: RecordedOp) -> int:
+    """Returns the bytes of a copy; the old content of the tensor that it overwrites is not read."""
+    reads = op.read[1:] if op.name == "aten::copy_" else op.read
+    if op.name == "aten::_foreach_copy_":
+        into = {tensor.memory for tensor in op.tensors(0)}
+        reads = [tensor for tensor in op.read if tensor.memory not in into]
+    return moved(reads, op.written)
+
+
+def _other_than_first(op: RecordedOp) -> list[Tensor]:
+    """Returns the tensors that the op reads beside the one that it picks from, or puts into."""
+    source = op.tensor(0)
+    return [tensor for tensor in op.read if tensor is not source]
+
+
+def _picked(op: RecordedOp) -> int:
+    """Returns the bytes of the result, read and written, and of the indices: all tensors but the source."""
+    return _picked_part(op) + moved(_other_than_first(op), [])
+
+
+def _picked_part(op: RecordedOp) -> int:
+    return moved(op.results[:1], op.results[:1])
+
+
+def _bag(op: RecordedOp) -> int:
+    return moved(_other_than_first(op), op.written) + _rows(op) * op.tensor(0).item
+
+
+def _stepped(op: RecordedOp) -> int:
+    scaled = isinstance(op.named("grad_scale"), Tensor)
+    gradients = set() if scaled else {tensor.memory for tensor in op.tensors(GRADIENTS)}
+    return moved(op.read, [tensor for tensor in op.written if tensor.memory not in gradients])
+
+
+def _scatter(values: int, accumulate: int | None, *, always: bool = False) -> Rule:
+    """Returns the rule of an op that puts the tensor at position `values` in place, and adds it `always`, or if the
+    argument at `accumulate` says so.
+    """
+
+    def is_added(op: RecordedOp) -> bool:
+        return always or (accumulate is not None and bool(op.argument(accumulate)))
+
+    def put(op: RecordedOp) -> int:
+        source, beside = op.tensor(0), moved(_other_than_first(op), [])
+        if not op.name.endswith("_"):
+            return beside + source.bytes + sum(tensor.bytes for tensor in op.results[:1])
+        return beside + op.tensor(values).elements * source.item * (2 if is_added(op) else 1)
+
+    return Rule(SCATTER, lambda op: op.tensor(values).elements * is_added(op), put, unknown_results)
+
+
+def _named(
+    family: Family,
+    names: str,
+    bytes_moved: Bytes,
+    results: Results = unknown_results,
+    operations: Operations = nothing,
+    steps: int = 0,
+) -> Iterator[tuple[str, Rule]]:
+    """Yields one rule for all these ops of PyTorch."""
+    yield from ((f"aten::{name}", Rule(family, operations, bytes_moved, results, steps)) for name in names.split())
+
+
+def _by_steps(
+    family: Family,
+    names: dict[int, str],
+    results: Results,
+    of_steps: Callable[[int], Operations] = of_elements,
+    bytes_moved: Bytes = everything,
+) -> Iterator[tuple[str, Rule]]:
+    """Yields the rules of ops that take so many steps of each element."""
+    for steps, of_these in names.items():
+        yield from _named(family, of_these, bytes_moved, results, of_steps(steps), steps)
+
+
+def _elementwise() -> Iterator[tuple[str, Rule]]:
+    rules = dict(_by_steps(ELEMENTWISE, ELEMENTWISE_STEPS, _broadcast, _of_result))
+    for name, rule in rules.items():
+        yield name, rule
+        if not name.endswith(NEVER_IN_PLACE):
+            yield f"{name}_", rule
+    for name in WITH_LISTS.split():
+        steps = rules[f"aten::{name}"].steps
+        yield from _named(LISTS, f"_foreach_{name} _foreach_{name}_", everything, _broadcast, of_elements(steps), steps)
+
+
+def _copies(family: Family, names: str, bytes_moved: Bytes) -> Iterator[tuple[str, Rule]]:
+    for name in names.split():
+        results = like_first if name in LIKE_THEIR_ARGUMENT.split() else unknown_results
+        yield from _named(family, name, bytes_moved, results)
+
+
+RULES: dict[str, Rule] = dict(
+    [
+        *_elementwise(),
+        *_by_steps(
+            REDUCTION,
+            {
+                1: "sum nansum mean prod max min amax amin aminmax argmax argmin any all count_nonzero _is_any_true "
+                "_is_all_true",
+                2: "norm linalg_vector_norm _foreach_norm dist",
+                4: "std var std_mean var_mean logsumexp",
+            },
+            _reduced,
+        ),
+        *_by_steps(
+            SCAN,
+            {1: "cumsum cumprod cummax cummin _cummax_helper _cummin_helper logcumsumexp cumsum_ cumprod_"},
+            like_first,
+        ),
+        *_by_steps(
+            SOFTMAX,
+            {
+                5: "_softmax _log_softmax _safe_softmax",
+                4: "_softmax_backward_data _log_softmax_backward_data",
+            },
+            like_first,
+        ),
+        *_by_steps(NORM, {8: "native_layer_norm"}, _layer_normed),
+        *_by_steps(
+            NORM,
+            {
+                8: "native_group_norm _batch_norm_with_update",
+                13: "native_layer_norm_backward native_group_norm_backward native_batch_norm_backward "
+                "cudnn_batch_norm_backward miopen_batch_norm_backward batch_norm_backward",
+                4: "_fused_rms_norm _batch_norm_no_update",
+                9: "_fused_rms_norm_backward",
+            },
+            unknown_results,
+        ),
+        *_by_steps(
+            LOSS,
+            {
+                3: "mse_loss l1_loss",
+                5: "smooth_l1_loss huber_loss",
+                7: "binary_cross_entropy",
+            },
+            unknown_results,
+        ),
+        # the gradient of a loss is one number, followed by the argument of the loss
+        *_by_steps(
+            LOSS,
+            {
+                3: "mse_loss_backward",
+                5: "binary_cross_entropy_backward",
+                4: "smooth_l1_loss_backward huber_loss_backward",
+            },
+            unknown_results,
+            lambda steps: of_elements(steps, 1),
+        ),
+        *_named(NORM, BATCH_NORMS, everything, operations=_batch_norm),
+        *_named(POOLING, POOLS, everything, operations=_pooled),
+        *_named(POOLING, ADAPTIVE, everything, operations=of_elements(1)),
+        *_named(POOLING, POOLS_BACKWARD, everything, operations=of_elements(1, 1)),
+        *_named(LOSS, "nll_loss_forward nll_loss2d_forward", everything, operations=of_elements(1, 1)),
+        *_named(LOSS, "nll_loss_backward nll_loss2d_backward", everything, operations=of_elements(1, 2)),
+        *_copies(COPY, COPIES, _copied),
+        *_copies(SET, SETS, _written),
+        *((f"fbgemm::{name}", Rule(COPY, nothing, everything, unknown_results)) for name in FBGEMM_COPIES.split()),
+        *((f"aten::{name}", _scatter(2, 3)) for name in ("index_put_", "_index_put_impl_")),
+        *(
+            (f"aten::{name}", _scatter(values, None))
+            for name, values in (("scatter_", 3), ("index_copy_", 3), ("put_", 2))
+        ),
+        *(
+            (f"aten::{name}", _scatter(3, None, always=True))
+            for name in ("index_add_", "scatter_add_", "index_add", "scatter_add")
+        ),
+        *_named(GATHER, "gather", _picked, _like_index),
+        *_named(GATHER, "index_select", _picked, _index_selected),
+        *_named(GATHER, "embedding", _picked, _embedded),
+        *_named(GATHER, "index take take_along_dim _unsafe_index", _picked),
+        *_named(GATHER, "narrow_copy slice_copy select_copy", _picked_part),
+        *_named(BAG, "_embedding_bag _embedding_bag_forward_only", _bag, operations=_rows),
+        *_named(SCATTER, "embedding_dense_backward", everything, _table, of_elements(1)),
+        *_named(BAG, "_embedding_bag_dense_backward", everything, operations=_rows),
+        *_by_steps(
+            OPTIMIZER,
+            {13: "_fused_adam_", 14: "_fused_adamw_", 7: "_fused_adagrad_"},
+            unknown_results,
+            bytes_moved=_stepped,
+        ),
+        *_named(OPTIMIZER, "_fused_sgd_", _stepped, operations=_sgd),
+        *_by_steps(OPTIMIZER, {2: "_amp_foreach_non_finite_check_and_unscale_"}, unknown_results),
+        ("fbgemm::asynchronous_complete_cumsum", Rule(SCAN, of_elements(1), everything, unknown_results, 1)),
+    ]
+)

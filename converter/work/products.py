@@ -1,0 +1,381 @@
+"""Families of ops that multiply: matrix products, convolutions and attention, by the shapes of their arguments.
+
+Matrix products are single, batched, with an addend, linear, quantised and grouped; convolutions have any number of
+dimensions, are transposed and grouped, and have gradients of input and weight; attention is flash, memory-efficient,
+cuDNN's and overridden, forward and backward.
+"""
+
+from collections.abc import Callable
+from math import prod
+from typing import NamedTuple
+
+from .recorded_op import NEW, Family, RecordedOp, Rule, Shape, Tensor, Unknown, broadcast, everything, unknown_results
+
+MATRIX_PRODUCT = Family(
+    "matrix product",
+    "2 m n k of each (m, k) by (k, n) product; addends, scales and activations are not counted",
+    "`mm_flop`, `bmm_flop`, `_scaled_mm_flop` of torch.utils.flop_counter",
+)
+
+
+def product(left: Shape, right: Shape) -> tuple[int, Shape]:
+    """Returns operations and shape of `torch.matmul`. Raises Unknown for shapes that do not fit.
+
+    >>> product((8, 3, 4), (4, 5))
+    (960, (8, 3, 5))
+    """
+    if not left or not right:
+        raise Unknown("two matrices")
+    rows, columns = left if len(left) > 1 else (1, *left), right if len(right) > 1 else (*right, 1)
+    if rows[-1] != columns[-2]:
+        raise Unknown("matrices that fit")
+    batch = broadcast([rows[:-2], columns[:-2]])
+    shape = batch + rows[-2:-1] * (len(left) > 1) + columns[-1:] * (len(right) > 1)
+    return 2 * prod(batch) * rows[-2] * rows[-1] * columns[-1], shape
+
+
+def _product_rule(shapes: Callable[[RecordedOp], tuple[Shape, Shape]], same_type: bool = True) -> Rule:
+    def results(op: RecordedOp) -> list[Tensor]:
+        first = op.tensor(0)
+        return [Tensor.of(product(*shapes(op))[1], first.item, NEW, first.dtype)]
+
+    return Rule(
+        MATRIX_PRODUCT, lambda op: product(*shapes(op))[0], everything, results if same_type else unknown_results
+    )
+
+
+def _factors(first: int) -> Callable[[RecordedOp], tuple[Shape, Shape]]:
+    """Returns a function for the shapes of the matrices at this position and the next one."""
+    return lambda op: (op.shape(first), op.shape(first + 1))
+
+
+def _linear(op: RecordedOp) -> tuple[Shape, Shape]:
+    """Returns the shapes of input and weight, which is recorded as (outputs, inputs)."""
+    outputs, inputs = op.shape(1, 2)
+    return op.shape(0), (inputs, outputs)
+
+
+def _packed(op: RecordedOp) -> tuple[Shape, Shape]:
+    """Returns the shapes of input and weight; the weight has a layout of its own, so the result gives its outputs."""
+    x = op.shape(0)
+    if not x or not op.results or not op.results[0].shape:
+        raise Unknown("outputs")
+    return x, (x[-1], op.results[0].shape[-1])
+
+
+def _grouped(op: RecordedOp) -> int:
+    """Returns the operations of a product of groups that are concatenated in a matrix without a dimension for them.
+
+    (m, k) by (g, k, n) and (g, m, k) by (k, n) multiply each row or column once; (m, k) by (k, n) has its groups in k.
+    """
+    left, right = op.shape(0), op.shape(1)
+    if len(left) == len(right) == 3:
+        return product(left, right)[0]
+    if len(left) + len(right) not in (4, 5) or left[-1] != right[-2]:
+        raise Unknown("matrices that fit")
+    return 2 * left[-2] * left[-1] * right[-1]
+
+
+PLAIN, ADDED = _product_rule(_factors(0)), _product_rule(_factors(1))
+LINEAR, PACKED = _product_rule(_linear), _product_rule(_packed, same_type=False)
+OTHER_TYPE = _product_rule(_factors(0), same_type=False)
+GROUPED = Rule(MATRIX_PRODUCT, _grouped, everything, unknown_results)
+MATRIX_RULES = {
+    **dict.fromkeys(("aten::mm", "aten::bmm", "aten::mv", "aten::dot", "aten::vdot", "aten::matmul"), PLAIN),
+    **dict.fromkeys(("aten::addmm", "aten::addmm_", "aten::baddbmm", "aten::baddbmm_", "aten::addmv"), ADDED),
+    **dict.fromkeys(("aten::addmv_", "aten::addbmm", "aten::addbmm_", "aten::_addmm_activation"), ADDED),
+    **dict.fromkeys(("aten::_scaled_mm", "aten::_scaled_mm_v2", "aten::_int_mm"), OTHER_TYPE),
+    **dict.fromkeys(("aten::linear", "mkldnn::_linear_pointwise"), LINEAR),
+    "aten::_weight_int8pack_mm": _product_rule(_linear),
+    **dict.fromkeys(("aten::_weight_int4pack_mm", "aten::_weight_int4pack_mm_with_scales_and_zeros"), PACKED),
+    **dict.fromkeys(("quantized::linear", "quantized::linear_relu", "quantized::linear_dynamic"), PACKED),
+    "quantized::linear_relu_dynamic": PACKED,
+    **dict.fromkeys(("aten::_grouped_mm", "aten::_scaled_grouped_mm"), GROUPED),
+}
+
+
+CONVOLUTION = Family(
+    "convolution",
+    "2 x the weight's elements x batch x positions of the result, transposed of the input; the weight's gradient 2 x"
+    " batch x channels in x channels out x positions of both, whatever the groups; padding counts, the bias does not",
+    "`conv_flop_count`, `conv_backward_flop` of torch.utils.flop_counter; of `cudnn_convolution` it takes the argument"
+    " `benchmark` for `transposed`, this does not",
+)
+
+
+class ConvolutionLayout(NamedTuple):
+    """Positions of arguments, None for an argument that the op lacks; `flag` is the one that makes it transposed.
+
+    `groups` is 0 for an op that is never transposed, as only others need it.
+    """
+
+    stride: int
+    padding: int
+    dilation: int | None
+    flag: int | None = None
+    output_padding: int | None = None
+    groups: int = 0
+
+    def is_transposed(self, op: RecordedOp) -> bool:
+        """Returns whether an op of this layout is transposed. Raises Unknown."""
+        return self.groups > 0 if self.flag is None else bool(op.argument(self.flag))
+
+
+GENERAL = ConvolutionLayout(3, 4, 5, 6, 7, 8)
+CONVOLUTIONS = {
+    **dict.fromkeys(("aten::convolution", "aten::_convolution", "aten::convolution_overrideable"), GENERAL),
+    **dict.fromkeys(("aten::conv1d", "aten::conv2d", "aten::conv3d"), ConvolutionLayout(3, 4, 5)),
+    "aten::cudnn_convolution": ConvolutionLayout(3, 2, 4),
+    **dict.fromkeys(
+        ("aten::mkldnn_convolution", "aten::miopen_convolution", "aten::miopen_depthwise_convolution"),
+        ConvolutionLayout(4, 3, 5),
+    ),
+    "aten::cudnn_convolution_relu": ConvolutionLayout(3, 4, 5),
+    "aten::cudnn_convolution_add_relu": ConvolutionLayout(5, 6, 7),
+    **dict.fromkeys(("aten::_conv_depthwise2d", "aten::conv_depthwise3d"), ConvolutionLayout(4, 5, 6)),
+    **dict.fromkeys(("aten::_slow_conv2d_forward", "aten::thnn_conv2d"), ConvolutionLayout(4, 5, None)),
+    **dict.fromkeys(("aten::slow_conv3d", "aten::slow_conv3d_forward"), ConvolutionLayout(4, 5, None)),
+    "aten::cudnn_convolution_transpose": ConvolutionLayout(4, 2, 5, None, 3, 6),
+    "aten::miopen_convolution_transpose": ConvolutionLayout(5, 3, 6, None, 4, 7),
+    **dict.fromkeys(
+        ("aten::conv_transpose1d", "aten::conv_transpose2d", "aten::conv_transpose3d"),
+        ConvolutionLayout(3, 4, 7, None, 5, 6),
+    ),
+}
+CONVOLUTION_BACKWARD = "aten::convolution_backward"
+MASK = 10
+
+
+def _convolved(op: RecordedOp) -> int:
+    x, weight, result = op.shape(0), op.shape(1), op.results[:1]
+    if not result or len(weight) < 3:
+        raise Unknown("a convolution's shapes")
+    return _applied(weight, x if CONVOLUTIONS[op.name].is_transposed(op) else result[0].shape)
+
+
+def _applied(weight: Shape, positions: Shape) -> int:
+    """Returns the operations of applying the weight at each position of a tensor, which may lack the
+    batch dimension.
+    """
+    if len(positions) not in (len(weight), len(weight) - 1):
+        raise Unknown("a convolution's shapes")
+    batch = positions[0] if len(positions) == len(weight) else 1
+    return 2 * batch * prod(positions[2 - len(weight) :]) * prod(weight)
+
+
+def _convolution_results(op: RecordedOp) -> list[Tensor]:
+    x, weight, layout = op.tensor(0), op.shape(1), CONVOLUTIONS[op.name]
+    dimensions, transposed = len(weight) - 2, layout.is_transposed(op)
+    if dimensions < 1 or len(x.shape) not in (len(weight), len(weight) - 1):
+        raise Unknown("a convolution's shapes")
+
+    def each(position: int | None, default: int = 0) -> tuple[int, ...]:
+        values = (default,) if position is None else op.integers(position)
+        return values * dimensions if len(values) == 1 else values
+
+    stride, padding, dilation = each(layout.stride), each(layout.padding), each(layout.dilation, default=1)
+    more = each(layout.output_padding if transposed else None)
+    if any(len(values) != dimensions for values in (stride, padding, dilation, more)) or 0 in stride:
+        raise Unknown("a convolution's arguments")
+    positions = x.shape[-dimensions:]
+    extent = [step * (size - 1) for step, size in zip(dilation, weight[2:], strict=True)]
+    if transposed:
+        sizes = [
+            (n - 1) * s - 2 * p + r + o + 1
+            for n, s, p, r, o in zip(positions, stride, padding, extent, more, strict=True)
+        ]
+        # the weight is (in, out / groups, …)
+        channels = weight[1] * sum(op.integers(layout.groups))
+    else:
+        sizes = [(n + 2 * p - r - 1) // s + 1 for n, s, p, r in zip(positions, stride, padding, extent, strict=True)]
+        channels = weight[0]
+    return [Tensor.of((*x.shape[: -dimensions - 1], channels, *sizes), x.item, NEW, x.dtype)]
+
+
+def _backward_convolved(op: RecordedOp) -> int:
+    """Returns the operations of the gradients that the mask asks for."""
+    gradient, x, weight = op.shape(0), op.shape(1), op.shape(2)
+    transposed, mask = bool(op.argument(7)), op.integers(MASK)
+    if len(weight) < 3 or len(mask) < 2 or not len(gradient) == len(x) == len(weight):
+        raise Unknown("a convolution's shapes")
+    # the gradient of the input is a convolution of the other kind (transposed or not)
+    of_input = _applied(weight, x if transposed else gradient)
+    of_weight = _applied((x[1], gradient[1], *weight[2:]), x if transposed else gradient)
+    return of_input * bool(mask[0]) + of_weight * bool(mask[1])
+
+
+def _convolution_gradients(op: RecordedOp) -> list[Tensor]:
+    mask, bias = op.integers(MASK), op.shape(0)[1:2]
+    like = [op.tensor(1), op.tensor(2), Tensor.of(bias, op.tensor(0).item, 0)]
+    return [
+        Tensor.of(tensor.shape, tensor.item, NEW + number)
+        for number, (tensor, is_asked_for) in enumerate(zip(like, mask, strict=False))
+        if is_asked_for
+    ]
+
+
+CONVOLUTION_RULES = dict.fromkeys(CONVOLUTIONS, Rule(CONVOLUTION, _convolved, everything, _convolution_results))
+CONVOLUTION_RULES[CONVOLUTION_BACKWARD] = Rule(CONVOLUTION, _backward_convolved, everything, _convolution_gradients)
+
+
+ATTENTION = Family(
+    "attention",
+    "2 (q + v) of each head and pair of a query with a key, q and v their widths; backward 2 (3 q + 2 "
+    "v), the scores once more"
+    " included; of a causal one the pairs up to the diagonal alone, softmax and dropout are not counted",
+    "`sdpa_flop_count`, `sdpa_backward_flop_count` of torch.utils.flop_counter, which count all pairs "
+    "of a causal one, too",
+)
+TOP, BOTTOM = "upper left", "lower right"
+"""The corner from which the diagonal of a causal mask starts, if the numbers of queries and keys differ."""
+CORNERS = {0: None, 1: TOP, 2: BOTTOM}
+"""The corner by `custom_mask_type` of the memory-efficient kernels."""
+
+
+class AttentionLayout(NamedTuple):
+    """Positions of arguments: the query, with key and value after it, and the mask; whether heads come before sequence
+    positions in the shapes.
+
+    `lengths` is the position of the offsets of sequences of several lengths; the longest ones are two positions behind.
+    """
+
+    query: int
+    causal: int
+    heads_first: bool = True
+    lengths: int | None = None
+    corner: str = TOP
+    argument: str = "is_causal"
+
+
+ATTENTIONS = {
+    "aten::_scaled_dot_product_flash_attention": AttentionLayout(0, 4),
+    "aten::_scaled_dot_product_flash_attention_for_cpu": AttentionLayout(0, 4),
+    "aten::_scaled_dot_product_efficient_attention": AttentionLayout(0, 6),
+    "aten::_scaled_dot_product_cudnn_attention": AttentionLayout(0, 6),
+    "aten::_scaled_dot_product_fused_attention_overrideable": AttentionLayout(0, 5),
+    "aten::_cudnn_attention_forward": AttentionLayout(0, 10, lengths=4),
+    "aten::_flash_attention_forward": AttentionLayout(0, 8, heads_first=False, lengths=3),
+    "aten::_efficient_attention_forward": AttentionLayout(
+        0, 9, heads_first=False, lengths=4, argument="custom_mask_type"
+    ),
+    "flash_attn::_flash_attn_forward": AttentionLayout(0, 5, heads_first=False, corner=BOTTOM, argument="causal"),
+}
+BACKWARD_ATTENTIONS = {
+    "aten::_scaled_dot_product_flash_attention_backward": AttentionLayout(1, 11, lengths=6),
+    "aten::_scaled_dot_product_flash_attention_for_cpu_backward": AttentionLayout(1, 7),
+    "aten::_scaled_dot_product_efficient_attention_backward": AttentionLayout(1, 11),
+    "aten::_scaled_dot_product_cudnn_attention_backward": AttentionLayout(1, 14, lengths=9),
+    "aten::_scaled_dot_product_fused_attention_overrideable_backward": AttentionLayout(1, 13, lengths=8),
+    "aten::_cudnn_attention_backward": AttentionLayout(1, 14, lengths=9),
+    "aten::_flash_attention_backward": AttentionLayout(1, 11, heads_first=False, lengths=6),
+    "aten::_efficient_attention_backward": AttentionLayout(
+        1, 14, heads_first=False, lengths=6, argument="custom_mask_type"
+    ),
+    "flash_attn::_flash_attn_backward": AttentionLayout(1, 11, heads_first=False, corner=BOTTOM, argument="causal"),
+}
+
+
+class Sizes(NamedTuple):
+    """The heads of all sequences together, the queries and keys of each head, and the widths of queries and values."""
+
+    heads: int
+    queries: int
+    keys: int
+    width: int
+    value_width: int
+
+
+def _sizes(op: RecordedOp, layout: AttentionLayout) -> Sizes:
+    query, key, value = (list(op.shape(layout.query + offset)) for offset in range(3))
+    if layout.lengths is not None and isinstance(op.argument(layout.lengths), Tensor):
+        query, key, value = _of_one_length(op, layout.lengths, [shape[-3:] for shape in (query, key, value)])
+    elif not len(query) == len(key) == len(value) == 4:
+        raise Unknown("queries, keys and values")
+    elif not layout.heads_first:
+        query, key, value = ([batch, heads, positions, width] for batch, positions, heads, width in (query, key, value))
+    batch, heads, queries, width = query
+    if key[:1] + key[3:] != [batch, width] or value[:3] != key[:3] or not key[1] or heads % key[1]:
+        raise Unknown("queries, keys and values that fit")
+    return Sizes(batch * heads, queries, key[2], width, value[3])
+
+
+def _of_one_length(op: RecordedOp, lengths: int, shapes: list[list[int]]) -> list[list[int]]:
+    """Returns the shapes of concatenated sequences as a batch, if all have one length. Raises Unknown."""
+    sequences = op.shape(lengths, 1)[0] - 1
+    longest, longest_key = op.argument(lengths + 2), op.argument(lengths + 3)
+    regular = []
+    for shape, length in zip(shapes, (longest, longest_key, longest_key), strict=True):
+        if not isinstance(length, int) or len(shape) != 3 or shape[0] != sequences * length:
+            raise Unknown("lengths of sequences")
+        regular.append([sequences, shape[1], length, shape[2]])
+    return regular
+
+
+def pairs(queries: int, keys: int, corner: str | None) -> int:
+    """Returns how many pairs a mask with the diagonal from this corner leaves; all pairs without a corner.
+
+    >>> pairs(3, 4, TOP), pairs(3, 4, BOTTOM), pairs(3, 4, None)
+    (6, 9, 12)
+    """
+    if corner is None:
+        return queries * keys
+    # a triangle, and a rectangle beside or below it
+    side = min(queries, keys)
+    triangle = side * (side + 1) // 2
+    if queries > keys:
+        return triangle + (queries - keys) * keys * (corner == TOP)
+    return triangle + queries * (keys - queries) * (corner == BOTTOM)
+
+
+def _corner(op: RecordedOp, layout: AttentionLayout) -> str | None:
+    for name in ("window_size", "window_size_left", "window_size_right"):
+        window = op.named(name)
+        if isinstance(window, int) and window >= 0 and not isinstance(window, bool):
+            raise Unknown("attention within a window")
+    flag = op.named(layout.argument, layout.causal)
+    if layout.argument == "custom_mask_type":
+        if not isinstance(flag, int) or flag not in CORNERS:
+            raise Unknown("a mask")
+        return CORNERS[flag]
+    if not isinstance(flag, bool):
+        raise Unknown("whether it is causal")
+    return layout.corner if flag else None
+
+
+def _attended(layout: AttentionLayout, of_query: int, of_value: int) -> Callable[[RecordedOp], int]:
+    def operations(op: RecordedOp) -> int:
+        sizes = _sizes(op, layout)
+        each = of_query * sizes.width + of_value * sizes.value_width
+        return 2 * sizes.heads * pairs(sizes.queries, sizes.keys, _corner(op, layout)) * each
+
+    return operations
+
+
+def _attention_results(layout: AttentionLayout) -> Callable[[RecordedOp], list[Tensor]]:
+    """Returns the result, which is like the query but as wide as values, and the logarithm of each query's sum in
+    single precision.
+    """
+
+    def results(op: RecordedOp) -> list[Tensor]:
+        sizes, query = _sizes(op, layout), op.tensor(layout.query)
+        shape = (*query.shape[:-1], sizes.value_width)
+        sums = Tensor.of((sizes.heads, sizes.queries), 4, NEW + 1)
+        return [Tensor.of(shape, query.item, NEW, query.dtype), sums]
+
+    return results
+
+
+def _attention_gradients(op: RecordedOp) -> list[Tensor]:
+    """Returns the gradients of query, key and value."""
+    return [Tensor.of(op.shape(position), op.tensor(position).item, NEW + position) for position in (1, 2, 3)]
+
+
+ATTENTION_RULES = {
+    name: Rule(ATTENTION, _attended(layout, 1, 1), everything, _attention_results(layout))
+    for name, layout in ATTENTIONS.items()
+} | {
+    name: Rule(ATTENTION, _attended(layout, 3, 2), everything, _attention_gradients)
+    for name, layout in BACKWARD_ATTENTIONS.items()
+}
+
+RULES: dict[str, Rule] = MATRIX_RULES | CONVOLUTION_RULES | ATTENTION_RULES

@@ -1,0 +1,352 @@
+"""Where each attention op has its mask and its sequences, as PyTorch's schemas have them.
+
+Where each convolution has its arguments, as PyTorch's schemas have them, and what its result follows from.
+
+Operations and shapes of matrix products, and whether their results have the type of their arguments.
+"""
+
+from typing import Any
+
+import pytest
+from execgraph.converter.work import Tensor, Unknown, Work
+from execgraph.converter.work.products import (
+    ATTENTION_RULES,
+    BOTTOM,
+    CONVOLUTION_BACKWARD,
+    CONVOLUTION_RULES,
+    TOP,
+    pairs,
+    product,
+)
+from execgraph.converter.work.recorded_op import broadcast
+from support.graphs import FLOAT, ordered, tensors, work
+
+LENGTHS = "cum_seq_q cum_seq_k max_q max_k"
+SPANS = "cu_seqlens_q cu_seqlens_k max_seqlen_q max_seqlen_k"
+BACKWARD = "grad_out query key value"
+ARGUMENTS = {
+    "aten::_scaled_dot_product_flash_attention": "query key value dropout_p is_causal",
+    "aten::_scaled_dot_product_flash_attention_for_cpu": "query key value dropout_p is_causal",
+    "aten::_scaled_dot_product_efficient_attention": "query key value attn_bias compute_log_sumexp dropout_p is_causal",
+    "aten::_scaled_dot_product_cudnn_attention": "query key value attn_bias compute_log_sumexp dropout_p is_causal",
+    "aten::_scaled_dot_product_fused_attention_overrideable": "query key value attn_bias dropout_p is_causal",
+    "aten::_cudnn_attention_forward": f"query key value attn_bias {LENGTHS} compute_log_sumexp dropout_p is_causal",
+    "aten::_flash_attention_forward": f"query key value {LENGTHS} dropout_p is_causal",
+    "aten::_efficient_attention_forward": f"query key value bias {SPANS} dropout_p custom_mask_type",
+    "flash_attn::_flash_attn_forward": "query key value dropout_p softmax_scale causal",
+    "aten::_scaled_dot_product_flash_attention_backward": f"{BACKWARD} out logsumexp {LENGTHS} dropout_p is_causal",
+    "aten::_scaled_dot_product_flash_attention_for_cpu_backward": f"{BACKWARD} out logsumexp dropout_p is_causal",
+    "aten::_scaled_dot_product_efficient_attention_backward": (
+        f"{BACKWARD} attn_bias out logsumexp philox_seed philox_offset dropout_p grad_input_mask is_causal"
+    ),
+    "aten::_scaled_dot_product_cudnn_attention_backward": (
+        f"{BACKWARD} out logsumexp philox_seed philox_offset attn_bias {LENGTHS} dropout_p is_causal"
+    ),
+    "aten::_scaled_dot_product_fused_attention_overrideable_backward": (
+        f"{BACKWARD} attn_bias grad_input_mask out logsumexp {LENGTHS} dropout_p is_causal"
+    ),
+    "aten::_cudnn_attention_backward": (
+        f"{BACKWARD} out logsumexp philox_seed philox_offset attn_bias {LENGTHS} dropout_p is_causal"
+    ),
+    "aten::_flash_attention_backward": f"{BACKWARD} out logsumexp {LENGTHS} dropout_p is_causal",
+    "aten::_efficient_attention_backward": (
+        f"{BACKWARD} bias out {SPANS} logsumexp dropout_p philox_seed philox_offset custom_mask_type"
+    ),
+    "flash_attn::_flash_attn_backward": f"{BACKWARD} out softmax_lse dq dk dv dropout_p softmax_scale causal",
+}
+PLACES_FIRST = {
+    "aten::_flash_attention_forward",
+    "aten::_efficient_attention_forward",
+    "flash_attn::_flash_attn_forward",
+    "aten::_flash_attention_backward",
+    "aten::_efficient_attention_backward",
+    "flash_attn::_flash_attn_backward",
+}
+"""Ops whose shapes have sequence positions before heads."""
+
+
+def operations(name: str, queries: int = 6, is_causal: bool = False, sequences: int = 0) -> int:
+    """Of 2 x 3 heads of width 8 with 6 keys; or of so many sequences of that length one after the other."""
+    shapes = [(2, 3, places, 8) for places in (queries, 6)]
+    if sequences:
+        shapes = [(sequences * places, 3, 8) for places in (queries, 6)]
+    elif name in PLACES_FIRST:
+        shapes = [(batch, places, heads, width) for batch, heads, places, width in shapes]
+    query, key = (Tensor.of(shape, FLOAT, number) for number, shape in enumerate(shapes))
+    offsets = Tensor.of((sequences + 1,), FLOAT, 7) if sequences else None
+    values = {"query": query, "key": key, "value": key, "custom_mask_type": int(is_causal)}
+    values |= dict.fromkeys(("is_causal", "causal"), is_causal)
+    values |= dict.fromkeys(("cum_seq_q", "cum_seq_k", "cu_seqlens_q", "cu_seqlens_k"), offsets)
+    values |= {"max_q": queries, "max_k": 6, "max_seqlen_q": queries, "max_seqlen_k": 6}
+    found = work(name, ordered(ARGUMENTS[name], **values), []).operations
+    assert found is not None
+    return found
+
+
+def test_every_attention_is_listed() -> None:
+    assert ARGUMENTS.keys() == ATTENTION_RULES.keys()
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_the_mask_is_where_the_schema_has_it(name: str) -> None:
+    """Two products of 2 * 8 operations for each pair, five for the gradients; a causal mask leaves 21 of 36 pairs."""
+    products = 5 if "backward" in name else 2
+    assert operations(name) == 6 * 36 * products * 16
+    assert operations(name, is_causal=True) == 6 * 21 * products * 16
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_with_fewer_queries_than_keys_the_mask_starts_in_a_corner(name: str) -> None:
+    """Of 4 queries: 1 + 2 + 3 + 4 pairs from the first key on, 3 + 4 + 5 + 6 up to the last one."""
+    left = 18 if name.startswith("flash_attn") else 10
+    assert operations(name, queries=4, is_causal=True) * 24 == operations(name, queries=4) * left
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in ARGUMENTS if any(word in ARGUMENTS[name] for word in (LENGTHS, SPANS))]
+)
+def test_sequences_one_after_the_other_are_where_the_schema_has_them(name: str) -> None:
+    assert operations(name, sequences=2) == operations(name)
+
+
+def test_a_memory_efficient_mask_may_start_in_the_other_corner() -> None:
+    def masked(mask: object) -> int | None:
+        query, key = Tensor.of((2, 4, 3, 8), FLOAT, 0), Tensor.of((2, 6, 3, 8), FLOAT, 1)
+        values = {"query": query, "key": key, "value": key, "custom_mask_type": mask}
+        return work(
+            "aten::_efficient_attention_forward", ordered(ARGUMENTS["aten::_efficient_attention_forward"], **values), []
+        ).operations
+
+    assert [masked(mask) for mask in (0, 1, 2)] == [6 * left * 32 for left in (24, 10, 18)]
+    for mask in (3, -1, None):
+        with pytest.raises(Unknown):
+            masked(mask)
+
+
+@pytest.mark.parametrize(
+    ("queries", "keys", "corner", "left"),
+    [
+        (3, 4, TOP, 6),
+        (3, 4, BOTTOM, 9),
+        (4, 3, TOP, 9),
+        (4, 3, BOTTOM, 6),
+        (3, 3, TOP, 6),
+        (3, 3, BOTTOM, 6),
+        (3, 4, None, 12),
+    ],
+)
+def test_a_mask_leaves_the_pairs_below_its_diagonal(queries: int, keys: int, corner: str | None, left: int) -> None:
+    assert pairs(queries, keys, corner) == left
+
+
+def test_gradients_are_like_query_key_and_value() -> None:
+    name = "aten::_scaled_dot_product_flash_attention_for_cpu_backward"
+    query, key, value = (
+        Tensor.of(shape, FLOAT, number) for number, shape in enumerate(((1, 2, 3, 8), (1, 2, 5, 8), (1, 2, 5, 4)))
+    )
+    found = work(name, ordered(ARGUMENTS[name], query=query, key=key, value=value, is_causal=False), None)
+    assert found.bytes == FLOAT * 2 * (48 + 80 + 40)
+
+
+GENERAL = "input weight bias stride padding dilation transposed output_padding groups"
+PLAIN = "input weight bias stride padding dilation groups"
+PADDING_FIRST = "input weight bias padding stride dilation groups"
+UNDILATED = "input weight kernel_size bias stride padding"
+TRANSPOSED = "input weight bias stride padding output_padding groups dilation"
+CONVOLUTION_ARGUMENTS = {
+    "convolution": GENERAL,
+    "_convolution": GENERAL,
+    "convolution_overrideable": GENERAL,
+    "conv1d": PLAIN,
+    "conv2d": PLAIN,
+    "conv3d": PLAIN,
+    "cudnn_convolution": "input weight padding stride dilation groups",
+    "mkldnn_convolution": PADDING_FIRST,
+    "miopen_convolution": PADDING_FIRST,
+    "miopen_depthwise_convolution": PADDING_FIRST,
+    "cudnn_convolution_relu": PLAIN,
+    "cudnn_convolution_add_relu": "input weight z alpha bias stride padding dilation groups",
+    "_conv_depthwise2d": "input weight kernel_size bias stride padding dilation",
+    "conv_depthwise3d": "input weight kernel_size bias stride padding dilation",
+    "_slow_conv2d_forward": UNDILATED,
+    "thnn_conv2d": UNDILATED,
+    "slow_conv3d": UNDILATED,
+    "slow_conv3d_forward": UNDILATED,
+    "cudnn_convolution_transpose": "input weight padding output_padding stride dilation groups",
+    "miopen_convolution_transpose": "input weight bias padding output_padding stride dilation groups",
+    "conv_transpose1d": TRANSPOSED,
+    "conv_transpose2d": TRANSPOSED,
+    "conv_transpose3d": TRANSPOSED,
+}
+VALUES: dict[str, Any] = {"stride": [3], "padding": [5], "dilation": [4], "output_padding": [1], "groups": 2}
+"""No two are equal, so that none can stand in for another."""
+
+
+def convolved(name: str, x: tuple[int, ...], weight: tuple[int, ...], **more: Any) -> tuple[Work, int]:
+    """The work by the arguments alone, and how many elements the result has."""
+    x_tensor, weight_tensor = tensors(x, weight)
+    arguments = ordered(CONVOLUTION_ARGUMENTS[name], **{**VALUES, "input": x_tensor, "weight": weight_tensor, **more})
+    found = work(f"aten::{name}", arguments, None)
+    return found, found.bytes // FLOAT - x_tensor.elements - weight_tensor.elements
+
+
+def dimensions_of(name: str) -> int:
+    return next((number for number in (1, 3) if f"{number}d" in name), 2)
+
+
+def test_every_convolution_is_listed() -> None:
+    assert {f"aten::{name}" for name in CONVOLUTION_ARGUMENTS} | {CONVOLUTION_BACKWARD} == CONVOLUTION_RULES.keys()
+
+
+@pytest.mark.parametrize("name", [name for name in CONVOLUTION_ARGUMENTS if "transpose" not in name])
+def test_a_convolution_gives_fewer_positions_by_stride_and_dilation(name: str) -> None:
+    """From 9 positions 4 with a window of 3 that is 9 wide, 6 if it is not dilated."""
+    dimensions = dimensions_of(name)
+    found, elements = convolved(name, (1, 4) + (9,) * dimensions, (6, 4) + (3,) * dimensions, transposed=False)
+    positions = (4 if "dilation" in CONVOLUTION_ARGUMENTS[name] else 6) ** dimensions
+    assert (found.operations, elements) == (2 * positions * 24 * 3**dimensions, 6 * positions)
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in CONVOLUTION_ARGUMENTS if "output_padding" in CONVOLUTION_ARGUMENTS[name]]
+)
+def test_a_transposed_convolution_gives_more_positions_and_the_channels_of_all_groups(name: str) -> None:
+    """From 5 positions (5 - 1) * 3 - 2 * 5 + 8 + 1 + 1 = 12, in two groups of 3 channels."""
+    dimensions = dimensions_of(name)
+    found, elements = convolved(name, (1, 4) + (5,) * dimensions, (4, 3) + (3,) * dimensions, transposed=True)
+    assert (found.operations, elements) == (2 * 5**dimensions * 12 * 3**dimensions, 6 * 12**dimensions)
+
+
+def test_an_input_without_a_batch_is_one() -> None:
+    batch, elements = convolved("conv2d", (1, 4, 9, 9), (6, 4, 3, 3))
+    assert convolved("conv2d", (4, 9, 9), (6, 4, 3, 3)) == (batch, elements)
+
+
+@pytest.mark.parametrize(
+    ("x", "weight", "more"),
+    [
+        ((9, 9), (6, 4, 3, 3), {}),
+        ((1, 1, 4, 9, 9), (6, 4, 3, 3), {}),
+        ((6, 4), (6, 4), {}),
+        ((1, 4, 9, 9), (6, 4, 3, 3), {"stride": [0]}),
+        ((1, 4, 9, 9), (6, 4, 3, 3), {"stride": [1, 1, 1]}),
+        ((1, 4, 9, 9), (6, 4, 3, 3), {"padding": [1, 1, 1]}),
+        ((1, 4, 9, 9), (6, 4, 3, 3), {"dilation": []}),
+    ],
+)
+def test_shapes_and_arguments_that_do_not_fit_are_unknown(
+    x: tuple[int, ...], weight: tuple[int, ...], more: dict[str, Any]
+) -> None:
+    with pytest.raises(Unknown):
+        convolved("conv2d", x, weight, **more)
+
+
+@pytest.mark.parametrize(
+    ("mask", "operations", "elements"),
+    [
+        ([True, True, True], 2 * 2 * 16 * 216, 256 + 216 + 6),
+        ([True, False, False], 2 * 16 * 216, 256),
+        ([False, True, False], 2 * 16 * 216, 216),
+        ([False, False, True], 0, 6),
+    ],
+)
+def test_only_the_gradients_that_are_asked_for_count(mask: list[bool], operations: int, elements: int) -> None:
+    """Of 6 channels at 16 positions, from 4 at 64."""
+    gradient, x, weight = tensors((1, 6, 4, 4), (1, 4, 8, 8), (6, 4, 3, 3))
+    names = "gradient input weight bias_sizes stride padding dilation transposed output_padding groups output_mask"
+    arguments = ordered(names, gradient=gradient, input=x, weight=weight, transposed=False, output_mask=mask)
+    found = work(CONVOLUTION_BACKWARD, arguments, None)
+    read = sum(tensor.elements for tensor in (gradient, x, weight))
+    assert (found.operations, found.bytes) == (operations, FLOAT * (read + elements))
+
+
+def test_the_gradients_of_a_transposed_convolution_are_of_the_positions_of_its_input() -> None:
+    gradient, x, weight = tensors((1, 6, 8, 8), (1, 4, 4, 4), (4, 6, 3, 3))
+    names = "gradient input weight bias_sizes stride padding dilation transposed output_padding groups output_mask"
+    arguments = ordered(names, gradient=gradient, input=x, weight=weight, transposed=True, output_mask=[True] * 3)
+    assert work(CONVOLUTION_BACKWARD, arguments, None).operations == 2 * 2 * 16 * 216
+
+
+Shape = tuple[int, ...]
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "operations", "shape"),
+    [
+        ((3, 4), (4, 5), 120, (3, 5)),
+        ((4,), (4, 5), 40, (5,)),
+        ((3, 4), (4,), 24, (3,)),
+        ((4,), (4,), 8, ()),
+        ((1, 4), (4, 1), 8, (1, 1)),
+        ((2, 3, 4), (2, 4, 5), 240, (2, 3, 5)),
+        ((7, 1, 3, 4), (2, 4, 5), 1680, (7, 2, 3, 5)),
+        ((2, 3, 4), (4,), 48, (2, 3)),
+    ],
+)
+def test_a_product_drops_the_dimensions_that_meet(left: Shape, right: Shape, operations: int, shape: Shape) -> None:
+    assert product(left, right) == (operations, shape)
+
+
+@pytest.mark.parametrize(
+    ("left", "right"), [((), (4,)), ((4,), ()), ((3, 4), (5, 4)), ((3,), (4,)), ((2, 3, 4), (3, 4, 5))]
+)
+def test_shapes_that_do_not_fit_have_no_product(left: Shape, right: Shape) -> None:
+    with pytest.raises(Unknown):
+        product(left, right)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "together"),
+    [
+        ([(3, 1), (4,)], (3, 4)),
+        ([(2, 3), (3,), ()], (2, 3)),
+        ([(1, 1), (1,)], (1, 1)),
+        ([()], ()),
+        ([], ()),
+        ([(0, 3), (1, 3)], (0, 3)),
+    ],
+)
+def test_broadcast_shapes_have_the_longest_extent_of_each_dimension(shapes: list[Shape], together: Shape) -> None:
+    assert broadcast(shapes) == together
+    with pytest.raises(Unknown):
+        broadcast([*shapes, (2, 3), (2, 4)])
+
+
+def test_a_packed_weight_tells_no_more_than_the_result() -> None:
+    x, weight, result = tensors((7, 4, 64), (2, 1, 32, 4), (7, 4, 16))
+    assert work("aten::_weight_int4pack_mm", [x, weight], [result]).operations == 2 * 28 * 64 * 16
+    for results in ([], [Tensor.of((), FLOAT, 9)]):
+        with pytest.raises(Unknown):
+            work("aten::_weight_int4pack_mm", [x, weight], results)
+
+
+@pytest.mark.parametrize("name", ["aten::_int_mm", "aten::_scaled_mm", "quantized::linear"])
+def test_results_of_another_type_do_not_follow_from_the_arguments(name: str) -> None:
+    with pytest.raises(Unknown):
+        work(name, tensors((3, 4), (4, 5)), None)
+
+
+def test_results_of_the_same_type_do() -> None:
+    a, b = tensors((3, 4), (4, 5), item=2)
+    assert work("aten::mm", [a, b], None).bytes == 2 * (12 + 20 + 15)
+    (bias,) = tensors((5,), item=FLOAT)
+    assert work("aten::addmm", [bias, *tensors((3, 4), (4, 5))], None).operations == 120
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "operations"),
+    [
+        ((10, 4), (3, 4, 5), 400),
+        ((3, 10, 4), (4, 5), 400),
+        ((10, 4), (4, 5), 400),
+        ((3, 10, 4), (3, 4, 5), 1200),
+    ],
+)
+def test_groups_that_are_concatenated_multiply_each_row_once(left: Shape, right: Shape, operations: int) -> None:
+    assert work("aten::_grouped_mm", tensors(left, right), [Tensor.of((1,), FLOAT, 9)]).operations == operations
+
+
+@pytest.mark.parametrize(("left", "right"), [((10, 4), (3, 5, 4)), ((4,), (4, 5)), ((2, 3, 10, 4), (4, 5))])
+def test_groups_that_do_not_fit_are_unknown(left: Shape, right: Shape) -> None:
+    with pytest.raises(Unknown):
+        work("aten::_grouped_mm", tensors(left, right), [Tensor.of((1,), FLOAT, 9)])
