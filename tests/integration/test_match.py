@@ -195,7 +195,7 @@ def test_single_ops_that_one_file_lost_at_its_ends_make_no_window(torch: str) ->
     t.leaf("lost by the device trace", 2, only="host")
     report = link(*read_pair(t)).report
     assert (report.host_ops, report.device_ops, report.matched) == (51, 51, 50)
-    assert not any("outside" in reason for reason in report.dropped)
+    assert not report.dropped.of(Reason.HOST_OPS_OUTSIDE, Reason.OPS_OUTSIDE)
 
 
 @pytest.mark.parametrize(("held", "outside"), [(19, 0), (18, 1)])

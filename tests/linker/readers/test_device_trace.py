@@ -51,13 +51,13 @@ def test_a_bare_list_of_events_is_a_trace(tmp_path: Path) -> None:
 
 def test_lists_that_cannot_be_read_are_counted(tmp_path: Path) -> None:
     known = read(tmp_path, small_run(**{"Process Group Ranks": [0, 1], "Collective name": "allreduce"}))
-    assert Reason.Reason.UNREADABLE_LISTS not in known.oddities
+    assert Reason.UNREADABLE_LISTS not in known.oddities
     torn = read(tmp_path, small_run(**{"Process Group Ranks": "[0, {}", "Collective name": "allreduce"}))
-    assert torn.oddities[Reason.Reason.UNREADABLE_LISTS] > 0
+    assert torn.oddities[Reason.UNREADABLE_LISTS] > 0
 
 
 def test_arguments_that_are_no_lists_are_counted(tmp_path: Path) -> None:
     lists = small_run(**{"Input Dims": [[2]], "Input type": ["float"]})
-    assert Reason.ARGUMENTS_Reason.ARGUMENTS_NO_LISTS not in read(tmp_path, lists, arguments=True).oddities
+    assert Reason.ARGUMENTS_NO_LISTS not in read(tmp_path, lists, arguments=True).oddities
     others = small_run(**{"Input Dims": [[2]], "Input type": 5, "Concrete Inputs": {}})
-    assert read(tmp_path, others, arguments=True).oddities[Reason.ARGUMENTS_Reason.ARGUMENTS_NO_LISTS] == 2
+    assert read(tmp_path, others, arguments=True).oddities[Reason.ARGUMENTS_NO_LISTS] == 2

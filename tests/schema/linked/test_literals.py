@@ -136,7 +136,7 @@ def noted(tmp_path: Path, file: int, field: str, text: str) -> dict[str, int]:
 def test_what_cannot_be_read_is_counted(tmp_path: Path) -> None:
     assert noted(tmp_path, 1, "Process Group Ranks", "[{[]:1}]")[Reason.UNREADABLE_LISTS] >= len(HOSTILE)
     assert noted(tmp_path, 0, "in_split_size", "{[]}")[Reason.UNREADABLE_LISTS] == len(HOSTILE)
-    assert Reason.Reason.UNREADABLE_LISTS not in noted(tmp_path, 0, "in_split_size", "[1, 3]")
+    assert Reason.UNREADABLE_LISTS not in noted(tmp_path, 0, "in_split_size", "[1, 3]")
 
 
 @pytest.mark.parametrize(("text", "count"), [("{[]}", 1), ("[" * DEPTH, 1), ('[{"pg_name": "0"}, 7]', 1), ("[]", 0)])
