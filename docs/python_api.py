@@ -34,10 +34,9 @@ SECTIONS = {
 }
 """The names in the order in which a reader meets them."""
 TYPES = {
-    "schema.given_files": "FilePath InputFile Paths",
+    "schema.arguments": "FilePath InputFile Paths Target Promotion InputsOutputs",
     "tools.given_graphs": "Graphs",
-    "tools.replay.scaling": "Changes",
-    "schema.choices": "Target Promotion InputsOutputs",
+    "tools.replay.changes": "Changes",
     "simulator_options": "BuildTarget",
     "schema.comm_groups": "RankList",
     "schema.columns.column_types": "Categorical Ragged",
@@ -46,8 +45,8 @@ TYPES = {
     "tools.report.rank_groups": "RankGroup",
     "tools.replay.recording": "Recording",
     "tools.job.inspection": "Inspection",
-    "tools.job.merge_report": "RankReport",
-    "tools.replay.simulated_ranks": "SimulatedRank",
+    "tools.job.merge_survey": "RankReport",
+    "tools.replay.simulator": "SimulatedRank",
 }
 """What signatures and fields name, by module: nobody makes them, so they are not in `execgraph` itself."""
 PLUMBING = {"of", "page_table", "clock_of_tables", "tee", "keep_categories"}

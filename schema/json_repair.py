@@ -1,17 +1,19 @@
 """Takes the elements of an array out of damaged JSON text and mends those that do not decode.
 
 It mends what profilers are known to write wrongly: names with quotes, backslashes and control characters in them, bytes
-that are no UTF-8, NaN and its like, and commas too many. Where another element may start is guessed by the first key of
-the first element: of `[{"a":1},{"a":2` the starts are at 1 and 9. The text up to the next start is an element if it
-decodes; if it only lacks its end, that start was part of a text in it, and the one after is tried.
+that are no UTF-8, NaN and its like, and commas too many or too few. What the end of the file cuts off, and rows of
+another kind, are left out; any other damage is refused, with the byte where it stands.
+
+Where another element may start is guessed by the first key of the first element: of `[{"a":1},{"a":2` the starts are at
+1 and 9. The text up to the next start is an element if it decodes; if it only lacks its end, that start was part of a
+text in it, and the one after is tried.
 
 Nothing is lost in silence: the `Damage` records every stretch of text that is no element. Linear in the text.
 """
 
-import json
 import re
 from collections.abc import Iterator
-from itertools import islice, pairwise
+from itertools import islice
 from typing import Any, NamedTuple
 
 import msgspec
@@ -29,11 +31,8 @@ TOKEN = re.compile(
     + KEY_NEXT
     + rb'))*)(?:"|\Z)'
     rb'|"(?P<text>(?:[^"\\]+|\\(?:.|\Z)|"(?!\s*[:,\]}]))*)(?:"|\Z)'
-    rb"|(?P<word>[-+]?[A-Za-z_][\w()]*)"
-    rb"|(?P<number>[-+]?\.?\d[\w.+-]*)"
-    rb"|(?P<comma>,(?=\s*(?:[,\]}]|\Z))|(?<=[\[{]),)"
-    rb"|(?P<void>:(?=\s*[,\]}]))",
-    re.DOTALL,
+    rb"|(?P<number>[-+]?(?:nan|inf)[\w()]*|[-+]?\.?\d[\w.+-]*)",
+    re.DOTALL | re.IGNORECASE,
 )
 """A text that is a value in an object ends where another key or the object's end follows; others at their next
 plausible quote.
@@ -45,8 +44,7 @@ IN_TEXT = re.compile(
 SWALLOWED = re.compile(rb'"(?:ph|cat|pid|tid|ts|dur|args|id|ctrl_deps|parent|inputs|outputs|attrs|rf_id)"\s*:')
 """Keys of the elements themselves; a text that seems to hold one lost its own end."""
 JSON_NUMBER = re.compile(rb"-?(?:0|[1-9]\d{0,300})(?:\.\d+)?(?:[eE][-+]?\d{1,2})?")
-WORDS = {b"true": b"true", b"false": b"false", b"null": b"null", b"True": b"true", b"False": b"false"}
-"""Others (NaN, Infinity, None, -nan(ind)) are null."""
+"""Others (NaN, Infinity, -nan(ind), 1e400) are null."""
 FIX = {"backslash": b"\\\\", "quote": b'\\"', "half": b"\\ufffd"}
 KIND = {
     "backslash": Reason.STRAY_BACKSLASHES,
@@ -54,8 +52,6 @@ KIND = {
     "quote": Reason.UNESCAPED_QUOTES,
     "control": Reason.CONTROL_CHARACTERS,
 }
-
-ANYTHING = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 class Mended(NamedTuple):
@@ -78,14 +74,10 @@ def mend(text: bytes) -> Mended:
         kind, literal = match.lastgroup, match.group()
         if kind in ("value", "text"):
             return (match["lead"] or b"") + b'"' + _sound_text(match[kind], repairs) + b'"'
-        if kind == "number":
-            return _sound_number(literal, repairs)
-        if kind == "word":
-            if literal not in WORDS or WORDS[literal] != literal:
-                repairs.add(Reason.NO_JSON_NUMBERS)
-            return WORDS.get(literal, b"null")
-        repairs.add(Reason.MISPLACED_COMMAS)
-        return b":null" if kind == "void" else b""
+        if JSON_NUMBER.fullmatch(literal):
+            return literal
+        repairs.add(Reason.NO_JSON_NUMBERS)
+        return b"null"
 
     return Mended(TOKEN.sub(token, text), repairs)
 
@@ -105,17 +97,6 @@ def _sound_text(body: bytes, repairs: set[Reason]) -> bytes:
     return IN_TEXT.sub(character, body)
 
 
-def _sound_number(text: bytes, repairs: set[Reason]) -> bytes:
-    if JSON_NUMBER.fullmatch(text):
-        return text
-    repairs.add(Reason.NO_JSON_NUMBERS)
-    try:
-        number = float(text)
-    except ValueError:
-        return b"null"
-    return b"null" if number in (float("inf"), float("-inf")) or number != number else repr(number).encode()
-
-
 def refusal(decoder: "msgspec.json.Decoder[Any]", text: bytes) -> Exception | None:
     """Returns why a decoder of lists refuses the text of elements; None if it does not."""
     try:
@@ -125,17 +106,6 @@ def refusal(decoder: "msgspec.json.Decoder[Any]", text: bytes) -> Exception | No
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         return error
     return None
-
-
-def is_mendable(text: bytes, refused: Exception) -> bool:
-    """Is it the text that is wrong, rather than what it says, and was it written as text at all?"""
-    if b"\0" in text:
-        return False
-    if not isinstance(refused, msgspec.ValidationError) or "out of range" in str(refused):
-        return True
-    return (
-        refusal(ANYTHING, text) is not None
-    )  # a decoder may complain of the first object before it comes to the damage
 
 
 ESCAPED = b"__"
@@ -148,6 +118,7 @@ TRUNCATED = "truncated"
 WITHIN_TOP_LEVEL = 2
 """Brackets that are open in an array under a key of the top level."""
 SOUND = msgspec.json.Decoder(msgspec.Raw)
+ANYTHING = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 class Structure(NamedTuple):
@@ -199,7 +170,7 @@ def opening_of(text: bytes, key: str, ended: bool) -> int | None:
         return only.end()
     ends = np.array([match.end() for match in re.finditer(rb'"%b"\s*:\s*\[' % key.encode(), text)], np.int64)
     outermost = ends[_depths_before(text, ends) == WITHIN_TOP_LEVEL]
-    if len(outermost) and _is_json(text[: outermost[0]] + b"]}"):
+    if len(outermost) and not _syntax_error(text[: outermost[0]] + b"]}"):
         return int(outermost[0])
     return int(ends[0]) if len(ends) and (ended or not is_sound(text)) else None
 
@@ -216,19 +187,15 @@ def _depths_before(text: bytes, positions: Int64) -> Int64:
 
 def is_sound(text: bytes) -> bool:
     """Returns whether the text is JSON, or the beginning of some in which nothing is wrong so far."""
-    return TRUNCATED in (_refused(text.rstrip(OF_NUMBERS)) or TRUNCATED)
+    return TRUNCATED in (_syntax_error(text.rstrip(OF_NUMBERS)) or TRUNCATED)
 
 
-def _refused(text: bytes) -> str | None:
+def _syntax_error(text: bytes) -> str:
     try:
         SOUND.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
         return str(error)
-    return None
-
-
-def _is_json(text: bytes) -> bool:
-    return _refused(text) is None
+    return ""
 
 
 LETTER = rb"u00(3[0-9]|4[1-9a-fA-F]|5[0-9aAfF]|6[1-9a-fA-F]|7[0-9aA]|20)"
@@ -257,13 +224,11 @@ MOST_LOST = 100_000
 LARGE = 1 << 21
 """Bytes that the elements that profilers write never have: a stretch of so many holds several."""
 ENDS_TRIED = 64
-ENDS_MENDED = 4
 BLANK = b" \t\r\n,\0"
 FIRST_KEY = re.compile(rb'(?:\A|[\[,}\s])\{\s*("\w+")\s*:')
 BLANKS = re.compile(rb"\s*")
 ANY_START = re.compile(rb"\}[\s,]*(?=\{)")
 END = re.compile(rb"\}[\s,]*\]")
-VALUE = json.JSONDecoder(strict=False)
 CLOSED = re.compile(rb'\}[\s,]*\](?=\s*(?:,\s*"[^"\\]{1,64}"\s*:|\}\s*\Z|\Z))')
 
 
@@ -281,7 +246,7 @@ class Elements:
         kind.
 
         The last element is left, as it may go on; with `last` it is taken as well, and only what follows the array's
-        end is left.
+        end is left. Raises DataError for an element that cannot be mended.
         """
         starts = _element_starts(text) if sound else self._starts(text)
         if not starts and not last:
@@ -320,7 +285,7 @@ class Elements:
                 break  # the element may go on beyond the text
             else:
                 following = index + 1
-                elements += self._recovered(text[starts[index] : starts[following]], at + starts[index])
+                elements += self._read(text[starts[index] : starts[following]].strip(BLANK), at + starts[index])
                 self._refuse_noise(len(elements))
             index = following
         self._element_count += len(elements)
@@ -349,46 +314,32 @@ class Elements:
                 break
         return 0, True
 
-    def _recovered(self, text: bytes, at: int) -> list[bytes]:
-        """Returns the elements of a stretch that does not decode: itself, mended, or those inside it, or none."""
-        body = text.strip(BLANK)
+    def _read(self, body: bytes, at: int) -> list[bytes]:
+        """Returns an element, mended if needed; none where it is JSON of another kind, which is lost, as is what stands
+        between the ends of a file and another one behind it.
+        """
         if not body:
             return []
         if (sound := self._decodable(body, at)) is not None:
             return [sound]
-        inside = self._elements_inside(text, at)
-        if not inside:
-            self.damage.lose(Reason.UNREADABLE_ROWS, at, len(body), str(refusal(self._decoder, body)))
-        return inside
-
-    def _elements_inside(self, text: bytes, at: int) -> list[bytes]:
-        """Returns the elements in a stretch that has something else beside them; that is lost."""
-        bounds = [0, *(match.end() for match in ANY_START.finditer(text)), len(text)]
-        characters = text.decode("latin-1")  # one for each byte, so that positions are the same
-        elements: list[bytes] = []
-        done = 0
-        for begin, end in pairwise(bounds):
-            end = _end_of_value(characters, begin) or end
-            if begin < done or end - begin == len(text):
-                continue
-            if (sound := self._decodable(text[begin:end].strip(BLANK), at + begin)) is not None:
-                self._lose_between(text[done:begin], at + done)
-                elements.append(sound)
-                done = end
-        if elements:
-            self._lose_between(text[done:], at + done)
-        return elements
-
-    def _lose_between(self, text: bytes, at: int) -> None:
-        if body := text.strip(BLANK):
-            self.damage.lose(Reason.UNREADABLE_ROWS, at, len(body), str(refusal(self._decoder, body)))
+        broken = refusal(ANYTHING, body)
+        closing = structure_of(body).end if broken else 0
+        sound = self._decodable(body[:closing].strip(BLANK), at) if closing > 0 else None
+        if broken and sound is None:
+            raise DataError(
+                f"{self.damage.path}: the {self.damage.rows} from byte {at} on cannot be read ({broken}); "
+                "record or copy the file again, or take that part out"
+            )
+        lost = body[closing:]
+        self.damage.lose(Reason.UNREADABLE_ROWS, at + closing, len(lost), str(refusal(self._decoder, lost)))
+        return [] if sound is None else [sound]
 
     def _decodable(self, body: bytes, at: int) -> bytes | None:
         """Returns the text itself if it decodes, else mended if that does."""
         refused = refusal(self._decoder, body)
         if refused is None:
             return body
-        if len(body) > MENDABLE or not is_mendable(body, refused):
+        if len(body) > MENDABLE or b"\0" in body:
             return None
         text, repairs = mend(body)
         if refusal(self._decoder, text):
@@ -401,24 +352,19 @@ class Elements:
         """Returns the last element and where the array's end stands after it; the text's length where it has no end."""
         closing = structure_of(text).end
         ends = [closing] * (closing > 0) + [match.start() + 1 for match in islice(END.finditer(text), ENDS_TRIED)]
-        for body, end in self._candidates(text, ends):
+        for end in ends:
+            body = text[:end].strip(BLANK)
             if refusal(self._decoder, body) is None:
                 self._check_separator(text[:end], b"", at)
-                return [body], end
-        for body, end in self._candidates(text, [*ends[:ENDS_MENDED], len(text)]):
-            if body and (sound := self._decodable(body, at)) is not None:
-                return [sound], end
+                return [body], text.find(b"]", end)
+        if not (remainder := text.strip(BLANK)):
+            return [], len(text)
+        if (sound := self._decodable(remainder, at)) is not None:
+            return [sound], len(text)
         if closed := CLOSED.search(text):
-            return self._recovered(text[: closed.start() + 1], at), closed.end() - 1
-        if remainder := text.strip(BLANK):
-            self.damage.lose(Reason.CUT_OFF_ROWS, at, len(remainder))
+            return self._read(text[: closed.start() + 1].strip(BLANK), at), closed.end() - 1
+        self.damage.lose(Reason.CUT_OFF_ROWS, at, len(remainder))
         return [], len(text)
-
-    @staticmethod
-    def _candidates(text: bytes, ends: list[int]) -> Iterator[tuple[bytes, int]]:
-        """Yields what the last element may be: the text up to each end, and where the bracket after that is."""
-        for end in ends:
-            yield text[:end].strip(BLANK), text.find(b"]", end) if end < len(text) else end
 
 
 def _element_starts(text: bytes) -> list[int]:
@@ -426,11 +372,3 @@ def _element_starts(text: bytes) -> list[int]:
     return [
         match.end() for after in (0, *(structure_of(text).commas + 1).tolist()) if (match := BLANKS.match(text, after))
     ]
-
-
-def _end_of_value(text: str, begin: int) -> int:
-    """Returns where the JSON value that begins there ends; 0 if there is none."""
-    try:
-        return VALUE.raw_decode(text, begin)[1]
-    except (ValueError, RecursionError):
-        return 0

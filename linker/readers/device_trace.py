@@ -43,7 +43,7 @@ def read_device_trace(
 ) -> DeviceTrace:
     """Reads a device trace: JSON, gzip or zstd of it, or a rocpd database.
 
-    Of damaged JSON everything that can be read is used; the trace's `notes` say what was wrong.
+    Of damaged JSON what can be mended, or comes before a cut, is used; the trace's `notes` say what was wrong.
 
     >>> import execgraph as eg
     >>> eg.read_device_trace("tests/data/training/device_rank0.json.gz").rank

@@ -109,8 +109,8 @@ class HostTrace(Table):
 def read_host_trace(path: InputFile, *, strict: bool = False, on_progress: OnProgress = unseen) -> HostTrace:
     """Reads a host trace: JSON, or gzip or zstd of it.
 
-    Of a damaged file everything that can be read is used; the trace's `notes` say what was wrong. Memory is that of
-    the columns and one piece of the file.
+    Of a damaged file what can be mended, or comes before a cut, is used; the trace's `notes` say what was wrong. Memory
+    is that of the columns and one piece of the file.
 
     >>> import execgraph as eg
     >>> len(eg.read_host_trace("tests/data/training/host_rank0.json.gz"))

@@ -191,7 +191,9 @@ def test_elements_whose_first_keys_differ_are_taken(tmp_path: Path, monkeypatch:
     names = [f"op {number}" for number in range(40)]
     rows = [op(name, "ph" if number % 5 == 0 else "name") for number, name in enumerate(names)]
     assert device_ops(tmp_path, events(*rows)) == sorted(names)
-    assert device_ops(tmp_path, events(*rows, "{broken}", *rows)) == sorted(names + names)
+    assert device_ops(tmp_path, events(*rows, op('a "quoted" name').replace("\\", ""), *rows)) == sorted(
+        [*names, *names, 'a "quoted" name']
+    )
 
 
 @pytest.mark.parametrize("size", [40, 64, 100, 1000])
@@ -200,26 +202,38 @@ def test_damage_is_found_whatever_the_size_of_a_piece(
 ) -> None:
     monkeypatch.setattr(json_stream, "PIECE", size)
     rows = [op(f"op {number}") for number in range(12)]
-    rows[4], rows[7] = op("MARK").replace("MARK", 'a "quoted" name'), '{"ph": "X", "cat": "cpu_op", "name": }{'
+    rows[4] = op("MARK").replace("MARK", 'a "quoted" name')
     found = device_ops(tmp_path, events(*rows, between=",\n  "))
-    assert found == sorted(f"op {number}" if number != 4 else 'a "quoted" name' for number in range(12) if number != 7)
+    assert found == sorted(f"op {number}" if number != 4 else 'a "quoted" name' for number in range(12))
+    rows[7] = '{"ph": "X", "cat": "cpu_op", "name": }{'
+    with pytest.raises(DataError, match="the device events from byte"):
+        device_ops(tmp_path, events(*rows, between=",\n  "))
 
 
 def test_a_name_that_looks_like_an_element_is_a_name(tmp_path: Path) -> None:
     name = '"},\n {"ph": "X", "cat": "cpu_op", "name": "not an op'
-    found = device_ops(tmp_path, events(op(name), op("real"), "{broken}", op(name), op("last")))
-    assert found == [name, name, "last", "real"]
+    found = device_ops(
+        tmp_path, events(op(name), op("real"), op("NaN").replace('"dur": 1', '"dur": NaN'), op(name), op("last"))
+    )
+    assert sorted(found) == sorted([name, name, "NaN", "last", "real"])
 
 
-def test_the_first_place_of_damage_is_the_byte_in_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("row", "says"), [("7", "the first at byte {}"), ('{"ph": "X", "name": [}', "the device events from byte {} on")]
+)
+def test_the_first_place_of_damage_is_the_byte_in_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, row: str, says: str
+) -> None:
     monkeypatch.setattr(json_stream, "PIECE", 500)
     rows = [op(f"op {number}") for number in range(50)]
-    rows[30] = '{"ph": "X", "name": [}'
-    text = events(*rows)
+    text = events(*rows[:30], row, *rows[31:])
     path = tmp_path / "device.json"
     path.write_bytes(text)
-    [note] = read_device_trace(str(path)).notes
-    assert f"the first at byte {text.index(rows[30].encode())}:" in note
+    try:
+        [said] = read_device_trace(str(path)).notes
+    except DataError as refused:
+        said = str(refused)
+    assert says.format(len(events(*rows[:30])) - 2 + 1) in said
 
 
 # What cannot be read

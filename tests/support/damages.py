@@ -144,13 +144,13 @@ DAMAGES = (
     Damage(HOST, "empty", lambda _: b"", "none"),
     Damage(DEVICE, "followed by zeros: the machine lost power", lambda text: last_end(b"197\n    \n  }")(text) + bytes(5000)),
     # something else stands in the file
-    Damage(DEVICE, "4096 zeros in the middle", middle(4096, bytes), "some"),
-    Damage(HOST, "4096 zeros in the middle", middle(4096, bytes), "some"),
-    Damage(DEVICE, "4096 random bytes in the middle", middle(4096, noise), "some"),
-    Damage(HOST, "one bit flipped in a quote", put(b'"id": 32,', b'2id": 32,'), "some"),
-    Damage(DEVICE, "one bit flipped in a quote", put(b'aten::randn",', b"aten::randn2,"), "some"),
-    Damage(DEVICE, "one bit flipped in a bracket", put(b'  {\n    "ph": "X",', b'  k\n    "ph": "X",'), "some"),
-    Damage(DEVICE, "a line of a log between two events", before(EVENT, b"INFO: step 2 of 3 {loss: 0.1}\n")),
+    Damage(DEVICE, "4096 zeros in the middle", middle(4096, bytes), "none"),
+    Damage(HOST, "4096 zeros in the middle", middle(4096, bytes), "none"),
+    Damage(DEVICE, "4096 random bytes in the middle", middle(4096, noise), "none"),
+    Damage(HOST, "one bit flipped in a quote", put(b'"id": 32,', b'2id": 32,'), "none"),
+    Damage(DEVICE, "one bit flipped in a quote", put(b'aten::randn",', b"aten::randn2,"), "none"),
+    Damage(DEVICE, "one bit flipped in a bracket", put(b'  {\n    "ph": "X",', b'  k\n    "ph": "X",'), "none"),
+    Damage(DEVICE, "a line of a log between two events", before(EVENT, b"INFO: step 2 of 3 {loss: 0.1}\n"), "none"),
     Damage(DEVICE, "a line of a log before the file", lambda text: b"WARNING: profiler was slow\n" + text),
     Damage(DEVICE, "followed by a second trace", lambda text: text + text),
     Damage(DEVICE, "a byte-order mark first", lambda text: b"\xef\xbb\xbf" + text),
@@ -175,7 +175,7 @@ DAMAGES = (
     Damage(DEVICE, "a time of 1e400", put(TIME, b'"ts": 1e400'), "some"),
     Damage(DEVICE, "a time of 5000 digits", put(TIME, b'"ts": ' + b"9" * 5000), "some"),
     Damage(DEVICE, "a duration of 1e17 µs", put(b'"dur": 94.961', b'"dur": 1e17'), "some"),
-    Damage(DEVICE, "Python's True and None", put(b'"Ev Idx": 1\n', b'"Ev Idx": 1, "a": True, "b": None\n')),
+    Damage(DEVICE, "Python's True and None", put(b'"Ev Idx": 1\n', b'"Ev Idx": 1, "a": True, "b": None\n'), "none"),
     Damage(DEVICE, "numbers as texts", numbers_as_text),
     # commas and missing things
     Damage(DEVICE, "a comma after the last event", put(b"  }\n  ],", b"  },\n  ],")),
@@ -183,10 +183,10 @@ DAMAGES = (
     Damage(DEVICE, "no comma between events", put(b",\n" + EVENT, b"\n" + EVENT)),
     Damage(DEVICE, "an event without a time", put(TIME + b",", b""), "some"),
     Damage(DEVICE, "an event without a duration", put(b'"dur": 94.961', b'"x": 0')),
-    Damage(DEVICE, "a duration without a value", put(b'"dur": 94.961', b'"dur": ')),
+    Damage(DEVICE, "a duration without a value", put(b'"dur": 94.961', b'"dur": '), "none"),
     Damage(DEVICE, "null, a number and a text among the events", before(EVENT, b'null, 7, "x",\n')),
     Damage(DEVICE, "an event whose args are a list", put(b'"args": {\n      "name": "python"\n    }', b'"args": [1]')),
-    Damage(DEVICE, "an event that is nested too deep", before(EVENT, b'{"ph": "X", "args": {"x": ' + NESTED + b"}},")),
+    Damage(DEVICE, "an event that is nested too deep", before(EVENT, b'{"ph": "X", "args": {"x": ' + NESTED + b"}},"), "none"),
     Damage(DEVICE, "metadata that are nested too deep", put(b'"record_shapes": 1', b'"x": ' + NESTED)),
     Damage(DEVICE, "an argument of 20 MB", put(b'"Ev Idx": 1\n', b'"Ev Idx": 1, "x": "' + b"x" * 20_000_000 + b'"')),
     # what the rows say
@@ -206,7 +206,7 @@ DAMAGES = (
     Damage(DEVICE, "gzip, cut", packed(lambda text: text[: len(text) // 2]), "some"),
     Damage(DEVICE, "gzip without its last 8 bytes", packed(lambda text: text[:-8])),
     Damage(DEVICE, "gzip with a wrong checksum", packed(lambda text: text[:-8] + b"1234" + text[-4:])),
-    Damage(DEVICE, "gzip, 64 zeros in the middle", packed(middle(64, bytes)), "some"),
+    Damage(DEVICE, "gzip, 64 zeros in the middle", packed(middle(64, bytes)), "none"),
     Damage(DEVICE, "gzip in two members", lambda text: gzip.compress(text[:50_000]) + gzip.compress(text[50_000:])),
     Damage(DEVICE, "gzip with something after it", packed(lambda text: text + b"something")),
     Damage(DEVICE, "gzip twice", GZIP_AGAIN, "none"),
@@ -286,16 +286,22 @@ def said_of(damage: Damage) -> str:
 PAGE = """\
 # What happens to damaged files?
 
-Whatever can be read of a damaged file is used, and the command says what is missing. With `--strict` damage is an error
-instead. The table at the end shows 80 kinds of damage and what `trace-link` says of each.
+Of a damaged file everything before a cut is used, and rows with mistakes that profilers are known to make are mended.
+The command says what was mended and what is missing. Any other damage is refused, with the byte where it begins. With
+`--strict` all damage is refused. The table at the end shows 80 kinds of damage and what `trace-link` says of each.
 
 How much is lost follows from the damage:
 
-- **One row cannot be read:** that row is missing, and the summary counts it under `dropped`.
-- **One field has a wrong value,** such as a text where a number should be: the field is missing, or the row if it
-  cannot do without the field.
 - **The file is cut off:** everything before the cut is used. A host trace and a device trace are then compared where
   both have rows.
+- **Names with raw quotes, line breaks or backslashes, bytes that are not UTF-8, numbers that are none (NaN, Infinity),
+  commas too many or too few, another trace behind the first one:** the rows are mended and counted.
+- **One row is of another kind,** such as a number among the events: that row is missing, and the summary counts it
+  under `dropped`.
+- **One field has a wrong value,** such as a text where a number should be: the field is missing, or the row if it
+  cannot do without the field.
+- **Something else stands in the middle,** such as zeros or a line of a log: the file is refused, as nobody knows what
+  stood there.
 - **The file is something else,** such as an error page: it is refused, and the message says what it is.
 
 What to do: copy the file again, and if that does not help, record again.
