@@ -6,9 +6,8 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
-from ..schema.arguments import other_ending
 from ..schema.errors import DataError, MissingLibrary, nearest, require
 from ..schema.io import STANDARD_STREAM, bytes_of
 from . import terminal
@@ -18,19 +17,51 @@ EXIT_STATUS = "exit status: 0 done, 1 the data cannot be used (one line says why
 ARGCOMPLETE = "_ARGCOMPLETE"
 """What the shell sets while it asks a command for completions."""
 INPUTS_NAMED = 3
-READ = ("inputs", "host_trace", "device_trace", "comm_groups", "capture_trace", "diff")
+READ = ("inputs", "host_trace", "device_trace", "comm_groups", "captures", "diff")
 WRITTEN = ("output", "perfetto")
 """The options that name files."""
 WILDCARDS = frozenset("*?[")
 
-OptionGroup = argparse._ArgumentGroup | argparse.ArgumentParser
-"""What options are added to: a group with a title, or a command's few options."""
+
+class Inputs(NamedTuple):
+    """What a command reads, by position or after one of the older `spellings`.
+
+    One is required `unless` an option of one of these names is given. The parsed options have the paths as `inputs`,
+    with wildcards that no shell has expanded replaced by what they match.
+    """
+
+    metavar: str
+    help: str
+    spellings: tuple[str, ...] = ()
+    unless: tuple[str, ...] = ()
+    max_count: int = sys.maxsize
+    choices: Iterable[str] | None = None
+    title: str = "input"
+
+
+class Output(NamedTuple):
+    """What a command writes, after `-o`, `--output` or one of the older `spellings`."""
+
+    metavar: str
+    help: str
+    spellings: tuple[str, ...] = ()
+    read: Callable[[str], Any] | None = None
+    is_required: bool = True
 
 
 class CommandParser(argparse.ArgumentParser):
     """Reads a command line; answers a shell that asks for completions, where argcomplete is installed."""
 
-    def __init__(self, name: str, description: str, example: str, reads: bool = True) -> None:
+    def __init__(
+        self,
+        name: str,
+        description: str,
+        example: str,
+        inputs: Inputs | None = None,
+        output: Output | None = None,
+        *,
+        reads: bool = True,
+    ) -> None:
         super().__init__(
             prog=name,
             description=description,
@@ -39,46 +70,32 @@ class CommandParser(argparse.ArgumentParser):
             allow_abbrev=False,
             add_help=False,
         )
-        self._example, self._reads = example, reads
-        self._unless: Sequence[str] = ()
-        self._most = 0
-        self._input, self._output = "", ""
+        self._example, self._reads, self._input = example, reads, inputs
+        self._output = output.metavar if output and output.is_required else ""
+        if inputs:
+            self._add_options(name, inputs, output)
 
-    def add_inputs(
-        self,
-        metavar: str,
-        help: str,
-        *spellings: str,
-        unless: Sequence[str] = (),
-        max_count: int = sys.maxsize,
-        choices: Iterable[str] | None = None,
-        title: str = "input",
-    ) -> OptionGroup:
-        """Adds the inputs, by position or after one of the older `spellings`; returns the group of options on them.
+    def _add_options(self, name: str, inputs: Inputs, output: Output | None) -> None:
+        from .options import COMMANDS
 
-        One is required `unless` an option of one of these names is given. The parsed options have the paths as
-        `inputs`, with wildcards that no shell has expanded replaced by what they match.
-        """
-        self._input, self._unless, self._most = metavar, unless, max_count
-        group = self.add_argument_group(title)
-        group.add_argument("inputs", nargs="*", choices=choices, metavar=metavar, help=help)
-        if spellings:
-            group.add_argument(
-                *spellings, dest="named_inputs", nargs="+", action="extend", default=[], choices=choices,
-                metavar=metavar, help=argparse.SUPPRESS,
+        groups: dict[str, argparse._ActionsContainer] = {"": self, inputs.title: self.add_argument_group(inputs.title)}
+        groups[inputs.title].add_argument(
+            "inputs", nargs="*", choices=inputs.choices, metavar=inputs.metavar, help=inputs.help
+        )
+        if inputs.spellings:
+            groups[inputs.title].add_argument(
+                *inputs.spellings, dest="named_inputs", nargs="+", action="extend", default=[], choices=inputs.choices,
+                metavar=inputs.metavar, help=argparse.SUPPRESS,
             )  # fmt: skip
-        return group
-
-    def add_output(
-        self, metavar: str, help: str, *spellings: str, type: Callable[[str], Any] = str, required: bool = True
-    ) -> OptionGroup:
-        """Adds `-o` and `--output`, as what the command writes, and returns the group of options on it."""
-        self._output = metavar if required else ""
-        group = self.add_argument_group("output")
-        group.add_argument("-o", "--output", dest="output", metavar=metavar, type=type, help=help)
-        if spellings:
-            group.add_argument(*spellings, dest="output", type=type, help=argparse.SUPPRESS)
-        return group
+        for title, options, intro in COMMANDS[name]:
+            group = groups[title] if title in groups else self.add_argument_group(title, intro)
+            if output and title == "output":
+                spellings = "-o", "--output"
+                group.add_argument(*spellings, metavar=output.metavar, type=output.read or str, help=output.help)
+                for spelling in output.spellings:
+                    group.add_argument(spelling, dest="output", type=output.read or str, help=argparse.SUPPRESS)
+            for option in options:
+                option.add_to(group)
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Reads the arguments, by default the process's; ends the process on wrong usage and for completions."""
@@ -93,7 +110,7 @@ class CommandParser(argparse.ArgumentParser):
         if unused:
             self.error(f"unexpected argument {unused[0]!r}")
         if self._input:
-            options.inputs = self._inputs(options)
+            options.inputs = self._inputs(options, self._input)
         if self._output and options.output is None:
             self.error(f"no output given: add -o {self._output}, as in: {self._example}")
         if getattr(options, "json", False) and getattr(options, "output", None) == STANDARD_STREAM:
@@ -110,21 +127,22 @@ class CommandParser(argparse.ArgumentParser):
                 self.error(f"{output} is an input{linked_name}: give another name for the output")
 
     def _short_usage(self) -> str:
-        named = self._input and (self._input if self._most == 1 else f"{self._input} ...")
+        inputs = self._input
+        named = inputs and f"{inputs.metavar}{' ...' if inputs.max_count > 1 else ''}"
         positional = next((str(action.metavar) for action in self._actions if not action.option_strings), "")
         return " ".join(
             filter(None, [self.prog, named or positional, self._output and f"-o {self._output}", "[options]"])
         )
 
-    def _inputs(self, options: argparse.Namespace) -> list[str]:
+    def _inputs(self, options: argparse.Namespace, expected: Inputs) -> list[str]:
         values = [*getattr(options, "named_inputs", ()), *options.inputs]
         inputs = [path for value in values for path in _expand_wildcards(value)]
-        if not inputs and not any(getattr(options, name, None) for name in self._unless):
-            self.error(f"no input given: name {self._input}, as in: {self._example}")
-        if len(inputs) > self._most:
+        if not inputs and not any(getattr(options, name, None) for name in expected.unless):
+            self.error(f"no input given: name {expected.metavar}, as in: {self._example}")
+        if len(inputs) > expected.max_count:
             more = ["…"] * (len(inputs) > INPUTS_NAMED)
             names = ", ".join([*inputs[:INPUTS_NAMED], *more])
-            limit = "one input" if self._most == 1 else f"at most {self._most} inputs"
+            limit = "one input" if expected.max_count == 1 else f"at most {expected.max_count} inputs"
             self.error(f"{self.prog} reads {limit}, not {len(inputs)}: {names}")
         return inputs
 
@@ -238,17 +256,6 @@ class _Version(argparse.Action):
         if isinstance(parser, CommandParser):
             parser.print_on_stdout(f"{parser.prog} {importlib.metadata.version('execgraph')}")
         parser.exit()
-
-
-def output_as(*endings: str) -> Callable[[str], str]:
-    """Returns a type of argument: a file to write, whose name does not end like some other kind of file."""
-
-    def check(path: str) -> str:
-        if problem := other_ending(path, *endings):
-            raise argparse.ArgumentTypeError(problem)
-        return path
-
-    return check
 
 
 def without_leading_word(arguments: Sequence[str] | None) -> list[str]:

@@ -17,8 +17,6 @@ Graphs = ExecutionGraph | InputFile | Iterable[ExecutionGraph | InputFile]
 """The graph of one rank, or one for each rank of a job; a folder stands for the graphs in it."""
 KINDS = "an ExecutionGraph (trace.to_graph() makes one), a Job, a .et file, a folder of these, or a list"
 IN_A_LIST = "ExecutionGraphs and .et files in a list"
-read_et = ExecutionGraph.read
-"""Reads a .et file; `execgraph` gives the class one that reads JSON as well."""
 BUILT = re.compile(r"graph\.(\d+)\.et")
 
 
@@ -66,8 +64,8 @@ def read_graph_file(file: InputFile, tensors: bool = True) -> ExecutionGraph:
     with path_of(file) as path:
         if not path.removesuffix(".gz").endswith(".json"):
             with reading(path, InputKind.GRAPH):
-                return read_et(path, tensors)
+                return ExecutionGraph.read(path, tensors)
         with TemporaryDirectory(prefix="execgraph-") as folder, reading(path, InputKind.GRAPH_JSON):
             encoded = str(Path(folder, "graph.et"))
             json_to_graph(path, encoded, unseen)
-            return read_et(encoded, tensors)
+            return ExecutionGraph.read(encoded, tensors)

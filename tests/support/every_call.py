@@ -42,6 +42,7 @@ def graphs(trace: eg.LinkedTrace, out: Path) -> eg.ExecutionGraph:
     assert not (graph.integers("delay") == eg.Delay.CONTENTION).any()
     graph.draw(out / "part.svg", around=node.id, hops=1)
     graph.write(out / "graph.0.et")
+    assert len(eg.ExecutionGraph.read(out / "graph.0.et")) == len(graph)
     return eg.read_graph(out / "graph.0.et")
 
 

@@ -5,7 +5,7 @@ import logging
 import os
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -13,17 +13,14 @@ from ...schema.arguments import ASTRA_SIM, GOAL
 from ...schema.errors import Audience, Remedy, require, said_to
 from ...schema.reason_words import to_builtins
 from ..command import print_json, progress, run_command
-from ..command_parser import CommandParser
+from ..command_parser import CommandParser, Inputs, Output
+from ..options import chosen_for, options_of
 from ..rank_rows import ranges
 from ..summary_lines import format_counts, summary_line
 from ..workers import in_processes, on_cluster
-from .argument_types import count, positive
-from .goal_options import add_goal_options, goal_lines, goal_of
-from .trace_convert import add_graph_options, graph_options
-from .window_options import add_modules_option, add_window_options, window_of
 
 if TYPE_CHECKING:
-    from ...converter.targets import Roofline
+    from ...converter.targets import GoalReport
     from ..job import BuildReport, BuiltJob, RankSummary, Runner
 
 NAME = "trace-build"
@@ -34,119 +31,51 @@ log = logging.getLogger("execgraph")
 @said_to(Audience.TERMINAL)
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Runs trace-build and ends the process: 0 done, 1 a rank failed, 2 wrong usage."""
-    parser = _parser()
-    options = parser.parse_args(arguments)
-    if options.incomplete_groups == "keep" and options.target != ASTRA_SIM:
-        parser.error(f"--incomplete-groups keep is for --target {ASTRA_SIM}; other graphs keep all groups whole")
-    if (options.bandwidth or options.latency or options.replay or options.roofline) and options.target != ASTRA_SIM:
-        parser.error(
-            f"--bandwidth, --latency, --replay and --roofline are for --target {ASTRA_SIM}, whose configuration they "
-            "set",
-        )
-    if options.roofline and (options.replay or not options.no_host):
-        parser.error(
-            "--roofline needs --no-host, as the mode takes host nodes for kernels, and has no use for --replay"
-        )
-    for name in ("start_offsets", "excess_time"):
-        if not getattr(options, name) and options.target not in (ASTRA_SIM, GOAL):
-            option = f"--no-{name.replace('_', '-')}"
-            parser.error(f"{option} is for --target {ASTRA_SIM} and {GOAL}, whose graphs have these times")
-    options.goal = goal_of(parser, options)
-    run_command(_run, options, NAME)
-
-
-def _parser() -> CommandParser:
     parser = CommandParser(
         NAME,
         "Builds the execution graphs of a whole job: finds the host and device trace of every rank in a folder, links "
         "and\nconverts each, and writes graph.N.et for every rank N and report.json. Run again, it builds only what "
         "changed.",
         f"{NAME} traces -o graphs --jobs 8",
+        Inputs(
+            "DIR_OR_FILE",
+            "the folder with the traces of all ranks, in it or below; or the traces themselves",
+            ("--input-dir",),
+        ),
+        Output("OUT", "the folder for the graphs", ("--output-dir",), Path),
     )
-    inputs = parser.add_inputs(
-        "DIR_OR_FILE",
-        "the folder with the traces of all ranks, in it or below; or the traces themselves",
-        "--input-dir",
-    )
-    inputs.add_argument(
-        "--allow-mismatch",
-        action="store_true",
-        help="number traces without a rank by process, even if they do not seem to be of one job",
-    )
-    add_modules_option(inputs)
-    add_window_options(parser)
-    contents = parser.add_argument_group("what the graphs hold")
-    add_graph_options(contents)
-    contents.add_argument(
-        "--no-start-offsets",
-        action="store_false",
-        dest="start_offsets",
-        help="let all ranks begin at once, as if they had begun to record together (for --target "
-        f"{ASTRA_SIM} and {GOAL})",
-    )
-    contents.add_argument(
-        "--no-excess-time",
-        action="store_false",
-        dest="excess_time",
-        help="leave out the time that collectives took beyond the fitted network (for --target "
-        f"{ASTRA_SIM} and {GOAL})",
-    )
-    _add_simulation_options(parser)
-    add_goal_options(parser)
-    _add_running_options(parser)
-    output = parser.add_output("OUT", "the folder for the graphs", "--output-dir", type=Path)
-    output.add_argument("--strict", action="store_true", help="exit with 1 for notes, too")
-    output.add_argument("--json", action="store_true", help="print the report as one JSON object on stdout")
-    return parser
+    options = parser.parse_args(arguments)
+    if wrong := _wrong_usage(options):
+        parser.error(wrong)
+    run_command(_run, options, NAME)
 
 
-def _add_simulation_options(parser: CommandParser) -> None:
-    simulation = parser.add_argument_group(
-        f"for --target {ASTRA_SIM}",
-        f"OUT/{ASTRA_SIM} gets the simulator's configuration: a network fitted to the measured collectives",
-    )
-    simulation.add_argument(
-        "--bandwidth", type=positive, metavar="GIB/S", help="of a link, in 2**30 bytes per second (fitted)"
-    )
-    simulation.add_argument("--latency", type=positive, metavar="NS", help="of a link (fitted)")
-    simulation.add_argument(
-        "--replay", action="store_true", help="let every node take its recorded time, collectives included"
-    )
-    simulation.add_argument(
-        "--roofline",
-        type=_peaks,
-        metavar="DEVICE:FORMAT",
-        help="let kernels of known work take its time at the peaks of a device, such as V100:fp32, or at TFLOPS:GB/S",
-    )
-    simulation.add_argument(
-        "--incomplete-groups",
-        choices=("restrict", "keep"),
-        default="restrict",
-        help="if ranks of the job are missing: restrict groups to the ranks that are there, or keep them whole with "
-        "measured times (restrict)",
-    )
-
-
-def _add_running_options(parser: CommandParser) -> None:
-    running = parser.add_argument_group("where it runs")
-    where = running.add_mutually_exclusive_group()
-    where.add_argument(
-        "--jobs",
-        type=count,
-        metavar="N",
-        help="how many ranks to build at a time, each in a process (default: the number of cores)",
-    )
-    where.add_argument("--scheduler", metavar="ADDR", help="build on the Dask cluster with this scheduler, tcp://…")
-    running.add_argument("--force", action="store_true", help="build ranks that are up to date, too")
-
-
-def _peaks(text: str) -> "Roofline":
-    from ...converter.targets import roofline_of
-
-    try:
-        return roofline_of(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+def _wrong_usage(options: argparse.Namespace) -> str:
+    """Returns in what options contradict each other, or the target; "" where they do not."""
+    if options.jobs and options.scheduler:
+        return "argument --scheduler: not allowed with argument --jobs"
+    if options.target != ASTRA_SIM:
+        if options.incomplete_groups == "keep":
+            return f"--incomplete-groups keep is for --target {ASTRA_SIM}; other graphs keep all groups whole"
+        if options.bandwidth_gib_s or options.latency_ns or options.replay or options.roofline:
+            return (
+                f"--bandwidth, --latency, --replay and --roofline are for --target {ASTRA_SIM}, whose configuration "
+                "they set"
+            )
+    if options.roofline and (options.replay or options.host):
+        return "--roofline needs --no-host, as the mode takes host nodes for kernels, and has no use for --replay"
+    for name in ("start_offsets", "excess_time"):
+        if not getattr(options, name) and options.target not in (ASTRA_SIM, GOAL):
+            return (
+                f"--no-{name.replace('_', '-')} is for --target {ASTRA_SIM} and {GOAL}, whose graphs have these times"
+            )
+    spellings = options_of("GoalOptions")
+    for name, value in chosen_for("GoalOptions", options).items():
+        if options.target != GOAL:
+            return f"{spellings[name].spellings} is for --target {GOAL}"
+        if isinstance(value, int) and value < 1:
+            return f"{spellings[name].spellings} is {value}, not 1 or more"
+    return ""
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -171,12 +100,14 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _build(options: argparse.Namespace) -> "BuiltJob":
+    from ...converter.targets import GoalOptions
+    from ...linker.windows import Window
     from ..job import BuildOptions, build
 
     conversion = BuildOptions(
-        **graph_options(options),
+        **chosen_for("Options", options),
         whole_groups=options.incomplete_groups == "keep",
-        goal=options.goal,
+        goal=GoalOptions(**chosen_for("GoalOptions", options)),
         roofline=options.roofline,
         modules=options.modules,
         start_offsets=options.start_offsets,
@@ -189,7 +120,7 @@ def _build(options: argparse.Namespace) -> "BuiltJob":
         conversion,
         _runner(options),
         anew=options.force,
-        window=window_of(options),
+        window=Window(**chosen_for("Window", options)),
         progress=progress,
         allow_mismatch=options.allow_mismatch,
     )
@@ -223,7 +154,7 @@ def _print_report(job: "BuiltJob", as_json: bool) -> None:
             log.info(summary_line("target", f"{change}: {nodes:g}"))
     for line in time_lines(report):
         log.info(line)
-    for line in goal_lines(report.goal) if report.goal else ():
+    for line in _goal_lines(report.goal) if report.goal else ():
         log.info(line)
     if report.goal and (warning := poor_goal_fit(report.goal)):
         log.warning(f"{NAME}: warning: {warning}")
@@ -246,7 +177,7 @@ def _write_simulation(options: argparse.Namespace, report: "BuildReport") -> Non
     """Writes the configuration of ASTRA-sim, and prints the network in it and the command that simulates the job."""
     from ..job import Simulation, lacks_members, network_text, poor_fit, simulator_command, write_astra_sim_files
 
-    simulation = Simulation(options.bandwidth, options.latency, options.replay, options.roofline)
+    simulation = Simulation(options.bandwidth_gib_s, options.latency_ns, options.replay, options.roofline)
     rank_count = len(report.ranks)
     write_astra_sim_files(options.output, rank_count, report.network, simulation)
     log.info(summary_line("network", network_text(report.network, simulation, rank_count)))
@@ -265,3 +196,26 @@ def _changes(ranks: Sequence["RankSummary"]) -> Counter[str]:
     if changes[MOST_READY]:
         changes[MOST_READY] = max(int(rank.target.get(MOST_READY, 0)) for rank in ranks)
     return +changes
+
+
+def _goal_lines(report: "GoalReport") -> Iterator[str]:
+    """Yields what the file of a job in GOAL holds, a line each."""
+    from ..job import fit_error_text
+
+    operations = Counter[str]()
+    for rank in report.ranks:
+        operations.update(rank.operations)
+    counts = ", ".join(f"{count} {verb}" for verb, count in sorted(operations.items()))
+    yield summary_line("goal", f"{len(report.ranks)} ranks: {counts}; {report.bytes_sent} bytes to other ranks")
+    for what, count in report.communication.items():
+        yield summary_line("goal", f"{what}: {count}")
+    if fit := report.network:
+        yield summary_line(
+            "network",
+            f"{fit.latency_ns:,} ns a message, {fit.ns_per_byte:g} ns a byte, fitted to {fit.transfers} collectives "
+            f"and messages, {fit_error_text(fit.fit_error_pct)}",
+        )
+        yield summary_line(
+            "simulate",
+            f"LogGOPSim of ATLAHS: -f JOB.bin -L {fit.latency_ns} -o 0 -g 0 -G {fit.ns_per_byte:g} -O 0 -S 1",
+        )

@@ -4,24 +4,21 @@ import argparse
 import dataclasses
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, get_args
+from typing import TYPE_CHECKING, NoReturn
 
-from ...schema.arguments import GOAL, TARGETS, WHOLE_JOB, InputsOutputs, Promotion
+from ...schema.arguments import GOAL, WHOLE_JOB
 from ...schema.errors import Audience, said_to
 from ...schema.reason_words import counts_in_words
 from ..command import in_workspace, print_json, progress_bar, run_command, step
-from ..command_parser import CommandParser, OptionGroup, output_as, without_leading_word
+from ..command_parser import CommandParser, Inputs, Output, without_leading_word
+from ..option_kinds import ends_as
+from ..options import chosen_for
 from ..summary_lines import format_counts, summary_line
-from .argument_types import number
 
 if TYPE_CHECKING:
     from ...schema.graph import ConvertReport
 
 log = logging.getLogger("execgraph")
-TARGET_HELP = (
-    "what the graph is for: generic; astra-sim, which replaces what that simulator cannot run, and counts it; goal, "
-    "one file for the whole job for LogGOPSim and ATLAHS, which only trace-build writes (generic)"
-)
 NOTEWORTHY_PCT = 0.5
 OPS_SHOWN = 3
 
@@ -33,27 +30,11 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         "trace-convert",
         "Turns a linked trace into an execution graph.",
         "trace-convert linked.json.gz -o graph.0.et",
+        Inputs(
+            "LINKED.json", "a linked trace (gzip accepted, - is stdin)", ("--input", "--input_filename"), max_count=1
+        ),
+        Output("GRAPH.et", "execution graph (- is stdout)", ("--output_filename",), ends_as(".et").read),
     )
-    inputs = parser.add_inputs(
-        "LINKED.json", "a linked trace (gzip accepted, - is stdin)", "--input", "--input_filename", max_count=1
-    )
-    inputs.add_argument(
-        "--comm-groups", metavar="FILE", help="the numbers of the job's process groups, as trace-build writes them"
-    )
-    contents = parser.add_argument_group("what the graph holds")
-    add_graph_options(contents)
-    contents.add_argument(
-        "--no-delays", action="store_true", help="leave out delays, which are device time that no dependency explains"
-    )
-    contents.add_argument(
-        "--shortest-slice",
-        type=_microseconds,
-        default=1_000,
-        metavar="µs",
-        help="make host slices that are shorter part of a neighbour (1)",
-    )
-    output = parser.add_output("GRAPH.et", "execution graph (- is stdout)", "--output_filename", type=output_as(".et"))
-    output.add_argument("--json", action="store_true", help="print the summary as one JSON object on stdout")
     parser.add_argument("--simulate", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(without_leading_word(arguments))
     if options.simulate:
@@ -61,50 +42,6 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     if options.target == GOAL:
         parser.error(str(WHOLE_JOB))
     run_command(in_workspace(_convert), options, "trace-convert")
-
-
-def add_graph_options(contents: OptionGroup) -> None:
-    """Adds the options on what a graph is made for and holds, which trace-build has, too."""
-    contents.add_argument("--target", choices=TARGETS, default=TARGETS[0], help=TARGET_HELP)
-    contents.add_argument(
-        "--promote",
-        choices=get_args(Promotion),
-        default="sync",
-        help="sync: the host runs ahead of the device, as it did; all: the host waits for everything that it launches (sync)",
-    )
-    contents.add_argument(
-        "--no-host", action="store_true", help="only device activities; host time that they waited for is added to them"
-    )
-    contents.add_argument(
-        "--io",
-        choices=get_args(InputsOutputs),
-        default="full",
-        help="keep the tensors of ops, or leave them out (full)",
-    )
-    contents.add_argument(
-        "--live-bytes", action="store_true", help="add to each node how many bytes of tensors are in use while it runs"
-    )
-    contents.add_argument("--no-inferred", action="store_true", help="leave out edges that are known from timing alone")
-
-
-def graph_options(options: argparse.Namespace) -> dict[str, Any]:
-    """Returns the fields of conversion options that these options give."""
-    return {
-        "target": options.target,
-        "promote": options.promote,
-        "io": options.io,
-        "live_bytes": options.live_bytes,
-        "inferred": not options.no_inferred,
-        "host": not options.no_host,
-    }
-
-
-def _microseconds(text: str) -> int:
-    """Returns µs on the command line as ns."""
-    value = number(text)
-    if not 0 <= value <= 1e6:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a duration in µs from 0 to 1000000, such as 2.5")
-    return round(value * 1000)
 
 
 def _convert(options: argparse.Namespace) -> None:
@@ -121,13 +58,8 @@ def _convert(options: argparse.Namespace) -> None:
         linked = read_linked(options.inputs[0], on_progress)
     with reading(options.comm_groups, InputKind.GROUPS, by_option):
         groups = read_groups(options.comm_groups) if options.comm_groups else None
-    chosen = Options(
-        **graph_options(options),
-        shortest_slice=options.shortest_slice,
-        delays=not options.no_delays,
-    )
     with step("convert"):
-        graph = convert(linked, chosen, groups)
+        graph = convert(linked, Options(**chosen_for("Options", options)), groups)
     report, changes = graph.report or ConvertReport(), graph.changes or TargetChanges()
     with step("write graph"):
         graph.write(options.output)

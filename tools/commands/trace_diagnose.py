@@ -8,7 +8,7 @@ from typing import NoReturn
 from ...schema.errors import Audience, said_to
 from ...schema.reason_words import to_builtins
 from ..command import print_json, progress, run_command
-from ..command_parser import CommandParser
+from ..command_parser import CommandParser, Inputs
 from ..terminal import print_text
 
 NAME = "trace-diagnose"
@@ -23,10 +23,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         "graph\n"
         "would lack and why, and what to do about it. With -v it also lists the longest kernels of every process.",
         f"{NAME} traces --strict",
+        Inputs("FILE_OR_DIR", "traces, or folders with them", ("--input", "--input-dir")),
     )
-    parser.add_inputs("FILE_OR_DIR", "traces, or folders with them", "--input", "--input-dir")
-    parser.add_argument("--strict", action="store_true", help="exit with 1 if something is wrong")
-    parser.add_argument("--json", action="store_true", help="print everything as one JSON object on stdout")
     run_command(_run, parser.parse_args(arguments), NAME)
 
 

@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from ...schema.errors import Audience, said_to
 from ..command import print_json, run_command, step
-from ..command_parser import CommandParser
+from ..command_parser import CommandParser, Inputs, Output
 from ..generate import DEFAULT, PRESETS, Job, Run, build_job, draw_machine, scale_of, simulate, sized_job, write_traces
 
 NAME = "trace-generate"
@@ -22,85 +22,33 @@ log = logging.getLogger("execgraph")
 @said_to(Audience.TERMINAL)
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Runs trace-generate and ends the process: 0 done, 1 nothing written, 2 wrong usage."""
-    parser = _parser()
+    jobs = "\n".join(f"  {name:<14} {(preset.program.__doc__ or '').strip()}" for name, preset in PRESETS.items())
+    parser = CommandParser(
+        NAME,
+        "Simulates a training job on CUDA devices and writes the traces that the PyTorch profiler would have written.\n"
+        "Also writes the truth: what waited for what, and how long the job takes when durations change.\n\n"
+        f"jobs:\n{jobs}",
+        f"{NAME} ddp --ranks 2 --steps 3 -o traces --scale class:communication=2",
+        Inputs("JOB", "one of the jobs above", ("--job",), max_count=1, choices=PRESETS, title="the job"),
+        Output("DIR", "the folder for the traces", ("--output-dir",)),
+        reads=False,
+    )
     arguments = parser.parse_args(argv)
     try:
-        arguments.scalings = {" ".join(specs): scale_of(specs) for specs in arguments.scale}
+        arguments.scalings = {" ".join(specs): scale_of(specs) for specs in arguments.changes}
         arguments.simulated_job = _job(arguments)
     except ValueError as error:
         parser.error(str(error))
     run_command(_generate, arguments, NAME)
 
 
-def _parser() -> CommandParser:
-    parser = CommandParser(
-        NAME,
-        "Simulates a training job on CUDA devices and writes the traces that the PyTorch profiler would have written.\n"
-        "Also writes the truth: what waited for what, and how long the job takes when durations change.\n\njobs:\n"
-        + "\n".join(f"  {name:<14} {(preset.program.__doc__ or '').strip()}" for name, preset in PRESETS.items()),
-        f"{NAME} ddp --ranks 2 --steps 3 -o traces --scale class:communication=2",
-        reads=False,
-    )
-    job = parser.add_inputs("JOB", "one of the jobs above", "--job", max_count=1, choices=PRESETS, title="the job")
-    for name, what in SIZES.items():
-        job.add_argument(f"--{name}", type=int, metavar="N", help=f"{what} (default: the job's own)")
-    job.add_argument(
-        "--size",
-        type=int,
-        metavar="MB",
-        help="make as many steps as give about MB megabytes of uncompressed traces for each rank",
-    )
-    job.add_argument("--seed", type=int, default=0, metavar="N", help="equal seeds give equal bytes (default: 0)")
-    job.add_argument(
-        "--machine-seed",
-        type=int,
-        metavar="N",
-        help="draw the machine at random with this seed: latencies, gaps, stalls, clocks and concurrency (default: a "
-        "machine without disturbances)",
-    )
-    recorded = parser.add_argument_group("what is recorded")
-    recorded.add_argument(
-        "--stacks",
-        type=int,
-        nargs="?",
-        const=8,
-        default=0,
-        metavar="N",
-        help="record Python's calls, like with_stack=True: N rows for each op that Python calls (8, like a small "
-        "transformer; use 100 for large frameworks)",
-    )
-    recorded.add_argument(
-        "--no-sync-records", action="store_true", help="leave out cuda_sync rows, as PyTorch does by default"
-    )
-    recorded.add_argument(
-        "--scale",
-        action="append",
-        nargs="+",
-        default=[],
-        metavar="SPEC",
-        help="add to the truth how long the job takes with REGEX=F or class:NAME=F (host, computation, communication, "
-        "memory); the SPECs of one --scale are one change",
-    )
-    output = parser.add_output("DIR", "the folder for the traces", "--output-dir")
-    output.add_argument("--gzip", action="store_true", help="compress the traces")
-    output.add_argument("--json", action="store_true", help="print the summary as JSON on stdout")
-    return parser
-
-
-SIZES = {
-    "ranks": "ranks",
-    "steps": "training steps",
-    "layers": "layers of the model",
-}
-
-
 def _job(arguments: argparse.Namespace) -> Job:
-    size = {name: getattr(arguments, name) for name in SIZES}
+    size = {name: getattr(arguments, name) for name in ("ranks", "steps", "layers")}
     machine = DEFAULT if arguments.machine_seed is None else draw_machine(arguments.machine_seed)
     job = partial(build_job, arguments.inputs[0], seed=arguments.seed, machine=machine, **size)
-    if arguments.size is None:
+    if arguments.size_mb is None:
         return job()
-    return sized_job(lambda steps: job(steps=steps), arguments.size, stacks=arguments.stacks)
+    return sized_job(lambda steps: job(steps=steps), arguments.size_mb, stacks=arguments.stacks)
 
 
 def _generate(arguments: argparse.Namespace) -> None:
@@ -114,9 +62,9 @@ def _generate(arguments: argparse.Namespace) -> None:
         files = write_traces(
             run,
             arguments.output,
-            sync_records=not arguments.no_sync_records,
+            sync_records=arguments.sync_records,
             stacks=arguments.stacks,
-            compress=arguments.gzip,
+            compress=arguments.compress,
             makespans=makespans,
         )
     if arguments.json:

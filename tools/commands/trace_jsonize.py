@@ -8,7 +8,8 @@ from typing import NoReturn
 
 from ...schema.errors import Audience, said_to
 from ..command import print_json, progress_bar, run_command
-from ..command_parser import CommandParser, output_as
+from ..command_parser import CommandParser, Inputs, Output
+from ..option_kinds import ends_as
 
 NAME = "trace-jsonize"
 FORMS = {".et": "et", ".json": "json"}
@@ -23,18 +24,14 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         "Writes an execution graph as JSON, or the JSON as an execution graph, without loss: back and forth gives the "
         "same bytes.",
         f"{NAME} graph.0.et -o graph.0.json",
+        Inputs("FILE", "graph (.et) or its JSON; gzip is accepted", ("--input", "--input_filename"), max_count=1),
+        Output(
+            "FILE",
+            "the other of the two (.gz compresses, - is stdout)",
+            ("--output_filename",),
+            ends_as(".et", ".json").read,
+        ),
     )
-    parser.add_inputs("FILE", "graph (.et) or its JSON; gzip is accepted", "--input", "--input_filename", max_count=1)
-    output = parser.add_output(
-        "FILE",
-        "the other of the two (.gz compresses, - is stdout)",
-        "--output_filename",
-        type=output_as(".et", ".json"),
-    )
-    output.add_argument(
-        "--to", choices=sorted(set(FORMS.values())), help="what to write, if the file names do not say it"
-    )
-    output.add_argument("--json", action="store_true", help="print the summary as one JSON object on stdout")
     arguments = parser.parse_args(argv)
     arguments.input = arguments.inputs[0]
     try:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, NoReturn
 from ...schema.errors import Audience, RequestError, said_to
 from ...schema.reason_words import counts_in_words, to_builtins
 from ..command import in_workspace, print_json, progress_bar, run_command, step
-from ..command_parser import CommandParser, output_as, without_leading_word
+from ..command_parser import CommandParser, Inputs, Output, without_leading_word
+from ..option_kinds import ends_as
+from ..options import chosen_for
 from ..summary_lines import format_counts, summary_line
-from .window_options import add_modules_option, add_window_options, window_of
 
 if TYPE_CHECKING:
     from ...schema.linked import LinkedTrace
@@ -28,41 +29,14 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         NAME,
         "Joins the host trace and the device trace that the PyTorch profiler wrote of one process.",
         EXAMPLE,
+        Inputs(
+            "TRACE",
+            "the host trace and the device trace of one process, in either order, or a folder with them; or a device "
+            "trace alone (gzip and zstd accepted)",
+            unless=("device_trace", "host_trace"),
+        ),
+        Output("LINKED.json", "linked trace (.gz compresses, - is stdout)", ("--output-file",), ends_as(".json").read),
     )
-    inputs = parser.add_inputs(
-        "TRACE",
-        "the host trace and the device trace of one process, in either order, or a folder with them; or a device "
-        "trace alone (gzip and zstd accepted)",
-        unless=("device_trace", "host_trace"),
-    )
-    inputs.add_argument(
-        "--host-trace",
-        "--chakra-host-trace",
-        metavar="ET",
-        help="the host trace, by name (PyTorch Execution Trace; the second spelling is Chakra's)",
-    )
-    inputs.add_argument(
-        "--device-trace",
-        "--chakra-device-trace",
-        metavar="KINETO",
-        help="the device trace, by name (Kineto trace or rocpd database; - is stdin)",
-    )
-    inputs.add_argument(
-        "--rank",
-        type=int,
-        metavar="N",
-        help="the rank of a trace that records none, or the one to take from a folder or a merged trace",
-    )
-    inputs.add_argument(
-        "--allow-mismatch", action="store_true", help="link files that do not seem to be of one run and rank"
-    )
-    inputs.add_argument("--strict", action="store_true", help="refuse damaged files instead of using what can be read")
-    add_modules_option(inputs)
-    add_window_options(parser)
-    output = parser.add_output(
-        "LINKED.json", "linked trace (.gz compresses, - is stdout)", "--output-file", type=output_as(".json")
-    )
-    output.add_argument("--json", action="store_true", help="print the summary as one JSON object on stdout")
     options = parser.parse_args(without_leading_word(arguments))
     if len(options.inputs) + bool(options.host_trace) + bool(options.device_trace) > 2:
         parser.error(
@@ -76,6 +50,7 @@ def _link(options: argparse.Namespace) -> None:
 
     from ...linker.link import link
     from ...linker.readers import read_traces
+    from ...linker.windows import Window
     from ...schema.linked import write_linked
     from ..pairs import OnePair, find_pair
     from ..recognise import InputKind
@@ -99,7 +74,7 @@ def _link(options: argparse.Namespace) -> None:
             host_trace, device_trace, strict=options.strict, modules=options.modules, on_progress=on_progress
         )
     with step("link"):
-        linked = link(host, device, options.rank, options.allow_mismatch, window_of(options))
+        linked = link(host, device, options.rank, options.allow_mismatch, Window(**chosen_for("Window", options)))
     del host, device
     with progress_bar("write linked trace", len(linked.ops) + len(linked.activities), "node") as on_progress:
         write_linked(linked, options.output, on_progress)

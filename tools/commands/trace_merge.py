@@ -9,7 +9,7 @@ import msgspec
 
 from ...schema.errors import Audience, said_to
 from ..command import print_json, progress, run_command
-from ..command_parser import CommandParser
+from ..command_parser import CommandParser, Inputs, Output
 from ..job import TABLES_AND_QUERIES, WRITERS, MergeReport, merge_traces
 from ..summary_lines import format_counts, summary_line
 
@@ -28,10 +28,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         "trace-link\n"
         "reads a merged trace only with --rank N, which takes the trace of rank N out of it.",
         f"{NAME} traces -o merged.json.gz",
+        Inputs("FILE_OR_DIR", "device traces, or folders with them", ("--input", "--input-dir")),
+        Output("MERGED", "merged.json, merged.json.gz or merged.db"),
     )
-    parser.add_inputs("FILE_OR_DIR", "device traces, or folders with them", "--input", "--input-dir")
-    made = parser.add_output("MERGED", "merged.json, merged.json.gz or merged.db")
-    made.add_argument("--json", action="store_true", help="print the summary as one JSON object on stdout")
     parser.epilog = f"tables of a .db, and queries:\n\n{TABLES_AND_QUERIES}\n{parser.epilog}"
     options = parser.parse_args(arguments)
     if not options.output.lower().endswith(tuple(WRITERS)):

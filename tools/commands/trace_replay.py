@@ -16,7 +16,7 @@ from ...schema.graph import ExecutionGraph
 from ...schema.io import STANDARD_STREAM
 from ...schema.linked import integer
 from ..command import in_workspace, print_json, progress, run_command, step
-from ..command_parser import CommandParser, output_as
+from ..command_parser import CommandParser, Inputs
 from ..given_graphs import graph_files
 from ..recognise import InputKind
 from ..replay import (
@@ -31,7 +31,6 @@ from ..replay import (
 )
 from ..terminal import print_text
 from ..wrong_kind import reading
-from .scale_options import add_scale_options
 
 NAME = "trace-replay"
 log = logging.getLogger("execgraph")
@@ -44,32 +43,15 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         NAME,
         "Replays execution graphs and compares the replay with the measured run. With --scale it predicts a changed run.",
         f"{NAME} graphs --scale 'gemm=0.5' --timeline replay.json.gz",
+        Inputs(
+            "GRAPH.et",
+            "execution graphs, or folders that trace-build wrote; graphs of several ranks are replayed as one job (- is "
+            "stdin)",
+            ("--input", "--input_filename"),
+        ),
     )
-    inputs = parser.add_inputs(
-        "GRAPH.et",
-        "execution graphs, or folders that trace-build wrote; graphs of several ranks are replayed as one job (- is "
-        "stdin)",
-        "--input",
-        "--input_filename",
-    )
-    inputs.add_argument(
-        "--allow-mismatch", action="store_true", help="replay graphs together that do not seem to be of one job"
-    )
-    changed = parser.add_argument_group("what is replayed")
-    add_scale_options(changed, end=", factors multiply")
-    changed.add_argument(
-        "--simulator", choices=[ASTRA_SIM],
-        help="predict when each rank finishes in this simulator, from graphs that were made for it and the configuration "
-        "next to them",
-    )  # fmt: skip
-    made = parser.add_argument_group("output")
-    made.add_argument(
-        "-o", "--output", "--timeline", metavar="TIMELINE.json[.gz]", type=output_as(".json"),
-        help="write the measured and the replayed run as a trace for Perfetto (--json prints the figures)",
-    )  # fmt: skip
-    made.add_argument("--json", action="store_true", help="print the figures as one JSON object on stdout")
     arguments = parser.parse_args(argv)
-    if arguments.simulator and (arguments.output or arguments.scale):
+    if arguments.simulator and (arguments.output or arguments.changes):
         parser.error("--simulator plays the run as it was; leave --timeline and --scale out")
     run_command(in_workspace(_replay), arguments, NAME)
 
@@ -90,7 +72,7 @@ def _replay(arguments: argparse.Namespace) -> None:
         if arguments.simulator:
             _simulate(paths, graphs, arguments.json)
             return
-        scale = [replace(change, peaks=dict(arguments.peaks)) for change in arguments.scale]
+        scale = [replace(change, peaks=dict(arguments.peaks)) for change in arguments.changes]
         with step("replay"):
             job = gather_job(graphs)
             replayed = replay_job(job, scale)

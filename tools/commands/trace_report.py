@@ -2,19 +2,18 @@
 
 import argparse
 import logging
-import os
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
-from ...converter.ranks import ranks_of
+from ...linker.windows import Window
 from ...schema.errors import Audience, require, said_to
 from ...schema.io import STANDARD_STREAM, open_output
-from ..analyses import ANALYSES, AnalysisOptions, read_captures
+from ..analyses import AnalysisOptions, read_captures
 from ..command import in_workspace, progress, run_command
-from ..command_parser import CommandParser, output_as
+from ..command_parser import CommandParser, Inputs, Output
+from ..options import chosen_for
 from ..recognise import InputKind
 from ..report import (
     ReportRequest,
@@ -34,20 +33,27 @@ from ..report import (
 from ..summary_lines import summary_line
 from ..terminal import print_text
 from ..wrong_kind import reading
-from .analysis_options import add_analysis_options, options_of
-from .scale_options import add_scale_options
-from .window_options import add_modules_option, add_window_options, window_of
 
 NAME = "trace-report"
-TABLES_OF_DIFF = "trace_diff"
-"""How the names of tables of --diff begin."""
 log = logging.getLogger("execgraph")
 
 
 @said_to(Audience.TERMINAL)
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Runs trace-report and ends the process: 0 done, 1 unusable data, 2 wrong usage."""
-    parser = _parser()
+    parser = CommandParser(
+        NAME,
+        "Says what limits a run over all its ranks, by how much, and what to do, with the tables behind the answer.\n"
+        "Without an option for output it prints the verdict, the findings and one table.",
+        f"{NAME} traces -o report.html --scale 'class:computation=0.5'",
+        Inputs(
+            "FILE_OR_DIR",
+            "device traces with their host traces, linked traces or graphs of a run, or folders with them",
+            ("--input", "--input-dir"),
+            unless=("diff",),
+        ),
+        Output("REPORT.html", "write the page, one file that needs no network", read=_page, is_required=False),
+    )
     arguments = parser.parse_args(argv)
     arguments.paths = [Path(path) for path in arguments.inputs]
     arguments.is_short = not (arguments.all or arguments.only)
@@ -55,9 +61,9 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         parser.error("--all prints every table, --only some; give one of them")
     if arguments.paths and arguments.diff:
         parser.error("give the files of one run, or --diff with two runs")
-    if arguments.diff and (arguments.only or arguments.scale or arguments.perfetto or arguments.capture_trace):
+    if arguments.diff and (arguments.only or arguments.changes or arguments.perfetto or arguments.captures):
         parser.error("--diff compares two runs as they were, without --only, --scale, --perfetto and --capture-trace")
-    if arguments.diff and options_of(arguments) != AnalysisOptions():
+    if arguments.diff and _options_of(arguments) != AnalysisOptions():
         parser.error("--diff compares two runs as they were; the options of the analyses change nothing in it")
     if Path(STANDARD_STREAM) in [*arguments.paths, *(arguments.diff or ())]:
         parser.error("traces are looked at before they are read; give files or a folder, not stdin")
@@ -66,56 +72,9 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     run_command(in_workspace(_report), arguments, NAME)
 
 
-def _parser() -> CommandParser:
-    parser = CommandParser(
-        NAME,
-        "Says what limits a run over all its ranks, by how much, and what to do, with the tables behind the answer.\n"
-        "Without an option for output it prints the verdict, the findings and one table.",
-        f"{NAME} traces -o report.html --scale 'class:computation=0.5'",
-    )
-    inputs = parser.add_inputs(
-        "FILE_OR_DIR", "device traces with their host traces, linked traces or graphs of a run, or folders with them",
-        "--input", "--input-dir", unless=("diff",),
-    )  # fmt: skip
-    inputs.add_argument("--diff", nargs=2, type=Path, metavar=("A", "B"), help="compare two runs, files or folders")
-    inputs.add_argument("--ranks", type=_ranks, metavar="A-B,C", help="only these ranks, such as 0-3,8")
-    inputs.add_argument(
-        "--capture-trace", type=Path, action="append", default=[], metavar="TRACE",
-        help="a device trace in which CUDA graphs were captured, or ran op by op; it names the ops behind the "
-        "kernels of launched graphs; repeatable",
-    )  # fmt: skip
-    add_modules_option(inputs)
-    add_window_options(parser)
-    chosen = parser.add_argument_group("which analyses")
-    chosen.add_argument(
-        "--only", nargs="+", action="extend", type=_analysis, choices=[analysis.name for analysis in ANALYSES], metavar="ANALYSIS",
-        help="only these analyses: " + ", ".join(analysis.name for analysis in ANALYSES) + "; --diff has its own",
-    )  # fmt: skip
-    chosen.add_argument("--all", action="store_true", help="print the first rows of all tables on the terminal")
-    add_analysis_options(parser)
-    changed = parser.add_argument_group("what if")
-    add_scale_options(changed, "what a changed run would take, by replay: ")
-    output = parser.add_output(
-        "REPORT.html", "write the page, one file that needs no network",
-        type=_page, required=False,
-    )  # fmt: skip
-    output.add_argument("--csv", type=Path, metavar="DIR", help="write a CSV file for each table")
-    output.add_argument("--json", action="store_true", help="print all tables as one JSON object on stdout")
-    output.add_argument(
-        "--perfetto", metavar="TRACE.json", type=output_as(".json"),
-        help="write the device trace for Perfetto, with counters, the critical path and kernel patterns; several ranks "
-        "give TRACE.rankN.json",
-    )  # fmt: skip
-    return parser
-
-
-def _analysis(text: str) -> str:
-    """Returns the name; says of what is no analysis, but a file or a table of --diff, where that belongs."""
-    if text.startswith(TABLES_OF_DIFF):
-        raise argparse.ArgumentTypeError(f"{text} is a table of --diff: leave --only out, and --json or --csv has it")
-    if os.path.exists(text) and text not in {analysis.name for analysis in ANALYSES}:  # noqa: PTH110, long names
-        raise argparse.ArgumentTypeError(f"{text} is a file or folder, not an analysis: put it before --only")
-    return text
+def _options_of(arguments: argparse.Namespace) -> AnalysisOptions:
+    given = chosen_for("AnalysisOptions", arguments)
+    return AnalysisOptions(**given | {"peaks": dict(arguments.peaks)})
 
 
 def _page(path: str) -> str:
@@ -125,12 +84,6 @@ def _page(path: str) -> str:
             f"{path} would hold an HTML page: name a file that ends in .html or .htm, or redirect the text, > {path}"
         )
     return path
-
-
-def _ranks(text: str) -> tuple[int, ...]:
-    if not re.fullmatch(r"\d{1,7}(-\d{1,7})?(,\d{1,7}(-\d{1,7})?)*", text):
-        raise argparse.ArgumentTypeError(f"{text!r} are not ranks, such as 0-3,8")
-    return ranks_of(text)
 
 
 def _sources(paths: list[Path], ranks: tuple[int, ...] | None) -> Sources:
@@ -143,21 +96,21 @@ def _report(arguments: argparse.Namespace) -> None:
         require("report", "--output")
     if arguments.diff:
         before, after = (_sources([path], arguments.ranks) for path in arguments.diff)
-        report = report_on_diff(before, after, progress, window_of(arguments), arguments.modules)
+        report = report_on_diff(before, after, progress, Window(**chosen_for("Window", arguments)), arguments.modules)
     else:
         captures = []
-        for path in map(str, arguments.capture_trace):
+        for path in map(str, arguments.captures):
             with reading(path, InputKind.DEVICE):
                 captures += read_captures(path)
-        options = replace(options_of(arguments), captures=captures)
-        scales = [replace(scale, peaks=options.peaks) for scale in arguments.scale]
+        options = replace(_options_of(arguments), captures=captures)
+        scales = [replace(scale, peaks=options.peaks) for scale in arguments.changes]
         request = ReportRequest(
             arguments.only,
             scales,
             bool(arguments.output),
             arguments.perfetto or "",
             options,
-            window_of(arguments),
+            Window(**chosen_for("Window", arguments)),
             arguments.modules,
         )
         report = report_on(_sources(arguments.paths, arguments.ranks), request, progress)

@@ -11,41 +11,23 @@ from typing import TYPE_CHECKING, NoReturn
 
 from ...schema.errors import Audience, DataError, said_to
 from ..command import print_json, progress, run_command
-from ..command_parser import CommandParser
+from ..command_parser import CommandParser, Inputs, Output
+from ..options import REFUSED
 from ..summary_lines import summary_line
 from ..terminal import print_text
 from ..workers import in_processes
-from .argument_types import count, positive
 
 if TYPE_CHECKING:
     from ...converter.scaling import Growth
     from ..job import ScaleReport
 
 NAME = "trace-scale"
-REFUSED = {
-    "--tensor-parallel": "kernels would have other shapes, and no trace of this job has their times",
-    "--context-parallel": "kernels would have other shapes, and no trace of this job has their times",
-    "--expert-parallel": "experts would get other tokens, and all-to-alls other parts",
-    "--pipeline-parallel": "a stage would have other layers, and other stages to send to",
-    "--pipeline-microbatches": "the schedule decides the order of more micro-batches, and no graph has it",
-}
-"""What would be another program, and why."""
 log = logging.getLogger("execgraph")
 
 
 @said_to(Audience.TERMINAL)
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Runs trace-scale and ends the process: 0 done, 1 unusable data, 2 wrong usage."""
-    parser = _parser()
-    arguments = parser.parse_args(argv)
-    asked = [name for name in REFUSED if getattr(arguments, name.removeprefix("--").replace("-", "_")) is not None]
-    if not asked and arguments.data_parallel is None and not arguments.remove_ranks:
-        parser.error("nothing to scale; give --data-parallel, --remove-ranks or both")
-    arguments.refused = asked
-    run_command(_run, arguments, NAME)
-
-
-def _parser() -> CommandParser:
     parser = CommandParser(
         NAME,
         "Makes graphs of the same program on more ranks, or fewer, from the graphs of a traced job. Copies of the job "
@@ -54,55 +36,20 @@ def _parser() -> CommandParser:
         "for each\n"
         "step and a time for each byte, fitted to the job's collectives.",
         f"{NAME} graphs -o graphs-64 --data-parallel 16",
+        Inputs(
+            "GRAPHS",
+            "the folder with the graphs of the ranks, as trace-build writes them",
+            ("--input-dir",),
+            max_count=1,
+        ),
+        Output("OUT", "the folder for the new graphs; it must be new or empty", ("--output-dir",), Path),
     )
-    parser.add_inputs(
-        "GRAPHS", "the folder with the graphs of the ranks, as trace-build writes them", "--input-dir", max_count=1
-    )
-    changed = parser.add_argument_group("the other job")
-    changed.add_argument("--data-parallel", type=count, metavar="K", help="how many copies of the job to make")
-    changed.add_argument(
-        "--data-parallel-group", action="append", default=[], metavar="NAME", dest="groups",
-        help="a data-parallel group, by its recorded name, description or ranks (0,1); with =all_reduce (or other "
-        "types) only these collectives of it; repeatable (default: groups described as such, or that reduce gradients)",
-    )  # fmt: skip
-    changed.add_argument(
-        "--remove-ranks",
-        type=_ranks,
-        default=(),
-        metavar="RANKS",
-        help="leave out these ranks first, such as 4-7 or 0,2",
-    )
-    changed.add_argument(
-        "--bandwidth",
-        type=positive,
-        metavar="GIB/S",
-        help="of the network of groups that grow, in 2**30 bytes per second (default: fitted)",
-    )
-    changed.add_argument(
-        "--latency",
-        type=positive,
-        metavar="NS",
-        help="of a step there, such as from a rank to the next in a ring (default: fitted)",
-    )
-    refused = parser.add_argument_group("refused, because this would be another program: trace that one")
-    for name, why in REFUSED.items():
-        refused.add_argument(name, metavar="K", help=why)
-    output = parser.add_output(
-        "OUT", "the folder for the new graphs; it must be new or empty", "--output-dir", type=Path
-    )
-    output.add_argument("--jobs", type=count, metavar="N", help="how many processes (default: the number of cores)")
-    output.add_argument("--json", action="store_true", help="print the report as one JSON object on stdout")
-    return parser
-
-
-def _ranks(text: str) -> tuple[int, ...]:
-    from ...converter.ranks import given_ranks
-    from ...schema.comm_groups import LARGEST_JOB
-
-    ranks = given_ranks(text, LARGEST_JOB)
-    if ranks is None:
-        raise argparse.ArgumentTypeError(f"{text} is not a list of ranks such as 4-7 or 0,2")
-    return ranks
+    arguments = parser.parse_args(argv)
+    asked = [name for name in REFUSED if getattr(arguments, name.removeprefix("--").replace("-", "_")) is not None]
+    if not asked and arguments.data_parallel is None and not arguments.remove_ranks:
+        parser.error("nothing to scale; give --data-parallel, --remove-ranks or both")
+    arguments.refused = asked
+    run_command(_run, arguments, NAME)
 
 
 def _run(arguments: argparse.Namespace) -> None:
@@ -121,8 +68,8 @@ def _run(arguments: argparse.Namespace) -> None:
         arguments.data_parallel or 1,
         arguments.remove_ranks,
         tuple(arguments.groups),
-        arguments.bandwidth,
-        arguments.latency,
+        arguments.bandwidth_gib_s,
+        arguments.latency_ns,
     )
     run = partial(in_processes, jobs=arguments.jobs or os.cpu_count() or 1)
     report = scale(Path(arguments.inputs[0]), arguments.output, growth, run, progress)

@@ -9,7 +9,7 @@ from .converter.options import Options
 from .converter.targets import GoalOptions
 from .job import Job, job_in, run_with
 from .linker.windows import EVERYTHING, Window, given_window
-from .schema.arguments import ASTRA_SIM, GENERIC, FilePath, Paths, flags, given_paths, whole_number, wrong_argument
+from .schema.arguments import ASTRA_SIM, GENERIC, FilePath, Paths, given_paths, wrong_argument
 from .schema.comm_groups import check_simulators_read
 from .schema.errors import DataError
 from .simulator_options import AstraSimOptions, BuildTarget, target_name
@@ -22,6 +22,7 @@ from .tools.job import (
     poor_goal_fit,
     write_astra_sim_files,
 )
+from .tools.options import checked
 from .tools.workers import on_cluster
 
 
@@ -72,8 +73,7 @@ def build(
     """
     given_window(window, "build(window=…)")
     of_job = {"modules": modules, "start_offsets": start_offsets, "excess_time": excess_time}
-    flags("build", **of_job, allow_mismatch=allow_mismatch, force=force)
-    jobs = whole_number(jobs, "build(jobs=…)", least=1)
+    checked("build", **of_job, allow_mismatch=allow_mismatch, force=force, jobs=jobs, scheduler=scheduler)
     inputs = given_paths(traces, "build(traces)")
     if not isinstance(options, Options | None):
         raise wrong_argument("build(traces, output, options)", 'Options, such as Options(target="astra-sim")', options)

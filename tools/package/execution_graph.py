@@ -11,13 +11,13 @@ from .node_views import Dependencies, Node
 from .plots import Part, lanes_chart
 from .records import added_to_record
 from .run import Replay, WhatIf, replay
-from .schema.arguments import FilePath, InputFile, two_ends, whole_number, whole_numbers
+from .schema.arguments import FilePath, InputFile, whole_number
 from .schema.columns import Categorical, Frame, NodeIds, summary_html
 from .schema.graph import DependencyKind, ExecutionGraph as GraphRecord
 from .tools.given_graphs import read_graph_file
+from .tools.options import FORMS, checked, form_of
 from .tools.replay import Changes, edge_weights, gather
 from .tools.view import Selection, select, write_view
-from .tools.view_forms import FORMS, form_of
 
 if TYPE_CHECKING:
     import altair as alt
@@ -43,11 +43,6 @@ class ExecutionGraph(GraphRecord):
     """
 
     __slots__ = ()
-
-    @staticmethod
-    def read(path: InputFile, tensors: bool = True) -> "ExecutionGraph":
-        """Reads a graph from a .et file, or its JSON form, see `read_graph`."""
-        return cast("ExecutionGraph", read_graph_file(path, tensors))
 
     @overload
     def __getitem__(self, position: int) -> Node: ...
@@ -144,12 +139,8 @@ class ExecutionGraph(GraphRecord):
         """
         if form_of(str(path)) not in FORMS:
             raise ValueError(f"{path}: the name must end in {', '.join(FORMS)}")
-        for name, number in (("step", step), ("around", around), ("hops", hops)):
-            if number is not None:
-                whole_number(number, f"graph.draw({name}=…)")
-        if time_us is not None:
-            two_ends(time_us, "graph.draw(time_us=…)", "start and end in µs, as (0, 1500)")
-        chosen = whole_numbers(streams, "graph.draw(streams=…)")
+        numbers = {"around": around, "hops": hops, "step": step}
+        chosen = checked("draw", "graph.", streams=streams, time_us=time_us, **numbers)["streams"]
         selection = Selection(around, hops, step, module, op, chosen, time_us)
         viewed = select(self, selection, str(path), picture)
         if viewed.note:
@@ -206,4 +197,4 @@ def read_graph(path: InputFile) -> ExecutionGraph:
     Raises:
         DataError: The file is not a graph; the text says what it is, or from which byte on.
     """
-    return ExecutionGraph.read(path)
+    return cast(ExecutionGraph, read_graph_file(path))

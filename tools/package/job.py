@@ -5,7 +5,7 @@ import tempfile
 import weakref
 from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from .converter.scaling import Growth
 from .execution_graph import ExecutionGraph
@@ -13,12 +13,13 @@ from .linker.windows import EVERYTHING, Window
 from .plots import ranks_chart
 from .reports import Report, report
 from .run import Replay, WhatIf, replay
-from .schema.arguments import FilePath, given_path, number, texts, whole_number, whole_numbers
+from .schema.arguments import FilePath, given_path, whole_number
 from .schema.columns import Summary, SummaryRepr, format_counts
 from .schema.errors import DataError
 from .schema.progress import OnProgress, unseen
 from .tools.given_graphs import BUILT, graph_files, read_graph_file
 from .tools.job import BuildReport, scale as scale_folder
+from .tools.options import checked
 from .tools.replay import Changes, Simulated, configuration_of, simulate_ranks
 from .tools.workers import in_processes
 
@@ -69,7 +70,7 @@ class Job(SummaryRepr):
             file = self._files[whole_number(position, "job[position]")]
         except IndexError:
             raise IndexError(f"there is no graph at {position}: the job has {len(self)}") from None
-        return ExecutionGraph.read(file)
+        return cast(ExecutionGraph, read_graph_file(file))
 
     def __iter__(self) -> Iterator[ExecutionGraph]:
         # a generator holds the job, and so its folder
@@ -170,13 +171,10 @@ class Job(SummaryRepr):
             ValueError: `data_parallel` is below 1.
             TypeError: An argument is of the wrong kind.
         """
-        copies = whole_number(data_parallel, "scale(data_parallel=…)", least=1)
-        removed, chosen = whole_numbers(remove_ranks, "scale(remove_ranks=…)"), texts(groups, "scale(groups=…)")
-        for name, value in (("bandwidth_gib_s", bandwidth_gib_s), ("latency_ns", latency_ns)):
-            if value is not None:
-                number(value, f"scale({name}=…)")
-        growth = Growth(copies, removed, chosen, bandwidth_gib_s, latency_ns)
-        run = run_with(whole_number(jobs, "scale(jobs=…)", least=1))
+        checked("scale", jobs=jobs)
+        network = {"bandwidth_gib_s": bandwidth_gib_s, "latency_ns": latency_ns}
+        change = checked("scale", data_parallel=data_parallel, remove_ranks=remove_ranks, groups=groups, **network)
+        growth, run = Growth(*change.values()), run_with(jobs)
 
         def scaled(folder: Path) -> Job:
             scale_folder(self.folder, folder, growth, run)

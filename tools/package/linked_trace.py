@@ -20,16 +20,15 @@ from .schema.arguments import (
     InputsOutputs,
     Promotion,
     Target,
-    flags,
     is_file,
     is_path,
     path_of,
-    whole_number,
     wrong_argument,
 )
 from .schema.columns import Categorical, Frame
 from .schema.comm_groups import RankList
 from .schema.linked import LinkedTrace as TraceRecord, write_linked
+from .tools.options import checked
 from .tools.pairs import find_pair
 from .tools.recognise import InputKind
 from .tools.replay import moves_memory
@@ -147,8 +146,7 @@ def link(
         TypeError: A trace is missing, of another kind, or, as an object, in the other's place.
     """
     given_window(window, "link(window=…)")
-    flags("link", allow_mismatch=allow_mismatch, strict=strict, modules=modules)
-    rank = None if rank is None else whole_number(rank, "link(rank=…)")
+    rank = checked("link", rank=rank, allow_mismatch=allow_mismatch, strict=strict, modules=modules)["rank"]
     if device is None and is_path(host) and Path(host).is_dir():
         host, device = find_pair([str(host)], rank)
     elif is_path(host) and is_path(device) and _are_swapped(Path(host), Path(device)):

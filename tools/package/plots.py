@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from .schema.arguments import two_ends
 from .schema.columns import Int64, Rows
 from .schema.errors import require
+from .tools.options import checked
 from .tools.replay import NodeClass, Workload
 from .tools.view import lane_names
 
@@ -47,8 +47,7 @@ def lanes_chart(
     require("chart")
     import altair as alt
 
-    if part.time_us is not None:
-        two_ends(part.time_us, "plot(time_us=…)", "start and end in µs, as (0, 1500)")
+    checked("plot", time_us=part.time_us)
     chosen = _chosen(work, start_ns, end_ns, part)
     rows = chosen[np.argsort(-(end_ns - start_ns)[chosen], kind="stable")][: part.max_nodes]
     if not len(rows):

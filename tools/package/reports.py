@@ -7,10 +7,11 @@ from typing import cast
 
 from .linker.windows import EVERYTHING, Window, given_window
 from .records import added_to_record
-from .schema.arguments import FilePath, Paths, flags, given, given_path, given_paths, texts, whole_numbers
+from .schema.arguments import FilePath, Paths, given, given_path, given_paths, texts
 from .schema.errors import nearest
 from .schema.io import open_output
 from .tools.analyses import AnalysisOptions, Table, read_captures
+from .tools.options import checked
 from .tools.replay import Changes, given_changes
 from .tools.report import (
     Report as ReportRecord,
@@ -106,8 +107,7 @@ def report(
     """
     _check_name(path, "report(inputs, path)")
     given_window(window, "report(window=…)")
-    flags("report", modules=modules)
-    chosen = None if ranks is None else whole_numbers(ranks, "report(ranks=…)")
+    chosen = checked("report", ranks=ranks, modules=modules)["ranks"]
     sources = find_sources(given_paths(inputs, "report(inputs)"))
     scales = given_changes(changes, "report(inputs, path, changes=…)")
     names = [only] if isinstance(only, str) else None if only is None else [*texts(only, "report(only=…)")]
@@ -155,7 +155,7 @@ def compare(
     """
     _check_name(path, "compare(before, after, path)")
     given_window(window, "compare(window=…)")
-    flags("compare", modules=modules)
+    checked("compare", modules=modules)
     first, second = (find_sources(given_paths(argument, "compare(before, after)")) for argument in (before, after))
     return _finished(report_on_diff(first, second, window=window, modules=modules), path)
 

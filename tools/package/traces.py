@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from .schema.arguments import FilePath, Paths, flags, given_paths, number, whole_number
+from .schema.arguments import FilePath, Paths, given_paths
 from .tools.job import Diagnosis, MergeReport, diagnose as diagnose_paths, merge_traces
+from .tools.options import checked
 
 
 def diagnose(inputs: Paths) -> Diagnosis:
@@ -102,13 +103,8 @@ def generate(
         DataError: A file cannot be written.
         TypeError: An argument is of the wrong kind.
     """
-    sizes = {"ranks": ranks, "steps": steps, "layers": layers, "seed": seed, "machine_seed": machine_seed}
-    for name, value in (sizes | {"stacks": stacks}).items():
-        if value is not None:
-            whole_number(value, f"generate({name}=…)")
-    if size_mb is not None:
-        number(size_mb, "generate(size_mb=…)")
-    flags("generate", sync_records=sync_records, compress=compress)
+    sizes = {"ranks": ranks, "steps": steps, "layers": layers, "size_mb": size_mb, "stacks": stacks}
+    checked("generate", seed=seed, machine_seed=machine_seed, sync_records=sync_records, compress=compress, **sizes)
     # slow to load
     from .tools.generate import DEFAULT, build_job, draw_machine, simulate, sized_job, write_traces
 
