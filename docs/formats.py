@@ -14,7 +14,7 @@ from execgraph.schema.graph.attributes import ATTRIBUTES, DELAY_CAUSES, FIELDS, 
 from execgraph.schema.graph.encoder import FORMAT_VERSION
 from execgraph.schema.graph.nodes import CollectiveType
 from execgraph.schema.linked.layout import INTEGER_ATTRIBUTES
-from execgraph.schema.linked.words import KNOWN_BY, Member, RECORDS, Record
+from execgraph.schema.linked.words import KNOWN_BY, RECORDS, Member, Record
 from execgraph.schema.machine import PEAKS, Peak
 from execgraph.schema.reason_words import to_json
 from execgraph.schema.reasons import Counts

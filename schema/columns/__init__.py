@@ -46,7 +46,7 @@ from .column_types import (
     Us as Us,
     bytes_text as bytes_text,
     format_counts as format_counts,
-    microseconds as microseconds,
+    microseconds_text as microseconds_text,
     rows_of as rows_of,
     summary_html as summary_html,
     summary_text as summary_text,

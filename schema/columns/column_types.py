@@ -62,10 +62,10 @@ def format_counts(counts: dict[str, int]) -> str:
     return ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
 
 
-def microseconds(ns: int) -> str:
+def microseconds_text(ns: int) -> str:
     """Returns a time as text.
 
-    >>> microseconds(1_234_567)
+    >>> microseconds_text(1_234_567)
     '1,234.6 µs'
     """
     return f"{ns / 1000:,.1f} µs"

@@ -18,7 +18,7 @@ from ..columns import (
     Summary,
     Values,
     format_counts,
-    microseconds,
+    microseconds_text,
     nullable,
     to_pandas,
     to_polars,
@@ -125,7 +125,7 @@ class ExecutionGraph(NodeColumns):
         timed = self.type != NodeType.METADATA
         if timed.any():
             end, start = (self.start_ns + self.duration_ns)[timed].max(), self.start_ns[timed].min()
-            lines["measured"] = microseconds(int(end - start))
+            lines["measured"] = microseconds_text(int(end - start))
         return Summary(
             f"ExecutionGraph: rank {rank if rank >= 0 else 'unknown'}" + (f", {target}" if target else ""), lines
         )

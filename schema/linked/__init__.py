@@ -85,9 +85,9 @@ from .times import (
     NEVER as NEVER,
     ExactTimes as ExactTimes,
     InexactTime as InexactTime,
+    exact_microseconds as exact_microseconds,
     exact_times as exact_times,
     lacks_padding as lacks_padding,
-    microseconds as microseconds,
     nanoseconds as nanoseconds,
     with_padding as with_padding,
 )

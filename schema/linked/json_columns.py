@@ -62,7 +62,7 @@ def strings(table: Iterable[str]) -> Spans:
     return Spans.of([msgspec.json.encode(text) for text in table])
 
 
-def microseconds(time: Int64) -> tuple[Spans, Spans, Spans]:
+def microsecond_spans(time: Int64) -> tuple[Spans, Spans, Spans]:
     """Returns times in ns as µs: sign, whole and fraction, exact and without trailing zeros."""
     whole, fraction = np.divmod(np.abs(time), 1000)
     return SIGNS.take((time < 0).astype(np.int64)), integers(whole), FRACTIONS.take(fraction)

@@ -109,10 +109,10 @@ def with_padding(times: ExactTimes) -> Int64:
     return np.where(times.digits > 0, times.ns - fraction + padded, times.ns)
 
 
-def microseconds(time: int) -> str:
+def exact_microseconds(time: int) -> str:
     """Returns an ns time as decimal µs text, exact, without needless zeros.
 
-    >>> microseconds(1694128201427784000), microseconds(1500), microseconds(-1)
+    >>> exact_microseconds(1694128201427784000), exact_microseconds(1500), exact_microseconds(-1)
     ('1694128201427784', '1.5', '-0.001')
     """
     whole, fraction = divmod(abs(time), 1000)

@@ -15,7 +15,7 @@ from ..reason_words import to_json
 from .call_tree import op_parents
 from .called_from import called_from
 from .host import NO_TENSORS, Attr
-from .json_columns import SEPARATOR, Member, SparseMember, integers, lists, microseconds, objects, strings
+from .json_columns import SEPARATOR, Member, SparseMember, integers, lists, microsecond_spans, objects, strings
 from .layout import INTEGER_ATTRIBUTES, SCHEMA, CallTable, HandoffTable, WaitTable
 from .linked_trace import Activities, LinkedTrace, Ops, Provenance
 
@@ -88,7 +88,7 @@ class _OpNodes:
             ("inclusive_dur", ops.end[timed] - ops.start[timed]),
             ("exclusive_dur", ops.exclusive[timed]),
         ):
-            yield Member(key, microseconds(time), timed - block.start)
+            yield Member(key, microsecond_spans(time), timed - block.start)
         yield Member("thread", [integers(ops.thread[timed])], timed - block.start)
         yield _present("communication", ops.communication_row[block], -1)
         yield self.called_from.within(block)
@@ -135,8 +135,8 @@ class _ActivityNodes:
         yield Member("attrs", [repeated(NO_ATTRIBUTES, count)])
         yield Member("cat", [self.categories.take(activities.category.codes[block])])
         yield Member("ph", [repeated(b'"X"', count)])
-        yield Member("ts", microseconds(activities.start[block]))
-        duration = microseconds(activities.end[block] - activities.start[block])
+        yield Member("ts", microsecond_spans(activities.start[block]))
+        duration = microsecond_spans(activities.end[block] - activities.start[block])
         yield Member("inclusive_dur", duration)
         yield Member("exclusive_dur", duration)
         yield _present("device", activities.device[block], -1)

@@ -74,7 +74,12 @@ def default_of(option: Option) -> Any:
 def test_the_command_and_the_call_have_the_same_default(call: str, name: str) -> None:
     option, default = options_of(call)[name], inspect.signature(CALLS[call]).parameters[name].default
     of_command = default_of(option)
-    if (call, name) in OTHER_DEFAULTS or option.name == "captures" or call == "GoalOptions" or default is inspect.Parameter.empty:
+    if (
+        (call, name) in OTHER_DEFAULTS
+        or option.name == "captures"
+        or call == "GoalOptions"
+        or default is inspect.Parameter.empty
+    ):
         assert not of_command
     else:
         assert of_command == default or (not of_command and not default)

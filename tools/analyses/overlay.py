@@ -12,7 +12,7 @@ import orjson
 
 from ...schema.columns import ABSENT, Bool, Int64, Intervals, rows_by_number, rows_of_each, union
 from ...schema.graph import ExecutionGraph
-from ...schema.linked import HOST, LinkedTrace, microseconds
+from ...schema.linked import HOST, LinkedTrace, exact_microseconds
 from ..replay import KINDS, pieces_of
 from .frequent_kernel_patterns import Patterns, occurrences, pattern_times, patterns_of
 from .memory_curves import curves_of
@@ -39,7 +39,7 @@ def counter_events(rank: RankTrace, options: AnalysisOptions) -> Iterator[bytes]
         name = counter.name + (f" stream {counter.stream}" if counter.stream != ALL_STREAMS else " (GB/s)")
         head = f'{{"ph":"C","name":{orjson.dumps(name).decode()},"pid":{counter.device},"ts":'
         for time, value in zip(counter.series.time.tolist(), counter.series.value.tolist(), strict=True):
-            yield f'{head}{microseconds(time)},"args":{{"value":{value:g}}}}}'.encode()
+            yield f'{head}{exact_microseconds(time)},"args":{{"value":{value:g}}}}}'.encode()
 
 
 def memory_events(rank: RankTrace) -> Iterator[bytes]:
@@ -48,7 +48,7 @@ def memory_events(rank: RankTrace) -> Iterator[bytes]:
         pid = rank.linked.info.pid if curve.device == HOST else curve.device
         head = f'{{"ph":"C","name":"memory in use","pid":{pid},"ts":'
         for time, value in zip(curve.time.tolist(), curve.allocated.tolist(), strict=True):
-            yield f'{head}{microseconds(time)},"args":{{"bytes":{value}}}}}'.encode()
+            yield f'{head}{exact_microseconds(time)},"args":{{"bytes":{value}}}}}'.encode()
 
 
 def critical_path_events(rank: RankTrace) -> Iterator[bytes]:
@@ -70,7 +70,7 @@ def critical_path_events(rank: RankTrace) -> Iterator[bytes]:
         for phase, row, time in ends:
             track = (device[row], stream[row]) if activity[row] else (rank.linked.info.pid, tid[row])
             event: dict[str, Any] = {"ph": phase, "id": number, "cat": CRITICAL_PATH, "name": CRITICAL_PATH}
-            event |= {"pid": track[0], "tid": track[1], "ts": orjson.Fragment(microseconds(time))}
+            event |= {"pid": track[0], "tid": track[1], "ts": orjson.Fragment(exact_microseconds(time))}
             extra = {"bp": "e", "args": {"kind": KINDS[kind_of[row]]}} if phase == "f" else {}
             yield orjson.dumps(event | extra)
 
@@ -113,7 +113,10 @@ def pattern_events(rank: RankTrace, options: AnalysisOptions) -> Iterator[bytes]
         if pattern not in number:
             continue
         start, end = int(linked.ops.start[row]), int(linked.ops.end[row])
-        times = {"ts": orjson.Fragment(microseconds(start)), "dur": orjson.Fragment(microseconds(end - start))}
+        times = {
+            "ts": orjson.Fragment(exact_microseconds(start)),
+            "dur": orjson.Fragment(exact_microseconds(end - start)),
+        }
         kernels = [linked.activities.name.table[code] for code in patterns.kernels[pattern]]
         head = {"ph": "X", "cat": "kernel pattern", "name": f"pattern {number[pattern]}: {linked.ops.name[row]}"}
         track = {"pid": f"kernel patterns {linked.info.pid}", "tid": int(linked.ops.thread[row])}

@@ -14,7 +14,7 @@ import numpy as np
 
 from ...linker.readers import DeviceTrace
 from ...schema.columns import ABSENT, Int64, ThreadIntervals, nest
-from ...schema.linked import InexactTime, exact_times, identity, json_value, microseconds, nanoseconds, streams_of
+from ...schema.linked import InexactTime, exact_microseconds, exact_times, identity, json_value, nanoseconds, streams_of
 
 FIRST_LANE = 1 << 30
 """Above the numbers of threads and streams."""
@@ -184,4 +184,4 @@ def _flow(phase: str, number: int, lane: dict[str, int], at: int) -> dict[str, o
 
 
 def _stamp(ns: int) -> msgspec.Raw:
-    return msgspec.Raw(microseconds(ns).encode())
+    return msgspec.Raw(exact_microseconds(ns).encode())

@@ -24,7 +24,7 @@ from ...schema.columns import (
     SummaryRepr,
     Values,
     group_searchsorted,
-    microseconds,
+    microseconds_text,
     nullable,
     to_pandas,
     to_polars,
@@ -134,8 +134,8 @@ class Replay(SummaryRepr):
     def summary(self) -> Summary:
         """Returns how many nodes of how many ranks were replayed, and how long they take."""
         error = "" if self.error_pct is None else f", {self.error_pct:+.2f} %"
-        measured = {"measured": microseconds(self.measured_ns)} if self.measured_ns else {}
-        lines = measured | {"replayed": f"{microseconds(self.makespan_ns)}{error}"}
+        measured = {"measured": microseconds_text(self.measured_ns)} if self.measured_ns else {}
+        lines = measured | {"replayed": f"{microseconds_text(self.makespan_ns)}{error}"}
         ranks = len(self.work.graphs)
         return Summary(f"Replay: {len(self.work):,} nodes of {ranks} rank{'s' if ranks != 1 else ''}", lines)
 

@@ -10,8 +10,8 @@ from ...schema.columns import Categorical
 from ...schema.errors import DataError, Spelled
 from ...schema.graph import DependencyKind, ExecutionGraph
 from ...schema.io import open_output
-from ..replay import NodeClass, gather, replay
 from ..options import FLOW, LANES, form_of
+from ..replay import NodeClass, gather, replay
 from .data_flow import data_flow, path_times
 from .flow_picture import draw_flow
 from .graph_view import Selection, View, median_step, view

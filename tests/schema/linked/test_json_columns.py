@@ -6,7 +6,15 @@ from decimal import Decimal
 import numpy as np
 from execgraph.schema.columns import Spans
 from execgraph.schema.linked import nanoseconds
-from execgraph.schema.linked.json_columns import Member, SparseMember, integers, lists, microseconds, objects, strings
+from execgraph.schema.linked.json_columns import (
+    Member,
+    SparseMember,
+    integers,
+    lists,
+    microsecond_spans,
+    objects,
+    strings,
+)
 from hypothesis import given, strategies as st
 
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
@@ -38,7 +46,7 @@ def test_each_row_is_an_object_of_the_members_that_it_has(rows: list[tuple[int, 
 @given(st.lists(st.integers(-(1 << 60), 1 << 60), min_size=1))
 def test_times_are_exact_microseconds_without_needless_zeros(times: list[int]) -> None:
     written = json.loads(
-        b"[" + objects([Member("ts", microseconds(column(times)))], len(times)) + b"]", parse_float=Decimal
+        b"[" + objects([Member("ts", microsecond_spans(column(times)))], len(times)) + b"]", parse_float=Decimal
     )
     stamps = [Decimal(node["ts"]) for node in written]
     assert nanoseconds(stamps).tolist() == times

@@ -4,7 +4,14 @@ from decimal import Decimal
 
 import pytest
 from execgraph.schema.columns import ABSENT
-from execgraph.schema.linked import InexactTime, exact_times, lacks_padding, microseconds, nanoseconds, with_padding
+from execgraph.schema.linked import (
+    InexactTime,
+    exact_microseconds,
+    exact_times,
+    lacks_padding,
+    nanoseconds,
+    with_padding,
+)
 from execgraph.schema.linked.times import EXACT_MICROSECONDS
 from hypothesis import given, strategies as st
 
@@ -14,8 +21,8 @@ TIMES = st.integers(-(1 << 60), 1 << 60)
 
 @given(TIMES)
 def test_a_time_survives_being_written_and_read(time: int) -> None:
-    assert nanoseconds([Decimal(microseconds(time))]).tolist() == [time]
-    assert nanoseconds([microseconds(time)]).tolist() == [time]
+    assert nanoseconds([Decimal(exact_microseconds(time))]).tolist() == [time]
+    assert nanoseconds([exact_microseconds(time)]).tolist() == [time]
 
 
 @given(st.integers(0, int(EXACT_MICROSECONDS) - 1), st.integers(0, 999))
@@ -73,7 +80,7 @@ def test_no_stamps_are_no_times() -> None:
     ("time", "text"), [(0, "0"), (1, "0.001"), (-1, "-0.001"), (1500, "1.5"), (EPOCH_US * 1000, str(EPOCH_US))]
 )
 def test_microseconds_are_written_without_needless_zeros(time: int, text: str) -> None:
-    assert microseconds(time) == text
+    assert exact_microseconds(time) == text
 
 
 def test_exact_times_know_how_many_digits_they_had() -> None:
