@@ -24,7 +24,7 @@ import numpy as np
 
 from ...schema.columns import ActivityRows, Bool, Categorical, Int64, NodeNumbers, RowMap, is_group_start, split_groups
 from ...schema.graph import DependencyKind
-from ...schema.linked import Provenance, SyncCall, guessed, sync_calls
+from ...schema.linked import Provenance, SyncCall, guessed, last_ended, sync_calls
 from ...schema.machine import ENOUGH, latency_stats, of_name
 from ..edges import Edges
 from ..timeline import ConversionContext
@@ -210,19 +210,17 @@ def _last_ended_elsewhere(context: ConversionContext, late: ActivityRows) -> tup
     started, -1 for none; and the number of rows whose search was cut off.
     """
     activities, launched = context.linked.activities, context.launched
-    by_end = np.argsort(context.activity_end, kind="stable")
-    position = np.searchsorted(context.activity_end[by_end], activities.start[late], side="right") - 1
-    source = np.full(len(late), -1, np.int64)
-    for _ in range(LOOKED_BACK):
-        candidate = by_end[np.maximum(position, 0)]
-        fits = (source < 0) & (position >= 0)
-        fits &= (activities.stream[candidate] != activities.stream[late]) | (
-            activities.device[candidate] != activities.device[late]
+
+    def fits(row: Int64) -> Bool:
+        elsewhere = (activities.stream[row] != activities.stream[late]) | (
+            activities.device[row] != activities.device[late]
         )
-        fits &= launched[candidate] < launched[late]
-        source[fits] = candidate[fits]
-        position = position - 1
-    return ActivityRows(source), int(((source < 0) & (position >= 0)).sum())
+        return elsewhere & (launched[row] < launched[late])
+
+    start = activities.start[late]
+    source = last_ended(context.activity_end, start, fits, tried=LOOKED_BACK)
+    ended_before = np.searchsorted(np.sort(context.activity_end), start, side="right")
+    return ActivityRows(source), int(((source < 0) & (ended_before > LOOKED_BACK)).sum())
 
 
 def calling_slices(context: ConversionContext) -> Edges:

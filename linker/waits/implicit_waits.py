@@ -1,8 +1,5 @@
-"""Reads waits that a device itself records, as MTIA's queues do: a stream waits until another one reaches a numbered
-event record.
-
-Finds what blocks the host besides synchronising calls: blocking copies, a full launch queue, and what observer
-threads saw.
+"""Finds what blocks host and device without a synchronising call: copies that block, a full launch queue, what ended
+right before a call returned, what observer threads saw, and waits that a device itself records.
 """
 
 from bisect import bisect_left
@@ -12,13 +9,17 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schema.columns import ABSENT, Bool, Int64, rows_of_each
-from ...schema.linked import FOREVER, NEVER, Activities, Calls, HostWaits, Provenance, SyncCall
+from ...schema.linked import FOREVER, NEVER, Activities, Calls, HostWaits, Provenance, SyncCall, last_ended
 from ...schema.machine import MachineCalibration, latency_stats, of_each, of_name
 from ..readers import RecordedQueueEvents
 from .process import Process
 from .submissions import CallSites, StreamKey, StreamQueues
 
-NO_ROWS = np.empty(0, np.int64).data
+NO_ROWS = np.empty(0, np.int64)
+FULL_QUEUE = 500
+"""Launches in flight above which one more may have to wait for a slot: drivers queue about a thousand, event calls
+among them.
+"""
 
 
 def queue_waits(rows: RecordedQueueEvents, queues: StreamQueues, start: list[int]) -> Iterator[tuple[int, int]]:
@@ -34,17 +35,11 @@ def queue_waits(rows: RecordedQueueEvents, queues: StreamQueues, start: list[int
         if awaited < 0:
             continue
         time = recorded.get((device, awaited, number), NEVER)
-        before, after = (queues.rows.get(StreamKey(device, key), NO_ROWS) for key in (awaited, stream))
+        before, after = (queues.rows.get(StreamKey(device, key), NO_ROWS.data) for key in (awaited, stream))
         last = bisect_left(before, time, key=start.__getitem__) - 1
         # the blocked stream goes on while the event record that it waited for is still being made
         first = bisect_left(after, max(wait_start, time), key=start.__getitem__)
         yield before[last] if last >= 0 else -1, after[first] if first < len(after) else -1
-
-
-FULL_QUEUE = 500
-"""Launches in flight above which one more may have to wait for a slot: drivers queue about a thousand, event calls
-among them.
-"""
 
 
 class ImplicitHostWaits(NamedTuple):
@@ -54,9 +49,6 @@ class ImplicitHostWaits(NamedTuple):
     source: Int64
     since: Int64
     provenance: Provenance
-
-
-NOTHING = np.empty(0, np.int64)
 
 
 def blocking_copies(
@@ -106,11 +98,11 @@ def full_queue(activities: Activities, calls: Calls) -> ImplicitHostWaits:
     start, end = calls.start[rows], calls.end[rows]
     in_flight = np.searchsorted(np.sort(start), start) - np.searchsorted(np.sort(last_end), start, side="right")
     if not len(rows) or in_flight.max() < FULL_QUEUE:
-        return ImplicitHostWaits(NOTHING, NOTHING, NOTHING, Provenance.TIMING)
+        return ImplicitHostWaits(NO_ROWS, NO_ROWS, NO_ROWS, Provenance.TIMING)
     median, longest = _typical_durations(
         calls.name.codes[rows].astype(np.int64), end - start, is_unhindered=in_flight < FULL_QUEUE // 2
     )
-    source = _last_ended(activities, np.minimum(end - median // 2, first_start))
+    source = last_ended(activities.end, np.minimum(end - median // 2, first_start))
     blocked = (in_flight >= FULL_QUEUE) & (end - start > longest) & (np.append(activities.end, NEVER)[source] > start)
     return ImplicitHostWaits(rows[blocked], source[blocked], start[blocked], Provenance.TIMING)
 
@@ -143,7 +135,7 @@ def unexplained_waits(
     rows, max_return_ns, end = rows[lasts_on], max_return_ns[lasts_on], end[lasts_on]
     max_lead_ns = np.asarray(timing.max_return_lead_ns).copy()
     max_lead_ns[waits.call_row[~has_source & is_recorded]] = 0
-    source = _last_ended(activities, end + max_lead_ns[rows])
+    source = last_ended(activities.end, end + max_lead_ns[rows])
     submitted = np.append(process.queues.submitted_until, NEVER)[source]
     ended = np.append(activities.end, NEVER)[source]
     is_prompt = (submitted <= calls.start[rows]) & (ended > np.maximum(calls.start[rows], end - max_return_ns))
@@ -160,12 +152,6 @@ def _launches(activities: Activities, call_count: int) -> tuple[Int64, Int64, In
     np.maximum.at(last, rows, activities.end[called])
     launching = np.flatnonzero(first < FOREVER)
     return launching, first[launching], last[launching]
-
-
-def _last_ended(activities: Activities, times: Int64) -> Int64:
-    """Returns the activity that ended last at or before each time, -1 for none."""
-    by_end = np.argsort(activities.end, kind="stable")
-    return np.append(by_end, -1)[np.searchsorted(activities.end[by_end], times, side="right") - 1]
 
 
 def _typical_durations(name: Int64, duration: Int64, *, is_unhindered: Bool) -> tuple[Int64, Int64]:
@@ -197,6 +183,6 @@ def observer_waits(calls: Calls, activities: Activities, by_observer: Bool) -> I
     rows = rows[np.lexsort((calls.start[rows], calls.thread[rows]))]
     follows = np.flatnonzero(calls.thread[rows[1:]] == calls.thread[rows[:-1]])
     row, since = rows[follows + 1], calls.end[rows[follows]]
-    source = _last_ended(activities, calls.start[row])
+    source = last_ended(activities.end, calls.start[row])
     is_new = np.append(activities.end, NEVER)[source] > since
     return ImplicitHostWaits(row[is_new], source[is_new], since[is_new], Provenance.TIMING)

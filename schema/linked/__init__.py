@@ -59,6 +59,7 @@ from .steps import (
     step_starts as step_starts,
 )
 from .streams import (
+    last_ended as last_ended,
     previous_on_stream as previous_on_stream,
     stream_sorted as stream_sorted,
     streams_of as streams_of,

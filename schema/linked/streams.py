@@ -1,5 +1,6 @@
 """Finds the streams of a process from the columns of its activities."""
 
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -41,6 +42,25 @@ def streams_of(activities: OnStreams) -> Streams:
     return Streams(activities.device[first], activities.stream[first], number)
 
 
+def last_ended(end: Int64, times: Int64, fits: Callable[[Int64], Bool] | None = None, *, tried: int = 1) -> Int64:
+    """Returns for each time the row that ended last at or before it, -1 for none. O(n log n).
+
+    Args:
+        end: The end of each row.
+        times: The times.
+        fits: Says whether a row counts for each time; given one row for each.
+        tried: How many rows are looked at for each time, the last ended first.
+    """
+    by_end = np.append(np.argsort(end, kind="stable"), -1)
+    position = np.searchsorted(end[by_end[:-1]], times, side="right") - 1
+    source = np.full(len(times), -1, np.int64)
+    for back in range(tried):
+        row = by_end[np.maximum(position - back, -1)]
+        counts = (source < 0) & (row >= 0)
+        source = np.where(counts if fits is None else counts & fits(row), row, source)
+    return source
+
+
 def took_over(activities: OnStreams, slack: int) -> Bool:
     """Returns which activities started right when one on another stream of their device ended, within `slack` (ns).
 
@@ -48,9 +68,8 @@ def took_over(activities: OnStreams, slack: int) -> Bool:
     """
     follows = np.zeros(len(activities.start), np.bool_)
     for rows in rows_of_each(activities.device).values():
-        by_end = rows[np.argsort(activities.end[rows], kind="stable")]
-        position = np.searchsorted(activities.end[by_end], activities.start[rows] + slack, side="right") - 1
-        last = by_end[np.maximum(position, 0)]
-        is_soon = (position >= 0) & (activities.start[rows] - activities.end[last] <= slack) & (last != rows)
-        follows[rows] = is_soon & (activities.stream[last] != activities.stream[rows])
+        last = last_ended(activities.end[rows], activities.start[rows] + slack)
+        is_soon = (last >= 0) & (last != np.arange(len(rows)))
+        is_soon &= activities.start[rows] - activities.end[rows[last]] <= slack
+        follows[rows] = is_soon & (activities.stream[rows[last]] != activities.stream[rows])
     return follows
