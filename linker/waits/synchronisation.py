@@ -181,11 +181,10 @@ class _Waits:
 
     def _stream_sync(self, row: int) -> None:
         process, inferred = self._process, self._inferred.get(row)
+        time, stream = process.start(row), process.recorded_stream(row)
+        provenance = Provenance.RECORD if process.sync_record(row) is not None else Provenance.TIMING
         if inferred is not None:
             _, time, stream, provenance = inferred.event_record
-        else:
-            time, stream = process.start(row), process.recorded_stream(row)
-            provenance = Provenance.RECORD if process.sync_record(row) is not None else Provenance.TIMING
         sources = process.queues.sources(stream, time) if stream is not None else ()
         self.add_host_waits(row, sources, provenance)
 
