@@ -99,7 +99,7 @@ class Placement:
         for inner in box.inner:
             self._measure(inner)
         is_row_of_phases = self._is_row_of_phases(box)
-        lines = [_Line(*self.layers[box], APART, 0)] if is_row_of_phases else [*self._wrapped(box)]
+        lines = [_Line(self.layers[box][0], APART, 0)] if is_row_of_phases else [*self._wrapped(box)]
         self._lines[box] = lines
         widths = [line.width(self._sizes) for line in lines]
         height = sum(line.height(self._sizes) + line.below for line in lines)

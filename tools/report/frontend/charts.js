@@ -28,7 +28,7 @@ const told = document.getElementById("told");
 function tell(handler, event, item, value) {
   told.classList.toggle("visible", Boolean(value));
   if (!value) return;
-  told.replaceChildren(...Object.entries(value).flatMap(([key, text]) => (text === "" ? [] : [Object.assign(document.createElement("span"), { textContent: key }), Object.assign(document.createElement("b"), { textContent: String(text) })])));
+  told.replaceChildren(...Object.entries(value).flatMap(([key, text]) => (text === "" ? [] : [made("span", key), made("b", String(text))])));
   const { left, bottom, width } = event.target.closest(".chart").getBoundingClientRect(), { offsetHeight } = told;
   const top = Math.min(bottom, innerHeight - offsetHeight - 4), below = top > event.clientY + 12;
   Object.assign(told.style, { left: `${left}px`, maxWidth: `${width}px`, top: `${below ? top : Math.max(0, event.clientY - offsetHeight - 24)}px` });
@@ -46,7 +46,7 @@ const onPhone = {
   axisX: { titleAnchor: "end", labelBound: true },
   legend: { columns: 1 },
 };
-const specs = JSON.parse(document.getElementById("specs").textContent);
+const specs = given("specs");
 if (innerWidth < PHONE) for (const spec of Object.values(specs)) spec.config = { ...spec.config, ...onPhone };
 const isFolded = (element) => element.closest("details.fold:not([open])") !== null;
 // charts in what is folded are drawn when it is opened, as they have no width before
@@ -78,9 +78,8 @@ document.addEventListener("click", ({ target }) => {
 });
 
 async function drawnTimeline() {
-  const packed = document.getElementById("timeline-data");
-  if (!packed) return;
-  const { meta, ranks } = JSON.parse(packed.textContent);
+  if (!document.getElementById("timeline")) return;
+  const { meta, ranks } = given("timeline-data");
   const view = new TimelineView(document.getElementById("timeline"), meta, await Promise.all(ranks.map((rank) => RankRun.of(meta, rank))));
   const choice = new Choice(view);
   document.querySelector(".whole-run").classList.add("spare");

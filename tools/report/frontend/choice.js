@@ -82,10 +82,7 @@ class Choice {
     panel.children[1].textContent = `${whole.format(found?.count || 1)} on this timeline, ${rows.reduce((sum, [, count]) => sum + count, 0)} rows in tables`;
     panel.querySelectorAll("a").forEach((link) => link.remove());
     for (const section of new Set(rows.map(([{ details }]) => details.closest("section")))) {
-      const link = document.createElement("a");
-      link.textContent = section.querySelector("h2, h3").textContent;
-      link.href = `#${section.id}`;
-      panel.insertBefore(link, this.chain);
+      this.chain.before(made("a", { href: `#${section.id}`, textContent: section.querySelector("h2, h3").textContent }));
     }
   }
 
@@ -163,14 +160,11 @@ class Choice {
 
   listed(title, bars, distance) {
     if (!bars.length) return [];
-    const line = document.createElement("div");
-    line.append(Object.assign(document.createElement("span"), { textContent: `${title} ` }), ...bars.slice(0, LISTED).map((bar) => {
-      const button = document.createElement("button"), { run, lane, row, why } = bar;
-      button.textContent = `${run.short[lane.name[row]]} · ${why}, ${lane.label.replace(/^rank \d+ · /, "")}, ${distance(bar)}`;
-      button.onclick = () => this.select(bar, true);
-      return button;
-    }));
-    if (bars.length > LISTED) line.append(`and ${whole.format(bars.length - LISTED)} more`);
-    return [line];
+    const buttons = bars.slice(0, LISTED).map((bar) => {
+      const { run, lane, row, why } = bar;
+      const textContent = `${run.short[lane.name[row]]} · ${why}, ${lane.label.replace(/^rank \d+ · /, "")}, ${distance(bar)}`;
+      return made("button", { textContent, onclick: () => this.select(bar, true) });
+    });
+    return [made("div", {}, made("span", `${title} `), ...buttons, bars.length > LISTED ? `and ${whole.format(bars.length - LISTED)} more` : "")];
   }
 }

@@ -83,5 +83,5 @@ class FlowView {
   }
 }
 
-const flowData = document.getElementById("flow-data");
-if (flowData) new FlowView(document.querySelector(".flow .boxes"), JSON.parse(flowData.textContent));
+const flow = document.querySelector(".flow .boxes");
+if (flow) new FlowView(flow, given("flow-data"));

@@ -1,12 +1,7 @@
-"use strict";
-
 // Tables: rows come as JSON, are sorted by a click on a heading, filtered by text, shown in part until more are asked for, and saved as CSV
 
 const FIRST = 200, AT_ONCE = 2000, LONG = 24; // rows; letters for the last
 const NAMES = ["name", "kernel", "op", "node"]; // columns whose cells lead to the timeline where it shows what they name
-const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
-const tenths = new Intl.NumberFormat("en", { minimumFractionDigits: 1, maximumFractionDigits: 1 });
-const thousandths = new Intl.NumberFormat("en", { minimumFractionDigits: 3, maximumFractionDigits: 3 });
 const formats = {
   exact: (value) => (value !== 0 && Math.abs(value) < 0.001 ? String(Number(value.toPrecision(1))) : thousandths.format(value)),
   identity: (value) => (value === -1 ? "–" : String(value)),
@@ -105,23 +100,20 @@ class Grid {
   }
 
   line(row) {
-    const line = document.createElement("tr");
+    const line = made("tr");
     for (const column of this.columns) line.append(this.cell(column, row, line));
     return line;
   }
 
   cell(column, row, line) {
-    const cell = document.createElement("td"), text = column.shown(row), full = String(column.full(row));
-    cell.textContent = text;
+    const text = column.shown(row), full = String(column.full(row)), cell = made("td", text);
     if (!column.texts) cell.className = "number";
     else if (text.length > LONG) cell.className = "long";
     if (column.texts && (full !== text || text.length > 40)) cell.title = full;
     const name = this.named.includes(column) ? this.name(column, row) : "";
     if (name && timeline.shows(name)) {
-      const button = document.createElement("button");
-      button.textContent = text;
       cell.dataset.name = name;
-      cell.replaceChildren(button);
+      cell.replaceChildren(made("button", text));
       if (name === timeline.chosen) line.classList.add("found");
     }
     return cell;
@@ -134,13 +126,11 @@ class Grid {
     const text_of = (value) => (typeof value === "string" && /^[=+\-@\t\r\n＝＋－＠]/.test(value) ? `'${value}` : value);
     const lines = this.matching().map((row) => this.columns.map((column) => field(text_of(column.full(row)))).join(","));
     const text = [this.columns.map((column) => column.key).join(","), ...lines, ""].join("\r\n");
-    const link = document.createElement("a");
-    link.href = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
-    link.download = `${this.details.dataset.table}.csv`;
+    const link = made("a", { href: URL.createObjectURL(new Blob([text], { type: "text/csv" })), download: `${this.details.dataset.table}.csv` });
     link.click();
     URL.revokeObjectURL(link.href);
   }
 }
 
-const tables = JSON.parse(document.getElementById("rows").textContent);
+const tables = given("rows");
 const grids = [...document.querySelectorAll("details.table")].map((details) => new Grid(details, tables[details.dataset.table]));

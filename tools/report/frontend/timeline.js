@@ -5,17 +5,6 @@ const THINNEST = 0.7, COLUMN = 1.5, BLOCK = 6, LETTER = 6.3, NARROWEST = 20; // 
 const MOST_BARS = 3000, MOST_STEPS = 2000, MOST_ARROWS = 40;
 const STACKED = ["computation", "communication", "memory", "host", "unrecorded", "metadata", "delay", "waiting", "idle"];
 const AT_REST = new Set(["delay", "waiting", "idle"]), PALE = new Set(["waiting", "idle", "unrecorded", "metadata"]);
-const UNITS = [["s", 1e9], ["ms", 1e6], ["µs", 1e3]]; // and their ns
-const unitOf = (ns) => UNITS.find(([, length]) => Math.abs(ns) >= length) ?? UNITS.at(-1);
-const sevenDigits = new Intl.NumberFormat("en", { maximumSignificantDigits: 7 }), fourDigits = new Intl.NumberFormat("en", { maximumSignificantDigits: 4 });
-const duration = (ns, digits = sevenDigits) => { const [unit, length] = unitOf(ns); return `${digits.format(ns / length)} ${unit}`; };
-// from and to in one unit, as far as they differ
-const stretch = (from, to) => {
-  const [unit, length] = unitOf(to), decimals = Math.max(0, Math.min(6, 3 - Math.floor(Math.log10(Math.max(to - from, 1) / length))));
-  const places = new Intl.NumberFormat("en", { maximumFractionDigits: decimals });
-  return `${places.format(from / length)} to ${places.format(to / length)} ${unit}`;
-};
-const percent = (part) => `${tenths.format(100 * part)} %`;
 
 function canvas2d(element, width, height) {
   const scale = devicePixelRatio || 1, [wide, high] = [Math.round(width * scale), Math.round(height * scale)];
@@ -47,13 +36,8 @@ class TimelineView {
 
   legend(element) {
     const looks = new Set(this.lanes.flatMap((lane) => [...lane.kind.reduce((seen, kind) => seen.add(kind >> 1), new Set()), ...[...(lane.rest?.spent.keys() ?? [])].map((kind) => kind >> 1)]));
-    const entry = (label, variable) => {
-      const line = document.createElement("span");
-      line.textContent = label;
-      line.style.setProperty("--of", `var(--${variable})`);
-      return line;
-    };
-    element.append(...STACKED.filter((look) => looks.has(this.meta.looks.indexOf(look))).map((look) => entry(look, look)), Object.assign(entry("critical path", "mark"), { className: "line" }));
+    element.append(...STACKED.filter((look) => looks.has(this.meta.looks.indexOf(look))).map((look) => made("span", { textContent: look, style: `--of: var(--${look})` })));
+    element.append(made("span", { textContent: "critical path", className: "line", style: "--of: var(--mark)" }));
   }
 
   // Lanes one below another
@@ -83,21 +67,14 @@ class TimelineView {
   }
 
   labelOf({ run, lane, high }, several) {
-    const label = document.createElement(lane ? "span" : "button"), prefix = `rank ${run.rank}`;
-    label.style.height = `${high}px`;
-    if (lane) {
-      const text = Object.assign(document.createElement("i"), { textContent: several ? lane.label.replace(`${prefix} · `, "") : lane.label });
-      label.append(text);
-      return label;
-    }
-    label.textContent = `${run.folded ? "▸" : "▾"} ${prefix}`;
-    label.ariaExpanded = String(!run.folded);
-    label.onclick = () => {
+    const prefix = `rank ${run.rank}`, style = `height: ${high}px`;
+    if (lane) return made("span", { style }, made("i", several ? lane.label.replace(`${prefix} · `, "") : lane.label));
+    const onclick = () => {
       run.folded = !run.folded;
       this.arrange();
       this.labels.children[this.lines.findIndex((line) => line.run === run)].focus();
     };
-    return label;
+    return made("button", { style, onclick, textContent: `${run.folded ? "▸" : "▾"} ${prefix}`, ariaExpanded: String(!run.folded) });
   }
 
   lineAt(y) {
@@ -447,7 +424,7 @@ class TimelineView {
     const key = `${this.width} ${this.colour("paper")} ${devicePixelRatio}`, context = canvas2d(this.overview, this.width, this.high);
     if (key !== this.miniatureOf) {
       this.miniatureOf = key;
-      this.miniature = document.createElement("canvas");
+      this.miniature = made("canvas");
       const drawing = canvas2d(this.miniature, this.width, this.high), high = this.high / this.lanes.length;
       this.lanes.forEach((lane, number) => this.drawMiniature(drawing, lane, number * high, high, 0, this.length));
     }
@@ -516,13 +493,8 @@ class TimelineView {
       this.redraw();
     }
     if (!found) return this.hideTip();
-    const table = document.createElement("table");
-    for (const [key, value] of bar ? this.ofBar(bar) : found.op ? this.ofOp(found.op) : this.ofSums(found)) {
-      const row = table.insertRow();
-      Object.assign(row.insertCell(), { className: "key", textContent: key });
-      row.insertCell().textContent = value;
-    }
-    this.tip.replaceChildren(table);
+    const told = bar ? this.ofBar(bar) : found.op ? this.ofOp(found.op) : this.ofSums(found);
+    this.tip.replaceChildren(made("table", {}, ...told.map(([key, value]) => made("tr", {}, made("td", { className: "key", textContent: key }), made("td", value)))));
     this.tip.classList.add("visible");
     const { offsetWidth, offsetHeight } = this.tip, left = clientX + 14 + offsetWidth < innerWidth ? clientX + 14 : clientX - 14 - offsetWidth;
     Object.assign(this.tip.style, { left: `${Math.max(4, left)}px`, top: `${clientY + 14 + offsetHeight < innerHeight ? clientY + 14 : clientY - 14 - offsetHeight}px` });
