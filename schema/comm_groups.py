@@ -24,6 +24,8 @@ INT32_MAX = (1 << 31) - 1
 DIGITS = len(str(INT32_MAX))
 ADDRESS = re.compile(r"[0-9]{11,}")
 """PyTorch up to 2.1 names a group by where it lies in memory, which is another address in every process."""
+GRAPHS, GROUPS, ASTRA_SIM_FILES = "graph", "comm_groups.json", "astra-sim"
+"""The names in a job's folder: how those of the graphs begin, the file of its groups, the simulator's configuration."""
 IGNORED = "empty"
 """Simulators take a path with this word in it for no file at all."""
 

@@ -72,5 +72,6 @@ from .network import (
     fitted_network as fitted_network,
     for_more_ranks as for_more_ranks,
     held_out_pct as held_out_pct,
+    links_text as links_text,
     network_time_ns as network_time_ns,
 )

@@ -56,8 +56,8 @@ def _run(arguments: argparse.Namespace) -> None:
     import msgspec
 
     from ...converter.scaling import Growth
-    from ...schema.comm_groups import check_simulators_read
-    from ..job import ASTRA_SIM_FILES, SCALE_REPORT, lines, scale
+    from ...schema.comm_groups import ASTRA_SIM_FILES, check_simulators_read
+    from ..job import SCALE_REPORT, lines, scale
 
     for name in arguments.refused:
         raise DataError(f"{name}: {REFUSED[name]}; that is another program: trace that one")

@@ -5,13 +5,10 @@ any linking, `merge_traces` puts device traces into one file, `scale` writes the
 ranks.
 """
 
-from . import merging as merging
 from .astra_sim_files import (
-    ASTRA_SIM_FILES as ASTRA_SIM_FILES,
     Simulation as Simulation,
     fit_error_text as fit_error_text,
     lacks_members as lacks_members,
-    links_text as links_text,
     network_text as network_text,
     poor_fit as poor_fit,
     poor_goal_fit as poor_goal_fit,
@@ -23,7 +20,6 @@ from .build_report import (
     BUILT as BUILT,
     COLLECTIVES as COLLECTIVES,
     EXCESS as EXCESS,
-    GROUPS as GROUPS,
     REPORT as REPORT,
     START_OFFSET as START_OFFSET,
     BuildOptions as BuildOptions,
@@ -33,7 +29,7 @@ from .build_report import (
     table as table,
     time_lines as time_lines,
 )
-from .building import GRAPHS as GRAPHS, BuiltJob as BuiltJob, Outcomes as Outcomes, Runner as Runner, build as build
+from .building import BuiltJob as BuiltJob, Outcomes as Outcomes, Runner as Runner, build as build
 from .cross_rank import mark_of as mark_of
 from .diagnosis import (
     Diagnosis as Diagnosis,

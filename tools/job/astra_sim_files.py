@@ -6,18 +6,17 @@ Says of the network in it what its figures are, and whether it describes the job
 import json
 import shlex
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from ...converter.ranks import Link, Network, ranks_of
+from ...converter.ranks import Link, Network, links_text, ranks_of
 from ...converter.targets import GoalReport, Roofline, idle_rank
+from ...schema.comm_groups import ASTRA_SIM_FILES, GRAPHS, GROUPS
 from ...schema.errors import Remedy
 from ...schema.io import open_output
-from .build_report import GROUPS, BuildReport
-from .building import GRAPHS
+from .build_report import BuildReport
 
-ASTRA_SIM_FILES = "astra-sim"
 BINARY = "AstraSim_Analytical_Congestion_Unaware"
 
 
@@ -153,14 +152,6 @@ def network_text(fitted: Network | None, simulation: Simulation, ranks: int) -> 
     if any(is_given):
         return f"{link}; the {'bandwidth as given, the latency' if is_given[0] else 'latency as given, the bandwidth'} {fit}"
     return f"{link}, {fit}"
-
-
-def links_text(links: Sequence[Link]) -> str:
-    """Returns bandwidth and latency of a link, of two dimensions those within a node and between nodes."""
-    of_each = [f"{link.bandwidth_gib_s:g} GiB/s, {link.latency_ns:g} ns a link" for link in links]
-    if len(links) != TWO:
-        return "; ".join(of_each)
-    return f"{of_each[0]} within nodes of {links[0].ranks} ranks, {of_each[1]} across {links[1].ranks} nodes"
 
 
 def fit_error_text(error: float | None) -> str:

@@ -21,6 +21,7 @@ from ...converter.targets import GoalOptions, GoalReport, Roofline
 from ...linker.windows import EVERYTHING, Window
 from ...schema.arguments import GOAL
 from ...schema.columns import Summary, SummaryRepr, format_counts as counts_text, time_text
+from ...schema.comm_groups import GROUPS
 from ...schema.errors import DataError
 from ...schema.graph import ConvertReport
 from ...schema.io import open_input, open_output, put_in_place
@@ -298,7 +299,6 @@ LOCK, WAITING = ".building.lock", ".building"
 """The file by which one build at a time works in a folder, and the folder for what has to wait."""
 GOAL_FILE = "job.goal"
 REPORT = "report.json"
-GROUPS = "comm_groups.json"
 GRAPH = r"graph\.\d+\.et"
 OUTPUT = re.compile(rf"{GRAPH}|report\.json|comm_groups\.json|{re.escape(GOAL_FILE)}")
 HALF_WRITTEN = re.compile(rf"\.columns\..*|\.({OUTPUT.pattern})\.[0-9a-f]{{8}}\.partial")

@@ -87,7 +87,6 @@ def write_goal_job(made: Path, folder: Path, report: BuildReport) -> None:
         report.failures.append(f"{GOAL_FILE} is not written: {str(error).replace(str(made), str(folder))}")
 
 
-GRAPHS = "graph"
 """What the names of graph files begin with, before the rank."""
 MAX_FIRST_DIFFERENCES = 8
 """Disagreements of which both sides' first differing collective is shown; each costs linking two ranks again."""

@@ -28,7 +28,7 @@ from ...converter.scaling import (
     resized,
 )
 from ...schema.arguments import ASTRA_SIM
-from ...schema.comm_groups import write_groups
+from ...schema.comm_groups import GRAPHS, GROUPS, write_groups
 from ...schema.errors import DataError, Remedy
 from ...schema.graph import CollectiveType, ExecutionGraph
 from ...schema.io import fresh_folder, locked, open_output
@@ -38,8 +38,7 @@ from ..summary_lines import summary_line
 from ..wrong_kind import file_for_folder, instead_of_folder
 from .astra_sim_files import Simulation, write_astra_sim_files
 from .build_rank import FITTED_TO_TRACED
-from .build_report import GROUPS, REPORT as BUILD_REPORT, read_report
-from .building import GRAPHS
+from .build_report import REPORT as BUILD_REPORT, read_report
 
 
 class WrittenCopies(NamedTuple):

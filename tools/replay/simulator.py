@@ -15,13 +15,12 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from ...converter.ranks import GIB, Link, stages, step_cost
+from ...converter.ranks import GIB, Link, links_text, stages, step_cost
 from ...converter.targets import Roofline, computes
 from ...schema.arguments import ASTRA_SIM
 from ...schema.columns import Int64, Summary, summary_text, time_text
 from ...schema.errors import DataError, Remedy
 from ...schema.graph import CollectiveType, ExecutionGraph, NodeType
-from ..job import links_text
 from .player import Event, recorded_lengths, simulated_ends
 from .simulator_configuration import DIRECT, RING, Configuration
 from .workload import gather

@@ -10,10 +10,9 @@ import msgspec
 
 from ...converter.ranks import Link
 from ...converter.targets import Roofline
-from ...schema.comm_groups import RankList, read_groups
+from ...schema.comm_groups import ASTRA_SIM_FILES, GRAPHS, GROUPS, RankList, read_groups
 from ...schema.errors import DataError
 from ...schema.graph import CollectiveType
-from ..job import ASTRA_SIM_FILES, GRAPHS, GROUPS
 
 NETWORK_FILE = "network.yml"
 SYSTEM_FILE = "system.json"
