@@ -1,6 +1,6 @@
-"""The meaning of a recorded communication: node type, collective type and bytes, from tables of names and dtypes.
+"""Communication in a graph: what a recorded one means, and the attributes of its nodes.
 
-Attributes of communication nodes, from recorded arguments; with tags by which both ends identify a message.
+Node type, collective type and bytes follow from tables of names and dtypes; tags identify a message at both ends.
 """
 
 import re

@@ -1,13 +1,8 @@
 """Graphs without their host: only activities, in the order that the host imposed, with the host time that delayed them.
 
-"The host awaited an activity and then launched another one" becomes a dependency of kind host sync, unless other
-dependencies imply it. Host time for which the device really waited becomes `host_delay_ns` before the activity. Where
-the host worked on after the last activity, a node at the end waits for as long. So a replay ends when the measured run
-did.
-
-Vector clocks over lanes: for each node, how far every lane is known to have come when the node has ended.
-
-The nodes of a lane follow each other in the order of their rows, so the last known row of a lane implies all before it.
+"The host awaited an activity and then launched another one" becomes a dependency of kind host sync, unless clocks over
+the lanes show that others imply it. Host time for which the device really waited becomes `host_delay_ns` before the
+activity, a node at the end waits for what follows the last one: a replay ends when the measured run did.
 """
 
 from collections.abc import Iterable, Iterator

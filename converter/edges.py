@@ -1,10 +1,7 @@
-"""Edges between nodes: put in order and checked.
+"""Edges between nodes: joined, put in order and checked.
 
-Topological order of nodes that follows the measured start times, and checks that the edges of a graph are sound.
-
-Orders the nodes of a graph even if its dependencies form circles.
-
-Circles come from traces with many equal or swapped times.
+Orders follow the measured start times as far as the edges allow. Edges that come from traces with many equal or swapped
+times may form circles; those that follow from the order of calls stay.
 """
 
 from collections.abc import Callable

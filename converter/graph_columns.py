@@ -1,11 +1,7 @@
 """Fills the graph's columns in the order of ids: names, types, times, dependencies and attributes of every node.
 
-The time that passes before activities and waits: gaps and latencies, in which nothing works.
-
 A kernel that starts 2 µs after the one before it has a gap of 2 µs. A wait that returns 8 µs after the end of what it
 awaited, where calls that have nothing to wait for take 2 µs, has a gap of 6 µs and lasts 2.
-
-Bytes of tensors that are live while a node runs, on the device that it runs on.
 """
 
 from collections.abc import Iterator

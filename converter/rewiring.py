@@ -1,11 +1,7 @@
-"""Graph edits: the dependencies of a graph as edges between rows, and the graph of chosen rows with new edges.
+"""Graph edits: the dependencies of a graph as edges between rows, its lanes, and a graph of chosen rows and new edges.
 
 An edited graph has ids 1 to n in topological order, every column in that order, no dependency twice and none on a
-missing node.
-
-Nodes that a graph gets for time in which no recorded node runs.
-
-Lanes of a graph (host threads and device streams), and durations in whole µs that keep each lane's total.
+missing node. It may have nodes more than the recorded ones, for time in which none of these ran.
 """
 
 import dataclasses

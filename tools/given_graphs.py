@@ -5,10 +5,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from ..converter.jsonizer import json_to_graph
 from ..schema.arguments import InputFile, is_file, is_path, path_of, wrong_argument
 from ..schema.errors import DataError, Remedy
-from ..schema.graph import ExecutionGraph
+from ..schema.graph import ExecutionGraph, json_to_graph
 from ..schema.progress import unseen
 from .recognise import InputKind
 from .wrong_kind import file_for_folder, instead_of_folder, reading

@@ -41,7 +41,7 @@ class Timing(msgspec.Struct):
 LOADS = {
     "trace_link": ("execgraph.linker",),
     "trace_convert": ("execgraph.converter.convert", "execgraph.linker"),
-    "trace_jsonize": ("execgraph.converter.jsonizer",),
+    "trace_jsonize": ("execgraph.schema.graph.json_files",),
     "trace_build": ("execgraph.tools.job",),
     "trace_diagnose": ("execgraph.tools.job",),
     "trace_report": ("execgraph.tools.report.page",),

@@ -2,10 +2,6 @@
 
 Each rule is a pure function from a conversion context to edges between its nodes. `inferred` runs after them, on the
 activities that start late by their edges. Lateness that remains becomes delays.
-
-Builds an execution graph from timeline and edges: synthetic nodes, attributes, communication.
-
-What passed between the release of each device activity and its start: the usual latency or gap, and delays.
 """
 
 from collections.abc import Callable

@@ -1,21 +1,8 @@
-"""Edges from the order of calls: along host threads, along streams, and from launches to activities.
+"""Edges from the order of calls, from recorded waits and hand-offs, around launched graphs, and from timing alone.
 
-Edges from waits: of a stream for an event of another stream, and of the host for the device.
-
-A host thread goes on after the node of another thread that called it, or that returned to it.
-
-A launched graph (CUDA or HIP) is one piece of work of its stream, with branches that run on several streams.
-
-Its first activities follow the earlier work of the stream, and the stream's later work follows the end of every branch.
-No trace records the order between branches: an activity that starts just after one of another branch has ended is taken
-to follow it, marked inferred.
-
-Edges from timing alone: an activity that started late, just after one of another stream ended, probably waited for
-it.
-
-Only for traces without synchronisation records, and only for lateness that no known dependency explains.
-
-Control dependencies of host slices: each follows a slice of the op that called its op.
+A launched graph (CUDA or HIP) is one piece of work of its stream, with branches that run on several streams: its first
+activities follow the earlier work of the stream, the stream's later work the end of every branch. What only timing
+shows is marked inferred.
 """
 
 from collections.abc import Iterator

@@ -2,9 +2,7 @@
 
 Storages are followed by id and byte range in launch order. An op writes its outputs, the inputs that its schema marks
 (a!), and the buffers of an in-place collective. The access belongs to the innermost op that lists the storage and whose
-subtree launched work. Edges that stream order and event waits imply are omitted.
-
-Vector clocks over streams: which activities of other streams are known to have ended before an activity starts.
+subtree launched work. Edges that stream order and event waits imply, by clocks over streams, are omitted.
 """
 
 from bisect import bisect_right
@@ -14,9 +12,8 @@ import numpy as np
 
 from ...schema.columns import ABSENT, ActivityRows, Bool, Int64, NodeNumbers, OpRows, Tree, group_ids
 from ...schema.graph import DependencyKind
-from ...schema.linked import HOST, Ops, Tensors, streams_of
+from ...schema.linked import HOST, Ops, Tensors, mutated, streams_of
 from ..edges import Edges
-from ..op_schema import mutated
 from ..timeline import ConversionContext
 from .rules import event_wait
 

@@ -36,13 +36,13 @@ import numpy as np
 from ...schema.columns import ABSENT, Bool, Int64, Ragged
 from ...schema.errors import DataError, Remedy
 from ...schema.graph import ExecutionGraph, NodeType
-from ..chain_gaps import chain_gaps
 from ..device_only import SILENT
 from ..edges import Edges
 from ..ranks import MeasuredTimes
 from ..rewiring import data_edges, lanes_of, spliced
 from .algorithms import steps_of
 from .goal_job import GoalOptions, RecordedJob
+from .limits import chain_gaps
 
 NETWORK, NODE, WITHIN_RANK, READY = 0, 1, 2, 3
 """The nics for messages to other nodes, within the node, of the rank to itself, and for bytes that say that a receiver

@@ -15,6 +15,8 @@ The number of nodes that are ready at once: the cost of simulating a graph grows
 Finds control dependencies that data dependencies imply: with only these, all simulators run the graph alike.
 
 With data dependencies a → b → c along one lane, a control dependency of c on a is implied.
+
+How much of a time span no other span covers.
 """
 
 import re
@@ -22,15 +24,37 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Bool, Int64, Intervals, NodeNumbers, previous_in_group
+from ...schema.columns import ABSENT, Bool, Int64, Intervals, NodeNumbers, Ragged, covered_until, previous_in_group
 from ...schema.graph import ExecutionGraph, NodeType
 from ...schema.machine import peak_of
-from ..chain_gaps import chain_gaps
 from ..device_only import COMMUNICATION
 from ..edges import Edges, topological_order
 from ..rewiring import control_edges, data_edges, edited_graph, lanes_of, whole_microseconds
 from ..timeline import IDLE, UNRECORDED
-from ..uncovered_time import uncovered
+
+
+def uncovered(spans: Intervals, others: Intervals) -> Int64:
+    """Returns how many ns of each span neither the other spans cover, nor spans of its own kind that ended sooner.
+    O(n log n).
+
+    For spans 0–10 and 6–12 and the other span 2–5, 7 are left of the first and 2 of the second.
+    """
+    # on a clock that stops during other spans, only the spans themselves overlap
+    begin = spans.start - covered_until(spans.start, others)
+    stop = spans.end - covered_until(spans.end, others)
+    order = np.lexsort((-spans.start, spans.end))
+    free, covered = np.empty(len(order), np.int64), list[tuple[int, int]]()
+    for row, since, until in zip(order.tolist(), begin[order].tolist(), stop[order].tolist(), strict=True):
+        remaining, opens = until - since, since
+        # merge with the latest spans that this one overlaps
+        while covered and covered[-1][1] > since:
+            first, last = covered.pop()
+            remaining -= last - max(first, since)
+            opens = min(opens, first)
+        covered.append((opens, until))
+        free[row] = remaining
+    return free
+
 
 WAITING = (IDLE, UNRECORDED)
 """Names of host nodes that wait."""
@@ -223,3 +247,48 @@ def _contains(keys: Int64, pairs: Int64) -> Bool:
     """Returns which of the pairs, by their keys, are among the sorted keys."""
     position = np.minimum(np.searchsorted(keys, pairs), len(keys) - 1)
     return np.asarray(keys[position] == pairs)
+
+
+class ChainGaps(NamedTuple):
+    """The `gap` (ns) before each node, and by how many ns each node is `earlier` than measured."""
+
+    gap: Int64
+    earlier: Int64
+
+
+def chain_gaps(graph: ExecutionGraph, edges: Edges, *, lengthen: bool = True) -> ChainGaps:
+    """Returns the gap of each activity after other activities, and what that moves.
+
+    Communication, activities that the host or a delay waits for and those without dependencies or dependents end as
+    measured, as far as a gap of 0 allows. O((n + e) log n).
+
+    Args:
+        graph: a graph with `chain_gap_ns` where that differs from `gap_ns`; without that attribute nothing changes.
+        edges: the dependencies between its rows.
+        lengthen: whether gaps may become longer than measured.
+    """
+    measured, chain = graph.integers("gap_ns", 0), graph.integers("chain_gap_ns")
+    changed = chain != ABSENT if lengthen else (chain != ABSENT) & (chain < measured)
+    gap, earlier = np.where(changed, chain, measured), np.zeros(len(graph), np.int64)
+    if not changed.any():
+        return ChainGaps(gap, earlier)
+    moves = graph.is_activity & ~np.isin(graph.type, COMMUNICATION)
+    moves &= np.bincount(edges.source, minlength=len(graph)) > 0
+    moves &= np.bincount(edges.target, minlength=len(graph)) > 0
+    moves[edges.source[~graph.is_activity[edges.target]]] = False
+    before = Ragged.grouped(edges.target, edges.source, len(graph))
+    starts, sources, is_moved = before.starts.tolist(), before.values.tolist(), moves.tolist()
+    times = (graph.start_ns, measured, graph.duration_ns, gap, earlier)
+    end, gap_before, duration, gap_after, shift = (column.tolist() for column in times)
+    for row in topological_order(graph.start_ns, edges).tolist():
+        shifted = 0
+        if starts[row] < starts[row + 1]:
+            sources_of_row = sources[starts[row] : starts[row + 1]]
+            ready = max([end[source] for source in sources_of_row])
+            shifted = ready - max([end[source] - shift[source] for source in sources_of_row])
+            end[row] = ready + gap_before[row]
+        end[row] += duration[row]
+        if not is_moved[row]:
+            gap_after[row] = max(gap_before[row] + shifted, 0)
+        shift[row] = shifted + gap_before[row] - gap_after[row]
+    return ChainGaps(np.array(gap_after, np.int64), np.array(shift, np.int64))

@@ -1,8 +1,6 @@
-"""The host's time: linked ops and calls in, slices, waits and idle time of every thread out.
+"""The time of a run: linked ops and calls in, slices, waits and idle time of every thread out, and the rules' context.
 
-Builds an execution graph from timeline and edges: synthetic nodes, attributes, communication.
-
-What passed between the release of each device activity and its start: the usual latency or gap, and delays.
+With it what passed between the release of each device activity and its start: the usual latency or gap, and delays.
 """
 
 from .context import ConversionContext as ConversionContext

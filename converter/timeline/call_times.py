@@ -1,10 +1,6 @@
-"""Submit times: when each launch call has handed its work to the device. Host work before that delays the activity.
+"""When each launch call has handed its work to the device, and when the host waited inside its blocking calls.
 
-Activities may start before their call returns; later work of the program does not delay them. A call that waits for its
-own activity, as blocking copies do, launches early in the call if the device was not ready; the rest is waiting.
-
-When the host waited inside its blocking calls.
-
+Host work before a submission delays the activity, later work does not: activities may start before their call returns.
 A cudaStreamSynchronize from 10 to 50 µs whose stream was done at 40 waits from 10 to 40, and works from 40 to 50. If
 calls of that name take 2 µs when they have nothing to wait for, it returns from 40 to 48, and works from 48 to 50.
 """

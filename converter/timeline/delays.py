@@ -1,9 +1,7 @@
-"""Delays of activities: device time beyond the usual that no dependency explains, and its likely cause.
+"""Delays of activities: device time beyond the usual that no dependency explains, its likely cause, and nodes for it.
 
 A trace shows three causes: launch calls whose activities the profiler lost, a device that was busy throughout, and a
 stream that still had a backlog when recording began.
-
-Synthetic nodes, which are neither host work nor activities of the run: delays and process-group metadata.
 """
 
 from collections import Counter

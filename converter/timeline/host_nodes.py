@@ -1,14 +1,7 @@
-"""The nodes of all host threads, before short ones are folded: slices of work, launches, and waits for the device.
+"""The nodes of all host threads: slices of work of ops and of calls outside ops, launches, and waits for the device.
 
-An op from 0 to 9 whose call launches at 4 becomes a slice from 0 to 4, which launches, and one from 4 to 9.
-
-Which op or call a host thread's time belongs to: ops, and calls outside ops, nested.
-
-Time belongs to the innermost span that encloses it. Step annotations have no time of their own.
-
-Folds short slices into a neighbour on their thread: fewer nodes, with the thread's total unchanged.
-
-A slice from 10.0 to 10.4 µs before one from 10.4 to 20 leaves one from 10.0 to 20.
+An op from 0 to 9 whose call launches at 4 becomes a slice from 0 to 4, which launches, and one from 4 to 9. Time
+belongs to the innermost span that encloses it; slices that are too short are folded into a neighbour on their thread.
 """
 
 from dataclasses import dataclass

@@ -1,13 +1,9 @@
-"""Splits the time between the release of an activity and its start into a usual part and a delay.
+"""Splits the time between the release of an activity and its start into a usual part and a delay; finds full devices.
 
 An activity usually starts a launch latency after its launch, or a gap after the activities that it follows, whichever
 comes later. The later one is taken to have released it. The run does not show the other one, which is taken as usual.
-
-Finds devices that were full: how many activities they run at once, if the trace shows that they could not run more.
-
 A device was full if it never ran more than so many activities at once, and if late activities that were ready while it
-ran so many started just as another one ended, more often than by chance. Communication does not take up a slot, as it
-waits for other ranks.
+ran so many started just as another one ended, more often than by chance.
 """
 
 from dataclasses import dataclass

@@ -1,8 +1,6 @@
-"""The work of every kernel: floating-point operations and bytes, from the op that launched it.
+"""The work of every kernel, operations and bytes, from the op that launched it, and the lifetimes of storages.
 
 The input is a linked trace with the caller of each op, the output a column of each. Unknown work is absent and counted.
-
-Storages in the host trace: the bytes of them that ops name, and the time for which each one lives.
 """
 
 from .kernel_work import (

@@ -11,8 +11,15 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 
 from ...schema.columns import Interner
-from ...schema.linked import RecordedTensor, argument_members, literal, with_tensors
-from ..op_schema import mutated, only_written, position
+from ...schema.linked import (
+    RecordedTensor,
+    argument_members,
+    argument_position,
+    literal,
+    mutated,
+    only_written,
+    with_tensors,
+)
 
 HOST_DEVICE = "cpu"
 MOST_LISTED = 4096
@@ -106,7 +113,7 @@ class RecordedOp:
 
     def named(self, name: str, index: int | None = None) -> Value:
         """Returns the argument of this name by the schema, or at `index` without a schema; None if there is none."""
-        argument_index = position(self.schema, name) if self.schema else index
+        argument_index = argument_position(self.schema, name) if self.schema else index
         return None if argument_index is None else self.argument(argument_index)
 
     def tensor(self, index: int) -> Tensor:

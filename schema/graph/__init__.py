@@ -22,6 +22,7 @@ from .execution_graph import (
     TargetChanges as TargetChanges,
     read_graph as read_graph,
 )
+from .json_files import graph_to_json as graph_to_json, json_to_graph as json_to_graph
 from .json_form import METADATA as METADATA, NODE as NODE, Form as Form, FormError as FormError
 from .nodes import (
     CollectiveType as CollectiveType,

@@ -8,7 +8,12 @@ from .arguments import (
     RecordedTensor as RecordedTensor,
     argument_lists as argument_lists,
     argument_members as argument_members,
+    argument_position as argument_position,
     listed as listed,
+    mutated as mutated,
+    only_written as only_written,
+    plain_arguments as plain_arguments,
+    plain_escapes as plain_escapes,
     recorded_tensors as recorded_tensors,
     usable_arguments as usable_arguments,
     with_tensors as with_tensors,
@@ -40,7 +45,6 @@ from .linked_trace import (
     TraceInfo as TraceInfo,
     on_host_clock as on_host_clock,
 )
-from .literals import integer_list as integer_list, literal as literal
 from .merged_ranks import LARGEST_ID as LARGEST_ID, MergedRank as MergedRank
 from .names import name_of as name_of
 from .node_attributes import listed_attributes as listed_attributes
@@ -48,10 +52,11 @@ from .numbers import (
     identities as identities,
     identity as identity,
     integer as integer,
+    integer_list as integer_list,
     integers as integers,
     json_value as json_value,
+    literal as literal,
 )
-from .plain_arguments import plain_arguments as plain_arguments, plain_escapes as plain_escapes
 from .steps import (
     STEP_MARK as STEP_MARK,
     are_step_marks as are_step_marks,

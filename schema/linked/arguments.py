@@ -1,17 +1,21 @@
-"""An op's recorded arguments or results as texts: parallel lists, and the tensors in them.
+"""What is recorded of an op's arguments: texts with parallel lists of values, shapes, types and strides, and a schema.
 
-The one place that says what of these texts is usable: lists, and tensors whose numbers fit 64 bits.
+The texts are written in one way as soon as they are read, as patterns look into them, caches compare them, and outputs
+hold copies. What is usable of them: lists, and tensors whose numbers fit 64 bits. All else reads them by these
+functions, or all tensors at once (`tensors`).
 """
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import cache
 from itertools import chain
 from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
 
 from ..reasons import Counts, Reason
-from .host import EMPTY_LIST, TensorLists
+from .host import EMPTY_LIST, NO_TENSORS, TensorLists
 from .numbers import json_value
 
 TENSOR = re.compile(rb'\[\s*\d{1,18},\s*\d{1,18},\s*\d{1,14},\s*\d{1,14},\s*\d{1,3},\s*"[^"]*"\s*\]')
@@ -162,3 +166,144 @@ def argument_lists(text: bytes, *names: str) -> list[list[Any]]:
     """
     members = argument_members(text)
     return [listed(getattr(members, name)) for name in names]
+
+
+BLANK, COLON, COMMA, LIST = map(ord, " :,[")
+PADDING = b"~" * 8
+OPENS, CLOSES = np.zeros((2, 256), np.bool_)
+OPENS[[*b"[{,: "]], CLOSES[[*b"]},: "]] = True, True
+MEMBER_STARTS = np.frombuffer(b'"values""shapes""types":"strides', np.uint64)
+"""How the members begin that PyTorch writes a blank before, as far as one number holds it."""
+WITHOUT_TENSORS = len('{"values": [], "shapes": [], "types": []}')
+ESCAPES = re.compile(rb"(?:\\u[0-9a-fA-F]{4})+|\\.")
+
+
+class _Lists(msgspec.Struct):
+    """Strides are empty where a version has none."""
+
+    values: msgspec.Raw = EMPTY_LIST
+    shapes: msgspec.Raw = EMPTY_LIST
+    types: msgspec.Raw = EMPTY_LIST
+    strides: msgspec.Raw = msgspec.Raw()
+
+
+LISTS = msgspec.json.Decoder(list[_Lists])
+
+
+def plain_arguments(arguments: Sequence[bytes]) -> Sequence[bytes]:
+    r"""Returns the arguments of many ops, each an object with the members of `TensorLists`: equal ones as equal texts.
+
+    >>> plain_arguments([rb'{"types": ["\u0049nt"], "values": [ 7 ]}', b'{"shapes": []}'])
+    [b'{"values": [7], "shapes": [], "types": ["Int"]}', b'{"values":[],"shapes":[],"types":[]}']
+    """
+    unique_arguments = [*{*arguments}]
+    block = b",".join(unique_arguments)
+    if not _has_odd_blanks(block):
+        if b"\\" not in block and min(map(len, unique_arguments), default=len(NO_TENSORS)) > WITHOUT_TENSORS:
+            return arguments
+        unique_arguments = [
+            text for text in unique_arguments if b"\\" in text or (len(text) <= WITHOUT_TENSORS and text != NO_TENSORS)
+        ]
+    if not unique_arguments:
+        return arguments
+    plain = dict(zip(unique_arguments, _plain(unique_arguments), strict=True))
+    return [*map(plain.get, arguments, arguments)]
+
+
+def plain_escapes(text: bytes) -> bytes:
+    r"""Returns the same JSON with those escapes alone that must be.
+
+    >>> plain_escapes(rb'["\u0022\u003a\/\n\ud83d\ude00"]').decode()
+    '["\\":/\\n\U0001f600"]'
+    """
+    return ESCAPES.sub(_plain_escape, text) if b"\\" in text else text
+
+
+def _plain_escape(match: "re.Match[bytes]") -> bytes:
+    text = match.group()
+    if text == rb"\/":
+        return b"/"
+    return msgspec.json.encode(msgspec.json.decode(b'"%b"' % text))[1:-1] if text.startswith(rb"\u") else text
+
+
+def _has_odd_blanks(block: bytes) -> bool:
+    """Returns whether there are blanks other than PyTorch's: behind a member's key and before the next one."""
+    padded = block + PADDING
+    text = np.frombuffer(padded, np.uint8)
+    blank = np.flatnonzero(text <= BLANK)
+    before, behind = text[blank - 1], text[blank + 1]
+    key_before = before == COLON
+    odd = (OPENS[before] | CLOSES[behind]) & ~(key_before & (behind == LIST))
+    after_comma = np.flatnonzero(before == COMMA)
+    eight_bytes = np.ndarray(len(block) + 1, np.uint64, padded, strides=(1,))
+    begin = eight_bytes[blank[after_comma] + 1]
+    odd[after_comma] = np.all([begin != member for member in MEMBER_STARTS], axis=0)
+    return bool(odd.any()) or bool((text[blank] < BLANK).any())
+
+
+def _plain(arguments: list[bytes]) -> list[bytes]:
+    try:
+        compact = msgspec.json.format(b"[%b]" % b",".join(map(plain_escapes, arguments)), indent=-1)
+        return [*map(_text, LISTS.decode(compact))]
+    except RecursionError:
+        return arguments
+
+
+def _text(lists: _Lists) -> bytes:
+    three = b'{"values": %b, "shapes": %b, "types": %b' % (lists.values, lists.shapes, lists.types)
+    if strides := bytes(lists.strides):
+        return b'%b, "strides": %b}' % (three, strides)
+    return NO_TENSORS if len(three) < WITHOUT_TENSORS else three + b"}"
+
+
+BETWEEN_ARGUMENTS = re.compile(r", (?![^\[\]]*\])")
+"""Between arguments, not within a default like `[1, 1]`."""
+
+
+@cache
+def declared_arguments(schema: str) -> tuple[str, ...]:
+    """Returns the declarations of the arguments; none without a schema.
+
+    >>> declared_arguments("aten::mul.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)")
+    ('Tensor self', 'Tensor other', 'Tensor(a!) out')
+    """
+    return tuple(argument for argument in _declared(schema) if argument != "*")
+
+
+@cache
+def mutated(schema: str) -> tuple[int, ...]:
+    """Returns the positions of the arguments that are marked as written.
+
+    >>> mutated("aten::add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)")
+    (0,)
+    """
+    return tuple(index for index, argument in enumerate(declared_arguments(schema)) if "!" in argument)
+
+
+@cache
+def only_written(schema: str) -> tuple[int, ...]:
+    """Returns the positions of the arguments that only take results (such as `out`): their earlier content is not read.
+
+    >>> only_written("aten::mul.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)")
+    (2,)
+    """
+    declared = _declared(schema)
+    positional = declared.index("*") if "*" in declared else len(declared)
+    return tuple(index for index in mutated(schema) if index >= positional)
+
+
+@cache
+def argument_position(schema: str, name: str) -> int | None:
+    """Returns the position of the argument of this name, None for a schema without it.
+
+    >>> argument_position("aten::sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False) -> Tensor", "keepdim")
+    2
+    """
+    names = [argument.split(" ")[-1].partition("=")[0] for argument in declared_arguments(schema)]
+    return names.index(name) if name in names else None
+
+
+def _declared(schema: str) -> list[str]:
+    # an argument may hold an arrow itself: Tensor(a -> *) self
+    declared = schema.partition(") -> ")[0].partition("(")[2]
+    return BETWEEN_ARGUMENTS.split(declared) if declared else []

@@ -18,11 +18,11 @@ from ..columns import (
     IntegerBuilder,
     JsonRecordsBuilder,
 )
+from .arguments import plain_arguments
 from .host import NO_TENSORS, Attr
 from .layout import INTEGER_ATTRIBUTES, Node
 from .node_attributes import listed_attributes
 from .numbers import integers
-from .plain_arguments import plain_arguments
 from .times import InexactTime, nanoseconds
 
 SCHEMA = "op_schema"

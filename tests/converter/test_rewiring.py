@@ -22,8 +22,7 @@ from execgraph.converter.rewiring import (
     used,
     whole_microseconds,
 )
-from execgraph.converter.targets.limits import implied, widest_ready_set
-from execgraph.converter.uncovered_time import uncovered
+from execgraph.converter.targets.limits import implied, uncovered, widest_ready_set
 from execgraph.schema.columns import (
     ABSENT,
     BytesColumn,

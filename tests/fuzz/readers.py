@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from execgraph.converter.convert import convert
-from execgraph.converter.jsonizer import graph_to_json, json_to_graph
 from execgraph.linker.link import link
 from execgraph.linker.readers import DeviceTrace, HostTrace, read_device_trace, read_host_trace, read_rocpd
 from execgraph.schema.comm_groups import read_groups, write_groups
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import ExecutionGraph
+from execgraph.schema.graph.json_files import graph_to_json, json_to_graph
 from execgraph.schema.linked import LinkedTrace, read_linked, write_linked
 from execgraph.schema.reasons import Reason
 from execgraph.tools.replay import replay

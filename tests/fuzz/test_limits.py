@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 import zstandard
 from execgraph.converter.convert import convert
-from execgraph.converter.jsonizer import graph_to_json, json_to_graph
 from execgraph.linker.link import link
 from execgraph.linker.readers import read_device_trace, read_host_trace
 from execgraph.schema.comm_groups import read_groups
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import ExecutionGraph, varint
+from execgraph.schema.graph.json_files import graph_to_json, json_to_graph
 from execgraph.schema.io import GZIP_MAGIC
 from execgraph.schema.io.compressed import ZSTD_MAGIC
 from execgraph.schema.linked import read_linked

@@ -66,7 +66,7 @@ def _form(name: str) -> str | None:
 
 
 def _run(arguments: argparse.Namespace) -> None:
-    from ...converter.jsonizer import graph_to_json, json_to_graph
+    from ...schema.graph import graph_to_json, json_to_graph
     from ..recognise import InputKind
     from ..wrong_kind import reading
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from execgraph.converter.jsonizer import graph_to_json
 from execgraph.schema.columns import ABSENT, BytesColumn, Categorical, Ragged
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import (
@@ -26,6 +25,7 @@ from execgraph.schema.graph import (
     read_frames,
     varint,
 )
+from execgraph.schema.graph.json_files import graph_to_json
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from hypothesis import given, strategies as st
 from support.graphs import training_step

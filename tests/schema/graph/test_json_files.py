@@ -11,11 +11,10 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from execgraph.converter import jsonizer
-from execgraph.converter.jsonizer import graph_to_json, json_to_graph
 from execgraph.schema import json_stream
 from execgraph.schema.errors import DataError
-from execgraph.schema.graph import et_file as framing, execution_graph_pb2 as pb, varint
+from execgraph.schema.graph import et_file as framing, execution_graph_pb2 as pb, json_files as jsonizer, varint
+from execgraph.schema.graph.json_files import graph_to_json, json_to_graph
 from execgraph.tools.commands import trace_jsonize
 from hypothesis import given, settings, strategies as st
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from execgraph.converter.chain_gaps import chain_gaps
 from execgraph.converter.rewiring import data_edges
 from execgraph.converter.targets import GoalOptions, for_astra_sim, write_goal
+from execgraph.converter.targets.limits import chain_gaps
 from execgraph.schema.graph import ExecutionGraph
 from execgraph.tools.replay import parse_scale, replay_ranks, simulated_ends
 from support import goal_simulator

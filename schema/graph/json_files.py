@@ -14,23 +14,14 @@ from typing import IO, Any, BinaryIO, NamedTuple, TypeVar, cast
 import msgspec
 import numpy as np
 
-from ..schema.errors import DataError
-from ..schema.graph import (
-    METADATA,
-    NODE,
-    Form,
-    FormError,
-    FrameBlock,
-    MessageChecks,
-    WireError,
-    read_bytes,
-    read_frames,
-    varint,
-    varint_lengths,
-)
-from ..schema.io import open_input, open_output
-from ..schema.json_repair import opening_of, with_plain_letters
-from ..schema.json_stream import BYTE_ORDER_MARK, ArrayReader
+from ..errors import DataError
+from ..io import open_input, open_output
+from ..json_repair import opening_of, with_plain_letters
+from ..json_stream import BYTE_ORDER_MARK, ArrayReader
+from .decoder import MessageChecks
+from .et_file import FrameBlock, read_bytes, read_frames
+from .json_form import METADATA, NODE, Form, FormError
+from .wire import WireError, varint, varint_lengths
 
 T = TypeVar("T")
 Progress = Callable[[int], object]
