@@ -54,6 +54,7 @@ from .column_types import (
 )
 from .frames import (
     Frame as Frame,
+    RowTable as RowTable,
     Tabular as Tabular,
     Values as Values,
     column_of as column_of,
@@ -110,7 +111,6 @@ from .trees import (
 )
 from .workspace import (
     AttributeTable as AttributeTable,
-    RowTable as RowTable,
     Table as Table,
     workspace_in as workspace_in,
 )

@@ -3,75 +3,24 @@
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import IO, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 import numpy as np
 
 from .byte_strings import BytesColumn
 from .column_types import Bool, Categorical, Int64, Interner
-from .workspace import Buffer, append, mapped, unnamed_file, workspace_folder
+from .workspace import Spilled
 
 PIECE, TEXT_PIECE = 1 << 16, 1 << 20
 """Bytes of numbers, and of strings, that stay in memory while a column of them comes together."""
-MANY = 64
-
-
-class _Spilled:
-    """Bytes in order, of which the last ones may still be in memory; all of them where no folder takes them."""
-
-    def __init__(self, at_once: int) -> None:
-        self._folder, self._at_once = workspace_folder(), at_once
-        self._file: IO[bytes] | None = None
-        self._waiting: list[bytes] = []
-        self._written = self._size = 0
-
-    @property
-    def size(self) -> int:
-        """How many bytes have come."""
-        return self._size
-
-    def add(self, content: bytes) -> None:
-        self._waiting.append(content)
-        self._size += len(content)
-        if self._size - self._written > self._at_once:
-            if self._folder is not None:
-                self._write(self._folder)
-            elif len(self._waiting) > MANY:
-                self._waiting = [*self._waiting[:-MANY], b"".join(self._waiting[-MANY:])]
-
-    def buffers(self) -> list[Buffer]:
-        """Returns all of them, of which the first are mapped."""
-        in_file = [mapped(self._file).data] if self._file is not None and self._written else []
-        return [*in_file, *self._waiting]
-
-    def whole(self) -> Buffer:
-        """Returns all of them in one, mapped if they are in a file and the rest goes there, too."""
-        if self._file is not None and self._folder is not None:
-            self._write(self._folder)
-        buffers = self.buffers()
-        return buffers[0] if len(buffers) == 1 and self._written else memoryview(bytearray(b"".join(buffers)))
-
-    def _write(self, folder: Path) -> None:
-        try:
-            self._file = self._file or unnamed_file(folder)
-            for content in self._waiting:
-                append(self._file, content)
-        except OSError:
-            # what is not whole in the file stays in memory, as all that comes
-            self._folder = None
-        else:
-            self._waiting, self._written = [], self._size
-        if self._file is not None:
-            self._file.truncate(self._written)
 
 
 class IntegerBuilder:
     """A column of integers on its way."""
 
     def __init__(self) -> None:
-        self._content = _Spilled(PIECE)
+        self._content = Spilled(PIECE)
 
     def add(self, numbers: Int64) -> None:
         """Takes a piece."""
@@ -79,7 +28,7 @@ class IntegerBuilder:
 
     def column(self) -> Int64:
         """Returns all numbers, in order."""
-        return np.frombuffer(self._content.whole(), np.int64)
+        return np.frombuffer(self._content.buffer(), np.int64)
 
 
 class RowBuilder:
@@ -114,7 +63,7 @@ class CategoricalBuilder:
     """A column of strings on its way."""
 
     def __init__(self) -> None:
-        self._codes = _Spilled(PIECE)
+        self._codes = Spilled(PIECE)
         self._seen = Interner[str]()
         self._count = 0
 
@@ -128,14 +77,14 @@ class CategoricalBuilder:
 
     def column(self) -> Categorical:
         """Returns all strings, in order."""
-        return Categorical(np.frombuffer(self._codes.whole(), np.int32), list(self._seen))
+        return Categorical(np.frombuffer(self._codes.buffer(), np.int32), list(self._seen))
 
 
 class BytesColumnBuilder:
     """A column of strings on its way."""
 
     def __init__(self) -> None:
-        self._content = _Spilled(TEXT_PIECE)
+        self._content = Spilled(TEXT_PIECE)
         self._start, self._length = IntegerBuilder(), IntegerBuilder()
 
     def add(self, strings: Sequence[bytes]) -> None:

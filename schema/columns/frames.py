@@ -3,7 +3,7 @@
 import importlib
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from html import escape
 from textwrap import wrap
 from typing import Any, TypeVar
@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from ..errors import require
 from .column_types import ABSENT, Bool, Categorical, Int64, Ragged, Summary, SummaryRepr
+from .workspace import Table
 
 Values = npt.NDArray[Any] | list[Any] | Categorical | Ragged
 """One value per row, where a masked array has none null; strings null where a row has no text; a list per row of a
@@ -103,6 +104,35 @@ class Frame(Tabular):
     def summary(self) -> Summary:
         """Returns the title, the number of rows and the names of the columns."""
         return Summary(f"{self.title}: {len(self):,} rows", {"columns": ", ".join(self.columns)})
+
+
+TIMES = ("start", "end", "exclusive")
+"""Columns of times in ns, whose names say so in data frames."""
+
+
+class RowTable(Tabular, Table):
+    """A table that data-frame libraries take: its columns of numbers and texts, null where nothing was recorded."""
+
+    __slots__ = ()
+
+    def __getitem__(self, name: str) -> Values:
+        """Returns the values of a column of `frame_columns`; KeyError where there is none of that name."""
+        return column_of(type(self).__name__, self.frame_columns(), name)
+
+    def frame_columns(self) -> Mapping[str, Values]:
+        """Returns the columns of the table by name."""
+        columns = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        return {
+            f"{name}_ns" if name in TIMES else name: _with_nulls(column)
+            for name, column in columns.items()
+            if isinstance(column, np.ndarray | Categorical)
+        }
+
+
+def _with_nulls(column: Any) -> Values:
+    is_integer = isinstance(column, np.ndarray) and column.dtype == np.int64
+    values: Values = nullable(column) if is_integer else column
+    return values
 
 
 def column_of(table: str, columns: Mapping[str, V], name: str) -> V:

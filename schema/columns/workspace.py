@@ -6,7 +6,7 @@ stays of them in any ending. Without a folder, or where it has no room, all stay
 
 import mmap
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import fields, is_dataclass, replace
@@ -17,14 +17,14 @@ from weakref import WeakSet
 import numpy as np
 import numpy.typing as npt
 
-from .column_types import Categorical, SummaryRepr
-from .frames import Tabular, Values, column_of, nullable
+from .column_types import SummaryRepr
 
 Buffer = bytes | memoryview
 LARGE = 1 << 18
 """Bytes from which on a column goes to the workspace."""
 ALIGNED = 64
 WRITTEN_AT_ONCE = 1 << 16
+JOINED_AT_ONCE = 64
 _folder: "ContextVar[Path | None]" = ContextVar("folder of the workspace", default=None)
 
 _shared: "WeakSet[mmap.mmap]" = WeakSet()
@@ -41,17 +41,89 @@ def workspace_in(folder: Path) -> Iterator[None]:
         _folder.reset(token)
 
 
-def workspace_folder() -> Path | None:
-    """Returns the folder that large columns go to, None for memory."""
-    return _folder.get()
+class Table(SummaryRepr):
+    """A dataclass of columns whose constructor moves large columns to the workspace.
+
+    Columns that are there already stay where they are, so that `dataclasses.replace` moves only what is new.
+    """
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        if _folder.get() is not None:
+            record = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+            for name, column in _moved(record).items():
+                object.__setattr__(self, name, column)
 
 
-def unnamed_file(folder: Path) -> IO[bytes]:
+class AttributeTable(dict[str, Any]):
+    """Columns by name, which move to the workspace one by one as they are set."""
+
+    def __setitem__(self, name: str, column: Any) -> None:
+        super().__setitem__(name, _moved(column))
+
+    def extend(self, columns: Iterable[tuple[str, Any]]) -> None:
+        """Sets some columns, of which each is made when the one before has moved."""
+        for name, column in columns:
+            self[name] = column
+
+
+class Spilled:
+    """Bytes in order, of which the last ones may still be in memory; all of them where no folder takes them."""
+
+    def __init__(self, at_once: int) -> None:
+        self._folder, self._at_once = _folder.get(), at_once
+        self._file: IO[bytes] | None = None
+        self._waiting: list[bytes] = []
+        self._written = self._size = 0
+
+    @property
+    def size(self) -> int:
+        """How many bytes have come."""
+        return self._size
+
+    def add(self, content: bytes) -> None:
+        """Takes more of them."""
+        self._waiting.append(content)
+        self._size += len(content)
+        if self._size - self._written > self._at_once:
+            if self._folder is not None:
+                self._write(self._folder)
+            elif len(self._waiting) > JOINED_AT_ONCE:
+                self._waiting = [*self._waiting[:-JOINED_AT_ONCE], b"".join(self._waiting[-JOINED_AT_ONCE:])]
+
+    def buffers(self) -> list[Buffer]:
+        """Returns all of them, of which the first are mapped."""
+        in_file = [_mapped(self._file).data] if self._file is not None and self._written else []
+        return [*in_file, *self._waiting]
+
+    def buffer(self) -> Buffer:
+        """Returns all of them in one, mapped if they are in a file and the rest goes there, too."""
+        if self._file is not None and self._folder is not None:
+            self._write(self._folder)
+        buffers = self.buffers()
+        return buffers[0] if len(buffers) == 1 and self._written else memoryview(bytearray(b"".join(buffers)))
+
+    def _write(self, folder: Path) -> None:
+        try:
+            self._file = self._file or _unnamed_file(folder)
+            for content in self._waiting:
+                _append(self._file, content)
+        except OSError:
+            # what is not whole in the file stays in memory, as all that comes
+            self._folder = None
+        else:
+            self._waiting, self._written = [], self._size
+        if self._file is not None:
+            self._file.truncate(self._written)
+
+
+def _unnamed_file(folder: Path) -> IO[bytes]:
     """Opens a new file that the system removes with the process. Raises OSError where the folder takes none."""
     return tempfile.TemporaryFile(dir=folder, prefix=".columns.", buffering=0)
 
 
-def append(file: IO[bytes], content: Buffer) -> None:
+def _append(file: IO[bytes], content: Buffer) -> None:
     """Writes all of the content where the file stands. Raises OSError where there is no room."""
     remaining = memoryview(content)
     while remaining:
@@ -60,35 +132,55 @@ def append(file: IO[bytes], content: Buffer) -> None:
         remaining = remaining[file.write(remaining[:WRITTEN_AT_ONCE]) :]
 
 
-def mapped(file: IO[bytes]) -> npt.NDArray[np.uint8]:
+def _mapped(file: IO[bytes]) -> npt.NDArray[np.uint8]:
     """Returns the bytes of a file that is not empty; changes go to the file."""
     return np.memmap(file, np.uint8, "r+").view(np.ndarray)
 
 
-def to_workspace(columns: Sequence[Any]) -> list[Any]:
-    """Moves large columns (arrays and byte strings) that are not in a table's file yet to one new file.
-
-    Returns the columns in the same order; moved ones are views of the file.
-    """
-    folder = _folder.get()
-    large = {id(column): column for column in columns if _belongs_there(column)} if folder is not None else {}
+def _moved(record: Any) -> Any:
+    """Returns the record with its large columns, those that are not in a table's file yet, as views of one new file."""
+    folder, large = _folder.get(), dict[int, Any]()
+    if folder is not None:
+        _changed(record, lambda column: large.setdefault(id(column), column) if _belongs_there(column) else column)
     if folder is None or not large:
-        return [*columns]
+        return record
     sizes = [-(-memoryview(column).nbytes // ALIGNED) * ALIGNED for column in large.values()]
     starts = np.cumsum([0, *sizes]).tolist()
     try:
-        with unnamed_file(folder) as file:
+        with _unnamed_file(folder) as file:
             for column, start in zip(large.values(), starts, strict=False):
                 file.seek(start)
-                append(file, memoryview(column).cast("B"))
+                _append(file, memoryview(column).cast("B"))
             file.truncate(starts[-1])
-            content = mapped(file)
+            content = _mapped(file)
     except OSError:
-        return [*columns]
+        return record
     if (mapping := _mapping(content)) is not None:
         _shared.add(mapping)
     views = {key: _view(content, column, start) for (key, column), start in zip(large.items(), starts, strict=False)}
-    return [views.get(id(column), column) for column in columns]
+    return _changed(record, lambda column: views.get(id(column), column))
+
+
+def _changed(value: Any, change: Callable[[Any], Any]) -> Any:
+    """Returns a column, record or list of buffers with its arrays and byte strings changed; itself where none is.
+
+    Tables stay as they are: they have moved theirs.
+    """
+    if isinstance(value, np.ndarray | bytes):
+        return change(value)
+    parts: dict[Any, Any] = {}
+    if is_dataclass(value) and not isinstance(value, type | Table):
+        parts = {field.name: getattr(value, field.name) for field in fields(value)}
+    elif isinstance(value, list) and value and isinstance(value[0], Buffer):
+        parts = dict(enumerate(value))
+    elif isinstance(value, dict) and isinstance(next(iter(value), None), str):
+        parts = value
+    changed = {name: new for name, old in parts.items() if (new := _changed(old, change)) is not old}
+    if not changed:
+        return value
+    if isinstance(value, list):
+        return [changed.get(index, old) for index, old in enumerate(value)]
+    return {**value, **changed} if isinstance(value, dict) else replace(value, **changed)
 
 
 def _belongs_there(column: Any) -> bool:
@@ -111,95 +203,3 @@ def _mapping(column: Any) -> mmap.mmap | None:
 def _view(content: npt.NDArray[np.uint8], column: Any, start: int) -> Any:
     part = content[start : start + memoryview(column).nbytes]
     return part.view(column.dtype).reshape(column.shape) if isinstance(column, np.ndarray) else part.data
-
-
-class Table(SummaryRepr):
-    """A dataclass of columns whose constructor moves large columns to the workspace.
-
-    Columns that are there already stay where they are, so that `dataclasses.replace` moves only what is new.
-    """
-
-    __slots__ = ()
-
-    def __post_init__(self) -> None:
-        if workspace_folder() is not None:
-            record = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
-            for name, column in _moved(record).items():
-                object.__setattr__(self, name, column)
-
-
-TIMES = ("start", "end", "exclusive")
-"""Columns of times in ns, whose names say so in data frames."""
-
-
-class RowTable(Tabular, Table):
-    """A table that data-frame libraries take: its columns of numbers and texts, null where nothing was recorded."""
-
-    __slots__ = ()
-
-    def __getitem__(self, name: str) -> Values:
-        """Returns the values of a column of `frame_columns`; KeyError where there is none of that name."""
-        return column_of(type(self).__name__, self.frame_columns(), name)
-
-    def frame_columns(self) -> Mapping[str, Values]:
-        """Returns the columns of the table by name."""
-        columns = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
-        return {
-            f"{name}_ns" if name in TIMES else name: _with_nulls(column)
-            for name, column in columns.items()
-            if isinstance(column, np.ndarray | Categorical)
-        }
-
-
-def _with_nulls(column: Any) -> Values:
-    is_integer = isinstance(column, np.ndarray) and column.dtype == np.int64
-    values: Values = nullable(column) if is_integer else column
-    return values
-
-
-class AttributeTable(dict[str, Any]):
-    """Columns by name, which move to the workspace one by one as they are set."""
-
-    def __setitem__(self, name: str, column: Any) -> None:
-        super().__setitem__(name, _moved(column) if workspace_folder() is not None else column)
-
-    def extend(self, columns: Iterable[tuple[str, Any]]) -> None:
-        """Sets some columns, of which each is made when the one before has moved."""
-        for name, column in columns:
-            self[name] = column
-
-
-def _moved(record: Any) -> Any:
-    """Returns the record with its large columns in the workspace."""
-    arrays = [*_arrays(record)]
-    return _with(
-        record, {id(old): new for old, new in zip(arrays, to_workspace(arrays), strict=True) if new is not old}
-    )
-
-
-def _arrays(value: Any) -> Iterator[Any]:
-    if isinstance(value, np.ndarray | bytes):
-        yield value
-    for part in _parts(value).values():
-        yield from _arrays(part)
-
-
-def _with(value: Any, moved: dict[int, Any]) -> Any:
-    """Returns the value with these arrays, by identity, in place of its own."""
-    if isinstance(value, np.ndarray | bytes):
-        return moved.get(id(value), value)
-    changed = {name: new for name, old in _parts(value).items() if (new := _with(old, moved)) is not old}
-    if not changed:
-        return value
-    if isinstance(value, list):
-        return [changed.get(index, old) for index, old in enumerate(value)]
-    return {**value, **changed} if isinstance(value, dict) else replace(value, **changed)
-
-
-def _parts(value: Any) -> dict[Any, Any]:
-    """Returns the parts of a column or record: its fields, or the buffers of a list; not tables, which moved theirs."""
-    if is_dataclass(value) and not isinstance(value, type | Table):
-        return {field.name: getattr(value, field.name) for field in fields(value)}
-    if isinstance(value, list) and value and isinstance(value[0], bytes | memoryview):
-        return dict(enumerate(value))
-    return value if isinstance(value, dict) and isinstance(next(iter(value), None), str) else {}

@@ -7,11 +7,11 @@ claims.
 import zlib
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from ..columns import BytesColumn, Categorical, Int64, NodeIds, Ragged
+from ..columns import BytesColumn, Categorical, Int64, Ragged
 from ..errors import DataError, Remedy
 from ..io import open_input, open_output
 from .attributes import ATTRIBUTES, Attribute
@@ -200,6 +200,9 @@ def _with_unique_ids(graph: NodeColumns, path: str) -> NodeColumns:
     return graph
 
 
+COLUMNS = ("id", "name", "type", "data_deps", "ctrl_deps", "start_time_micros", "duration_micros")
+
+
 def concatenate(parts: list[NodeColumns]) -> NodeColumns:
     """Returns one graph of the nodes of all parts, with the metadata of the first.
 
@@ -207,39 +210,30 @@ def concatenate(parts: list[NodeColumns]) -> NodeColumns:
     """
     present = set().union(*(part.attributes for part in parts))
     return NodeColumns(
-        id=NodeIds(np.concatenate([part.id for part in parts])),
-        name=_join_texts([part.name for part in parts]),
-        type=np.concatenate([part.type for part in parts]),
-        data_deps=_join_rows([part.data_deps for part in parts]),
-        ctrl_deps=_join_rows([part.ctrl_deps for part in parts]),
-        start_time_micros=np.concatenate([part.start_time_micros for part in parts]),
-        duration_micros=np.concatenate([part.duration_micros for part in parts]),
-        attributes={a.name: _join_attribute(a, parts) for a in ATTRIBUTES if a.name in present},
+        **{name: _joined([getattr(part, name) for part in parts]) for name in COLUMNS},
+        attributes={a.name: _joined([_column(part, a) for part in parts]) for a in ATTRIBUTES if a.name in present},
         metadata=parts[0].metadata,
         tensors=_join_tensors(parts),
     )
 
 
-def _join_attribute(attribute: Attribute, parts: list[NodeColumns]) -> Column:
+def _column(part: NodeColumns, attribute: Attribute) -> Column:
+    """Returns the column of an attribute, which the part may lack."""
     if attribute.value == "string_val":
-        return _join_texts([part.texts(attribute.name) for part in parts])
+        return part.texts(attribute.name)
     if attribute.value.endswith("_list"):
-        return _join_rows([_lists(part, attribute.name) for part in parts])
-    return np.concatenate([part.integers(attribute.name) for part in parts])
+        return part.attributes.get(attribute.name, Ragged(np.zeros(len(part) + 1, np.int64), np.zeros(0, np.int64)))
+    return part.integers(attribute.name)
 
 
-def _lists(graph: NodeColumns, attribute: str) -> Ragged:
-    column = graph.attributes.get(attribute)
-    return column if isinstance(column, Ragged) else Ragged(np.zeros(len(graph) + 1, np.int64), np.zeros(0, np.int64))
-
-
-def _join_texts(columns: list[Categorical]) -> Categorical:
-    return Categorical(np.concatenate([column.codes for column in columns]), max((c.table for c in columns), key=len))
-
-
-def _join_rows(columns: list[Ragged]) -> Ragged:
-    lengths = np.concatenate([np.zeros(1, np.int64), *(column.lengths() for column in columns)])
-    return Ragged(np.cumsum(lengths), np.concatenate([column.values for column in columns]))
+def _joined(columns: list[Any]) -> Any:
+    if isinstance(columns[0], Categorical):
+        table = max((column.table for column in columns), key=len)
+        return Categorical(np.concatenate([column.codes for column in columns]), table)
+    if isinstance(columns[0], Ragged):
+        lengths = np.concatenate([np.zeros(1, np.int64), *(column.lengths() for column in columns)])
+        return Ragged(np.cumsum(lengths), np.concatenate([column.values for column in columns]))
+    return np.concatenate(columns)
 
 
 def _join_tensors(parts: list[NodeColumns]) -> TensorText | None:
