@@ -11,7 +11,7 @@ from .tools.replay import NodeClass, gather
 from .tools.view import lane_names
 
 LANES, COLUMNS = 8, 200
-WIDTH, LEFT, STRIP, GAP = 600, 150, 16, 4
+STRIP_WIDTH, LEFT, STRIP, GAP = 600, 150, 16, 4
 HOST, DEVICE = "#8b9aab", "#3b78b5"
 """Sizes in px, and the colours of threads and of streams."""
 
@@ -29,7 +29,7 @@ def lane_strips(graph: ExecutionGraph) -> str:
     lanes = sorted(busiest[busy[busiest] > 0].tolist(), key=lambda lane: work.lanes[lane].is_stream)
     edges, names = np.linspace(0, int(end[rows].max()), COLUMNS + 1), lane_names(work)
     height = len(lanes) * (STRIP + GAP)
-    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{LEFT + WIDTH}" height="{height}" font-size="11">']
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{LEFT + STRIP_WIDTH}" height="{height}" font-size="11">']
     for number, lane in enumerate(lanes):
         lane_rows = rows[work.lane[rows] == lane]
         share = _busy_share(start[lane_rows], end[lane_rows], edges)
@@ -50,7 +50,7 @@ def _busy_share(start: Int64, end: Int64, edges: "np.ndarray[tuple[int], np.dtyp
 
 
 def _strip(name: str, top: int, shares: list[float], colour: str) -> Iterator[str]:
-    bottom, step = top + STRIP, WIDTH / COLUMNS
+    bottom, step = top + STRIP, STRIP_WIDTH / COLUMNS
     points = "".join(f"H{LEFT + column * step:.0f}V{bottom - STRIP * share:.1f}" for column, share in enumerate(shares))
     yield f'<text x="{LEFT - 6}" y="{bottom - 4}" text-anchor="end" fill="currentColor">{escape(name)}</text>'
-    yield f'<path d="M{LEFT} {bottom}{points}H{LEFT + WIDTH}V{bottom}Z" fill="{colour}"/>'
+    yield f'<path d="M{LEFT} {bottom}{points}H{LEFT + STRIP_WIDTH}V{bottom}Z" fill="{colour}"/>'

@@ -7,7 +7,7 @@ import numpy as np
 
 from .converter.rewiring import recorded_edges
 from .schema.columns import ABSENT, Bool, Categorical, Int64, NodeNumbers, Ragged, time_text
-from .schema.graph import DependencyKind, ExecutionGraph, NodeType
+from .schema.graph import DependencyKind, ExecutionGraph as GraphRecord, NodeType
 
 
 class Dependencies(NamedTuple):
@@ -23,7 +23,7 @@ class Dependencies(NamedTuple):
     of_source: Ragged
 
     @staticmethod
-    def of(graph: ExecutionGraph) -> "Dependencies":
+    def of(graph: GraphRecord) -> "Dependencies":
         """Returns the dependencies of a graph, in O(n + e log e)."""
         source, target, kind = recorded_edges(graph)
         by_source = np.argsort(source, kind="stable")
@@ -48,7 +48,7 @@ class Node:
 
     __slots__ = ("_dependencies", "_graph", "row")
 
-    def __init__(self, graph: ExecutionGraph, dependencies: Dependencies, row: int) -> None:
+    def __init__(self, graph: GraphRecord, dependencies: Dependencies, row: int) -> None:
         self._graph, self._dependencies = graph, dependencies
         self.row = row
 
