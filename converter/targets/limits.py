@@ -259,6 +259,11 @@ class ChainGaps(NamedTuple):
 def chain_gaps(graph: ExecutionGraph, edges: Edges, *, lengthen: bool = True) -> ChainGaps:
     """Returns the gap of each activity after other activities, and what that moves.
 
+    `gap_ns` is the measured time since a launch or since other activities, whichever came later, so a latency where the
+    host launched just in time. A simulator that adds it to every start adds up latencies where a what-if has activities
+    queue. So each activity gets the gap after other activities here, whatever released it; those that follow it run
+    earlier, or later, by the difference, and one that anything but the next activity waits for makes up for it.
+
     Communication, activities that the host or a delay waits for and those without dependencies or dependents end as
     measured, as far as a gap of 0 allows. O((n + e) log n).
 

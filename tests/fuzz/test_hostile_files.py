@@ -28,7 +28,7 @@ def test_what_no_column_holds_is_given_anew_or_left_out_and_counted(tmp_path: Pa
     counted = {
         Reason.NODES_WITHOUT_ID: 1,
         Reason.ARGUMENTS_NO_LISTS: 2,
-        Reason.TENSORS_Reason.TENSORS_TOO_LARGE: 2,
+        Reason.TENSORS_TOO_LARGE: 2,
     }
     assert read.oddities == counted
     assert read.id.max() <= LARGEST_ID
@@ -47,7 +47,7 @@ def test_arguments_that_cannot_be_used_are_empty_and_all_others_stay() -> None:
         b'{"strides": [[1000000000000000000000]],"values":[1000000000000000000000]}': b'{"strides":[],"values":[1000000000000000000000]}',
     }
     assert usable_arguments([*odd], counted) == [*odd.values()]
-    assert counted == {Reason.ARGUMENTS_NO_LISTS: 1, Reason.TENSORS_Reason.TENSORS_TOO_LARGE: 3}
+    assert counted == {Reason.ARGUMENTS_NO_LISTS: 1, Reason.TENSORS_TOO_LARGE: 3}
 
 
 def test_a_linked_file_of_another_is_read_as_carefully(tmp_path: Path) -> None:
