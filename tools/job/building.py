@@ -19,7 +19,7 @@ from ...converter.ranks import Network
 from ...converter.targets import write_goal
 from ...linker.windows import EVERYTHING, Window
 from ...schema.arguments import ASTRA_SIM, GENERIC, GOAL
-from ...schema.comm_groups import RankList, number_groups, write_groups
+from ...schema.comm_groups import GROUPS, RankList, number_groups, write_groups
 from ...schema.errors import DataError, Remedy, RequestError
 from ...schema.graph import ExecutionGraph
 from ...schema.io import fresh_folder, locked, make_folder, state_of
@@ -43,7 +43,6 @@ from .build_report import (
     BUILT,
     FAILED,
     GOAL_FILE,
-    GROUPS,
     LOCK,
     OUTPUT,
     REPORT,
