@@ -22,7 +22,6 @@ WHERE = {
     "trace-convert": ("tools/commands/trace_convert.py",),
     "trace-build": (
         "tools/commands/trace_build.py",
-        "tools/commands/goal_options.py",
         "tools/job/build_report.py",
     ),
     "trace-scale": ("tools/commands/trace_scale.py", "tools/job/scaling.py"),
