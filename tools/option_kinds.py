@@ -8,15 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from ..schema.arguments import (
-    flags,
-    number as a_number,
-    other_ending,
-    texts,
-    two_ends,
-    whole_number,
-    whole_numbers,
-)
+from ..schema.arguments import flags, number as a_number, other_ending, texts, two_ends, whole_number, whole_numbers
 from ..schema.machine import Peak
 
 T = TypeVar("T")

@@ -4,6 +4,6 @@ needs.
 `capture` is for loops without a profiler (`execgraph.capture` is the same), `trace_handler` for those that have one.
 """
 
-from .handler import trace_handler as trace_handler
-from .installed import experimental_config as experimental_config
+from .pytorch import experimental_config as experimental_config
 from .recorder import capture as capture
+from .windows import trace_handler as trace_handler

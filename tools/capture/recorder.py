@@ -15,12 +15,9 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from ...schema.arguments import flags, whole_number
-from .conflicts import Conflict, check_no_other_profiler
-from .destination import Destination
-from .failures import training_goes_on, warn
-from .installed import experimental_config, import_torch
-from .pair_recorder import HostTraceObserver, PairRecorder
-from .step_timer import StepTimer
+from .pytorch import Conflict, check_no_other_profiler, experimental_config, import_torch, training_goes_on, warn
+from .timers import StepTimer
+from .windows import Destination, HostTraceObserver, PairRecorder
 
 BY_RANK = "{trace}_rank{rank}"
 

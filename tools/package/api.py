@@ -1,14 +1,13 @@
 """What `import execgraph` gives."""
 
-from .building import build
+from .building import AstraSimOptions, build
 from .converter.options import Options
 from .converter.targets import GoalOptions
-from .execution_graph import ExecutionGraph, read_graph
+from .execution_graph import Dependency, ExecutionGraph, Node, read_graph
 from .job import Job, read_job
-from .linked_trace import LinkedTrace, convert, link, read_linked
+from .linked_trace import LinkedTrace, convert, diagnose, generate, link, merge, read_linked
 from .linker.readers import DeviceTrace, HostTrace, read_device_trace, read_host_trace
 from .linker.windows import Window
-from .node_views import Dependency, Node
 from .reports import Report, compare, report
 from .run import Replay, WhatIf, replay, what_if
 from .schema.columns import Frame
@@ -16,12 +15,10 @@ from .schema.comm_groups import read_groups, write_groups
 from .schema.errors import DataError, MissingLibrary, RequestError
 from .schema.graph import CollectiveType, ConvertReport, Delay, DependencyKind, NodeType, TargetChanges
 from .schema.linked import write_linked
-from .simulator_options import AstraSimOptions
 from .tools.analyses import AnalysisOptions
 from .tools.capture import capture
 from .tools.job import Diagnosis, MergeReport
 from .tools.replay import MakespanRange, ReplaySummary, Scale, Simulated, replay_ranks
-from .traces import diagnose, generate, merge
 
 __all__ = [
     "AnalysisOptions",

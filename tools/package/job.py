@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from .converter.scaling import Growth
 from .execution_graph import ExecutionGraph
 from .linker.windows import EVERYTHING, Window
-from .plots import ranks_chart
+from .pictures import ranks_chart
 from .reports import Report, report
 from .run import Replay, WhatIf, replay
 from .schema.arguments import FilePath, given_path, whole_number

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from .plots import Part, lanes_chart
+from .pictures import Part, lanes_chart
 from .records import added_to_record
 from .schema.arguments import FilePath, check_ending
 from .schema.columns import Frame, Summary, summary_html, summary_text, time_text

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from execgraph.tools.capture.loader_timer import LoaderTimer
+from execgraph.tools.capture.timers import LoaderTimer
 from support.capturing import load, train
 
 KEY = "execgraph_data_wait_without_profiler_us"
@@ -36,7 +36,7 @@ def timer(monkeypatch: pytest.MonkeyPatch) -> LoaderTimer:
         _BaseDataLoaderIter = Loader
 
     monkeypatch.setitem(__import__("sys").modules, "torch.utils.data.dataloader", Module)
-    monkeypatch.setattr("execgraph.tools.capture.loader_timer.perf_counter", lambda: Loader.clock)
+    monkeypatch.setattr("execgraph.tools.capture.timers.perf_counter", lambda: Loader.clock)
     return LoaderTimer()
 
 

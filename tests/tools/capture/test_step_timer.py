@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
-from execgraph.tools.capture.step_timer import StepTimer
+from execgraph.tools.capture.timers import StepTimer
 from support.capturing import linked, load, train
 
 KEY = "execgraph_step_without_profiler_us"
@@ -12,7 +12,7 @@ KEY = "execgraph_step_without_profiler_us"
 def clock(monkeypatch, *seconds: float) -> None:
     """What the timer reads: at the beginning, as each step ends on the host, and when the device is done."""
     times = iter(seconds)
-    monkeypatch.setattr("execgraph.tools.capture.step_timer.perf_counter", lambda: next(times))
+    monkeypatch.setattr("execgraph.tools.capture.timers.perf_counter", lambda: next(times))
 
 
 def test_the_device_trace_says_how_long_a_step_takes_without_a_profiler(torch, tmp_path, monkeypatch):
@@ -51,8 +51,8 @@ def test_a_profiler_that_takes_no_metadata_costs_the_length_of_a_step_alone(torc
 def timer_of_steps(monkeypatch, *steps: tuple[float, float], workers: int = 0) -> StepTimer:
     """A timer that saw steps of so many seconds, of which the loop waited so many for its data."""
     now = 0.0
-    monkeypatch.setattr("execgraph.tools.capture.step_timer.perf_counter", lambda: now)
-    monkeypatch.setattr("execgraph.tools.capture.step_timer.synchronise", lambda torch: None)
+    monkeypatch.setattr("execgraph.tools.capture.timers.perf_counter", lambda: now)
+    monkeypatch.setattr("execgraph.tools.capture.timers.synchronise", lambda torch: None)
     timer = StepTimer(None)
     loader = SimpleNamespace(total_s=0.0, workers=workers, start=lambda: None, stop=lambda: None)
     monkeypatch.setattr(timer, "_loader", loader)

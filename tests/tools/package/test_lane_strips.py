@@ -2,7 +2,7 @@
 
 import re
 
-from execgraph.lane_strips import COLUMNS, lane_strips
+from execgraph.pictures import COLUMNS, lane_strips
 from support.graphs import PROGRAM_ORDER, GraphBuilder, training_step
 
 

@@ -1,11 +1,64 @@
-"""What the installed PyTorch can record, and which rank of a job this process is."""
+"""What the installed PyTorch can record, what else records in this process, and warnings in place of failures.
 
+PyTorch has one profiler and one execution trace observer at a time.
+"""
+
+import gc
 import importlib
 import os
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from ...schema.errors import require
-from .failures import warn
+
+REMEDY = "end it first, or record with it: trace_handler of execgraph.tools.capture"
+
+
+class Conflict(RuntimeError):
+    """Something else in this process records, or is about to."""
+
+
+def check_no_other_profiler(torch: Any) -> None:
+    """Raises Conflict where a profiler is active, or waits for the steps of its schedule.
+
+    The flag knows the profilers of all threads, the function those of this thread that were started otherwise than from
+    Python.
+    """
+    profilers = torch.autograd.profiler
+    if profilers._is_profiler_enabled or torch.autograd._profiler_enabled() or _is_scheduled(torch):
+        raise Conflict(f"another profiler is active in this process, and PyTorch has one at a time; {REMEDY}")
+
+
+def _is_scheduled(torch: Any) -> bool:
+    """Returns whether a torch.profiler.profile was started that marks steps; in its first steps it may not be active
+    yet.
+
+    PyTorch counts the steps of profilers until their block ends, but not whose they are, so they are looked for.
+    """
+    if "ProfilerStep" not in torch.autograd.profiler.KinetoStepTracker._step_dict:
+        return False
+    profile = torch.profiler.profile
+    return any(
+        isinstance(referrer, profile) and getattr(referrer, "step_rec_fn", None)
+        for referrer in gc.get_referrers(profile)
+    )
+
+
+@contextmanager
+def training_goes_on(clean_up: Callable[[], None]) -> Iterator[None]:
+    """Cleans up after a failure of the block and warns of it, in the name of who called the method that this is in."""
+    try:
+        yield
+    except Exception as error:
+        clean_up()
+        warn(f"recording stopped, training goes on: {str(error) or repr(error)}", stacklevel=5)
+
+
+def warn(text: str, stacklevel: int) -> None:
+    """Warns in one line."""
+    warnings.warn(f"execgraph: {' '.join(text.split())}", stacklevel=stacklevel)
 
 
 def import_torch() -> Any:
