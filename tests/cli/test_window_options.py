@@ -124,7 +124,7 @@ def test_trace_build_says_of_every_rank_that_a_part_is_not_there(
     assert not list(tmp_path.glob("*.et"))
 
 
-WRONG = [
+WRONG_WINDOWS = [
     *(("--steps", text) for text in ("", "first", "4:", ":4", "4:4", "5:4", "-1", "1.5", "3:4:5", "3,4", "1" * 19)),
     *(
         ("--window", text)
@@ -133,7 +133,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("option", "text"), WRONG)
+@pytest.mark.parametrize(("option", "text"), WRONG_WINDOWS)
 @pytest.mark.parametrize("run", [link_part, build_part], ids=["trace-link", "trace-build"])
 def test_what_is_no_part_is_wrong_usage(
     job: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], run: Callable[..., int], option: str, text: str

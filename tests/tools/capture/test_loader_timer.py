@@ -8,7 +8,7 @@ import pytest
 from execgraph.tools.capture.timers import LoaderTimer
 from support.capturing import load, train
 
-KEY = "execgraph_data_wait_without_profiler_us"
+WAIT_KEY = "execgraph_data_wait_without_profiler_us"
 
 
 class Loader:
@@ -96,7 +96,7 @@ def test_the_device_trace_says_how_long_the_loop_waits_for_data(torch, tmp_path)
 
     own = dataloader._BaseDataLoaderIter.__next__
     train(torch, tmp_path, steps=6, wait=3)
-    assert load(tmp_path / "device_rank0.json.gz")[KEY] == 0
+    assert load(tmp_path / "device_rank0.json.gz")[WAIT_KEY] == 0
     assert dataloader._BaseDataLoaderIter.__next__ is own
 
 

@@ -6,7 +6,6 @@ from execgraph import DependencyKind, NodeType
 from execgraph.schema.columns import Ragged
 from support.graphs import training_step
 
-GRAPH = training_step()
 
 
 def test_a_node_tells_its_columns() -> None:
