@@ -56,7 +56,7 @@ LONGEST = [
     "linker/test_cut.py",
     "compat/test_versions.py",
     "project/test_packages.py",
-    "cli/test_max_size.py",
+    "cli/test_link_and_convert.py",
 ]
 """Files that take longest, the longest first: begun last, one process would wait for the other. `make test-fast` leaves
 them out.

@@ -1,5 +1,10 @@
-"""What `import execgraph` gives."""
+"""What `import execgraph` gives.
 
+A script of a user uses everything that `import execgraph` gives; its types are checked by `make types`.
+"""
+
+import inspect
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -8,6 +13,7 @@ from pathlib import Path
 import execgraph
 import pytest
 from execgraph import ExecutionGraph, what_if
+from support import every_call
 from support.builder.timeline import TraceBuilder
 from support.folders import ROOT
 from support.runs import convert_run
@@ -98,3 +104,35 @@ def test_an_answer_shows_the_speed_up_as_text_and_in_notebooks(graph: ExecutionG
 def test_a_graph_is_read_as_it_was_written(graph: ExecutionGraph, tmp_path: Path) -> None:
     graph.write(tmp_path / "graph.0.et")
     assert list(execgraph.read_graph(tmp_path / "graph.0.et").id) == list(graph.id)
+
+
+FOLDER = ROOT / "tests" / "data" / "training"
+TEXT = Path(every_call.__file__).read_text()
+OBJECTS = (
+    execgraph.LinkedTrace,
+    execgraph.ExecutionGraph,
+    execgraph.Node,
+    execgraph.Replay,
+    execgraph.WhatIf,
+    execgraph.Job,
+)
+
+
+def test_the_script_works(tmp_path: Path) -> None:
+    graph = every_call.graphs(every_call.traces(FOLDER, tmp_path), tmp_path)
+    every_call.runs(graph, tmp_path)
+    every_call.jobs(FOLDER, tmp_path)
+    every_call.before_linking(tmp_path)
+
+
+def test_its_pictures_are_drawn() -> None:
+    for library in ("altair", "polars", "pandas"):
+        pytest.importorskip(library)
+    every_call.pictures(FOLDER)
+
+
+def test_it_uses_every_name_and_every_method() -> None:
+    assert {name for name in execgraph.__all__ if not re.search(rf"\beg\.{name}\b", TEXT)} == set()
+    members = [(name, value) for cls in OBJECTS for name, value in vars(cls).items() if not name.startswith("_")]
+    own = {name for name, value in members if not inspect.ismemberdescriptor(value)}
+    assert {name for name in own if not re.search(rf"\.{name}\b", TEXT)} == set()
