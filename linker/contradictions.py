@@ -17,8 +17,8 @@ import numpy as np
 from ..schema.columns import CallRows, OpRows, group_ids, time_text
 from ..schema.linked import MEMORY_CATEGORIES, Calls, integer, name_of, stream_sorted
 from ..schema.machine import AGREEING, MachineCalibration
-from .activity_rows import activities_of
 from .communication import RECORD, from_host, groups_of_host, members
+from .joined_ops import activities_of
 from .machine import machine_of
 from .match import launching_calls
 from .readers import DeviceTrace, HostTrace, Role

@@ -1,4 +1,7 @@
-"""Joins the ops of both traces into one table, and finds which op called which from both together."""
+"""Joins the ops of both traces into one table, and finds which op called which from both together.
+
+The activities of a device trace as the linked trace has them.
+"""
 
 from typing import NamedTuple
 
@@ -9,6 +12,7 @@ from ..schema.columns import (
     ABSENT,
     Bool,
     BytesColumn,
+    CallRows,
     Categorical,
     CommunicationRows,
     Int64,
@@ -17,9 +21,9 @@ from ..schema.columns import (
     RowMap,
     rows_in_circles,
 )
-from ..schema.linked import NO_TENSORS, Ops, plain_escapes
+from ..schema.linked import NO_TENSORS, Activities, Ops, plain_escapes
 from .match import Match
-from .readers import HostTrace, RecordedOps
+from .readers import DeviceTrace, HostTrace, RecordedOps
 
 USER_SCOPE = 7
 """The record scope of annotations."""
@@ -125,3 +129,21 @@ def cut_circles(ops: Ops, nested_in: OpRows) -> int:
     rows = rows[nested_in[rows] < 0]
     ops.parent_id[rows] = -1
     return len(rows)
+
+
+AS_RECORDED = ["name", "category", "device", "stream", "start", "end", "correlation", "graph_node", "size", "bandwidth"]
+
+
+def activities_of(device: DeviceTrace, call_row: CallRows, op_row: OpRows, largest_id: int = 0) -> Activities:
+    """Returns the activities with their launch calls and ops, yet without communications.
+
+    Their ids follow `largest_id`, the largest one of an op.
+    """
+    rows = device.activities
+    return Activities(
+        id=largest_id + 1 + np.arange(len(rows.start)),
+        **{name: getattr(rows, name) for name in AS_RECORDED},
+        call_row=call_row,
+        op_row=op_row,
+        communication_row=CommunicationRows(np.full(len(rows.start), -1, np.int64)),
+    )

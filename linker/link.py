@@ -24,7 +24,6 @@ from ..schema.linked import (
 )
 from ..schema.machine import MachineCalibration
 from ..schema.reasons import Reason
-from .activity_rows import activities_of
 from .communication import (
     CollectiveOps,
     awaited_collectives,
@@ -40,13 +39,12 @@ from .communication import (
 )
 from .contradictions import contradictions
 from .cut import TracePart, cut, of_both
-from .given_traces import given_traces
-from .joined_ops import cut_circles, join_ops
+from .joined_ops import activities_of, cut_circles, join_ops
 from .link_report import report_of
 from .machine import machine_of
 from .match import Match, enclosing_ops, launching_calls, launching_ops, match_ops
 from .modules import python_context
-from .readers import DeviceTrace, HostTrace, one_rank
+from .readers import DeviceTrace, HostTrace, given_traces, one_rank
 from .threads import thread_handoffs
 from .waits import Findings, Process, Synchronisation, synchronise
 from .windows import EVERYTHING, Window, host_period, period_of, trace_start, whole

@@ -3,9 +3,11 @@
 rocpd databases (SQLite) of ROCm's profilers as device traces.
 """
 
-from .categories import DEVICE_SIDE_WAITS as DEVICE_SIDE_WAITS, INSTANT as INSTANT, Role as Role, role_of as role_of
 from .device_rows import (
+    DEVICE_SIDE_WAITS as DEVICE_SIDE_WAITS,
+    INSTANT as INSTANT,
     DeviceTrace as DeviceTrace,
+    KeptRows as KeptRows,
     RecordedActivities as RecordedActivities,
     RecordedCalls as RecordedCalls,
     RecordedEvents as RecordedEvents,
@@ -13,11 +15,15 @@ from .device_rows import (
     RecordedPython as RecordedPython,
     RecordedQueueEvents as RecordedQueueEvents,
     RecordedSyncs as RecordedSyncs,
+    Role as Role,
+    role_of as role_of,
+    select_linked as select_linked,
+    select_rows as select_rows,
 )
 from .device_trace import read_device_trace as read_device_trace
 from .host_trace import ROOT_NODE as ROOT_NODE, HostTrace as HostTrace, read_host_trace as read_host_trace
 from .merged import merging_signs as merging_signs, one_rank as one_rank
-from .pair import read_traces as read_traces
+from .pair import given_traces as given_traces, read_traces as read_traces
 from .rocpd_database import (
     dialect as dialect,
     is_database as is_database,
@@ -27,4 +33,3 @@ from .rocpd_database import (
     processes as processes,
 )
 from .rocpd_rows import read_rocpd as read_rocpd
-from .selection import KeptRows as KeptRows, select_linked as select_linked, select_rows as select_rows

@@ -1,17 +1,125 @@
 """A device trace in columns: host ops, runtime calls, device activities, synchronisation records.
 
 Times are int64 ns on the trace's own clock.
+
+Finds the role of a row of the device trace by its category. Unknown categories are counted, never guessed.
+
+Selects rows of a device or linked trace as a trace of its own; columns that refer to rows follow them.
 """
 
-from dataclasses import dataclass, field
-from typing import Any
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
+from enum import Enum
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from ...schema.columns import Bool, Categorical, Int64, JsonRecords, Summary, SummaryRepr, Table, format_counts
-from ...schema.linked import MergedRank, kineto
+from ...schema.columns import (
+    ActivityRows,
+    Bool,
+    BytesColumn,
+    CallRows,
+    Categorical,
+    CommunicationRows,
+    Int64,
+    JsonRecords,
+    OpRows,
+    RowMap,
+    Summary,
+    SummaryRepr,
+    Table,
+    format_counts,
+)
+from ...schema.linked import LinkedTrace, MergedRank, kineto
 from ...schema.reasons import Counts
-from .categories import Role
+
+
+class Role(Enum):
+    """What a row of a device trace is about."""
+
+    OP = "op"
+    CALL = "call"
+    ACTIVITY = "activity"
+    SYNC = "sync"
+    EVENT_RECORD = "event record"
+    DEVICE_WAIT = "device wait"
+    PYTHON = "python"
+    IGNORED = "ignored"
+    UNKNOWN = "unknown"
+
+    __hash__ = object.__hash__
+    """By identity, as they compare: roles are looked up for every row."""
+
+
+_ROLES = {
+    Role.OP: ("cpu_op", "user_annotation", "operator", "user", "hpu_op"),
+    Role.CALL: (
+        "cuda_runtime", "cuda_driver", "hip_runtime", "hip_driver", "runtime", "mtia_runtime", "xpu_runtime",
+        "xpu_driver", "privateuse1_runtime", "privateuse1_driver", "glow_runtime",
+    ),
+    Role.ACTIVITY: (
+        "kernel", "gpu_memcpy", "gpu_memset", "memcpy", "memset", "mtia_ccp_events", "collective_comm",
+        "concurrent_kernel",
+    ),
+    Role.SYNC: ("cuda_sync", "xpu_sync"),
+    Role.EVENT_RECORD: ("cuda_event",),
+    Role.PYTHON: ("python_function",),
+    Role.IGNORED: (
+        "gpu_user_annotation", "ac2g", "fwdbwd", "async", "async_cpu_to_gpu", "async_gpu",
+        "cpu_instant_event", "overhead", "trace", "external_correlation", "mtia_insight", "mtia_counters",
+        "cuda_profiler_range", "xpu_scope_profiler", "hardware_counters",
+    ),
+}  # fmt: skip
+
+INSTANT = "cpu_instant_event"
+PYTHON = "python_function"
+_SKIPPED_PHASES = {PYTHON: "X", INSTANT: "i"}
+
+
+def skip_categories(*read: str) -> "re.Pattern[bytes] | None":
+    """Returns a pattern of rows to skip: Python's calls and allocations, of which files may hold millions.
+
+    It matches rows as profilers write them, with the comma after them. It does not match rows of the categories that
+    are `read`, and is None where all are.
+    """
+    rows = b"|".join(
+        rb'"%b"\s*,\s*"cat"\s*:\s*"%b"' % (phase.encode(), category.encode())
+        for category, phase in _SKIPPED_PHASES.items()
+        if category not in read
+    )
+    if not rows:
+        return None
+    return re.compile(
+        rb'\{\s*"ph"\s*:\s*(?:' + rows + rb')[^{]*(?:(?<="args":)|(?<="args": ))\{[^}]*\}\s*\}\s*,',
+    )
+
+
+ROLE_OF_CATEGORY = {category: role for role, categories in _ROLES.items() for category in categories}
+
+ROLE_OF_ENDING = {"_runtime": Role.CALL, "_driver": Role.CALL}
+"""Roles by the end of a category: future vendors will name the categories of their calls as all others do."""
+
+ANNOTATIONS = ("user_annotation", "user")
+
+DEVICE_SIDE_WAITS = ("event_wait", "event_record")
+"""Names of rows in MTIA's device queues that record waiting, not work."""
+
+
+def role_of(category: str | None, name: str | None = "") -> Role:
+    """Returns the role of a row by its category in any case; rows without a category are bookkeeping of the viewer."""
+    role = _role_of_category(category)
+    return Role.DEVICE_WAIT if role is Role.ACTIVITY and name in DEVICE_SIDE_WAITS else role
+
+
+@lru_cache(maxsize=1024)
+def _role_of_category(category: str | None) -> Role:
+    if not category:
+        return Role.IGNORED
+    category = category.lower()
+    by_ending = (role for ending, role in ROLE_OF_ENDING.items() if category.endswith(ending))
+    return ROLE_OF_CATEGORY.get(category) or next(by_ending, Role.UNKNOWN)
 
 
 @dataclass(slots=True, repr=False)
@@ -182,3 +290,85 @@ class DeviceTrace(SummaryRepr):
     def processes(self) -> list[int]:
         """The processes whose host rows the file holds."""
         return [int(pid) for pid in np.union1d(self.ops.process, self.calls.process)]
+
+
+AnyTable = TypeVar("AnyTable", bound=Table)
+
+
+class KeptRows(NamedTuple):
+    """Which rows of a linked trace's tables are kept."""
+
+    ops: Bool
+    calls: Bool
+    activities: Bool
+
+
+def select_rows(table: AnyTable, rows: Bool | Int64) -> AnyTable:
+    """Returns the rows of a table of columns."""
+    table_of: Callable[..., AnyTable] = type(table)
+    return table_of(**_columns(table, rows))
+
+
+def _columns(table: Any, rows: Bool | Int64) -> dict[str, Any]:
+    """Returns the columns of a record at the rows, by the names of their fields."""
+    chosen = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows
+    columns: dict[str, Any] = {}
+    for entry in fields(table):
+        column = getattr(table, entry.name)
+        if isinstance(column, Categorical | BytesColumn):
+            columns[entry.name] = column.take(chosen)
+        elif isinstance(column, np.ndarray):
+            columns[entry.name] = column[chosen]
+    return columns
+
+
+def select(device: DeviceTrace, **masks: Bool) -> DeviceTrace:
+    """Returns the rows that the masks keep; nothing is counted.
+
+    The masks are named as the tables of a device trace are: `ops`, `calls`, `activities`, `syncs`, `event_records`,
+    `python`. Of tables without a mask all rows are kept.
+    """
+    tables = {name: select_rows(getattr(device, name), mask) for name, mask in masks.items()}
+    mask_of = {Role.OP: masks.get("ops"), Role.ACTIVITY: masks.get("activities")}
+    communication = {
+        role: records if (mask := mask_of[role]) is None else records.take(mask)
+        for role, records in device.communication.items()
+    }
+    return replace(device, **tables, communication=communication)
+
+
+def select_linked(linked: LinkedTrace, kept_rows: KeptRows) -> LinkedTrace:
+    """Returns the kept rows, and the waits of kept activities and calls; a source that is not kept is -1."""
+    op, call = OpRows(_new_rows(kept_rows.ops)), CallRows(_new_rows(kept_rows.calls))
+    activity = ActivityRows(_new_rows(kept_rows.activities))
+    ops = replace(linked.ops, **_columns(linked.ops, kept_rows.ops), extra=linked.ops.extra.take(kept_rows.ops))
+    calls = select_rows(linked.calls, kept_rows.calls)
+    activities = select_rows(linked.activities, kept_rows.activities)
+    used = np.zeros(len(linked.communications), np.bool_)
+    for rows in (ops.communication_row, activities.communication_row):
+        used[rows[rows >= 0]] = True
+    communication = CommunicationRows(_new_rows(used))
+    device, host = linked.device_waits, linked.host_waits
+    device = select_rows(device, kept_rows.activities[device.target_row])
+    host = select_rows(host, kept_rows.calls[host.call_row])
+    return replace(
+        linked,
+        ops=replace(ops, communication_row=RowMap(communication)[ops.communication_row]),
+        calls=replace(calls, op_row=RowMap(op)[calls.op_row]),
+        activities=replace(
+            activities,
+            call_row=RowMap(call)[activities.call_row],
+            op_row=RowMap(op)[activities.op_row],
+            communication_row=RowMap(communication)[activities.communication_row],
+        ),
+        device_waits=replace(
+            device, source_row=RowMap(activity)[device.source_row], target_row=RowMap(activity)[device.target_row]
+        ),
+        host_waits=replace(host, call_row=RowMap(call)[host.call_row], source_row=RowMap(activity)[host.source_row]),
+        communications=[linked.communications[row] for row in np.flatnonzero(used).tolist()],
+    )
+
+
+def _new_rows(is_kept: Bool) -> Int64:
+    """Returns for each row its number among the kept ones, -1 for the others."""
+    return np.where(is_kept, np.cumsum(is_kept) - 1, -1)

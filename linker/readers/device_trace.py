@@ -1,29 +1,250 @@
 """Reads a device trace (Kineto or rocpd) into columns: ops, calls, activities, synchronisation records.
 
 Times are int64 ns on the trace's own clock. Rows are in file order, except those with equal starts.
+
+Reads the rank, world size, groups, device names and the length of a step from the top level of a device trace.
+
+Drops rows of a device trace that are further from the others than any recording lasts.
+
+Drops duplicate rows of a device trace: rows that are equal in all columns that identify one.
+
+Sorts rows of equal starts by their other columns, so that a graph does not depend on their order in the file.
+
+Whatever sorts rows later does so by start first, and keeps rows of equal starts in order. Rows of other starts keep
+their positions, so that a file in the order of time, as profilers write it, costs little.
 """
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from ...schema.arguments import InputFile, path_of
+from ...schema.columns import Bool, Categorical, Int64, JsonRecords, is_group_start
+from ...schema.comm_groups import INT32_MAX
 from ...schema.errors import Damage, DataError
 from ...schema.io import open_input
 from ...schema.json_stream import ArrayReader, decode, kind_of_text
-from ...schema.linked import kineto
+from ...schema.linked import FOREVER, LONGEST_RECORDING, integer, kineto
 from ...schema.progress import OnProgress, unseen
-from . import device_tables
-from .categories import PYTHON, Role, skip_categories
-from .clock_range import within_a_recording
-from .device_events import DeviceEvents
-from .device_rows import DeviceTrace
-from .distributed_info import device_names, distributed_info, times_without_profiler
-from .duplicates import without_duplicates
-from .event_rows import unpadded
+from ...schema.reasons import Reason
+from . import device_events as device_tables
+from .device_events import DeviceEvents, unpadded
+from .device_rows import (
+    PYTHON,
+    DeviceTrace,
+    RecordedActivities,
+    RecordedCalls,
+    RecordedOps,
+    RecordedQueueEvents,
+    RecordedSyncs,
+    Role,
+    select,
+    select_rows,
+    skip_categories,
+)
 from .rocpd_database import is_database
 from .rocpd_rows import read_rocpd
-from .tied_rows import with_ties_in_order
+
+
+class DistributedInfo(NamedTuple):
+    """The process in its job; rank and world size are None where they are not recorded."""
+
+    rank: int | None
+    world_size: int | None
+    base_time_ns: int
+    groups: list[dict[str, Any]]
+
+
+def device_names(top: kineto.DeviceFile) -> dict[int, str]:
+    """Returns the recorded names of devices by number."""
+    devices = top.devices if isinstance(top.devices, list) else []
+    names = [(integer(device.get("id"), -1), device.get("name")) for device in devices if isinstance(device, dict)]
+    return {number: name for number, name in names if number >= 0 and isinstance(name, str) and name}
+
+
+class TimesWithoutProfiler(NamedTuple):
+    """How long a step takes without a profiler (ns), and how long its loop waits for PyTorch's data loader; -1 where
+    that was not measured.
+    """
+
+    step_without_profiler_ns: int
+    data_wait_without_profiler_ns: int
+
+
+def times_without_profiler(top: kineto.DeviceFile) -> TimesWithoutProfiler:
+    """Returns what the top level of the file says of steps without a profiler; a wait is no longer than its step."""
+    step, wait = map(_nanoseconds, (top.step_without_profiler, top.data_wait_without_profiler))
+    return TimesWithoutProfiler(step if step > 0 else -1, wait if wait <= step else -1)
+
+
+def _nanoseconds(time_us: Any) -> int:
+    is_time = isinstance(time_us, int | float) and 0 <= time_us < LONGEST_RECORDING / 1000
+    return round(time_us * 1000) if is_time else -1
+
+
+def distributed_info(top: kineto.DeviceFile) -> DistributedInfo:
+    """Returns what the top level of the file records; invalid values count as missing."""
+    distributed = top.distributed or kineto.DistributedInfo()
+    rank, world = integer(distributed.rank, -1), integer(distributed.world_size, -1)
+    base_time = integer(top.base_time, 0)
+    groups = distributed.pg_config if isinstance(distributed.pg_config, list) else []
+    return DistributedInfo(
+        rank if 0 <= rank <= INT32_MAX else None,
+        world if 0 < world <= INT32_MAX else None,
+        base_time if 0 <= base_time < FOREVER else 0,
+        [group for group in groups if isinstance(group, dict)],
+    )
+
+
+def within_a_recording(device: DeviceTrace) -> DeviceTrace:
+    """Returns the trace without rows that begin more than LONGEST_RECORDING before or after its middle op or activity.
+
+    The dropped rows are counted. Sums and differences of the remaining times fit 64 bits.
+    """
+    work = np.sort(np.concatenate((device.ops.start, device.activities.start)))
+    if not len(work):
+        return device
+    middle = int(work[len(work) // 2])
+    if device.recording_start is not None and abs(device.recording_start - middle) > LONGEST_RECORDING:
+        device = replace(device, recording_start=None)
+    near = {name: _near(getattr(device, name).start, middle) for name in ("ops", "calls", "activities", "syncs")}
+    if device.python is not None:
+        near["python"] = _near(device.python.start, middle)
+    queued = _near(device.queue_events.start, middle)
+    dropped = sum(int((~rows).sum()) for rows in (*near.values(), queued))
+    if not dropped:
+        return device
+    device.skipped[Reason.UNUSABLE_TIME] += dropped
+    device.notes.append(
+        f"{device.path}: {dropped} events begin more than a year from the middle of the trace and are left out; "
+        "their times are in another unit, or of another clock; give ts in µs of one clock"
+    )
+    return select(replace(device, queue_events=select_rows(device.queue_events, queued)), **near)
+
+
+def _near(start: Int64, middle: int) -> Bool:
+    return np.abs(start - middle) <= LONGEST_RECORDING
+
+
+def without_duplicates(device: DeviceTrace) -> DeviceTrace:
+    """Returns the trace without duplicate rows, which are counted. O(n log n), linear where starts are nearly in order.
+
+    Rows without any id are never duplicates. In whole-µs traces activities of one launch may be equal without being
+    duplicates.
+    """
+    ops, calls, activities, syncs = device.ops, device.calls, device.activities, device.syncs
+    has_id = (ops.rf_id > 0) | (ops.external_id > 0) | (ops.event_index >= 0)
+    copied_ops = has_id & _repeated(
+        ops.start, ops.end, ops.name.codes, ops.process, ops.thread, ops.rf_id, ops.external_id, ops.event_index
+    )
+    copied_calls = (calls.correlation != 0) & _repeated(
+        calls.start, calls.end, calls.name.codes, calls.process, calls.thread, calls.correlation
+    )
+    copied_activities = (activities.correlation != 0) & _repeated(
+        activities.start, activities.end, activities.name.codes, activities.process, activities.device,
+        activities.stream, activities.correlation, activities.graph_node,
+    )  # fmt: skip
+    if not (activities.start % 1000).any():
+        copied_activities &= ~_launched_with_others(activities.correlation, copied_activities)
+    copied_syncs = _repeated(
+        syncs.start, syncs.end, syncs.kind.codes, syncs.process, syncs.device, syncs.stream, syncs.correlation,
+        syncs.wait_stream, syncs.record_correlation, syncs.event,
+    )  # fmt: skip
+    copied = {"ops": copied_ops, "calls": copied_calls, "activities": copied_activities, "syncs": copied_syncs}
+    count = sum(int(rows.sum()) for rows in copied.values())
+    if not count:
+        return device
+    device.skipped[Reason.RECORDED_TWICE] += count
+    return select(device, **{name: ~rows for name, rows in copied.items()})
+
+
+def _repeated(start: Int64, *further: "Int64 | np.ndarray[tuple[int], np.dtype[np.int32]]") -> Bool:
+    """Returns which rows equal an earlier one in every column."""
+    order = np.argsort(start, kind="stable")
+    tied = np.flatnonzero(~is_group_start(start[order])) - 1
+    rows = np.unique(np.concatenate((order[tied], order[tied + 1])))
+    columns = [column[rows] for column in (start, *further)]
+    within = np.lexsort(columns[::-1])
+    equal = np.ones(max(len(rows) - 1, 0), np.bool_)
+    for column in columns:
+        equal &= column[within[1:]] == column[within[:-1]]
+    repeated = np.zeros(len(start), np.bool_)
+    repeated[rows[within[1:][equal]]] = True
+    return repeated
+
+
+def _launched_with_others(correlation: Int64, copied: Bool) -> Bool:
+    """Returns which rows share their correlation with several rows that are no duplicates."""
+    launched, count = np.unique(correlation[~copied], return_counts=True)
+    return np.isin(correlation, launched[count > 1])
+
+
+KEYS = {
+    "ops": ("rf_id", "event_index", "external_id", "process", "thread", "name"),
+    "calls": ("correlation", "external_id", "process", "thread", "name"),
+    "activities": (
+        "process", "device", "stream", "correlation", "graph_node", "external_id", "name", "category", "size",
+    ),
+    "syncs": ("process", "correlation", "device", "stream", "wait_stream", "record_correlation", "event", "kind"),
+    "queue_events": ("device", "stream", "awaited", "sequence"),
+}  # fmt: skip
+"""The columns by which rows of equal starts are sorted, after their length: longer ops enclose shorter ones."""
+ROLES = {"ops": Role.OP, "activities": Role.ACTIVITY}
+Table = RecordedOps | RecordedCalls | RecordedActivities | RecordedSyncs | RecordedQueueEvents
+
+
+def with_ties_in_order(device: DeviceTrace) -> DeviceTrace:
+    """Returns the trace with rows of equal starts in the order of `KEYS`. O(n log n), linear if starts are nearly
+    sorted.
+    """
+    tables, communication = dict[str, Any](), dict(device.communication)
+    for name, keys in KEYS.items():
+        table = getattr(device, name)
+        order = _order(table, keys)
+        if order is not None:
+            tables[name] = select_rows(table, order)
+            if (role := ROLES.get(name)) in communication:
+                communication[role] = _moved(communication[role], order)
+    return replace(device, **tables, communication=communication)
+
+
+def _order(table: Table, keys: tuple[str, ...]) -> Int64 | None:
+    """Returns the rows in their new order, None if it is the same."""
+    start = table.start
+    order = np.argsort(start, kind="stable")
+    first = is_group_start(start[order])
+    rows = order[~(first & np.append(first[1:], True))]
+    length = table.end[rows] - start[rows]
+    columns = [_numbers(getattr(table, key), rows) for key in keys]
+    moved = rows[np.lexsort((*columns[::-1], -length, start[rows]))]
+    if (moved == rows).all():
+        return None
+    new_order = np.arange(len(start))
+    new_order[rows] = moved
+    return new_order
+
+
+def _numbers(column: Int64 | Categorical, rows: Int64) -> Int64:
+    """Returns numbers that sort the rows as their values do."""
+    if not isinstance(column, Categorical):
+        return column[rows]
+    used, code = np.unique(column.codes[rows], return_inverse=True)
+    by_text = sorted(range(len(used)), key=lambda position: column.table[used[position]])
+    return np.argsort(np.array(by_text, np.int64))[code.reshape(-1)]
+
+
+def _moved(records: "JsonRecords[kineto.Args]", order: Int64) -> "JsonRecords[kineto.Args]":
+    """Returns the records by the new numbers of their rows."""
+    new_row = np.empty(len(order), np.int64)
+    new_row[order] = np.arange(len(order))
+    rows = new_row[records.rows]
+    by_row = np.argsort(rows)
+    return JsonRecords(rows[by_row], records.encoded.take(by_row), records.kind)
+
 
 DISTRIBUTED = re.compile(rb'"distributedInfo"\s*:')
 RENAMING = b'_raw"'

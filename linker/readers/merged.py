@@ -16,9 +16,8 @@ from ...schema.columns import Bool, Categorical, Int64, Table
 from ...schema.errors import DataError, Remedy, RequestError
 from ...schema.json_stream import decode
 from ...schema.linked import LARGEST_ID, DeviceFile, MergedRank
-from .device_rows import DeviceTrace, RecordedActivities, RecordedSyncs
-from .distributed_info import device_names, distributed_info, times_without_profiler
-from .selection import select
+from .device_rows import DeviceTrace, RecordedActivities, RecordedSyncs, select
+from .device_trace import device_names, distributed_info, times_without_profiler
 
 RANK = re.compile(r"\brank[ _:=#-]*(\d+)", re.IGNORECASE)
 REPEATED = 0.1

@@ -18,17 +18,42 @@ from .arguments import (
     usable_arguments as usable_arguments,
     with_tensors as with_tensors,
 )
-from .call_tree import op_parents as op_parents, op_tree as op_tree
 from .communications import Communications as Communications
+from .derived import (
+    STEP_MARK as STEP_MARK,
+    SYNC_RECORDS as SYNC_RECORDS,
+    SyncCall as SyncCall,
+    are_step_marks as are_step_marks,
+    guessed as guessed,
+    last_ended as last_ended,
+    name_of as name_of,
+    op_parents as op_parents,
+    op_tree as op_tree,
+    previous_on_stream as previous_on_stream,
+    step_count as step_count,
+    step_starts as step_starts,
+    stream_sorted as stream_sorted,
+    streams_of as streams_of,
+    sync_calls as sync_calls,
+    took_over as took_over,
+    waits_without_record as waits_without_record,
+    without_guesses as without_guesses,
+)
 from .file import LinkedFile as LinkedFile, read_linked as read_linked, write_linked as write_linked
-from .guesses import guessed as guessed, without_guesses as without_guesses
-from .host import GROUP_INIT as GROUP_INIT, NO_TENSORS as NO_TENSORS, Attr as Attr
+from .host import (
+    GROUP_INIT as GROUP_INIT,
+    NO_TENSORS as NO_TENSORS,
+    Attr as Attr,
+    listed_attributes as listed_attributes,
+)
 from .kineto import (
     DATA_WAIT_WITHOUT_PROFILER as DATA_WAIT_WITHOUT_PROFILER,
+    LARGEST_ID as LARGEST_ID,
     MEMORY_CATEGORIES as MEMORY_CATEGORIES,
     STEP_WITHOUT_PROFILER as STEP_WITHOUT_PROFILER,
     Args as Args,
     DeviceFile as DeviceFile,
+    MergedRank as MergedRank,
 )
 from .linked_trace import (
     Activities as Activities,
@@ -45,36 +70,24 @@ from .linked_trace import (
     TraceInfo as TraceInfo,
     on_host_clock as on_host_clock,
 )
-from .merged_ranks import LARGEST_ID as LARGEST_ID, MergedRank as MergedRank
-from .names import name_of as name_of
-from .node_attributes import listed_attributes as listed_attributes
 from .numbers import (
+    FOREVER as FOREVER,
+    LONGEST_RECORDING as LONGEST_RECORDING,
+    NEVER as NEVER,
+    ExactTimes as ExactTimes,
+    InexactTime as InexactTime,
+    exact_microseconds as exact_microseconds,
+    exact_times as exact_times,
     identities as identities,
     identity as identity,
     integer as integer,
     integer_list as integer_list,
     integers as integers,
     json_value as json_value,
+    lacks_padding as lacks_padding,
     literal as literal,
-)
-from .steps import (
-    STEP_MARK as STEP_MARK,
-    are_step_marks as are_step_marks,
-    step_count as step_count,
-    step_starts as step_starts,
-)
-from .streams import (
-    last_ended as last_ended,
-    previous_on_stream as previous_on_stream,
-    stream_sorted as stream_sorted,
-    streams_of as streams_of,
-    took_over as took_over,
-)
-from .sync_calls import (
-    SYNC_RECORDS as SYNC_RECORDS,
-    SyncCall as SyncCall,
-    sync_calls as sync_calls,
-    waits_without_record as waits_without_record,
+    nanoseconds as nanoseconds,
+    with_padding as with_padding,
 )
 from .tensors import (
     HOST as HOST,
@@ -84,16 +97,4 @@ from .tensors import (
     member_texts as member_texts,
     read_arguments as read_arguments,
     tensors_of as tensors_of,
-)
-from .times import (
-    FOREVER as FOREVER,
-    LONGEST_RECORDING as LONGEST_RECORDING,
-    NEVER as NEVER,
-    ExactTimes as ExactTimes,
-    InexactTime as InexactTime,
-    exact_microseconds as exact_microseconds,
-    exact_times as exact_times,
-    lacks_padding as lacks_padding,
-    nanoseconds as nanoseconds,
-    with_padding as with_padding,
 )

@@ -1,6 +1,11 @@
 """Reads numbers, lists and records that a trace may give as numbers, as texts or not at all.
 
 The one reader of such texts: whoever wrote them may have written anything, of any size and depth.
+
+Time stamps of traces as exact int64 ns.
+
+A double holds a µs time stamp to the ns only up to 2**43 (about 100 days); a fraction on a larger one, as traces of
+early 2024 have it, must be read as decimal text.
 """
 
 import ast
@@ -8,13 +13,14 @@ import re
 import warnings
 import zlib
 from array import array
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from decimal import Decimal, InvalidOperation
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
-from ..columns import Int64
+from ..columns import ABSENT, Int64
 
 LARGEST = 1 << 63
 NUMBER = re.compile(r"0x[0-9a-f]{1,16}(?![0-9a-f])|-?\d{1,19}(?!\d)", re.IGNORECASE)
@@ -127,3 +133,110 @@ def _numbers(value: Any) -> list[int] | None:
         return sorted(integer(key, -1) for key in value)
     is_list = isinstance(value, list | tuple) and all(isinstance(number, int | float) for number in value)
     return [integer(number, -1) for number in value] if is_list else None
+
+
+NEVER, FOREVER = -(1 << 62), 1 << 62
+"""Before and after all times that a trace may hold; their difference is still an int64."""
+LONGEST_RECORDING = 1 << 55
+"""ns, about a year: what is said to have lasted longer, or to be further from other rows, was not measured."""
+EXACT_MICROSECONDS = float(1 << 43)
+LARGEST_MICROSECONDS = float(FOREVER // 1000)
+DECIMAL_TEXT = re.compile(rb"\s*(-?)(\d{1,15}\d?)(?:\.(\d{1,3}))?\s*")
+DOUBLE_FRACTIONS = (0, 250, 500, 750)
+"""What a double can hold beside a µs time since 1970, in ns."""
+
+Stamp = int | float | str | Decimal | None
+
+
+class InexactTime(ValueError):
+    """A fractional µs stamp too large for a double: the text must be decoded again with `Decimal`."""
+
+
+class ExactTimes(NamedTuple):
+    """Times in ns, ABSENT where there is none, and how many digits each had after the point."""
+
+    ns: Int64
+    digits: Int64
+
+
+def nanoseconds(stamps: Sequence[Stamp]) -> Int64:
+    """Returns stamps in µs as int64 ns, the fraction rounded; ABSENT for missing stamps and for no numbers.
+
+    Raises InexactTime when a double among them has lost ns.
+    """
+    try:
+        column = np.array(stamps)
+    except (OverflowError, ValueError):
+        column = np.array(stamps, object)
+    if column.dtype.kind in "iu" and (not len(column) or np.abs(column).max() < LARGEST_MICROSECONDS):
+        return np.asarray(column, np.int64) * 1000
+    if column.dtype.kind == "f" and np.isfinite(column).all():
+        size = np.abs(column)
+        if (size[column % 1 != 0] >= EXACT_MICROSECONDS).any():
+            raise InexactTime
+        if (size < EXACT_MICROSECONDS).all():
+            whole = np.floor(column)
+            return np.asarray(whole, np.int64) * 1000 + np.asarray(np.rint((column - whole) * 1000), np.int64)
+    return np.fromiter((_nanoseconds(stamp) for stamp in stamps), np.int64, len(stamps))
+
+
+def _nanoseconds(stamp: Stamp) -> int:
+    if isinstance(stamp, float) and abs(stamp) >= EXACT_MICROSECONDS and stamp % 1 > 0:
+        raise InexactTime
+    try:
+        exact = Decimal(0 if stamp is None else stamp)
+        # a text can name a number that has more digits than there is memory
+        nanosecond = int((exact * 1000).to_integral_value()) if exact.adjusted() < 20 else FOREVER
+    except (InvalidOperation, ValueError, OverflowError):
+        return ABSENT
+    return nanosecond if stamp is not None and NEVER < nanosecond < FOREVER else ABSENT
+
+
+def exact_times(stamps: Sequence[bytes]) -> ExactTimes:
+    """Returns µs stamps as they stand in the JSON text, numbers or quoted ones."""
+    pairs = [_exact_time(text.strip(b'"')) for text in stamps]
+    columns = np.array(pairs, np.int64).reshape(-1, 2)
+    return ExactTimes(columns[:, 0], columns[:, 1])
+
+
+def _exact_time(text: bytes) -> tuple[int, int]:
+    match = DECIMAL_TEXT.fullmatch(text)
+    if match is None:
+        return _nanoseconds(text.decode("utf-8", "replace")), -1
+    sign, integer_part, fraction = match.groups(b"")
+    time = int(integer_part) * 1000 + int(fraction.ljust(3, b"0"))
+    return (-time if sign else time) if time < FOREVER else ABSENT, len(fraction)
+
+
+def lacks_padding(column: Iterable[ExactTimes]) -> bool:
+    """Returns whether a column has `µs.ns` without padding zeros, 5 ns as .5, as traces of March 2024 do.
+
+    Such a column has fractions of one or two digits, and none of several digits that begins with 0, as a tenth of any
+    others do.
+    """
+    any_short = False
+    for times, digits in column:
+        fraction = times % 1000
+        padded = (digits >= 2) & (fraction < 100) | (digits < 0) & (times != ABSENT)
+        if padded.any():
+            return False
+        any_short |= bool((np.isin(digits, (1, 2)) & ~np.isin(fraction, DOUBLE_FRACTIONS)).any())
+    return any_short
+
+
+def with_padding(times: ExactTimes) -> Int64:
+    """Returns the times (ns) that were meant in a column that lacks padding."""
+    fraction = times.ns % 1000
+    padded = fraction // 10 ** (3 - np.clip(times.digits, 1, 3))
+    return np.where(times.digits > 0, times.ns - fraction + padded, times.ns)
+
+
+def exact_microseconds(time: int) -> str:
+    """Returns an ns time as decimal µs text, exact, without needless zeros.
+
+    >>> exact_microseconds(1694128201427784000), exact_microseconds(1500), exact_microseconds(-1)
+    ('1694128201427784', '1.5', '-0.001')
+    """
+    whole, fraction = divmod(abs(time), 1000)
+    sign = "-" if time < 0 else ""
+    return f"{sign}{whole}.{fraction:03d}".rstrip("0") if fraction else f"{sign}{whole}"

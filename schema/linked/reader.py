@@ -1,21 +1,226 @@
-"""Reads a linked file: nodes become columns, ids become rows."""
+"""Reads a linked file: nodes become columns, ids become rows.
 
+Recognises linked files of an older execgraph, in which some members had other names.
+
+Collects the nodes of a linked file as columns, a piece of the file at a time.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from itertools import compress
+from operator import attrgetter
+from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 
-from ..columns import ABSENT, CallRows, CommunicationRows, OpRows, rows_in_circles, rows_of
+from ..columns import (
+    ABSENT,
+    BytesColumnBuilder,
+    CallRows,
+    Categorical,
+    CategoricalBuilder,
+    CommunicationRows,
+    Int64,
+    IntegerBuilder,
+    JsonRecordsBuilder,
+    OpRows,
+    rows_in_circles,
+    rows_of,
+)
 from ..errors import DataError, Remedy, Spelled
 from ..io import open_input
 from ..json_stream import ArrayReader, decode
 from ..progress import OnProgress, unseen
-from . import tables as linked_tables
+from . import layout as linked_tables
+from .arguments import plain_arguments
 from .check import contradiction
+from .host import NO_TENSORS, Attr, listed_attributes
 from .layout import INTEGER_ATTRIBUTES, ExactFile, ExactNode, LinkedFile, Node
 from .linked_trace import Activities, LinkedTrace, LinkReport, Ops, TraceInfo
-from .nodes import LinkedNodes, NodeTable
-from .older import has_older_names
+from .numbers import InexactTime, integers, nanoseconds
+
+OLDER_NAMES = {
+    "calls": {"places"},
+    "device_waits": {"found"},
+    "host_waits": {"found"},
+    "trace": {"carried"},
+    "link_report": {"noted", "remarks"},
+}
+"""Members that were renamed and that every such file has, by the table that they are in."""
+
+
+def has_older_names(document: bytes) -> bool:
+    """Returns whether a linked file has members that were renamed since, which readers would not see."""
+    top = _members(document)
+    return "hand_overs" in top or any(
+        names & _members(top[table]).keys() for table, names in OLDER_NAMES.items() if table in top
+    )
+
+
+def _members(text: bytes | msgspec.Raw) -> dict[str, msgspec.Raw]:
+    """Returns the members of a JSON object, none of any other text."""
+    try:
+        return msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return {}
+
+
+SCHEMA = "op_schema"
+OBJECT = ord("{")
+PYTHON_COLUMNS = ("module", "python_function")
+ATTRIBUTE_NAMES = (*(attribute.name for attribute in INTEGER_ATTRIBUTES), SCHEMA)
+
+
+class NodeTable:
+    """The columns of ops or activities, which grow piece by piece."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._parts: dict[str, IntegerBuilder] = defaultdict(IntegerBuilder)
+        self._strings: dict[str, CategoricalBuilder] = defaultdict(CategoricalBuilder)
+
+    def add(self, nodes: Sequence[Node], times: "_Times") -> None:
+        """Adds the columns that ops and activities both have."""
+        self.count += len(nodes)
+        length = np.where(times.inclusive == ABSENT, 0, times.inclusive)
+        end = np.where(times.start == ABSENT, ABSENT, times.start + length)
+        for name, column in (("start", times.start), ("end", end), ("exclusive", times.exclusive)):
+            self._parts[name].add(column)
+        self.integers("id", [node.id for node in nodes])
+        self.integers("parent_id", _parents([node.ctrl_deps for node in nodes]))
+        self.integers("communication", [node.communication for node in nodes])
+        self.strings("name", [node.name for node in nodes])
+
+    def integers(self, name: str, values: Sequence[int] | Int64) -> None:
+        """Adds a piece of an integer column."""
+        self._parts[name].add(np.asarray(values, np.int64))
+
+    def strings(self, name: str, values: list[str]) -> None:
+        """Adds a piece of a column of strings."""
+        self._strings[name].add(values)
+
+    def column(self, name: str) -> Int64:
+        """Returns the whole integer column."""
+        return self._parts[name].column()
+
+    def categorical(self, name: str) -> Categorical:
+        """Returns the whole column of strings."""
+        return self._strings[name].column()
+
+
+class LinkedNodes:
+    """The nodes of a file. `timed` tells whether any node has a time."""
+
+    def __init__(self) -> None:
+        self.ops, self.activities = NodeTable(), NodeTable()
+        self.timed = False
+        self.recorded_by_host: list[bool] = []
+        self.inputs, self.outputs = BytesColumnBuilder(), BytesColumnBuilder()
+        self.extra: JsonRecordsBuilder[dict[str, Any]] = JsonRecordsBuilder(dict[str, Any])
+        self.unusable = 0
+        """How many inputs or outputs are no lists."""
+        self.modules = False
+        """Whether any node has a module or a Python function."""
+        self.waits: list[tuple[int, int]] = []
+        """Pairs of an activity's row and the id that it waits for."""
+
+    def __len__(self) -> int:
+        return self.ops.count + self.activities.count
+
+    def python_columns(self, table: NodeTable) -> tuple[Categorical | None, Categorical | None]:
+        """Returns the modules and the Python functions of a table's rows, None if no node has any."""
+        if not self.modules:
+            return None, None
+        module, function = (_without_empty(table.categorical(name)) for name in PYTHON_COLUMNS)
+        return module, function
+
+    def add(self, nodes: Sequence[Node], exact: Callable[[], Sequence[Node]]) -> None:
+        """Adds a piece of the file; `exact` decodes it again with exact times."""
+        try:
+            times = _times(nodes)
+        except InexactTime:
+            nodes = exact()
+            times = _times(nodes)
+        self.timed |= bool((times.start != ABSENT).any())
+        is_activity = np.array([node.cat is not None for node in nodes], np.bool_)
+        for mask, table, add in (
+            (~is_activity, self.ops, self._add_ops),
+            (is_activity, self.activities, self._add_activities),
+        ):
+            selected = list(compress(nodes, mask.tolist()))
+            add(selected)
+            for name in PYTHON_COLUMNS:
+                values = list(map(attrgetter(name), selected))
+                self.modules |= any(values)
+                table.strings(name, [value or "" for value in values])
+            table.add(selected, _Times(*(column[mask] for column in times)))
+
+    def _add_ops(self, nodes: list[Node]) -> None:
+        self._add_attributes([node.attrs for node in nodes])
+        self.ops.integers("thread", [ABSENT if node.thread is None else node.thread for node in nodes])
+        self.recorded_by_host += [node.recorded_by is None for node in nodes]
+        self.inputs.add(plain_arguments(self._arguments([node.inputs for node in nodes])))
+        self.outputs.add(plain_arguments(self._arguments([node.outputs for node in nodes])))
+
+    def _arguments(self, arguments: list[msgspec.Raw]) -> list[bytes]:
+        texts = [*map(bytes, arguments)]
+        for row in [row for row, text in enumerate(texts) if text[0] != OBJECT]:
+            self.unusable += 1
+            texts[row] = NO_TENSORS
+        return texts
+
+    def _add_attributes(self, attributes: list[list[Attr]]) -> None:
+        """Adds the ops' attributes to their columns, those without a column to `extra`."""
+        columns, further = listed_attributes(attributes, ATTRIBUTE_NAMES)
+        for name, _, missing in INTEGER_ATTRIBUTES:
+            self.ops.integers(name, integers(columns[name], missing))
+        self.ops.strings(SCHEMA, [text if type(text) is str else "" for text in columns[SCHEMA]])
+        self.extra.add({self.ops.count + row: extra for row, extra in further.items()})
+
+    def _add_activities(self, nodes: list[Node]) -> None:
+        for name in ("device", "stream", "correlation", "graph_node", "size", "bandwidth", "call"):
+            self.activities.integers(name, list(map(attrgetter(name), nodes)))
+        self.activities.strings("category", [node.cat or "" for node in nodes])
+        first = self.activities.count
+        self.waits += [(row, each) for row, node in enumerate(nodes, first) if node.sync_dep for each in node.sync_dep]
+
+
+class _Times(NamedTuple):
+    """Starts, and durations with and without called ops, in ns; ABSENT where not recorded."""
+
+    start: Int64
+    inclusive: Int64
+    exclusive: Int64
+
+
+def _times(nodes: Sequence[Node]) -> _Times:
+    """Returns the times of nodes. Raises InexactTime."""
+    names = ("ts", "inclusive_dur", "exclusive_dur")
+    return _Times(*(_nanoseconds(list(map(attrgetter(name), nodes))) for name in names))
+
+
+def _nanoseconds(stamps: list[int | float | None]) -> Int64:
+    """Returns times in ns for stamps in µs, ABSENT for none."""
+    if None not in stamps:
+        return nanoseconds(stamps)
+    times = np.full(len(stamps), ABSENT, np.int64)
+    has_time = np.array([stamp is not None for stamp in stamps], np.bool_)
+    times[has_time] = nanoseconds([stamp for stamp in stamps if stamp is not None])
+    return times
+
+
+def _without_empty(column: Categorical) -> Categorical:
+    """Replaces empty strings by none (code -1)."""
+    return Categorical(np.where(column.where(bool), column.codes, -1).astype(np.int32), column.table)
+
+
+def _parents(parents: list[int | list[int] | None]) -> Int64:
+    if list in {*map(type, parents)}:
+        parents = [next(iter(parent), None) if isinstance(parent, list) else parent for parent in parents]
+    return integers(parents, -1)
+
 
 ACTIVITY_COLUMNS = ("id", "stream", "start", "end", "correlation", "graph_node", "size", "bandwidth")
 

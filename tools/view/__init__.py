@@ -2,12 +2,7 @@
 
 from .boxes import Box as Box
 from .calls import TensorTexts as TensorTexts
-from .data_flow import (
-    DataFlow as DataFlow,
-    ShownFlow as ShownFlow,
-    data_flow as data_flow,
-    path_times as path_times,
-)
+from .data_flow import DataFlow as DataFlow, ShownFlow as ShownFlow, data_flow as data_flow, path_times as path_times
 from .flow_picture import draw_flow as draw_flow
 from .graph_view import Selection as Selection, median_step as median_step, view as view
 from .lane_picture import LOOKS as LOOKS, draw_lanes as draw_lanes, looks as looks

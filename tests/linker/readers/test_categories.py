@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from execgraph.linker.readers import INSTANT, read_device_trace
-from execgraph.linker.readers.categories import skip_categories
+from execgraph.linker.readers.device_rows import skip_categories
 from execgraph.schema import json_stream
 from execgraph.tools.generate import build_job, simulate, write_traces
 from hypothesis import given, settings, strategies as st

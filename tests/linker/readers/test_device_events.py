@@ -11,12 +11,11 @@ from execgraph.linker.readers import (
     RecordedOps,
     RecordedSyncs,
     Role,
-    device_tables,
+    device_events as device_tables,
     read_device_trace,
 )
-from execgraph.linker.readers.clock_range import within_a_recording
-from execgraph.linker.readers.device_events import DeviceEvents
-from execgraph.linker.readers.event_rows import unpadded
+from execgraph.linker.readers.device_events import DeviceEvents, unpadded
+from execgraph.linker.readers.device_trace import within_a_recording
 from execgraph.schema.linked import FOREVER, LONGEST_RECORDING, Args, kineto
 from execgraph.schema.linked.kineto import Event, ExactEvent
 from execgraph.schema.reasons import Reason

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from execgraph.linker.readers.distributed_info import (
+from execgraph.linker.readers.device_trace import (
     DistributedInfo,
     device_names,
     distributed_info,

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from execgraph.linker.readers.duplicates import without_duplicates
+from execgraph.linker.readers.device_trace import without_duplicates
 from execgraph.schema.reasons import Reason
 from support.tables import ActivityRow, CallRow, OpRow, SyncRow, device_trace
 

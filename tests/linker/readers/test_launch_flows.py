@@ -1,7 +1,7 @@
 """Arrows from launches to activities: many that start twice are of several processes, few may be chance."""
 
 import pytest
-from execgraph.linker.readers.launch_flows import LaunchFlows
+from execgraph.linker.readers.device_events import LaunchFlows
 from execgraph.schema.linked import kineto
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 from execgraph.linker.readers import KeptRows, Role, select_linked, select_rows
-from execgraph.linker.readers.selection import select
+from execgraph.linker.readers.device_rows import select
 from execgraph.schema.columns import JsonRecords
 from execgraph.schema.linked import Communication, kineto
 from support.references import COMMUNICATION, Act, Call, Op, linked_of

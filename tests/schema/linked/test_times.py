@@ -12,7 +12,7 @@ from execgraph.schema.linked import (
     nanoseconds,
     with_padding,
 )
-from execgraph.schema.linked.times import EXACT_MICROSECONDS
+from execgraph.schema.linked.numbers import EXACT_MICROSECONDS
 from hypothesis import given, strategies as st
 
 EPOCH_US = 1_694_128_201_427_784

@@ -14,8 +14,8 @@ from execgraph.tools.job import BuildOptions, BuildReport, build, table
 from execgraph.tools.job.cross_rank import verify
 from execgraph.tools.job.rank_comms import RankComms, group_summary
 from hypothesis import given, strategies as st
-from support.builder import TraceBuilder
 from support.builder.records import Group
+from support.builder.timeline import TraceBuilder
 from support.disagreements import ALL_TO_ALL, FAULTS, RANKS, SPLITS, Rank, SilentMember, WrongSize, did, write
 from support.generated import here
 

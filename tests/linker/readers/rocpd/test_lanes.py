@@ -1,7 +1,7 @@
 """Ranges of unknown threads on the first of the lanes on which they nest, next to a search through all lanes."""
 
 import numpy as np
-from execgraph.linker.readers.rocpd_lanes import nesting_lanes
+from execgraph.linker.readers.rocpd_rows import nesting_lanes
 from hypothesis import given, strategies as st
 
 Span = tuple[int, int]
