@@ -1,4 +1,7 @@
-"""Activities find the call that launched them, calls the op around them, and whatever finds nothing is counted."""
+"""Activities find the call that launched them, calls the op around them, and whatever finds nothing is counted.
+
+What the report counts of a part: findings of the calls in it, those of no call, and what gloo leaves open.
+"""
 
 import json
 from contextlib import nullcontext
@@ -8,20 +11,25 @@ from typing import Any
 
 import numpy as np
 import pytest
+from execgraph.linker.cut import TracePart
 from execgraph.linker.link import NO_PYTHON, link
+from execgraph.linker.link_report import report_of
 from execgraph.linker.match import are_ops
 from execgraph.linker.readers import DeviceTrace, HostTrace, read_device_trace, read_host_trace
+from execgraph.linker.waits import Synchronisation
 from execgraph.linker.windows import Window
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import DependencyKind
-from execgraph.schema.reasons import Reason
+from execgraph.schema.linked import LinkedTrace, LinkReport, ProcessGroup
+from execgraph.schema.reasons import AnyReason, Reason
 from execgraph.tools.replay import parse_scale, replay
 from hypothesis import given, strategies as st
 from support.builder.layouts import LAYOUTS
 from support.builder.timeline import TraceBuilder
 from support.programs import VERSIONS, Step, play, two_threads
+from support.references import Call, Op, linked_of
 from support.runs import convert_linked, convert_run, launchers, link_run, read_pair
-from support.tables import NodeRow, OpRow, device_trace, host_trace
+from support.tables import NodeRow, OpRow, column, device_trace, host_trace
 
 LAUNCH, STREAM_ORDER = DependencyKind.LAUNCH, DependencyKind.STREAM_ORDER
 
@@ -531,3 +539,39 @@ def test_a_window_of_one_rank_of_a_merged_trace(tmp_path: Path) -> None:
 def test_a_rank_that_a_merged_trace_lacks_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="rank 5 is not in this merged trace, which holds ranks 0, 1"):
         link(None, merged_ranks(tmp_path, labelled=True), rank=5)
+
+
+ON_HOST = Reason.DEFAULT_GROUP
+
+
+def report(linked: LinkedTrace, *calls: bool, **findings: dict[str, Any]) -> LinkReport:
+    """The report of a part with these of the calls."""
+    none: dict[str, Any] = {"resolved": {}, "guessed": {}, "oddities": {}, "dropped": {}}
+    sync = Synchronisation(linked.device_waits, linked.host_waits, **none | findings)
+    part = TracePart(linked, np.array(calls, np.bool_), {Reason.CROSSING_HANDOFFS: 3, Reason.CROSSING_HOST_WAITS: 0})  # type: ignore[arg-type]
+    return report_of(None, device_trace([OpRow()]), None, sync=sync, whole=linked, part=part, clipped=0)
+
+
+def test_findings_are_counted_where_their_calls_are_in_the_part_and_those_of_no_call_always() -> None:
+    found: dict[AnyReason, list[int]] = {
+        Reason.STREAM_IN_USE: [0, 1, 2],
+        Reason.OPS_IN_CIRCLES: [-1, -1],
+        Reason.BLOCKING_COPIES: [1],
+    }
+    kinds = ("resolved", "guessed", "oddities", "dropped")
+    made = report(linked_of([], [Call(0, 1)] * 3), True, False, True, **dict.fromkeys(kinds, found))
+    counted: dict[AnyReason, int] = {Reason.STREAM_IN_USE: 2, Reason.OPS_IN_CIRCLES: 2}
+    assert made.waits == made.guessed == counted
+    assert made.dropped == counted | {Reason.CROSSING_HANDOFFS: 3}
+    assert made.oddities == counted
+
+
+@pytest.mark.parametrize(
+    ("groups", "guessed"),
+    [([], {}), ([[0, 1]], {}), ([[0, 1], [0, 1]], {}), ([[0, 1], [0, 2]], {ON_HOST: 2})],
+)
+def test_of_several_groups_communication_of_the_host_is_a_guess(groups: list[list[int]], guessed: Any) -> None:
+    linked = linked_of([], [], [Op(0, 1), Op(1, 2), Op(2, 3)])
+    linked.ops.communication_row = column(-1, 0, 1)
+    made = replace(linked, groups=[ProcessGroup(str(number), "", ranks) for number, ranks in enumerate(groups)])
+    assert report(made).guessed == guessed

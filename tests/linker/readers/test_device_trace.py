@@ -1,4 +1,9 @@
-"""What is no device trace, and what is, by what the file holds."""
+"""What is no device trace, and what is, by what the file holds.
+
+Where in its job a process stands, as far as the header of its device trace says so.
+
+Rows that were recorded twice: equal in everything that tells one row from another, and counted.
+"""
 
 import json
 from pathlib import Path
@@ -6,9 +11,18 @@ from typing import Any
 
 import pytest
 from execgraph.linker.readers import DeviceTrace, read_device_trace
+from execgraph.linker.readers.device_trace import (
+    DistributedInfo,
+    device_names,
+    distributed_info,
+    times_without_profiler,
+    without_duplicates,
+)
 from execgraph.schema.errors import DataError
+from execgraph.schema.linked import LONGEST_RECORDING, kineto
 from execgraph.schema.reasons import Reason
 from support.builder.timeline import TraceBuilder
+from support.tables import ActivityRow, CallRow, OpRow, SyncRow, device_trace
 
 
 def read(tmp_path: Path, content: Any, **options: bool) -> DeviceTrace:
@@ -61,3 +75,144 @@ def test_arguments_that_are_no_lists_are_counted(tmp_path: Path) -> None:
     assert Reason.ARGUMENTS_NO_LISTS not in read(tmp_path, lists, arguments=True).oddities
     others = small_run(**{"Input Dims": [[2]], "Input type": 5, "Concrete Inputs": {}})
     assert read(tmp_path, others, arguments=True).oddities[Reason.ARGUMENTS_NO_LISTS] == 2
+
+
+def place(base_time: Any = None, **distributed: Any) -> DistributedInfo:
+    return distributed_info(kineto.DeviceFile(distributed=kineto.DistributedInfo(**distributed), base_time=base_time))
+
+
+@pytest.mark.parametrize(("rank", "found"), [(0, 0), ("5", 5), (-1, None), (None, None), ("none", None)])
+def test_a_rank_is_a_number_from_zero(rank: Any, found: int | None) -> None:
+    assert place(rank=rank).rank == found
+
+
+@pytest.mark.parametrize(("size", "found"), [(1, 1), ("8", 8), (0, None), (-1, None), (None, None)])
+def test_a_world_has_at_least_one_rank(size: Any, found: int | None) -> None:
+    assert place(world_size=size).world_size == found
+
+
+def test_groups_are_those_that_are_records() -> None:
+    assert place(pg_config=[{"pg_name": "0"}, 7, {}]).groups == [{"pg_name": "0"}, {}]
+    assert place(pg_config="none").groups == []
+
+
+def test_a_header_may_say_nothing() -> None:
+    assert distributed_info(kineto.DeviceFile()) == DistributedInfo(None, None, 0, [])
+    assert place(base_time="12").base_time_ns == 12
+
+
+def test_devices_have_numbers_from_zero_and_names() -> None:
+    devices = [
+        {"id": 0, "name": "A100"},
+        {"id": "1", "name": "H100"},
+        {"id": -1, "name": "x"},
+        {"id": 2},
+        {"name": "x"},
+        7,
+    ]
+    assert device_names(kineto.DeviceFile(devices=devices)) == {0: "A100", 1: "H100"}
+    assert device_names(kineto.DeviceFile(devices="none")) == {}
+
+
+@pytest.mark.parametrize(
+    ("recorded", "found"),
+    [(3662.9, 3_662_900), (5, 5000), (0.001, 1), (0, -1), (-3, -1), ("3", -1), (1e300, -1), (None, -1)],
+)
+def test_the_length_of_a_step_is_a_time_above_zero(recorded: Any, found: int) -> None:
+    assert times_without_profiler(kineto.DeviceFile(step_without_profiler=recorded)) == (found, -1)
+
+
+def test_a_step_is_shorter_than_the_longest_recording() -> None:
+    for step_us, is_known in ((LONGEST_RECORDING // 1000 - 1, True), (LONGEST_RECORDING // 1000 + 1, False)):
+        times = times_without_profiler(kineto.DeviceFile(step_without_profiler=step_us))
+        assert (times.step_without_profiler_ns > 0) == is_known
+
+
+@pytest.mark.parametrize(("recorded", "found"), [(0.5, 500), (0, 0), (5, 5000), (5.1, -1), (-1, -1), ("x", -1)])
+def test_a_wait_for_data_is_a_part_of_its_step(recorded: Any, found: int) -> None:
+    top = kineto.DeviceFile(step_without_profiler=5, data_wait_without_profiler=recorded)
+    assert times_without_profiler(top) == (5000, found)
+    alone = kineto.DeviceFile(data_wait_without_profiler=recorded)
+    assert times_without_profiler(alone) == (-1, -1)
+
+
+OP = OpRow(1500, 2500, rf_id=3, external_id=4, event_index=5)
+CALL = CallRow(1500, 2500, correlation=3)
+ACTIVITY = ActivityRow(1500, 2500, correlation=3, graph_node=4)
+SYNC = SyncRow(1500, 2500)
+TABLES = {"ops": OP, "calls": CALL, "activities": ACTIVITY, "syncs": SYNC}
+
+
+def left(table: str, *rows: Any) -> tuple[int, int]:
+    """How many of the rows are left, and how many were counted as duplicates."""
+    trace = without_duplicates(device_trace(**{table: rows}))
+    return len(getattr(trace, table).start), trace.skipped[Reason.RECORDED_TWICE]
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_of_equal_rows_the_first_is_left_wherever_they_stand(table: str) -> None:
+    row = TABLES[table]
+    assert left(table, row, row) == (1, 1)
+    assert left(table, row, row._replace(start=7), row, row._replace(start=9999), row) == (3, 2)
+    assert left(table, row) == (1, 0)
+    assert left(table) == (0, 0)
+
+
+def differing() -> list[tuple[str, str]]:
+    told_apart = {
+        "ops": ("start", "end", "name", "process", "thread", "rf_id", "external_id", "event_index"),
+        "calls": ("start", "end", "name", "process", "thread", "correlation"),
+        "activities": ("start", "end", "name", "process", "device", "stream", "correlation", "graph_node"),
+        "syncs": (
+            *("start", "end", "kind", "process", "device", "stream"),
+            *("correlation", "wait_stream", "record_correlation", "event"),
+        ),
+    }
+    return [(table, name) for table, names in told_apart.items() for name in names]
+
+
+@pytest.mark.parametrize(("table", "name"), differing())
+def test_rows_that_differ_in_anything_are_both_left(table: str, name: str) -> None:
+    row = TABLES[table]
+    other = row._replace(**{name: "other" if isinstance(getattr(row, name), str) else getattr(row, name) + 1})
+    assert left(table, row, other) == left(table, other, row) == (2, 0)
+
+
+@pytest.mark.parametrize(
+    ("row", "count"),
+    [(OpRow(), 0), (OpRow(rf_id=1), 1), (OpRow(external_id=1), 1), (OpRow(event_index=0), 1)],
+    ids=["none", "record function id", "external id", "event index"],
+)
+def test_an_op_is_known_by_any_of_its_ids(row: OpRow, count: int) -> None:
+    assert left("ops", row, row) == (2 - count, count)
+
+
+@pytest.mark.parametrize(("table", "row"), [("calls", CALL), ("activities", ACTIVITY)])
+def test_rows_without_a_correlation_are_no_duplicates(table: str, row: Any) -> None:
+    assert left(table, *[row._replace(correlation=0)] * 2) == (2, 0)
+    assert left(table, *[row._replace(correlation=-1)] * 2) == (1, 1)
+
+
+def test_rows_that_a_sort_puts_between_equal_ones_do_not_hide_them() -> None:
+    rows = [CALL, CALL._replace(correlation=9), CALL, CALL._replace(end=9000), CALL._replace(correlation=9)]
+    assert left("calls", *rows) == (3, 2)
+
+
+# traces in whole µs
+
+
+def test_in_whole_microseconds_equal_activities_of_a_launch_of_several_are_kept() -> None:
+    first, later = ActivityRow(1000, 2000, correlation=3), ActivityRow(5000, 6000, correlation=3)
+    assert left("activities", first, first, later) == (3, 0)
+    assert left("activities", first, first) == (1, 1)
+    assert left("activities", first, first, later._replace(correlation=4)) == (2, 1)
+
+
+def test_in_nanoseconds_they_are_duplicates() -> None:
+    first, later = ActivityRow(1000, 2000, correlation=3), ActivityRow(5001, 6000, correlation=3)
+    assert left("activities", first, first, later) == (2, 1)
+
+
+def test_duplicates_of_all_tables_are_counted_together() -> None:
+    trace = without_duplicates(device_trace(**{table: [row, row] for table, row in TABLES.items()}))
+    assert trace.skipped == {Reason.RECORDED_TWICE: 4}
