@@ -1,10 +1,8 @@
-"""Device streams as queues: what had been submitted to each stream at a time, and which waits the next submission has
-to honour.
+"""What calls submitted: device streams as queues, which streams each thread launched to, and the sites of the calls.
 
-Groups calls by call site, so that the same call of every step is recognised.
-
-Calls are of one site if they have the same thread, name and path of op names, and are the same occurrence within their
-step. Where no steps are marked, the trace is one step.
+A queue knows what had been submitted to its stream at a time, and which waits the next submission has to honour. Calls
+are of one site if they have the same thread, name and path of op names, and are the same occurrence within their step,
+so that the same call of every step is recognised. Where no steps are marked, the trace is one step.
 """
 
 from array import array
@@ -97,8 +95,10 @@ class StreamQueues:
     def sources(self, key: StreamKey, time: int) -> tuple[int, ...]:
         """Returns the activities that a submission at `time` has to follow, only the last one of each stream.
 
-        These are the last activity of its own stream, and those that pending waits of the stream are for.
+        These are the last activity of its own stream, and those that pending waits of the stream are for. A stream on
+        which nothing ran gets an empty queue.
         """
+        self.find(*key)
         position = self.position(key, time)
         sources = self._pending(key, position, time)
         last = self.rows[key][position - 1] if position else -1
@@ -132,6 +132,7 @@ class StreamQueues:
 
         Waits have to be added in the order of time.
         """
+        self.find(*key)
         position = self.position(key, time)
         of_position, pending = self._pending_now.get(key, (-1, {}))
         if of_position != position:
@@ -181,11 +182,8 @@ def _is_first_of_call(activities: Activities) -> Bool:
 
     Only graph launches have more activities, which may run on streams of the graph.
     """
-    order = np.lexsort((activities.start, activities.call_row))
-    call = activities.call_row[order]
-    is_first = np.empty(len(order), np.bool_)
-    is_first[order] = (call < 0) | is_group_start(call)
-    return is_first
+    call, in_call = activities.call_row, np.lexsort((activities.start, activities.call_row))
+    return (call < 0) | (previous_in_group(in_call, call) < 0)
 
 
 def _branch_tails(activities: Activities) -> dict[int, tuple[int, ...]]:
@@ -198,11 +196,8 @@ def _branch_tails(activities: Activities) -> dict[int, tuple[int, ...]]:
     keys = (activities.call_row[order], activities.device[order], activities.stream[order])
     is_tail = np.append(is_group_start(*keys)[1:], True)[: len(order)]
     tails, call = order[is_tail], keys[0][is_tail]
-    several = np.isin(call, call[1:][call[1:] == call[:-1]])
-    tails_of_call: dict[int, list[int]] = {}
-    for row, tail in zip(call[several].tolist(), tails[several].tolist(), strict=True):
-        tails_of_call.setdefault(row, []).append(tail)
-    return {row: tuple(rows) for row, rows in tails_of_call.items()}
+    tails = tails[np.isin(call, call[1:][call[1:] == call[:-1]])]
+    return {number: tuple(rows.tolist()) for number, rows in rows_by_number(tails, activities.call_row).items()}
 
 
 class StreamTails:

@@ -1,9 +1,7 @@
 """Lists the waits whose event the trace does not name: what each may block, and by when the blocked work goes on.
 
-Event queries of a process: which of them are waits, and which queries make up one polling loop.
-
-A query is a wait only if the event had happened. The queries right before it that found the event pending are then part
-of the wait.
+An event query is a wait only if the event had happened. The queries right before it that found the event pending are
+then part of the wait, as one polling loop.
 """
 
 from bisect import bisect_left
@@ -15,7 +13,6 @@ import numpy as np
 
 from ...schema.columns import Bool
 from ...schema.linked import NEVER, SyncCall
-from .events import EventRecord
 from .process import Process
 from .submissions import StreamKey, StreamQueues, calls_before
 
@@ -73,7 +70,8 @@ def _with_named_waits(process: Process) -> StreamQueues:
     for row in waits[np.argsort(process.calls.start[waits], kind="stable")].tolist():
         event_record, waiting = process.named_record(row), process.recorded_stream(row)
         if event_record is not None and waiting is not None:
-            queues.add_wait(_with_queue(queues, waiting), process.start(row), _sources(queues, event_record))
+            sources = queues.sources(event_record.stream, event_record.time)
+            queues.add_wait(waiting, process.start(row), sources)
     return queues
 
 
@@ -87,18 +85,8 @@ def _is_repeated(process: Process, queues: StreamQueues, row: int, following: in
     event_record = process.named_record(row)
     if event_record is None:
         return True
-    ended = process.last_end(_sources(queues, event_record))
+    ended = process.last_end(queues.sources(event_record.stream, event_record.time))
     return bool(ended + process.timing.clock_uncertainty_ns >= process.start(row))
-
-
-def _sources(queues: StreamQueues, event_record: EventRecord) -> tuple[int, ...]:
-    return queues.sources(_with_queue(queues, event_record.stream), event_record.time)
-
-
-def _with_queue(queues: StreamQueues, stream: StreamKey) -> StreamKey:
-    """Returns the stream, which gets an empty queue if nothing ran on it."""
-    queues.find(*stream)
-    return stream
 
 
 class BlockedWork(NamedTuple):
