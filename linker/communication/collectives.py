@@ -1,9 +1,8 @@
-"""Collects the recorded arguments of communication ops: `record_param_comms`, and annotations that enclose them.
+"""Finds which communication each op recorded, and which each kernel of a communication library did.
 
-Finds the communication that each kernel of a communication library did, by the recorded arguments around its launch.
-
-Several messages or collectives may be given to the library one by one and launched together, when their group ends, by
-one kernel that no `record_param_comms` is around: then the arguments recorded before the launch are its own.
+The arguments are those of `record_param_comms`, of the annotations that enclose it, and of the kernel itself. Several
+messages or collectives may be given to the library one by one and launched together, when their group ends, by one
+kernel that no `record_param_comms` is around: then the arguments recorded before the launch are its own.
 """
 
 import re
@@ -27,6 +26,7 @@ from ...schema.columns import (
     Int64,
     Lookup,
     OpRows,
+    nearest,
     split_groups,
 )
 from ...schema.linked import Activities, Calls, Communication, Communications, Ops, integer, kineto
@@ -37,6 +37,13 @@ RECORD = "record_param_comms"
 ANNOTATION = re.compile(r"(\w*ccl|mpi|ucc|c10d)::?(\w+)")
 COALESCED = "coalesced"
 BARRIER = "barrier"
+KERNEL = re.compile(
+    r"\b(nccl|rccl|msccl|hccl|xccl|oneccl|nvshmem|rocshmem|c10d)|ncclKernel|ncclDevKernel|ncclSym|rcclGenericKernel"
+    r"|mscclKernel|cross_device_reduce|multimem_|(one|two)_shot_all_reduce|oneRankReduce|deep_ep",
+    re.IGNORECASE,
+)
+SINGLE = (WAIT, "init", BARRIER, COALESCED)
+"""Records of what is never given to the library to be launched together with others."""
 
 
 @dataclass(slots=True)
@@ -54,21 +61,22 @@ class CollectiveOps:
     arguments: Mapping[Role, Mapping[int, kineto.Args]]
     device_row: DeviceOpRows
     number: "memoryview[int]" = field(init=False)
+    _record: OpRows = field(init=False)
 
     def __post_init__(self) -> None:
         number = np.full(len(self.ops), -1, np.int64)
         number[self.rows] = np.arange(len(self.rows))
         self.number = number.data
+        # the last entry is for no op (-1)
+        self._record = OpRows(np.append(nearest(number >= 0, self.parent), -1))
 
     def enclosing_record(self, op: int) -> int:
         """Returns the innermost record that encloses an op, or the op itself if it is one, -1 for none."""
-        while op >= 0 and self.number[op] < 0:
-            op = int(self.parent[op])
-        return op
+        return int(self._record[op])
 
     def enclosing_records(self, ops: Int64) -> OpRows:
         """Returns the same for many ops."""
-        return OpRows(np.fromiter(map(self.enclosing_record, ops.tolist()), np.int64, len(ops)))
+        return OpRows(self._record[ops])
 
     def parent_records(self) -> OpRows:
         """Returns for each record the innermost other one that encloses it, -1 for none."""
@@ -139,19 +147,10 @@ def _name_barriers(collectives: CollectiveOps) -> None:
     is_barrier = np.array([name == BARRIER for name in collectives.recorded.texts("name")], np.bool_)
     if not is_barrier.any():
         return
-    named = is_barrier.copy()
-    for position, parent in enumerate(collectives.parent_records().tolist()):
-        is_barrier[position] |= parent >= 0 and is_barrier[collectives.number[parent]]
+    parent, named = collectives.parent_records(), is_barrier.copy()
+    for position in np.flatnonzero(parent >= 0).tolist():
+        is_barrier[position] |= is_barrier[collectives.number[parent[position]]]
     collectives.recorded.rename(np.flatnonzero(is_barrier & ~named), BARRIER)
-
-
-KERNEL = re.compile(
-    r"\b(nccl|rccl|msccl|hccl|xccl|oneccl|nvshmem|rocshmem|c10d)|ncclKernel|ncclDevKernel|ncclSym|rcclGenericKernel"
-    r"|mscclKernel|cross_device_reduce|multimem_|(one|two)_shot_all_reduce|oneRankReduce|deep_ep",
-    re.IGNORECASE,
-)
-SINGLE = (WAIT, "init", BARRIER, COALESCED)
-"""Records of what is never given to the library to be launched together with others."""
 
 
 def is_communication_kernel(names: Categorical) -> Bool:
@@ -224,16 +223,24 @@ def _launched_later(
     is_outside = _is_launched_outside(collectives, activities, kernels)
     records = _records_without_launch(collectives, kernels) if is_outside.any() else OpRows(np.empty(0, np.int64))
     records_of: dict[int, list[int]] = {}
-    for events in _by_thread(collectives.ops, records, calls, kernels) if len(records) else ():
+    if not len(records):
+        return records_of
+    launched = np.flatnonzero(kernels.call >= 0)
+    call, row = kernels.call[launched], np.concatenate((records, launched))
+    is_record = np.arange(len(row)) < len(records)
+    thread = np.concatenate((collectives.ops.thread[records], calls.thread[call]))
+    time = np.concatenate((collectives.ops.start[records], calls.start[call]))
+    # the records and launches of each thread by time; launches come before records of the same time
+    for events in split_groups(np.lexsort((row, is_record, time, thread)), thread):
         pending, previous_op, previous = list[int](), -1, list[int]()
-        for event in events:
-            if event.is_record:
-                pending.append(event.row)
+        for number, of_record in zip(row[events].tolist(), is_record[events].tolist(), strict=True):
+            if of_record:
+                pending.append(number)
                 continue
-            if is_outside[event.row]:
-                op = int(kernels.op[event.row])
+            if is_outside[number]:
+                op = int(kernels.op[number])
                 previous = pending or (previous if 0 <= op == previous_op else [])
-                previous_op, records_of[int(kernels.row[event.row])] = op, previous
+                previous_op, records_of[int(kernels.row[number])] = op, previous
             pending = []
     return records_of
 
@@ -262,24 +269,6 @@ def _records_without_launch(collectives: CollectiveOps, kernels: _Kernels) -> Op
     is_grouped = np.array([name not in SINGLE for name in collectives.recorded.texts("name")], np.bool_)
     has_launch = np.isin(rows, with_launch) | np.isin(collectives.parent_records(), with_launch)
     return OpRows(rows[is_grouped & (collectives.ops.start[rows] != ABSENT) & ~has_launch])
-
-
-class _ThreadEvent(NamedTuple):
-    """What a thread did: a record, by its row, or the launch of a kernel, by its number among the kernels."""
-
-    is_record: bool
-    row: int
-
-
-def _by_thread(ops: Ops, records: OpRows, calls: Calls, kernels: _Kernels) -> Iterator[list[_ThreadEvent]]:
-    """Yields the records and the launches of each thread by time; launches come before records of the same time."""
-    launched = np.flatnonzero(kernels.call >= 0)
-    call, row = kernels.call[launched], np.concatenate((records, launched))
-    is_record = np.arange(len(row)) < len(records)
-    thread = np.concatenate((ops.thread[records], calls.thread[call]))
-    time = np.concatenate((ops.start[records], calls.start[call]))
-    for events in split_groups(np.lexsort((row, is_record, time, thread)), thread):
-        yield [*map(_ThreadEvent, is_record[events].tolist(), row[events].tolist())]
 
 
 def _joined(parts: list[Communication]) -> Communication:
