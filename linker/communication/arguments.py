@@ -1,20 +1,17 @@
-"""Reads the recorded arguments of one communication from either trace, of any version of PyTorch.
+"""Reads the recorded arguments of one communication from either trace, of any version of PyTorch, and process groups.
 
-They are named arguments, positional ones, or the tensors of an annotation. Peers and roots are recorded in two ways: by
-their rank in the group (positional arguments, "Rank") and by their global rank ("Src Rank", "Dst Rank").
-`Communication.group_rank` keeps the rank in the group until the group's members are known.
-
-Process groups: as the traces describe them, and the global ranks of the groups that communications name.
-
-Names say little: a process numbers its groups as it makes them, one name may come again for other ranks, some are
-hashes or addresses. So a group is known by its ranks.
+Arguments are named, positional, or the tensors of an annotation. Peers and roots are recorded in two ways: by their
+rank in the group (positional arguments, "Rank") and by their global rank ("Src Rank", "Dst Rank").
+`Communication.group_rank` keeps the rank in the group until the group's members are known. Names of groups say little:
+a process numbers its groups as it makes them, one name may come again for other ranks, some are hashes or addresses. So
+a group is known by its ranks.
 """
 
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, MutableSequence, Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -84,22 +81,8 @@ def _product(shape: Any) -> int:
     return integer(elements, -1)
 
 
-class _Positional(NamedTuple):
-    """The positional arguments of `record_param_comms` except tensors, -1 and empty where a version has none."""
-
-    sequence: int
-    group: str
-    description: str
-    group_rank: int
-    name: str
-    in_split: list[int]
-    out_split: list[int]
-    ranks: Sequence[int]
-    group_size: int
-
-
-def _positional(values: list[Any], types: list[str]) -> _Positional:
-    """Returns the positional arguments.
+def _positional(values: list[Any], types: list[str]) -> Communication:
+    """Returns the positional arguments of `record_param_comms` except tensors.
 
     Up to PyTorch 2.3, sequence, group and group rank are numbers in this order; later the first one, and then the first
     two, are tuples. The name and two lists of splits follow, then the group's size, from 2.3 on after its first rank
@@ -115,11 +98,11 @@ def _positional(values: list[Any], types: list[str]) -> _Positional:
     name, description = [*map(str, before[1:2] if group is None else group), "", ""][:2]
     splits = [integers(value) for value, kind in scalars[name_at:] if kind.startswith("GenericList")]
     first, stride, size = after[:3] if len(after) > 2 else (-1, -1, after[0] if len(after) == 1 else -1)
-    return _Positional(
+    return Communication(
         sequence=integer(next(iter(sequence), None), -1),
         group=name,
         description=description,
-        group_rank=before[-1] if before else -1,
+        group_rank=_rank(before[-1] if before else -1),
         name=str(scalars[name_at][0]) if name_at < len(scalars) else "",
         in_split=splits[0] if splits else [],
         out_split=splits[1] if len(splits) > 1 else [],
@@ -135,7 +118,8 @@ def from_host(inputs: bytes, outputs: bytes, attributes: dict[str, Any]) -> Comm
     positional = _positional(values, types)
     size = integer(attributes.get("pg_size"), positional.group_size)
     first, stride = (integer(attributes.get(f"global_rank_{what}"), -1) for what in ("start", "stride"))
-    return Communication(
+    return msgspec.structs.replace(
+        positional,
         name=str(attributes.get("collective_name", positional.name)),
         dtype=str(attributes.get("dtype", "") or dtype_of(inputs) or dtype_of(outputs)),
         in_elements=integer(attributes.get("in_msg_nelems"), elements(inputs)),
@@ -146,8 +130,6 @@ def from_host(inputs: bytes, outputs: bytes, attributes: dict[str, Any]) -> Comm
         description=str(attributes.get("pg_desc", positional.description)),
         group_size=size,
         ranks=regular_ranks(first, stride, size) or positional.ranks,
-        sequence=positional.sequence,
-        group_rank=_rank(positional.group_rank),
     )
 
 

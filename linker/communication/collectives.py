@@ -9,7 +9,6 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from operator import attrgetter
 from typing import NamedTuple
 
 import msgspec
@@ -309,8 +308,8 @@ def awaited_collectives(collectives: CollectiveOps, activities: Activities, comm
         wait = collectives.of(op)
         before = [launch for launch in launched.get(wait.sequence, []) if launch.op_start < start[op]]
         if before:
-            of_group = [launch for launch in before if launch.group == wait.group]
-            pairs.append((op, max(of_group or before, key=attrgetter("op_start")).activity))
+            latest = max(before, key=lambda launch: (launch.group == wait.group, launch.op_start))
+            pairs.append((op, latest.activity))
     waits, awaited = np.array(pairs, np.int64).reshape(-1, 2).T
     return Lookup(waits, awaited)
 

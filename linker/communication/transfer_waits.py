@@ -1,10 +1,8 @@
 """Finds who waited for a transfer of the host: hand-offs from requests to transfers, and from transfers to waiters.
 
 gloo records no waits. A request may record that it blocks, the row of a message ends when somebody has waited for it,
-and an op that uses what was transferred has waited before. Else a thread that was idle when the transfer ended is taken
-to have waited, which is known from timing alone.
-
-Finds the ops that use what others have written, by storage and time. Tensors are taken to be contiguous.
+and an op that uses what was transferred, by storage and time, has waited before. Else a thread that was idle when the
+transfer ended is taken to have waited, which is known from timing alone.
 """
 
 from bisect import bisect_left
@@ -20,7 +18,12 @@ from ...schema.columns import ABSENT, Bool, Int64, OpRows, rows_by_number
 from ...schema.linked import FOREVER, Calls, Ops, Provenance, Tensors, are_step_marks, argument_lists, listed
 from ...schema.reasons import AnyReason, Reason
 from ..threads import Gap, ThreadActivity, Wait, thread_activities
-from .transfers import FIRST_LANE, REQUEST, TRANSFER, Transfers, plain
+from .transfers import FIRST_LANE, TRANSFER, Transfers, plain
+
+WRITES_NOTHING = ("send", "barrier")
+WAITS = "_c10d_functional::wait_tensor"
+WORK = ("aten::", "c10d::", "gloo:")
+"""Prefixes of ops in which no thread waits, though no schema says that they compute."""
 
 
 class Bytes(NamedTuple):
@@ -61,9 +64,12 @@ class Users:
 
     def first(self, written: ByteRanges, since: int) -> int:
         """Returns the row of the first op from `since` (ns) on that uses any of what was written, -1 for none."""
-        of_each = (_first(self._uses[storage], range_, since) for storage, range_ in written.items())
-        use = min((use for use in of_each if use is not None), default=None)
-        return -1 if use is None else use.row
+        firsts = []
+        for storage, (begin, end) in written.items():
+            uses = self._uses[storage]
+            later = islice(uses, bisect_left(uses, since, key=attrgetter("start")), None)
+            firsts += islice((use for use in later if use.used.begin < end and begin < use.used.end), 1)
+        return min(firsts).row if firsts else -1
 
 
 def byte_ranges(tensors: Tensors) -> ByteRanges:
@@ -84,17 +90,6 @@ def _covered(tensors: Tensors) -> Iterator[tuple[int, int, Bytes]]:
 def _is_view(schema: str) -> bool:
     """Returns whether an op only returns a view of its input."""
     return "(a)" in schema and "!" not in schema
-
-
-def _first(uses: list[Use], written: Bytes, since: int) -> Use | None:
-    later = islice(uses, bisect_left(uses, since, key=attrgetter("start")), None)
-    return next((use for use in later if use.used.begin < written.end and written.begin < use.used.end), None)
-
-
-WRITES_NOTHING = ("send", "barrier")
-WAITS = "_c10d_functional::wait_tensor"
-WORK = ("aten::", "c10d::", "gloo:")
-"""Prefixes of ops in which no thread waits, though no schema says that they compute."""
 
 
 class TransferWaits(NamedTuple):
@@ -231,7 +226,7 @@ def _blocks(transfers: Transfers, request: int) -> bool:
 
 def _written(ops: Ops, request: int) -> ByteRanges:
     """Returns the bytes that a request writes: its first argument, unless it sends or is a barrier."""
-    if plain(ops.name[request].removeprefix(REQUEST)).startswith(WRITES_NOTHING):
+    if plain(ops.name[request]).startswith(WRITES_NOTHING):
         return {}
     tensors = ops.arguments.tensors.of(OpRows(np.array([request])))
     return byte_ranges(tensors.where(~tensors.is_output & (tensors.argument == 0)))

@@ -1,16 +1,11 @@
-"""Puts messages of the host (gloo's sends and receives) on lanes of their own.
+"""Transfers of the host (gloo's annotations): the c10d ops that requested them, what they communicated, and lanes.
 
-Such a row begins when the message is requested and ends when somebody has waited for it. The thread that it is recorded
-on does other things meanwhile. Lanes are negative thread numbers, as few as keep the messages of a thread from
-overlapping.
+Transfers and requests belong together by their record function ids, else by their order: gloo starts transfers in the
+order of requests. gloo does not record groups: the default group is assumed, which is reported where there are several.
 
-Ties transfers of the host (gloo's annotations) to the c10d ops that requested them.
-
-They belong together by their record function ids, else by their order: gloo starts transfers in the order of requests.
-
-Finds the arguments of communications that ran on the host (gloo), from transfers and their requests.
-
-gloo does not record groups: the default group is assumed, which is reported where there are several.
+The row of a message (a send or receive) begins when it is requested and ends when somebody has waited for it. The
+thread that it is recorded on does other things meanwhile. So messages get lanes of their own: negative thread numbers,
+as few as keep the messages of a thread from overlapping.
 """
 
 import heapq
@@ -30,6 +25,12 @@ from .arguments import dtype_of, elements, from_device
 
 MESSAGES = ("gloo:send", "gloo:recv")
 FIRST_LANE = -2
+TRANSFER = "gloo:"
+REQUEST = "c10d::"
+ROOTED = ("broadcast", "reduce", "gather", "scatter")
+"""Requests whose first number is the root. Of a message the first number is its peer, the second its tag."""
+
+UNKNOWN = Communication()
 
 
 def messages_in_flight(device: DeviceTrace) -> DeviceTrace:
@@ -58,10 +59,6 @@ def _lanes(ops: RecordedOps, messages: Int64) -> Int64:
             heapq.heappush(busy, (until, lane))
             lanes[row] = FIRST_LANE - lane
     return lanes
-
-
-TRANSFER = "gloo:"
-REQUEST = "c10d::"
 
 
 @dataclass
@@ -96,7 +93,7 @@ class Transfers:
     @cached_property
     def names(self) -> list[str]:
         """The name of each transfer, without case and punctuation."""
-        return [plain(self.ops.name[op].removeprefix(TRANSFER)) for op in self.op.tolist()]
+        return [plain(self.ops.name[op]) for op in self.op.tolist()]
 
 
 def host_transfers(ops: Ops, device: DeviceTrace, device_op: OpRows) -> Transfers:
@@ -116,8 +113,8 @@ def host_transfers(ops: Ops, device: DeviceTrace, device_op: OpRows) -> Transfer
 
 
 def plain(name: str) -> str:
-    """Returns the letters of a name in lower case, which backends and ops have in common."""
-    return re.sub(r"[^a-z]", "", name.lower())
+    """Returns the letters of the name of a transfer or request in lower case, which backends and ops have in common."""
+    return re.sub(r"[^a-z]", "", name.removeprefix(TRANSFER).removeprefix(REQUEST).lower())
 
 
 def _timed(ops: Ops, prefix: str) -> OpRows:
@@ -167,7 +164,7 @@ def _requests_by_number(ops: Ops, number: Int64) -> OpRows:
 def _requests_by_order(transfers: Transfers) -> OpRows:
     """Returns for each transfer the earliest request of its name that began before it and has no other, -1 for none."""
     ops, requests = transfers.ops, _timed(transfers.ops, REQUEST).tolist()
-    names = {row: plain(ops.name[row].removeprefix(REQUEST)) for row in requests}
+    names = {row: plain(ops.name[row]) for row in requests}
     known_requests = set(transfers.request[transfers.has_request_id].tolist())
     pending: dict[str, deque[int]] = {
         name: deque(row for row in requests if names[row].startswith(name) and row not in known_requests)
@@ -179,12 +176,6 @@ def _requests_by_order(transfers: Transfers) -> OpRows:
         if not transfers.has_request_id[number] and queue and ops.start[queue[0]] <= ops.start[transfers.op[number]]:
             request[number] = queue.popleft()
     return request
-
-
-ROOTED = ("broadcast", "reduce", "gather", "scatter")
-"""Requests whose first number is the root. Of a message the first number is its peer, the second its tag."""
-
-UNKNOWN = Communication()
 
 
 def host_communications(
@@ -214,7 +205,7 @@ def _with_request(
     transfer: Communication, ops: Ops, request: int, name: str, args: kineto.Args | None
 ) -> Communication:
     """Returns the arguments of a transfer, completed by its request: peer or root, tag, and output elements."""
-    kind = plain(ops.name[request].removeprefix(REQUEST))
+    kind = plain(ops.name[request])
     numbers = _numbers_of(ops, request, args)
     message, rooted = kind.startswith(("send", "recv")), kind.startswith(ROOTED) and kind.startswith(name)
     return msgspec.structs.replace(
