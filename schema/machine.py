@@ -95,6 +95,11 @@ ANY_THREAD = LatencyStats(median=20_000, upper=200_000)
 """
 
 
+HOST_TRACE_US = 16
+"""By how much recording a host trace slows an op: measured on one H100 with PyTorch 2.11, the table of docs/capture.md.
+"""
+
+
 def latency_stats(times: Int64, resolution: int = 1) -> LatencyStats:
     """Returns the statistics of `times` (ns), without outliers, which include time that the machine did not cause.
 

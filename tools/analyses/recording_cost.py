@@ -1,11 +1,9 @@
 """What recording did to the run that the verdict is on, in a sentence."""
 
 from ...schema.columns import time_text
+from ...schema.machine import HOST_TRACE_US
 from ..replay import Cause, NodeClass
 from .findings_job import Job
-
-SLOWED_US = 16
-"""By how much recording a host trace slowed an op on the machine where this was measured."""
 
 
 def recording_cost(job: Job, limit: NodeClass) -> str:
@@ -29,11 +27,11 @@ def recording_cost(job: Job, limit: NodeClass) -> str:
 def _unmeasured(job: Job) -> str:
     """Returns how much of the run recording may be, if there is a host trace; the profiler alone costs much less."""
     ops = sum(rank.recorded_ops for rank in job.ranks) / len(job.ranks)
-    slowed_us = SLOWED_US * ops
+    slowed_us = HOST_TRACE_US * ops
     if not ops:
         return ""
     share = f", so {time_text(slowed_us)} of these {time_text(job.length_us)} may come from it ({ops:,.0f} ops)"
     return (
-        f"Recording a host trace slows every op, by about {SLOWED_US} µs on the machine where we measured it"
+        f"Recording a host trace slows every op, by about {HOST_TRACE_US} µs on the machine where we measured it"
         f"{share if slowed_us < job.length_us else ''}. To know, measure steps without a profiler: execgraph.capture does."
     )
