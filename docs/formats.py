@@ -1,6 +1,10 @@
-"""Writes docs/graph.md, docs/linked-trace.md and docs/kernel-work.md from tables in the code: python docs/formats.py"""
+"""Writes docs/graph.md, docs/linked-trace.md and docs/kernel-work.md: python docs/formats.py
+
+The tables are those of the code; their words are in graph_words.py and linked_words.py.
+"""
 
 import re
+import sys
 import types
 from collections.abc import Iterable
 from enum import Enum
@@ -10,16 +14,19 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 import msgspec
 from execgraph.converter.work import RULES, TRITON
 from execgraph.schema.graph import execution_graph_pb2
-from execgraph.schema.graph.attributes import ATTRIBUTES, DELAY_CAUSES, FIELDS, KINDS, METADATA, TYPES
 from execgraph.schema.graph.encoder import FORMAT_VERSION
-from execgraph.schema.graph.nodes import CollectiveType
+from execgraph.schema.graph.nodes import ATTRIBUTES, CollectiveType
 from execgraph.schema.linked.layout import INTEGER_ATTRIBUTES
-from execgraph.schema.linked.words import KNOWN_BY, RECORDS, Member, Record
 from execgraph.schema.machine import PEAKS, Peak
 from execgraph.schema.reason_words import to_json
 from execgraph.schema.reasons import Counts
 
 DOCS = Path(__file__).parent
+sys.path.insert(0, str(DOCS))
+
+from graph_words import DELAY_CAUSES, FIELDS, KINDS, MEANINGS, METADATA, TYPES  # noqa: E402
+from linked_words import KNOWN_BY, RECORDS, Member, Record  # noqa: E402
+
 PROTO = Path(execution_graph_pb2.__file__).with_name("execution_graph.proto")
 WORDS = {
     int: "integer",
@@ -270,7 +277,9 @@ the kernel's number format (`element_size`, and for tf32 the kernel's name).
 
 def graph() -> str:
     """docs/graph.md."""
-    attributes = [(code(a.name), code(a.value), a.where.value, a.unit, a.meaning) for a in ATTRIBUTES]
+    attributes = [
+        (code(a.name), code(a.value), MEANINGS[a.name].where.value, a.unit, MEANINGS[a.name].text) for a in ATTRIBUTES
+    ]
     metadata = [(code(m.name + "N" * m.name.endswith("_")), code(m.value), m.unit, m.meaning) for m in METADATA]
     sections = {
         "Fields of a node": table(

@@ -4,16 +4,6 @@
 simulators.
 """
 
-from .attributes import (
-    ATTRIBUTES as ATTRIBUTES,
-    CONCURRENCY_LIMIT as CONCURRENCY_LIMIT,
-    DATA_WAIT_WITHOUT_PROFILER_NS as DATA_WAIT_WITHOUT_PROFILER_NS,
-    DEVICE_NAME as DEVICE_NAME,
-    RANKS_OF_GROUP as RANKS_OF_GROUP,
-    STEP_START as STEP_START,
-    STEP_WITHOUT_PROFILER_NS as STEP_WITHOUT_PROFILER_NS,
-    STEPS as STEPS,
-)
 from .decoder import MessageChecks as MessageChecks
 from .et_file import FrameBlock as FrameBlock, read_bytes as read_bytes, read_frames as read_frames
 from .execution_graph import (
@@ -25,6 +15,14 @@ from .execution_graph import (
 from .json_files import graph_to_json as graph_to_json, json_to_graph as json_to_graph
 from .json_form import METADATA as METADATA, NODE as NODE, Form as Form, FormError as FormError
 from .nodes import (
+    ATTRIBUTES as ATTRIBUTES,
+    CONCURRENCY_LIMIT as CONCURRENCY_LIMIT,
+    DATA_WAIT_WITHOUT_PROFILER_NS as DATA_WAIT_WITHOUT_PROFILER_NS,
+    DEVICE_NAME as DEVICE_NAME,
+    RANKS_OF_GROUP as RANKS_OF_GROUP,
+    STEP_START as STEP_START,
+    STEP_WITHOUT_PROFILER_NS as STEP_WITHOUT_PROFILER_NS,
+    STEPS as STEPS,
     CollectiveType as CollectiveType,
     Column as Column,
     Delay as Delay,

@@ -27,9 +27,8 @@ from ..columns import (
     first_not_utf8,
     rows_of,
 )
-from .attributes import ATTRIBUTES
 from .execution_graph_pb2 import AttributeProto, GlobalMetadata, Int64List, IOInfo, Node
-from .nodes import Column, NodeColumns, NodeProblem, NodeType, TensorText
+from .nodes import ATTRIBUTES, Column, NodeColumns, NodeProblem, NodeType, TensorText
 from .wire import (
     DELIMITED,
     INTEGER_KINDS,

@@ -22,9 +22,8 @@ from ..columns import (
     total_lengths,
 )
 from ..errors import DataError
-from .attributes import ATTRIBUTES, Attribute
 from .execution_graph_pb2 import AttributeProto, GlobalMetadata, Int64List, IOInfo, Node
-from .nodes import Column, NodeColumns
+from .nodes import ATTRIBUTES, Attribute, Column, NodeColumns
 from .wire import DELIMITED, VARINT, delimited, prefixed_varints, rows_where, tag, varint
 
 FORMAT_VERSION = "0.1"

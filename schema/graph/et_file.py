@@ -14,10 +14,9 @@ import numpy as np
 from ..columns import BytesColumn, Categorical, Int64, Ragged
 from ..errors import DataError, Remedy
 from ..io import open_input, open_output
-from .attributes import ATTRIBUTES, Attribute
 from .decoder import NodeProblems, StringTable, decode_metadata, decode_nodes
 from .encoder import encode_metadata, encode_nodes, node_encoders
-from .nodes import Column, NodeColumns, TensorText
+from .nodes import ATTRIBUTES, Attribute, Column, NodeColumns, TensorText
 from .wire import Messages, WireError
 
 READ_SIZE = 1 << 20

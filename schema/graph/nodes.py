@@ -1,4 +1,6 @@
-"""The nodes of an execution graph as columns: one numpy column per field and attribute."""
+"""The nodes of an execution graph as columns, one numpy column per field and attribute; the attributes and numbers of a
+graph file. docs/graph.md says what they mean.
+"""
 
 from dataclasses import dataclass, field
 from enum import IntEnum, IntFlag
@@ -108,6 +110,81 @@ class Delay(IntEnum):
         """In words."""
         return self.name.lower().replace("_", " ")
 
+
+class Attribute(NamedTuple):
+    """A node attribute and the proto value that carries it, by whose exact type simulators read it; `unit` is empty for
+    plain numbers. docs/graph_words.py says what each means.
+    """
+
+    name: str
+    value: str
+    unit: str = ""
+
+
+ATTRIBUTES = (
+    Attribute("is_cpu_op", "bool_val"),
+    Attribute("start_time_ns", "int64_val", "ns"),
+    Attribute("duration_ns", "int64_val", "ns"),
+    Attribute("gap_ns", "int64_val", "ns"),
+    Attribute("latency_ns", "int64_val", "ns"),
+    Attribute("chain_gap_ns", "int64_val", "ns"),
+    Attribute("delay", "int32_val"),
+    Attribute("overlap_ns", "int64_val", "ns"),
+    Attribute("host_delay_ns", "int64_val", "ns"),
+    Attribute("start_offset_ns", "int64_val", "ns"),
+    Attribute("excess_ns", "int64_val", "ns"),
+    Attribute("op_id", "int64_val"),
+    Attribute("slice", "int32_val"),
+    Attribute("tid", "int64_val"),
+    Attribute("rf_id", "int64_val"),
+    Attribute("fw_parent", "int64_val"),
+    Attribute("seq_id", "int64_val"),
+    Attribute("scope", "int64_val"),
+    Attribute("fw_tid", "int64_val"),
+    Attribute("op_schema", "string_val"),
+    Attribute("module", "string_val"),
+    Attribute("python_function", "string_val"),
+    Attribute("device", "int64_val"),
+    Attribute("stream", "int64_val"),
+    Attribute("correlation", "int64_val"),
+    Attribute("cat", "string_val"),
+    Attribute("num_ops", "int64_val", "operations"),
+    Attribute("tensor_size", "uint64_val", "bytes"),
+    Attribute("element_size", "int32_val", "bytes"),
+    Attribute("live_bytes", "int64_val", "bytes"),
+    Attribute("comm_type", "int64_val"),
+    Attribute("comm_size", "int64_val", "bytes"),
+    Attribute("comm_split", "int64_list", "bytes"),
+    Attribute("comm_seq", "int64_val"),
+    Attribute("pg_name", "string_val"),
+    Attribute("pg_recorded", "string_val"),
+    Attribute("pg_desc", "string_val"),
+    Attribute("pg_ranks", "int64_list"),
+    Attribute("comm_src", "int32_val"),
+    Attribute("comm_dst", "int32_val"),
+    Attribute("comm_tag", "int32_val"),
+    Attribute("coalesced_src", "int32_list"),
+    Attribute("coalesced_dst", "int32_list"),
+    Attribute("coalesced_tag", "int32_list"),
+    Attribute("coalesced_size", "int64_list", "bytes"),
+    Attribute("data_dep_kinds", "int32_list"),
+)
+
+STEP_START = "step_start_ns_"
+"""Metadata of this name and a step's number is when the profiler marked the start of the step."""
+CONCURRENCY_LIMIT = "concurrency_limit_of_device_"
+"""Metadata of this name and a device's number says how many activities the device ran at once at most, though more were
+ready.
+"""
+DEVICE_NAME = "device_name_"
+"""Metadata of this name and a device's number is what the profiler called the device."""
+STEPS, STEP_WITHOUT_PROFILER_NS = "steps", "step_without_profiler_ns"
+DATA_WAIT_WITHOUT_PROFILER_NS = "data_wait_without_profiler_ns"
+"""Metadata that says how many steps the graph holds, how long a step takes without a profiler, and for how much of that
+the loop waits for its data loader.
+"""
+RANKS_OF_GROUP = "ranks_of_group_"
+"""Metadata of this name and a process group's `pg_name` lists its ranks once for all nodes that have no `pg_ranks`."""
 
 Column = Int64 | Categorical | Ragged
 """int64 (bool as 0/1), Categorical or Ragged. A node without the attribute has ABSENT, code -1 or an empty row."""

@@ -30,15 +30,17 @@ from execgraph.schema.graph import (
     execution_graph_pb2 as pb,
     read_frames,
 )
-from execgraph.schema.graph.attributes import DELAY_CAUSES, KINDS, METADATA, TYPES, Where
 from execgraph.schema.io import open_input
 from execgraph.schema.linked import LinkedTrace, Provenance, write_linked
-from execgraph.schema.linked.words import ACTIVITIES, KNOWN_BY, OPS, RECORDS
 from execgraph.tools.generate import DEFAULT, Machine, build_job, simulate, write_traces
 from support.folders import DATA, ROOT
 
 DOCS = ROOT / "docs"
 PAGES: dict[str, Callable[[], str]] = runpy.run_path(str(DOCS / "formats.py"))["PAGES"]
+
+from graph_words import DELAY_CAUSES, KINDS, MEANINGS, METADATA, TYPES, Where  # noqa: E402
+from linked_words import ACTIVITIES, KNOWN_BY, OPS, RECORDS  # noqa: E402
+
 CROWDED = Machine(at_once=1)
 JOBS = {"halo": DEFAULT, "uneven": DEFAULT, "towers": CROWDED}
 """Coalesced messages, a collective with a root, a device that is full."""
@@ -153,25 +155,25 @@ def test_every_written_attribute_is_in_the_table_with_its_type() -> None:
     assert written() - {(attribute.name, attribute.value) for attribute in ATTRIBUTES} == set()
 
 
-def test_every_attribute_of_the_table_is_written() -> None:
+def test_every_attribute_of_the_table_has_a_meaning_and_is_written() -> None:
+    assert [*MEANINGS] == [attribute.name for attribute in ATTRIBUTES]
     assert {name for name, _ in written()} == {attribute.name for attribute in ATTRIBUTES}
 
 
 def test_attributes_are_on_the_nodes_that_the_table_names_alone() -> None:
-    where = {attribute.name: attribute.where for attribute in ATTRIBUTES}
     astray = {
         (one.name, node.name)
         for graph in graphs()
         for node in graph.nodes
         for places in [places_of(node, graph)]
         for one in node.attr
-        if where[one.name] not in places
+        if MEANINGS[one.name].where not in places
     }
     assert astray == set()
 
 
 def test_attributes_of_every_node_are_on_every_node() -> None:
-    everywhere = {attribute.name for attribute in ATTRIBUTES if attribute.where is Where.NODES}
+    everywhere = {name for name, meaning in MEANINGS.items() if meaning.where is Where.NODES}
     assert all(everywhere <= {written.name for written in node.attr} for graph in graphs() for node in graph.nodes)
 
 

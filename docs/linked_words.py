@@ -5,10 +5,9 @@ tables.
 from typing import NamedTuple
 
 import msgspec
-
-from ..machine import LatencyStats, MachineCalibration
-from .layout import CallTable, HandoffTable, LinkedFile, Node, WaitTable
-from .linked_trace import Communication, LinkReport, ProcessGroup, TraceInfo
+from execgraph.schema.linked.layout import CallTable, HandoffTable, LinkedFile, Node, WaitTable
+from execgraph.schema.linked.linked_trace import Communication, LinkReport, ProcessGroup, TraceInfo
+from execgraph.schema.machine import LatencyStats, MachineCalibration
 
 OPS, ACTIVITIES = "ops", "activities"
 

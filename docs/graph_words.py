@@ -1,9 +1,23 @@
-"""What a graph file holds, name by name, with unit and meaning. docs/graph.md is made of these tables."""
+"""What a graph file holds, in words: where each attribute stands, and what fields, kinds and keys mean.
+
+docs/formats.py makes docs/graph.md of these tables; tests compare them with the code and with graphs.
+"""
 
 from enum import Enum
 from typing import NamedTuple
 
-from .nodes import Delay, DependencyKind, NodeType
+from execgraph.schema.graph import (
+    CONCURRENCY_LIMIT,
+    DATA_WAIT_WITHOUT_PROFILER_NS,
+    DEVICE_NAME,
+    RANKS_OF_GROUP,
+    STEP_START,
+    STEP_WITHOUT_PROFILER_NS,
+    STEPS,
+    Delay,
+    DependencyKind,
+    NodeType,
+)
 
 
 class Where(Enum):
@@ -29,153 +43,124 @@ class Where(Enum):
     COALESCED = "activities that carry several messages"
 
 
-class Attribute(NamedTuple):
-    """A node attribute and the proto value that carries it, by whose exact type simulators read it; `unit` is empty for
-    plain numbers.
-    """
+class Meaning(NamedTuple):
+    """The nodes that may have an attribute, and what it says."""
 
-    name: str
-    value: str
     where: Where
-    unit: str
-    meaning: str
+    text: str
 
 
 # fmt: off
-ATTRIBUTES = (
-    Attribute("is_cpu_op", "bool_val", Where.NODES, "",
+MEANINGS = {
+    "is_cpu_op": Meaning(Where.NODES,
         "true for work of the host, false for activities and delays; for ASTRA-sim false for communication on the host,"
         " too"),
-    Attribute("start_time_ns", "int64_val", Where.NODES, "ns",
+    "start_time_ns": Meaning(Where.NODES,
         "measured start; of activities on the device's clock, see `clock_offset_ns`; of waits the end of what was"
         " awaited, plus `gap_ns`"),
-    Attribute("duration_ns", "int64_val", Where.NODES, "ns",
+    "duration_ns": Meaning(Where.NODES,
         "measured length, without the gap before it and without `overlap_ns`; of waits the usual time of such a call"),
-    Attribute("gap_ns", "int64_val", Where.ACTIVITIES_AND_WAITS, "ns",
+    "gap_ns": Meaning(Where.ACTIVITIES_AND_WAITS,
         "in the measured run, from the end of the last dependency to the start; nothing works in that time; of waits"
         " see [how long a wait takes](#waits)"),
-    Attribute("latency_ns", "int64_val", Where.ACTIVITIES, "ns",
+    "latency_ns": Meaning(Where.ACTIVITIES,
         "least time from the end of the launch to the start, see [when an activity"
         " starts](#when-does-a-node-start); absent if it equals `gap_ns`"),
-    Attribute("chain_gap_ns", "int64_val", Where.ACTIVITIES_AND_WAITS, "ns",
+    "chain_gap_ns": Meaning(Where.ACTIVITIES_AND_WAITS,
         "least time from the end of any other dependency to the start; absent if it equals `gap_ns`; of waits from the"
         " end of the host node before"),
-    Attribute("delay", "int32_val", Where.DELAYS, "",
+    "delay": Meaning(Where.DELAYS,
         "the cause, by the table of delays below; only delays have it"),
-    Attribute("overlap_ns", "int64_val", Where.ACTIVITIES, "ns",
+    "overlap_ns": Meaning(Where.ACTIVITIES,
         "what was cut off the end, as the next activity of the stream had begun; with `duration_ns` the recorded"
         " length"),
-    Attribute("host_delay_ns", "int64_val", Where.DEVICE_ONLY, "ns",
+    "host_delay_ns": Meaning(Where.DEVICE_ONLY,
         "host time that the node had to wait for; passes before the gap and the start"),
-    Attribute("start_offset_ns", "int64_val", Where.OFFSET, "ns",
+    "start_offset_ns": Meaning(Where.OFFSET,
         "how much later than the first rank of the job this one began to record, on the clock of all; `duration_micros` is the same in"
         " whole µs, and `duration_ns` 0, as the measured run of the rank itself begins after it"),
-    Attribute("excess_ns", "int64_val", Where.EXCESS, "ns",
+    "excess_ns": Meaning(Where.EXCESS,
         "how much longer than in the fitted network the collective before it took; `duration_micros` is the same in whole µs, and"
         " `duration_ns` 0, as `duration_ns` of the collective is all that it took"),
-    Attribute("op_id", "int64_val", Where.WORK, "",
+    "op_id": Meaning(Where.WORK,
         "the op's id in the host trace, of an activity that of the op that launched it; absent for ops that only the"
         " device trace holds"),
-    Attribute("slice", "int32_val", Where.SLICES, "",
+    "slice": Meaning(Where.SLICES,
         "which slice of its op this is, from 0"),
-    Attribute("tid", "int64_val", Where.HOST, "",
+    "tid": Meaning(Where.HOST,
         "the thread as the operating system numbers it; threads that were not recorded have numbers below all others"),
-    Attribute("rf_id", "int64_val", Where.SLICES, "",
+    "rf_id": Meaning(Where.SLICES,
         "record-function id, which counts the ops of a process; 0 for none"),
-    Attribute("fw_parent", "int64_val", Where.SLICES, "",
+    "fw_parent": Meaning(Where.SLICES,
         "id of the op that was running in the forward thread when this op of the backward pass began; 0 for none"),
-    Attribute("seq_id", "int64_val", Where.SLICES, "",
+    "seq_id": Meaning(Where.SLICES,
         "autograd's sequence number, the same for a forward op and the backward op that differentiates it; -1 for"
         " none"),
-    Attribute("scope", "int64_val", Where.SLICES, "",
+    "scope": Meaning(Where.SLICES,
         "PyTorch's record scope: 0 function, 1 backward function, 7 annotation of a user"),
-    Attribute("fw_tid", "int64_val", Where.SLICES, "",
+    "fw_tid": Meaning(Where.SLICES,
         "the forward thread, as the host trace numbers threads, of an op of the backward pass; 0 for none"),
-    Attribute("op_schema", "string_val", Where.SLICES, "",
+    "op_schema": Meaning(Where.SLICES,
         "the op's signature, as `aten::mm(Tensor self, Tensor mat2) -> Tensor`"),
-    Attribute("module", "string_val", Where.CALLED, "",
+    "module": Meaning(Where.CALLED,
         "path of the nn.Module that it was done for, with the numbers that the profiler gives, as"
         " `Net_0/Sequential_0/Linear_2`; backward that of the forward op; with `--modules`"),
-    Attribute("python_function", "string_val", Where.CALLED, "",
+    "python_function": Meaning(Where.CALLED,
         "innermost Python function around it, as `train.py(12): step`; backward that around the forward op; with"
         " `--modules`"),
-    Attribute("device", "int64_val", Where.ACTIVITIES, "",
+    "device": Meaning(Where.ACTIVITIES,
         "number of the device"),
-    Attribute("stream", "int64_val", Where.ACTIVITIES, "",
+    "stream": Meaning(Where.ACTIVITIES,
         "number of the stream (or queue) on the device"),
-    Attribute("correlation", "int64_val", Where.ACTIVITIES, "",
+    "correlation": Meaning(Where.ACTIVITIES,
         "what the profiler numbers launch calls by: an activity has the number of its call"),
-    Attribute("cat", "string_val", Where.ACTIVITIES, "",
+    "cat": Meaning(Where.ACTIVITIES,
         "category as recorded: `kernel`, `gpu_memcpy`, `gpu_memset` and what other vendors write"),
-    Attribute("num_ops", "int64_val", Where.COMPUTATION, "operations",
+    "num_ops": Meaning(Where.COMPUTATION,
         "floating-point operations, by the [table of ops](kernel-work.md); absent where not known"),
-    Attribute("tensor_size", "uint64_val", Where.COMPUTATION, "bytes",
+    "tensor_size": Meaning(Where.COMPUTATION,
         "read and written, by the same table; absent where not known"),
-    Attribute("element_size", "int32_val", Where.COMPUTATION, "bytes",
+    "element_size": Meaning(Where.COMPUTATION,
         "of an element of the op's largest tensor, which shows the number format"),
-    Attribute("live_bytes", "int64_val", Where.WORK, "bytes",
+    "live_bytes": Meaning(Where.WORK,
         "of tensors that live at most while the slice runs, on the host; of an activity on its device when it was"
         " launched; only with `--live-bytes`"),
-    Attribute("comm_type", "int64_val", Where.COLLECTIVES, "",
+    "comm_type": Meaning(Where.COLLECTIVES,
         "which collective, by the table of collectives below"),
-    Attribute("comm_size", "int64_val", Where.COMMUNICATION, "bytes",
+    "comm_size": Meaning(Where.COMMUNICATION,
         "what the rank puts into a collective, or what a message carries; of a node with several messages, the last one's"),
-    Attribute("comm_split", "int64_list", Where.COLLECTIVES, "bytes",
+    "comm_split": Meaning(Where.COLLECTIVES,
         "what of `comm_size` goes to each member of an all-to-all, in the order of `pg_ranks`; where it was recorded"),
-    Attribute("comm_seq", "int64_val", Where.COMMUNICATION, "",
+    "comm_seq": Meaning(Where.COMMUNICATION,
         "sequence number in the process group, as recorded"),
-    Attribute("pg_name", "string_val", Where.COMMUNICATION, "",
+    "pg_name": Meaning(Where.COMMUNICATION,
         "the process group: its recorded name, or its key in the file of communicator groups where one is written or"
         " given; there empty for all ranks"),
-    Attribute("pg_recorded", "string_val", Where.COMMUNICATION, "",
+    "pg_recorded": Meaning(Where.COMMUNICATION,
         "the process group's recorded name, whatever `pg_name` is"),
-    Attribute("pg_desc", "string_val", Where.COMMUNICATION, "",
+    "pg_desc": Meaning(Where.COMMUNICATION,
         "what the process group is for, as its maker described it; absent where not recorded"),
-    Attribute("pg_ranks", "int64_list", Where.COMMUNICATION, "",
+    "pg_ranks": Meaning(Where.COMMUNICATION,
         "global ranks of the group's members, in its order; absent where not known, or where the metadata has them, see"
         " `ranks_of_group_`"),
-    Attribute("comm_src", "int32_val", Where.ROOTED, "",
+    "comm_src": Meaning(Where.ROOTED,
         "global rank that sends, or the root that a collective goes out from; -1 where not recorded"),
-    Attribute("comm_dst", "int32_val", Where.ROOTED, "",
+    "comm_dst": Meaning(Where.ROOTED,
         "global rank that receives, or the root that a collective ends at; -1 where not recorded"),
-    Attribute("comm_tag", "int32_val", Where.MESSAGES, "",
+    "comm_tag": Meaning(Where.MESSAGES,
         "the same at both ends of a message, and another one for every message from one rank to another"),
-    Attribute("coalesced_src", "int32_list", Where.COALESCED, "",
+    "coalesced_src": Meaning(Where.COALESCED,
         "`comm_src` of each message, the sends first; this and the next three are parallel"),
-    Attribute("coalesced_dst", "int32_list", Where.COALESCED, "",
+    "coalesced_dst": Meaning(Where.COALESCED,
         "`comm_dst` of each message"),
-    Attribute("coalesced_tag", "int32_list", Where.COALESCED, "",
+    "coalesced_tag": Meaning(Where.COALESCED,
         "`comm_tag` of each message"),
-    Attribute("coalesced_size", "int64_list", Where.COALESCED, "bytes",
+    "coalesced_size": Meaning(Where.COALESCED,
         "`comm_size` of each message"),
-    Attribute("data_dep_kinds", "int32_list", Where.DEPENDENT, "",
+    "data_dep_kinds": Meaning(Where.DEPENDENT,
         "why each of `data_deps` is there, parallel to it: a sum of bits from the table of kinds below"),
-)
+}
 # fmt: on
-
-STEP_START = "step_start_ns_"
-"""Metadata of this name and a step's number is when the profiler marked the start of the step."""
-
-
-CONCURRENCY_LIMIT = "concurrency_limit_of_device_"
-"""Metadata of this name and a device's number says how many activities the device ran at once at most, though more were
-ready.
-"""
-
-
-DEVICE_NAME = "device_name_"
-"""Metadata of this name and a device's number is what the profiler called the device."""
-
-
-STEPS, STEP_WITHOUT_PROFILER_NS = "steps", "step_without_profiler_ns"
-DATA_WAIT_WITHOUT_PROFILER_NS = "data_wait_without_profiler_ns"
-"""Metadata that says how many steps the graph holds, how long a step takes without a profiler, and for how much of that
-the loop waits for its data loader.
-"""
-
-
-RANKS_OF_GROUP = "ranks_of_group_"
-"""Metadata of this name and a process group's `pg_name` lists its ranks once for all nodes that have no `pg_ranks`."""
 
 
 class MetadataKey(NamedTuple):
