@@ -21,12 +21,12 @@ from ...schema.errors import DataError, require
 from ...schema.io import open_output
 from ..analyses import Table
 from ..terminal import plain, plain_json
+from .cells import FEWEST, MAX_BYTES, embed_tables
 from .charts import CHARTS, gains, limits, spent
 from .drawing import Chart
 from .flow_section import flow_section
 from .module_tree import ModuleTree, module_tree
 from .overview import facts, key_figures, overlap
-from .packing import FEWEST, MAX_BYTES, embed_tables
 from .rank_groups import groups_table, in_words
 from .report import Report
 from .sections import DETAILS, OF_NO_RECORDING, OVERVIEW, SECTIONS, WORDS, Section

@@ -1,10 +1,13 @@
 """The timeline of a run within the bytes that a page has: single bars as far as they fit, else sums over time."""
 
+import base64
+import zlib
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import orjson
 
 from ...schema.columns import Bool, Categorical, Int64, Ns
@@ -21,17 +24,16 @@ from .bar_sums import (
     sum_bars,
     window_around_path,
 )
-from .bars import NO_OPS, REASONS, Bars, HostOps, Slices, bars_of, lane_times, on_one_clock, with_recorded_times
+from .bars import NO_OPS, REASONS, Bars, HostOps, bars_of, lane_times, on_one_clock, with_recorded_times
 from .cells import Row, short_and_full
-from .packing import Packed, pack_columns
 
 MAX_BYTES, SUMS, OPS = 1_900_000, 2, 4
 """The most bytes of all ranks; of a rank's bytes ops around bars take at most 1/OPS, sums at most 1/SUMS of the rest.
 """
 LEAST, OF_CELL, FEWEST, OF_OP = 3, 7, 1000, 8
 """The least bytes of a bar, the usual bytes of a sum, the least number of single bars of a rank, the bytes of an op."""
-FINEST = 1 << 16
-"""The most stretches of a summary."""
+FINEST, LEVEL = 1 << 16, 6
+"""The most stretches of a summary; how much to deflate."""
 
 
 class Timeline(NamedTuple):
@@ -136,16 +138,19 @@ def _sums(bars: Bars, chosen: Bool, length_ns: int, max_bytes: int) -> BarSums:
 
 
 def _packed_bars(bars: Bars, chosen: Bool, sums: BarSums | None) -> dict[str, Any]:
-    name, texts = _named(bars.name.take(chosen))
-    columns = _bar_columns(bars, chosen) | {"name": name}
-    columns |= _arrow_columns(bars, chosen)
-    if sums:
-        columns |= _sum_columns(sums)
-    packed_columns = pack_columns(columns, texts)
-    single_counts = np.bincount(bars.lane[chosen], minlength=len(bars.lanes)).tolist()
-    summed_counts = np.bincount(bars.lane[~chosen], minlength=len(bars.lanes)).tolist()
-    lanes = [*zip(bars.lanes, single_counts, summed_counts, strict=True)]
-    return {"rank": bars.rank, "lanes": lanes} | _described(packed_columns, sums)
+    columns = _bar_columns(bars, chosen) | _arrow_columns(bars, chosen) | (_sum_columns(sums) if sums else {})
+    single, summed = (np.bincount(bars.lane[rows], minlength=len(bars.lanes)).tolist() for rows in (chosen, ~chosen))
+    return {
+        "rank": bars.rank,
+        "lanes": [*zip(bars.lanes, single, summed, strict=True)],
+        "sums": _described(sums) if sums else {"width": 0, "count": 0, "keys": []},
+    } | pack_columns(columns, bars.name.take(chosen))
+
+
+def _described(sums: BarSums) -> dict[str, Any]:
+    rows = sums.filled.sum(axis=1).tolist()
+    keys = [*zip(sums.lane.tolist(), sums.kind.tolist(), rows, strict=True)]
+    return {"width": sums.width_ns, "count": sums.time_ns.shape[1], "keys": keys}
 
 
 def _packed_ops(bars: Bars, max_bytes: int) -> dict[str, Any]:
@@ -153,29 +158,35 @@ def _packed_ops(bars: Bars, max_bytes: int) -> dict[str, Any]:
     ops, most = bars.ops, max_bytes // OF_OP
     if len(ops.lane) > most:
         ops = ops.take(np.sort(np.argsort(ops.start_ns - ops.end_ns, kind="stable")[:most]))
-    name, texts = _named(ops.name)
-    columns = {
-        "start": _since_the_one_before(ops.lane, ops.start_ns, ops.start_ns),
-        "time": ops.end_ns - ops.start_ns,
-        "row": ops.row,
-    }
-    shapes, data = pack_columns(columns | {"name": name}, texts)
-    counts = np.bincount(ops.lane, minlength=len(bars.lanes))
-    return {"ops": {"lanes": counts.tolist(), "rows": _row_counts(bars, ops), "columns": shapes, "data": data}}
-
-
-def _row_counts(bars: Bars, ops: Slices) -> list[int]:
-    last = np.zeros(len(bars.lanes), np.int64)
+    start = _since_the_one_before(ops.lane, ops.start_ns, ops.start_ns)
+    columns = {"start": start, "time": ops.end_ns - ops.start_ns, "row": ops.row}
+    counts, last = np.bincount(ops.lane, minlength=len(bars.lanes)), np.zeros(len(bars.lanes), np.int64)
     for lane, row in ((bars.lane, bars.row), (ops.lane, ops.row)):
         np.maximum.at(last, lane, row)
-    return (last + 1).tolist()
+    return {"ops": {"lanes": counts.tolist(), "rows": (last + 1).tolist()} | pack_columns(columns, ops.name)}
 
 
-def _named(name: Categorical) -> tuple[Int64, bytes]:
-    """Returns the number of each name, and the names by number."""
+def pack_columns(columns: Mapping[str, Int64], name: Categorical) -> dict[str, Any]:
+    """Packs columns of whole numbers and a column of names as text: bytes of equal significance together, deflated, in
+    base64, so that numbers that vary little need almost no room.
+
+    A value v is stored as 2 v, a negative one as -2 v - 1. All lowest bytes of the first column come first, then all
+    next ones, and so on; `columns` has the number of values of each and the bytes per value. The names follow as JSON.
+    """
     codes, number = np.unique(name.codes, return_inverse=True)
-    texts = [short_and_full(name.table[code] if code >= 0 else "") for code in codes.tolist()]
-    return number.reshape(-1).astype(np.int64), orjson.dumps(texts)
+    texts = orjson.dumps([short_and_full(name.table[code] if code >= 0 else "") for code in codes.tolist()])
+    every = {**columns, "name": number.reshape(-1).astype(np.int64)}
+    planes = {of: _planes(values) for of, values in every.items()}
+    packed = zlib.compress(b"".join([*(plane.tobytes() for plane in planes.values()), texts]), LEVEL)
+    shapes = {of: (len(every[of]), len(plane)) for of, plane in planes.items()}
+    return {"columns": shapes, "data": base64.b64encode(packed).decode()}
+
+
+def _planes(values: Int64) -> npt.NDArray[np.uint8]:
+    """Returns the lowest bytes of all values, then the next ones, as many as the largest value has."""
+    folded = ((values << 1) ^ (values >> 63)).astype("<u8")
+    count = (int(folded.max(initial=0)).bit_length() + 7) // 8
+    return np.ascontiguousarray(folded.view(np.uint8).reshape(-1, 8)[:, :count].T)
 
 
 def _since_the_one_before(lane: Int64, time: Ns, of_each: Ns) -> Ns:
@@ -183,17 +194,6 @@ def _since_the_one_before(lane: Int64, time: Ns, of_each: Ns) -> Ns:
     before = np.append(0, of_each[:-1])[: len(time)]
     before[np.append(True, lane[1:] != lane[:-1])[: len(lane)]] = 0
     return np.asarray(time - before)
-
-
-def _described(packed_columns: Packed, sums: BarSums | None) -> dict[str, Any]:
-    rows = sums.filled.sum(axis=1).tolist() if sums else []
-    keys = [*zip(sums.lane.tolist(), sums.kind.tolist(), rows, strict=True)] if sums else []
-    width, count = (sums.width_ns, sums.time_ns.shape[1]) if sums else (0, 0)
-    return {
-        "columns": packed_columns.columns,
-        "sums": {"width": width, "count": count, "keys": keys},
-        "data": packed_columns.text,
-    }
 
 
 def _bar_columns(bars: Bars, chosen: Bool) -> dict[str, Int64]:

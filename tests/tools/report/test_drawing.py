@@ -12,11 +12,10 @@ import orjson
 import pytest
 from execgraph.tools.analyses import Column, RankTrace, Table, graph_of, rank_of_graph
 from execgraph.tools.report import page
-from execgraph.tools.report.cells import LONGEST
+from execgraph.tools.report.cells import FEWEST, LONGEST, MAX_BYTES, EmbeddedTable, embed_tables
 from execgraph.tools.report.curves import MOST_STEPS, memory_timeline, value_lanes
 from execgraph.tools.report.drawing import axis, hover
 from execgraph.tools.report.flow_section import FlowBox, flow_section, step_flow
-from execgraph.tools.report.packing import FEWEST, MAX_BYTES, EmbeddedTable, embed_tables
 from execgraph.tools.report.report import Report
 from support.builder.timeline import TraceBuilder
 from support.graphs import training_step

@@ -31,8 +31,7 @@ from execgraph.tools.report.bar_sums import (
     window_around_path,
 )
 from execgraph.tools.report.bars import REASONS, Arrows, Bars, HostOps, Slices, bars_of, on_one_clock
-from execgraph.tools.report.packing import pack_columns
-from execgraph.tools.report.timeline import pack_rank
+from execgraph.tools.report.timeline import pack_columns, pack_rank
 from execgraph.tools.view import LOOKS
 from hypothesis import given, strategies as st
 from support.graphs import LAUNCH, GraphBuilder, rank_with_collective, training_step
@@ -398,16 +397,19 @@ def test_arrows_lead_between_told_bars() -> None:
 # How it is packed
 
 
-@given(st.lists(st.integers(-(2**52), 2**52)), st.lists(st.integers(0, 200)), st.binary())
-def test_what_is_packed_is_unpacked(one: list[int], other: list[int], after: bytes) -> None:
+@given(st.lists(st.integers(-(2**52), 2**52)), st.lists(st.integers(0, 200)), st.lists(st.text(max_size=9)))
+def test_what_is_packed_is_unpacked(one: list[int], other: list[int], names: list[str]) -> None:
     columns: dict[str, Int64] = {"one": np.array(one, np.int64), "other": np.array(other, np.int64)}
-    made = pack_columns(columns, after)
-    shapes = {name: list(shape) for name, shape in made.columns.items()}
-    assert numbers(made.text, shapes) == ({"one": one, "other": other}, after)
+    made = pack_columns(columns, Categorical.of(names))
+    found, texts = numbers(made["data"], made["columns"])
+    by_number = [text if isinstance(text, str) else text[-1] for text in json.loads(texts)]
+    assert [by_number[number] for number in found.pop("name")] == names
+    assert found == {"one": one, "other": other}
 
 
 def test_a_column_of_zeros_takes_nothing() -> None:
-    assert pack_columns({"zeros": np.zeros(1000, np.int64)}).columns == {"zeros": (1000, 0)}
+    made = pack_columns({"zeros": np.zeros(1000, np.int64)}, Categorical.of([]))
+    assert made["columns"] == {"zeros": (1000, 0), "name": (0, 0)}
 
 
 # The drawing without scripts
