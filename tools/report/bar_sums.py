@@ -1,8 +1,5 @@
-"""Selects the bars that are on the page one by one, if there is no room for all.
-
-Sums bars over equal stretches of time: the time of each kind of work on each lane, and how many bars began.
-
-Draws the whole run as SVG without scripts, for print: how each lane spent its time.
+"""What is shown of too many bars: some of them one by one, and of the others sums over equal stretches of time, of each
+kind of work on each lane. For print the sums of all are a drawing of the whole run, without scripts.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,5 @@
-"""The nodes of a rank as bars on lanes, from its replay, on the clock that all ranks share.
-
-The ops of host threads that bars lie in, one below the one that called it, as slices around the bars.
+"""The nodes of a rank as bars on lanes, from its replay, on the clock that all ranks share; and the ops of host threads
+that these lie in, one below the one that called it, as slices around the bars.
 """
 
 from collections.abc import Mapping, Sequence

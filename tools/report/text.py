@@ -1,8 +1,5 @@
-"""Formats a report for a terminal: the verdict, the findings and one table; or tables, by their first rows.
-
-The short form fits 100 columns.
-
-Lists the tables without rows by the reason. In a run without a device, that is the reason for all about devices.
+"""Formats a report for a terminal: the verdict, the findings and one table, in 100 columns; or all tables, by their
+first rows, and why others have none.
 """
 
 import re

@@ -1,10 +1,9 @@
-"""The calls in a graph: each op with all of its slices is one, each other host node and each activity is one by itself.
+"""The calls in a graph, and what flows between them: tensors from the call that made them to those that read them, and
+other dependencies.
 
-Idle time, metadata and delays are no calls.
-
-What flows between calls: tensors from the call that made them to those that read them, and other dependencies.
-
-A tensor is known by its id. Where no call made it, as after a detour through C++, its storage tells who wrote it last.
+Each op with all of its slices is one call, each other host node and each activity is one by itself; idle time,
+metadata and delays are none. A tensor is known by its id. Where no call made it, as after a detour through C++, its
+storage tells who wrote it last.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,5 @@
-"""Selects a part of an execution graph to look at, as a graph whose nodes keep their ids.
-
-Chooses calls by step, by module and by op.
+"""Selects a part of an execution graph to look at, by nodes, streams and times or by step, module and op, as a graph
+whose nodes keep their ids.
 """
 
 import dataclasses

@@ -1,8 +1,5 @@
-"""Names the lanes of a workload as people know them: `main thread`, `autograd thread`, `device 0 stream 7`.
-
-Shortens a kernel's recorded name: without return type, namespaces and parameters.
-
-Texts as XML can hold them.
+"""Names of lanes as people know them, `main thread`, `device 0 stream 7`, and of kernels without return type,
+namespaces and parameters; and texts as XML can hold them.
 """
 
 import html

@@ -1,6 +1,5 @@
-"""Writes a graph or a part of it for viewing: its data flow, lanes over time, for Graphviz, or with all attributes.
-
-Writes execution graphs as GraphML, for networkx, yEd and Gephi, and as DOT, for Graphviz.
+"""Writes a graph or a part of it for viewing: its data flow or lanes over time as a picture, as DOT for Graphviz, or
+with all attributes as GraphML, for networkx, yEd and Gephi.
 """
 
 from collections import defaultdict
