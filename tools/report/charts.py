@@ -1,14 +1,12 @@
 """The chart of each analysis, as a kind of chart with the fields of its table; of long tables only a part is drawn."""
 
-from collections.abc import Callable
-
 import numpy as np
 
 from ..analyses import Table
 from ..rank_rows import ranges
 from ..view import short_name
 from .cells import Row, largest, shortened
-from .curves import Steps, memory_timeline, value_lanes
+from .curves import Steps, value_lanes
 from .drawing import (
     COLOUR,
     LOGARITHMIC,
@@ -16,8 +14,6 @@ from .drawing import (
     UNLABELLED,
     Chart,
     Encoding,
-    RankedBars,
-    StackedBars,
     axis,
     by_label,
     by_series,
@@ -33,7 +29,6 @@ from .drawing import (
     stacked_bars,
     track_label,
 )
-from .module_tree import modules
 from .report import Report
 
 SHOWN_POINTS, SHOWN_STEPS = 1500, 400
@@ -256,60 +251,6 @@ def trace_diff(table: Table) -> list[Chart]:
         "color": by_label(category for category in CATEGORIES if any(row["part"] == category for row in rows)),
     }
     return [chart(per_value(rows, "label", 24), **marks(BAR, rows, tooltip, **channels))]
-
-
-CHARTS: dict[str, Callable[[Table], list[Chart]]] = {
-    "temporal_breakdown": StackedBars(
-        "time [µs]",
-        ("time [µs]", "share [%]"),
-        {"compute": "computation", "non_compute": "other activities", "idle": "idle"},
-    ),
-    "step_breakdown": step_breakdown,
-    "idle_time_breakdown": StackedBars(
-        "idle [µs]",
-        ("cause", "idle [µs]", "share [%]", "gaps"),
-        part="category",
-        order=lambda row: ("host wait", "kernel wait", "other").index(row["part"]),
-        title="idle",
-    ),
-    "kernel_breakdown": StackedBars(
-        "time [µs]", ("time [µs]", "pct [%]"), part="class", order=lambda row: (row["part"].count("+"), row["part"])
-    ),
-    "kernel_breakdown_kernels": RankedBars(
-        "{name}", "sum [µs]", "total time", ("pct [%]", "count"), part="class", skip="others"
-    ),
-    "kernel_duration_distribution": kernel_duration_distribution,
-    "communication_computation_overlap": StackedBars(
-        "time [µs]",
-        ("time [µs]", "overlap_pct [%]"),
-        {"overlap": HIDDEN, "exposed_communication": EXPOSED},
-        title="communication",
-    ),
-    "launch_statistics": launch_statistics,
-    "launch_statistics_by_api": RankedBars("{api}", "host [µs]", "host time in calls", ("launches", "delay_mean [µs]")),
-    "launch_statistics_short_kernels": launch_statistics_short_kernels,
-    "counters": counters,
-    "memory_timeline": memory_timeline,
-    "frequent_kernel_patterns": RankedBars(
-        "{operator}: {pattern}", "device_time [µs]", "time on the device", ("count", "host_time [µs]")
-    ),
-    "what_if": what_if,
-    "trace_diff": trace_diff,
-    "cupti_counters": RankedBars("{kernel}", "flops []", "floating-point operations", ("op_stack",)),
-    "critical_path": StackedBars("time [µs]", ("time [µs]", "pct [%]"), part="kind", order=lambda row: -row["time"]),
-    "collectives_over_ranks": collectives_over_ranks,
-    "collectives_over_ranks_waits": collectives_over_ranks_waits,
-    "collectives_over_ranks_all_to_all": collectives_over_ranks_all_to_all,
-    "per_op_device_time_by_name": RankedBars(
-        "{name}", "self [µs]", "time of the op's own activities", ("subtree [µs]", "ops", "count")
-    ),
-    "host_time_per_op": RankedBars(
-        "{name}", "self [µs]", "time of the op itself on the host", ("thread", "total [µs]", "count")
-    ),
-    "efficiency": efficiency,
-    "modules": modules,
-}
-"""What draws each table, by the table's name."""
 
 
 def spent(report: Report) -> list[Chart]:

@@ -22,7 +22,7 @@ from ...schema.io import open_output
 from ..analyses import Table
 from ..terminal import plain, plain_json
 from .cells import FEWEST, MAX_BYTES, embed_tables
-from .charts import CHARTS, gains, limits, spent
+from .charts import gains, limits, spent
 from .drawing import Chart
 from .flow_section import flow_section
 from .module_tree import ModuleTree, module_tree
@@ -88,7 +88,7 @@ class _Page:
         if not tables:
             return None
         shown = [table for table in tables if len(table)]
-        charts = [self.add(table.name, CHARTS[table.name](table)) for table in shown if table.name in CHARTS]
+        charts = [self.add(table.name, draw(table)) for table in shown if (draw := section.tables[table.name].chart)]
         as_recorded = self.report.as_recorded if section.name not in OF_NO_RECORDING else ""
         note = tables[0].note
         notes = [f"Times in this section are {as_recorded}."] if as_recorded else []
@@ -98,7 +98,7 @@ class _Page:
             section.statement(self.report.tables),
             section.reads.format(options=self.report.options),
             [*itertools.chain.from_iterable(charts)],
-            [self.table(table, section.tables[table.name]) for table in shown],
+            [self.table(table, section.tables[table.name].by) for table in shown],
             notes + ([f"{note[0].upper()}{note[1:]}."] if note else []),
             next((module_tree(table) for table in shown if table.name == MODULES), None),
         )

@@ -1,21 +1,32 @@
 """The sections of the page, an analysis each, in five groups; and what the words of the page mean."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
-from . import statements
+from ..analyses import Table
+from . import charts, curves, module_tree, statements
+from .drawing import Chart, RankedBars, StackedBars
 from .statements import Statement
 
 
+class Shown(NamedTuple):
+    """How a table is shown: with a chart, and of many rows those with the largest values of the column `by`."""
+
+    chart: Callable[[Table], list[Chart]] | None = None
+    by: str = ""
+
+
+ROWS = Shown()
+
+
 class Section(NamedTuple):
-    """An analysis: the label of its link, what its tables prove, how to read it, and its tables, each with the column
-    by whose largest values the shown rows are selected.
-    """
+    """An analysis: the label of its link, what its tables prove, how to read it, and how its tables are shown."""
 
     name: str
     label: str
     statement: Statement
     reads: str
-    tables: dict[str, str]
+    tables: dict[str, Shown]
 
 
 SECTIONS = {
@@ -26,7 +37,7 @@ SECTIONS = {
             statements.what_if,
             "The run replayed with changed durations: what it would take in all, as work that ran beside the change then "
             "limits it. Nodes says to how many a change applies, matched how long these took as recorded.",
-            {"what_if": ""},
+            {"what_if": Shown(charts.what_if)},
         ),
         Section(
             "trace_diff",
@@ -34,7 +45,12 @@ SECTIONS = {
             statements.difference,
             "Run B less run A: step and run first, then what they were spent on; then by name and shape, by call path, which shows where a "
             "moved or fused kernel went, and by module.",
-            {"trace_diff": "", "trace_diff_runs": "", "trace_diff_tree": "", "trace_diff_modules": ""},
+            {
+                "trace_diff": Shown(charts.trace_diff),
+                "trace_diff_runs": ROWS,
+                "trace_diff_tree": ROWS,
+                "trace_diff_modules": ROWS,
+            },
         ),
     ),
     "Time": (
@@ -43,7 +59,15 @@ SECTIONS = {
             "Busy and idle",
             statements.busy_devices,
             "Busy is the time in which anything runs on a device, idle the rest between its first and last activity.",
-            {"temporal_breakdown": ""},
+            {
+                "temporal_breakdown": Shown(
+                    StackedBars(
+                        "time [µs]",
+                        ("time [µs]", "share [%]"),
+                        {"compute": "computation", "non_compute": "other activities", "idle": "idle"},
+                    )
+                )
+            },
         ),
         Section(
             "step_breakdown",
@@ -51,7 +75,7 @@ SECTIONS = {
             statements.steps,
             "A step lasts until its mark and all that it launched have ended. It is bound by what most of the critical path of its rank, "
             "replayed alone, is: work of the device, or of the host, which then is what to make faster.",
-            {"step_breakdown": ""},
+            {"step_breakdown": Shown(charts.step_breakdown)},
         ),
         Section(
             "host_phases",
@@ -59,7 +83,7 @@ SECTIONS = {
             statements.host_phases,
             "What the main thread did in each step: ops of the forward and the backward pass, the optimizer, the next batch, "
             "waiting for the device, other threads or ranks, and Python between ops.",
-            {"host_phases": ""},
+            {"host_phases": ROWS},
         ),
         Section(
             "idle_time_breakdown",
@@ -67,14 +91,36 @@ SECTIONS = {
             statements.idle_cause,
             "Why a stream stood still: the launch came after the stream was free (host wait), the start took its usual "
             "pause (kernel wait, below {options.kernel_wait_us:g} µs), or the work was there but held back (other).",
-            {"idle_time_breakdown": ""},
+            {
+                "idle_time_breakdown": Shown(
+                    StackedBars(
+                        "idle [µs]",
+                        ("cause", "idle [µs]", "share [%]", "gaps"),
+                        part="category",
+                        order=lambda row: ("host wait", "kernel wait", "other").index(row["part"]),
+                        title="idle",
+                    )
+                )
+            },
         ),
         Section(
             "kernel_breakdown",
             "Kernels",
             statements.heaviest_kernel,
             "What ran on the devices, classes that overlap counted once. Ticks are single ranks, bars their mean.",
-            {"kernel_breakdown": "", "kernel_breakdown_kernels": ""},
+            {
+                "kernel_breakdown": Shown(
+                    StackedBars(
+                        "time [µs]",
+                        ("time [µs]", "pct [%]"),
+                        part="class",
+                        order=lambda row: (row["part"].count("+"), row["part"]),
+                    )
+                ),
+                "kernel_breakdown_kernels": Shown(
+                    RankedBars("{name}", "sum [µs]", "total time", ("pct [%]", "count"), part="class", skip="others")
+                ),
+            },
         ),
         Section(
             "critical_path",
@@ -84,11 +130,13 @@ SECTIONS = {
             "All ranks are replayed together, and the rank of a row is the one that the chain is on. "
             "It goes from rank to rank through a collective or a message, whose time counts for the rank that came last to it.",
             {
-                "critical_path": "",
-                "critical_path_replay": "",
-                "critical_path_by_rank": "on_path",
-                "critical_path_between_ranks": "time",
-                "critical_path_nodes": "time",
+                "critical_path": Shown(
+                    StackedBars("time [µs]", ("time [µs]", "pct [%]"), part="kind", order=lambda row: -row["time"])
+                ),
+                "critical_path_replay": ROWS,
+                "critical_path_by_rank": Shown(by="on_path"),
+                "critical_path_between_ranks": Shown(by="time"),
+                "critical_path_nodes": Shown(by="time"),
             },
         ),
         Section(
@@ -96,14 +144,31 @@ SECTIONS = {
             "Ops",
             statements.ops_of_device,
             "Device time of what an op launched itself, and of its whole subtree.",
-            {"per_op_device_time_by_name": "self", "per_op_device_time_by_shape": "self", "per_op_device_time": "self"},
+            {
+                "per_op_device_time_by_name": Shown(
+                    RankedBars(
+                        "{name}", "self [µs]", "time of the op's own activities", ("subtree [µs]", "ops", "count")
+                    ),
+                    by="self",
+                ),
+                "per_op_device_time_by_shape": Shown(by="self"),
+                "per_op_device_time": Shown(by="self"),
+            },
         ),
         Section(
             "host_time_per_op",
             "Host",
             statements.ops_of_host,
             "How long ops kept the host: with all that they called, and by themselves, runtime calls included.",
-            {"host_time_per_op": "self", "host_time_per_op_by_shape": "self"},
+            {
+                "host_time_per_op": Shown(
+                    RankedBars(
+                        "{name}", "self [µs]", "time of the op itself on the host", ("thread", "total [µs]", "count")
+                    ),
+                    by="self",
+                ),
+                "host_time_per_op_by_shape": Shown(by="self"),
+            },
         ),
     ),
     "Communication": (
@@ -112,7 +177,16 @@ SECTIONS = {
             "Overlap",
             statements.hidden_communication,
             "Communication that runs beside computation costs nothing; what is exposed makes the run longer.",
-            {"communication_computation_overlap": ""},
+            {
+                "communication_computation_overlap": Shown(
+                    StackedBars(
+                        "time [µs]",
+                        ("time [µs]", "overlap_pct [%]"),
+                        {"overlap": charts.HIDDEN, "exposed_communication": charts.EXPOSED},
+                        title="communication",
+                    )
+                )
+            },
         ),
         Section(
             "collectives_over_ranks",
@@ -121,13 +195,13 @@ SECTIONS = {
             "A collective starts for all when the last rank arrives: latency is the shortest duration of any member, skew "
             "the wait for the last.",
             {
-                "collectives_over_ranks_by_size": "",
-                "collectives_over_ranks_by_group": "exposed",
-                "collectives_over_ranks_waits_by_rank": "waited",
-                "collectives_over_ranks_waits": "time",
-                "collectives_over_ranks_all_to_all": "size",
-                "collectives_over_ranks": "start_skew",
-                "collectives_over_ranks_missing": "",
+                "collectives_over_ranks_by_size": ROWS,
+                "collectives_over_ranks_by_group": Shown(by="exposed"),
+                "collectives_over_ranks_waits_by_rank": Shown(by="waited"),
+                "collectives_over_ranks_waits": Shown(charts.collectives_over_ranks_waits, by="time"),
+                "collectives_over_ranks_all_to_all": Shown(charts.collectives_over_ranks_all_to_all, by="size"),
+                "collectives_over_ranks": Shown(charts.collectives_over_ranks, by="start_skew"),
+                "collectives_over_ranks_missing": ROWS,
             },
         ),
     ),
@@ -138,7 +212,11 @@ SECTIONS = {
             statements.memory,
             "Bytes in use, and what lives at the peak, by the op that got it. What stays from step to step is the model; "
             "what grows and falls with each are activations and gradients.",
-            {"memory_timeline_peak": "", "memory_timeline_live": "size", "memory_timeline": "allocated"},
+            {
+                "memory_timeline_peak": ROWS,
+                "memory_timeline_live": Shown(by="size"),
+                "memory_timeline": Shown(curves.memory_timeline, by="allocated"),
+            },
         ),
     ),
     "Details": (
@@ -148,7 +226,10 @@ SECTIONS = {
             statements.durations,
             "Boxes hold the middle half of a kernel's durations over all ranks, lines reach from the 5th to the 95th "
             "percentile.",
-            {"kernel_duration_distribution": "sum", "kernel_duration_distribution_by_rank": "sum"},
+            {
+                "kernel_duration_distribution": Shown(charts.kernel_duration_distribution, by="sum"),
+                "kernel_duration_distribution_by_rank": Shown(by="sum"),
+            },
         ),
         Section(
             "launch_statistics",
@@ -158,10 +239,12 @@ SECTIONS = {
             "{options.slow_call_us:g} µs; long delay: more than {options.long_delay_us:g} µs from call to start, which is "
             "good where the host runs ahead.",
             {
-                "launch_statistics_by_api": "",
-                "launch_statistics_delay_by_op": "",
-                "launch_statistics_short_kernels": "",
-                "launch_statistics": "delay",
+                "launch_statistics_by_api": Shown(
+                    RankedBars("{api}", "host [µs]", "host time in calls", ("launches", "delay_mean [µs]"))
+                ),
+                "launch_statistics_delay_by_op": ROWS,
+                "launch_statistics_short_kernels": Shown(charts.launch_statistics_short_kernels),
+                "launch_statistics": Shown(charts.launch_statistics, by="delay"),
             },
         ),
         Section(
@@ -170,14 +253,21 @@ SECTIONS = {
             statements.queues,
             "Work queued on a stream keeps the device busy; at 0 it waits for the host, at the limit "
             "({options.queue_limit}) the host waits for it.",
-            {"counters_summary": "", "counters": ""},
+            {"counters_summary": ROWS, "counters": Shown(charts.counters)},
         ),
         Section(
             "frequent_kernel_patterns",
             "Patterns",
             statements.patterns,
             "Operators that launch the same kernels in the same order, over and over, are candidates for fusion or graphs.",
-            {"frequent_kernel_patterns": "device_time"},
+            {
+                "frequent_kernel_patterns": Shown(
+                    RankedBars(
+                        "{operator}: {pattern}", "device_time [µs]", "time on the device", ("count", "host_time [µs]")
+                    ),
+                    by="device_time",
+                )
+            },
         ),
         Section(
             "graph_replays",
@@ -186,14 +276,18 @@ SECTIONS = {
             "What a launched CUDA or HIP graph does, kernel by kernel. No op launches these, but each has its place in "
             "the graph, and with a trace of the capture (--capture-trace) the op that it was captured from, or what the "
             "program marked it as (PyTorch's mark_kernels).",
-            {"graph_replays": "time", "graph_replays_by_op": "time", "graph_replays_by_position": "time"},
+            {
+                "graph_replays": Shown(by="time"),
+                "graph_replays_by_op": Shown(by="time"),
+                "graph_replays_by_position": Shown(by="time"),
+            },
         ),
         Section(
             "cupti_counters",
             "CUPTI",
             statements.hardware_counters,
             "Hardware counters of the kernels and ops that they measured.",
-            {"cupti_counters": ""},
+            {"cupti_counters": Shown(RankedBars("{kernel}", "flops []", "floating-point operations", ("op_stack",)))},
         ),
         Section(
             "efficiency",
@@ -202,7 +296,7 @@ SECTIONS = {
             "What kernels reach of what their device can do at most, by the work of the op that launched them. Dashed: "
             "the roof, up along the memory bandwidth, then flat at the peak; what lies far below is limited by something "
             "else, often by being small.",
-            {"efficiency": "time", "efficiency_by_step": ""},
+            {"efficiency": Shown(charts.efficiency, by="time"), "efficiency_by_step": ROWS},
         ),
         Section(
             "modules",
@@ -210,7 +304,7 @@ SECTIONS = {
             statements.modules,
             "What each module of the model takes, forward and backward, with the modules in it: a module is as wide as "
             "its share, and lies below the one that calls it.",
-            {"modules": "", "modules_by_function": ""},
+            {"modules": Shown(module_tree.modules), "modules_by_function": ROWS},
         ),
     ),
 }
