@@ -26,8 +26,8 @@ from .timeline import (
     ConcurrencyLimit,
     ConversionContext,
     Delays,
+    GraphNodes,
     StartTiming,
-    SyntheticNodes,
     by_cause,
     concurrency_limit,
     find_delays,
@@ -87,12 +87,11 @@ def build_generic_graph(linked: LinkedTrace, options: Options, work: KernelWork 
     timing, limit = _start_timing(context, edges)
     delays = find_delays(context, timing, limit)
     kept_delays = delays if options.delays else delays.none()
-    synthetic = SyntheticNodes(kept_delays, _group_ops(context, options.target), context.node_count)
+    nodes = GraphNodes(context, kept_delays, _group_ops(context, options.target))
     if options.promote == "all":
-        edges = deduplicated(with_synchronous_launches(context, edges), synthetic.node_count)
-    edges = Edges.joined([edges, synthetic.edges(context)])
-    graph_edges, in_circles = _ordered(context, synthetic, edges)
-    built = graph_of(context, synthetic, timing, graph_edges, options=options, work=work)
+        edges = deduplicated(with_synchronous_launches(context, edges), len(nodes))
+    graph_edges, in_circles = _ordered(nodes, Edges.joined([edges, nodes.edges()]))
+    built = graph_of(nodes, timing, graph_edges, options=options, work=work)
     graph = built.graph
     if options.host:
         graph.metadata |= {f"{CONCURRENCY_LIMIT}{device}": count for device, count in limit.slot_counts.items()}
@@ -122,12 +121,12 @@ def _dependencies(context: ConversionContext, options: Options) -> tuple[Edges, 
     return deduplicated(Edges.joined([edges, inferred_edges]), context.node_count), dropped
 
 
-def _ordered(context: ConversionContext, synthetic: SyntheticNodes, edges: Edges) -> tuple[GraphEdges, Counts]:
+def _ordered(nodes: GraphNodes, edges: Edges) -> tuple[GraphEdges, Counts]:
     """Returns the nodes in the order of the graph, with the edges between its rows, and how many data dependencies were
     dropped as they form circles.
     """
-    control = Edges.joined([launch(context), calling_slices(context)])
-    order, backward = order_through_circles(synthetic.start(context), Edges.joined([edges, control]))
+    control = Edges.joined([launch(nodes.context), calling_slices(nodes.context)])
+    order, backward = order_through_circles(nodes.start, Edges.joined([edges, control]))
     dropped = Counts()
     if backward.any():
         in_circles, in_control = np.split(backward, [len(edges.source)])

@@ -7,7 +7,7 @@ from .context import ConversionContext as ConversionContext
 from .delays import (
     UNRECORDED as UNRECORDED,
     Delays as Delays,
-    SyntheticNodes as SyntheticNodes,
+    GraphNodes as GraphNodes,
     by_cause as by_cause,
     find_delays as find_delays,
 )

@@ -169,58 +169,85 @@ LOWEST = -(1 << 62)
 
 
 @dataclass(slots=True)
-class SyntheticNodes:
-    """Delays, and the rows of ops with metadata (`groups`). Their nodes are numbered from `first` on, delays first."""
+class GraphNodes:
+    """The nodes of a graph by number: those of the context, then `delays`, then the rows of ops with metadata
+    (`groups`).
+    """
 
+    context: ConversionContext
     delays: Delays
     groups: OpRows
-    first: int
+
+    def __len__(self) -> int:
+        return self.first_group + len(self.groups)
 
     @property
-    def node_count(self) -> int:
-        """How many nodes there are, synthetic ones included."""
-        return self.first + len(self.delays) + len(self.groups)
+    def first_group(self) -> int:
+        """The number of the first node with metadata."""
+        return self.context.node_count + len(self.delays)
 
-    def edges(self, context: ConversionContext) -> Edges:
+    def column(
+        self,
+        host: Int64 | None = None,
+        activities: Int64 | None = None,
+        unrecorded: int | None = None,
+        delays: Int64 | None = None,
+        groups: Int64 | int | None = None,
+        *,
+        missing: int = ABSENT,
+    ) -> Int64:
+        """Returns a value for each node from those of every kind of node, `missing` where these have none."""
+        context = self.context
+        counts = len(context.timeline), len(context.linked.activities), len(context.unrecorded), len(self.delays)
+        parts = zip((host, activities, unrecorded, delays, groups), (*counts, len(self.groups)), strict=True)
+        return np.concatenate([np.broadcast_to(missing if part is None else part, count) for part, count in parts])
+
+    @property
+    def start(self) -> Int64:
+        """The measured start of every node."""
+        metadata = np.full(len(self.groups), self.context.start_of_trace)
+        return np.concatenate((self.context.start, self.delays.start, metadata))
+
+    @property
+    def end(self) -> Int64:
+        """The measured end of every node."""
+        metadata = np.full(len(self.groups), self.context.start_of_trace)
+        return np.concatenate((self.context.end, self.delays.start + self.delays.length, metadata))
+
+    def edges(self) -> Edges:
         """Returns edges that put each delay between the node that released its activity and the activity, and edges
         that chain the metadata into a thread.
         """
-        first_group = self.first + len(self.delays)
-        delay = NodeNumbers(np.arange(self.first, first_group, dtype=np.int64))
-        group = np.arange(first_group, self.node_count, dtype=np.int64)
-        kind = np.where(self.delays.by_launch, int(DependencyKind.LAUNCH), int(DependencyKind.STREAM_ORDER))
+        context, delays = self.context, self.delays
+        delay, group = (
+            np.arange(first, end)
+            for first, end in ((context.node_count, self.first_group), (self.first_group, len(self)))
+        )
+        kind = np.where(delays.by_launch, int(DependencyKind.LAUNCH), int(DependencyKind.STREAM_ORDER))
         return Edges.joined(
             [
-                Edges.of(self.delays.after, delay, kind),
-                Edges.of(delay, context.activity_node(self.delays.activity), kind),
+                Edges.of(delays.after, NodeNumbers(delay), kind),
+                Edges.of(NodeNumbers(delay), context.activity_node(delays.activity), kind),
                 Edges.of(NodeNumbers(group[:-1]), NodeNumbers(group[1:]), DependencyKind.PROGRAM_ORDER),
             ]
         )
 
-    def start(self, context: ConversionContext) -> Int64:
-        """Returns the measured start of every node, synthetic ones included."""
-        metadata = np.full(len(self.groups), context.start_of_trace)
-        return np.concatenate((context.start, self.delays.start, metadata))
-
-    def end(self, context: ConversionContext) -> Int64:
-        """Returns the measured end of every node, synthetic ones included."""
-        metadata = np.full(len(self.groups), context.start_of_trace)
-        return np.concatenate((context.end, self.delays.start + self.delays.length, metadata))
-
-    def names(self, context: ConversionContext) -> Categorical:
-        """Returns the names of all nodes, synthetic ones included."""
-        names = [UNRECORDED] * len(context.unrecorded)
+    @property
+    def names(self) -> Categorical:
+        """The names of all nodes."""
+        linked = self.context.linked
+        names = [UNRECORDED] * len(self.context.unrecorded)
         names += [DELAY_NAMES[Delay(cause)] for cause in self.delays.cause.tolist()]
-        names += [context.linked.ops.name[row] for row in self.groups.tolist()]
+        names += linked.ops.name[self.groups]
         return Categorical.joined(
-            (names_of(context.linked, context.timeline), context.linked.activities.name, Categorical.of(names))
+            (names_of(linked, self.context.timeline), linked.activities.name, Categorical.of(names))
         )
 
-    def threads(self, context: ConversionContext) -> Int64:
-        """Returns the thread numbers of the `unrecorded host` nodes, of delays (ABSENT) and of metadata; they are below
-        all recorded ones.
+    @property
+    def threads(self) -> Int64:
+        """The thread of every host node: those of `unrecorded host` nodes and of metadata are below all recorded ones;
+        ABSENT for other nodes.
         """
-        lowest = max(min(0, int(context.timeline.thread.min(initial=0))), LOWEST)
-        unrecorded = np.full(len(context.unrecorded), lowest - 1)
-        none = np.full(len(self.delays), ABSENT, np.int64)
-        return np.concatenate((unrecorded, none, np.full(len(self.groups), lowest - 2)))
+        thread = self.context.timeline.thread
+        lowest = max(min(0, int(thread.min(initial=0))), LOWEST)
+        return self.column(thread, unrecorded=lowest - 1, groups=lowest - 2)

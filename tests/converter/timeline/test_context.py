@@ -2,7 +2,7 @@
 
 import pytest
 from execgraph.converter.edges import Edges
-from execgraph.converter.timeline import Delays, SyntheticNodes
+from execgraph.converter.timeline import Delays, GraphNodes
 from execgraph.schema.columns import ABSENT, ActivityRows, NodeNumbers
 from execgraph.schema.machine import MachineCalibration
 from support.graphs import run_of, sliced
@@ -105,5 +105,5 @@ def test_the_thread_of_unrecorded_launches_has_a_number_below_zero_and_all_other
     """But for absurd ones."""
     run = run_of(CHAIN, [Called(0, 10)])
     run.timeline.thread[:] = recorded
-    synthetic = SyntheticNodes(Delays(*(column() for _ in Delays.__slots__)), column(0), run.node_count)
-    assert synthetic.threads(run).tolist() == [unrecorded] * 3 + [unrecorded - 1]
+    nodes = GraphNodes(run, Delays(*(column() for _ in Delays.__slots__)), column(0))
+    assert nodes.threads[run.unrecorded_from :].tolist() == [unrecorded] * 3 + [unrecorded - 1]

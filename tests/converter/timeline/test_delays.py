@@ -3,7 +3,7 @@
 import numpy as np
 from execgraph.converter.dependencies import RULES, launching_node, with_synchronous_launches
 from execgraph.converter.edges import Edges
-from execgraph.converter.timeline import Delays, SyntheticNodes
+from execgraph.converter.timeline import Delays, GraphNodes
 from execgraph.converter.timeline.context import ConversionContext
 from execgraph.converter.timeline.delays import LOWEST
 from execgraph.schema.columns import ABSENT
@@ -23,7 +23,7 @@ def pairs(edges: Edges) -> list[tuple[int, int, int]]:
 # Synthetic nodes
 
 
-def delayed() -> tuple[ConversionContext, SyntheticNodes]:
+def delayed() -> tuple[ConversionContext, GraphNodes]:
     """An activity with its launch, one without, a delay of each, and three rows of metadata."""
     ran = [Ran(3_000, 4_000, 0), Ran(9_000, 9_500, stream=8)]
     run = run_of(ran, [Called(0, 1_000)], ops=ops(*(Op(name) for name in ("a", "b", "c"))))
@@ -35,14 +35,14 @@ def delayed() -> tuple[ConversionContext, SyntheticNodes]:
         by_launch=np.array([True, False]),
         cause=column(Delay.UNEXPLAINED, Delay.START_OF_RECORDING),
     )
-    return run, SyntheticNodes(late, column(0, 1, 2), run.node_count)
+    return run, GraphNodes(run, late, column(0, 1, 2))
 
 
 def test_a_delay_lies_between_what_released_its_activity_and_that() -> None:
     run, added = delayed()
-    first, (one, other) = added.first, run.activity_node(column(0, 1)).tolist()
-    assert added.node_count == first + 5
-    assert pairs(added.edges(run)) == sorted(
+    first, (one, other) = run.node_count, run.activity_node(column(0, 1)).tolist()
+    assert len(added) == first + 5
+    assert pairs(added.edges()) == sorted(
         [
             (0, first, LAUNCH),
             (first, one, LAUNCH),
@@ -55,8 +55,8 @@ def test_a_delay_lies_between_what_released_its_activity_and_that() -> None:
 
 def test_synthetic_nodes_have_names_and_times() -> None:
     run, added = delayed()
-    names = added.names(run)
-    assert [names[row] for row in range(added.first - 1, added.node_count)] == [
+    names = added.names
+    assert [names[row] for row in range(run.node_count - 1, len(added))] == [
         "unrecorded host",
         "delay: unexplained",
         "carry-in",
@@ -64,15 +64,15 @@ def test_synthetic_nodes_have_names_and_times() -> None:
         "b",
         "c",
     ]
-    assert added.start(run)[added.first :].tolist() == [1_000, 0, *[run.start_of_trace] * 3]
-    assert added.end(run)[added.first :].tolist() == [3_000, 9_000, *[run.start_of_trace] * 3]
+    assert added.start[run.node_count :].tolist() == [1_000, 0, *[run.start_of_trace] * 3]
+    assert added.end[run.node_count :].tolist() == [3_000, 9_000, *[run.start_of_trace] * 3]
 
 
 def test_threads_of_their_own_lie_below_all_recorded_ones() -> None:
     run, added = delayed()
     for lowest, below in ((0, 0), (5, 0), (-7, -7), (LOWEST - 9, LOWEST)):
         run.timeline.thread[:] = lowest
-        assert added.threads(run).tolist() == [below - 1, ABSENT, ABSENT, *[below - 2] * 3]
+        assert added.threads[run.unrecorded_from :].tolist() == [below - 1, ABSENT, ABSENT, *[below - 2] * 3]
 
 
 # Launches that block
