@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, NoReturn
 from ..schema.errors import DataError, MissingLibrary, nearest, require
 from ..schema.io import STANDARD_STREAM, bytes_of
 from . import terminal
-from .ending import end_without_reader
+from .command import end_without_reader
 
 EXIT_STATUS = "exit status: 0 done, 1 the data cannot be used (one line says why), 2 wrong usage"
 ARGCOMPLETE = "_ARGCOMPLETE"

@@ -5,10 +5,6 @@ from ..schema.linked import LinkedTrace, waits_without_record
 
 SETTING = "experimental_config=torch._C._profiler._ExperimentalConfig(enable_cuda_sync_events=True)"
 """The argument of `torch.profiler.profile` that records them, from PyTorch 2.1 on."""
-WORST_WITH, WORST_WITHOUT = "1.2 %", "18.2 %"
-"""The largest errors of what-if answers about the simulated jobs of docs/accuracy.md."""
-
-
 UNRECORDED_WAITS = Words(
     "no synchronisation records: which event each wait was for is inferred; ",
     Remedy.DIAGNOSE,
@@ -26,9 +22,8 @@ def sync_records_advice(where: str) -> list[str]:
     return [
         f"No synchronisation records exist for {where}: the order and times of the calls have to show what each wait "
         "was for.",
-        f"What-if answers can then be wrong: by up to {WORST_WITHOUT} in our simulated jobs, by up to {WORST_WITH} "
-        "with the records. execgraph.capture makes them. For a profiler of your own (PyTorch 2.1 or newer), add this "
-        "argument:",
+        "What-if answers can then be off by several times as much as with the records. execgraph.capture makes them. "
+        "For a profiler of your own (PyTorch 2.1 or newer), add this argument:",
         f"    {SETTING}",
     ]
 

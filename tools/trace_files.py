@@ -16,8 +16,8 @@ from typing import NamedTuple
 from ..schema.errors import DataError, MissingLibrary, Remedy
 from ..schema.io import open_input
 from ..schema.progress import Progress, unwatched
-from .rank_rows import ranges
 from .recognise import TRACE, InputKind, recognise
+from .terminal import ranges
 from .wrong_kind import instead
 
 TRACE_NAME = re.compile(r"\.(json|json\.gz|json\.zst|db|rpd)$", re.IGNORECASE)

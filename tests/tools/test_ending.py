@@ -18,7 +18,7 @@ from types import FrameType
 from typing import Any, NamedTuple, NoReturn
 
 import pytest
-from execgraph.tools import ending
+from execgraph.tools import command as ending
 from execgraph.tools.command import run_command
 from execgraph.tools.job import BuildOptions, build
 from support.generated import here

@@ -1,6 +1,6 @@
 """Ranks of the job whose traces are not there."""
 
-from ..rank_rows import absent_in_words
+from ..terminal import absent_in_words
 from .finding import Finding
 from .findings_job import Job
 

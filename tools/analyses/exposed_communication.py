@@ -5,8 +5,8 @@ import numpy as np
 from ...converter.ranks import recorded_groups
 from ...schema.columns import ABSENT, Bool, Categorical, Ns, bytes_text, group_sums, time_text
 from ...schema.graph import CollectiveType
-from ..rank_rows import ranges
 from ..replay import NodeClass
+from ..terminal import ranges
 from .finding import Finding
 from .findings_job import Job
 

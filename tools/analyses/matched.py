@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ...converter.ranks import Group, match, ranks_of, ranks_text
-from ..rank_rows import ranges
+from ..terminal import ranges
 from .arrivals import Arrival, RankCollectives
 
 

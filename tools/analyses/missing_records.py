@@ -5,8 +5,8 @@ from collections import Counter
 from ...schema.errors import Remedy
 from ...schema.reason_words import in_words
 from ...schema.reasons import Counts
-from ..rank_rows import ranges
-from ..sync_records_advice import SETTING, WORST_WITH, WORST_WITHOUT
+from ..sync_records_advice import SETTING
+from ..terminal import ranges
 from .finding import LEAST_PCT, Finding
 from .findings_job import Job
 
@@ -22,8 +22,7 @@ def missing_records(job: Job) -> list[Finding]:
         Finding(
             f"The traces of rank{'s' * (len(ranks) > 1)} {ranges(ranks)} do not record what calls waited for",
             None,
-            f"It is inferred from the order and time of calls. Gains can then be off by up to {WORST_WITHOUT}, with records by up to "
-            f"{WORST_WITH} (in simulated jobs)",
+            "It is inferred from the order and time of calls. Gains can then be off by several times as much as with records",
             f"Record with execgraph.capture, or give the profiler {SETTING}",
             "idle_time_breakdown",
         )

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 
-from ..rank_rows import ranges
+from ..terminal import ranges
 from .finding import Finding
 from .findings_job import Job
 

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import orjson
 
 from ...schema.columns import Bool, Categorical, Int64, Summary, Tabular, Values as FrameValues, column_of
-from ..rank_rows import ranges
+from ..terminal import ranges
 
 Floats = npt.NDArray[np.float64]
 BytesColumn = npt.NDArray[np.str_]

@@ -7,8 +7,8 @@ import numpy as np
 
 from ...schema.columns import time_text
 from ...schema.errors import Remedy, Words
-from ..rank_rows import ranges
 from ..replay import Cause, NodeClass, off_by_target, why_not_one_job
+from ..terminal import ranges
 from .finding import LEAST_PCT, Finding, Gain
 from .findings_job import Job
 from .recording_cost import recording_cost

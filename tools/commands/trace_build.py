@@ -15,8 +15,7 @@ from ...schema.reason_words import to_builtins
 from ..command import print_json, progress, run_command
 from ..command_parser import CommandParser, Inputs, Output
 from ..options import chosen_for, options_of
-from ..rank_rows import ranges
-from ..summary_lines import format_counts, summary_line
+from ..terminal import format_counts, ranges, summary_line
 from ..workers import in_processes, on_cluster
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from ..command import in_workspace, print_json, progress_bar, run_command, step
 from ..command_parser import CommandParser, Inputs, Output, without_leading_word
 from ..option_kinds import ends_as
 from ..options import chosen_for
-from ..summary_lines import format_counts, summary_line
+from ..terminal import format_counts, summary_line
 
 if TYPE_CHECKING:
     from ...schema.linked import LinkedTrace

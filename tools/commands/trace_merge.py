@@ -11,7 +11,7 @@ from ...schema.errors import Audience, said_to
 from ..command import print_json, progress, run_command
 from ..command_parser import CommandParser, Inputs, Output
 from ..job import TABLES_AND_QUERIES, WRITERS, MergeReport, merge_traces
-from ..summary_lines import format_counts, summary_line
+from ..terminal import format_counts, summary_line
 
 NAME = "trace-merge"
 log = logging.getLogger("execgraph")

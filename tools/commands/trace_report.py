@@ -30,8 +30,7 @@ from ..report import (
     tables_text,
     write_csv,
 )
-from ..summary_lines import summary_line
-from ..terminal import print_text
+from ..terminal import print_text, summary_line
 from ..wrong_kind import reading
 
 NAME = "trace-report"

@@ -13,8 +13,7 @@ from ...schema.errors import Audience, DataError, said_to
 from ..command import print_json, progress, run_command
 from ..command_parser import CommandParser, Inputs, Output
 from ..options import REFUSED
-from ..summary_lines import summary_line
-from ..terminal import print_text
+from ..terminal import print_text, summary_line
 from ..workers import in_processes
 
 if TYPE_CHECKING:

@@ -27,8 +27,7 @@ from ...schema.graph import ConvertReport
 from ...schema.io import open_input, open_output, put_in_place
 from ...schema.linked import LinkReport
 from ...schema.reason_words import counts_in_words, from_json, to_json
-from ..rank_rows import rank_rows
-from ..summary_lines import summary_line
+from ..terminal import rank_rows, summary_line
 from .cross_rank import mark_of, ranks_in_words
 from .rank_comms import RankComms
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from ...converter.ranks import Call, Calls, Group, match, ranks_of, ranks_text, recognised
 from ...schema.graph import CollectiveType, NodeType
-from ..rank_rows import absent_ranks
+from ..terminal import absent_ranks
 from .rank_comms import PRIME, SHARD, GroupSummary, Issued, RankComms, identity, kind_of, shares
 
 Recorded = TypeVar("Recorded", bound=Hashable)

@@ -17,10 +17,9 @@ from ...schema.errors import DataError
 from ...schema.progress import Progress, unwatched
 from ...schema.reason_words import counts_in_words
 from ..pairs import hosts_of
-from ..rank_rows import ranges, rank_rows
 from ..recognise import InputKind
 from ..sync_records_advice import sync_records_advice
-from ..terminal import in_one_line
+from ..terminal import in_one_line, ranges, rank_rows
 from ..trace_files import Trace, TraceFiles, find_traces, list_counts
 from ..workers import in_processes
 from .cross_rank import mark_of

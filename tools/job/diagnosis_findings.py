@@ -13,8 +13,8 @@ import msgspec
 from ...linker.match import SMALLEST_AGREEMENT
 from ...schema.errors import DataError, Remedy
 from ...schema.reasons import Reason
-from ..rank_rows import absent_ranks, ranges
 from ..sync_records_advice import SETTING
+from ..terminal import absent_ranks, ranges
 from ..trace_files import BARE_NUMBER, RANK_IN_NAME, AssignedRanks, Trace, assign_ranks
 from .cross_rank import mark_of
 from .inspection import GroupCount, Inspection

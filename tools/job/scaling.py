@@ -34,7 +34,7 @@ from ...schema.graph import CollectiveType, ExecutionGraph
 from ...schema.io import fresh_folder, locked, open_output
 from ...schema.progress import Progress, unwatched
 from ..recognise import InputKind
-from ..summary_lines import summary_line
+from ..terminal import summary_line
 from ..wrong_kind import file_for_folder, instead_of_folder
 from .astra_sim_files import Simulation, write_astra_sim_files
 from .build_rank import FITTED_TO_TRACED

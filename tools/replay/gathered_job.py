@@ -19,7 +19,7 @@ from ...schema.columns import ABSENT, Bool, Int64, NodeNumbers, Ns, time_text
 from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph, NodeType
 from ..given_graphs import Graphs, given_graphs
-from ..rank_rows import absent_in_words
+from ..terminal import absent_in_words
 from .workload import NodeClass, Workload, gather
 
 log = logging.getLogger("execgraph")

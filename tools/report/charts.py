@@ -3,7 +3,7 @@
 import numpy as np
 
 from ..analyses import Table
-from ..rank_rows import ranges
+from ..terminal import ranges
 from ..view import short_name
 from .cells import Row, largest, shortened
 from .curves import Steps, value_lanes

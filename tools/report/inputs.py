@@ -19,8 +19,8 @@ from ...schema.graph import ExecutionGraph
 from ...schema.progress import OnProgress, Progress, unseen, unwatched
 from ..analyses import READ_STAGES, Column, RankTrace, Table, graph_of, rank_of_graph, read_rank
 from ..pairs import NoDeviceTraceError, find_pairs, hosts_of
-from ..rank_rows import ranges
 from ..recognise import TRACE_OR_GRAPH, InputKind, recognise
+from ..terminal import ranges
 from ..trace_files import Trace, assign_ranks, communicating, rank_in_name
 from ..wrong_kind import instead
 

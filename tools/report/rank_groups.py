@@ -12,7 +12,7 @@ import numpy as np
 
 from ...schema.columns import Int64
 from ..analyses import Column, Floats, Table
-from ..rank_rows import ranges
+from ..terminal import ranges
 
 MANY, MOST, ALIKE = 16, 8, 0.02
 """More ranks than MANY are grouped, into at most MOST groups; features that differ by less than ALIKE of the median are

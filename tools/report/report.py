@@ -29,9 +29,9 @@ from ..analyses import (
     trace_diff,
     verdict,
 )
-from ..rank_rows import ranges
 from ..replay import Recording, Replay, Scale, recording
 from ..sync_records_advice import lacks_sync_records, sync_records_advice
+from ..terminal import ranges
 from ..view import DataFlow
 from .bars import HostOps, host_ops
 from .files import FINDINGS, findings_table, lay_over, overlay_path

@@ -14,9 +14,9 @@ from execgraph.linker.readers import read_device_trace
 from execgraph.schema.linked import write_linked
 from execgraph.tools.analyses import ANALYSES, Column, Table, analyse, rank_of_graph
 from execgraph.tools.generate import build_job, simulate, write_traces
-from execgraph.tools.rank_rows import MOST_ROWS, ranges, rank_rows
 from execgraph.tools.report import ReadOptions, find_sources, read_ranks, report_on
 from execgraph.tools.report.rank_groups import ALIKE, MANY, MOST, groups_table, in_words, of_ranks, rank_groups
+from execgraph.tools.terminal import MOST_ROWS, ranges, rank_rows
 from hypothesis import given, strategies as st
 from support.builder.timeline import TraceBuilder
 from support.databases import RPD_2, Api, Op, write_database
