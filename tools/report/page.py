@@ -43,7 +43,16 @@ FEW = 10
 """Tables of more rows than this have a search field."""
 HALF = {"axis": {"labelLimit": 230}, "legend": {"columns": 4}}
 """The configuration of charts on half of the page, where it differs from charts.js."""
-SCRIPTS = ("common.js", "tables.js", "timeline_data.js", "timeline.js", "choice.js", "flow.js", "charts.js")
+SCRIPTS = (
+    "common.js",
+    "tables.js",
+    "timeline_data.js",
+    "timeline_drawing.js",
+    "timeline.js",
+    "choice.js",
+    "flow.js",
+    "charts.js",
+)
 
 
 def is_page_name(path: FilePath) -> bool:
