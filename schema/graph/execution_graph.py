@@ -25,7 +25,7 @@ from ..columns import (
 )
 from ..reasons import Counts
 from .et_file import read_columns, write_columns
-from .json_form import write_json
+from .json_files import write_json
 from .nodes import DependencyKind, NodeColumns, NodeType
 
 if TYPE_CHECKING:

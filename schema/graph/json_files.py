@@ -6,7 +6,7 @@ too.
 
 import io
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import nullcontext
 from tempfile import TemporaryFile
 from typing import IO, Any, BinaryIO, NamedTuple, TypeVar, cast
@@ -18,14 +18,14 @@ from ..errors import DataError
 from ..io import open_input, open_output
 from ..json_repair import opening_of, with_plain_letters
 from ..json_stream import BYTE_ORDER_MARK, ArrayReader
+from ..progress import OnProgress, unseen
 from .decoder import MessageChecks
-from .et_file import FrameBlock, read_bytes, read_frames
+from .et_file import FrameBlock, frames_of, read_bytes, read_frames
 from .json_form import METADATA, NODE, Form, FormError
+from .nodes import NodeColumns
 from .wire import WireError, varint, varint_lengths
 
 T = TypeVar("T")
-Progress = Callable[[int], object]
-"""Called with the number of further bytes of the input that were read."""
 
 HEAD_SIZE = 1 << 20
 
@@ -38,49 +38,64 @@ class Converted(NamedTuple):
     notes: list[str]
 
 
-def graph_to_json(source: str, target: str, progress: Progress) -> Converted:
+def graph_to_json(source: str, target: str, progress: OnProgress) -> Converted:
     """Writes a graph file as JSON. O(bytes).
 
     Raises DataError with the byte at which the file stops being a graph, or is encoded in a way that would not come
     back from JSON: unknown fields, numbers that take more bytes than they need, fields in an odd order, text that is
     not UTF-8.
     """
-    nodes = size = 0
     checks = MessageChecks()
     with open_input(source) as stream, open_output(target) as out:
-        for block in read_frames(stream, source):
-            try:
-                for text in _json_of(block, checks):
-                    if not size:
-                        size += out.write(b'{"metadata":%s,"nodes":[' % text)
-                        continue
-                    size += out.write((b",\n" if nodes else b"\n") + text)
-                    nodes += 1
-            except WireError as error:
-                position = block.offset + error.at
-                raise DataError(f"{source}: cannot be converted: {error.what} at byte {position}") from error
-            progress(len(block.data))
-        if not size:
-            raise DataError(f"{source}: is empty; was the graph written to its end?")
-        size += out.write(b"\n]}\n")
+        nodes, size = _write_json(read_frames(stream, source), source, out, checks, progress)
     return Converted(nodes, size, checks.notes(source))
 
 
-def _json_of(block: FrameBlock, checks: MessageChecks) -> Iterator[bytes]:
-    """Yields the JSON texts of messages; the first one of a file is the metadata.
+def write_json(graph: NodeColumns, path: str) -> None:
+    """Writes the graph as JSON with one node per line, whole or not at all. O(bytes).
 
-    Raises WireError with a position in the block.
+    Raises DataError when the graph holds what the format cannot, or the file cannot be written.
     """
-    _check_lengths(block)
-    for start, end in zip(block.starts.tolist(), block.ends.tolist(), strict=True):
-        form = NODE if block.offset or start > block.starts[0] else METADATA
-        message = block.data[start:end]
-        if form is NODE:
-            checks.add(message)
+    with open_output(path) as out:
+        blocks = (block for frames in frames_of(graph) for block in read_frames(io.BytesIO(frames), path))
+        _write_json(blocks, path, out)
+
+
+def _write_json(
+    blocks: Iterable[FrameBlock],
+    source: str,
+    out: IO[bytes],
+    checks: MessageChecks | None = None,
+    progress: OnProgress = unseen,
+) -> tuple[int, int]:
+    """Writes messages, of which the first one is the metadata; returns the numbers of nodes and of bytes."""
+    nodes = size = 0
+    for block in blocks:
         try:
-            yield form.decode(message)
+            _check_lengths(block)
+            for start, end in zip(block.starts.tolist(), block.ends.tolist(), strict=True):
+                if not size:
+                    size += out.write(b'{"metadata":%s,"nodes":[' % _text_of(METADATA, block, start, end))
+                    continue
+                if checks is not None:
+                    checks.add(block.data[start:end])
+                size += out.write((b",\n" if nodes else b"\n") + _text_of(NODE, block, start, end))
+                nodes += 1
         except WireError as error:
-            raise WireError(error.what, start + error.at) from error
+            position = block.offset + error.at
+            raise DataError(f"{source}: cannot be converted: {error.what} at byte {position}") from error
+        progress(len(block.data))
+    if not size:
+        raise DataError(f"{source}: is empty; was the graph written to its end?")
+    return nodes, size + out.write(b"\n]}\n")
+
+
+def _text_of(form: Form[Any], block: FrameBlock, start: int, end: int) -> bytes:
+    """Returns the JSON text of a message. Raises WireError with a position in the block."""
+    try:
+        return form.decode(block.data[start:end])
+    except WireError as error:
+        raise WireError(error.what, start + error.at) from error
 
 
 def _check_lengths(block: FrameBlock) -> None:
@@ -104,7 +119,7 @@ class _Remainder(msgspec.Struct, forbid_unknown_fields=True):
     metadata: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
-def json_to_graph(source: str, target: str, progress: Progress) -> Converted:
+def json_to_graph(source: str, target: str, progress: OnProgress) -> Converted:
     """Writes the graph file that a JSON file represents. O(bytes).
 
     Nodes that come before the metadata are stored in a temporary file. Raises DataError with the node at which the file
@@ -156,7 +171,7 @@ class _WithHead(io.RawIOBase):
 
 
 def _write_nodes(
-    nodes_in: BinaryIO, source: str, out: IO[bytes], progress: Progress, checks: MessageChecks
+    nodes_in: BinaryIO, source: str, out: IO[bytes], progress: OnProgress, checks: MessageChecks
 ) -> tuple[int, int, _Remainder]:
     """Writes all nodes as frames; returns their number, their bytes and the JSON after them."""
     count = size = 0

@@ -6,7 +6,6 @@ Bytes are base64 text. A double or float that is not finite is "Infinity", "-Inf
 bits than the usual one, "NaN:" and its bits as a double in hexadecimal. A node type that has no name is a number.
 """
 
-import io
 import math
 import struct
 from base64 import b64encode
@@ -20,10 +19,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 from msgspec import UNSET, Meta, Struct
 
-from ..io import open_output
-from .et_file import frames_of, read_frames
 from .execution_graph_pb2 import AttributeProto, DoubleList, FloatList, GlobalMetadata, IOInfo, Node, NodeType
-from .nodes import NodeColumns
 from .wire import WireError
 
 M = TypeVar("M", bound=Message)
@@ -223,27 +219,3 @@ class Form(Generic[M]):
 
 
 METADATA, NODE = Form(GlobalMetadata, _metadata), Form(Node, _node)
-
-
-def write_json(graph: NodeColumns, path: str) -> None:
-    """Writes the graph as JSON with one node per line, whole or not at all. O(bytes).
-
-    Raises DataError when the graph holds what the format cannot, or the file cannot be written.
-    """
-    with open_output(path) as out:
-        frames = frames_of(graph)
-        metadata, *_ = _messages(next(frames), path)
-        out.write(b'{"metadata":%s,"nodes":[' % METADATA.decode(metadata))
-        before = b"\n"
-        for node in (node for some in frames for node in _messages(some, path)):
-            out.write(before + NODE.decode(node))
-            before = b",\n"
-        out.write(b"\n]}\n")
-
-
-def _messages(frames: bytes | memoryview, path: str) -> list[bytes]:
-    return [
-        block.data[start:end]
-        for block in read_frames(io.BytesIO(frames), path)
-        for start, end in zip(block.starts.tolist(), block.ends.tolist(), strict=True)
-    ]
